@@ -1,0 +1,106 @@
+/*
+ * backend.h: what turns a program into numbers.
+ */
+#ifndef VAE_BACKEND_H
+#define VAE_BACKEND_H
+
+#include <stdatomic.h>
+
+#include "program.h"
+#include "vae/stream.h"
+
+typedef struct VaeBackend VaeBackend;
+typedef struct VaeExec VaeExec;
+
+typedef struct VaeBackendParams {
+    VaePrecision precision; /* never AUTO */
+    int threads;            /* >= 1 */
+    bool deterministic;
+} VaeBackendParams;
+
+/* Memory of one stream. Blocks are zeroed when taken. */
+typedef struct VaeMemory {
+    uint8_t *arena, *carries, *scratch;
+} VaeMemory;
+
+/* What one run reads and writes; arrays as long as the program's counts. */
+typedef struct VaeRun {
+    const VaeLatent *latents;
+    const VaePicture *pictures;
+    const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
+    const float *mean, *std;    /* encode */
+    bool normalise;
+    float low, high;
+    uint64_t *nonfinite;
+    atomic_bool *cancel;
+    VaeDumpFunc dump;
+    void *dump_user;
+    int step;
+} VaeRun;
+
+typedef struct VaeOpTime {
+    uint64_t calls, ns;
+} VaeOpTime;
+
+typedef struct VaeBackendClass {
+    const char *name;
+    VaeBackendKind kind;
+
+    /* False and a sentence when this machine or build cannot. Cheap. */
+    bool (*available)(char *why, size_t size);
+    /* Resolves AUTO; false and a sentence for one that it lacks. */
+    bool (*precision)(VaePrecision wanted, VaePrecision *out, char *why,
+                      size_t size);
+    /* Storage of conv inputs at that precision; all else is F32. */
+    VaeType (*act_type)(VaePrecision precision);
+
+    VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
+                      VaeError *error);
+    void (*close)(VaeBackend **backend);
+
+    /* Zeroed, 64-byte aligned. */
+    VaeStatus (*alloc)(VaeBackend *backend, size_t bytes, void **out,
+                       VaeError *error);
+    void (*free)(VaeBackend *backend, void *block);
+
+    /*
+     * Makes what each op needs, weights in the library's layout included
+     * (through vae_model_weight(), so that they exist once per model).
+     * Reads the plan's offsets. The program must outlive the exec.
+     * model NULL: only plan: sizes are told, no weight is read or made.
+     */
+    VaeStatus (*prepare)(VaeBackend *backend, VaeModel *model,
+                         const VaeProgram *program, VaeExec **out,
+                         VaeError *error);
+    void (*exec_free)(VaeBackend *backend, VaeExec **exec);
+    /* Scratch bytes of one run; weight bytes as kept. */
+    size_t (*scratch)(const VaeExec *exec);
+    size_t (*weight_bytes)(const VaeExec *exec);
+    /* Once, before the first run: addresses are fixed from here. */
+    VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
+                      const VaeMemory *memory, VaeError *error);
+
+    VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
+                     VaeError *error);
+    const char *(*impl)(const VaeExec *exec, int op);
+    /* NULL turns profiling off; else program->n_ops rows to add to. */
+    void (*profile)(VaeExec *exec, VaeOpTime *rows);
+} VaeBackendClass;
+
+extern const VaeBackendClass vae_backend_ref;
+#ifdef VAE_HAVE_ONEDNN
+extern const VaeBackendClass vae_backend_cpu;
+#endif
+
+/* Kept weights, owned by the model; see model_internal.h. */
+typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
+VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
+                           size_t bytes, VaeWeightMake make, void *user,
+                           const void **out, VaeError *error);
+
+/* The library's allocator: zeroed, 64-byte aligned, counted; NULL when out of
+ * memory. vae_mem_free(NULL) is fine. */
+void *vae_mem_alloc(size_t bytes);
+void vae_mem_free(void *block);
+
+#endif

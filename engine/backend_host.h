@@ -1,0 +1,47 @@
+/*
+ * backend_host.h: running a program op by op in host memory; what `ref` and
+ * `cpu` share. A backend gives a kernel table and, per op, optionally a
+ * function of its own.
+ */
+#ifndef VAE_BACKEND_HOST_H
+#define VAE_BACKEND_HOST_H
+
+#include "backend.h"
+
+typedef struct VaeHostOp {
+    const char *impl;
+    const float *weight, *bias; /* for the table's conv and norm */
+    void *own;                  /* backend's, e.g. a oneDNN primitive */
+    VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
+    void (*own_free)(void *own);
+} VaeHostOp;
+
+struct VaeExec {
+    const VaeProgram *program;
+    const VaeKernels *kernels;
+    VaeQueue queue;
+    VaeHostOp *ops;
+    VaeMemory memory;
+    size_t scratch, weight_bytes;
+    VaeOpTime *times;
+};
+
+/* An exec with the table's kernels for every op that needs no weights, norm
+ * weights read; conv weights packed as the table wants them where
+ * with_conv. model NULL: sizes only. */
+VaeStatus vae_host_prepare(const VaeProgram *program, VaeModel *model,
+                           const VaeKernels *kernels, int threads,
+                           bool with_conv, VaeExec **out, VaeError *error);
+void vae_host_exec_free(VaeExec **exec);
+VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
+
+/* Addresses in bound memory: body (frame 0) and slab (first context frame). */
+static inline uint8_t *
+vae_host_body(const VaeExec *e, const VaeTensor *t)
+{
+    return e->memory.arena + t->offset;
+}
+uint8_t *vae_host_slab(const VaeExec *e, const VaeTensor *t);
+size_t vae_frame_bytes(const VaeTensor *t);
+
+#endif

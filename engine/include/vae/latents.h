@@ -1,0 +1,71 @@
+/*
+ * vae/latents.h: finds the latent clip in a tensor file.
+ */
+#ifndef VAE_LATENTS_H
+#define VAE_LATENTS_H
+
+#include "vae/tensors.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum VaeLatentLayout {
+    VAE_LAYOUT_AUTO,
+    VAE_LAYOUT_CTHW, /* 4-D, or 5-D with the batch first */
+    VAE_LAYOUT_TCHW
+} VaeLatentLayout;
+
+typedef struct VaeLatentOptions {
+    const char *tensor; /* NULL: latent, latents, samples, latent_tensor,
+                           else the only 4-D or 5-D tensor */
+    VaeLatentLayout layout;
+    int batch_index; /* -1: a batch of more than one is an error */
+} VaeLatentOptions;
+
+/*
+ * One clip of t latents. Latent k, channel c is a contiguous plane of
+ * height x width elements at byte offset + k * t_stride + c * c_stride of the
+ * file (and of data, where the file is at hand: data is the plane of k = 0,
+ * c = 0).
+ */
+typedef struct VaeLatentClip {
+    VaeType type;
+    int t, channels, height, width; /* latents and latent pixels */
+    uint64_t offset, t_stride, c_stride; /* bytes */
+    const uint8_t *data;                 /* NULL where only a header is */
+    const char *tensor;                  /* its name, owned by the file */
+
+    /* What the file's metadata says; 0 or NULL where it says nothing. */
+    const char *space; /* vae.latent_space */
+    VaeNormalization normalization; /* metadata, else raw for ComfyUI .latent,
+                                       else normalized */
+    bool normalization_stated;
+    int fps_n, fps_d;      /* vae.framerate, "16/1" */
+    int width_px, height_px; /* vae.width, vae.height: visible pixels */
+    int64_t frames;        /* vae.frames: true count of video frames */
+} VaeLatentClip;
+
+/*
+ * Layout: 5-D is [B,C,T,H,W]; 4-D is [C,T,H,W] unless vae.layout says "tchw"
+ * or dim 0 is no known channel count (16, 24, 32, 48, 128) and dim 1 is.
+ *
+ * Errors: VAE_ERR_NOT_FOUND with the names that are there (and "looks like
+ * model weights" where they do); VAE_ERR_SIZE for a batch, a dimension of 0
+ * or over 16384, channels over 1024; VAE_ERR_FORMAT for an element type that
+ * is no float.
+ */
+VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
+                                       const VaeLatentOptions *options,
+                                       VaeLatentClip *out, VaeError *error);
+
+/*
+ * Packs latent k as [C, h, w] of clip->type into dst
+ * (channels * height * width elements). Needs clip->data; k < clip->t.
+ */
+VAE_API void vae_latent_clip_read(const VaeLatentClip *clip, int k, void *dst);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

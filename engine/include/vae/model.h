@@ -1,0 +1,99 @@
+/*
+ * vae/model.h: weights of one VAE, recognised and checked.
+ */
+#ifndef VAE_MODEL_H
+#define VAE_MODEL_H
+
+#include "vae/tensors.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VAE_MAX_LATENT_CHANNELS 256
+
+typedef struct VaeModel VaeModel;
+
+/* What a direction takes and gives. Units are latents on the latent side and
+ * frames on the video side. The first step of a sequence differs. */
+typedef struct VaeSteps {
+    int first_in, first_out;
+    int step_in, step_out;
+} VaeSteps;
+
+typedef struct VaeModelInfo {
+    const char *arch;         /* "wan2.1", "seedvr2" */
+    const char *space;        /* latent space: "wan2.1", "gst-vae-demo" */
+    const char *names;        /* naming of the tensors: "official", ... */
+    const char *reason;       /* what it was recognised by */
+    const char *path;         /* the file */
+    int latent_channels;
+    int spatial;              /* video pixels per latent pixel, each way */
+    int temporal;             /* frames per latent after the first */
+    bool has_decoder, has_encoder, has_posterior;
+    VaeSteps decode, encode;
+    float mean[VAE_MAX_LATENT_CHANNELS]; /* raw = normalized * std + mean */
+    float std[VAE_MAX_LATENT_CHANNELS];
+    float pixel_low, pixel_high; /* the network's range for black and white */
+    int fps_n, fps_d;            /* video rate when nothing states one */
+    VaeType weights_type;        /* of most tensors */
+    size_t tensor_count;
+    uint64_t weights_bytes;
+} VaeModelInfo;
+
+typedef struct VaeModelOptions {
+    const char *variant; /* for files that shapes cannot tell apart; or NULL */
+} VaeModelOptions;
+
+/*
+ * Opens weights, recognises the architecture from tensor names and shapes,
+ * and matches every tensor by name and shape. No number is computed.
+ * options may be NULL. The result starts with one reference.
+ *
+ * Errors: those of vae_tensor_file_open(); VAE_ERR_MODEL with the names of
+ * missing, extra and wrong-shaped tensors (the first few of each and their
+ * count), or with the nearest known model.
+ */
+VAE_API VaeStatus vae_model_open(const char *path,
+                                 const VaeModelOptions *options,
+                                 VaeModel **out, VaeError *error);
+
+/*
+ * A full-size model of arch with generated weights, for tests and timing:
+ * numbers from a hash of each tensor's official name, so every machine has
+ * the same. arch is one of vae_model_archs().
+ */
+VAE_API VaeStatus vae_model_generate(const char *arch, VaeModel **out,
+                                     VaeError *error);
+
+/* NULL-terminated names that vae_model_generate() knows. */
+VAE_API const char *const *vae_model_archs(void);
+
+/* The numbers of the generator for one name, n of them. Weight tensors take
+ * dims into account as vae_model_generate() does; "latent" and "video" give
+ * inputs. low, high: range of "video". */
+VAE_API void vae_generate(const char *name, const int64_t *dims, int n_dims,
+                          float *dst);
+
+/* Writes all tensors under the official names as type. */
+VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
+                                  VaeType type, VaeError *error);
+
+VAE_API VaeModel *vae_model_ref(VaeModel *model);
+/* Drops one reference; the last one frees. Thread-safe. Clears *model. */
+VAE_API void vae_model_free(VaeModel **model);
+
+/* Owned by the model. */
+VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
+/* Tensors of the file in canonical (official) order; i < tensor_count. */
+VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
+
+/* Latents that n frames give and frames that n latents give, n >= 1, from
+ * the start of a sequence; a partial last group counts as one latent. */
+VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);
+VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

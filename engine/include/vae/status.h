@@ -1,0 +1,57 @@
+/*
+ * vae/status.h: how the library reports failure.
+ *
+ * Every function that can fail returns a VaeStatus and, where its VaeError
+ * argument is not NULL, fills it with one sentence for a user: which file,
+ * tensor or size, what was found and what was wanted.
+ */
+#ifndef VAE_STATUS_H
+#define VAE_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VAE_API __attribute__((visibility("default")))
+
+#if defined(__GNUC__)
+#define VAE_PRINTF(format, args) __attribute__((format(printf, format, args)))
+#else
+#define VAE_PRINTF(format, args)
+#endif
+
+typedef enum VaeStatus {
+    VAE_OK,
+    VAE_ERR_ARGUMENT,    /* a parameter that no input can make right */
+    VAE_ERR_NOT_FOUND,   /* no such file, tensor or installed model */
+    VAE_ERR_READ,        /* the system refused to open or read */
+    VAE_ERR_WRITE,       /* the system refused to create or write */
+    VAE_ERR_NO_SPACE,    /* the disk is full */
+    VAE_ERR_FORMAT,      /* a file that is not what it says it is */
+    VAE_ERR_MODEL,       /* weights of no known model, or of another one */
+    VAE_ERR_SIZE,        /* width, height, channels or counts do not fit */
+    VAE_ERR_MEMORY,      /* memory refused, or the plan does not fit */
+    VAE_ERR_UNSUPPORTED, /* a precision, backend or feature not present */
+    VAE_ERR_BACKEND,     /* the computing library or device failed */
+    VAE_ERR_CANCELLED    /* vae_stream_cancel() was called */
+} VaeStatus;
+
+typedef struct VaeError {
+    VaeStatus status;
+    char message[1024]; /* NUL-terminated UTF-8, no line break at the end */
+} VaeError;
+
+/* A short name of the status, for logs: "file format", never NULL. */
+VAE_API const char *vae_status_name(VaeStatus status);
+
+/*
+ * Fills *error (which may be NULL) and returns status, so that
+ * `return vae_fail(error, VAE_ERR_SIZE, ...)` is one line.
+ */
+VAE_API VaeStatus vae_fail(VaeError *error, VaeStatus status,
+                           const char *format, ...) VAE_PRINTF(3, 4);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,169 @@
+/*
+ * vae/stream.h: one direction of one model at one size, with its carry state.
+ *
+ * A sequence begins after vae_stream_new() or vae_stream_reset(). Its first
+ * step takes first_in and gives first_out, every later one step_in and
+ * step_out (VaeModelInfo.decode, .encode). How the steps are grouped into
+ * calls never changes a byte of the output.
+ *
+ * Threads: one stream is used by one thread at a time (any thread);
+ * vae_stream_cancel() may be called from another. Different streams, also of
+ * one model, are independent.
+ */
+#ifndef VAE_STREAM_H
+#define VAE_STREAM_H
+
+#include "vae/frames.h"
+#include "vae/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct VaeStream VaeStream;
+
+/*
+ * Sees every named intermediate result of the `ref` and `cpu` backends right
+ * after it was computed: name is the checkpoint path of the block
+ * ("decoder.upsamples.3"), values are [t, h, w, c] floats valid during the
+ * call. step counts runs of a program since the sequence began.
+ */
+typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
+                            int h, int w, int c, const float *values);
+
+typedef struct VaeStreamParams {
+    VaeDirection direction;
+    VaeBackendKind backend;
+    VaePrecision precision;
+    int width, height; /* visible pixels, 1 or more; rounded up inside to a
+                          multiple of VaeModelInfo.spatial by edge repeat */
+    int slice_size;    /* steps run as one; 0: 4, 2 or 1, what fits */
+    int threads;       /* 0: as many as the process may use */
+    bool deterministic;
+    VaeNormalization normalization; /* of the latents in or out */
+    size_t memory_limit; /* bytes; 0: what the machine has free */
+    VaeDumpFunc dump;    /* or NULL */
+    void *dump_user;
+} VaeStreamParams;
+
+/* Bytes by purpose; total is their sum. */
+typedef struct VaePlan {
+    uint64_t weights; /* as the backend keeps them, once per model */
+    uint64_t carries;
+    uint64_t arena;   /* activations of one slice */
+    uint64_t scratch; /* the computing library's */
+    uint64_t staging; /* pinned or conversion buffers */
+    uint64_t total;
+    double flop_first, flop_step; /* of the first and of a later step */
+    int slice_size;               /* chosen */
+    VaeBackendKind backend;       /* chosen */
+    VaePrecision precision;       /* chosen */
+    int threads;
+    int padded_width, padded_height;
+} VaePlan;
+
+/* What would be taken, nothing is. Errors as vae_stream_new(). */
+VAE_API VaeStatus vae_stream_plan(VaeModel *model,
+                                  const VaeStreamParams *params, VaePlan *out,
+                                  VaeError *error);
+
+/*
+ * Plans a stream and takes all its memory; model gains a reference.
+ * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file lacks that
+ * direction), VAE_ERR_UNSUPPORTED (backend or precision), VAE_ERR_MEMORY
+ * (names the bytes and what would fit), VAE_ERR_BACKEND.
+ */
+VAE_API VaeStatus vae_stream_new(VaeModel *model,
+                                 const VaeStreamParams *params,
+                                 VaeStream **out, VaeError *error);
+VAE_API void vae_stream_free(VaeStream **stream);
+
+/* Begins a new sequence: equal to a new stream in every byte. */
+VAE_API void vae_stream_reset(VaeStream *stream);
+
+VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
+
+/* True when the next step is the first of a sequence. */
+VAE_API bool vae_stream_at_start(const VaeStream *stream);
+
+/*
+ * For a call with `steps` steps from here: units it takes and gives.
+ */
+VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
+                              int *n_out);
+
+/*
+ * One latent, packed [C, h, w] with h = padded_height / spatial and so on.
+ * In: data is read. Out: data is written with params.normalization applied;
+ * mean and logvar, where not NULL, receive C*h*w floats each as the head
+ * gives them (raw, logvar not clamped; both untouched for models without a
+ * posterior).
+ */
+typedef struct VaeLatent {
+    VaeType type; /* F32, F16 or BF16 */
+    void *data;   /* const in effect when decoding */
+    float *mean, *logvar;
+} VaeLatent;
+
+/*
+ * Runs n_latents latents into n_frames pictures, both as
+ * vae_stream_count() tells for some number of steps >= 1. A frame whose
+ * data[0] is NULL is computed and not converted. Pictures must have the
+ * stream's visible size. Values that are not finite pass through and are
+ * counted.
+ *
+ * Errors: VAE_ERR_ARGUMENT (counts; nothing ran), VAE_ERR_SIZE (a picture of
+ * another size; nothing ran), VAE_ERR_CANCELLED and VAE_ERR_BACKEND (the
+ * sequence is broken: reset or free).
+ */
+VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
+                                    const VaeLatent *latents, int n_latents,
+                                    const VaePicture *frames, int n_frames,
+                                    VaeError *error);
+
+/* The reverse, with the same rules; every picture must have data. */
+VAE_API VaeStatus vae_stream_encode(VaeStream *stream,
+                                    const VaePicture *frames, int n_frames,
+                                    const VaeLatent *latents, int n_latents,
+                                    VaeError *error);
+
+/* Makes the running call, and only that, return VAE_ERR_CANCELLED within one
+ * op. Without a running call it does nothing. */
+VAE_API void vae_stream_cancel(VaeStream *stream);
+
+typedef struct VaeStreamStats {
+    uint64_t runs_first, runs_next, runs_next1; /* programs run */
+    uint64_t units_in, units_out;
+    uint64_t nonfinite; /* values in the latents, in or out */
+    uint64_t busy_ns;   /* inside decode or encode calls */
+    uint64_t last_ns;   /* the last call */
+} VaeStreamStats;
+VAE_API void vae_stream_stats(const VaeStream *stream, VaeStreamStats *out);
+
+/* One row per op of a program, summed over its runs since profiling began. */
+typedef struct VaeProfileRow {
+    const char *program; /* "first", "next", "next1" */
+    const char *op;      /* "conv", "norm", ... */
+    const char *name;    /* checkpoint path */
+    const char *impl;    /* "ref", "brgconv:avx512_core", "omp" ... */
+    uint64_t calls, ns;
+    double flop, bytes; /* of one call; bytes read and written once */
+} VaeProfileRow;
+VAE_API void vae_stream_profile(VaeStream *stream, bool on);
+/* Row i or false past the end. Rows live as long as the stream. */
+VAE_API bool vae_stream_profile_row(const VaeStream *stream, size_t i,
+                                    VaeProfileRow *out);
+
+/* Allocations made by the library in this process so far: the tests assert
+ * that a step adds none. */
+VAE_API uint64_t vae_allocation_count(void);
+
+/* Which backends this build and machine have: true, or false and in why
+ * (may be NULL) a sentence. */
+VAE_API bool vae_backend_available(VaeBackendKind kind, char *why,
+                                   size_t why_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

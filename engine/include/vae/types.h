@@ -1,0 +1,73 @@
+/*
+ * vae/types.h: element types and the small enumerations that several headers
+ * share. Numbers in memory are little endian, as in the files.
+ */
+#ifndef VAE_TYPES_H
+#define VAE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vae/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum VaeType {
+    VAE_TYPE_F32,
+    VAE_TYPE_F16,
+    VAE_TYPE_BF16,
+    VAE_TYPE_U8
+} VaeType;
+
+/* Bytes of one element: 4, 2, 2, 1. */
+VAE_API size_t vae_type_size(VaeType type);
+/* "float32", "float16", "bfloat16", "uint8": the words of the caps. */
+VAE_API const char *vae_type_name(VaeType type);
+/*
+ * n elements of any type to float and back (nearest even; NaN stays NaN).
+ * U8 converts as the numbers 0..255, and from float clamped and rounded.
+ */
+VAE_API void vae_type_to_float(float *dst, const void *src, VaeType type,
+                               size_t n);
+VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
+                                 size_t n);
+
+typedef enum VaeDirection { VAE_DECODE, VAE_ENCODE } VaeDirection;
+
+typedef enum VaeBackendKind {
+    VAE_BACKEND_AUTO, /* the fastest that works here: cuda, cpu, ref */
+    VAE_BACKEND_CUDA,
+    VAE_BACKEND_CPU,
+    VAE_BACKEND_REF
+} VaeBackendKind;
+
+typedef enum VaePrecision {
+    VAE_PRECISION_AUTO, /* what the backend does best without loss to see */
+    VAE_PRECISION_FP32,
+    VAE_PRECISION_TF32,
+    VAE_PRECISION_FP16,
+    VAE_PRECISION_BF16
+} VaePrecision;
+
+/* On which side of the model's latent statistics the caller stands. */
+typedef enum VaeNormalization {
+    VAE_NORMALIZED, /* what the diffusion model sees */
+    VAE_RAW         /* what the network itself takes or gives */
+} VaeNormalization;
+
+/* "auto", "cuda", "cpu", "ref" and the like; *_parse returns false for
+ * words it does not know and leaves *out alone. */
+VAE_API const char *vae_backend_name(VaeBackendKind kind);
+VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
+VAE_API const char *vae_precision_name(VaePrecision precision);
+VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
+VAE_API const char *vae_normalization_name(VaeNormalization n);
+VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,205 @@
+/*
+ * program.h: a model's forward pass as a flat list of ops.
+ *
+ * Model files call the builder functions below; building yields a VaeProgram.
+ * The same model code runs with weights at hand and without (to learn which
+ * tensors, of which shapes, it wants).
+ */
+#ifndef VAE_PROGRAM_H
+#define VAE_PROGRAM_H
+
+#include "vae/model.h"
+#include "kernels.h"
+
+typedef struct VaeShape {
+    int t, h, w, c;
+} VaeShape;
+
+typedef struct VaeBuilder VaeBuilder;
+typedef struct VaeProgram VaeProgram;
+
+/* What survives a step: the last `frames` frames of a slab. One per conv with
+ * memory, shared by name between the programs of a stream. */
+typedef struct VaeCarry {
+    char *name;
+    int frames;
+    int h, w, c;
+    VaeType type;
+    size_t bytes;
+    size_t offset; /* in the stream's carry block, 64-byte aligned */
+} VaeCarry;
+
+/*
+ * A named activation. In memory: ctx context frames, then shape.t frames, all
+ * packed. root: the tensor whose memory it shares (itself, or the `add` it
+ * is computed into); front: context frames that the shared memory has room
+ * for. offset is that of frame 0 of the body, from the arena's start.
+ */
+typedef struct VaeTensor {
+    char *name;
+    VaeShape shape;
+    VaeType type;
+    int ctx, front;
+    struct VaeTensor *root;
+    int first_op, last_op; /* of the root: over all that share */
+    size_t offset;
+    int id;
+} VaeTensor;
+
+typedef enum VaeWeightKind {
+    VAE_WEIGHT_CONV, /* [out, in, kt, kh, kw], 2-D and linear with ones */
+    VAE_WEIGHT_VECTOR
+} VaeWeightKind;
+
+/*
+ * One parameter as an op wants it; up to three file tensors stacked along
+ * their first dimension (q, k, v). `part` is NULL when building without
+ * weights.
+ */
+typedef struct VaeWeight {
+    VaeWeightKind kind;
+    int n_parts;
+    const VaeTensorInfo *part[3];
+    int dims[5]; /* of all parts together */
+    int id;      /* canonical index of part 0 in the model */
+} VaeWeight;
+
+/* Elements, and the numbers as floats in the file's order. */
+size_t vae_weight_count(const VaeWeight *w);
+void vae_weight_read(const VaeWeight *w, float *dst);
+
+typedef enum VaeOpKind {
+    VAE_OP_LATENT_IN,
+    VAE_OP_PICTURE_IN,
+    VAE_OP_LATENT_OUT,
+    VAE_OP_PICTURE_OUT,
+    VAE_OP_HEAD_ZERO,   /* slab context of x <- 0 */
+    VAE_OP_HEAD_REPEAT, /* slab context of x <- its frame 0 */
+    VAE_OP_HEAD_CARRY,  /* slab context of x <- carry */
+    VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
+    VAE_OP_CARRY_ZERO,  /* carry <- 0 */
+    VAE_OP_CONV,
+    VAE_OP_NORM,
+    VAE_OP_ATTENTION,
+    VAE_OP_REARRANGE,
+    VAE_OP_CAST,
+    VAE_OP_KINDS
+} VaeOpKind;
+
+const char *vae_op_name(VaeOpKind kind);
+
+typedef struct VaeOp {
+    VaeOpKind kind;
+    const char *name; /* checkpoint path */
+    VaeTensor *x, *y, *add;
+    VaeCarry *carry;
+    VaeWeight *weight, *bias;
+    union {
+        struct {
+            int k, kt, s, st, pad;
+        } conv;
+        struct {
+            VaeNormKind kind;
+            int groups;
+            bool silu;
+        } norm;
+        struct {
+            VaeRearrange kind;
+            int ft, fs, drop;
+        } rearrange;
+    };
+    const char *block; /* y is the result of this block, or NULL (dumps) */
+    double flop, bytes;
+} VaeOp;
+
+struct VaeProgram {
+    const char *label; /* "first", "next", "next1" */
+    VaeDirection direction;
+    int steps;         /* steps in one run */
+    int n_in, n_out;   /* units in one run */
+    VaeOp *ops;
+    int n_ops;
+    VaeTensor **tensors;
+    int n_tensors;
+    size_t arena;      /* bytes, set by vae_program_plan() */
+    double flop, bytes;
+};
+
+/* ------------------------------------------------------------------ */
+/* The builder, for model files.                                       */
+
+typedef enum VaeHead { VAE_HEAD_ZERO, VAE_HEAD_REPEAT } VaeHead;
+
+typedef enum VaeConvPad {
+    VAE_PAD_SAME,        /* k / 2 on every side */
+    VAE_PAD_RIGHT_BOTTOM /* 3x3 stride 2: right and bottom by 1 only */
+} VaeConvPad;
+
+typedef struct VaeConv {
+    int c;  /* output channels */
+    int k;  /* 1 or 3; 0 means 1 */
+    int kt; /* 1 or 3; 0 means 1. kt 3 keeps kt - st frames of carry */
+    int s, st; /* 0 means 1 */
+    VaeConvPad pad;
+    bool two_d; /* the file's weight is [out, in, k, k] */
+    bool linear; /* the file's weight is [out, in] */
+    bool no_bias;
+    const VaeTensor *add; /* residual, or NULL; it must not be read later */
+    /* Up to three names, relative like the op's own, whose weights are
+     * stacked (q, k, v); then c is the sum. NULL: the op's name. */
+    const char *stack[3];
+} VaeConv;
+
+/* Path: names below are relative to all entered names, joined by dots.
+ * vae_leave() marks the last op's result as the block's. */
+void vae_enter(VaeBuilder *b, const char *format, ...) VAE_PRINTF(2, 3);
+void vae_leave(VaeBuilder *b);
+
+/* True while the program for the first step of a sequence is built. */
+bool vae_is_first(const VaeBuilder *b);
+/* What the file says, filled by the architecture's recognise(). */
+const void *vae_arch_data(const VaeBuilder *b);
+
+/* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
+const VaeTensor *vae_input(VaeBuilder *b);
+/* Ends the program with x as the latents (c = Z or 2Z) or pictures (c = 3). */
+void vae_output(VaeBuilder *b, const VaeTensor *x);
+
+/* name.weight, name.bias. name "" is the entered path itself. */
+const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
+                          VaeConv conv);
+/* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
+const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
+                         bool silu, bool image);
+/* name.weight, name.bias of dims [c]. */
+const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
+                                const VaeTensor *x, int groups, bool silu);
+/* qkv (t, h, w, 3c) -> (t, h, w, c). */
+const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
+                               const VaeTensor *qkv);
+const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
+                               const VaeTensor *x, VaeRearrange kind, int ft,
+                               int fs, int drop);
+/* A conv that the first step bypasses: its carry (frames of x's h, w, c) is
+ * left zero, or holds the last frames of x. */
+void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,
+                    int frames);
+void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
+                    int frames);
+/* The builder keeps its first error; later calls do nothing. */
+void vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
+    VAE_PRINTF(3, 4);
+
+/* How causal convs of this model begin; zero unless set. */
+void vae_set_head(VaeBuilder *b, VaeHead head);
+
+/* ------------------------------------------------------------------ */
+/* For the engine.                                                     */
+
+/* Places tensors with disjoint lifetimes in one arena; sets offsets and
+ * program->arena. Offsets of bodies and slabs are 64-byte aligned where the
+ * context's size is a multiple of 64, else the slab's start is. */
+void vae_program_plan(VaeProgram *program);
+void vae_program_free(VaeProgram **program);
+
+#endif

@@ -1,0 +1,175 @@
+/*
+ * kernels.h: one table of functions over plain memory.
+ *
+ * Kernels speak pointers and counts. None allocates, prints or keeps state.
+ * Activations are (T, H, W, C), C fastest, packed. "bytes identical" rule:
+ * what a kernel computes for one frame may not depend on how many frames the
+ * call has, on the pointers' alignment, nor on which rows another call does.
+ *
+ * Types: the `ref` table takes VAE_TYPE_F32 only; `cpu` F32 and BF16 where an
+ * argument says "type". Sums are in fp32 or better. y may be x where said.
+ */
+#ifndef VAE_KERNELS_H
+#define VAE_KERNELS_H
+
+#include "vae/frames.h"
+
+typedef struct VaeQueue {
+    int threads; /* to use inside one call, >= 1 */
+} VaeQueue;
+
+/*
+ * Convolution, cross-correlation. x: (t_in, h, w, c_in) with t_in =
+ * (t - 1) * st + kt, context frames in front, no padding in time. y: (t, ho,
+ * wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st + a, row
+ * y * s + i - pad, column x * s + j - pad; zero outside 0..h-1, 0..w-1 on
+ * every side. k is 1 or 3 (both ways), kt 1 or 3, s and st 1 or 2, pad 0 or 1
+ * (top and left; what is read past the other edges is zero too).
+ * w: [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
+ * after the bias; may be y itself. All F32.
+ */
+typedef struct VaeConvArgs {
+    void *y;
+    const void *x, *add;
+    const float *weight, *bias;
+    int t, h, w, c_in, ho, wo, c_out;
+    int k, kt, s, st, pad;
+} VaeConvArgs;
+
+typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
+
+/*
+ * y = norm(x) * gain (+ offset), then v * sigmoid(v) where silu. Rms: per
+ * pixel x / max(|x|_2, 1e-12) * sqrt(c) * gain. Group: per frame and group of
+ * c / groups channels (x - mean) / sqrt(var + 1e-6) * gain + offset, biased
+ * variance. x: t * h * w * c of x_type; y likewise of y_type; y may be x when
+ * the types agree. gain, offset: c floats; offset NULL for rms. Group sums
+ * are taken over fixed blocks of pixels, the same for every thread count.
+ */
+typedef struct VaeNormArgs {
+    VaeNormKind kind;
+    void *y;
+    const void *x;
+    const float *gain, *offset;
+    VaeType x_type, y_type;
+    int t, h, w, c, groups;
+    bool silu;
+    double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles */
+} VaeNormArgs;
+
+/* Doubles of scratch that the group norm needs for one frame. */
+size_t vae_norm_sums(int h, int w, int groups);
+
+/*
+ * One head over the h * w = n sites of each frame. qkv: (t, n, 3c), blocks
+ * Q | K | V; y: (t, n, c) = softmax(Q K^T / sqrt(c)) V. scratch: at least
+ * vae_attention_scratch(n, c) bytes. ref: F32.
+ */
+typedef struct VaeAttentionArgs {
+    void *y;
+    const void *qkv;
+    void *scratch;
+    int t, n, c;
+} VaeAttentionArgs;
+size_t vae_attention_scratch_ref(int n, int c);
+
+typedef enum VaeRearrange {
+    /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, i*C + c]: time unfold with
+     * phase i slow, nearest in space. */
+    VAE_UNFOLD_NEAREST,
+    /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
+    VAE_SHUFFLE_RQTC
+} VaeRearrange;
+
+/*
+ * Moves elements, computes nothing (but may convert). x: (t, h, w, cx) of
+ * x_type, y: (t * ft - drop, h * fs, w * fs, c) of y_type. drop 1 leaves out
+ * output frame 1 (the second), 0 none. x and y do not overlap.
+ */
+typedef struct VaeRearrangeArgs {
+    VaeRearrange kind;
+    void *y;
+    const void *x;
+    VaeType x_type, y_type;
+    int t, h, w, c; /* t, h, w of x; c of y */
+    int ft, fs, drop;
+} VaeRearrangeArgs;
+
+/* n elements from one type to another, nearest even. No overlap. */
+typedef struct VaeCastArgs {
+    void *y;
+    const void *x;
+    VaeType x_type, y_type;
+    size_t n;
+} VaeCastArgs;
+
+/*
+ * One latent [c, h, w] of src_type -> (h, w, c) of y_type, v * scale[c] +
+ * shift[c] with one fp32 rounding after each operation (no fused
+ * multiply-add, so that all backends agree). *nonfinite grows by the number
+ * of values that are not finite.
+ */
+typedef struct VaeLatentInArgs {
+    void *y;
+    const void *src;
+    const float *scale, *shift;
+    VaeType src_type, y_type;
+    int h, w, c;
+    uint64_t *nonfinite;
+} VaeLatentInArgs;
+
+/*
+ * The head's (h, w, cx) F32 -> latent [c, h, w] of dst_type, (v - mean[c]) /
+ * std[c] in this order where normalise, else v; cx is c or 2c. mean and
+ * logvar, where not NULL, receive channels 0..c-1 and c..2c-1 as [c, h, w].
+ */
+typedef struct VaeLatentOutArgs {
+    void *dst;
+    float *mean_out, *logvar_out;
+    const float *x, *mean, *std;
+    VaeType dst_type;
+    bool normalise;
+    int h, w, c, cx;
+    uint64_t *nonfinite;
+} VaeLatentOutArgs;
+
+/*
+ * Picture <-> network frame (h, w, 3), network size h x w >= the picture's;
+ * out crops, in repeats the last column and row. low, high: the network's
+ * values for 0 and 1. The colour formulas are those of kernels/colour.h and
+ * are integer, so that every backend gives the same bytes.
+ */
+typedef struct VaePictureOutArgs {
+    const VaePicture *picture;
+    const float *x;
+    int h, w;
+    float low, high;
+} VaePictureOutArgs;
+
+typedef struct VaePictureInArgs {
+    void *y;
+    VaeType y_type;
+    const VaePicture *picture;
+    int h, w;
+    float low, high;
+} VaePictureInArgs;
+
+typedef struct VaeKernels {
+    const char *name;
+    void (*conv)(const VaeQueue *q, const VaeConvArgs *a);
+    void (*norm)(const VaeQueue *q, const VaeNormArgs *a);
+    void (*attention)(const VaeQueue *q, const VaeAttentionArgs *a);
+    void (*rearrange)(const VaeQueue *q, const VaeRearrangeArgs *a);
+    void (*cast)(const VaeQueue *q, const VaeCastArgs *a);
+    void (*latent_in)(const VaeQueue *q, const VaeLatentInArgs *a);
+    void (*latent_out)(const VaeQueue *q, const VaeLatentOutArgs *a);
+    void (*picture_out)(const VaeQueue *q, const VaePictureOutArgs *a);
+    void (*picture_in)(const VaeQueue *q, const VaePictureInArgs *a);
+} VaeKernels;
+
+/* Plain C, single threaded (VaeQueue is ignored): the definition of right. */
+extern const VaeKernels vae_kernels_ref;
+/* OpenMP and vector code for what oneDNN lacks; conv and attention NULL. */
+extern const VaeKernels vae_kernels_cpu;
+
+#endif
