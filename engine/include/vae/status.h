@@ -15,9 +15,9 @@ extern "C" {
 #define VAE_API __attribute__((visibility("default")))
 
 #if defined(__GNUC__)
-#define VAE_PRINTF(format, args) __attribute__((format(printf, format, args)))
+#define VAE_PRINTF(at, args) __attribute__((__format__(printf, at, args)))
 #else
-#define VAE_PRINTF(format, args)
+#define VAE_PRINTF(at, args)
 #endif
 
 typedef enum VaeStatus {
