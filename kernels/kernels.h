@@ -6,8 +6,9 @@
  * what a kernel computes for one frame may not depend on how many frames the
  * call has, on the pointers' alignment, nor on which rows another call does.
  *
- * Types: the `ref` table takes VAE_TYPE_F32 only; `cpu` F32 and BF16 where an
- * argument says "type". Sums are in fp32 or better. y may be x where said.
+ * Types: where an argument says "type", both tables take F32 and BF16, and of
+ * latents F16 as well (the `ref` backend itself stays with F32). Sums are in
+ * fp32 or better. y may be x where said.
  */
 #ifndef VAE_KERNELS_H
 #define VAE_KERNELS_H
@@ -57,6 +58,8 @@ typedef struct VaeNormArgs {
     double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles */
 } VaeNormArgs;
 
+/* Pixels, in their order in a frame, whose group sums are taken together. */
+#define VAE_NORM_BLOCK 512
 /* Doubles of scratch that the group norm needs for one frame. */
 size_t vae_norm_sums(int h, int w, int groups);
 

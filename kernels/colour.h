@@ -1,0 +1,198 @@
+/*
+ * colour.h: the colour formulas, the same for every backend.
+ *
+ * Out, network value v, its range low..high:
+ *     u = (v - low) / (high - low), clamped to 0..1, NaN as 0
+ *     RGB code = nearest even of u * 255
+ *     word = nearest even of u * 65535, for R, G, B of YUV
+ * each fp32 operation rounded on its own. From words on all is integer:
+ *     code = (kr * R + kg * G + kb * B + offset) >> 23, at most 255
+ * modulo 2^32, where offset holds the range's zero and one half. The luma
+ * weights sum to the scale rounded once, the chroma weights to 0, so greys
+ * have chroma 128. The fixed point is within 0.02 codes of the real numbers.
+ * A chroma sample is made of the words of the visible pixels around it,
+ * coordinates clamped to the picture, rows 2j and 2j + 1:
+ *     left site:   columns 2i-1, 2i, 2i+1 weighted 1, 2, 1; (sum + 4) >> 3
+ *     centre site: columns 2i, 2i+1 weighted 1, 1;          (sum + 2) >> 2
+ *
+ * In: RGB u = code / 255. Of YUV, chroma is first interpolated without
+ * rounding, in sixteenths of a code: down the rows 3 : 1 towards the nearer
+ * one; along the row 3 : 1 for the centre site and, for the left site, the
+ * sample itself (even columns) or 1 : 1 (odd). Samples beyond the plane are
+ * its last. Then
+ *     word = (ky * (Y - black) + ku * (U - 2048) + kv * (V - 2048) + 2^12)
+ *            >> 13, clamped to 0..65535, and u = word / 65535
+ * and v = (u - mid) / step with mid = -low / (high - low), step = 1 / (high -
+ * low), which is (u - 0.5) / 0.5 for -1..1 and u for 0..1.
+ *
+ * Usable in CUDA; the constants are made on the host.
+ */
+#ifndef VAE_COLOUR_H
+#define VAE_COLOUR_H
+
+#include "vae/frames.h"
+
+#ifdef __CUDACC__
+#define VAE_INLINE static __host__ __device__ __forceinline__
+#else
+#define VAE_INLINE static inline
+#endif
+
+/* fp32 operations that no compiler may fuse. */
+#ifdef __CUDA_ARCH__
+#define VAE_ADD(a, b) __fadd_rn(a, b)
+#define VAE_MUL(a, b) __fmul_rn(a, b)
+#define VAE_DIV(a, b) __fdiv_rn(a, b)
+#else
+#define VAE_ADD(a, b) ((a) + (b))
+#define VAE_MUL(a, b) ((a) * (b))
+#define VAE_DIV(a, b) ((a) / (b))
+#endif
+
+/* Weights of R, G, B, and the offset; negative ones modulo 2^32. */
+typedef struct VaeColourOut {
+    uint32_t y[4], u[4], v[4];
+} VaeColourOut;
+
+typedef struct VaeColourIn {
+    int32_t black, ky;
+    int32_t rv, gu, gv, bu; /* kv of R, ku and kv of G, ku of B */
+} VaeColourIn;
+
+VAE_INLINE float
+vae_colour_unit(float v, float low, float high)
+{
+    const float u = VAE_DIV(VAE_ADD(v, -low), VAE_ADD(high, -low));
+    return u > 0 ? (u < 1 ? u : 1) : 0;
+}
+
+/* Nearest even of 0 <= v < 2^22: beyond 2^23 a float has no fraction. */
+VAE_INLINE int
+vae_colour_round(float v)
+{
+    return (int) VAE_ADD(VAE_ADD(v, 12582912.0f), -12582912.0f);
+}
+
+VAE_INLINE int
+vae_colour_byte(float u)
+{
+    return vae_colour_round(VAE_MUL(u, 255.0f));
+}
+
+VAE_INLINE int
+vae_colour_word(float u)
+{
+    return vae_colour_round(VAE_MUL(u, 65535.0f));
+}
+
+VAE_INLINE int
+vae_colour_code(const uint32_t *k, int r, int g, int b)
+{
+    const uint32_t sum =
+        k[0] * (uint32_t) r + k[1] * (uint32_t) g + k[2] * (uint32_t) b + k[3];
+    const int code = (int) (sum >> 23);
+    return code < 255 ? code : 255;
+}
+
+/* y: code; u, v: sixteenths of a code. rgb: three words. */
+VAE_INLINE void
+vae_colour_words(const VaeColourIn *k, int y, int u, int v, int *rgb)
+{
+    const int luma = k->ky * (y - k->black) + (1 << 12);
+    rgb[0] = luma + k->rv * (v - 2048);
+    rgb[1] = luma + k->gu * (u - 2048) + k->gv * (v - 2048);
+    rgb[2] = luma + k->bu * (u - 2048);
+    for (int i = 0; i < 3; i++) {
+        const int word = rgb[i] > 0 ? rgb[i] >> 13 : 0;
+        rgb[i] = word < 65535 ? word : 65535;
+    }
+}
+
+VAE_INLINE float
+vae_colour_mid(float low, float high)
+{
+    return VAE_DIV(0.0f - low, VAE_ADD(high, -low));
+}
+
+VAE_INLINE float
+vae_colour_step(float low, float high)
+{
+    return VAE_DIV(1.0f, VAE_ADD(high, -low));
+}
+
+VAE_INLINE float
+vae_colour_value(int code, float full, float mid, float step)
+{
+    return VAE_DIV(VAE_ADD(VAE_DIV((float) code, full), -mid), step);
+}
+
+/*
+ * The two chroma samples that position i (a row or column) of the picture
+ * lies between, in a plane of n, and the weight of the first out of 4; the
+ * second has the rest. left: samples sit on even positions.
+ */
+VAE_INLINE int
+vae_colour_between(int i, int n, bool left, int *a, int *b)
+{
+    const int j = i >> 1;
+    const int other = i & 1 || left ? j + 1 : j - 1;
+    *a = j;
+    *b = other < 0 ? 0 : other < n ? other : n - 1;
+    return !left ? 3 : i & 1 ? 2 : 4;
+}
+
+static inline double
+vae_colour_kr(VaeMatrix matrix)
+{
+    return matrix == VAE_MATRIX_BT709 ? 0.2126 : 0.299;
+}
+
+static inline double
+vae_colour_kb(VaeMatrix matrix)
+{
+    return matrix == VAE_MATRIX_BT709 ? 0.0722 : 0.114;
+}
+
+static inline int32_t
+vae_colour_fixed(double v) /* v >= 0 */
+{
+    return (int32_t) (v + 0.5);
+}
+
+static inline VaeColourOut
+vae_colour_out(VaeMatrix matrix, bool full)
+{
+    const double kr = vae_colour_kr(matrix), kb = vae_colour_kb(matrix);
+    const double one = 8388608.0; /* 2^23 */
+    const double luma = (full ? 255 : 219) / 65535.0 * one;
+    const double chroma = (full ? 255 : 224) / 65535.0 * one / 2;
+    const int32_t all = vae_colour_fixed(luma);
+    const int32_t yr = vae_colour_fixed(kr * luma);
+    const int32_t yb = vae_colour_fixed(kb * luma);
+    const int32_t c = vae_colour_fixed(chroma);
+    const int32_t ur = vae_colour_fixed(kr / (1 - kb) * chroma);
+    const int32_t vb = vae_colour_fixed(kb / (1 - kr) * chroma);
+    const uint32_t half = 1u << 22;
+    return (VaeColourOut){.y = {(uint32_t) yr, (uint32_t) (all - yr - yb),
+                                (uint32_t) yb, (full ? 0u : 16u << 23) + half},
+                          .u = {(uint32_t) -ur, (uint32_t) (ur - c),
+                                (uint32_t) c, (128u << 23) + half},
+                          .v = {(uint32_t) c, (uint32_t) (vb - c),
+                                (uint32_t) -vb, (128u << 23) + half}};
+}
+
+static inline VaeColourIn
+vae_colour_in(VaeMatrix matrix, bool full)
+{
+    const double kr = vae_colour_kr(matrix), kb = vae_colour_kb(matrix);
+    const double kg = 1 - kr - kb, one = 65535.0 * 8192.0;
+    const double c = one / (full ? 255 : 224) / 16;
+    return (VaeColourIn){.black = full ? 0 : 16,
+                         .ky = vae_colour_fixed(one / (full ? 255 : 219)),
+                         .rv = vae_colour_fixed(2 * (1 - kr) * c),
+                         .gu = -vae_colour_fixed(2 * (1 - kb) * kb / kg * c),
+                         .gv = -vae_colour_fixed(2 * (1 - kr) * kr / kg * c),
+                         .bu = vae_colour_fixed(2 * (1 - kb) * c)};
+}
+
+#endif

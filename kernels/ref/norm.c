@@ -1,0 +1,83 @@
+/*
+ * norm.c: the two norms, statistics in double.
+ */
+#include <math.h>
+
+#include "ref.h"
+#include "number.h"
+
+size_t
+vae_norm_sums(int h, int w, int groups)
+{
+    const size_t n = (size_t) h * w;
+    const size_t blocks = (n + VAE_NORM_BLOCK - 1) / VAE_NORM_BLOCK;
+    return blocks * groups * 2;
+}
+
+static float
+silu(float v)
+{
+    return (float) (v / (1 + exp(-(double) v)));
+}
+
+static void
+rms(const VaeNormArgs *a)
+{
+    const size_t n = (size_t) a->t * a->h * a->w;
+    const float root = sqrtf((float) a->c);
+    for (size_t p = 0; p < n; p++) {
+        double sum = 0;
+        for (int i = 0; i < a->c; i++) {
+            const float v = vae_load(a->x, a->x_type, p * a->c + i);
+            sum += (double) v * v;
+        }
+        const float length = (float) sqrt(sum);
+        const float norm = length < 1e-12f ? 1e-12f : length;
+        for (int i = 0; i < a->c; i++) {
+            const float v = vae_load(a->x, a->x_type, p * a->c + i);
+            const float y = v / norm * root * a->gain[i];
+            vae_store(a->y, a->y_type, p * a->c + i, a->silu ? silu(y) : y);
+        }
+    }
+}
+
+/* Channels first..first+n-1 of the frame that begins at element `start`. */
+static void
+group(const VaeNormArgs *a, size_t start, int first, int n)
+{
+    const size_t pixels = (size_t) a->h * a->w;
+    double sum = 0, squares = 0;
+    for (size_t p = 0; p < pixels; p++)
+        for (int i = first; i < first + n; i++)
+            sum += vae_load(a->x, a->x_type, start + p * a->c + i);
+    const double mean = sum / ((double) pixels * n);
+    for (size_t p = 0; p < pixels; p++)
+        for (int i = first; i < first + n; i++) {
+            const double d =
+                vae_load(a->x, a->x_type, start + p * a->c + i) - mean;
+            squares += d * d;
+        }
+    const double scale = 1 / sqrt(squares / ((double) pixels * n) + 1e-6);
+    for (size_t p = 0; p < pixels; p++)
+        for (int i = first; i < first + n; i++) {
+            const size_t at = start + p * a->c + i;
+            const double v = vae_load(a->x, a->x_type, at);
+            const float y =
+                (float) ((v - mean) * scale * a->gain[i] + a->offset[i]);
+            vae_store(a->y, a->y_type, at, a->silu ? silu(y) : y);
+        }
+}
+
+void
+vae_ref_norm(const VaeQueue *q, const VaeNormArgs *a)
+{
+    if (a->kind == VAE_NORM_RMS) {
+        rms(a);
+        return;
+    }
+    const int n = a->c / a->groups;
+    const size_t frame = (size_t) a->h * a->w * a->c;
+    for (int f = 0; f < a->t; f++)
+        for (int g = 0; g < a->groups; g++)
+            group(a, f * frame, g * n, n);
+}

@@ -1,0 +1,50 @@
+/*
+ * rearrange.c: moving and converting elements.
+ */
+#include "ref.h"
+#include "number.h"
+
+/* Channel of x where channel 0 of phase i, row r, column q is. */
+static size_t
+source(const VaeRearrangeArgs *a, int i, int r, int q)
+{
+    if (a->kind == VAE_UNFOLD_NEAREST)
+        return (size_t) i * a->c;
+    return ((size_t) (r * a->fs + q) * a->ft + i) * a->c;
+}
+
+/* Frame i of those made of frame f, to frame `to` of y. */
+static void
+frame(const VaeRearrangeArgs *a, int f, int i, int to)
+{
+    const int phases =
+        a->kind == VAE_UNFOLD_NEAREST ? a->ft : a->ft * a->fs * a->fs;
+    const size_t cx = (size_t) phases * a->c;
+    const int h = a->h * a->fs, w = a->w * a->fs;
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) {
+            const size_t from =
+                (((size_t) f * a->h + y / a->fs) * a->w + x / a->fs) * cx +
+                source(a, i, y % a->fs, x % a->fs);
+            const size_t at = (((size_t) to * h + y) * w + x) * a->c;
+            for (int c = 0; c < a->c; c++)
+                vae_store(a->y, a->y_type, at + c,
+                          vae_load(a->x, a->x_type, from + c));
+        }
+}
+
+void
+vae_ref_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
+{
+    int to = 0;
+    for (int k = 0; k < a->t * a->ft; k++)
+        if (k != 1 || !a->drop)
+            frame(a, k / a->ft, k % a->ft, to++);
+}
+
+void
+vae_ref_cast(const VaeQueue *q, const VaeCastArgs *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        vae_store(a->y, a->y_type, i, vae_load(a->x, a->x_type, i));
+}

@@ -1,0 +1,19 @@
+/*
+ * ref.h: the reference kernels, for their table.
+ */
+#ifndef VAE_REF_H
+#define VAE_REF_H
+
+#include "kernels.h"
+
+void vae_ref_conv(const VaeQueue *q, const VaeConvArgs *a);
+void vae_ref_norm(const VaeQueue *q, const VaeNormArgs *a);
+void vae_ref_attention(const VaeQueue *q, const VaeAttentionArgs *a);
+void vae_ref_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);
+void vae_ref_cast(const VaeQueue *q, const VaeCastArgs *a);
+void vae_ref_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
+void vae_ref_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
+void vae_ref_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);
+void vae_ref_picture_in(const VaeQueue *q, const VaePictureInArgs *a);
+
+#endif

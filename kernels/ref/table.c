@@ -1,0 +1,17 @@
+/*
+ * table.c: the reference kernels as a table.
+ */
+#include "ref.h"
+
+const VaeKernels vae_kernels_ref = {
+    .name = "ref",
+    .conv = vae_ref_conv,
+    .norm = vae_ref_norm,
+    .attention = vae_ref_attention,
+    .rearrange = vae_ref_rearrange,
+    .cast = vae_ref_cast,
+    .latent_in = vae_ref_latent_in,
+    .latent_out = vae_ref_latent_out,
+    .picture_out = vae_ref_picture_out,
+    .picture_in = vae_ref_picture_in,
+};
