@@ -1,0 +1,64 @@
+#!/bin/sh
+# Installs the Debian packages that gst-vae needs and that are missing.
+#
+#   sh tests/deps.sh demo    to build, and to run the demo
+#   sh tests/deps.sh live    the same, and windows on a display
+#   sh tests/deps.sh tests   the same as demo, and all that the tests use
+#
+# Nothing missing: no network and no rights are needed. Asks no question.
+set -eu
+
+demo='gcc libc6-dev meson ninja-build pkg-config
+    libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
+    gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
+    libdnnl-dev libjansson-dev'
+live='gstreamer1.0-x'
+tests='clang clang-format clang-tidy libomp-dev cppcheck shellcheck valgrind
+    gstreamer1.0-plugins-bad'
+
+case ${1:-} in
+demo) want=$demo ;;
+live) want="$demo $live" ;;
+tests) want="$demo $tests" ;;
+*)
+    echo 'usage: sh tests/deps.sh demo|live|tests' >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "deps: this is no Debian system; install the like of:" >&2
+    echo "$want" >&2
+    exit 0
+fi
+
+missing=
+for package in $want; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" \
+        2>/dev/null) || status=none
+    [ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+    as_root=
+elif command -v sudo >/dev/null; then
+    # Without a terminal nobody could type a password.
+    if [ -t 0 ]; then as_root='sudo'; else as_root='sudo -n'; fi
+else
+    echo "deps: missing packages, and neither root nor sudo is here; run:" >&2
+    echo "  apt-get install$missing" >&2
+    exit 1
+fi
+
+# DPkg::Lock::Timeout: another apt may be at work on a machine just started.
+apt() {
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold \
+        -o Dpkg::Use-Pty=0 "$@"
+}
+
+echo "deps: installing$missing"
+apt update
+# shellcheck disable=SC2086 # a list of words
+apt install --no-install-recommends $missing
