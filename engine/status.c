@@ -1,0 +1,103 @@
+#include "vae/status.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *
+vae_status_name(VaeStatus status)
+{
+    switch (status) {
+    case VAE_OK:
+        return "ok";
+    case VAE_ERR_ARGUMENT:
+        return "argument";
+    case VAE_ERR_NOT_FOUND:
+        return "not found";
+    case VAE_ERR_READ:
+        return "read";
+    case VAE_ERR_WRITE:
+        return "write";
+    case VAE_ERR_NO_SPACE:
+        return "no space";
+    case VAE_ERR_FORMAT:
+        return "file format";
+    case VAE_ERR_MODEL:
+        return "model";
+    case VAE_ERR_SIZE:
+        return "size";
+    case VAE_ERR_MEMORY:
+        return "memory";
+    case VAE_ERR_UNSUPPORTED:
+        return "unsupported";
+    case VAE_ERR_BACKEND:
+        return "backend";
+    case VAE_ERR_CANCELLED:
+        return "cancelled";
+    }
+    return "unknown status";
+}
+
+/* Bytes of the UTF-8 sequence at s (at most n), 0 when it is not valid. */
+static size_t
+sequence_length(const unsigned char *s, size_t n)
+{
+    const unsigned char c = s[0];
+    const size_t length = c < 0x80                ? 1
+                          : c >= 0xc2 && c < 0xe0 ? 2
+                          : c >= 0xe0 && c < 0xf0 ? 3
+                          : c >= 0xf0 && c < 0xf5 ? 4
+                                                  : 0;
+    if (length == 0 || length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    const bool bad = (c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f) ||
+                     (c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] > 0x8f);
+    return bad ? 0 : length;
+}
+
+/*
+ * Names out of files stand in messages and go to logs and to the bus, which
+ * want UTF-8 on one line: what is no UTF-8 or a control character becomes '?',
+ * white space a blank.
+ */
+static void
+make_printable(char *text)
+{
+    unsigned char *s = (unsigned char *) text;
+    size_t left = strlen(text);
+    while (left > 0 && (s[left - 1] == '\n' || s[left - 1] == '\r'))
+        s[--left] = '\0';
+    while (left > 0) {
+        size_t step = sequence_length(s, left);
+        if (*s == '\n' || *s == '\r' || *s == '\t')
+            *s = ' ';
+        else if (step == 0 || *s < 0x20 || *s == 0x7f)
+            *s = '?';
+        if (step == 0)
+            step = 1;
+        s += step;
+        left -= step;
+    }
+}
+
+VaeStatus
+vae_fail(VaeError *error, VaeStatus status, const char *format, ...)
+{
+    if (error == NULL)
+        return status;
+    /* The old message may be among the arguments. */
+    char text[sizeof error->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    make_printable(text);
+    error->status = status;
+    memcpy(error->message, text, sizeof text);
+    return status;
+}
