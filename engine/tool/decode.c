@@ -1,0 +1,225 @@
+/*
+ * decode.c: latents of a file to frames of a file, a slice at a time.
+ */
+#include <stdlib.h>
+
+#include "tool.h"
+
+typedef struct Decode {
+    const Options *o;
+    const VaeModelInfo *info;
+    VaeModel *model;
+    VaeTensorFile *file;
+    VaeLatentClip clip;
+    VaeStream *stream;
+    Output out;
+    int width, height;  /* visible */
+    int64_t frames;     /* that are written */
+    size_t latent_size; /* bytes of one latent, of one frame */
+    size_t frame_size;
+    /* Buffers for one slice. */
+    uint8_t *latent_data, *frame_data;
+    VaeLatent *latents;
+    VaePicture *pictures;
+} Decode;
+
+/* The clip must be the model's; its metadata may crop and trim it. */
+static VaeStatus
+fit(Decode *d, VaeError *error)
+{
+    const VaeLatentClip *c = &d->clip;
+    const VaeModelInfo *info = d->info;
+    const int s = info->spatial;
+    if (!info->has_decoder)
+        return vae_fail(error, VAE_ERR_MODEL, "%s: has no decoder", info->path);
+    if (c->channels != info->latent_channels)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%s: tensor \"%s\" has %d channels, the model %s "
+                        "(%s) wants %d",
+                        vae_tensor_file_name(d->file), c->tensor, c->channels,
+                        info->path, info->arch, info->latent_channels);
+    d->width = c->width * s;
+    d->height = c->height * s;
+    if (c->width_px > 0 && (c->width_px + s - 1) / s == c->width)
+        d->width = c->width_px;
+    if (c->height_px > 0 && (c->height_px + s - 1) / s == c->height)
+        d->height = c->height_px;
+    d->frames = vae_model_frames_of(d->model, c->t);
+    if (c->frames > 0 && c->frames < d->frames)
+        d->frames = c->frames;
+    return VAE_OK;
+}
+
+static VaeStatus
+open_input(Decode *d, VaeError *error)
+{
+    const VaeLatentOptions options = {.tensor = d->o->tensor,
+                                      .batch_index = -1};
+    VaeStatus status = open_model(d->o, &d->model, error);
+    if (status == VAE_OK) {
+        d->info = vae_model_info(d->model);
+        status = vae_tensor_file_open(d->o->argument[0], &d->file, error);
+    }
+    if (status == VAE_OK)
+        status = vae_latent_clip_find(d->file, &options, &d->clip, error);
+    return status == VAE_OK ? fit(d, error) : status;
+}
+
+static VaeStatus
+open_stream(Decode *d, VaeError *error)
+{
+    VaeStreamParams params =
+        stream_params(d->o, VAE_DECODE, d->width, d->height);
+    if (!d->o->normalization_given)
+        params.normalization = d->clip.normalization;
+    return vae_stream_new(d->model, &params, &d->stream, error);
+}
+
+/* Latents and pictures for the longest call, and where they lie. */
+static VaeStatus
+make_buffers(Decode *d, VaeError *error)
+{
+    const int slice = vae_stream_get_plan(d->stream)->slice_size;
+    int n_in, n_out;
+    vae_stream_count(d->stream, slice, &n_in, &n_out);
+    if (slice * d->info->decode.step_in > n_in)
+        n_in = slice * d->info->decode.step_in;
+    if (slice * d->info->decode.step_out > n_out)
+        n_out = slice * d->info->decode.step_out;
+    const size_t row = (size_t) d->width * 3 * sizeof(float);
+    d->latent_size = (size_t) d->clip.channels * (size_t) d->clip.height *
+                     (size_t) d->clip.width * vae_type_size(d->clip.type);
+    d->frame_size = row * (size_t) d->height;
+    d->latents = calloc((size_t) n_in, sizeof *d->latents);
+    d->pictures = calloc((size_t) n_out, sizeof *d->pictures);
+    d->latent_data = malloc((size_t) n_in * d->latent_size);
+    d->frame_data = malloc((size_t) n_out * d->frame_size);
+    if (!d->latents || !d->pictures || !d->latent_data || !d->frame_data)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a slice");
+    for (int i = 0; i < n_in; i++)
+        d->latents[i] =
+            (VaeLatent){.type = d->clip.type,
+                        .data = d->latent_data + (size_t) i * d->latent_size};
+    for (int i = 0; i < n_out; i++)
+        d->pictures[i] = (VaePicture){
+            .pixels = VAE_PIXELS_RGB_F32,
+            .width = d->width,
+            .height = d->height,
+            .data = {d->frame_data + (size_t) i * d->frame_size},
+            .stride = {(ptrdiff_t) row},
+        };
+    return VAE_OK;
+}
+
+/* One call: latents from *done on, frames to *written on. */
+static VaeStatus
+decode_slice(Decode *d, int steps, int *done, int64_t *written, VaeError *error)
+{
+    int n_in, n_out;
+    vae_stream_count(d->stream, steps, &n_in, &n_out);
+    for (int i = 0; i < n_in; i++)
+        vae_latent_clip_read(&d->clip, *done + i, d->latents[i].data);
+    VaeStatus status = vae_stream_decode(d->stream, d->latents, n_in,
+                                         d->pictures, n_out, error);
+    if (status != VAE_OK)
+        return status;
+    int64_t keep = d->frames - *written;
+    if (keep > n_out)
+        keep = n_out;
+    status = output_write(&d->out, (uint64_t) *written * d->frame_size,
+                          d->frame_data, (size_t) keep * d->frame_size, error);
+    *done += n_in;
+    *written += keep;
+    return status;
+}
+
+/* How many of `steps` steps the latents that are left allow. */
+static int
+steps_left(const Decode *d, int steps, int left)
+{
+    int n_in, n_out;
+    for (; steps > 0; steps--) {
+        vae_stream_count(d->stream, steps, &n_in, &n_out);
+        if (n_in <= left)
+            break;
+    }
+    return steps;
+}
+
+static VaeStatus
+run(Decode *d, VaeError *error)
+{
+    const VaePlan *plan = vae_stream_get_plan(d->stream);
+    Progress progress;
+    VaeStatus status = VAE_OK;
+    int done = 0;
+    int64_t written = 0;
+    progress_begin(&progress, "frames", d->frames);
+    while (status == VAE_OK && done < d->clip.t) {
+        const double start = now_seconds();
+        const int most = done == 0 && progress.shown ? 1 : plan->slice_size;
+        const int steps = steps_left(d, most, d->clip.t - done);
+        const bool first = done == 0;
+        if (steps == 0)
+            status = vae_fail(error, VAE_ERR_SIZE,
+                              "%d latents are no whole step of %s",
+                              d->clip.t - done, d->info->arch);
+        else
+            status = decode_slice(d, steps, &done, &written, error);
+        if (status == VAE_OK && interrupted())
+            status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
+        if (first && steps == 1)
+            progress_expect(plan, now_seconds() - start, d->clip.t - done);
+        progress_show(&progress, written);
+    }
+    progress_end(&progress);
+    return status;
+}
+
+static VaeStatus
+write_frames(Decode *d, VaeError *error)
+{
+    const VaeTensorOut frames = {
+        .name = "frames",
+        .type = VAE_TYPE_F32,
+        .n_dims = 4,
+        .dims = {d->frames, d->height, d->width, 3},
+    };
+    VaeStatus status =
+        output_open(&d->out, d->o->argument[1], &frames, 1, NULL, 0, error);
+    if (status == VAE_OK)
+        status = run(d, error);
+    if (status == VAE_OK)
+        status = output_commit(&d->out, error);
+    output_close(&d->out);
+    return status;
+}
+
+int
+command_decode(const Options *o)
+{
+    Decode d = {.o = o, .out = {.fd = -1}};
+    VaeError error;
+    VaeStatus status = open_input(&d, &error);
+    if (status == VAE_OK)
+        status = open_stream(&d, &error);
+    if (status == VAE_OK)
+        status = make_buffers(&d, &error);
+    if (status == VAE_OK && progress_wanted())
+        plan_print(stderr, VAE_DECODE, vae_stream_get_plan(d.stream));
+    if (status == VAE_OK && !interrupt_arm(d.stream, &error))
+        status = error.status;
+    else if (status == VAE_OK) {
+        status = write_frames(&d, &error);
+        interrupt_disarm();
+        warn_nonfinite(d.stream);
+    }
+    free(d.latents);
+    free(d.pictures);
+    free(d.latent_data);
+    free(d.frame_data);
+    vae_stream_free(&d.stream);
+    vae_tensor_file_free(&d.file);
+    vae_model_free(&d.model);
+    return status == VAE_OK ? EXIT_OK : fail(&error);
+}

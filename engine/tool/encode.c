@@ -1,0 +1,314 @@
+/*
+ * encode.c: frames of a file to latents of a file, a slice at a time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+typedef struct Encode {
+    const Options *o;
+    const VaeModelInfo *info;
+    VaeModel *model;
+    VaeTensorFile *file;
+    const VaeTensorInfo *video; /* [T,H,W,3] */
+    VaeStream *stream;
+    Output out;
+    int width, height;
+    int64_t frames, latents;   /* read and written in all */
+    int n_outputs;             /* latent, mean, logvar */
+    size_t plane, latent_size; /* bytes of one channel, of one latent */
+    size_t frame_size;         /* of one picture */
+    /* Buffers for one slice. frame_data is NULL where pictures point into
+     * the file. */
+    uint8_t *frame_data;
+    float *latent_data;
+    VaeLatent *results;
+    VaePicture *pictures;
+} Encode;
+
+static const VaeTensorInfo *
+find_video(const Encode *e)
+{
+    const VaeTensorInfo *found;
+    if (e->o->tensor)
+        return vae_tensor_file_find(e->file, e->o->tensor);
+    found = vae_tensor_file_find(e->file, "video_u8");
+    return found ? found : vae_tensor_file_find(e->file, "frames");
+}
+
+static VaeStatus
+check_video(Encode *e, VaeError *error)
+{
+    const VaeTensorInfo *v = e->video = find_video(e);
+    const char *name = vae_tensor_file_name(e->file);
+    char text[128];
+    if (!v)
+        return vae_fail(error, VAE_ERR_NOT_FOUND, "%s: has no tensor \"%s\"",
+                        name,
+                        e->o->tensor ? e->o->tensor : "video_u8\" or \"frames");
+    if (!v->supported)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: tensor \"%s\" is of type %s; video is U8 or "
+                        "float",
+                        name, v->name, v->type_name);
+    if (v->n_dims != 4 || v->dims[3] != 3 || v->dims[0] < 1 || v->dims[1] < 1 ||
+        v->dims[1] > 65535 || v->dims[2] < 1 || v->dims[2] > 65535)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%s: tensor \"%s\" is %s, video is [T,H,W,3]", name,
+                        v->name,
+                        vae_dims_text(v->dims, v->n_dims, text, sizeof text));
+    e->height = (int) v->dims[1];
+    e->width = (int) v->dims[2];
+    return VAE_OK;
+}
+
+/* How many frames are used and how many latents they give. */
+static VaeStatus
+count(Encode *e, VaeError *error)
+{
+    const VaeSteps *s = &e->info->encode;
+    const int64_t n = e->video->dims[0];
+    const int64_t groups =
+        n < s->first_in ? -1 : (n - s->first_in) / s->step_in;
+    if (!e->info->has_encoder)
+        return vae_fail(error, VAE_ERR_MODEL, "%s: has no encoder",
+                        e->info->path);
+    if (e->o->drop && groups < 0)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%s: %lld frames are no whole group of %d, and "
+                        "--tail drop keeps only those",
+                        vae_tensor_file_name(e->file), (long long) n,
+                        s->first_in);
+    e->frames = n;
+    e->latents = vae_model_latents_of(e->model, n);
+    if (e->o->drop) {
+        e->frames = s->first_in + groups * s->step_in;
+        e->latents = s->first_out + groups * s->step_out;
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+open_input(Encode *e, VaeError *error)
+{
+    VaeStatus status = open_model(e->o, &e->model, error);
+    if (status == VAE_OK) {
+        e->info = vae_model_info(e->model);
+        status = vae_tensor_file_open(e->o->argument[0], &e->file, error);
+    }
+    if (status == VAE_OK)
+        status = check_video(e, error);
+    return status == VAE_OK ? count(e, error) : status;
+}
+
+static VaeStatus
+make_buffers(Encode *e, VaeError *error)
+{
+    const VaePlan *plan = vae_stream_get_plan(e->stream);
+    const VaeSteps *s = &e->info->encode;
+    const bool bytes = e->video->type == VAE_TYPE_U8;
+    const size_t pixel = bytes ? 3 : 3 * sizeof(float);
+    const int channels = e->info->latent_channels;
+    const int n_in = s->first_in + plan->slice_size * s->step_in;
+    const int n_out = s->first_out + plan->slice_size * s->step_out;
+    e->n_outputs = e->info->has_posterior ? 3 : 1;
+    e->plane = (size_t) (plan->padded_width / e->info->spatial) *
+               (size_t) (plan->padded_height / e->info->spatial) *
+               sizeof(float);
+    e->latent_size = e->plane * (size_t) channels;
+    e->frame_size = pixel * (size_t) e->width * (size_t) e->height;
+    e->results = calloc((size_t) n_out, sizeof *e->results);
+    e->pictures = calloc((size_t) n_in, sizeof *e->pictures);
+    e->latent_data = malloc((size_t) (n_out * e->n_outputs) * e->latent_size);
+    if (!bytes)
+        e->frame_data = malloc((size_t) n_in * e->frame_size);
+    if (!e->results || !e->pictures || !e->latent_data ||
+        (!bytes && !e->frame_data))
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a slice");
+    for (int i = 0; i < n_out; i++) {
+        const size_t n = e->latent_size / sizeof(float);
+        float *at = e->latent_data + (size_t) (i * e->n_outputs) * n;
+        e->results[i] = (VaeLatent){.type = VAE_TYPE_F32, .data = at};
+        if (e->info->has_posterior) {
+            e->results[i].mean = at + n;
+            e->results[i].logvar = at + 2 * n;
+        }
+    }
+    for (int i = 0; i < n_in; i++)
+        e->pictures[i] = (VaePicture){
+            .pixels = bytes ? VAE_PIXELS_RGB : VAE_PIXELS_RGB_F32,
+            .width = e->width,
+            .height = e->height,
+            .stride = {(ptrdiff_t) (pixel * (size_t) e->width)},
+        };
+    return VAE_OK;
+}
+
+/* Picture i of a slice is frame k of the file; past its end the last one. */
+static void
+load_frame(Encode *e, int i, int64_t k)
+{
+    const VaeTensorInfo *v = e->video;
+    const size_t size = (size_t) v->bytes / (size_t) v->dims[0];
+    const uint8_t *from;
+    if (k >= e->frames)
+        k = e->frames - 1;
+    from = (const uint8_t *) v->data + (uint64_t) k * size;
+    if (!e->frame_data) {
+        e->pictures[i].data[0] = (uint8_t *) from; /* only read */
+        return;
+    }
+    uint8_t *to = e->frame_data + (size_t) i * e->frame_size;
+    vae_type_to_float((float *) to, from, v->type, e->frame_size / 4);
+    e->pictures[i].data[0] = to;
+}
+
+/* Latent k of the clip: its channels lie `latents` planes apart. */
+static VaeStatus
+write_latent(Encode *e, const VaeLatent *result, int64_t k, VaeError *error)
+{
+    const void *from[3] = {result->data, result->mean, result->logvar};
+    const int channels = e->info->latent_channels;
+    VaeStatus status = VAE_OK;
+    for (int t = 0; t < e->n_outputs; t++) {
+        for (int c = 0; c < channels && status == VAE_OK; c++) {
+            const uint64_t plane =
+                ((uint64_t) t * (uint64_t) channels + (uint64_t) c) *
+                    (uint64_t) e->latents +
+                (uint64_t) k;
+            status =
+                output_write(&e->out, plane * e->plane,
+                             (const uint8_t *) from[t] + (size_t) c * e->plane,
+                             e->plane, error);
+        }
+    }
+    return status;
+}
+
+static VaeStatus
+encode_slice(Encode *e, int steps, int64_t *done, int64_t *written,
+             VaeError *error)
+{
+    int n_in, n_out;
+    vae_stream_count(e->stream, steps, &n_in, &n_out);
+    for (int i = 0; i < n_in; i++)
+        load_frame(e, i, *done + i);
+    VaeStatus status = vae_stream_encode(e->stream, e->pictures, n_in,
+                                         e->results, n_out, error);
+    for (int i = 0; i < n_out && status == VAE_OK; i++)
+        status = write_latent(e, &e->results[i], *written + i, error);
+    *done += n_in;
+    *written += n_out;
+    return status;
+}
+
+/* Of `steps` steps those that give no latent too many. */
+static int
+steps_left(const Encode *e, int steps, int64_t left)
+{
+    int n_in, n_out;
+    for (; steps > 1; steps--) {
+        vae_stream_count(e->stream, steps, &n_in, &n_out);
+        if (n_out <= left)
+            break;
+    }
+    return steps;
+}
+
+static VaeStatus
+run(Encode *e, VaeError *error)
+{
+    const VaePlan *plan = vae_stream_get_plan(e->stream);
+    Progress progress;
+    VaeStatus status = VAE_OK;
+    int64_t done = 0, written = 0;
+    progress_begin(&progress, "frames", e->frames);
+    while (status == VAE_OK && written < e->latents) {
+        const double start = now_seconds();
+        const bool first = done == 0;
+        const int steps =
+            steps_left(e, first && progress.shown ? 1 : plan->slice_size,
+                       e->latents - written);
+        status = encode_slice(e, steps, &done, &written, error);
+        if (status == VAE_OK && interrupted())
+            status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
+        if (first && steps == 1)
+            progress_expect(plan, now_seconds() - start, e->latents - written);
+        progress_show(&progress, done < e->frames ? done : e->frames);
+    }
+    progress_end(&progress);
+    return status;
+}
+
+static VaeStatus
+write_latents(Encode *e, VaeError *error)
+{
+    static const char *const names[] = {"latent", "mean", "logvar"};
+    VaeTensorOut tensors[3];
+    char width[16], height[16], frames[32];
+    const VaePlan *plan = vae_stream_get_plan(e->stream);
+    const int s = e->info->spatial;
+    snprintf(width, sizeof width, "%d", e->width);
+    snprintf(height, sizeof height, "%d", e->height);
+    snprintf(frames, sizeof frames, "%lld", (long long) e->frames);
+    const VaeMetadata metadata[] = {
+        {"vae.normalization", vae_normalization_name(e->o->normalization)},
+        {"vae.layout", "cthw"},
+        {"vae.width", width},
+        {"vae.height", height},
+        {"vae.frames", frames},
+        {"vae.latent_space", e->info->space}, /* last: it may be NULL */
+    };
+    const size_t n_metadata =
+        sizeof metadata / sizeof metadata[0] - (e->info->space ? 0 : 1);
+    for (int i = 0; i < e->n_outputs; i++)
+        tensors[i] = (VaeTensorOut){
+            .name = names[i],
+            .type = VAE_TYPE_F32,
+            .n_dims = 4,
+            .dims = {e->info->latent_channels, e->latents,
+                     plan->padded_height / s, plan->padded_width / s},
+        };
+    VaeStatus status =
+        output_open(&e->out, e->o->argument[1], tensors, (size_t) e->n_outputs,
+                    metadata, n_metadata, error);
+    if (status == VAE_OK)
+        status = run(e, error);
+    if (status == VAE_OK)
+        status = output_commit(&e->out, error);
+    output_close(&e->out);
+    return status;
+}
+
+int
+command_encode(const Options *o)
+{
+    Encode e = {.o = o, .out = {.fd = -1}};
+    VaeError error;
+    VaeStatus status = open_input(&e, &error);
+    if (status == VAE_OK) {
+        const VaeStreamParams params =
+            stream_params(o, VAE_ENCODE, e.width, e.height);
+        status = vae_stream_new(e.model, &params, &e.stream, &error);
+    }
+    if (status == VAE_OK)
+        status = make_buffers(&e, &error);
+    if (status == VAE_OK && progress_wanted())
+        plan_print(stderr, VAE_ENCODE, vae_stream_get_plan(e.stream));
+    if (status == VAE_OK && !interrupt_arm(e.stream, &error))
+        status = error.status;
+    else if (status == VAE_OK) {
+        status = write_latents(&e, &error);
+        interrupt_disarm();
+        warn_nonfinite(e.stream);
+    }
+    free(e.results);
+    free(e.pictures);
+    free(e.latent_data);
+    free(e.frame_data);
+    vae_stream_free(&e.stream);
+    vae_tensor_file_free(&e.file);
+    vae_model_free(&e.model);
+    return status == VAE_OK ? EXIT_OK : fail(&error);
+}

@@ -1,0 +1,194 @@
+/*
+ * info.c: what a file holds.
+ */
+#include <jansson.h>
+
+#include "tool.h"
+
+typedef struct Info {
+    const char *path;
+    VaeTensorFile *file;
+    VaeModel *model; /* NULL: no weights of a known model */
+    VaeError why_no_model;
+    VaeLatentClip clip;
+    bool has_clip;
+    VaeError why_no_clip;
+} Info;
+
+static json_t *
+steps_json(const VaeSteps *s)
+{
+    return json_pack("{s:i, s:i, s:i, s:i}", "first_in", s->first_in,
+                     "first_out", s->first_out, "step_in", s->step_in,
+                     "step_out", s->step_out);
+}
+
+static json_t *
+floats_json(const float *v, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_real((double) v[i]));
+    return list;
+}
+
+static json_t *
+model_json(const VaeModelInfo *m)
+{
+    const int c = m->latent_channels;
+    return json_pack(
+        "{s:s, s:s?, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:o, s:o, s:o, "
+        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I}",
+        "arch", m->arch, "latent_space", m->space, "names", m->names, "reason",
+        m->reason, "latent_channels", c, "spatial", m->spatial, "temporal",
+        m->temporal, "decoder", m->has_decoder, "encoder", m->has_encoder,
+        "posterior", m->has_posterior, "decode", steps_json(&m->decode),
+        "encode", steps_json(&m->encode), "mean", floats_json(m->mean, c),
+        "std", floats_json(m->std, c), "pixel_range", (double) m->pixel_low,
+        (double) m->pixel_high, "framerate", m->fps_n, m->fps_d, "type",
+        vae_type_name(m->weights_type), "tensors", (json_int_t) m->tensor_count,
+        "bytes", (json_int_t) m->weights_bytes);
+}
+
+static json_t *
+clip_json(const VaeLatentClip *c)
+{
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:[i, i],"
+                     " s:i, s:i, s:I}",
+                     "tensor", c->tensor, "type", vae_type_name(c->type),
+                     "latents", c->t, "channels", c->channels, "height",
+                     c->height, "width", c->width, "latent_space", c->space,
+                     "normalization", vae_normalization_name(c->normalization),
+                     "normalization_stated", c->normalization_stated,
+                     "framerate", c->fps_n, c->fps_d, "video_width",
+                     c->width_px, "video_height", c->height_px, "frames",
+                     (json_int_t) c->frames);
+}
+
+static json_t *
+tensors_json(const VaeTensorFile *file)
+{
+    json_t *list = json_array();
+    const size_t n = vae_tensor_file_count(file);
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        json_t *shape = json_array();
+        for (int k = 0; k < t->n_dims; k++)
+            json_array_append_new(shape, json_integer(t->dims[k]));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:o, s:I}", "name", t->name,
+                                        "type", t->type_name, "shape", shape,
+                                        "bytes", (json_int_t) t->bytes));
+    }
+    return list;
+}
+
+static int
+print_json(const Info *in)
+{
+    json_t *root = json_object();
+    json_object_set_new(root, "file", json_string(in->path));
+    if (in->model)
+        json_object_set_new(root, "model",
+                            model_json(vae_model_info(in->model)));
+    if (in->has_clip)
+        json_object_set_new(root, "latents", clip_json(&in->clip));
+    json_object_set_new(root, "tensors", tensors_json(in->file));
+    const int failed = json_dumpf(root, stdout, JSON_INDENT(1));
+    printf("\n");
+    json_decref(root);
+    return failed ? fail_text("%s: cannot be told in JSON", in->path) : EXIT_OK;
+}
+
+static void
+print_model(const VaeModelInfo *m)
+{
+    char text[32];
+    printf("model: %s (%s names; recognised by %s)\n", m->arch, m->names,
+           m->reason);
+    printf("  latent space %s, %d channels, %dx%d pixels and %d frames per "
+           "latent\n",
+           m->space ? m->space : "not stated", m->latent_channels, m->spatial,
+           m->spatial, m->temporal);
+    printf("  decoder %s, encoder %s, posterior %s\n",
+           m->has_decoder ? "yes" : "no", m->has_encoder ? "yes" : "no",
+           m->has_posterior ? "yes" : "no");
+    if (m->has_decoder)
+        printf("  decode: %d latents to %d frames, then %d to %d\n",
+               m->decode.first_in, m->decode.first_out, m->decode.step_in,
+               m->decode.step_out);
+    if (m->has_encoder)
+        printf("  encode: %d frames to %d latents, then %d to %d\n",
+               m->encode.first_in, m->encode.first_out, m->encode.step_in,
+               m->encode.step_out);
+    printf("  pixels %g..%g, %d/%d frames per second when nothing states "
+           "them\n",
+           (double) m->pixel_low, (double) m->pixel_high, m->fps_n, m->fps_d);
+    printf("  %zu tensors, mostly %s, %s\n", m->tensor_count,
+           vae_type_name(m->weights_type),
+           bytes_text(m->weights_bytes, text, sizeof text));
+}
+
+static void
+print_clip(const VaeLatentClip *c)
+{
+    printf("latents: tensor \"%s\", %s, %d latents of %d channels, %dx%d\n",
+           c->tensor, vae_type_name(c->type), c->t, c->channels, c->width,
+           c->height);
+    printf("  latent space %s, %s%s\n", c->space ? c->space : "not stated",
+           vae_normalization_name(c->normalization),
+           c->normalization_stated ? "" : " (not stated)");
+    if (c->fps_n > 0)
+        printf("  %d/%d frames per second\n", c->fps_n, c->fps_d);
+    if (c->width_px > 0)
+        printf("  video %dx%d\n", c->width_px, c->height_px);
+    if (c->frames > 0)
+        printf("  %lld frames\n", (long long) c->frames);
+}
+
+static void
+print_text(const Info *in)
+{
+    const size_t n = vae_tensor_file_count(in->file);
+    char text[128];
+    printf("%s\n", in->path);
+    if (in->model)
+        print_model(vae_model_info(in->model));
+    else if (in->has_clip)
+        print_clip(&in->clip);
+    else
+        printf("no known model: %s\nno latents: %s\n", in->why_no_model.message,
+               in->why_no_clip.message);
+    printf("tensors: %zu\n", n);
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(in->file, i);
+        printf("  %-48s %-5s %s%s\n", t->name, t->type_name,
+               t->n_dims ? vae_dims_text(t->dims, t->n_dims, text, sizeof text)
+                         : "scalar",
+               t->supported ? "" : " (type not supported)");
+    }
+}
+
+int
+command_info(const Options *o)
+{
+    const VaeModelOptions options = {.variant = o->variant};
+    const VaeLatentOptions latents = {.tensor = o->tensor, .batch_index = -1};
+    Info in = {.path = o->argument[0]};
+    VaeError error;
+    int code = EXIT_OK;
+    if (vae_tensor_file_open(in.path, &in.file, &error) != VAE_OK)
+        return fail(&error);
+    if (vae_model_open(in.path, &options, &in.model, &in.why_no_model) !=
+        VAE_OK)
+        in.model = NULL;
+    in.has_clip = !in.model && vae_latent_clip_find(in.file, &latents, &in.clip,
+                                                    &in.why_no_clip) == VAE_OK;
+    if (o->json)
+        code = print_json(&in);
+    else
+        print_text(&in);
+    vae_model_free(&in.model);
+    vae_tensor_file_free(&in.file);
+    return code;
+}

@@ -1,0 +1,74 @@
+/*
+ * interrupt.c: Ctrl-C and SIGTERM end a run within one op.
+ *
+ * The handler may do next to nothing, so a thread of its own cancels. It
+ * repeats: a cancel that falls between two calls of the stream has no effect.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "tool.h"
+
+static volatile sig_atomic_t caught;
+static sem_t wake;
+static atomic_bool done;
+static pthread_t thread;
+static struct sigaction old_int, old_term;
+
+static void
+on_signal(int number)
+{
+    caught = number;
+    sem_post(&wake);
+}
+
+static void *
+cancel_loop(void *data)
+{
+    VaeStream *stream = data;
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    while (sem_wait(&wake) != 0)
+        continue;
+    while (!atomic_load(&done)) {
+        vae_stream_cancel(stream);
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+bool
+interrupt_arm(VaeStream *stream, VaeError *error)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    caught = 0;
+    atomic_store(&done, false);
+    sem_init(&wake, 0, 0);
+    if (pthread_create(&thread, NULL, cancel_loop, stream) != 0) {
+        vae_fail(error, VAE_ERR_MEMORY, "cannot start a thread");
+        return false;
+    }
+    sigaction(SIGINT, &action, &old_int);
+    sigaction(SIGTERM, &action, &old_term);
+    return true;
+}
+
+void
+interrupt_disarm(void)
+{
+    sigaction(SIGINT, &old_int, NULL);
+    sigaction(SIGTERM, &old_term, NULL);
+    atomic_store(&done, true);
+    sem_post(&wake);
+    pthread_join(thread, NULL);
+    sem_destroy(&wake);
+}
+
+bool
+interrupted(void)
+{
+    return caught != 0;
+}

@@ -1,0 +1,379 @@
+/*
+ * options.c: the options of all commands in one table.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+enum { RUNS = COMMAND_DECODE | COMMAND_ENCODE | COMMAND_BENCH | COMMAND_PLAN };
+
+/* Takes the word after the option (NULL where it has none); false when it
+ * cannot be right. */
+typedef bool (*Setter)(Options *o, const char *word);
+
+typedef struct Option {
+    const char *name, *word; /* word: NULL for a switch */
+    unsigned commands;
+    Setter set;
+    const char *help;
+} Option;
+
+static bool
+whole(const char *word, long low, long high, int *out)
+{
+    char *end;
+    errno = 0;
+    const long v = strtol(word, &end, 10);
+    if (errno || end == word || *end || v < low || v > high)
+        return false;
+    *out = (int) v;
+    return true;
+}
+
+static bool
+real(const char *word, double *out)
+{
+    char *end;
+    const double v = strtod(word, &end);
+    if (end == word || *end || isnan(v))
+        return false;
+    *out = v;
+    return true;
+}
+
+static bool
+set_model(Options *o, const char *word)
+{
+    o->model = word;
+    return true;
+}
+
+static bool
+set_arch(Options *o, const char *word)
+{
+    o->arch = word;
+    return true;
+}
+
+static bool
+set_tensor(Options *o, const char *word)
+{
+    o->tensor = word;
+    return true;
+}
+
+static bool
+set_variant(Options *o, const char *word)
+{
+    o->variant = word;
+    return true;
+}
+
+static bool
+set_backend(Options *o, const char *word)
+{
+    return vae_backend_parse(word, &o->backend);
+}
+
+static bool
+set_precision(Options *o, const char *word)
+{
+    return vae_precision_parse(word, &o->precision);
+}
+
+static bool
+set_normalization(Options *o, const char *word)
+{
+    o->normalization_given = true;
+    return vae_normalization_parse(word, &o->normalization);
+}
+
+static bool
+set_slice(Options *o, const char *word)
+{
+    return whole(word, 0, INT_MAX, &o->slice);
+}
+
+static bool
+set_threads(Options *o, const char *word)
+{
+    return whole(word, 0, 4096, &o->threads);
+}
+
+static bool
+set_frames(Options *o, const char *word)
+{
+    return whole(word, 1, INT_MAX / 2, &o->frames);
+}
+
+static bool
+set_seed(Options *o, const char *word)
+{
+    int seed;
+    return whole(word, 0, INT_MAX, &seed);
+}
+
+/* The only posterior that there is; the help says so. */
+static bool
+set_posterior(Options *o, const char *word)
+{
+    return strcmp(word, "mean") == 0;
+}
+
+static bool
+set_tail(Options *o, const char *word)
+{
+    o->drop = strcmp(word, "drop") == 0;
+    return o->drop || strcmp(word, "repeat") == 0;
+}
+
+static bool
+set_size(Options *o, const char *word)
+{
+    char *end;
+    errno = 0;
+    const long width = strtol(word, &end, 10);
+    if (errno || end == word || *end != 'x' || width < 1 || width > 65535)
+        return false;
+    o->width = (int) width;
+    return whole(end + 1, 1, 65535, &o->height);
+}
+
+static bool
+set_dtype(Options *o, const char *word)
+{
+    static const struct {
+        const char *word;
+        VaeType type;
+    } types[] = {
+        {"f32", VAE_TYPE_F32}, {"f16", VAE_TYPE_F16}, {"bf16", VAE_TYPE_BF16}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(word, types[i].word) == 0) {
+            o->dtype = types[i].type;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+set_max_abs(Options *o, const char *word)
+{
+    return real(word, &o->max_abs);
+}
+
+static bool
+set_min_psnr(Options *o, const char *word)
+{
+    return real(word, &o->min_psnr);
+}
+
+static bool
+set_min_ssim(Options *o, const char *word)
+{
+    return real(word, &o->min_ssim);
+}
+
+static bool
+set_peak(Options *o, const char *word)
+{
+    return real(word, &o->peak) && o->peak > 0 && isfinite(o->peak);
+}
+
+static bool
+set_json(Options *o, const char *word)
+{
+    return o->json = true;
+}
+
+static bool
+set_csv(Options *o, const char *word)
+{
+    return o->csv = true;
+}
+
+static bool
+set_encode(Options *o, const char *word)
+{
+    return o->encode = true;
+}
+
+static bool
+set_profile(Options *o, const char *word)
+{
+    return o->profile = true;
+}
+
+static bool
+set_deterministic(Options *o, const char *word)
+{
+    return o->deterministic = true;
+}
+
+static bool
+set_help(Options *o, const char *word)
+{
+    return o->help = true;
+}
+
+static const Option options[] = {
+    {"--model", "FILE", RUNS, set_model, "weights"},
+    {"--arch", "ARCH", COMMAND_BENCH, set_arch,
+     "generated weights of this model instead"},
+    {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
+     "visible pixels, such as 832x480"},
+    {"--frames", "N", COMMAND_BENCH, set_frames, "video frames"},
+    {"--encode", NULL, COMMAND_BENCH, set_encode, "encode instead of decode"},
+    {"--profile", NULL, COMMAND_BENCH, set_profile, "a row for every op"},
+    {"--csv", NULL, COMMAND_BENCH, set_csv, "comma-separated values"},
+    {"--json", NULL, COMMAND_INFO, set_json, "print JSON"},
+    {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
+     "f32 (default), f16 or bf16"},
+    {"--max-abs", "X", COMMAND_COMPARE, set_max_abs,
+     "fail above this largest difference"},
+    {"--min-psnr", "DB", COMMAND_COMPARE, set_min_psnr, "fail below"},
+    {"--min-ssim", "S", COMMAND_COMPARE, set_min_ssim,
+     "fail below; for [T,H,W,3] tensors"},
+    {"--peak", "P", COMMAND_COMPARE, set_peak, "peak of PSNR and SSIM"},
+    {"--tensor", "NAME",
+     COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO,
+     set_tensor, "the tensor to take"},
+    {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
+    {"--precision", "P", RUNS, set_precision,
+     "auto (default), fp32, tf32, fp16 or bf16"},
+    {"--slice", "N", RUNS, set_slice,
+     "steps run as one; 0: the largest of 4, 2, 1 that fits"},
+    {"--threads", "N", RUNS, set_threads, "0: as many as the process may use"},
+    {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
+     "normalized or raw; default: what the file says, else normalized"},
+    {"--variant", "NAME", RUNS | COMMAND_INFO, set_variant,
+     "model, where shapes cannot tell it"},
+    {"--posterior", "P", COMMAND_ENCODE, set_posterior,
+     "mean; sampling is not supported"},
+    {"--seed", "N", COMMAND_ENCODE, set_seed,
+     "of sampling; the mean does not depend on it"},
+    {"--tail", "T", COMMAND_ENCODE, set_tail,
+     "repeat (default) the last frame to a whole group, or drop the rest"},
+    {"--deterministic", NULL, RUNS, set_deterministic,
+     "choose algorithms without timing them"},
+    {"--help", NULL, ~0u, set_help, "this text"},
+};
+
+enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+void
+options_print(Command command, FILE *to)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const Option *p = &options[i];
+        char left[64];
+        if (!(p->commands & command))
+            continue;
+        snprintf(left, sizeof left, "%s%s%s", p->name, p->word ? " " : "",
+                 p->word ? p->word : "");
+        fprintf(to, "  %-20s %s\n", left, p->help);
+    }
+}
+
+static const Option *
+find(Command command, const char *name, size_t length)
+{
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const Option *p = &options[i];
+        if ((p->commands & command) && strlen(p->name) == length &&
+            strncmp(p->name, name, length) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+static bool usage(const char *command_name, const char *format, ...)
+    VAE_PRINTF(2, 3);
+
+static bool
+usage(const char *command_name, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "vaetool %s: ", command_name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "; see vaetool %s --help\n", command_name);
+    return false;
+}
+
+/* One option at argv[*i], with its word after "=" or in the next argument. */
+static bool
+take(Command command, const char *command_name, int argc, char **argv, int *i,
+     Options *out)
+{
+    const char *text = argv[*i];
+    const char *equals = strchr(text, '=');
+    const size_t length = equals ? (size_t) (equals - text) : strlen(text);
+    const Option *p = find(command, text, length);
+    const char *word = equals ? equals + 1 : NULL;
+    if (!p)
+        return usage(command_name, "there is no option %s", text);
+    if (!p->word && word)
+        return usage(command_name, "%s takes no value, \"%s\" given", p->name,
+                     word);
+    if (p->word && !word) {
+        if (*i + 1 >= argc)
+            return usage(command_name, "%s wants a value: %s", p->name,
+                         p->word);
+        word = argv[++*i];
+    }
+    if (p->set(out, word))
+        return true;
+    fprintf(stderr, "vaetool %s: %s \"%s\" is not possible (%s)\n",
+            command_name, p->name, word, p->help);
+    return false;
+}
+
+static bool
+check(Command command, const char *name, const Options *o)
+{
+    const bool sized = command & (COMMAND_PLAN | COMMAND_BENCH);
+    if (o->help)
+        return true;
+    if (o->model && o->arch)
+        return usage(name, "--model and --arch exclude each other");
+    if ((command & RUNS) && !o->model && !o->arch)
+        return usage(name, "--model FILE is missing%s",
+                     command == COMMAND_BENCH ? ", and so is --arch ARCH" : "");
+    if (sized && !o->width)
+        return usage(name, "--size WxH is missing");
+    if (command == COMMAND_BENCH && !o->frames)
+        return usage(name, "--frames N is missing");
+    return true;
+}
+
+bool
+options_parse(Command command, const char *command_name, int argc, char **argv,
+              Options *out)
+{
+    bool only_arguments = false;
+    *out = (Options){
+        .max_abs = NAN, .min_psnr = NAN, .min_ssim = NAN, .peak = NAN};
+    for (int i = 0; i < argc; i++) {
+        if (!only_arguments && strcmp(argv[i], "--") == 0) {
+            only_arguments = true;
+        } else if (!only_arguments && strcmp(argv[i], "-h") == 0) {
+            out->help = true;
+        } else if (!only_arguments && argv[i][0] == '-' && argv[i][1]) {
+            if (!take(command, command_name, argc, argv, &i, out))
+                return false;
+        } else if (out->n_arguments == 2) {
+            return usage(command_name, "\"%s\" is one argument too many",
+                         argv[i]);
+        } else {
+            out->argument[out->n_arguments++] = argv[i];
+        }
+    }
+    return check(command, command_name, out);
+}

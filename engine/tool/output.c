@@ -1,0 +1,119 @@
+/*
+ * output.c: safetensors files that are too long to hold in memory.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+static VaeStatus
+system_error(VaeError *error, const char *path, const char *doing)
+{
+    const int code = errno;
+    const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+    return vae_fail(error, full ? VAE_ERR_NO_SPACE : VAE_ERR_WRITE,
+                    "%s: cannot %s: %s", path, doing, strerror(code));
+}
+
+static VaeStatus
+write_at(Output *out, uint64_t offset, const void *data, size_t size,
+         VaeError *error)
+{
+    const char *from = data;
+    while (size > 0) {
+        const ssize_t n = pwrite(out->fd, from, size, (off_t) offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return system_error(error, out->path, "write");
+        from += n;
+        offset += (uint64_t) n;
+        size -= (size_t) n;
+    }
+    return VAE_OK;
+}
+
+/* A new file beside the old one, or the device itself. */
+static VaeStatus
+open_file(Output *out, VaeError *error)
+{
+    struct stat st;
+    const bool exists = stat(out->path, &st) == 0;
+    if (exists && S_ISDIR(st.st_mode))
+        return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", out->path);
+    if (exists && !S_ISREG(st.st_mode)) {
+        out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
+    } else {
+        char *name;
+        if (asprintf(&name, "%s.part%ld", out->path, (long) getpid()) < 0)
+            return vae_fail(error, VAE_ERR_MEMORY, "no memory");
+        out->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (out->fd >= 0)
+            out->temporary = name;
+        else
+            free(name);
+    }
+    if (out->fd < 0)
+        return system_error(error, out->path, "create");
+    return VAE_OK;
+}
+
+VaeStatus
+output_open(Output *out, const char *path, const VaeTensorOut *tensors,
+            size_t n, const VaeMetadata *metadata, size_t n_metadata,
+            VaeError *error)
+{
+    void *header;
+    size_t size;
+    *out = (Output){.fd = -1, .path = path};
+    VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
+                                              0, &header, &size, error);
+    if (status != VAE_OK)
+        return status;
+    out->begin = size;
+    status = open_file(out, error);
+    if (status == VAE_OK)
+        status = write_at(out, 0, header, size, error);
+    free(header);
+    if (status != VAE_OK)
+        output_close(out);
+    return status;
+}
+
+VaeStatus
+output_write(Output *out, uint64_t offset, const void *data, size_t size,
+             VaeError *error)
+{
+    return write_at(out, out->begin + offset, data, size, error);
+}
+
+VaeStatus
+output_commit(Output *out, VaeError *error)
+{
+    const int fd = out->fd;
+    out->fd = -1;
+    /* Some file systems tell of a full disk only here. */
+    if (close(fd) != 0)
+        return system_error(error, out->path, "write");
+    if (out->temporary && rename(out->temporary, out->path) != 0)
+        return system_error(error, out->path, "replace");
+    free(out->temporary);
+    out->temporary = NULL;
+    return VAE_OK;
+}
+
+void
+output_close(Output *out)
+{
+    if (out->fd >= 0)
+        close(out->fd);
+    if (out->temporary)
+        unlink(out->temporary);
+    free(out->temporary);
+    out->temporary = NULL;
+    out->fd = -1;
+}

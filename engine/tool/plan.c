@@ -1,0 +1,72 @@
+/*
+ * plan.c: what a stream would take.
+ */
+#include "tool.h"
+
+const char *
+bytes_text(uint64_t bytes, char *buffer, size_t size)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double v = (double) bytes / 1024;
+    int i = 0;
+    while (v >= 1000 && i < 3) {
+        v /= 1024;
+        i++;
+    }
+    snprintf(buffer, size, "%.2f %s", v, units[i]);
+    return buffer;
+}
+
+static void
+print_bytes(FILE *to, const char *what, uint64_t bytes)
+{
+    char text[32];
+    fprintf(to, "  %-12s %16llu bytes %12s\n", what, (unsigned long long) bytes,
+            bytes_text(bytes, text, sizeof text));
+}
+
+void
+plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
+{
+    fprintf(to, "%s: %s, %s, %d thread%s, slices of %d step%s, %dx%d inside\n",
+            direction == VAE_DECODE ? "decode" : "encode",
+            vae_backend_name(plan->backend),
+            vae_precision_name(plan->precision), plan->threads,
+            plan->threads == 1 ? "" : "s", plan->slice_size,
+            plan->slice_size == 1 ? "" : "s", plan->padded_width,
+            plan->padded_height);
+    print_bytes(to, "weights", plan->weights);
+    print_bytes(to, "carries", plan->carries);
+    print_bytes(to, "activations", plan->arena);
+    print_bytes(to, "scratch", plan->scratch);
+    print_bytes(to, "staging", plan->staging);
+    print_bytes(to, "total", plan->total);
+    fprintf(to, "  first step %.3f GFLOP, later steps %.3f GFLOP\n",
+            plan->flop_first * 1e-9, plan->flop_step * 1e-9);
+}
+
+int
+command_plan(const Options *o)
+{
+    VaeModel *model = NULL;
+    VaeError error;
+    VaeStatus status = open_model(o, &model, &error);
+    if (status != VAE_OK)
+        return fail(&error);
+    const VaeModelInfo *info = vae_model_info(model);
+    const bool has[] = {info->has_decoder, info->has_encoder};
+    static const VaeDirection directions[] = {VAE_DECODE, VAE_ENCODE};
+    printf("%s at %dx%d\n", info->arch, o->width, o->height);
+    for (int i = 0; i < 2 && status == VAE_OK; i++) {
+        const VaeStreamParams params =
+            stream_params(o, directions[i], o->width, o->height);
+        VaePlan plan;
+        if (!has[i])
+            continue;
+        status = vae_stream_plan(model, &params, &plan, &error);
+        if (status == VAE_OK)
+            plan_print(stdout, directions[i], &plan);
+    }
+    vae_model_free(&model);
+    return status == VAE_OK ? EXIT_OK : fail(&error);
+}

@@ -1,0 +1,115 @@
+/*
+ * tool.h: what the commands of vaetool share. The tool is a client of the
+ * public interface only.
+ */
+#ifndef VAE_TOOL_H
+#define VAE_TOOL_H
+
+#include <stdio.h>
+
+#include "vae/latents.h"
+#include "vae/stream.h"
+
+enum { EXIT_OK = 0, EXIT_DIFFERS = 1, EXIT_USAGE = 2, EXIT_FAILED = 3 };
+
+typedef enum Command {
+    COMMAND_INFO = 1,
+    COMMAND_DECODE = 2,
+    COMMAND_ENCODE = 4,
+    COMMAND_COMPARE = 8,
+    COMMAND_PLAN = 16,
+    COMMAND_WEIGHTS = 32,
+    COMMAND_BENCH = 64
+} Command;
+
+/* Words borrowed from argv. */
+typedef struct Options {
+    const char *argument[2]; /* positional */
+    int n_arguments;
+    const char *model, *arch, *tensor, *variant;
+    VaeBackendKind backend;
+    VaePrecision precision;
+    VaeNormalization normalization;
+    bool normalization_given;
+    VaeType dtype;
+    int slice, threads, width, height, frames;
+    double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
+    bool json, csv, encode, profile, deterministic, drop, help;
+} Options;
+
+/* options.c. False after a sentence on stderr. */
+bool options_parse(Command command, const char *command_name, int argc,
+                   char **argv, Options *out);
+void options_print(Command command, FILE *to);
+
+/* Prints "vaetool: message" and returns EXIT_FAILED. */
+int fail(const VaeError *error);
+int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
+
+/* Says on stderr when latents in or out held values that are not finite. */
+void warn_nonfinite(const VaeStream *stream);
+
+/* The model of --model or, where it is NULL, of --arch. */
+VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
+VaeStreamParams stream_params(const Options *o, VaeDirection direction,
+                              int width, int height);
+
+/* The commands: an exit code each. */
+int command_info(const Options *o);
+int command_decode(const Options *o);
+int command_encode(const Options *o);
+int command_compare(const Options *o);
+int command_plan(const Options *o);
+int command_weights(const Options *o);
+int command_bench(const Options *o);
+
+/* plan.c: the table of one plan. "1.23 GiB" and the like go to buffer. */
+void plan_print(FILE *to, VaeDirection direction, const VaePlan *plan);
+const char *bytes_text(uint64_t bytes, char *buffer, size_t size);
+const char *seconds_text(double seconds, char *buffer, size_t size);
+
+/* interrupt.c: while armed, Ctrl-C and SIGTERM cancel the stream's running
+ * call and set interrupted(). */
+bool interrupt_arm(VaeStream *stream, VaeError *error);
+void interrupt_disarm(void);
+bool interrupted(void);
+
+/* progress.c: a line on stderr, only where that is a terminal. */
+typedef struct Progress {
+    bool shown;
+    const char *unit;
+    int64_t total;
+    double start; /* seconds */
+} Progress;
+double now_seconds(void);
+bool progress_wanted(void);
+void progress_begin(Progress *p, const char *unit, int64_t total);
+void progress_show(const Progress *p, int64_t done);
+void progress_end(const Progress *p);
+/* After the first step: what the rest will take, where it is long. */
+void progress_expect(const VaePlan *plan, double first_seconds,
+                     int64_t later_steps);
+
+/*
+ * output.c: a safetensors file written piece by piece. A regular file appears
+ * under its name only when output_commit() succeeds; a device is written in
+ * place.
+ */
+typedef struct Output {
+    int fd;
+    const char *path;
+    char *temporary; /* NULL when written in place */
+    uint64_t begin;  /* of the data in the file */
+} Output;
+VaeStatus output_open(Output *out, const char *path,
+                      const VaeTensorOut *tensors, size_t n,
+                      const VaeMetadata *metadata, size_t n_metadata,
+                      VaeError *error);
+/* size bytes at offset from the first tensor's first byte. */
+VaeStatus output_write(Output *out, uint64_t offset, const void *data,
+                       size_t size, VaeError *error);
+VaeStatus output_commit(Output *out, VaeError *error);
+/* Removes what was not committed; safe after a failed open. */
+void output_close(Output *out);
+
+#endif

@@ -1,0 +1,196 @@
+/*
+ * vaetool.c: the command line of libvae.
+ */
+#include <stdarg.h>
+#include <string.h>
+
+#include "tool.h"
+
+typedef struct Entry {
+    Command command;
+    const char *name, *arguments, *summary;
+    int n_arguments;
+    int (*run)(const Options *o);
+    const char *text;
+} Entry;
+
+static const Entry entries[] = {
+    {COMMAND_INFO, "info", "FILE", "what a file of weights or tensors holds", 1,
+     command_info,
+     "Prints the model that the weights are of, or the latent clip, and every\n"
+     "tensor with its type and shape.\n"},
+    {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
+     "latents to frames", 2, command_decode,
+     "LATENTS is a safetensors or npy file. OUT is a safetensors file with\n"
+     "`frames`, F32 [T,H,W,3], in the network's own range, not clamped.\n"},
+    {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
+     "frames to latents", 2, command_encode,
+     "FRAMES holds `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3] in "
+     "the\n"
+     "network's own range. OUT is a safetensors file with `latent`, F32\n"
+     "[C,T,h,w], normalized unless --normalization raw is given, and, where "
+     "the\n"
+     "model has a posterior, `mean` and `logvar` as its head gives them.\n"},
+    {COMMAND_COMPARE, "compare", "A B", "how far two files are apart", 2,
+     command_compare,
+     "Prints a line for each tensor that both files have: shape, largest\n"
+     "difference and where it is, root mean square, PSNR and its peak. The\n"
+     "peak is 255 for U8 and, unless --peak is given, 2 for frames (both "
+     "sides\n"
+     "clamped to -1..1; with --peak 1 to 0..1); for other tensors it is the\n"
+     "range of A. Values that are not finite in one file only are infinitely\n"
+     "far apart.\n"},
+    {COMMAND_PLAN, "plan", "--model WEIGHTS --size WxH",
+     "memory and work per direction", 0, command_plan,
+     "Prints what a stream would take, in bytes by purpose, and the floating\n"
+     "point operations of its first and its later steps. Takes nothing.\n"},
+    {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
+     "a full-size model with generated weights", 2, command_weights,
+     "The numbers come from a hash of each tensor's name: they are the same\n"
+     "everywhere and make no pictures.\n"},
+    {COMMAND_BENCH, "bench",
+     "(--model WEIGHTS | --arch ARCH) --size WxH --frames N",
+     "time of one direction, and of every op", 0, command_bench,
+     "Runs generated latents (with --encode: frames) through a stream. The\n"
+     "first step is timed apart from the others.\n"},
+};
+
+enum { N_ENTRIES = sizeof entries / sizeof entries[0] };
+
+static void
+print_usage(FILE *to)
+{
+    fprintf(to, "Usage: vaetool COMMAND [OPTION...] [ARGUMENT...]\n\n");
+    for (int i = 0; i < N_ENTRIES; i++)
+        fprintf(to, "  %-13s %s\n", entries[i].name, entries[i].summary);
+    fprintf(to, "\nvaetool COMMAND --help tells more; vaetool --version.\n\n"
+                "Exit codes: 0 done; 1 compare found a difference past a "
+                "bound,\nor shapes that differ; 2 usage; 3 failure.\n");
+}
+
+static void
+print_help(const Entry *e)
+{
+    printf("Usage: vaetool %s [OPTION...] %s\n\n%s\nOptions:\n", e->name,
+           e->arguments, e->text);
+    options_print(e->command, stdout);
+    if (e->command & (COMMAND_WEIGHTS | COMMAND_BENCH)) {
+        printf("\nARCH:");
+        for (const char *const *a = vae_model_archs(); *a; a++)
+            printf(" %s", *a);
+        printf("\n");
+    }
+    printf("\nExit codes: 0 done%s; 2 usage; 3 failure.\n",
+           e->command == COMMAND_COMPARE ? "; 1 past a bound, or shapes differ"
+                                         : "");
+}
+
+int
+fail_text(const char *format, ...)
+{
+    va_list args;
+    fflush(stdout);
+    fprintf(stderr, "vaetool: ");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    return EXIT_FAILED;
+}
+
+int
+fail(const VaeError *error)
+{
+    return fail_text("%s", error->message);
+}
+
+void
+warn_nonfinite(const VaeStream *stream)
+{
+    VaeStreamStats stats;
+    vae_stream_stats(stream, &stats);
+    if (stats.nonfinite > 0)
+        fprintf(stderr,
+                "vaetool: warning: %llu values of the latents are not "
+                "finite\n",
+                (unsigned long long) stats.nonfinite);
+}
+
+VaeStatus
+open_model(const Options *o, VaeModel **out, VaeError *error)
+{
+    const VaeModelOptions options = {.variant = o->variant};
+    if (!o->model)
+        return vae_model_generate(o->arch, out, error);
+    return vae_model_open(o->model, &options, out, error);
+}
+
+VaeStreamParams
+stream_params(const Options *o, VaeDirection direction, int width, int height)
+{
+    return (VaeStreamParams){
+        .direction = direction,
+        .backend = o->backend,
+        .precision = o->precision,
+        .width = width,
+        .height = height,
+        .slice_size = o->slice,
+        .threads = o->threads,
+        .deterministic = o->deterministic,
+        .normalization = o->normalization,
+    };
+}
+
+static int
+run(const Entry *e, int argc, char **argv)
+{
+    Options o;
+    if (!options_parse(e->command, e->name, argc, argv, &o))
+        return EXIT_USAGE;
+    if (o.help) {
+        print_help(e);
+        return EXIT_OK;
+    }
+    if (o.n_arguments != e->n_arguments) {
+        fprintf(stderr, "vaetool %s: %d argument%s given, wanted: %s\n",
+                e->name, o.n_arguments, o.n_arguments == 1 ? "" : "s",
+                e->arguments);
+        return EXIT_USAGE;
+    }
+    return e->run(&o);
+}
+
+/* Output that did not reach its place is a failure too. */
+static int
+finish(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (code == EXIT_OK)
+            code = fail_text("cannot write to standard output");
+    }
+    return code;
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_usage(stdout);
+        return finish(EXIT_OK);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("vaetool %s\n", VAE_VERSION);
+        return finish(EXIT_OK);
+    }
+    for (int i = 0; i < N_ENTRIES; i++) {
+        if (strcmp(argv[1], entries[i].name) == 0)
+            return finish(run(&entries[i], argc - 2, argv + 2));
+    }
+    fprintf(stderr, "vaetool: there is no command \"%s\"; see vaetool --help\n",
+            argv[1]);
+    return EXIT_USAGE;
+}

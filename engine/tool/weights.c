@@ -1,0 +1,16 @@
+/*
+ * weights.c: a full-size model of generated numbers.
+ */
+#include "tool.h"
+
+int
+command_weights(const Options *o)
+{
+    VaeModel *model = NULL;
+    VaeError error;
+    VaeStatus status = vae_model_generate(o->argument[0], &model, &error);
+    if (status == VAE_OK)
+        status = vae_model_write(model, o->argument[1], o->dtype, &error);
+    vae_model_free(&model);
+    return status == VAE_OK ? EXIT_OK : fail(&error);
+}
