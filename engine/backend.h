@@ -30,6 +30,7 @@ typedef struct VaeRun {
     const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
     const float *mean, *std;    /* encode */
     bool normalise;
+    int channels; /* latent channels */
     float low, high;
     uint64_t *nonfinite;
     atomic_bool *cancel;

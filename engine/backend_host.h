@@ -35,6 +35,15 @@ VaeStatus vae_host_prepare(const VaeProgram *program, VaeModel *model,
 void vae_host_exec_free(VaeExec **exec);
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
 
+/* The vtable entries that host backends answer alike. */
+VaeStatus vae_host_alloc(VaeBackend *backend, size_t bytes, void **out,
+                         VaeError *error);
+void vae_host_free(VaeBackend *backend, void *block);
+size_t vae_host_scratch(const VaeExec *exec);
+size_t vae_host_weight_bytes(const VaeExec *exec);
+const char *vae_host_impl(const VaeExec *exec, int op);
+void vae_host_profile(VaeExec *exec, VaeOpTime *rows);
+
 /* Addresses in bound memory: body (frame 0) and slab (first context frame). */
 static inline uint8_t *
 vae_host_body(const VaeExec *e, const VaeTensor *t)

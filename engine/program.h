@@ -115,13 +115,13 @@ typedef struct VaeOp {
 struct VaeProgram {
     const char *label; /* "first", "next", "next1" */
     VaeDirection direction;
-    int steps;         /* steps in one run */
-    int n_in, n_out;   /* units in one run */
+    int steps;       /* steps in one run */
+    int n_in, n_out; /* units in one run */
     VaeOp *ops;
     int n_ops;
     VaeTensor **tensors;
     int n_tensors;
-    size_t arena;      /* bytes, set by vae_program_plan() */
+    size_t arena; /* bytes, set by vae_program_plan() */
     double flop, bytes;
 };
 
@@ -136,12 +136,12 @@ typedef enum VaeConvPad {
 } VaeConvPad;
 
 typedef struct VaeConv {
-    int c;  /* output channels */
-    int k;  /* 1 or 3; 0 means 1 */
-    int kt; /* 1 or 3; 0 means 1. kt 3 keeps kt - st frames of carry */
+    int c;     /* output channels */
+    int k;     /* 1 or 3; 0 means 1 */
+    int kt;    /* 1 or 3; 0 means 1. kt 3 keeps kt - st frames of carry */
     int s, st; /* 0 means 1 */
     VaeConvPad pad;
-    bool two_d; /* the file's weight is [out, in, k, k] */
+    bool two_d;  /* the file's weight is [out, in, k, k] */
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
     const VaeTensor *add; /* residual, or NULL; it must not be read later */
@@ -197,9 +197,9 @@ void vae_set_head(VaeBuilder *b, VaeHead head);
 /* For the engine.                                                     */
 
 /* Places tensors with disjoint lifetimes in one arena; sets offsets and
- * program->arena. Offsets of bodies and slabs are 64-byte aligned where the
- * context's size is a multiple of 64, else the slab's start is. */
-void vae_program_plan(VaeProgram *program);
+ * program->arena; false when memory is out. A block starts 64-byte aligned;
+ * its body does where a frame's bytes are a multiple of 64. */
+bool vae_program_plan(VaeProgram *program);
 void vae_program_free(VaeProgram **program);
 
 #endif

@@ -1,0 +1,16 @@
+/*
+ * backend_choose.h: the choice of a backend, for stream.c.
+ */
+#ifndef VAE_BACKEND_CHOOSE_H
+#define VAE_BACKEND_CHOOSE_H
+
+#include "backend.h"
+
+/* The class for kind (AUTO: the first that is available and has the
+ * precision) and the precision that it will use (never AUTO). Errors:
+ * VAE_ERR_UNSUPPORTED with the reason. */
+VaeStatus vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
+                             const VaeBackendClass **out,
+                             VaePrecision *out_precision, VaeError *error);
+
+#endif

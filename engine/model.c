@@ -1,0 +1,654 @@
+/*
+ * model.c: opens weights, recognises the architecture and matches every
+ * tensor by name and shape.
+ */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_internal.h"
+
+#define MAX_SPATIAL 64 /* more is no video VAE, but a broken file */
+#define LISTED 6       /* names listed per kind of mismatch */
+
+const VaeTensorInfo *
+vae_model_find(const VaeModel *model, const char *name)
+{
+    char renamed[256];
+    if (!model->file || !model->arch->rename(model, name, renamed))
+        return NULL;
+    return vae_tensor_file_find(model->file, renamed);
+}
+
+const VaeTensorInfo *
+vae_model_findf(const VaeModel *model, const char *format, ...)
+{
+    char name[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return vae_model_find(model, name);
+}
+
+int
+vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
+{
+    char name[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    const VaeTensorInfo *t = vae_model_find(model, name);
+    if (!t || dim >= t->n_dims || t->dims[dim] > 65536)
+        return 0;
+    return (int) t->dims[dim];
+}
+
+bool
+vae_model_has_prefix(const VaeModel *model, const char *prefix)
+{
+    for (size_t i = 0; i < vae_tensor_file_count(model->file); i++)
+        if (strncmp(vae_tensor_file_at(model->file, i)->name, prefix,
+                    strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
+bool
+vae_model_meta_number(const VaeModel *model, const char *key, double *out)
+{
+    const char *text = vae_tensor_file_metadata(model->file, key);
+    if (text) {
+        char *end;
+        *out = strtod(text, &end);
+        return end != text && *end == '\0';
+    }
+    const json_t *value = json_object_get(model->config, key);
+    if (!json_is_number(value))
+        return false;
+    *out = json_number_value(value);
+    return true;
+}
+
+/* The list under vae.KEY or KEY in the metadata, or KEY in config.json. */
+static json_t *
+meta_list(const VaeModel *model, const char *key)
+{
+    char full[64];
+    snprintf(full, sizeof full, "vae.%s", key);
+    const char *text = vae_tensor_file_metadata(model->file, full);
+    if (!text)
+        text = vae_tensor_file_metadata(model->file, key);
+    if (text)
+        return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    return json_incref(json_object_get(model->config, key));
+}
+
+static bool
+read_list(const VaeModel *model, const char *key, int channels, float *out,
+          bool *found, VaeError *error)
+{
+    json_t *list = meta_list(model, key);
+    *found = list != NULL;
+    bool good = !list || (json_is_array(list) &&
+                          json_array_size(list) == (size_t) channels);
+    for (int i = 0; list && good && i < channels; i++) {
+        const json_t *v = json_array_get(list, (size_t) i);
+        good = json_is_number(v);
+        out[i] = (float) json_number_value(v);
+    }
+    if (!good)
+        vae_fail(error, VAE_ERR_MODEL,
+                 "%s: stated %s is no list of %d "
+                 "numbers",
+                 model->path, key, channels);
+    json_decref(list);
+    return good;
+}
+
+bool
+vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
+                          float *std, VaeError *error)
+{
+    bool has_mean, has_std;
+    if (!read_list(model, "latents_mean", channels, mean, &has_mean, error) ||
+        !read_list(model, "latents_std", channels, std, &has_std, error))
+        return false;
+    for (int i = 0; i < channels; i++)
+        if (!(std[i] > 0)) {
+            vae_fail(error, VAE_ERR_MODEL,
+                     "%s: stated latents_std[%d] is %g, "
+                     "expected a positive number",
+                     model->path, i, std[i]);
+            return false;
+        }
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+
+static int
+compare_demands(const void *a, const void *b, void *user)
+{
+    const VaeModel *m = user;
+    return strcmp(m->demands[*(const size_t *) a].name,
+                  m->demands[*(const size_t *) b].name);
+}
+
+long
+vae_model_demand(const VaeModel *model, const char *name)
+{
+    if (!model->by_name) { /* still learning: a few hundred, searched once */
+        for (size_t i = 0; i < model->n_demands; i++)
+            if (strcmp(model->demands[i].name, name) == 0)
+                return (long) i;
+        return -1;
+    }
+    size_t low = 0, high = model->n_demands;
+    while (low < high) {
+        const size_t mid = (low + high) / 2;
+        const int order =
+            strcmp(model->demands[model->by_name[mid]].name, name);
+        if (order == 0)
+            return (long) model->by_name[mid];
+        if (order < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return -1;
+}
+
+static VaeStatus
+learn_program(VaeModel *model, VaeDirection direction, bool first,
+              VaeError *error)
+{
+    VaeCarrySet carries = {0};
+    const int side = direction == VAE_DECODE ? 2 : 2 * model->info.spatial;
+    VaeProgram *program;
+    const VaeStatus status =
+        vae_program_build(&(VaeBuildParams){.model = model,
+                                            .direction = direction,
+                                            .first = first,
+                                            .steps = 1,
+                                            .height = side,
+                                            .width = side,
+                                            .act = VAE_TYPE_F32,
+                                            .label = "learn",
+                                            .carries = &carries,
+                                            .learn = true},
+                          &program, error);
+    vae_program_free(&program);
+    vae_carry_set_free(&carries);
+    return status;
+}
+
+/* Runs the builders dry, which lists every tensor that they want. */
+static VaeStatus
+learn_demands(VaeModel *model, VaeError *error)
+{
+    const bool has[2] = {model->info.has_decoder, model->info.has_encoder};
+    for (int d = 0; d < 2; d++)
+        for (int first = 0; has[d] && first < 2; first++) {
+            const VaeStatus status =
+                learn_program(model, d ? VAE_ENCODE : VAE_DECODE, first, error);
+            if (status != VAE_OK)
+                return status;
+        }
+    model->by_name = calloc(model->n_demands + 1, sizeof *model->by_name);
+    if (!model->by_name)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < model->n_demands; i++)
+        model->by_name[i] = i;
+    qsort_r(model->by_name, model->n_demands, sizeof *model->by_name,
+            compare_demands, model);
+    return VAE_OK;
+}
+
+/* A growing list of names for one message. */
+typedef struct Listing {
+    int count;
+    char text[400];
+} Listing;
+
+static void VAE_PRINTF(2, 3) list_one(Listing *list, const char *format, ...)
+{
+    const size_t used = strlen(list->text);
+    if (list->count++ >= LISTED || used + 80 > sizeof list->text)
+        return;
+    char item[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(item, sizeof item, format, args);
+    va_end(args);
+    snprintf(list->text + used, sizeof list->text - used, "%s%s",
+             used ? ", " : "", item);
+}
+
+static bool
+same_dims(const VaeTensorInfo *t, const VaeDemand *d)
+{
+    return t->n_dims == d->n_dims &&
+           memcmp(t->dims, d->dims, (size_t) d->n_dims * sizeof *d->dims) == 0;
+}
+
+static void
+match_one(VaeModel *m, VaeDemand *d, Listing *missing, Listing *wrong)
+{
+    const VaeTensorInfo *t = vae_model_find(m, d->name);
+    char renamed[256], is[96], should[96];
+    if (!t) {
+        const bool known = m->arch->rename(m, d->name, renamed);
+        list_one(missing, "%s", known ? renamed : d->name);
+        return;
+    }
+    d->found = *t;
+    d->found.name = d->name;
+    if (!same_dims(t, d))
+        list_one(wrong, "%s is %s, expected %s", t->name,
+                 vae_dims_text(t->dims, t->n_dims, is, sizeof is),
+                 vae_dims_text(d->dims, d->n_dims, should, sizeof should));
+    else if (!t->supported || t->type == VAE_TYPE_U8)
+        list_one(wrong, "%s has type %s, expected F32, F16 or BF16", t->name,
+                 t->type_name);
+}
+
+static void
+list_extra(const VaeModel *m, Listing *extra)
+{
+    const size_t n = vae_tensor_file_count(m->file);
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
+        bool used = false;
+        for (size_t j = 0; j < m->n_demands && !used; j++)
+            used = m->demands[j].found.offset == t->offset &&
+                   m->demands[j].found.bytes == t->bytes &&
+                   m->demands[j].found.data == t->data &&
+                   m->demands[j].found.name != NULL;
+        if (!used)
+            list_one(extra, "%s", t->name);
+    }
+}
+
+static VaeStatus
+match_file(VaeModel *m, VaeError *error)
+{
+    Listing missing = {0}, wrong = {0}, extra = {0};
+    for (size_t i = 0; i < m->n_demands; i++)
+        match_one(m, &m->demands[i], &missing, &wrong);
+    list_extra(m, &extra);
+    if (!missing.count && !wrong.count && !extra.count)
+        return VAE_OK;
+    char text[900];
+    int used = snprintf(text, sizeof text,
+                        "%s: the names are those of the %s VAE, but the "
+                        "tensors are not:",
+                        m->path, m->arch->name);
+    const struct {
+        const Listing *list;
+        const char *what;
+    } kinds[] = {{&missing, "missing"},
+                 {&wrong, "of the wrong shape or type"},
+                 {&extra, "not part of it"}};
+    for (int k = 0; k < 3; k++)
+        if (kinds[k].list->count && used < (int) sizeof text)
+            used += snprintf(
+                text + used, sizeof text - (size_t) used, " %d %s (%s%s)%s",
+                kinds[k].list->count, kinds[k].what, kinds[k].list->text,
+                kinds[k].list->count > LISTED ? ", ..." : "", k < 2 ? ";" : "");
+    return vae_fail(error, VAE_ERR_MODEL, "%s", text);
+}
+
+static void
+summarise(VaeModel *m)
+{
+    uint64_t by_type[4] = {0};
+    m->info.tensor_count = m->n_demands;
+    m->info.weights_bytes = 0;
+    m->info.weights_type = VAE_TYPE_F32;
+    for (size_t i = 0; i < m->n_demands; i++) {
+        const VaeTensorInfo *t = &m->demands[i].found;
+        m->info.weights_bytes += t->bytes;
+        by_type[t->type] += t->bytes;
+        if (by_type[t->type] > by_type[m->info.weights_type])
+            m->info.weights_type = t->type;
+    }
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeModel *
+new_model(const char *path)
+{
+    VaeModel *m = calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    atomic_init(&m->refs, 1);
+    pthread_mutex_init(&m->lock, NULL);
+    m->path = strdup(path);
+    m->info.path = m->path;
+    return m;
+}
+
+static bool
+set_arch(VaeModel *m, const VaeArch *arch)
+{
+    m->arch = arch;
+    free(m->arch_data);
+    m->arch_data = calloc(1, arch->data_size);
+    return m->arch_data != NULL;
+}
+
+static VaeStatus
+unknown_file(const VaeModel *m, VaeError *error)
+{
+    Listing names = {0}, known = {0};
+    for (size_t i = 0; i < vae_tensor_file_count(m->file); i++)
+        list_one(&names, "%s", vae_tensor_file_at(m->file, i)->name);
+    for (int i = 0; vae_archs[i]; i++)
+        list_one(&known, "%s", vae_archs[i]->name);
+    return vae_fail(error, VAE_ERR_MODEL,
+                    "%s: weights of no known VAE "
+                    "(known: %s); it holds %d tensors (%s%s)",
+                    m->path, known.text, names.count, names.text,
+                    names.count > LISTED ? ", ..." : "");
+}
+
+static VaeStatus
+recognise(VaeModel *m, VaeError *error)
+{
+    m->info.has_decoder = vae_model_has_prefix(m, "decoder.");
+    m->info.has_encoder = vae_model_has_prefix(m, "encoder.");
+    for (int i = 0; vae_archs[i]; i++) {
+        if (!set_arch(m, vae_archs[i]))
+            return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+        VaeError why = {0};
+        VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+        if (!m->arch->recognise(&r, &why))
+            continue;
+        if (why.status != VAE_OK)
+            return vae_fail(error, why.status, "%s: %s", m->path, why.message);
+        if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
+            return vae_fail(error, VAE_ERR_MODEL,
+                            "%s: the names are those of "
+                            "the %s VAE, but with too many resamplers",
+                            m->path, m->arch->name);
+        const char *space =
+            vae_tensor_file_metadata(m->file, "vae.latent_space");
+        if (space)
+            m->info.space = space;
+        if (!vae_model_meta_statistics(m, m->info.latent_channels, m->info.mean,
+                                       m->info.std, error))
+            return VAE_ERR_MODEL;
+        return VAE_OK;
+    }
+    return unknown_file(m, error);
+}
+
+/* config.json in the file's folder, where there is one that parses. */
+static json_t *
+load_config(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t folder = slash ? (size_t) (slash - path) + 1 : 0;
+    char *name = malloc(folder + sizeof "config.json");
+    if (!name)
+        return NULL;
+    memcpy(name, path, folder);
+    strcpy(name + folder, "config.json");
+    json_t *config = json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
+    free(name);
+    return config;
+}
+
+VaeStatus
+vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
+               VaeError *error)
+{
+    *out = NULL;
+    if (options && options->variant)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "variant \"%s\": no known "
+                        "model has variants",
+                        options->variant);
+    VaeModel *m = new_model(path);
+    if (!m || !m->path) {
+        vae_model_free(&m);
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
+    VaeStatus status = vae_tensor_file_open(path, &m->file, error);
+    if (status == VAE_OK) {
+        m->config = load_config(path);
+        status = recognise(m, error);
+    }
+    if (status == VAE_OK) {
+        VaeError why = {0};
+        status = learn_demands(m, &why);
+        if (status != VAE_OK)
+            vae_fail(error, status, "%s: %s", path, why.message);
+    }
+    if (status == VAE_OK)
+        status = match_file(m, error);
+    if (status != VAE_OK) {
+        vae_model_free(&m);
+        return status;
+    }
+    summarise(m);
+    *out = m;
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+generate_weights(VaeModel *m, VaeError *error)
+{
+    m->generated = calloc(m->n_demands, sizeof *m->generated);
+    for (size_t i = 0; i < m->n_demands; i++) {
+        VaeDemand *d = &m->demands[i];
+        size_t n = 1;
+        for (int k = 0; k < d->n_dims; k++)
+            n *= (size_t) d->dims[k];
+        float *data = m->generated ? vae_mem_alloc(n * sizeof *data) : NULL;
+        if (!data)
+            return vae_fail(error, VAE_ERR_MEMORY,
+                            "out of memory for the "
+                            "generated tensor %s (%zu bytes)",
+                            d->name, n * sizeof *data);
+        m->generated[i] = data;
+        vae_generate(d->name, d->dims, d->n_dims, data);
+        d->found = (VaeTensorInfo){.name = d->name,
+                                   .type = VAE_TYPE_F32,
+                                   .supported = true,
+                                   .type_name = "F32",
+                                   .n_dims = d->n_dims,
+                                   .bytes = n * sizeof *data,
+                                   .data = data};
+        memcpy(d->found.dims, d->dims, sizeof d->dims);
+    }
+    return VAE_OK;
+}
+
+VaeStatus
+vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
+{
+    *out = NULL;
+    int i = 0;
+    while (vae_archs[i] && strcmp(vae_archs[i]->name, arch) != 0)
+        i++;
+    if (!vae_archs[i]) {
+        Listing known = {0};
+        for (int k = 0; vae_archs[k]; k++)
+            list_one(&known, "%s", vae_archs[k]->name);
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "no architecture \"%s\" "
+                        "(known: %s)",
+                        arch, known.text);
+    }
+    VaeModel *m = new_model("(generated)");
+    if (!m || !m->path || !set_arch(m, vae_archs[i])) {
+        vae_model_free(&m);
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
+    m->info.has_decoder = m->info.has_encoder = true;
+    m->info.reason = "generated";
+    VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+    m->arch->preset(&r);
+    VaeStatus status = learn_demands(m, error);
+    if (status == VAE_OK)
+        status = generate_weights(m, error);
+    if (status != VAE_OK) {
+        vae_model_free(&m);
+        return status;
+    }
+    summarise(m);
+    *out = m;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_model_write(const VaeModel *m, const char *path, VaeType type,
+                VaeError *error)
+{
+    VaeStatus status = VAE_ERR_MEMORY;
+    VaeTensorOut *out = calloc(m->n_demands, sizeof *out);
+    void **blocks = calloc(m->n_demands, sizeof *blocks);
+    for (size_t i = 0; out && blocks && i < m->n_demands; i++) {
+        const VaeTensorInfo *t = &m->demands[i].found;
+        const size_t n = (size_t) t->bytes / vae_type_size(t->type);
+        out[i] = (VaeTensorOut){.name = t->name,
+                                .type = type,
+                                .n_dims = t->n_dims,
+                                .data = t->data};
+        memcpy(out[i].dims, t->dims, sizeof t->dims);
+        if (t->type == type)
+            continue;
+        float *wide = malloc(n * sizeof *wide);
+        blocks[i] = malloc(n * vae_type_size(type));
+        if (!wide || !blocks[i]) {
+            free(wide);
+            goto done;
+        }
+        vae_type_to_float(wide, t->data, t->type, n);
+        vae_type_from_float(blocks[i], type, wide, n);
+        out[i].data = blocks[i];
+        free(wide);
+    }
+    if (out && blocks)
+        status = vae_tensor_file_write(path, out, m->n_demands, NULL, 0, error);
+done:
+    if (status == VAE_ERR_MEMORY)
+        vae_fail(error, status, "%s: out of memory", path);
+    for (size_t i = 0; blocks && i < m->n_demands; i++)
+        free(blocks[i]);
+    free(blocks);
+    free(out);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeModel *
+vae_model_ref(VaeModel *model)
+{
+    atomic_fetch_add(&model->refs, 1);
+    return model;
+}
+
+void
+vae_model_free(VaeModel **model)
+{
+    VaeModel *m = *model;
+    *model = NULL;
+    if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
+        return;
+    for (VaeKept *k = m->kept, *next; k; k = next) {
+        next = k->next;
+        vae_mem_free(k->blob);
+        free(k->key);
+        free(k);
+    }
+    for (size_t i = 0; i < m->n_demands; i++) {
+        free(m->demands[i].name);
+        if (m->generated)
+            vae_mem_free(m->generated[i]);
+    }
+    free(m->generated);
+    free(m->demands);
+    free(m->by_name);
+    free(m->arch_data);
+    json_decref(m->config);
+    vae_tensor_file_free(&m->file);
+    pthread_mutex_destroy(&m->lock);
+    free(m->path);
+    free(m);
+}
+
+const VaeModelInfo *
+vae_model_info(const VaeModel *model)
+{
+    return &model->info;
+}
+
+const VaeTensorInfo *
+vae_model_tensor(const VaeModel *model, size_t i)
+{
+    return i < model->n_demands ? &model->demands[i].found : NULL;
+}
+
+int64_t
+vae_model_latents_of(const VaeModel *model, int64_t frames)
+{
+    const VaeSteps *s = &model->info.encode;
+    if (frames <= s->first_in)
+        return s->first_out;
+    return s->first_out +
+           (frames - s->first_in + s->step_in - 1) / s->step_in * s->step_out;
+}
+
+int64_t
+vae_model_frames_of(const VaeModel *model, int64_t latents)
+{
+    const VaeSteps *s = &model->info.decode;
+    return s->first_out + (latents - s->first_in) / s->step_in * s->step_out;
+}
+
+VaeStatus
+vae_model_weight(VaeModel *model, const void *key, size_t key_size,
+                 size_t bytes, VaeWeightMake make, void *user, const void **out,
+                 VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    pthread_mutex_lock(&model->lock);
+    VaeKept *k = model->kept;
+    while (k && (k->key_size != key_size || memcmp(k->key, key, key_size) != 0))
+        k = k->next;
+    if (!k) {
+        k = calloc(1, sizeof *k);
+        void *copy = malloc(key_size);
+        void *blob = vae_mem_alloc(bytes);
+        if (!k || !copy || !blob)
+            status = vae_fail(error, VAE_ERR_MEMORY,
+                              "out of memory for "
+                              "weights (%zu bytes)",
+                              bytes);
+        else
+            status = make(user, blob, error);
+        if (status == VAE_OK) {
+            memcpy(copy, key, key_size);
+            *k = (VaeKept){model->kept, copy, key_size, bytes, blob};
+            model->kept = k;
+        } else {
+            free(k);
+            free(copy);
+            vae_mem_free(blob);
+        }
+    }
+    if (status == VAE_OK)
+        *out = k->blob;
+    pthread_mutex_unlock(&model->lock);
+    return status;
+}

@@ -1,0 +1,120 @@
+/*
+ * model_internal.h: the model's inside, for the engine's own files.
+ */
+#ifndef VAE_MODEL_INTERNAL_H
+#define VAE_MODEL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend.h"
+
+/* One tensor that the network wants, under its canonical name. */
+typedef struct VaeDemand {
+    char *name;
+    int n_dims;
+    int64_t dims[VAE_MAX_DIMS];
+    VaeTensorInfo found; /* data and type; name is the canonical one */
+    bool missing;
+} VaeDemand;
+
+typedef struct VaeArch VaeArch;
+
+/* What recognise() looks at and fills. */
+typedef struct VaeRecognise {
+    const VaeModel *model; /* for vae_model_find() and _meta() */
+    VaeModelInfo *info;
+    void *data; /* the architecture's own description, zeroed */
+} VaeRecognise;
+
+struct VaeArch {
+    const char *name;
+    size_t data_size;
+
+    /* The name in the file for a canonical name under this model's naming,
+     * or false where the naming has none. buffer holds 256 bytes. */
+    bool (*rename)(const VaeModel *model, const char *name, char *buffer);
+    /* True when the file's names are this architecture's; fills info (names,
+     * reason, latent_channels, statistics, steps) and data. */
+    bool (*recognise)(VaeRecognise *r, VaeError *error);
+    /* The released, full-size configuration. */
+    void (*preset)(VaeRecognise *r);
+    void (*decode)(VaeBuilder *b);
+    void (*encode)(VaeBuilder *b);
+};
+
+extern const VaeArch *const vae_archs[]; /* NULL-terminated */
+extern const VaeArch vae_arch_wan21, vae_arch_seedvr2;
+
+typedef struct VaeKept {
+    struct VaeKept *next;
+    void *key;
+    size_t key_size, bytes;
+    void *blob;
+} VaeKept;
+
+struct VaeModel {
+    atomic_int refs;
+    VaeModelInfo info;
+    const VaeArch *arch;
+    void *arch_data;
+    char *path;
+    int naming; /* the architecture's: 0 official */
+    VaeTensorFile *file;
+    void *config;      /* json_t of config.json beside the file, or NULL */
+    float **generated; /* one block per demand, or NULL */
+
+    VaeDemand *demands;
+    size_t n_demands;
+    size_t *by_name; /* demand indices sorted by name */
+
+    pthread_mutex_t lock; /* guards kept */
+    VaeKept *kept;
+};
+
+/* A tensor of the file by canonical name; NULL where there is none. */
+const VaeTensorInfo *vae_model_find(const VaeModel *model, const char *name);
+const VaeTensorInfo *vae_model_findf(const VaeModel *model, const char *format,
+                                     ...) VAE_PRINTF(2, 3);
+/* dims[dim] of the first that exists, else 0. */
+int vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
+    VAE_PRINTF(3, 4);
+/* Whether any tensor's name in the file begins so. */
+bool vae_model_has_prefix(const VaeModel *model, const char *prefix);
+/* A number stated in __metadata__ or config.json. */
+bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
+/* Per-channel statistics stated as vae.latents_mean / latents_mean and _std:
+ * false where none are. A wrong count is an error. */
+bool vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
+                               float *std, VaeError *error);
+
+/* Index of a demand, or -1. */
+long vae_model_demand(const VaeModel *model, const char *name);
+
+/* ------------------------------------------------------------------ */
+/* Building.                                                           */
+
+/* The carries of one stream, shared by its programs. */
+typedef struct VaeCarrySet {
+    VaeCarry **items;
+    int n;
+    size_t bytes; /* of the block that holds them all */
+} VaeCarrySet;
+void vae_carry_set_free(VaeCarrySet *set);
+
+typedef struct VaeBuildParams {
+    VaeModel *model;
+    VaeDirection direction;
+    bool first;
+    int steps;
+    int height, width; /* of the input: latent pixels, or padded pixels */
+    VaeType act;
+    const char *label;
+    VaeCarrySet *carries;
+    bool learn; /* only learn which tensors are wanted */
+} VaeBuildParams;
+
+VaeStatus vae_program_build(const VaeBuildParams *params, VaeProgram **out,
+                            VaeError *error);
+
+#endif

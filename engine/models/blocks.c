@@ -1,0 +1,54 @@
+#include "blocks.h"
+
+static const VaeTensor *
+norm(VaeBuilder *b, const char *name, const VaeTensor *x, int groups, bool silu,
+     bool image)
+{
+    return groups ? vae_group_norm(b, name, x, groups, silu)
+                  : vae_rms(b, name, x, silu, image);
+}
+
+const VaeTensor *
+vae_block_norm_silu(VaeBuilder *b, const char *name, const VaeTensor *x,
+                    int groups)
+{
+    return norm(b, name, x, groups, true, false);
+}
+
+const VaeTensor *
+vae_block_residual(VaeBuilder *b, const VaeResidual *names, const VaeTensor *x,
+                   int c, int groups)
+{
+    if (!x)
+        return NULL;
+    const VaeTensor *skip = x;
+    const VaeTensor *y = norm(b, names->norm1, x, groups, true, false);
+    if (x->shape.c != c)
+        skip = vae_conv(b, names->shortcut, x, (VaeConv){.c = c});
+    y = vae_conv(b, names->conv1, y, (VaeConv){.c = c, .k = 3, .kt = 3});
+    y = norm(b, names->norm2, y, groups, true, false);
+    return vae_conv(b, names->conv2, y,
+                    (VaeConv){.c = c, .k = 3, .kt = 3, .add = skip});
+}
+
+const VaeTensor *
+vae_block_attention(VaeBuilder *b, const VaeAttentionBlock *names,
+                    const VaeTensor *x, int groups)
+{
+    if (!x)
+        return NULL;
+    const int c = x->shape.c;
+    VaeConv qkv = {
+        .c = 3 * c, .linear = names->linear, .two_d = !names->linear};
+    if (!names->qkv)
+        for (int i = 0; i < 3; i++)
+            qkv.stack[i] = names->stack[i];
+    const VaeTensor *y = norm(b, names->norm, x, groups, false, true);
+    y = vae_conv(b, names->qkv ? names->qkv : "qkv", y, qkv);
+    y = vae_attention(b, "attention", y);
+    return vae_conv(b, names->out, y,
+                    (VaeConv){.c = c,
+                              .linear = names->linear,
+                              .two_d = !names->linear,
+                              .add = x});
+}

@@ -1,0 +1,38 @@
+/*
+ * blocks.h: what the models share. Names are relative to the entered path.
+ */
+#ifndef VAE_BLOCKS_H
+#define VAE_BLOCKS_H
+
+#include "program.h"
+
+/* groups 0: RMS over channels (gamma); else group norm (weight, bias). */
+const VaeTensor *vae_block_norm_silu(VaeBuilder *b, const char *name,
+                                     const VaeTensor *x, int groups);
+
+typedef struct VaeResidual {
+    const char *norm1, *conv1, *norm2, *conv2, *shortcut;
+} VaeResidual;
+
+/*
+ * shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x)))))), both convs causal
+ * 3x3x3; x (t, h, w, cin) -> (t, h, w, c). The shortcut is a 1x1x1 conv where
+ * cin != c. Carries two frames for each conv. x must not be read later.
+ */
+const VaeTensor *vae_block_residual(VaeBuilder *b, const VaeResidual *names,
+                                    const VaeTensor *x, int c, int groups);
+
+typedef struct VaeAttentionBlock {
+    const char *norm;
+    const char *qkv;      /* one conv of 3c channels, or NULL */
+    const char *stack[3]; /* three linear layers, where qkv is NULL */
+    const char *out;
+    bool linear; /* weights are [c, c], else [c, c, 1, 1] */
+} VaeAttentionBlock;
+
+/* x + out(attention(norm(x))), one head over each frame's sites. */
+const VaeTensor *vae_block_attention(VaeBuilder *b,
+                                     const VaeAttentionBlock *names,
+                                     const VaeTensor *x, int groups);
+
+#endif

@@ -1,0 +1,369 @@
+/*
+ * wan21.c: the VAE of Wan2.1 (also Wan2.2-A14B, Qwen-Image).
+ *
+ * 16 latent channels, 8x8 pixels and 4 frames per latent. Convolutions begin
+ * with zeros. The time resamplers pass the first step by: going up, their
+ * memory stays empty, going down it holds the first frame.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "blocks.h"
+#include "model_internal.h"
+
+#define MAX_ITEMS 48
+
+/* One entry of encoder.downsamples or decoder.upsamples. */
+typedef struct Item {
+    bool resample, temporal;
+    int c; /* channels that it gives */
+} Item;
+
+typedef struct Side {
+    int c; /* channels after conv1 */
+    int n;
+    Item items[MAX_ITEMS];
+} Side;
+
+typedef struct Wan21 {
+    int z;
+    Side enc, dec;
+} Wan21;
+
+static const float wan_mean[16] = {-0.7571f, -0.7089f, -0.9113f, 0.1075f,
+                                   -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
+                                   0.4134f,  -0.0715f, 0.5517f,  -0.3632f,
+                                   -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
+static const float wan_std[16] = {
+    2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f,
+    3.2687f, 2.1526f, 2.8652f, 1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f};
+
+static const VaeResidual residual = {"residual.0", "residual.2", "residual.3",
+                                     "residual.6", "shortcut"};
+static const VaeAttentionBlock attention = {
+    .norm = "norm", .qkv = "to_qkv", .out = "proj"};
+
+/* ------------------------------------------------------------------ */
+/* The forward passes.                                                 */
+
+static const VaeTensor *
+res_block(VaeBuilder *b, const char *name, int index, const VaeTensor *x, int c)
+{
+    vae_enter(b, "%s.%d", name, index);
+    x = vae_block_residual(b, &residual, x, c, 0);
+    vae_leave(b);
+    return x;
+}
+
+static const VaeTensor *
+middle(VaeBuilder *b, const VaeTensor *x)
+{
+    if (!x)
+        return NULL;
+    const int c = x->shape.c;
+    x = res_block(b, "middle", 0, x, c);
+    vae_enter(b, "middle.1");
+    x = vae_block_attention(b, &attention, x, 0);
+    vae_leave(b);
+    return res_block(b, "middle", 2, x, c);
+}
+
+static const VaeTensor *
+head(VaeBuilder *b, const VaeTensor *x, int c)
+{
+    x = vae_block_norm_silu(b, "head.0", x, 0);
+    return vae_conv(b, "head.2", x, (VaeConv){.c = c, .k = 3, .kt = 3});
+}
+
+/* (t, h, w, c) -> (t or 2t, 2h, 2w, item->c); the first step keeps t. */
+static const VaeTensor *
+up(VaeBuilder *b, const VaeTensor *x, const Item *item)
+{
+    int ft = 1;
+    if (item->temporal && vae_is_first(b)) {
+        vae_carry_zero(b, "time_conv", x, 2);
+    } else if (item->temporal && x) {
+        ft = 2;
+        x = vae_conv(b, "time_conv", x,
+                     (VaeConv){.c = 2 * x->shape.c, .k = 1, .kt = 3});
+    }
+    x = vae_rearrange(b, "resample.0", x, VAE_UNFOLD_NEAREST, ft, 2, 0);
+    return vae_conv(b, "resample.1", x,
+                    (VaeConv){.c = item->c, .k = 3, .two_d = true});
+}
+
+/* (t, h, w, c) -> (t or t / 2, h / 2, w / 2, item->c). */
+static const VaeTensor *
+down(VaeBuilder *b, const VaeTensor *x, const Item *item)
+{
+    x = vae_conv(b, "resample.1", x,
+                 (VaeConv){.c = item->c,
+                           .k = 3,
+                           .s = 2,
+                           .two_d = true,
+                           .pad = VAE_PAD_RIGHT_BOTTOM});
+    if (!item->temporal)
+        return x;
+    if (vae_is_first(b)) {
+        vae_carry_keep(b, "time_conv", x, 1);
+        return x;
+    }
+    return vae_conv(b, "time_conv", x,
+                    (VaeConv){.c = item->c, .k = 1, .kt = 3, .st = 2});
+}
+
+static void
+decode(VaeBuilder *b)
+{
+    const Wan21 *a = vae_arch_data(b);
+    const VaeTensor *x = vae_input(b);
+    x = vae_conv(b, "conv2", x, (VaeConv){.c = a->z});
+    vae_enter(b, "decoder");
+    x = vae_conv(b, "conv1", x, (VaeConv){.c = a->dec.c, .k = 3, .kt = 3});
+    x = middle(b, x);
+    for (int i = 0; i < a->dec.n; i++) {
+        const Item *item = &a->dec.items[i];
+        if (!item->resample) {
+            x = res_block(b, "upsamples", i, x, item->c);
+            continue;
+        }
+        vae_enter(b, "upsamples.%d", i);
+        x = up(b, x, item);
+        vae_leave(b);
+    }
+    x = head(b, x, 3);
+    vae_leave(b);
+    vae_output(b, x);
+}
+
+static void
+encode(VaeBuilder *b)
+{
+    const Wan21 *a = vae_arch_data(b);
+    const VaeTensor *x = vae_input(b);
+    vae_enter(b, "encoder");
+    x = vae_conv(b, "conv1", x, (VaeConv){.c = a->enc.c, .k = 3, .kt = 3});
+    for (int i = 0; i < a->enc.n; i++) {
+        const Item *item = &a->enc.items[i];
+        if (!item->resample) {
+            x = res_block(b, "downsamples", i, x, item->c);
+            continue;
+        }
+        vae_enter(b, "downsamples.%d", i);
+        x = down(b, x, item);
+        vae_leave(b);
+    }
+    x = middle(b, x);
+    x = head(b, x, 2 * a->z);
+    vae_leave(b);
+    x = vae_conv(b, "conv1", x, (VaeConv){.c = 2 * a->z});
+    vae_output(b, x);
+}
+
+/* ------------------------------------------------------------------ */
+/* Names.                                                              */
+
+/* Swaps the beginning `from` of *rest for `to`, appended to out. */
+static bool
+swap(const char **rest, const char *from, const char *to, char *out)
+{
+    const size_t n = strlen(from);
+    if (strncmp(*rest, from, n) != 0)
+        return false;
+    strcat(out, to);
+    *rest += n;
+    return true;
+}
+
+/* The diffusers name. model->naming is entries per decoder stage: residual
+ * blocks and the upsampler. */
+static bool
+to_diffusers(const VaeModel *m, const char *name, char *out)
+{
+    const char *rest = name;
+    out[0] = '\0';
+    if (strlen(name) > 128)
+        return false;
+    if (!swap(&rest, "encoder.", "encoder.", out) &&
+        !swap(&rest, "decoder.", "decoder.", out))
+        return (swap(&rest, "conv1.", "quant_conv.", out) ||
+                swap(&rest, "conv2.", "post_quant_conv.", out)) &&
+               strcat(out, rest);
+    int i, end = 0;
+    if (sscanf(rest, "downsamples.%d.%n", &i, &end) == 1 && end) {
+        sprintf(out + strlen(out), "down_blocks.%d.", i);
+        rest += end;
+    } else if (sscanf(rest, "upsamples.%d.%n", &i, &end) == 1 && end) {
+        const int stage = i / m->naming, j = i % m->naming;
+        sprintf(out + strlen(out),
+                j < m->naming - 1 ? "up_blocks.%d.resnets.%d."
+                                  : "up_blocks.%d.upsamplers.0.",
+                stage, j);
+        rest += end;
+    }
+    static const char *const pairs[][2] = {
+        {"conv1.", "conv_in."},
+        {"head.0.", "norm_out."},
+        {"head.2.", "conv_out."},
+        {"middle.0.", "mid_block.resnets.0."},
+        {"middle.2.", "mid_block.resnets.1."},
+        {"middle.1.", "mid_block.attentions.0."},
+        {"residual.0.", "norm1."},
+        {"residual.2.", "conv1."},
+        {"residual.3.", "norm2."},
+        {"residual.6.", "conv2."},
+        {"shortcut.", "conv_shortcut."}};
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+        swap(&rest, pairs[k][0], pairs[k][1], out);
+    strcat(out, rest);
+    return true;
+}
+
+static bool
+rename_tensor(const VaeModel *m, const char *name, char *out)
+{
+    if (m->naming)
+        return to_diffusers(m, name, out);
+    return snprintf(out, 256, "%s", name) < 256;
+}
+
+/* ------------------------------------------------------------------ */
+/* Recognition.                                                        */
+
+static int
+item_width(const VaeModel *m, const char *list, int i)
+{
+    int c = vae_model_dim(m, 0, "%s.%d.residual.3.gamma", list, i);
+    if (!c)
+        c = vae_model_dim(m, 0, "%s.%d.residual.6.bias", list, i);
+    return c ? c : vae_model_dim(m, 0, "%s.%d.residual.2.bias", list, i);
+}
+
+static void
+read_side(const VaeModel *m, const char *list, const char *conv1, Side *side)
+{
+    side->c = vae_model_dim(m, 0, "%s.bias", conv1);
+    int c = side->c;
+    for (int i = 0; i < MAX_ITEMS; i++) {
+        const int res = item_width(m, list, i);
+        const int resample =
+            vae_model_dim(m, 0, "%s.%d.resample.1.bias", list, i);
+        Item *item = &side->items[i];
+        if (res || resample)
+            side->n = i + 1;
+        item->resample = resample && !res;
+        c = res ? res : resample ? resample : c;
+        item->c = c;
+        item->temporal =
+            vae_model_dim(m, 0, "%s.%d.time_conv.bias", list, i) > 0;
+    }
+}
+
+static void
+describe(VaeModelInfo *info, const Wan21 *a)
+{
+    int down = 0, time = 0;
+    const Side *side = info->has_decoder ? &a->dec : &a->enc;
+    for (int i = 0; i < side->n; i++) {
+        down += side->items[i].resample;
+        time += side->items[i].temporal;
+    }
+    info->arch = "wan2.1";
+    info->space = "wan2.1";
+    info->latent_channels = a->z;
+    info->spatial = 1 << (down < 8 ? down : 8);
+    info->temporal = 1 << (time < 8 ? time : 8);
+    info->has_posterior = info->has_encoder;
+    info->decode = (VaeSteps){1, 1, 1, info->temporal};
+    info->encode = (VaeSteps){1, 1, info->temporal, 1};
+    info->pixel_low = -1;
+    info->pixel_high = 1;
+    info->fps_n = 16;
+    info->fps_d = 1;
+    for (int i = 0; i < a->z; i++) {
+        info->mean[i] = a->z == 16 ? wan_mean[i] : 0;
+        info->std[i] = a->z == 16 ? wan_std[i] : 1;
+    }
+}
+
+static bool
+is_mine(VaeModel *m)
+{
+    static const char *const marks[] = {"decoder.middle.0.residual.0.gamma",
+                                        "encoder.middle.0.residual.0.gamma"};
+    for (int i = 0; i < 2; i++)
+        if (vae_model_find(m, marks[i]))
+            return !vae_model_find(
+                       m,
+                       "decoder.upsamples.0.upsamples.0.residual.2.weight") &&
+                   !vae_model_find(m, "encoder.downsamples.0.downsamples.0"
+                                      ".residual.2.weight");
+    return false;
+}
+
+static bool
+recognise(VaeRecognise *r, VaeError *error)
+{
+    VaeModel *m = (VaeModel *) r->model;
+    Wan21 *a = r->data;
+    r->info->names = "official";
+    r->info->reason = "middle.0.residual.0.gamma";
+    m->naming = 0;
+    if (!is_mine(m)) {
+        m->naming = 1;
+        char prefix[64];
+        do
+            snprintf(prefix, sizeof prefix, "decoder.up_blocks.0.resnets.%d.",
+                     m->naming - 1);
+        while (vae_model_has_prefix(m, prefix) && ++m->naming < 16);
+        r->info->names = "diffusers";
+        r->info->reason = "mid_block.resnets.0.norm1.gamma";
+        if (!is_mine(m) ||
+            vae_model_has_prefix(m, "decoder.up_blocks.0.upsampler."))
+            return false;
+    }
+    read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);
+    read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
+    a->z = vae_model_dim(m, 0, "conv2.bias");
+    if (!a->z)
+        a->z = vae_model_dim(m, 0, "conv1.bias") / 2;
+    if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
+        vae_fail(error, VAE_ERR_MODEL,
+                 "neither conv2.bias nor conv1.bias "
+                 "tells a number of latent channels in 1..%d",
+                 VAE_MAX_LATENT_CHANNELS);
+        return true;
+    }
+    describe(r->info, a);
+    return true;
+}
+
+static void
+preset(VaeRecognise *r)
+{
+    Wan21 *a = r->data;
+    *a = (Wan21){.z = 16, .enc.c = 96, .dec.c = 384};
+    static const int width[4] = {96, 192, 384, 384};
+    for (int s = 0; s < 4; s++) {
+        for (int i = 0; i < 2; i++)
+            a->enc.items[a->enc.n++] = (Item){.c = width[s]};
+        if (s < 3)
+            a->enc.items[a->enc.n++] =
+                (Item){.resample = true, .temporal = s > 0, .c = width[s]};
+        for (int i = 0; i < 3; i++)
+            a->dec.items[a->dec.n++] = (Item){.c = width[3 - s]};
+        if (s < 3)
+            a->dec.items[a->dec.n++] = (Item){
+                .resample = true, .temporal = s < 2, .c = width[3 - s] / 2};
+    }
+    r->info->names = "official";
+    describe(r->info, a);
+}
+
+const VaeArch vae_arch_wan21 = {.name = "wan2.1",
+                                .data_size = sizeof(Wan21),
+                                .rename = rename_tensor,
+                                .recognise = recognise,
+                                .preset = preset,
+                                .decode = decode,
+                                .encode = encode};
