@@ -31,29 +31,32 @@ typedef struct VaeLatentOptions {
  */
 typedef struct VaeLatentClip {
     VaeType type;
-    int t, channels, height, width; /* latents and latent pixels */
+    int t, channels, height, width;      /* latents and latent pixels */
     uint64_t offset, t_stride, c_stride; /* bytes */
     const uint8_t *data;                 /* NULL where only a header is */
     const char *tensor;                  /* its name, owned by the file */
 
     /* What the file's metadata says; 0 or NULL where it says nothing. */
-    const char *space; /* vae.latent_space */
+    const char *space;              /* vae.latent_space */
     VaeNormalization normalization; /* metadata, else raw for ComfyUI .latent,
                                        else normalized */
-    bool normalization_stated;
-    int fps_n, fps_d;      /* vae.framerate, "16/1" */
-    int width_px, height_px; /* vae.width, vae.height: visible pixels */
-    int64_t frames;        /* vae.frames: true count of video frames */
+    bool normalization_stated;      /* by metadata or as ComfyUI .latent */
+    int fps_n, fps_d;               /* vae.framerate, "16/1" */
+    int width_px, height_px;        /* vae.width, vae.height: visible pixels */
+    int64_t frames;                 /* vae.frames: true count of video frames */
 } VaeLatentClip;
 
 /*
- * Layout: 5-D is [B,C,T,H,W]; 4-D is [C,T,H,W] unless vae.layout says "tchw"
- * or dim 0 is no known channel count (16, 24, 32, 48, 128) and dim 1 is.
+ * Layout: what options say, else vae.layout ("cthw" or "tchw", in 5-D after the
+ * batch), else 5-D is [B,C,T,H,W] and 4-D is [C,T,H,W] unless dim 0 is no known
+ * channel count (16, 24, 32, 48, 128) and dim 1 is. options may be NULL: all
+ * automatic, no batch.
  *
  * Errors: VAE_ERR_NOT_FOUND with the names that are there (and "looks like
- * model weights" where they do); VAE_ERR_SIZE for a batch, a dimension of 0
- * or over 16384, channels over 1024; VAE_ERR_FORMAT for an element type that
- * is no float.
+ * model weights" where they do); VAE_ERR_SIZE for other than 4 or 5
+ * dimensions, a batch, a dimension of 0, height or width over 16384, channels
+ * over 1024, more than 2^24 latents; VAE_ERR_FORMAT for an element type that
+ * is no float and for a vae.* value that cannot be read.
  */
 VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        const VaeLatentOptions *options,

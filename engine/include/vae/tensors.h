@@ -22,9 +22,9 @@ extern "C" {
 typedef struct VaeTensorInfo {
     const char *name;
     VaeType type;
-    bool supported;       /* false: type is none of VaeType, see type_name */
+    bool supported;        /* false: type is none of VaeType, see type_name */
     const char *type_name; /* as the file writes it: "BF16", "I64", "<f4" */
-    int n_dims;           /* 0 for a scalar */
+    int n_dims;            /* 0 for a scalar */
     int64_t dims[VAE_MAX_DIMS];
     uint64_t offset;  /* of the first byte, from the start of the file */
     uint64_t bytes;   /* elements times size */
@@ -46,7 +46,8 @@ VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
 /*
  * The same over bytes that the caller keeps alive. `size` bytes are at hand
  * of a file of `total` bytes; with size < total every VaeTensorInfo.data is
- * NULL. name stands in error messages.
+ * NULL. total may be UINT64_MAX when the length is not known: then nothing is
+ * held against the end of the file. name stands in error messages.
  */
 VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
                                               uint64_t total, const char *name,
@@ -55,8 +56,9 @@ VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
 
 /*
  * How many bytes from the start of the file open_memory() needs for the
- * header, told from the first bytes (16 are always enough to tell).
- * total may be UINT64_MAX when the length is not known.
+ * header, told from the first bytes (16 are always enough to tell; with fewer
+ * *need is what is needed to tell). total may be UINT64_MAX when the length is
+ * not known.
  */
 VAE_API VaeStatus vae_tensor_header_size(const void *bytes, size_t size,
                                          uint64_t total, const char *name,
@@ -95,8 +97,11 @@ typedef struct VaeMetadata {
 
 /*
  * Writes a safetensors file: to a temporary name beside path, then renamed,
- * so that a failure leaves no half file and an old one intact.
- * Errors: VAE_ERR_WRITE, VAE_ERR_NO_SPACE, VAE_ERR_MEMORY.
+ * so that a failure leaves no half file and an old one intact. A link is
+ * followed; what is no regular file is not replaced.
+ * Errors: VAE_ERR_WRITE, VAE_ERR_NO_SPACE, VAE_ERR_MEMORY, VAE_ERR_ARGUMENT (a
+ * name twice, empty or no UTF-8; a shape of no sense), VAE_ERR_SIZE (more than
+ * VAE_MAX_HEADER bytes of header).
  */
 VAE_API VaeStatus vae_tensor_file_write(const char *path,
                                         const VaeTensorOut *tensors, size_t n,
@@ -107,7 +112,8 @@ VAE_API VaeStatus vae_tensor_file_write(const char *path,
  * The header alone (8-byte length and JSON padded with spaces), tensors in
  * order and packed from its end. With pad_to > 0 the header takes exactly
  * pad_to bytes, or fails with VAE_ERR_SIZE. *out is malloc'ed, the caller
- * frees it. data in tensors is not looked at.
+ * frees it. data in tensors is not looked at. Errors as in
+ * vae_tensor_file_write(), without a file's name.
  */
 VAE_API VaeStatus vae_tensor_header_make(const VaeTensorOut *tensors, size_t n,
                                          const VaeMetadata *metadata,

@@ -1,0 +1,58 @@
+/*
+ * files.h: what the readers and the writer of tensor files share.
+ */
+#ifndef VAE_FILES_H
+#define VAE_FILES_H
+
+#include <jansson.h>
+
+#include "vae/tensors.h"
+
+/* Bytes that tell the format and the length of the header. */
+#define VAE_FILE_HEAD 16
+/* vae_tensor_header_size() for a file whose length is not known. */
+#define VAE_TOTAL_UNKNOWN UINT64_MAX
+/* Names out of files go into messages by "%.*s" with this, so that what was
+ * found and wanted still has room. */
+#define VAE_NAME_SHOWN 160
+
+struct VaeTensorFile {
+    char *name;
+    const char *label; /* in messages: name, of a long one the end */
+    const uint8_t *bytes;
+    size_t size;    /* at hand */
+    uint64_t total; /* of the file, or VAE_TOTAL_UNKNOWN */
+    void *map;      /* NULL where the bytes are the caller's */
+    json_t *header; /* safetensors: owns names, type names, metadata */
+    json_t *metadata;
+    char npy_type[8];
+    VaeTensorInfo *tensors;
+    size_t n_tensors;
+    const VaeTensorInfo **sorted; /* by name */
+};
+
+/* The end of name that messages show. */
+const char *vae_file_label(const char *name);
+
+/* The product of dims, each >= 0; false when it passes 64 bits. */
+bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);
+
+/* Room for n tensors. */
+VaeStatus vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error);
+
+/*
+ * One pair for each format. *_need: bytes of header, told from the first
+ * VAE_FILE_HEAD (fewer where the file is shorter). *_parse: fills tensors from
+ * bytes, all of the header being there.
+ */
+bool vae_npy_is(const uint8_t *bytes, size_t size);
+VaeStatus vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
+                       const char *label, uint64_t *need, VaeError *error);
+VaeStatus vae_npy_parse(VaeTensorFile *file, VaeError *error);
+
+VaeStatus vae_safetensors_need(const uint8_t *bytes, size_t size,
+                               uint64_t total, const char *label,
+                               uint64_t *need, VaeError *error);
+VaeStatus vae_safetensors_parse(VaeTensorFile *file, VaeError *error);
+
+#endif

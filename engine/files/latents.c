@@ -1,0 +1,379 @@
+#include "vae/latents.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files.h"
+
+#define MAX_SIDE 16384
+#define MAX_CHANNELS 1024
+/* Eight frames of each are still counted in an int. */
+#define MAX_LATENTS (1 << 24)
+#define MAX_PIXELS (1 << 20)
+/* Tensors that a message names. */
+#define NAMES_SHOWN 6
+
+static bool
+known_channels(int64_t n)
+{
+    return n == 16 || n == 24 || n == 32 || n == 48 || n == 128;
+}
+
+static bool
+may_be_latents(const VaeTensorInfo *info)
+{
+    return info->n_dims == 4 || info->n_dims == 5;
+}
+
+static bool
+ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool
+looks_like_weights(const VaeTensorFile *file)
+{
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const char *name = vae_tensor_file_at(file, i)->name;
+        if (ends_with(name, ".weight") || ends_with(name, ".bias") ||
+            ends_with(name, ".gamma"))
+            return true;
+    }
+    return false;
+}
+
+/* '"a" 1x2, "b" 3 and 7 more'. */
+static const char *
+names_text(const VaeTensorFile *file, char *buffer, size_t size)
+{
+    const size_t n = vae_tensor_file_count(file);
+    size_t used = 0;
+    snprintf(buffer, size, "no tensor");
+    for (size_t i = 0; i < n && i < NAMES_SHOWN && used < size; i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        char dims[48];
+        const int length = snprintf(
+            buffer + used, size - used, "%s\"%.60s\" %s", i == 0 ? "" : ", ",
+            info->name,
+            vae_dims_text(info->dims, info->n_dims, dims, sizeof dims));
+        used += length > 0 ? (size_t) length : 0;
+    }
+    if (n > NAMES_SHOWN && used < size)
+        snprintf(buffer + used, size - used, " and %zu more", n - NAMES_SHOWN);
+    return buffer;
+}
+
+static VaeStatus
+fail_missing(const VaeTensorFile *file, const char *what, const char *wanted,
+             VaeError *error)
+{
+    char names[700];
+    names_text(file, names, sizeof names);
+    return vae_fail(
+        error, VAE_ERR_NOT_FOUND, "%s: %s%.*s%s; found %s", file->label, what,
+        VAE_NAME_SHOWN, wanted,
+        looks_like_weights(file) ? " (looks like model weights)" : "", names);
+}
+
+static VaeStatus
+select_tensor(const VaeTensorFile *file, const char *wanted,
+              const VaeTensorInfo **out, VaeError *error)
+{
+    static const char *const usual[] = {"latent", "latents", "samples",
+                                        "latent_tensor"};
+    *out = NULL;
+    if (wanted != NULL) {
+        *out = vae_tensor_file_find(file, wanted);
+        return *out != NULL
+                   ? VAE_OK
+                   : fail_missing(file, "no tensor named ", wanted, error);
+    }
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        *out = vae_tensor_file_find(file, usual[i]);
+        if (*out != NULL)
+            return VAE_OK;
+    }
+    if (looks_like_weights(file))
+        return fail_missing(file, "no latent tensor", "", error);
+    size_t candidates = 0;
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (may_be_latents(info)) {
+            *out = info;
+            candidates++;
+        }
+    }
+    /* The only tensor of all is the one meant, and told why it does not fit. */
+    if (candidates == 0 && vae_tensor_file_count(file) == 1)
+        *out = vae_tensor_file_at(file, 0);
+    else if (candidates == 0)
+        return fail_missing(file, "no latent tensor", "", error);
+    else if (candidates > 1)
+        return fail_missing(file,
+                            "several tensors with 4 or 5 dimensions, "
+                            "the one to take must be named",
+                            "", error);
+    return VAE_OK;
+}
+
+static VaeStatus
+fail_value(const VaeTensorFile *file, const char *key, const char *value,
+           const char *wanted, VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: metadata %s is \"%.*s\", wanted %s", file->label, key,
+                    VAE_NAME_SHOWN, value, wanted);
+}
+
+/* The metadata's word on the axes; AUTO where it says nothing. */
+static VaeStatus
+stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
+{
+    const char *word = vae_tensor_file_metadata(file, "vae.layout");
+    *out = VAE_LAYOUT_AUTO;
+    if (word == NULL)
+        return VAE_OK;
+    if (strcmp(word, "cthw") == 0 || strcmp(word, "bcthw") == 0)
+        *out = VAE_LAYOUT_CTHW;
+    else if (strcmp(word, "tchw") == 0 || strcmp(word, "btchw") == 0)
+        *out = VAE_LAYOUT_TCHW;
+    else
+        return fail_value(file, "vae.layout", word, "cthw or tchw", error);
+    return VAE_OK;
+}
+
+static VaeStatus
+choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
+              VaeLatentLayout wanted, VaeLatentLayout *out, VaeError *error)
+{
+    const VaeStatus status = stated_layout(file, out, error);
+    if (status != VAE_OK)
+        return status;
+    if (wanted != VAE_LAYOUT_AUTO)
+        *out = wanted;
+    else if (*out == VAE_LAYOUT_AUTO)
+        *out = info->n_dims == 4 && !known_channels(info->dims[0]) &&
+                       known_channels(info->dims[1])
+                   ? VAE_LAYOUT_TCHW
+                   : VAE_LAYOUT_CTHW;
+    return VAE_OK;
+}
+
+static VaeStatus
+choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info, int wanted,
+             int64_t *out, VaeError *error)
+{
+    const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
+    *out = wanted < 0 ? 0 : wanted;
+    if (wanted < 0 && n > 1)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%s: tensor \"%.*s\" holds a batch of %" PRId64
+                        " clips, wanted 1 or a batch-index",
+                        file->label, VAE_NAME_SHOWN, info->name, n);
+    if (*out >= n)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%s: tensor \"%.*s\" holds a batch of %" PRId64
+                        ", wanted batch-index %" PRId64,
+                        file->label, VAE_NAME_SHOWN, info->name, n, *out);
+    return VAE_OK;
+}
+
+static VaeStatus
+check_range(const VaeTensorFile *file, const VaeTensorInfo *info,
+            const char *axis, int64_t value, int64_t most, VaeError *error)
+{
+    char text[200];
+    if (value >= 1 && value <= most)
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_SIZE,
+                    "%s: tensor \"%.*s\" (%s): %s %" PRId64
+                    ", wanted 1 to %" PRId64,
+                    file->label, VAE_NAME_SHOWN, info->name,
+                    vae_dims_text(info->dims, info->n_dims, text, sizeof text),
+                    axis, value, most);
+}
+
+/* Axes, strides and the place of the clip. */
+static VaeStatus
+place_clip(const VaeTensorFile *file, const VaeTensorInfo *info,
+           VaeLatentLayout layout, int64_t batch, VaeLatentClip *clip,
+           VaeError *error)
+{
+    const int64_t *dims = info->dims + (info->n_dims - 4);
+    const bool tchw = layout == VAE_LAYOUT_TCHW;
+    const int64_t t = dims[tchw ? 0 : 1], c = dims[tchw ? 1 : 0];
+    VaeStatus status =
+        check_range(file, info, "channels", c, MAX_CHANNELS, error);
+    if (status == VAE_OK)
+        status = check_range(file, info, "latents", t, MAX_LATENTS, error);
+    if (status == VAE_OK)
+        status = check_range(file, info, "height", dims[2], MAX_SIDE, error);
+    if (status == VAE_OK)
+        status = check_range(file, info, "width", dims[3], MAX_SIDE, error);
+    if (status != VAE_OK)
+        return status;
+    clip->t = (int) t;
+    clip->channels = (int) c;
+    clip->height = (int) dims[2];
+    clip->width = (int) dims[3];
+    const uint64_t plane =
+        (uint64_t) (dims[2] * dims[3]) * vae_type_size(info->type);
+    clip->t_stride = tchw ? plane * (uint64_t) c : plane;
+    clip->c_stride = tchw ? plane : plane * (uint64_t) t;
+    const uint64_t skip =
+        (uint64_t) batch * (uint64_t) t * (uint64_t) c * plane;
+    clip->offset = info->offset + skip;
+    if (info->data != NULL)
+        clip->data = (const uint8_t *) info->data + skip;
+    return VAE_OK;
+}
+
+/* Decimal digits and nothing else, from low to high. */
+static bool
+parse_number(const char *text, int64_t low, int64_t high, int64_t *out)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    if (errno != 0 || *end != '\0' || v < low || v > high)
+        return false;
+    *out = v;
+    return true;
+}
+
+static bool
+parse_rate(const char *text, int *n, int *d)
+{
+    const char *slash = strchr(text, '/');
+    char first[16];
+    int64_t above, below;
+    if (slash == NULL || (size_t) (slash - text) >= sizeof first)
+        return false;
+    memcpy(first, text, (size_t) (slash - text));
+    first[slash - text] = '\0';
+    if (!parse_number(first, 0, INT_MAX, &above) ||
+        !parse_number(slash + 1, 1, INT_MAX, &below))
+        return false;
+    *n = (int) above;
+    *d = (int) below;
+    return true;
+}
+
+static VaeStatus
+read_count(const VaeTensorFile *file, const char *key, int64_t most,
+           int64_t *out, VaeError *error)
+{
+    const char *value = vae_tensor_file_metadata(file, key);
+    *out = 0;
+    if (value != NULL && !parse_number(value, 1, most, out))
+        return fail_value(file, key, value, "a number of 1 or more", error);
+    return VAE_OK;
+}
+
+static VaeStatus
+read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
+                   VaeLatentClip *clip, VaeError *error)
+{
+    const char *key = "vae.normalization";
+    const char *word = vae_tensor_file_metadata(file, key);
+    clip->normalization = VAE_NORMALIZED;
+    if (word != NULL) {
+        clip->normalization_stated = true;
+        if (!vae_normalization_parse(word, &clip->normalization))
+            return fail_value(file, key, word, "normalized or raw", error);
+        return VAE_OK;
+    }
+    /* What ComfyUI saves carries the mark as a tensor without elements. */
+    const char *mark = "latent_format_version_0";
+    if (strcmp(info->name, "latent_tensor") == 0 &&
+        (vae_tensor_file_find(file, mark) != NULL ||
+         vae_tensor_file_metadata(file, mark) != NULL)) {
+        clip->normalization = VAE_RAW;
+        clip->normalization_stated = true;
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+read_metadata(const VaeTensorFile *file, VaeLatentClip *clip, VaeError *error)
+{
+    clip->space = vae_tensor_file_metadata(file, "vae.latent_space");
+    const char *rate = vae_tensor_file_metadata(file, "vae.framerate");
+    if (rate != NULL && !parse_rate(rate, &clip->fps_n, &clip->fps_d))
+        return fail_value(file, "vae.framerate", rate, "a fraction like 16/1",
+                          error);
+    int64_t width, height;
+    VaeStatus status = read_count(file, "vae.width", MAX_PIXELS, &width, error);
+    if (status == VAE_OK)
+        status = read_count(file, "vae.height", MAX_PIXELS, &height, error);
+    if (status == VAE_OK)
+        status =
+            read_count(file, "vae.frames", INT64_MAX, &clip->frames, error);
+    if (status != VAE_OK)
+        return status;
+    clip->width_px = (int) width;
+    clip->height_px = (int) height;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
+                     VaeLatentClip *out, VaeError *error)
+{
+    const VaeLatentOptions standard = {.batch_index = -1};
+    const VaeLatentOptions *o = options != NULL ? options : &standard;
+    const VaeTensorInfo *info;
+    *out = (VaeLatentClip){0};
+    VaeStatus status = select_tensor(file, o->tensor, &info, error);
+    if (status != VAE_OK)
+        return status;
+    char text[200];
+    vae_dims_text(info->dims, info->n_dims, text, sizeof text);
+    if (!may_be_latents(info))
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%s: tensor \"%.*s\" has %d dimensions (%s), wanted 4 "
+                        "or 5",
+                        file->label, VAE_NAME_SHOWN, info->name, info->n_dims,
+                        text);
+    if (!info->supported || info->type == VAE_TYPE_U8)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: tensor \"%.*s\" (%s) has elements of type %s, "
+                        "wanted float32, float16 or bfloat16",
+                        file->label, VAE_NAME_SHOWN, info->name, text,
+                        info->type_name);
+    VaeLatentClip clip = {.type = info->type, .tensor = info->name};
+    VaeLatentLayout layout;
+    int64_t batch;
+    status = choose_layout(file, info, o->layout, &layout, error);
+    if (status == VAE_OK)
+        status = choose_batch(file, info, o->batch_index, &batch, error);
+    if (status == VAE_OK)
+        status = place_clip(file, info, layout, batch, &clip, error);
+    if (status == VAE_OK)
+        status = read_normalization(file, info, &clip, error);
+    if (status == VAE_OK)
+        status = read_metadata(file, &clip, error);
+    if (status == VAE_OK)
+        *out = clip;
+    return status;
+}
+
+void
+vae_latent_clip_read(const VaeLatentClip *clip, int k, void *dst)
+{
+    const size_t plane = (size_t) clip->height * (size_t) clip->width *
+                         vae_type_size(clip->type);
+    const uint8_t *src = clip->data + (uint64_t) k * clip->t_stride;
+    uint8_t *to = dst;
+    for (int c = 0; c < clip->channels; c++)
+        memcpy(to + (size_t) c * plane, src + (uint64_t) c * clip->c_stride,
+               plane);
+}

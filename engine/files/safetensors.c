@@ -1,0 +1,388 @@
+/*
+ * The safetensors format: a little-endian u64 with the length of the header,
+ * the header in JSON, the data. The header maps names of tensors to
+ * {"dtype", "shape", "data_offsets": [begin, end]}, counted from the end of the
+ * header, and "__metadata__" to strings. The tensors cover the data exactly.
+ */
+#include "files.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH_BYTES 8
+/* The format nests three deep; a little more is left to unknown keys. */
+#define MAX_DEPTH 8
+
+/* Width of each element type; bits < 8 only in whole bytes per tensor. */
+static const struct {
+    const char *name;
+    int bits;
+    bool supported;
+    VaeType type;
+} dtypes[] = {
+    {"F32", 32, true, VAE_TYPE_F32},
+    {"F16", 16, true, VAE_TYPE_F16},
+    {"BF16", 16, true, VAE_TYPE_BF16},
+    {"U8", 8, true, VAE_TYPE_U8},
+    {"F64", 64, false, 0},
+    {"I64", 64, false, 0},
+    {"U64", 64, false, 0},
+    {"C64", 64, false, 0},
+    {"I32", 32, false, 0},
+    {"U32", 32, false, 0},
+    {"I16", 16, false, 0},
+    {"U16", 16, false, 0},
+    {"I8", 8, false, 0},
+    {"BOOL", 8, false, 0},
+    {"F8_E4M3", 8, false, 0},
+    {"F8_E5M2", 8, false, 0},
+    {"F8_E8M0", 8, false, 0},
+    {"F8_E4M3FNUZ", 8, false, 0},
+    {"F8_E5M2FNUZ", 8, false, 0},
+    {"F6_E2M3", 6, false, 0},
+    {"F6_E3M2", 6, false, 0},
+    {"F4", 4, false, 0},
+};
+
+/* What people give by mistake. */
+static const struct {
+    const char *magic;
+    size_t length;
+    const char *words;
+} others[] = {
+    {"PK\3\4", 4,
+     "a zip archive, as PyTorch (.pth, .pt) and numpy (.npz) "
+     "write them"},
+    {"\x80\2", 2, "a Python pickle, as old PyTorch files are"},
+    {"\x80\3", 2, "a Python pickle"},
+    {"\x80\4", 2, "a Python pickle"},
+    {"GGUF", 4, "a GGUF file"},
+    {"\x89HDF", 4, "an HDF5 file"},
+    {"version ", 8, "a pointer of git LFS: the file itself was not fetched"},
+    {"<!DOCTYP", 8, "a web page"},
+    {"<html", 5, "a web page"},
+};
+
+/* Where in the file an error is. */
+typedef struct Place {
+    const char *label, *tensor;
+    VaeError *error;
+} Place;
+
+/* Fails with VAE_ERR_FORMAT and "file: tensor "name": what". */
+static VaeStatus VAE_PRINTF(2, 3)
+    fail_at(const Place *at, const char *format, ...)
+{
+    char what[640];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return vae_fail(at->error, VAE_ERR_FORMAT, "%s: tensor \"%.*s\": %s",
+                    at->label, VAE_NAME_SHOWN, at->tensor, what);
+}
+
+static uint64_t
+read_u64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+VaeStatus
+vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
+                     const char *label, uint64_t *need, VaeError *error)
+{
+    if (size < LENGTH_BYTES + 2)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: %zu bytes are too short for a safetensors or npy "
+                        "file",
+                        label, size);
+    const uint64_t length = read_u64(bytes);
+    const bool plausible = length >= 2 && length <= VAE_MAX_HEADER;
+    if (!plausible || bytes[LENGTH_BYTES] != '{') {
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+            if (memcmp(bytes, others[i].magic, others[i].length) == 0)
+                return vae_fail(error, VAE_ERR_FORMAT,
+                                "%s: is %s; wanted a safetensors or npy file",
+                                label, others[i].words);
+        }
+    }
+    if (!plausible)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: no safetensors or npy file: the first 8 bytes "
+                        "state a header of %" PRIu64 " bytes, wanted 2 to %zu",
+                        label, length, VAE_MAX_HEADER);
+    if (bytes[LENGTH_BYTES] != '{')
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: no safetensors or npy file: the header begins "
+                        "with byte 0x%02x, wanted '{'",
+                        label, bytes[LENGTH_BYTES]);
+    if (length > total - LENGTH_BYTES)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: a header of %" PRIu64
+                        " bytes reaches past the end of the file (%" PRIu64
+                        " bytes)",
+                        label, length, total);
+    *need = LENGTH_BYTES + length;
+    return VAE_OK;
+}
+
+/*
+ * Limits what the JSON reader can be made to do before it begins: depth of
+ * nesting (it recurses), and objects and arrays (they take some hundred bytes
+ * each in memory, two in the file). A tensor has three in 50 bytes or more.
+ */
+static VaeStatus
+check_nesting(const char *text, size_t n, const char *label, VaeError *error)
+{
+    const size_t most = 16 + n / 16;
+    size_t depth = 0, containers = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < n; i++) {
+        const char c = text[i];
+        if (c == '"')
+            quoted = !quoted;
+        else if (quoted && c == '\\')
+            i++;
+        else if (!quoted && (c == '{' || c == '[')) {
+            depth++;
+            containers++;
+        } else if (!quoted && (c == '}' || c == ']') && depth > 0)
+            depth--;
+        if (depth > MAX_DEPTH)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: header: nested deeper than %d at byte %zu",
+                            label, MAX_DEPTH, i);
+        if (containers > most)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: header: more than %zu objects and arrays in "
+                            "%zu bytes, which no list of tensors has",
+                            label, most, n);
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+parse_metadata(VaeTensorFile *file, json_t *value, VaeError *error)
+{
+    if (!json_is_object(value))
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: header: __metadata__ is no object of strings",
+                        file->label);
+    const char *key;
+    json_t *text;
+    json_object_foreach(value, key, text)
+    {
+        if (!json_is_string(text))
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: header: the value of \"%.*s\" in __metadata__ "
+                            "is no string",
+                            file->label, VAE_NAME_SHOWN, key);
+    }
+    file->metadata = value;
+    return VAE_OK;
+}
+
+static VaeStatus
+parse_dtype(const Place *at, const json_t *entry, VaeTensorInfo *info,
+            int *bits)
+{
+    const char *name = json_string_value(json_object_get(entry, "dtype"));
+    if (name == NULL)
+        return fail_at(at, "no \"dtype\" with a string");
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(name, dtypes[i].name) != 0)
+            continue;
+        info->type_name = dtypes[i].name;
+        info->supported = dtypes[i].supported;
+        info->type = dtypes[i].type;
+        *bits = dtypes[i].bits;
+        return VAE_OK;
+    }
+    return fail_at(at, "dtype \"%.*s\" is not known", VAE_NAME_SHOWN, name);
+}
+
+static VaeStatus
+parse_shape(const Place *at, const json_t *entry, VaeTensorInfo *info)
+{
+    const json_t *shape = json_object_get(entry, "shape");
+    if (!json_is_array(shape))
+        return fail_at(at, "no \"shape\" with an array");
+    const size_t n = json_array_size(shape);
+    if (n > VAE_MAX_DIMS)
+        return fail_at(at, "shape has %zu dimensions, at most %d are read", n,
+                       VAE_MAX_DIMS);
+    info->n_dims = (int) n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = json_array_get(shape, i);
+        info->dims[i] = json_integer_value(value);
+        if (!json_is_integer(value) || info->dims[i] < 0)
+            return fail_at(at, "shape[%zu] is no integer of 0 or more", i);
+    }
+    return VAE_OK;
+}
+
+/* Reads data_offsets and holds them against the shape. */
+static VaeStatus
+parse_offsets(const Place *at, const json_t *entry, int bits,
+              uint64_t data_start, uint64_t total, VaeTensorInfo *info)
+{
+    const json_t *pair = json_object_get(entry, "data_offsets");
+    const json_t *first = json_array_get(pair, 0);
+    const json_t *second = json_array_get(pair, 1);
+    const json_int_t begin = json_integer_value(first);
+    const json_int_t end = json_integer_value(second);
+    if (json_array_size(pair) != 2 || !json_is_integer(first) ||
+        !json_is_integer(second) || begin < 0 || end < 0)
+        return fail_at(at,
+                       "no \"data_offsets\" with two integers of 0 or more");
+    if (begin > end)
+        return fail_at(at, "data_offsets [%lld, %lld] end before they begin",
+                       (long long) begin, (long long) end);
+    if (total != VAE_TOTAL_UNKNOWN && (uint64_t) end > total - data_start)
+        return fail_at(at,
+                       "data_offsets [%lld, %lld] reach past the end of the "
+                       "file (%" PRIu64 " bytes, data from byte %" PRIu64 ")",
+                       (long long) begin, (long long) end, total, data_start);
+
+    char text[200];
+    vae_dims_text(info->dims, info->n_dims, text, sizeof text);
+    uint64_t count, n_bits;
+    if (!vae_dims_count(info->dims, info->n_dims, &count) ||
+        __builtin_mul_overflow(count, (uint64_t) bits, &n_bits))
+        return fail_at(at, "shape %s of %s does not fit in 64 bits", text,
+                       info->type_name);
+    if (n_bits % 8 != 0)
+        return fail_at(at, "shape %s of %s takes no whole number of bytes",
+                       text, info->type_name);
+    info->offset = data_start + (uint64_t) begin;
+    info->bytes = (uint64_t) (end - begin);
+    if (info->bytes != n_bits / 8)
+        return fail_at(at,
+                       "data_offsets [%lld, %lld] hold %" PRIu64
+                       " bytes, shape %s of %s wants %" PRIu64,
+                       (long long) begin, (long long) end, info->bytes, text,
+                       info->type_name, n_bits / 8);
+    return VAE_OK;
+}
+
+static VaeStatus
+parse_tensor(VaeTensorFile *file, const char *name, const json_t *entry,
+             uint64_t data_start, VaeTensorInfo *info, VaeError *error)
+{
+    const Place at = {file->label, name, error};
+    if (!json_is_object(entry))
+        return fail_at(&at, "no object with dtype, shape and data_offsets");
+    info->name = name;
+    int bits = 0;
+    VaeStatus status = parse_dtype(&at, entry, info, &bits);
+    if (status == VAE_OK)
+        status = parse_shape(&at, entry, info);
+    if (status == VAE_OK)
+        status = parse_offsets(&at, entry, bits, data_start, file->total, info);
+    return status;
+}
+
+static int
+compare_offsets(const void *a, const void *b)
+{
+    const VaeTensorInfo *x = *(const VaeTensorInfo *const *) a;
+    const VaeTensorInfo *y = *(const VaeTensorInfo *const *) b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* The tensors cover the data from its start to its end, each byte once. */
+static VaeStatus
+check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
+{
+    const size_t n = file->n_tensors;
+    for (size_t i = 0; i < n; i++)
+        file->sorted[i] = &file->tensors[i];
+    if (n > 0)
+        qsort(file->sorted, n, sizeof(VaeTensorInfo *), compare_offsets);
+    uint64_t end = data_start;
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *info = file->sorted[i];
+        const Place at = {file->label, info->name, error};
+        if (info->offset < end)
+            return fail_at(&at,
+                           "its data begins at %" PRIu64
+                           ", inside of tensor \"%.*s\" that ends at %" PRIu64,
+                           info->offset - data_start, VAE_NAME_SHOWN,
+                           file->sorted[i - 1]->name, end - data_start);
+        if (info->offset > end)
+            return fail_at(&at,
+                           "its data begins at %" PRIu64 ", bytes %" PRIu64
+                           " to %" PRIu64 " before it belong to no tensor",
+                           info->offset - data_start, end - data_start,
+                           info->offset - data_start - 1);
+        end += info->bytes;
+    }
+    if (file->total != VAE_TOTAL_UNKNOWN && end != file->total)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: the last %" PRIu64 " bytes of the file (%" PRIu64
+                        " bytes) belong to no tensor",
+                        file->label, file->total - end, file->total);
+    return VAE_OK;
+}
+
+static VaeStatus
+load_header(VaeTensorFile *file, size_t length, VaeError *error)
+{
+    const char *text = (const char *) file->bytes + LENGTH_BYTES;
+    const VaeStatus status = check_nesting(text, length, file->label, error);
+    if (status != VAE_OK)
+        return status;
+    json_error_t problem;
+    file->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    if (file->header == NULL &&
+        json_error_code(&problem) == json_error_out_of_memory)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "%s: no memory for a header of %zu bytes", file->label,
+                        length);
+    if (file->header == NULL)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: header: no valid JSON: %s (byte %d)", file->label,
+                        problem.text, problem.position);
+    return VAE_OK;
+}
+
+VaeStatus
+vae_safetensors_parse(VaeTensorFile *file, VaeError *error)
+{
+    const uint64_t length = read_u64(file->bytes);
+    const uint64_t data_start = LENGTH_BYTES + length;
+    VaeStatus status = load_header(file, (size_t) length, error);
+    if (status != VAE_OK)
+        return status;
+    json_t *metadata = json_object_get(file->header, "__metadata__");
+    if (metadata != NULL)
+        status = parse_metadata(file, metadata, error);
+    if (status != VAE_OK)
+        return status;
+    const size_t n = json_object_size(file->header) - (metadata != NULL);
+    status = vae_tensor_file_room(file, n, error);
+    if (status != VAE_OK)
+        return status;
+
+    size_t i = 0;
+    const char *name;
+    json_t *entry;
+    json_object_foreach(file->header, name, entry)
+    {
+        if (entry == metadata)
+            continue;
+        status = parse_tensor(file, name, entry, data_start,
+                              &file->tensors[i++], error);
+        if (status != VAE_OK)
+            return status;
+    }
+    return check_cover(file, data_start, error);
+}

@@ -1,0 +1,310 @@
+/*
+ * Writes safetensors files.
+ */
+#include "files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "alloc.h"
+
+#define LENGTH_BYTES ((size_t) 8)
+/* The data begins at a multiple of this, as the format asks for. */
+#define DATA_ALIGNMENT ((size_t) 8)
+/* Files of this name that a killed process left behind are stepped over. */
+#define MAX_TEMPORARY 100
+
+static const char *
+dtype_of(VaeType type)
+{
+    switch (type) {
+    case VAE_TYPE_F32:
+        return "F32";
+    case VAE_TYPE_F16:
+        return "F16";
+    case VAE_TYPE_BF16:
+        return "BF16";
+    case VAE_TYPE_U8:
+        return "U8";
+    }
+    return NULL;
+}
+
+/* Adds value, which it takes, under a key that must be new and UTF-8. */
+static VaeStatus
+add(json_t *object, const char *key, json_t *value, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    json_t *probe = json_string(key);
+    if (value == NULL)
+        status = vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
+    else if (key == NULL || key[0] == '\0' || probe == NULL)
+        status = vae_fail(error, VAE_ERR_ARGUMENT,
+                          "the name \"%.*s\" is empty or no UTF-8",
+                          VAE_NAME_SHOWN, key == NULL ? "" : key);
+    else if (json_object_get(object, key) != NULL)
+        status =
+            vae_fail(error, VAE_ERR_ARGUMENT,
+                     "the name \"%.*s\" is there twice", VAE_NAME_SHOWN, key);
+    else if (json_object_set(object, key, value) != 0)
+        status = vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
+    json_decref(probe);
+    json_decref(value);
+    return status;
+}
+
+static VaeStatus
+tensor_bytes(const VaeTensorOut *tensor, uint64_t *bytes, VaeError *error)
+{
+    const char *name = tensor->name == NULL ? "" : tensor->name;
+    if (dtype_of(tensor->type) == NULL)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "tensor \"%.*s\": %d is no element type",
+                        VAE_NAME_SHOWN, name, (int) tensor->type);
+    if (tensor->n_dims < 0 || tensor->n_dims > VAE_MAX_DIMS)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "tensor \"%.*s\": %d dimensions, wanted 0 to %d",
+                        VAE_NAME_SHOWN, name, tensor->n_dims, VAE_MAX_DIMS);
+    for (int i = 0; i < tensor->n_dims; i++) {
+        if (tensor->dims[i] < 0)
+            return vae_fail(error, VAE_ERR_ARGUMENT,
+                            "tensor \"%.*s\": dimension %d is %" PRId64,
+                            VAE_NAME_SHOWN, name, i, tensor->dims[i]);
+    }
+    if (!vae_dims_count(tensor->dims, tensor->n_dims, bytes) ||
+        __builtin_mul_overflow(*bytes, vae_type_size(tensor->type), bytes) ||
+        *bytes > INT64_MAX)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "tensor \"%.*s\": its size does not fit in 63 bits",
+                        VAE_NAME_SHOWN, name);
+    return VAE_OK;
+}
+
+/* Adds the entry of one tensor, whose data begin at *offset; moves that on. */
+static VaeStatus
+add_tensor(json_t *root, const VaeTensorOut *tensor, uint64_t *offset,
+           VaeError *error)
+{
+    uint64_t bytes;
+    const VaeStatus status = tensor_bytes(tensor, &bytes, error);
+    if (status != VAE_OK)
+        return status;
+    const uint64_t begin = *offset;
+    if (bytes > INT64_MAX - begin)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the size of all tensors does not fit in 63 bits");
+    *offset = begin + bytes;
+    json_t *shape = json_array();
+    for (int i = 0; i < tensor->n_dims; i++)
+        json_array_append_new(shape, json_integer(tensor->dims[i]));
+    json_t *entry = json_pack(
+        "{s:s, s:o, s:[I, I]}", "dtype", dtype_of(tensor->type), "shape", shape,
+        "data_offsets", (json_int_t) begin, (json_int_t) *offset);
+    if (entry != NULL && json_array_size(shape) != (size_t) tensor->n_dims) {
+        json_decref(entry);
+        entry = NULL;
+    }
+    return add(root, tensor->name, entry, error);
+}
+
+static VaeStatus
+add_all(json_t *root, const VaeTensorOut *tensors, size_t n,
+        const VaeMetadata *metadata, size_t n_metadata, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    json_t *strings = json_object();
+    for (size_t i = 0; status == VAE_OK && i < n_metadata; i++) {
+        json_t *value = json_string(metadata[i].value);
+        if (value == NULL)
+            status = vae_fail(error, VAE_ERR_ARGUMENT,
+                              "metadata \"%.*s\": the value is no UTF-8",
+                              VAE_NAME_SHOWN, metadata[i].key);
+        else
+            status = add(strings, metadata[i].key, value, error);
+    }
+    if (status == VAE_OK && n_metadata > 0)
+        status = add(root, "__metadata__", json_incref(strings), error);
+    json_decref(strings);
+    uint64_t offset = 0;
+    for (size_t i = 0; status == VAE_OK && i < n; i++) {
+        if (tensors[i].name != NULL &&
+            strcmp(tensors[i].name, "__metadata__") == 0)
+            status = vae_fail(error, VAE_ERR_ARGUMENT,
+                              "no tensor can be named \"__metadata__\"");
+        else
+            status = add_tensor(root, &tensors[i], &offset, error);
+    }
+    return status;
+}
+
+/* Length, JSON and blanks, in a block of exactly pad_to bytes, or as many as
+ * the alignment wants. */
+static VaeStatus
+make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
+           VaeError *error)
+{
+    const size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT);
+    size_t whole =
+        (LENGTH_BYTES + length + DATA_ALIGNMENT - 1) & ~(DATA_ALIGNMENT - 1);
+    if (pad_to > 0) {
+        if (LENGTH_BYTES + length > pad_to)
+            return vae_fail(error, VAE_ERR_SIZE,
+                            "the header takes %zu bytes, the room for it has "
+                            "%zu",
+                            LENGTH_BYTES + length, pad_to);
+        whole = pad_to;
+    }
+    if (length == 0 || whole - LENGTH_BYTES > VAE_MAX_HEADER)
+        return vae_fail(error, length == 0 ? VAE_ERR_MEMORY : VAE_ERR_SIZE,
+                        "a header of %zu bytes, wanted at most %zu",
+                        whole - LENGTH_BYTES, VAE_MAX_HEADER);
+    char *block = malloc(whole);
+    if (block == NULL)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "no memory for a header of %zu bytes", whole);
+    const uint64_t stated = whole - LENGTH_BYTES;
+    memcpy(block, &stated, LENGTH_BYTES);
+    json_dumpb(root, block + LENGTH_BYTES, length, JSON_COMPACT);
+    memset(block + LENGTH_BYTES + length, ' ', whole - LENGTH_BYTES - length);
+    *out = block;
+    *size = whole;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_tensor_header_make(const VaeTensorOut *tensors, size_t n,
+                       const VaeMetadata *metadata, size_t n_metadata,
+                       size_t pad_to, void **out, size_t *size, VaeError *error)
+{
+    *out = NULL;
+    *size = 0;
+    json_t *root = json_object();
+    if (root == NULL)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
+    VaeStatus status = add_all(root, tensors, n, metadata, n_metadata, error);
+    if (status == VAE_OK)
+        status = make_block(root, pad_to, out, size, error);
+    json_decref(root);
+    return status;
+}
+
+static VaeStatus
+fail_errno(const char *path, const char *what, int code, VaeError *error)
+{
+    const bool full = code == ENOSPC || code == EDQUOT;
+    return vae_fail(error, full ? VAE_ERR_NO_SPACE : VAE_ERR_WRITE,
+                    "%s: cannot %s: %s", vae_file_label(path), what,
+                    strerror(code));
+}
+
+/* 0 or an errno. */
+static int
+write_all(int fd, const void *data, uint64_t size)
+{
+    const uint8_t *p = data;
+    while (size > 0) {
+        const size_t part = size < SSIZE_MAX ? (size_t) size : SSIZE_MAX;
+        const ssize_t n = write(fd, p, part);
+        if (n < 0 && errno != EINTR)
+            return errno;
+        if (n > 0) {
+            p += n;
+            size -= (uint64_t) n;
+        }
+    }
+    return 0;
+}
+
+/* A new file beside target with the rights that the process gives to new
+ * files; name receives its path. -1 and errno. */
+static int
+open_beside(const char *target, char *name, size_t size)
+{
+    for (int i = 0; i < MAX_TEMPORARY; i++) {
+        snprintf(name, size, "%s.%ld-%d.tmp", target, (long) getpid(), i);
+        const int fd =
+            open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+static VaeStatus
+write_content(int fd, const char *path, const void *header, size_t size,
+              const VaeTensorOut *tensors, size_t n, VaeError *error)
+{
+    int code = write_all(fd, header, size);
+    for (size_t i = 0; code == 0 && i < n; i++) {
+        uint64_t bytes;
+        const VaeStatus status = tensor_bytes(&tensors[i], &bytes, error);
+        if (status != VAE_OK)
+            return status;
+        code = write_all(fd, tensors[i].data, bytes);
+    }
+    if (code == 0 && fsync(fd) != 0)
+        code = errno;
+    return code == 0 ? VAE_OK : fail_errno(path, "write", code, error);
+}
+
+/* Puts the file at target, the path with its links resolved. */
+static VaeStatus
+write_and_rename(const char *path, const char *target, const void *header,
+                 size_t size, const VaeTensorOut *tensors, size_t n,
+                 VaeError *error)
+{
+    const size_t room = strlen(target) + 64;
+    char *name = vae_mem_alloc(room);
+    if (name == NULL)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
+                        vae_file_label(path));
+    const int fd = open_beside(target, name, room);
+    if (fd < 0) {
+        const int code = errno;
+        vae_mem_free(name);
+        return fail_errno(path, "create", code, error);
+    }
+    VaeStatus status = write_content(fd, path, header, size, tensors, n, error);
+    if (close(fd) != 0 && status == VAE_OK)
+        status = fail_errno(path, "write", errno, error);
+    if (status == VAE_OK && rename(name, target) != 0)
+        status = fail_errno(path, "replace", errno, error);
+    if (status != VAE_OK)
+        unlink(name);
+    vae_mem_free(name);
+    return status;
+}
+
+VaeStatus
+vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
+                      const VaeMetadata *metadata, size_t n_metadata,
+                      VaeError *error)
+{
+    /* A device or pipe would be replaced by a file. */
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return vae_fail(error, VAE_ERR_WRITE,
+                        "%s: is no regular file and is not replaced",
+                        vae_file_label(path));
+    void *header;
+    size_t size;
+    VaeError inner = {0};
+    VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
+                                              0, &header, &size, &inner);
+    if (status != VAE_OK)
+        return vae_fail(error, status, "%s: %s", vae_file_label(path),
+                        inner.message);
+    char *real = realpath(path, NULL);
+    status = write_and_rename(path, real != NULL ? real : path, header, size,
+                              tensors, n, error);
+    free(real);
+    free(header);
+    return status;
+}
