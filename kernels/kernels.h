@@ -15,8 +15,17 @@
 
 #include "vae/frames.h"
 
+/* The widest vector code that a call may take. */
+typedef enum VaeVectors {
+    VAE_VECTORS_BEST, /* that this machine has */
+    VAE_VECTORS_BASE,
+    VAE_VECTORS_AVX2,
+    VAE_VECTORS_AVX512
+} VaeVectors;
+
 typedef struct VaeQueue {
-    int threads; /* to use inside one call, >= 1 */
+    int threads;        /* to use inside one call, >= 1 */
+    VaeVectors vectors; /* for tests; never changes a byte of a result */
 } VaeQueue;
 
 /*

@@ -1,0 +1,17 @@
+/*
+ * cpu.h: the CPU kernels, for their table.
+ */
+#ifndef VAE_CPU_H
+#define VAE_CPU_H
+
+#include "kernels.h"
+
+void vae_cpu_norm(const VaeQueue *q, const VaeNormArgs *a);
+void vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);
+void vae_cpu_cast(const VaeQueue *q, const VaeCastArgs *a);
+void vae_cpu_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
+void vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
+void vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);
+void vae_cpu_picture_in(const VaeQueue *q, const VaePictureInArgs *a);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * latent.c: between latents as the world has them and the network.
+ */
+#include "cpu.h"
+#include "number.h"
+
+void
+vae_cpu_latent_in(const VaeQueue *q, const VaeLatentInArgs *a)
+{
+    const size_t n = (size_t) a->h * a->w;
+    uint64_t bad = 0;
+#pragma omp parallel for num_threads(q->threads) reduction(+ : bad)
+    for (size_t p = 0; p < n; p++)
+        for (int c = 0; c < a->c; c++) {
+            const float v = vae_load(a->src, a->src_type, c * n + p);
+            bad += !vae_is_finite(v);
+            vae_store(a->y, a->y_type, p * a->c + c,
+                      v * a->scale[c] + a->shift[c]);
+        }
+    *a->nonfinite += bad;
+}
+
+void
+vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
+{
+    const size_t n = (size_t) a->h * a->w;
+    uint64_t bad = 0;
+#pragma omp parallel for num_threads(q->threads) reduction(+ : bad)
+    for (int c = 0; c < a->c; c++)
+        for (size_t p = 0; p < n; p++) {
+            const float v = a->x[p * a->cx + c];
+            bad += !vae_is_finite(v);
+            vae_store(a->dst, a->dst_type, c * n + p,
+                      a->normalise ? (v - a->mean[c]) / a->std[c] : v);
+            if (a->mean_out)
+                a->mean_out[c * n + p] = v;
+            if (a->logvar_out && a->cx > a->c)
+                a->logvar_out[c * n + p] = a->x[p * a->cx + a->c + c];
+        }
+    *a->nonfinite += bad;
+}

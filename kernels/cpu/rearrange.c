@@ -1,0 +1,78 @@
+/*
+ * rearrange.c: moving and converting elements, by rows of y.
+ */
+#include <string.h>
+
+#include "cpu.h"
+#include "simd.h"
+
+static size_t
+size_of(VaeType type)
+{
+    return type == VAE_TYPE_F32 ? 4 : 2;
+}
+
+/* Channel of x where channel 0 of phase i, row r, column q is. */
+static size_t
+source(const VaeRearrangeArgs *a, int i, int r, int q)
+{
+    if (a->kind == VAE_UNFOLD_NEAREST)
+        return (size_t) i * a->c;
+    return ((size_t) (r * a->fs + q) * a->ft + i) * a->c;
+}
+
+/* Row r of those that phase i of the w pixels at x make. */
+static void
+row(const VaeRearrangeArgs *a, const VaeSimd *simd, uint8_t *y,
+    const uint8_t *x, size_t cx, int i, int r)
+{
+    const size_t from = size_of(a->x_type), to = size_of(a->y_type);
+    for (int p = 0; p < a->w; p++)
+        for (int q = 0; q < a->fs; q++) {
+            const uint8_t *at = x + (p * cx + source(a, i, r, q)) * from;
+            if (a->x_type == a->y_type)
+                memcpy(y, at, a->c * to);
+            else
+                simd->convert(y, a->y_type, at, a->x_type, a->c);
+            y += a->c * to;
+        }
+}
+
+void
+vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
+{
+    const VaeSimd *simd = vae_cpu_simd(q);
+    const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
+    const int phases = nearest ? a->ft : a->ft * a->fs * a->fs;
+    const int frames = a->t * a->ft;
+    const size_t cx = (size_t) phases * a->c;
+    const size_t x_row = a->w * cx * size_of(a->x_type);
+    const size_t y_row = (size_t) a->w * a->fs * a->c * size_of(a->y_type);
+#pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
+    for (int k = 0; k < frames; k++)
+        for (int h = 0; h < a->h; h++) {
+            if (k == 1 && a->drop)
+                continue;
+            const size_t to = k > 1 && a->drop ? k - 1 : k;
+            const uint8_t *x = (const uint8_t *) a->x +
+                               ((size_t) (k / a->ft) * a->h + h) * x_row;
+            uint8_t *y = (uint8_t *) a->y + (to * a->h + h) * a->fs * y_row;
+            for (int r = 0; r < a->fs; r++)
+                if (nearest && r)
+                    memcpy(y + r * y_row, y, y_row);
+                else
+                    row(a, simd, y + r * y_row, x, cx, k % a->ft, r);
+        }
+}
+
+void
+vae_cpu_cast(const VaeQueue *q, const VaeCastArgs *a)
+{
+    const VaeSimd *simd = vae_cpu_simd(q);
+    const size_t part = 1 << 14;
+#pragma omp parallel for num_threads(q->threads) schedule(static)
+    for (size_t i = 0; i < a->n; i += part)
+        simd->convert((uint8_t *) a->y + i * size_of(a->y_type), a->y_type,
+                      (const uint8_t *) a->x + i * size_of(a->x_type),
+                      a->x_type, a->n - i < part ? a->n - i : part);
+}

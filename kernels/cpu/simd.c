@@ -1,0 +1,404 @@
+/*
+ * simd.c: vector code in the compiler's own vector types, compiled once per
+ * instruction set with VAE_SIMD naming the table.
+ *
+ * Rule: a lane is computed alike wherever it stands, in the main loop or in
+ * a tail, so a pixel's result does not depend on its neighbours.
+ */
+#include <math.h>
+
+#include "simd.h"
+#include "colour.h"
+#include "number.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define TABLE_OF(x) vae_simd_##x
+#define TABLE(x) TABLE_OF(x)
+
+enum { LANES = 16, HALF = 8, ROWS = 32, CHUNK = 256 };
+
+typedef float V __attribute__((vector_size(64)));
+typedef int32_t I __attribute__((vector_size(64)));
+typedef uint32_t U __attribute__((vector_size(64)));
+typedef uint16_t H __attribute__((vector_size(32)));
+typedef float V8 __attribute__((vector_size(32)));
+typedef float V4 __attribute__((vector_size(16)));
+typedef double D8 __attribute__((vector_size(64)));
+
+INLINE V
+splat(float v)
+{
+    return (V){} + v;
+}
+
+INLINE V
+choose(I mask, V a, V b)
+{
+    return (V) ((mask & (I) a) | (~mask & (I) b));
+}
+
+INLINE V
+load(const void *p, VaeType type, size_t i)
+{
+    if (type == VAE_TYPE_F32) {
+        V v;
+        memcpy(&v, (const float *) p + i, sizeof v);
+        return v;
+    }
+    H h;
+    memcpy(&h, (const uint16_t *) p + i, sizeof h);
+    return (V) (__builtin_convertvector(h, U) << 16);
+}
+
+INLINE void
+store(void *p, VaeType type, size_t i, V v)
+{
+    if (type == VAE_TYPE_F32) {
+        memcpy((float *) p + i, &v, sizeof v);
+        return;
+    }
+    const U u = (U) v;
+    const I nan = (u & 0x7fffffffu) > 0x7f800000u;
+    const U even = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+    const U quiet = u >> 16 | 0x40u;
+    const U bits = ((U) nan & quiet) | (~(U) nan & even);
+    const H h = __builtin_convertvector(bits, H);
+    memcpy((uint16_t *) p + i, &h, sizeof h);
+}
+
+/* n < 16 elements, the other lanes 0; and back. */
+INLINE V
+load_part(const void *p, VaeType type, size_t i, int n)
+{
+    const size_t size = type == VAE_TYPE_F32 ? 4 : 2;
+    float buffer[LANES] = {0};
+    memcpy(buffer, (const char *) p + i * size, n * size);
+    return load(buffer, type, 0);
+}
+
+INLINE void
+store_part(void *p, VaeType type, size_t i, V v, int n)
+{
+    const size_t size = type == VAE_TYPE_F32 ? 4 : 2;
+    float buffer[LANES];
+    store(buffer, type, 0, v);
+    memcpy((char *) p + i * size, buffer, n * size);
+}
+
+INLINE V8
+low_half(V v)
+{
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+
+INLINE V8
+high_half(V v)
+{
+    return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+INLINE float
+sum8(V8 v)
+{
+    const V4 a = __builtin_shufflevector(v, v, 0, 1, 2, 3) +
+                 __builtin_shufflevector(v, v, 4, 5, 6, 7);
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+/*
+ * e^v to about 1.5 units in the last place between -87 and 88.3; smaller v
+ * as e^-87, larger as inf, NaN stays. v = k ln 2 + r with |r| <= ln 2 / 2; k
+ * by adding 1.5 * 2^23, ln 2 in two parts so that k times the first is
+ * exact; the polynomial interpolates e^r at Chebyshev nodes, error 1.1e-8.
+ */
+INLINE V
+exponential(V v)
+{
+    const V magic = splat(12582912.0f);
+    v = choose(v > 89.0f, splat(89.0f), v);
+    v = choose(v < -87.0f, splat(-87.0f), v);
+    const V m = v * 1.44269502f + magic;
+    const V k = m - magic;
+    const V r = (v - k * 0.69317627f) - k * -2.90889711e-05f;
+    V p = 0.0013926191f * r + 0.00836318545f;
+    p = p * r + 0.0416665561f;
+    p = p * r + 0.166665763f;
+    p = p * r + 0.5f;
+    p = p * (r * r) + r + 1.0f;
+    return p * (V) (((I) m - (I) magic + 127) << 23);
+}
+
+INLINE V
+activate(V v, bool silu)
+{
+    return silu ? v / (1.0f + exponential(-v)) : v;
+}
+
+/* ---------------------------------------------------------------- rms */
+
+/* scale[p] = sqrt(c) / max(norm, 1e-12) in place of the sum of squares. */
+INLINE void
+rms_scales(float *scale, int n, int c)
+{
+    const float root = sqrtf((float) c);
+    for (int p = 0; p < n; p++) {
+        const float length = sqrtf(scale[p]);
+        scale[p] = root / (length < 1e-12f ? 1e-12f : length);
+    }
+}
+
+/* At most ROWS pixels from element `at`, any c. */
+INLINE void
+rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
+{
+    const int c = a->c, whole = c / LANES * LANES, rest = c - whole;
+    const V last = load_part(a->gain, VAE_TYPE_F32, whole, rest);
+    float scale[ROWS] = {0};
+    for (int p = 0; p < n; p++) {
+        const size_t row = at + (size_t) p * c;
+        V sum = {0};
+        for (int i = 0; i < whole; i += LANES) {
+            const V v = load(a->x, xt, row + i);
+            sum += v * v;
+        }
+        if (rest) {
+            const V v = load_part(a->x, xt, row + whole, rest);
+            sum += v * v;
+        }
+        scale[p] = sum8(low_half(sum) + high_half(sum));
+    }
+    rms_scales(scale, n, c);
+    for (int p = 0; p < n; p++) {
+        const size_t row = at + (size_t) p * c;
+        for (int i = 0; i < whole; i += LANES) {
+            const V gain = load(a->gain, VAE_TYPE_F32, i);
+            const V v = load(a->x, xt, row + i) * scale[p] * gain;
+            store(a->y, yt, row + i, activate(v, a->silu));
+        }
+        if (rest) {
+            const V v = load_part(a->x, xt, row + whole, rest);
+            store_part(a->y, yt, row + whole,
+                       activate(v * scale[p] * last, a->silu), rest);
+        }
+    }
+}
+
+/* c = 8: two pixels to a vector. */
+INLINE void
+rms_rows8(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
+{
+    const V half = load_part(a->gain, VAE_TYPE_F32, 0, HALF);
+    const V gain = __builtin_shufflevector(half, half, 0, 1, 2, 3, 4, 5, 6, 7,
+                                           0, 1, 2, 3, 4, 5, 6, 7);
+    const int even = n / 2 * 2;
+    float scale[ROWS] = {0};
+    for (int p = 0; p < n; p += 2) {
+        const size_t row = at + (size_t) p * HALF;
+        const V v =
+            p < even ? load(a->x, xt, row) : load_part(a->x, xt, row, HALF);
+        scale[p] = sum8(low_half(v * v));
+        if (p < even)
+            scale[p + 1] = sum8(high_half(v * v));
+    }
+    rms_scales(scale, n, HALF);
+    for (int p = 0; p < n; p += 2) {
+        const size_t row = at + (size_t) p * HALF;
+        const V one = splat(scale[p]);
+        const V two = splat(p < even ? scale[p + 1] : 0);
+        const V by = __builtin_shufflevector(one, two, 0, 1, 2, 3, 4, 5, 6, 7,
+                                             16, 17, 18, 19, 20, 21, 22, 23);
+        if (p < even)
+            store(a->y, yt, row,
+                  activate(load(a->x, xt, row) * by * gain, a->silu));
+        else
+            store_part(
+                a->y, yt, row,
+                activate(load_part(a->x, xt, row, HALF) * by * gain, a->silu),
+                HALF);
+    }
+}
+
+INLINE void
+rms_typed(const VaeNormArgs *a, size_t first, size_t n, VaeType xt, VaeType yt)
+{
+    for (size_t p = first; p < first + n; p += ROWS) {
+        const size_t left = first + n - p;
+        const int rows = left < ROWS ? (int) left : ROWS;
+        if (a->c == HALF)
+            rms_rows8(a, p * HALF, rows, xt, yt);
+        else
+            rms_rows(a, p * a->c, rows, xt, yt);
+    }
+}
+
+static void
+rms(const VaeNormArgs *a, size_t first, size_t n)
+{
+    const bool x16 = a->x_type == VAE_TYPE_BF16;
+    const bool y16 = a->y_type == VAE_TYPE_BF16;
+    if (x16 && y16)
+        rms_typed(a, first, n, VAE_TYPE_BF16, VAE_TYPE_BF16);
+    else if (x16)
+        rms_typed(a, first, n, VAE_TYPE_BF16, VAE_TYPE_F32);
+    else if (y16)
+        rms_typed(a, first, n, VAE_TYPE_F32, VAE_TYPE_BF16);
+    else
+        rms_typed(a, first, n, VAE_TYPE_F32, VAE_TYPE_F32);
+}
+
+/* -------------------------------------------------------------- group */
+
+INLINE void
+group_sums_typed(const VaeNormArgs *a, size_t first, size_t n, double *sums,
+                 VaeType xt)
+{
+    const int per = a->c / a->groups;
+    for (int i = 0; i < 2 * a->groups; i++)
+        sums[i] = 0;
+    for (int i = 0; i < a->c; i += LANES) {
+        const int lanes = a->c - i < LANES ? a->c - i : LANES;
+        D8 sum[2] = {{0}, {0}}, square[2] = {{0}, {0}};
+        for (size_t p = first; p < first + n; p++) {
+            const size_t at = p * a->c + i;
+            const V v = lanes == LANES ? load(a->x, xt, at)
+                                       : load_part(a->x, xt, at, lanes);
+            const D8 low = __builtin_convertvector(low_half(v), D8);
+            const D8 high = __builtin_convertvector(high_half(v), D8);
+            sum[0] += low;
+            sum[1] += high;
+            square[0] += low * low;
+            square[1] += high * high;
+        }
+        for (int l = 0; l < lanes; l++) {
+            double *group = sums + (i + l) / per * 2;
+            group[0] += sum[l / HALF][l % HALF];
+            group[1] += square[l / HALF][l % HALF];
+        }
+    }
+}
+
+static void
+group_sums(const VaeNormArgs *a, size_t first, size_t n, double *sums)
+{
+    if (a->x_type == VAE_TYPE_BF16)
+        group_sums_typed(a, first, n, sums, VAE_TYPE_BF16);
+    else
+        group_sums_typed(a, first, n, sums, VAE_TYPE_F32);
+}
+
+/* What one chunk of channels is normalised with; lanes past c are 0. */
+typedef struct Affine {
+    float mean[CHUNK], scale[CHUNK], offset[CHUNK];
+} Affine;
+
+static void
+affine(Affine *f, const VaeNormArgs *a, int from, int c, const double *stats)
+{
+    const int per = a->c / a->groups;
+    memset(f, 0, sizeof *f);
+    for (int i = 0; i < c; i++) {
+        const double *group = stats + (from + i) / per * 2;
+        f->mean[i] = (float) group[0];
+        f->scale[i] = (float) (group[1] * a->gain[from + i]);
+        f->offset[i] = a->offset[from + i];
+    }
+}
+
+INLINE V
+affine_at(const Affine *f, int i, V v, bool silu)
+{
+    const V centred = v - load(f->mean, VAE_TYPE_F32, i);
+    return activate(centred * load(f->scale, VAE_TYPE_F32, i) +
+                        load(f->offset, VAE_TYPE_F32, i),
+                    silu);
+}
+
+INLINE void
+group_apply_typed(const VaeNormArgs *a, size_t first, size_t n,
+                  const double *stats, VaeType xt, VaeType yt)
+{
+    for (int from = 0; from < a->c; from += CHUNK) {
+        const int c = a->c - from < CHUNK ? a->c - from : CHUNK;
+        const int whole = c / LANES * LANES, rest = c - whole;
+        Affine f;
+        affine(&f, a, from, c, stats);
+        for (size_t p = first; p < first + n; p++) {
+            const size_t row = p * a->c + from;
+            for (int i = 0; i < whole; i += LANES)
+                store(a->y, yt, row + i,
+                      affine_at(&f, i, load(a->x, xt, row + i), a->silu));
+            if (rest)
+                store_part(a->y, yt, row + whole,
+                           affine_at(&f, whole,
+                                     load_part(a->x, xt, row + whole, rest),
+                                     a->silu),
+                           rest);
+        }
+    }
+}
+
+static void
+group_apply(const VaeNormArgs *a, size_t first, size_t n, const double *stats)
+{
+    const bool x16 = a->x_type == VAE_TYPE_BF16;
+    const bool y16 = a->y_type == VAE_TYPE_BF16;
+    if (x16 && y16)
+        group_apply_typed(a, first, n, stats, VAE_TYPE_BF16, VAE_TYPE_BF16);
+    else if (x16)
+        group_apply_typed(a, first, n, stats, VAE_TYPE_BF16, VAE_TYPE_F32);
+    else if (y16)
+        group_apply_typed(a, first, n, stats, VAE_TYPE_F32, VAE_TYPE_BF16);
+    else
+        group_apply_typed(a, first, n, stats, VAE_TYPE_F32, VAE_TYPE_F32);
+}
+
+/* ------------------------------------------------------- flat arrays */
+
+INLINE void
+convert_typed(void *y, VaeType yt, const void *x, VaeType xt, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        store(y, yt, i, load(x, xt, i));
+    for (; i < n; i++)
+        vae_store(y, yt, i, vae_load(x, xt, i));
+}
+
+static void
+convert(void *y, VaeType y_type, const void *x, VaeType x_type, size_t n)
+{
+    if (x_type == y_type)
+        memcpy(y, x, n * (x_type == VAE_TYPE_F32 ? 4 : 2));
+    else if (y_type == VAE_TYPE_BF16)
+        convert_typed(y, VAE_TYPE_BF16, x, VAE_TYPE_F32, n);
+    else
+        convert_typed(y, VAE_TYPE_F32, x, VAE_TYPE_BF16, n);
+}
+
+static void
+bytes(uint8_t *restrict y, const float *restrict x, size_t n, float low,
+      float high)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (uint8_t) vae_colour_byte(vae_colour_unit(x[i], low, high));
+}
+
+static void
+words(uint16_t *restrict y, const float *restrict x, size_t n, float low,
+      float high)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = (uint16_t) vae_colour_word(vae_colour_unit(x[i], low, high));
+}
+
+const VaeSimd TABLE(VAE_SIMD) = {
+    .name = TEXT(VAE_SIMD),
+    .rms = rms,
+    .group_sums = group_sums,
+    .group_apply = group_apply,
+    .convert = convert,
+    .bytes = bytes,
+    .words = words,
+};

@@ -1,0 +1,34 @@
+/*
+ * table.c: the CPU kernels as a table, and which vector code they use.
+ */
+#include "cpu.h"
+#include "simd.h"
+
+const VaeSimd *
+vae_cpu_simd(const VaeQueue *q)
+{
+    const VaeVectors most = q->vectors ? q->vectors : VAE_VECTORS_AVX512;
+#ifdef VAE_HAVE_AVX512
+    if (most >= VAE_VECTORS_AVX512 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return &vae_simd_avx512;
+#endif
+#ifdef VAE_HAVE_AVX2
+    if (most >= VAE_VECTORS_AVX2 && __builtin_cpu_supports("avx2"))
+        return &vae_simd_avx2;
+#endif
+    return &vae_simd_base;
+}
+
+const VaeKernels vae_kernels_cpu = {
+    .name = "cpu",
+    .norm = vae_cpu_norm,
+    .rearrange = vae_cpu_rearrange,
+    .cast = vae_cpu_cast,
+    .latent_in = vae_cpu_latent_in,
+    .latent_out = vae_cpu_latent_out,
+    .picture_out = vae_cpu_picture_out,
+    .picture_in = vae_cpu_picture_in,
+};
