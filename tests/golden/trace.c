@@ -1,0 +1,292 @@
+/*
+ * trace.c: the output of every block against the official network's.
+ *
+ * Of each block, all frames of all slices are put one after another, so that
+ * both sides may slice as they like. What this engine fuses is undone on the
+ * official side: a norm is followed by SiLU, and the last convolution of a
+ * residual block has the block's input added.
+ */
+#include "golden.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NAMES = 256, SLICES = 2 };
+
+typedef struct Seen {
+    char name[128];
+    int t, h, w, c;
+    float *values; /* [t, h, w, c] */
+} Seen;
+
+typedef struct Trace {
+    Seen seen[MAX_NAMES];
+    int n;
+} Trace;
+
+static Seen *
+find(Trace *trace, const char *name)
+{
+    for (int i = 0; i < trace->n; i++)
+        if (strcmp(trace->seen[i].name, name) == 0)
+            return &trace->seen[i];
+    return NULL;
+}
+
+static void
+collect(void *user, int step, const char *name, int t, int h, int w, int c,
+        const float *values)
+{
+    Trace *trace = user;
+    Seen *s = find(trace, name);
+    const size_t frame = (size_t) h * (size_t) w * (size_t) c;
+    if (!s && trace->n == MAX_NAMES) {
+        fprintf(stderr, "more than %d names in a trace\n", MAX_NAMES);
+        exit(1);
+    }
+    if (!s) {
+        s = &trace->seen[trace->n++];
+        *s = (Seen){.h = h, .w = w, .c = c};
+        snprintf(s->name, sizeof s->name, "%s", name);
+    }
+    s->values =
+        realloc(s->values, (size_t) (s->t + t) * frame * sizeof *s->values);
+    if (!s->values)
+        exit(1);
+    memcpy(s->values + (size_t) s->t * frame, values,
+           (size_t) t * frame * sizeof *values);
+    s->t += t;
+}
+
+/* Of "dec.s0.x", "dec.s1.x" all frames as [t, h, w, c]; NULL without. */
+static float *
+official(const VaeTensorFile *file, const char *side, const char *name,
+         int64_t dims[4])
+{
+    float *all = NULL;
+    dims[0] = 0;
+    for (int i = 0; i < SLICES; i++) {
+        char key[192];
+        const VaeTensorInfo *t;
+        snprintf(key, sizeof key, "%s.s%d.%s", side, i, name);
+        if (!vae_tensor_file_find(file, key))
+            continue;
+        float *v = test_read(file, key, &t);
+        const int64_t c = t->dims[0], n = t->dims[1],
+                      plane = t->dims[2] * t->dims[3];
+        all = realloc(all, (size_t) ((dims[0] + n) * plane * c) * sizeof *all);
+        if (!all)
+            exit(1);
+        float *to = all + dims[0] * plane * c;
+        for (int64_t k = 0; k < c; k++)
+            for (int64_t p = 0; p < n * plane; p++)
+                to[p * c + k] = v[k * n * plane + p];
+        dims[0] += n;
+        dims[1] = t->dims[2];
+        dims[2] = t->dims[3];
+        dims[3] = c;
+        free(v);
+    }
+    return all;
+}
+
+static bool
+ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Norms whose SiLU is computed with them. */
+static bool
+is_norm(const char *name)
+{
+    return ends_with(name, "residual.0") || ends_with(name, "residual.3") ||
+           ends_with(name, "head.0") || ends_with(name, "norm1") ||
+           ends_with(name, "norm2") || ends_with(name, "conv_norm_out");
+}
+
+/* The last convolution of a residual block: where the block's result is. */
+static bool
+is_block_end(const char *name, char *block, size_t size)
+{
+    if (!ends_with(name, ".residual.6") && !ends_with(name, ".conv2"))
+        return false;
+    const size_t n =
+        strlen(name) -
+        strlen(ends_with(name, ".conv2") ? ".conv2" : ".residual.6");
+    snprintf(block, size, "%.*s", (int) n, name);
+    return true;
+}
+
+/* Where the trace's names are not the paths of this engine. */
+static const char *
+own_name(const char *side, const char *name, bool wan, char *out, size_t size)
+{
+    const bool dec = strcmp(side, "dec") == 0;
+    if (strcmp(name, "output") == 0)
+        name = wan ? "head.2" : "conv_out";
+    snprintf(out, size, "%s.%s", dec ? "decoder" : "encoder", name);
+    if (wan && dec && strcmp(name, "input") == 0)
+        snprintf(out, size, "conv2");
+    return out;
+}
+
+static void
+compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
+             const char *side, const char *name, bool wan)
+{
+    char mine[192], block[128], label[256];
+    int64_t dims[4];
+    float *want =
+        official(file, side,
+                 is_block_end(name, block, sizeof block) ? block : name, dims);
+    const Seen *s = find(trace, own_name(side, name, wan, mine, sizeof mine));
+    snprintf(label, sizeof label, "%s %s", wan ? "wan2.1" : "seedvr2", mine);
+    if (!s || s->t != dims[0] || s->h != dims[1] || s->w != dims[2] ||
+        s->c != dims[3]) {
+        printf("FAIL %s: is not there, or not %lldx%lldx%lldx%lld\n", label,
+               (long long) dims[0], (long long) dims[1], (long long) dims[2],
+               (long long) dims[3]);
+        golden_check(g, false);
+        free(want);
+        return;
+    }
+    const size_t n = (size_t) (dims[0] * dims[1] * dims[2] * dims[3]);
+    double largest = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (is_norm(name))
+            want[i] = (float) (want[i] / (1 + exp(-(double) want[i])));
+        largest = fmax(largest, fabs((double) want[i]));
+    }
+    /* fp32 sums of up to 864 products each, through up to 40 layers. */
+    golden_check(g, test_compare(label, s->values, want, dims, 4,
+                                 (TestBound){.max_abs = 2e-5 * largest}));
+    free(want);
+}
+
+/* Every name of one side once. */
+static void
+compare_side(Golden *g, Trace *trace, const VaeTensorFile *file,
+             const char *side, bool wan)
+{
+    char done[MAX_NAMES][128];
+    int n_done = 0;
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const char *name = vae_tensor_file_at(file, i)->name;
+        int k = 0;
+        if (strncmp(name, side, 3) != 0 || name[4] != 's' || name[6] != '.')
+            continue;
+        name += 7;
+        /* What enters is not computed by a block, but by conv2 of Wan. */
+        if (strcmp(name, "input") == 0 && !(wan && side[0] == 'd'))
+            continue;
+        while (k < n_done && strcmp(done[k], name) != 0)
+            k++;
+        if (k < n_done || n_done == MAX_NAMES)
+            continue;
+        snprintf(done[n_done++], sizeof done[0], "%s", name);
+        compare_name(g, trace, file, side, name, wan);
+    }
+}
+
+static void
+trace_clear(Trace *trace)
+{
+    for (int i = 0; i < trace->n; i++)
+        free(trace->seen[i].values);
+    trace->n = 0;
+}
+
+static void
+stop(const VaeError *error)
+{
+    fprintf(stderr, "%s\n", error->message);
+    exit(1);
+}
+
+static void
+trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
+{
+    static const int plan[] = {1, 0};
+    const VaeModelInfo *info = vae_model_info(model);
+    const VaeTensorInfo *l, *f = vae_tensor_file_find(file, "dec.frames");
+    float *latent = test_read(file, "dec.latent", &l);
+    Trace *trace = calloc(1, sizeof *trace);
+    VaeError error;
+    TestClip clip = {
+        .t = (int) l->dims[1],
+        .frames = (int) f->dims[0],
+        .height = (int) f->dims[1],
+        .width = (int) f->dims[2],
+        .latents =
+            test_swap(latent, l->dims[0], l->dims[1], l->dims[2] * l->dims[3]),
+        .video = test_alloc(f->bytes),
+    };
+    VaeStream *stream = golden_stream(g, model,
+                                      (VaeStreamParams){.width = clip.width,
+                                                        .height = clip.height,
+                                                        .dump = collect,
+                                                        .dump_user = trace});
+    if (test_decode(stream, info, &clip, plan, &error) != VAE_OK)
+        stop(&error);
+    compare_side(g, trace, file, "dec", wan);
+    vae_stream_free(&stream);
+    trace_clear(trace);
+    free(trace);
+    free(latent);
+    free(clip.latents);
+    free(clip.video);
+}
+
+static void
+trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
+{
+    static const int plan[] = {1, 0};
+    const VaeModelInfo *info = vae_model_info(model);
+    const VaeTensorInfo *v = vae_tensor_file_find(file, "enc.video_u8");
+    const VaeTensorInfo *m = vae_tensor_file_find(file, "enc.mean");
+    Trace *trace = calloc(1, sizeof *trace);
+    VaeError error;
+    TestClip clip = {
+        .t = (int) m->dims[1],
+        .frames = (int) v->dims[0],
+        .height = (int) v->dims[1],
+        .width = (int) v->dims[2],
+        .video_u8 = v->data,
+        .latents = test_alloc(m->bytes),
+    };
+    VaeStream *stream = golden_stream(g, model,
+                                      (VaeStreamParams){.direction = VAE_ENCODE,
+                                                        .width = clip.width,
+                                                        .height = clip.height,
+                                                        .dump = collect,
+                                                        .dump_user = trace});
+    if (test_encode(stream, info, &clip, plan, &error) != VAE_OK)
+        stop(&error);
+    compare_side(g, trace, file, "enc", wan);
+    vae_stream_free(&stream);
+    trace_clear(trace);
+    free(trace);
+    free(clip.latents);
+}
+
+void
+golden_trace(Golden *g, const char *folder)
+{
+    char path[512];
+    VaeTensorFile *file = NULL;
+    VaeError error;
+    const bool wan = strstr(folder, "wan") != NULL;
+    snprintf(path, sizeof path, "%s/trace.safetensors", folder);
+    if (vae_tensor_file_open(path, &file, &error) != VAE_OK)
+        stop(&error);
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    VaeModel *model = golden_model(path);
+    trace_decode(g, model, file, wan);
+    trace_encode(g, model, file, wan);
+    vae_model_free(&model);
+    vae_tensor_file_free(&file);
+}

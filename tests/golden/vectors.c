@@ -1,0 +1,255 @@
+#include "vectors.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void *
+test_alloc(size_t n)
+{
+    void *p = malloc(n ? n : 1);
+    if (!p) {
+        fprintf(stderr, "no memory for %zu bytes\n", n);
+        exit(1);
+    }
+    return p;
+}
+
+bool
+test_path(char *out, size_t size, const char *variable, const char *format, ...)
+{
+    const char *folder = getenv(variable);
+    va_list args;
+    if (!folder || !*folder)
+        return false;
+    const int n = snprintf(out, size, "%s/", folder);
+    va_start(args, format);
+    vsnprintf(out + n, size - (size_t) n, format, args);
+    va_end(args);
+    return access(out, R_OK) == 0;
+}
+
+float *
+test_read(const VaeTensorFile *file, const char *name,
+          const VaeTensorInfo **info)
+{
+    const VaeTensorInfo *t = vae_tensor_file_find(file, name);
+    if (!t || !t->supported || !t->data) {
+        fprintf(stderr, "%s: no tensor \"%s\"\n", vae_tensor_file_name(file),
+                name);
+        exit(1);
+    }
+    const size_t n = (size_t) t->bytes / vae_type_size(t->type);
+    float *values = test_alloc(n * sizeof *values);
+    vae_type_to_float(values, t->data, t->type, n);
+    if (info)
+        *info = t;
+    return values;
+}
+
+float *
+test_swap(const float *src, int64_t a, int64_t b, int64_t plane)
+{
+    float *dst = test_alloc((size_t) (a * b * plane) * sizeof *dst);
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t k = 0; k < b; k++)
+            memcpy(dst + (k * a + i) * plane, src + (i * b + k) * plane,
+                   (size_t) plane * sizeof *dst);
+    return dst;
+}
+
+float *
+test_interleave(const float *src, int64_t t, int64_t plane)
+{
+    float *dst = test_alloc((size_t) (3 * t * plane) * sizeof *dst);
+    for (int64_t c = 0; c < 3; c++)
+        for (int64_t i = 0; i < t * plane; i++)
+            dst[i * 3 + c] = src[c * t * plane + i];
+    return dst;
+}
+
+float *
+test_planes(const float *src, int64_t t, int64_t plane)
+{
+    float *dst = test_alloc((size_t) (3 * t * plane) * sizeof *dst);
+    for (int64_t c = 0; c < 3; c++)
+        for (int64_t i = 0; i < t * plane; i++)
+            dst[c * t * plane + i] = src[i * 3 + c];
+    return dst;
+}
+
+/* ------------------------------------------------------------------ */
+
+typedef struct Call {
+    VaeLatent *latents;
+    VaePicture *pictures;
+} Call;
+
+static void
+fill_latents(const TestClip *clip, const VaeModelInfo *info, VaeLatent *out,
+             int from, int n)
+{
+    const int s = info->spatial;
+    const size_t size = (size_t) info->latent_channels *
+                        (size_t) ((clip->height + s - 1) / s) *
+                        (size_t) ((clip->width + s - 1) / s);
+    for (int i = 0; i < n; i++) {
+        const size_t at = (size_t) (from + i) * size;
+        out[i] = (VaeLatent){
+            .type = VAE_TYPE_F32,
+            .data = clip->latents + at,
+            .mean = clip->mean ? clip->mean + at : NULL,
+            .logvar = clip->logvar ? clip->logvar + at : NULL,
+        };
+    }
+}
+
+static void
+fill_pictures(const TestClip *clip, const uint8_t *bytes, VaePicture *out,
+              int from, int n)
+{
+    const size_t row = (size_t) clip->width * 3;
+    const size_t size = row * (size_t) clip->height;
+    for (int i = 0; i < n; i++) {
+        const size_t at = (size_t) (from + i) * size;
+        out[i] = (VaePicture){
+            .pixels = bytes ? VAE_PIXELS_RGB : VAE_PIXELS_RGB_F32,
+            .width = clip->width,
+            .height = clip->height,
+            .data = {bytes ? (uint8_t *) bytes + at
+                           : (uint8_t *) (clip->video + at)},
+            .stride = {(ptrdiff_t) (bytes ? row : row * sizeof(float))},
+        };
+    }
+}
+
+/* Steps of the next call: as the plan says, but no unit too many. */
+static int
+next_steps(const VaeStream *stream, const int **plan, int left_in, int left_out)
+{
+    int steps = **plan, n_in, n_out;
+    if ((*plan)[1] > 0)
+        (*plan)++;
+    for (; steps > 1; steps--) {
+        vae_stream_count(stream, steps, &n_in, &n_out);
+        if (n_in <= left_in && n_out <= left_out)
+            break;
+    }
+    return steps;
+}
+
+VaeStatus
+test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
+            const int *plan, VaeError *error)
+{
+    VaeLatent *latents = test_alloc((size_t) clip->t * sizeof *latents);
+    VaePicture *pictures = test_alloc((size_t) clip->frames * sizeof *pictures);
+    VaeStatus status = VAE_OK;
+    int in = 0, out = 0, n_in, n_out;
+    while (status == VAE_OK && in < clip->t) {
+        const int steps =
+            next_steps(stream, &plan, clip->t - in, clip->frames - out);
+        vae_stream_count(stream, steps, &n_in, &n_out);
+        fill_latents(clip, info, latents, in, n_in);
+        fill_pictures(clip, clip->rgb, pictures, out, n_out);
+        status =
+            vae_stream_decode(stream, latents, n_in, pictures, n_out, error);
+        in += n_in;
+        out += n_out;
+    }
+    free(latents);
+    free(pictures);
+    if (status == VAE_OK && out != clip->frames)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%d latents gave %d frames, "
+                        "wanted %d",
+                        in, out, clip->frames);
+    return status;
+}
+
+VaeStatus
+test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
+            const int *plan, VaeError *error)
+{
+    VaeLatent *latents = test_alloc((size_t) clip->t * sizeof *latents);
+    VaePicture *pictures = test_alloc((size_t) clip->frames * sizeof *pictures);
+    VaeStatus status = VAE_OK;
+    int in = 0, out = 0, n_in, n_out;
+    while (status == VAE_OK && in < clip->frames) {
+        const int steps =
+            next_steps(stream, &plan, clip->frames - in, clip->t - out);
+        vae_stream_count(stream, steps, &n_in, &n_out);
+        fill_pictures(clip, clip->video_u8, pictures, in, n_in);
+        fill_latents(clip, info, latents, out, n_out);
+        status =
+            vae_stream_encode(stream, pictures, n_in, latents, n_out, error);
+        in += n_in;
+        out += n_out;
+    }
+    free(latents);
+    free(pictures);
+    if (status == VAE_OK && out != clip->t)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%d frames gave %d latents, "
+                        "wanted %d",
+                        in, out, clip->t);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+
+static double
+clamped(double v, bool clamp)
+{
+    return clamp ? (v < -1 ? -1 : v > 1 ? 1 : v) : v;
+}
+
+static void
+print_place(size_t at, const int64_t *dims, int n_dims)
+{
+    int64_t index[VAE_MAX_DIMS];
+    for (int i = n_dims - 1; i >= 0; i--) {
+        index[i] = (int64_t) at % dims[i];
+        at /= (size_t) dims[i];
+    }
+    for (int i = 0; i < n_dims; i++)
+        printf("%s%lld of %lld", i ? ", " : " at [", (long long) index[i],
+               (long long) dims[i]);
+    printf("]");
+}
+
+bool
+test_compare(const char *what, const float *got, const float *want,
+             const int64_t *dims, int n_dims, TestBound bound)
+{
+    size_t n = 1, at = 0;
+    double worst = 0, squares = 0;
+    for (int i = 0; i < n_dims; i++)
+        n *= (size_t) dims[i];
+    for (size_t i = 0; i < n; i++) {
+        const double g = got[i], w = want[i];
+        const double e = isfinite(g) ? fabs(g - w) : (double) INFINITY;
+        const double c = clamped(g, bound.clamp) - clamped(w, bound.clamp);
+        squares += isfinite(g) ? c * c : 4;
+        if (e > worst) {
+            worst = e;
+            at = i;
+        }
+    }
+    const double psnr = 10 * log10(4 / (squares / (double) n));
+    const bool good = (bound.max_abs <= 0 || worst <= bound.max_abs) &&
+                      (bound.min_psnr <= 0 || psnr >= bound.min_psnr);
+    printf("%s %s: max %.3g", good ? "ok  " : "FAIL", what, worst);
+    print_place(at, dims, n_dims);
+    printf(" (got %.7g, want %.7g), PSNR %.1f dB", (double) got[at],
+           (double) want[at], psnr);
+    if (bound.max_abs > 0)
+        printf("; bound %.3g", bound.max_abs);
+    if (bound.min_psnr > 0)
+        printf("; bound %.1f dB", bound.min_psnr);
+    printf("\n");
+    return good;
+}

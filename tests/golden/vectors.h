@@ -1,0 +1,61 @@
+/*
+ * vectors.h: clips in memory, run through streams and compared; shared by the
+ * golden and the stream tests.
+ */
+#ifndef VAE_TEST_VECTORS_H
+#define VAE_TEST_VECTORS_H
+
+#include "vae/latents.h"
+#include "vae/stream.h"
+
+enum { TEST_SKIP = 77 };
+
+/* malloc(n) that ends the test when there is none. */
+void *test_alloc(size_t n);
+
+/* The folder in VAE_TEST_DATA or VAE_TEST_VECTORS joined with what the format
+ * says; false when the variable is not set or the file not there. */
+bool test_path(char *out, size_t size, const char *variable, const char *format,
+               ...) VAE_PRINTF(4, 5);
+
+/* All of a tensor as floats, to be freed; ends the test without it. */
+float *test_read(const VaeTensorFile *file, const char *name,
+                 const VaeTensorInfo **info);
+
+/* [a, b, plane] -> [b, a, plane], to be freed. */
+float *test_swap(const float *src, int64_t a, int64_t b, int64_t plane);
+/* [3, T, plane] -> [T, plane, 3] and back, to be freed. */
+float *test_interleave(const float *src, int64_t t, int64_t plane);
+float *test_planes(const float *src, int64_t t, int64_t plane);
+
+/*
+ * A clip and what a stream makes of it. Latents are [T][C, h, w] with the
+ * padded size, frames [T, H, W, 3] in the network's range or video_u8.
+ */
+typedef struct TestClip {
+    int t, frames, width, height;
+    float *latents;          /* read by decode, written by encode */
+    float *mean, *logvar;    /* NULL, or written by encode */
+    float *video;            /* written by decode, read by encode ... */
+    const uint8_t *video_u8; /* ... unless this is set */
+    uint8_t *rgb;            /* decode writes 8 bits here instead, where set */
+} TestClip;
+
+/* plan: steps of each call, the last one again and again; 0 ends it. A call
+ * that would need more than is left is shortened. */
+VaeStatus test_decode(VaeStream *stream, const VaeModelInfo *info,
+                      const TestClip *clip, const int *plan, VaeError *error);
+VaeStatus test_encode(VaeStream *stream, const VaeModelInfo *info,
+                      const TestClip *clip, const int *plan, VaeError *error);
+
+typedef struct TestBound {
+    double max_abs;  /* 0: none */
+    double min_psnr; /* peak 2; 0: none */
+    bool clamp;      /* to -1..1 before the PSNR */
+} TestBound;
+
+/* Prints a line with the worst value's place; false past the bound. */
+bool test_compare(const char *what, const float *got, const float *want,
+                  const int64_t *dims, int n_dims, TestBound bound);
+
+#endif
