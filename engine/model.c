@@ -47,6 +47,18 @@ vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     return (int) t->dims[dim];
 }
 
+int
+vae_model_width(const VaeModel *model, const char *format, ...)
+{
+    char name[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    const int c = vae_model_dim(model, 0, "%s.bias", name);
+    return c ? c : vae_model_dim(model, 0, "%s.weight", name);
+}
+
 bool
 vae_model_has_prefix(const VaeModel *model, const char *prefix)
 {
@@ -293,6 +305,7 @@ match_file(VaeModel *m, VaeError *error)
     } kinds[] = {{&missing, "missing"},
                  {&wrong, "of the wrong shape or type"},
                  {&extra, "not part of it"}};
+    int listed = 0;
     for (int k = 0; k < 3; k++)
         if (kinds[k].list->count && used < (int) sizeof text)
             used += snprintf(

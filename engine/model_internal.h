@@ -79,6 +79,9 @@ const VaeTensorInfo *vae_model_findf(const VaeModel *model, const char *format,
 /* dims[dim] of the first that exists, else 0. */
 int vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     VAE_PRINTF(3, 4);
+/* Output channels of a conv, told by name.bias, else name.weight, else 0. */
+int vae_model_width(const VaeModel *model, const char *format, ...)
+    VAE_PRINTF(2, 3);
 /* Whether any tensor's name in the file begins so. */
 bool vae_model_has_prefix(const VaeModel *model, const char *prefix);
 /* A number stated in __metadata__ or config.json. */

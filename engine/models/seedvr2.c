@@ -186,11 +186,10 @@ rename_tensor(const VaeModel *m, const char *name, char *out)
 static int
 res_width(const VaeModel *m, const char *list, int i, int j)
 {
-    int c = vae_model_dim(m, 0, "%s.%d.resnets.%d.norm2.weight", list, i, j);
+    int c = vae_model_width(m, "%s.%d.resnets.%d.norm2", list, i, j);
     if (!c)
-        c = vae_model_dim(m, 0, "%s.%d.resnets.%d.conv2.bias", list, i, j);
-    return c ? c
-             : vae_model_dim(m, 0, "%s.%d.resnets.%d.conv1.bias", list, i, j);
+        c = vae_model_width(m, "%s.%d.resnets.%d.conv2", list, i, j);
+    return c ? c : vae_model_width(m, "%s.%d.resnets.%d.conv1", list, i, j);
 }
 
 static void
@@ -210,7 +209,7 @@ read_side(const VaeModel *m, const char *list, bool up_side, Side *side)
         side->n = i + 1;
         const char *sampler =
             up_side ? "upsamplers.0.upscale_conv" : "downsamplers.0.conv";
-        const int c = vae_model_dim(m, 0, "%s.%d.%s.bias", list, i, sampler);
+        const int c = vae_model_width(m, "%s.%d.%s", list, i, sampler);
         block->sampler = c > 0;
         block->temporal = up_side ? c == 8 * block->c
                                   : vae_model_dim(m, 2, "%s.%d.%s.weight", list,
@@ -299,15 +298,15 @@ recognise(VaeRecognise *r, VaeError *error)
     r->info->reason = "up_blocks.0.upsamplers.0.upscale_conv";
     read_side(m, "encoder.down_blocks", false, &a->enc);
     read_side(m, "decoder.up_blocks", true, &a->dec);
-    a->enc.c = vae_model_dim(m, 0, "encoder.conv_in.bias");
-    a->dec.c = vae_model_dim(m, 0, "decoder.conv_in.bias");
+    a->enc.c = vae_model_width(m, "encoder.conv_in");
+    a->dec.c = vae_model_width(m, "decoder.conv_in");
     a->z = vae_model_dim(m, 1, "decoder.conv_in.weight");
     if (!a->z)
-        a->z = vae_model_dim(m, 0, "encoder.conv_out.bias") / 2;
+        a->z = vae_model_width(m, "encoder.conv_out") / 2;
     if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
         vae_fail(error, VAE_ERR_MODEL,
                  "neither decoder.conv_in.weight nor "
-                 "encoder.conv_out.bias tells a number of latent channels in "
+                 "encoder.conv_out tells a number of latent channels in "
                  "1..%d",
                  VAE_MAX_LATENT_CHANNELS);
         return true;

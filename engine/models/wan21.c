@@ -235,27 +235,25 @@ item_width(const VaeModel *m, const char *list, int i)
 {
     int c = vae_model_dim(m, 0, "%s.%d.residual.3.gamma", list, i);
     if (!c)
-        c = vae_model_dim(m, 0, "%s.%d.residual.6.bias", list, i);
-    return c ? c : vae_model_dim(m, 0, "%s.%d.residual.2.bias", list, i);
+        c = vae_model_width(m, "%s.%d.residual.6", list, i);
+    return c ? c : vae_model_width(m, "%s.%d.residual.2", list, i);
 }
 
 static void
 read_side(const VaeModel *m, const char *list, const char *conv1, Side *side)
 {
-    side->c = vae_model_dim(m, 0, "%s.bias", conv1);
+    side->c = vae_model_width(m, "%s", conv1);
     int c = side->c;
     for (int i = 0; i < MAX_ITEMS; i++) {
         const int res = item_width(m, list, i);
-        const int resample =
-            vae_model_dim(m, 0, "%s.%d.resample.1.bias", list, i);
+        const int resample = vae_model_width(m, "%s.%d.resample.1", list, i);
         Item *item = &side->items[i];
         if (res || resample)
             side->n = i + 1;
         item->resample = resample && !res;
         c = res ? res : resample ? resample : c;
         item->c = c;
-        item->temporal =
-            vae_model_dim(m, 0, "%s.%d.time_conv.bias", list, i) > 0;
+        item->temporal = vae_model_width(m, "%s.%d.time_conv", list, i) > 0;
     }
 }
 
@@ -324,12 +322,12 @@ recognise(VaeRecognise *r, VaeError *error)
     }
     read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);
     read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
-    a->z = vae_model_dim(m, 0, "conv2.bias");
+    a->z = vae_model_width(m, "conv2");
     if (!a->z)
-        a->z = vae_model_dim(m, 0, "conv1.bias") / 2;
+        a->z = vae_model_width(m, "conv1") / 2;
     if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
         vae_fail(error, VAE_ERR_MODEL,
-                 "neither conv2.bias nor conv1.bias "
+                 "neither conv2 nor conv1 "
                  "tells a number of latent channels in 1..%d",
                  VAE_MAX_LATENT_CHANNELS);
         return true;

@@ -1,0 +1,331 @@
+/*
+ * test_model.c: which files are taken for which model, and what is said of
+ * those that are not. Rewrites the small golden weights under other names
+ * and with faults, and opens them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vae/stream.h"
+
+#define MAX_TENSORS 300
+
+typedef struct Set {
+    VaeTensorFile *file;
+    VaeTensorOut out[MAX_TENSORS];
+    char names[MAX_TENSORS][160];
+    size_t n;
+    VaeMetadata meta[8];
+    size_t n_meta;
+} Set;
+
+static int failures;
+static char folder[] = "/tmp/vae-model-XXXXXX";
+
+static void
+check(bool good, const char *what, const char *detail)
+{
+    printf("%s %s%s%s\n", good ? "ok" : "not ok", what, detail ? ": " : "",
+           detail ? detail : "");
+    failures += !good;
+}
+
+static void
+load(Set *set, const char *model)
+{
+    char path[512];
+    VaeError error;
+    memset(set, 0, sizeof *set);
+    snprintf(path, sizeof path, "%s/%s/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"), model);
+    if (vae_tensor_file_open(path, &set->file, &error) != VAE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(1);
+    }
+    for (size_t i = 0; i < vae_tensor_file_count(set->file); i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(set->file, i);
+        VaeTensorOut *o = &set->out[set->n];
+        snprintf(set->names[set->n], sizeof set->names[0], "%s", t->name);
+        *o = (VaeTensorOut){.name = set->names[set->n],
+                            .type = t->type,
+                            .n_dims = t->n_dims,
+                            .data = t->data};
+        memcpy(o->dims, t->dims, sizeof t->dims);
+        set->n++;
+    }
+    const char *groups = vae_tensor_file_metadata(set->file, "norm_num_groups");
+    if (groups)
+        set->meta[set->n_meta++] = (VaeMetadata){"norm_num_groups", groups};
+}
+
+static const char *
+write_set(const Set *set)
+{
+    static char path[512];
+    VaeError error;
+    snprintf(path, sizeof path, "%s/w.safetensors", folder);
+    if (vae_tensor_file_write(path, set->out, set->n, set->meta, set->n_meta,
+                              &error) != VAE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(1);
+    }
+    return path;
+}
+
+static void
+drop_prefix(Set *set, const char *prefix)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < set->n; i++)
+        if (strncmp(set->out[i].name, prefix, strlen(prefix)) != 0)
+            set->out[kept++] = set->out[i];
+    set->n = kept;
+}
+
+static VaeTensorOut *
+find(Set *set, const char *name)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (strcmp(set->out[i].name, name) == 0)
+            return &set->out[i];
+    fprintf(stderr, "no tensor %s\n", name);
+    exit(1);
+}
+
+/* Decodes two latents of 16x24 pixels; NULL and *error on failure. */
+static float *
+decode(const char *path, VaeError *error)
+{
+    enum { H = 16, W = 24, FRAMES = 5 };
+    VaeModel *model;
+    VaeStream *stream = NULL;
+    float *out = NULL;
+    if (vae_model_open(path, NULL, &model, error) != VAE_OK)
+        return NULL;
+    const VaeStreamParams params = {
+        .backend = VAE_BACKEND_REF, .width = W, .height = H, .slice_size = 1};
+    if (vae_stream_new(model, &params, &stream, error) == VAE_OK) {
+        static float latent[2][16 * 2 * 3];
+        const int64_t dims[1] = {2 * 16 * 2 * 3};
+        vae_generate("latent", dims, 1, latent[0]);
+        const VaeLatent in[2] = {{.data = latent[0]}, {.data = latent[1]}};
+        VaePicture frames[FRAMES];
+        out = malloc(sizeof(float) * FRAMES * H * W * 3);
+        for (int i = 0; i < FRAMES; i++)
+            frames[i] =
+                (VaePicture){.width = W,
+                             .height = H,
+                             .data = {(uint8_t *) (out + i * H * W * 3)},
+                             .stride = {W * 12}};
+        if (vae_stream_decode(stream, in, 2, frames, FRAMES, error) != VAE_OK)
+            check(false, "decode", error->message);
+    }
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    return out;
+}
+
+static void
+expect_same(const char *what, const char *path_a_model, Set *renamed)
+{
+    char path[512];
+    VaeError error = {0};
+    snprintf(path, sizeof path, "%s/%s/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"), path_a_model);
+    float *a = decode(path, &error);
+    float *b = decode(write_set(renamed), &error);
+    const size_t bytes = sizeof(float) * 5 * 16 * 24 * 3;
+    check(a && b && memcmp(a, b, bytes) == 0, what, b ? NULL : error.message);
+    free(a);
+    free(b);
+}
+
+static void
+expect_error(const char *what, const Set *set, VaeStatus status,
+             const char *const *words)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeStatus got = vae_model_open(write_set(set), NULL, &model, &error);
+    bool good = got == status && !model;
+    for (int i = 0; good && words[i]; i++)
+        good = strstr(error.message, words[i]) != NULL;
+    check(good, what, error.message);
+    vae_model_free(&model);
+}
+
+static void
+test_diffusers(const char *tsv)
+{
+    Set set;
+    load(&set, "wan21");
+    FILE *f = fopen(tsv, "r");
+    char from[160], to[160];
+    int renamed = 0;
+    while (f && fscanf(f, "%159s %159s", from, to) == 2)
+        for (size_t i = 0; i < set.n; i++)
+            if (strcmp(set.names[i], from) == 0) {
+                snprintf(set.names[i], sizeof set.names[i], "%s", to);
+                renamed++;
+                break;
+            }
+    if (f)
+        fclose(f);
+    check((size_t) renamed == set.n, "every tensor has a diffusers name", NULL);
+    expect_same("diffusers names decode to the same bytes", "wan21", &set);
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+test_old_attention_names(void)
+{
+    static const char *const pairs[][2] = {{".to_q.", ".query."},
+                                           {".to_k.", ".key."},
+                                           {".to_v.", ".value."},
+                                           {".to_out.0.", ".proj_attn."}};
+    Set set;
+    load(&set, "seedvr2");
+    for (size_t i = 0; i < set.n; i++)
+        for (int k = 0; k < 4; k++) {
+            char *at = strstr(set.names[i], pairs[k][0]), rest[160];
+            if (!at)
+                continue;
+            snprintf(rest, sizeof rest, "%s", at + strlen(pairs[k][0]));
+            snprintf(at, sizeof set.names[i] - (size_t) (at - set.names[i]),
+                     "%s%s", pairs[k][1], rest);
+        }
+    expect_same("old attention names decode to the same bytes", "seedvr2",
+                &set);
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+test_halves(void)
+{
+    Set set;
+    VaeError error = {0};
+    VaeModel *model = NULL;
+    load(&set, "wan21");
+    drop_prefix(&set, "encoder.");
+    drop_prefix(&set, "conv1.");
+    check(vae_model_open(write_set(&set), NULL, &model, &error) == VAE_OK &&
+              vae_model_info(model)->has_decoder &&
+              !vae_model_info(model)->has_encoder,
+          "a decoder alone opens", error.message);
+    VaeStream *stream = NULL;
+    const VaeStreamParams params = {.direction = VAE_ENCODE,
+                                    .backend = VAE_BACKEND_REF,
+                                    .width = 16,
+                                    .height = 16};
+    check(model &&
+              vae_stream_new(model, &params, &stream, &error) ==
+                  VAE_ERR_MODEL &&
+              strstr(error.message, "no encoder"),
+          "and says that it cannot encode", error.message);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    vae_tensor_file_free(&set.file);
+    error.message[0] = '\0';
+    load(&set, "seedvr2");
+    drop_prefix(&set, "decoder.");
+    check(vae_model_open(write_set(&set), NULL, &model, &error) == VAE_OK &&
+              !vae_model_info(model)->has_decoder &&
+              vae_model_info(model)->has_encoder &&
+              vae_model_info(model)->latent_channels == 16,
+          "an encoder alone opens", error.message);
+    vae_model_free(&model);
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+test_mismatches(void)
+{
+    Set set;
+    load(&set, "wan21");
+    drop_prefix(&set, "decoder.middle.0.residual.3.");
+    VaeTensorOut *t = find(&set, "decoder.head.2.weight");
+    t->dims[0] = 9; /* same bytes, another shape */
+    t->dims[2] = 1;
+    t = find(&set, "encoder.conv1.bias");
+    strcpy((char *) t->name, "encoder.conv9.bias");
+    expect_error("missing, wrong and extra tensors are named", &set,
+                 VAE_ERR_MODEL,
+                 (const char *[]){"wan2.1", "2 missing",
+                                  "decoder.middle.0.residual.3.gamma",
+                                  "decoder.head.2.weight is 9x8x1x3x3, "
+                                  "expected 3x8x3x3x3",
+                                  "encoder.conv9.bias", NULL});
+    vae_tensor_file_free(&set.file);
+
+    load(&set, "wan21");
+    for (size_t i = 0; i < set.n; i++)
+        memcpy(set.names[i], "q", 1);
+    expect_error("weights of no known model", &set, VAE_ERR_MODEL,
+                 (const char *[]){"no known VAE", "wan2.1", "seedvr2", NULL});
+    vae_tensor_file_free(&set.file);
+
+    load(&set, "wan21");
+    t = find(&set, "decoder.conv1.weight");
+    t->type = VAE_TYPE_U8;
+    t->dims[0] *= 4;
+    expect_error("weights of a type that is no float", &set, VAE_ERR_MODEL,
+                 (const char *[]){"decoder.conv1.weight", NULL});
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+test_stated(void)
+{
+    Set set;
+    VaeError error = {0};
+    VaeModel *model = NULL;
+    load(&set, "seedvr2");
+    set.n_meta = 0;
+    expect_error("a missing group count that matters", &set, VAE_ERR_MODEL,
+                 (const char *[]){"norm_num_groups", "32 groups", NULL});
+    char config[512];
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    FILE *f = fopen(config, "w");
+    if (f) {
+        fputs("{\"norm_num_groups\": 8, \"latents_mean\": [1,2,3,4,5,6,7,8,"
+              "9,10,11,12,13,14,15,16]}",
+              f);
+        fclose(f);
+    }
+    check(vae_model_open(write_set(&set), NULL, &model, &error) == VAE_OK &&
+              vae_model_info(model)->mean[15] == 16,
+          "config.json states groups and statistics", error.message);
+    vae_model_free(&model);
+    unlink(config);
+    set.meta[set.n_meta++] = (VaeMetadata){"norm_num_groups", "8"};
+    set.meta[set.n_meta++] = (VaeMetadata){"scaling_factor", "0.5"};
+    set.meta[set.n_meta++] = (VaeMetadata){"vae.latent_space", "mine"};
+    check(vae_model_open(write_set(&set), NULL, &model, &error) == VAE_OK &&
+              vae_model_info(model)->std[3] == 2 &&
+              strcmp(vae_model_info(model)->space, "mine") == 0,
+          "metadata states scale and space", error.message);
+    vae_model_free(&model);
+    set.meta[set.n_meta++] = (VaeMetadata){"vae.latents_std", "[1, 2]"};
+    expect_error("statistics of a wrong length", &set, VAE_ERR_MODEL,
+                 (const char *[]){"latents_std", "16", NULL});
+    vae_tensor_file_free(&set.file);
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc != 2 || !getenv("VAE_TEST_VECTORS") || !mkdtemp(folder))
+        return 77;
+    test_diffusers(argv[1]);
+    test_old_attention_names();
+    test_halves();
+    test_mismatches();
+    test_stated();
+    char path[512];
+    snprintf(path, sizeof path, "%s/w.safetensors", folder);
+    unlink(path);
+    rmdir(folder);
+    return failures ? 1 : 0;
+}
