@@ -1,0 +1,149 @@
+/*
+ * gstlatentclip.c: the clip in a latent file as a stream.
+ */
+#include "gstlatentclip.h"
+
+#include <string.h>
+
+static void
+overrule(GstLatentClip *clip, const gchar *setting)
+{
+    if (!clip->overruled[0])
+        g_strlcpy(clip->overruled, setting, sizeof clip->overruled);
+}
+
+static void
+fill_space(GstLatentClip *clip, const gchar *wish)
+{
+    const gchar *stated = clip->data.space;
+    const gchar *space = stated ? stated : wish;
+    if (stated && wish && strcmp(stated, wish) != 0)
+        overrule(clip, "latent-space");
+    if (space)
+        g_strlcpy(clip->info.space, space, sizeof clip->info.space);
+}
+
+static void
+fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
+{
+    GstVaeLatentInfo *info = &clip->info;
+    const VaeNormalization wish =
+        setting == GST_LATENT_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
+    const gboolean wished = setting != GST_LATENT_NORMALIZATION_AUTO;
+    info->normalization = clip->data.normalization;
+    info->normalization_stated =
+        clip->data.normalization_stated || clip->data.normalization == VAE_RAW;
+    if (!wished)
+        return;
+    if (clip->data.normalization_stated) {
+        if (wish != info->normalization)
+            overrule(clip, "normalization");
+        return;
+    }
+    info->normalization = wish;
+    info->normalization_stated = TRUE;
+}
+
+static void
+fill_framerate(GstLatentClip *clip, gint n, gint d)
+{
+    GstVaeLatentInfo *info = &clip->info;
+    if (clip->data.fps_n > 0 && clip->data.fps_d > 0) {
+        info->fps_n = clip->data.fps_n;
+        info->fps_d = clip->data.fps_d;
+        if (n > 0 && gst_util_fraction_compare(n, d, info->fps_n, info->fps_d))
+            overrule(clip, "framerate");
+    } else if (n > 0) {
+        info->fps_n = n;
+        info->fps_d = d;
+    }
+    clip->fps_n = info->fps_n > 0 ? info->fps_n : GST_LATENT_FALLBACK_FPS_N;
+    clip->fps_d = info->fps_n > 0 ? info->fps_d : GST_LATENT_FALLBACK_FPS_D;
+}
+
+/* The first video frame of latent k. */
+static gint64
+first_frame(const GstLatentClip *clip, gint k)
+{
+    return k > 0 ? 1 + (gint64) clip->temporal * (k - 1) : 0;
+}
+
+/* The length in frames: what the file says where that ends within the last
+ * latent, else all that the latents hold. */
+static void
+fill_frames(GstLatentClip *clip)
+{
+    const gchar *text =
+        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_TEMPORAL);
+    guint64 factor;
+    clip->temporal = GST_LATENT_FALLBACK_TEMPORAL;
+    if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL)) {
+        clip->temporal = factor;
+        clip->info.temporal_factor = factor;
+    }
+    const gint64 stated = clip->data.frames;
+    clip->frames = first_frame(clip, clip->data.t);
+    if (stated > first_frame(clip, clip->data.t - 1) && stated < clip->frames)
+        clip->frames = stated;
+    else if (stated > 0 && stated != clip->frames)
+        GST_WARNING("vae.frames is %" G_GINT64_FORMAT
+                    ", but %d latents hold %" G_GINT64_FORMAT " frames",
+                    stated, clip->data.t, clip->frames);
+}
+
+VaeStatus
+gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
+                     guint64 total, const gchar *name,
+                     const GstLatentSettings *settings, VaeError *error)
+{
+    const VaeLatentOptions options = {.tensor = settings->tensor,
+                                      .layout = settings->layout,
+                                      .batch_index = settings->batch_index};
+    VaeStatus status = vae_tensor_file_open_memory(bytes, n_bytes, total, name,
+                                                   &clip->file, error);
+    if (status == VAE_OK)
+        status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
+    if (status != VAE_OK) {
+        gst_latent_clip_clear(clip);
+        return status;
+    }
+    GstVaeLatentInfo *info = &clip->info;
+    gst_vae_latent_info_init(info);
+    info->type = clip->data.type;
+    info->channels = clip->data.channels;
+    info->latent_width = clip->data.width;
+    info->latent_height = clip->data.height;
+    if (clip->data.width_px > 0 && clip->data.height_px > 0) {
+        info->width = clip->data.width_px;
+        info->height = clip->data.height_px;
+    }
+    fill_space(clip, settings->space);
+    fill_normalization(clip, settings->normalization);
+    fill_framerate(clip, settings->fps_n, settings->fps_d);
+    fill_frames(clip);
+    return VAE_OK;
+}
+
+void
+gst_latent_clip_clear(GstLatentClip *clip)
+{
+    vae_tensor_file_free(&clip->file);
+    memset(clip, 0, sizeof *clip);
+}
+
+GstClockTime
+gst_latent_clip_time(const GstLatentClip *clip, gint k)
+{
+    const gint64 frame = k < clip->data.t ? first_frame(clip, k) : clip->frames;
+    return gst_util_uint64_scale(frame, GST_SECOND * clip->fps_d, clip->fps_n);
+}
+
+gint
+gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time)
+{
+    const guint64 frame =
+        gst_util_uint64_scale(time, clip->fps_n, GST_SECOND * clip->fps_d);
+    if (frame == 0)
+        return 0;
+    return MIN(1 + (frame - 1) / clip->temporal, (guint64) clip->data.t);
+}

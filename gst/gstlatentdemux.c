@@ -1,0 +1,690 @@
+/*
+ * gstlatentdemux.c: latent files in, latent buffers out.
+ *
+ * With random access upstream a task on the sink pad reads the header and
+ * then one latent after the other; without, the file is collected up to
+ * max-push-size and taken apart at its end.
+ */
+
+/**
+ * SECTION:element-latentdemux
+ * @title: latentdemux
+ * @short_description: reads video latents from safetensors and npy files
+ *
+ * Gives one buffer per latent, channels x height x width elements of the
+ * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
+ * counts latents. What the file's metadata says (vae.latent_space,
+ * vae.normalization, vae.framerate, vae.width, vae.height, vae.frames,
+ * vae.temporal_factor) fills the caps; the properties of the same names
+ * serve files that say nothing.
+ *
+ * A seek needs random access upstream. It starts 38 latents before the
+ * position asked for, as far back as the decoders remember, and leaves it to
+ * the decoder to drop the frames before the segment. Shortly after the start
+ * of such a run a picture may differ slightly from that of an uninterrupted
+ * one.
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 filesrc location=clip.safetensors ! latentdemux ! vaedecode
+ * model=vae.safetensors ! videoconvert ! autovideosink
+ * ]|
+ */
+
+#include "gstlatentdemux.h"
+
+#include <string.h>
+
+#include "gstlatentbytes.h"
+#include "gstlatentclip.h"
+
+GST_DEBUG_CATEGORY_STATIC(latent_demux_debug);
+#define GST_CAT_DEFAULT latent_demux_debug
+
+#define DEFAULT_MAX_PUSH_SIZE ((guint64) 512 << 20)
+/* How far the decoders look back: causal convolutions of three frames add up
+ * to 37.5 latents in Wan and to 36.5 in SeedVR2. */
+#define WARM_UP 38
+
+struct _GstLatentDemux {
+    GstElement parent;
+    GstPad *sinkpad;
+
+    /* Properties, under the object lock. */
+    GstLatentSettings settings;
+    guint64 max_push_size;
+
+    /* Under the sink pad's stream lock. */
+    gboolean pull;
+    GstLatentBytes bytes; /* in pull mode of the header only */
+    GstLatentClip clip;
+    gint next; /* the latent to send */
+    gboolean discont, segment_due;
+    guint32 seqnum; /* of the segment and the EOS, 0 before a seek */
+
+    /* Written under both locks. */
+    GstPad *srcpad; /* NULL until a clip was found */
+    GstSegment segment;
+};
+
+enum { PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST };
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS("application/x-safetensors; application/x-npy"));
+
+static GstStaticPadTemplate src_template =
+    GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_SOMETIMES,
+                            GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+
+G_DEFINE_TYPE_WITH_CODE(GstLatentDemux, gst_latent_demux, GST_TYPE_ELEMENT,
+                        GST_DEBUG_CATEGORY_INIT(latent_demux_debug,
+                                                "latentdemux", 0,
+                                                "latent file demuxer"))
+GST_ELEMENT_REGISTER_DEFINE(latentdemux, "latentdemux", GST_RANK_PRIMARY,
+                            GST_TYPE_LATENT_DEMUX)
+
+/* Errors ---------------------------------------------------------------- */
+
+/* Posts what the library said. GST_FLOW_CUSTOM_ERROR stands for "failed and
+ * posted" inside this file. */
+static GstFlowReturn
+fail(GstLatentDemux *self, const VaeError *error)
+{
+    switch (error->status) {
+    case VAE_ERR_MEMORY:
+        GST_ELEMENT_ERROR(self, RESOURCE, NO_SPACE_LEFT, ("%s", error->message),
+                          (NULL));
+        break;
+    case VAE_ERR_NOT_FOUND:
+        GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE, ("%s", error->message),
+                          (NULL));
+        break;
+    default:
+        GST_ELEMENT_ERROR(self, STREAM, DEMUX, ("%s", error->message), (NULL));
+    }
+    return GST_FLOW_CUSTOM_ERROR;
+}
+
+/* The clip -------------------------------------------------------------- */
+
+static GstFlowReturn
+pull(GstLatentDemux *self, guint64 offset, guint8 *dst, guint64 size)
+{
+    VaeError error;
+    const GstFlowReturn ret =
+        gst_latent_pull(self->sinkpad, offset, dst, size, &error);
+    return ret == GST_FLOW_CUSTOM_ERROR ? fail(self, &error) : ret;
+}
+
+/* Latent k as [C, h, w] into dst. */
+static GstFlowReturn
+read_step(GstLatentDemux *self, gint k, guint8 *dst)
+{
+    const VaeLatentClip *data = &self->clip.data;
+    if (data->data) {
+        vae_latent_clip_read(data, k, dst);
+        return GST_FLOW_OK;
+    }
+    const gsize step = gst_vae_latent_info_step_size(&self->clip.info);
+    const gsize plane = step / data->channels;
+    const guint64 offset = data->offset + k * data->t_stride;
+    if (data->c_stride == plane)
+        return pull(self, offset, dst, step);
+    GstFlowReturn ret = GST_FLOW_OK;
+    for (gint c = 0; c < data->channels && ret == GST_FLOW_OK; c++)
+        ret = pull(self, offset + c * data->c_stride, dst + c * plane, plane);
+    return ret;
+}
+
+/* Removes the source pad and forgets the clip. */
+static void
+drop_clip(GstLatentDemux *self)
+{
+    GST_OBJECT_LOCK(self);
+    GstPad *pad = self->srcpad;
+    self->srcpad = NULL;
+    gst_segment_init(&self->segment, GST_FORMAT_TIME);
+    GST_OBJECT_UNLOCK(self);
+    if (pad) {
+        gst_pad_set_active(pad, FALSE);
+        gst_element_remove_pad(GST_ELEMENT(self), pad);
+    }
+    gst_latent_clip_clear(&self->clip);
+    self->seqnum = 0;
+}
+
+static void
+drop_all(GstLatentDemux *self)
+{
+    drop_clip(self);
+    gst_latent_bytes_clear(&self->bytes);
+}
+
+/* Finds the clip in `bytes` of a file of total bytes. */
+static GstFlowReturn
+find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
+{
+    GstLatentSettings settings;
+    VaeError error;
+    GST_OBJECT_LOCK(self);
+    gst_latent_settings_copy(&settings, &self->settings);
+    GST_OBJECT_UNLOCK(self);
+    const VaeStatus status =
+        gst_latent_clip_open(&self->clip, self->bytes.data, self->bytes.size,
+                             total, name, &settings, &error);
+    gst_latent_settings_clear(&settings);
+    if (status != VAE_OK)
+        return fail(self, &error);
+    if (self->clip.overruled[0])
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
+                            ("%s states another %s; the property is not used",
+                             name, self->clip.overruled),
+                            (NULL));
+    if (self->clip.info.fps_n == 0)
+        GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
+                        self->clip.fps_n, self->clip.fps_d);
+    return GST_FLOW_OK;
+}
+
+static void
+push_stream_start(GstLatentDemux *self, GstPad *pad)
+{
+    gchar *id = gst_pad_create_stream_id(pad, GST_ELEMENT(self), NULL);
+    GstEvent *event = gst_event_new_stream_start(id);
+    GstEvent *upstream =
+        gst_pad_get_sticky_event(self->sinkpad, GST_EVENT_STREAM_START, 0);
+    guint group;
+    if (!upstream || !gst_event_parse_group_id(upstream, &group))
+        group = gst_util_group_id_next();
+    gst_event_set_group_id(event, group);
+    gst_clear_event(&upstream);
+    gst_pad_push_event(pad, event);
+    g_free(id);
+}
+
+static gboolean src_event(GstPad *pad, GstObject *parent, GstEvent *event);
+static gboolean src_query(GstPad *pad, GstObject *parent, GstQuery *query);
+
+/* The clip is known: makes the source pad and its first sticky events. */
+static void
+expose(GstLatentDemux *self)
+{
+    GstCaps *caps = gst_vae_latent_info_to_caps(&self->clip.info);
+    GST_INFO_OBJECT(self,
+                    "%d latents, %" G_GINT64_FORMAT " frames, %" GST_PTR_FORMAT,
+                    self->clip.data.t, self->clip.frames, caps);
+    GstPad *pad = gst_pad_new_from_static_template(&src_template, "src");
+    gst_pad_set_event_function(pad, src_event);
+    gst_pad_set_query_function(pad, src_query);
+    gst_pad_use_fixed_caps(pad);
+    gst_pad_set_active(pad, TRUE);
+
+    GST_OBJECT_LOCK(self);
+    self->srcpad = pad;
+    gst_segment_init(&self->segment, GST_FORMAT_TIME);
+    self->segment.duration =
+        gst_latent_clip_time(&self->clip, self->clip.data.t);
+    GST_OBJECT_UNLOCK(self);
+    self->next = 0;
+    self->discont = self->segment_due = TRUE;
+
+    push_stream_start(self, pad);
+    gst_pad_push_event(pad, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+    gst_element_add_pad(GST_ELEMENT(self), pad);
+    gst_element_no_more_pads(GST_ELEMENT(self));
+}
+
+/* Sending --------------------------------------------------------------- */
+
+static void
+push_segment(GstLatentDemux *self)
+{
+    if (!self->segment_due)
+        return;
+    GstEvent *event = gst_event_new_segment(&self->segment);
+    if (self->seqnum)
+        gst_event_set_seqnum(event, self->seqnum);
+    self->segment_due = FALSE;
+    gst_pad_push_event(self->srcpad, event);
+}
+
+static void
+stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
+{
+    GST_BUFFER_PTS(buffer) = gst_latent_clip_time(&self->clip, k);
+    GST_BUFFER_DURATION(buffer) =
+        gst_latent_clip_time(&self->clip, k + 1) - GST_BUFFER_PTS(buffer);
+    GST_BUFFER_OFFSET(buffer) = k;
+    GST_BUFFER_OFFSET_END(buffer) = k + 1;
+    if (self->discont)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+    else
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    self->discont = FALSE;
+}
+
+/* Sends the next latent; GST_FLOW_EOS behind the last one. */
+static GstFlowReturn
+push_step(GstLatentDemux *self)
+{
+    const gint k = self->next;
+    push_segment(self);
+    if (k >= self->clip.data.t ||
+        (GST_CLOCK_TIME_IS_VALID(self->segment.stop) &&
+         gst_latent_clip_time(&self->clip, k) >= self->segment.stop))
+        return GST_FLOW_EOS;
+    const gsize size = gst_vae_latent_info_step_size(&self->clip.info);
+    guint8 *data = g_try_malloc(size);
+    if (!data) {
+        const VaeError error = {VAE_ERR_MEMORY, "No memory for one latent"};
+        return fail(self, &error);
+    }
+    const GstFlowReturn ret = read_step(self, k, data);
+    if (ret != GST_FLOW_OK) {
+        g_free(data);
+        return ret;
+    }
+    GstBuffer *buffer = gst_buffer_new_wrapped(data, size);
+    stamp(self, buffer, k);
+    GST_OBJECT_LOCK(self);
+    self->segment.position = MAX(GST_BUFFER_PTS(buffer), self->segment.start);
+    GST_OBJECT_UNLOCK(self);
+    self->next = k + 1;
+    GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);
+    return gst_pad_push(self->srcpad, buffer);
+}
+
+static void
+push_eos(GstLatentDemux *self)
+{
+    GstEvent *event;
+    if (!self->srcpad)
+        return;
+    if (self->segment.flags & GST_SEEK_FLAG_SEGMENT) {
+        const GstClockTime stop = GST_CLOCK_TIME_IS_VALID(self->segment.stop)
+                                      ? self->segment.stop
+                                      : self->segment.duration;
+        GstMessage *message = gst_message_new_segment_done(
+            GST_OBJECT(self), GST_FORMAT_TIME, stop);
+        gst_message_set_seqnum(message, self->seqnum);
+        gst_element_post_message(GST_ELEMENT(self), message);
+        event = gst_event_new_segment_done(GST_FORMAT_TIME, stop);
+    } else {
+        event = gst_event_new_eos();
+    }
+    if (self->seqnum)
+        gst_event_set_seqnum(event, self->seqnum);
+    gst_pad_push_event(self->srcpad, event);
+}
+
+/* Ends a run that stopped with ret: the EOS and, where nobody has posted
+ * yet, the error. */
+static void
+finish(GstLatentDemux *self, GstFlowReturn ret)
+{
+    GST_DEBUG_OBJECT(self, "stopping: %s", gst_flow_get_name(ret));
+    if (ret == GST_FLOW_FLUSHING)
+        return;
+    if (ret == GST_FLOW_NOT_LINKED ||
+        (ret < GST_FLOW_EOS && ret != GST_FLOW_CUSTOM_ERROR))
+        GST_ELEMENT_FLOW_ERROR(self, ret);
+    push_eos(self);
+}
+
+/* Pull mode ------------------------------------------------------------- */
+
+static GstFlowReturn
+pull_header(GstLatentDemux *self)
+{
+    VaeError error;
+    guint64 total;
+    gchar *name = gst_latent_source_name(self->sinkpad);
+    GstFlowReturn ret = gst_latent_pull_header(self->sinkpad, name,
+                                               &self->bytes, &total, &error);
+    if (ret == GST_FLOW_OK)
+        ret = find_clip(self, total, name);
+    else if (ret == GST_FLOW_CUSTOM_ERROR)
+        fail(self, &error);
+    g_free(name);
+    return ret;
+}
+
+static void
+pull_loop(GstPad *pad)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(GST_PAD_PARENT(pad));
+    GstFlowReturn ret = GST_FLOW_OK;
+    if (!self->srcpad) {
+        ret = pull_header(self);
+        if (ret == GST_FLOW_OK)
+            expose(self);
+    }
+    if (ret == GST_FLOW_OK)
+        ret = push_step(self);
+    if (ret == GST_FLOW_OK)
+        return;
+    gst_pad_pause_task(pad);
+    finish(self, ret);
+}
+
+/* Takes over a seek; the task is stopped and the stream lock held. */
+static gboolean
+apply_seek(GstLatentDemux *self, GstEvent *event)
+{
+    gdouble rate;
+    GstFormat format;
+    GstSeekFlags flags;
+    GstSeekType start_type, stop_type;
+    gint64 start, stop;
+    gboolean update;
+    gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start,
+                         &stop_type, &stop);
+    GstSegment segment = self->segment;
+    if (!gst_segment_do_seek(&segment, rate, format, flags, start_type, start,
+                             stop_type, stop, &update))
+        return FALSE;
+    GST_OBJECT_LOCK(self);
+    self->segment = segment;
+    GST_OBJECT_UNLOCK(self);
+    self->next =
+        MAX(gst_latent_clip_at(&self->clip, segment.position) - WARM_UP, 0);
+    self->discont = self->segment_due = TRUE;
+    self->seqnum = gst_event_get_seqnum(event);
+    GST_DEBUG_OBJECT(self, "seek to %" GST_TIME_FORMAT " starts at latent %d",
+                     GST_TIME_ARGS(segment.position), self->next);
+    return TRUE;
+}
+
+static gboolean
+seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
+{
+    gdouble rate;
+    GstFormat format;
+    GstSeekFlags flags;
+    gst_event_parse_seek(event, &rate, &format, &flags, NULL, NULL, NULL, NULL);
+    if (!self->pull || format != GST_FORMAT_TIME || rate <= 0 ||
+        (flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE)) {
+        GST_DEBUG_OBJECT(self, "seek refused: %s",
+                         !self->pull                 ? "no random access"
+                         : format != GST_FORMAT_TIME ? "only by time"
+                         : rate <= 0                 ? "only forwards"
+                                                     : "no instant rate");
+        return FALSE;
+    }
+    const guint32 seqnum = gst_event_get_seqnum(event);
+    const gboolean flush = (flags & GST_SEEK_FLAG_FLUSH) != 0;
+    GstEvent *flushing = NULL;
+    if (flush) {
+        flushing = gst_event_new_flush_start();
+        gst_event_set_seqnum(flushing, seqnum);
+        gst_pad_push_event(self->sinkpad, gst_event_ref(flushing));
+        gst_pad_push_event(pad, flushing);
+    } else {
+        gst_pad_pause_task(self->sinkpad);
+    }
+    GST_PAD_STREAM_LOCK(self->sinkpad);
+    if (flush) {
+        flushing = gst_event_new_flush_stop(TRUE);
+        gst_event_set_seqnum(flushing, seqnum);
+        gst_pad_push_event(self->sinkpad, gst_event_ref(flushing));
+        gst_pad_push_event(pad, flushing);
+    }
+    const gboolean done = apply_seek(self, event);
+    if (flush)
+        self->discont = self->segment_due = TRUE;
+    gst_pad_start_task(self->sinkpad, (GstTaskFunction) pull_loop,
+                       self->sinkpad, NULL);
+    GST_PAD_STREAM_UNLOCK(self->sinkpad);
+    return done;
+}
+
+static gboolean
+src_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK)
+        return gst_pad_event_default(pad, parent, event);
+    const gboolean done = seek(GST_LATENT_DEMUX(parent), pad, event);
+    gst_event_unref(event);
+    return done;
+}
+
+static gboolean
+src_query(GstPad *pad, GstObject *parent, GstQuery *query)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(parent);
+    GstFormat format;
+    GST_OBJECT_LOCK(self);
+    const GstSegment segment = self->segment;
+    GST_OBJECT_UNLOCK(self);
+    switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_POSITION:
+        gst_query_parse_position(query, &format, NULL);
+        if (format != GST_FORMAT_TIME)
+            return FALSE;
+        gst_query_set_position(
+            query, format,
+            gst_segment_to_stream_time(&segment, format, segment.position));
+        return TRUE;
+    case GST_QUERY_DURATION:
+        gst_query_parse_duration(query, &format, NULL);
+        if (format != GST_FORMAT_TIME)
+            return FALSE;
+        gst_query_set_duration(query, format, segment.duration);
+        return TRUE;
+    case GST_QUERY_SEEKING:
+        gst_query_parse_seeking(query, &format, NULL, NULL, NULL);
+        gst_query_set_seeking(query, format,
+                              self->pull && format == GST_FORMAT_TIME, 0,
+                              segment.duration);
+        return TRUE;
+    default:
+        return gst_pad_query_default(pad, parent, query);
+    }
+}
+
+/* Push mode ------------------------------------------------------------- */
+
+static GstFlowReturn
+sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(parent);
+    VaeError error;
+    GST_OBJECT_LOCK(self);
+    const guint64 max = self->max_push_size;
+    GST_OBJECT_UNLOCK(self);
+    gboolean ok = FALSE;
+    if (self->bytes.size + gst_buffer_get_size(buffer) > max)
+        vae_fail(&error, VAE_ERR_SIZE,
+                 "the latent file is longer than %" G_GUINT64_FORMAT
+                 " bytes and upstream has no random access; set max-push-size "
+                 "higher or read from a plain file",
+                 max);
+    else
+        ok = gst_latent_bytes_append(&self->bytes, buffer, max, &error);
+    gst_buffer_unref(buffer);
+    if (!ok)
+        fail(self, &error);
+    return ok ? GST_FLOW_OK : GST_FLOW_ERROR;
+}
+
+/* The whole file is here. */
+static void
+push_all(GstLatentDemux *self)
+{
+    gchar *name = gst_latent_source_name(self->sinkpad);
+    drop_clip(self); /* of before a flush */
+    GstFlowReturn ret = find_clip(self, self->bytes.size, name);
+    g_free(name);
+    if (ret == GST_FLOW_OK)
+        expose(self);
+    while (ret == GST_FLOW_OK)
+        ret = push_step(self);
+    gst_latent_clip_clear(&self->clip);
+    gst_latent_bytes_clear(&self->bytes);
+    finish(self, ret);
+}
+
+/* Flushes come from any thread, so the pad may go away meanwhile. */
+static gboolean
+sink_flush(GstLatentDemux *self, GstEvent *event)
+{
+    gboolean ok = TRUE;
+    GST_OBJECT_LOCK(self);
+    GstPad *pad = self->srcpad ? gst_object_ref(self->srcpad) : NULL;
+    GST_OBJECT_UNLOCK(self);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP)
+        self->bytes.size = 0;
+    if (pad) {
+        ok = gst_pad_push_event(pad, gst_event_ref(event));
+        gst_object_unref(pad);
+    }
+    return ok;
+}
+
+static gboolean
+sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(parent);
+    const GstSegment *segment;
+    gboolean ok = TRUE;
+    switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+    case GST_EVENT_FLUSH_STOP:
+        ok = sink_flush(self, event);
+        break;
+    case GST_EVENT_STREAM_START:
+        drop_all(self);
+        break;
+    case GST_EVENT_SEGMENT:
+        gst_event_parse_segment(event, &segment);
+        if (segment->format == GST_FORMAT_BYTES && segment->start != 0) {
+            GST_ELEMENT_ERROR(self, STREAM, DEMUX,
+                              ("A latent file has to be read from its start"),
+                              (NULL));
+            ok = FALSE;
+        }
+        break;
+    case GST_EVENT_EOS:
+        push_all(self);
+        break;
+    default:
+        break;
+    }
+    gst_event_unref(event);
+    return ok;
+}
+
+/* Element --------------------------------------------------------------- */
+
+static gboolean
+sink_activate(GstPad *pad, GstObject *parent)
+{
+    GstQuery *query = gst_query_new_scheduling();
+    const gboolean pull =
+        gst_pad_peer_query(pad, query) &&
+        gst_query_has_scheduling_mode_with_flags(query, GST_PAD_MODE_PULL,
+                                                 GST_SCHEDULING_FLAG_SEEKABLE);
+    gst_query_unref(query);
+    return gst_pad_activate_mode(
+        pad, pull ? GST_PAD_MODE_PULL : GST_PAD_MODE_PUSH, TRUE);
+}
+
+static gboolean
+sink_activate_mode(GstPad *pad, GstObject *parent, GstPadMode mode,
+                   gboolean active)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(parent);
+    if (mode == GST_PAD_MODE_PUSH) {
+        self->pull = FALSE;
+        return TRUE;
+    }
+    if (!active)
+        return gst_pad_stop_task(pad);
+    self->pull = TRUE;
+    return gst_pad_start_task(pad, (GstTaskFunction) pull_loop, pad, NULL);
+}
+
+static GstStateChangeReturn
+change_state(GstElement *element, GstStateChange transition)
+{
+    const GstStateChangeReturn ret =
+        GST_ELEMENT_CLASS(gst_latent_demux_parent_class)
+            ->change_state(element, transition);
+    if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
+        drop_all(GST_LATENT_DEMUX(element));
+    return ret;
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(object);
+    GST_OBJECT_LOCK(self);
+    if (id == PROP_MAX_PUSH_SIZE)
+        self->max_push_size = g_value_get_uint64(value);
+    else if (!gst_latent_settings_set(&self->settings, id, value))
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(object);
+    GST_OBJECT_LOCK(self);
+    if (id == PROP_MAX_PUSH_SIZE)
+        g_value_set_uint64(value, self->max_push_size);
+    else if (!gst_latent_settings_get(&self->settings, id, value))
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+finalize(GObject *object)
+{
+    GstLatentDemux *self = GST_LATENT_DEMUX(object);
+    gst_latent_settings_clear(&self->settings);
+    G_OBJECT_CLASS(gst_latent_demux_parent_class)->finalize(object);
+}
+
+static void
+gst_latent_demux_init(GstLatentDemux *self)
+{
+    gst_latent_settings_init(&self->settings);
+    self->max_push_size = DEFAULT_MAX_PUSH_SIZE;
+    gst_segment_init(&self->segment, GST_FORMAT_TIME);
+    self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
+    gst_pad_set_activate_function(self->sinkpad, sink_activate);
+    gst_pad_set_activatemode_function(self->sinkpad, sink_activate_mode);
+    gst_pad_set_chain_function(self->sinkpad, sink_chain);
+    gst_pad_set_event_function(self->sinkpad, sink_event);
+    gst_element_add_pad(GST_ELEMENT(self), self->sinkpad);
+}
+
+static void
+gst_latent_demux_class_init(GstLatentDemuxClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    object_class->finalize = finalize;
+    element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
+    gst_latent_settings_install(object_class);
+    g_object_class_install_property(
+        object_class, PROP_MAX_PUSH_SIZE,
+        g_param_spec_uint64("max-push-size", "Max Push Size",
+                            "Bytes of a file to hold in memory when upstream "
+                            "has no random access",
+                            0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
+                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                GST_PARAM_MUTABLE_READY));
+    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_set_static_metadata(
+        element_class, "Latent file demuxer", "Codec/Demuxer/Video",
+        "Reads video latents from safetensors and npy files",
+        "The gst-vae authors");
+}
