@@ -308,10 +308,11 @@ match_file(VaeModel *m, VaeError *error)
     int listed = 0;
     for (int k = 0; k < 3; k++)
         if (kinds[k].list->count && used < (int) sizeof text)
-            used += snprintf(
-                text + used, sizeof text - (size_t) used, " %d %s (%s%s)%s",
-                kinds[k].list->count, kinds[k].what, kinds[k].list->text,
-                kinds[k].list->count > LISTED ? ", ..." : "", k < 2 ? ";" : "");
+            used += snprintf(text + used, sizeof text - (size_t) used,
+                             "%s %d %s (%s%s)", listed++ ? ";" : "",
+                             kinds[k].list->count, kinds[k].what,
+                             kinds[k].list->text,
+                             kinds[k].list->count > LISTED ? ", ..." : "");
     return vae_fail(error, VAE_ERR_MODEL, "%s", text);
 }
 
