@@ -1,0 +1,448 @@
+/*
+ * backend_cpu.c: programs on oneDNN. Convolutions and attention are oneDNN
+ * primitives, all other ops vae_kernels_cpu; both use the worker's OpenMP
+ * threads.
+ */
+#include <omp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend_cpu.h"
+
+/* ------------------------------------------------------------------ */
+/* Primitives.                                                         */
+
+dnnl_data_type_t
+vae_cpu_type(VaeType type)
+{
+    return type == VAE_TYPE_BF16  ? dnnl_bf16
+           : type == VAE_TYPE_F16 ? dnnl_f16
+           : type == VAE_TYPE_U8  ? dnnl_u8
+                                  : dnnl_f32;
+}
+
+static const char *
+status_word(dnnl_status_t status)
+{
+    switch (status) {
+    case dnnl_success:
+        return "success";
+    case dnnl_out_of_memory:
+        return "out of memory";
+    case dnnl_invalid_arguments:
+        return "invalid arguments";
+    case dnnl_unimplemented:
+        return "unimplemented";
+    case dnnl_iterator_ends:
+        return "iterator ends";
+    case dnnl_runtime_error:
+        return "runtime error";
+    case dnnl_not_required:
+        return "not required";
+    }
+    return "unknown status";
+}
+
+VaeStatus
+vae_cpu_status(dnnl_status_t status, const VaeOp *op, const char *doing,
+               VaeError *error)
+{
+    if (status == dnnl_success)
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_BACKEND, "%s: oneDNN cannot %s: %s (%d)",
+                    op->name, doing, status_word(status), (int) status);
+}
+
+dnnl_status_t
+vae_cpu_attr(dnnl_primitive_attr_t *attr)
+{
+    dnnl_status_t s = dnnl_primitive_attr_create(attr);
+    if (s == dnnl_success)
+        s = dnnl_primitive_attr_set_scratchpad_mode(*attr,
+                                                    dnnl_scratchpad_mode_user);
+    return s;
+}
+
+static dnnl_status_t
+add_arg(VaeBackend *cpu, dnnl_primitive_desc_t pd, VaeCpuArg arg, bool plan,
+        VaeCpuPrimitive *p)
+{
+    const dnnl_memory_desc_t *md =
+        dnnl_primitive_desc_query_md(pd, arg.md, arg.index);
+    if (!md)
+        return dnnl_invalid_arguments;
+    const int i = p->n_args++;
+    memcpy(&p->md[i], md, sizeof *md); /* with padding: see WeightKey */
+    p->args[i].arg = arg.arg;
+    return plan ? dnnl_success
+                : dnnl_memory_create(&p->args[i].memory, md, cpu->engine,
+                                     DNNL_MEMORY_NONE);
+}
+
+dnnl_status_t
+vae_cpu_primitive(VaeBackend *cpu, dnnl_primitive_desc_t pd,
+                  const VaeCpuArg *args, int n, bool plan, VaeCpuPrimitive *p)
+{
+    const char *impl = "?";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl);
+    snprintf(p->impl, sizeof p->impl, "%s", impl);
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < n && s == dnnl_success; i++)
+        s = add_arg(cpu, pd, args[i], plan, p);
+    if (s == dnnl_success)
+        s = add_arg(
+            cpu, pd,
+            (VaeCpuArg){DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0}, plan,
+            p);
+    if (s == dnnl_success) {
+        p->scratch = dnnl_memory_desc_get_size(&p->md[n]);
+        if (!plan)
+            s = dnnl_primitive_create(&p->primitive, pd);
+    }
+    dnnl_primitive_desc_destroy(pd);
+    return s;
+}
+
+dnnl_status_t
+vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
+                     const_dnnl_primitive_attr_t attr, const VaeCpuArg *args,
+                     int n, bool plan, VaeCpuPrimitive *out)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    const dnnl_status_t s =
+        dnnl_primitive_desc_create(&pd, op_desc, attr, cpu->engine, NULL);
+    return s == dnnl_success ? vae_cpu_primitive(cpu, pd, args, n, plan, out)
+                             : s;
+}
+
+dnnl_status_t
+vae_cpu_reorder(VaeBackend *cpu, const dnnl_memory_desc_t *src,
+                const dnnl_memory_desc_t *dst, bool plan, VaeCpuPrimitive *out)
+{
+    static const VaeCpuArg args[] = {
+        {DNNL_ARG_FROM, dnnl_query_src_md, 0},
+        {DNNL_ARG_TO, dnnl_query_dst_md, 0},
+    };
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = vae_cpu_attr(&attr);
+    if (s == dnnl_success)
+        s = dnnl_reorder_primitive_desc_create(&pd, src, cpu->engine, dst,
+                                               cpu->engine, attr);
+    if (s == dnnl_success)
+        s = vae_cpu_primitive(cpu, pd, args, 2, plan, out);
+    dnnl_primitive_attr_destroy(attr);
+    return s;
+}
+
+void
+vae_cpu_primitive_free(VaeCpuPrimitive *p)
+{
+    for (int i = 0; i < p->n_args; i++)
+        dnnl_memory_destroy(p->args[i].memory);
+    dnnl_primitive_destroy(p->primitive);
+    *p = (VaeCpuPrimitive){0};
+}
+
+dnnl_status_t
+vae_cpu_set(VaeCpuPrimitive *p, int i, const void *address)
+{
+    return dnnl_memory_set_data_handle(p->args[i].memory, (void *) address);
+}
+
+dnnl_status_t
+vae_cpu_set_scratch(VaeCpuPrimitive *p, void *address)
+{
+    return vae_cpu_set(p, p->n_args - 1, address);
+}
+
+dnnl_status_t
+vae_cpu_execute(VaeBackend *cpu, const VaeCpuPrimitive *p)
+{
+    return dnnl_primitive_execute(p->primitive, cpu->stream, p->n_args,
+                                  p->args);
+}
+
+/* ------------------------------------------------------------------ */
+/* The worker.                                                         */
+
+static void *
+worker(void *user)
+{
+    VaeBackend *cpu = user;
+    omp_set_dynamic(0);
+    omp_set_num_threads(cpu->params.threads);
+    pthread_mutex_lock(&cpu->lock);
+    for (;;) {
+        while (!cpu->job && !cpu->stop)
+            pthread_cond_wait(&cpu->posted, &cpu->lock);
+        if (cpu->stop)
+            break;
+        pthread_mutex_unlock(&cpu->lock);
+        const VaeStatus result = cpu->job(cpu->user);
+        pthread_mutex_lock(&cpu->lock);
+        cpu->result = result;
+        cpu->job = NULL;
+        pthread_cond_signal(&cpu->finished);
+    }
+    pthread_mutex_unlock(&cpu->lock);
+    return NULL;
+}
+
+/* Runs job on the worker and waits. Takes no memory. */
+static VaeStatus
+on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
+{
+    pthread_mutex_lock(&cpu->turn);
+    pthread_mutex_lock(&cpu->lock);
+    cpu->job = job;
+    cpu->user = user;
+    pthread_cond_signal(&cpu->posted);
+    while (cpu->job)
+        pthread_cond_wait(&cpu->finished, &cpu->lock);
+    const VaeStatus result = cpu->result;
+    pthread_mutex_unlock(&cpu->lock);
+    pthread_mutex_unlock(&cpu->turn);
+    return result;
+}
+
+/* Signals are for the application's threads. */
+static int
+start_worker(VaeBackend *cpu)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int failed = pthread_create(&cpu->thread, NULL, worker, cpu);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed;
+}
+
+typedef struct OpenJob {
+    VaeBackend *cpu;
+    VaeError *error;
+} OpenJob;
+
+static VaeStatus
+open_job(void *user)
+{
+    const OpenJob *j = user;
+    dnnl_status_t s = dnnl_engine_create(&j->cpu->engine, dnnl_cpu, 0);
+    if (s == dnnl_success)
+        s = dnnl_stream_create(&j->cpu->stream, j->cpu->engine,
+                               dnnl_stream_default_flags);
+    if (s == dnnl_success)
+        return VAE_OK;
+    return vae_fail(j->error, VAE_ERR_BACKEND,
+                    "oneDNN gives no CPU engine: %s (%d)", status_word(s),
+                    (int) s);
+}
+
+static VaeStatus
+close_job(void *user)
+{
+    VaeBackend *cpu = user;
+    dnnl_stream_destroy(cpu->stream);
+    dnnl_engine_destroy(cpu->engine);
+    return VAE_OK;
+}
+
+static void
+cpu_free(VaeBackend *cpu)
+{
+    pthread_cond_destroy(&cpu->finished);
+    pthread_cond_destroy(&cpu->posted);
+    pthread_mutex_destroy(&cpu->lock);
+    pthread_mutex_destroy(&cpu->turn);
+    vae_mem_free(cpu);
+}
+
+static void
+cpu_close(VaeBackend **backend)
+{
+    VaeBackend *cpu = *backend;
+    *backend = NULL;
+    if (!cpu)
+        return;
+    on_worker(cpu, close_job, cpu);
+    pthread_mutex_lock(&cpu->lock);
+    cpu->stop = true;
+    pthread_cond_signal(&cpu->posted);
+    pthread_mutex_unlock(&cpu->lock);
+    pthread_join(cpu->thread, NULL);
+    cpu_free(cpu);
+}
+
+static VaeStatus
+cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+{
+    *out = NULL;
+    VaeBackend *cpu = vae_mem_alloc(sizeof *cpu);
+    if (!cpu)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    cpu->params = *params;
+    pthread_mutex_init(&cpu->turn, NULL);
+    pthread_mutex_init(&cpu->lock, NULL);
+    pthread_cond_init(&cpu->posted, NULL);
+    pthread_cond_init(&cpu->finished, NULL);
+    const int failed = start_worker(cpu);
+    if (failed) {
+        cpu_free(cpu);
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the CPU backend cannot start its thread: %s",
+                        strerror(failed));
+    }
+    const VaeStatus status = on_worker(cpu, open_job, &(OpenJob){cpu, error});
+    if (status == VAE_OK)
+        *out = cpu;
+    else
+        cpu_close(&cpu);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* What the machine can.                                               */
+
+static bool
+cpu_available(char *why, size_t size)
+{
+    if (dnnl_engine_get_count(dnnl_cpu) > 0)
+        return true;
+    snprintf(why, size, "this build of oneDNN has no CPU engine");
+    return false;
+}
+
+/* Before avx512_bf16 oneDNN computes bf16 by emulation, slower than fp32. */
+static bool
+has_bf16(void)
+{
+    const unsigned isa = dnnl_get_effective_cpu_isa();
+    return (isa & dnnl_cpu_isa_avx512_core_bf16) ==
+           dnnl_cpu_isa_avx512_core_bf16;
+}
+
+static bool
+cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+{
+    const bool bf16 = has_bf16();
+    if (wanted == VAE_PRECISION_AUTO)
+        wanted = bf16 ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
+    *out = wanted;
+    if (wanted == VAE_PRECISION_FP32 || (wanted == VAE_PRECISION_BF16 && bf16))
+        return true;
+    if (wanted == VAE_PRECISION_BF16)
+        snprintf(why, size,
+                 "precision bf16 on the cpu backend needs a processor with "
+                 "AVX512_BF16 or AMX, which this one lacks; use fp32 or auto");
+    else
+        snprintf(why, size,
+                 "the cpu backend computes in fp32 or bf16, not in %s",
+                 vae_precision_name(wanted));
+    return false;
+}
+
+static VaeType
+cpu_act_type(VaePrecision precision)
+{
+    return precision == VAE_PRECISION_BF16 ? VAE_TYPE_BF16 : VAE_TYPE_F32;
+}
+
+/* ------------------------------------------------------------------ */
+/* Programs.                                                           */
+
+typedef struct PrepareJob {
+    VaeBackend *cpu;
+    VaeModel *model;
+    const VaeProgram *program;
+    VaeExec *exec;
+    VaeError *error;
+} PrepareJob;
+
+static VaeStatus
+prepare_job(void *user)
+{
+    PrepareJob *j = user;
+    VaeStatus status =
+        vae_host_prepare(j->program, j->model, &vae_kernels_cpu,
+                         j->cpu->params.threads, false, &j->exec, j->error);
+    for (int i = 0; i < j->program->n_ops && status == VAE_OK; i++) {
+        const VaeOpKind kind = j->program->ops[i].kind;
+        if (kind == VAE_OP_CONV)
+            status = vae_cpu_conv(j->cpu, j->model, j->exec, i, j->error);
+        else if (kind == VAE_OP_ATTENTION)
+            status = vae_cpu_attention(j->cpu, j->model, j->exec, i, j->error);
+    }
+    if (status != VAE_OK)
+        vae_host_exec_free(&j->exec);
+    return status;
+}
+
+static VaeStatus
+cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
+            VaeExec **out, VaeError *error)
+{
+    PrepareJob j = {cpu, model, program, NULL, error};
+    const VaeStatus status = on_worker(cpu, prepare_job, &j);
+    *out = j.exec;
+    return status;
+}
+
+static VaeStatus
+exec_free_job(void *user)
+{
+    vae_host_exec_free(user);
+    return VAE_OK;
+}
+
+static void
+cpu_exec_free(VaeBackend *cpu, VaeExec **exec)
+{
+    if (*exec)
+        on_worker(cpu, exec_free_job, exec);
+}
+
+static VaeStatus
+cpu_bind(VaeBackend *cpu, VaeExec *exec, const VaeMemory *memory,
+         VaeError *error)
+{
+    exec->memory = *memory;
+    return VAE_OK;
+}
+
+typedef struct RunJob {
+    VaeExec *exec;
+    const VaeRun *run;
+    VaeError *error;
+} RunJob;
+
+static VaeStatus
+run_job(void *user)
+{
+    const RunJob *j = user;
+    return vae_host_run(j->exec, j->run, j->error);
+}
+
+static VaeStatus
+cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
+{
+    return on_worker(cpu, run_job, &(RunJob){exec, run, error});
+}
+
+const VaeBackendClass vae_backend_cpu = {.name = "cpu",
+                                         .kind = VAE_BACKEND_CPU,
+                                         .available = cpu_available,
+                                         .precision = cpu_precision,
+                                         .act_type = cpu_act_type,
+                                         .open = cpu_open,
+                                         .close = cpu_close,
+                                         .alloc = vae_host_alloc,
+                                         .free = vae_host_free,
+                                         .prepare = cpu_prepare,
+                                         .exec_free = cpu_exec_free,
+                                         .scratch = vae_host_scratch,
+                                         .weight_bytes = vae_host_weight_bytes,
+                                         .bind = cpu_bind,
+                                         .run = cpu_run,
+                                         .impl = vae_host_impl,
+                                         .profile = vae_host_profile};

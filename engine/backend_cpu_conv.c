@@ -1,0 +1,269 @@
+/*
+ * backend_cpu_conv.c: a convolution as one oneDNN primitive for one output
+ * frame, run once per frame at successive places of the slab. The primitive
+ * knows nothing of the number of frames, so a frame's bytes cannot depend on
+ * it; one primitive over all frames would sum in an order that does.
+ *
+ * Activations are plain channels-last, as everywhere; only the weights have
+ * the library's layout.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "backend_cpu.h"
+
+enum { SRC, WEIGHTS, DST, BIAS };
+
+typedef struct Conv {
+    VaeBackend *cpu;
+    const VaeExec *exec;
+    VaeCpuPrimitive primitive;
+} Conv;
+
+/* ------------------------------------------------------------------ */
+/* Weights.                                                            */
+
+/* Kept weights are told apart by what they are made from and into. Compared
+ * as bytes: descriptors come from oneDNN, which zeroes what it does not use. */
+typedef struct WeightKey {
+    char table[8];
+    int id, parts;
+    dnnl_memory_desc_t md;
+} WeightKey;
+
+typedef struct WeightJob {
+    VaeBackend *cpu;
+    const VaeOp *op;
+    const VaeWeight *weight;
+    const dnnl_memory_desc_t *md;
+} WeightJob;
+
+/* The file's [out, in, t, h, w] floats under the dims of md. */
+static dnnl_status_t
+file_layout(const dnnl_memory_desc_t *md, dnnl_memory_desc_t *out)
+{
+    static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_abcd, dnnl_abcde};
+    const int n = md->ndims;
+    return dnnl_memory_desc_init_by_tag(out, n, md->dims, dnnl_f32,
+                                        tags[n == 1 ? 0 : n - 3]);
+}
+
+static dnnl_status_t
+reorder_once(VaeBackend *cpu, const dnnl_memory_desc_t *md, const float *src,
+             void *dst)
+{
+    dnnl_memory_desc_t plain;
+    VaeCpuPrimitive p = {0};
+    void *scratch = NULL;
+    dnnl_status_t s = file_layout(md, &plain);
+    if (s == dnnl_success)
+        s = vae_cpu_reorder(cpu, &plain, md, false, &p);
+    if (s == dnnl_success) {
+        scratch = vae_mem_alloc(p.scratch);
+        s = scratch ? vae_cpu_set_scratch(&p, scratch) : dnnl_out_of_memory;
+    }
+    if (s == dnnl_success)
+        s = vae_cpu_set(&p, 0, src);
+    if (s == dnnl_success)
+        s = vae_cpu_set(&p, 1, dst);
+    if (s == dnnl_success)
+        s = vae_cpu_execute(cpu, &p);
+    if (s == dnnl_success)
+        s = dnnl_stream_wait(cpu->stream);
+    vae_mem_free(scratch);
+    vae_cpu_primitive_free(&p);
+    return s;
+}
+
+static VaeStatus
+make_weight(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    const size_t bytes = vae_weight_count(j->weight) * sizeof(float);
+    float *raw = vae_mem_alloc(bytes);
+    if (!raw)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "%s: out of memory for weights (%zu bytes)",
+                        j->op->name, bytes);
+    vae_weight_read(j->weight, raw);
+    const dnnl_status_t s = reorder_once(j->cpu, j->md, raw, dst);
+    vae_mem_free(raw);
+    return vae_cpu_status(s, j->op, "lay out the weights", error);
+}
+
+/* Argument i of the primitive holds weight w from here on. */
+static VaeStatus
+give_weight(Conv *c, VaeModel *model, VaeExec *exec, const VaeOp *op,
+            const VaeWeight *w, int i, VaeError *error)
+{
+    const dnnl_memory_desc_t *md = &c->primitive.md[i];
+    const size_t bytes = dnnl_memory_desc_get_size(md);
+    exec->weight_bytes += bytes;
+    if (!model)
+        return VAE_OK;
+    WeightKey key;
+    memset(&key, 0, sizeof key);
+    strcpy(key.table, "dnnl");
+    key.id = w->id;
+    key.parts = w->n_parts;
+    memcpy(&key.md, md, sizeof key.md);
+    WeightJob job = {c->cpu, op, w, md};
+    const void *blob = NULL;
+    const VaeStatus status = vae_model_weight(model, &key, sizeof key, bytes,
+                                              make_weight, &job, &blob, error);
+    if (status != VAE_OK)
+        return status;
+    return vae_cpu_status(vae_cpu_set(&c->primitive, i, blob), op,
+                          "take the weights", error);
+}
+
+/* ------------------------------------------------------------------ */
+/* The primitive.                                                      */
+
+/* What is read past the last row or column; the planned output size decides,
+ * so this is right for `same` and for right-and-bottom padding. */
+static int
+pad_end(const VaeOp *op, int in, int out)
+{
+    const int past = (out - 1) * op->conv.s + op->conv.k - op->conv.pad - in;
+    return past > 0 ? past : 0;
+}
+
+/* Descriptors without a batch of frames: 5 dimensions, or 4 where kt is 1. */
+static dnnl_status_t
+describe(const VaeOp *op, dnnl_convolution_desc_t *out)
+{
+    const VaeShape x = op->x->shape, y = op->y->shape;
+    const int k = op->conv.k, s = op->conv.s, pad = op->conv.pad;
+    const int pad_h = pad_end(op, x.h, y.h), pad_w = pad_end(op, x.w, y.w);
+    const dnnl_dims_t x5 = {1, x.c, op->conv.kt, x.h, x.w};
+    const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w};
+    const dnnl_dims_t w5 = {y.c, x.c, op->conv.kt, k, k};
+    const dnnl_dims_t x4 = {1, x.c, x.h, x.w}, y4 = {1, y.c, y.h, y.w};
+    const dnnl_dims_t w4 = {y.c, x.c, k, k};
+    const dnnl_dims_t s3 = {1, s, s}, l3 = {0, pad, pad},
+                      r3 = {0, pad_h, pad_w};
+    const dnnl_dims_t s2 = {s, s}, l2 = {pad, pad}, r2 = {pad_h, pad_w};
+    const dnnl_dims_t b1 = {y.c};
+    const bool flat = op->conv.kt == 1;
+    const int n = flat ? 4 : 5;
+    const dnnl_format_tag_t tag = flat ? dnnl_nhwc : dnnl_ndhwc;
+    const dnnl_data_type_t x_type = vae_cpu_type(op->x->type);
+    dnnl_memory_desc_t src, dst, weights, bias = {0};
+    dnnl_status_t r =
+        dnnl_memory_desc_init_by_tag(&src, n, flat ? x4 : x5, x_type, tag);
+    if (r == dnnl_success)
+        r = dnnl_memory_desc_init_by_tag(&dst, n, flat ? y4 : y5,
+                                         vae_cpu_type(op->y->type), tag);
+    if (r == dnnl_success)
+        r = dnnl_memory_desc_init_by_tag(&weights, n, flat ? w4 : w5, x_type,
+                                         dnnl_format_tag_any);
+    if (r == dnnl_success && op->bias)
+        r = dnnl_memory_desc_init_by_tag(&bias, 1, b1, dnnl_f32, dnnl_a);
+    if (r != dnnl_success)
+        return r;
+    return dnnl_convolution_forward_desc_init(
+        out, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
+        op->bias ? &bias : NULL, &dst, flat ? s2 : s3, flat ? l2 : l3,
+        flat ? r2 : r3);
+}
+
+/* y = conv + bias + y, where y holds the residual. */
+static dnnl_status_t
+add_sum(dnnl_primitive_attr_t attr)
+{
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t s = dnnl_post_ops_create(&ops);
+    if (s == dnnl_success)
+        s = dnnl_post_ops_append_sum(ops, 1);
+    if (s == dnnl_success)
+        s = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return s;
+}
+
+static dnnl_status_t
+make_primitive(Conv *c, const VaeOp *op, bool plan)
+{
+    static const VaeCpuArg args[] = {
+        [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
+        [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+        [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+        [BIAS] = {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
+    };
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t s = describe(op, &desc);
+    if (s == dnnl_success)
+        s = vae_cpu_attr(&attr);
+    if (s == dnnl_success && op->add)
+        s = add_sum(attr);
+    if (s == dnnl_success)
+        s = vae_cpu_primitive_op(c->cpu, &desc, attr, args, op->bias ? 4 : 3,
+                                 plan, &c->primitive);
+    dnnl_primitive_attr_destroy(attr);
+    return s;
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+conv_run(void *own, const VaeOp *op, VaeError *error)
+{
+    Conv *c = own;
+    const VaeExec *e = c->exec;
+    const VaeTensor *x = op->x, *y = op->y;
+    const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
+    /* A tensor may have more context than this conv looks back. */
+    const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
+    const uint8_t *src = vae_host_body(e, x) - (size_t) back * x_frame;
+    uint8_t *dst = vae_host_body(e, y);
+    dnnl_status_t s = vae_cpu_set_scratch(&c->primitive, e->memory.scratch);
+    for (int f = 0; f < y->shape.t && s == dnnl_success; f++) {
+        s = vae_cpu_set(&c->primitive, SRC, src);
+        if (s == dnnl_success)
+            s = vae_cpu_set(&c->primitive, DST, dst);
+        if (s == dnnl_success)
+            s = vae_cpu_execute(c->cpu, &c->primitive);
+        src += x_frame * (size_t) op->conv.st;
+        dst += y_frame;
+    }
+    if (s == dnnl_success)
+        s = dnnl_stream_wait(c->cpu->stream);
+    return vae_cpu_status(s, op, "run the convolution", error);
+}
+
+static void
+conv_free(void *own)
+{
+    Conv *c = own;
+    vae_cpu_primitive_free(&c->primitive);
+    vae_mem_free(c);
+}
+
+VaeStatus
+vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+             VaeError *error)
+{
+    const VaeOp *op = &exec->program->ops[i];
+    assert(!op->add ||
+           (op->add->root == op->y->root && op->add->offset == op->y->offset));
+    Conv *c = vae_mem_alloc(sizeof *c);
+    if (!c)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    c->cpu = cpu;
+    c->exec = exec;
+    exec->ops[i].own = c;
+    exec->ops[i].own_free = conv_free;
+    exec->ops[i].run = conv_run;
+    exec->ops[i].impl = c->primitive.impl;
+    VaeStatus status = vae_cpu_status(make_primitive(c, op, !model), op,
+                                      "make the convolution", error);
+    if (status == VAE_OK && c->primitive.scratch > exec->scratch)
+        exec->scratch = c->primitive.scratch;
+    if (status == VAE_OK)
+        status = give_weight(c, model, exec, op, op->weight, WEIGHTS, error);
+    if (status == VAE_OK && op->bias)
+        status = give_weight(c, model, exec, op, op->bias, BIAS, error);
+    return status;
+}
