@@ -1,0 +1,106 @@
+/*
+ * test.h: the little that the tests of the file readers share.
+ */
+#ifndef VAE_FILES_TEST_H
+#define VAE_FILES_TEST_H
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vae/latents.h"
+#include "vae/tensors.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static int test_failures;
+
+/* Prints the result of one named check. */
+static inline void VAE_PRINTF(2, 3) check(bool good, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    printf("%s ", good ? "ok" : "not ok");
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+    test_failures += !good;
+}
+
+static inline int
+test_end(void)
+{
+    printf("%d failed\n", test_failures);
+    return test_failures == 0 ? 0 : 1;
+}
+
+/* A refusal: the status, and every one of the words (up to '|') in a message
+ * that begins with the name. */
+static inline void
+check_refused(const char *what, VaeStatus status, const VaeError *error,
+              VaeStatus wanted, const char *words)
+{
+    bool good = status == wanted && error->status == wanted;
+    char copy[400];
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *w = strtok(copy, "|"); w != NULL; w = strtok(NULL, "|"))
+        good = good && strstr(error->message, w) != NULL;
+    check(good, "%s", what);
+    printf("    %s: %s\n", vae_status_name(status),
+           status == VAE_OK ? "" : error->message);
+}
+
+/* A safetensors file of a header's text and data_size bytes of 1, 2, 3 ...;
+ * the caller frees it. */
+static inline uint8_t *
+make_file(const char *json, size_t json_size, size_t data_size, size_t *size)
+{
+    const uint64_t length = json_size;
+    *size = 8 + json_size + data_size;
+    uint8_t *bytes = malloc(*size);
+    if (bytes == NULL)
+        abort();
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, json, json_size);
+    for (size_t i = 0; i < data_size; i++)
+        bytes[8 + json_size + i] = (uint8_t) (i + 1);
+    return bytes;
+}
+
+/* The same for npy, version major.0. */
+static inline uint8_t *
+make_npy(int major, const char *dict, size_t data_size, size_t *size)
+{
+    const size_t length = strlen(dict), prefix = major == 1 ? 10 : 12;
+    *size = prefix + length + data_size;
+    uint8_t *bytes = calloc(1, *size);
+    if (bytes == NULL)
+        abort();
+    memcpy(bytes, "\x93NUMPY", 6);
+    bytes[6] = (uint8_t) major;
+    bytes[8] = (uint8_t) length;
+    bytes[9] = (uint8_t) (length >> 8);
+    memcpy(bytes + prefix, dict, length);
+    for (size_t i = 0; i < data_size; i++)
+        bytes[prefix + length + i] = (uint8_t) (i + 1);
+    return bytes;
+}
+
+/* A new folder; the caller removes it. */
+static inline const char *
+test_folder(void)
+{
+    static char path[400];
+    const char *base = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/vae-files-XXXXXX",
+             base != NULL ? base : P_tmpdir);
+    if (mkdtemp(path) == NULL) {
+        perror(path);
+        exit(1);
+    }
+    return path;
+}
+
+#endif

@@ -1,0 +1,538 @@
+/*
+ * Which tensor of a file is the latent clip, how its axes lie, and what the
+ * metadata adds.
+ */
+#include "test.h"
+
+typedef struct Case {
+    const char *what;
+    const char *tensors[4]; /* "name DTYPE d,d,d" */
+    const char *metadata;   /* the inside of __metadata__, or NULL */
+    VaeLatentOptions options;
+    VaeStatus status;
+    const char *words; /* what the message holds, or describe() says */
+} Case;
+
+#define AUTO                                                                   \
+    {                                                                          \
+        NULL, VAE_LAYOUT_AUTO, -1                                              \
+    }
+#define NAMED(name)                                                            \
+    {                                                                          \
+        name, VAE_LAYOUT_AUTO, -1                                              \
+    }
+#define LAYOUT(layout)                                                         \
+    {                                                                          \
+        NULL, layout, -1                                                       \
+    }
+#define BATCH(i)                                                               \
+    {                                                                          \
+        NULL, VAE_LAYOUT_AUTO, i                                               \
+    }
+#define MARK "latent_format_version_0 F16 0"
+
+static const Case good[] = {
+    {"5-D",
+     {"x F16 1,16,3,4,5"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t3 c16 4x5 at 0 by 20 60"},
+    {"4-D",
+     {"x F16 16,3,4,5"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t3 c16 4x5 at 0 by 20 60"},
+    {"4-D, time first",
+     {"x F16 3,16,4,5"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t3 c16 4x5 at 0 by 320 20"},
+    {"both known",
+     {"x F16 16,48,4,5"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t48 c16 4x5 at 0 by 20 960"},
+    {"none known",
+     {"x F16 5,7,4,5"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t7 c5 4x5 at 0 by 20 140"},
+    {"metadata over the guess",
+     {"x F16 16,48,4,5"},
+     "\"vae.layout\":\"tchw\"",
+     AUTO,
+     VAE_OK,
+     "x t16 c48 4x5 at 0 by 960 20"},
+    {"metadata over the other guess",
+     {"x F16 3,16,4,5"},
+     "\"vae.layout\":\"cthw\"",
+     AUTO,
+     VAE_OK,
+     "x t16 c3 4x5 at 0 by 20 320"},
+    {"5-D, time before channels",
+     {"x F16 1,3,16,4,5"},
+     "\"vae.layout\":\"tchw\"",
+     AUTO,
+     VAE_OK,
+     "x t3 c16 4x5 at 0 by 320 20"},
+    {"5-D keeps its order",
+     {"x F16 1,3,16,4,5"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t16 c3 4x5 at 0 by 20 320"},
+    {"the caller over the metadata",
+     {"x F16 16,48,4,5"},
+     "\"vae.layout\":\"tchw\"",
+     LAYOUT(VAE_LAYOUT_CTHW),
+     VAE_OK,
+     "x t48 c16 4x5 at 0 by 20 960"},
+    {"second of a batch",
+     {"x F16 2,16,3,4,5"},
+     NULL,
+     BATCH(1),
+     VAE_OK,
+     "x t3 c16 4x5 at 960 by 20 60"},
+    {"first of a batch",
+     {"x F16 2,16,3,4,5"},
+     NULL,
+     BATCH(0),
+     VAE_OK,
+     "x t3 c16 4x5 at 0 by 20 60"},
+    {"the only 4-D or 5-D one",
+     {"a F16 2,2,2", "x F16 16,1,1,1", "b F32 4"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "x t1 c16 1x1 at 8 by 1 1"},
+    {"latent goes first",
+     {"samples F16 16,1,1,1", "latents F16 16,1,1,1", "latent F16 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "latent t1 c16 1x1 at 32 by 1 1"},
+    {"then latents",
+     {"latent_tensor F16 16,1,1,1", "samples F16 16,1,1,1",
+      "latents F16 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "latents t1 c16 1x1 at 32 by 1 1"},
+    {"then samples",
+     {"latent_tensor F16 16,1,1,1", "samples F16 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "samples t1 c16 1x1 at 16 by 1 1"},
+    {"a named one",
+     {"latent F16 16,1,1,1", "b F16 16,2,1,1"},
+     NULL,
+     NAMED("b"),
+     VAE_OK,
+     "b t2 c16 1x1 at 16 by 1 2"},
+    {"ComfyUI is raw",
+     {"latent_tensor F16 1,16,1,1,1", MARK},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "latent_tensor t1 c16 1x1 at 0 by 1 1 raw stated"},
+    {"an image of ComfyUI",
+     {"latent_tensor F16 1,16,2,3", MARK},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "latent_tensor t1 c16 2x3 at 0 by 96 6 raw stated"},
+    {"without its mark it is not",
+     {"latent_tensor F16 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "latent_tensor t1 c16 1x1 at 0 by 1 1"},
+    {"the mark means its own tensor",
+     {"latent F16 16,1,1,1", MARK},
+     NULL,
+     AUTO,
+     VAE_OK,
+     "latent t1 c16 1x1 at 0 by 1 1"},
+    {"metadata over ComfyUI",
+     {"latent_tensor F16 16,1,1,1", MARK},
+     "\"vae.normalization\":\"normalized\"",
+     AUTO,
+     VAE_OK,
+     "latent_tensor t1 c16 1x1 at 0 by 1 1 stated"},
+    {"metadata says raw",
+     {"x F16 16,1,1,1"},
+     "\"vae.normalization\":\"raw\"",
+     AUTO,
+     VAE_OK,
+     "x t1 c16 1x1 at 0 by 1 1 raw stated"},
+    {"a named one among weights",
+     {"a.weight F16 4,4,3,3", "z F16 16,1,1,1"},
+     NULL,
+     NAMED("z"),
+     VAE_OK,
+     "z t1 c16 1x1 at 144 by 1 1"},
+};
+
+static const Case bad[] = {
+    {"batch",
+     {"x F16 2,16,3,4,5"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "\"x\"|batch of 2"},
+    {"batch-index too large",
+     {"x F16 2,16,3,4,5"},
+     NULL,
+     BATCH(2),
+     VAE_ERR_SIZE,
+     "batch of 2|batch-index 2"},
+    {"batch-index without a batch",
+     {"x F16 16,3,4,5"},
+     NULL,
+     BATCH(1),
+     VAE_ERR_SIZE,
+     "batch of 1|batch-index 1"},
+    {"batch of none",
+     {"x F16 0,16,3,4,5"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "batch of 0"},
+    {"several",
+     {"x F16 16,1,1,1", "y F16 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_ERR_NOT_FOUND,
+     "several|\"x\" 16x1x1x1, \"y\""},
+    {"none",
+     {"x F16 16", "y F16 2,2"},
+     NULL,
+     AUTO,
+     VAE_ERR_NOT_FOUND,
+     "no latent tensor; found \"x\" 16, \"y\" 2x2"},
+    {"an empty file", {NULL}, NULL, AUTO, VAE_ERR_NOT_FOUND, "found no tensor"},
+    {"a name that is not there",
+     {"x F16 16,1,1,1"},
+     NULL,
+     NAMED("y"),
+     VAE_ERR_NOT_FOUND,
+     "no tensor named y; found \"x\""},
+    {"weights",
+     {"conv.weight F16 16,16,3,3", "conv.bias F16 16"},
+     NULL,
+     AUTO,
+     VAE_ERR_NOT_FOUND,
+     "looks like model weights|\"conv.weight\""},
+    {"one large weight",
+     {"conv.weight F16 16,16,3,3"},
+     NULL,
+     AUTO,
+     VAE_ERR_NOT_FOUND,
+     "looks like model weights"},
+    {"3-D",
+     {"x F16 16,4,5"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "3 dimensions (16x4x5), wanted 4 or 5"},
+    {"latent of 6 dimensions",
+     {"latent F16 1,1,1,1,1,1", "x F16 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "\"latent\"|6 dimensions"},
+    {"no float",
+     {"x U8 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_ERR_FORMAT,
+     "type U8, wanted float32"},
+    {"no type of ours",
+     {"x I64 16,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_ERR_FORMAT,
+     "type I64"},
+    {"height 0",
+     {"x F16 16,1,0,1"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "16x1x0x1|height 0, wanted 1 to 16384"},
+    {"width too large",
+     {"x F16 16,1,1,16385"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "width 16385"},
+    {"channels too many",
+     {"x F16 1025,1,1,1"},
+     NULL,
+     AUTO,
+     VAE_ERR_SIZE,
+     "channels 1025"},
+    {"no latents", {"x F16 16,0,1,1"}, NULL, AUTO, VAE_ERR_SIZE, "latents 0"},
+    {"layout unknown",
+     {"x F16 16,1,1,1"},
+     "\"vae.layout\":\"thwc\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "vae.layout is \"thwc\", wanted cthw or tchw"},
+    {"normalization unknown",
+     {"x F16 16,1,1,1"},
+     "\"vae.normalization\":\"maybe\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "\"maybe\""},
+    {"rate without denominator",
+     {"x F16 16,1,1,1"},
+     "\"vae.framerate\":\"16\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "\"16\""},
+    {"rate over 0",
+     {"x F16 16,1,1,1"},
+     "\"vae.framerate\":\"16/0\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "\"16/0\""},
+    {"rate negative",
+     {"x F16 16,1,1,1"},
+     "\"vae.framerate\":\"-16/1\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "\"-16/1\""},
+    {"width with a unit",
+     {"x F16 16,1,1,1"},
+     "\"vae.width\":\"64px\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "vae.width|\"64px\""},
+    {"height 0 in pixels",
+     {"x F16 16,1,1,1"},
+     "\"vae.height\":\"0\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "vae.height"},
+    {"frames past 63 bits",
+     {"x F16 16,1,1,1"},
+     "\"vae.frames\":\"9223372036854775808\"",
+     AUTO,
+     VAE_ERR_FORMAT,
+     "vae.frames"},
+};
+
+/* "name tT cC HxW at offset by t_stride c_stride", in elements of 2 bytes. */
+static const char *
+describe(const VaeLatentClip *clip, uint64_t start)
+{
+    static char text[200];
+    snprintf(text, sizeof text, "%s t%d c%d %dx%d at %d by %d %d%s%s",
+             clip->tensor, clip->t, clip->channels, clip->height, clip->width,
+             (int) (clip->offset - start) / 2, (int) clip->t_stride / 2,
+             (int) clip->c_stride / 2,
+             clip->normalization == VAE_RAW ? " raw" : "",
+             clip->normalization_stated ? " stated" : "");
+    return text;
+}
+
+/* Appends one tensor's entry; its data follow at *offset. */
+static size_t
+entry(char *json, size_t room, const char *text, size_t *offset)
+{
+    char name[40], dtype[8], dims[40];
+    if (sscanf(text, "%39s %7s %39s", name, dtype, dims) != 3)
+        abort();
+    size_t bytes = strcmp(dtype, "U8") == 0    ? 1
+                   : strcmp(dtype, "F16") == 0 ? 2
+                   : strcmp(dtype, "F32") == 0 ? 4
+                                               : 8;
+    for (char *p = dims; *p != '\0'; p += *p == ',')
+        bytes *= strtoul(p, &p, 10);
+    const int n = snprintf(json, room,
+                           "\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+                           "\"data_offsets\":[%zu,%zu]}",
+                           name, dtype, dims, *offset, *offset + bytes);
+    *offset += bytes;
+    return (size_t) n;
+}
+
+/* Only the header: the clips of some cases would be large. */
+static VaeTensorFile *
+open_case(const Case *c, uint8_t **bytes, uint64_t *data_start)
+{
+    char json[2000];
+    size_t used = 0, data = 0, size;
+    json[used++] = '{';
+    if (c->metadata != NULL)
+        used +=
+            (size_t) sprintf(json + used, "\"__metadata__\":{%s}", c->metadata);
+    for (size_t i = 0; i < COUNT(c->tensors) && c->tensors[i] != NULL; i++) {
+        if (used > 1)
+            json[used++] = ',';
+        used += entry(json + used, sizeof json - used, c->tensors[i], &data);
+    }
+    json[used++] = '}';
+    *bytes = make_file(json, used, 0, &size);
+    *data_start = size;
+    VaeTensorFile *file;
+    VaeError error = {0};
+    if (vae_tensor_file_open_memory(*bytes, size, size + data, "f", &file,
+                                    &error) != VAE_OK)
+        printf("    %s\n", error.message);
+    return file;
+}
+
+static void
+check_cases(const Case *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const Case *c = &cases[i];
+        uint8_t *bytes;
+        uint64_t start;
+        VaeTensorFile *file = open_case(c, &bytes, &start);
+        check(file != NULL, "%s: the file opens", c->what);
+        if (file == NULL)
+            continue;
+        VaeError error = {0};
+        VaeLatentClip clip;
+        const VaeStatus status =
+            vae_latent_clip_find(file, &c->options, &clip, &error);
+        if (c->status != VAE_OK) {
+            check_refused(c->what, status, &error, c->status, c->words);
+        } else if (status != VAE_OK) {
+            check(false, "%s: %s", c->what, error.message);
+        } else {
+            const char *found = describe(&clip, start);
+            check(clip.type == VAE_TYPE_F16 && clip.data == NULL &&
+                      strcmp(found, c->words) == 0,
+                  "%s: %s", c->what, found);
+        }
+        vae_tensor_file_free(&file);
+        free(bytes);
+    }
+}
+
+static void
+check_metadata(void)
+{
+    const Case c = {
+        .tensors = {"x F16 16,1,2,3"},
+        .metadata = "\"vae.latent_space\":\"wan2.1\","
+                    "\"vae.framerate\":\"24000/1001\",\"vae.width\":\"23\","
+                    "\"vae.height\":\"15\",\"vae.frames\":\"5000000000\"",
+    };
+    uint8_t *bytes;
+    uint64_t start;
+    VaeTensorFile *file = open_case(&c, &bytes, &start);
+    VaeLatentClip clip;
+    VaeError error = {0};
+    VaeStatus status = vae_latent_clip_find(file, NULL, &clip, &error);
+    check(status == VAE_OK && clip.space != NULL &&
+              strcmp(clip.space, "wan2.1") == 0 && clip.fps_n == 24000 &&
+              clip.fps_d == 1001 && clip.width_px == 23 &&
+              clip.height_px == 15 && clip.frames == 5000000000 &&
+              !clip.normalization_stated,
+          "metadata: %s", error.message);
+    vae_tensor_file_free(&file);
+    free(bytes);
+
+    const Case none = {.tensors = {"x F16 16,1,2,3"}};
+    file = open_case(&none, &bytes, &start);
+    status = vae_latent_clip_find(file, NULL, &clip, &error);
+    check(status == VAE_OK && clip.space == NULL && clip.fps_n == 0 &&
+              clip.fps_d == 0 && clip.width_px == 0 && clip.frames == 0 &&
+              !clip.normalization_stated,
+          "no metadata");
+    vae_tensor_file_free(&file);
+    free(bytes);
+}
+
+/* Every element tells its place in [B,C,T,H,W]; both orders must give it. */
+static void
+check_read(void)
+{
+    enum { B = 2, C = 16, T = 3, H = 2, W = 5, N = B * C * T * H * W };
+    for (int tchw = 0; tchw < 2; tchw++) {
+        static float values[N];
+        const int inner[3] = {tchw ? C : T, H, W};
+        for (int i = 0; i < N; i++) {
+            const int x = i % W, y = i / W % H, q = i / (W * H) % inner[0];
+            const int p = i / (W * H * inner[0]) % (tchw ? T : C);
+            const int b = i / (W * H * C * T);
+            const int c = tchw ? q : p, t = tchw ? p : q;
+            values[i] = (float) ((((b * C + c) * T + t) * H + y) * W + x);
+        }
+        const int64_t first = tchw ? T : C, second = tchw ? C : T;
+        const VaeTensorOut tensor = {
+            "x", VAE_TYPE_F32, 5, {B, first, second, H, W}, values};
+        void *header;
+        size_t size;
+        VaeError error = {0};
+        vae_tensor_header_make(&tensor, 1, NULL, 0, 0, &header, &size, &error);
+        uint8_t *bytes = malloc(size + sizeof values);
+        memcpy(bytes, header, size);
+        memcpy(bytes + size, values, sizeof values);
+        VaeTensorFile *file;
+        VaeLatentClip clip;
+        vae_tensor_file_open_memory(bytes, size + sizeof values,
+                                    size + sizeof values, "r", &file, &error);
+        const VaeLatentOptions options = {
+            NULL, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW, 1};
+        bool same =
+            vae_latent_clip_find(file, &options, &clip, &error) == VAE_OK &&
+            clip.data == bytes + clip.offset;
+        for (int t = 0; same && t < T; t++) {
+            float out[C * H * W + 1];
+            out[C * H * W] = -1;
+            vae_latent_clip_read(&clip, t, out);
+            for (int i = 0; same && i < C * H * W; i++) {
+                const int c = i / (H * W);
+                same =
+                    out[i] == (float) (((C + c) * T + t) * H * W + i % (H * W));
+            }
+            same = same && out[C * H * W] == -1;
+        }
+        check(same, "latents packed from %s", tchw ? "tchw" : "cthw");
+        vae_tensor_file_free(&file);
+        free(bytes);
+        free(header);
+    }
+}
+
+static void
+check_npy(void)
+{
+    size_t size;
+    VaeTensorFile *file;
+    VaeLatentClip clip;
+    VaeError error = {0};
+    uint8_t *bytes = make_npy(1,
+                              "{'descr': '<f2', 'fortran_order': False, "
+                              "'shape': (1, 16, 2, 3, 4)}",
+                              1 * 16 * 2 * 3 * 4 * 2, &size);
+    vae_tensor_file_open_memory(bytes, size, size, "n", &file, &error);
+    const VaeStatus status = vae_latent_clip_find(file, NULL, &clip, &error);
+    check(status == VAE_OK && strcmp(clip.tensor, "npy") == 0 && clip.t == 2 &&
+              clip.channels == 16 && clip.type == VAE_TYPE_F16,
+          "npy %s", error.message);
+    vae_tensor_file_free(&file);
+    free(bytes);
+}
+
+int
+main(void)
+{
+    check_cases(good, COUNT(good));
+    check_cases(bad, COUNT(bad));
+    check_metadata();
+    check_read();
+    check_npy();
+    return test_end();
+}

@@ -1,0 +1,64 @@
+/*
+ * The library's allocator, and the file readers when it refuses.
+ */
+#include "alloc.h"
+#include "test.h"
+#include "vae/stream.h"
+
+static void
+check_blocks(void)
+{
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4097, 1 << 20};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        const uint64_t before = vae_allocation_count();
+        uint8_t *block = vae_mem_alloc(sizes[i]);
+        bool good = block != NULL && (uintptr_t) block % 64 == 0 &&
+                    vae_allocation_count() == before + 1;
+        for (size_t k = 0; good && k < sizes[i]; k++)
+            good = block[k] == 0;
+        if (block != NULL)
+            memset(block, 0x5a, sizes[i]);
+        vae_mem_free(block);
+        check(good, "%zu bytes", sizes[i]);
+    }
+    check(vae_mem_alloc(SIZE_MAX) == NULL, "all bytes there are");
+    vae_mem_free(NULL);
+}
+
+/* Refuses the allocations of an open or write one after the other. */
+static void
+check_refusals(void)
+{
+    const char *json =
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
+    size_t size;
+    uint8_t *bytes = make_file(json, strlen(json), 2, &size);
+    int refused = 0;
+    for (;; refused++) {
+        VaeTensorFile *file = NULL;
+        VaeError error = {0};
+        vae_mem_fail_at(vae_allocation_count() + 1 + (uint64_t) refused);
+        const VaeStatus status =
+            vae_tensor_file_open_memory(bytes, size, size, "m", &file, &error);
+        vae_mem_fail_at(0);
+        if (status == VAE_OK) {
+            vae_tensor_file_free(&file);
+            break;
+        }
+        check(status == VAE_ERR_MEMORY && file == NULL &&
+                  error.message[0] != '\0',
+              "open without allocation %d: %s", refused, error.message);
+        if (status != VAE_ERR_MEMORY)
+            break;
+    }
+    check(refused >= 3, "%d allocations refused", refused);
+    free(bytes);
+}
+
+int
+main(void)
+{
+    check_blocks();
+    check_refusals();
+    return test_end();
+}

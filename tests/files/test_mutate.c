@@ -1,0 +1,172 @@
+/*
+ * Bytes of good files changed, moved and cut at random: whatever comes, an
+ * answer is given, and what is accepted can be read to its last byte.
+ *
+ * VAE_TEST_SEED and VAE_TEST_ROUNDS choose other numbers.
+ */
+#include <inttypes.h>
+
+#include "test.h"
+
+static uint64_t state;
+
+static uint64_t
+next_random(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static size_t
+below(size_t n)
+{
+    return (size_t) (next_random() % n);
+}
+
+/* Reads all that an accepted file offers; the sum keeps it from being left
+ * out. */
+static unsigned
+use(const VaeTensorFile *file)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        const uint8_t *p = info->data;
+        for (uint64_t k = 0; p != NULL && k < info->bytes; k++)
+            sum += p[k];
+        sum += (unsigned) strlen(info->type_name);
+        if (vae_tensor_file_find(file, info->name) != info)
+            check(false, "a tensor is not found by its name");
+    }
+    for (int batch = -1; batch < 2; batch++) {
+        const VaeLatentOptions options = {.batch_index = batch};
+        VaeLatentClip clip;
+        VaeError error;
+        if (vae_latent_clip_find(file, &options, &clip, &error) != VAE_OK)
+            continue;
+        const size_t bytes = (size_t) clip.channels * (size_t) clip.height *
+                             (size_t) clip.width * vae_type_size(clip.type);
+        uint8_t *latent = clip.data != NULL ? malloc(bytes) : NULL;
+        if (latent != NULL) {
+            vae_latent_clip_read(&clip, 0, latent);
+            vae_latent_clip_read(&clip, clip.t - 1, latent);
+            sum += latent[bytes - 1];
+        }
+        free(latent);
+    }
+    return sum;
+}
+
+/* Changes n times, mostly in the header; gives the new size. */
+static size_t
+mutate(uint8_t *bytes, size_t size, size_t header)
+{
+    static const char likely[] = "0123456789{}[]\",:-.'()<>|fFuU\\";
+    const size_t n = 1 + below(4);
+    for (size_t i = 0; i < n; i++) {
+        const size_t place = below(below(8) != 0 ? header : size);
+        switch (below(5)) {
+        case 0:
+            bytes[place] ^= (uint8_t) (1u << below(8));
+            break;
+        case 1:
+            bytes[place] = (uint8_t) next_random();
+            break;
+        case 2:
+            bytes[place] = (uint8_t) likely[below(sizeof likely - 1)];
+            break;
+        case 3: {
+            const size_t from = below(header), most = header - from;
+            const size_t room = size - place;
+            memmove(bytes + place, bytes + from,
+                    1 + below(most < room ? most : room));
+            break;
+        }
+        default: /* one digit for another leaves the JSON whole */
+            for (size_t k = place; k < header; k++) {
+                if (bytes[k] >= '0' && bytes[k] <= '9') {
+                    bytes[k] = (uint8_t) ('0' + below(10));
+                    break;
+                }
+            }
+        }
+    }
+    return below(4) == 0 ? below(size + 1) : size;
+}
+
+static void
+run(const char *what, const uint8_t *original, size_t size, size_t header,
+    int rounds)
+{
+    int accepted = 0;
+    unsigned sum = 0;
+    for (int i = 0; i < rounds; i++) {
+        uint8_t *bytes = malloc(size);
+        memcpy(bytes, original, size);
+        const size_t left = mutate(bytes, size, header);
+        /* A block of its own length, so that ASan sees a read past it. */
+        uint8_t *cut = malloc(left > 0 ? left : 1);
+        memcpy(cut, bytes, left);
+        const uint64_t total = below(8) == 0    ? left + below(100)
+                               : below(16) == 0 ? UINT64_MAX
+                                                : left;
+        VaeTensorFile *file = NULL;
+        VaeError error = {0};
+        uint64_t need;
+        vae_tensor_header_size(cut, left, total, what, &need, NULL);
+        const VaeStatus status =
+            vae_tensor_file_open_memory(cut, left, total, what, &file, &error);
+        if (status == VAE_OK) {
+            accepted++;
+            sum += use(file);
+        } else if (error.status != status || error.message[0] == '\0' ||
+                   file != NULL) {
+            check(false, "%s, round %d: a refusal without words", what, i);
+        }
+        vae_tensor_file_free(&file);
+        free(cut);
+        free(bytes);
+    }
+    check(accepted > 0 && accepted < rounds, "%s: %d of %d accepted (sum %u)",
+          what, accepted, rounds, sum);
+}
+
+static long
+number(const char *name, long usual)
+{
+    const char *text = getenv(name);
+    return text != NULL ? atol(text) : usual;
+}
+
+int
+main(void)
+{
+    state = (uint64_t) number("VAE_TEST_SEED", 20240607);
+    const int rounds = (int) number("VAE_TEST_ROUNDS", 6000);
+    printf("seed %" PRIu64 ", %d rounds\n", state, rounds);
+
+    static const char json[] =
+        "{\"__metadata__\":{\"vae.layout\":\"cthw\","
+        "\"vae.framerate\":\"16/1\",\"vae.frames\":\"5\"},"
+        "\"latent\":{\"dtype\":\"F16\",\"shape\":[1,16,2,3,4],"
+        "\"data_offsets\":[0,768]},"
+        "\"other\":{\"dtype\":\"F32\",\"shape\":[2,2],"
+        "\"data_offsets\":[768,784]},"
+        "\"none\":{\"dtype\":\"U8\",\"shape\":[0],"
+        "\"data_offsets\":[784,784]}}    ";
+    size_t size;
+    uint8_t *bytes = make_file(json, strlen(json), 784, &size);
+    run("safetensors", bytes, size, 8 + strlen(json), rounds);
+    free(bytes);
+
+    static const char dict[] = "{'descr': '<f2', 'fortran_order': False, "
+                               "'shape': (1, 16, 2, 3, 4), }     \n";
+    for (int major = 1; major <= 2; major++) {
+        bytes = make_npy(major, dict, 768, &size);
+        run("npy", bytes, size, size - 768, rounds);
+        free(bytes);
+    }
+    return test_end();
+}

@@ -1,0 +1,271 @@
+/*
+ * Conversions of elements against a model in double precision: every value of
+ * 16 bits, and floats on and beside every rounding boundary.
+ */
+#include <math.h>
+
+#include "test.h"
+
+typedef struct Format {
+    VaeType type;
+    const char *name;
+    int fraction, bias; /* bits of fraction; exponent of 1.0 */
+} Format;
+
+static const Format formats[] = {
+    {VAE_TYPE_F16, "f16", 10, 15},
+    {VAE_TYPE_BF16, "bf16", 7, 127},
+};
+
+static uint32_t
+float_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static float
+bits_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* What 16 bits mean by the definition of the format. */
+static double
+model_value(const Format *f, uint32_t h)
+{
+    const int exponent = (int) (h & 0x7fff) >> f->fraction;
+    const int fraction = (int) h & ((1 << f->fraction) - 1);
+    const int top = 0x7fff >> f->fraction;
+    double v = exponent == 0 ? ldexp(fraction, 1 - f->bias - f->fraction)
+                             : ldexp((1 << f->fraction) + fraction,
+                                     exponent - f->bias - f->fraction);
+    if (exponent == top)
+        v = fraction == 0 ? INFINITY : NAN;
+    return h & 0x8000 ? -v : v;
+}
+
+/* The value nearest to v, ties to the even fraction, as 16 bits. v is no NaN.
+ */
+static uint32_t
+model_round(const Format *f, double v)
+{
+    const uint32_t sign = signbit(v) ? 0x8000 : 0;
+    const uint32_t infinity = (0x7fffu >> f->fraction) << f->fraction;
+    const double a = fabs(v);
+    if (isinf(a))
+        return sign | infinity;
+    int exponent = a == 0 ? -2000 : ilogb(a);
+    if (exponent < 1 - f->bias)
+        exponent = 1 - f->bias;
+    /* Whole units in the last place; rint() is nearest even. */
+    const double units = rint(ldexp(a, f->fraction - exponent));
+    uint32_t h = (uint32_t) units;
+    if (units >= ldexp(1, f->fraction))
+        h += (uint32_t) (exponent + f->bias - 1) << f->fraction;
+    return sign | (h > infinity ? infinity : h);
+}
+
+static bool
+is_nan16(const Format *f, uint32_t h)
+{
+    return isnan(model_value(f, h));
+}
+
+static void
+check_all_to_float(const Format *f)
+{
+    static uint16_t in[65536];
+    static float out[65536];
+    size_t bad = 0;
+    for (uint32_t h = 0; h < 65536; h++)
+        in[h] = (uint16_t) h;
+    vae_type_to_float(out, in, f->type, 65536);
+    for (uint32_t h = 0; h < 65536; h++) {
+        const double want = model_value(f, h);
+        if (isnan(want) ? !isnan(out[h])
+                        : float_bits(out[h]) != float_bits((float) want))
+            bad++;
+    }
+    check(bad == 0, "%s to float: %zu of 65536 differ", f->name, bad);
+
+    static uint16_t back[65536];
+    bad = 0;
+    vae_type_from_float(back, f->type, out, 65536);
+    for (uint32_t h = 0; h < 65536; h++)
+        bad += is_nan16(f, h) ? !is_nan16(f, back[h]) : back[h] != h;
+    check(bad == 0, "%s to float and back: %zu of 65536 differ", f->name, bad);
+}
+
+/* Floats on the middle between neighbours and next to it, both signs. */
+static void
+check_boundaries(const Format *f)
+{
+    enum { AROUND = 5 };
+    size_t bad = 0, n = 0;
+    const uint32_t infinity = (0x7fffu >> f->fraction) << f->fraction;
+    for (uint32_t h = 0; h < infinity; h++) {
+        const double low = model_value(f, h);
+        const double high = h + 1 == infinity
+                                ? low + (low - model_value(f, h - 1))
+                                : model_value(f, h + 1);
+        const float middle = (float) ((low + high) / 2);
+        float in[2 * AROUND];
+        uint16_t out[2 * AROUND];
+        for (int i = 0; i < AROUND; i++) {
+            in[i] = bits_float(float_bits(middle) + (uint32_t) (i - 2));
+            if (float_bits(middle) < 2 || isnan(in[i]))
+                in[i] = middle;
+            in[AROUND + i] = -in[i];
+        }
+        vae_type_from_float(out, f->type, in, 2 * AROUND);
+        for (int i = 0; i < 2 * AROUND; i++, n++)
+            bad += out[i] != model_round(f, in[i]);
+    }
+    check(bad == 0, "%s from float at boundaries: %zu of %zu differ", f->name,
+          bad, n);
+}
+
+/* Floats spread over all bit patterns; the block and the rest of the loop. */
+static void
+check_spread(const Format *f)
+{
+    enum { STEP = 4099, CHUNK = 1000 };
+    static float in[CHUNK];
+    static uint16_t out[CHUNK];
+    size_t bad = 0, n = 0;
+    uint64_t bits = 0;
+    while (bits <= UINT32_MAX) {
+        size_t used = 0;
+        for (; used < CHUNK && bits <= UINT32_MAX; bits += STEP)
+            in[used++] = bits_float((uint32_t) bits);
+        vae_type_from_float(out, f->type, in, used);
+        for (size_t i = 0; i < used; i++, n++)
+            bad += isnan(in[i]) ? !is_nan16(f, out[i])
+                                : out[i] != model_round(f, in[i]);
+    }
+    check(bad == 0, "%s from float: %zu of %zu differ", f->name, bad, n);
+}
+
+/* Every count near the block's, at odd addresses, nothing written beyond. */
+static void
+check_counts(VaeType type)
+{
+    enum { MOST = 200 };
+    const size_t size = vae_type_size(type);
+    uint8_t src[MOST * 4 + 1], dst[(MOST + 1) * 4 + 1], want[MOST * 4];
+    float values[MOST], again[MOST + 1];
+    bool good = true;
+    for (size_t i = 0; i < MOST; i++)
+        values[i] = (float) (i % 256);
+    vae_type_from_float(want, type, values, MOST);
+    memcpy(src + 1, want, MOST * size);
+    for (size_t n = 0; n <= MOST; n++) {
+        again[n] = -7;
+        vae_type_to_float(again, src + 1, type, n);
+        good = good && memcmp(again, values, n * 4) == 0 && again[n] == -7;
+        memset(dst, 0xa5, sizeof dst);
+        vae_type_from_float(dst + 1, type, values, n);
+        good = good && memcmp(dst + 1, want, n * size) == 0;
+        good = good && dst[0] == 0xa5 && dst[1 + n * size] == 0xa5;
+    }
+    check(good, "%s: 0 to %d elements at odd addresses", vae_type_name(type),
+          MOST);
+}
+
+static void
+check_u8(void)
+{
+    static const struct {
+        float in;
+        uint8_t out;
+    } cases[] = {
+        {-INFINITY, 0}, {-1, 0},       {-0.0f, 0},        {0.5f, 0},
+        {1.5f, 2},      {2.5f, 2},     {2.5000002f, 3},   {254.5f, 254},
+        {255, 255},     {255.5f, 255}, {1e30f, 255},      {INFINITY, 255},
+        {NAN, 0},       {1e-40f, 0},   {127.49999f, 127},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        /* Long enough for the block, and alone for the rest. */
+        float in[65];
+        uint8_t out[65];
+        for (int k = 0; k < 65; k++)
+            in[k] = cases[i].in;
+        vae_type_from_float(out, VAE_TYPE_U8, in, 65);
+        check(out[0] == cases[i].out && out[64] == cases[i].out,
+              "u8 from %g is %d, found %d", (double) cases[i].in, cases[i].out,
+              out[0]);
+    }
+}
+
+static void
+check_words(void)
+{
+    VaeBackendKind backend = VAE_BACKEND_REF;
+    VaePrecision precision = VAE_PRECISION_TF32;
+    VaeNormalization norm = VAE_RAW;
+    bool good = true;
+    for (VaeBackendKind k = VAE_BACKEND_AUTO; k <= VAE_BACKEND_REF; k++)
+        good = good && vae_backend_parse(vae_backend_name(k), &backend) &&
+               backend == k;
+    for (VaePrecision k = VAE_PRECISION_AUTO; k <= VAE_PRECISION_BF16; k++)
+        good = good && vae_precision_parse(vae_precision_name(k), &precision) &&
+               precision == k;
+    for (VaeNormalization k = VAE_NORMALIZED; k <= VAE_RAW; k++)
+        good = good &&
+               vae_normalization_parse(vae_normalization_name(k), &norm) &&
+               norm == k;
+    check(good, "words of backends, precisions and normalizations");
+    good = !vae_backend_parse("gpu", &backend) && backend == VAE_BACKEND_REF &&
+           !vae_precision_parse("", &precision) &&
+           precision == VAE_PRECISION_BF16 &&
+           !vae_normalization_parse(NULL, &norm) && norm == VAE_RAW;
+    check(good, "unknown words are refused and leave the value alone");
+    good = true;
+    for (VaeStatus s = VAE_OK; s <= VAE_ERR_CANCELLED; s++)
+        good = good && strcmp(vae_status_name(s), "unknown status") != 0;
+    check(good, "every status has a name");
+}
+
+static void
+check_messages(void)
+{
+    VaeError e = {0};
+    check(vae_fail(NULL, VAE_ERR_READ, "x") == VAE_ERR_READ, "error NULL");
+    vae_fail(&e, VAE_ERR_SIZE, "inner");
+    vae_fail(&e, VAE_ERR_FORMAT, "outer: %s", e.message);
+    check(e.status == VAE_ERR_FORMAT && strcmp(e.message, "outer: inner") == 0,
+          "a message can hold the one before");
+    vae_fail(&e, VAE_ERR_FORMAT, "a\nb\x1b[1m \xff\xc3\xa9\xc3\xed\xa0\x80\n");
+    check(strcmp(e.message, "a b?[1m ?\xc3\xa9????") == 0,
+          "one line of UTF-8: %s", e.message);
+    char text[3000];
+    memset(text, 'x', sizeof text);
+    text[1022] = '\xc3';
+    text[1023] = '\xa9';
+    text[2999] = '\0';
+    vae_fail(&e, VAE_ERR_FORMAT, "%s", text);
+    check(strlen(e.message) == 1023 && e.message[1022] == '?',
+          "a long message is cut");
+}
+
+int
+main(void)
+{
+    for (size_t i = 0; i < COUNT(formats); i++) {
+        check_all_to_float(&formats[i]);
+        check_boundaries(&formats[i]);
+        check_spread(&formats[i]);
+    }
+    check_counts(VAE_TYPE_F32);
+    check_counts(VAE_TYPE_F16);
+    check_counts(VAE_TYPE_BF16);
+    check_counts(VAE_TYPE_U8);
+    check_u8();
+    check_words();
+    check_messages();
+    return test_end();
+}
