@@ -1,0 +1,150 @@
+#!/bin/sh
+# From a bare Debian 12 to a picture: installs what is missing, builds, decodes
+# the bundled latents to a video, encodes and decodes that video, and tells how
+# fast and how close it was.
+set -eu
+pipelines=$(cd "$(dirname "$0")" && pwd)
+. "$pipelines/env.sh"
+
+usage() {
+    cat <<'EOF'
+usage: demo.sh [--live] [--out FOLDER] [--build FOLDER]
+
+  --live          then plays the video in a window, where a display is
+  --out FOLDER    for the results, demo-out in the checkout unless set
+  --build FOLDER  takes this build folder as it is; nothing is installed
+EOF
+}
+
+live=
+out=$top/demo-out
+build=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    --live) live=live ;;
+    --out)
+        has_value "$@"
+        out=$2
+        shift
+        ;;
+    --build)
+        has_value "$@"
+        build=$(cd "$2" && pwd)
+        shift
+        ;;
+    *) die "unknown argument $1; see --help" ;;
+    esac
+    shift
+done
+
+[ -f "$demo_latents" ] || die "$demo_latents: no such file; the demo latents" \
+    'are part of a complete checkout'
+[ -z "$live" ] || has_display || die '--live: neither DISPLAY nor' \
+    'WAYLAND_DISPLAY is set'
+
+if [ -z "$build" ]; then
+    sh "$top/tests/deps.sh" "${live:-demo}"
+    build=$top/build-demo
+    [ -f "$build/build.ninja" ] ||
+        meson setup "$build" "$top" --buildtype=release -Dtests=disabled
+    meson compile -C "$build"
+fi
+use_build "$build"
+need_elements latentdemux latentmux vaedecode vaeencode vp8enc webmmux pngenc
+
+mkdir -p "$out"
+cd "$out"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+now() {
+    date +%s%N
+}
+
+# rate WHAT FROM TO: the times as now tells them; every clip has $frames frames.
+rate() {
+    awk -v what="$1" -v n="$frames" -v from="$2" -v to="$3" 'BEGIN {
+        s = (to - from) / 1e9
+        printf "  %s: %d frames in %.1f s, %.1f a second, start included\n",
+            what, n, s, n / s
+    }'
+}
+
+# read_frames ELEMENT...: gives the decoded frames to the elements.
+read_frames() {
+    gst-launch-1.0 -q filesrc "$(location "$tmp/decoded.mkv")" ! \
+        matroskademux ! videoconvert ! "$@"
+}
+
+echo 'Decoding the bundled latents ...'
+# Matroska keeps the frames as they leave the decoder, so that times and
+# comparison are about the model and not about a video codec.
+start=$(now)
+gst-launch-1.0 -q filesrc "$(location "$demo_latents")" ! latentdemux ! \
+    vaedecode ! video/x-raw,format=RGB ! matroskamux ! \
+    filesink "$(location "$tmp/decoded.mkv")"
+decoded=$(now)
+read_frames vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ! \
+    filesink location=demo.webm
+
+# The sheet: every 4th frame, small, in rows of 4.
+read_frames videoscale ! video/x-raw,width=240,height=144 ! pngenc ! \
+    multifilesink "$(location "$tmp/%06d.png")"
+set --
+frames=0
+cells=0
+for png in "$tmp"/*.png; do
+    if [ $((frames % 4)) = 0 ]; then
+        set -- "sink_$cells::xpos=$((cells % 4 * 240))" \
+            "sink_$cells::ypos=$((cells / 4 * 144))" "$@" \
+            filesrc "$(location "$png")" ! pngdec ! \
+            imagefreeze num-buffers=1 ! "sheet.sink_$cells"
+        cells=$((cells + 1))
+    fi
+    frames=$((frames + 1))
+done
+gst-launch-1.0 -q compositor name=sheet background=black "$@" \
+    sheet. ! video/x-raw,format=RGB ! pngenc snapshot=true ! \
+    filesink location=demo.png
+rate decode "$start" "$decoded"
+
+echo 'Encoding that video, and decoding it again ...'
+start=$(now)
+read_frames vaeencode ! latentmux ! filesink location=demo-latents.safetensors
+encoded=$(now)
+gst-launch-1.0 -q filesrc location=demo-latents.safetensors ! latentdemux ! \
+    vaedecode ! video/x-raw,format=RGB ! \
+    filesink "$(location "$tmp/again.rgb")"
+again=$(now)
+rate encode "$start" "$encoded"
+rate decode "$encoded" "$again"
+
+# Bytes 16 to 23 of a PNG file are its width and height, big endian.
+read_frames pngenc snapshot=true ! filesink "$(location "$tmp/size.png")"
+# shellcheck disable=SC2046 # eight words
+set -- $(od -An -tu1 -j16 -N8 "$tmp/size.png")
+width=$(($3 * 256 + $4))
+height=$(($7 * 256 + $8))
+read_frames video/x-raw,format=RGB ! filesink "$(location "$tmp/decoded.rgb")"
+for video in decoded again; do
+    rgb_to_safetensors "$tmp/$video.rgb" "$width" "$height" \
+        "$tmp/$video.safetensors"
+done
+vaetool compare "$tmp/decoded.safetensors" "$tmp/again.safetensors" |
+    sed 's/^/  /'
+
+echo 'The results:'
+for result in demo.webm demo.png demo-latents.safetensors; do
+    [ -s "$result" ] || die "$out/$result was not written"
+    echo "  $(pwd)/$result"
+done
+
+if [ -n "$live" ]; then
+    gst-launch-1.0 -q filesrc location=demo.webm ! matroskademux ! vp8dec ! \
+        videoconvert ! autovideosink
+fi

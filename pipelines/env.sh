@@ -1,0 +1,96 @@
+# shellcheck shell=sh
+# What the scripts of this folder share; they read it with ". env.sh" after
+# they have set `pipelines` to this folder.
+#
+# The plugin is the one of GST_PLUGIN_PATH where that is set, else the one of a
+# build folder of this checkout (build, then build-demo), else the installed
+# one. vaetool likewise.
+
+# shellcheck disable=SC2154 # set by who reads this
+top=$(cd "$pipelines/.." && pwd)
+# shellcheck disable=SC2034 # used by who reads this
+demo_latents=$pipelines/demo/latents.safetensors
+
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+# has_value OPTION [VALUE...]: the arguments from an option that takes a value.
+has_value() {
+    [ $# -ge 2 ] || die "$1 wants a value; see --help"
+}
+
+# use_build FOLDER: the plugin and vaetool of that build folder.
+use_build() {
+    GST_PLUGIN_PATH_1_0=$1/gst${GST_PLUGIN_PATH_1_0:+:$GST_PLUGIN_PATH_1_0}
+    PATH=$1/engine:$PATH
+    export GST_PLUGIN_PATH_1_0 PATH
+}
+
+# need_elements NAME...: sets the paths above and sees that all are there.
+need_elements() {
+    command -v gst-launch-1.0 >/dev/null ||
+        die 'gst-launch-1.0 is missing: install gstreamer1.0-tools'
+    if [ -z "${GST_PLUGIN_PATH:-}${GST_PLUGIN_PATH_1_0:-}" ]; then
+        for build in "$top/build" "$top/build-demo"; do
+            if [ -f "$build/gst/libgstvae.so" ]; then
+                use_build "$build"
+                break
+            fi
+        done
+    fi
+    for element; do
+        gst-inspect-1.0 --exists "$element" && continue
+        case $element in
+        vae* | latent*)
+            die "the element $element is missing: build it with" \
+                '"meson setup build && meson compile -C build"'
+            ;;
+        x264enc) die "$element is missing: install gstreamer1.0-plugins-ugly" ;;
+        gdp*) die "$element is missing: install gstreamer1.0-plugins-bad" ;;
+        *) die "$element is missing: install gstreamer1.0-plugins-good" ;;
+        esac
+    done
+}
+
+# need_file FILE
+need_file() {
+    [ -e "$1" ] || die "$1: no such file"
+    if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
+}
+
+# quoted TEXT: a value as gst-launch-1.0 wants it, whatever characters it has.
+quoted() {
+    printf '"%s"' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"
+}
+
+# location FILE
+location() {
+    printf 'location=%s' "$(quoted "$1")"
+}
+
+# has_display: true where a window can open.
+has_display() {
+    [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]
+}
+
+# rgb_to_safetensors RGB WIDTH HEIGHT OUT: packed RGB frames as one tensor
+# "video_u8" [frames, height, width, 3], for vaetool. GStreamer packs the rows
+# where the width is a multiple of 4.
+rgb_to_safetensors() {
+    size=$(wc -c <"$1")
+    frame=$(($2 * $3 * 3))
+    if [ "$size" = 0 ] || [ $((size % frame)) != 0 ]; then
+        die "$1: $size bytes are no whole number of $2x$3 RGB frames"
+    fi
+    header=$(printf '{"%s":{"dtype":"U8","shape":[%d,%d,%d,3],%s[0,%d]}}' \
+        video_u8 $((size / frame)) "$3" "$2" '"data_offsets":' "$size")
+    length=${#header}
+    {
+        # shellcheck disable=SC2059 # the bytes of the length
+        printf "$(printf '\\%03o\\%03o' $((length % 256)) $((length / 256)))"
+        printf '\0\0\0\0\0\0%s' "$header"
+        cat "$1"
+    } >"$4"
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Shows latents as video at the pace of their timestamps.
+set -eu
+pipelines=$(cd "$(dirname "$0")" && pwd)
+. "$pipelines/env.sh"
+
+usage() {
+    cat <<'EOF'
+usage: live-preview.sh [--model WEIGHTS] [LATENTS | --from HOST:PORT]
+
+LATENTS  a .safetensors or .npy file; without it the bundled demo latents
+
+  --from HOST:PORT  latents as another process makes them, from
+                    ... ! vaeencode ! gdppay ! tcpserversink
+  --model WEIGHTS   the VAE to decode with, a .safetensors file; without it
+                    the installed model of the latent space
+
+Without a display the frames are decoded at the same pace and dropped.
+EOF
+}
+
+model=
+from=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    --model)
+        has_value "$@"
+        need_file "$2"
+        model=$2
+        shift 2
+        ;;
+    --from)
+        has_value "$@"
+        case $2 in
+        ?*:*[!0-9]* | *: | :*) die "--from $2: wanted is HOST:PORT" ;;
+        *:*) from=$2 ;;
+        *) die "--from $2: wanted is HOST:PORT" ;;
+        esac
+        shift 2
+        ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) break ;;
+    esac
+done
+
+if has_display; then
+    sink=autovideosink
+else
+    echo 'no display: the frames are dropped' >&2
+    sink='fakesink sync=true'
+fi
+
+if [ -n "$from" ]; then
+    [ $# = 0 ] || die '--from and a file exclude each other; see --help'
+    need_elements gdpdepay vaedecode
+    set -- tcpclientsrc "host=${from%:*}" "port=${from##*:}" ! gdpdepay
+else
+    [ $# -le 1 ] || die 'one file of latents; see --help'
+    latents=${1:-$demo_latents}
+    need_file "$latents"
+    need_elements latentdemux vaedecode
+    set -- filesrc "$(location "$latents")" ! latentdemux
+fi
+
+# The queue holds what is decoded ahead of time, so that one slow slice is not
+# seen.
+# shellcheck disable=SC2086 # an element and its property
+gst-launch-1.0 "$@" ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} ! \
+    queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! \
+    videoconvert ! $sink

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Encodes and decodes a test picture and tells how close the result is.
+set -eu
+pipelines=$(cd "$(dirname "$0")" && pwd)
+. "$pipelines/env.sh"
+
+usage() {
+    cat <<'EOF'
+usage: round-trip.sh [--model WEIGHTS] [--size WxH] [--frames N]
+
+  --model WEIGHTS   a VAE with encoder and decoder, a .safetensors file;
+                    without it the bundled demo model
+  --size WxH        of the picture, 320x192 unless set
+  --frames N        how many, 17 unless set
+EOF
+}
+
+model=
+width=320
+height=192
+frames=17
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    --model)
+        has_value "$@"
+        need_file "$2"
+        model=$2
+        shift 2
+        ;;
+    --size)
+        has_value "$@"
+        width=${2%x*}
+        height=${2#*x}
+        case $width,$height in
+        ,* | *, | *[!0-9,]*) die "--size $2: wanted is WxH, as 832x480" ;;
+        esac
+        [ $((width % 4)) = 0 ] ||
+            die "--size $2: the width must be a multiple of 4 here"
+        shift 2
+        ;;
+    --frames)
+        has_value "$@"
+        case $2 in
+        '' | *[!0-9]* | 0) die "--frames $2: wanted is a number from 1" ;;
+        esac
+        frames=$2
+        shift 2
+        ;;
+    *) die "unknown argument $1; see --help" ;;
+    esac
+done
+need_elements vaeencode vaedecode
+command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
+    'the plugin'
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+gst-launch-1.0 -q videotestsrc num-buffers="$frames" \
+    pattern=smpte75 horizontal-speed=2 ! \
+    "video/x-raw,format=RGB,width=$width,height=$height,framerate=16/1" ! \
+    tee name=source \
+    source. ! queue max-size-bytes=0 ! filesink "$(location "$tmp/in.rgb")" \
+    source. ! queue max-size-bytes=0 ! \
+    vaeencode ${model:+"model=$(quoted "$model")"} ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! \
+    video/x-raw,format=RGB ! filesink "$(location "$tmp/out.rgb")"
+rgb_to_safetensors "$tmp/in.rgb" "$width" "$height" "$tmp/in.safetensors"
+rgb_to_safetensors "$tmp/out.rgb" "$width" "$height" "$tmp/out.safetensors"
+echo "$frames frames of ${width}x$height, encoded and decoded:"
+vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
