@@ -1,0 +1,99 @@
+/*
+ * check.h: the harness of the kernel checks.
+ *
+ * One program per family of kernels. Its main() is
+ *
+ *     static const VaeCheckFunc all[] = {check_this, check_that};
+ *     return vae_check_main(argc, argv, all, VAE_COUNT(all));
+ *
+ * and a function runs through its cases like this:
+ *
+ *     if (!vae_check_begin(t, "this_n%zu", n))
+ *         return;
+ *     float *x = vae_check_random(t, n, 1);
+ *     float *want = vae_check_buffer(t, n * 4, 4);
+ *     float *got = vae_check_buffer(t, n * 4, 4);
+ *     t->ref->this(&t->queue, want, x, n);
+ *     t->dut->this(&t->queue, got, x, n);
+ *     vae_check_close(t, "y", got, want, n, 1e-6, 1e-6);
+ *     while (vae_check_bench(t, 8.0 * n, 0))
+ *         t->dut->this(&t->queue, got, x, n);
+ *
+ * Every case draws its numbers from the program's seed and its own name, so
+ * one case runs alone as it does among all. Buffers live until the next case
+ * begins; then the guards around them are looked at. A failed check is
+ * printed with the options that repeat it, and the run goes on.
+ *
+ * Options: --seed N, --only TEXT (cases whose name contains it), --bench
+ * (time them too), --threads N (of t->queue), --list.
+ */
+#ifndef VAE_CHECK_H
+#define VAE_CHECK_H
+
+#include "kernels.h"
+
+#define VAE_COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+typedef struct VaeCheckBlock VaeCheckBlock;
+
+typedef struct VaeCheck {
+    const VaeKernels *ref;
+    const VaeKernels *dut; /* device under test: cpu, or NULL without it */
+    VaeQueue queue;        /* threads as asked for, best vectors */
+
+    /* Inside. */
+    uint64_t seed, state;
+    const char *only;
+    bool bench, list;
+    char name[128];
+    int cases, failures, case_failures;
+    VaeCheckBlock *blocks;
+    uint64_t bench_start, bench_calls;
+} VaeCheck;
+
+typedef void (*VaeCheckFunc)(VaeCheck *t);
+
+/* Returns the exit status of the program: 0, 1, or 2 for wrong options. */
+int vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n);
+
+/* Begins a case; false when it is not to run. Names hold no spaces. */
+bool vae_check_begin(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
+
+/*
+ * Memory between guards, filled with 0xff: NaN in every float type.
+ * size is that of an element; the address is a multiple of it and, by
+ * chance, of nothing more. With AddressSanitizer the guards are poisoned.
+ */
+void *vae_check_buffer(VaeCheck *t, size_t bytes, size_t size);
+/* n floats, nearly normal, of that deviation. */
+float *vae_check_random(VaeCheck *t, size_t n, float deviation);
+/* The same numbers as BF16. */
+uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
+/* BF16 back to floats. */
+float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
+
+uint64_t vae_check_bits(VaeCheck *t);               /* 64 random bits */
+int vae_check_range(VaeCheck *t, int from, int to); /* both included */
+
+/* The case failed; goes on. */
+void vae_check_fail(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
+/* Fails with the text unless ok. Returns ok. */
+bool vae_check_that(VaeCheck *t, bool ok, const char *text);
+/* |got - want| <= absolute + relative * |want|; NaN equals NaN only. */
+void vae_check_close(VaeCheck *t, const char *what, const float *got,
+                     const float *want, size_t n, double absolute,
+                     double relative);
+void vae_check_equal(VaeCheck *t, const char *what, const void *got,
+                     const void *want, size_t bytes);
+
+/*
+ * True while the timed loop shall go on: not at all without --bench. The
+ * first call warms up. bytes and flop are those of one call, 0: not told.
+ */
+bool vae_check_bench(VaeCheck *t, double bytes, double flop);
+
+/* Queues whose results must agree to the byte: 1, 2, 3 threads and every
+ * vector code. False past the last. */
+bool vae_check_queue(size_t i, VaeQueue *q);
+
+#endif

@@ -1,0 +1,198 @@
+/*
+ * check_rearrange.c: index orders by numbered elements, and conversions.
+ *
+ * The definition here goes from every element of x to where it belongs; the
+ * kernels go the other way.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "number.h"
+
+static int
+phases(const VaeRearrangeArgs *a)
+{
+    return a->kind == VAE_UNFOLD_NEAREST ? a->ft : a->ft * a->fs * a->fs;
+}
+
+static size_t
+in_count(const VaeRearrangeArgs *a)
+{
+    return (size_t) a->t * a->h * a->w * phases(a) * a->c;
+}
+
+static size_t
+out_count(const VaeRearrangeArgs *a)
+{
+    return (size_t) (a->t * a->ft - a->drop) * a->h * a->fs * a->w * a->fs *
+           a->c;
+}
+
+static void
+put(const VaeRearrangeArgs *a, float *y, int f, int row, int column, int c,
+    float v)
+{
+    if (f == 1 && a->drop)
+        return;
+    const size_t to = f > 1 ? f - a->drop : f;
+    y[((to * a->h * a->fs + row) * a->w * a->fs + column) * a->c + c] = v;
+}
+
+/* Channel c of x holds colour c % C; the rest counts the places. */
+static void
+definition(const VaeRearrangeArgs *a, const float *x, float *y)
+{
+    const int n = phases(a), area = a->fs * a->fs;
+    for (size_t i = 0; i < in_count(a); i++) {
+        const int c = (int) (i % a->c), place = (int) (i / a->c % n);
+        const size_t site = i / a->c / n;
+        const int column = (int) (site % a->w);
+        const int row = (int) (site / a->w % a->h);
+        const int f = (int) (site / a->w / a->h);
+        if (a->kind == VAE_SHUFFLE_RQTC) {
+            const int z = place % a->ft, rq = place / a->ft;
+            put(a, y, f * a->ft + z, row * a->fs + rq / a->fs,
+                column * a->fs + rq % a->fs, c, x[i]);
+            continue;
+        }
+        for (int k = 0; k < area; k++)
+            put(a, y, f * a->ft + place, row * a->fs + k / a->fs,
+                column * a->fs + k % a->fs, c, x[i]);
+    }
+}
+
+static void
+convert(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeRearrangeArgs a,
+        const float *x, const float *want)
+{
+    const size_t n = out_count(&a);
+    const uint16_t *half = vae_check_bf16(t, x, in_count(&a));
+    float *y = vae_check_buffer(t, n * 4, 4);
+    uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
+    a.x = x;
+    a.y = y;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "F32", y, want, n * 4);
+    const uint16_t *want16 = vae_check_bf16(t, want, n);
+    a.y = y16;
+    a.y_type = VAE_TYPE_BF16;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "F32 to BF16", y16, want16, n * 2);
+    memset(y16, 0xff, n * 2);
+    a.x = half;
+    a.x_type = VAE_TYPE_BF16;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "BF16", y16, want16, n * 2);
+    memset(y, 0xff, n * 4);
+    a.y = y;
+    a.y_type = VAE_TYPE_F32;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "BF16 to F32", y, vae_check_floats(t, want16, n), n * 4);
+}
+
+static void
+one_case(VaeCheck *t, VaeRearrangeArgs a)
+{
+    if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d",
+                         a.kind == VAE_SHUFFLE_RQTC ? "shuffle" : "nearest",
+                         a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c))
+        return;
+    float *x = vae_check_random(t, in_count(&a), 0);
+    for (size_t i = 0; i < in_count(&a); i++)
+        x[i] = (float) i;
+    float *want = vae_check_buffer(t, out_count(&a) * 4, 4);
+    definition(&a, x, want);
+    convert(t, t->ref, &t->queue, a, x, want);
+    VaeQueue q;
+    for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++)
+        convert(t, t->dut, &q, a, x, want);
+}
+
+static void
+check_orders(VaeCheck *t)
+{
+    static const int sizes[][4] = {
+        {1, 1, 1, 1}, {2, 3, 5, 3}, {3, 2, 3, 16}, {2, 4, 3, 21}};
+    static const int factors[][3] = {{1, 1, 0}, {1, 2, 0}, {2, 1, 0},
+                                     {2, 2, 0}, {2, 2, 1}, {2, 1, 1}};
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++)
+        for (size_t j = 0; j < VAE_COUNT(factors); j++)
+            for (int kind = 0; kind < 2; kind++)
+                one_case(t,
+                         (VaeRearrangeArgs){.kind = kind ? VAE_SHUFFLE_RQTC
+                                                         : VAE_UNFOLD_NEAREST,
+                                            .t = sizes[i][0],
+                                            .h = sizes[i][1],
+                                            .w = sizes[i][2],
+                                            .c = sizes[i][3],
+                                            .ft = factors[j][0],
+                                            .fs = factors[j][1],
+                                            .drop = factors[j][2]});
+}
+
+static void
+check_cast(VaeCheck *t)
+{
+    static const size_t sizes[] = {1, 15, 16, 255, 16384, 50021};
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++) {
+        const size_t n = sizes[i];
+        if (!vae_check_begin(t, "cast_%zu", n))
+            continue;
+        float *x = vae_check_buffer(t, n * 4, 4);
+        for (size_t j = 0; j < n; j++) /* every kind of float, NaN too */
+            x[j] = vae_from_bits((uint32_t) vae_check_bits(t));
+        const uint16_t *half = vae_check_bf16(t, x, n);
+        const float *wide = vae_check_floats(t, half, n);
+        VaeQueue q;
+        for (size_t k = 0; vae_check_queue(k, &q); k++)
+            for (int cpu = 0; cpu <= (t->dut ? 1 : 0); cpu++) {
+                uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
+                float *y = vae_check_buffer(t, n * 4, 4);
+                VaeCastArgs a = {y16, x, VAE_TYPE_F32, VAE_TYPE_BF16, n};
+                const VaeKernels *table = cpu ? t->dut : t->ref;
+                table->cast(&q, &a);
+                vae_check_equal(t, "to BF16", y16, half, n * 2);
+                a = (VaeCastArgs){y, half, VAE_TYPE_BF16, VAE_TYPE_F32, n};
+                table->cast(&q, &a);
+                vae_check_equal(t, "to F32", y, wide, n * 4);
+            }
+    }
+}
+
+static void
+check_speed(VaeCheck *t)
+{
+    static const int channels[] = {8, 96, 384};
+    if (!t->bench || !t->dut)
+        return;
+    for (size_t i = 0; i < 4 * VAE_COUNT(channels); i++) {
+        const int c = channels[i / 4];
+        const bool shuffle = i & 1, bf16 = i & 2;
+        if (!vae_check_begin(t, "%s_speed_c%d_%s",
+                             shuffle ? "shuffle" : "nearest", c,
+                             bf16 ? "bf16" : "f32"))
+            continue;
+        VaeRearrangeArgs a = {.kind = shuffle ? VAE_SHUFFLE_RQTC
+                                              : VAE_UNFOLD_NEAREST,
+                              .y_type = bf16 ? VAE_TYPE_BF16 : VAE_TYPE_F32,
+                              .t = 1,
+                              .h = 120,
+                              .w = 9216 / c,
+                              .c = c,
+                              .ft = 2,
+                              .fs = 2};
+        const size_t n = in_count(&a), m = out_count(&a);
+        a.x = vae_check_random(t, n, 1);
+        a.y = vae_check_buffer(t, m * 4, 4);
+        while (vae_check_bench(t, n * 4.0 + m * (bf16 ? 2.0 : 4.0), 0))
+            t->dut->rearrange(&t->queue, &a);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeCheckFunc all[] = {check_orders, check_cast, check_speed};
+    return vae_check_main(argc, argv, all, VAE_COUNT(all));
+}
