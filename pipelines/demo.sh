@@ -100,8 +100,9 @@ frames=0
 cells=0
 for png in "$tmp"/*.png; do
     if [ $((frames % 4)) = 0 ]; then
+        row=$((cells / 4))
         set -- "sink_$cells::xpos=$((cells % 4 * 240))" \
-            "sink_$cells::ypos=$((cells / 4 * 144))" "$@" \
+            "sink_$cells::ypos=$((row * 144))" "$@" \
             filesrc "$(location "$png")" ! pngdec ! \
             imagefreeze num-buffers=1 ! "sheet.sink_$cells"
         cells=$((cells + 1))
