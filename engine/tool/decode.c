@@ -79,13 +79,10 @@ open_stream(Decode *d, VaeError *error)
 static VaeStatus
 make_buffers(Decode *d, VaeError *error)
 {
+    const VaeSteps *s = &d->info->decode;
     const int slice = vae_stream_get_plan(d->stream)->slice_size;
-    int n_in, n_out;
-    vae_stream_count(d->stream, slice, &n_in, &n_out);
-    if (slice * d->info->decode.step_in > n_in)
-        n_in = slice * d->info->decode.step_in;
-    if (slice * d->info->decode.step_out > n_out)
-        n_out = slice * d->info->decode.step_out;
+    const int n_in = s->first_in + slice * s->step_in;
+    const int n_out = s->first_out + slice * s->step_out;
     const size_t row = (size_t) d->width * 3 * sizeof(float);
     d->latent_size = (size_t) d->clip.channels * (size_t) d->clip.height *
                      (size_t) d->clip.width * vae_type_size(d->clip.type);
@@ -157,9 +154,9 @@ run(Decode *d, VaeError *error)
     progress_begin(&progress, "frames", d->frames);
     while (status == VAE_OK && done < d->clip.t) {
         const double start = now_seconds();
-        const int most = done == 0 && progress.shown ? 1 : plan->slice_size;
-        const int steps = steps_left(d, most, d->clip.t - done);
         const bool first = done == 0;
+        const int steps =
+            steps_left(d, first ? 1 : plan->slice_size, d->clip.t - done);
         if (steps == 0)
             status = vae_fail(error, VAE_ERR_SIZE,
                               "%d latents are no whole step of %s",
@@ -168,7 +165,7 @@ run(Decode *d, VaeError *error)
             status = decode_slice(d, steps, &done, &written, error);
         if (status == VAE_OK && interrupted())
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
-        if (first && steps == 1)
+        if (first)
             progress_expect(plan, now_seconds() - start, d->clip.t - done);
         progress_show(&progress, written);
     }

@@ -228,12 +228,11 @@ run(Encode *e, VaeError *error)
         const double start = now_seconds();
         const bool first = done == 0;
         const int steps =
-            steps_left(e, first && progress.shown ? 1 : plan->slice_size,
-                       e->latents - written);
+            steps_left(e, first ? 1 : plan->slice_size, e->latents - written);
         status = encode_slice(e, steps, &done, &written, error);
         if (status == VAE_OK && interrupted())
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
-        if (first && steps == 1)
+        if (first)
             progress_expect(plan, now_seconds() - start, e->latents - written);
         progress_show(&progress, done < e->frames ? done : e->frames);
     }

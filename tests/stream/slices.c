@@ -1,0 +1,115 @@
+/*
+ * slices.c: the slice size does not change a byte.
+ *
+ * slices MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
+ */
+#include "streams.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint32_t
+fingerprint(const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 16777619u;
+    return h;
+}
+
+/* What must have run: the test means nothing if every slice size ran the
+ * same programs. */
+static void
+expect_runs(const VaeStream *stream, int t, int slice)
+{
+    VaeStreamStats s;
+    vae_stream_stats(stream, &s);
+    const uint64_t next = (uint64_t) ((t - 1) / slice);
+    const uint64_t next1 = (uint64_t) ((t - 1) % slice);
+    expect(s.runs_first == 1 && s.runs_next == next && s.runs_next1 == next1,
+           "  programs run: first %llu, next %llu (of %d steps), next1 %llu",
+           (unsigned long long) s.runs_first, (unsigned long long) s.runs_next,
+           slice, (unsigned long long) s.runs_next1);
+}
+
+static void
+one_slice(const Bed *bed, VaeDirection direction, const TestClip *input,
+          const TestClip *want, int slice, const int *plan, bool count)
+{
+    TestClip clip = *input;
+    TestClip results = bed_clip(bed, input->t, input->width, input->height, 0);
+    size_t bytes;
+    char what[128];
+    clip_poison(bed, &results, direction);
+    if (direction == VAE_DECODE)
+        clip.video = results.video;
+    else
+        clip.latents = results.latents;
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                          .width = input->width,
+                                          .height = input->height,
+                                          .slice_size = slice,
+                                          .deterministic = true});
+    run_clip(bed, stream, direction, &clip, plan);
+    const void *got = clip_result(bed, &clip, direction, &bytes);
+    snprintf(what, sizeof what,
+             "%s, %d threads, slice %d, calls of %d,%d.. %08x",
+             direction == VAE_DECODE ? "decode" : "encode", bed->threads, slice,
+             plan[0], plan[1], fingerprint(got, bytes));
+    same_result(bed, &clip, want, direction, what);
+    if (count)
+        expect_runs(stream, input->t, slice);
+    vae_stream_free(&stream);
+    clip_free(&results);
+}
+
+static void
+all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
+{
+    static const int one[] = {1, 0};
+    const int whole[] = {t, 0}, uneven[] = {2, 5, 1, 4, 0};
+    const int sizes[] = {1, 2, 3, 5};
+    TestClip input = bed_clip(bed, t, width, height, 0);
+    TestClip want = bed_clip(bed, t, width, height, 0);
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                          .width = width,
+                                          .height = height,
+                                          .slice_size = 1,
+                                          .deterministic = true});
+    run_clip(bed, stream, direction, &want, one);
+    vae_stream_free(&stream);
+    for (int i = 0; i < 4; i++) {
+        const int plan[] = {1, sizes[i], 0};
+        if (sizes[i] < t - 1)
+            one_slice(bed, direction, &input, &want, sizes[i], plan, true);
+    }
+    one_slice(bed, direction, &input, &want, t - 1, whole, true);
+    one_slice(bed, direction, &input, &want, 3, uneven, false);
+    clip_free(&input);
+    clip_free(&want);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 8) {
+        fprintf(stderr, "usage: slices MODEL BACKEND PRECISION LATENTS WIDTH "
+                        "HEIGHT THREADS...\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], argv[2], argv[3]);
+    for (int i = 7; i < argc; i++) {
+        bed.threads = atoi(argv[i]);
+        all_slices(&bed, VAE_DECODE, atoi(argv[4]), atoi(argv[5]),
+                   atoi(argv[6]));
+        all_slices(&bed, VAE_ENCODE, atoi(argv[4]), atoi(argv[5]),
+                   atoi(argv[6]));
+    }
+    vae_model_free(&bed.model);
+    return tests_end();
+}

@@ -1,0 +1,512 @@
+/*
+ * stream.c: what a stream promises beside its numbers.
+ *
+ * stream MODEL BACKEND PRECISION
+ */
+#include "streams.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { T = 6, W = 48, H = 32 };
+static const int one_by_one[] = {1, 0};
+
+static VaeStream *
+plain(const Bed *bed, VaeDirection direction)
+{
+    return bed_stream(
+        bed,
+        (VaeStreamParams){.direction = direction, .width = W, .height = H});
+}
+
+/* A clip run by a stream of its own. */
+static TestClip
+alone(const Bed *bed, VaeDirection direction, int t, int width, int height,
+      int seed)
+{
+    TestClip clip = bed_clip(bed, t, width, height, seed);
+    VaeStream *stream = bed_stream(
+        bed, (VaeStreamParams){
+                 .direction = direction, .width = width, .height = height});
+    run_clip(bed, stream, direction, &clip, one_by_one);
+    vae_stream_free(&stream);
+    return clip;
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Step k of a clip as a clip of its own. */
+static TestClip
+part(const Bed *bed, const TestClip *clip, int k)
+{
+    const VaeSteps *s = &bed->info->decode;
+    TestClip one = *clip;
+    const int before = k ? s->first_out + (k - 1) * s->step_out : 0;
+    one.t = 1;
+    one.frames = k ? s->step_out : s->first_out;
+    one.latents += (size_t) k * clip_latent_count(bed, clip) / (size_t) clip->t;
+    one.video +=
+        (size_t) before * clip_video_count(clip) / (size_t) clip->frames;
+    return one;
+}
+
+static void
+interleaved(const Bed *bed, VaeDirection direction)
+{
+    TestClip clips[2], want[2];
+    VaeStream *streams[2];
+    for (int i = 0; i < 2; i++) {
+        clips[i] = bed_clip(bed, T, W, H, i);
+        clip_poison(bed, &clips[i], direction);
+        want[i] = alone(bed, direction, T, W, H, i);
+        streams[i] = plain(bed, direction);
+    }
+    for (int k = 0; k < T; k++)
+        for (int i = 0; i < 2; i++) {
+            const TestClip one = part(bed, &clips[i], k);
+            run_clip(bed, streams[i], direction, &one, one_by_one);
+        }
+    for (int i = 0; i < 2; i++) {
+        same_result(bed, &clips[i], &want[i], direction,
+                    i ? "two streams in turn, second"
+                      : "two streams in turn, first");
+        vae_stream_free(&streams[i]);
+        clip_free(&clips[i]);
+        clip_free(&want[i]);
+    }
+}
+
+/* After a whole clip, and after half a clip. */
+static void
+reset(const Bed *bed, VaeDirection direction)
+{
+    TestClip other = bed_clip(bed, T, W, H, 1);
+    TestClip clip = bed_clip(bed, T, W, H, 0);
+    TestClip want = alone(bed, direction, T, W, H, 0);
+    VaeStream *stream = plain(bed, direction);
+    run_clip(bed, stream, direction, &other, one_by_one);
+    for (int i = 0; i < 2; i++) {
+        vae_stream_reset(stream);
+        expect(vae_stream_at_start(stream), "at the start after a reset");
+        clip_poison(bed, &clip, direction);
+        run_clip(bed, stream, direction, &clip, one_by_one);
+        same_result(bed, &clip, &want, direction,
+                    i ? "reset in mid-clip equals new" : "reset equals new");
+        vae_stream_reset(stream);
+        for (int k = 0; k < 3; k++) {
+            const TestClip one = part(bed, &other, k);
+            run_clip(bed, stream, direction, &one, one_by_one);
+        }
+    }
+    vae_stream_free(&stream);
+    clip_free(&other);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+static void
+five_runs(const Bed *bed, VaeDirection direction)
+{
+    TestClip want = alone(bed, direction, T, W, H, 0);
+    for (int i = 0; i < 4; i++) {
+        TestClip again = alone(bed, direction, T, W, H, 0);
+        same_result(bed, &again, &want, direction, "run again");
+        clip_free(&again);
+    }
+    clip_free(&want);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Steps without any allocation by the test. */
+typedef struct Loop {
+    VaeStream *stream;
+    VaeDirection direction;
+    VaeLatent latents[16];
+    VaePicture pictures[64];
+} Loop;
+
+static void
+loop_steps(Loop *loop, int calls, int steps)
+{
+    VaeError error;
+    int n_in, n_out;
+    for (int i = 0; i < calls; i++) {
+        vae_stream_count(loop->stream, steps, &n_in, &n_out);
+        if (loop->direction == VAE_DECODE)
+            must(vae_stream_decode(loop->stream, loop->latents, n_in,
+                                   loop->pictures, n_out, &error),
+                 &error);
+        else
+            must(vae_stream_encode(loop->stream, loop->pictures, n_in,
+                                   loop->latents, n_out, &error),
+                 &error);
+    }
+}
+
+static void
+loop_fill(Loop *loop, const TestClip *clip)
+{
+    for (int i = 0; i < 16; i++)
+        loop->latents[i] =
+            (VaeLatent){.type = VAE_TYPE_F32, .data = clip->latents};
+    for (int i = 0; i < 64; i++)
+        loop->pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
+                                         .width = clip->width,
+                                         .height = clip->height,
+                                         .data = {(uint8_t *) clip->video},
+                                         .stride = {clip->width * 3 * 4}};
+}
+
+static size_t
+heap(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+}
+
+/* Not the first slice: then every program has run. */
+static void
+memory(const Bed *bed, VaeDirection direction)
+{
+    TestClip clip = bed_clip(bed, 1, W, H, 0);
+    Loop loop = {.stream =
+                     bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                                       .width = W,
+                                                       .height = H,
+                                                       .slice_size = 2}),
+                 .direction = direction};
+    loop_fill(&loop, &clip);
+    loop_steps(&loop, 2, 1);
+    loop_steps(&loop, 2, 3);
+    const uint64_t taken = vae_allocation_count();
+    const size_t used = heap();
+    loop_steps(&loop, 10, 3);
+    vae_stream_reset(loop.stream);
+    loop_steps(&loop, 10, 4);
+    expect(vae_allocation_count() == taken,
+           "no allocation after the first slices: %llu",
+           (unsigned long long) (vae_allocation_count() - taken));
+    expect(heap() <= used, "the heap does not grow: %zu, then %zu bytes", used,
+           heap());
+    vae_stream_free(&loop.stream);
+    clip_free(&clip);
+}
+
+/* ------------------------------------------------------------------ */
+
+typedef struct Canceller {
+    VaeStream *stream;
+    int at, seen, ops_after;
+    const void *last; /* values seen: two names of one op share them */
+    bool cancelled;
+    char op[128];
+} Canceller;
+
+static void
+cancel_at(void *user, int step, const char *name, int t, int h, int w, int c,
+          const float *values)
+{
+    Canceller *k = user;
+    k->seen++;
+    if (k->cancelled && strcmp(k->op, name) != 0)
+        k->ops_after++;
+    if (k->seen != k->at)
+        return;
+    vae_stream_cancel(k->stream);
+    k->cancelled = true;
+    snprintf(k->op, sizeof k->op, "%s", name);
+}
+
+/* From inside an op, so that it falls into a running call for certain. */
+static void
+cancel(const Bed *bed, VaeDirection direction)
+{
+    TestClip clip = bed_clip(bed, T, W, H, 0);
+    TestClip want = alone(bed, direction, T, W, H, 0);
+    Canceller k = {.at = 60};
+    VaeError error;
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                          .width = W,
+                                          .height = H,
+                                          .dump = cancel_at,
+                                          .dump_user = &k});
+    k.stream = stream;
+    vae_stream_cancel(stream); /* no call: nothing */
+    const VaeStatus status =
+        direction == VAE_DECODE
+            ? test_decode(stream, bed->info, &clip, one_by_one, &error)
+            : test_encode(stream, bed->info, &clip, one_by_one, &error);
+    expect(status == VAE_ERR_CANCELLED && k.cancelled, "cancelled: %s",
+           status == VAE_OK ? "no error" : error.message);
+    /* The op may report itself a second time, as its block. */
+    expect(k.ops_after <= 1, "%d ops after the cancel", k.ops_after);
+    const TestClip one = part(bed, &clip, 0);
+    const VaeStatus broken =
+        direction == VAE_DECODE
+            ? test_decode(stream, bed->info, &one, one_by_one, &error)
+            : test_encode(stream, bed->info, &one, one_by_one, &error);
+    expect(broken != VAE_OK, "a broken sequence does not go on: %s",
+           broken ? error.message : "it did");
+    vae_stream_reset(stream);
+    clip_poison(bed, &clip, direction);
+    run_clip(bed, stream, direction, &clip, one_by_one);
+    same_result(bed, &clip, &want, direction, "reset after a cancel");
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Sizes that are no multiple: out is cropped, in is repeated at the edge. */
+static void
+odd_size(const Bed *bed)
+{
+    enum { OW = 37, OH = 21, PW = 40, PH = 24 };
+    TestClip padded = alone(bed, VAE_DECODE, 3, PW, PH, 0);
+    TestClip odd = alone(bed, VAE_DECODE, 3, OW, OH, 0);
+    size_t differ = 0;
+    for (int i = 0; i < odd.frames * OH * OW * 3; i++) {
+        const int c = i % (OW * 3), y = i / (OW * 3) % OH,
+                  f = i / (OW * 3 * OH);
+        differ += odd.video[i] != padded.video[(f * PH + y) * PW * 3 + c];
+    }
+    expect(differ == 0, "%dx%d decoded is cropped %dx%d: %zu differ", OW, OH,
+           PW, PH, differ);
+    for (int i = 0; i < padded.frames * PH * PW; i++) {
+        const int x = i % PW < OW ? i % PW : OW - 1;
+        const int y = i / PW % PH < OH ? i / PW % PH : OH - 1;
+        memcpy(padded.video + i * 3,
+               odd.video + ((i / (PW * PH) * OH + y) * OW + x) * 3,
+               3 * sizeof(float));
+    }
+    TestClip want = padded, got = odd;
+    VaeStream *big = bed_stream(
+        bed,
+        (VaeStreamParams){.direction = VAE_ENCODE, .width = PW, .height = PH});
+    VaeStream *small = bed_stream(
+        bed,
+        (VaeStreamParams){.direction = VAE_ENCODE, .width = OW, .height = OH});
+    clip_poison(bed, &want, VAE_ENCODE);
+    run_clip(bed, big, VAE_ENCODE, &want, one_by_one);
+    run_clip(bed, small, VAE_ENCODE, &got, one_by_one);
+    same_result(bed, &got, &want, VAE_ENCODE, "37x21 encoded is padded 40x24");
+    vae_stream_free(&big);
+    vae_stream_free(&small);
+    clip_free(&padded);
+    clip_free(&odd);
+}
+
+static void
+counts(const Bed *bed)
+{
+    const VaeModelInfo *info = bed->info;
+    bool formula = true, runs = true;
+    for (int n = 1; n <= 17; n++) {
+        formula &= vae_model_frames_of(bed->model, n) == 1 + 4 * (n - 1);
+        formula &= vae_model_latents_of(bed->model, n) == 1 + (n - 1 + 3) / 4;
+        TestClip clip = alone(bed, VAE_DECODE, n, info->spatial, info->spatial,
+                              0); /* fails unless it gives frames_of(n) */
+        clip_free(&clip);
+        clip = alone(bed, VAE_ENCODE, n, info->spatial, info->spatial, 0);
+        runs &= clip.frames == 4 * n - 3;
+        clip_free(&clip);
+    }
+    expect(formula, "n = 1..17: latents to frames and back by formula");
+    expect(runs, "n = 1..17 latents decoded, 4n-3 frames encoded");
+}
+
+static void
+not_finite(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, 3, W, H, 0);
+    VaeStreamStats stats;
+    size_t bad = 0;
+    clip.latents[7] = NAN;
+    clip.latents[clip_latent_count(bed, &clip) / 2] = INFINITY;
+    VaeStream *stream = plain(bed, VAE_DECODE);
+    run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
+    vae_stream_stats(stream, &stats);
+    for (size_t i = 0; i < clip_video_count(&clip); i++)
+        bad += !isfinite(clip.video[i]);
+    expect(stats.nonfinite == 2 && bad > 0,
+           "2 latents not finite: %llu counted, %zu values of the frames",
+           (unsigned long long) stats.nonfinite, bad);
+    vae_stream_free(&stream);
+    stream = plain(bed, VAE_ENCODE);
+    clip.video[0] = NAN;
+    run_clip(bed, stream, VAE_ENCODE, &clip, one_by_one);
+    vae_stream_stats(stream, &stats);
+    expect(stats.nonfinite > 0, "NaN in the frames: %llu latents counted",
+           (unsigned long long) stats.nonfinite);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
+              const char *what)
+{
+    expect(got == want && (got == VAE_OK || error->message[0]), "%s: %s (%s)",
+           what, vae_status_name(got), got == VAE_OK ? "-" : error->message);
+}
+
+static void
+bad_params(const Bed *bed)
+{
+    const VaeStreamParams good = {.backend = bed->backend,
+                                  .precision = bed->precision,
+                                  .width = W,
+                                  .height = H,
+                                  .slice_size = 1};
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    VaeStreamParams p = good;
+    p.width = 0;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error), VAE_ERR_SIZE,
+                  &error, "width 0");
+    p = good;
+    p.slice_size = -1;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_ARGUMENT, &error, "slice size -1");
+    p = good;
+    p.threads = -1;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_ARGUMENT, &error, "threads -1");
+    p = good;
+    p.memory_limit = 1000;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_MEMORY, &error, "a limit of 1000 bytes");
+    p = good;
+    p.backend = VAE_BACKEND_REF;
+    p.precision = VAE_PRECISION_FP16;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_UNSUPPORTED, &error, "fp16 by ref");
+    expect(stream == NULL, "no stream after an error");
+}
+
+static void
+bad_calls(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, 1, W, H, 0);
+    TestClip want = alone(bed, VAE_DECODE, 1, W, H, 0);
+    Loop loop = {.stream = plain(bed, VAE_DECODE), .direction = VAE_DECODE};
+    VaeStream *s = loop.stream;
+    VaeStreamStats stats;
+    VaeError error = {0};
+    loop_fill(&loop, &clip);
+    const VaeLatent *l = loop.latents;
+    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 4, &error),
+                  VAE_ERR_ARGUMENT, &error, "4 frames of the first latent");
+    expect_status(vae_stream_decode(s, l, 0, loop.pictures, 0, &error),
+                  VAE_ERR_ARGUMENT, &error, "no latents");
+    expect_status(vae_stream_decode(s, l, 2, loop.pictures, 1, &error),
+                  VAE_ERR_ARGUMENT, &error, "1 frame of two latents");
+    expect_status(vae_stream_encode(s, loop.pictures, 1, l, 1, &error),
+                  VAE_ERR_ARGUMENT, &error, "encode with a decoder");
+    loop.pictures[0].width = W - 1;
+    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
+                  VAE_ERR_SIZE, &error, "a picture of another size");
+    loop.pictures[0].width = W;
+    vae_stream_stats(s, &stats);
+    expect(stats.runs_first == 0 && vae_stream_at_start(s),
+           "nothing ran for a refused call");
+    clip_poison(bed, &clip, VAE_DECODE);
+    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error), VAE_OK,
+                  &error, "the right call after wrong ones");
+    same_result(bed, &clip, &want, VAE_DECODE, "after refused calls");
+    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
+                  VAE_ERR_ARGUMENT, &error, "1 frame of a later latent");
+    vae_stream_free(&s);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* A frame without memory is computed all the same. */
+static void
+skipped_frames(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, 1, W, H, 0);
+    TestClip want = alone(bed, VAE_DECODE, 2, W, H, 0);
+    Loop loop = {.stream = plain(bed, VAE_DECODE), .direction = VAE_DECODE};
+    const size_t latent = clip_latent_count(bed, &want) / 2;
+    const size_t frame = clip_video_count(&want) / 5;
+    VaeError error;
+    loop_fill(&loop, &clip);
+    loop.latents[0].data = want.latents;
+    loop.latents[1].data = want.latents + latent;
+    for (int i = 0; i < 4; i++)
+        loop.pictures[i].data[0] = NULL;
+    must(vae_stream_decode(loop.stream, loop.latents, 2, loop.pictures, 5,
+                           &error),
+         &error);
+    expect(memcmp(clip.video, want.video + 4 * frame, frame * sizeof(float)) ==
+               0,
+           "the last of five frames, the others without memory");
+    vae_stream_free(&loop.stream);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* Statistics applied outside, with the same roundings, give the same. */
+static void
+raw_latents(const Bed *bed)
+{
+    TestClip want = alone(bed, VAE_DECODE, 2, W, H, 0);
+    TestClip clip = bed_clip(bed, 2, W, H, 0);
+    const int channels = bed->info->latent_channels;
+    const size_t n = clip_latent_count(bed, &clip);
+    const size_t plane = n / (size_t) clip.t / (size_t) channels;
+    for (size_t i = 0; i < n; i++) {
+        const size_t c = i / plane % (size_t) channels;
+        const volatile float v = clip.latents[i] * bed->info->std[c];
+        clip.latents[i] = v + bed->info->mean[c];
+    }
+    VaeStream *stream = bed_stream(
+        bed,
+        (VaeStreamParams){.width = W, .height = H, .normalization = VAE_RAW});
+    run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
+    same_result(bed, &clip, &want, VAE_DECODE, "raw latents");
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 4) {
+        fprintf(stderr, "usage: stream MODEL BACKEND PRECISION\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], argv[2], argv[3]);
+    bed.threads = 2;
+    const VaeDirection directions[] = {VAE_DECODE, VAE_ENCODE};
+    for (int i = 0; i < 2; i++) {
+        const VaeDirection d = directions[i];
+        printf("%s\n", d == VAE_DECODE ? "decode" : "encode");
+        memory(&bed, d);
+        interleaved(&bed, d);
+        reset(&bed, d);
+        five_runs(&bed, d);
+        cancel(&bed, d);
+    }
+    odd_size(&bed);
+    counts(&bed);
+    not_finite(&bed);
+    bad_params(&bed);
+    bad_calls(&bed);
+    skipped_frames(&bed);
+    raw_latents(&bed);
+    vae_model_free(&bed.model);
+    return tests_end();
+}

@@ -1,0 +1,187 @@
+#include "streams.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int n_run, n_failed;
+
+bool
+expect(bool good, const char *format, ...)
+{
+    va_list args;
+    n_run++;
+    n_failed += !good;
+    printf("%s ", good ? "ok  " : "FAIL");
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    fflush(stdout);
+    return good;
+}
+
+int
+tests_end(void)
+{
+    printf("%d of %d checks failed\n", n_failed, n_run);
+    return n_failed || !n_run;
+}
+
+void
+must(VaeStatus status, const VaeError *error)
+{
+    if (status != VAE_OK) {
+        fprintf(stderr, "%s\n", error->message);
+        exit(1);
+    }
+}
+
+static void
+skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    exit(TEST_SKIP);
+}
+
+void
+bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
+{
+    char path[512], why[256];
+    VaeError error;
+    *bed = (Bed){0};
+    if (!vae_backend_parse(backend, &bed->backend) ||
+        !vae_precision_parse(precision, &bed->precision)) {
+        fprintf(stderr, "no backend %s or precision %s\n", backend, precision);
+        exit(2);
+    }
+    if (!vae_backend_available(bed->backend, why, sizeof why))
+        skip(why);
+    if (strchr(name, '.') || strcmp(name, "seedvr2-full") == 0) {
+        must(vae_model_generate(strchr(name, '.') ? name : "seedvr2",
+                                &bed->model, &error),
+             &error);
+    } else {
+        if (!test_path(path, sizeof path, "VAE_TEST_VECTORS",
+                       "%s/weights.safetensors", name))
+            skip("VAE_TEST_VECTORS does not name the golden vectors");
+        must(vae_model_open(path, NULL, &bed->model, &error), &error);
+    }
+    bed->info = vae_model_info(bed->model);
+}
+
+VaeStream *
+bed_stream(const Bed *bed, VaeStreamParams params)
+{
+    VaeStream *stream = NULL;
+    VaeError error;
+    params.backend = bed->backend;
+    params.precision = bed->precision;
+    if (!params.threads)
+        params.threads = bed->threads;
+    if (!params.slice_size)
+        params.slice_size = 1;
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    if (status == VAE_ERR_UNSUPPORTED)
+        skip(error.message);
+    must(status, &error);
+    return stream;
+}
+
+size_t
+clip_latent_count(const Bed *bed, const TestClip *clip)
+{
+    const int s = bed->info->spatial;
+    return (size_t) clip->t * (size_t) bed->info->latent_channels *
+           (size_t) ((clip->height + s - 1) / s) *
+           (size_t) ((clip->width + s - 1) / s);
+}
+
+size_t
+clip_video_count(const TestClip *clip)
+{
+    return (size_t) clip->frames * (size_t) clip->height *
+           (size_t) clip->width * 3;
+}
+
+/* A part of the generated numbers that begins at seed. */
+static float *
+numbers(const char *name, size_t n, int seed)
+{
+    const int64_t dims[] = {(int64_t) n + 1000 * seed};
+    float *all = test_alloc((size_t) dims[0] * sizeof *all);
+    vae_generate(name, dims, 1, all);
+    memmove(all, all + 1000 * seed, n * sizeof *all);
+    return all;
+}
+
+TestClip
+bed_clip(const Bed *bed, int t, int width, int height, int seed)
+{
+    TestClip clip = {
+        .t = t,
+        .frames = (int) vae_model_frames_of(bed->model, t),
+        .width = width,
+        .height = height,
+    };
+    clip.latents = numbers("latent", clip_latent_count(bed, &clip), seed);
+    clip.video = numbers("video", clip_video_count(&clip), seed);
+    return clip;
+}
+
+void
+clip_free(TestClip *clip)
+{
+    free(clip->latents);
+    free(clip->video);
+    *clip = (TestClip){0};
+}
+
+const void *
+clip_result(const Bed *bed, const TestClip *clip, VaeDirection direction,
+            size_t *bytes)
+{
+    if (direction == VAE_DECODE) {
+        *bytes = clip_video_count(clip) * sizeof(float);
+        return clip->video;
+    }
+    *bytes = clip_latent_count(bed, clip) * sizeof(float);
+    return clip->latents;
+}
+
+void
+clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction)
+{
+    size_t bytes;
+    void *result = (void *) clip_result(bed, clip, direction, &bytes);
+    memset(result, 0xee, bytes);
+}
+
+void
+run_clip(const Bed *bed, VaeStream *stream, VaeDirection direction,
+         const TestClip *clip, const int *plan)
+{
+    VaeError error;
+    if (direction == VAE_DECODE)
+        must(test_decode(stream, bed->info, clip, plan, &error), &error);
+    else
+        must(test_encode(stream, bed->info, clip, plan, &error), &error);
+}
+
+bool
+same_result(const Bed *bed, const TestClip *a, const TestClip *b,
+            VaeDirection direction, const char *what)
+{
+    size_t n, m, at = 0;
+    const float *x = clip_result(bed, a, direction, &n);
+    const float *y = clip_result(bed, b, direction, &m);
+    const bool same = n == m && memcmp(x, y, n) == 0;
+    while (!same && n == m && memcmp(x + at, y + at, sizeof *x) == 0)
+        at++;
+    if (same)
+        return expect(true, "%s: %zu bytes the same", what, n);
+    return expect(false, "%s: differ at number %zu of %zu: %.9g, %.9g", what,
+                  at, n / sizeof *x, (double) x[at], (double) y[at]);
+}
