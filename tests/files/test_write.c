@@ -259,6 +259,30 @@ check_link(void)
     unlink(target);
 }
 
+/* What a killed process of the same number left behind is not touched. */
+static void
+check_left_over(void)
+{
+    const char *path = in_folder("again");
+    char left[600], text[16] = "";
+    snprintf(left, sizeof left, "%s.%ld-0.tmp", path, (long) getpid());
+    FILE *f = fopen(left, "w");
+    fputs("as it was", f);
+    fclose(f);
+    VaeError error = {0};
+    const VaeStatus status =
+        vae_tensor_file_write(path, tensors, 1, NULL, 0, &error);
+    f = fopen(left, "r");
+    check(status == VAE_OK && f != NULL &&
+              fgets(text, sizeof text, f) != NULL &&
+              strcmp(text, "as it was") == 0 && files_in_folder() == 2,
+          "a left-over file is stepped over");
+    if (f != NULL)
+        fclose(f);
+    unlink(left);
+    unlink(path);
+}
+
 /* A write that fails half way leaves the old file and nothing else. */
 static void
 check_full(void)
@@ -303,6 +327,7 @@ main(void)
     check_header();
     check_bad_paths();
     check_link();
+    check_left_over();
     check_full();
     check(rmdir(folder) == 0, "the folder is empty again");
     return test_end();
