@@ -141,7 +141,7 @@ build build-minimal gcc -Donednn=disabled -Dgst=disabled -Dcuda=disabled \
 
 if build build-asan gcc -Db_sanitize=address,undefined -Dtests=enabled; then
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
-    export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+    export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     run build-asan sanitizers --no-suite slow --no-suite pipelines \
         --timeout-multiplier 4
