@@ -1,0 +1,519 @@
+/**
+ * GstVaeBase:
+ *
+ * What vaedecode and vaeencode have in common: the way of buffers through the
+ * element, the model and the properties about computing.
+ */
+#include "gstvaebase.h"
+
+#include "gstvaeenums.h"
+
+GST_DEBUG_CATEGORY(gst_vae_base_debug);
+#define GST_CAT_DEFAULT gst_vae_base_debug
+
+/* How long READY to PAUSED waits for a model to be opened. It only reads the
+ * header; on a file system that hangs the state change goes on and the first
+ * caps wait. */
+#define LOAD_WAIT_US (10 * G_USEC_PER_SEC)
+
+#define DEFAULT_QUEUE_DEPTH 2
+#define MAX_QUEUE_DEPTH 8
+#define MAX_SLICE_SIZE 64
+#define MAX_THREADS 1024
+
+enum {
+    PROP_0,
+    PROP_MODEL,
+    PROP_VARIANT,
+    PROP_BACKEND,
+    PROP_PRECISION,
+    PROP_SLICE_SIZE,
+    PROP_QUEUE_DEPTH,
+    PROP_THREADS,
+    PROP_DETERMINISTIC,
+    PROP_QOS,
+    PROP_STATS,
+    PROP_POST_STATS
+};
+
+G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
+    GstVaeBase, gst_vae_base, GST_TYPE_ELEMENT,
+    GST_DEBUG_CATEGORY_INIT(gst_vae_base_debug, "vaebase", 0,
+                            "vaedecode and vaeencode: their base"))
+
+gchar *
+gst_vae_base_dup_model(GstVaeBase *base)
+{
+    gchar *path;
+
+    GST_OBJECT_LOCK(base);
+    path = g_strdup(base->settings.model);
+    GST_OBJECT_UNLOCK(base);
+    return path && *path ? path : (g_free(path), NULL);
+}
+
+const VaeModelInfo *
+gst_vae_base_open_model(GstVaeBase *base, const gchar *path, GError **error)
+{
+    VaeError fault = {0};
+    VaeStatus status = gst_vae_worker_load(base, path, 0, TRUE, &fault);
+    const VaeModelInfo *info;
+
+    if (status == VAE_ERR_CANCELLED)
+        return NULL;
+    if (status != VAE_OK) {
+        *error = gst_vae_error_to_gerror(&fault);
+        return NULL;
+    }
+    /* Only this thread has others loaded, so it stays. */
+    info = gst_vae_model_info(base->model);
+    if (MAX(info->decode.first_out, info->decode.step_out) >
+            GST_VAE_MAX_UNITS ||
+        MAX(info->encode.first_in, info->encode.step_in) > GST_VAE_MAX_UNITS) {
+        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                    "%s: a step of more than %d frames", path,
+                    GST_VAE_MAX_UNITS);
+        return NULL;
+    }
+    return info;
+}
+
+/* A live source gives one step at a time; waiting for more is latency. */
+static gboolean
+upstream_is_live(GstVaeBase *base)
+{
+    GstQuery *query = gst_query_new_latency();
+    gboolean live = FALSE;
+
+    if (gst_pad_peer_query(base->sinkpad, query))
+        gst_query_parse_latency(query, &live, NULL, NULL);
+    gst_query_unref(query);
+    return live;
+}
+
+void
+gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    VaeStreamParams *params = &session->params;
+
+    session->model = gst_vae_model_ref(base->model);
+    params->direction = klass->direction;
+    GST_OBJECT_LOCK(base);
+    params->backend = (VaeBackendKind) base->settings.backend;
+    params->precision = (VaePrecision) base->settings.precision;
+    params->slice_size = (int) base->settings.slice_size;
+    params->threads = (int) base->settings.threads;
+    params->deterministic = base->settings.deterministic;
+    GST_OBJECT_UNLOCK(base);
+    if (params->slice_size == 0 && upstream_is_live(base))
+        params->slice_size = 1;
+}
+
+static void
+set_text(GstVaeBase *base, gchar **field, const GValue *value)
+{
+    gchar *text = g_value_dup_string(value);
+
+    GST_OBJECT_LOCK(base);
+    g_free(*field);
+    *field = text;
+    GST_OBJECT_UNLOCK(base);
+}
+
+static void
+set_number(GstVaeBase *base, guint id, const GValue *value)
+{
+    GstVaeSettings *s = &base->settings;
+
+    switch (id) {
+    case PROP_BACKEND:
+        s->backend = g_value_get_enum(value);
+        break;
+    case PROP_PRECISION:
+        s->precision = g_value_get_enum(value);
+        break;
+    case PROP_SLICE_SIZE:
+        s->slice_size = g_value_get_uint(value);
+        break;
+    case PROP_QUEUE_DEPTH:
+        s->queue_depth = g_value_get_uint(value);
+        break;
+    case PROP_THREADS:
+        s->threads = g_value_get_uint(value);
+        break;
+    case PROP_DETERMINISTIC:
+        s->deterministic = g_value_get_boolean(value);
+        break;
+    case PROP_QOS:
+        s->qos = g_value_get_boolean(value);
+        break;
+    default:
+        s->post_stats = g_value_get_boolean(value);
+        break;
+    }
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeBase *base = GST_VAE_BASE(object);
+
+    switch (id) {
+    case PROP_MODEL:
+        set_text(base, &base->settings.model, value);
+        break;
+    case PROP_VARIANT:
+        set_text(base, &base->settings.variant, value);
+        break;
+    case PROP_BACKEND:
+    case PROP_PRECISION:
+    case PROP_SLICE_SIZE:
+    case PROP_QUEUE_DEPTH:
+    case PROP_THREADS:
+    case PROP_DETERMINISTIC:
+    case PROP_QOS:
+    case PROP_POST_STATS:
+        GST_OBJECT_LOCK(base);
+        set_number(base, id, value);
+        GST_OBJECT_UNLOCK(base);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    if (id == PROP_QUEUE_DEPTH) { /* whoever waits for room looks again */
+        g_mutex_lock(&base->lock);
+        g_cond_broadcast(&base->cond);
+        g_mutex_unlock(&base->lock);
+    }
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeBase *base = GST_VAE_BASE(object);
+    const GstVaeSettings *s = &base->settings;
+
+    if (id == PROP_STATS) {
+        g_value_take_boxed(value, gst_vae_stats_structure(base));
+        return;
+    }
+    GST_OBJECT_LOCK(base);
+    switch (id) {
+    case PROP_MODEL:
+        g_value_set_string(value, s->model);
+        break;
+    case PROP_VARIANT:
+        g_value_set_string(value, s->variant);
+        break;
+    case PROP_BACKEND:
+        g_value_set_enum(value, s->backend);
+        break;
+    case PROP_PRECISION:
+        g_value_set_enum(value, s->precision);
+        break;
+    case PROP_SLICE_SIZE:
+        g_value_set_uint(value, s->slice_size);
+        break;
+    case PROP_QUEUE_DEPTH:
+        g_value_set_uint(value, s->queue_depth);
+        break;
+    case PROP_THREADS:
+        g_value_set_uint(value, s->threads);
+        break;
+    case PROP_DETERMINISTIC:
+        g_value_set_boolean(value, s->deterministic);
+        break;
+    case PROP_QOS:
+        g_value_set_boolean(value, s->qos);
+        break;
+    case PROP_POST_STATS:
+        g_value_set_boolean(value, s->post_stats);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(base);
+}
+
+/* Opens the file that the property names. FALSE: it was tried and failed. */
+static gboolean
+load_named_model(GstVaeBase *base)
+{
+    gchar *path = gst_vae_base_dup_model(base);
+    VaeError error = {0};
+    VaeStatus status;
+
+    if (!path)
+        return TRUE;
+    status = gst_vae_worker_load(
+        base, path, g_get_monotonic_time() + LOAD_WAIT_US, FALSE, &error);
+    g_free(path);
+    if (status == VAE_OK || status == VAE_ERR_CANCELLED)
+        return TRUE;
+    gst_vae_post_gerror(GST_ELEMENT(base), gst_vae_error_to_gerror(&error));
+    return FALSE;
+}
+
+/* Forgets all that one run in PAUSED and PLAYING left. The worker is gone. */
+static void
+clear(GstVaeBase *base)
+{
+    gst_vae_queue_clear(base, FALSE);
+    gst_vae_pads_reset(base);
+    g_mutex_lock(&base->lock);
+    if (base->pool)
+        gst_buffer_pool_set_active(base->pool, FALSE);
+    gst_clear_object(&base->pool);
+    g_clear_pointer(&base->session, gst_vae_session_unref);
+    g_clear_pointer(&base->model, gst_vae_model_unref);
+    g_clear_pointer(&base->load_path, g_free);
+    g_clear_pointer(&base->load_variant, g_free);
+    base->load = GST_VAE_LOAD_NONE;
+    base->slice_limit = 0;
+    base->lap = 1;
+    base->compute = 0;
+    base->reported = GST_CLOCK_TIME_NONE;
+    g_mutex_unlock(&base->lock);
+}
+
+static gboolean
+start(GstVaeBase *base)
+{
+    clear(base);
+    g_mutex_lock(&base->lock);
+    base->counters = (GstVaeCounters){0};
+    base->posted_us = 0;
+    g_mutex_unlock(&base->lock);
+    gst_vae_worker_start(base);
+    if (load_named_model(base))
+        return TRUE;
+    gst_vae_worker_stop(base);
+    clear(base);
+    return FALSE;
+}
+
+static GstStateChangeReturn
+change_state(GstElement *element, GstStateChange transition)
+{
+    GstVaeBase *base = GST_VAE_BASE(element);
+    GstStateChangeReturn ret;
+
+    if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && !start(base))
+        return GST_STATE_CHANGE_FAILURE;
+    ret = GST_ELEMENT_CLASS(gst_vae_base_parent_class)
+              ->change_state(element, transition);
+    if (transition == GST_STATE_CHANGE_PAUSED_TO_READY ||
+        (transition == GST_STATE_CHANGE_READY_TO_PAUSED &&
+         ret == GST_STATE_CHANGE_FAILURE)) {
+        gst_vae_queue_set_flushing(base);
+        gst_vae_worker_stop(base);
+        clear(base);
+    }
+    return ret;
+}
+
+static void
+finalize(GObject *object)
+{
+    GstVaeBase *base = GST_VAE_BASE(object);
+
+    gst_caps_replace(&base->sink_caps, NULL);
+    g_free(base->settings.model);
+    g_free(base->settings.variant);
+    g_mutex_clear(&base->lock);
+    g_cond_clear(&base->cond);
+    G_OBJECT_CLASS(gst_vae_base_parent_class)->finalize(object);
+}
+
+static void
+install_model_properties(GObjectClass *klass)
+{
+    const GParamFlags ready =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
+    /**
+     * GstVaeBase:model:
+     *
+     * Path of the weights. The file is opened, recognised and checked on
+     * READY to PAUSED; a file that holds no known model is a
+     * RESOURCE/OPEN_READ error that names what was found. Elements with the
+     * same file share one copy.
+     *
+     * Where it is not set, the latent space picks the file:
+     * `gst-vae/models/SPACE.safetensors` in the XDG data folders, then, for
+     * the space `gst-vae-demo` only, the bundled demo. An encoder that is
+     * told nothing takes the demo if no other model is installed.
+     */
+    g_object_class_install_property(
+        klass, PROP_MODEL,
+        g_param_spec_string("model", "Model",
+                            "Path of the weights, a .safetensors file; unset: "
+                            "the file installed for the latent space",
+                            NULL, ready));
+    /**
+     * GstVaeBase:variant:
+     *
+     * Which of several models a file holds, where its shapes cannot tell.
+     */
+    g_object_class_install_property(
+        klass, PROP_VARIANT,
+        g_param_spec_string("variant", "Variant",
+                            "Name of the model variant for weights whose "
+                            "shapes fit several; unset: the usual one",
+                            NULL, ready));
+    /**
+     * GstVaeBase:backend:
+     *
+     * What computes. `auto` takes the fastest one that works on this machine.
+     */
+    g_object_class_install_property(
+        klass, PROP_BACKEND,
+        g_param_spec_enum("backend", "Backend",
+                          "What computes; auto: the fastest that works here",
+                          GST_TYPE_VAE_BACKEND, VAE_BACKEND_AUTO, ready));
+    /**
+     * GstVaeBase:precision:
+     *
+     * Type of the numbers inside the network.
+     */
+    g_object_class_install_property(
+        klass, PROP_PRECISION,
+        g_param_spec_enum("precision", "Precision",
+                          "Type of the numbers inside the network; auto: what "
+                          "the backend does best without loss to see",
+                          GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, ready));
+    /**
+     * GstVaeBase:deterministic:
+     *
+     * Every run on one machine gives the same bytes, also where a faster way
+     * is chosen by timing otherwise.
+     */
+    g_object_class_install_property(
+        klass, PROP_DETERMINISTIC,
+        g_param_spec_boolean("deterministic", "Deterministic",
+                             "Choose nothing by timing, so that every run "
+                             "gives the same bytes",
+                             FALSE, ready));
+}
+
+static void
+install_flow_properties(GObjectClass *klass)
+{
+    const GParamFlags ready =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+    const GParamFlags playing =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
+
+    /**
+     * GstVaeBase:slice-size:
+     *
+     * Steps (latents after the first) that one engine call may take. A call
+     * takes what waits and never waits for more. The output does not depend
+     * on it; speed and memory do. 0 takes the largest of 4, 2 and 1 that fits
+     * into memory, and 1 behind a live source.
+     */
+    g_object_class_install_property(
+        klass, PROP_SLICE_SIZE,
+        g_param_spec_uint("slice-size", "Slice Size",
+                          "Steps computed as one, in latents; 0: the largest "
+                          "of 4, 2, 1 that fits memory, 1 when live",
+                          0, MAX_SLICE_SIZE, 0, ready));
+    /**
+     * GstVaeBase:queue-depth:
+     *
+     * Slices that may wait in the element before upstream has to.
+     */
+    g_object_class_install_property(
+        klass, PROP_QUEUE_DEPTH,
+        g_param_spec_uint("queue-depth", "Queue Depth",
+                          "Slices that may wait in the element before "
+                          "upstream has to, in slices",
+                          1, MAX_QUEUE_DEPTH, DEFAULT_QUEUE_DEPTH, playing));
+    /**
+     * GstVaeBase:threads:
+     *
+     * Threads of the `cpu` and `ref` backends.
+     */
+    g_object_class_install_property(
+        klass, PROP_THREADS,
+        g_param_spec_uint("threads", "Threads",
+                          "Number of threads that compute on a processor; 0: "
+                          "as many as the process may use",
+                          0, MAX_THREADS, 0, ready));
+    /**
+     * GstVaeBase:qos:
+     *
+     * Listens to quality-of-service events. The decoder computes every frame,
+     * because the next ones need it, but does not convert those that come too
+     * late, and posts a QOS message for each. The encoder passes the events
+     * upstream and otherwise keeps them to itself.
+     */
+    g_object_class_install_property(
+        klass, PROP_QOS,
+        g_param_spec_boolean("qos", "QoS",
+                             "Act on quality-of-service events from "
+                             "downstream",
+                             TRUE, playing));
+    /**
+     * GstVaeBase:stats:
+     *
+     * `slices` and `steps` that the engine ran, `frames` (buffers made),
+     * `dropped` (too late), `in-flight` (steps in the element), `fps` (buffers
+     * per second since the first slice), `avg-compute-ns` and
+     * `last-compute-ns` per slice, `nonfinite` (NaN and infinite values among
+     * the latents), the plan's `bytes-weights`, `bytes-carries`,
+     * `bytes-arena`, `bytes-scratch`, `bytes-staging` and `bytes-total`, and
+     * the `backend`, `precision` and `slice-size` that were chosen.
+     */
+    g_object_class_install_property(
+        klass, PROP_STATS,
+        g_param_spec_boxed("stats", "Statistics",
+                           "Counters, times in nanoseconds and memory in "
+                           "bytes since the element left READY",
+                           GST_TYPE_STRUCTURE,
+                           G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+    /**
+     * GstVaeBase:post-stats:
+     *
+     * Posts an element message `vae-stats` with the fields of
+     * #GstVaeBase:stats about once a second and at the end of the stream.
+     */
+    g_object_class_install_property(
+        klass, PROP_POST_STATS,
+        g_param_spec_boolean("post-stats", "Post Statistics",
+                             "Post the statistics on the bus once a second "
+                             "and at the end of the stream",
+                             FALSE, playing));
+}
+
+static void
+gst_vae_base_class_init(GstVaeBaseClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    object_class->finalize = finalize;
+    GST_ELEMENT_CLASS(klass)->change_state = change_state;
+    install_model_properties(object_class);
+    install_flow_properties(object_class);
+    gst_type_mark_as_plugin_api(GST_TYPE_VAE_BASE, 0);
+}
+
+static void
+gst_vae_base_init(GstVaeBase *base)
+{
+    g_mutex_init(&base->lock);
+    g_cond_init(&base->cond);
+    g_queue_init(&base->fifo);
+    g_queue_init(&base->work);
+    gst_segment_init(&base->segment, GST_FORMAT_TIME);
+    base->settings.queue_depth = DEFAULT_QUEUE_DEPTH;
+    base->settings.qos = TRUE;
+    base->flushing = TRUE;
+    base->lap = 1;
+    base->reported = GST_CLOCK_TIME_NONE;
+    base->earliest = GST_CLOCK_TIME_NONE;
+    base->shown = GST_CLOCK_TIME_NONE;
+}

@@ -1,0 +1,268 @@
+/*
+ * gstvaebase.h: what vaedecode and vaeencode have in common.
+ *
+ *   sink chain --collect--> steps --+--> FIFO {event | step} --> pad task
+ *   sink events --------------------+         ^
+ *                                   +--> work list --> worker (the engine)
+ *
+ * The chain function makes steps out of buffers, with all their timestamps,
+ * and waits while the FIFO is full. The worker is the only thread that calls
+ * the engine; it runs as many queued steps at once as a slice may have and
+ * marks them ready. The task of the source pad pushes what is at the head of
+ * the FIFO as soon as it is ready, so events keep their place among buffers.
+ *
+ * This header is private to the plugin.
+ */
+#ifndef GST_VAE_BASE_H
+#define GST_VAE_BASE_H
+
+#include <gst/gst.h>
+#include <gst/video/video.h>
+
+#include <vae/stream.h>
+
+#include "gstvaelatent.h"
+#include "gstvaemodels.h"
+
+G_BEGIN_DECLS
+
+/* The most frames or latents one step takes or gives. */
+#define GST_VAE_MAX_UNITS 16
+
+/* What the steps between two CAPS events have in common. Made by negotiate()
+ * and not changed afterwards, except for the part under the lock. */
+typedef struct GstVaeSession {
+    gint refs;
+    GstCaps *caps;      /* of the source pad */
+    GstVideoInfo video; /* the raw side */
+    GstVaeLatentInfo latent;
+    GstVaeModel *model;
+    VaeStreamParams params;
+    GstClockTime frame_time;   /* one video frame */
+    GstClockTime collect_time; /* last input minus first output timestamp */
+    GstClockTime step_time;    /* what a later step covers */
+
+    /* Under the lock of the element. */
+    gboolean allocated; /* the allocation query was made */
+    GstBufferPool *pool;
+    GstAllocator *allocator;
+    GstAllocationParams allocation;
+} GstVaeSession;
+
+/* One buffer that a step gives. */
+typedef struct GstVaeOut {
+    GstClockTime pts, duration;
+    GstClockTime running; /* running time, for QoS */
+    guint64 offset;
+    gboolean wanted; /* FALSE: trimmed or outside the segment */
+    GstBuffer *buffer;
+} GstVaeOut;
+
+/* An event, or a step: the buffers that the engine takes at once and those it
+ * gives for them. */
+typedef struct GstVaeItem {
+    gint refs;
+    GstEvent *event; /* NULL: a step */
+    GstVaeSession *session;
+    guint lap;
+    gboolean ready; /* under the lock */
+    GstFlowReturn result;
+
+    gboolean start; /* begins a sequence */
+    gboolean discont;
+    GstEvent *before; /* goes out in front of the buffers, or NULL */
+    guint n_in, n_out;
+    GstBuffer *in[GST_VAE_MAX_UNITS];
+    GstVaeOut out[GST_VAE_MAX_UNITS];
+} GstVaeItem;
+
+typedef enum {
+    GST_VAE_LOAD_NONE,
+    GST_VAE_LOAD_WANTED,
+    GST_VAE_LOAD_DONE
+} GstVaeLoad;
+
+/* What the property `stats` tells; under the lock. */
+typedef struct GstVaeCounters {
+    guint64 slices, steps, frames, dropped;
+    guint64 compute_ns, last_ns;
+    guint64 nonfinite;
+    gint64 first_us, last_us; /* monotonic: first slice began, last ended */
+    VaePlan plan;             /* all zero until a stream is open */
+} GstVaeCounters;
+
+/* Under the object lock. */
+typedef struct GstVaeSettings {
+    gchar *model, *variant;
+    gint backend, precision;
+    guint slice_size, queue_depth, threads;
+    gboolean deterministic, qos, post_stats;
+} GstVaeSettings;
+
+typedef struct GstVaeBase {
+    GstElement parent;
+    GstPad *sinkpad, *srcpad;
+    GstVaeSettings settings;
+
+    /* Streaming thread of the sink pad. */
+    GstSegment segment;
+    GstCaps *sink_caps;   /* NULL: none that hold */
+    gboolean renegotiate; /* a CAPS event may be lost to a flush */
+
+    GMutex lock; /* guards all that follows */
+    GCond cond;  /* any change; waiters look again */
+
+    GQueue fifo;       /* GstVaeItem, for the task */
+    GQueue work;       /* of these, the ones the worker has not taken */
+    guint n_steps;     /* in the FIFO */
+    guint slice_limit; /* steps of a slice, from the plan */
+    gboolean flushing;
+    gboolean pushing;       /* the task pushes an item that left the FIFO */
+    gboolean fatal;         /* after an error: nothing more until a flush */
+    GstFlowReturn result;   /* for the chain function */
+    guint lap;              /* counts STREAM_START and SEGMENT, from 1 */
+    guint discard_lap;      /* the one downstream had enough of, or 0 */
+    GstVaeSession *session; /* of the steps that come in */
+
+    GThread *worker;
+    gboolean stop;
+    VaeStream *stream;      /* the worker's; others may only cancel */
+    GstVaeSession *running; /* the worker's: what the stream is for */
+    GstBufferPool *pool;    /* the task's: active, or NULL */
+
+    GstVaeLoad load;
+    gchar *load_path, *load_variant;
+    VaeError load_error;
+    GstVaeModel *model; /* of load_path */
+
+    GstVaeCounters counters;
+    guint64 stream_nonfinite; /* already counted of this stream */
+    gint64 posted_us;         /* when stats were posted last */
+    GstClockTime compute;     /* of one slice, smoothed */
+    GstClockTime reported;    /* as last told to the pipeline */
+    GstClockTime earliest;    /* QoS: running time that is still useful */
+    GstClockTime shown;       /* running time of the last frame made */
+} GstVaeBase;
+
+typedef struct GstVaeBaseClass GstVaeBaseClass;
+
+struct GstVaeBaseClass {
+    GstElementClass parent_class;
+
+    VaeDirection direction;
+
+    /* Streaming thread. caps are those of the sink pad. On failure fills
+     * error, which stays empty where a flush is the reason. Afterwards
+     * negotiate() is called. */
+    gboolean (*set_caps)(GstVaeBase *base, GstCaps *caps, GError **error);
+    /* Fills a session, except refs and the locked part, for the caps of the
+     * sink pad and what downstream takes. Errors as above. */
+    gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
+                          GError **error);
+    /* Turns one buffer (transfer full) into steps. */
+    GstFlowReturn (*collect)(GstVaeBase *base, GstBuffer *buffer);
+    /* Ends the sequence: what was collected becomes steps now. Optional. */
+    GstFlowReturn (*finish)(GstVaeBase *base);
+    /* Forgets what was collected; the next buffer begins a sequence. */
+    void (*restart)(GstVaeBase *base);
+    /* A new segment: timestamps are counted anew. Optional. */
+    void (*segment)(GstVaeBase *base);
+    /* TRUE: the upstream event goes no further. Any thread. Optional. */
+    gboolean (*src_event)(GstVaeBase *base, GstEvent *event);
+    void (*propose_allocation)(GstVaeBase *base, GstQuery *query);
+
+    /* Task of the source pad: the answer to an ALLOCATION query. */
+    void (*decide_allocation)(GstVaeBase *base, GstVaeSession *session,
+                              GstQuery *query);
+
+    /* Worker: n steps of one session, all of one sequence, in one call. */
+    VaeStatus (*run)(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+                     guint n, VaeError *error);
+};
+
+#define GST_TYPE_VAE_BASE (gst_vae_base_get_type())
+#define GST_VAE_BASE(object) ((GstVaeBase *) (object))
+#define GST_VAE_BASE_GET_CLASS(object)                                         \
+    G_TYPE_INSTANCE_GET_CLASS(object, GST_TYPE_VAE_BASE, GstVaeBaseClass)
+GType gst_vae_base_get_type(void);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
+
+/* gstvaebase.c */
+
+/* Property ids of the subclasses begin here. */
+#define GST_VAE_BASE_LAST_PROPERTY 32
+
+/* The property `model`, or NULL. (transfer full) */
+gchar *gst_vae_base_dup_model(GstVaeBase *base);
+
+/* Opens path as the element's model; streaming thread. NULL on failure with
+ * error, or without it where a flush came first. */
+const VaeModelInfo *gst_vae_base_open_model(GstVaeBase *base, const gchar *path,
+                                            GError **error);
+
+/* The open model and what the properties say about the stream. */
+void gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session);
+
+/* gstvaeitem.c */
+
+GstVaeSession *gst_vae_session_new(void);
+GstVaeSession *gst_vae_session_ref(GstVaeSession *session);
+void gst_vae_session_unref(GstVaeSession *session); /* NULL is fine */
+/* TRUE where one stream serves both. */
+gboolean gst_vae_session_same_stream(const GstVaeSession *a,
+                                     const GstVaeSession *b);
+
+GstVaeItem *gst_vae_item_new_event(GstEvent *event, GstVaeSession *session);
+GstVaeItem *gst_vae_item_new_step(void);
+GstVaeItem *gst_vae_item_ref(GstVaeItem *item);
+void gst_vae_item_unref(GstVaeItem *item);
+
+/* gstvaequeue.c: the FIFO and the task of the source pad */
+
+/* Appends a step of the session that is current; waits for room. Takes
+ * item. */
+GstFlowReturn gst_vae_queue_push_step(GstVaeBase *base, GstVaeItem *item);
+/* Appends a serialized event; never waits. session goes with a CAPS event.
+ * Takes event. */
+gboolean gst_vae_queue_push_event(GstVaeBase *base, GstEvent *event,
+                                  GstVaeSession *session);
+/* Waits until all that was queued is pushed; FALSE: a flush or an error came
+ * first. */
+gboolean gst_vae_queue_drain(GstVaeBase *base);
+/* Wakes all that wait and cancels the engine's call. */
+void gst_vae_queue_set_flushing(GstVaeBase *base);
+/* Empties the FIFO; sticky events are kept on the source pad. */
+void gst_vae_queue_clear(GstVaeBase *base, gboolean keep_sticky);
+void gst_vae_queue_start(GstVaeBase *base);
+void gst_vae_queue_task(gpointer pad);
+
+/* gstvaeworker.c */
+
+void gst_vae_worker_start(GstVaeBase *base);
+void gst_vae_worker_stop(GstVaeBase *base);
+/*
+ * Has the worker open a model and waits for it, at most until deadline
+ * (monotonic microseconds, 0: none) and not while flushing, where that is
+ * asked for. Returns VAE_OK, the error, or VAE_ERR_CANCELLED when it stopped
+ * waiting; the next call for the same file goes on waiting.
+ */
+VaeStatus gst_vae_worker_load(GstVaeBase *base, const gchar *path,
+                              gint64 deadline, gboolean until_flush,
+                              VaeError *error);
+
+/* gstvaepads.c: chain, events, queries */
+
+/* Called by the subclass, whose class has the pad templates. */
+void gst_vae_pads_init(GstVaeBase *base);
+/* Before the pads start: as if nothing had come yet. */
+void gst_vae_pads_reset(GstVaeBase *base);
+/* A timestamp of the current segment as running time, or NONE. */
+GstClockTime gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts);
+
+/* gstvaestats.c */
+
+GstStructure *gst_vae_stats_structure(GstVaeBase *base);
+void gst_vae_stats_post(GstVaeBase *base, gboolean now);
+
+G_END_DECLS
+#endif

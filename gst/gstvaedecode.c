@@ -1,0 +1,392 @@
+/**
+ * SECTION:element-vaedecode
+ * @title: vaedecode
+ * @short_description: decodes latents of video diffusion models to raw video
+ *
+ * Takes latents, one in a buffer, and gives the frames that each stands for:
+ * one for the first of a sequence and, for the usual models, four for every
+ * later one. Frames leave while latents still come in. A buffer without
+ * DELTA_UNIT, DISCONT, a flush and new caps begin a sequence.
+ *
+ * A sequence that begins with a later latent, as after a seek, (DELTA_UNIT
+ * set, or OFFSET above 0) knows nothing of what was before; of the first group
+ * it gives the last frame only.
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 filesrc location=clip.safetensors ! latentdemux ! \
+ *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
+ * ]|
+ */
+#include "gstvaedecode.h"
+
+#include "gstvaeenums.h"
+#include "gstvaevideo.h"
+
+GST_DEBUG_CATEGORY(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+enum {
+    PROP_0,
+    PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
+    PROP_NORMALIZATION
+};
+
+GType gst_vae_decode_get_type(void);
+G_DEFINE_TYPE(GstVaeDecode, gst_vae_decode, gst_vae_base_get_type())
+GST_ELEMENT_REGISTER_DEFINE(vaedecode, "vaedecode", GST_RANK_MARGINAL,
+                            gst_vae_decode_get_type())
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
+    "src", GST_PAD_SRC, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS(GST_VAE_RAW_CAPS ", interlace-mode = progressive"));
+
+static gboolean
+mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
+         const gchar *found, const gchar *wanted)
+{
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The latents have %s %s, the model %s wants %s", what, found,
+                model->path, wanted);
+    return FALSE;
+}
+
+static gboolean
+same_int(GError **error, const VaeModelInfo *model, const gchar *what,
+         gint found, gint wanted)
+{
+    gchar a[16], b[16];
+
+    if (found == 0 || found == wanted)
+        return TRUE;
+    g_snprintf(a, sizeof a, "%d", found);
+    g_snprintf(b, sizeof b, "%d", wanted);
+    return mismatch(error, model, what, a, b);
+}
+
+/* Latent caps against the model: space, channels, law of frames, grid. */
+static gboolean
+check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
+              GError **error)
+{
+    const gint s = model->spatial;
+    gchar found[64], wanted[64];
+
+    if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
+        return mismatch(error, model, "latent-space", in->space,
+                        model->space ? model->space : "another");
+    if (!same_int(error, model, "channels", in->channels,
+                  model->latent_channels) ||
+        !same_int(error, model, "temporal-factor", in->temporal_factor,
+                  model->temporal) ||
+        !same_int(error, model, "first-frames", in->first_frames,
+                  model->decode.first_out))
+        return FALSE;
+    if ((in->width && (in->width + s - 1) / s != in->latent_width) ||
+        (in->height && (in->height + s - 1) / s != in->latent_height)) {
+        g_snprintf(found, sizeof found, "%dx%d for %dx%d pixels",
+                   in->latent_width, in->latent_height, in->width, in->height);
+        g_snprintf(wanted, sizeof wanted, "%dx%d", (in->width + s - 1) / s,
+                   (in->height + s - 1) / s);
+        return mismatch(error, model, "a grid of", found, wanted);
+    }
+    return TRUE;
+}
+
+/* What the caps leave open: size, rate, normalization. */
+static void
+complete(GstVaeDecode *self)
+{
+    GstVaeLatentInfo *in = &self->in;
+    const VaeModelInfo *model = self->model;
+    gint mode;
+
+    if (!in->width)
+        in->width = in->latent_width * model->spatial;
+    if (!in->height)
+        in->height = in->latent_height * model->spatial;
+    GST_OBJECT_LOCK(self);
+    mode = self->normalization;
+    if (!in->fps_d && self->fps_n > 0) {
+        in->fps_n = self->fps_n;
+        in->fps_d = self->fps_d;
+    }
+    GST_OBJECT_UNLOCK(self);
+    if (!in->fps_d) {
+        in->fps_n = model->fps_n;
+        in->fps_d = model->fps_d;
+        GST_INFO_OBJECT(self, "no framerate stated: %d/%d, usual for %s",
+                        in->fps_n, in->fps_d, model->arch);
+    }
+    if (mode != GST_VAE_NORMALIZATION_AUTO)
+        in->normalization =
+            mode == GST_VAE_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
+}
+
+static gboolean
+set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+    gchar *path;
+
+    if (!gst_vae_latent_info_from_caps(caps, &self->in, error))
+        return FALSE;
+    path = gst_vae_base_dup_model(base);
+    if (!path)
+        path = gst_vae_models_find(self->in.space, error);
+    if (!path)
+        return FALSE;
+    self->model = gst_vae_base_open_model(base, path, error);
+    g_free(path);
+    if (!self->model)
+        return FALSE;
+    if (!self->model->has_decoder) {
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
+                    "%s has no decoder, only an encoder", self->model->path);
+        return FALSE;
+    }
+    if (!check_latents(&self->in, self->model, error))
+        return FALSE;
+    complete(self);
+    return TRUE;
+}
+
+/* Raw caps of this size that downstream takes too; NULL: none. */
+static GstCaps *
+raw_caps(GstVaeDecode *self)
+{
+    const GstVaeLatentInfo *in = &self->in;
+    GstPad *pad = self->base.srcpad;
+    GstCaps *template = gst_pad_get_pad_template_caps(pad), *ours, *peer;
+
+    ours = gst_caps_make_writable(template);
+    gst_caps_set_simple(ours, "width", G_TYPE_INT, in->width, "height",
+                        G_TYPE_INT, in->height, "framerate", GST_TYPE_FRACTION,
+                        in->fps_n, in->fps_d, "pixel-aspect-ratio",
+                        GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
+                        in->par_d ? in->par_d : 1, NULL);
+    peer = gst_pad_peer_query_caps(pad, ours);
+    if (peer) {
+        GstCaps *both =
+            gst_caps_intersect_full(ours, peer, GST_CAPS_INTERSECT_FIRST);
+
+        gst_caps_unref(ours);
+        gst_caps_unref(peer);
+        ours = both;
+    }
+    if (gst_caps_is_empty(ours))
+        gst_clear_caps(&ours);
+    return ours ? gst_vae_video_fixate(ours) : NULL;
+}
+
+static gboolean
+negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+    const GstVaeLatentInfo *in = &self->in;
+
+    session->caps = raw_caps(self);
+    if (!session->caps) {
+        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                    "Downstream takes no video of %dx%d pixels at %d/%d in "
+                    "any of the formats " GST_VAE_RAW_FORMATS,
+                    in->width, in->height, in->fps_n, in->fps_d);
+        return FALSE;
+    }
+    if (!gst_vae_video_info(session->caps, &session->video, error))
+        return FALSE;
+    gst_vae_base_fill_session(base, session);
+    session->latent = *in;
+    session->params.width = in->width;
+    session->params.height = in->height;
+    session->params.normalization = in->normalization;
+    session->frame_time =
+        gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
+    session->step_time = session->frame_time * self->model->decode.step_out;
+    return TRUE;
+}
+
+static GstFlowReturn
+collect_many(GstVaeDecode *self, GstBuffer *buffer)
+{
+    GstClockTime left = GST_BUFFER_DURATION(buffer);
+    GstFlowReturn ret = GST_FLOW_OK;
+
+    for (gint i = 0; i < self->in.frames && ret == GST_FLOW_OK; i++) {
+        GstBuffer *part = gst_vae_decode_split(self, buffer, i, &left);
+
+        if (!part) {
+            GST_ELEMENT_ERROR(self, RESOURCE, READ, (NULL),
+                              ("a buffer of latents cannot be read"));
+            ret = GST_FLOW_ERROR;
+            break;
+        }
+        ret = gst_vae_queue_push_step(&self->base,
+                                      gst_vae_decode_plan_step(self, part));
+    }
+    gst_buffer_unref(buffer);
+    return ret;
+}
+
+static GstFlowReturn
+collect(GstVaeBase *base, GstBuffer *buffer)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+    const gsize size = gst_buffer_get_size(buffer);
+    const gsize wanted = gst_vae_latent_info_size(&self->in);
+
+    if (size != wanted) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
+                          ("A buffer of %" G_GSIZE_FORMAT
+                           " bytes came, wanted %" G_GSIZE_FORMAT
+                           " for %d latents of %dx%dx%d %s",
+                           size, wanted, self->in.frames, self->in.channels,
+                           self->in.latent_height, self->in.latent_width,
+                           vae_type_name(self->in.type)),
+                          (NULL));
+        gst_buffer_unref(buffer);
+        return GST_FLOW_ERROR;
+    }
+    if (self->in.frames > 1)
+        return collect_many(self, buffer);
+    return gst_vae_queue_push_step(base,
+                                   gst_vae_decode_plan_step(self, buffer));
+}
+
+static void
+restart(GstVaeBase *base)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    self->need_start = TRUE;
+    self->discont = TRUE;
+}
+
+static void
+segment(GstVaeBase *base)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    self->anchor = GST_CLOCK_TIME_NONE;
+    self->since_anchor = 0;
+    self->frame = 0;
+}
+
+static void
+propose_allocation(GstVaeBase *base, GstQuery *query)
+{
+    /* Latents are read from any memory. */
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_FRAMERATE:
+        self->fps_n = gst_value_get_fraction_numerator(value);
+        self->fps_d = gst_value_get_fraction_denominator(value);
+        break;
+    case PROP_NORMALIZATION:
+        self->normalization = g_value_get_enum(value);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_FRAMERATE:
+        gst_value_set_fraction(value, self->fps_n, self->fps_d);
+        break;
+    case PROP_NORMALIZATION:
+        g_value_set_enum(value, self->normalization);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+install_properties(GObjectClass *klass)
+{
+    const GParamFlags ready =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
+    /**
+     * GstVaeDecode:framerate:
+     *
+     * Rate of the decoded video where the caps state none.
+     */
+    g_object_class_install_property(
+        klass, PROP_FRAMERATE,
+        gst_param_spec_fraction("framerate", "Framerate",
+                                "Frames per second of the video where the caps "
+                                "state none; 0/1: what the model was made for",
+                                0, 1, G_MAXINT, 1, 0, 1, ready));
+    /**
+     * GstVaeDecode:normalization:
+     *
+     * On which side of the model's latent statistics the latents stand. What
+     * is set here goes before what the caps say.
+     */
+    g_object_class_install_property(
+        klass, PROP_NORMALIZATION,
+        g_param_spec_enum("normalization", "Normalization",
+                          "Whether latents are as the diffusion model emits "
+                          "them or as the network takes them; auto: as the "
+                          "caps say, else normalized",
+                          GST_TYPE_VAE_NORMALIZATION,
+                          GST_VAE_NORMALIZATION_AUTO, ready));
+}
+
+static void
+gst_vae_decode_class_init(GstVaeDecodeClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    GstVaeBaseClass *base_class = &klass->parent_class;
+
+    GST_DEBUG_CATEGORY_INIT(gst_vae_decode_debug, "vaedecode", 0,
+                            "latents to raw video");
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    install_properties(object_class);
+    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_set_static_metadata(
+        element_class, "Variational autoencoder latent decoder",
+        "Codec/Decoder/Video",
+        "Decodes latents of video diffusion models to raw video",
+        "The gst-vae developers");
+    base_class->direction = VAE_DECODE;
+    base_class->set_caps = set_caps;
+    base_class->negotiate = negotiate;
+    base_class->collect = collect;
+    base_class->restart = restart;
+    base_class->segment = segment;
+    base_class->propose_allocation = propose_allocation;
+    base_class->decide_allocation = gst_vae_decode_decide_allocation;
+    base_class->run = gst_vae_decode_run;
+}
+
+static void
+gst_vae_decode_init(GstVaeDecode *self)
+{
+    self->fps_d = 1;
+    self->anchor = GST_CLOCK_TIME_NONE;
+    gst_vae_pads_init(&self->base);
+}

@@ -1,0 +1,53 @@
+/*
+ * gstvaedecode.h: latents in, frames out.
+ */
+#ifndef GST_VAE_DECODE_H
+#define GST_VAE_DECODE_H
+
+#include "gstvaebase.h"
+
+G_BEGIN_DECLS
+
+GST_ELEMENT_REGISTER_DECLARE(vaedecode)
+
+typedef struct GstVaeDecode {
+    GstVaeBase base;
+
+    gint fps_n, fps_d; /* property; 0/1: not set. Under the object lock */
+    gint normalization;
+
+    /* Streaming thread. */
+    GstVaeLatentInfo in;       /* of the sink caps, gaps filled in */
+    const VaeModelInfo *model; /* owned by the base's model */
+    gboolean need_start;       /* the next latent begins a sequence */
+    gboolean discont;
+    GstClockTime anchor;  /* time where counting began, or NONE */
+    guint64 since_anchor; /* frames since then */
+    guint64 frame;        /* OFFSET of the next frame */
+} GstVaeDecode;
+
+typedef struct GstVaeDecodeClass {
+    GstVaeBaseClass parent_class;
+} GstVaeDecodeClass;
+
+#define GST_VAE_DECODE(object) ((GstVaeDecode *) (object))
+
+/* gstvaedecodetime.c: buffers of latents to steps with timestamps */
+
+/* The step of one latent; takes buffer. */
+GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer);
+/* Latent i of a buffer that holds several, with flags and times of its own;
+ * NULL: memory that cannot be read. left is what is left of the buffer's
+ * duration, or NONE. (transfer full) */
+GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
+                                GstClockTime *left);
+
+/* gstvaedecoderun.c: output memory and the call of the engine */
+
+void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
+                                      GstQuery *query);
+VaeStatus gst_vae_decode_run(GstVaeBase *base, VaeStream *stream,
+                             GstVaeItem **items, guint n, VaeError *error);
+
+G_END_DECLS
+#endif

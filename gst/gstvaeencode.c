@@ -1,0 +1,556 @@
+/**
+ * SECTION:element-vaeencode
+ * @title: vaeencode
+ * @short_description: encodes raw video to latents of video diffusion models
+ *
+ * Takes frames and gives latents, one in a buffer: for the usual models one
+ * for the first frame of a sequence and one for every four later ones. The
+ * first latent of a sequence has no DELTA_UNIT, and its OFFSET is 0. DISCONT,
+ * a flush, new caps, a gap in the middle of a group and a force-key-unit event
+ * begin a sequence.
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=81 ! \
+ *     video/x-raw,width=832,height=480,framerate=16/1 ! \
+ *     vaeencode model=wan2.1_vae.safetensors ! latentmux ! \
+ *     filesink location=clip.safetensors
+ * ]|
+ */
+#include "gstvaeencode.h"
+
+#include "gstvaeenums.h"
+#include "gstvaevideo.h"
+
+GST_DEBUG_CATEGORY_STATIC(gst_vae_encode_debug);
+#define GST_CAT_DEFAULT gst_vae_encode_debug
+
+enum { PROP_0, PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY, PROP_POSTERIOR };
+
+/* Frames that came and that no latent covers yet: a group that is being
+ * collected, plus what a model that starts with a whole group is behind. */
+#define MAX_UNCOVERED (2 * GST_VAE_MAX_UNITS)
+
+typedef struct Span {
+    GstClockTime pts, end;
+} Span;
+
+typedef struct GstVaeEncode {
+    GstVaeBase base;
+
+    gint tail, posterior;  /* under the object lock */
+    gboolean key_wanted;   /* under the object lock */
+    GstClockTime key_time; /* running time from which on, or NONE */
+    guint key_count;
+
+    /* Streaming thread. */
+    GstVideoInfo in;
+    const VaeModelInfo *model; /* owned by the base's model */
+    GstClockTime frame_time;
+    gboolean need_start; /* the next step begins a sequence */
+    gboolean discont;
+    GstBuffer *pending[GST_VAE_MAX_UNITS];
+    guint n_pending;
+    GstBuffer *last; /* the newest frame, for the tail */
+    Span uncovered[MAX_UNCOVERED];
+    guint n_uncovered;
+    guint64 latent;    /* index in the sequence */
+    GstClockTime next; /* where a frame without timestamp goes, or NONE */
+} GstVaeEncode;
+
+typedef struct GstVaeEncodeClass {
+    GstVaeBaseClass parent_class;
+} GstVaeEncodeClass;
+
+#define GST_VAE_ENCODE(object) ((GstVaeEncode *) (object))
+GType gst_vae_encode_get_type(void);
+G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
+GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_NONE,
+                            gst_vae_encode_get_type())
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS(GST_VAE_RAW_CAPS ", interlace-mode = progressive"));
+
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
+    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+
+/* The latent space that downstream asks for, or NULL. (transfer full) */
+static gchar *
+wanted_space(GstVaeEncode *self)
+{
+    GstCaps *caps = gst_pad_get_allowed_caps(self->base.srcpad);
+    gchar *space = NULL;
+
+    if (caps && !gst_caps_is_any(caps) && !gst_caps_is_empty(caps))
+        space = g_strdup(gst_structure_get_string(
+            gst_caps_get_structure(caps, 0), "latent-space"));
+    gst_clear_caps(&caps);
+    return space;
+}
+
+static gchar *
+model_path(GstVaeEncode *self, GError **error)
+{
+    gchar *path = gst_vae_base_dup_model(&self->base);
+    gchar *space;
+
+    if (path)
+        return path;
+    space = wanted_space(self);
+    path = space ? gst_vae_models_find(space, error)
+                 : gst_vae_models_find_any(error);
+    g_free(space);
+    return path;
+}
+
+static gboolean
+set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    gchar *path;
+
+    if (!gst_vae_video_info(caps, &self->in, error))
+        return FALSE;
+    path = model_path(self, error);
+    if (!path)
+        return FALSE;
+    self->model = gst_vae_base_open_model(base, path, error);
+    g_free(path);
+    if (!self->model)
+        return FALSE;
+    if (!self->model->has_encoder) {
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
+                    "%s has no encoder, only a decoder", self->model->path);
+        return FALSE;
+    }
+    if (self->in.fps_n > 0)
+        self->frame_time = gst_util_uint64_scale_int(GST_SECOND, self->in.fps_d,
+                                                     self->in.fps_n);
+    else
+        self->frame_time = gst_util_uint64_scale_int(
+            GST_SECOND, self->model->fps_d, self->model->fps_n);
+    return TRUE;
+}
+
+static void
+set_list(GstCaps *caps, const gchar *field, const gchar *words)
+{
+    GValue list = G_VALUE_INIT;
+
+    g_value_init(&list, GST_TYPE_LIST);
+    if (gst_value_deserialize(&list, words))
+        gst_caps_set_value(caps, field, &list);
+    g_value_unset(&list);
+}
+
+/* What this model makes of this video, with all that may be chosen open. */
+static GstCaps *
+latent_caps(GstVaeEncode *self)
+{
+    const VaeModelInfo *model = self->model;
+    const GstVideoInfo *in = &self->in;
+    GstVaeLatentInfo info;
+    GstCaps *caps;
+
+    gst_vae_latent_info_init(&info);
+    info.channels = model->latent_channels;
+    info.width = in->width;
+    info.height = in->height;
+    info.latent_width = (in->width + model->spatial - 1) / model->spatial;
+    info.latent_height = (in->height + model->spatial - 1) / model->spatial;
+    info.fps_n = in->fps_n;
+    info.fps_d = in->fps_n > 0 ? in->fps_d : 0;
+    info.par_n = in->par_n;
+    info.par_d = in->par_d;
+    info.temporal_factor = model->temporal;
+    info.first_frames = model->decode.first_out;
+    if (model->space)
+        g_strlcpy(info.space, model->space, sizeof info.space);
+    caps = gst_vae_latent_info_to_caps(&info);
+    set_list(caps, "type", "{ float32, float16, bfloat16 }");
+    set_list(caps, "normalization", "{ normalized, raw }");
+    return caps;
+}
+
+static gboolean
+negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    const VaeSteps *steps = &self->model->encode;
+    const VaeSteps *back = &self->model->decode;
+    GstCaps *ours = latent_caps(self), *caps = NULL;
+    gchar *text;
+
+    caps = gst_pad_peer_query_caps(base->srcpad, ours);
+    session->caps =
+        gst_caps_intersect_full(ours, caps, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(caps);
+    if (gst_caps_is_empty(session->caps)) {
+        text = gst_caps_to_string(ours);
+        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                    "Downstream does not take the latents of %s: %s",
+                    self->model->path, text);
+        g_free(text);
+        gst_caps_unref(ours);
+        return FALSE;
+    }
+    gst_caps_unref(ours);
+    session->caps = gst_caps_fixate(session->caps);
+    if (!gst_vae_latent_info_from_caps(session->caps, &session->latent, error))
+        return FALSE;
+    gst_vae_base_fill_session(base, session);
+    session->video = self->in;
+    session->params.width = self->in.width;
+    session->params.height = self->in.height;
+    session->params.normalization = session->latent.normalization;
+    session->frame_time = self->frame_time;
+    session->step_time = self->frame_time * steps->step_in;
+    /* Latent k goes out after frame first_in + k step_in - 1 with the time of
+     * frame first_out + (k - 1) step_out. */
+    session->collect_time =
+        self->frame_time *
+        (steps->first_in - 1 + back->step_out - back->first_out);
+    return TRUE;
+}
+
+static void
+forget_frames(GstVaeEncode *self)
+{
+    for (guint i = 0; i < self->n_pending; i++)
+        gst_clear_buffer(&self->pending[i]);
+    self->n_pending = 0;
+    self->n_uncovered = 0;
+    gst_clear_buffer(&self->last);
+}
+
+static void
+restart(GstVaeBase *base)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+
+    forget_frames(self);
+    self->need_start = TRUE;
+    self->discont = TRUE;
+}
+
+static void
+segment(GstVaeBase *base)
+{
+    GST_VAE_ENCODE(base)->next = GST_CLOCK_TIME_NONE;
+}
+
+/* The times of the next latent, from the frames that it stands for. */
+static void
+cover(GstVaeEncode *self, guint n, GstVaeOut *out)
+{
+    const gboolean whole = n <= self->n_uncovered;
+
+    n = MIN(n, self->n_uncovered);
+    out->pts = self->uncovered[0].pts;
+    out->duration = self->uncovered[n - 1].end - out->pts;
+    /* Without a rate a duration would look like a trimmed group. */
+    if (whole && self->in.fps_n == 0)
+        out->duration = GST_CLOCK_TIME_NONE;
+    self->n_uncovered -= n;
+    for (guint i = 0; i < self->n_uncovered; i++)
+        self->uncovered[i] = self->uncovered[i + n];
+}
+
+static guint
+group_size(const GstVaeEncode *self)
+{
+    return self->need_start ? self->model->encode.first_in
+                            : self->model->encode.step_in;
+}
+
+/* Turns the frames of a whole group into a step. */
+static GstFlowReturn
+push_group(GstVaeEncode *self)
+{
+    const VaeSteps *decode = &self->model->decode;
+    GstVaeItem *item = gst_vae_item_new_step();
+
+    item->start = self->need_start;
+    item->discont = self->discont;
+    if (self->need_start)
+        self->latent = 0;
+    item->n_in = self->n_pending;
+    for (guint i = 0; i < self->n_pending; i++)
+        item->in[i] = g_steal_pointer(&self->pending[i]);
+    self->n_pending = 0;
+    item->n_out = 1;
+    cover(self, item->start ? decode->first_out : decode->step_out,
+          &item->out[0]);
+    item->out[0].wanted = TRUE;
+    item->out[0].offset = self->latent++;
+    self->need_start = self->discont = FALSE;
+    return gst_vae_queue_push_step(&self->base, item);
+}
+
+/* Repeats the last frame until every frame that came is covered, or lets go
+ * of those that are not. What follows begins a sequence then. */
+static GstFlowReturn
+finish(GstVaeBase *base)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstFlowReturn ret = GST_FLOW_OK;
+    gint tail;
+
+    if (self->n_uncovered == 0)
+        return GST_FLOW_OK;
+    GST_OBJECT_LOCK(self);
+    tail = self->tail;
+    GST_OBJECT_UNLOCK(self);
+    while (tail == GST_VAE_TAIL_REPEAT && self->n_uncovered > 0 &&
+           ret == GST_FLOW_OK) {
+        while (self->n_pending < group_size(self))
+            self->pending[self->n_pending++] = gst_buffer_ref(self->last);
+        ret = push_group(self);
+    }
+    if (self->n_uncovered > 0)
+        GST_INFO_OBJECT(self,
+                        "%u frames at the end of a sequence fill no "
+                        "group and are dropped",
+                        self->n_uncovered);
+    forget_frames(self);
+    self->need_start = TRUE;
+    return ret;
+}
+
+/* Whether a force-key-unit event is due; tells downstream. */
+static void
+begin_if_forced(GstVaeEncode *self, GstClockTime pts)
+{
+    const GstSegment *s = &self->base.segment;
+    const GstClockTime running = gst_vae_pads_running_time(&self->base, pts);
+    gboolean due;
+    guint count;
+
+    GST_OBJECT_LOCK(self);
+    due = self->key_wanted && (!GST_CLOCK_TIME_IS_VALID(self->key_time) ||
+                               running >= self->key_time);
+    if (due)
+        self->key_wanted = FALSE;
+    count = self->key_count;
+    GST_OBJECT_UNLOCK(self);
+    if (!due)
+        return;
+    GST_DEBUG_OBJECT(self, "a sequence begins by request");
+    finish(&self->base);
+    self->need_start = TRUE;
+    gst_vae_queue_push_event(
+        &self->base,
+        gst_video_event_new_downstream_force_key_unit(
+            pts, gst_segment_to_stream_time(s, GST_FORMAT_TIME, pts), running,
+            FALSE, count),
+        NULL);
+}
+
+/* The time of a frame: its own, else counted. FALSE: outside the segment. */
+static gboolean
+frame_span(GstVaeEncode *self, const GstBuffer *buffer, Span *span)
+{
+    GstClockTime duration = GST_BUFFER_DURATION(buffer);
+
+    if (GST_BUFFER_PTS_IS_VALID(buffer))
+        self->next = GST_BUFFER_PTS(buffer);
+    else if (!GST_CLOCK_TIME_IS_VALID(self->next))
+        self->next = self->base.segment.start;
+    if (!GST_CLOCK_TIME_IS_VALID(duration))
+        duration = self->frame_time;
+    span->pts = self->next;
+    span->end = self->next + duration;
+    self->next = span->end;
+    return gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, span->pts,
+                            span->end, &span->pts, &span->end);
+}
+
+static GstFlowReturn
+collect(GstVaeBase *base, GstBuffer *buffer)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstFlowReturn ret = GST_FLOW_OK;
+    Span span;
+
+    if (!frame_span(self, buffer, &span)) {
+        GST_LOG_OBJECT(self, "dropping a frame outside the segment");
+        gst_buffer_unref(buffer);
+        return GST_FLOW_OK;
+    }
+    if (GST_BUFFER_IS_DISCONT(buffer) && !self->need_start) {
+        ret = finish(base);
+        self->need_start = self->discont = TRUE;
+    }
+    begin_if_forced(self, span.pts);
+    if (ret != GST_FLOW_OK) {
+        gst_buffer_unref(buffer);
+        return ret;
+    }
+    gst_buffer_replace(&self->last, buffer);
+    self->uncovered[self->n_uncovered++] = span;
+    self->pending[self->n_pending++] = buffer;
+    return self->n_pending < group_size(self) ? GST_FLOW_OK : push_group(self);
+}
+
+static gboolean
+src_event(GstVaeBase *base, GstEvent *event)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstClockTime when = GST_CLOCK_TIME_NONE;
+    gboolean qos;
+    guint count = 0;
+
+    if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
+        GST_OBJECT_LOCK(base);
+        qos = base->settings.qos;
+        GST_OBJECT_UNLOCK(base);
+        return !qos;
+    }
+    if (!gst_video_event_is_force_key_unit(event) ||
+        !gst_video_event_parse_upstream_force_key_unit(event, &when, NULL,
+                                                       &count))
+        return FALSE;
+    GST_OBJECT_LOCK(self);
+    self->key_wanted = TRUE;
+    self->key_time = when;
+    self->key_count = count;
+    GST_OBJECT_UNLOCK(self);
+    return TRUE;
+}
+
+static void
+propose_allocation(GstVaeBase *base, GstQuery *query)
+{
+    GstCaps *caps;
+    GstVideoInfo info;
+    guint depth;
+
+    GST_OBJECT_LOCK(base);
+    depth = base->settings.queue_depth;
+    GST_OBJECT_UNLOCK(base);
+    gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
+    gst_query_parse_allocation(query, &caps, NULL);
+    /* What is collected, what waits and what is computed. */
+    if (caps && gst_video_info_from_caps(&info, caps))
+        gst_query_add_allocation_pool(query, NULL, info.size, 4 * (depth + 2),
+                                      0);
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_TAIL:
+        self->tail = g_value_get_enum(value);
+        break;
+    case PROP_POSTERIOR:
+        self->posterior = g_value_get_enum(value);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_TAIL:
+        g_value_set_enum(value, self->tail);
+        break;
+    case PROP_POSTERIOR:
+        g_value_set_enum(value, self->posterior);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+finalize(GObject *object)
+{
+    forget_frames(GST_VAE_ENCODE(object));
+    G_OBJECT_CLASS(gst_vae_encode_parent_class)->finalize(object);
+}
+
+static void
+install_properties(GObjectClass *klass)
+{
+    /**
+     * GstVaeEncode:tail:
+     *
+     * What becomes of frames at the end of a sequence that fill no group.
+     * With `repeat` the last latent has the duration of the true frames, so
+     * that decoding gives as many frames as came in.
+     */
+    g_object_class_install_property(
+        klass, PROP_TAIL,
+        g_param_spec_enum("tail", "Tail",
+                          "What becomes of frames at the end of a sequence "
+                          "that fill no group",
+                          GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                              GST_PARAM_MUTABLE_PLAYING));
+    /**
+     * GstVaeEncode:posterior:
+     *
+     * What is taken of the distribution that the encoder gives.
+     */
+    g_object_class_install_property(
+        klass, PROP_POSTERIOR,
+        g_param_spec_enum("posterior", "Posterior",
+                          "What is taken of the distribution that the encoder "
+                          "gives",
+                          GST_TYPE_VAE_POSTERIOR, GST_VAE_POSTERIOR_MEAN,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                              GST_PARAM_MUTABLE_READY));
+}
+
+static void
+gst_vae_encode_class_init(GstVaeEncodeClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    GstVaeBaseClass *base_class = &klass->parent_class;
+
+    GST_DEBUG_CATEGORY_INIT(gst_vae_encode_debug, "vaeencode", 0,
+                            "raw video to latents");
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    object_class->finalize = finalize;
+    install_properties(object_class);
+    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_set_static_metadata(
+        element_class, "Variational autoencoder latent encoder",
+        "Codec/Encoder/Video",
+        "Encodes raw video to latents of video diffusion models",
+        "The gst-vae developers");
+    base_class->direction = VAE_ENCODE;
+    base_class->set_caps = set_caps;
+    base_class->negotiate = negotiate;
+    base_class->collect = collect;
+    base_class->finish = finish;
+    base_class->restart = restart;
+    base_class->segment = segment;
+    base_class->src_event = src_event;
+    base_class->propose_allocation = propose_allocation;
+    base_class->decide_allocation = gst_vae_encode_decide_allocation;
+    base_class->run = gst_vae_encode_run;
+}
+
+static void
+gst_vae_encode_init(GstVaeEncode *self)
+{
+    self->next = GST_CLOCK_TIME_NONE;
+    gst_vae_pads_init(&self->base);
+}

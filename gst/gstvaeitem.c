@@ -1,0 +1,96 @@
+/*
+ * gstvaeitem.c: what lies in the FIFO, and what several of them share.
+ */
+#include "gstvaebase.h"
+
+GstVaeSession *
+gst_vae_session_new(void)
+{
+    GstVaeSession *session = g_new0(GstVaeSession, 1);
+
+    session->refs = 1;
+    gst_video_info_init(&session->video);
+    gst_vae_latent_info_init(&session->latent);
+    gst_allocation_params_init(&session->allocation);
+    return session;
+}
+
+GstVaeSession *
+gst_vae_session_ref(GstVaeSession *session)
+{
+    g_atomic_int_inc(&session->refs);
+    return session;
+}
+
+void
+gst_vae_session_unref(GstVaeSession *session)
+{
+    if (!session || !g_atomic_int_dec_and_test(&session->refs))
+        return;
+    gst_caps_replace(&session->caps, NULL);
+    gst_vae_model_unref(session->model);
+    gst_clear_object(&session->pool);
+    gst_clear_object(&session->allocator);
+    g_free(session);
+}
+
+gboolean
+gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
+{
+    const VaeStreamParams *p = &a->params, *q = &b->params;
+
+    return a->model == b->model && p->backend == q->backend &&
+           p->precision == q->precision && p->width == q->width &&
+           p->height == q->height && p->slice_size == q->slice_size &&
+           p->threads == q->threads && p->deterministic == q->deterministic &&
+           p->normalization == q->normalization;
+}
+
+static GstVaeItem *
+item_new(void)
+{
+    GstVaeItem *item = g_new0(GstVaeItem, 1);
+
+    item->refs = 1;
+    item->result = GST_FLOW_OK;
+    return item;
+}
+
+GstVaeItem *
+gst_vae_item_new_event(GstEvent *event, GstVaeSession *session)
+{
+    GstVaeItem *item = item_new();
+
+    item->event = event;
+    item->session = session ? gst_vae_session_ref(session) : NULL;
+    item->ready = TRUE;
+    return item;
+}
+
+GstVaeItem *
+gst_vae_item_new_step(void)
+{
+    return item_new();
+}
+
+GstVaeItem *
+gst_vae_item_ref(GstVaeItem *item)
+{
+    g_atomic_int_inc(&item->refs);
+    return item;
+}
+
+void
+gst_vae_item_unref(GstVaeItem *item)
+{
+    if (!item || !g_atomic_int_dec_and_test(&item->refs))
+        return;
+    for (guint i = 0; i < item->n_in; i++)
+        gst_clear_buffer(&item->in[i]);
+    for (guint i = 0; i < item->n_out; i++)
+        gst_clear_buffer(&item->out[i].buffer);
+    gst_clear_event(&item->event);
+    gst_clear_event(&item->before);
+    gst_vae_session_unref(item->session);
+    g_free(item);
+}

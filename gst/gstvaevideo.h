@@ -1,0 +1,44 @@
+/*
+ * gstvaevideo.h: raw video caps, and video frames as the engine sees them.
+ */
+#ifndef GST_VAE_VIDEO_H
+#define GST_VAE_VIDEO_H
+
+#include <gst/video/video.h>
+
+#include <vae/frames.h>
+
+G_BEGIN_DECLS
+
+/* Best first: 4:2:0 moves half the bytes of RGB. */
+#define GST_VAE_RAW_FORMATS "{ I420, NV12, RGB, RGBA, BGRx }"
+#define GST_VAE_RAW_CAPS                                                       \
+    "video/x-raw, format = (string) " GST_VAE_RAW_FORMATS ", "                 \
+    "width = (int) [ 1, 65535 ], height = (int) [ 1, 65535 ], "                \
+    "framerate = (fraction) [ 0/1, MAX ]"
+
+/*
+ * Fixates allowed raw caps of one size: the first format, and with it range,
+ * matrix and chroma site, all stated. What the caps leave open becomes
+ * bt601 up to 576 lines and bt709 above, limited range, chroma site mpeg2,
+ * and sRGB for the RGB formats. (takes caps, transfer full)
+ */
+GstCaps *gst_vae_video_fixate(GstCaps *caps);
+
+/*
+ * Reads fixed caps and checks that the engine knows the matrix, range, chroma
+ * site and field order. The GError is a GST_STREAM_ERROR_FORMAT that names
+ * what was found and what is known.
+ */
+gboolean gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info,
+                            GError **error);
+
+/* The picture of info with no data: computed and not converted. */
+void gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture);
+
+/* The picture in a mapped frame, with the frame's own strides. */
+void gst_vae_video_frame_picture(const GstVideoFrame *frame,
+                                 VaePicture *picture);
+
+G_END_DECLS
+#endif

@@ -1,0 +1,361 @@
+/*
+ * gstvaeworker.c: the one thread of an element that calls the engine.
+ */
+#include "gstvaebase.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
+#define GST_CAT_DEFAULT gst_vae_base_debug
+
+/* The most steps of one call, whatever slice-size says. */
+#define MAX_SLICE 64
+
+/* Weight of the newest slice in the smoothed compute time. */
+#define SMOOTH 0.25
+
+static void
+post_progress(GstVaeBase *base, GstProgressType type, const gchar *code,
+              const gchar *text)
+{
+    gst_element_post_message(
+        GST_ELEMENT(base),
+        gst_message_new_progress(GST_OBJECT(base), type, code, text));
+}
+
+/* Runs the load that somebody waits for. Lock held on entry and exit. */
+static void
+load_model(GstVaeBase *base)
+{
+    gchar *path = g_strdup(base->load_path);
+    gchar *variant = g_strdup(base->load_variant);
+    GstVaeModel *model = NULL, *old;
+    VaeError error = {0};
+    VaeStatus status;
+
+    g_mutex_unlock(&base->lock);
+    post_progress(base, GST_PROGRESS_TYPE_START, "load-model", path);
+    status = gst_vae_model_open(path, variant, &model, &error);
+    if (status == VAE_OK)
+        GST_INFO_OBJECT(base, "model %s: %s, latent space %s, by %s", path,
+                        gst_vae_model_info(model)->arch,
+                        gst_vae_model_info(model)->space,
+                        gst_vae_model_info(model)->reason);
+    post_progress(base,
+                  status == VAE_OK ? GST_PROGRESS_TYPE_COMPLETE
+                                   : GST_PROGRESS_TYPE_ERROR,
+                  "load-model", path);
+    g_mutex_lock(&base->lock);
+
+    old = base->model;
+    base->model = model;
+    base->load_error = error;
+    base->load_error.status = status;
+    base->load = GST_VAE_LOAD_DONE;
+    g_cond_broadcast(&base->cond);
+    g_mutex_unlock(&base->lock);
+    gst_vae_model_unref(old);
+    g_free(path);
+    g_free(variant);
+    g_mutex_lock(&base->lock);
+}
+
+VaeStatus
+gst_vae_worker_load(GstVaeBase *base, const gchar *path, gint64 deadline,
+                    gboolean until_flush, VaeError *error)
+{
+    VaeStatus status;
+
+    g_mutex_lock(&base->lock);
+    while (base->load == GST_VAE_LOAD_WANTED &&
+           g_strcmp0(base->load_path, path) != 0 && !base->stop &&
+           !(until_flush && base->flushing))
+        g_cond_wait(&base->cond, &base->lock);
+    if (base->load != GST_VAE_LOAD_WANTED &&
+        (base->load == GST_VAE_LOAD_NONE ||
+         g_strcmp0(base->load_path, path) != 0)) {
+        g_free(base->load_path);
+        g_free(base->load_variant);
+        base->load_path = g_strdup(path);
+        GST_OBJECT_LOCK(base);
+        base->load_variant = g_strdup(base->settings.variant);
+        GST_OBJECT_UNLOCK(base);
+        base->load = GST_VAE_LOAD_WANTED;
+        g_cond_broadcast(&base->cond);
+    }
+    while (base->load == GST_VAE_LOAD_WANTED && !base->stop &&
+           !(until_flush && base->flushing)) {
+        if (deadline == 0)
+            g_cond_wait(&base->cond, &base->lock);
+        else if (!g_cond_wait_until(&base->cond, &base->lock, deadline))
+            break;
+    }
+    if (base->load == GST_VAE_LOAD_DONE) {
+        status = base->load_error.status;
+        *error = base->load_error;
+    } else {
+        status = vae_fail(error, VAE_ERR_CANCELLED,
+                          "loading %s was not waited for", path);
+    }
+    g_mutex_unlock(&base->lock);
+    return status;
+}
+
+/* An engine error: told on the bus, and the end for all that comes. */
+static void
+fail(GstVaeBase *base, const VaeError *error)
+{
+    GST_WARNING_OBJECT(base, "%s", error->message);
+    gst_vae_post_gerror(GST_ELEMENT(base), gst_vae_error_to_gerror(error));
+    g_mutex_lock(&base->lock);
+    base->fatal = TRUE;
+    base->result = GST_FLOW_ERROR;
+    g_cond_broadcast(&base->cond);
+    g_mutex_unlock(&base->lock);
+}
+
+/* Makes stream and running those of the session; the old ones go. Frees the
+ * old stream only after the new one stands. */
+static void
+set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
+{
+    GstVaeSession *old_session;
+    VaeStream *old;
+
+    g_mutex_lock(&base->lock);
+    old = base->stream;
+    old_session = base->running;
+    base->stream = stream;
+    base->running = session ? gst_vae_session_ref(session) : NULL;
+    base->stream_nonfinite = 0;
+    if (stream) {
+        base->counters.plan = *vae_stream_get_plan(stream);
+        base->slice_limit = CLAMP(base->counters.plan.slice_size, 1, MAX_SLICE);
+    }
+    g_cond_broadcast(&base->cond);
+    g_mutex_unlock(&base->lock);
+    vae_stream_free(&old);
+    gst_vae_session_unref(old_session);
+}
+
+/* A stream for session, the one that runs where it fits. No lock. */
+static gboolean
+open_session(GstVaeBase *base, GstVaeSession *session)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    gchar *text;
+    gint64 began;
+
+    if (base->stream && gst_vae_session_same_stream(base->running, session))
+        return TRUE;
+    text = g_strdup_printf("%dx%d pixels", session->params.width,
+                           session->params.height);
+    began = g_get_monotonic_time();
+    post_progress(base, GST_PROGRESS_TYPE_START, "open-stream", text);
+    if (vae_stream_new(gst_vae_model_get(session->model), &session->params,
+                       &stream, &error) != VAE_OK) {
+        post_progress(base, GST_PROGRESS_TYPE_ERROR, "open-stream", text);
+        g_free(text);
+        fail(base, &error);
+        return FALSE;
+    }
+    set_stream(base, session, stream);
+    GST_INFO_OBJECT(
+        base,
+        "stream for %s in %.3f s: backend %s, precision %s, slices of %d, "
+        "%" G_GUINT64_FORMAT " bytes",
+        text, (g_get_monotonic_time() - began) / 1e6,
+        vae_backend_name(base->counters.plan.backend),
+        vae_precision_name(base->counters.plan.precision),
+        base->counters.plan.slice_size, base->counters.plan.total);
+    post_progress(base, GST_PROGRESS_TYPE_COMPLETE, "open-stream", text);
+    g_free(text);
+    return TRUE;
+}
+
+/* Whether the pipeline has to hear of a longer latency. Lock held. */
+static gboolean
+count_time(GstVaeBase *base, guint64 ns)
+{
+    base->compute =
+        base->compute == 0
+            ? ns
+            : (1 - SMOOTH) * (gdouble) base->compute + SMOOTH * (gdouble) ns;
+    return GST_CLOCK_TIME_IS_VALID(base->reported) &&
+           base->compute > base->reported + base->reported / 4;
+}
+
+/* After a call of n steps that began at start_us. Lock held. */
+static gboolean
+count_slice(GstVaeBase *base, guint n, gint64 start_us)
+{
+    GstVaeCounters *c = &base->counters;
+    VaeStreamStats stats;
+    gint64 now_us = g_get_monotonic_time();
+
+    vae_stream_stats(base->stream, &stats);
+    c->slices++;
+    c->steps += n;
+    c->last_ns = (guint64) (now_us - start_us) * 1000;
+    c->compute_ns += c->last_ns;
+    c->nonfinite += stats.nonfinite - base->stream_nonfinite;
+    base->stream_nonfinite = stats.nonfinite;
+    if (c->first_us == 0)
+        c->first_us = start_us;
+    c->last_us = now_us;
+    return count_time(base, c->last_ns);
+}
+
+/* Hands the steps of a call on. Those that a flush took out of the FIFO
+ * meanwhile end here. */
+static void
+finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
+             VaeStatus status)
+{
+    gboolean longer = FALSE;
+
+    g_mutex_lock(&base->lock);
+    if (status == VAE_OK)
+        longer = count_slice(base, n, start_us);
+    for (guint i = 0; i < n; i++) {
+        if (status != VAE_OK && status != VAE_ERR_CANCELLED)
+            items[i]->result = GST_FLOW_ERROR;
+        for (guint j = 0; status == VAE_OK && j < items[i]->n_out; j++)
+            if (items[i]->out[j].buffer)
+                base->counters.frames++;
+        items[i]->ready = TRUE;
+    }
+    g_cond_broadcast(&base->cond);
+    g_mutex_unlock(&base->lock);
+    for (guint i = 0; i < n; i++)
+        gst_vae_item_unref(items[i]);
+    if (longer)
+        gst_element_post_message(GST_ELEMENT(base),
+                                 gst_message_new_latency(GST_OBJECT(base)));
+    gst_vae_stats_post(base, FALSE);
+}
+
+/* Runs n steps. No lock. */
+static void
+run_slice(GstVaeBase *base, GstVaeItem **items, guint n)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    const gint64 start_us = g_get_monotonic_time();
+    VaeError error = {0};
+    VaeStatus status;
+
+    if (!open_session(base, items[0]->session)) {
+        finish_slice(base, items, n, start_us, VAE_ERR_BACKEND);
+        return;
+    }
+    if (items[0]->start)
+        vae_stream_reset(base->stream);
+    status = klass->run(base, base->stream, items, n, &error);
+    GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", n,
+                   (g_get_monotonic_time() - start_us) / 1e3,
+                   vae_status_name(status));
+    /* Cancelled by a flush, or the pool was taken away with its session;
+     * neither is an error, and what follows begins a sequence. */
+    if (status != VAE_OK && status != VAE_ERR_CANCELLED)
+        fail(base, &error);
+    finish_slice(base, items, n, start_us, status);
+}
+
+static gboolean
+unwanted(GstVaeBase *base, const GstVaeItem *item)
+{
+    return base->fatal || item->lap == base->discard_lap;
+}
+
+/* Takes the steps that go into one call: those that wait, up to the slice
+ * size. The first of a sequence goes alone, so that its picture leaves at
+ * once and the slices after it are whole. Lock held. */
+static guint
+take_slice(GstVaeBase *base, GstVaeItem **items)
+{
+    guint n = 0;
+
+    while (n < base->slice_limit || n == 0) {
+        GstVaeItem *item = g_queue_peek_head(&base->work);
+
+        if (!item || item->event ||
+            (n > 0 && (items[0]->start || item->start ||
+                       item->session != items[0]->session)))
+            break;
+        items[n++] = g_queue_pop_head(&base->work);
+    }
+    return n;
+}
+
+/* The next thing to do. Lock held on entry and exit. */
+static void
+work(GstVaeBase *base)
+{
+    GstVaeItem *items[MAX_SLICE], *item = g_queue_peek_head(&base->work);
+    guint n;
+
+    if (item->event) {
+        g_queue_pop_head(&base->work);
+        g_mutex_unlock(&base->lock);
+        if (!base->fatal)
+            open_session(base, item->session);
+        gst_vae_item_unref(item);
+        g_mutex_lock(&base->lock);
+    } else if (unwanted(base, item)) {
+        g_queue_pop_head(&base->work);
+        if (base->fatal)
+            item->result = GST_FLOW_ERROR;
+        item->ready = TRUE;
+        g_cond_broadcast(&base->cond);
+        g_mutex_unlock(&base->lock);
+        gst_vae_item_unref(item);
+        g_mutex_lock(&base->lock);
+    } else if (!item->session->allocated) {
+        g_cond_wait(&base->cond, &base->lock);
+    } else {
+        n = take_slice(base, items);
+        g_mutex_unlock(&base->lock);
+        run_slice(base, items, n);
+        g_mutex_lock(&base->lock);
+    }
+}
+
+static gpointer
+worker_main(gpointer data)
+{
+    GstVaeBase *base = data;
+
+    g_mutex_lock(&base->lock);
+    while (!base->stop) {
+        if (base->load == GST_VAE_LOAD_WANTED)
+            load_model(base);
+        else if (base->flushing || g_queue_is_empty(&base->work))
+            g_cond_wait(&base->cond, &base->lock);
+        else
+            work(base);
+    }
+    g_mutex_unlock(&base->lock);
+    set_stream(base, NULL, NULL);
+    return NULL;
+}
+
+void
+gst_vae_worker_start(GstVaeBase *base)
+{
+    base->stop = FALSE;
+    base->worker = g_thread_new("vae-worker", worker_main, base);
+}
+
+void
+gst_vae_worker_stop(GstVaeBase *base)
+{
+    if (!base->worker)
+        return;
+    g_mutex_lock(&base->lock);
+    base->stop = TRUE;
+    if (base->stream)
+        vae_stream_cancel(base->stream);
+    g_cond_broadcast(&base->cond);
+    g_mutex_unlock(&base->lock);
+    g_thread_join(base->worker);
+    base->worker = NULL;
+}
