@@ -37,6 +37,12 @@ write_at(Output *out, uint64_t offset, const void *data, size_t size,
     return VAE_OK;
 }
 
+static const char *
+target_of(const Output *out)
+{
+    return out->target ? out->target : out->path;
+}
+
 /* A new file beside the old one, or the device itself. */
 static VaeStatus
 open_file(Output *out, VaeError *error)
@@ -49,7 +55,8 @@ open_file(Output *out, VaeError *error)
         out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
     } else {
         char *name;
-        if (asprintf(&name, "%s.part%ld", out->path, (long) getpid()) < 0)
+        out->target = realpath(out->path, NULL); /* a link stays a link */
+        if (asprintf(&name, "%s.part%ld", target_of(out), (long) getpid()) < 0)
             return vae_fail(error, VAE_ERR_MEMORY, "no memory");
         out->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (out->fd >= 0)
@@ -99,7 +106,7 @@ output_commit(Output *out, VaeError *error)
     /* Some file systems tell of a full disk only here. */
     if (close(fd) != 0)
         return system_error(error, out->path, "write");
-    if (out->temporary && rename(out->temporary, out->path) != 0)
+    if (out->temporary && rename(out->temporary, target_of(out)) != 0)
         return system_error(error, out->path, "replace");
     free(out->temporary);
     out->temporary = NULL;
@@ -114,6 +121,7 @@ output_close(Output *out)
     if (out->temporary)
         unlink(out->temporary);
     free(out->temporary);
-    out->temporary = NULL;
+    free(out->target);
+    out->temporary = out->target = NULL;
     out->fd = -1;
 }

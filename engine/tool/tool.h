@@ -99,6 +99,7 @@ typedef struct Output {
     int fd;
     const char *path;
     char *temporary; /* NULL when written in place */
+    char *target;    /* path without links, NULL for a new file */
     uint64_t begin;  /* of the data in the file */
 } Output;
 VaeStatus output_open(Output *out, const char *path,

@@ -1,6 +1,7 @@
 /*
  * vaetool.c: the command line of libvae.
  */
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -174,6 +175,8 @@ finish(int code)
 int
 main(int argc, char **argv)
 {
+    /* Past a limit on file sizes a write shall fail, not end the process. */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;

@@ -201,7 +201,6 @@ memory(const Bed *bed, VaeDirection direction)
 typedef struct Canceller {
     VaeStream *stream;
     int at, seen, ops_after;
-    const void *last; /* values seen: two names of one op share them */
     bool cancelled;
     char op[128];
 } Canceller;

@@ -1,0 +1,288 @@
+#!/bin/sh
+# What vaetool prints, writes, refuses and returns.
+# usage: tool.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+set -u
+tool=$1
+out=$2
+data=${VAE_TEST_VECTORS:-}
+if [ ! -r "$data/wan21/weights.safetensors" ]; then
+    echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
+    exit 77
+fi
+rm -rf "$out" && mkdir -p "$out" || exit 1
+trap 'rm -rf "$out"' EXIT
+export LC_ALL=C
+failed=0
+checks=0
+
+# check NAME CODE COMMAND...: the exit code; all output goes to $out/log.
+check() {
+    name=$1
+    want=$2
+    shift 2
+    "$@" >"$out/log" 2>&1 </dev/null
+    got=$?
+    checks=$((checks + 1))
+    if [ $got -eq "$want" ]; then
+        echo "ok   $name"
+    else
+        echo "FAIL $name: exit code $got, not $want"
+        sed 's/^/     | /' "$out/log"
+        failed=$((failed + 1))
+    fi
+}
+
+# says TEXT...: the log of the last check has each text.
+says() {
+    for text; do
+        checks=$((checks + 1))
+        if grep -qF -e "$text" "$out/log"; then
+            echo "ok     says \"$text\""
+        else
+            echo "FAIL   does not say \"$text\""
+            sed 's/^/     | /' "$out/log"
+            failed=$((failed + 1))
+        fi
+    done
+}
+
+# true_that NAME COMMAND...
+true_that() {
+    name=$1
+    shift
+    checks=$((checks + 1))
+    if "$@"; then
+        echo "ok   $name"
+    else
+        echo "FAIL $name"
+        failed=$((failed + 1))
+    fi
+}
+
+no_rest() {
+    [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]
+}
+
+wan=$data/wan21/weights.safetensors
+seed=$data/seedvr2/weights.safetensors
+latents=$data/wan21/decode_t2_6x10.safetensors
+video=$data/wan21/encode_f17_48x80.safetensors
+ref="--backend ref"
+
+echo "# usage"
+check "no command" 2 "$tool"
+check "--help" 0 "$tool" --help
+says decode encode compare plan make-weights bench info "Exit codes"
+check "--version" 0 "$tool" --version
+for command in info decode encode compare plan make-weights bench; do
+    check "$command --help" 0 "$tool" $command --help
+    says "Usage: vaetool $command"
+done
+check "unknown command" 2 "$tool" fly
+says '"fly"'
+check "unknown option" 2 "$tool" info --wings "$wan"
+says "--wings"
+check "option of another command" 2 "$tool" info --slice 2 "$wan"
+check "missing argument" 2 "$tool" decode --model "$wan" "$latents"
+check "argument too many" 2 "$tool" info "$wan" "$seed" "$wan"
+check "decode without a model" 2 "$tool" decode "$latents" "$out/x"
+says "--model"
+check "bad backend" 2 "$tool" decode --model "$wan" --backend gpu a b
+says "gpu"
+check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
+check "posterior sample" 2 "$tool" encode --model "$wan" \
+    --posterior sample "$video" "$out/x"
+says "sampling is not supported"
+check "option without its value" 2 "$tool" plan --model "$wan" --size
+
+echo "# info"
+check "info of weights" 0 "$tool" info "$wan"
+says "model: wan2.1" "16 channels" "encoder.conv1.weight" "194 tensors"
+check "info of latents" 0 "$tool" info "$latents"
+says 'tensor "latent"' "2 latents of 16 channels, 10x6"
+check "info in JSON" 0 "$tool" info --json "$seed"
+says '"arch": "seedvr2"' '"tensors"'
+check "info of no file" 3 "$tool" info "$out/none"
+says "$out/none"
+head -c 1000 "$wan" >"$out/cut.safetensors"
+check "info of half a header" 3 "$tool" info "$out/cut.safetensors"
+says "cut.safetensors"
+
+echo "# decode and encode"
+check "decode" 0 "$tool" decode $ref --model "$wan" "$latents" \
+    "$out/frames.safetensors"
+true_that "quiet where there is no terminal" test ! -s "$out/log"
+check "decoded as the official network" 0 "$tool" compare \
+    --max-abs 1e-4 --min-psnr 100 --min-ssim 0.9999 \
+    "$out/frames.safetensors" "$latents"
+says "frames 5x48x80x3" "peak 2" "SSIM"
+for slice in 1 2 0; do
+    check "decode, slice $slice" 0 "$tool" decode $ref --slice $slice \
+        --model "$wan" "$latents" "$out/again.safetensors"
+    true_that "the same file" cmp "$out/frames.safetensors" \
+        "$out/again.safetensors"
+done
+check "encode" 0 "$tool" encode $ref --model "$wan" "$video" \
+    "$out/latent.safetensors"
+check "encoded as the official network" 0 "$tool" compare --max-abs 1e-4 \
+    "$out/latent.safetensors" "$video"
+says "latent 16x5x6x10" "mean 16x5x6x10" "logvar 16x5x6x10"
+check "encode SeedVR2" 0 "$tool" encode $ref --model "$seed" \
+    "$data/seedvr2/encode_f17_48x80.safetensors" "$out/latent2.safetensors"
+check "encoded as the official network" 0 "$tool" compare --max-abs 2e-4 \
+    "$out/latent2.safetensors" "$data/seedvr2/encode_f17_48x80.safetensors"
+check "encode raw" 0 "$tool" encode $ref --normalization raw \
+    --model "$seed" "$data/seedvr2/encode_f1_48x80.safetensors" \
+    "$out/raw.safetensors"
+check "raw latents in a file that says so" 0 "$tool" decode $ref \
+    --model "$seed" "$out/raw.safetensors" "$out/raw-frames.safetensors"
+check "normalized ones" 0 "$tool" encode $ref --model "$seed" \
+    "$data/seedvr2/encode_f1_48x80.safetensors" "$out/norm.safetensors"
+check "decoded" 0 "$tool" decode $ref --model "$seed" \
+    "$out/norm.safetensors" "$out/norm-frames.safetensors"
+check "give the same picture" 0 "$tool" compare --max-abs 1e-4 \
+    "$out/raw-frames.safetensors" "$out/norm-frames.safetensors"
+check "raw latents taken for normalized ones do not" 0 "$tool" decode $ref \
+    --normalization normalized --model "$seed" "$out/raw.safetensors" \
+    "$out/wrong-frames.safetensors"
+check "and compare sees it" 1 "$tool" compare --max-abs 1e-4 \
+    "$out/wrong-frames.safetensors" "$out/norm-frames.safetensors"
+
+echo "# any number of frames"
+sed 's/"frames":{"dtype":"F32","shape":\[5,48,80,3\]/"frames":{"dtype":"F32","shape":[9,48,80,3]/' \
+    "$latents" >"$out/bad-size.safetensors"
+check "a shape that does not fit its bytes" 3 "$tool" encode $ref \
+    --model "$wan" "$out/bad-size.safetensors" "$out/x"
+check "encode its own frames" 0 "$tool" encode $ref --tensor frames \
+    --model "$wan" "$out/frames.safetensors" "$out/tail.safetensors"
+check "5 frames are 2 latents" 0 "$tool" info "$out/tail.safetensors"
+says "16x2x6x10" "5 frames"
+# 5 frames of 48x80 are 6 of 40x80 or 4 of 60x80.
+reshape() {
+    sed "s/\"shape\":\\[5,48,80,3\\]/\"shape\":[$1,80,3]/" \
+        "$out/frames.safetensors" >"$out/other.safetensors"
+}
+for n in 6,40 4,60 3,80; do
+    reshape $n
+    check "encode $n" 0 "$tool" encode $ref --model "$wan" \
+        "$out/other.safetensors" "$out/tail.safetensors"
+    check "decode it" 0 "$tool" decode $ref --model "$wan" \
+        "$out/tail.safetensors" "$out/back.safetensors"
+    check "the number of frames comes back" 0 "$tool" info \
+        "$out/back.safetensors"
+    says "${n%,*}x${n#*,}x80x3"
+    check "encode $n, drop" 0 "$tool" encode $ref --tail drop \
+        --model "$wan" "$out/other.safetensors" "$out/tail.safetensors"
+    check "whole groups only" 0 "$tool" info "$out/tail.safetensors"
+    says "$((1 + (${n%,*} - 1) / 4 * 4)) frames"
+done
+
+echo "# compare"
+check "equal files" 0 "$tool" compare --max-abs 0 "$wan" "$wan"
+check "a bound passed" 1 "$tool" compare --max-abs 1e-7 \
+    "$out/frames.safetensors" "$latents"
+says "PAST THE BOUND" "at ["
+check "PSNR below" 1 "$tool" compare --min-psnr 300 \
+    "$out/frames.safetensors" "$latents"
+check "SSIM below" 1 "$tool" compare --min-ssim 1.1 \
+    "$out/frames.safetensors" "$latents"
+check "different shapes" 1 "$tool" compare "$out/frames.safetensors" \
+    "$data/wan21/decode_t1_6x10.safetensors"
+says "DIFFERENT SHAPES" "5x48x80x3" "1x48x80x3"
+check "nothing in common" 3 "$tool" compare "$out/frames.safetensors" "$wan"
+says "no tensor in common" "frames"
+check "one tensor" 0 "$tool" compare --tensor mean \
+    "$out/latent.safetensors" "$video"
+check "--peak" 0 "$tool" compare --peak 1 "$out/frames.safetensors" "$latents"
+says "peak 1"
+
+echo "# plan, bench"
+check "plan" 0 "$tool" plan --model "$wan" --size 832x480
+says "decode:" "encode:" carries activations total GFLOP
+check "bench" 0 "$tool" bench $ref --model "$wan" --size 32x32 --frames 5 \
+    --profile
+says "first step" "frames/s" "upsamples.0.residual.2" "share%"
+check "bench as CSV" 0 "$tool" bench $ref --model "$wan" --size 32x32 \
+    --frames 5 --encode --profile --csv
+says "arch,direction" "wan2.1,encode,ref,fp32" "program,op,name,impl"
+
+echo "# weights that do not fit"
+sed 's/"decoder\.conv1\.bias"/"decoder.conv1.bixs"/' "$wan" \
+    >"$out/missing.safetensors"
+check "missing and extra tensor" 3 "$tool" decode $ref \
+    --model "$out/missing.safetensors" "$latents" "$out/x"
+says "decoder.conv1.bias" "decoder.conv1.bixs" "missing.safetensors"
+sed 's/"shape":\[32,16,3,3,3\]/"shape":[16,32,3,3,3]/' "$wan" \
+    >"$out/shape.safetensors"
+check "wrong shape" 3 "$tool" decode $ref --model "$out/shape.safetensors" \
+    "$latents" "$out/x"
+says "16x32x3x3x3" "shape.safetensors"
+check "latents for weights" 3 "$tool" decode $ref --model "$latents" \
+    "$latents" "$out/x"
+check "weights for latents" 3 "$tool" decode $ref --model "$wan" "$wan" \
+    "$out/x"
+
+echo "# latents that do not fit"
+sed 's/"shape":\[16,2,6,10\]/"shape":[32,1,6,10]/' "$latents" \
+    >"$out/channels.safetensors"
+check "wrong channels" 3 "$tool" decode $ref --model "$wan" \
+    "$out/channels.safetensors" "$out/x"
+says "32 channels" "16" "channels.safetensors"
+check "no such tensor" 3 "$tool" decode $ref --model "$wan" --tensor nix \
+    "$latents" "$out/x"
+says "nix" "latent"
+check "no video in it" 3 "$tool" encode $ref --model "$wan" "$wan" "$out/x"
+says "video_u8" "frames"
+check "no such backend here" 3 "$tool" decode --backend ref \
+    --precision fp16 --model "$wan" "$latents" "$out/x"
+says "fp16"
+
+echo "# writing fails"
+true_that "no output of a failed run" test ! -e "$out/x"
+check "no such folder" 3 "$tool" decode $ref --model "$wan" "$latents" \
+    "$out/none/x"
+says "$out/none/x"
+check "a folder for a file" 3 "$tool" decode $ref --model "$wan" "$latents" \
+    "$out"
+cp "$latents" "$out/old.safetensors"
+check "a limit on file sizes" 3 sh -c 'ulimit -f 20; exec "$@"' - "$tool" \
+    decode $ref --model "$wan" "$latents" "$out/old.safetensors"
+says "old.safetensors"
+true_that "the old file is whole" cmp "$latents" "$out/old.safetensors"
+if [ -c /dev/full ]; then
+    check "disk full, decode" 3 "$tool" decode $ref --model "$wan" \
+        "$latents" /dev/full
+    says "/dev/full"
+    check "disk full, encode" 3 "$tool" encode $ref --model "$wan" \
+        "$video" /dev/full
+    check "disk full, report" 3 sh -c '"$@" >/dev/full' - "$tool" info "$wan"
+    true_that "/dev/full is a device" test -c /dev/full
+fi
+true_that "no half files" no_rest
+
+echo "# make-weights"
+check "unknown architecture" 3 "$tool" make-weights wan9 "$out/x"
+says "wan9" "wan2.1"
+check "full-size weights" 0 "$tool" make-weights wan2.1 \
+    "$out/full.safetensors" --dtype bf16
+check "are recognised" 0 "$tool" info "$out/full.safetensors"
+says "model: wan2.1" "bfloat16" "194 tensors"
+
+echo "# interrupt"
+# Full width makes even small latents take long.
+for signal in INT TERM; do
+    "$tool" decode $ref --model "$out/full.safetensors" "$latents" \
+        "$out/x" >"$out/log" 2>&1 &
+    child=$!
+    sleep 2
+    kill -$signal $child
+    wait $child
+    code=$?
+    true_that "$signal ends it as a failure" test $code -eq 3
+    says "cancelled"
+    true_that "no file of it" test ! -e "$out/x"
+    true_that "no half files" no_rest
+done
+
+echo "$failed of $checks checks failed"
+[ $failed -eq 0 ]
