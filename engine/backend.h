@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "alloc.h"
 #include "program.h"
 #include "vae/stream.h"
 
@@ -98,10 +99,5 @@ typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
 VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                            size_t bytes, VaeWeightMake make, void *user,
                            const void **out, VaeError *error);
-
-/* The library's allocator: zeroed, 64-byte aligned, counted; NULL when out of
- * memory. vae_mem_free(NULL) is fine. */
-void *vae_mem_alloc(size_t bytes);
-void vae_mem_free(void *block);
 
 #endif
