@@ -329,17 +329,20 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 
 /* Events ---------------------------------------------------------------- */
 
+/* Ends the file with what it has. The event comes again with the next
+ * buffer, and is refused in silence then. */
 static gboolean
 refuse_change(GstLatentMux *self, GstCaps *caps)
 {
-    if (self->state == STATE_WRITING)
+    if (self->state == STATE_WRITING) {
         complete(self);
-    GST_ELEMENT_ERROR(
-        self, STREAM, FORMAT,
-        ("The latents change after %" G_GINT64_FORMAT
-         " of them, but a file holds one kind",
-         self->latents),
-        ("from %" GST_PTR_FORMAT " to %" GST_PTR_FORMAT, self->caps, caps));
+        GST_ELEMENT_ERROR(
+            self, STREAM, FORMAT,
+            ("The latents change after %" G_GINT64_FORMAT
+             " of them, but a file holds one kind",
+             self->latents),
+            ("from %" GST_PTR_FORMAT " to %" GST_PTR_FORMAT, self->caps, caps));
+    }
     gst_caps_unref(caps);
     return FALSE;
 }

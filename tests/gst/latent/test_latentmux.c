@@ -1,0 +1,525 @@
+/*
+ * latentmux: the files it makes, and when it refuses.
+ */
+#include "latent_test.h"
+
+#include <string.h>
+
+#include <gst/check/gstharness.h>
+
+#include <vae/latents.h>
+
+static const Clip small = {VAE_TYPE_F16, 4, 16, 3, 5};
+
+static const gchar *const small_caps =
+    "video/x-vae-latent, type=float16, channels=16, latent-width=5, "
+    "latent-height=3, width=37, height=21, latent-space=wan2.1, "
+    "normalization=normalized, framerate=24/1";
+
+/* latentmux ! filesink, fed by hand. */
+typedef struct Mux {
+    GstHarness *harness;
+    GstBus *bus;
+} Mux;
+
+static Mux
+mux_new(const gchar *path, const gchar *caps)
+{
+    gchar *text =
+        g_strdup_printf("latentmux ! filesink async=false location=%s", path);
+    Mux mux = {gst_harness_new_parse(text), gst_bus_new()};
+    gst_element_set_bus(mux.harness->element, mux.bus);
+    gst_harness_set_src_caps_str(mux.harness, caps);
+    g_free(text);
+    return mux;
+}
+
+static GstFlowReturn
+mux_push(Mux *mux, const Clip *clip, gint k, gint frames)
+{
+    const gsize size = step_bytes(clip);
+    GstBuffer *buffer = gst_buffer_new_wrapped(step_data(clip, k), size);
+    GST_BUFFER_PTS(buffer) = k * GST_SECOND;
+    if (frames > 0)
+        GST_BUFFER_DURATION(buffer) =
+            gst_util_uint64_scale(frames, GST_SECOND, 24);
+    if (k > 0)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    return gst_harness_push(mux->harness, buffer);
+}
+
+static void
+mux_end(Mux *mux)
+{
+    gst_harness_push_event(mux->harness, gst_event_new_eos());
+}
+
+/* The first error or warning on the bus has the words and comes from an
+ * element of that kind. */
+static void
+assert_posted(Mux *mux, GstMessageType type, const gchar *element,
+              const gchar *words)
+{
+    GstMessage *message = gst_bus_pop_filtered(mux->bus, type);
+    GError *error = NULL;
+    fail_unless(message != NULL, "nothing posted, wanted '%s'", words);
+    if (type == GST_MESSAGE_ERROR)
+        gst_message_parse_error(message, &error, NULL);
+    else
+        gst_message_parse_warning(message, &error, NULL);
+    fail_unless(strstr(error->message, words) != NULL, "'%s' lacks '%s'",
+                error->message, words);
+    fail_unless(g_str_has_prefix(GST_MESSAGE_SRC_NAME(message), element),
+                "'%s' is from %s", error->message,
+                GST_MESSAGE_SRC_NAME(message));
+    g_error_free(error);
+    gst_message_unref(message);
+}
+
+static void
+assert_quiet(Mux *mux)
+{
+    GstMessage *message =
+        gst_bus_pop_filtered(mux->bus, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING);
+    GError *error = NULL;
+    if (!message)
+        return;
+    gst_message_parse_error(message, &error, NULL);
+    fail("%s: %s", GST_MESSAGE_SRC_NAME(message), error->message);
+}
+
+/* Closes the file. */
+static void
+mux_close(Mux *mux)
+{
+    gst_element_set_bus(mux->harness->element, NULL);
+    gst_bus_set_flushing(mux->bus, TRUE);
+    gst_object_unref(mux->bus);
+    gst_harness_teardown(mux->harness);
+}
+
+/* The file is the clip's first t latents and this many frames. */
+static void
+assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames)
+{
+    VaeTensorFile *file;
+    VaeLatentClip found;
+    VaeError error = {0};
+    guint8 *data = g_malloc(step_bytes(clip));
+    fail_unless(vae_tensor_file_open(path, &file, &error) == VAE_OK, "%s",
+                error.message);
+    fail_unless(vae_latent_clip_find(file, NULL, &found, &error) == VAE_OK,
+                "%s", error.message);
+    fail_unless_equals_string(found.tensor, "latent");
+    fail_unless_equals_int(found.t, t);
+    fail_unless_equals_int(found.channels, clip->c);
+    fail_unless_equals_int(found.height, clip->h);
+    fail_unless_equals_int(found.width, clip->w);
+    fail_unless(found.type == clip->type);
+    fail_unless_equals_int64(found.frames, frames);
+    for (gint k = 0; k < t; k++) {
+        guint8 *wanted = step_data(clip, k);
+        vae_latent_clip_read(&found, k, data);
+        fail_unless(memcmp(data, wanted, step_bytes(clip)) == 0);
+        g_free(wanted);
+    }
+    g_free(data);
+    vae_tensor_file_free(&file);
+}
+
+static void
+assert_metadata(const gchar *path, const gchar *key, const gchar *wanted)
+{
+    VaeTensorFile *file;
+    fail_unless(vae_tensor_file_open(path, &file, NULL) == VAE_OK);
+    const gchar *value = vae_tensor_file_metadata(file, key);
+    fail_unless(g_strcmp0(value, wanted) == 0, "%s is %s, wanted %s", key,
+                value, wanted);
+    vae_tensor_file_free(&file);
+}
+
+/* Files ----------------------------------------------------------------- */
+
+GST_START_TEST(test_file)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    for (gint k = 0; k < 4; k++)
+        fail_unless(mux_push(&mux, &small, k, k ? 4 : 1) == GST_FLOW_OK);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 4, 13);
+    assert_metadata(path, "vae.latent_space", "wan2.1");
+    assert_metadata(path, "vae.normalization", "normalized");
+    assert_metadata(path, "vae.framerate", "24/1");
+    assert_metadata(path, "vae.width", "37");
+    assert_metadata(path, "vae.height", "21");
+    assert_metadata(path, "vae.layout", "tchw");
+    assert_metadata(path, "vae.temporal_factor", NULL);
+    g_free(path);
+}
+GST_END_TEST
+
+/* What the caps do not say, the file does not say. */
+GST_START_TEST(test_plain_caps)
+{
+    const Clip clip = {VAE_TYPE_BF16, 1, 7, 2, 2};
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, "video/x-vae-latent, type=bfloat16, channels=7, "
+                            "latent-width=2, latent-height=2, "
+                            "temporal-factor=8");
+    fail_unless(mux_push(&mux, &clip, 0, 0) == GST_FLOW_OK);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &clip, 1, 1);
+    assert_metadata(path, "vae.latent_space", NULL);
+    assert_metadata(path, "vae.normalization", NULL);
+    assert_metadata(path, "vae.framerate", NULL);
+    assert_metadata(path, "vae.width", NULL);
+    assert_metadata(path, "vae.temporal_factor", "8");
+    g_free(path);
+}
+GST_END_TEST
+
+/* A last latent that lasts less than four frames cuts the clip; durations
+ * of the others, missing or odd ones do not matter. */
+GST_START_TEST(test_frames)
+{
+    static const gint last[] = {1, 2, 3, 4, 0, 9},
+                      wanted[] = {6, 7, 8, 9, 9, 9};
+    gchar *path = test_path("out");
+    for (guint i = 0; i < G_N_ELEMENTS(last); i++) {
+        Mux mux = mux_new(path, small_caps);
+        mux_push(&mux, &small, 0, 1);
+        mux_push(&mux, &small, 1, 2);
+        mux_push(&mux, &small, 2, last[i]);
+        mux_end(&mux);
+        mux_close(&mux);
+        assert_file(path, &small, 3, wanted[i]);
+    }
+    g_free(path);
+}
+GST_END_TEST
+
+/* The header has one size whatever follows, so the end can be written over
+ * the start. */
+GST_START_TEST(test_header_size)
+{
+    gsize sizes[2];
+    for (gint i = 0; i < 2; i++) {
+        const gint n = i ? 1200 : 1;
+        gchar *path = test_path("out");
+        Mux mux = mux_new(path, small_caps);
+        for (gint k = 0; k < n; k++)
+            fail_unless(mux_push(&mux, &small, k, 4) == GST_FLOW_OK);
+        mux_end(&mux);
+        mux_close(&mux);
+        assert_file(path, &small, n, 1 + 4 * (n - 1));
+        GBytes *bytes = read_bytes(path);
+        sizes[i] = g_bytes_get_size(bytes) - n * step_bytes(&small);
+        g_bytes_unref(bytes);
+        g_free(path);
+    }
+    fail_unless_equals_int(sizes[0], sizes[1]);
+}
+GST_END_TEST
+
+static void
+transcode(const gchar *from, const gchar *to)
+{
+    Run *run = run_all("filesrc location=%s ! latentdemux ! latentmux ! "
+                       "filesink location=%s",
+                       from, to);
+    fail_unless(run->eos && !run->error && !run->warning, "%s", run->error);
+    run_free(run);
+}
+
+/* From any layout to the muxer's, and from there on byte for byte. */
+GST_START_TEST(test_round_trip)
+{
+    static const VaeMetadata metadata[] = {{"vae.latent_space", "wan2.1"},
+                                           {"vae.normalization", "raw"},
+                                           {"vae.framerate", "30000/1001"},
+                                           {"vae.width", "37"},
+                                           {"vae.height", "21"},
+                                           {"vae.frames", "10"},
+                                           {"vae.temporal_factor", "4"}};
+    for (gint stated = 0; stated < 2; stated++) {
+        gchar *source = write_clip("source", "samples", &small, BCTHW, metadata,
+                                   stated ? G_N_ELEMENTS(metadata) : 0);
+        gchar *once = test_path("once"), *twice = test_path("twice");
+        transcode(source, once);
+        transcode(once, twice);
+        assert_file(once, &small, 4, stated ? 10 : 13);
+        for (guint i = 0; i < G_N_ELEMENTS(metadata); i++)
+            if (strcmp(metadata[i].key, "vae.frames") != 0)
+                assert_metadata(once, metadata[i].key,
+                                stated ? metadata[i].value : NULL);
+        GBytes *a = read_bytes(once), *b = read_bytes(twice);
+        fail_unless(g_bytes_equal(a, b));
+        g_bytes_unref(a);
+        g_bytes_unref(b);
+        g_free(twice);
+        g_free(once);
+        g_free(source);
+    }
+}
+GST_END_TEST
+
+GST_START_TEST(test_flush)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    mux_push(&mux, &small, 0, 1);
+    mux_push(&mux, &small, 1, 4);
+    mux_push(&mux, &small, 2, 4);
+    gst_harness_push_event(mux.harness, gst_event_new_flush_start());
+    gst_harness_push_event(mux.harness, gst_event_new_flush_stop(TRUE));
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_harness_push_event(mux.harness, gst_event_new_segment(&segment));
+    mux_push(&mux, &small, 0, 1);
+    mux_push(&mux, &small, 1, 4);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 2, 5);
+    g_free(path);
+}
+GST_END_TEST
+
+/* The same elements write a second file like the first. */
+GST_START_TEST(test_reuse)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    for (gint i = 0; i < 3; i++) {
+        const gint n = 3 - i;
+        for (gint k = 0; k < n; k++)
+            fail_unless(mux_push(&mux, &small, k, 4) == GST_FLOW_OK);
+        mux_end(&mux);
+        assert_quiet(&mux);
+        gst_element_set_state(mux.harness->element, GST_STATE_NULL);
+        assert_file(path, &small, n, 1 + 4 * (n - 1));
+        gst_harness_play(mux.harness);
+        gst_element_set_state(mux.harness->element, GST_STATE_PLAYING);
+        GstSegment segment;
+        gst_segment_init(&segment, GST_FORMAT_TIME);
+        gst_harness_push_event(mux.harness, gst_event_new_stream_start("x"));
+        gst_harness_set_src_caps_str(mux.harness, small_caps);
+        gst_harness_push_event(mux.harness, gst_event_new_segment(&segment));
+    }
+    mux_close(&mux);
+    g_free(path);
+}
+GST_END_TEST
+
+/* Refusals -------------------------------------------------------------- */
+
+static void
+check_change(const gchar *caps)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    mux_push(&mux, &small, 0, 1);
+    mux_push(&mux, &small, 1, 4);
+    GstCaps *same = gst_caps_from_string(small_caps);
+    fail_unless(gst_harness_push_event(mux.harness, gst_event_new_caps(same)));
+    gst_caps_unref(same);
+    fail_unless(mux_push(&mux, &small, 2, 4) == GST_FLOW_OK);
+    GstCaps *other = gst_caps_from_string(caps);
+    gst_harness_push_event(mux.harness, gst_event_new_caps(other));
+    gst_caps_unref(other);
+    assert_posted(&mux, GST_MESSAGE_ERROR, "latentmux",
+                  "The latents change after 3 of them");
+    fail_unless(mux_push(&mux, &small, 3, 4) != GST_FLOW_OK);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 3, 9);
+    g_free(path);
+}
+
+GST_START_TEST(test_caps_change)
+{
+    check_change("video/x-vae-latent, type=float16, channels=16, "
+                 "latent-width=3, latent-height=5, width=37, height=21, "
+                 "latent-space=wan2.1, normalization=normalized, "
+                 "framerate=24/1");
+    check_change("video/x-vae-latent, type=float16, channels=16, "
+                 "latent-width=5, latent-height=3, width=37, height=21, "
+                 "latent-space=wan2.2, normalization=normalized, "
+                 "framerate=24/1");
+    check_change("video/x-vae-latent, type=bfloat16, channels=16, "
+                 "latent-width=5, latent-height=3, width=37, height=21, "
+                 "latent-space=wan2.1, normalization=normalized, "
+                 "framerate=24/1");
+}
+GST_END_TEST
+
+GST_START_TEST(test_wrong_size)
+{
+    const Clip other = {VAE_TYPE_F16, 4, 16, 3, 4};
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    mux_push(&mux, &small, 0, 1);
+    fail_unless(mux_push(&mux, &other, 1, 4) == GST_FLOW_ERROR);
+    assert_posted(&mux, GST_MESSAGE_ERROR, "latentmux",
+                  "Latent 1 has 384 bytes, its caps ask for 480");
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 1, 1);
+    g_free(path);
+}
+GST_END_TEST
+
+GST_START_TEST(test_layout)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    GstCaps *caps = gst_caps_from_string(
+        "video/x-vae-latent, type=float16, channels=16, latent-width=5, "
+        "latent-height=3, layout=cthw, frames=2");
+    gst_harness_push_event(mux.harness, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+    assert_posted(&mux, GST_MESSAGE_ERROR, "latentmux", "layout = chw");
+    mux_close(&mux);
+    g_free(path);
+}
+GST_END_TEST
+
+GST_START_TEST(test_not_seekable)
+{
+    gchar *source = write_clip("source", "latent", &small, CTHW, NULL, 0);
+    Run *run = run_all("filesrc location=%s ! latentdemux ! latentmux ! "
+                       "fakesink name=sink",
+                       source);
+    assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_MUX, "gdppay");
+    fail_unless_equals_int(run->buffers->len, 0);
+    run_free(run);
+    g_free(source);
+}
+GST_END_TEST
+
+GST_START_TEST(test_no_latents)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    mux_end(&mux);
+    assert_posted(&mux, GST_MESSAGE_ERROR, "latentmux", "No latents arrived");
+    mux_close(&mux);
+    g_free(path);
+}
+GST_END_TEST
+
+GST_START_TEST(test_restart_warns)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    for (gint k = 0; k < 4; k++) {
+        GstBuffer *buffer =
+            gst_buffer_new_wrapped(step_data(&small, k), step_bytes(&small));
+        fail_unless(gst_harness_push(mux.harness, buffer) == GST_FLOW_OK);
+    }
+    mux_end(&mux);
+    assert_posted(&mux, GST_MESSAGE_WARNING, "latentmux",
+                  "Latent 1 begins a new sequence");
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 4, 13);
+    g_free(path);
+}
+GST_END_TEST
+
+/* Without an EOS the header states no latents, and readers say so. */
+GST_START_TEST(test_aborted)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    VaeTensorFile *file;
+    VaeError error;
+    mux_push(&mux, &small, 0, 1);
+    mux_push(&mux, &small, 1, 4);
+    mux_close(&mux);
+    fail_unless(vae_tensor_file_open(path, &file, &error) == VAE_ERR_FORMAT);
+    fail_unless(strstr(error.message, "belong to no tensor") != NULL, "%s",
+                error.message);
+    Run *run =
+        run_all("filesrc location=%s ! latentdemux ! fakesink name=sink", path);
+    assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
+                 "belong to no tensor");
+    run_free(run);
+    g_free(path);
+}
+GST_END_TEST
+
+/* The sink's error is the only one about a full disk. */
+GST_START_TEST(test_disk_full)
+{
+    const Clip big = {VAE_TYPE_F32, 20, 16, 32, 32};
+    if (!g_file_test("/dev/full", G_FILE_TEST_EXISTS))
+        return;
+    for (gint i = 0; i < 2; i++) {
+        const Clip *clip = i ? &big : &small; /* small: fails at the end */
+        gchar *source = write_clip("source", "latent", clip, CTHW, NULL, 0);
+        Run *run = run_all("filesrc location=%s ! latentdemux ! latentmux ! "
+                           "filesink location=/dev/full",
+                           source);
+        fail_unless(run->error != NULL);
+        fail_unless(g_str_has_prefix(run->source, "filesink"), "%s: %s",
+                    run->source, run->error);
+        fail_unless(run->domain == GST_RESOURCE_ERROR &&
+                        run->code == GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+                    "%s", run->error);
+        run_free(run);
+        g_free(source);
+    }
+}
+GST_END_TEST
+
+GST_START_TEST(test_unwritable)
+{
+    gchar *source = write_clip("source", "latent", &small, CTHW, NULL, 0);
+    Run *run = run_all("filesrc location=%s ! latentdemux ! latentmux ! "
+                       "filesink location=%s/no/such/folder",
+                       source, test_folder);
+    assert_error(run, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_WRITE, "");
+    run_free(run);
+    g_free(source);
+}
+GST_END_TEST
+
+static Suite *
+latentmux_suite(void)
+{
+    Suite *suite = suite_create("latentmux");
+    TCase *tcase = latent_tcase(suite, "files");
+    tcase_add_test(tcase, test_file);
+    tcase_add_test(tcase, test_plain_caps);
+    tcase_add_test(tcase, test_frames);
+    tcase_add_test(tcase, test_header_size);
+    tcase_add_test(tcase, test_round_trip);
+    tcase_add_test(tcase, test_flush);
+    tcase_add_test(tcase, test_reuse);
+    tcase = latent_tcase(suite, "refusals");
+    tcase_add_test(tcase, test_caps_change);
+    tcase_add_test(tcase, test_wrong_size);
+    tcase_add_test(tcase, test_layout);
+    tcase_add_test(tcase, test_not_seekable);
+    tcase_add_test(tcase, test_no_latents);
+    tcase_add_test(tcase, test_restart_warns);
+    tcase_add_test(tcase, test_aborted);
+    tcase_add_test(tcase, test_disk_full);
+    tcase_add_test(tcase, test_unwritable);
+    return suite;
+}
+
+int
+main(int argc, char **argv)
+{
+    gst_check_init(&argc, &argv);
+    return latent_main(argc, argv, latentmux_suite());
+}
