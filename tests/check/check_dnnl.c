@@ -1,0 +1,375 @@
+/*
+ * check_dnnl.c: the cpu backend's convolution and attention against the ref
+ * backend, and that the number of frames changes no byte of a frame.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check_dnnl.h"
+#include "number.h"
+
+enum { FRAMES = 5, MAX_THREADS = 3 };
+
+/* The cpu backend with 1, 2 and 3 threads, or NULL: lacks the precision. */
+typedef struct Backends {
+    VaePrecision precision;
+    VaeBackend *cpu[MAX_THREADS], *ref;
+} Backends;
+
+static bool
+open_all(VaeCheck *t, VaePrecision precision, Backends *b)
+{
+    char why[200];
+    VaePrecision chosen;
+    VaeError error = {0};
+    *b = (Backends){.precision = precision};
+    if (!vae_backend_cpu.precision(precision, &chosen, why, sizeof why)) {
+        printf("skipped: %s\n", why);
+        return false;
+    }
+    for (int i = 0; i < MAX_THREADS; i++)
+        if (vae_backend_cpu.open(
+                &(VaeBackendParams){.precision = precision, .threads = i + 1},
+                &b->cpu[i], &error))
+            vae_check_fail(t, "%s", error.message);
+    if (vae_backend_ref.open(&(VaeBackendParams){.threads = 1}, &b->ref,
+                             &error))
+        vae_check_fail(t, "%s", error.message);
+    return true;
+}
+
+static void
+close_all(Backends *b)
+{
+    for (int i = 0; i < MAX_THREADS; i++)
+        vae_backend_cpu.close(&b->cpu[i]);
+    vae_backend_ref.close(&b->ref);
+}
+
+static size_t
+frame(VaeShape s)
+{
+    return (size_t) s.h * s.w * s.c;
+}
+
+/* What both sides read, exactly: in bf16 then the products are exact in fp32
+ * and only sums round. */
+static float *
+numbers(VaeCheck *t, size_t n, VaeType type)
+{
+    float *x = vae_check_random(t, n, 1);
+    return type == VAE_TYPE_BF16
+               ? vae_check_floats(t, vae_check_bf16(t, x, n), n)
+               : x;
+}
+
+static float *
+absolutes(VaeCheck *t, const float *x, size_t n)
+{
+    float *y = vae_check_buffer(t, n * sizeof *y, sizeof *y);
+    for (size_t i = 0; i < n; i++)
+        y[i] = fabsf(x[i]);
+    return y;
+}
+
+static float *
+copy(VaeCheck *t, const float *x, size_t n)
+{
+    float *y = vae_check_buffer(t, n * sizeof *y, sizeof *y);
+    if (x)
+        memcpy(y, x, n * sizeof *y);
+    return y;
+}
+
+static float *
+run_ref(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
+        const float *add)
+{
+    op.type = VAE_TYPE_F32;
+    VaeModel *model = vae_rig_model();
+    VaeRig *r = vae_rig_new(t, &vae_backend_ref, b->ref, model, &op);
+    float *y = copy(t, add, frame(op.y) * (size_t) op.y.t);
+    if (r)
+        vae_rig_run(t, r, x, y);
+    vae_rig_free(&r);
+    vae_rig_model_free(&model);
+    return y;
+}
+
+/* All frames in runs of `step`. */
+static float *
+run_cpu(VaeCheck *t, VaeBackend *cpu, VaeModel *model, VaeOneOp op,
+        const float *x, const float *add, int step)
+{
+    const int back = op.kind == VAE_OP_CONV ? op.kt - op.st : 0;
+    const int st = op.kind == VAE_OP_CONV ? op.st : 1;
+    float *y = copy(t, add, frame(op.y) * FRAMES);
+    op.y.t = step;
+    op.x.t = step * st + back;
+    VaeRig *r = vae_rig_new(t, &vae_backend_cpu, cpu, model, &op);
+    for (int f = 0; r && f + step <= FRAMES; f += step)
+        vae_rig_run(t, r, x + frame(op.x) * (size_t) (f * st),
+                    y + frame(op.y) * (size_t) f);
+    if (r && strstr(vae_rig_impl(r), "ref"))
+        vae_check_fail(t, "oneDNN takes its reference code: %s",
+                       vae_rig_impl(r));
+    vae_rig_free(&r);
+    return y;
+}
+
+/* Every thread count near want within bounds; 1 x 5 and 5 x 1 the same. */
+static void
+compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
+        const float *add, const float *want, const float *bounds)
+{
+    const size_t n = frame(op->y) * FRAMES;
+    VaeModel *model = vae_rig_model();
+    for (int i = 0; i < MAX_THREADS; i++) {
+        VaeBackend *cpu = b->cpu[i];
+        const float *y = run_cpu(t, cpu, model, *op, x, add, FRAMES);
+        const float *single = run_cpu(t, cpu, model, *op, x, add, 1);
+        vae_check_equal(t, "one frame at a time", single, y, n * sizeof *y);
+        for (size_t j = 0; j < n; j++)
+            if (!(fabs((double) y[j] - want[j]) <= bounds[j])) {
+                vae_check_fail(t,
+                               "%d threads, element %zu: found %.9g, wanted "
+                               "%.9g within %.3g",
+                               i + 1, j, y[j], want[j], bounds[j]);
+                break;
+            }
+    }
+    const size_t kept = op->kind == VAE_OP_CONV ? 1 + (op->bias != NULL) : 0;
+    if (vae_rig_kept(model) < kept || vae_rig_kept(model) > 3 * kept)
+        vae_check_fail(t, "%zu weight blocks are kept for %zu weights",
+                       vae_rig_kept(model), kept);
+    vae_rig_model_free(&model);
+}
+
+/* ------------------------------------------------------------------ */
+
+/*
+ * A sum of n products has n roundings, each at most 2^-24 of the sum of the
+ * products' sizes so far; of random sign they grow as sqrt(n). Both sides
+ * round; eight deviations.
+ */
+static float *
+conv_bounds(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
+            const float *add)
+{
+    const size_t n_w = (size_t) op.y.c * op.x.c * op.kt * op.k * op.k;
+    const size_t n_y = frame(op.y) * FRAMES;
+    const size_t sum = (size_t) op.x.c * op.kt * op.k * op.k + 2;
+    op.weight = absolutes(t, op.weight, n_w);
+    op.bias = op.bias ? absolutes(t, op.bias, (size_t) op.y.c) : NULL;
+    float *y = run_ref(t, b, op, absolutes(t, x, frame(op.x) * (size_t) op.x.t),
+                       add ? absolutes(t, add, n_y) : NULL);
+    for (size_t i = 0; i < n_y; i++)
+        y[i] *= 8 * sqrtf((float) sum) * 0x1p-24f;
+    return y;
+}
+
+static void
+check_one_conv(VaeCheck *t, const Backends *b, VaeOneOp op, bool right_bottom)
+{
+    const char *type = op.type == VAE_TYPE_BF16 ? "bf16" : "fp32";
+    if (!vae_check_begin(t, "conv_%s_k%d%d_s%d%d%s_c%d_%d", type, op.kt, op.k,
+                         op.st, op.s, right_bottom ? "rb" : "", op.x.c, op.y.c))
+        return;
+    op.kind = VAE_OP_CONV;
+    op.pad = right_bottom ? 0 : op.k / 2;
+    op.x.h = vae_check_range(t, 3, 23);
+    op.x.w = vae_check_range(t, 3, 23);
+    op.y.h = op.s == 1 ? op.x.h : op.x.h / 2;
+    op.y.w = op.s == 1 ? op.x.w : op.x.w / 2;
+    op.y.t = FRAMES;
+    op.x.t = (FRAMES - 1) * op.st + op.kt;
+    op.add = vae_check_range(t, 0, 1);
+    op.weight =
+        numbers(t, (size_t) op.y.c * op.x.c * op.kt * op.k * op.k, op.type);
+    const float *bias = vae_check_random(t, (size_t) op.y.c, 1);
+    op.bias = vae_check_range(t, 0, 3) ? bias : NULL;
+    const float *x = numbers(t, frame(op.x) * (size_t) op.x.t, op.type);
+    const float *add =
+        op.add ? vae_check_random(t, frame(op.y) * FRAMES, 1) : NULL;
+    const float *want = run_ref(t, b, op, x, add);
+    compare(t, b, &op, x, add, want, conv_bounds(t, b, op, x, add));
+}
+
+static void
+check_convs(VaeCheck *t, VaePrecision precision)
+{
+    static const VaeOneOp kinds[] = {
+        {.kt = 3, .k = 3, .s = 1, .st = 1}, {.kt = 1, .k = 3, .s = 1, .st = 1},
+        {.kt = 3, .k = 1, .s = 1, .st = 1}, {.kt = 1, .k = 1, .s = 1, .st = 1},
+        {.kt = 3, .k = 3, .s = 1, .st = 2}, {.kt = 3, .k = 1, .s = 1, .st = 2},
+        {.kt = 1, .k = 3, .s = 2, .st = 1}, {.kt = 3, .k = 3, .s = 2, .st = 1},
+        {.kt = 3, .k = 3, .s = 2, .st = 2},
+    };
+    static const int channels[][2] = {{3, 96},  {96, 3},  {8, 8}, {16, 24},
+                                      {24, 16}, {96, 96}, {1, 5}, {32, 12}};
+    Backends b;
+    if (!open_all(t, precision, &b))
+        return;
+    for (size_t i = 0; i < VAE_COUNT(kinds); i++)
+        for (size_t j = 0; j < VAE_COUNT(channels); j++) {
+            VaeOneOp op = kinds[i];
+            op.type = vae_backend_cpu.act_type(precision);
+            op.x.c = channels[j][0];
+            op.y.c = channels[j][1];
+            check_one_conv(t, &b, op, false);
+            if (op.s == 2)
+                check_one_conv(t, &b, op, true);
+        }
+    close_all(&b);
+}
+
+static void
+check_conv_fp32(VaeCheck *t)
+{
+    check_convs(t, VAE_PRECISION_FP32);
+}
+
+static void
+check_conv_bf16(VaeCheck *t)
+{
+    check_convs(t, VAE_PRECISION_BF16);
+}
+
+/* ------------------------------------------------------------------ */
+
+/*
+ * With q, k, v in -1..1 a score is at most sqrt(c) and wrong by d = 8
+ * sqrt(c) 2^-24 sqrt(c); its exponential by the factor 1 + d and some 2^-21
+ * of its own; the mean of v by at most twice that. In bf16 the probabilities
+ * and the result round besides, by 2^-9 each.
+ */
+static float *
+attention_bounds(VaeCheck *t, const VaeOneOp *op)
+{
+    const size_t n = frame(op->y) * FRAMES;
+    float *y = vae_check_buffer(t, n * sizeof *y, sizeof *y);
+    const float d = 8 * (float) op->y.c * 0x1p-24f + 0x1p-21f;
+    const float half = op->type == VAE_TYPE_BF16 ? 2 * 0x1p-9f : 0;
+    for (size_t i = 0; i < n; i++)
+        y[i] = 2 * d + half;
+    return y;
+}
+
+static void
+check_attentions(VaeCheck *t, VaePrecision precision)
+{
+    static const int sizes[][3] = {{1, 1, 8},    {5, 7, 24},  {16, 16, 32},
+                                   {13, 20, 96}, {17, 31, 3}, {6, 10, 384}};
+    Backends b;
+    if (!open_all(t, precision, &b))
+        return;
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++) {
+        const int h = sizes[i][0], w = sizes[i][1], c = sizes[i][2];
+        const VaeOneOp op = {.kind = VAE_OP_ATTENTION,
+                             .type = vae_backend_cpu.act_type(precision),
+                             .x = {FRAMES, h, w, 3 * c},
+                             .y = {FRAMES, h, w, c}};
+        if (!vae_check_begin(t, "attention_%s_%dx%d_c%d",
+                             vae_precision_name(precision), h, w, c))
+            continue;
+        float *x = vae_check_random(t, frame(op.x) * FRAMES, 0.5f);
+        for (size_t j = 0; j < frame(op.x) * FRAMES; j++)
+            x[j] = vae_from_bf16(vae_to_bf16(fminf(fmaxf(x[j], -1), 1)));
+        const float *want = run_ref(t, &b, op, x, NULL);
+        compare(t, &b, &op, x, NULL, want, attention_bounds(t, &op));
+    }
+    close_all(&b);
+}
+
+static void
+check_attention_fp32(VaeCheck *t)
+{
+    check_attentions(t, VAE_PRECISION_FP32);
+}
+
+static void
+check_attention_bf16(VaeCheck *t)
+{
+    check_attentions(t, VAE_PRECISION_BF16);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Sizes told without a model are those of the real thing; no primitive for
+ * another number of frames wants weights of its own. */
+static void
+check_plan(VaeCheck *t)
+{
+    Backends b;
+    if (!vae_check_begin(t, "plan") || !open_all(t, VAE_PRECISION_FP32, &b))
+        return;
+    VaeOneOp op = {.kind = VAE_OP_CONV,
+                   .x = {3, 10, 14, 16},
+                   .y = {1, 10, 14, 8},
+                   .k = 3,
+                   .kt = 3,
+                   .s = 1,
+                   .st = 1,
+                   .pad = 1};
+    op.weight = vae_check_random(t, 8 * 16 * 27, 1);
+    op.bias = vae_check_random(t, 8, 1);
+    VaeModel *model = vae_rig_model();
+    VaeRig *plan = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], NULL, &op);
+    VaeRig *real = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], model, &op);
+    op.x.t = 6;
+    op.y.t = 4;
+    VaeRig *more = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], model, &op);
+    if (plan && real && more) {
+        vae_check_that(t, vae_rig_scratch(plan) == vae_rig_scratch(real),
+                       "the planned scratch is not the real one");
+        vae_check_that(t,
+                       vae_rig_weight_bytes(plan) == vae_rig_weight_bytes(real),
+                       "the planned weights are not the real ones");
+        vae_check_that(t, vae_rig_weight_bytes(real) >= 4 * (8 * 16 * 27 + 8),
+                       "fewer bytes than weights");
+        vae_check_that(t, vae_rig_kept(model) == 2,
+                       "the weights are kept more than once");
+    }
+    vae_rig_free(&plan);
+    vae_rig_free(&real);
+    vae_rig_free(&more);
+    vae_rig_model_free(&model);
+    close_all(&b);
+}
+
+static void
+check_precision(VaeCheck *t)
+{
+    if (!vae_check_begin(t, "precision"))
+        return;
+    static const VaePrecision none[] = {VAE_PRECISION_TF32, VAE_PRECISION_FP16};
+    VaePrecision chosen = VAE_PRECISION_TF32;
+    for (size_t i = 0; i < VAE_COUNT(none); i++) {
+        char why[200] = "";
+        if (vae_backend_cpu.precision(none[i], &chosen, why, sizeof why) ||
+            !strstr(why, vae_precision_name(none[i])))
+            vae_check_fail(t, "%s is not refused by name: \"%s\"",
+                           vae_precision_name(none[i]), why);
+    }
+    char why[200] = "";
+    const bool bf16 =
+        vae_backend_cpu.precision(VAE_PRECISION_BF16, &chosen, why, sizeof why);
+    vae_check_that(t, bf16 || strstr(why, "AVX512_BF16"),
+                   "the refusal of bf16 does not say why");
+    vae_check_that(t,
+                   vae_backend_cpu.precision(VAE_PRECISION_AUTO, &chosen, why,
+                                             sizeof why) &&
+                       chosen ==
+                           (bf16 ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32),
+                   "auto chooses something else");
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeCheckFunc all[] = {
+        check_precision, check_plan,           check_conv_fp32,
+        check_conv_bf16, check_attention_fp32, check_attention_bf16};
+    return vae_check_main(argc, argv, all, VAE_COUNT(all));
+}

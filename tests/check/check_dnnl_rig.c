@@ -1,0 +1,209 @@
+/*
+ * check_dnnl_rig.c: see check_dnnl.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_host.h"
+#include "check_dnnl.h"
+
+struct VaeRig {
+    const VaeBackendClass *class;
+    VaeBackend *backend;
+    VaeExec *exec;
+    VaeOneOp one;
+    VaeProgram program;
+    VaeOp op;
+    VaeTensor x, y, add;
+    VaeTensor *tensors[3];
+    VaeWeight weight, bias;
+    VaeTensorInfo weight_info, bias_info;
+    void *arena, *scratch;
+};
+
+VaeModel *
+vae_rig_model(void)
+{
+    VaeModel *model = calloc(1, sizeof *model);
+    if (!model || pthread_mutex_init(&model->lock, NULL) != 0)
+        abort();
+    return model;
+}
+
+void
+vae_rig_model_free(VaeModel **model)
+{
+    VaeModel *m = *model;
+    *model = NULL;
+    while (m->kept) {
+        VaeKept *k = m->kept;
+        m->kept = k->next;
+        vae_mem_free(k->blob);
+        free(k->key);
+        free(k);
+    }
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+size_t
+vae_rig_kept(const VaeModel *model)
+{
+    size_t n = 0;
+    for (const VaeKept *k = model->kept; k; k = k->next)
+        n++;
+    return n;
+}
+
+static VaeWeight
+describe_weight(VaeTensorInfo *info, const float *data, int id,
+                VaeWeightKind kind, const int dims[5])
+{
+    VaeWeight w = {.kind = kind, .n_parts = 1, .part = {info}, .id = id};
+    memcpy(w.dims, dims, sizeof w.dims);
+    *info = (VaeTensorInfo){.name = "weight",
+                            .type = VAE_TYPE_F32,
+                            .bytes = vae_weight_count(&w) * sizeof(float),
+                            .data = data};
+    return w;
+}
+
+static void
+describe_conv(VaeRig *r)
+{
+    const VaeOneOp *o = &r->one;
+    const int dims[5] = {o->y.c, o->x.c, o->kt, o->k, o->k};
+    const int ones[5] = {o->y.c, 1, 1, 1, 1};
+    r->weight =
+        describe_weight(&r->weight_info, o->weight, 7, VAE_WEIGHT_CONV, dims);
+    r->bias =
+        describe_weight(&r->bias_info, o->bias, 8, VAE_WEIGHT_VECTOR, ones);
+    r->op.weight = &r->weight;
+    r->op.bias = o->bias ? &r->bias : NULL;
+    r->op.conv.k = o->k;
+    r->op.conv.kt = o->kt;
+    r->op.conv.s = o->s;
+    r->op.conv.st = o->st;
+    r->op.conv.pad = o->pad;
+}
+
+/* x, then y (with add in the same place) in one arena. */
+static void
+describe(VaeRig *r)
+{
+    const VaeOneOp *o = &r->one;
+    const bool conv = o->kind == VAE_OP_CONV;
+    const int ctx = conv ? o->kt - 1 : 0;
+    r->x = (VaeTensor){.name = (char *) "x",
+                       .shape = o->x,
+                       .type = conv ? o->type : VAE_TYPE_F32,
+                       .ctx = ctx,
+                       .front = ctx,
+                       .root = &r->x};
+    r->x.shape.t -= ctx;
+    r->y = (VaeTensor){.name = (char *) "y",
+                       .shape = o->y,
+                       .type = conv ? VAE_TYPE_F32 : o->type,
+                       .root = o->add ? &r->add : &r->y,
+                       .id = 1};
+    r->add = r->y;
+    r->add.name = (char *) "add";
+    r->add.id = 2;
+    r->tensors[0] = &r->x;
+    r->tensors[1] = &r->y;
+    r->tensors[2] = &r->add;
+    r->op = (VaeOp){.kind = o->kind,
+                    .name = "op",
+                    .x = &r->x,
+                    .y = &r->y,
+                    .add = o->add ? &r->add : NULL};
+    if (conv)
+        describe_conv(r);
+    r->program = (VaeProgram){.label = "one",
+                              .steps = 1,
+                              .ops = &r->op,
+                              .n_ops = 1,
+                              .tensors = r->tensors,
+                              .n_tensors = o->add ? 3 : 2};
+}
+
+VaeRig *
+vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
+            VaeModel *model, const VaeOneOp *op)
+{
+    VaeError error = {0};
+    VaeRig *r = calloc(1, sizeof *r);
+    if (!r)
+        abort();
+    r->class = class;
+    r->backend = backend;
+    r->one = *op;
+    describe(r);
+    if (!vae_program_plan(&r->program) ||
+        class->prepare(backend, model, &r->program, &r->exec, &error) ||
+        class->alloc(backend, r->program.arena, &r->arena, &error) ||
+        class->alloc(backend, class->scratch(r->exec), &r->scratch, &error) ||
+        class->bind(backend, r->exec,
+                    &(VaeMemory){.arena = r->arena, .scratch = r->scratch},
+                    &error)) {
+        vae_check_fail(t, "%s: %s", class->name, error.message);
+        vae_rig_free(&r);
+    }
+    return r;
+}
+
+void
+vae_rig_free(VaeRig **rig)
+{
+    VaeRig *r = *rig;
+    *rig = NULL;
+    if (!r)
+        return;
+    r->class->exec_free(r->backend, &r->exec);
+    r->class->free(r->backend, r->scratch);
+    r->class->free(r->backend, r->arena);
+    free(r);
+}
+
+static size_t
+count(VaeShape s)
+{
+    return (size_t) s.t * s.h * s.w * s.c;
+}
+
+void
+vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
+{
+    VaeError error = {0};
+    atomic_bool cancel = false;
+    const VaeRun run = {.cancel = &cancel};
+    uint8_t *xs = vae_host_slab(r->exec, &r->x);
+    uint8_t *ys = vae_host_body(r->exec, &r->y);
+    const size_t n = count(r->one.y);
+    vae_type_from_float(xs, r->x.type, x, count(r->one.x));
+    memset(ys, 0xff, n * vae_type_size(r->y.type));
+    memset(r->scratch, 0xff, r->class->scratch(r->exec));
+    if (r->one.add)
+        vae_type_from_float(ys, r->y.type, y, n);
+    if (r->class->run(r->backend, r->exec, &run, &error))
+        vae_check_fail(t, "%s: %s", r->class->name, error.message);
+    vae_type_to_float(y, ys, r->y.type, n);
+}
+
+size_t
+vae_rig_scratch(const VaeRig *r)
+{
+    return r->class->scratch(r->exec);
+}
+
+size_t
+vae_rig_weight_bytes(const VaeRig *r)
+{
+    return r->class->weight_bytes(r->exec);
+}
+
+const char *
+vae_rig_impl(const VaeRig *r)
+{
+    return r->class->impl(r->exec, 0);
+}
