@@ -190,6 +190,29 @@ worker(void *user)
     return NULL;
 }
 
+/*
+ * libgomp's threads spin for 300,000 rounds at every barrier before they
+ * sleep, 10 ms and more, unless the process has more OpenMP threads than
+ * processors: then 1,000. With one thread per processor and any other load
+ * (the rest of a pipeline) the long spin takes the time slices of the threads
+ * that are waited for. Nothing but the environment can set the rounds, so one
+ * sleeping thread more is kept.
+ */
+static void *
+crowd(void *user)
+{
+    VaeBackend *cpu = user;
+#pragma omp parallel num_threads(2)
+#pragma omp master
+    {
+        pthread_mutex_lock(&cpu->lock);
+        while (!cpu->stop)
+            pthread_cond_wait(&cpu->closing, &cpu->lock);
+        pthread_mutex_unlock(&cpu->lock);
+    }
+    return NULL;
+}
+
 /* Runs job on the worker and waits. Takes no memory. */
 static VaeStatus
 on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
@@ -207,14 +230,30 @@ on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
     return result;
 }
 
+static void
+stop_thread(VaeBackend *cpu, pthread_t *thread)
+{
+    pthread_mutex_lock(&cpu->lock);
+    cpu->stop = true;
+    pthread_cond_signal(&cpu->posted);
+    pthread_cond_signal(&cpu->closing);
+    pthread_mutex_unlock(&cpu->lock);
+    pthread_join(*thread, NULL);
+}
+
 /* Signals are for the application's threads. */
 static int
-start_worker(VaeBackend *cpu)
+start_threads(VaeBackend *cpu)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int failed = pthread_create(&cpu->thread, NULL, worker, cpu);
+    int failed = pthread_create(&cpu->worker, NULL, worker, cpu);
+    if (!failed) {
+        failed = pthread_create(&cpu->crowd, NULL, crowd, cpu);
+        if (failed)
+            stop_thread(cpu, &cpu->worker);
+    }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return failed;
 }
@@ -251,6 +290,7 @@ close_job(void *user)
 static void
 cpu_free(VaeBackend *cpu)
 {
+    pthread_cond_destroy(&cpu->closing);
     pthread_cond_destroy(&cpu->finished);
     pthread_cond_destroy(&cpu->posted);
     pthread_mutex_destroy(&cpu->lock);
@@ -266,11 +306,8 @@ cpu_close(VaeBackend **backend)
     if (!cpu)
         return;
     on_worker(cpu, close_job, cpu);
-    pthread_mutex_lock(&cpu->lock);
-    cpu->stop = true;
-    pthread_cond_signal(&cpu->posted);
-    pthread_mutex_unlock(&cpu->lock);
-    pthread_join(cpu->thread, NULL);
+    stop_thread(cpu, &cpu->worker);
+    stop_thread(cpu, &cpu->crowd);
     cpu_free(cpu);
 }
 
@@ -286,11 +323,12 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
     pthread_mutex_init(&cpu->lock, NULL);
     pthread_cond_init(&cpu->posted, NULL);
     pthread_cond_init(&cpu->finished, NULL);
-    const int failed = start_worker(cpu);
+    pthread_cond_init(&cpu->closing, NULL);
+    const int failed = start_threads(cpu);
     if (failed) {
         cpu_free(cpu);
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "the CPU backend cannot start its thread: %s",
+                        "the CPU backend cannot start its threads: %s",
                         strerror(failed));
     }
     const VaeStatus status = on_worker(cpu, open_job, &(OpenJob){cpu, error});

@@ -21,10 +21,10 @@ struct VaeBackend {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
 
-    pthread_t thread;
+    pthread_t worker, crowd;
     pthread_mutex_t turn; /* held by the caller from post to result */
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t posted, finished;
+    pthread_cond_t posted, finished, closing;
     VaeStatus (*job)(void *user); /* NULL: none */
     void *user;
     VaeStatus result;
