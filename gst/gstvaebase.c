@@ -458,11 +458,11 @@ install_flow_properties(GObjectClass *klass)
     /**
      * GstVaeBase:stats:
      *
-     * `slices` and `steps` that the engine ran, `frames` (buffers made),
-     * `dropped` (too late), `in-flight` (steps in the element), `fps` (buffers
-     * per second since the first slice), `avg-compute-ns` and
-     * `last-compute-ns` per slice, `nonfinite` (NaN and infinite values among
-     * the latents), the plan's `bytes-weights`, `bytes-carries`,
+     * `slices` and `steps` that the engine ran, `frames` (of video, in or
+     * out), `dropped` (too late), `in-flight` (steps in the element), `fps`
+     * (frames per second from the first slice to the last), `avg-compute-ns`
+     * and `last-compute-ns` per slice, `nonfinite` (NaN and infinite values
+     * among the latents), the plan's `bytes-weights`, `bytes-carries`,
      * `bytes-arena`, `bytes-scratch`, `bytes-staging` and `bytes-total`, and
      * the `backend`, `precision` and `slice-size` that were chosen.
      */

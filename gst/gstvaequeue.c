@@ -197,14 +197,12 @@ allocate(GstVaeBase *base, GstVaeSession *session, gboolean ask)
 static void
 push_event(GstVaeBase *base, GstVaeItem *item)
 {
-    GstEvent *event = g_steal_pointer(&item->event);
-    const GstEventType type = GST_EVENT_TYPE(event);
-
-    GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, event);
-    gst_pad_push_event(base->srcpad, event);
+    /* The worker may still look at the item of a CAPS event. */
+    GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, item->event);
+    gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
     if (item->session && !item->session->allocated)
         allocate(base, item->session, TRUE);
-    if (type == GST_EVENT_EOS)
+    if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS)
         gst_vae_stats_post(base, TRUE);
 }
 

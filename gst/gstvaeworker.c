@@ -205,6 +205,19 @@ count_slice(GstVaeBase *base, guint n, gint64 start_us)
     return count_time(base, c->last_ns);
 }
 
+/* Video frames of a step: those that came in, or those that go out. */
+static guint
+frames_of(GstVaeBase *base, const GstVaeItem *item)
+{
+    guint n = 0;
+
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE)
+        return item->n_in;
+    for (guint i = 0; i < item->n_out; i++)
+        n += item->out[i].buffer != NULL;
+    return n;
+}
+
 /* Hands the steps of a call on. Those that a flush took out of the FIFO
  * meanwhile end here. */
 static void
@@ -219,9 +232,8 @@ finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
     for (guint i = 0; i < n; i++) {
         if (status != VAE_OK && status != VAE_ERR_CANCELLED)
             items[i]->result = GST_FLOW_ERROR;
-        for (guint j = 0; status == VAE_OK && j < items[i]->n_out; j++)
-            if (items[i]->out[j].buffer)
-                base->counters.frames++;
+        if (status == VAE_OK)
+            base->counters.frames += frames_of(base, items[i]);
         items[i]->ready = TRUE;
     }
     g_cond_broadcast(&base->cond);
