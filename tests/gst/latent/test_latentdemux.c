@@ -381,6 +381,40 @@ GST_START_TEST(test_error_names_file)
 }
 GST_END_TEST
 
+/* Headers with a few bytes changed: an end or an error, and the same one with
+ * and without random access. */
+GST_START_TEST(test_mutations)
+{
+    gchar *path = write_clip("good", "latent", &small, CTHW, all_metadata,
+                             G_N_ELEMENTS(all_metadata));
+    GBytes *good = read_bytes(path);
+    gsize size;
+    const guint8 *data = g_bytes_get_data(good, &size);
+    const guint header = size - step_bytes(&small) * small.t;
+    GRand *random = g_rand_new_with_seed(7);
+    for (gint i = 0; i < 200; i++) {
+        guint8 *copy = g_memdup2(data, size);
+        for (gint n = g_rand_int_range(random, 1, 4); n > 0; n--)
+            copy[g_rand_int_range(random, 0, header)] =
+                g_rand_boolean(random) ? g_rand_int_range(random, '0', '9' + 1)
+                                       : g_rand_int_range(random, 0, 256);
+        gchar *bad = write_bytes("bad", copy, size);
+        Run *pull = demux(PULL, bad, ""), *push = demux(PUSH, bad, "");
+        fail_unless(g_strcmp0(pull->error, push->error) == 0, "%s | %s",
+                    pull->error, push->error);
+        fail_unless_equals_int(pull->buffers->len, push->buffers->len);
+        fail_unless((pull->buffers->len > 0) == pull->eos);
+        run_free(pull);
+        run_free(push);
+        g_free(bad);
+        g_free(copy);
+    }
+    g_rand_free(random);
+    g_bytes_unref(good);
+    g_free(path);
+}
+GST_END_TEST
+
 GST_START_TEST(test_push_limit)
 {
     gchar *path = write_clip("a", "latent", &small, CTHW, NULL, 0);
@@ -797,6 +831,7 @@ latentdemux_suite(void)
     tcase_add_test(tcase, test_broken_files);
     tcase_add_test(tcase, test_wrong_tensors);
     tcase_add_test(tcase, test_error_names_file);
+    tcase_add_test(tcase, test_mutations);
     tcase_add_test(tcase, test_push_limit);
     tcase_add_test(tcase, test_shrinking_file);
     tcase = latent_tcase(suite, "flow");
