@@ -144,12 +144,14 @@ sum4(V4 v)
     return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
+#if LANES > 4
 INLINE float
 sum8(V8 v)
 {
     return sum4(__builtin_shufflevector(v, v, 0, 1, 2, 3) +
                 __builtin_shufflevector(v, v, 4, 5, 6, 7));
 }
+#endif
 
 /* Of 16 numbers: i with i + 8, then i + 4, and so on. */
 INLINE float
