@@ -364,7 +364,8 @@ group_sums(const VaeNormArgs *a, size_t first, size_t n, double *sums)
         group_sums_typed(a, first, n, sums, VAE_TYPE_F32);
 }
 
-/* What one chunk of channels is normalised with; lanes past c are 0. */
+/* What one chunk of channels is normalised with; lanes past c are 0. The
+ * offset makes up for the rounding of the mean. */
 typedef struct Affine {
     float mean[CHUNK], scale[CHUNK], offset[CHUNK];
 } Affine;
@@ -376,9 +377,11 @@ affine(Affine *f, const VaeNormArgs *a, int from, int c, const double *stats)
     memset(f, 0, sizeof *f);
     for (int i = 0; i < c; i++) {
         const double *group = stats + (from + i) / per * 2;
+        const double scale = group[1] * a->gain[from + i];
         f->mean[i] = (float) group[0];
-        f->scale[i] = (float) (group[1] * a->gain[from + i]);
-        f->offset[i] = a->offset[from + i];
+        f->scale[i] = (float) scale;
+        f->offset[i] =
+            (float) (a->offset[from + i] + (f->mean[i] - group[0]) * scale);
     }
 }
 
