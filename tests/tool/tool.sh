@@ -177,6 +177,23 @@ for n in 6,40 4,60 3,80; do
     says "$((1 + (${n%,*} - 1) / 4 * 4)) frames"
 done
 
+# Four frames are five with the last one twice.
+frame=$((48 * 80 * 3 * 4))
+header=$(($(wc -c <"$out/frames.safetensors") - 5 * frame))
+head -c $((header + 4 * frame)) "$out/frames.safetensors" |
+    sed "s/\[5,48,80,3\]/[4,48,80,3]/; s/\[0,$((5 * frame))\]/[0,$((4 * frame))]/" \
+        >"$out/four.safetensors"
+{
+    head -c $((header + 4 * frame)) "$out/frames.safetensors"
+    head -c $((header + 4 * frame)) "$out/frames.safetensors" | tail -c $frame
+} >"$out/five.safetensors"
+for n in four five; do
+    check "encode $n" 0 "$tool" encode $ref --model "$wan" \
+        "$out/$n.safetensors" "$out/$n-latents.safetensors"
+done
+check "the tail is the last frame" 0 "$tool" compare --max-abs 0 \
+    "$out/four-latents.safetensors" "$out/five-latents.safetensors"
+
 echo "# compare"
 check "equal files" 0 "$tool" compare --max-abs 0 "$wan" "$wan"
 check "a bound passed" 1 "$tool" compare --max-abs 1e-7 \
