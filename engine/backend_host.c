@@ -243,10 +243,13 @@ static void
 run_conv(VaeExec *e, const VaeOp *op, const VaeHostOp *own)
 {
     const VaeTensor *x = op->x, *y = op->y;
+    /* A tensor may have more context than this conv looks back. */
+    const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     e->kernels->conv(
         &e->queue,
         &(VaeConvArgs){.y = vae_host_body(e, y),
-                       .x = vae_host_slab(e, x),
+                       .x = vae_host_body(e, x) -
+                            (size_t) back * vae_frame_bytes(x),
                        .add = op->add ? vae_host_body(e, op->add) : NULL,
                        .weight = own->weight,
                        .bias = own->bias,

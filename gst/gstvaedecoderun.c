@@ -84,6 +84,9 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
             own_pool(session, GST_VIDEO_INFO_SIZE(&session->video), video_meta);
         if (pool)
             gst_buffer_pool_set_active(pool, TRUE);
+        /* Rows are rounded up to 4 bytes, planes of 4:2:0 to even sizes. */
+        session->clear =
+            session->params.width % 8 != 0 || session->params.height % 2 != 0;
     }
     session->pool = pool;
 }
@@ -184,6 +187,9 @@ add_frame(GstVaeSession *session, Call *call, GstVaeOut *out, VaeError *error)
     if (ret != GST_FLOW_OK)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for a frame: %s",
                         gst_flow_get_name(ret));
+    /* So that a dump of the frames is the same in every run. */
+    if (session->clear)
+        gst_buffer_memset(out->buffer, 0, 0, gst_buffer_get_size(out->buffer));
     if (!gst_video_frame_map(frame, &session->video, out->buffer,
                              GST_MAP_WRITE)) {
         frame->buffer = NULL;

@@ -164,7 +164,7 @@ print_row(const Bench *b, const VaeProfileRow *r, uint64_t total)
     const double rate = s > 0 ? (double) r->calls / s * 1e-9 : 0;
     const double share = total ? 100.0 * (double) r->ns / (double) total : 0;
     printf(b->o->csv ? "%s,%s,%s,%s,%llu,%.6f,%.2f,%.2f,%.2f\n"
-                     : "%-6s %-12s %-44s %-24s %6llu %10.4f %9.2f %8.2f "
+                     : "%-6s %-12s %-44s %-24s %6llu %10.3f %9.2f %8.2f "
                        "%6.2f\n",
            r->program, r->op, r->name, r->impl, (unsigned long long) r->calls,
            s, r->flop * rate, r->bytes * rate, share);

@@ -1,9 +1,11 @@
 /*
  * simd.c: vector code in the compiler's own vector types, compiled once per
- * instruction set with VAE_SIMD naming the table.
+ * instruction set with VAE_SIMD naming the table and LANES the floats of a
+ * register.
  *
- * Rule: a lane is computed alike wherever it stands, in the main loop or in
- * a tail, so a pixel's result does not depend on its neighbours.
+ * Rule: a channel is computed alike wherever it stands, in the main loop or
+ * in a tail, and sums go over the same 16 partial sums for every LANES, so
+ * that a pixel's result depends neither on its neighbours nor on the set.
  */
 #include <math.h>
 
@@ -17,15 +19,29 @@
 #define TABLE_OF(x) vae_simd_##x
 #define TABLE(x) TABLE_OF(x)
 
-enum { LANES = 16, HALF = 8, ROWS = 32, CHUNK = 256 };
+enum { SUMS = 16, PARTS = SUMS / LANES, ROWS = 32, CHUNK = 256 };
 
-typedef float V __attribute__((vector_size(64)));
-typedef int32_t I __attribute__((vector_size(64)));
-typedef uint32_t U __attribute__((vector_size(64)));
-typedef uint16_t H __attribute__((vector_size(32)));
-typedef float V8 __attribute__((vector_size(32)));
-typedef float V4 __attribute__((vector_size(16)));
-typedef double D8 __attribute__((vector_size(64)));
+#define VECTOR(size) __attribute__((vector_size(size)))
+typedef float V VECTOR(4 * LANES);
+typedef int32_t I VECTOR(4 * LANES);
+typedef uint32_t U VECTOR(4 * LANES);
+typedef uint16_t H VECTOR(2 * LANES);
+typedef float Half VECTOR(2 * LANES);
+typedef uint16_t Quarter VECTOR(LANES);
+typedef double D VECTOR(4 * LANES);
+typedef float V8 VECTOR(32);
+typedef float V4 VECTOR(16);
+
+#if LANES == 16
+#define LOW 0, 1, 2, 3, 4, 5, 6, 7
+#define HIGH 8, 9, 10, 11, 12, 13, 14, 15
+#elif LANES == 8
+#define LOW 0, 1, 2, 3
+#define HIGH 4, 5, 6, 7
+#else
+#define LOW 0, 1
+#define HIGH 2, 3
+#endif
 
 INLINE V
 splat(float v)
@@ -60,7 +76,7 @@ store(void *p, VaeType type, size_t i, V v)
         return;
     }
     const U u = (U) v;
-    const I nan = (u & 0x7fffffffu) > 0x7f800000u;
+    const I nan = (I) (u & 0x7fffffffu) > 0x7f800000;
     const U even = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
     const U quiet = u >> 16 | 0x40u;
     const U bits = ((U) nan & quiet) | (~(U) nan & even);
@@ -68,43 +84,86 @@ store(void *p, VaeType type, size_t i, V v)
     memcpy((uint16_t *) p + i, &h, sizeof h);
 }
 
-/* n < 16 elements, the other lanes 0; and back. */
+/* n < LANES elements, the other lanes 0; and back. Half a vector, which is
+ * what frequent numbers of channels leave, does not go through memory. */
 INLINE V
 load_part(const void *p, VaeType type, size_t i, int n)
 {
     const size_t size = type == VAE_TYPE_F32 ? 4 : 2;
+    const char *from = (const char *) p + i * size;
     float buffer[LANES] = {0};
-    memcpy(buffer, (const char *) p + i * size, n * size);
-    return load(buffer, type, 0);
+    if (n != LANES / 2) {
+        memcpy(buffer, from, n * size);
+        return load(buffer, type, 0);
+    }
+    if (type == VAE_TYPE_F32) {
+        Half half;
+        memcpy(&half, from, sizeof half);
+        return __builtin_shufflevector(half, (Half){0}, LOW, HIGH);
+    }
+    Quarter quarter;
+    memcpy(&quarter, from, sizeof quarter);
+    const H h = __builtin_shufflevector(quarter, (Quarter){0}, LOW, HIGH);
+    return (V) (__builtin_convertvector(h, U) << 16);
 }
 
 INLINE void
 store_part(void *p, VaeType type, size_t i, V v, int n)
 {
     const size_t size = type == VAE_TYPE_F32 ? 4 : 2;
+    char *to = (char *) p + i * size;
     float buffer[LANES];
     store(buffer, type, 0, v);
-    memcpy((char *) p + i * size, buffer, n * size);
+    if (n == LANES / 2)
+        memcpy(to, buffer, LANES / 2 * size);
+    else
+        memcpy(to, buffer, n * size);
 }
 
-INLINE V8
+INLINE V
+load_some(const void *p, VaeType type, size_t i, int n)
+{
+    return n >= LANES ? load(p, type, i) : load_part(p, type, i, n);
+}
+
+INLINE Half
 low_half(V v)
 {
-    return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+    return __builtin_shufflevector(v, v, LOW);
 }
 
-INLINE V8
+INLINE Half
 high_half(V v)
 {
-    return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(v, v, HIGH);
 }
 
 INLINE float
+sum4(V4 v)
+{
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
+
+#if LANES > 4
+INLINE float
 sum8(V8 v)
 {
-    const V4 a = __builtin_shufflevector(v, v, 0, 1, 2, 3) +
-                 __builtin_shufflevector(v, v, 4, 5, 6, 7);
-    return (a[0] + a[2]) + (a[1] + a[3]);
+    return sum4(__builtin_shufflevector(v, v, 0, 1, 2, 3) +
+                __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
+#endif
+
+/* Of 16 numbers: i with i + 8, then i + 4, and so on. */
+INLINE float
+total(const V *part)
+{
+#if LANES == 16
+    return sum8(low_half(part[0]) + high_half(part[0]));
+#elif LANES == 8
+    return sum8(part[0] + part[1]);
+#else
+    return sum4((part[0] + part[2]) + (part[1] + part[3]));
+#endif
 }
 
 /*
@@ -149,6 +208,24 @@ rms_scales(float *scale, int n, int c)
     }
 }
 
+INLINE float
+sum_of_squares(const void *x, VaeType type, size_t row, int c)
+{
+    V part[PARTS] = {{0}};
+    int i = 0;
+    for (; i + SUMS <= c; i += SUMS)
+        for (int j = 0; j < PARTS; j++) {
+            const V v = load(x, type, row + i + j * LANES);
+            part[j] += v * v;
+        }
+    for (int j = 0; j < PARTS; j++, i += LANES)
+        if (i < c) {
+            const V v = load_some(x, type, row + i, c - i);
+            part[j] += v * v;
+        }
+    return total(part);
+}
+
 /* At most ROWS pixels from element `at`, any c. */
 INLINE void
 rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
@@ -156,19 +233,8 @@ rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
     const int c = a->c, whole = c / LANES * LANES, rest = c - whole;
     const V last = load_part(a->gain, VAE_TYPE_F32, whole, rest);
     float scale[ROWS] = {0};
-    for (int p = 0; p < n; p++) {
-        const size_t row = at + (size_t) p * c;
-        V sum = {0};
-        for (int i = 0; i < whole; i += LANES) {
-            const V v = load(a->x, xt, row + i);
-            sum += v * v;
-        }
-        if (rest) {
-            const V v = load_part(a->x, xt, row + whole, rest);
-            sum += v * v;
-        }
-        scale[p] = sum8(low_half(sum) + high_half(sum));
-    }
+    for (int p = 0; p < n; p++)
+        scale[p] = sum_of_squares(a->x, xt, at + (size_t) p * c, c);
     rms_scales(scale, n, c);
     for (int p = 0; p < n; p++) {
         const size_t row = at + (size_t) p * c;
@@ -185,40 +251,36 @@ rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
     }
 }
 
+#if LANES == 16
 /* c = 8: two pixels to a vector. */
 INLINE void
 rms_rows8(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 {
-    const V half = load_part(a->gain, VAE_TYPE_F32, 0, HALF);
-    const V gain = __builtin_shufflevector(half, half, 0, 1, 2, 3, 4, 5, 6, 7,
-                                           0, 1, 2, 3, 4, 5, 6, 7);
-    const int even = n / 2 * 2;
-    float scale[ROWS] = {0};
+    const V8 half = low_half(load_part(a->gain, VAE_TYPE_F32, 0, 8));
+    const V gain = __builtin_shufflevector(half, half, LOW, LOW);
+    float scale[ROWS + 1] = {0};
     for (int p = 0; p < n; p += 2) {
-        const size_t row = at + (size_t) p * HALF;
-        const V v =
-            p < even ? load(a->x, xt, row) : load_part(a->x, xt, row, HALF);
+        const V v = load_some(a->x, xt, at + (size_t) p * 8, (n - p) * 8);
         scale[p] = sum8(low_half(v * v));
-        if (p < even)
-            scale[p + 1] = sum8(high_half(v * v));
+        scale[p + 1] = sum8(high_half(v * v));
     }
-    rms_scales(scale, n, HALF);
+    rms_scales(scale, n, 8);
     for (int p = 0; p < n; p += 2) {
-        const size_t row = at + (size_t) p * HALF;
-        const V one = splat(scale[p]);
-        const V two = splat(p < even ? scale[p + 1] : 0);
-        const V by = __builtin_shufflevector(one, two, 0, 1, 2, 3, 4, 5, 6, 7,
-                                             16, 17, 18, 19, 20, 21, 22, 23);
-        if (p < even)
-            store(a->y, yt, row,
-                  activate(load(a->x, xt, row) * by * gain, a->silu));
+        const size_t row = at + (size_t) p * 8;
+        const V one = splat(scale[p]), two = splat(scale[p + 1]);
+        const V by = __builtin_shufflevector(one, two, LOW, 16, 17, 18, 19, 20,
+                                             21, 22, 23);
+        const V x = load_some(a->x, xt, row, (n - p) * 8);
+        const V y = activate(x * by * gain, a->silu);
+        if (p + 2 <= n)
+            store(a->y, yt, row, y);
         else
-            store_part(
-                a->y, yt, row,
-                activate(load_part(a->x, xt, row, HALF) * by * gain, a->silu),
-                HALF);
+            store_part(a->y, yt, row, y, 8);
     }
 }
+#else
+#define rms_rows8 rms_rows
+#endif
 
 INLINE void
 rms_typed(const VaeNormArgs *a, size_t first, size_t n, VaeType xt, VaeType yt)
@@ -226,8 +288,8 @@ rms_typed(const VaeNormArgs *a, size_t first, size_t n, VaeType xt, VaeType yt)
     for (size_t p = first; p < first + n; p += ROWS) {
         const size_t left = first + n - p;
         const int rows = left < ROWS ? (int) left : ROWS;
-        if (a->c == HALF)
-            rms_rows8(a, p * HALF, rows, xt, yt);
+        if (a->c == 8)
+            rms_rows8(a, p * 8, rows, xt, yt);
         else
             rms_rows(a, p * a->c, rows, xt, yt);
     }
@@ -250,6 +312,25 @@ rms(const VaeNormArgs *a, size_t first, size_t n)
 
 /* -------------------------------------------------------------- group */
 
+/* Sums and sums of squares of one chunk of channels, lane by lane; the low
+ * half of a vector's lanes before the high one. */
+typedef struct Sums {
+    double sum[CHUNK], square[CHUNK];
+} Sums;
+
+INLINE void
+add_half(Sums *s, int i, Half half)
+{
+    const D v = __builtin_convertvector(half, D);
+    D sum, square;
+    memcpy(&sum, s->sum + i, sizeof sum);
+    memcpy(&square, s->square + i, sizeof square);
+    sum += v;
+    square += v * v;
+    memcpy(s->sum + i, &sum, sizeof sum);
+    memcpy(s->square + i, &square, sizeof square);
+}
+
 INLINE void
 group_sums_typed(const VaeNormArgs *a, size_t first, size_t n, double *sums,
                  VaeType xt)
@@ -257,24 +338,19 @@ group_sums_typed(const VaeNormArgs *a, size_t first, size_t n, double *sums,
     const int per = a->c / a->groups;
     for (int i = 0; i < 2 * a->groups; i++)
         sums[i] = 0;
-    for (int i = 0; i < a->c; i += LANES) {
-        const int lanes = a->c - i < LANES ? a->c - i : LANES;
-        D8 sum[2] = {{0}, {0}}, square[2] = {{0}, {0}};
-        for (size_t p = first; p < first + n; p++) {
-            const size_t at = p * a->c + i;
-            const V v = lanes == LANES ? load(a->x, xt, at)
-                                       : load_part(a->x, xt, at, lanes);
-            const D8 low = __builtin_convertvector(low_half(v), D8);
-            const D8 high = __builtin_convertvector(high_half(v), D8);
-            sum[0] += low;
-            sum[1] += high;
-            square[0] += low * low;
-            square[1] += high * high;
-        }
-        for (int l = 0; l < lanes; l++) {
-            double *group = sums + (i + l) / per * 2;
-            group[0] += sum[l / HALF][l % HALF];
-            group[1] += square[l / HALF][l % HALF];
+    for (int from = 0; from < a->c; from += CHUNK) {
+        const int c = a->c - from < CHUNK ? a->c - from : CHUNK;
+        Sums s = {{0}, {0}};
+        for (size_t p = first; p < first + n; p++)
+            for (int i = 0; i < c; i += LANES) {
+                const V v = load_some(a->x, xt, p * a->c + from + i, c - i);
+                add_half(&s, i, low_half(v));
+                add_half(&s, i + LANES / 2, high_half(v));
+            }
+        for (int i = 0; i < c; i++) {
+            double *group = sums + (from + i) / per * 2;
+            group[0] += s.sum[i];
+            group[1] += s.square[i];
         }
     }
 }
@@ -288,7 +364,8 @@ group_sums(const VaeNormArgs *a, size_t first, size_t n, double *sums)
         group_sums_typed(a, first, n, sums, VAE_TYPE_F32);
 }
 
-/* What one chunk of channels is normalised with; lanes past c are 0. */
+/* What one chunk of channels is normalised with; lanes past c are 0. The
+ * offset makes up for the rounding of the mean. */
 typedef struct Affine {
     float mean[CHUNK], scale[CHUNK], offset[CHUNK];
 } Affine;
@@ -300,9 +377,11 @@ affine(Affine *f, const VaeNormArgs *a, int from, int c, const double *stats)
     memset(f, 0, sizeof *f);
     for (int i = 0; i < c; i++) {
         const double *group = stats + (from + i) / per * 2;
+        const double scale = group[1] * a->gain[from + i];
         f->mean[i] = (float) group[0];
-        f->scale[i] = (float) (group[1] * a->gain[from + i]);
-        f->offset[i] = a->offset[from + i];
+        f->scale[i] = (float) scale;
+        f->offset[i] =
+            (float) (a->offset[from + i] + (f->mean[i] - group[0]) * scale);
     }
 }
 

@@ -1,9 +1,8 @@
 /*
  * simd.h: the vector code, one table per instruction set.
  *
- * simd.c is compiled once for each; its vectors have 16 lanes whatever the
- * machine has, and every operation is one fp32 operation of its own lane, so
- * that all of them give the same bits.
+ * simd.c is compiled once for each. All of them do the same operations in
+ * the same order on every element and so give the same bits.
  */
 #ifndef VAE_SIMD_H
 #define VAE_SIMD_H

@@ -141,6 +141,15 @@ next_steps(const VaeStream *stream, const int **plan, int left_in, int left_out)
     return steps;
 }
 
+static VaeStatus
+too_many(const TestClip *clip, int n_in, int n_out, VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_SIZE,
+                    "a step takes %d and gives %d, past the end of a clip of "
+                    "%d latents and %d frames",
+                    n_in, n_out, clip->t, clip->frames);
+}
+
 VaeStatus
 test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             const int *plan, VaeError *error)
@@ -153,6 +162,10 @@ test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
         const int steps =
             next_steps(stream, &plan, clip->t - in, clip->frames - out);
         vae_stream_count(stream, steps, &n_in, &n_out);
+        if (n_in > clip->t - in || n_out > clip->frames - out) {
+            status = too_many(clip, n_in, n_out, error);
+            break;
+        }
         fill_latents(clip, info, latents, in, n_in);
         fill_pictures(clip, clip->rgb, pictures, out, n_out);
         status =
@@ -182,6 +195,10 @@ test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
         const int steps =
             next_steps(stream, &plan, clip->frames - in, clip->t - out);
         vae_stream_count(stream, steps, &n_in, &n_out);
+        if (n_in > clip->frames - in || n_out > clip->t - out) {
+            status = too_many(clip, n_in, n_out, error);
+            break;
+        }
         fill_pictures(clip, clip->video_u8, pictures, in, n_in);
         fill_latents(clip, info, latents, out, n_out);
         status =

@@ -165,6 +165,19 @@ run_new(const gchar *format, ...)
     return run;
 }
 
+Run *
+run_preroll(const gchar *path, const gchar *properties, const gchar *more)
+{
+    Run *run = run_new("filesrc location=%s ! latentdemux name=demux %s ! "
+                       "%s fakesink name=sink",
+                       path, properties, more);
+    gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
+    fail_unless(
+        gst_element_get_state(run->pipeline, NULL, NULL, 20 * GST_SECOND) ==
+        GST_STATE_CHANGE_SUCCESS);
+    return run;
+}
+
 static void
 note_error(Run *run, GstMessage *message)
 {

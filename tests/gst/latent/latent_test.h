@@ -55,6 +55,9 @@ Run *run_new(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
 void run_wait(Run *run);
 /* run_new(), PLAYING, run_wait(), NULL. */
 Run *run_all(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
+/* filesrc ! latentdemux properties ! more fakesink, paused with its first
+ * buffer in the sink. */
+Run *run_preroll(const gchar *path, const gchar *properties, const gchar *more);
 void run_free(Run *run);
 
 /* The buffers are the clip from latent `from` on. */

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <gst/base/gsttypefindhelper.h>
-
 /* A queue has no pull mode, so behind one the demuxer is pushed to. */
 static const gchar *const ways[] = {"filesrc location=%s ! latentdemux %s ! "
                                     "fakesink name=sink",
@@ -53,20 +51,6 @@ assert_field(const Run *run, const gchar *field, const gchar *wanted)
     fail_unless(g_strcmp0(text, wanted) == 0, "%s is %s, wanted %s", field,
                 text ? text : "not there", wanted ? wanted : "absent");
     g_free(text);
-}
-
-/* Plays until the sink has its first buffer. */
-static Run *
-preroll(const gchar *path, const gchar *properties, const gchar *more)
-{
-    Run *run = run_new("filesrc location=%s ! latentdemux name=demux %s ! "
-                       "%s fakesink name=sink",
-                       path, properties, more);
-    gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
-    fail_unless(
-        gst_element_get_state(run->pipeline, NULL, NULL, 20 * GST_SECOND) ==
-        GST_STATE_CHANGE_SUCCESS);
-    return run;
 }
 
 /* Contents -------------------------------------------------------------- */
@@ -183,7 +167,7 @@ GST_START_TEST(test_metadata)
 {
     gchar *path = write_clip("a", "latent", &small, CTHW, all_metadata,
                              G_N_ELEMENTS(all_metadata));
-    Run *run = preroll(path, "", "");
+    Run *run = run_preroll(path, "", "");
     gint64 duration = 0;
     assert_field(run, "latent-space", "wan2.1");
     assert_field(run, "normalization", "raw");
@@ -250,14 +234,14 @@ GST_END_TEST
 GST_START_TEST(test_silent_file)
 {
     gchar *path = write_clip("a", "latent", &small, CTHW, NULL, 0);
-    Run *run = preroll(path, "", "");
+    Run *run = run_preroll(path, "", "");
     assert_field(run, "latent-space", NULL);
     assert_field(run, "normalization", NULL);
     assert_field(run, "framerate", NULL);
     assert_field(run, "width", NULL);
     run_free(run);
-    run = preroll(path, "latent-space=wan2.2 normalization=raw framerate=25/1",
-                  "");
+    run = run_preroll(
+        path, "latent-space=wan2.2 normalization=raw framerate=25/1", "");
     assert_field(run, "latent-space", "wan2.2");
     assert_field(run, "normalization", "raw");
     assert_field(run, "framerate", "25/1");
@@ -285,7 +269,7 @@ GST_START_TEST(test_overruled)
                      "latent-space=wan2.1 normalization=raw framerate=48/2");
     fail_unless(run->warning == NULL, "%s", run->warning);
     run_free(run);
-    run = preroll(path, "framerate=30/1", "");
+    run = run_preroll(path, "framerate=30/1", "");
     assert_field(run, "framerate", "24/1");
     run_free(run);
     g_free(path);
@@ -301,7 +285,7 @@ GST_START_TEST(test_comfyui)
         {"latent_tensor", VAE_TYPE_F32, 5, {1, 16, 4, 3, 5}, data}};
     gchar *path = test_path("a.latent");
     fail_unless(vae_tensor_file_write(path, out, 2, NULL, 0, NULL) == VAE_OK);
-    Run *run = preroll(path, "", "");
+    Run *run = run_preroll(path, "", "");
     assert_field(run, "normalization", "raw");
     run_free(run);
     check_file(path, &small);
@@ -445,7 +429,7 @@ GST_START_TEST(test_shrinking_file)
     const Clip clip = {VAE_TYPE_F32, 6, 16, 8, 8};
     gchar *path = write_clip("a", "latent", &clip, TCHW, NULL, 0);
     GBytes *bytes = read_bytes(path);
-    Run *run = preroll(path, "", "");
+    Run *run = run_preroll(path, "", "");
     fail_unless(
         truncate(path, g_bytes_get_size(bytes) - 2 * step_bytes(&clip)) == 0);
     gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
@@ -562,255 +546,6 @@ GST_START_TEST(test_stop_while_playing)
 }
 GST_END_TEST
 
-/* Seeks ----------------------------------------------------------------- */
-
-static const Clip lengthy = {VAE_TYPE_F16, 60, 16, 2, 2};
-
-/* When latent k begins, at 16 frames a second. */
-static GstClockTime
-at(gint k)
-{
-    return k > 0 ? gst_util_uint64_scale(1 + 4 * (k - 1), GST_SECOND, 16) : 0;
-}
-
-static gboolean
-seek_to(Run *run, GstSeekFlags flags, GstClockTime start, GstClockTime stop)
-{
-    return gst_element_seek(run->pipeline, 1, GST_FORMAT_TIME, flags,
-                            GST_SEEK_TYPE_SET, start, GST_SEEK_TYPE_SET, stop);
-}
-
-static void
-wait_preroll(Run *run)
-{
-    fail_unless(
-        gst_element_get_state(run->pipeline, NULL, NULL, 20 * GST_SECOND) ==
-        GST_STATE_CHANGE_SUCCESS);
-}
-
-static GstSegment
-sink_segment(Run *run)
-{
-    GstElement *sink = gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
-    GstPad *pad = gst_element_get_static_pad(sink, "sink");
-    GstEvent *event = gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
-    GstSegment segment;
-    fail_unless(event != NULL);
-    gst_event_copy_segment(event, &segment);
-    gst_event_unref(event);
-    gst_object_unref(pad);
-    gst_object_unref(sink);
-    return segment;
-}
-
-static void
-check_seek(const gchar *path, gint target, gint from)
-{
-    Run *run = preroll(path, "", "");
-    gint64 position;
-    g_ptr_array_set_size(run->buffers, 0);
-    fail_unless(seek_to(run, GST_SEEK_FLAG_FLUSH, at(target) + 1, -1));
-    wait_preroll(run);
-    const GstSegment segment = sink_segment(run);
-    fail_unless_equals_uint64(segment.start, at(target) + 1);
-    fail_unless_equals_uint64(segment.time, at(target) + 1);
-    fail_unless(
-        gst_element_query_position(run->pipeline, GST_FORMAT_TIME, &position));
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    run_wait(run);
-    assert_clip(run, &lengthy, from);
-    GstBuffer *buffer = g_ptr_array_index(run->buffers, 0);
-    fail_unless(GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT));
-    fail_unless_equals_uint64(GST_BUFFER_PTS(buffer), at(from));
-    run_free(run);
-}
-
-GST_START_TEST(test_seek)
-{
-    gchar *path = write_clip("a", "latent", &lengthy, CTHW, NULL, 0);
-    check_seek(path, 50, 12);
-    check_seek(path, 59, 21);
-    check_seek(path, 38, 0);
-    check_seek(path, 5, 0);
-    check_seek(path, 0, 0);
-    g_free(path);
-}
-GST_END_TEST
-
-GST_START_TEST(test_seek_stop)
-{
-    gchar *path = write_clip("a", "latent", &lengthy, CTHW, NULL, 0);
-    Run *run = preroll(path, "", "");
-    g_ptr_array_set_size(run->buffers, 0);
-    fail_unless(seek_to(run, GST_SEEK_FLAG_FLUSH, at(1), at(3)));
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    run_wait(run);
-    fail_unless(run->eos);
-    fail_unless_equals_int(run->buffers->len, 3); /* latents 0, 1 and 2 */
-    run_free(run);
-    g_free(path);
-}
-GST_END_TEST
-
-GST_START_TEST(test_seek_segment)
-{
-    gchar *path = write_clip("a", "latent", &lengthy, CTHW, NULL, 0);
-    Run *run = preroll(path, "", "");
-    fail_unless(
-        seek_to(run, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_SEGMENT, 0, at(4)));
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    run_wait(run);
-    fail_unless(run->segment_done && !run->eos);
-    g_ptr_array_set_size(run->buffers, 0);
-    fail_unless(seek_to(run, 0, at(55), -1)); /* without a flush */
-    run_wait(run);
-    fail_unless(run->eos);
-    assert_clip(run, &lengthy, 17);
-    run_free(run);
-    g_free(path);
-}
-GST_END_TEST
-
-GST_START_TEST(test_seek_after_end)
-{
-    gchar *path = write_clip("a", "latent", &lengthy, CTHW, NULL, 0);
-    Run *run = preroll(path, "", "");
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    run_wait(run);
-    g_ptr_array_set_size(run->buffers, 0);
-    run->eos = FALSE;
-    fail_unless(seek_to(run, GST_SEEK_FLAG_FLUSH, 0, -1));
-    run_wait(run);
-    fail_unless(run->eos);
-    assert_clip(run, &lengthy, 0);
-    run_free(run);
-    g_free(path);
-}
-GST_END_TEST
-
-GST_START_TEST(test_seek_refused)
-{
-    gchar *path = write_clip("a", "latent", &lengthy, CTHW, NULL, 0);
-    Run *run = preroll(path, "", "");
-    GstQuery *query = gst_query_new_seeking(GST_FORMAT_TIME);
-    gboolean seekable;
-    gint64 end;
-    fail_unless(gst_element_query(run->pipeline, query));
-    gst_query_parse_seeking(query, NULL, &seekable, NULL, &end);
-    fail_unless(seekable);
-    fail_unless_equals_int64(end, at(60));
-    gst_query_unref(query);
-    fail_if(gst_element_seek(run->pipeline, -1, GST_FORMAT_TIME,
-                             GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
-                             GST_SEEK_TYPE_SET, at(9)));
-    fail_if(gst_element_seek(run->pipeline, 1, GST_FORMAT_BYTES,
-                             GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
-                             GST_SEEK_TYPE_NONE, -1));
-    run_free(run);
-
-    run = run_new("filesrc location=%s ! queue ! latentdemux ! "
-                  "fakesink name=sink",
-                  path);
-    gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
-    wait_preroll(run);
-    query = gst_query_new_seeking(GST_FORMAT_TIME);
-    fail_unless(gst_element_query(run->pipeline, query));
-    gst_query_parse_seeking(query, NULL, &seekable, NULL, NULL);
-    fail_if(seekable);
-    gst_query_unref(query);
-    fail_if(seek_to(run, GST_SEEK_FLAG_FLUSH, 0, -1));
-    run_free(run);
-    g_free(path);
-}
-GST_END_TEST
-
-GST_START_TEST(test_seek_storm)
-{
-    gchar *path = write_clip("a", "latent", &lengthy, CTHW, NULL, 0);
-    Run *run = preroll(path, "", "queue max-size-buffers=3 !");
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    for (gint i = 0; i < 50; i++) {
-        fail_unless(seek_to(run, GST_SEEK_FLAG_FLUSH, at((i * 17) % 60), -1));
-        g_usleep(i % 7 * 300);
-    }
-    /* Ends of earlier runs may have been posted before their flush. */
-    gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
-    fail_unless(seek_to(run, GST_SEEK_FLAG_FLUSH, 0, -1));
-    wait_preroll(run);
-    GstBus *bus = gst_element_get_bus(run->pipeline);
-    gst_bus_set_flushing(bus, TRUE);
-    gst_bus_set_flushing(bus, FALSE);
-    gst_object_unref(bus);
-    g_ptr_array_set_size(run->buffers, 0);
-    fail_unless(seek_to(run, GST_SEEK_FLAG_FLUSH, at(50), -1));
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    run_wait(run);
-    assert_clip(run, &lengthy, 12);
-    run_free(run);
-    g_free(path);
-}
-GST_END_TEST
-
-/* Typefinding ----------------------------------------------------------- */
-
-static void
-check_type(gconstpointer data, gsize size, const gchar *wanted)
-{
-    GstTypeFindProbability probability;
-    GstCaps *caps =
-        gst_type_find_helper_for_data(NULL, data, size, &probability);
-    gchar *text = caps ? gst_caps_to_string(caps) : NULL;
-    fail_unless(g_strcmp0(text, wanted) == 0, "found %s, wanted %s", text,
-                wanted);
-    g_free(text);
-    gst_clear_caps(&caps);
-}
-
-GST_START_TEST(test_typefind)
-{
-    static const gchar *const none[] = {
-        "\x40\0\0\0\0\0\0\0{\"key\": 1}                                    ",
-        "\x40\0\0\0\0\0\0\0[\"dtype\"]                                     ",
-        "\x01\0\0\0\0\0\0\0{\"dtype\"}                                     ",
-        "\x40\0\0\0\0\0\0\x01{\"dtype\"}                                   "};
-    gchar *path = write_clip("a", "latent", &small, CTHW, NULL, 0);
-    gchar *npy = write_npy("b", &small, CTHW);
-    GBytes *bytes = read_bytes(path), *npy_bytes = read_bytes(npy);
-    gsize size;
-    gconstpointer data = g_bytes_get_data(bytes, &size);
-    check_type(data, size, "application/x-safetensors");
-    check_type(data, 64, "application/x-safetensors");
-    data = g_bytes_get_data(npy_bytes, &size);
-    check_type(data, size, "application/x-npy");
-    for (guint i = 0; i < G_N_ELEMENTS(none); i++)
-        check_type(none[i], 48, NULL);
-    g_bytes_unref(bytes);
-    g_bytes_unref(npy_bytes);
-    g_free(npy);
-    g_free(path);
-}
-GST_END_TEST
-
-/* decodebin finds the type and the demuxer by themselves. */
-GST_START_TEST(test_decodebin)
-{
-    gchar *paths[] = {write_clip("a", "latent", &small, CTHW, NULL, 0),
-                      write_npy("b", &small, CTHW)};
-    if (!gst_registry_check_feature_version(gst_registry_get(), "decodebin", 1,
-                                            0, 0))
-        return;
-    for (guint i = 0; i < G_N_ELEMENTS(paths); i++) {
-        Run *run = run_all("filesrc location=%s ! "
-                           "decodebin caps=video/x-vae-latent ! "
-                           "fakesink name=sink",
-                           paths[i]);
-        assert_clip(run, &small, 0);
-        run_free(run);
-        g_free(paths[i]);
-    }
-}
-GST_END_TEST
-
 static Suite *
 latentdemux_suite(void)
 {
@@ -839,16 +574,6 @@ latentdemux_suite(void)
     tcase_add_test(tcase, test_downstream_fails);
     tcase_add_test(tcase, test_states);
     tcase_add_test(tcase, test_stop_while_playing);
-    tcase = latent_tcase(suite, "seeks");
-    tcase_add_test(tcase, test_seek);
-    tcase_add_test(tcase, test_seek_stop);
-    tcase_add_test(tcase, test_seek_segment);
-    tcase_add_test(tcase, test_seek_after_end);
-    tcase_add_test(tcase, test_seek_refused);
-    tcase_add_test(tcase, test_seek_storm);
-    tcase = latent_tcase(suite, "typefind");
-    tcase_add_test(tcase, test_typefind);
-    tcase_add_test(tcase, test_decodebin);
     return suite;
 }
 

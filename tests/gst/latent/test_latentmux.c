@@ -480,6 +480,44 @@ GST_START_TEST(test_disk_full)
 }
 GST_END_TEST
 
+static GstPadProbeReturn
+fail_second(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    gint *count = data;
+    if (++*count != 2)
+        return GST_PAD_PROBE_OK;
+    gst_buffer_unref(GST_PAD_PROBE_INFO_BUFFER(info));
+    GST_PAD_PROBE_INFO_FLOW_RETURN(info) = GST_FLOW_ERROR;
+    return GST_PAD_PROBE_HANDLED;
+}
+
+/* Behind a lost latent no header may make the file look right. */
+GST_START_TEST(test_failed_write)
+{
+    gchar *path = test_path("out");
+    gint count = 0;
+    Mux mux = mux_new(path, small_caps);
+    VaeTensorFile *file;
+    mux_push(&mux, &small, 0, 1);
+    GstElement *sink = gst_bin_get_by_interface(GST_BIN(mux.harness->element),
+                                                GST_TYPE_URI_HANDLER);
+    fail_unless(sink != NULL);
+    GstPad *pad = gst_element_get_static_pad(sink, "sink");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, fail_second, &count,
+                      NULL);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+    fail_unless(mux_push(&mux, &small, 1, 4) == GST_FLOW_OK);
+    fail_unless(mux_push(&mux, &small, 2, 4) == GST_FLOW_ERROR);
+    fail_unless(mux_push(&mux, &small, 3, 4) != GST_FLOW_OK);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    fail_unless(vae_tensor_file_open(path, &file, NULL) == VAE_ERR_FORMAT);
+    g_free(path);
+}
+GST_END_TEST
+
 GST_START_TEST(test_unwritable)
 {
     gchar *source = write_clip("source", "latent", &small, CTHW, NULL, 0);
@@ -513,6 +551,7 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_restart_warns);
     tcase_add_test(tcase, test_aborted);
     tcase_add_test(tcase, test_disk_full);
+    tcase_add_test(tcase, test_failed_write);
     tcase_add_test(tcase, test_unwritable);
     return suite;
 }

@@ -1,0 +1,660 @@
+#!/usr/bin/env python3
+"""Train the demo model: the network of the SeedVR2 video VAE at widths 8, 16, 32, 64.
+
+    train.py CLIPS --out DIR [--hold NAME ...] [--seconds N] [--start FILE.pt] [--lr X] [--adam] ...
+
+CLIPS is a folder of *.mp4 files (read with the program ffmpeg, which has to be in PATH). Clips whose file name contains
+one of the --hold names are never trained on; quality is measured on them alone. Without --start the network begins as a
+linear transform (pca_init); --start takes the "ema" weights of a last.pt.
+
+Written to --out:
+    demo.safetensors  the weights (moving average) as fp16, tensor names of the SeedVR2 VAE, metadata norm_num_groups and
+                      vae.latent_space; latents have mean 0 and variance 1 as they leave the network: no scale
+    last.pt           the state to go on from: weights, average, optimiser, step, seconds spent
+    log.txt           one line per 50 steps; PSNR of the held-out clips at every save
+A run may be killed at any time: the same command goes on from last.pt. The learning rate falls as a half cosine over
+--seconds of training time (all restarts counted together).
+
+Needs PyTorch (2.x; convolutions run in bfloat16 through oneDNN, --fp32 turns that off) and numpy. Shapes are
+[batch, channels, time, height, width]; pixel values are -1..1.
+"""
+import argparse, concurrent.futures, glob, json, os, random, struct, subprocess, time
+os.environ.setdefault('OMP_NUM_THREADS', '1')    # threads take whole batches instead
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+WIDTHS = (8, 16, 32, 64)        # at full, 1/2, 1/4 and 1/8 of the picture
+GROUPS = 2                      # of every group norm
+LATENT = 16                     # latent channels
+FUSED = None                    # the extension fused.cpp where it could be built
+
+
+# ---------------------------------------------------------------------------------------------------------- network
+class CausalConv(nn.Conv3d):
+    """Time is padded in front only, by repeating the first frame; strided ones pad right and bottom in space.
+
+    For training, the bias counts from the output of an average input ("center", measured once): otherwise each small
+    step of the weights, whose inputs are far from zero on average, moves all outputs together. plain() undoes that."""
+
+    def __init__(self, *a, **k):
+        super().__init__(*a, **k)
+        self.register_buffer('center', torch.zeros(self.in_channels))
+
+    def forward(self, x):
+        # as a convolution over pictures, the frames of the kernel side by side in the channels: a 3-d convolution is
+        # the same, but oneDNN's bfloat16 gradients of those crash at some sizes
+        (b, c, t, h, w), (kt, kh, _) = x.shape, self.kernel_size
+        st, ss, _ = self.stride
+        x = x.permute(0, 2, 3, 4, 1)                        # channels last
+        if kt > 1:
+            x = torch.cat([x[:, :1]] * (kt - 1) + [x], 1)
+            n = (t + 1) // 2 if st == 2 else t
+            x = torch.cat([x[:, k:k + (n - 1) * st + 1:st] for k in range(kt)], 4)
+        n = x.shape[1]
+        x = x.reshape(b * n, h, w, kt * c).permute(0, 3, 1, 2)
+        if ss == 2:
+            x = F.pad(x, (0, 1, 0, 1))
+        k = self.weight.transpose(1, 2).reshape(-1, kt * c, kh, kh).contiguous(memory_format=torch.channels_last)
+        bias = self.bias - self.weight.sum((2, 3, 4)) @ self.center
+        y = F.conv2d(x, k, bias, ss, kh // 2 if ss == 1 else 0)
+        return y.permute(0, 2, 3, 1).reshape(b, n, y.shape[2], y.shape[3], -1).permute(0, 4, 1, 2, 3)
+
+
+class FrameNorm(nn.GroupNorm):
+    """Group norm with the statistics of each frame alone."""
+
+    def __init__(self, c):
+        super().__init__(GROUPS, c, eps=1e-6)
+
+    def forward(self, x, silu=False):
+        b, c, t, h, w = x.shape
+        y = x.permute(0, 2, 3, 4, 1).reshape(b * t, h * w, c)
+        if FUSED and c in (8, 16, 32, 64):
+            y = FusedNorm.apply(y, self.weight, self.bias, self.eps, silu)
+        else:
+            y = F.group_norm(y.transpose(1, 2), GROUPS, self.weight, self.bias, self.eps).transpose(1, 2)
+            y = F.silu(y) if silu else y
+        return y.reshape(b, t, h, w, c).permute(0, 4, 1, 2, 3)
+
+
+class FusedNorm(torch.autograd.Function):
+    """Group norm and SiLU in one pass, from fused.cpp: frames [N, pixels, channels]."""
+
+    @staticmethod
+    def forward(ctx, x, w, b, eps, silu):
+        x = x.contiguous()
+        y, mean, rstd = FUSED.gn_fwd(x, w, b, GROUPS, eps, silu)
+        ctx.save_for_backward(x, w, b, mean, rstd)
+        ctx.silu = silu
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        dx, dw, db = FUSED.gn_bwd(ctx.saved_tensors[0], dy.contiguous(), *ctx.saved_tensors[1:], GROUPS, ctx.silu)
+        return dx, dw, db, None, None, None
+
+
+class Res(nn.Module):
+    def __init__(self, a, b):
+        super().__init__()
+        self.norm1, self.conv1 = FrameNorm(a), CausalConv(a, b, 3)
+        self.norm2, self.conv2 = FrameNorm(b), CausalConv(b, b, 3)
+        self.conv_shortcut = CausalConv(a, b, 1) if a != b else None
+        nn.init.zeros_(self.conv2.weight)
+        nn.init.zeros_(self.conv2.bias)
+
+    def forward(self, x):
+        skip = x if self.conv_shortcut is None else self.conv_shortcut(x)
+        return skip + self.conv2(self.norm2(self.conv1(self.norm1(x, True)), True))
+
+
+class Attention(nn.Module):
+    """Self-attention among the pixels of each frame."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.group_norm = FrameNorm(c)
+        self.to_q, self.to_k, self.to_v = nn.Linear(c, c), nn.Linear(c, c), nn.Linear(c, c)
+        self.to_out = nn.ModuleList([nn.Linear(c, c)])
+        nn.init.zeros_(self.to_out[0].weight)
+        nn.init.zeros_(self.to_out[0].bias)
+
+    def forward(self, x):
+        b, c, t, h, w = x.shape
+        y = self.group_norm(x).permute(0, 2, 3, 4, 1).reshape(b * t, 1, h * w, c)
+        y = F.scaled_dot_product_attention(self.to_q(y), self.to_k(y), self.to_v(y))
+        return x + self.to_out[0](y).reshape(b, t, h, w, c).permute(0, 4, 1, 2, 3)
+
+
+class Mid(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.resnets = nn.ModuleList([Res(c, c), Res(c, c)])
+        self.attentions = nn.ModuleList([Attention(c)])
+
+    def forward(self, x):
+        return self.resnets[1](self.attentions[0](self.resnets[0](x)))
+
+
+class Up(nn.Module):
+    """1x1x1 conv to 4 (or 8, with time) times the channels, shuffle to 2x2 (and 2 frames), conv."""
+
+    def __init__(self, c, z):
+        super().__init__()
+        self.z, self.upscale_conv, self.conv = z, nn.Conv3d(c, 4 * z * c, 1), CausalConv(c, c, 3)
+
+    def forward(self, x):
+        (b, c, t, h, w), z = x.shape, self.z
+        y = F.linear(x.permute(0, 2, 3, 4, 1), self.upscale_conv.weight.flatten(1), self.upscale_conv.bias).reshape(b, t, h, w, 2, 2, z, c)
+        y = y.permute(0, 1, 6, 2, 4, 3, 5, 7).reshape(b, t * z, 2 * h, 2 * w, c).permute(0, 4, 1, 2, 3)
+        if z == 2:                                          # the first latent frame stands for one frame only
+            y = torch.cat([y[:, :, :1], y[:, :, 2:]], 2)
+        return self.conv(y)
+
+
+class Down(nn.Module):
+    def __init__(self, c, time):
+        super().__init__()
+        self.conv = CausalConv(c, c, (3 if time else 1, 3, 3), stride=(2 if time else 1, 2, 2))
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+class Block(nn.Module):
+    def __init__(self, a, b, n, down=None, up=None):
+        super().__init__()
+        self.resnets = nn.ModuleList([Res(a if i == 0 else b, b) for i in range(n)])
+        if down is not None:
+            self.downsamplers = nn.ModuleList([Down(b, down)])
+        if up is not None:
+            self.upsamplers = nn.ModuleList([Up(b, up)])
+
+    def forward(self, x):
+        for r in self.resnets:
+            x = r(x)
+        for m in (*getattr(self, 'downsamplers', ()), *getattr(self, 'upsamplers', ())):
+            x = m(x)
+        return x
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        a, b, c, d = WIDTHS
+        self.conv_in = CausalConv(3, a, 3)
+        self.down_blocks = nn.ModuleList([Block(a, a, 2, down=False), Block(a, b, 2, down=True),
+                                          Block(b, c, 2, down=True), Block(c, d, 2)])
+        self.mid_block, self.conv_norm_out, self.conv_out = Mid(d), FrameNorm(d), CausalConv(d, 2 * LATENT, 3)
+
+    def forward(self, x):
+        x = self.conv_in(x)
+        for b in self.down_blocks:
+            x = b(x)
+        x = self.mid_block(x)
+        with torch.autocast('cpu', enabled=False):          # the latents themselves in full precision
+            return self.conv_out(self.conv_norm_out(x.float(), True))
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        a, b, c, d = WIDTHS
+        self.conv_in, self.mid_block = CausalConv(LATENT, d, 3), Mid(d)
+        self.up_blocks = nn.ModuleList([Block(d, d, 3, up=2), Block(d, c, 3, up=2), Block(c, b, 3, up=1), Block(b, a, 3)])
+        self.conv_norm_out, self.conv_out = FrameNorm(a), CausalConv(a, 3, 3)
+
+    def forward(self, z):
+        x = self.mid_block(self.conv_in(z))
+        for b in self.up_blocks:
+            x = b(x)
+        return self.conv_out(self.conv_norm_out(x, True)).float()
+
+
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = Encoder(), Decoder()
+
+    def encode(self, x):
+        return self.encoder(x).chunk(2, 1)                  # mean, log variance
+
+    def decode(self, z):
+        return self.decoder(z)
+
+
+def center(m, x):
+    """Measure the mean input of every causal convolution on the batch x, and count its bias from there."""
+    means, hooks = {}, []
+    for c in m.modules():
+        if isinstance(c, CausalConv):
+            hooks.append(c.register_forward_pre_hook(lambda c, a: means.__setitem__(c, a[0].float().mean((0, 2, 3, 4)))))
+    with torch.no_grad():
+        m.decode(m.encode(x)[0])
+        for c, v in means.items():
+            c.bias += c.weight.sum((2, 3, 4)) @ (v - c.center)
+            c.center.copy_(v)
+    for h in hooks:
+        h.remove()
+
+
+def plain(state):
+    """The state under the checkpoint's names, centers folded back into the biases."""
+    out = {k: v.detach().clone() for k, v in state.items() if not k.endswith('.center')}
+    for k, v in state.items():
+        if k.endswith('.center'):
+            k = k[:-len('.center')]
+            out[k + '.bias'] -= state[k + '.weight'].sum((2, 3, 4)) @ v
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------- data
+def read_clip(path, scale, frames=None):
+    """All frames of a clip as uint8 [T, H, W, 3], through an ffmpeg scale filter."""
+    cmd = ['ffmpeg', '-v', 'error', '-i', path, '-an']
+    if frames:
+        cmd += ['-frames:v', str(frames)]
+    probe = subprocess.run(['ffprobe', '-v', 'error', '-select_streams', 'v:0', '-show_entries', 'stream=width,height',
+                            '-of', 'csv=p=0', path], capture_output=True, check=True, text=True).stdout
+    w, h = map(int, probe.strip().split(',')[:2])
+    if isinstance(scale, int):                              # length of the short side
+        k = scale / min(w, h)
+        tw, th = (round(w * k / 2) * 2, round(h * k / 2) * 2)
+        vf = f'scale={tw}:{th}:flags=area'
+    else:                                                   # fill this width and height, crop what is over
+        tw, th = scale
+        vf = f'scale={tw}:{th}:force_original_aspect_ratio=increase:flags=area,crop={tw}:{th}'
+    raw = subprocess.run(cmd + ['-vf', vf, '-pix_fmt', 'rgb24', '-f', 'rawvideo', '-'], capture_output=True, check=True).stdout
+    return np.frombuffer(raw, np.uint8).reshape(-1, th, tw, 3)
+
+
+class Data:
+    """Random crops of the training clips at several zoom levels, with cheap augmentation."""
+    SIDES = (160, 192, 192, 240, 320, 480)                  # short sides; small ones are the sharpest, hence the hardest
+
+    def __init__(self, files):
+        cache = {(f, s): read_clip(f, s) for f in files for s in sorted(set(self.SIDES))}
+        self.levels = [[cache[f, s] for f in files] for s in self.SIDES]
+
+    def crop(self, t, h, w):
+        """uint8 [t, h, w, 3]: a piece of one clip, perhaps panned, mirrored, transposed, reversed in time."""
+        flip = h == w and random.random() < .2
+        while True:
+            d = random.choice(random.choice(self.levels))
+            step = random.choice((1, 1, 1, 2, 3))
+            span = (t - 1) * step + 1
+            if d.shape[0] < span and step == 1 and random.random() < .3 and d.shape[1] >= h and d.shape[2] >= w:
+                break                                       # too short a clip: play it there and back
+            if d.shape[0] >= span and d.shape[1] >= h and d.shape[2] >= w:
+                break
+        n = d.shape[0]
+        i = random.randrange(max(1, n - span + 1))
+        idx = np.arange(i, i + span, step)
+        idx = np.where(idx < n, idx, np.abs((idx - (n - 1)) % (2 * n - 2) - (n - 1))) if n > 1 else idx * 0
+        y, x = random.randrange(d.shape[1] - h + 1), random.randrange(d.shape[2] - w + 1)
+        vy = vx = 0.
+        if random.random() < .3:                            # camera movement that the clip does not have
+            vy, vx = random.gauss(0, 1.5), random.gauss(0, 2.5)
+            if random.random() < .3:
+                idx = np.full_like(idx, idx[0])             # of a still
+        pos = [(int(np.clip(y + round(vy * k), 0, d.shape[1] - h)), int(np.clip(x + round(vx * k), 0, d.shape[2] - w))) for k in range(t)]
+        c = np.stack([d[j, a:a + h, b:b + w] for j, (a, b) in zip(idx, pos)])
+        if random.random() < .5:
+            c = c[:, :, ::-1]
+        if random.random() < .1:
+            c = c[:, ::-1]
+        if flip:
+            c = c.transpose(0, 2, 1, 3)
+        if random.random() < .3:
+            c = c[::-1]
+        return c
+
+    def synthetic(self, t, h, w):
+        """Flat, saturated, sharp-edged pictures: colour bars, gradients and moving rectangles."""
+        pal = lambda: np.array([random.choice((0, 16, 128, 191, 235, 255)) if random.random() < .7 else random.randrange(256) for _ in range(3)])
+        kind = random.randrange(3)
+        if kind == 0:
+            n = random.choice((2, 4, 7, 8)); bars = np.stack([pal() for _ in range(n)])
+            bg = np.broadcast_to(bars[(np.arange(w) + random.randrange(w)) * n // (2 * w) % n][None], (h, w, 3))
+        elif kind == 1:
+            u, v = np.meshgrid(np.linspace(0, 1, w), np.linspace(0, 1, h)); k = (u * random.random() + v * random.random())[..., None]
+            bg = pal() * (1 - k) + pal() * k
+        else:
+            s = random.choice((4, 8, 16, 32)); u, v = np.meshgrid(np.arange(w) // s, np.arange(h) // s); k = ((u + v) % 2)[..., None]
+            bg = pal() * (1 - k) + pal() * k
+        c = np.repeat(bg[None].astype(np.float32), t, 0)
+        for _ in range(random.randrange(4)):
+            bh, bw = random.randrange(4, h), random.randrange(4, w); y, x = random.uniform(-bh, h), random.uniform(-bw, w)
+            vy, vx, col = random.gauss(0, 2), random.gauss(0, 3), pal()
+            for k in range(t):
+                a, b = int(y + vy * k), int(x + vx * k)
+                c[k, max(a, 0):max(a + bh, 0), max(b, 0):max(b + bw, 0)] = col
+        return c.clip(0, 255)
+
+    def batch(self, n, t, h, w):
+        out = []
+        for _ in range(n):
+            if random.random() < .04:
+                c = self.synthetic(t, h, w)
+            else:
+                c = self.crop(t, h, w)
+            c = np.ascontiguousarray(c).astype(np.float32) / 127.5 - 1
+            if random.random() < .15:
+                c = np.clip(c * random.uniform(.6, 1.25) + random.uniform(-.25, .25), -1, 1)
+            if random.random() < .1:
+                c = c[..., np.random.permutation(3)]
+            out.append(c)
+        return torch.from_numpy(np.stack(out)).permute(0, 4, 1, 2, 3).contiguous(memory_format=torch.channels_last_3d)
+
+
+# Batch shapes: (weight, clips, frames, height, width). Large frames and long clips matter because the group norms see
+# whole frames and because the repeated first frame is felt for dozens of frames.
+EARLY = ((4, 2, 9, 64, 64), (2, 1, 17, 64, 64), (1, 1, 33, 48, 48), (.5, 3, 1, 128, 128), (2, 1, 9, 96, 96), (1, 2, 5, 96, 96))
+LATE = ((2, 2, 9, 64, 64), (2, 1, 17, 64, 64), (1, 1, 33, 64, 64), (.5, 1, 1, 192, 256), (2, 1, 9, 96, 128), (1, 1, 5, 128, 192))
+LAST = ((2, 1, 17, 96, 96), (1, 1, 49, 64, 80), (2, 1, 9, 128, 192), (.5, 1, 1, 240, 416), (1, 1, 9, 192, 320), (1, 1, 33, 80, 96))
+
+
+def shape_for(done):
+    mix = EARLY if done < .4 else LATE if done < .8 else LAST
+    return random.choices([m[1:] for m in mix], [m[0] for m in mix])[0]
+
+
+# -------------------------------------------------------------------------------------------------------- optimiser
+class Muon(torch.optim.Optimizer):
+    """Momentum with orthogonalised steps (Newton-Schulz) for weight matrices and kernels, Adam for the rest."""
+
+    def __init__(self, model, lr):
+        params = list(model.parameters())
+        ends = [p for n, p in model.named_parameters() if '.conv_in.' in n or '.conv_out.' in n]
+        mats = [p for p in params if p.dim() >= 2 and min(p.shape[:2]) >= 8 and not any(p is q for q in ends)]
+        rest = [p for p in params if not any(p is q for q in mats)]
+        super().__init__([dict(params=mats, muon=True), dict(params=rest, muon=False)], dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self):
+        for g in self.param_groups:
+            for p in g['params']:
+                if p.grad is None:
+                    continue
+                s = self.state[p]
+                if not s:
+                    s['n'], s['m'], s['v'] = 0, torch.zeros_like(p), torch.zeros_like(p) if not g['muon'] else None
+                s['n'] += 1
+                if g['muon']:
+                    s['m'].lerp_(p.grad, .05)
+                    u = p.grad.lerp(s['m'], .95).contiguous().reshape(p.shape[0], -1)
+                    r, c = u.shape
+                    if r > c:
+                        u = u.t()
+                    u = (u / (u.norm() + 1e-12)).bfloat16()
+                    for _ in range(5):
+                        a = u @ u.t()
+                        u = 3.4445 * u + (-4.775 * a + 2.0315 * a @ a) @ u
+                    if r > c:
+                        u = u.t()
+                    p.add_(u.reshape(p.shape), alpha=-g['lr'] * .2 * max(r, c) ** .5)
+                else:
+                    s['m'].lerp_(p.grad, .1)
+                    s['v'].lerp_(p.grad * p.grad, .02)
+                    p.sub_(g['lr'] * (s['m'] / (1 - .9 ** s['n'])) / ((s['v'] / (1 - .98 ** s['n'])).sqrt() + 1e-10))
+
+
+# ------------------------------------------------------------------------------------------------------ save, measure
+def save_safetensors(state, path):
+    head, off, blobs = {'__metadata__': {'norm_num_groups': str(GROUPS), 'vae.latent_space': 'gst-vae-demo'}}, 0, []
+    for k, v in state.items():
+        a = np.ascontiguousarray(v.detach().contiguous().half().numpy())
+        head[k] = {'dtype': 'F16', 'shape': list(a.shape), 'data_offsets': [off, off + a.nbytes]}
+        off += a.nbytes
+        blobs.append(a.tobytes())
+    j = json.dumps(head).encode()
+    j += b' ' * (-len(j) % 8)
+    with open(path + '.new', 'wb') as f:
+        f.write(struct.pack('<Q', len(j)) + j + b''.join(blobs))
+    os.replace(path + '.new', path)
+
+
+def psnr(a, b):
+    return float(10 * torch.log10(4 / ((a - b) ** 2).mean()))
+
+
+@torch.no_grad()
+def measure(state, clips):
+    """Per clip: PSNR in fp32; the same with fp16 weights, fp16 latents and 8-bit frames; mean and deviation of the
+    latents; PSNR of the first and last quarter of the frames."""
+    m, out = VAE().eval(), []
+    state = plain(state)
+    for name, v in clips:
+        x = torch.from_numpy(v.astype(np.float32) / 127.5 - 1).permute(3, 0, 1, 2)[None].contiguous(memory_format=torch.channels_last_3d)
+        m.load_state_dict(state, strict=False)
+        mu = m.encode(x)[0]
+        y = m.decode(mu).clamp(-1, 1)
+        m.load_state_dict({k: t.half().float() for k, t in state.items()}, strict=False)
+        y8 = ((m.decode(m.encode(x)[0].half().float()).clamp(-1, 1) + 1) * 127.5).round() / 127.5 - 1
+        q = max(1, x.shape[2] // 4)
+        out.append((name, psnr(y, x), psnr(y8, x), float(mu.mean()), float(mu.std()), psnr(y[:, :, :q], x[:, :, :q]), psnr(y[:, :, -q:], x[:, :, -q:])))
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------- start
+def pca_init(m, data):
+    """Start from a linear transform: each strided conv is the PCA of its 2x2 (x2) block, each upscale conv its transpose.
+
+    The two heads need a group norm to be nearly linear: constants on spare channels hold its statistics still, and a
+    large bias moves SiLU to where it is almost straight."""
+    rng, clips = np.random.RandomState(0), []
+    level = [d for d in data.levels[1] + data.levels[3] if d.shape[0] >= 9]
+    for _ in range(160):
+        d = level[rng.randint(len(level))]
+        i, y, x = rng.randint(d.shape[0] - 8), rng.randint((d.shape[1] - 64) // 8) * 8, rng.randint((d.shape[2] - 64) // 8) * 8
+        clips.append(d[i:i + 8, y:y + 64, x:x + 64].astype(np.float64) / 127.5 - 1)
+    f = np.stack(clips).transpose(0, 4, 1, 2, 3)
+
+    def blocks(f, zt):                                      # rows of (z, row, column, channel)
+        n, c, t, h, w = f.shape
+        b = f.reshape(n, c, t // zt, zt, h // 2, 2, w // 2, 2).transpose(0, 2, 4, 6, 3, 5, 7, 1)
+        return b.reshape(-1, zt * 4 * c), (n, t // zt, h // 2, w // 2)
+
+    def pca(a, k):
+        mean = a.mean(0)
+        return mean, np.linalg.eigh((a - mean).T @ (a - mean) / len(a))[1][:, ::-1][:, :k]
+
+    tens = lambda a: torch.from_numpy(np.ascontiguousarray(a)).float()
+    e, d, (w0, w1, w2, w3) = m.encoder, m.decoder, WIDTHS
+    with torch.no_grad():
+        ups = [b.upsamplers[0] for b in d.up_blocks[:3]]
+        for mod in (e.conv_in, e.conv_out, d.conv_in, d.conv_out, *[b.downsamplers[0].conv for b in e.down_blocks[:3]],
+                    *[u.upscale_conv for u in ups], *[u.conv for u in ups]):
+            mod.weight.mul_(.02)
+            mod.bias.zero_()
+        for b in (*e.down_blocks, *d.up_blocks):
+            sc = b.resnets[0].conv_shortcut
+            if sc is not None:
+                k = min(sc.weight.shape[:2])
+                sc.weight.mul_(.02)
+                sc.bias.zero_()
+                sc.weight[:k, :k, 0, 0, 0] += torch.eye(k)
+        for c in range(3):
+            e.conv_in.weight[c, c, 2, 1, 1] += 1
+        cin = 3
+        for lev, (zt, k) in enumerate(((1, w0), (2, w1), (2, w2))):
+            a, shape = blocks(f, zt)
+            mean, basis = pca(a, k)
+            bt, conv, u = tens(basis.T).reshape(k, zt, 2, 2, cin), e.down_blocks[lev].downsamplers[0].conv, ups[2 - lev]
+            conv.bias[:k] = -tens(basis.T @ mean)
+            c = u.conv.weight.shape[0]
+            for z in range(zt):
+                for r in range(2):
+                    for q in range(2):
+                        conv.weight[:k, :cin, z + 1 if zt == 2 else 0, r, q] += bt[:, z, r, q]
+                        base = ((r * 2 + q) * zt + z) * c
+                        u.upscale_conv.weight[base:base + cin, :k, 0, 0, 0] += bt[:, z, r, q].t()
+                        u.upscale_conv.bias[base:base + cin] = tens(mean).reshape(zt, 2, 2, cin)[z, r, q]
+            u.conv.weight[:, :, 2, 1, 1] += torch.eye(c)
+            f, cin = ((a - mean) @ basis).reshape(*shape, k).transpose(0, 4, 1, 2, 3), k
+        a = f.transpose(0, 2, 3, 4, 1).reshape(-1, w2)
+        mean, basis = pca(a, LATENT)
+        sd = ((a - mean) @ basis).std(0)
+        # encoder head: features on even channels, constants +-K on odd ones
+        K, sc = 16., e.down_blocks[3].resnets[0].conv_shortcut
+        sc.weight.normal_(0, .002)
+        sc.bias.zero_()
+        for i in range(w2):
+            sc.weight[2 * i, i, 0, 0, 0] = 1
+            sc.bias[2 * i + 1] = -K if i % 2 else K
+        sig = np.sqrt(K * K / 2 + (a ** 2).sum(1).mean() / w3)
+        b0 = 3.
+        sl = 1 / (1 + np.exp(-b0))
+        s0, s1 = b0 * sl, sl + b0 * sl * (1 - sl)
+        e.conv_norm_out.weight.fill_(1.)
+        e.conv_norm_out.bias.fill_(b0)
+        M = tens((basis / sd).T)
+        for i in range(w2):
+            e.conv_out.weight[:LATENT, 2 * i, 2, 1, 1] += M[:, i] * float(sig / s1)
+        e.conv_out.bias[:LATENT] = -tens((basis / sd).T @ mean) - M.sum(1) * float(sig / s1 * s0)
+        e.conv_out.weight[LATENT:].mul_(.1)
+        e.conv_out.bias[LATENT:] = -7
+        d.conv_in.weight[:w2, :LATENT, 2, 1, 1] += tens(basis * sd)
+        d.conv_in.bias[:w2] = tens(mean)
+        # decoder head: R G + - | B 0 + -
+        K, sc = 4., d.up_blocks[3].resnets[0].conv_shortcut
+        sc.weight.normal_(0, .002)
+        sc.bias.zero_()
+        spots = ((0, 0), (1, 1), (2, 4))
+        for c, p in spots:
+            sc.weight[p, c, 0, 0, 0] = 1
+        for p in (2, 6):
+            sc.bias[p], sc.bias[p + 1] = K, -K
+        sig, gain = np.sqrt(2 * K * K / 4 + .2), 2.
+        d.conv_norm_out.weight.fill_(gain)
+        d.conv_norm_out.bias.fill_(b0)
+        d.conv_out.weight.mul_(.2)
+        for c, p in spots:
+            d.conv_out.weight[c, p, 2, 1, 1] += float(sig / (gain * s1))
+            d.conv_out.bias[c] = -float(sig / (gain * s1) * b0 * sl)
+
+
+# -------------------------------------------------------------------------------------------------------------- main
+def gradients(m, x, args):
+    """Gradients of the loss on the batch x, and the squared error of each clip in it. Runs in a thread of its own."""
+    torch.set_num_threads(1)
+    with torch.autocast('cpu', torch.bfloat16, enabled=not args.fp32):
+        mu, lv = m.encode(x)
+        y = m.decode(mu + args.noise * torch.randn_like(mu))
+    d = y - x
+    l2 = (d * d).mean((1, 2, 3, 4))
+    # squared error is what PSNR counts; the logarithm keeps easy clips from being ignored beside hard ones
+    keep = ((mu.mean((0, 2, 3, 4)) ** 2).mean() + ((mu.var((0, 2, 3, 4)) - 1) ** 2).mean()) * 1e-4 + 1e-5 * ((lv + 7) ** 2).mean()
+    loss = 5 * l2.mean() + .01 * torch.log(l2 + 3e-4).mean() + .2 * d.abs().mean() + keep
+    return torch.autograd.grad(loss, list(m.parameters())), l2.detach().numpy()
+
+
+def build_fused():
+    """Group norm and SiLU are most of the time in plain PyTorch; this needs a C++ compiler and ninja."""
+    from torch.utils.cpp_extension import load
+    return load('gst_vae_demo_fused', [os.path.join(os.path.dirname(os.path.abspath(__file__)), 'fused.cpp')],
+                extra_cflags=['-O3', '-march=native', '-ffast-math', '-fopenmp', '-mprefer-vector-width=512'], extra_ldflags=['-lmvec', '-lm'])
+
+
+def main():
+    global FUSED
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('clips')
+    ap.add_argument('--out', required=True, help='folder for last.pt, demo.safetensors and log.txt')
+    ap.add_argument('--hold', nargs='*', default=['sd_Wan2.2_14B_t2v', 'sdv2_original'], help='clips to measure on, never trained on')
+    ap.add_argument('--seconds', type=float, default=6000, help='training time in all')
+    ap.add_argument('--start', help='weights ("ema" of a last.pt) to start from in place of the linear transform')
+    ap.add_argument('--lr', type=float, default=1e-3, help='peak learning rate')
+    ap.add_argument('--adam', action='store_true', help='Adam for everything in place of Muon')
+    ap.add_argument('--fp32', action='store_true', help='no bfloat16')
+    ap.add_argument('--plain', action='store_true', help='do not build fused.cpp')
+    ap.add_argument('--noise', type=float, default=.01, help='noise added to the latents')
+    ap.add_argument('--workers', type=int, default=2, help='batches at once, a thread each')
+    ap.add_argument('--save-every', type=float, default=420, help='seconds between saves')
+    ap.add_argument('--mix', type=float, help='fixed place in the schedule of batch shapes (0..1), for experiments')
+    args = ap.parse_args()
+    torch.set_num_threads(1)
+    pool = concurrent.futures.ThreadPoolExecutor(args.workers)
+    if not args.plain:
+        FUSED = build_fused()
+    os.makedirs(args.out, exist_ok=True)
+    path = lambda n: os.path.join(args.out, n)
+
+    def log(s):
+        print(s, flush=True)
+        with open(path('log.txt'), 'a') as f:
+            f.write(s + '\n')
+
+    files = sorted(glob.glob(os.path.join(args.clips, '*.mp4')))
+    held = [f for f in files if any(h in os.path.basename(f) for h in args.hold)]
+    data = Data([f for f in files if f not in held])
+    val = [(f'{os.path.basename(f)[:-4]} {w}x{h}x{n}', read_clip(f, (w, h), n)) for w, h, n in ((320, 192, 17), (416, 240, 33)) for f in held]
+
+    torch.manual_seed(1)
+    m = VAE()
+    make = (lambda: torch.optim.AdamW(m.parameters(), lr=args.lr, betas=(.9, .98), weight_decay=0)) if args.adam else (lambda: Muon(m, args.lr))
+    step, before = 0, 0.
+    if os.path.exists(path('last.pt')):
+        st = torch.load(path('last.pt'), weights_only=False)
+        m.load_state_dict(st['m'])
+        m = m.to(memory_format=torch.channels_last_3d)
+        opt, ema, step, before = make(), st['ema'], st['step'], st['seconds']
+        opt.load_state_dict(st['opt'])
+    else:
+        if args.start:
+            m.load_state_dict(plain(torch.load(args.start, weights_only=False)['ema']), strict=False)
+        else:
+            random.seed(0)
+            pca_init(m, data)
+        random.seed(2)
+        center(m, data.batch(8, 17, 128, 128))
+        m = m.to(memory_format=torch.channels_last_3d)
+        opt, ema = make(), {k: v.detach().clone() for k, v in m.state_dict().items()}
+    log(f'# {sum(p.numel() for p in m.parameters())} parameters, from step {step}, {before:.0f} s, lr {args.lr}, {"adam" if args.adam else "muon"}')
+    random.seed(step + 1)
+    np.random.seed(step + 1)
+    torch.manual_seed(step + 1)
+
+    def save():
+        torch.save(dict(m=m.state_dict(), ema=ema, opt=opt.state_dict(), step=step, seconds=spent), path('last.pt.new'))
+        os.replace(path('last.pt.new'), path('last.pt'))
+        save_safetensors(plain(ema), path('demo.safetensors'))
+        for n, a, b, mean, dev, q0, q1 in measure(ema, val):
+            log(f'  held out {n}: {a:.2f} dB, fp16 and 8 bit {b:.2f} dB; first quarter {q0:.2f}, last {q1:.2f}; latents {mean:+.2f} +- {dev:.2f}')
+
+    t0, saved, avg, spent, sec = time.time(), time.time(), None, before, time.time()
+    while spent < args.seconds:
+        done = spent / args.seconds
+        lr = args.lr * min(1, (step + 1) / 100) * (.01 + .99 * .5 * (1 + np.cos(np.pi * done)))
+        for g in opt.param_groups:
+            g['lr'] = lr
+        shape = shape_for(done if args.mix is None else args.mix)
+        parts = list(pool.map(lambda _: gradients(m, data.batch(*shape), args), range(args.workers)))
+        for i, p in enumerate(m.parameters()):
+            p.grad = sum(g[i] for g, _ in parts) / args.workers
+        l2 = np.concatenate([q for _, q in parts])
+        norm = torch.nn.utils.clip_grad_norm_(m.parameters(), 1.)
+        if torch.isfinite(norm):
+            opt.step()
+        step += 1
+        decay = min(.999, 1 - 1 / (step / 10 + 1)) if before == 0 else .999
+        with torch.no_grad():
+            for k, v in m.state_dict().items():
+                ema[k].lerp_(v, 1 - decay)
+        db = -10 * np.log10(np.maximum(l2, 1e-6) / 4).mean()
+        avg = db if avg is None else .98 * avg + .02 * db
+        spent = before + time.time() - t0
+        if step % 50 == 0:
+            log(f'{spent:.0f} s, step {step}, lr {lr:.1e}, train {avg:.2f} dB, gradient {float(norm):.3f}, {(time.time() - sec) * 20:.0f} ms a step')
+            sec = time.time()
+        if time.time() - saved > args.save_every:
+            save()
+            saved = sec = time.time()
+    save()
+    log(f'# done: step {step}, {spent:.0f} s')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,642 @@
+/*
+ * test_decode.c: vaedecode in a harness: frames, times, caps, errors.
+ */
+#include "vae_test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LW 6
+#define LH 4
+
+static GstHarness *
+decoder(const char *more)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, more);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* The sum of what latents k0 .. k1 - 1 of a fresh stream give. */
+static gchar *
+reference(guint n)
+{
+    GstHarness *h = decoder(NULL);
+    gchar *sum;
+
+    vae_test_push_latents(h, LW, LH, 0, n);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    sum = vae_test_pull_frames(h, 0, 1 + 4 * (n - 1));
+    vae_test_wait_eos(h);
+    vae_test_teardown(h);
+    return sum;
+}
+
+static void
+test_frames(void)
+{
+    GstHarness *h = decoder(NULL);
+
+    vae_test_push_latents(h, LW, LH, 0, 10);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, 0, 37));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    CHECK_INT(vae_test_stat(h, "steps"), 10);
+    CHECK_INT(vae_test_stat(h, "frames"), 37);
+    CHECK_INT(vae_test_stat(h, "in-flight"), 0);
+    CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
+    CHECK(vae_test_stat(h, "bytes-total") > 0);
+    CHECK(gst_harness_push(h, vae_test_latent(LW, LH, 10)) == GST_FLOW_EOS);
+    vae_test_teardown(h);
+}
+
+static void
+test_first_frame_alone(void)
+{
+    GstHarness *h = decoder(NULL);
+
+    /* Nothing else comes, and still the picture does. */
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    vae_test_push_latents(h, LW, LH, 1, 2);
+    g_free(vae_test_pull_frames(h, 1, 4));
+    vae_test_teardown(h);
+}
+
+/* Latents that say no time are counted from the start of the segment. */
+static void
+test_no_pts(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.start = segment.time = 2 * GST_SECOND;
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    for (guint k = 0; k < 3; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+        GST_BUFFER_PTS(latent) = GST_BUFFER_DURATION(latent) =
+            GST_CLOCK_TIME_NONE;
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    for (guint i = 0; i < 9; i++) {
+        GstBuffer *frame = gst_harness_pull(h);
+
+        CHECK_INT(GST_BUFFER_PTS(frame), 2 * GST_SECOND + vae_test_time(i));
+        CHECK_INT(GST_BUFFER_OFFSET(frame), i);
+        gst_buffer_unref(frame);
+    }
+    vae_test_teardown(h);
+}
+
+/* At 24/1 no time is a whole number of nanoseconds; frames still touch. */
+static void
+test_touching(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstClockTime end = 0;
+
+    gst_harness_set_src_caps_str(
+        h, "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
+           "latent-height=4,framerate=24/1");
+    for (guint k = 0; k < 8; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+        const guint n = k == 0 ? 0 : 4 * k - 3;
+
+        /* Rounded down each for itself, as a careless sender does. */
+        GST_BUFFER_PTS(latent) = n * (GST_SECOND / 24);
+        GST_BUFFER_DURATION(latent) = (k == 0 ? 1 : 4) * (GST_SECOND / 24);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    for (guint i = 0; i < 29; i++) {
+        GstBuffer *frame = gst_harness_pull(h);
+
+        CHECK_INT(GST_BUFFER_PTS(frame), end);
+        end = GST_BUFFER_PTS(frame) + GST_BUFFER_DURATION(frame);
+        gst_buffer_unref(frame);
+    }
+    CHECK_INT(end, gst_util_uint64_scale(29, GST_SECOND, 24));
+    vae_test_teardown(h);
+}
+
+static void
+test_trim(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstBuffer *latent = vae_test_latent(LW, LH, 2);
+
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    GST_BUFFER_DURATION(latent) = vae_test_time(2);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, 0, 7));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+/* A sequence that begins with latent 3 gives frame 12, the last of its four,
+ * and says that 9, 10 and 11 are missing. */
+static void
+check_cold(GstBuffer *first)
+{
+    GstHarness *h = decoder(NULL);
+    GstEvent *gap;
+    GstClockTime pts, duration;
+
+    CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
+    vae_test_push_latents(h, LW, LH, 4, 5);
+    g_free(vae_test_pull_frames(h, 12, 5));
+    gap = vae_test_event(h, GST_EVENT_GAP);
+    CHECK(gap != NULL);
+    gst_event_parse_gap(gap, &pts, &duration);
+    gst_event_unref(gap);
+    CHECK_INT(pts, vae_test_time(9));
+    CHECK_INT(duration, vae_test_time(3));
+    vae_test_teardown(h);
+}
+
+static void
+test_cold_start(void)
+{
+    GstBuffer *first = vae_test_latent(LW, LH, 3);
+
+    check_cold(gst_buffer_copy(first));
+    GST_BUFFER_FLAG_UNSET(first, GST_BUFFER_FLAG_DELTA_UNIT);
+    check_cold(first);
+}
+
+/* What begins a sequence gives the bytes of a fresh stream. */
+static void
+check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
+{
+    GstHarness *h = decoder(NULL);
+    GstBuffer *first = vae_test_latent(LW, LH, 0);
+    gchar *wanted = reference(2), *found;
+    GstBuffer *second = vae_test_latent(LW, LH, 1);
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    begin(h, &first);
+    GST_BUFFER_PTS(first) = vae_test_time(9);
+    GST_BUFFER_PTS(second) = vae_test_time(10);
+    CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
+    CHECK_INT(gst_harness_push(h, second), GST_FLOW_OK);
+    found = vae_test_pull_frames(h, 9, 5);
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+static void
+begin_by_flag(GstHarness *h, GstBuffer **first)
+{
+    CHECK(!GST_BUFFER_FLAG_IS_SET(*first, GST_BUFFER_FLAG_DELTA_UNIT));
+}
+
+static void
+begin_by_discont(GstHarness *h, GstBuffer **first)
+{
+    GST_BUFFER_FLAG_SET(*first, GST_BUFFER_FLAG_DISCONT);
+}
+
+static void
+test_restart(void)
+{
+    check_restart(begin_by_flag);
+    check_restart(begin_by_discont);
+}
+
+/* The check above means something: without a start the bytes differ. */
+static void
+test_no_restart(void)
+{
+    GstHarness *h = decoder(NULL);
+    gchar *wanted = reference(2), *found;
+    GstBuffer *latent;
+
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    found = vae_test_pull_frames(h, 0, 5);
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    latent = vae_test_latent(LW, LH, 1);
+    GST_BUFFER_PTS(latent) = vae_test_time(5);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    found = vae_test_pull_frames(h, 5, 4);
+    CHECK(strcmp(found, wanted) != 0);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+static void
+test_clip(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstSegment segment;
+    GstBuffer *frame;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.start = segment.time = vae_test_time(3);
+    segment.stop = vae_test_time(7) + vae_test_time(1) / 2;
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, 3, 4));
+    frame = gst_harness_pull(h); /* cut in half */
+    CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(7));
+    CHECK_INT(GST_BUFFER_DURATION(frame), vae_test_time(1) / 2);
+    gst_buffer_unref(frame);
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+static void
+test_visible_size(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(7, 5, ",width=50,height=34");
+    GstCaps *out;
+    GstVideoInfo info;
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, 7, 5, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    out = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(gst_video_info_from_caps(&info, out));
+    CHECK_INT(info.width, 50);
+    CHECK_INT(info.height, 34);
+    CHECK_INT(info.fps_n, 16);
+    gst_caps_unref(out);
+    vae_test_teardown(h);
+}
+
+static void
+check_format(const char *wanted, int latent_height, const char *field,
+             const char *value)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(1, latent_height, NULL);
+    GstVideoInfo info;
+    GstBuffer *frame;
+    GstCaps *out;
+
+    gst_harness_set_sink_caps_str(h, wanted);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, 1, latent_height, 0, 1);
+    frame = gst_harness_pull(h);
+    out = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(gst_video_info_from_caps(&info, out));
+    CHECK_INT(gst_buffer_get_size(frame), info.size);
+    if (g_strcmp0(
+            gst_structure_get_string(gst_caps_get_structure(out, 0), field),
+            value) != 0)
+        g_printerr("%s\n", gst_caps_to_string(out));
+    CHECK(g_strcmp0(
+              gst_structure_get_string(gst_caps_get_structure(out, 0), field),
+              value) == 0);
+    gst_buffer_unref(frame);
+    gst_caps_unref(out);
+    vae_test_teardown(h);
+}
+
+static void
+test_formats(void)
+{
+    check_format("video/x-raw", 4, "format", "I420");
+    check_format("video/x-raw,format={NV12,RGB}", 4, "format", "NV12");
+    check_format("video/x-raw,format=RGB", 4, "colorimetry", "sRGB");
+    check_format("video/x-raw,format=RGBA", 4, "colorimetry", "sRGB");
+    check_format("video/x-raw,format=BGRx", 4, "colorimetry", "sRGB");
+    check_format("video/x-raw,format=I420", 72, "colorimetry", "bt601");
+    check_format("video/x-raw,format=I420", 73, "colorimetry", "bt709");
+    check_format("video/x-raw,format=NV12", 73, "chroma-site", "mpeg2");
+    check_format("video/x-raw,format=I420", 4, "chroma-site", "mpeg2");
+    check_format("video/x-raw,format=I420,colorimetry=bt709", 4, "colorimetry",
+                 "bt709");
+    check_format("video/x-raw,format=I420,colorimetry=1:4:16:3", 4,
+                 "colorimetry", "1:4:16:3");
+    check_format("video/x-raw,format=I420,chroma-site=jpeg", 4, "chroma-site",
+                 "jpeg");
+    check_format("video/x-raw", 4, "interlace-mode", "progressive");
+    check_format("video/x-raw,format=RGB", 4, "chroma-site", NULL);
+}
+
+static void
+test_framerate(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "framerate", 25, 1, NULL);
+    GstBuffer *frame;
+
+    gst_harness_set_src_caps_str(h,
+                                 "video/x-vae-latent,type=float32,channels=16,"
+                                 "latent-width=6,latent-height=4");
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    frame = gst_harness_pull(h);
+    CHECK_INT(GST_BUFFER_DURATION(frame), GST_SECOND / 25);
+    gst_buffer_unref(frame);
+    vae_test_teardown(h);
+
+    h = vae_test_harness("vaedecode", NULL);
+    gst_harness_set_src_caps_str(h,
+                                 "video/x-vae-latent,type=float32,channels=16,"
+                                 "latent-width=6,latent-height=4");
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1)); /* 16/1 is Wan 2.1's own */
+    vae_test_teardown(h);
+}
+
+static void
+test_nonfinite(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstBuffer *latent = vae_test_latent(LW, LH, 0);
+    GstMapInfo map;
+
+    CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
+    ((float *) map.data)[5] = NAN;
+    ((float *) map.data)[6] = INFINITY;
+    gst_buffer_unmap(latent, &map);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    CHECK_INT(vae_test_stat(h, "nonfinite"), 2);
+    vae_test_teardown(h);
+}
+
+static void
+test_caps_change(void)
+{
+    GstHarness *h = decoder(NULL);
+    gchar *caps = vae_test_latent_caps(3, 2, NULL);
+    GstBuffer *frame;
+    GstCaps *out;
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    for (guint k = 0; k < 2; k++) {
+        GstBuffer *latent = vae_test_latent(3, 2, k);
+
+        GST_BUFFER_PTS(latent) += vae_test_time(9);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    for (guint i = 0; i < 14; i++) {
+        frame = gst_harness_pull(h);
+        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
+        CHECK_INT(gst_buffer_get_size(frame),
+                  i < 9 ? 48 * 32 * 3 / 2 : 24 * 16 * 3 / 2);
+        gst_buffer_unref(frame);
+    }
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    out = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(strstr(gst_structure_get_name(gst_caps_get_structure(out, 0)),
+                 "video/x-raw") != NULL);
+    gst_caps_unref(out);
+    vae_test_teardown(h);
+}
+
+/* Several latents in a buffer, time outside and inside of channels. */
+static void
+check_layout(const char *layout, gboolean time_first)
+{
+    const gsize plane = LW * LH * 4, step = 16 * plane;
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *more = g_strdup_printf(",layout=%s,frames=3", layout);
+    gchar *caps = vae_test_latent_caps(LW, LH, more);
+    GstBuffer *buffer = gst_buffer_new_allocate(NULL, 3 * step, NULL);
+    gchar *wanted = reference(3), *found;
+    GstMapInfo to, from;
+
+    CHECK(gst_buffer_map(buffer, &to, GST_MAP_WRITE));
+    for (guint k = 0; k < 3; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+        CHECK(gst_buffer_map(latent, &from, GST_MAP_READ));
+        for (guint c = 0; c < 16; c++)
+            memcpy(to.data + (time_first ? k * step + c * plane
+                                         : (c * 3 + k) * plane),
+                   from.data + c * plane, plane);
+        gst_buffer_unmap(latent, &from);
+        gst_buffer_unref(latent);
+    }
+    gst_buffer_unmap(buffer, &to);
+    GST_BUFFER_PTS(buffer) = 0;
+    GST_BUFFER_DURATION(buffer) = vae_test_time(9);
+    gst_harness_set_src_caps_str(h, caps);
+    CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
+    found = vae_test_pull_frames(h, 0, 9);
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+    g_free(caps);
+    g_free(more);
+    vae_test_teardown(h);
+}
+
+static void
+test_layouts(void)
+{
+    check_layout("tchw", TRUE);
+    check_layout("cthw", FALSE);
+}
+
+/* Caps that the decoder refuses, with an error that holds both words. */
+static void
+check_refused(const char *caps, GQuark domain, gint code, const char *word,
+              const char *other)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstCaps *parsed = gst_caps_from_string(caps);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
+    gst_harness_push_event(h, gst_event_new_caps(parsed));
+    vae_test_expect_error(bus, domain, code, word, other);
+    gst_caps_unref(parsed);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+check_format_refused(const char *fields, const char *word, const char *other)
+{
+    gchar *caps = g_strdup_printf("video/x-vae-latent,%s", fields);
+
+    check_refused(caps, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word, other);
+    g_free(caps);
+}
+
+static void
+test_refused(void)
+{
+    check_format_refused("type=float32,channels=48,latent-width=6,"
+                         "latent-height=4",
+                         "48", "16");
+    check_format_refused("type=int8,channels=16,latent-width=6,latent-height=4",
+                         "int8", "float16");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,latent-space=wan2.2",
+                         "wan2.2", "wan2.1");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,width=32,height=32",
+                         "6x4", "4x4");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,temporal-factor=8",
+                         "8", "4");
+    check_format_refused("type=float32,channels=16,latent-width=6",
+                         "latent-height", "nothing");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,layout=chw,frames=2",
+                         "frames", "1");
+}
+
+static void
+test_wrong_buffer(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstBus *bus = vae_test_bus(h);
+
+    CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
+              GST_FLOW_ERROR);
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "1920", "1536");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* Without a model the space decides; none fits here. */
+static void
+check_no_model(const char *more, const char *word, const char *other)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *text = vae_test_latent_caps(LW, LH, more);
+    GstCaps *caps = gst_caps_from_string(text);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("none"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_expect_error(bus, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                          word, other);
+    gst_caps_unref(caps);
+    g_free(text);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_no_model(void)
+{
+    check_no_model(NULL, "latent-space", "model=");
+    check_no_model(",latent-space=wan9", "wan9.safetensors", "model=");
+    check_no_model(",latent-space=\"../wan2.1\"", "../wan2.1", "model=");
+}
+
+static void
+check_bad_file(const char *path, gint code, const char *word)
+{
+    GstElement *element = gst_element_factory_make("vaedecode", NULL);
+    GstBus *bus = gst_bus_new();
+
+    g_object_set(element, "model", path, NULL);
+    gst_element_set_bus(element, bus);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
+              GST_STATE_CHANGE_SUCCESS);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
+              GST_STATE_CHANGE_FAILURE);
+    vae_test_expect_error(bus, GST_RESOURCE_ERROR, code, word, "");
+    CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+    gst_element_set_bus(element, NULL);
+    gst_object_unref(bus);
+    gst_object_unref(element);
+}
+
+static void
+test_bad_file(void)
+{
+    gchar *latents = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "wan21",
+                                      "decode_t1_6x10.safetensors", NULL);
+
+    check_bad_file("/nowhere/at/all.safetensors", GST_RESOURCE_ERROR_NOT_FOUND,
+                   "/nowhere/at/all.safetensors");
+    vae_test_weights();
+    check_bad_file(latents, GST_RESOURCE_ERROR_OPEN_READ,
+                   "decode_t1_6x10.safetensors");
+    g_free(latents);
+}
+
+/* A model is found by its latent space in the XDG data folder. */
+static void
+test_installed(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, ",latent-space=wan2.1");
+    gchar *folder =
+        g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
+    gchar *bytes, *path = g_build_filename(folder, "wan2.1.safetensors", NULL);
+    gsize size;
+
+    CHECK(g_mkdir_with_parents(folder, 0700) == 0);
+    CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
+    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    vae_test_teardown(h);
+    CHECK(remove(path) == 0);
+    g_free(bytes);
+    g_free(path);
+    g_free(folder);
+    g_free(caps);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"frames", test_frames},
+        {"first-frame-alone", test_first_frame_alone},
+        {"no-pts", test_no_pts},
+        {"touching", test_touching},
+        {"trim", test_trim},
+        {"cold-start", test_cold_start},
+        {"restart", test_restart},
+        {"no-restart", test_no_restart},
+        {"clip", test_clip},
+        {"visible-size", test_visible_size},
+        {"formats", test_formats},
+        {"framerate", test_framerate},
+        {"nonfinite", test_nonfinite},
+        {"caps-change", test_caps_change},
+        {"layouts", test_layouts},
+        {"refused", test_refused},
+        {"wrong-buffer", test_wrong_buffer},
+        {"no-model", test_no_model},
+        {"bad-file", test_bad_file},
+        {"installed", test_installed},
+        {NULL, NULL}};
+    gchar *home = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    int status;
+
+    /* Nothing that is installed on this machine may be found. */
+    g_setenv("XDG_DATA_HOME", home, TRUE);
+    g_setenv("XDG_DATA_DIRS", home, TRUE);
+    status = vae_test_main(argc, argv, tests);
+    g_free(home);
+    return status;
+}

@@ -1,0 +1,355 @@
+/*
+ * test_encode.c: vaeencode in a harness: groups, tails, times, caps.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define W 48
+#define H 32
+
+static GstHarness *
+encoder_sized(int width, int height, const char *property, int value,
+              GstVideoInfo *info)
+{
+    GstHarness *h = vae_test_harness("vaeencode", property, value, NULL);
+    GstCaps *caps;
+
+    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, width, height);
+    info->fps_n = VAE_TEST_FPS;
+    info->fps_d = 1;
+    caps = gst_video_info_to_caps(info);
+    gst_harness_set_src_caps(h, caps);
+    return h;
+}
+
+static GstHarness *
+encoder(GstVideoInfo *info)
+{
+    return encoder_sized(W, H, NULL, 0, info);
+}
+
+static void
+push(GstHarness *h, const GstVideoInfo *info, guint from, guint to)
+{
+    for (guint n = from; n < to; n++)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(info, n)), GST_FLOW_OK);
+}
+
+/* The next latent stands for frames from .. to - 1 and is number k of its
+ * sequence. */
+static void
+pull(GstHarness *h, guint k, guint from, guint to)
+{
+    GstBuffer *latent = gst_harness_pull(h);
+
+    CHECK(latent != NULL);
+    CHECK_INT(GST_BUFFER_OFFSET(latent), k);
+    CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from));
+    CHECK_INT(GST_BUFFER_DURATION(latent),
+              vae_test_time(to) - vae_test_time(from));
+    CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
+              k > 0);
+    gst_buffer_unref(latent);
+}
+
+static void
+end(GstHarness *h)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+}
+
+static void
+test_groups(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+
+    push(h, &info, 0, 9);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 2, 5, 9);
+    end(h);
+    vae_test_no_more(h);
+    CHECK_INT(vae_test_stat(h, "steps"), 3);
+    CHECK_INT(vae_test_stat(h, "frames"), 9);
+    vae_test_teardown(h);
+}
+
+static void
+test_tail_repeat(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+
+    push(h, &info, 0, 7);
+    end(h);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 2, 5, 7);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+static void
+test_tail_drop(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder_sized(W, H, "tail", 1, &info);
+
+    push(h, &info, 0, 7);
+    end(h);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+static void
+test_caps(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder_sized(50, 34, NULL, 0, &info);
+    GstCaps *caps, *wanted = gst_caps_from_string(
+                       "video/x-vae-latent,type=float32,layout=chw,frames=1,"
+                       "channels=16,latent-width=7,latent-height=5,width=50,"
+                       "height=34,temporal-factor=4,first-frames=1,"
+                       "latent-space=wan2.1,normalization=normalized,"
+                       "framerate=16/1,pixel-aspect-ratio=1/1");
+    GstBuffer *latent;
+
+    push(h, &info, 0, 1);
+    latent = gst_harness_pull(h);
+    CHECK_INT(gst_buffer_get_size(latent), 16 * 7 * 5 * 4);
+    gst_buffer_unref(latent);
+    caps = gst_pad_get_current_caps(h->sinkpad);
+    if (!gst_caps_is_equal(caps, wanted))
+        g_printerr("%s\n", gst_caps_to_string(caps));
+    CHECK(gst_caps_is_equal(caps, wanted));
+    gst_caps_unref(caps);
+    gst_caps_unref(wanted);
+    vae_test_teardown(h);
+}
+
+/* Downstream chooses among types and normalizations. */
+static void
+check_choice(const char *choice, const char *field, const char *value,
+             gsize size)
+{
+    GstVideoInfo info;
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBuffer *latent;
+    GstCaps *caps;
+
+    gst_harness_set_sink_caps_str(h, choice);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
+    info.fps_n = VAE_TEST_FPS;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    push(h, &info, 0, 1);
+    latent = gst_harness_pull(h);
+    CHECK_INT(gst_buffer_get_size(latent), size);
+    gst_buffer_unref(latent);
+    caps = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(g_strcmp0(
+              gst_structure_get_string(gst_caps_get_structure(caps, 0), field),
+              value) == 0);
+    gst_caps_unref(caps);
+    vae_test_teardown(h);
+}
+
+static void
+test_choices(void)
+{
+    check_choice("video/x-vae-latent,type=float16", "type", "float16",
+                 16 * 6 * 4 * 2);
+    check_choice("video/x-vae-latent,type={bfloat16,float16}", "type",
+                 "float16", 16 * 6 * 4 * 2);
+    check_choice("video/x-vae-latent,normalization=raw", "normalization", "raw",
+                 16 * 6 * 4 * 4);
+    check_choice("video/x-vae-latent", "normalization", "normalized",
+                 16 * 6 * 4 * 4);
+}
+
+/* A frame that begins a sequence in the middle of a group: the group before
+ * is filled up. */
+static void
+test_discont(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstBuffer *frame = vae_test_frame(&info, 3);
+
+    push(h, &info, 0, 3);
+    GST_BUFFER_FLAG_SET(frame, GST_BUFFER_FLAG_DISCONT);
+    CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+    push(h, &info, 4, 8);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 3);
+    pull(h, 0, 3, 4);
+    pull(h, 1, 4, 8);
+    end(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+static void
+test_force_key_unit(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstEvent *event;
+    gboolean seen = FALSE;
+
+    push(h, &info, 0, 5);
+    CHECK(gst_harness_push_upstream_event(
+        h, gst_video_event_new_upstream_force_key_unit(vae_test_time(7), TRUE,
+                                                       3)));
+    push(h, &info, 5, 12);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 2, 5, 7);
+    pull(h, 0, 7, 8);
+    pull(h, 1, 8, 12);
+    end(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+
+    /* From upstream, in the stream; it goes on downstream. */
+    h = encoder(&info);
+    push(h, &info, 0, 2);
+    CHECK(
+        gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
+                                      vae_test_time(2), vae_test_time(2),
+                                      vae_test_time(2), FALSE, 1)));
+    push(h, &info, 2, 3);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 2);
+    pull(h, 0, 2, 3);
+    while ((event = gst_harness_try_pull_event(h))) {
+        seen |= gst_video_event_is_force_key_unit(event);
+        gst_event_unref(event);
+    }
+    CHECK(seen);
+    vae_test_teardown(h);
+}
+
+static void
+test_no_pts(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+
+    for (guint n = 0; n < 5; n++) {
+        GstBuffer *frame = vae_test_frame(&info, n);
+
+        GST_BUFFER_PTS(frame) = GST_BUFFER_DURATION(frame) =
+            GST_CLOCK_TIME_NONE;
+        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+    }
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    vae_test_teardown(h);
+}
+
+/* A gap in the middle of a group fills it up before the gap goes on. */
+static void
+test_gap(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+
+    push(h, &info, 0, 2);
+    CHECK(gst_harness_push_event(
+        h, gst_event_new_gap(vae_test_time(2), vae_test_time(2))));
+    push(h, &info, 4, 5);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 2);
+    pull(h, 0, 4, 5);
+    vae_test_teardown(h);
+}
+
+static void
+test_drain(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstQuery *query = gst_query_new_drain();
+
+    push(h, &info, 0, 3);
+    CHECK(gst_pad_peer_query(h->srcpad, query));
+    CHECK_INT(gst_harness_buffers_in_queue(h), 2);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 3);
+    gst_query_unref(query);
+    vae_test_teardown(h);
+}
+
+static void
+test_refused(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstCaps *caps = gst_caps_from_string(
+        "video/x-raw,format=I420,width=48,height=32,framerate=16/1,"
+        "colorimetry=bt2020");
+
+    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "bt2020", "bt709");
+    gst_caps_unref(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* The same picture, in formats that can say the same, gives latents that are
+ * near to each other; in another range it does not. */
+static void
+test_range_matters(void)
+{
+    gdouble sum[2] = {0, 0};
+
+    for (int full = 0; full < 2; full++) {
+        GstHarness *h = vae_test_harness("vaeencode", NULL);
+        GstVideoInfo info;
+        GstBuffer *latent;
+        GstMapInfo map;
+
+        gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
+        info.fps_n = VAE_TEST_FPS;
+        info.colorimetry.range =
+            full ? GST_VIDEO_COLOR_RANGE_0_255 : GST_VIDEO_COLOR_RANGE_16_235;
+        gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+        push(h, &info, 0, 1);
+        latent = gst_harness_pull(h);
+        CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
+        for (gsize i = 0; i < map.size / 4; i++)
+            sum[full] += ((float *) map.data)[i] * (gdouble) (i % 7);
+        gst_buffer_unmap(latent, &map);
+        gst_buffer_unref(latent);
+        vae_test_teardown(h);
+    }
+    CHECK(sum[0] != sum[1]);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"groups", test_groups},
+                                    {"tail-repeat", test_tail_repeat},
+                                    {"tail-drop", test_tail_drop},
+                                    {"caps", test_caps},
+                                    {"choices", test_choices},
+                                    {"discont", test_discont},
+                                    {"force-key-unit", test_force_key_unit},
+                                    {"no-pts", test_no_pts},
+                                    {"gap", test_gap},
+                                    {"drain", test_drain},
+                                    {"refused", test_refused},
+                                    {"range-matters", test_range_matters},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

@@ -1,0 +1,449 @@
+/*
+ * test_flow.c: order, back-pressure, flushes, ends of stream, states.
+ */
+#include "vae_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LW 6
+#define LH 4
+/* Large enough that a latent takes some milliseconds. */
+#define BIG 24
+
+static GstHarness *
+decoder_sized(int width, int height)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2, NULL);
+    gchar *caps = vae_test_latent_caps(width, height, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+static GstHarness *
+decoder(void)
+{
+    return decoder_sized(LW, LH);
+}
+
+/* What comes out, in order: a digit counts frames, letters are events. */
+typedef struct Trace {
+    GMutex lock;
+    GString *text;
+} Trace;
+
+static GstPadProbeReturn
+trace_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    Trace *trace = data;
+
+    g_mutex_lock(&trace->lock);
+    if (GST_IS_BUFFER(info->data))
+        g_string_append_c(trace->text, 'f');
+    else if (GST_EVENT_TYPE(info->data) == GST_EVENT_CAPS)
+        g_string_append_c(trace->text, 'C');
+    else if (GST_EVENT_TYPE(info->data) == GST_EVENT_SEGMENT)
+        g_string_append_c(trace->text, 'S');
+    else if (GST_EVENT_TYPE(info->data) == GST_EVENT_TAG)
+        g_string_append_c(trace->text, 'T');
+    else if (GST_EVENT_TYPE(info->data) == GST_EVENT_GAP)
+        g_string_append_c(trace->text, 'G');
+    else if (GST_EVENT_TYPE(info->data) == GST_EVENT_CUSTOM_DOWNSTREAM)
+        g_string_append_c(trace->text, 'X');
+    else if (GST_EVENT_TYPE(info->data) == GST_EVENT_EOS)
+        g_string_append_c(trace->text, 'E');
+    g_mutex_unlock(&trace->lock);
+    return GST_PAD_PROBE_OK;
+}
+
+static void
+test_order(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    gchar *other = vae_test_latent_caps(LW, LH + 1, NULL);
+    Trace trace = {.text = g_string_new(NULL)};
+
+    gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+        trace_probe, &trace, NULL);
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    gst_harness_push_event(h,
+                           gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
+                                                gst_structure_new_empty("x")));
+    vae_test_push_latents(h, LW, LH, 2, 3);
+    gst_harness_push_event(
+        h, gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "t", NULL)));
+    gst_harness_push_event(h, gst_event_new_gap(vae_test_time(9), GST_SECOND));
+    gst_harness_set_src_caps_str(h, other);
+    vae_test_push_latents(h, LW, LH + 1, 0, 2);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    CHECK(strcmp(trace.text->str, "CSfffffXffffTGCSfffffE") == 0 ||
+          strcmp(trace.text->str, "CSfffffXffffTGCfffffE") == 0);
+    g_string_free(trace.text, TRUE);
+    gst_object_unref(pad);
+    g_free(caps);
+    g_free(other);
+    vae_test_teardown(h);
+}
+
+/* Pushes from a thread of its own, as far as it gets. */
+typedef struct Pusher {
+    GstHarness *h;
+    int size;
+    guint n;
+    gint pushed; /* atomic */
+    GstFlowReturn result;
+    GThread *thread;
+} Pusher;
+
+static gpointer
+pusher_main(gpointer data)
+{
+    Pusher *p = data;
+
+    for (guint k = 0; k < p->n && p->result == GST_FLOW_OK; k++) {
+        p->result =
+            gst_harness_push(p->h, vae_test_latent(p->size, p->size, k));
+        if (p->result == GST_FLOW_OK)
+            g_atomic_int_inc(&p->pushed);
+    }
+    return NULL;
+}
+
+static void
+pusher_start(Pusher *p, GstHarness *h, int size, guint n)
+{
+    *p = (Pusher){.h = h, .size = size, .n = n, .result = GST_FLOW_OK};
+    p->thread = g_thread_new("pusher", pusher_main, p);
+}
+
+static void
+set_flushing(GstHarness *h, gboolean on)
+{
+    CHECK(gst_harness_push_event(h, on ? gst_event_new_flush_start()
+                                       : gst_event_new_flush_stop(TRUE)));
+}
+
+/* After a flush: what lies in the harness goes, a new segment begins. */
+static void
+after_flush(GstHarness *h)
+{
+    GstSegment segment;
+    GstBuffer *buffer;
+
+    while ((buffer = gst_harness_try_pull(h)))
+        gst_buffer_unref(buffer);
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+}
+
+static GstPadProbeReturn
+block_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    return GST_PAD_PROBE_OK; /* stays blocked */
+}
+
+/* With downstream shut, queue-depth slices wait, one is in the task's hands,
+ * and a flush lets the sender go at once. */
+static void
+test_back_pressure(void)
+{
+    GstHarness *h = decoder_sized(LW, LW);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gulong probe = gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER, block_probe,
+        NULL, NULL);
+    gint64 began;
+    Pusher p;
+
+    pusher_start(&p, h, LW, 100);
+    g_usleep(500000);
+    CHECK(g_atomic_int_get(&p.pushed) >= 2);
+    CHECK(g_atomic_int_get(&p.pushed) <= 2 * 2 + 1);
+    CHECK(vae_test_stat(h, "in-flight") <= 2 * 2);
+    began = g_get_monotonic_time();
+    set_flushing(h, TRUE);
+    g_thread_join(p.thread);
+    CHECK_INT(p.result, GST_FLOW_FLUSHING);
+    CHECK(g_get_monotonic_time() - began < 5 * G_USEC_PER_SEC);
+    gst_pad_remove_probe(pad, probe);
+    set_flushing(h, FALSE);
+    after_flush(h);
+    gst_object_unref(pad);
+    vae_test_push_latents(h, LW, LW, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    vae_test_teardown(h);
+}
+
+/* Flushes at random moments: what follows is what a fresh stream gives. */
+static void
+test_flush_storm(void)
+{
+    const char *given = g_getenv("VAE_TEST_SEED");
+    const guint32 seed = given ? (guint32) atoi(given) : g_random_int();
+    GRand *rand = g_rand_new_with_seed(seed);
+    GstHarness *h = decoder_sized(BIG, BIG);
+    gchar *wanted = NULL, *found;
+
+    g_print("VAE_TEST_SEED=%u\n", seed);
+    for (guint round = 0; round < 30; round++) {
+        Pusher p;
+
+        pusher_start(&p, h, BIG, g_rand_int_range(rand, 1, 12));
+        g_usleep((gulong) g_rand_int_range(rand, 0, 60000));
+        set_flushing(h, TRUE);
+        g_thread_join(p.thread);
+        if (g_rand_boolean(rand))
+            g_usleep((gulong) g_rand_int_range(rand, 0, 20000));
+        set_flushing(h, FALSE);
+        after_flush(h);
+        vae_test_push_latents(h, BIG, BIG, 0, 2);
+        found = vae_test_pull_frames(h, 0, 5);
+        vae_test_no_more(h);
+        CHECK(!wanted || strcmp(found, wanted) == 0);
+        g_free(wanted);
+        wanted = found;
+    }
+    g_free(wanted);
+    g_rand_free(rand);
+    vae_test_teardown(h);
+}
+
+static void
+test_drain(void)
+{
+    GstHarness *h = decoder();
+    GstQuery *query = gst_query_new_drain();
+
+    vae_test_push_latents(h, LW, LH, 0, 4);
+    CHECK(gst_pad_peer_query(h->srcpad, query));
+    CHECK_INT(gst_harness_buffers_in_queue(h), 13);
+    gst_query_unref(query);
+    vae_test_teardown(h);
+}
+
+static void
+test_empty(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_harness_push_event(h, gst_event_new_stream_start("empty"));
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+
+    h = decoder(); /* with caps, without buffers */
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+/* After EOS, a new stream without a flush. */
+static void
+test_after_eos(void)
+{
+    GstHarness *h = decoder();
+    GstSegment segment;
+
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    gst_harness_push_event(h, gst_event_new_stream_start("again"));
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    vae_test_teardown(h);
+}
+
+static GstPadProbeReturn
+refuse_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    gint *left = data;
+
+    if (--*left >= 0)
+        return GST_PAD_PROBE_OK;
+    gst_buffer_unref(info->data);
+    info->data = NULL;
+    GST_PAD_PROBE_INFO_FLOW_RETURN(info) = GST_FLOW_EOS;
+    return GST_PAD_PROBE_HANDLED;
+}
+
+static GstFlowReturn
+push_until_refused(GstHarness *h)
+{
+    GstFlowReturn ret = GST_FLOW_OK;
+
+    for (guint k = 0; k < 200 && ret == GST_FLOW_OK; k++)
+        ret = gst_harness_push(h, vae_test_latent(LW, LH, k));
+    return ret;
+}
+
+/* Downstream has enough after 7 frames: EOS goes down, upstream hears of it,
+ * and a segment opens the way again. */
+static void
+test_downstream_eos(void)
+{
+    GstHarness *h = decoder();
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    GstBuffer *buffer;
+    gint left = 7;
+    gulong probe = gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER,
+                                     refuse_probe, &left, NULL);
+    GstSegment segment;
+
+    CHECK_INT(push_until_refused(h), GST_FLOW_EOS);
+    vae_test_wait_eos(h);
+    CHECK_INT(gst_harness_buffers_in_queue(h), 7);
+    gst_pad_remove_probe(pad, probe);
+    while ((buffer = gst_harness_try_pull(h)))
+        gst_buffer_unref(buffer);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("again"));
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    gst_object_unref(pad);
+    vae_test_teardown(h);
+}
+
+/* A pipeline in which something after the decoder ends or fails. */
+static void
+check_pipeline_ends(const char *after, GstMessageType wanted)
+{
+    gchar *text = g_strdup_printf(
+        "videotestsrc num-buffers=40 ! video/x-raw,width=48,height=32,"
+        "framerate=16/1 ! vaeencode model=\"%s\" threads=1 ! vaedecode "
+        "model=\"%s\" threads=1 ! %s ! fakesink sync=false",
+        vae_test_weights(), vae_test_weights(), after);
+    GstElement *pipeline = gst_parse_launch(text, NULL);
+    GstBus *bus = gst_element_get_bus(pipeline);
+    GstMessage *message;
+
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, 60 * GST_SECOND,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK(message != NULL);
+    CHECK_INT(GST_MESSAGE_TYPE(message), wanted);
+    gst_message_unref(message);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+    g_free(text);
+}
+
+static void
+test_pipeline_ends(void)
+{
+    check_pipeline_ends("identity", GST_MESSAGE_EOS);
+    check_pipeline_ends("identity eos-after=7", GST_MESSAGE_EOS);
+    check_pipeline_ends("identity error-after=7", GST_MESSAGE_ERROR);
+}
+
+/* To NULL with slices in flight, at many moments. */
+static void
+test_states(void)
+{
+    for (guint i = 0; i < 20; i++) {
+        GstHarness *h = decoder_sized(BIG, BIG);
+        Pusher p;
+
+        pusher_start(&p, h, BIG, 20);
+        g_usleep(i * 4000);
+        gst_element_set_state(h->element, GST_STATE_NULL);
+        g_thread_join(p.thread);
+        CHECK(p.result == GST_FLOW_FLUSHING || p.result == GST_FLOW_OK);
+        vae_test_teardown(h);
+    }
+}
+
+/* Up and down without data, and properties at every height. */
+static void
+test_state_cycle(void)
+{
+    static const char *const names[] = {"vaedecode", "vaeencode"};
+    static const GstState states[] = {GST_STATE_READY,   GST_STATE_PAUSED,
+                                      GST_STATE_PLAYING, GST_STATE_PAUSED,
+                                      GST_STATE_READY,   GST_STATE_NULL};
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        GstElement *element = gst_element_factory_make(names[i], NULL);
+
+        g_object_set(element, "model", vae_test_weights(), NULL);
+        for (guint j = 0; j < 5 * G_N_ELEMENTS(states); j++) {
+            GstState state = states[j % G_N_ELEMENTS(states)];
+            gboolean qos;
+            guint depth;
+
+            CHECK(gst_element_set_state(element, state) !=
+                  GST_STATE_CHANGE_FAILURE);
+            g_object_set(element, "queue-depth", 3, "qos", FALSE, NULL);
+            g_object_get(element, "queue-depth", &depth, "qos", &qos, NULL);
+            CHECK_INT(depth, 3);
+            CHECK(!qos);
+        }
+        CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(element), 1);
+        gst_object_unref(element);
+    }
+}
+
+static void
+test_seek(void)
+{
+    GstHarness *h = decoder();
+    GstEvent *event;
+    gboolean seen = FALSE;
+
+    CHECK(!gst_harness_push_upstream_event(
+        h, gst_event_new_seek(-1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                              GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_SET,
+                              GST_SECOND)));
+    gst_harness_push_upstream_event(
+        h, gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                              GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_NONE, 0));
+    while ((event = gst_harness_try_pull_upstream_event(h))) {
+        gdouble rate;
+
+        if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
+            gst_event_parse_seek(event, &rate, NULL, NULL, NULL, NULL, NULL,
+                                 NULL);
+            CHECK(rate == 1);
+            seen = TRUE;
+        }
+        gst_event_unref(event);
+    }
+    CHECK(seen);
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"order", test_order},
+                                    {"back-pressure", test_back_pressure},
+                                    {"flush-storm", test_flush_storm},
+                                    {"drain", test_drain},
+                                    {"empty", test_empty},
+                                    {"after-eos", test_after_eos},
+                                    {"downstream-eos", test_downstream_eos},
+                                    {"pipeline-ends", test_pipeline_ends},
+                                    {"states", test_states},
+                                    {"state-cycle", test_state_cycle},
+                                    {"seek", test_seek},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

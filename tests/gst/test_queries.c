@@ -1,0 +1,417 @@
+/*
+ * test_queries.c: latency, allocation, quality of service, renegotiation,
+ * what the plugin says of itself.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+
+static GstHarness *
+decoder(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+static void
+query_latency(GstHarness *h, gboolean *live, GstClockTime *min,
+              GstClockTime *max)
+{
+    GstQuery *query = gst_query_new_latency();
+
+    CHECK(gst_pad_peer_query(h->sinkpad, query));
+    gst_query_parse_latency(query, live, min, max);
+    gst_query_unref(query);
+}
+
+static void
+test_latency(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    GstClockTime min, max;
+    gboolean live;
+
+    gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
+    gst_harness_set_src_caps_str(h, caps);
+    query_latency(h, &live, &min, &max);
+    CHECK(live);                     /* the harness says so */
+    CHECK_INT(min, 5 * GST_MSECOND); /* nothing is known yet */
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    query_latency(h, &live, &min, &max);
+    CHECK(min > 5 * GST_MSECOND);
+    CHECK_INT(min % GST_MSECOND, 0);
+    CHECK(max == GST_CLOCK_TIME_NONE || max >= min);
+    /* Live: one step at a time. */
+    CHECK_INT(vae_test_stat(h, "slice-size"), 1);
+    CHECK_INT(vae_test_stat(h, "slices"), 3);
+    g_free(caps);
+    vae_test_teardown(h);
+}
+
+static void
+test_encode_latency(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstClockTime min, max;
+    gboolean live;
+
+    gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
+    gst_harness_set_src_caps_str(
+        h, "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
+    query_latency(h, &live, &min, &max);
+    /* Three more frames come after the first of a group. */
+    CHECK_INT(min, 5 * GST_MSECOND + vae_test_time(3));
+    vae_test_teardown(h);
+}
+
+/* The pipeline hears when computing takes longer than it was told. */
+static void
+test_new_latency(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstClockTime min, max;
+    GstMessage *message;
+    gboolean live;
+
+    gst_harness_set_src_caps_str(h, caps);
+    query_latency(h, &live, &min, &max);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    message =
+        gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND, GST_MESSAGE_LATENCY);
+    CHECK(message != NULL);
+    gst_message_unref(message);
+    g_free(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* A pool of padded frames, as a sink with strides of its own offers. */
+static GstBufferPool *offered;
+
+static GstPadProbeReturn
+allocation_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    GstQuery *query = GST_PAD_PROBE_INFO_QUERY(info);
+    GstVideoAlignment align;
+    GstStructure *config;
+    GstVideoInfo video;
+    GstCaps *caps;
+
+    if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION)
+        return GST_PAD_PROBE_OK;
+    gst_query_parse_allocation(query, &caps, NULL);
+    gst_video_info_from_caps(&video, caps);
+    offered = gst_video_buffer_pool_new();
+    config = gst_buffer_pool_get_config(offered);
+    gst_video_alignment_reset(&align);
+    align.padding_right = 32;
+    align.padding_bottom = 8;
+    gst_buffer_pool_config_set_params(config, caps, video.size, 2, 0);
+    gst_buffer_pool_config_add_option(config,
+                                      GST_BUFFER_POOL_OPTION_VIDEO_META);
+    gst_buffer_pool_config_add_option(config,
+                                      GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
+    gst_buffer_pool_config_set_video_alignment(config, &align);
+    gst_buffer_pool_set_config(offered, config);
+    gst_query_add_allocation_pool(query, offered, video.size, 2, 0);
+    gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
+    return GST_PAD_PROBE_HANDLED;
+}
+
+/* The visible bytes of a frame, whatever its strides. */
+static gchar *
+visible_sum(GstBuffer *buffer, GstCaps *caps)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    GstVideoInfo info;
+    GstVideoFrame frame;
+    gchar *text;
+
+    CHECK(gst_video_info_from_caps(&info, caps));
+    CHECK(gst_video_frame_map(&frame, &info, buffer, GST_MAP_READ));
+    for (guint c = 0; c < GST_VIDEO_FRAME_N_COMPONENTS(&frame); c++)
+        for (gint y = 0; y < GST_VIDEO_FRAME_COMP_HEIGHT(&frame, c); y++)
+            g_checksum_update(sum,
+                              (guint8 *) GST_VIDEO_FRAME_COMP_DATA(&frame, c) +
+                                  y * GST_VIDEO_FRAME_COMP_STRIDE(&frame, c),
+                              GST_VIDEO_FRAME_COMP_WIDTH(&frame, c));
+    gst_video_frame_unmap(&frame);
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+static gchar *
+first_frame(gboolean with_pool)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    GstBuffer *buffer;
+    GstCaps *caps;
+    gchar *sum;
+
+    if (with_pool)
+        gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM,
+                          allocation_probe, NULL, NULL);
+    gst_harness_set_src_caps_str(h, text);
+    g_free(text);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    buffer = gst_harness_pull(h);
+    if (with_pool) {
+        GstVideoMeta *meta = gst_buffer_get_video_meta(buffer);
+
+        CHECK(buffer->pool == offered);
+        CHECK(meta != NULL);
+        CHECK(meta->stride[0] > 48);
+    }
+    caps = gst_pad_get_current_caps(h->sinkpad);
+    sum = visible_sum(buffer, caps);
+    gst_caps_unref(caps);
+    gst_buffer_unref(buffer);
+    vae_test_teardown(h);
+    if (with_pool)
+        gst_clear_object(&offered);
+    return sum;
+}
+
+static void
+test_allocation(void)
+{
+    gchar *with = first_frame(TRUE), *without = first_frame(FALSE);
+
+    CHECK(strcmp(with, without) == 0);
+    g_free(with);
+    g_free(without);
+}
+
+static void
+test_propose(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstCaps *caps = gst_caps_from_string(
+        "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
+    GstQuery *query = gst_query_new_allocation(caps, TRUE);
+    guint size, min;
+
+    CHECK(gst_pad_peer_query(h->srcpad, query));
+    CHECK(gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL));
+    CHECK_INT(gst_query_get_n_allocation_pools(query), 1);
+    gst_query_parse_nth_allocation_pool(query, 0, NULL, &size, &min, NULL);
+    CHECK_INT(size, 48 * 32 * 3 / 2);
+    CHECK(min >= 8);
+    gst_query_unref(query);
+    gst_caps_unref(caps);
+    vae_test_teardown(h);
+}
+
+/* Late frames are computed, not converted; the rest is as without. */
+static void
+test_qos(void)
+{
+    GstHarness *h = decoder();
+    GstBus *bus = vae_test_bus(h);
+    guint messages = 0;
+    GstMessage *message;
+    GstBuffer *frame;
+
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    /* Late by the time of one frame at frame 2: useful again from frame 5. */
+    CHECK(gst_harness_push_upstream_event(
+        h, gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0,
+                             (GstClockTimeDiff) vae_test_time(1),
+                             vae_test_time(2))));
+    vae_test_push_latents(h, LW, LH, 1, 3);
+    for (guint i = 5; i < 9; i++) {
+        frame = gst_harness_pull(h);
+        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
+        gst_buffer_unref(frame);
+    }
+    vae_test_no_more(h);
+    while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_QOS))) {
+        messages++;
+        gst_message_unref(message);
+    }
+    CHECK_INT(messages, 4);
+    CHECK_INT(vae_test_stat(h, "dropped"), 4);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_qos_off(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "qos", FALSE, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    gst_harness_push_upstream_event(
+        h,
+        gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, GST_SECOND, GST_SECOND));
+    vae_test_push_latents(h, LW, LH, 1, 3);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    CHECK_INT(vae_test_stat(h, "dropped"), 0);
+    vae_test_teardown(h);
+}
+
+/* Downstream changes its mind about the format in the middle of a sequence;
+ * the sequence goes on. */
+static void
+test_reconfigure(void)
+{
+    GstElement *bin = gst_parse_bin_from_description(
+        "vaedecode name=d threads=1 ! capsfilter name=f "
+        "caps=video/x-raw,format=RGB",
+        TRUE, NULL);
+    GstElement *decode = gst_bin_get_by_name(GST_BIN(bin), "d");
+    GstElement *filter = gst_bin_get_by_name(GST_BIN(bin), "f");
+    GstCaps *rgba = gst_caps_from_string("video/x-raw,format=RGBA");
+    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    guint rgb_frames = 0;
+    GstHarness *h;
+
+    g_object_set(decode, "model", vae_test_weights(), NULL);
+    h = gst_harness_new_with_element(bin, "sink", "src");
+    gst_harness_set_src_caps_str(h, text);
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    for (guint i = 0; i < 5; i++)
+        gst_buffer_unref(gst_harness_pull(h));
+    g_object_set(filter, "caps", rgba, NULL);
+    vae_test_push_latents(h, LW, LH, 2, 6);
+    for (guint i = 5; i < 21; i++) {
+        GstBuffer *frame = gst_harness_pull(h);
+
+        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
+        if (gst_buffer_get_size(frame) == 48 * 32 * 3)
+            rgb_frames++;
+        else
+            CHECK_INT(gst_buffer_get_size(frame), 48 * 32 * 4);
+        gst_buffer_unref(frame);
+    }
+    CHECK(rgb_frames < 16);
+    gst_caps_unref(rgba);
+    g_free(text);
+    gst_object_unref(decode);
+    gst_object_unref(filter);
+    gst_harness_teardown(h);
+    gst_object_unref(bin);
+}
+
+static void
+test_stats_message(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    guint64 frames = 0;
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    while (frames < 9) {
+        message = gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND,
+                                             GST_MESSAGE_ELEMENT);
+        CHECK(message != NULL);
+        CHECK(gst_message_has_name(message, "vae-stats"));
+        CHECK(gst_structure_get_uint64(gst_message_get_structure(message),
+                                       "frames", &frames));
+        gst_message_unref(message);
+    }
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* Loading says where it stands; two elements of one file share it. */
+static void
+test_progress(void)
+{
+    GstElement *element = gst_element_factory_make("vaedecode", NULL);
+    GstBus *bus = gst_bus_new();
+    guint seen = 0;
+
+    g_object_set(element, "model", vae_test_weights(), NULL);
+    gst_element_set_bus(element, bus);
+    CHECK(gst_element_set_state(element, GST_STATE_PAUSED) !=
+          GST_STATE_CHANGE_FAILURE);
+    for (guint i = 0; i < 2; i++) {
+        GstMessage *message = gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND,
+                                                         GST_MESSAGE_PROGRESS);
+        GstProgressType type;
+        gchar *code;
+
+        CHECK(message != NULL);
+        gst_message_parse_progress(message, &type, &code, NULL);
+        CHECK(strcmp(code, "load-model") == 0);
+        CHECK_INT(type, i == 0 ? GST_PROGRESS_TYPE_START
+                               : GST_PROGRESS_TYPE_COMPLETE);
+        seen++;
+        g_free(code);
+        gst_message_unref(message);
+    }
+    CHECK_INT(seen, 2);
+    gst_element_set_state(element, GST_STATE_NULL);
+    gst_element_set_bus(element, NULL);
+    gst_object_unref(bus);
+    gst_object_unref(element);
+}
+
+static void
+test_factories(void)
+{
+    static const struct {
+        const char *name, *klass;
+        guint rank;
+    } wanted[] = {{"vaedecode", "Codec/Decoder/Video", GST_RANK_MARGINAL},
+                  {"vaeencode", "Codec/Encoder/Video", GST_RANK_NONE}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
+        GstElementFactory *f = gst_element_factory_find(wanted[i].name);
+
+        CHECK(f != NULL);
+        CHECK(strcmp(gst_element_factory_get_metadata(
+                         f, GST_ELEMENT_METADATA_KLASS),
+                     wanted[i].klass) == 0);
+        CHECK_INT(gst_plugin_feature_get_rank(GST_PLUGIN_FEATURE(f)),
+                  wanted[i].rank);
+        gst_object_unref(f);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"latency", test_latency},
+                                    {"encode-latency", test_encode_latency},
+                                    {"new-latency", test_new_latency},
+                                    {"allocation", test_allocation},
+                                    {"propose", test_propose},
+                                    {"qos", test_qos},
+                                    {"qos-off", test_qos_off},
+                                    {"reconfigure", test_reconfigure},
+                                    {"stats-message", test_stats_message},
+                                    {"progress", test_progress},
+                                    {"factories", test_factories},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

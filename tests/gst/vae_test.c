@@ -1,0 +1,330 @@
+#include "vae_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Long enough for a busy machine; nothing waits for it when all is well. */
+#define PATIENCE_US (20 * (gint64) G_USEC_PER_SEC)
+
+static const char *running = "";
+
+void
+vae_test_check(gboolean ok, const char *what, const char *file, int line)
+{
+    if (ok)
+        return;
+    g_printerr("%s: %s:%d: %s does not hold\n", running, file, line, what);
+    exit(1);
+}
+
+void
+vae_test_check_int(gint64 found, gint64 wanted, const char *what,
+                   const char *file, int line)
+{
+    if (found == wanted)
+        return;
+    g_printerr("%s: %s:%d: %s is %" G_GINT64_FORMAT ", wanted %" G_GINT64_FORMAT
+               "\n",
+               running, file, line, what, found, wanted);
+    exit(1);
+}
+
+/* What the registry owns for good, and its caps. */
+static gboolean
+permanent(const GstStructure *entry)
+{
+    const GValue *object = gst_structure_get_value(entry, "object");
+    gchar *text = gst_value_serialize(object);
+    const gboolean ours =
+        g_type_is_a(G_VALUE_TYPE(object), GST_TYPE_PLUGIN_FEATURE) ||
+        (G_VALUE_TYPE(object) == GST_TYPE_CAPS && text &&
+         strstr(text, "application/x-"));
+
+    g_free(text);
+    return ours;
+}
+
+static guint
+count_alive(GObject *tracer, gboolean print)
+{
+    GstStructure *live = NULL; /* kept: it owns what it names */
+    const GValue *list;
+    guint n = 0;
+
+    g_signal_emit_by_name(tracer, "get-live-objects", &live);
+    list = live ? gst_structure_get_value(live, "live-objects-list") : NULL;
+    for (guint i = 0; list && i < gst_value_list_get_size(list); i++) {
+        const GstStructure *entry =
+            gst_value_get_structure(gst_value_list_get_value(list, i));
+        gchar *text;
+
+        if (permanent(entry))
+            continue;
+        n++;
+        text = gst_structure_to_string(entry);
+        if (print)
+            g_printerr("alive at the end: %s\n", text);
+        g_free(text);
+    }
+    return n;
+}
+
+/* What the leaks tracer, if it runs, still knows to be alive. The threads of
+ * tasks let go of them a little later than they end. */
+static gboolean
+leaks(void)
+{
+    GList *tracers = gst_tracing_get_active_tracers();
+    gboolean found = FALSE;
+
+    for (GList *l = tracers; l; l = l->next) {
+        if (g_strcmp0(G_OBJECT_TYPE_NAME(l->data), "GstLeaksTracer") != 0)
+            continue;
+        for (guint i = 0; i < 20 && count_alive(l->data, FALSE) > 0; i++)
+            g_usleep(100000);
+        found |= count_alive(l->data, TRUE) > 0;
+    }
+    g_list_free_full(tracers, gst_object_unref);
+    return found;
+}
+
+static gboolean
+named(int argc, char **argv, const char *name)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return TRUE;
+    return argc < 2;
+}
+
+int
+vae_test_main(int argc, char **argv, const VaeTest *tests)
+{
+    gst_init(NULL, NULL);
+    if (!gst_registry_check_feature_version(gst_registry_get(), "vaedecode", 0,
+                                            1, 0)) {
+        g_printerr("the plugin is not in GST_PLUGIN_PATH\n");
+        return 1;
+    }
+    for (; tests->name; tests++) {
+        if (!named(argc, argv, tests->name))
+            continue;
+        running = tests->name;
+        tests->run();
+        g_print("ok %s\n", running);
+    }
+    return leaks() ? 1 : 0;
+}
+
+const char *
+vae_test_weights(void)
+{
+    static gchar *path;
+    const char *folder = g_getenv("VAE_TEST_VECTORS");
+
+    if (!path && folder)
+        path = g_build_filename(folder, "wan21", "weights.safetensors", NULL);
+    if (!path || !g_file_test(path, G_FILE_TEST_EXISTS)) {
+        g_printerr("no wan21/weights.safetensors in VAE_TEST_VECTORS\n");
+        exit(77);
+    }
+    return path;
+}
+
+GstHarness *
+vae_test_harness(const char *name, const char *property, ...)
+{
+    GstElement *element = gst_element_factory_make(name, NULL);
+    GstHarness *h;
+    va_list args;
+
+    CHECK(element != NULL);
+    g_object_set(element, "model", vae_test_weights(), "threads", 1, NULL);
+    va_start(args, property);
+    g_object_set_valist(G_OBJECT(element), property, args);
+    va_end(args);
+    h = gst_harness_new_with_element(element, "sink", "src");
+    gst_object_unref(element);
+    return h;
+}
+
+void
+vae_test_teardown(GstHarness *h)
+{
+    GstElement *element = gst_object_ref(h->element);
+
+    gst_harness_teardown(h);
+    CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(element), 1);
+    gst_object_unref(element);
+}
+
+GstClockTime
+vae_test_time(guint64 n)
+{
+    return gst_util_uint64_scale(n, GST_SECOND, VAE_TEST_FPS);
+}
+
+gchar *
+vae_test_latent_caps(int width, int height, const char *more)
+{
+    return g_strdup_printf("video/x-vae-latent,type=float32,channels=16,"
+                           "latent-width=%d,latent-height=%d,framerate=16/1%s",
+                           width, height, more ? more : "");
+}
+
+GstBuffer *
+vae_test_latent(int width, int height, guint k)
+{
+    const gsize n = (gsize) 16 * width * height;
+    GstBuffer *buffer = gst_buffer_new_allocate(NULL, 4 * n, NULL);
+    GstMapInfo map;
+
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
+    for (gsize i = 0; i < n; i++)
+        ((float *) map.data)[i] = sinf(0.37f * i + 1.7f * k);
+    gst_buffer_unmap(buffer, &map);
+    GST_BUFFER_OFFSET(buffer) = k;
+    GST_BUFFER_PTS(buffer) = vae_test_time(k == 0 ? 0 : 4 * k - 3);
+    GST_BUFFER_DURATION(buffer) =
+        vae_test_time(4 * k + 1) - GST_BUFFER_PTS(buffer);
+    if (k > 0)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    return buffer;
+}
+
+void
+vae_test_push_latents(GstHarness *h, int width, int height, guint k0, guint k1)
+{
+    for (guint k = k0; k < k1; k++)
+        CHECK_INT(gst_harness_push(h, vae_test_latent(width, height, k)),
+                  GST_FLOW_OK);
+}
+
+GstBuffer *
+vae_test_frame(const GstVideoInfo *info, guint n)
+{
+    GstBuffer *buffer = gst_buffer_new_allocate(NULL, info->size, NULL);
+    GstMapInfo map;
+
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
+    for (gsize i = 0; i < map.size; i++)
+        map.data[i] = (guint8) (i + 7 * n + (i >> 6) * 3);
+    gst_buffer_unmap(buffer, &map);
+    GST_BUFFER_PTS(buffer) = vae_test_time(n);
+    GST_BUFFER_DURATION(buffer) = vae_test_time(n + 1) - vae_test_time(n);
+    return buffer;
+}
+
+gchar *
+vae_test_pull_frames(GstHarness *h, guint first, guint n)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    gchar *text;
+
+    for (guint i = first; i < first + n; i++) {
+        GstBuffer *buffer = gst_harness_pull(h);
+        GstMapInfo map;
+
+        CHECK(buffer != NULL);
+        CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
+        CHECK_INT(GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer),
+                  vae_test_time(i + 1));
+        CHECK_INT(GST_BUFFER_OFFSET(buffer), i);
+        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+        g_checksum_update(sum, map.data, (gssize) map.size);
+        gst_buffer_unmap(buffer, &map);
+        gst_buffer_unref(buffer);
+    }
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+void
+vae_test_no_more(GstHarness *h)
+{
+    GstBuffer *buffer = gst_harness_try_pull(h);
+
+    CHECK(buffer == NULL);
+}
+
+GstEvent *
+vae_test_event(GstHarness *h, GstEventType type)
+{
+    GstEvent *event;
+
+    while ((event = gst_harness_try_pull_event(h))) {
+        if (GST_EVENT_TYPE(event) == type)
+            return event;
+        gst_event_unref(event);
+    }
+    return NULL;
+}
+
+void
+vae_test_wait_eos(GstHarness *h)
+{
+    const gint64 until = g_get_monotonic_time() + PATIENCE_US;
+    gboolean eos = FALSE;
+
+    while (!eos && g_get_monotonic_time() < until) {
+        GstEvent *event = gst_harness_try_pull_event(h);
+
+        if (!event) {
+            g_usleep(1000);
+            continue;
+        }
+        eos = GST_EVENT_TYPE(event) == GST_EVENT_EOS;
+        gst_event_unref(event);
+    }
+    CHECK(eos);
+}
+
+GstBus *
+vae_test_bus(GstHarness *h)
+{
+    GstBus *bus = gst_bus_new();
+
+    gst_element_set_bus(h->element, bus);
+    return bus;
+}
+
+void
+vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
+                      const char *other)
+{
+    GstMessage *message =
+        gst_bus_timed_pop_filtered(bus, PATIENCE_US * 1000, GST_MESSAGE_ERROR);
+    GError *error = NULL;
+
+    CHECK(message != NULL);
+    gst_message_parse_error(message, &error, NULL);
+    if (error->domain != domain || error->code != code ||
+        !strstr(error->message, word) || !strstr(error->message, other)) {
+        g_printerr("%s: %s %d: \"%s\", wanted %s %d with %s and %s\n", running,
+                   g_quark_to_string(error->domain), error->code,
+                   error->message, g_quark_to_string(domain), code, word,
+                   other);
+        exit(1);
+    }
+    g_error_free(error);
+    gst_message_unref(message);
+}
+
+guint64
+vae_test_stat(GstHarness *h, const char *field)
+{
+    GstStructure *stats = NULL;
+    guint64 value = 0;
+    guint small = 0;
+
+    g_object_get(h->element, "stats", &stats, NULL);
+    CHECK(stats != NULL);
+    if (!gst_structure_get_uint64(stats, field, &value)) {
+        CHECK(gst_structure_get_uint(stats, field, &small));
+        value = small;
+    }
+    gst_structure_free(stats);
+    return value;
+}

@@ -1,0 +1,80 @@
+/*
+ * vae_test.h: what the tests of vaedecode and vaeencode share.
+ *
+ * A test program is a list of named functions; it runs all of them, or those
+ * named on the command line, and fails at the first CHECK that does not hold.
+ * Under GST_TRACERS=leaks it also fails on what is still alive at the end.
+ */
+#ifndef VAE_TEST_H
+#define VAE_TEST_H
+
+#include <gst/check/gstharness.h>
+#include <gst/gst.h>
+#include <gst/video/video.h>
+
+#define CHECK(condition)                                                       \
+    vae_test_check((condition) != 0, #condition, __FILE__, __LINE__)
+#define CHECK_INT(found, wanted)                                               \
+    vae_test_check_int((gint64) (found), (gint64) (wanted), #found, __FILE__,  \
+                       __LINE__)
+
+void vae_test_check(gboolean ok, const char *what, const char *file, int line);
+void vae_test_check_int(gint64 found, gint64 wanted, const char *what,
+                        const char *file, int line);
+
+typedef struct VaeTest {
+    const char *name;
+    void (*run)(void);
+} VaeTest;
+
+/* tests ends with an empty entry. Returns the exit status. */
+int vae_test_main(int argc, char **argv, const VaeTest *tests);
+
+/* The small Wan 2.1 model: 16 channels, factor 8, 1 then 4 frames, 16/1.
+ * Exits with 77 where it is not there. */
+const char *vae_test_weights(void);
+
+/* An element with the model and threads=1 set, then the named properties, in
+ * a harness. */
+GstHarness *vae_test_harness(const char *element, const char *property, ...);
+/* Tears down; the element must have no other owner. */
+void vae_test_teardown(GstHarness *h);
+
+#define VAE_TEST_FPS 16
+/* The time of frame n at 16/1. */
+GstClockTime vae_test_time(guint64 n);
+
+/* float32 latents of a grid, at 16/1. more: further fields or NULL. */
+gchar *vae_test_latent_caps(int width, int height, const char *more);
+/* Latent k of a clip, times and flags by the law 1 then 4; the numbers depend
+ * on k and the size only. */
+GstBuffer *vae_test_latent(int width, int height, guint k);
+/* Pushes latents k0 .. k1 - 1 and expects GST_FLOW_OK. */
+void vae_test_push_latents(GstHarness *h, int width, int height, guint k0,
+                           guint k1);
+
+/* Frame n of a moving picture, with times. */
+GstBuffer *vae_test_frame(const GstVideoInfo *info, guint n);
+
+/* Pulls n buffers and expects times of frames from first on, without gap, and
+ * OFFSET. Returns their MD5. */
+gchar *vae_test_pull_frames(GstHarness *h, guint first, guint n);
+/* No buffer may be left. Call after EOS or a drain. */
+void vae_test_no_more(GstHarness *h);
+/* The next downstream event of a type; others in front are dropped. NULL:
+ * none came. */
+GstEvent *vae_test_event(GstHarness *h, GstEventType type);
+
+/* Waits for the EOS event and drops events before it. */
+void vae_test_wait_eos(GstHarness *h);
+
+/* A bus for an element in a harness; g_object_unref() it. */
+GstBus *vae_test_bus(GstHarness *h);
+/* The next error, which must be of that kind and hold both words. */
+void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
+                           const char *word, const char *other);
+
+/* A number of the property stats. */
+guint64 vae_test_stat(GstHarness *h, const char *field);
+
+#endif

@@ -1,0 +1,186 @@
+#!/bin/sh
+# Runs one script of pipelines/ and looks at what it leaves.
+#
+#   sh test_pipelines.sh CASE SOURCE BUILD
+#
+# Exit status 77: the bundled demo, or a GStreamer element, is not there.
+set -eu
+test_case=$1
+source=$2
+build=$3
+pipelines=$source/pipelines
+PATH=$build/engine:$PATH
+export PATH
+
+# Any character may be in a name.
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+dir="$tmp/a \"folder\" with ! and \\"
+mkdir "$dir"
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+need() { # ELEMENT...
+    for element; do
+        gst-inspect-1.0 --exists --atleast-version=0.0 "$element" ||
+            skip "no element $element"
+    done
+}
+
+need_demo() {
+    for file in demo.safetensors latents.safetensors; do
+        [ -f "$pipelines/demo/$file" ] || skip "no pipelines/demo/$file"
+    done
+}
+
+# refused TEXT COMMAND...: fails, and says TEXT.
+refused() {
+    text=$1
+    shift
+    if "$@" >"$tmp/said" 2>&1; then
+        fail "$* went well"
+    fi
+    grep -q -e "$text" "$tmp/said" || fail "$*: $(cat "$tmp/said")"
+}
+
+# frames_of FILE: video frames, as GStreamer decodes them.
+frames_of() {
+    gst-launch-1.0 -q filesrc "location=\"$(printf '%s' "$1" |
+        sed 's/[\\"]/\\&/g')\"" ! decodebin ! videoconvert ! videoscale ! \
+        video/x-raw,format=GRAY8,width=16,height=16 ! fdsink |
+        wc -c | awk '{ print $1 / 256 }'
+}
+
+usage() {
+    for script in latents-to-video video-to-latents live-preview round-trip \
+        demo; do
+        sh "$pipelines/$script.sh" --help >"$tmp/help"
+        grep -q "^usage: $script.sh" "$tmp/help" || fail "$script.sh --help"
+        refused 'unknown' sh "$pipelines/$script.sh" --no-such-option
+        refused 'wants a value' sh "$pipelines/$script.sh" "$(
+            [ $script = demo ] && echo --out || echo --model)"
+    done
+    refused 'no such file' sh "$pipelines/latents-to-video.sh" \
+        "$dir/none" "$dir/out.webm"
+    refused 'must end in' sh "$pipelines/latents-to-video.sh" \
+        "$source/README.md" "$dir/out.avi"
+    refused 'no such file' sh "$pipelines/video-to-latents.sh" \
+        "$dir/none" "$dir/out.safetensors"
+    refused '832x480' sh "$pipelines/video-to-latents.sh" --size 10 \
+        "$source/README.md" "$dir/out.safetensors"
+    refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
+    refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
+}
+
+# y4m_frames FILE: told by its size.
+y4m_frames() {
+    head -n 1 "$1" >"$tmp/header"
+    awk -v size="$(wc -c <"$1")" '{
+        for (i = 2; i <= NF; i++) {
+            if ($i ~ /^W/) w = substr($i, 2)
+            if ($i ~ /^H/) h = substr($i, 2)
+            if ($i ~ /^C/ && $i !~ /^C420/) exit 1
+        }
+        print (size - length($0) - 1) / (6 + w * h * 3 / 2)
+    }' "$tmp/header"
+}
+
+# Seventeen frames of a moving picture.
+make_clip() {
+    need vp8enc webmmux
+    gst-launch-1.0 -q videotestsrc num-buffers=17 pattern=ball ! \
+        video/x-raw,width=160,height=96,framerate=16/1 ! vp8enc deadline=1 ! \
+        webmmux ! filesink location="$tmp/clip.webm"
+}
+
+latents_to_video() {
+    need_demo
+    need vp8enc webmmux y4menc
+    for out in webm y4m; do
+        sh "$pipelines/latents-to-video.sh" "$dir/out.$out"
+    done
+    sh "$pipelines/latents-to-video.sh" --model "$pipelines/demo/demo.safetensors" \
+        "$pipelines/demo/latents.safetensors" "$dir/other.y4m"
+    cmp "$dir/out.y4m" "$dir/other.y4m" ||
+        fail 'the demo model set by hand gives another video'
+    lossy=$(frames_of "$dir/out.webm")
+    lossless=$(y4m_frames "$dir/out.y4m")
+    echo "$lossy frames in out.webm, $lossless in out.y4m"
+    [ "$lossy" -gt 1 ] || fail 'not more than one frame'
+    [ "$lossy" = "$lossless" ] || fail 'not the same number'
+    refused 'vae\|model' sh "$pipelines/latents-to-video.sh" \
+        --model "$source/README.md" "$dir/bad.webm"
+}
+
+video_to_latents() {
+    need_demo
+    make_clip
+    sh "$pipelines/video-to-latents.sh" "$tmp/clip.webm" "$dir/out.safetensors"
+    # 1 + 16 / 4 latents of 160 / 8 x 96 / 8.
+    vaetool info "$dir/out.safetensors" >"$tmp/info"
+    cat "$tmp/info"
+    grep -q '12x20\|20x12' "$tmp/info" || fail 'not the size expected'
+    sh "$pipelines/video-to-latents.sh" --size 80x48 "$tmp/clip.webm" \
+        "$dir/small.safetensors"
+    vaetool info "$dir/small.safetensors" | grep -q '6x10\|10x6' ||
+        fail 'not scaled'
+    sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" "$dir/back.webm"
+    frames=$(frames_of "$dir/back.webm")
+    [ "$frames" = 17 ] || fail "17 frames in, $frames back"
+}
+
+live_preview() {
+    need_demo
+    unset DISPLAY WAYLAND_DISPLAY
+    sh "$pipelines/live-preview.sh" >"$tmp/said" 2>&1 ||
+        fail "$(cat "$tmp/said")"
+    grep -q 'no display' "$tmp/said" || fail 'does not say that none is shown'
+    need gdppay tcpserversink
+    # Another process makes latents; the preview joins it when it is up.
+    port=$((20000 + $$ % 20000))
+    gst-launch-1.0 -q videotestsrc is-live=true num-buffers=64 ! \
+        video/x-raw,width=64,height=64,framerate=16/1 ! vaeencode ! gdppay ! \
+        tcpserversink port="$port" &
+    sender=$!
+    tries=0
+    until sh "$pipelines/live-preview.sh" --from "127.0.0.1:$port" \
+        >"$tmp/said" 2>&1; do
+        tries=$((tries + 1))
+        if [ "$tries" = 50 ] || ! kill -0 "$sender"; then
+            fail "no connection: $(cat "$tmp/said")"
+        fi
+        sleep 0.2
+    done
+    wait "$sender"
+}
+
+round_trip() {
+    need_demo
+    sh "$pipelines/round-trip.sh" --size 96x64 --frames 9 >"$tmp/said"
+    cat "$tmp/said"
+    grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
+}
+
+demo() {
+    need_demo
+    sh "$pipelines/demo.sh" --build "$build" --out "$dir/out" >"$tmp/said"
+    cat "$tmp/said"
+    grep -q 'frames/s\|a second' "$tmp/said" || fail 'tells no rate'
+    grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
+    [ "$(frames_of "$dir/out/demo.webm")" -gt 1 ] || fail 'no video'
+    [ "$(frames_of "$dir/out/demo.png")" = 1 ] || fail 'no picture'
+}
+
+case $test_case in
+usage | demo) "$test_case" ;;
+*-*) "$(echo "$test_case" | tr - _)" ;;
+esac
