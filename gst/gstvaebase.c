@@ -319,6 +319,7 @@ finalize(GObject *object)
     GstVaeBase *base = GST_VAE_BASE(object);
 
     gst_caps_replace(&base->sink_caps, NULL);
+    gst_caps_replace(&base->refused_caps, NULL);
     g_free(base->settings.model);
     g_free(base->settings.variant);
     g_mutex_clear(&base->lock);

@@ -107,7 +107,8 @@ typedef struct GstVaeBase {
 
     /* Streaming thread of the sink pad. */
     GstSegment segment;
-    GstCaps *sink_caps;   /* NULL: none that hold */
+    GstCaps *sink_caps; /* NULL: none that hold */
+    GstCaps *refused_caps;
     gboolean renegotiate; /* a CAPS event may be lost to a flush */
 
     GMutex lock; /* guards all that follows */
@@ -123,6 +124,7 @@ typedef struct GstVaeBase {
     GstFlowReturn result;   /* for the chain function */
     guint lap;              /* counts STREAM_START and SEGMENT, from 1 */
     guint discard_lap;      /* the one downstream had enough of, or 0 */
+    guint32 seqnum;         /* of the segment */
     GstVaeSession *session; /* of the steps that come in */
 
     GThread *worker;

@@ -102,11 +102,19 @@ sink_caps(GstVaeBase *base, GstEvent *event)
         gst_event_unref(event);
         return TRUE;
     }
+    /* A pad sends its sticky caps again with everything that follows; one
+     * error is enough. */
+    if (base->refused_caps && gst_caps_is_equal(caps, base->refused_caps)) {
+        gst_event_unref(event);
+        return FALSE;
+    }
     finish(base);
     klass->restart(base);
     gst_caps_replace(&base->sink_caps, NULL);
     if (klass->set_caps(base, caps, &error))
         gst_caps_replace(&base->sink_caps, caps);
+    else if (error)
+        gst_caps_replace(&base->refused_caps, caps);
     gst_event_unref(event);
     return base->sink_caps ? negotiate(base) : refuse(base, error);
 }
@@ -130,6 +138,7 @@ sink_segment(GstVaeBase *base, GstEvent *event)
     }
     g_mutex_lock(&base->lock);
     after_eos = base->result == GST_FLOW_EOS;
+    base->seqnum = seqnum;
     g_mutex_unlock(&base->lock);
     if (after_eos) /* steps were thrown away */
         klass->restart(base);
@@ -167,6 +176,7 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     gboolean ok = gst_pad_push_event(base->srcpad, event);
 
     gst_vae_queue_clear(base, TRUE);
+    gst_caps_replace(&base->refused_caps, NULL);
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     klass->restart(base);
     if (klass->segment)
@@ -374,6 +384,7 @@ gst_vae_pads_reset(GstVaeBase *base)
 {
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     gst_caps_replace(&base->sink_caps, NULL);
+    gst_caps_replace(&base->refused_caps, NULL);
     base->renegotiate = FALSE;
     GST_VAE_BASE_GET_CLASS(base)->restart(base);
 }

@@ -225,9 +225,12 @@ push_step(GstVaeBase *base, GstVaeItem *item)
 static void
 stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
 {
+    GstEvent *eos = gst_event_new_eos();
     gboolean posted;
 
     g_mutex_lock(&base->lock);
+    if (base->seqnum != GST_SEQNUM_INVALID)
+        gst_event_set_seqnum(eos, base->seqnum);
     posted = base->fatal; /* the worker found it and said so */
     base->discard_lap = item->lap;
     if (ret != GST_FLOW_EOS)
@@ -240,7 +243,7 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
     GST_DEBUG_OBJECT(base, "no more: %s", gst_flow_get_name(ret));
     if (ret != GST_FLOW_EOS && !posted)
         GST_ELEMENT_FLOW_ERROR(base, ret);
-    gst_pad_push_event(base->srcpad, gst_event_new_eos());
+    gst_pad_push_event(base->srcpad, eos);
 }
 
 /* An item that comes after the end. */

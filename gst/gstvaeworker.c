@@ -230,10 +230,12 @@ finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
     if (status == VAE_OK)
         longer = count_slice(base, n, start_us);
     for (guint i = 0; i < n; i++) {
-        if (status != VAE_OK && status != VAE_ERR_CANCELLED)
-            items[i]->result = GST_FLOW_ERROR;
         if (status == VAE_OK)
             base->counters.frames += frames_of(base, items[i]);
+        else if (status != VAE_ERR_CANCELLED)
+            items[i]->result = GST_FLOW_ERROR;
+        for (guint j = 0; status != VAE_OK && j < items[i]->n_out; j++)
+            gst_clear_buffer(&items[i]->out[j].buffer);
         items[i]->ready = TRUE;
     }
     g_cond_broadcast(&base->cond);

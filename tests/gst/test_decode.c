@@ -630,13 +630,9 @@ main(int argc, char **argv)
         {"bad-file", test_bad_file},
         {"installed", test_installed},
         {NULL, NULL}};
-    gchar *home = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    int status;
+    gchar *home = vae_test_home_new();
+    const int status = vae_test_main(argc, argv, tests);
 
-    /* Nothing that is installed on this machine may be found. */
-    g_setenv("XDG_DATA_HOME", home, TRUE);
-    g_setenv("XDG_DATA_DIRS", home, TRUE);
-    status = vae_test_main(argc, argv, tests);
-    g_free(home);
+    vae_test_home_free(home);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Long enough for a busy machine; nothing waits for it when all is well. */
 #define PATIENCE_US (20 * (gint64) G_USEC_PER_SEC)
@@ -130,6 +131,30 @@ vae_test_weights(void)
         exit(77);
     }
     return path;
+}
+
+gchar *
+vae_test_home_new(void)
+{
+    gchar *home = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+
+    g_setenv("XDG_DATA_HOME", home, TRUE);
+    g_setenv("XDG_DATA_DIRS", home, TRUE);
+    return home;
+}
+
+void
+vae_test_home_free(gchar *home)
+{
+    static const char *const folders[] = {"gst-vae/models", "gst-vae", ""};
+
+    for (guint i = 0; i < G_N_ELEMENTS(folders); i++) {
+        gchar *folder = g_build_filename(home, folders[i], NULL);
+
+        rmdir(folder);
+        g_free(folder);
+    }
+    g_free(home);
 }
 
 GstHarness *

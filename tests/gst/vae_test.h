@@ -34,6 +34,11 @@ int vae_test_main(int argc, char **argv, const VaeTest *tests);
  * Exits with 77 where it is not there. */
 const char *vae_test_weights(void);
 
+/* An empty folder in place of the XDG data folders, so that nothing that is
+ * installed on this machine is found. */
+gchar *vae_test_home_new(void);
+void vae_test_home_free(gchar *home);
+
 /* An element with the model and threads=1 set, then the named properties, in
  * a harness. */
 GstHarness *vae_test_harness(const char *element, const char *property, ...);

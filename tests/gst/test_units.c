@@ -1,0 +1,227 @@
+/*
+ * test_units.c: the parts of the plugin that need no element: latent caps,
+ * shared models, which file a latent space means.
+ */
+#include "vae_test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <utime.h>
+
+#include "gstvaelatent.h"
+#include "gstvaemodels.h"
+
+static void
+test_caps_round_trip(void)
+{
+    static const char *const texts[] = {
+        "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
+        "latent-width=104,latent-height=60",
+        "video/x-vae-latent,type=bfloat16,layout=cthw,frames=21,channels=48,"
+        "latent-width=7,latent-height=5,width=50,height=34,temporal-factor=4,"
+        "first-frames=1,latent-space=wan2.2,normalization=raw,"
+        "framerate=30000/1001,pixel-aspect-ratio=4/3",
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
+        GstCaps *caps = gst_caps_from_string(texts[i]), *back;
+        GstVaeLatentInfo info;
+
+        CHECK(gst_vae_latent_info_from_caps(caps, &info, NULL));
+        back = gst_vae_latent_info_to_caps(&info);
+        CHECK(gst_caps_is_equal(caps, back));
+        gst_caps_unref(caps);
+        gst_caps_unref(back);
+    }
+}
+
+static void
+check_caps(const char *text, const char *word, const char *other)
+{
+    GstCaps *caps = gst_caps_from_string(text);
+    GstVaeLatentInfo info;
+    GError *error = NULL;
+
+    CHECK(caps != NULL);
+    CHECK(!gst_vae_latent_info_from_caps(caps, &info, &error));
+    CHECK(g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
+    if (!strstr(error->message, word) || !strstr(error->message, other))
+        g_printerr("%s\n", error->message);
+    CHECK(strstr(error->message, word) && strstr(error->message, other));
+    g_error_free(error);
+    gst_caps_unref(caps);
+}
+
+#define GOOD "type=float32,channels=16,latent-width=6,latent-height=4"
+
+static void
+test_bad_caps(void)
+{
+    check_caps("video/x-raw," GOOD, "video/x-raw", GST_VAE_LATENT_NAME);
+    check_caps(GST_VAE_LATENT_NAME ",channels=16", "type", "float16");
+    check_caps(GST_VAE_LATENT_NAME ",type=float32,channels=[1,16],"
+                                   "latent-width=6,latent-height=4",
+               "not", "fixed");
+    check_caps(GST_VAE_LATENT_NAME ",type=float32,channels=-16,"
+                                   "latent-width=6,latent-height=4",
+               "channels", "-16");
+    check_caps(GST_VAE_LATENT_NAME ",type=float32,channels=16,"
+                                   "latent-width=6000000,latent-height=4",
+               "6000000", "16384");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",normalization=other", "other",
+               "raw");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",frames=0,layout=tchw", "frames",
+               "0");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",layout=thcw", "thcw", "tchw");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",framerate=-1/1", "framerate",
+               "-1/1");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",width=wide", "wide", "65535");
+}
+
+/* The largest sizes that pass do not overflow. */
+static void
+test_sizes(void)
+{
+    GstVaeLatentInfo info;
+
+    gst_vae_latent_info_init(&info);
+    info.channels = 1024;
+    info.latent_width = info.latent_height = 16384;
+    info.frames = GST_VAE_LATENT_MAX_FRAMES;
+    CHECK(gst_vae_latent_info_step_size(&info) == (gsize) 1 << 40);
+    CHECK(gst_vae_latent_info_size(&info) == (gsize) GST_VAE_LATENT_MAX_FRAMES
+                                                 << 40);
+}
+
+static GstVaeModel *
+open_model(const char *path)
+{
+    GstVaeModel *model = NULL;
+    VaeError error;
+
+    if (gst_vae_model_open(path, NULL, &model, &error) != VAE_OK)
+        g_printerr("%s\n", error.message);
+    CHECK(model != NULL);
+    return model;
+}
+
+/* One file is opened once, and again after it was written. */
+static void
+test_shared(void)
+{
+    const struct utimbuf past = {1000, 1000};
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *path = g_build_filename(folder, "w.safetensors", NULL), *bytes;
+    GstVaeModel *a, *b, *c;
+    gsize size;
+
+    CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
+    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    a = open_model(path);
+    b = open_model(path);
+    CHECK(a == b);
+    CHECK(strcmp(gst_vae_model_info(a)->space, "wan2.1") == 0);
+    CHECK(utime(path, &past) == 0);
+    c = open_model(path);
+    CHECK(c != a);
+    gst_vae_model_unref(a);
+    CHECK(gst_vae_model_get(b) != NULL);
+    gst_vae_model_unref(b);
+    gst_vae_model_unref(c);
+    CHECK(remove(path) == 0);
+    CHECK(remove(folder) == 0);
+    g_free(bytes);
+    g_free(path);
+    g_free(folder);
+}
+
+static gpointer
+open_and_close(gpointer data)
+{
+    for (guint i = 0; i < 50; i++)
+        gst_vae_model_unref(open_model(data));
+    return NULL;
+}
+
+static void
+test_shared_threads(void)
+{
+    GThread *threads[4];
+
+    for (guint i = 0; i < G_N_ELEMENTS(threads); i++)
+        threads[i] =
+            g_thread_new("open", open_and_close, (gpointer) vae_test_weights());
+    for (guint i = 0; i < G_N_ELEMENTS(threads); i++)
+        g_thread_join(threads[i]);
+}
+
+static void
+touch(const char *path)
+{
+    CHECK(g_file_set_contents(path, "x", 1, NULL));
+}
+
+static void
+test_find(void)
+{
+    gchar *folder =
+        g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
+    gchar *path = g_build_filename(folder, "wan2.1.safetensors", NULL), *found;
+    gchar *evil = g_build_filename(g_get_user_data_dir(), "gst-vae",
+                                   "evil.safetensors", NULL);
+    GError *error = NULL;
+
+    CHECK(g_mkdir_with_parents(folder, 0700) == 0);
+    touch(path);
+    touch(evil);
+    found = gst_vae_models_find("wan2.1", NULL);
+    CHECK(g_strcmp0(found, path) == 0);
+    g_free(found);
+    CHECK(!gst_vae_models_find("wan2.2", &error));
+    CHECK(strstr(error->message, "wan2.2.safetensors"));
+    g_clear_error(&error);
+    CHECK(!gst_vae_models_find("../evil", &error));
+    g_clear_error(&error);
+    CHECK(!gst_vae_models_find_any(&error)); /* which one is not said */
+    CHECK(strstr(error->message, "wan2.1.safetensors"));
+    g_clear_error(&error);
+    CHECK(remove(path) == 0);
+    CHECK(remove(evil) == 0);
+    g_free(path);
+    g_free(evil);
+    g_free(folder);
+}
+
+/* Every status has a domain and code that GStreamer knows. */
+static void
+test_errors(void)
+{
+    for (gint s = VAE_ERR_ARGUMENT; s <= VAE_ERR_CANCELLED; s++) {
+        VaeError fault = {.status = (VaeStatus) s, .message = "why"};
+        GError *error = gst_vae_error_to_gerror(&fault);
+        gchar *text = gst_error_get_message(error->domain, error->code);
+
+        CHECK(strcmp(error->message, "why") == 0);
+        CHECK(strstr(text, "No error message for domain") == NULL);
+        g_free(text);
+        g_error_free(error);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"caps-round-trip", test_caps_round_trip},
+                                    {"bad-caps", test_bad_caps},
+                                    {"sizes", test_sizes},
+                                    {"shared", test_shared},
+                                    {"shared-threads", test_shared_threads},
+                                    {"find", test_find},
+                                    {"errors", test_errors},
+                                    {NULL, NULL}};
+    gchar *home = vae_test_home_new();
+    const int status = vae_test_main(argc, argv, tests);
+
+    vae_test_home_free(home);
+    return status;
+}
