@@ -13,7 +13,7 @@
 
 #include "backend_host.h"
 
-#define VAE_CPU_MAX_ARGS 5
+#define VAE_CPU_MAX_ARGS 6
 #define VAE_CPU_IMPL 40 /* of an implementation's name */
 
 struct VaeBackend {

@@ -12,12 +12,13 @@
 
 #include "backend_cpu.h"
 
-enum { SRC, WEIGHTS, DST, BIAS };
+enum { SRC, WEIGHTS, DST, REST };
 
 typedef struct Conv {
     VaeBackend *cpu;
     const VaeExec *exec;
     VaeCpuPrimitive primitive;
+    int bias, add; /* arguments; 0: none */
 } Conv;
 
 /* ------------------------------------------------------------------ */
@@ -168,14 +169,34 @@ describe(const VaeOp *op, dnnl_convolution_desc_t *out)
         flat ? r2 : r3);
 }
 
-/* y = conv + bias + y, where y holds the residual. */
+/* Whether y is computed over the residual, or beside it. */
+static bool
+adds_in_place(const VaeOp *op)
+{
+    return op->add && op->add->root == op->y->root;
+}
+
+/* conv + bias + residual, then max(., 0) where the op says so. */
 static dnnl_status_t
-add_sum(dnnl_primitive_attr_t attr)
+add_post_ops(const VaeOp *op, dnnl_primitive_attr_t attr)
 {
     dnnl_post_ops_t ops = NULL;
+    dnnl_memory_desc_t add;
+    const VaeShape y = op->y->shape;
+    const bool flat = op->conv.kt == 1;
+    const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w}, y4 = {1, y.c, y.h, y.w};
     dnnl_status_t s = dnnl_post_ops_create(&ops);
-    if (s == dnnl_success)
+    if (s == dnnl_success && adds_in_place(op))
         s = dnnl_post_ops_append_sum(ops, 1);
+    if (s == dnnl_success && op->add && !adds_in_place(op)) {
+        s = dnnl_memory_desc_init_by_tag(&add, flat ? 4 : 5, flat ? y4 : y5,
+                                         vae_cpu_type(op->add->type),
+                                         flat ? dnnl_nhwc : dnnl_ndhwc);
+        if (s == dnnl_success)
+            s = dnnl_post_ops_append_binary(ops, dnnl_binary_add, &add);
+    }
+    if (s == dnnl_success && op->conv.relu)
+        s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
     if (s == dnnl_success)
         s = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);
@@ -185,22 +206,34 @@ add_sum(dnnl_primitive_attr_t attr)
 static dnnl_status_t
 make_primitive(Conv *c, const VaeOp *op, bool plan)
 {
-    static const VaeCpuArg args[] = {
+    VaeCpuArg args[REST + 2] = {
         [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
         [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
         [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-        [BIAS] = {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
     };
+    int n = REST;
+    c->bias = c->add = 0;
+    if (op->bias) {
+        c->bias = n;
+        args[n++] = (VaeCpuArg){DNNL_ARG_BIAS, dnnl_query_weights_md, 1};
+    }
+    if (op->add && !adds_in_place(op)) {
+        /* described like the result, which it is added to */
+        c->add = n;
+        args[n++] =
+            (VaeCpuArg){DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
+                        dnnl_query_dst_md, 0};
+    }
     dnnl_convolution_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_status_t s = describe(op, &desc);
     if (s == dnnl_success)
         s = vae_cpu_attr(&attr);
-    if (s == dnnl_success && op->add)
-        s = add_sum(attr);
+    if (s == dnnl_success && (op->add || op->conv.relu))
+        s = add_post_ops(op, attr);
     if (s == dnnl_success)
-        s = vae_cpu_primitive_op(c->cpu, &desc, attr, args, op->bias ? 4 : 3,
-                                 plan, &c->primitive);
+        s = vae_cpu_primitive_op(c->cpu, &desc, attr, args, n, plan,
+                                 &c->primitive);
     dnnl_primitive_attr_destroy(attr);
     return s;
 }
@@ -218,15 +251,20 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     const uint8_t *src = vae_host_body(e, x) - (size_t) back * x_frame;
     uint8_t *dst = vae_host_body(e, y);
+    const uint8_t *add = c->add ? vae_host_body(e, op->add) : NULL;
     dnnl_status_t s = vae_cpu_set_scratch(&c->primitive, e->memory.scratch);
     for (int f = 0; f < y->shape.t && s == dnnl_success; f++) {
         s = vae_cpu_set(&c->primitive, SRC, src);
         if (s == dnnl_success)
             s = vae_cpu_set(&c->primitive, DST, dst);
+        if (s == dnnl_success && add)
+            s = vae_cpu_set(&c->primitive, c->add, add);
         if (s == dnnl_success)
             s = vae_cpu_execute(c->cpu, &c->primitive);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;
+        if (add)
+            add += y_frame;
     }
     if (s == dnnl_success)
         s = dnnl_stream_wait(c->cpu->stream);
@@ -246,8 +284,7 @@ vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
              VaeError *error)
 {
     const VaeOp *op = &exec->program->ops[i];
-    assert(!op->add ||
-           (op->add->root == op->y->root && op->add->offset == op->y->offset));
+    assert(!adds_in_place(op) || op->add->offset == op->y->offset);
     Conv *c = vae_mem_alloc(sizeof *c);
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -264,6 +301,6 @@ vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     if (status == VAE_OK)
         status = give_weight(c, model, exec, op, op->weight, WEIGHTS, error);
     if (status == VAE_OK && op->bias)
-        status = give_weight(c, model, exec, op, op->bias, BIAS, error);
+        status = give_weight(c, model, exec, op, op->bias, c->bias, error);
     return status;
 }

@@ -188,9 +188,11 @@ run_pictures(VaeExec *e, const VaeOp *op, const VaeRun *run)
 {
     const bool in = op->kind == VAE_OP_PICTURE_IN;
     const VaeTensor *t = in ? op->y : op->x;
-    for (int i = 0; i < t->shape.t; i++) {
+    const int trim = in ? 0 : op->trim;
+    for (int i = 0; i < t->shape.t - trim; i++) {
         const VaePicture *p = &run->pictures[i];
-        uint8_t *frame = vae_host_body(e, t) + (size_t) i * vae_frame_bytes(t);
+        uint8_t *frame =
+            vae_host_body(e, t) + (size_t) (i + trim) * vae_frame_bytes(t);
         if (!p->data[0])
             continue;
         if (in)
@@ -262,7 +264,8 @@ run_conv(VaeExec *e, const VaeOp *op, const VaeHostOp *own)
                        .kt = op->conv.kt,
                        .s = op->conv.s,
                        .st = op->conv.st,
-                       .pad = op->conv.pad});
+                       .pad = op->conv.pad,
+                       .relu = op->conv.relu});
 }
 
 static void
@@ -286,6 +289,28 @@ run_norm(VaeExec *e, const VaeOp *op, const VaeHostOp *own)
                                     .sums = (double *) e->memory.scratch});
 }
 
+static size_t
+count(const VaeTensor *t)
+{
+    return (size_t) t->shape.t * t->shape.h * t->shape.w * t->shape.c;
+}
+
+static void
+run_depthwise(VaeExec *e, const VaeOp *op, const VaeHostOp *own)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    e->kernels->depthwise(&e->queue,
+                          &(VaeDepthwiseArgs){.y = vae_host_body(e, y),
+                                              .x = vae_host_slab(e, x),
+                                              .weight = own->weight,
+                                              .x_type = x->type,
+                                              .y_type = y->type,
+                                              .t = x->shape.t,
+                                              .h = x->shape.h,
+                                              .w = x->shape.w,
+                                              .n = x->shape.c});
+}
+
 static void
 run_rest(VaeExec *e, const VaeOp *op)
 {
@@ -299,14 +324,31 @@ run_rest(VaeExec *e, const VaeOp *op)
                                                   .t = y->shape.t,
                                                   .n = y->shape.h * y->shape.w,
                                                   .c = y->shape.c});
+    else if (op->kind == VAE_OP_SHORTCUT)
+        e->kernels->shortcut(&e->queue,
+                             &(VaeShortcutArgs){.kind = op->shortcut.kind,
+                                                .y = (float *) to,
+                                                .x = (const float *) from,
+                                                .t = x->shape.t,
+                                                .h = x->shape.h,
+                                                .w = x->shape.w,
+                                                .cx = x->shape.c,
+                                                .cy = y->shape.c,
+                                                .ft = op->shortcut.ft,
+                                                .fs = op->shortcut.fs,
+                                                .drop = op->shortcut.drop});
+    else if (op->kind == VAE_OP_CLAMP)
+        e->kernels->clamp(&e->queue, &(VaeClampArgs){.y = to,
+                                                     .x = from,
+                                                     .x_type = x->type,
+                                                     .y_type = y->type,
+                                                     .n = count(x)});
     else if (op->kind == VAE_OP_CAST)
-        e->kernels->cast(&e->queue,
-                         &(VaeCastArgs){.y = to,
-                                        .x = from,
-                                        .x_type = x->type,
-                                        .y_type = y->type,
-                                        .n = (size_t) x->shape.t * x->shape.h *
-                                             x->shape.w * x->shape.c});
+        e->kernels->cast(&e->queue, &(VaeCastArgs){.y = to,
+                                                   .x = from,
+                                                   .x_type = x->type,
+                                                   .y_type = y->type,
+                                                   .n = count(x)});
     else
         e->kernels->rearrange(&e->queue,
                               &(VaeRearrangeArgs){.kind = op->rearrange.kind,
@@ -354,6 +396,11 @@ run_op(VaeExec *e, int i, const VaeRun *run, VaeError *error)
     case VAE_OP_NORM:
         run_norm(e, op, own);
         break;
+    case VAE_OP_DEPTHWISE:
+        run_depthwise(e, op, own);
+        break;
+    case VAE_OP_SHORTCUT:
+    case VAE_OP_CLAMP:
     case VAE_OP_ATTENTION:
     case VAE_OP_REARRANGE:
     case VAE_OP_CAST:

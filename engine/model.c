@@ -85,6 +85,15 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
     return true;
 }
 
+const char *
+vae_model_variant(const VaeModel *model)
+{
+    if (model->variant)
+        return model->variant;
+    const char *text = vae_tensor_file_metadata(model->file, "vae.variant");
+    return text ? text : vae_tensor_file_metadata(model->file, "variant");
+}
+
 /* The list under vae.KEY or KEY in the metadata, or KEY in config.json. */
 static json_t *
 meta_list(const VaeModel *model, const char *key)
@@ -298,7 +307,7 @@ match_file(VaeModel *m, VaeError *error)
     int used = snprintf(text, sizeof text,
                         "%s: the names are those of the %s VAE, but the "
                         "tensors are not:",
-                        m->path, m->arch->name);
+                        m->path, m->info.arch);
     const struct {
         const Listing *list;
         const char *what;
@@ -423,13 +432,11 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                VaeError *error)
 {
     *out = NULL;
-    if (options && options->variant)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "variant \"%s\": no known "
-                        "model has variants",
-                        options->variant);
+    const char *variant = options ? options->variant : NULL;
     VaeModel *m = new_model(path);
-    if (!m || !m->path) {
+    if (m && variant)
+        m->variant = strdup(variant);
+    if (!m || !m->path || (variant && !m->variant)) {
         vae_model_free(&m);
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
@@ -438,6 +445,9 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         m->config = load_config(path);
         status = recognise(m, error);
     }
+    if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)
+        status = vae_fail(error, VAE_ERR_MODEL, "%s: holds %s, which is no %s",
+                          path, m->info.arch, variant);
     if (status == VAE_OK) {
         VaeError why = {0};
         status = learn_demands(m, &why);
@@ -598,6 +608,7 @@ vae_model_free(VaeModel **model)
     vae_tensor_file_free(&m->file);
     pthread_mutex_destroy(&m->lock);
     free(m->path);
+    free(m->variant);
     free(m);
 }
 

@@ -44,7 +44,9 @@ struct VaeArch {
 };
 
 extern const VaeArch *const vae_archs[]; /* NULL-terminated */
-extern const VaeArch vae_arch_wan21, vae_arch_seedvr2;
+extern const VaeArch vae_arch_wan21, vae_arch_wan22, vae_arch_seedvr2,
+    vae_arch_taew2_1, vae_arch_taew2_2, vae_arch_taew2_2_super, vae_arch_taehv,
+    vae_arch_taehv1_5, vae_arch_taehv1_5_super, vae_arch_taeltx_2;
 
 typedef struct VaeKept {
     struct VaeKept *next;
@@ -58,8 +60,8 @@ struct VaeModel {
     VaeModelInfo info;
     const VaeArch *arch;
     void *arch_data;
-    char *path;
-    int naming; /* the architecture's: 0 official */
+    char *path, *variant; /* asked for, or NULL */
+    int naming;           /* the architecture's: 0 official */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per demand, or NULL */
@@ -90,6 +92,9 @@ bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
  * false where none are. A wrong count is an error. */
 bool vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
                                float *std, VaeError *error);
+
+/* The variant asked for, else stated as vae.variant or variant, else NULL. */
+const char *vae_model_variant(const VaeModel *model);
 
 /* Index of a demand, or -1. */
 long vae_model_demand(const VaeModel *model, const char *name);

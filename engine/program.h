@@ -47,9 +47,20 @@ typedef struct VaeTensor {
 } VaeTensor;
 
 typedef enum VaeWeightKind {
-    VAE_WEIGHT_CONV, /* [out, in, kt, kh, kw], 2-D and linear with ones */
+    VAE_WEIGHT_CONV,      /* [out, in, kt, kh, kw], 2-D and linear with ones */
+    VAE_WEIGHT_DEPTHWISE, /* [c, 1, 1, k, k] */
     VAE_WEIGHT_VECTOR
 } VaeWeightKind;
+
+/*
+ * Where a file keeps the frames of a kernel: in its own dimension, or stacked
+ * along the input channels, block after block.
+ */
+typedef enum VaeTaps {
+    VAE_TAPS_OWN,
+    VAE_TAPS_NEWEST_FIRST, /* [out, kt * in, k, k], TAE's memory blocks */
+    VAE_TAPS_OLDEST_FIRST  /* the same, TAE's pooling in time */
+} VaeTaps;
 
 /*
  * One parameter as an op wants it; up to three file tensors stacked along
@@ -58,13 +69,14 @@ typedef enum VaeWeightKind {
  */
 typedef struct VaeWeight {
     VaeWeightKind kind;
+    VaeTaps taps;
     int n_parts;
     const VaeTensorInfo *part[3];
     int dims[5]; /* of all parts together */
     int id;      /* canonical index of part 0 in the model */
 } VaeWeight;
 
-/* Elements, and the numbers as floats in the file's order. */
+/* Elements, and the numbers as floats in the order of dims. */
 size_t vae_weight_count(const VaeWeight *w);
 void vae_weight_read(const VaeWeight *w, float *dst);
 
@@ -83,6 +95,9 @@ typedef enum VaeOpKind {
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
+    VAE_OP_SHORTCUT, /* y += dup or average of x */
+    VAE_OP_CLAMP,
+    VAE_OP_DEPTHWISE,
     VAE_OP_KINDS
 } VaeOpKind;
 
@@ -97,6 +112,7 @@ typedef struct VaeOp {
     union {
         struct {
             int k, kt, s, st, pad;
+            bool relu;
         } conv;
         struct {
             VaeNormKind kind;
@@ -107,6 +123,11 @@ typedef struct VaeOp {
             VaeRearrange kind;
             int ft, fs, drop;
         } rearrange;
+        struct {
+            VaeShortcut kind;
+            int ft, fs, drop;
+        } shortcut;
+        int trim; /* of outputs: frames left out in front */
     };
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
@@ -138,13 +159,19 @@ typedef enum VaeConvPad {
 typedef struct VaeConv {
     int c;     /* output channels */
     int k;     /* 1 or 3; 0 means 1 */
-    int kt;    /* 1 or 3; 0 means 1. kt 3 keeps kt - st frames of carry */
+    int kt;    /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
     int s, st; /* 0 means 1 */
     VaeConvPad pad;
     bool two_d;  /* the file's weight is [out, in, k, k] */
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
-    const VaeTensor *add; /* residual, or NULL; it must not be read later */
+    bool relu;
+    bool narrow; /* the result is read by convs only: keep it as they do */
+    VaeTaps taps;
+    /* Residual, or NULL. The sum is written over it, so it must not be read
+     * later, unless keep. */
+    const VaeTensor *add;
+    bool keep;
     /* Up to three names, relative like the op's own, whose weights are
      * stacked (q, k, v); then c is the sum. NULL: the op's name. */
     const char *stack[3];
@@ -162,7 +189,8 @@ const void *vae_arch_data(const VaeBuilder *b);
 
 /* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
 const VaeTensor *vae_input(VaeBuilder *b);
-/* Ends the program with x as the latents (c = Z or 2Z) or pictures (c = 3). */
+/* Ends the program with x as the latents (c = Z or 2Z) or pictures (c = 3); of
+ * more frames than the step gives, the last are taken. */
 void vae_output(VaeBuilder *b, const VaeTensor *x);
 
 /* name.weight, name.bias. name "" is the entered path itself. */
@@ -177,9 +205,24 @@ const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
 /* qkv (t, h, w, 3c) -> (t, h, w, c). */
 const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
                                const VaeTensor *qkv);
+typedef struct VaeMove {
+    VaeRearrange kind;
+    int ft, fs; /* 0 means 1 */
+    int drop;
+    bool wide; /* the result is F32, for an output or a sum */
+} VaeMove;
 const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
-                               const VaeTensor *x, VaeRearrange kind, int ft,
-                               int fs, int drop);
+                               const VaeTensor *x, VaeMove move);
+/* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
+const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,
+                              const VaeTensor *y, const VaeTensor *x,
+                              VaeShortcut kind, int ft, int fs);
+/* 3 tanh(x / 3). */
+const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
+/* (t, h, w, n) -> (t, h, w, 2n), 7x7 on each frame and the one before; carries
+ * one frame; name.weight [2n, 1, 7, 7]. */
+const VaeTensor *vae_depthwise(VaeBuilder *b, const char *name,
+                               const VaeTensor *x);
 /* A conv that the first step bypasses: its carry (frames of x's h, w, c) is
  * left zero, or holds the last frames of x. */
 void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,

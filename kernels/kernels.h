@@ -33,10 +33,10 @@ typedef struct VaeQueue {
  * (t - 1) * st + kt, context frames in front, no padding in time. y: (t, ho,
  * wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st + a, row
  * y * s + i - pad, column x * s + j - pad; zero outside 0..h-1, 0..w-1 on
- * every side. k is 1 or 3 (both ways), kt 1 or 3, s and st 1 or 2, pad 0 or 1
+ * every side. k is 1 or 3 (both ways), kt 1 to 3, s and st 1 or 2, pad 0 or 1
  * (top and left; what is read past the other edges is zero too).
  * w: [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
- * after the bias; may be y itself. All F32.
+ * after the bias; may be y itself. relu: then max(v, 0), NaN stays. All F32.
  */
 typedef struct VaeConvArgs {
     void *y;
@@ -44,6 +44,7 @@ typedef struct VaeConvArgs {
     const float *weight, *bias;
     int t, h, w, c_in, ho, wo, c_out;
     int k, kt, s, st, pad;
+    bool relu;
 } VaeConvArgs;
 
 typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
@@ -85,18 +86,68 @@ typedef struct VaeAttentionArgs {
 } VaeAttentionArgs;
 size_t vae_attention_scratch_ref(int n, int c);
 
+/*
+ * Wan2.2's shortcuts without weights, added to y in place; all F32.
+ * DUP, x (t, h, w, cx) and y (t * ft - drop, h * fs, w * fs, cy): y[.., o] +=
+ * x[(((o*ft+i)*fs+r)*fs+q) / rep] with rep = cy * ft * fs * fs / cx and i, r, q
+ * the place inside the block of time, row and column; drop leaves out the
+ * first drop frames.
+ * AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w / fs, cy): with g =
+ * cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the place of an element
+ * in its block, y[.., o] += mean of those with j in o*g .. o*g+g-1. Where ft
+ * does not divide t, zero frames stand in front.
+ */
+typedef enum VaeShortcut { VAE_SHORTCUT_DUP, VAE_SHORTCUT_AVERAGE } VaeShortcut;
+
+typedef struct VaeShortcutArgs {
+    VaeShortcut kind;
+    float *y;
+    const float *x;
+    int t, h, w, cx, cy; /* t, h, w of x */
+    int ft, fs, drop;
+} VaeShortcutArgs;
+
+/* y = 3 tanh(x / 3). n elements, types as they say; y may be x. */
+typedef struct VaeClampArgs {
+    void *y;
+    const void *x;
+    VaeType x_type, y_type;
+    size_t n;
+} VaeClampArgs;
+
+/*
+ * Depthwise 7x7 over this frame and the one before, zero outside: x (1 + t, h,
+ * w, n), y (t, h, w, 2n), y[f, .., c] = sum w[i][j][c] x[1 + f, y+i-3, x+j-3,
+ * c] for c < n, and of x[f, ..., c - n] for the others. weight [7][7][2n].
+ */
+typedef struct VaeDepthwiseArgs {
+    void *y;
+    const void *x;
+    const float *weight;
+    VaeType x_type, y_type;
+    int t, h, w, n;
+} VaeDepthwiseArgs;
+
 typedef enum VaeRearrange {
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, i*C + c]: time unfold with
      * phase i slow, nearest in space. */
     VAE_UNFOLD_NEAREST,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
-    VAE_SHUFFLE_RQTC
+    VAE_SHUFFLE_RQTC,
+    /* Space to depth and back, ft 1, colour slowest: column before row as in
+     * Wan2.2, y[f, y, x, (c*fs+q)*fs+r] = x[f, fs*y+r, fs*x+q, c] ... */
+    VAE_FOLD_CQR,
+    VAE_UNFOLD_CQR,
+    /* ... and row before column, (c*fs+r)*fs+q. */
+    VAE_FOLD_CRQ,
+    VAE_UNFOLD_CRQ
 } VaeRearrange;
 
 /*
  * Moves elements, computes nothing (but may convert). x: (t, h, w, cx) of
- * x_type, y: (t * ft - drop, h * fs, w * fs, c) of y_type. drop 1 leaves out
- * output frame 1 (the second), 0 none. x and y do not overlap.
+ * x_type, y: (t * ft - drop, h * fs, w * fs, c) of y_type, or for the FOLD
+ * kinds (t, h / fs, w / fs, c). drop 1 leaves out output frame 1 (the second),
+ * 0 none. x and y do not overlap.
  */
 typedef struct VaeRearrangeArgs {
     VaeRearrange kind;
@@ -173,6 +224,9 @@ typedef struct VaeKernels {
     void (*attention)(const VaeQueue *q, const VaeAttentionArgs *a);
     void (*rearrange)(const VaeQueue *q, const VaeRearrangeArgs *a);
     void (*cast)(const VaeQueue *q, const VaeCastArgs *a);
+    void (*shortcut)(const VaeQueue *q, const VaeShortcutArgs *a);
+    void (*clamp)(const VaeQueue *q, const VaeClampArgs *a);
+    void (*depthwise)(const VaeQueue *q, const VaeDepthwiseArgs *a);
     void (*latent_in)(const VaeQueue *q, const VaeLatentInArgs *a);
     void (*latent_out)(const VaeQueue *q, const VaeLatentOutArgs *a);
     void (*picture_out)(const VaeQueue *q, const VaePictureOutArgs *a);

@@ -17,7 +17,7 @@ vae_block_norm_silu(VaeBuilder *b, const char *name, const VaeTensor *x,
 
 const VaeTensor *
 vae_block_residual(VaeBuilder *b, const VaeResidual *names, const VaeTensor *x,
-                   int c, int groups)
+                   int c, int groups, bool keep)
 {
     if (!x)
         return NULL;
@@ -27,8 +27,10 @@ vae_block_residual(VaeBuilder *b, const VaeResidual *names, const VaeTensor *x,
         skip = vae_conv(b, names->shortcut, x, (VaeConv){.c = c});
     y = vae_conv(b, names->conv1, y, (VaeConv){.c = c, .k = 3, .kt = 3});
     y = norm(b, names->norm2, y, groups, true, false);
-    return vae_conv(b, names->conv2, y,
-                    (VaeConv){.c = c, .k = 3, .kt = 3, .add = skip});
+    return vae_conv(
+        b, names->conv2, y,
+        (VaeConv){
+            .c = c, .k = 3, .kt = 3, .add = skip, .keep = keep && skip == x});
 }
 
 const VaeTensor *

@@ -46,7 +46,7 @@ res_block(VaeBuilder *b, int index, const VaeTensor *x, int c)
 {
     const SeedVr2 *a = vae_arch_data(b);
     vae_enter(b, "resnets.%d", index);
-    x = vae_block_residual(b, &residual, x, c, a->groups);
+    x = vae_block_residual(b, &residual, x, c, a->groups, false);
     vae_leave(b);
     return x;
 }
@@ -87,8 +87,11 @@ up(VaeBuilder *b, const VaeTensor *x, bool temporal)
     const int c = x->shape.c;
     vae_enter(b, "upsamplers.0");
     x = vae_conv(b, "upscale_conv", x, (VaeConv){.c = 4 * ft * c});
-    x = vae_rearrange(b, "shuffle", x, VAE_SHUFFLE_RQTC, ft, 2,
-                      temporal && vae_is_first(b));
+    x = vae_rearrange(b, "shuffle", x,
+                      (VaeMove){.kind = VAE_SHUFFLE_RQTC,
+                                .ft = ft,
+                                .fs = 2,
+                                .drop = temporal && vae_is_first(b)});
     x = vae_conv(b, "conv", x, (VaeConv){.c = c, .k = 3, .kt = 3});
     vae_leave(b);
     return x;

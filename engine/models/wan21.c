@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "blocks.h"
-#include "model_internal.h"
+#include "wan_parts.h"
 
 #define MAX_ITEMS 48
 
@@ -38,79 +37,8 @@ static const float wan_std[16] = {
     2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f,
     3.2687f, 2.1526f, 2.8652f, 1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f};
 
-static const VaeResidual residual = {"residual.0", "residual.2", "residual.3",
-                                     "residual.6", "shortcut"};
-static const VaeAttentionBlock attention = {
-    .norm = "norm", .qkv = "to_qkv", .out = "proj"};
-
 /* ------------------------------------------------------------------ */
 /* The forward passes.                                                 */
-
-static const VaeTensor *
-res_block(VaeBuilder *b, const char *name, int index, const VaeTensor *x, int c)
-{
-    vae_enter(b, "%s.%d", name, index);
-    x = vae_block_residual(b, &residual, x, c, 0);
-    vae_leave(b);
-    return x;
-}
-
-static const VaeTensor *
-middle(VaeBuilder *b, const VaeTensor *x)
-{
-    if (!x)
-        return NULL;
-    const int c = x->shape.c;
-    x = res_block(b, "middle", 0, x, c);
-    vae_enter(b, "middle.1");
-    x = vae_block_attention(b, &attention, x, 0);
-    vae_leave(b);
-    return res_block(b, "middle", 2, x, c);
-}
-
-static const VaeTensor *
-head(VaeBuilder *b, const VaeTensor *x, int c)
-{
-    x = vae_block_norm_silu(b, "head.0", x, 0);
-    return vae_conv(b, "head.2", x, (VaeConv){.c = c, .k = 3, .kt = 3});
-}
-
-/* (t, h, w, c) -> (t or 2t, 2h, 2w, item->c); the first step keeps t. */
-static const VaeTensor *
-up(VaeBuilder *b, const VaeTensor *x, const Item *item)
-{
-    int ft = 1;
-    if (item->temporal && vae_is_first(b)) {
-        vae_carry_zero(b, "time_conv", x, 2);
-    } else if (item->temporal && x) {
-        ft = 2;
-        x = vae_conv(b, "time_conv", x,
-                     (VaeConv){.c = 2 * x->shape.c, .k = 1, .kt = 3});
-    }
-    x = vae_rearrange(b, "resample.0", x, VAE_UNFOLD_NEAREST, ft, 2, 0);
-    return vae_conv(b, "resample.1", x,
-                    (VaeConv){.c = item->c, .k = 3, .two_d = true});
-}
-
-/* (t, h, w, c) -> (t or t / 2, h / 2, w / 2, item->c). */
-static const VaeTensor *
-down(VaeBuilder *b, const VaeTensor *x, const Item *item)
-{
-    x = vae_conv(b, "resample.1", x,
-                 (VaeConv){.c = item->c,
-                           .k = 3,
-                           .s = 2,
-                           .two_d = true,
-                           .pad = VAE_PAD_RIGHT_BOTTOM});
-    if (!item->temporal)
-        return x;
-    if (vae_is_first(b)) {
-        vae_carry_keep(b, "time_conv", x, 1);
-        return x;
-    }
-    return vae_conv(b, "time_conv", x,
-                    (VaeConv){.c = item->c, .k = 1, .kt = 3, .st = 2});
-}
 
 static void
 decode(VaeBuilder *b)
@@ -120,18 +48,18 @@ decode(VaeBuilder *b)
     x = vae_conv(b, "conv2", x, (VaeConv){.c = a->z});
     vae_enter(b, "decoder");
     x = vae_conv(b, "conv1", x, (VaeConv){.c = a->dec.c, .k = 3, .kt = 3});
-    x = middle(b, x);
+    x = vae_wan_middle(b, x);
     for (int i = 0; i < a->dec.n; i++) {
         const Item *item = &a->dec.items[i];
         if (!item->resample) {
-            x = res_block(b, "upsamples", i, x, item->c);
+            x = vae_wan_residual(b, "upsamples", i, x, item->c, false);
             continue;
         }
         vae_enter(b, "upsamples.%d", i);
-        x = up(b, x, item);
+        x = vae_wan_up(b, x, item->c, item->temporal);
         vae_leave(b);
     }
-    x = head(b, x, 3);
+    x = vae_wan_head(b, x, 3);
     vae_leave(b);
     vae_output(b, x);
 }
@@ -146,15 +74,15 @@ encode(VaeBuilder *b)
     for (int i = 0; i < a->enc.n; i++) {
         const Item *item = &a->enc.items[i];
         if (!item->resample) {
-            x = res_block(b, "downsamples", i, x, item->c);
+            x = vae_wan_residual(b, "downsamples", i, x, item->c, false);
             continue;
         }
         vae_enter(b, "downsamples.%d", i);
-        x = down(b, x, item);
+        x = vae_wan_down(b, x, item->c, item->temporal);
         vae_leave(b);
     }
-    x = middle(b, x);
-    x = head(b, x, 2 * a->z);
+    x = vae_wan_middle(b, x);
+    x = vae_wan_head(b, x, 2 * a->z);
     vae_leave(b);
     x = vae_conv(b, "conv1", x, (VaeConv){.c = 2 * a->z});
     vae_output(b, x);
@@ -162,18 +90,6 @@ encode(VaeBuilder *b)
 
 /* ------------------------------------------------------------------ */
 /* Names.                                                              */
-
-/* Swaps the beginning `from` of *rest for `to`, appended to out. */
-static bool
-swap(const char **rest, const char *from, const char *to, char *out)
-{
-    const size_t n = strlen(from);
-    if (strncmp(*rest, from, n) != 0)
-        return false;
-    strcat(out, to);
-    *rest += n;
-    return true;
-}
 
 /* The diffusers name. model->naming is entries per decoder stage: residual
  * blocks and the upsampler. */
@@ -184,11 +100,9 @@ to_diffusers(const VaeModel *m, const char *name, char *out)
     out[0] = '\0';
     if (strlen(name) > 128)
         return false;
-    if (!swap(&rest, "encoder.", "encoder.", out) &&
-        !swap(&rest, "decoder.", "decoder.", out))
-        return (swap(&rest, "conv1.", "quant_conv.", out) ||
-                swap(&rest, "conv2.", "post_quant_conv.", out)) &&
-               strcat(out, rest);
+    if (!vae_wan_swap(&rest, "encoder.", "encoder.", out) &&
+        !vae_wan_swap(&rest, "decoder.", "decoder.", out))
+        return vae_wan_rename_top(name, out);
     int i, end = 0;
     if (sscanf(rest, "downsamples.%d.%n", &i, &end) == 1 && end) {
         sprintf(out + strlen(out), "down_blocks.%d.", i);
@@ -201,21 +115,7 @@ to_diffusers(const VaeModel *m, const char *name, char *out)
                 stage, j);
         rest += end;
     }
-    static const char *const pairs[][2] = {
-        {"conv1.", "conv_in."},
-        {"head.0.", "norm_out."},
-        {"head.2.", "conv_out."},
-        {"middle.0.", "mid_block.resnets.0."},
-        {"middle.2.", "mid_block.resnets.1."},
-        {"middle.1.", "mid_block.attentions.0."},
-        {"residual.0.", "norm1."},
-        {"residual.2.", "conv1."},
-        {"residual.3.", "norm2."},
-        {"residual.6.", "conv2."},
-        {"shortcut.", "conv_shortcut."}};
-    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
-        swap(&rest, pairs[k][0], pairs[k][1], out);
-    strcat(out, rest);
+    vae_wan_rename_rest(rest, out);
     return true;
 }
 
@@ -230,22 +130,15 @@ rename_tensor(const VaeModel *m, const char *name, char *out)
 /* ------------------------------------------------------------------ */
 /* Recognition.                                                        */
 
-static int
-item_width(const VaeModel *m, const char *list, int i)
-{
-    int c = vae_model_dim(m, 0, "%s.%d.residual.3.gamma", list, i);
-    if (!c)
-        c = vae_model_width(m, "%s.%d.residual.6", list, i);
-    return c ? c : vae_model_width(m, "%s.%d.residual.2", list, i);
-}
-
 static void
 read_side(const VaeModel *m, const char *list, const char *conv1, Side *side)
 {
     side->c = vae_model_width(m, "%s", conv1);
     int c = side->c;
     for (int i = 0; i < MAX_ITEMS; i++) {
-        const int res = item_width(m, list, i);
+        char block[64];
+        snprintf(block, sizeof block, "%s.%d", list, i);
+        const int res = vae_wan_width(m, block);
         const int resample = vae_model_width(m, "%s.%d.resample.1", list, i);
         Item *item = &side->items[i];
         if (res || resample)
@@ -322,17 +215,9 @@ recognise(VaeRecognise *r, VaeError *error)
     }
     read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);
     read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
-    a->z = vae_model_width(m, "conv2");
-    if (!a->z)
-        a->z = vae_model_width(m, "conv1") / 2;
-    if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
-        vae_fail(error, VAE_ERR_MODEL,
-                 "neither conv2 nor conv1 "
-                 "tells a number of latent channels in 1..%d",
-                 VAE_MAX_LATENT_CHANNELS);
-        return true;
-    }
-    describe(r->info, a);
+    a->z = vae_wan_latent_channels(m, error);
+    if (a->z)
+        describe(r->info, a);
     return true;
 }
 

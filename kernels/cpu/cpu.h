@@ -9,6 +9,9 @@
 void vae_cpu_norm(const VaeQueue *q, const VaeNormArgs *a);
 void vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);
 void vae_cpu_cast(const VaeQueue *q, const VaeCastArgs *a);
+void vae_cpu_shortcut(const VaeQueue *q, const VaeShortcutArgs *a);
+void vae_cpu_clamp(const VaeQueue *q, const VaeClampArgs *a);
+void vae_cpu_depthwise(const VaeQueue *q, const VaeDepthwiseArgs *a);
 void vae_cpu_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
 void vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
 void vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "number.h"
 #include "simd.h"
 
 static size_t
@@ -38,9 +39,46 @@ row(const VaeRearrangeArgs *a, const VaeSimd *simd, uint8_t *y,
         }
 }
 
+/* Row y of frame f on the folded side, and the fs rows it is made of. */
+static void
+fold_row(const VaeRearrangeArgs *a, int row, int w, int colours)
+{
+    const bool back = a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ;
+    const bool column_first =
+        a->kind == VAE_FOLD_CQR || a->kind == VAE_UNFOLD_CQR;
+    const int p = a->fs;
+    size_t deep = (size_t) row * w * colours * p * p;
+    for (int x = 0; x < w; x++)
+        for (int c = 0; c < colours; c++)
+            for (int k = 0; k < p * p; k++, deep++) {
+                const int r = column_first ? k % p : k / p;
+                const int q = column_first ? k / p : k % p;
+                const size_t flat =
+                    (((size_t) row * p + r) * w * p + x * p + q) * colours + c;
+                vae_store(a->y, a->y_type, back ? flat : deep,
+                          vae_load(a->x, a->x_type, back ? deep : flat));
+            }
+}
+
+static void
+fold(const VaeQueue *q, const VaeRearrangeArgs *a)
+{
+    const bool back = a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ;
+    const int p = a->fs;
+    const int h = back ? a->h : a->h / p, w = back ? a->w : a->w / p;
+    const int colours = back ? a->c : a->c / (p * p);
+#pragma omp parallel for num_threads(q->threads) schedule(static)
+    for (int row = 0; row < a->t * h; row++)
+        fold_row(a, row, w, colours);
+}
+
 void
 vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
+    if (a->kind >= VAE_FOLD_CQR) {
+        fold(q, a);
+        return;
+    }
     const VaeSimd *simd = vae_cpu_simd(q);
     const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
     const int phases = nearest ? a->ft : a->ft * a->fs * a->fs;

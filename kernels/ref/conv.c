@@ -59,8 +59,10 @@ pixel(const VaeConvArgs *a, int f, int py, int px, int first, int n)
     const size_t offset = at * a->c_out + first;
     const float *add = a->add ? (const float *) a->add + offset : NULL;
     float *y = (float *) a->y + offset;
-    for (int j = 0; j < n; j++)
-        y[j] = add ? acc[j] + add[j] : acc[j];
+    for (int j = 0; j < n; j++) {
+        const float v = add ? acc[j] + add[j] : acc[j];
+        y[j] = a->relu && v < 0 ? 0 : v;
+    }
 }
 
 void

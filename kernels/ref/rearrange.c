@@ -33,9 +33,35 @@ frame(const VaeRearrangeArgs *a, int f, int i, int to)
         }
 }
 
+/* Space to depth (or back): every element of the folded side is one of the
+ * other. */
+static void
+fold(const VaeRearrangeArgs *a, bool back, bool column_first)
+{
+    const int p = a->fs;
+    const int h = back ? a->h : a->h / p, w = back ? a->w : a->w / p;
+    const int colours = back ? a->c : a->c / (p * p), deep = colours * p * p;
+    for (size_t i = 0; i < (size_t) a->t * h * w * deep; i++) {
+        const int slow = (int) (i % deep) / p % p, fast = (int) (i % deep) % p;
+        const int r = column_first ? fast : slow;
+        const int q = column_first ? slow : fast;
+        const size_t c = i % deep / (p * p), x = i / deep % w;
+        const size_t y = i / deep / w % h, f = i / deep / w / h;
+        const size_t flat =
+            ((f * h * p + y * p + r) * w * p + x * p + q) * colours + c;
+        vae_store(a->y, a->y_type, back ? flat : i,
+                  vae_load(a->x, a->x_type, back ? i : flat));
+    }
+}
+
 void
 vae_ref_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
+    if (a->kind >= VAE_FOLD_CQR) {
+        fold(a, a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ,
+             a->kind == VAE_FOLD_CQR || a->kind == VAE_UNFOLD_CQR);
+        return;
+    }
     int to = 0;
     for (int k = 0; k < a->t * a->ft; k++)
         if (k != 1 || !a->drop)

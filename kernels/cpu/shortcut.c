@@ -1,0 +1,61 @@
+/*
+ * shortcut.c: Wan2.2's shortcuts without weights, by rows of y.
+ */
+#include "cpu.h"
+
+static void
+dup_row(const VaeShortcutArgs *a, int f, int r)
+{
+    const int rep = a->cy * a->ft * a->fs * a->fs / a->cx;
+    const int w = a->w * a->fs, step = a->ft * a->fs * a->fs;
+    const float *x =
+        a->x + ((size_t) (f / a->ft) * a->h + r / a->fs) * a->w * a->cx;
+    float *y = a->y + ((size_t) (f - a->drop) * a->h * a->fs + r) * w * a->cy;
+    for (int q = 0; q < w; q++) {
+        const float *from = x + (size_t) (q / a->fs) * a->cx;
+        const int first = ((f % a->ft) * a->fs + r % a->fs) * a->fs + q % a->fs;
+        for (int o = 0; o < a->cy; o++)
+            y[o] += from[(o * step + first) / rep];
+        y += a->cy;
+    }
+}
+
+static void
+average_row(const VaeShortcutArgs *a, int f, int r, int front)
+{
+    const int area = a->fs * a->fs, deep = a->ft * area;
+    const int g = a->cx * deep / a->cy, w = a->w / a->fs;
+    float *y = a->y + ((size_t) f * (a->h / a->fs) + r) * w * a->cy;
+    for (int q = 0; q < w; q++)
+        for (int o = 0; o < a->cy; o++) {
+            double sum = 0;
+            for (int j = o * g; j < (o + 1) * g; j++) {
+                const int frame = f * a->ft + j / area % a->ft - front;
+                if (frame < 0)
+                    continue;
+                const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
+                const size_t column = (size_t) q * a->fs + j % a->fs;
+                sum += a->x[(((size_t) frame * a->h + row) * a->w + column) *
+                                a->cx +
+                            j / deep];
+            }
+            *y++ += (float) (sum / g);
+        }
+}
+
+void
+vae_cpu_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
+{
+    if (a->kind == VAE_SHORTCUT_DUP) {
+#pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
+        for (int f = a->drop; f < a->t * a->ft; f++)
+            for (int r = 0; r < a->h * a->fs; r++)
+                dup_row(a, f, r);
+        return;
+    }
+    const int t = (a->t + a->ft - 1) / a->ft;
+#pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
+    for (int f = 0; f < t; f++)
+        for (int r = 0; r < a->h / a->fs; r++)
+            average_row(a, f, r, t * a->ft - a->t);
+}

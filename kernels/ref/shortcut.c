@@ -1,0 +1,66 @@
+/*
+ * shortcut.c: Wan2.2's shortcuts without weights.
+ */
+#include "ref.h"
+
+static void
+dup(const VaeShortcutArgs *a)
+{
+    const int rep = a->cy * a->ft * a->fs * a->fs / a->cx;
+    const int h = a->h * a->fs, w = a->w * a->fs;
+    float *y = a->y;
+    for (int f = a->drop; f < a->t * a->ft; f++)
+        for (int r = 0; r < h; r++)
+            for (int q = 0; q < w; q++) {
+                const size_t at =
+                    ((size_t) (f / a->ft) * a->h + r / a->fs) * a->w +
+                    q / a->fs;
+                for (int o = 0; o < a->cy; o++) {
+                    const int block =
+                        ((o * a->ft + f % a->ft) * a->fs + r % a->fs) * a->fs +
+                        q % a->fs;
+                    *y++ += a->x[at * a->cx + block / rep];
+                }
+            }
+}
+
+/* The element at place j of the block at (f, r, q) of y; front zero frames. */
+static double
+element(const VaeShortcutArgs *a, int f, int r, int q, int j, int front)
+{
+    const int area = a->fs * a->fs;
+    const int c = j / (a->ft * area), i = j / area % a->ft;
+    const int frame = f * a->ft + i - front;
+    if (frame < 0)
+        return 0;
+    const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
+    const size_t column = (size_t) q * a->fs + j % a->fs;
+    return a->x[(((size_t) frame * a->h + row) * a->w + column) * a->cx + c];
+}
+
+static void
+average(const VaeShortcutArgs *a)
+{
+    const int g = a->cx * a->ft * a->fs * a->fs / a->cy;
+    const int t = (a->t + a->ft - 1) / a->ft;
+    const int front = t * a->ft - a->t;
+    float *y = a->y;
+    for (int f = 0; f < t; f++)
+        for (int r = 0; r < a->h / a->fs; r++)
+            for (int q = 0; q < a->w / a->fs; q++)
+                for (int o = 0; o < a->cy; o++) {
+                    double sum = 0;
+                    for (int j = o * g; j < (o + 1) * g; j++)
+                        sum += element(a, f, r, q, j, front);
+                    *y++ += (float) (sum / g);
+                }
+}
+
+void
+vae_ref_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
+{
+    if (a->kind == VAE_SHORTCUT_DUP)
+        dup(a);
+    else
+        average(a);
+}
