@@ -462,6 +462,36 @@ check_in(VaeCheck *t)
     each(t, case_in);
 }
 
+/* Pictures of one colour each, the corners of RGB, where codes end. */
+static void
+check_corners(VaeCheck *t)
+{
+    for (int bits = 0; bits < 8; bits++) {
+        if (!vae_check_begin(t, "picture_corners_%d", bits))
+            continue;
+        const VaePicture like = {.pixels = VAE_PIXELS_NV12,
+                                 .width = 5,
+                                 .height = 3,
+                                 .matrix = bits & 1 ? VAE_MATRIX_BT709
+                                                    : VAE_MATRIX_BT601,
+                                 .full_range = bits & 2,
+                                 .site_center = bits & 4};
+        float *x = vae_check_buffer(t, 45 * 4, 4);
+        for (int corner = 0; corner < 8; corner++) {
+            for (int i = 0; i < 45; i++)
+                x[i] = corner >> i % 3 & 1 ? 1 : -1;
+            run_out(t,
+                    (VaePictureOutArgs){.picture = &like,
+                                        .x = x,
+                                        .h = 3,
+                                        .w = 5,
+                                        .low = -1,
+                                        .high = 1},
+                    0);
+        }
+    }
+}
+
 /* Every code of RGB, in and out again, is itself; both ranges. */
 static void
 check_round_trip_rgb(VaeCheck *t)
@@ -610,8 +640,12 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {
-        check_out,   check_in,   check_round_trip_rgb, check_round_trip_yuv,
-        check_greys, check_speed};
+    static const VaeCheckFunc all[] = {check_out,
+                                       check_in,
+                                       check_corners,
+                                       check_round_trip_rgb,
+                                       check_round_trip_yuv,
+                                       check_greys,
+                                       check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }
