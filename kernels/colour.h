@@ -6,11 +6,12 @@
  *     RGB code = nearest even of u * 255
  *     word = nearest even of u * 65535, for R, G, B of YUV
  * each fp32 operation rounded on its own. From words on all is integer:
- *     code = (kr * R + kg * G + kb * B + offset) >> 23, at most 255
- * modulo 2^32, where offset holds the range's zero and one half. The luma
- * weights sum to the scale rounded once, the chroma weights to 0, so greys
- * have chroma 128. The fixed point is within 0.02 codes of the real numbers.
- * A chroma sample is made of the words of the visible pixels around it,
+ *     code = (kr * R + kg * G + kb * B + offset) >> 23
+ * modulo 2^32, where offset holds the range's zero and one half. Full-range
+ * chroma, whose end is 255.5, stays below 256 as its weight is rounded down.
+ * The luma weights sum to the scale rounded once, the chroma weights to 0, so
+ * greys have chroma 128. The fixed point is within 0.02 codes of the real
+ * numbers. A chroma sample is made of the words of the visible pixels around it,
  * coordinates clamped to the picture, rows 2j and 2j + 1:
  *     left site:   columns 2i-1, 2i, 2i+1 weighted 1, 2, 1; (sum + 4) >> 3
  *     centre site: columns 2i, 2i+1 weighted 1, 1;          (sum + 2) >> 2
@@ -90,8 +91,7 @@ vae_colour_code(const uint32_t *k, int r, int g, int b)
 {
     const uint32_t sum =
         k[0] * (uint32_t) r + k[1] * (uint32_t) g + k[2] * (uint32_t) b + k[3];
-    const int code = (int) (sum >> 23);
-    return code < 255 ? code : 255;
+    return (int) (sum >> 23);
 }
 
 /* y: code; u, v: sixteenths of a code. rgb: three words. */
