@@ -49,9 +49,10 @@ VaeStatus test_encode(VaeStream *stream, const VaeModelInfo *info,
                       const TestClip *clip, const int *plan, VaeError *error);
 
 typedef struct TestBound {
-    double max_abs;  /* 0: none */
-    double min_psnr; /* peak 2; 0: none */
-    bool clamp;      /* to -1..1 before the PSNR */
+    double max_abs;   /* 0: none */
+    double min_psnr;  /* 0: none */
+    double low, high; /* clamped to before the PSNR, whose peak is their
+                         difference; both 0: not clamped, peak 2 */
 } TestBound;
 
 /* Prints a line with the worst value's place; false past the bound. */
