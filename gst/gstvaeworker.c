@@ -308,9 +308,11 @@ work(GstVaeBase *base)
     guint n;
 
     if (item->event) {
+        const gboolean fatal = base->fatal;
+
         g_queue_pop_head(&base->work);
         g_mutex_unlock(&base->lock);
-        if (!base->fatal)
+        if (!fatal)
             open_session(base, item->session);
         gst_vae_item_unref(item);
         g_mutex_lock(&base->lock);
