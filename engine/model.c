@@ -627,11 +627,13 @@ vae_model_tensor(const VaeModel *model, size_t i)
 int64_t
 vae_model_latents_of(const VaeModel *model, int64_t frames)
 {
-    const VaeSteps *s = &model->info.encode;
-    if (frames <= s->first_in)
-        return s->first_out;
-    return s->first_out +
-           (frames - s->first_in + s->step_in - 1) / s->step_in * s->step_out;
+    /* As many as decode to all frames: an encoder that groups otherwise, as
+     * the tiny ones do, gets its last groups filled by repeats. */
+    const VaeSteps *s = &model->info.decode;
+    if (frames <= s->first_out)
+        return s->first_in;
+    return s->first_in +
+           (frames - s->first_out + s->step_out - 1) / s->step_out * s->step_in;
 }
 
 int64_t

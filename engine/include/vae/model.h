@@ -88,8 +88,8 @@ VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
 /* Tensors of the file in canonical (official) order; i < tensor_count. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 
-/* Latents that n frames give and frames that n latents give, n >= 1, from
- * the start of a sequence; a partial last group counts as one latent. */
+/* Latents that n frames become, so that decoding gives at least n again, and
+ * frames that n latents give; n >= 1, from the start of a sequence. */
 VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);
 VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
 
