@@ -167,7 +167,7 @@ print_row(const Bench *b, const VaeProfileRow *r, uint64_t total)
                      : "%-6s %-12s %-44s %-24s %6llu %10.3f %9.2f %8.2f "
                        "%6.2f\n",
            r->program, r->op, r->name, r->impl, (unsigned long long) r->calls,
-           s, r->flop * rate, r->bytes * rate, share);
+           b->o->csv ? s : s * 1e3, r->flop * rate, r->bytes * rate, share);
 }
 
 static void
@@ -182,7 +182,7 @@ print_profile(const Bench *b)
                "percent\n");
     else
         printf("%-6s %-12s %-44s %-24s %6s %10s %9s %8s %6s\n", "run", "op",
-               "name", "implementation", "calls", "seconds", "GFLOP/s", "GB/s",
+               "name", "implementation", "calls", "ms", "GFLOP/s", "GB/s",
                "share%");
     for (size_t i = 0; vae_stream_profile_row(b->stream, i, &row); i++) {
         if (row.calls > 0)
