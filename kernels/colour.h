@@ -11,7 +11,9 @@
  * chroma, whose end is 255.5, stays below 256 as its weight is rounded down.
  * The luma weights sum to the scale rounded once, the chroma weights to 0, so
  * greys have chroma 128. The fixed point is within 0.02 codes of the real
- * numbers. A chroma sample is made of the words of the visible pixels around it,
+ * numbers.
+ *
+ * A chroma sample is made of the words of the visible pixels around it,
  * coordinates clamped to the picture, rows 2j and 2j + 1:
  *     left site:   columns 2i-1, 2i, 2i+1 weighted 1, 2, 1; (sum + 4) >> 3
  *     centre site: columns 2i, 2i+1 weighted 1, 1;          (sum + 2) >> 2
