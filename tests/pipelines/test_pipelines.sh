@@ -149,7 +149,7 @@ live_preview() {
     port=$((20000 + $$ % 20000))
     gst-launch-1.0 -q videotestsrc is-live=true num-buffers=64 ! \
         video/x-raw,width=64,height=64,framerate=16/1 ! vaeencode ! gdppay ! \
-        tcpserversink port="$port" &
+        tcpserversink host=127.0.0.1 port="$port" &
     sender=$!
     tries=0
     until sh "$pipelines/live-preview.sh" --from "127.0.0.1:$port" \
