@@ -104,16 +104,41 @@ vae_cpu_primitive(VaeBackend *cpu, dnnl_primitive_desc_t pd,
     return s;
 }
 
+static bool
+begins_with(const_dnnl_primitive_desc_t pd, const char *prefix)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) ==
+               dnnl_success &&
+           name && strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 dnnl_status_t
 vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
-                     const_dnnl_primitive_attr_t attr, const VaeCpuArg *args,
-                     int n, bool plan, VaeCpuPrimitive *out)
+                     const_dnnl_primitive_attr_t attr, const char *avoid,
+                     const VaeCpuArg *args, int n, bool plan,
+                     VaeCpuPrimitive *out)
 {
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, op_desc, attr,
+                                                          cpu->engine, NULL);
+    if (s != dnnl_success)
+        return s;
     dnnl_primitive_desc_t pd = NULL;
-    const dnnl_status_t s =
-        dnnl_primitive_desc_create(&pd, op_desc, attr, cpu->engine, NULL);
-    return s == dnnl_success ? vae_cpu_primitive(cpu, pd, args, n, plan, out)
-                             : s;
+    do {
+        dnnl_primitive_desc_destroy(pd);
+        pd = dnnl_primitive_desc_iterator_fetch(it);
+        if (!pd || !avoid || !begins_with(pd, avoid))
+            break;
+        s = dnnl_primitive_desc_iterator_next(it);
+    } while (s == dnnl_success);
+    dnnl_primitive_desc_iterator_destroy(it);
+    if (s != dnnl_success || !pd) {
+        dnnl_primitive_desc_destroy(pd);
+        return s == dnnl_success || s == dnnl_iterator_ends ? dnnl_unimplemented
+                                                            : s;
+    }
+    return vae_cpu_primitive(cpu, pd, args, n, plan, out);
 }
 
 dnnl_status_t

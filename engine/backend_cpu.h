@@ -60,11 +60,12 @@ dnnl_status_t vae_cpu_attr(dnnl_primitive_attr_t *attr);
 dnnl_status_t vae_cpu_primitive(VaeBackend *cpu, dnnl_primitive_desc_t pd,
                                 const VaeCpuArg *args, int n, bool plan,
                                 VaeCpuPrimitive *out);
-/* The same from an operation descriptor. */
+/* The same from an operation descriptor: the library's first choice whose
+ * name does not begin with `avoid` (NULL: the first). */
 dnnl_status_t vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
                                    const_dnnl_primitive_attr_t attr,
-                                   const VaeCpuArg *args, int n, bool plan,
-                                   VaeCpuPrimitive *out);
+                                   const char *avoid, const VaeCpuArg *args,
+                                   int n, bool plan, VaeCpuPrimitive *out);
 /* src -> dst, arguments 0 and 1. */
 dnnl_status_t vae_cpu_reorder(VaeBackend *cpu, const dnnl_memory_desc_t *src,
                               const dnnl_memory_desc_t *dst, bool plan,

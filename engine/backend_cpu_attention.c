@@ -67,7 +67,7 @@ make_product(Attention *a, int m, int k, int n, float scale, VaeType dst_type,
     if (s == dnnl_success && scale != 1)
         s = dnnl_primitive_attr_set_output_scales(attr, 1, 0, &scale);
     if (s == dnnl_success)
-        s = vae_cpu_primitive_op(a->cpu, &desc, attr, args, 3, plan, out);
+        s = vae_cpu_primitive_op(a->cpu, &desc, attr, NULL, args, 3, plan, out);
     dnnl_primitive_attr_destroy(attr);
     return s;
 }
@@ -92,7 +92,7 @@ make_softmax(Attention *a, bool plan)
     if (s == dnnl_success)
         s = vae_cpu_attr(&attr);
     if (s == dnnl_success)
-        s = vae_cpu_primitive_op(a->cpu, &desc, attr, args, 2, plan,
+        s = vae_cpu_primitive_op(a->cpu, &desc, attr, NULL, args, 2, plan,
                                  &a->softmax);
     dnnl_primitive_attr_destroy(attr);
     return s;

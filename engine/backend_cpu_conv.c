@@ -203,6 +203,19 @@ add_post_ops(const VaeOp *op, dnnl_primitive_attr_t attr)
     return s;
 }
 
+/*
+ * oneDNN 2.6's brgconv for bf16 gives wrong sums now and then, from one
+ * process to the next, for kernels of 3x3x3 with a stride in space; another
+ * implementation takes those (two layers of SeedVR2's encoder).
+ */
+static const char *
+avoid(const VaeOp *op)
+{
+    const bool struck =
+        op->x->type == VAE_TYPE_BF16 && op->conv.kt > 1 && op->conv.s > 1;
+    return struck ? "brgconv" : NULL;
+}
+
 static dnnl_status_t
 make_primitive(Conv *c, const VaeOp *op, bool plan)
 {
@@ -232,7 +245,7 @@ make_primitive(Conv *c, const VaeOp *op, bool plan)
     if (s == dnnl_success && (op->add || op->conv.relu))
         s = add_post_ops(op, attr);
     if (s == dnnl_success)
-        s = vae_cpu_primitive_op(c->cpu, &desc, attr, args, n, plan,
+        s = vae_cpu_primitive_op(c->cpu, &desc, attr, avoid(op), args, n, plan,
                                  &c->primitive);
     dnnl_primitive_attr_destroy(attr);
     return s;
