@@ -181,6 +181,32 @@ test_back_pressure(void)
     vae_test_teardown(h);
 }
 
+/* A flush takes the caps before they were pushed; they come again. */
+static void
+test_flush_before_caps(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    gulong probe = gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+        block_probe, NULL, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    while (!gst_pad_is_blocking(pad))
+        g_usleep(1000);
+    set_flushing(h, TRUE);
+    gst_pad_remove_probe(pad, probe);
+    set_flushing(h, FALSE);
+    after_flush(h);
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    gst_object_unref(pad);
+    g_free(caps);
+    vae_test_teardown(h);
+}
+
 /* Flushes at random moments: what follows is what a fresh stream gives. */
 static void
 test_flush_storm(void)
@@ -432,18 +458,20 @@ test_seek(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"order", test_order},
-                                    {"back-pressure", test_back_pressure},
-                                    {"flush-storm", test_flush_storm},
-                                    {"drain", test_drain},
-                                    {"empty", test_empty},
-                                    {"after-eos", test_after_eos},
-                                    {"downstream-eos", test_downstream_eos},
-                                    {"pipeline-ends", test_pipeline_ends},
-                                    {"states", test_states},
-                                    {"state-cycle", test_state_cycle},
-                                    {"seek", test_seek},
-                                    {NULL, NULL}};
+    static const VaeTest tests[] = {
+        {"order", test_order},
+        {"back-pressure", test_back_pressure},
+        {"flush-before-caps", test_flush_before_caps},
+        {"flush-storm", test_flush_storm},
+        {"drain", test_drain},
+        {"empty", test_empty},
+        {"after-eos", test_after_eos},
+        {"downstream-eos", test_downstream_eos},
+        {"pipeline-ends", test_pipeline_ends},
+        {"states", test_states},
+        {"state-cycle", test_state_cycle},
+        {"seek", test_seek},
+        {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }
