@@ -233,6 +233,8 @@ query_accept(GstVaeBase *base, GstQuery *query)
 
     gst_query_parse_accept_caps(query, &caps);
     same = gst_caps_is_fixed(caps) &&
+           gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
+                                      GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) &&
            gst_structure_has_name(
                gst_caps_get_structure(caps, 0),
                gst_structure_get_name(gst_caps_get_structure(template, 0)));

@@ -4,7 +4,9 @@
  */
 #include "vae_test.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Seen {
     guint frames;
@@ -26,6 +28,23 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     gst_buffer_unmap(buffer, &map);
 }
 
+/* Plays to the end of the stream, and to NULL. */
+static void
+finish(GstElement *pipeline)
+{
+    GstBus *bus = gst_element_get_bus(pipeline);
+    GstMessage *message;
+
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, 120 * GST_SECOND,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK(message != NULL);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+}
+
 /* Runs n frames through; returns their MD5. */
 static gchar *
 run(guint n, const char *rate, guint slice, guint threads, const char *backend,
@@ -42,23 +61,14 @@ run(guint n, const char *rate, guint slice, guint threads, const char *backend,
         vae_test_weights(), threads, slice, backend);
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
-    GstBus *bus = gst_element_get_bus(pipeline);
     Seen seen = {.sum = g_checksum_new(G_CHECKSUM_MD5)};
-    GstMessage *message;
     gchar *md5;
 
     g_signal_connect(sink, "handoff", G_CALLBACK(handoff), &seen);
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, 120 * GST_SECOND,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK(message != NULL);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
-    gst_element_set_state(pipeline, GST_STATE_NULL);
+    finish(pipeline);
     md5 = g_strdup(g_checksum_get_string(seen.sum));
     g_checksum_free(seen.sum);
     gst_object_unref(sink);
-    gst_object_unref(bus);
     gst_object_unref(pipeline);
     g_free(text);
     if (out)
@@ -123,12 +133,59 @@ test_slices(void)
     check_slices("auto");
 }
 
+/* A file, and a seek into it: the frame asked for and all after it. */
+static void
+test_seek(void)
+{
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    gchar *write = g_strdup_printf(
+        "videotestsrc num-buffers=33 ! video/x-raw,format=RGB,width=48,"
+        "height=32,framerate=16/1 ! vaeencode model=\"%s\" threads=1 ! "
+        "latentmux ! filesink location=%s",
+        vae_test_weights(), path);
+    gchar *read = g_strdup_printf(
+        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
+        "threads=1 ! fakesink name=s sync=false signal-handoffs=true",
+        path, vae_test_weights());
+    GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
+    Seen seen;
+
+    finish(pipeline);
+    gst_object_unref(pipeline);
+
+    pipeline = gst_parse_launch(read, NULL);
+    sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
+    gst_element_set_state(pipeline, GST_STATE_PAUSED);
+    CHECK(gst_element_get_state(pipeline, NULL, NULL, 60 * GST_SECOND) ==
+          GST_STATE_CHANGE_SUCCESS);
+    CHECK(gst_element_seek_simple(pipeline, GST_FORMAT_TIME,
+                                  GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
+                                  GST_SECOND));
+    CHECK(gst_element_get_state(pipeline, NULL, NULL, 60 * GST_SECOND) ==
+          GST_STATE_CHANGE_SUCCESS);
+    seen = (Seen){.end = GST_SECOND, .sum = g_checksum_new(G_CHECKSUM_MD5)};
+    g_signal_connect(sink, "handoff", G_CALLBACK(handoff), &seen);
+    finish(pipeline);
+    CHECK(seen.end == 33 * GST_SECOND / 16);
+    g_checksum_free(seen.sum);
+    gst_object_unref(sink);
+    gst_object_unref(pipeline);
+    CHECK(remove(path) == 0);
+    CHECK(rmdir(folder) == 0);
+    g_free(path);
+    g_free(folder);
+    g_free(read);
+    g_free(write);
+}
+
 int
 main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"counts", test_counts},
                                     {"deterministic", test_deterministic},
                                     {"slices", test_slices},
+                                    {"seek", test_seek},
                                     {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
