@@ -70,7 +70,7 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
 {
     static const int one[] = {1, 0};
     const int whole[] = {t, 0}, uneven[] = {2, 5, 1, 4, 0};
-    const int sizes[] = {1, 2, 3, 5};
+    const int sizes[] = {1, 2, 3, 5, 8};
     TestClip input = bed_clip(bed, t, width, height, 0);
     TestClip want = bed_clip(bed, t, width, height, 0);
     VaeStream *stream =
@@ -81,7 +81,7 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
                                           .deterministic = true});
     run_clip(bed, stream, direction, &want, one);
     vae_stream_free(&stream);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const int plan[] = {1, sizes[i], 0};
         if (sizes[i] < t - 1)
             one_slice(bed, direction, &input, &want, sizes[i], plan, true);

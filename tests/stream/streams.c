@@ -45,6 +45,15 @@ skip(const char *why)
     exit(TEST_SKIP);
 }
 
+bool
+weights_path(char *out, size_t size, const char *name)
+{
+    return test_path(out, size, "VAE_TEST_VECTORS", "%s/weights.safetensors",
+                     name) ||
+           test_path(out, size, "VAE_TEST_DATA",
+                     "golden/%s/weights.safetensors", name);
+}
+
 void
 bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
 {
@@ -58,14 +67,13 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
     }
     if (!vae_backend_available(bed->backend, why, sizeof why))
         skip(why);
-    if (strchr(name, '.') || strcmp(name, "seedvr2-full") == 0) {
-        must(vae_model_generate(strchr(name, '.') ? name : "seedvr2",
-                                &bed->model, &error),
-             &error);
+    const size_t length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, "-full") == 0) {
+        snprintf(path, sizeof path, "%.*s", (int) length - 5, name);
+        must(vae_model_generate(path, &bed->model, &error), &error);
     } else {
-        if (!test_path(path, sizeof path, "VAE_TEST_VECTORS",
-                       "%s/weights.safetensors", name))
-            skip("VAE_TEST_VECTORS does not name the golden vectors");
+        if (!weights_path(path, sizeof path, name))
+            skip("neither VAE_TEST_VECTORS nor VAE_TEST_DATA has the weights");
         must(vae_model_open(path, NULL, &bed->model, &error), &error);
     }
     bed->info = vae_model_info(bed->model);

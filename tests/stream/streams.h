@@ -15,10 +15,13 @@ typedef struct Bed {
 } Bed;
 
 /* Ends the test with 77 where the model's file, the backend or the precision
- * is not there. name: "wan21" or "seedvr2" for the small ones of the source
- * tree, else an architecture with generated weights. */
+ * is not there. name: a folder of golden vectors ("wan21", "taehv/taew2_1")
+ * in the source tree or VAE_TEST_DATA, or an architecture and "-full" for
+ * generated weights of its real widths. */
 void bed_open(Bed *bed, const char *name, const char *backend,
               const char *precision);
+/* The golden weights of that name; false where there are none. */
+bool weights_path(char *out, size_t size, const char *name);
 VaeStream *bed_stream(const Bed *bed, VaeStreamParams params);
 
 /* t latents and their frames at width x height; numbers depend on seed. */

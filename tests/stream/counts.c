@@ -1,0 +1,85 @@
+/*
+ * counts.c: how many frames and latents become how many, for every length.
+ *
+ * counts MODEL BACKEND PRECISION
+ */
+#include "streams.h"
+
+#include <stdio.h>
+
+enum { MAX = 33 };
+
+/* Entry n - 1 is for n latents or n frames; 0 ends a row. */
+typedef struct Table {
+    int temporal;
+    int frames[MAX + 1];  /* that n latents decode to */
+    int latents[MAX + 1]; /* that n frames encode to, decoding to at least n */
+} Table;
+
+static const Table tables[] = {
+    {.temporal = 4,
+     .frames = {1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61,
+                65},
+     .latents = {1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5}},
+    {.temporal = 8,
+     .frames = {1, 9, 17, 25, 33},
+     .latents = {1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+                 4, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5}},
+};
+
+/* One latent wide and high. Ends the test unless all units come and go. */
+static void
+run(const Bed *bed, VaeDirection direction, int t, int frames)
+{
+    static const int plan[] = {2, 0};
+    const int side = bed->info->spatial;
+    TestClip clip = bed_clip(bed, t, side, side, 0);
+    clip.frames = frames;
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                          .width = side,
+                                          .height = side,
+                                          .slice_size = 2});
+    run_clip(bed, stream, direction, &clip, plan);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
+static void
+every_length(const Bed *bed, const Table *table)
+{
+    int n = 0;
+    for (; table->frames[n]; n++) {
+        const int64_t got = vae_model_frames_of(bed->model, n + 1);
+        if (expect(got == table->frames[n], "%d latents: %d frames", n + 1,
+                   (int) got))
+            run(bed, VAE_DECODE, n + 1, table->frames[n]);
+    }
+    for (n = 0; table->latents[n]; n++) {
+        const int64_t got = vae_model_latents_of(bed->model, n + 1);
+        if (expect(got == table->latents[n], "%d frames: %d latents", n + 1,
+                   (int) got))
+            run(bed, VAE_ENCODE, table->latents[n], n + 1);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    if (argc != 4) {
+        fprintf(stderr, "usage: counts MODEL BACKEND PRECISION\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], argv[2], argv[3]);
+    bed.threads = 1;
+    bool known = false;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        if (tables[i].temporal == bed.info->temporal) {
+            every_length(&bed, &tables[i]);
+            known = true;
+        }
+    expect(known, "a table for %d frames per latent", bed.info->temporal);
+    vae_model_free(&bed.model);
+    return tests_end();
+}
