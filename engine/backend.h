@@ -30,8 +30,9 @@ typedef struct VaeRun {
     const VaePicture *pictures;
     const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
     const float *mean, *std;    /* encode */
-    bool normalise;
-    int channels; /* latent channels */
+    bool normalise, sample;
+    uint64_t seed, index; /* of samples; index: latents[0]'s in the sequence */
+    int channels;         /* latent channels */
     float low, high;
     uint64_t *nonfinite;
     atomic_bool *cancel;

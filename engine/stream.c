@@ -32,7 +32,8 @@ struct VaeStream {
     VaeMemory memory;
 
     bool at_start, broken;
-    int step; /* programs run since the sequence began */
+    int step;         /* programs run since the sequence began */
+    uint64_t latents; /* in or out since then */
     atomic_bool cancel;
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
@@ -78,6 +79,11 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "the %s's",
                         info->path, decode ? "decoder" : "encoder",
                         decode ? "encoder" : "decoder");
+    if (!decode && p->posterior != VAE_POSTERIOR_MEAN && !info->has_posterior)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s has no posterior to sample: its encoder gives the "
+                        "latents themselves",
+                        info->arch);
     if (p->width < 1 || p->height < 1 || p->width > MAX_SIDE ||
         p->height > MAX_SIDE)
         return vae_fail(error, VAE_ERR_SIZE,
@@ -358,6 +364,7 @@ vae_stream_reset(VaeStream *stream)
     stream->at_start = true;
     stream->broken = false;
     stream->step = 0;
+    stream->latents = 0;
 }
 
 const VaePlan *
@@ -452,6 +459,9 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
                         .mean = info->mean,
                         .std = info->std,
                         .normalise = s->params.normalization == VAE_NORMALIZED,
+                        .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
+                        .seed = s->params.seed,
+                        .index = s->latents,
                         .channels = info->latent_channels,
                         .low = info->pixel_low,
                         .high = info->pixel_high,
@@ -465,6 +475,9 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
     if (status != VAE_OK)
         return status;
     s->step++;
+    s->latents += (uint64_t) (s->params.direction == VAE_DECODE
+                                  ? s->programs[which]->n_in
+                                  : s->programs[which]->n_out);
     s->stats.runs_first += which == FIRST;
     s->stats.runs_next += which == NEXT;
     s->stats.runs_next1 += which == NEXT1;

@@ -183,15 +183,18 @@ typedef struct VaeLatentInArgs {
 
 /*
  * The head's (h, w, cx) F32 -> latent [c, h, w] of dst_type, (v - mean[c]) /
- * std[c] in this order where normalise, else v; cx is c or 2c. mean and
- * logvar, where not NULL, receive channels 0..c-1 and c..2c-1 as [c, h, w].
+ * std[c] in this order where normalise, else v; cx is c or 2c. v is the
+ * head's channel c or, where sample, mean + exp(logvar / 2) * a normal number
+ * of sample.h; that needs cx = 2c. mean_out and logvar_out, where not NULL,
+ * receive channels 0..c-1 and c..2c-1 as [c, h, w].
  */
 typedef struct VaeLatentOutArgs {
     void *dst;
     float *mean_out, *logvar_out;
     const float *x, *mean, *std;
     VaeType dst_type;
-    bool normalise;
+    bool normalise, sample;
+    uint64_t seed, index; /* index: the latent's in its sequence */
     int h, w, c, cx;
     uint64_t *nonfinite;
 } VaeLatentOutArgs;

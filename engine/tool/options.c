@@ -114,15 +114,21 @@ set_frames(Options *o, const char *word)
 static bool
 set_seed(Options *o, const char *word)
 {
-    int seed;
-    return whole(word, 0, INT_MAX, &seed);
+    char *end;
+    errno = 0;
+    const unsigned long long v = strtoull(word, &end, 10);
+    if (errno || *word < '0' || *word > '9' || *end)
+        return false;
+    o->seed = v;
+    return true;
 }
 
-/* The only posterior that there is; the help says so. */
 static bool
 set_posterior(Options *o, const char *word)
 {
-    return strcmp(word, "mean") == 0;
+    const bool sample = strcmp(word, "sample") == 0;
+    o->posterior = sample ? VAE_POSTERIOR_SAMPLE : VAE_POSTERIOR_MEAN;
+    return sample || strcmp(word, "mean") == 0;
 }
 
 static bool
@@ -254,9 +260,9 @@ static const Option options[] = {
     {"--variant", "NAME", RUNS | COMMAND_INFO, set_variant,
      "model, where shapes cannot tell it"},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,
-     "mean; sampling is not supported"},
+     "mean (default) or sample"},
     {"--seed", "N", COMMAND_ENCODE, set_seed,
-     "of sampling; the mean does not depend on it"},
+     "of --posterior sample, 0 to 2^64 - 1; default 0"},
     {"--tail", "T", COMMAND_ENCODE, set_tail,
      "repeat (default) the last frame to a whole group, or drop the rest"},
     {"--deterministic", NULL, RUNS, set_deterministic,

@@ -30,6 +30,8 @@ typedef struct Options {
     VaeBackendKind backend;
     VaePrecision precision;
     VaeNormalization normalization;
+    VaePosterior posterior;
+    uint64_t seed;
     bool normalization_given;
     VaeType dtype;
     int slice, threads, width, height, frames;

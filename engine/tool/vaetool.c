@@ -139,6 +139,8 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .threads = o->threads,
         .deterministic = o->deterministic,
         .normalization = o->normalization,
+        .posterior = o->posterior,
+        .seed = o->seed,
     };
 }
 

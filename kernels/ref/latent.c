@@ -3,6 +3,7 @@
  */
 #include "ref.h"
 #include "number.h"
+#include "sample.h"
 
 void
 vae_ref_latent_in(const VaeQueue *q, const VaeLatentInArgs *a)
@@ -23,12 +24,18 @@ vae_ref_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
     const size_t n = (size_t) a->h * a->w;
     for (int c = 0; c < a->c; c++)
         for (size_t p = 0; p < n; p++) {
-            const float v = a->x[p * a->cx + c];
+            const float mean = a->x[p * a->cx + c];
+            const float v =
+                a->sample
+                    ? vae_sample(mean, a->x[p * a->cx + a->c + c],
+                                 vae_normal(a->seed, a->index, c,
+                                            (int) p / a->w, (int) p % a->w))
+                    : mean;
             *a->nonfinite += !vae_is_finite(v);
             vae_store(a->dst, a->dst_type, c * n + p,
                       a->normalise ? (v - a->mean[c]) / a->std[c] : v);
             if (a->mean_out)
-                a->mean_out[c * n + p] = v;
+                a->mean_out[c * n + p] = mean;
             if (a->logvar_out && a->cx > a->c)
                 a->logvar_out[c * n + p] = a->x[p * a->cx + a->c + c];
         }

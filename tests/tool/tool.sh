@@ -90,9 +90,13 @@ says "--model"
 check "bad backend" 2 "$tool" decode --model "$wan" --backend gpu a b
 says "gpu"
 check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
-check "posterior sample" 2 "$tool" encode --model "$wan" \
-    --posterior sample "$video" "$out/x"
-says "sampling is not supported"
+check "bad posterior" 2 "$tool" encode --model "$wan" \
+    --posterior median "$video" "$out/x"
+says "median" "mean (default) or sample"
+for seed in -1 x 1x 18446744073709551616; do
+    check "bad seed $seed" 2 "$tool" encode --model "$wan" --seed $seed \
+        "$video" "$out/x"
+done
 check "option without its value" 2 "$tool" plan --model "$wan" --size
 
 echo "# info"
@@ -131,6 +135,26 @@ check "encode SeedVR2" 0 "$tool" encode $ref --model "$seed" \
     "$data/seedvr2/encode_f17_48x80.safetensors" "$out/latent2.safetensors"
 check "encoded as the official network" 0 "$tool" compare --max-abs 2e-4 \
     "$out/latent2.safetensors" "$data/seedvr2/encode_f17_48x80.safetensors"
+tae=$data/taehv/taew2_1/weights.safetensors
+check "sample" 0 "$tool" encode $ref --posterior sample \
+    --seed 18446744073709551615 --model "$wan" "$video" \
+    "$out/sample.safetensors"
+check "sample again, otherwise sliced" 0 "$tool" encode $ref --slice 1 \
+    --posterior sample --seed 18446744073709551615 --model "$wan" "$video" \
+    "$out/sample2.safetensors"
+true_that "the same file" cmp "$out/sample.safetensors" \
+    "$out/sample2.safetensors"
+check "mean and logvar are the same" 0 "$tool" compare --max-abs 0 \
+    --tensor mean "$out/sample.safetensors" "$out/latent.safetensors"
+check "the latents are not" 1 "$tool" compare --max-abs 0.1 \
+    --tensor latent "$out/sample.safetensors" "$out/latent.safetensors"
+check "another seed" 0 "$tool" encode $ref --posterior sample \
+    --model "$wan" "$video" "$out/sample2.safetensors"
+check "gives other latents" 1 "$tool" compare --max-abs 0.1 \
+    --tensor latent "$out/sample.safetensors" "$out/sample2.safetensors"
+check "no posterior to sample" 3 "$tool" encode $ref --posterior sample \
+    --model "$tae" "$data/taehv/taew2_1/encode_f17_48x80.safetensors" "$out/x"
+says "taew2_1 has no posterior"
 check "encode raw" 0 "$tool" encode $ref --normalization raw \
     --model "$seed" "$data/seedvr2/encode_f1_48x80.safetensors" \
     "$out/raw.safetensors"

@@ -31,6 +31,17 @@ typedef struct VaeStream VaeStream;
 typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
                             int h, int w, int c, const float *values);
 
+/*
+ * What an encoder with a posterior gives: its mean, or mean + exp(logvar / 2)
+ * * e with logvar taken as -30..20 and e standard normal. e depends on the
+ * seed, the latent's index in the sequence, its channel and its pixel only:
+ * it is the same for every backend, slice size and number of threads.
+ */
+typedef enum VaePosterior {
+    VAE_POSTERIOR_MEAN,
+    VAE_POSTERIOR_SAMPLE
+} VaePosterior;
+
 typedef struct VaeStreamParams {
     VaeDirection direction;
     VaeBackendKind backend;
@@ -41,8 +52,10 @@ typedef struct VaeStreamParams {
     int threads;       /* 0: as many as the process may use */
     bool deterministic;
     VaeNormalization normalization; /* of the latents in or out */
-    size_t memory_limit; /* bytes; 0: what the machine has free */
-    VaeDumpFunc dump;    /* or NULL */
+    VaePosterior posterior;         /* read when encoding */
+    uint64_t seed;                  /* of samples */
+    size_t memory_limit;            /* bytes; 0: what the machine has free */
+    VaeDumpFunc dump;               /* or NULL */
     void *dump_user;
 } VaeStreamParams;
 
@@ -70,11 +83,11 @@ VAE_API VaeStatus vae_stream_plan(VaeModel *model,
 /*
  * Plans a stream and takes all its memory; model gains a reference.
  * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file lacks that
- * direction), VAE_ERR_UNSUPPORTED (backend or precision), VAE_ERR_MEMORY
+ * direction), VAE_ERR_UNSUPPORTED (backend or precision; samples of a model
+ * without a posterior), VAE_ERR_MEMORY
  * (names the bytes and what would fit), VAE_ERR_BACKEND.
  */
-VAE_API VaeStatus vae_stream_new(VaeModel *model,
-                                 const VaeStreamParams *params,
+VAE_API VaeStatus vae_stream_new(VaeModel *model, const VaeStreamParams *params,
                                  VaeStream **out, VaeError *error);
 VAE_API void vae_stream_free(VaeStream **stream);
 
@@ -109,23 +122,21 @@ typedef struct VaeLatent {
  * Runs n_latents latents into n_frames pictures, both as
  * vae_stream_count() tells for some number of steps >= 1. A frame whose
  * data[0] is NULL is computed and not converted. Pictures must have the
- * stream's visible size. Values that are not finite pass through and are
- * counted.
+ * stream's visible size. Values that are not finite pass through (but a
+ * ReLU may take NaN for 0) and are counted, in the latents.
  *
  * Errors: VAE_ERR_ARGUMENT (counts; nothing ran), VAE_ERR_SIZE (a picture of
  * another size; nothing ran), VAE_ERR_CANCELLED and VAE_ERR_BACKEND (the
  * sequence is broken: reset or free).
  */
-VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
-                                    const VaeLatent *latents, int n_latents,
-                                    const VaePicture *frames, int n_frames,
-                                    VaeError *error);
+VAE_API VaeStatus vae_stream_decode(VaeStream *stream, const VaeLatent *latents,
+                                    int n_latents, const VaePicture *frames,
+                                    int n_frames, VaeError *error);
 
 /* The reverse, with the same rules; every picture must have data. */
-VAE_API VaeStatus vae_stream_encode(VaeStream *stream,
-                                    const VaePicture *frames, int n_frames,
-                                    const VaeLatent *latents, int n_latents,
-                                    VaeError *error);
+VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
+                                    int n_frames, const VaeLatent *latents,
+                                    int n_latents, VaeError *error);
 
 /* Makes the running call, and only that, return VAE_ERR_CANCELLED within one
  * op. Without a running call it does nothing. */

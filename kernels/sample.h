@@ -1,0 +1,50 @@
+/*
+ * sample.h: samples of a posterior, the same on every host table.
+ */
+#ifndef VAE_SAMPLE_H
+#define VAE_SAMPLE_H
+
+#include <math.h>
+#include <stdint.h>
+
+static inline uint64_t
+vae_mix64(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Output i of the generator SplitMix64 that was started with state. */
+static inline uint64_t
+vae_split_mix64(uint64_t state, uint64_t i)
+{
+    return vae_mix64(state + (i + 1) * 0x9e3779b97f4a7c15u);
+}
+
+/*
+ * A standard normal number for each seed, latent of the sequence, channel and
+ * latent pixel (c, y, x below 2^16), by Box and Muller from two outputs of
+ * SplitMix64. It does not depend on the size of the picture.
+ */
+static inline double
+vae_normal(uint64_t seed, uint64_t latent, int c, int y, int x)
+{
+    const uint64_t state = vae_mix64(vae_split_mix64(seed, 0) + latent);
+    const uint64_t at = (uint64_t) c << 32 | (uint64_t) y << 16 | (uint64_t) x;
+    const uint64_t a = vae_split_mix64(state, 2 * at);
+    const uint64_t b = vae_split_mix64(state, 2 * at + 1);
+    const double u = (double) ((a >> 11) + 1) * 0x1p-53; /* 0 < u <= 1 */
+    const double v = (double) (b >> 11) * 0x1p-53;
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+/* mean + exp(logvar / 2) * normal; logvar is taken as -30..20. */
+static inline float
+vae_sample(float mean, float logvar, double normal)
+{
+    const double l = logvar < -30 ? -30 : logvar > 20 ? 20 : (double) logvar;
+    return (float) ((double) mean + exp(l / 2) * normal);
+}
+
+#endif
