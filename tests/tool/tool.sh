@@ -93,8 +93,8 @@ check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
 check "bad posterior" 2 "$tool" encode --model "$wan" \
     --posterior median "$video" "$out/x"
 says "median" "mean (default) or sample"
-for seed in -1 x 1x 18446744073709551616; do
-    check "bad seed $seed" 2 "$tool" encode --model "$wan" --seed $seed \
+for number in -1 x 1x 18446744073709551616; do
+    check "bad seed $number" 2 "$tool" encode --model "$wan" --seed $number \
         "$video" "$out/x"
 done
 check "option without its value" 2 "$tool" plan --model "$wan" --size
