@@ -108,21 +108,7 @@ export OMP_WAIT_POLICY=passive
 echo "test data: ${VAE_TEST_DATA:-none}"
 build build gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled ||
     finish
-# Some tests of the elements run under the leaks tracer; it tells by log alone.
-traces=$PWD/build/leaks
-rm -rf "$traces"
-mkdir -p "$traces"
-export GST_DEBUG=GST_TRACER:7 GST_DEBUG_NO_COLOR=1
-export GST_DEBUG_FILE="$traces/%p.log"
 run build all
-unset GST_DEBUG GST_DEBUG_NO_COLOR GST_DEBUG_FILE
-if ! grep -q object-alive.class "$traces"/*.log; then
-    fail 'no test ran under the leaks tracer'
-elif grep -h 'object-alive,' "$traces"/*.log; then
-    fail 'objects outlive the tests of the elements'
-else
-    count 1 0 0
-fi
 [ "$quick" = no ] || finish
 
 if build build-clang clang -Dtests=enabled -Dgst=enabled; then
