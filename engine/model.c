@@ -11,7 +11,6 @@
 #include "model_internal.h"
 
 #define MAX_SPATIAL 64 /* more is no video VAE, but a broken file */
-#define LISTED 6       /* names listed per kind of mismatch */
 
 const VaeTensorInfo *
 vae_model_find(const VaeModel *model, const char *name)
@@ -229,26 +228,6 @@ learn_demands(VaeModel *model, VaeError *error)
     return VAE_OK;
 }
 
-/* A growing list of names for one message. */
-typedef struct Listing {
-    int count;
-    char text[400];
-} Listing;
-
-static void VAE_PRINTF(2, 3) list_one(Listing *list, const char *format, ...)
-{
-    const size_t used = strlen(list->text);
-    if (list->count++ >= LISTED || used + 80 > sizeof list->text)
-        return;
-    char item[160];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(item, sizeof item, format, args);
-    va_end(args);
-    snprintf(list->text + used, sizeof list->text - used, "%s%s",
-             used ? ", " : "", item);
-}
-
 static bool
 same_dims(const VaeTensorInfo *t, const VaeDemand *d)
 {
@@ -257,28 +236,29 @@ same_dims(const VaeTensorInfo *t, const VaeDemand *d)
 }
 
 static void
-match_one(VaeModel *m, VaeDemand *d, Listing *missing, Listing *wrong)
+match_one(VaeModel *m, VaeDemand *d, VaeListing *missing, VaeListing *wrong)
 {
     const VaeTensorInfo *t = vae_model_find(m, d->name);
     char renamed[256], is[96], should[96];
     if (!t) {
         const bool known = m->arch->rename(m, d->name, renamed);
-        list_one(missing, "%s", known ? renamed : d->name);
+        vae_listing_add(missing, "%s", known ? renamed : d->name);
         return;
     }
     d->found = *t;
     d->found.name = d->name;
     if (!same_dims(t, d))
-        list_one(wrong, "%s is %s, expected %s", t->name,
-                 vae_dims_text(t->dims, t->n_dims, is, sizeof is),
-                 vae_dims_text(d->dims, d->n_dims, should, sizeof should));
+        vae_listing_add(
+            wrong, "%s is %s, expected %s", t->name,
+            vae_dims_text(t->dims, t->n_dims, is, sizeof is),
+            vae_dims_text(d->dims, d->n_dims, should, sizeof should));
     else if (!t->supported || t->type == VAE_TYPE_U8)
-        list_one(wrong, "%s has type %s, expected F32, F16 or BF16", t->name,
-                 t->type_name);
+        vae_listing_add(wrong, "%s has type %s, expected F32, F16 or BF16",
+                        t->name, t->type_name);
 }
 
 static void
-list_extra(const VaeModel *m, Listing *extra)
+list_extra(const VaeModel *m, VaeListing *extra)
 {
     const size_t n = vae_tensor_file_count(m->file);
     for (size_t i = 0; i < n; i++) {
@@ -290,14 +270,14 @@ list_extra(const VaeModel *m, Listing *extra)
                    m->demands[j].found.data == t->data &&
                    m->demands[j].found.name != NULL;
         if (!used)
-            list_one(extra, "%s", t->name);
+            vae_listing_add(extra, "%s", t->name);
     }
 }
 
 static VaeStatus
 match_file(VaeModel *m, VaeError *error)
 {
-    Listing missing = {0}, wrong = {0}, extra = {0};
+    VaeListing missing = {0}, wrong = {0}, extra = {0};
     for (size_t i = 0; i < m->n_demands; i++)
         match_one(m, &m->demands[i], &missing, &wrong);
     list_extra(m, &extra);
@@ -309,7 +289,7 @@ match_file(VaeModel *m, VaeError *error)
                         "tensors are not:",
                         m->path, m->info.arch);
     const struct {
-        const Listing *list;
+        const VaeListing *list;
         const char *what;
     } kinds[] = {{&missing, "missing"},
                  {&wrong, "of the wrong shape or type"},
@@ -321,7 +301,7 @@ match_file(VaeModel *m, VaeError *error)
                              "%s %d %s (%s%s)", listed++ ? ";" : "",
                              kinds[k].list->count, kinds[k].what,
                              kinds[k].list->text,
-                             kinds[k].list->count > LISTED ? ", ..." : "");
+                             kinds[k].list->count > VAE_LISTED ? ", ..." : "");
     return vae_fail(error, VAE_ERR_MODEL, "%s", text);
 }
 
@@ -366,21 +346,6 @@ set_arch(VaeModel *m, const VaeArch *arch)
 }
 
 static VaeStatus
-unknown_file(const VaeModel *m, VaeError *error)
-{
-    Listing names = {0}, known = {0};
-    for (size_t i = 0; i < vae_tensor_file_count(m->file); i++)
-        list_one(&names, "%s", vae_tensor_file_at(m->file, i)->name);
-    for (int i = 0; vae_archs[i]; i++)
-        list_one(&known, "%s", vae_archs[i]->name);
-    return vae_fail(error, VAE_ERR_MODEL,
-                    "%s: weights of no known VAE "
-                    "(known: %s); it holds %d tensors (%s%s)",
-                    m->path, known.text, names.count, names.text,
-                    names.count > LISTED ? ", ..." : "");
-}
-
-static VaeStatus
 recognise(VaeModel *m, VaeError *error)
 {
     m->info.has_decoder = vae_model_has_prefix(m, "decoder.");
@@ -408,7 +373,7 @@ recognise(VaeModel *m, VaeError *error)
             return VAE_ERR_MODEL;
         return VAE_OK;
     }
-    return unknown_file(m, error);
+    return vae_model_unknown(m, error);
 }
 
 /* config.json in the file's folder, where there is one that parses. */
@@ -497,6 +462,28 @@ generate_weights(VaeModel *m, VaeError *error)
 }
 
 VaeStatus
+vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
+                 VaeModel **out, VaeError *error)
+{
+    *out = NULL;
+    VaeModel *m = new_model("(generated)");
+    if (!m || !m->path || !set_arch(m, arch)) {
+        vae_model_free(&m);
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
+    m->info.has_decoder = decoder;
+    m->info.has_encoder = encoder;
+    m->info.reason = "generated";
+    VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+    arch->preset(&r);
+    const VaeStatus status = learn_demands(m, error);
+    if (status != VAE_OK)
+        vae_model_free(&m);
+    *out = m;
+    return status;
+}
+
+VaeStatus
 vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
 {
     *out = NULL;
@@ -504,26 +491,19 @@ vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
     while (vae_archs[i] && strcmp(vae_archs[i]->name, arch) != 0)
         i++;
     if (!vae_archs[i]) {
-        Listing known = {0};
+        VaeListing known = {.most = 100};
         for (int k = 0; vae_archs[k]; k++)
-            list_one(&known, "%s", vae_archs[k]->name);
+            vae_listing_add(&known, "%s", vae_archs[k]->name);
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "no architecture \"%s\" "
                         "(known: %s)",
                         arch, known.text);
     }
-    VaeModel *m = new_model("(generated)");
-    if (!m || !m->path || !set_arch(m, vae_archs[i])) {
-        vae_model_free(&m);
-        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    }
-    m->info.has_decoder = m->info.has_encoder = true;
-    m->info.reason = "generated";
-    VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
-    m->arch->preset(&r);
-    VaeStatus status = learn_demands(m, error);
-    if (status == VAE_OK)
-        status = generate_weights(m, error);
+    VaeModel *m;
+    VaeStatus status = vae_model_preset(vae_archs[i], true, true, &m, error);
+    if (status != VAE_OK)
+        return status;
+    status = generate_weights(m, error);
     if (status != VAE_OK) {
         vae_model_free(&m);
         return status;

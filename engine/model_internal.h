@@ -96,6 +96,21 @@ bool vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
 /* The variant asked for, else stated as vae.variant or variant, else NULL. */
 const char *vae_model_variant(const VaeModel *model);
 
+/* A growing list of names for one message; `most` of them are written out. */
+#define VAE_LISTED 6
+typedef struct VaeListing {
+    int count, most; /* most: 0 means VAE_LISTED */
+    char text[400];
+} VaeListing;
+void vae_listing_add(VaeListing *list, const char *format, ...)
+    VAE_PRINTF(2, 3);
+
+/* The released configuration with its demands and without weights. */
+VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
+                           VaeModel **out, VaeError *error);
+/* Fails with the nearest known model and what differs. */
+VaeStatus vae_model_unknown(const VaeModel *model, VaeError *error);
+
 /* Index of a demand, or -1. */
 long vae_model_demand(const VaeModel *model, const char *name);
 

@@ -241,13 +241,34 @@ find_variant(const VaeModel *m, const Tae *a, VaeError *error)
         vae_fail(error, VAE_ERR_UNSUPPORTED,
                  "taeh3 (24 latent channels) works in chunks of 17 frames, "
                  "each from an empty state, and cannot run as a stream");
-    else
+    else {
+        VaeListing fitting = {0};
+        for (size_t i = 0; i < N_VARIANTS; i++)
+            if (variants[i].z == a->z && variants[i].patch == a->patch)
+                vae_listing_add(&fitting, "%s",
+                                a->super && variants[i].super
+                                    ? variants[i].super
+                                    : variants[i].name);
         vae_fail(error, VAE_ERR_MODEL,
                  "no tiny autoencoder%s%s of %d latent channels and %dx%d "
-                 "pixel patches is known",
+                 "pixel patches is known%s%s",
                  stated ? " " : "", stated ? stated : "", a->z, a->patch,
-                 a->patch);
+                 a->patch, fitting.count ? "; variants that fit: " : "",
+                 fitting.text);
+    }
     return NULL;
+}
+
+/* Of 16 channels there are four models of the same shapes. */
+static const char *
+reason(const VaeModel *m, const Tae *a)
+{
+    if (vae_model_variant(m))
+        return "names of its blocks, shapes, and the variant stated";
+    return a->z == 16 && a->patch == 1
+               ? "names of its blocks and shapes, which taehv, taecvx and "
+                 "taeos1_3 share: variant taew2_1 assumed"
+               : "names of its blocks and shapes";
 }
 
 static int
@@ -311,7 +332,6 @@ recognise(VaeRecognise *r, VaeError *error)
         !vae_model_find(m, "encoder.4.conv.4.weight"))
         return false;
     r->info->names = "official";
-    r->info->reason = a->super ? "decoder.1.conv.1" : "decoder.3.conv.4";
     read_decoder(m, a);
     a->enc_c = vae_model_width(m, "encoder.0");
     for (int i = 0; i < 3; i++)
@@ -332,6 +352,7 @@ recognise(VaeRecognise *r, VaeError *error)
                      "factor of 1 to 4");
             return true;
         }
+    r->info->reason = reason(m, a);
     const Variant *v = find_variant(m, a, error);
     if (v)
         describe(r->info, a, v);

@@ -32,13 +32,28 @@ floats_json(const float *v, int n)
     return list;
 }
 
-static json_t *
-model_json(const VaeModelInfo *m)
+/* How many frames n latents are. */
+static const char *
+frame_rule(const VaeModelInfo *m, char *text, size_t size)
 {
+    snprintf(text, size, "%d + %d (n - %d) / %d", m->decode.first_out,
+             m->decode.step_out, m->decode.first_in, m->decode.step_in);
+    if (m->decode.first_in == 1 && m->decode.step_in == 1)
+        snprintf(text, size, "%d + %d (n - 1)", m->decode.first_out,
+                 m->decode.step_out);
+    return text;
+}
+
+static json_t *
+model_json(const VaeModel *model)
+{
+    const VaeModelInfo *m = vae_model_info(model);
     const int c = m->latent_channels;
+    char rule[64], hash[65];
+    vae_model_fingerprint(model, hash);
     return json_pack(
         "{s:s, s:s?, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:o, s:o, s:o, "
-        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I}",
+        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I, s:s, s:s}",
         "arch", m->arch, "latent_space", m->space, "names", m->names, "reason",
         m->reason, "latent_channels", c, "spatial", m->spatial, "temporal",
         m->temporal, "decoder", m->has_decoder, "encoder", m->has_encoder,
@@ -47,7 +62,8 @@ model_json(const VaeModelInfo *m)
         "std", floats_json(m->std, c), "pixel_range", (double) m->pixel_low,
         (double) m->pixel_high, "framerate", m->fps_n, m->fps_d, "type",
         vae_type_name(m->weights_type), "tensors", (json_int_t) m->tensor_count,
-        "bytes", (json_int_t) m->weights_bytes);
+        "bytes", (json_int_t) m->weights_bytes, "frames_of_n_latents",
+        frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
 static json_t *
@@ -89,8 +105,10 @@ print_json(const Info *in)
     json_t *root = json_object();
     json_object_set_new(root, "file", json_string(in->path));
     if (in->model)
-        json_object_set_new(root, "model",
-                            model_json(vae_model_info(in->model)));
+        json_object_set_new(root, "model", model_json(in->model));
+    else if (!in->has_clip)
+        json_object_set_new(root, "no_model",
+                            json_string(in->why_no_model.message));
     if (in->has_clip)
         json_object_set_new(root, "latents", clip_json(&in->clip));
     json_object_set_new(root, "tensors", tensors_json(in->file));
@@ -101,9 +119,10 @@ print_json(const Info *in)
 }
 
 static void
-print_model(const VaeModelInfo *m)
+print_model(const VaeModel *model)
 {
-    char text[32];
+    const VaeModelInfo *m = vae_model_info(model);
+    char text[65];
     printf("model: %s (%s names; recognised by %s)\n", m->arch, m->names,
            m->reason);
     printf("  latent space %s, %d channels, %dx%d pixels and %d frames per "
@@ -121,12 +140,15 @@ print_model(const VaeModelInfo *m)
         printf("  encode: %d frames to %d latents, then %d to %d\n",
                m->encode.first_in, m->encode.first_out, m->encode.step_in,
                m->encode.step_out);
+    printf("  n latents are %s frames\n", frame_rule(m, text, sizeof text));
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",
            (double) m->pixel_low, (double) m->pixel_high, m->fps_n, m->fps_d);
     printf("  %zu tensors, mostly %s, %s\n", m->tensor_count,
            vae_type_name(m->weights_type),
            bytes_text(m->weights_bytes, text, sizeof text));
+    vae_model_fingerprint(model, text);
+    printf("  fingerprint %s\n", text);
 }
 
 static void
@@ -153,7 +175,7 @@ print_text(const Info *in)
     char text[128];
     printf("%s\n", in->path);
     if (in->model)
-        print_model(vae_model_info(in->model));
+        print_model(in->model);
     else if (in->has_clip)
         print_clip(&in->clip);
     else

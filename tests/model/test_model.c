@@ -275,6 +275,116 @@ test_mismatches(void)
     vae_tensor_file_free(&set.file);
 }
 
+/* Half of the names of seedvr2. */
+static void
+test_nearest(void)
+{
+    Set set;
+    load(&set, "seedvr2");
+    for (size_t i = 0; i < set.n; i++)
+        if (strstr(set.names[i], "mid_block") || strstr(set.names[i], "up_"))
+            memcpy(set.names[i], "q", 1);
+    expect_error("the nearest model and what differs", &set, VAE_ERR_MODEL,
+                 (const char *[]){"no known VAE", "nearest is seedvr2",
+                                  "250 tensors", "missing", "not part of it",
+                                  "qncoder.mid_block", NULL});
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+fingerprint(const char *path, char *out)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    out[0] = '\0';
+    if (vae_model_open(path, NULL, &model, &error) == VAE_OK)
+        vae_model_fingerprint(model, out);
+    else
+        check(false, path, error.message);
+    vae_model_free(&model);
+}
+
+static void
+test_fingerprint(void)
+{
+    Set set;
+    char plain[65], other[65], path[512];
+    snprintf(path, sizeof path, "%s/seedvr2/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"));
+    fingerprint(path, plain);
+    check(strlen(plain) == 64 && strspn(plain, "0123456789abcdef") == 64,
+          "a fingerprint has 64 digits", plain);
+    load(&set, "seedvr2");
+    for (size_t i = 0; i < set.n / 2; i++) { /* another order in the file */
+        const VaeTensorOut t = set.out[i];
+        set.out[i] = set.out[set.n - 1 - i];
+        set.out[set.n - 1 - i] = t;
+    }
+    fingerprint(write_set(&set), other);
+    check(strcmp(plain, other) == 0, "the order in the file is nothing to it",
+          other);
+    VaeTensorOut *t = find(&set, "decoder.conv_out.bias");
+    float changed[3];
+    memcpy(changed, t->data, sizeof changed);
+    ((uint8_t *) changed)[11] ^= 1;
+    t->data = changed;
+    fingerprint(write_set(&set), other);
+    check(other[0] && strcmp(plain, other) != 0, "one bit changes it", other);
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+open_variant(const char *what, const Set *set, const char *variant,
+             VaeStatus status, const char *arch_or_word)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeModelOptions options = {.variant = variant};
+    const VaeStatus got =
+        vae_model_open(write_set(set), &options, &model, &error);
+    const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+    check(got == status && (info ? strcmp(info->arch, arch_or_word) == 0
+                                 : strstr(error.message, arch_or_word) != NULL),
+          what, info ? info->reason : error.message);
+    if (info)
+        check((strstr(info->reason, "assumed") != NULL) ==
+                  (variant == NULL && set->n_meta == 0),
+              "  and says whether that was assumed", info->reason);
+    vae_model_free(&model);
+}
+
+static void
+test_variants(void)
+{
+    static const char *const same[] = {"taew2_1", "taehv", "taecvx",
+                                       "taeos1_3"};
+    Set set;
+    load(&set, "taehv/taew2_1");
+    open_variant("16 channels without a variant", &set, NULL, VAE_OK,
+                 "taew2_1");
+    for (int i = 0; i < 4; i++)
+        open_variant(same[i], &set, same[i], VAE_OK, same[i]);
+    open_variant("a variant of other channels", &set, "taew2_2", VAE_ERR_MODEL,
+                 "taew2_1, taehv, taecvx, taeos1_3");
+    open_variant("an unknown variant", &set, "taefly", VAE_ERR_MODEL, "taefly");
+    set.meta[set.n_meta++] = (VaeMetadata){"vae.variant", "taehv"};
+    open_variant("a variant in the metadata", &set, NULL, VAE_OK, "taehv");
+    open_variant("the caller's comes first", &set, "taecvx", VAE_OK, "taecvx");
+    set.n_meta = 0;
+    VaeTensorOut *t = find(&set, "decoder.1.weight");
+    t->dims[0] = t->dims[0] * t->dims[1] / 24; /* the same bytes */
+    t->dims[1] = 24;
+    open_variant("taeh3 is refused", &set, NULL, VAE_ERR_UNSUPPORTED,
+                 "chunks of 17 frames");
+    open_variant("taeh3 by name too", &set, "taeh3", VAE_ERR_UNSUPPORTED,
+                 "cannot run as a stream");
+    vae_tensor_file_free(&set.file);
+    load(&set, "wan21");
+    open_variant("a variant of another family", &set, "taehv", VAE_ERR_MODEL,
+                 "holds wan2.1, which is no taehv");
+    vae_tensor_file_free(&set.file);
+}
+
 static void
 test_stated(void)
 {
@@ -322,6 +432,9 @@ main(int argc, char **argv)
     test_old_attention_names();
     test_halves();
     test_mismatches();
+    test_nearest();
+    test_fingerprint();
+    test_variants();
     test_stated();
     char path[512];
     snprintf(path, sizeof path, "%s/w.safetensors", folder);

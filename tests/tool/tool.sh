@@ -101,11 +101,23 @@ check "option without its value" 2 "$tool" plan --model "$wan" --size
 
 echo "# info"
 check "info of weights" 0 "$tool" info "$wan"
-says "model: wan2.1" "16 channels" "encoder.conv1.weight" "194 tensors"
+says "model: wan2.1" "16 channels" "encoder.conv1.weight" "194 tensors" \
+    "n latents are 1 + 4 (n - 1) frames" \
+    c70cadd0e4489183d16968d8223f273c5f424f22efc4d9b859b706fb9eb89c6e
 check "info of latents" 0 "$tool" info "$latents"
 says 'tensor "latent"' "2 latents of 16 channels, 10x6"
 check "info in JSON" 0 "$tool" info --json "$seed"
-says '"arch": "seedvr2"' '"tensors"'
+says '"arch": "seedvr2"' '"tensors"' '"fingerprint"' '"frames_of_n_latents"'
+sed 's/"decoder\.mid_block/"dekoder.mid_block/g' "$seed" \
+    >"$out/near.safetensors"
+check "info of almost known weights" 0 "$tool" info "$out/near.safetensors"
+says "nearest is seedvr2" "dekoder.mid_block"
+check "info of a variant" 0 "$tool" info --variant taehv \
+    "$data/taehv/taew2_1/weights.safetensors"
+says "model: taehv" "latent space hunyuan" "variant stated"
+check "info without the variant" 0 "$tool" info \
+    "$data/taehv/taew2_1/weights.safetensors"
+says "model: taew2_1" "variant taew2_1 assumed"
 check "info of no file" 3 "$tool" info "$out/none"
 says "$out/none"
 head -c 1000 "$wan" >"$out/cut.safetensors"

@@ -22,14 +22,14 @@ typedef struct VaeSteps {
 } VaeSteps;
 
 typedef struct VaeModelInfo {
-    const char *arch;         /* "wan2.1", "seedvr2" */
-    const char *space;        /* latent space: "wan2.1", "gst-vae-demo" */
-    const char *names;        /* naming of the tensors: "official", ... */
-    const char *reason;       /* what it was recognised by */
-    const char *path;         /* the file */
+    const char *arch;   /* "wan2.1", "seedvr2" */
+    const char *space;  /* latent space: "wan2.1", "gst-vae-demo" */
+    const char *names;  /* naming of the tensors: "official", ... */
+    const char *reason; /* what it was recognised by */
+    const char *path;   /* the file */
     int latent_channels;
-    int spatial;              /* video pixels per latent pixel, each way */
-    int temporal;             /* frames per latent after the first */
+    int spatial;  /* video pixels per latent pixel, each way */
+    int temporal; /* frames per latent after the first */
     bool has_decoder, has_encoder, has_posterior;
     VaeSteps decode, encode;
     float mean[VAE_MAX_LATENT_CHANNELS]; /* raw = normalized * std + mean */
@@ -47,7 +47,10 @@ typedef struct VaeModelOptions {
 
 /*
  * Opens weights, recognises the architecture from tensor names and shapes,
- * and matches every tensor by name and shape. No number is computed.
+ * and matches every tensor by name and shape. No number is computed. path is
+ * what vae_tensor_file_open() takes: a file, an index of shards or a model's
+ * folder. config.json beside the weights states what their metadata does not,
+ * such as latents_mean and latents_std.
  * options may be NULL. The result starts with one reference.
  *
  * Errors: those of vae_tensor_file_open(); VAE_ERR_MODEL with the names of
@@ -55,8 +58,8 @@ typedef struct VaeModelOptions {
  * count), or with the nearest known model.
  */
 VAE_API VaeStatus vae_model_open(const char *path,
-                                 const VaeModelOptions *options,
-                                 VaeModel **out, VaeError *error);
+                                 const VaeModelOptions *options, VaeModel **out,
+                                 VaeError *error);
 
 /*
  * A full-size model of arch with generated weights, for tests and timing:
@@ -87,6 +90,12 @@ VAE_API void vae_model_free(VaeModel **model);
 VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
 /* Tensors of the file in canonical (official) order; i < tensor_count. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
+
+/* SHA-256, as 64 hexadecimal digits and a NUL, over the tensors in canonical
+ * order: of each "NAME TYPE DIMS BYTES\n" (float32 3x8x3x3x3 972) and its
+ * numbers as stored. The same weights under another naming or in another
+ * kind of file have the same. Reads all of them. */
+VAE_API void vae_model_fingerprint(const VaeModel *model, char out[65]);
 
 /* Latents that n frames become, so that decoding gives at least n again, and
  * frames that n latents give; n >= 1, from the start of a sequence. */
