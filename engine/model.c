@@ -407,7 +407,7 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
     }
     VaeStatus status = vae_tensor_file_open(path, &m->file, error);
     if (status == VAE_OK) {
-        m->config = load_config(path);
+        m->config = load_config(vae_tensor_file_name(m->file));
         status = recognise(m, error);
     }
     if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)

@@ -24,15 +24,22 @@ struct VaeTensorFile {
     uint64_t total; /* of the file, or VAE_TOTAL_UNKNOWN */
     void *map;      /* NULL where the bytes are the caller's */
     json_t *header; /* safetensors: owns names, type names, metadata */
+    char *names;    /* PyTorch: owns names */
     json_t *metadata;
     char npy_type[8];
     VaeTensorInfo *tensors;
     size_t n_tensors;
     const VaeTensorInfo **sorted; /* by name */
+    VaeTensorFile **shards;       /* of an index: own the tensors */
+    size_t n_shards;
 };
 
 /* The end of name that messages show. */
 const char *vae_file_label(const char *name);
+
+/* Bytes out of a file as printable text, cut to buffer, of size > 0; what is
+ * not ASCII is '?'. Returns buffer. */
+const char *vae_shown(const char *text, size_t n, char *buffer, size_t size);
 
 /* The product of dims, each >= 0; false when it passes 64 bits. */
 bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);
@@ -54,5 +61,27 @@ VaeStatus vae_safetensors_need(const uint8_t *bytes, size_t size,
                                uint64_t total, const char *label,
                                uint64_t *need, VaeError *error);
 VaeStatus vae_safetensors_parse(VaeTensorFile *file, VaeError *error);
+
+/* A zip archive as torch.save() writes it: all of the file is its header. */
+bool vae_torch_is(const uint8_t *bytes, size_t size);
+VaeStatus vae_torch_need(uint64_t total, const char *label, uint64_t *need,
+                         VaeError *error);
+VaeStatus vae_torch_parse(VaeTensorFile *file, VaeError *error);
+
+/* JSON that names the shards of weights beside the file, which are opened. */
+bool vae_index_is(const uint8_t *bytes, size_t size);
+VaeStatus vae_index_parse(VaeTensorFile *file, VaeError *error);
+
+/* A safetensors file that is no symbolic link. */
+VaeStatus vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
+                                     VaeError *error);
+
+/* The weights in a model's folder; vae_mem_free() releases *out. */
+VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
+
+/* Reads an object with limits on its nesting and on what it makes the JSON
+ * reader take. The caller releases *out. */
+VaeStatus vae_json_load(const char *text, size_t n, const char *label,
+                        json_t **out, VaeError *error);
 
 #endif

@@ -53,12 +53,13 @@ static const struct {
     size_t length;
     const char *words;
 } others[] = {
-    {"PK\3\4", 4,
-     "a zip archive, as PyTorch (.pth, .pt) and numpy (.npz) "
-     "write them"},
-    {"\x80\2", 2, "a Python pickle, as old PyTorch files are"},
-    {"\x80\3", 2, "a Python pickle"},
-    {"\x80\4", 2, "a Python pickle"},
+    {"\x80\2\x8a\x0a\x6c\xfc\x9c\x46", 8,
+     "a file of PyTorch before 1.6, or written for it; convert it with "
+     "torch.save(torch.load(old), new)"},
+    {"\x80\2", 2, "a Python pickle that PyTorch did not write"},
+    {"\x80\3", 2, "a Python pickle that PyTorch did not write"},
+    {"\x80\4", 2, "a Python pickle that PyTorch did not write"},
+    {"\x80\5", 2, "a Python pickle that PyTorch did not write"},
     {"GGUF", 4, "a GGUF file"},
     {"\x89HDF", 4, "an HDF5 file"},
     {"version ", 8, "a pointer of git LFS: the file itself was not fetched"},
@@ -107,9 +108,10 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
     if (!plausible || bytes[LENGTH_BYTES] != '{') {
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
             if (memcmp(bytes, others[i].magic, others[i].length) == 0)
-                return vae_fail(error, VAE_ERR_FORMAT,
-                                "%s: is %s; wanted a safetensors or npy file",
-                                label, others[i].words);
+                return vae_fail(
+                    error, VAE_ERR_FORMAT,
+                    "%s: is %s; wanted a safetensors, npy or PyTorch file",
+                    label, others[i].words);
         }
     }
     if (!plausible)
@@ -333,23 +335,21 @@ check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
     return VAE_OK;
 }
 
-static VaeStatus
-load_header(VaeTensorFile *file, size_t length, VaeError *error)
+VaeStatus
+vae_json_load(const char *text, size_t n, const char *label, json_t **out,
+              VaeError *error)
 {
-    const char *text = (const char *) file->bytes + LENGTH_BYTES;
-    const VaeStatus status = check_nesting(text, length, file->label, error);
+    const VaeStatus status = check_nesting(text, n, label, error);
     if (status != VAE_OK)
         return status;
     json_error_t problem;
-    file->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (file->header == NULL &&
-        json_error_code(&problem) == json_error_out_of_memory)
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
+    if (*out == NULL && json_error_code(&problem) == json_error_out_of_memory)
         return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s: no memory for a header of %zu bytes", file->label,
-                        length);
-    if (file->header == NULL)
+                        "%s: no memory for a header of %zu bytes", label, n);
+    if (*out == NULL)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: header: no valid JSON: %s (byte %d)", file->label,
+                        "%s: header: no valid JSON: %s (byte %d)", label,
                         problem.text, problem.position);
     return VAE_OK;
 }
@@ -359,7 +359,9 @@ vae_safetensors_parse(VaeTensorFile *file, VaeError *error)
 {
     const uint64_t length = read_u64(file->bytes);
     const uint64_t data_start = LENGTH_BYTES + length;
-    VaeStatus status = load_header(file, (size_t) length, error);
+    VaeStatus status =
+        vae_json_load((const char *) file->bytes + LENGTH_BYTES,
+                      (size_t) length, file->label, &file->header, error);
     if (status != VAE_OK)
         return status;
     json_t *metadata = json_object_get(file->header, "__metadata__");

@@ -22,6 +22,16 @@ vae_file_label(const char *name)
     return length <= LABEL_SHOWN ? name : name + length - LABEL_SHOWN;
 }
 
+const char *
+vae_shown(const char *text, size_t n, char *buffer, size_t size)
+{
+    size_t i = 0;
+    for (; i < n && i + 1 < size; i++)
+        buffer[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    buffer[i] = '\0';
+    return buffer;
+}
+
 bool
 vae_dims_count(const int64_t *dims, int n, uint64_t *count)
 {
@@ -77,6 +87,13 @@ vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
     }
     if (vae_npy_is(bytes, size))
         return vae_npy_need(bytes, size, total, label, need, error);
+    if (vae_torch_is(bytes, size))
+        return vae_torch_need(total, label, need, error);
+    if (vae_index_is(bytes, size))
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: is JSON; an index of shards can only be opened "
+                        "by its path, where they lie beside it",
+                        label);
     return vae_safetensors_need(bytes, size, total, label, need, error);
 }
 
@@ -87,11 +104,15 @@ compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Reads the format that the first bytes tell. */
 static VaeStatus
-parse(VaeTensorFile *file, VaeError *error)
+parse_format(VaeTensorFile *file, VaeError *error)
 {
+    /* What is all at hand is not held against what reading it would take. */
+    if (file->size == file->total && vae_torch_is(file->bytes, file->size))
+        return vae_torch_parse(file, error);
     uint64_t need = 0;
-    VaeStatus status = vae_tensor_header_size(
+    const VaeStatus status = vae_tensor_header_size(
         file->bytes, file->size, file->total, file->name, &need, error);
     if (status != VAE_OK)
         return status;
@@ -99,22 +120,41 @@ parse(VaeTensorFile *file, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: the header takes %" PRIu64 " bytes, %zu are given",
                         file->label, need, file->size);
-    if (vae_npy_is(file->bytes, file->size))
-        status = vae_npy_parse(file, error);
-    else
-        status = vae_safetensors_parse(file, error);
+    return vae_npy_is(file->bytes, file->size)
+               ? vae_npy_parse(file, error)
+               : vae_safetensors_parse(file, error);
+}
+
+/* Sorts the tensors by name, of which none may be there twice. */
+static VaeStatus
+sort_names(VaeTensorFile *file, VaeError *error)
+{
+    const size_t n = file->n_tensors;
+    for (size_t i = 0; i < n; i++)
+        file->sorted[i] = &file->tensors[i];
+    if (n > 0)
+        qsort(file->sorted, n, sizeof(VaeTensorInfo *), compare_names);
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(file->sorted[i - 1]->name, file->sorted[i]->name) == 0)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: tensor \"%.*s\" is there twice", file->label,
+                            VAE_NAME_SHOWN, file->sorted[i]->name);
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+parse(VaeTensorFile *file, VaeError *error)
+{
+    const VaeStatus status = parse_format(file, error);
     if (status != VAE_OK)
         return status;
     for (size_t i = 0; i < file->n_tensors; i++) {
         VaeTensorInfo *info = &file->tensors[i];
         if (file->size == file->total)
             info->data = file->bytes + info->offset;
-        file->sorted[i] = info;
     }
-    if (file->n_tensors > 0)
-        qsort(file->sorted, file->n_tensors, sizeof(VaeTensorInfo *),
-              compare_names);
-    return VAE_OK;
+    return sort_names(file, error);
 }
 
 static VaeTensorFile *
@@ -134,6 +174,26 @@ file_new(const char *name)
     return file;
 }
 
+static VaeStatus
+open_bytes(const void *bytes, size_t size, uint64_t total, const char *name,
+           VaeStatus (*read)(VaeTensorFile *file, VaeError *error),
+           VaeTensorFile **out, VaeError *error)
+{
+    VaeTensorFile *file = file_new(name);
+    *out = NULL;
+    if (file == NULL)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
+                        vae_file_label(name));
+    file->bytes = bytes;
+    file->size = size;
+    file->total = total;
+    const VaeStatus status = read(file, error);
+    if (status != VAE_OK)
+        vae_tensor_file_free(&file);
+    *out = file;
+    return status;
+}
+
 VaeStatus
 vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
                             const char *name, VaeTensorFile **out,
@@ -146,18 +206,7 @@ vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: %zu bytes are given of a file of %" PRIu64,
                         vae_file_label(name), size, total);
-    VaeTensorFile *file = file_new(name);
-    if (file == NULL)
-        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
-                        vae_file_label(name));
-    file->bytes = bytes;
-    file->size = size;
-    file->total = total;
-    const VaeStatus status = parse(file, error);
-    if (status != VAE_OK)
-        vae_tensor_file_free(&file);
-    *out = file;
-    return status;
+    return open_bytes(bytes, size, total, name, parse, out, error);
 }
 
 static VaeStatus
@@ -171,10 +220,15 @@ fail_errno(const char *path, const char *what, VaeError *error)
 
 /* Maps all of a regular file that is not empty. */
 static VaeStatus
-map_file(const char *path, void **map, size_t *size, VaeError *error)
+map_file(const char *path, int flags, void **map, size_t *size, VaeError *error)
 {
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+    if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: refused: is a symbolic link",
+                        vae_file_label(path));
     if (fd < 0)
         return fail_errno(path, "open", error);
     VaeStatus status = VAE_OK;
@@ -204,21 +258,65 @@ map_file(const char *path, void **map, size_t *size, VaeError *error)
     return status;
 }
 
-VaeStatus
-vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
+/* The same of a file that others may lie beside. */
+static VaeStatus
+parse_mapped(VaeTensorFile *file, VaeError *error)
 {
-    *out = NULL;
+    if (!vae_index_is(file->bytes, file->size))
+        return parse(file, error);
+    const VaeStatus status = vae_index_parse(file, error);
+    return status == VAE_OK ? sort_names(file, error) : status;
+}
+
+static VaeStatus
+open_mapped(const char *path, int flags,
+            VaeStatus (*read)(VaeTensorFile *file, VaeError *error),
+            VaeTensorFile **out, VaeError *error)
+{
     void *map = NULL;
     size_t size = 0;
-    VaeStatus status = map_file(path, &map, &size, error);
+    *out = NULL;
+    VaeStatus status = map_file(path, flags, &map, &size, error);
     if (status != VAE_OK)
         return status;
-    status = vae_tensor_file_open_memory(map, size, size, path, out, error);
+    status = open_bytes(map, size, size, path, read, out, error);
     if (status == VAE_OK)
         (*out)->map = map;
     else
         munmap(map, size);
     return status;
+}
+
+VaeStatus
+vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
+{
+    struct stat st;
+    *out = NULL;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return open_mapped(path, 0, parse_mapped, out, error);
+    char *found;
+    VaeStatus status = vae_folder_find(path, &found, error);
+    if (status == VAE_OK)
+        status = open_mapped(found, 0, parse_mapped, out, error);
+    vae_mem_free(found);
+    return status;
+}
+
+static VaeStatus
+parse_shard(VaeTensorFile *file, VaeError *error)
+{
+    if (vae_torch_is(file->bytes, file->size) ||
+        vae_npy_is(file->bytes, file->size))
+        return vae_fail(error, VAE_ERR_FORMAT, "%s: is no safetensors file",
+                        file->label);
+    return parse(file, error);
+}
+
+VaeStatus
+vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
+                           VaeError *error)
+{
+    return open_mapped(path, O_NOFOLLOW, parse_shard, out, error);
 }
 
 void
@@ -228,7 +326,11 @@ vae_tensor_file_free(VaeTensorFile **file)
         return;
     VaeTensorFile *f = *file;
     *file = NULL;
+    for (size_t i = 0; i < f->n_shards; i++)
+        vae_tensor_file_free(&f->shards[i]);
+    vae_mem_free(f->shards);
     json_decref(f->header);
+    vae_mem_free(f->names);
     vae_mem_free(f->sorted);
     vae_mem_free(f->tensors);
     if (f->map != NULL)
@@ -275,5 +377,9 @@ vae_tensor_file_find(const VaeTensorFile *file, const char *name)
 const char *
 vae_tensor_file_metadata(const VaeTensorFile *file, const char *key)
 {
-    return json_string_value(json_object_get(file->metadata, key));
+    const char *text = json_string_value(json_object_get(file->metadata, key));
+    for (size_t i = 0; text == NULL && i < file->n_shards; i++)
+        text =
+            json_string_value(json_object_get(file->shards[i]->metadata, key));
+    return text;
 }

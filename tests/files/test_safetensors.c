@@ -240,10 +240,11 @@ check_mistakes(void)
     } cases[] = {
         {"PK\3\4aaaabbbbccccdddd", "zip archive"},
         {"\x80\2aaaaaabbbbccccdddd", "pickle"},
+        {"\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8", "before 1.6"},
         {"GGUFaaaabbbbccccdddd", "GGUF"},
         {"version https://git-lfs.github.com/spec/v1", "git LFS"},
         {"<!DOCTYPE html><html>", "web page"},
-        {"{\"a\": 1, \"b\": 2, \"c\": 3}", "first 8 bytes state a header"},
+        {"{\"a\": 1, \"b\": 2, \"c\": 3}", "is JSON; an index of shards"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         VaeError error;

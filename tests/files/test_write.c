@@ -190,7 +190,7 @@ check_bad_paths(void)
     status = vae_tensor_file_open("", &file, &error);
     check_refused("no name", status, &error, VAE_ERR_NOT_FOUND, "open");
     status = vae_tensor_file_open(folder, &file, &error);
-    check_refused("directory", status, &error, VAE_ERR_READ, "directory");
+    check_refused("directory", status, &error, VAE_ERR_NOT_FOUND, "directory");
     status = vae_tensor_file_open("/dev/null", &file, &error);
     check_refused("device", status, &error, VAE_ERR_READ, "regular");
 

@@ -39,7 +39,8 @@ typedef struct VaeLatentClip {
     /* What the file's metadata says; 0 or NULL where it says nothing. */
     const char *space;              /* vae.latent_space */
     VaeNormalization normalization; /* metadata, else raw for ComfyUI .latent,
-                                       else normalized */
+                                       else normalized; npy and PyTorch files
+                                       state none */
     bool normalization_stated;      /* by metadata or as ComfyUI .latent */
     int fps_n, fps_d;               /* vae.framerate, "16/1" */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels */

@@ -2,10 +2,17 @@
  * vae/tensors.h: named tensors in files, read and written.
  *
  * Reads safetensors (F32, F16, BF16, U8; others are listed as unsupported
- * when asked for) and npy (one tensor named "npy"; little endian, C order,
- * f4, f2, u1). The format is told by content, never by the file's name.
- * Nothing in a file is trusted: lengths, offsets, overlaps, shapes times
- * size, duplicate names and depth of nesting are checked before use.
+ * when asked for), npy (one tensor named "npy"; little endian, C order, f4, f2,
+ * u1) and what torch.save() writes since PyTorch 1.6 (.pth, .pt). The format is
+ * told by content, never by the file's name. Nothing in a file is trusted:
+ * lengths, offsets, overlaps, shapes times size, duplicate names and depth of
+ * nesting are checked before use.
+ *
+ * Of a PyTorch file the tensors of its dict are read, or of the one dict of
+ * tensors that it holds under a usual key ("state_dict", "model", ...); a
+ * tensor alone is named "latent". Other values of a dict are passed over.
+ * Nothing is executed: whatever opcode or global tensors do not need is refused
+ * by its name. Tensors must be contiguous and may share bytes.
  */
 #ifndef VAE_TENSORS_H
 #define VAE_TENSORS_H
@@ -26,7 +33,7 @@ typedef struct VaeTensorInfo {
     const char *type_name; /* as the file writes it: "BF16", "I64", "<f4" */
     int n_dims;            /* 0 for a scalar */
     int64_t dims[VAE_MAX_DIMS];
-    uint64_t offset;  /* of the first byte, from the start of the file */
+    uint64_t offset;  /* of the first byte, from the start of its file */
     uint64_t bytes;   /* elements times size */
     const void *data; /* NULL where only the header was given */
 } VaeTensorInfo;
@@ -38,6 +45,11 @@ typedef struct VaeTensorFile VaeTensorFile;
  * vae_tensor_file_free(). A file that shrinks under the mapping is the
  * caller's risk, as with every mapped file.
  *
+ * An index of shards (*.safetensors.index.json) opens all of them, which lie
+ * beside it and are no symbolic links, as one file. Of a folder
+ * diffusion_pytorch_model.safetensors is opened, or the index of that name, in
+ * the folder or in vae/ in it; vae_tensor_file_name() says which.
+ *
  * Errors: VAE_ERR_NOT_FOUND, VAE_ERR_READ, VAE_ERR_FORMAT, VAE_ERR_MEMORY.
  */
 VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
@@ -47,7 +59,9 @@ VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
  * The same over bytes that the caller keeps alive. `size` bytes are at hand
  * of a file of `total` bytes; with size < total every VaeTensorInfo.data is
  * NULL. total may be UINT64_MAX when the length is not known: then nothing is
- * held against the end of the file. name stands in error messages.
+ * held against the end of the file. name stands in error messages. A PyTorch
+ * file wants all its bytes and a known length; an index of shards only
+ * vae_tensor_file_open() reads.
  */
 VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
                                               uint64_t total, const char *name,
@@ -58,7 +72,8 @@ VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
  * How many bytes from the start of the file open_memory() needs for the
  * header, told from the first bytes (16 are always enough to tell; with fewer
  * *need is what is needed to tell). total may be UINT64_MAX when the length is
- * not known.
+ * not known. Of a PyTorch file *need is total, at most 1 GiB: its directory is
+ * at its end.
  */
 VAE_API VaeStatus vae_tensor_header_size(const void *bytes, size_t size,
                                          uint64_t total, const char *name,

@@ -1,0 +1,193 @@
+/*
+ * An index of shards, as Hugging Face's libraries write them beside the
+ * shards: JSON with a "weight_map" from each tensor's name to the safetensors
+ * file that holds it. A shard lies beside its index: a name with a folder in
+ * it is refused, and so is a symbolic link.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "files.h"
+
+#define MAX_SHARDS 1024
+
+bool
+vae_index_is(const uint8_t *bytes, size_t size)
+{
+    uint64_t length;
+    size_t i = 0;
+    if (size < sizeof length + 1)
+        return false;
+    /* A safetensors header of 0x7b bytes modulo 256 begins so, too. */
+    memcpy(&length, bytes, sizeof length);
+    if (length <= VAE_MAX_HEADER)
+        return false;
+    while (i < size && (bytes[i] == ' ' || bytes[i] == '\t' ||
+                        bytes[i] == '\r' || bytes[i] == '\n'))
+        i++;
+    return i < size && bytes[i] == '{';
+}
+
+static VaeStatus
+check_name(const VaeTensorFile *file, const char *name, VaeError *error)
+{
+    const size_t n = strlen(name);
+    static const char end[] = ".safetensors";
+    const size_t n_end = sizeof end - 1;
+    if (name[0] == '/')
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: refused: the shard \"%.*s\" is an absolute path",
+                        file->label, VAE_NAME_SHOWN, name);
+    if (strchr(name, '/') != NULL || strchr(name, '\\') != NULL ||
+        name[0] == '.')
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: refused: the shard \"%.*s\" is no file beside the "
+                        "index",
+                        file->label, VAE_NAME_SHOWN, name);
+    if (n <= n_end || n > 255 || strcmp(name + n - n_end, end) != 0)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: the shard \"%.*s\" is not named *.safetensors",
+                        file->label, VAE_NAME_SHOWN, name);
+    return VAE_OK;
+}
+
+static VaeStatus
+open_shard(VaeTensorFile *file, const char *name, VaeTensorFile **out,
+           VaeError *error)
+{
+    const char *slash = strrchr(file->name, '/');
+    const size_t folder = slash != NULL ? (size_t) (slash - file->name) + 1 : 0;
+    const size_t size = folder + strlen(name) + 1;
+    char *path = vae_mem_alloc(size);
+    if (path == NULL)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", file->label);
+    memcpy(path, file->name, folder);
+    memcpy(path + folder, name, size - folder);
+    VaeError why = {0};
+    const VaeStatus status = vae_tensor_file_open_shard(path, out, &why);
+    if (status != VAE_OK)
+        vae_fail(error, status, "%s: shard \"%s\": %s", file->label, name,
+                 why.message);
+    vae_mem_free(path);
+    return status;
+}
+
+/* The shards in the order in which the map names them; places maps their
+ * names to that. */
+static VaeStatus
+open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeError *error)
+{
+    const char *tensor;
+    json_t *value;
+    json_object_foreach(map, tensor, value)
+    {
+        const char *name = json_string_value(value);
+        if (name == NULL || strlen(name) != json_string_length(value))
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: weight_map: the shard of \"%.*s\" is no text",
+                            file->label, VAE_NAME_SHOWN, tensor);
+        if (json_object_get(places, name) != NULL)
+            continue;
+        VaeStatus status = check_name(file, name, error);
+        if (status == VAE_OK && file->n_shards == MAX_SHARDS)
+            status = vae_fail(error, VAE_ERR_FORMAT, "%s: more than %d shards",
+                              file->label, MAX_SHARDS);
+        if (status == VAE_OK)
+            status =
+                open_shard(file, name, &file->shards[file->n_shards], error);
+        if (status != VAE_OK)
+            return status;
+        json_t *place = json_integer((json_int_t) file->n_shards++);
+        if (json_object_set_new(places, name, place) != 0)
+            return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
+                            file->label);
+    }
+    return VAE_OK;
+}
+
+/* Every tensor of the shards is where the map says. */
+static VaeStatus
+check_shard(const VaeTensorFile *file, const json_t *map, const char *name,
+            const VaeTensorFile *shard, VaeError *error)
+{
+    for (size_t i = 0; i < shard->n_tensors; i++) {
+        const char *tensor = shard->tensors[i].name;
+        const char *said = json_string_value(json_object_get(map, tensor));
+        if (said == NULL)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: shard \"%s\" holds tensor \"%.*s\", which the "
+                            "index does not name",
+                            file->label, name, VAE_NAME_SHOWN, tensor);
+        if (strcmp(said, name) != 0)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: tensor \"%.*s\" is there twice: the index "
+                            "says \"%s\", but shard \"%s\" holds it",
+                            file->label, VAE_NAME_SHOWN, tensor, said, name);
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+take_tensors(VaeTensorFile *file, json_t *map, const json_t *places,
+             VaeError *error)
+{
+    const char *key;
+    json_t *value;
+    size_t i = 0;
+    VaeStatus status = VAE_OK;
+    json_object_foreach(map, key, value)
+    {
+        const char *name = json_string_value(value);
+        const json_int_t place =
+            json_integer_value(json_object_get(places, name));
+        const VaeTensorInfo *info =
+            vae_tensor_file_find(file->shards[place], key);
+        if (info == NULL)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: shard \"%s\" does not hold tensor \"%.*s\", "
+                            "as the index says",
+                            file->label, name, VAE_NAME_SHOWN, key);
+        file->tensors[i++] = *info;
+    }
+    json_object_foreach((json_t *) places, key, value)
+    {
+        if (status == VAE_OK)
+            status = check_shard(
+                file, map, key, file->shards[json_integer_value(value)], error);
+    }
+    return status;
+}
+
+VaeStatus
+vae_index_parse(VaeTensorFile *file, VaeError *error)
+{
+    VaeStatus status = vae_json_load((const char *) file->bytes, file->size,
+                                     file->label, &file->header, error);
+    if (status != VAE_OK)
+        return status;
+    json_t *map = json_object_get(file->header, "weight_map");
+    if (json_object_size(map) == 0)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: is JSON without a \"weight_map\" of tensors; "
+                        "wanted weights or their index",
+                        file->label);
+    const size_t n = json_object_size(map);
+    const size_t most = n < MAX_SHARDS ? n : MAX_SHARDS;
+    json_t *places = json_object();
+    file->shards = vae_mem_alloc(most * sizeof *file->shards);
+    if (places == NULL || file->shards == NULL)
+        status = vae_fail(error, VAE_ERR_MEMORY,
+                          "%s: no memory for a list of "
+                          "shards",
+                          file->label);
+    if (status == VAE_OK)
+        status = open_shards(file, map, places, error);
+    if (status == VAE_OK)
+        status = vae_tensor_file_room(file, n, error);
+    if (status == VAE_OK)
+        status = take_tensors(file, map, places, error);
+    json_decref(places);
+    return status;
+}

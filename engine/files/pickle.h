@@ -1,0 +1,86 @@
+/*
+ * pickle.h: what torch.save() wrote, as values. A stack machine for the
+ * opcodes and the few globals that saved tensors need; it computes nothing,
+ * calls nothing and refuses all others by name.
+ */
+#ifndef VAE_PICKLE_H
+#define VAE_PICKLE_H
+
+#include "files.h"
+
+typedef enum VaePickleKind {
+    VAE_PICKLE_NONE,
+    VAE_PICKLE_BOOL,
+    VAE_PICKLE_INT, /* number */
+    VAE_PICKLE_FLOAT,
+    VAE_PICKLE_TEXT,    /* n bytes from byte `number` of the pickle */
+    VAE_PICKLE_GLOBAL,  /* number: of vae_pickle_global() */
+    VAE_PICKLE_TUPLE,   /* n items, see vae_pickle_items() */
+    VAE_PICKLE_LIST,    /* its items are not kept */
+    VAE_PICKLE_DICT,    /* see vae_pickle_next() */
+    VAE_PICKLE_STORAGE, /* 5 items: "storage", type, key, place, elements */
+    VAE_PICKLE_TENSOR,  /* 6 items: storage, offset in elements, size, stride,
+                           gradient wanted, hooks */
+    VAE_PICKLE_MARK     /* inside only */
+} VaePickleKind;
+
+typedef struct VaePickleValue {
+    VaePickleKind kind;
+    uint32_t n;
+    int64_t number;
+} VaePickleValue;
+
+typedef struct VaePickleEntry {
+    VaePickleValue key, value;
+    size_t next; /* place of the dict's next entry plus 1, or 0 */
+} VaePickleEntry;
+
+typedef enum VaePickleRole {
+    VAE_PICKLE_ROLE_TENSOR,
+    VAE_PICKLE_ROLE_PARAMETER,
+    VAE_PICKLE_ROLE_ORDERED_DICT,
+    VAE_PICKLE_ROLE_STORAGE
+} VaePickleRole;
+
+typedef struct VaePickleGlobal {
+    const char *module, *name;
+    VaePickleRole role;
+    const char *type_name; /* of a storage's elements, as safetensors says */
+    int size;
+    bool supported;
+    VaeType type;
+} VaePickleGlobal;
+
+typedef struct VaePool {
+    void *items;
+    size_t n, room;
+} VaePool;
+
+typedef struct VaePickle {
+    const char *label;
+    const uint8_t *bytes; /* borrowed */
+    size_t size, at;
+    VaePool stack, memo, items; /* of VaePickleValue */
+    VaePool dicts;              /* of struct VaePickleDict */
+    VaePool entries;            /* of VaePickleEntry */
+    VaePickleValue result;
+} VaePickle;
+
+/* Runs the pickle to its end. Memory taken is at most some 50 times its size.
+ * Zeroed or filled, *p is released by vae_pickle_clear(). */
+VaeStatus vae_pickle_run(VaePickle *p, const uint8_t *bytes, size_t size,
+                         const char *label, VaeError *error);
+void vae_pickle_clear(VaePickle *p);
+
+const VaePickleGlobal *vae_pickle_global(const VaePickleValue *value);
+const char *vae_pickle_text(const VaePickle *p, const VaePickleValue *value);
+/* Of a tuple, storage or tensor. */
+const VaePickleValue *vae_pickle_items(const VaePickle *p,
+                                       const VaePickleValue *value);
+/* The entry of a dict after the given one, the first after NULL, else NULL. A
+ * dict may hold itself. */
+const VaePickleEntry *vae_pickle_next(const VaePickle *p,
+                                      const VaePickleValue *dict,
+                                      const VaePickleEntry *entry);
+
+#endif

@@ -1,0 +1,393 @@
+/*
+ * What torch.save() writes since PyTorch 1.6: a zip archive of stored members
+ * under one folder. <folder>/data.pkl is a pickle of a tensor or of dicts of
+ * tensors, <folder>/data/<key> the bytes of one storage, of which a tensor is
+ * a view, and <folder>/byteorder, in newer ones, says "little" or "big".
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "pickle.h"
+#include "zip.h"
+
+/* Longer names of a folder or storage are none of torch.save(). */
+#define MAX_FOLDER 256
+#define MAX_KEY 64
+
+/* What is read into memory of a file that cannot be mapped. */
+#define MAX_READ ((uint64_t) 1 << 30)
+
+/* Keys under which programs keep the weights in a larger dict. */
+static const char *const usual[] = {"state_dict",  "model_state_dict",
+                                    "model_state", "model",
+                                    "params",      "params_ema",
+                                    "ema",         "weights",
+                                    "vae",         "module"};
+
+typedef struct Torch {
+    VaeTensorFile *file;
+    VaeZip zip;
+    VaePickle pickle;
+    char folder[MAX_FOLDER];
+    size_t n_names; /* bytes of file->names in use */
+} Torch;
+
+static const VaeZipMember *
+find(const Torch *t, const char *name)
+{
+    char path[MAX_FOLDER + MAX_KEY + 16];
+    const int n = snprintf(path, sizeof path, "%s/%s", t->folder, name);
+    return vae_zip_find(&t->zip, path, (size_t) n);
+}
+
+static VaeStatus VAE_PRINTF(3, 4)
+    fail_tensor(const Torch *t, VaeError *error, const char *format, ...)
+{
+    char what[500];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return vae_fail(error, VAE_ERR_FORMAT, "%s: tensor \"%.*s\": %s",
+                    t->file->label, VAE_NAME_SHOWN, t->file->names + t->n_names,
+                    what);
+}
+
+/* The folder that the first member lies in. */
+static VaeStatus
+find_folder(Torch *t, VaeError *error)
+{
+    const VaeZipMember *first = t->zip.first;
+    const char *slash = memchr(first->name, '/', first->name_size);
+    const size_t n = slash != NULL ? (size_t) (slash - first->name) : 0;
+    if (n > 0 && n < sizeof t->folder && memchr(first->name, 0, n) == NULL)
+        memcpy(t->folder, first->name, n);
+    if (t->folder[0] != '\0' && find(t, "constants.pkl") != NULL)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: is a TorchScript program; only tensors are read, "
+                        "as torch.save() writes a state_dict()",
+                        t->file->label);
+    if (t->folder[0] != '\0' && find(t, "data.pkl") != NULL)
+        return VAE_OK;
+    char name[VAE_NAME_SHOWN];
+    return vae_fail(
+        error, VAE_ERR_FORMAT,
+        "%s: is a zip archive, but none of PyTorch: it has no data.pkl beside "
+        "its first member \"%s\"",
+        t->file->label,
+        vae_shown(first->name, first->name_size, name, sizeof name));
+}
+
+static VaeStatus
+check_byteorder(const Torch *t, VaeError *error)
+{
+    const VaeZipMember *m = find(t, "byteorder");
+    if (m == NULL ||
+        (m->size == 6 && memcmp(t->zip.bytes + m->offset, "little", 6) == 0))
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: its byte order is not \"little\", others are not read",
+                    t->file->label);
+}
+
+/* ------------------------------------------------------------------ */
+
+static size_t
+count_tensors(const VaePickle *p, const VaePickleValue *dict, size_t *text)
+{
+    size_t n = 0;
+    *text = 0;
+    const VaePickleEntry *e = NULL;
+    while ((e = vae_pickle_next(p, dict, e)) != NULL) {
+        if (e->value.kind != VAE_PICKLE_TENSOR)
+            continue;
+        n++;
+        *text += e->key.kind == VAE_PICKLE_TEXT ? e->key.n + 1 : 1;
+    }
+    return n;
+}
+
+static bool
+is_usual(const VaePickle *p, const VaePickleValue *key)
+{
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        if (key->kind == VAE_PICKLE_TEXT && key->n == strlen(usual[i]) &&
+            memcmp(vae_pickle_text(p, key), usual[i], key->n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Steps from *dict without tensors into the one usual dict with them. */
+static VaeStatus
+enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
+{
+    const VaePickle *p = &t->pickle;
+    const VaePickleEntry *e = NULL, *found = NULL;
+    size_t text;
+    while ((e = vae_pickle_next(p, dict, e)) != NULL) {
+        if (e->value.kind != VAE_PICKLE_DICT || !is_usual(p, &e->key) ||
+            count_tensors(p, &e->value, &text) == 0)
+            continue;
+        if (found != NULL)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: holds tensors under \"%.*s\" and \"%.*s\", "
+                            "wanted one dict of tensors",
+                            t->file->label, (int) found->key.n,
+                            vae_pickle_text(p, &found->key), (int) e->key.n,
+                            vae_pickle_text(p, &e->key));
+        found = e;
+    }
+    if (found == NULL)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: holds no tensors, neither in its dict nor in one "
+                        "under a usual key such as \"state_dict\"",
+                        t->file->label);
+    *dict = found->value;
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+
+/* The key as the name of the next tensor. */
+static VaeStatus
+take_name(const Torch *t, const char *text, size_t n, VaeError *error)
+{
+    json_t *probe = json_stringn(text, n); /* NULL for what is no UTF-8 */
+    const bool good = probe != NULL && memchr(text, 0, n) == NULL;
+    json_decref(probe);
+    if (good) {
+        memcpy(t->file->names + t->n_names, text, n);
+        return VAE_OK;
+    }
+    char shown[VAE_NAME_SHOWN];
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: the name \"%s\" of a tensor is no UTF-8 text",
+                    t->file->label, vae_shown(text, n, shown, sizeof shown));
+}
+
+/* The storage's member, which must be as large as said. */
+static VaeStatus
+find_storage(const Torch *t, const VaePickleValue *storage,
+             const VaeZipMember **out, VaeError *error)
+{
+    const VaePickleValue *items = vae_pickle_items(&t->pickle, storage);
+    const VaePickleGlobal *type = vae_pickle_global(&items[1]);
+    const char *text = vae_pickle_text(&t->pickle, &items[2]);
+    const int64_t n = items[4].number;
+    char path[MAX_KEY + 8], shown[MAX_KEY];
+    vae_shown(text, items[2].n, shown, sizeof shown);
+    *out = NULL;
+    if (items[2].n < MAX_KEY && memchr(text, 0, items[2].n) == NULL) {
+        snprintf(path, sizeof path, "data/%.*s", (int) items[2].n, text);
+        *out = find(t, path);
+    }
+    if (*out == NULL)
+        return fail_tensor(t, error, "its storage \"%s\" is not in the archive",
+                           shown);
+    if (n < 0 || (uint64_t) n > (*out)->size / (uint64_t) type->size ||
+        (uint64_t) n * (uint64_t) type->size != (*out)->size)
+        return fail_tensor(t, error,
+                           "its storage \"%s\" has %" PRIu64
+                           " bytes, wanted %" PRId64 " elements of %d",
+                           shown, (*out)->size, n, type->size);
+    return VAE_OK;
+}
+
+static VaeStatus
+read_dims(const Torch *t, const VaePickleValue *size, VaeTensorInfo *info,
+          VaeError *error)
+{
+    if (size->n > VAE_MAX_DIMS)
+        return fail_tensor(t, error, "%u dimensions, at most %d are read",
+                           size->n, VAE_MAX_DIMS);
+    info->n_dims = (int) size->n;
+    const VaePickleValue *items = vae_pickle_items(&t->pickle, size);
+    for (int i = 0; i < info->n_dims; i++) {
+        info->dims[i] = items[i].number;
+        if (items[i].kind != VAE_PICKLE_INT || info->dims[i] < 0)
+            return fail_tensor(t, error,
+                               "dimension %d is no integer of 0 or more", i);
+    }
+    return VAE_OK;
+}
+
+/* Elements lie one behind the other, the last dimension fastest. */
+static VaeStatus
+check_strides(const Torch *t, const VaePickleValue *stride,
+              const VaeTensorInfo *info, uint64_t count, VaeError *error)
+{
+    const VaePickleValue *items = vae_pickle_items(&t->pickle, stride);
+    if ((int64_t) stride->n != info->n_dims)
+        return fail_tensor(t, error, "%u strides for %d dimensions", stride->n,
+                           info->n_dims);
+    int64_t expected = 1;
+    for (int i = info->n_dims - 1; i >= 0; i--) {
+        if (items[i].kind != VAE_PICKLE_INT)
+            return fail_tensor(t, error, "stride %d is no integer", i);
+        if (count == 0 || info->dims[i] == 1)
+            continue;
+        if (items[i].number != expected)
+            return fail_tensor(t, error,
+                               "is not contiguous: stride %d is %" PRId64
+                               ", wanted %" PRId64
+                               "; save it after .contiguous()",
+                               i, items[i].number, expected);
+        expected *= info->dims[i];
+    }
+    return VAE_OK;
+}
+
+/* Fills info, whose name is being made. */
+static VaeStatus
+read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
+            VaeError *error)
+{
+    const VaePickleValue *args = vae_pickle_items(&t->pickle, tensor);
+    const VaePickleValue *storage = vae_pickle_items(&t->pickle, &args[0]);
+    const VaePickleGlobal *type = vae_pickle_global(&storage[1]);
+    const VaeZipMember *member;
+    *info = (VaeTensorInfo){.name = t->file->names + t->n_names,
+                            .type = type->type,
+                            .supported = type->supported,
+                            .type_name = type->type_name};
+    VaeStatus status = find_storage(t, &args[0], &member, error);
+    if (status == VAE_OK)
+        status = read_dims(t, &args[2], info, error);
+    if (status != VAE_OK)
+        return status;
+    char text[200];
+    const int64_t from = args[1].number, elements = storage[4].number;
+    uint64_t count;
+    if (!vae_dims_count(info->dims, info->n_dims, &count) || from < 0 ||
+        from > elements || count > (uint64_t) (elements - from))
+        return fail_tensor(
+            t, error,
+            "shape %s from element %" PRId64
+            " reaches past its storage of %" PRId64 " elements",
+            vae_dims_text(info->dims, info->n_dims, text, sizeof text), from,
+            elements);
+    info->bytes = count * (uint64_t) type->size;
+    info->offset = member->offset + (uint64_t) from * (uint64_t) type->size;
+    return check_strides(t, &args[3], info, count, error);
+}
+
+static VaeStatus
+make_room(const Torch *t, size_t n, size_t text, VaeError *error)
+{
+    t->file->names = vae_mem_alloc(text);
+    if (t->file->names == NULL)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory for names",
+                        t->file->label);
+    return vae_tensor_file_room(t->file, n, error);
+}
+
+static VaeStatus
+read_single(Torch *t, VaeError *error)
+{
+    static const char name[] = "latent";
+    VaeStatus status = make_room(t, 1, sizeof name, error);
+    if (status != VAE_OK)
+        return status;
+    memcpy(t->file->names, name, sizeof name);
+    return read_tensor(t, &t->pickle.result, &t->file->tensors[0], error);
+}
+
+static VaeStatus
+read_dict(Torch *t, VaeError *error)
+{
+    const VaePickle *p = &t->pickle;
+    VaePickleValue dict = p->result;
+    size_t text, n = count_tensors(p, &dict, &text);
+    VaeStatus status = VAE_OK;
+    if (n == 0) {
+        status = enter_dict(t, &dict, error);
+        if (status != VAE_OK)
+            return status;
+        n = count_tensors(p, &dict, &text);
+    }
+    /* Names that differ are as many texts in the pickle. */
+    if (text > p->size)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: the names of tensors are there twice",
+                        t->file->label);
+    status = make_room(t, n, text, error);
+    const VaePickleEntry *e = NULL;
+    size_t i = 0;
+    while (status == VAE_OK && (e = vae_pickle_next(p, &dict, e)) != NULL) {
+        if (e->value.kind != VAE_PICKLE_TENSOR)
+            continue;
+        if (e->key.kind != VAE_PICKLE_TEXT)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: a tensor's name is no text", t->file->label);
+        status = take_name(t, vae_pickle_text(p, &e->key), e->key.n, error);
+        if (status == VAE_OK)
+            status = read_tensor(t, &e->value, &t->file->tensors[i++], error);
+        t->n_names += e->key.n + 1;
+    }
+    return status;
+}
+
+static VaeStatus
+read_archive(Torch *t, VaeError *error)
+{
+    const char *label = t->file->label;
+    VaeStatus status =
+        vae_zip_open(&t->zip, t->file->bytes, t->file->size, label, error);
+    if (status == VAE_OK)
+        status = find_folder(t, error);
+    if (status == VAE_OK)
+        status = check_byteorder(t, error);
+    if (status != VAE_OK)
+        return status;
+    const VaeZipMember *m = find(t, "data.pkl");
+    status = vae_pickle_run(&t->pickle, t->zip.bytes + m->offset,
+                            (size_t) m->size, label, error);
+    if (status != VAE_OK)
+        return status;
+    if (t->pickle.result.kind == VAE_PICKLE_TENSOR)
+        return read_single(t, error);
+    if (t->pickle.result.kind == VAE_PICKLE_DICT)
+        return read_dict(t, error);
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: holds neither a tensor nor a dict of tensors", label);
+}
+
+VaeStatus
+vae_torch_parse(VaeTensorFile *file, VaeError *error)
+{
+    Torch t = {.file = file};
+    VaeStatus status = read_archive(&t, error);
+    vae_pickle_clear(&t.pickle);
+    vae_zip_clear(&t.zip);
+    return status;
+}
+
+VaeStatus
+vae_torch_need(uint64_t total, const char *label, uint64_t *need,
+               VaeError *error)
+{
+    if (total == VAE_TOTAL_UNKNOWN)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: a PyTorch file cannot be read from its start "
+                        "alone: what it holds is told at its end",
+                        label);
+    if (total > MAX_READ)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: a PyTorch file of %" PRIu64
+                        " bytes, at most %" PRIu64
+                        " are read where it cannot be opened by its path",
+                        label, total, MAX_READ);
+    *need = total;
+    return VAE_OK;
+}
+
+bool
+vae_torch_is(const uint8_t *bytes, size_t size)
+{
+    return vae_zip_is(bytes, size);
+}

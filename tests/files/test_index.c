@@ -1,0 +1,242 @@
+/*
+ * Shards with an index, and folders of models: what opens, and which names in
+ * an index are refused.
+ */
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "archive.h"
+
+#define WEIGHTS "diffusion_pytorch_model.safetensors"
+
+static const char *folder;
+
+static const char *
+path_of(const char *name)
+{
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void
+write_bytes(const char *name, const void *data, size_t n)
+{
+    FILE *f = fopen(path_of(name), "wb");
+    if (f == NULL || fwrite(data, 1, n, f) != n || fclose(f) != 0)
+        abort();
+}
+
+static void
+write_text(const char *name, const char *text)
+{
+    write_bytes(name, text, strlen(text));
+}
+
+/* A tensor of two numbers, the first being v, for each letter of names. */
+static void
+write_shard(const char *name, const char *names, float v)
+{
+    VaeTensorOut out[4];
+    char each[4][2];
+    const float data[2] = {v, 0};
+    const size_t n = strlen(names);
+    for (size_t i = 0; i < n; i++) {
+        each[i][0] = names[i];
+        each[i][1] = '\0';
+        out[i] = (VaeTensorOut){.name = each[i],
+                                .type = VAE_TYPE_F32,
+                                .n_dims = 1,
+                                .dims = {2},
+                                .data = data};
+    }
+    const VaeMetadata meta = {"vae.variant", "tiny"};
+    if (vae_tensor_file_write(path_of(name), out, n, &meta, 1, NULL) != VAE_OK)
+        abort();
+}
+
+static float
+first_of(const VaeTensorFile *file, const char *name)
+{
+    const VaeTensorInfo *t = vae_tensor_file_find(file, name);
+    float v = -1;
+    if (t != NULL && t->bytes == 8 && t->data != NULL)
+        memcpy(&v, t->data, sizeof v);
+    return v;
+}
+
+static void
+expect(const char *what, const char *index, VaeStatus wanted, const char *words)
+{
+    VaeError error = {0};
+    VaeTensorFile *file;
+    write_text("i.json", index);
+    const VaeStatus status =
+        vae_tensor_file_open(path_of("i.json"), &file, &error);
+    check_refused(what, status, &error, wanted, words);
+    vae_tensor_file_free(&file);
+}
+
+static void
+check_shards(void)
+{
+    VaeError error = {0};
+    VaeTensorFile *file;
+    write_shard("a.safetensors", "xz", 1);
+    write_shard("b.safetensors", "y", 2);
+    write_text("i.json", " {\"metadata\": {\"total_size\": 24},\n"
+                         "\"weight_map\": {\"x\": \"a.safetensors\",\n"
+                         "\"y\": \"b.safetensors\", "
+                         "\"z\": \"a.safetensors\"}}\n");
+    check(vae_tensor_file_open(path_of("i.json"), &file, &error) == VAE_OK &&
+              vae_tensor_file_count(file) == 3 && first_of(file, "x") == 1 &&
+              first_of(file, "y") == 2 && first_of(file, "z") == 1 &&
+              strcmp(vae_tensor_file_at(file, 1)->name, "y") == 0 &&
+              vae_tensor_file_find(file, "w") == NULL,
+          "two shards are one file %s", error.message);
+    check(file != NULL &&
+              strcmp(vae_tensor_file_metadata(file, "vae.variant"), "tiny") ==
+                  0 &&
+              vae_tensor_file_metadata(file, "none") == NULL,
+          "their metadata is found");
+    vae_tensor_file_free(&file);
+}
+
+#define MAP(map) "{\"weight_map\": {" map "}}"
+
+static void
+check_refusals(void)
+{
+    const VaeStatus format = VAE_ERR_FORMAT;
+    expect("an absolute path", MAP("\"x\": \"/etc/x.safetensors\""), format,
+           "refused|\"/etc/x.safetensors\"|absolute");
+    expect("a folder above", MAP("\"x\": \"../a.safetensors\""), format,
+           "refused|\"../a.safetensors\"|beside");
+    expect("a folder below", MAP("\"x\": \"s/../../a.safetensors\""), format,
+           "refused|\"s/../../a.safetensors\"|beside");
+    expect("the folder above", MAP("\"x\": \"..\""), format, "refused|\"..\"");
+    expect("another kind of file", MAP("\"x\": \"a.pth\""), format,
+           "\"a.pth\"|.safetensors");
+    expect("no text", MAP("\"x\": 3"), format, "\"x\"|no text");
+    expect("no map", "{\"_class_name\": \"x\"}", format, "weight_map");
+    expect("an empty map", MAP(""), format, "weight_map");
+    expect("a map that is no object", "{\"weight_map\": []}", format,
+           "weight_map");
+    expect("no JSON", "{\"weight_map\": {", format, "JSON");
+    expect("a name twice",
+           MAP("\"x\": \"a.safetensors\", \"x\": \"b.safetensors\""), format,
+           "duplicate");
+    expect("deep nesting", "{\"weight_map\":[[[[[[[[[[[[]]]]]]]]]]]]}", format,
+           "nested");
+    expect("a shard that is missing", MAP("\"x\": \"none.safetensors\""),
+           VAE_ERR_NOT_FOUND, "\"none.safetensors\"|No such file");
+    expect("a tensor that is missing",
+           MAP("\"x\": \"a.safetensors\", \"z\": \"a.safetensors\", "
+               "\"v\": \"a.safetensors\""),
+           format, "\"v\"|\"a.safetensors\"|does not hold");
+    expect("a tensor too many", MAP("\"x\": \"a.safetensors\""), format,
+           "\"z\"|\"a.safetensors\"|does not name");
+    write_shard("c.safetensors", "xy", 3);
+    expect("a tensor in two shards",
+           MAP("\"x\": \"a.safetensors\", \"z\": \"a.safetensors\", "
+               "\"y\": \"c.safetensors\""),
+           format, "\"x\"|twice|\"c.safetensors\"");
+    write_text("d.safetensors", MAP("\"x\": \"d.safetensors\""));
+    expect("an index as a shard", MAP("\"x\": \"d.safetensors\""), format,
+           "\"d.safetensors\"|JSON");
+    if (symlink("a.safetensors", path_of("l.safetensors")) != 0 ||
+        mkdir(path_of("m.safetensors"), 0777) != 0 ||
+        mkfifo(path_of("p.safetensors"), 0666) != 0)
+        abort();
+    expect("a symbolic link", MAP("\"x\": \"l.safetensors\""), format,
+           "refused|\"l.safetensors\"|symbolic link");
+    expect("a directory", MAP("\"x\": \"m.safetensors\""), VAE_ERR_READ,
+           "\"m.safetensors\"|directory");
+    expect("a pipe", MAP("\"x\": \"p.safetensors\""), VAE_ERR_READ,
+           "\"p.safetensors\"|pipe");
+    Member member = {"x/data.pkl", {(uint8_t *) "N.", 2}};
+    const Bytes zip = make_zip(&member, 1, (ZipFault){0});
+    write_bytes("z.safetensors", zip.data, zip.n);
+    free(zip.data);
+    expect("an archive", MAP("\"x\": \"z.safetensors\""), format,
+           "\"z.safetensors\"|no safetensors");
+    char many[60000] = "{\"weight_map\": {\"x\": \"a.safetensors\"";
+    size_t used = strlen(many);
+    for (int i = 0; i < 1100; i++)
+        used += (size_t) snprintf(many + used, sizeof many - used,
+                                  ", \"%d\": \"%d.safetensors\"", i, i);
+    snprintf(many + used, sizeof many - used, "}}");
+    expect("many shards of which none is there", many, VAE_ERR_NOT_FOUND,
+           "\"0.safetensors\"");
+}
+
+static void
+expect_folder(const char *what, const char *name, const char *found, float v)
+{
+    VaeError error = {0};
+    VaeTensorFile *file;
+    char wanted[PATH_MAX];
+    snprintf(wanted, sizeof wanted, "%s", path_of(found));
+    check(vae_tensor_file_open(path_of(name), &file, &error) == VAE_OK &&
+              first_of(file, "x") == v &&
+              strcmp(vae_tensor_file_name(file), wanted) == 0,
+          "%s %s", what, error.message);
+    vae_tensor_file_free(&file);
+}
+
+static void
+check_folders(void)
+{
+    VaeError error = {0};
+    VaeTensorFile *file;
+    VaeStatus status = vae_tensor_file_open(folder, &file, &error);
+    check_refused("a folder without weights", status, &error, VAE_ERR_NOT_FOUND,
+                  "directory|diffusion_pytorch_model.safetensors|.index.json|"
+                  "vae/");
+    if (mkdir(path_of("vae"), 0777) != 0)
+        abort();
+    write_shard("vae/a.safetensors", "x", 5);
+    write_text("vae/" WEIGHTS ".index.json", MAP("\"x\": \"a.safetensors\""));
+    expect_folder("an index in vae/", "", "vae/" WEIGHTS ".index.json", 5);
+    write_shard("vae/" WEIGHTS, "x", 6);
+    expect_folder("weights in vae/", ".", "./vae/" WEIGHTS, 6);
+    write_text(WEIGHTS ".index.json", MAP("\"x\": \"a.safetensors\", "
+                                          "\"z\": \"a.safetensors\""));
+    expect_folder("an index", "", WEIGHTS ".index.json", 1);
+    write_shard(WEIGHTS, "x", 8);
+    expect_folder("weights", "", WEIGHTS, 8);
+}
+
+static void
+remove_all(void)
+{
+    static const char *const names[] = {"a.safetensors",
+                                        "b.safetensors",
+                                        "c.safetensors",
+                                        "d.safetensors",
+                                        "l.safetensors",
+                                        "p.safetensors",
+                                        "z.safetensors",
+                                        "i.json",
+                                        WEIGHTS,
+                                        WEIGHTS ".index.json",
+                                        "vae/a.safetensors",
+                                        "vae/" WEIGHTS,
+                                        "vae/" WEIGHTS ".index.json"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        unlink(path_of(names[i]));
+    rmdir(path_of("vae"));
+    rmdir(path_of("m.safetensors"));
+    rmdir(folder);
+}
+
+int
+main(void)
+{
+    folder = test_folder();
+    check_shards();
+    check_refusals();
+    check_folders();
+    remove_all();
+    return test_end();
+}
