@@ -1,0 +1,34 @@
+/*
+ * seedvr2.h: what a file of SeedVR2 weights says of its network.
+ */
+#ifndef VAE_SEEDVR2_H
+#define VAE_SEEDVR2_H
+
+#include "model_internal.h"
+
+#define VAE_SEEDVR2_BLOCKS 6
+
+/* One of encoder.down_blocks or decoder.up_blocks. */
+typedef struct VaeSeedVr2Block {
+    int c, n_res;
+    bool sampler, temporal;
+} VaeSeedVr2Block;
+
+typedef struct VaeSeedVr2Side {
+    int c; /* channels after conv_in */
+    int n;
+    VaeSeedVr2Block blocks[VAE_SEEDVR2_BLOCKS];
+} VaeSeedVr2Side;
+
+typedef struct VaeSeedVr2 {
+    int z, groups;
+    float scale; /* normalized = raw * scale */
+    VaeSeedVr2Side enc, dec;
+} VaeSeedVr2;
+
+/* VaeArch.rename, .recognise and .preset. */
+bool vae_seedvr2_rename(const VaeModel *m, const char *name, char *out);
+bool vae_seedvr2_recognise(VaeRecognise *r, VaeError *error);
+void vae_seedvr2_preset(VaeRecognise *r);
+
+#endif

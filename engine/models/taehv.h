@@ -1,0 +1,21 @@
+/*
+ * taehv.h: what a file of tiny autoencoder weights says of its network.
+ */
+#ifndef VAE_TAEHV_H
+#define VAE_TAEHV_H
+
+#include "model_internal.h"
+
+typedef struct VaeTae {
+    int z, patch;
+    bool super;
+    int enc_c, dec_c[4];
+    int pool[3], grow[3]; /* time factors */
+} VaeTae;
+
+/* VaeArch.rename, .recognise and .preset of all variants. */
+bool vae_tae_rename(const VaeModel *m, const char *name, char *out);
+bool vae_tae_recognise(VaeRecognise *r, VaeError *error);
+void vae_tae_preset(VaeRecognise *r);
+
+#endif
