@@ -92,17 +92,17 @@ decoded=$(now)
 read_frames vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ! \
     filesink location=demo.webm
 
-# The sheet: every 4th frame, small, in rows of 4.
-read_frames videoscale ! video/x-raw,width=240,height=144 ! pngenc ! \
+# The sheet: every 4th frame, in rows of 3.
+read_frames videoscale ! video/x-raw,width=320,height=184 ! pngenc ! \
     multifilesink "$(location "$tmp/%06d.png")"
 set --
 frames=0
 cells=0
 for png in "$tmp"/*.png; do
     if [ $((frames % 4)) = 0 ]; then
-        row=$((cells / 4))
-        set -- "sink_$cells::xpos=$((cells % 4 * 240))" \
-            "sink_$cells::ypos=$((row * 144))" "$@" \
+        row=$((cells / 3))
+        set -- "sink_$cells::xpos=$((cells % 3 * 320))" \
+            "sink_$cells::ypos=$((row * 184))" "$@" \
             filesrc "$(location "$png")" ! pngdec ! \
             imagefreeze num-buffers=1 ! "sheet.sink_$cells"
         cells=$((cells + 1))
