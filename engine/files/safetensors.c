@@ -55,7 +55,7 @@ static const struct {
 } others[] = {
     {"\x80\2\x8a\x0a\x6c\xfc\x9c\x46", 8,
      "a file of PyTorch before 1.6, or written for it; convert it with "
-     "torch.save(torch.load(old), new)"},
+     "torch.save(torch.load(old, weights_only=True), new)"},
     {"\x80\2", 2, "a Python pickle that PyTorch did not write"},
     {"\x80\3", 2, "a Python pickle that PyTorch did not write"},
     {"\x80\4", 2, "a Python pickle that PyTorch did not write"},

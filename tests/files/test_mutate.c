@@ -6,7 +6,7 @@
  */
 #include <inttypes.h>
 
-#include "test.h"
+#include "archive.h"
 
 static uint64_t state;
 
@@ -133,6 +133,39 @@ run(const char *what, const uint8_t *original, size_t size, size_t header,
           what, accepted, rounds, sum);
 }
 
+static const Tensor tensors[] = {
+    {"HalfStorage", "0", 48, 0, 5, {1, 16, 1, 1, 3}, {48, 3, 3, 3, 1}},
+    {"FloatStorage", "1", 24, 6, 2, {3, 4}, {4, 1}},
+    {"ByteStorage", "1", 96, 96, 1, {0}, {1}},
+};
+
+static Bytes
+make_pickle(void)
+{
+    Bytes p = {0};
+    PUT(&p, "\x80\2}(");
+    for (size_t i = 0; i < COUNT(tensors); i++) {
+        const char name[2] = {(char) ('a' + i), '\0'};
+        put_text(&p, i == 0 ? "latent" : name);
+        put_tensor(&p, &tensors[i]);
+    }
+    PUT(&p, "u.");
+    return p;
+}
+
+/* First the pickle alone, then what is around it: the directory is at the
+ * end, so that any place is as likely. */
+static void
+run_torch(int rounds)
+{
+    Bytes p = make_pickle();
+    const size_t n = p.n;
+    const Bytes zip = make_torch(&p);
+    run("pickle", zip.data, zip.n, n + 50, rounds);
+    run("zip", zip.data, zip.n, zip.n, rounds);
+    free(zip.data);
+}
+
 static long
 number(const char *name, long usual)
 {
@@ -168,5 +201,6 @@ main(void)
         run("npy", bytes, size, size - 768, rounds);
         free(bytes);
     }
+    run_torch(rounds);
     return test_end();
 }

@@ -1,0 +1,187 @@
+/*
+ * Weights of a small model in each kind of file that holds weights: the same
+ * tensors are found, and config.json in a model's folder states the statistics.
+ */
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "archive.h"
+#include "vae/model.h"
+
+#define WEIGHTS "diffusion_pytorch_model.safetensors"
+#define MAX_TENSORS 400
+
+static const char *folder;
+static VaeTensorFile *original;
+
+static const char *
+path_of(const char *name)
+{
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void
+write_bytes(const char *name, const void *data, size_t n)
+{
+    FILE *f = fopen(path_of(name), "wb");
+    if (f == NULL || fwrite(data, 1, n, f) != n || fclose(f) != 0)
+        abort();
+}
+
+static const char *
+storage_of(VaeType type)
+{
+    return type == VAE_TYPE_F32   ? "FloatStorage"
+           : type == VAE_TYPE_F16 ? "HalfStorage"
+                                  : "BFloat16Storage";
+}
+
+/* The original as torch.save() writes a state_dict(). */
+static void
+write_torch(const char *name)
+{
+    static Member members[MAX_TENSORS + 1];
+    static char names[MAX_TENSORS + 1][32];
+    const size_t n = vae_tensor_file_count(original);
+    Bytes p = {0};
+    PUT(&p, "\x80\2}(");
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(original, i);
+        Tensor tensor = {.storage = storage_of(t->type), .n_dims = t->n_dims};
+        int64_t count = 1;
+        for (int k = t->n_dims - 1; k >= 0; k--) {
+            tensor.dims[k] = t->dims[k];
+            tensor.strides[k] = count;
+            count *= t->dims[k];
+        }
+        snprintf(names[i + 1], sizeof names[0], "m/data/%zu", i);
+        tensor.key = names[i + 1] + strlen("m/data/");
+        tensor.elements = count;
+        put_text(&p, t->name);
+        put_tensor(&p, &tensor);
+        members[i + 1] = (Member){
+            names[i + 1], {(uint8_t *) (uintptr_t) t->data, (size_t) t->bytes}};
+    }
+    PUT(&p, "u.");
+    members[0] = (Member){"m/data.pkl", p};
+    const Bytes zip = make_zip(members, n + 1, (ZipFault){.zip64 = true});
+    write_bytes(name, zip.data, zip.n);
+    free(p.data);
+    free(zip.data);
+}
+
+static void
+write_tensors(const char *name, size_t from, size_t to)
+{
+    static VaeTensorOut out[MAX_TENSORS];
+    for (size_t i = from; i < to; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(original, i);
+        out[i] = (VaeTensorOut){.name = t->name,
+                                .type = t->type,
+                                .n_dims = t->n_dims,
+                                .data = t->data};
+        memcpy(out[i].dims, t->dims, sizeof t->dims);
+    }
+    if (vae_tensor_file_write(path_of(name), out + from, to - from, NULL, 0,
+                              NULL) != VAE_OK)
+        abort();
+}
+
+/* The original in two shards with their index. */
+static void
+write_shards(void)
+{
+    const size_t n = vae_tensor_file_count(original);
+    Bytes index = {0};
+    write_tensors("vae/s-1.safetensors", 0, n / 2);
+    write_tensors("vae/s-2.safetensors", n / 2, n);
+    PUT(&index, "{\"weight_map\": {");
+    for (size_t i = 0; i < n; i++) {
+        char line[300];
+        snprintf(line, sizeof line, "%s\"%s\": \"s-%d.safetensors\"",
+                 i > 0 ? ", " : "", vae_tensor_file_at(original, i)->name,
+                 i < n / 2 ? 1 : 2);
+        put(&index, line, strlen(line));
+    }
+    PUT(&index, "}}");
+    write_bytes("vae/" WEIGHTS ".index.json", index.data, index.n);
+    free(index.data);
+}
+
+/* The model has the original's tensors and this mean and std of channel 1. */
+static void
+expect(const char *what, const char *name, float mean, float std)
+{
+    VaeModel *model;
+    VaeError error = {0};
+    const VaeStatus status =
+        vae_model_open(path_of(name), NULL, &model, &error);
+    check(status == VAE_OK, "%s %s", what, error.message);
+    if (status != VAE_OK)
+        return;
+    const VaeModelInfo *info = vae_model_info(model);
+    size_t same = 0;
+    for (size_t i = 0; i < info->tensor_count; i++) {
+        const VaeTensorInfo *t = vae_model_tensor(model, i);
+        const VaeTensorInfo *o = vae_tensor_file_find(original, t->name);
+        same += o != NULL && o->type == t->type && o->bytes == t->bytes &&
+                memcmp(o->data, t->data, (size_t) o->bytes) == 0;
+    }
+    check(same == info->tensor_count && same == vae_tensor_file_count(original),
+          "%zu of %zu tensors are the same", same, info->tensor_count);
+    check(info->mean[1] == mean && info->std[1] == std,
+          "channel 1 has mean %g and std %g, wanted %g and %g",
+          (double) info->mean[1], (double) info->std[1], (double) mean,
+          (double) std);
+    vae_model_free(&model);
+}
+
+static void
+remove_all(void)
+{
+    static const char *const names[] = {
+        "vae/s-1.safetensors", "vae/s-2.safetensors",
+        "vae/" WEIGHTS ".index.json", "vae/config.json", "w.pth"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        unlink(path_of(names[i]));
+    rmdir(path_of("vae"));
+    rmdir(folder);
+}
+
+int
+main(void)
+{
+    static const char config[] =
+        "{\"latents_mean\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"
+        "\"latents_std\": [.5,.25,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}";
+    char path[PATH_MAX];
+    VaeModel *model;
+    if (getenv("VAE_TEST_VECTORS") == NULL)
+        return 77;
+    snprintf(path, sizeof path, "%s/wan21/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"));
+    if (vae_tensor_file_open(path, &original, NULL) != VAE_OK ||
+        vae_tensor_file_count(original) > MAX_TENSORS ||
+        vae_model_open(path, NULL, &model, NULL) != VAE_OK) {
+        check(false, "%s opens", path);
+        return test_end();
+    }
+    const VaeModelInfo *info = vae_model_info(model);
+    const float mean = info->mean[1], std = info->std[1];
+    vae_model_free(&model);
+
+    folder = test_folder();
+    write_torch("w.pth");
+    expect("weights of PyTorch", "w.pth", mean, std);
+    if (mkdir(path_of("vae"), 0777) != 0)
+        abort();
+    write_shards();
+    expect("shards by their index", "vae/" WEIGHTS ".index.json", mean, std);
+    write_bytes("vae/config.json", config, strlen(config));
+    expect("a folder with shards and config.json", "", 2, .25f);
+    remove_all();
+    vae_tensor_file_free(&original);
+    return test_end();
+}

@@ -1,0 +1,17 @@
+/*
+ * Any bytes as what follows the magic of an npy file.
+ */
+#include "fuzz.h"
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *file = malloc(6 + size);
+    if (file == NULL)
+        return 0;
+    memcpy(file, "\x93NUMPY", 6);
+    memcpy(file + 6, data, size);
+    fuzz_bytes(file, 6 + size);
+    free(file);
+    return 0;
+}
