@@ -108,15 +108,15 @@ check "info of latents" 0 "$tool" info "$latents"
 says 'tensor "latent"' "2 latents of 16 channels, 10x6"
 check "info in JSON" 0 "$tool" info --json "$seed"
 says '"arch": "seedvr2"' '"tensors"' '"fingerprint"' '"frames_of_n_latents"'
-sed 's/"decoder\.mid_block/"dekoder.mid_block/g' "$seed" \
-    >"$out/near.safetensors"
+sed 's/coder\.mid_block/coder.mud_block/g' "$seed" >"$out/near.safetensors"
 check "info of almost known weights" 0 "$tool" info "$out/near.safetensors"
-says "nearest is seedvr2" "dekoder.mid_block"
+says "nearest is seedvr2" "encoder.mud_block"
 check "info of a variant" 0 "$tool" info --variant taehv \
     "$data/taehv/taew2_1/weights.safetensors"
 says "model: taehv" "latent space hunyuan" "variant stated"
-check "info without the variant" 0 "$tool" info \
-    "$data/taehv/taew2_1/weights.safetensors"
+sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
+    >"$out/tae.safetensors"
+check "info without the variant" 0 "$tool" info "$out/tae.safetensors"
 says "model: taew2_1" "variant taew2_1 assumed"
 check "info of no file" 3 "$tool" info "$out/none"
 says "$out/none"
