@@ -155,7 +155,7 @@ main(void)
 {
     static const char config[] =
         "{\"latents_mean\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16],"
-        "\"latents_std\": [.5,.25,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}";
+        "\"latents_std\": [0.5,0.25,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}";
     char path[PATH_MAX];
     VaeModel *model;
     if (getenv("VAE_TEST_VECTORS") == NULL)

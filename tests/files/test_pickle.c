@@ -5,7 +5,9 @@
  */
 #include <limits.h>
 
+#include "alloc.h"
 #include "archive.h"
+#include "vae/stream.h"
 
 #define TENSOR(...)                                                            \
     &(const Tensor)                                                            \
@@ -367,7 +369,8 @@ check_bombs(void)
     for (int i = 0; i < 30000; i++)
         PUT(&p, "h\0h\1");
     PUT(&p, "u.");
-    expect_zip("a long name for many tensors", make_torch(&p), "twice");
+    expect_zip("a long name for many tensors", make_torch(&p),
+               "names of tensors are there twice");
 
     p.n = 5 << 20;
     p.data = calloc(1, p.n);
@@ -413,6 +416,29 @@ check_cut(void)
     }
     check(good, "cut short anywhere");
     free(whole.data);
+}
+
+/* Without memory at any place: an error, and nothing is left behind. */
+static void
+check_memory(void)
+{
+    static const char *const keys[] = {"model"};
+    Bytes zip = nested(keys, 1);
+    VaeError error;
+    VaeTensorFile *file;
+    VaeStatus status = VAE_ERR_MEMORY;
+    bool good = true;
+    int n = 0;
+    while (status == VAE_ERR_MEMORY && n < 1000) {
+        vae_mem_fail_at(vae_allocation_count() + (uint64_t) ++n);
+        status = open_zip("full", &zip, &file, &error);
+        good = good && (status == VAE_OK || error.status == status);
+        vae_tensor_file_free(&file);
+    }
+    vae_mem_fail_at(0);
+    check(good && status == VAE_OK && n > 5, "each of %d allocations refused",
+          n - 1);
+    free(zip.data);
 }
 
 static void
@@ -468,6 +494,7 @@ main(int argc, char **argv)
     check_bombs();
     check_archives();
     check_cut();
+    check_memory();
     if (argc > 1)
         check_written(argv[1]);
     return test_end();
