@@ -376,20 +376,27 @@ recognise(VaeModel *m, VaeError *error)
     return vae_model_unknown(m, error);
 }
 
-/* config.json in the file's folder, where there is one that parses. */
-static json_t *
-load_config(const char *path)
+/* config.json in the file's folder; NULL where there is none. */
+static VaeStatus
+load_config(const char *path, void **out, VaeError *error)
 {
     const char *slash = strrchr(path, '/');
     const size_t folder = slash ? (size_t) (slash - path) + 1 : 0;
+    json_error_t problem;
     char *name = malloc(folder + sizeof "config.json");
+    *out = NULL;
     if (!name)
-        return NULL;
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     memcpy(name, path, folder);
     strcpy(name + folder, "config.json");
-    json_t *config = json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
+    *out = json_load_file(name, JSON_REJECT_DUPLICATES, &problem);
     free(name);
-    return config;
+    if (*out || json_error_code(&problem) == json_error_cannot_open_file)
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: config.json beside the weights is no valid JSON: %s "
+                    "(line %d)",
+                    path, problem.text, problem.line);
 }
 
 VaeStatus
@@ -406,10 +413,10 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
     VaeStatus status = vae_tensor_file_open(path, &m->file, error);
-    if (status == VAE_OK) {
-        m->config = load_config(vae_tensor_file_name(m->file));
+    if (status == VAE_OK)
+        status = load_config(vae_tensor_file_name(m->file), &m->config, error);
+    if (status == VAE_OK)
         status = recognise(m, error);
-    }
     if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)
         status = vae_fail(error, VAE_ERR_MODEL, "%s: holds %s, which is no %s",
                           path, m->info.arch, variant);

@@ -181,6 +181,11 @@ main(void)
     expect("shards by their index", "vae/" WEIGHTS ".index.json", mean, std);
     write_bytes("vae/config.json", config, strlen(config));
     expect("a folder with shards and config.json", "", 2, .25f);
+    write_bytes("vae/config.json", config, strlen(config) - 1);
+    VaeError error = {0};
+    const VaeStatus status = vae_model_open(path_of(""), NULL, &model, &error);
+    check_refused("a config.json cut short", status, &error, VAE_ERR_FORMAT,
+                  "config.json|JSON");
     remove_all();
     vae_tensor_file_free(&original);
     return test_end();
