@@ -9,16 +9,19 @@ linear transform (pca_init); --start takes the "ema" weights of a last.pt.
 
 Written to --out:
     demo.safetensors  the weights (moving average) as fp16, tensor names of the SeedVR2 VAE, metadata norm_num_groups and
-                      vae.latent_space; latents have mean 0 and variance 1 as they leave the network: no scale
+                      vae.latent_space; latents have mean about 0 and deviation 1 as they leave the network: no scale
     last.pt           the state to go on from: weights, average, optimiser, step, seconds spent
-    log.txt           one line per 50 steps; PSNR of the held-out clips at every save
-A run may be killed at any time: the same command goes on from last.pt. The learning rate falls as a half cosine over
---seconds of training time (all restarts counted together).
+    log.txt           one line per 50 steps; PSNR of the held-out clips at every save (17 frames 320x192; at the end
+                      33 frames 416x240 as well)
+A run may be killed at any time (SIGTERM saves first): the same command goes on from last.pt. The learning rate falls as
+a half cosine over --seconds of training time (all restarts counted together).
 
-Needs PyTorch (2.x; convolutions run in bfloat16 through oneDNN, --fp32 turns that off) and numpy. Shapes are
+Needs PyTorch (2.x; convolutions run in bfloat16 through oneDNN, --fp32 turns that off) and numpy. Group norm with SiLU
+comes from fused.cpp beside this file, built on first use with a C++ compiler and ninja (--plain does without, at about
+4/3 of the time). Each of --workers threads works on a batch of its own; their gradients are averaged. Shapes are
 [batch, channels, time, height, width]; pixel values are -1..1.
 """
-import argparse, concurrent.futures, glob, json, os, random, struct, subprocess, time
+import argparse, concurrent.futures, glob, json, os, random, signal, struct, subprocess, time
 os.environ.setdefault('OMP_NUM_THREADS', '1')    # threads take whole batches instead
 import numpy as np
 import torch
@@ -349,7 +352,7 @@ class Data:
         return torch.from_numpy(np.stack(out)).permute(0, 4, 1, 2, 3).contiguous(memory_format=torch.channels_last_3d)
 
 
-# Batch shapes: (weight, clips, frames, height, width). Large frames and long clips matter because the group norms see
+# Batch shapes of one worker: (weight, clips, frames, height, width). Large frames and long clips matter because the group norms see
 # whole frames and because the repeated first frame is felt for dozens of frames.
 EARLY = ((4, 2, 9, 64, 64), (2, 1, 17, 64, 64), (1, 1, 33, 48, 48), (.5, 3, 1, 128, 128), (2, 1, 9, 96, 96), (1, 2, 5, 96, 96))
 LATE = ((2, 2, 9, 64, 64), (2, 1, 17, 64, 64), (1, 1, 33, 64, 64), (.5, 1, 1, 192, 256), (2, 1, 9, 96, 128), (1, 1, 5, 128, 192))
@@ -421,11 +424,26 @@ def psnr(a, b):
 
 
 @torch.no_grad()
+def unit_latents(state, data):
+    """Scale every latent channel to deviation 1 on training clips: out of the encoder's head, into the decoder's."""
+    m = VAE()
+    m.load_state_dict(state, strict=False)
+    random.seed(3)
+    mu = torch.cat([m.encode(data.batch(2, 9, 96, 96))[0] for _ in range(24)])
+    s, mean = mu.std((0, 2, 3, 4)), mu.mean((0, 2, 3, 4))
+    state = {k: v.clone() for k, v in state.items()}
+    state['encoder.conv_out.weight'][:LATENT] /= s[:, None, None, None, None]
+    state['encoder.conv_out.bias'][:LATENT] /= s
+    state['encoder.conv_out.bias'][LATENT:] -= 2 * s.log()
+    state['decoder.conv_in.weight'] *= s[None, :, None, None, None]
+    return state, mean, s
+
+
+@torch.no_grad()
 def measure(state, clips):
     """Per clip: PSNR in fp32; the same with fp16 weights, fp16 latents and 8-bit frames; mean and deviation of the
-    latents; PSNR of the first and last quarter of the frames."""
+    latents; PSNR of the first and last quarter of the frames. state: as plain() returns it."""
     m, out = VAE().eval(), []
-    state = plain(state)
     for name, v in clips:
         x = torch.from_numpy(v.astype(np.float32) / 127.5 - 1).permute(3, 0, 1, 2)[None].contiguous(memory_format=torch.channels_last_3d)
         m.load_state_dict(state, strict=False)
@@ -617,15 +635,19 @@ def main():
     np.random.seed(step + 1)
     torch.manual_seed(step + 1)
 
-    def save():
+    def save(last=False):
         torch.save(dict(m=m.state_dict(), ema=ema, opt=opt.state_dict(), step=step, seconds=spent), path('last.pt.new'))
         os.replace(path('last.pt.new'), path('last.pt'))
-        save_safetensors(plain(ema), path('demo.safetensors'))
-        for n, a, b, mean, dev, q0, q1 in measure(ema, val):
+        state, mean, dev = unit_latents(plain(ema), data)
+        save_safetensors(state, path('demo.safetensors'))
+        log(f'  saved; latents of training clips, before scaling: mean {", ".join(f"{v:.2f}" for v in mean / dev)}; deviation {", ".join(f"{v:.2f}" for v in dev)}')
+        for n, a, b, mean, dev, q0, q1 in measure(state, val if last else val[:len(held)]):
             log(f'  held out {n}: {a:.2f} dB, fp16 and 8 bit {b:.2f} dB; first quarter {q0:.2f}, last {q1:.2f}; latents {mean:+.2f} +- {dev:.2f}')
 
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     t0, saved, avg, spent, sec = time.time(), time.time(), None, before, time.time()
-    while spent < args.seconds:
+    while spent < args.seconds and not stop:
         done = spent / args.seconds
         lr = args.lr * min(1, (step + 1) / 100) * (.01 + .99 * .5 * (1 + np.cos(np.pi * done)))
         for g in opt.param_groups:
@@ -639,7 +661,7 @@ def main():
         if torch.isfinite(norm):
             opt.step()
         step += 1
-        decay = min(.999, 1 - 1 / (step / 10 + 1)) if before == 0 else .999
+        decay = min(.999, 1 - 1 / (step / 10 + 1))
         with torch.no_grad():
             for k, v in m.state_dict().items():
                 ema[k].lerp_(v, 1 - decay)
@@ -652,7 +674,7 @@ def main():
         if time.time() - saved > args.save_every:
             save()
             saved = sec = time.time()
-    save()
+    save(last=not stop)
     log(f'# done: step {step}, {spent:.0f} s')
 
 
