@@ -282,21 +282,20 @@ unwanted(GstVaeBase *base, const GstVaeItem *item)
 
 /* Takes the steps that go into one call: those that wait, up to the slice
  * size. The first of a sequence goes alone, so that its picture leaves at
- * once and the slices after it are whole. Lock held. */
+ * once and the slices after it are whole. The next thing to do is a step.
+ * Lock held. */
 static guint
 take_slice(GstVaeBase *base, GstVaeItem **items)
 {
+    GstVaeItem *next;
     guint n = 0;
 
-    while (n < base->slice_limit || n == 0) {
-        GstVaeItem *item = g_queue_peek_head(&base->work);
-
-        if (!item || item->event ||
-            (n > 0 && (items[0]->start || item->start ||
-                       item->session != items[0]->session)))
-            break;
+    do {
         items[n++] = g_queue_pop_head(&base->work);
-    }
+        next = g_queue_peek_head(&base->work);
+    } while (n < base->slice_limit && next && !next->event &&
+             !items[0]->start && !next->start &&
+             next->session == items[0]->session);
     return n;
 }
 

@@ -212,7 +212,8 @@ static void
 test_flush_storm(void)
 {
     const char *given = g_getenv("VAE_TEST_SEED");
-    const guint32 seed = given ? (guint32) atoi(given) : g_random_int();
+    const guint32 seed =
+        given ? (guint32) g_ascii_strtoull(given, NULL, 10) : g_random_int();
     GRand *rand = g_rand_new_with_seed(seed);
     GstHarness *h = decoder_sized(BIG, BIG);
     gchar *wanted = NULL, *found;

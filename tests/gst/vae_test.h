@@ -13,12 +13,12 @@
 #include <gst/video/video.h>
 
 #define CHECK(condition)                                                       \
-    vae_test_check((condition) != 0, #condition, __FILE__, __LINE__)
+    ((condition) ? (void) 0 : vae_test_fail(#condition, __FILE__, __LINE__))
 #define CHECK_INT(found, wanted)                                               \
     vae_test_check_int((gint64) (found), (gint64) (wanted), #found, __FILE__,  \
                        __LINE__)
 
-void vae_test_check(gboolean ok, const char *what, const char *file, int line);
+G_NORETURN void vae_test_fail(const char *what, const char *file, int line);
 void vae_test_check_int(gint64 found, gint64 wanted, const char *what,
                         const char *file, int line);
 
