@@ -207,7 +207,8 @@ gst_vae_models_find(const gchar *space, GError **error)
         g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
                     "The latent caps declare no latent-space, so the model "
                     "is not known: set the property model=... to a file of "
-                    "weights");
+                    "weights, or name the space upstream (latentdemux "
+                    "latent-space=...)");
         return NULL;
     }
     if (safe_name(space))

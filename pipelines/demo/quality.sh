@@ -1,0 +1,49 @@
+#!/bin/sh
+# How close clips come through the demo model: each is encoded to a file of
+# fp16 latents, decoded from that file to 8-bit frames, and compared with the
+# scaled original. Prints a line per clip and size.
+#
+#   sh pipelines/demo/quality.sh CLIP...
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+pipelines=$(dirname "$here")
+. "$pipelines/env.sh"
+
+case ${1:-} in
+'' | -*)
+    echo "usage: ${0##*/} CLIP..." >&2
+    exit 2
+    ;;
+esac
+need_elements vaeencode vaedecode latentmux latentdemux
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# measure CLIP WIDTH HEIGHT FRAMES
+measure() {
+    gst-launch-1.0 -q filesrc "$(location "$1")" ! decodebin ! videoconvert ! \
+        videoscale method=lanczos add-borders=false ! \
+        "video/x-raw,format=RGB,width=$2,height=$3" ! \
+        filesink "$(location "$tmp/all.rgb")"
+    head -c $(($2 * $3 * 3 * $4)) "$tmp/all.rgb" >"$tmp/in.rgb"
+    gst-launch-1.0 -q filesrc "$(location "$tmp/in.rgb")" ! \
+        rawvideoparse format=rgb width="$2" height="$3" framerate=16/1 ! \
+        vaeencode ! video/x-vae-latent,type=float16 ! latentmux ! \
+        filesink "$(location "$tmp/latents.safetensors")"
+    gst-launch-1.0 -q filesrc "$(location "$tmp/latents.safetensors")" ! \
+        latentdemux ! vaedecode precision=fp32 ! video/x-raw,format=RGB ! \
+        filesink "$(location "$tmp/out.rgb")"
+    for side in in out; do
+        rgb_to_safetensors "$tmp/$side.rgb" "$2" "$3" "$tmp/$side.safetensors"
+    done
+    printf '%s, first %d frames at %dx%d:\n  ' "$(basename "$1")" "$4" "$2" "$3"
+    vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
+}
+
+for clip; do
+    need_file "$clip"
+    measure "$clip" 320 192 17
+    measure "$clip" 416 240 33
+    measure "$clip" 832 480 33
+done
