@@ -128,8 +128,8 @@ take_line(VaePickle *p, const char **text, size_t *n, VaeError *error)
 static VaeStatus
 step_global(VaePickle *p, uint64_t arg, VaeError *error)
 {
-    const char *module, *name;
-    size_t n_module, n_name;
+    const char *module = NULL, *name = NULL;
+    size_t n_module = 0, n_name = 0;
     VaeStatus status = take_line(p, &module, &n_module, error);
     if (status == VAE_OK)
         status = take_line(p, &name, &n_name, error);
@@ -159,8 +159,8 @@ step_stack_global(VaePickle *p, uint64_t arg, VaeError *error)
 static VaeStatus
 step_tuple(VaePickle *p, uint64_t arg, VaeError *error)
 {
-    const VaePickleValue *values;
-    size_t n;
+    const VaePickleValue *values = NULL;
+    size_t n = 0;
     const VaeStatus status = vae_pickle_pop_to_mark(p, &values, &n, error);
     return status == VAE_OK ? vae_pickle_push_tuple(p, values, n, error)
                             : status;

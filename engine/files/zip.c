@@ -276,7 +276,7 @@ vae_zip_open(VaeZip *zip, const uint8_t *bytes, uint64_t size,
              const char *label, VaeError *error)
 {
     *zip = (VaeZip){.label = label, .bytes = bytes, .size = size};
-    Directory dir;
+    Directory dir = {0};
     VaeStatus status = read_end(zip, &dir, error);
     if (status != VAE_OK)
         return status;
