@@ -292,8 +292,9 @@ step_persid(VaePickle *p, uint64_t arg, VaeError *error)
     const VaeStatus status = vae_pickle_pop(p, &id, error);
     if (status != VAE_OK)
         return status;
-    const VaePickleValue *items = vae_pickle_items(p, &id);
-    if (id.kind != VAE_PICKLE_TUPLE || id.n != 5 || !are(items, kinds, 5) ||
+    const VaePickleValue *items =
+        id.kind == VAE_PICKLE_TUPLE ? vae_pickle_items(p, &id) : NULL;
+    if (items == NULL || id.n != 5 || !are(items, kinds, 5) ||
         items[0].n != 7 ||
         memcmp(vae_pickle_text(p, &items[0]), "storage", 7) != 0 ||
         vae_pickle_global(&items[1])->role != VAE_PICKLE_ROLE_STORAGE)

@@ -229,6 +229,8 @@ check_streams(void)
         CASE("an element of no list", "}Na.", "no list"),
         CASE("elements of no list", "}(Ne.", "no list"),
         CASE("a persistent id of no tuple", "NQ.", "no storage"),
+        CASE("a persistent id that is a number", "N\x85\x8a\10abcdefghQ.",
+             "no storage"),
         CASE("a persistent id of another kind",
              "(X\5\0\0\0otherctorch\nFloatStorage\nX\1\0\0\0"
              "0X\3\0\0\0cpuK\1tQ.",
