@@ -122,7 +122,12 @@ choose(VaeStream *s, VaeError *error)
     if (status != VAE_OK)
         return status;
     s->plan.backend = s->class->kind;
-    s->plan.threads = s->params.threads ? s->params.threads : usable_threads();
+    /* More threads than that only wait for each other, and a library may end
+     * the process when the system refuses one. */
+    const int cpus = usable_threads(), most = cpus < 2 ? 8 : 4 * cpus;
+    s->plan.threads = s->params.threads ? s->params.threads : cpus;
+    if (s->plan.threads > most)
+        s->plan.threads = most;
     return s->class->open(
         &(VaeBackendParams){.precision = s->plan.precision,
                             .threads = s->plan.threads,
@@ -141,10 +146,9 @@ drop_programs(VaeStream *s)
     vae_carry_set_free(&s->carries);
 }
 
-/* Builds the programs of one slice size and prepares them: with the model's
- * weights, or (model NULL) only to learn the sizes. */
+/* The programs of one slice size. */
 static VaeStatus
-build(VaeStream *s, int slice, VaeModel *model, VaeError *error)
+build(VaeStream *s, int slice, VaeError *error)
 {
     const int down =
         s->params.direction == VAE_DECODE ? s->model->info.spatial : 1;
@@ -152,7 +156,7 @@ build(VaeStream *s, int slice, VaeModel *model, VaeError *error)
     for (int i = 0; i < PROGRAMS; i++) {
         if (i == NEXT1 && slice == 1)
             break;
-        VaeStatus status = vae_program_build(
+        const VaeStatus status = vae_program_build(
             &(VaeBuildParams){.model = s->model,
                               .direction = s->params.direction,
                               .first = i == FIRST,
@@ -163,9 +167,22 @@ build(VaeStream *s, int slice, VaeModel *model, VaeError *error)
                               .label = labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);
-        if (status == VAE_OK)
-            status = s->class->prepare(s->backend, model, s->programs[i],
-                                       &s->execs[i], error);
+        if (status != VAE_OK)
+            return status;
+    }
+    return VAE_OK;
+}
+
+/* What the backend needs for them: with the model's weights, or (model NULL)
+ * only to learn the sizes. */
+static VaeStatus
+prepare(VaeStream *s, VaeModel *model, VaeError *error)
+{
+    for (int i = 0; i < PROGRAMS && s->programs[i]; i++) {
+        if (s->execs[i])
+            s->class->exec_free(s->backend, &s->execs[i]);
+        const VaeStatus status = s->class->prepare(
+            s->backend, model, s->programs[i], &s->execs[i], error);
         if (status != VAE_OK)
             return status;
     }
@@ -179,9 +196,10 @@ sum_up(VaeStream *s, int slice)
     p->slice_size = slice;
     p->weights = p->arena = p->scratch = 0;
     p->carries = s->carries.bytes;
-    for (int i = 0; i < PROGRAMS && s->execs[i]; i++) {
-        const uint64_t weights = s->class->weight_bytes(s->execs[i]);
-        const uint64_t scratch = s->class->scratch(s->execs[i]);
+    for (int i = 0; i < PROGRAMS && s->programs[i]; i++) {
+        const VaeExec *exec = s->execs[i];
+        const uint64_t weights = exec ? s->class->weight_bytes(exec) : 0;
+        const uint64_t scratch = exec ? s->class->scratch(exec) : 0;
         if (weights > p->weights)
             p->weights = weights;
         if (scratch > p->scratch)
@@ -228,7 +246,15 @@ plan(VaeStream *s, VaeError *error)
     const int *sizes = asked[0] ? asked : automatic;
     const int n = asked[0] ? 1 : 3;
     for (int i = 0; i < n; i++) {
-        const VaeStatus status = build(s, sizes[i], NULL, error);
+        VaeStatus status = build(s, sizes[i], error);
+        if (status != VAE_OK)
+            return status;
+        /* Activations and carries alone first: a library may take minutes to
+         * prepare a picture that cannot fit. */
+        sum_up(s, sizes[i]);
+        if (s->plan.total > limit)
+            continue;
+        status = prepare(s, NULL, error);
         if (status != VAE_OK)
             return status;
         sum_up(s, sizes[i]);
@@ -324,7 +350,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     if (status != VAE_OK)
         return status;
     VaeStream *s = *out;
-    status = build(s, s->plan.slice_size, s->model, error);
+    status = prepare(s, s->model, error);
     if (status == VAE_OK) {
         sum_up(s, s->plan.slice_size);
         status = take_memory(s, error);

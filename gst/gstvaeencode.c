@@ -248,7 +248,18 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
 
     n = MIN(n, self->n_uncovered);
     out->pts = self->uncovered[0].pts;
-    out->duration = self->uncovered[n - 1].end - out->pts;
+    out->duration = 0;
+    if (self->uncovered[n - 1].end > out->pts)
+        out->duration = self->uncovered[n - 1].end - out->pts;
+    /* Times that jump say nothing of how long n frames are. */
+    if (self->in.fps_n > 0) {
+        const GstClockTime frames = gst_util_uint64_scale(
+            n, GST_SECOND * (guint64) self->in.fps_d, (guint64) self->in.fps_n);
+        const GstClockTime frame = frames / n;
+
+        if (out->duration + frame < frames || out->duration > frames + frame)
+            out->duration = frames;
+    }
     /* Without a rate a duration would look like a trimmed group. */
     if (whole && self->in.fps_n == 0)
         out->duration = GST_CLOCK_TIME_NONE;

@@ -2,6 +2,7 @@
  * decode.c: latents of a file to frames of a file, a slice at a time.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tool.h"
 
@@ -38,6 +39,12 @@ fit(Decode *d, VaeError *error)
                         "(%s) wants %d",
                         vae_tensor_file_name(d->file), c->tensor, c->channels,
                         info->path, info->arch, info->latent_channels);
+    if (c->space && info->space && strcmp(c->space, info->space) != 0)
+        return vae_fail(error, VAE_ERR_MODEL,
+                        "%s: states the latent space %s, the model %s wants "
+                        "%s",
+                        vae_tensor_file_name(d->file), c->space, info->path,
+                        info->space);
     d->width = c->width * s;
     d->height = c->height * s;
     if (c->width_px > 0 && (c->width_px + s - 1) / s == c->width)
@@ -55,7 +62,10 @@ open_input(Decode *d, VaeError *error)
 {
     const VaeLatentOptions options = {.tensor = d->o->tensor,
                                       .batch_index = -1};
-    VaeStatus status = open_model(d->o, &d->model, error);
+    VaeStatus status =
+        output_check(d->o->argument[1], d->o->argument[0], d->o->model, error);
+    if (status == VAE_OK)
+        status = open_model(d->o, &d->model, error);
     if (status == VAE_OK) {
         d->info = vae_model_info(d->model);
         status = vae_tensor_file_open(d->o->argument[0], &d->file, error);

@@ -92,7 +92,10 @@ count(Encode *e, VaeError *error)
 static VaeStatus
 open_input(Encode *e, VaeError *error)
 {
-    VaeStatus status = open_model(e->o, &e->model, error);
+    VaeStatus status =
+        output_check(e->o->argument[1], e->o->argument[0], e->o->model, error);
+    if (status == VAE_OK)
+        status = open_model(e->o, &e->model, error);
     if (status == VAE_OK) {
         e->info = vae_model_info(e->model);
         status = vae_tensor_file_open(e->o->argument[0], &e->file, error);

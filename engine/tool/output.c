@@ -69,6 +69,27 @@ open_file(Output *out, VaeError *error)
     return VAE_OK;
 }
 
+static bool
+same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 &&
+           S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+VaeStatus
+output_check(const char *path, const char *input, const char *model,
+             VaeError *error)
+{
+    if (same_file(path, input))
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%s: is the input; write to another file", path);
+    if (same_file(path, model))
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%s: is the model; write to another file", path);
+    return VAE_OK;
+}
+
 VaeStatus
 output_open(Output *out, const char *path, const VaeTensorOut *tensors,
             size_t n, const VaeMetadata *metadata, size_t n_metadata,

@@ -104,6 +104,8 @@ typedef struct Output {
     char *target;    /* path without links, NULL for a new file */
     uint64_t begin;  /* of the data in the file */
 } Output;
+VaeStatus output_check(const char *path, const char *input, const char *model,
+                       VaeError *error); /* not the same file as either */
 VaeStatus output_open(Output *out, const char *path,
                       const VaeTensorOut *tensors, size_t n,
                       const VaeMetadata *metadata, size_t n_metadata,

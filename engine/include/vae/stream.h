@@ -49,7 +49,8 @@ typedef struct VaeStreamParams {
     int width, height; /* visible pixels, 1 or more; rounded up inside to a
                           multiple of VaeModelInfo.spatial by edge repeat */
     int slice_size;    /* steps run as one; 0: 4, 2 or 1, what fits */
-    int threads;       /* 0: as many as the process may use */
+    int threads;       /* 0: as many as the process may use; more than four
+                          times that are not taken */
     bool deterministic;
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* read when encoding */
