@@ -406,7 +406,7 @@ class Muon(torch.optim.Optimizer):
 
 # ------------------------------------------------------------------------------------------------------ save, measure
 def save_safetensors(state, path):
-    head, off, blobs = {'__metadata__': {'norm_num_groups': str(GROUPS), 'vae.latent_space': 'gst-vae-demo'}}, 0, []
+    head, off, blobs = {'__metadata__': {'norm_num_groups': str(GROUPS), 'scaling_factor': '1', 'vae.latent_space': 'gst-vae-demo'}}, 0, []
     for k, v in state.items():
         a = np.ascontiguousarray(v.detach().contiguous().half().numpy())
         head[k] = {'dtype': 'F16', 'shape': list(a.shape), 'data_offsets': [off, off + a.nbytes]}
