@@ -13,8 +13,8 @@ demo='gcc libc6-dev meson ninja-build pkg-config
     gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
     libdnnl-dev libjansson-dev'
 live='gstreamer1.0-x'
-tests='clang clang-format clang-tidy libomp-dev cppcheck shellcheck
-    gstreamer1.0-plugins-bad'
+tests='clang clang-format clang-tidy libomp-dev libclang-rt-dev
+    cppcheck shellcheck gstreamer1.0-plugins-bad'
 
 case ${1:-} in
 demo) want=$demo ;;

@@ -138,6 +138,25 @@ if build build-asan gcc -Db_sanitize=address,undefined -Dtests=enabled; then
     )
 fi
 
+# A short look, from the seeds of the tree; finding more takes hours by hand.
+if build build-fuzz clang -Dfuzzing=enabled -Dtests=enabled -Dgst=disabled \
+    -Donednn=disabled; then
+    for target in build-fuzz/tests/fuzz/fuzz-*; do
+        if [ ! -f "$target" ]; then continue; fi # a folder of objects
+        name=${target##*/fuzz-}
+        found=build-fuzz/found-$name
+        mkdir -p "$found"
+        if "$target" -seed=1 -runs=20000 -max_total_time=30 -max_len=4096 \
+            -artifact_prefix="$found/" "$found" "tests/fuzz/seeds/$name" \
+            >"$found.log" 2>&1; then
+            count 1 0 0
+        else
+            tail -n 40 "$found.log"
+            fail "fuzz-$name"
+        fi
+    done
+fi
+
 sh tests/static.sh build >build/static.log 2>&1
 cat build/static.log
 totals=$(tail -n 1 build/static.log)
