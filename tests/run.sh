@@ -130,11 +130,12 @@ if build build-asan gcc -Db_sanitize=address,undefined -Dtests=enabled; then
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     # gst-launch-1.0 is not built with it, and the plain-C backend is too slow
     # with it for whole clips: its kernels run in the checks, its ops in the
-    # golden trace.
+    # golden trace. Freed memory that the sanitizer holds back grows what the
+    # memory tests measure.
     # shellcheck disable=SC2046 # names without spaces
     run build-asan sanitizers --timeout-multiplier 4 $(
         meson test -C build-asan --list 2>/dev/null | sed -n 's/^gst-vae:.* \/ //p' |
-            grep -v -e '^pipelines-' -e '-ref-fp32$'
+            grep -v -e '^pipelines-' -e '-ref-fp32$' -e '^memory-'
     )
 fi
 
