@@ -115,8 +115,8 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeModel *model, VaeOneOp op,
         vae_check_fail(t, "oneDNN takes its reference code: %s",
                        vae_rig_impl(r));
     /* its sums are wrong in some processes; one run cannot show it */
-    if (r && op.kind == VAE_OP_CONV && op.type == VAE_TYPE_BF16 &&
-        op.kt > 1 && op.s > 1 && strstr(vae_rig_impl(r), "brgconv"))
+    if (r && op.kind == VAE_OP_CONV && op.type == VAE_TYPE_BF16 && op.kt > 1 &&
+        op.s > 1 && strstr(vae_rig_impl(r), "brgconv"))
         vae_check_fail(t, "the implementation is %s", vae_rig_impl(r));
     vae_rig_free(&r);
     return y;
