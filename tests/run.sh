@@ -125,7 +125,9 @@ build build-minimal gcc -Donednn=disabled -Dgst=disabled -Dcuda=disabled \
     -Dtests=disabled -Ddocs=disabled
 
 if build build-asan gcc -Db_sanitize=address,undefined -Dtests=enabled; then
-    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
+    # whole stacks, so that what is not ours can be told
+    asan=detect_leaks=1:allocator_may_return_null=1:fast_unwind_on_malloc=0
+    export ASAN_OPTIONS=$asan
     export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     # gst-launch-1.0 is not built with it, and the plain-C backend is too slow
