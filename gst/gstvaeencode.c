@@ -25,7 +25,12 @@
 GST_DEBUG_CATEGORY_STATIC(gst_vae_encode_debug);
 #define GST_CAT_DEFAULT gst_vae_encode_debug
 
-enum { PROP_0, PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY, PROP_POSTERIOR };
+enum {
+    PROP_0,
+    PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY,
+    PROP_POSTERIOR,
+    PROP_SEED
+};
 
 /* Frames that came and that no latent covers yet: a group that is being
  * collected, plus what a model that starts with a whole group is behind. */
@@ -38,8 +43,10 @@ typedef struct Span {
 typedef struct GstVaeEncode {
     GstVaeBase base;
 
-    gint tail, posterior;  /* under the object lock */
-    gboolean key_wanted;   /* under the object lock */
+    /* Under the object lock. */
+    gint tail, posterior;
+    guint64 seed;
+    gboolean key_wanted;
     GstClockTime key_time; /* running time from which on, or NONE */
     guint key_count;
 
@@ -204,6 +211,10 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->params.width = self->in.width;
     session->params.height = self->in.height;
     session->params.normalization = session->latent.normalization;
+    GST_OBJECT_LOCK(self);
+    session->params.posterior = (VaePosterior) self->posterior;
+    session->params.seed = self->seed;
+    GST_OBJECT_UNLOCK(self);
     session->frame_time = self->frame_time;
     session->step_time = self->frame_time * steps->step_in;
     /* Latent k goes out after frame first_in + k step_in - 1 with the time of
@@ -461,6 +472,9 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     case PROP_POSTERIOR:
         self->posterior = g_value_get_enum(value);
         break;
+    case PROP_SEED:
+        self->seed = g_value_get_uint64(value);
+        break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     }
@@ -479,6 +493,9 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
         break;
     case PROP_POSTERIOR:
         g_value_set_enum(value, self->posterior);
+        break;
+    case PROP_SEED:
+        g_value_set_uint64(value, self->seed);
         break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -514,16 +531,35 @@ install_properties(GObjectClass *klass)
     /**
      * GstVaeEncode:posterior:
      *
-     * What is taken of the distribution that the encoder gives.
+     * What is taken of the distribution that the encoder gives: its mean, or
+     * mean + exp(logvar / 2) * e with a standard normal e of
+     * #GstVaeEncode:seed. Models without a posterior (the TAEHV family) refuse
+     * `sample`.
      */
     g_object_class_install_property(
         klass, PROP_POSTERIOR,
         g_param_spec_enum("posterior", "Posterior",
                           "What is taken of the distribution that the encoder "
                           "gives",
-                          GST_TYPE_VAE_POSTERIOR, GST_VAE_POSTERIOR_MEAN,
+                          GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_READY));
+    /**
+     * GstVaeEncode:seed:
+     *
+     * Chooses the noise of `posterior=sample`. The noise depends on the seed,
+     * on the latent's index in its sequence and on the place in it, and on
+     * nothing else: the same seed gives the same latents whatever slice-size
+     * and threads are.
+     */
+    g_object_class_install_property(
+        klass, PROP_SEED,
+        g_param_spec_uint64("seed", "Seed",
+                            "Chooses the noise of posterior=sample; the same "
+                            "seed gives the same latents",
+                            0, G_MAXUINT64, 0,
+                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                GST_PARAM_MUTABLE_READY));
 }
 
 static void

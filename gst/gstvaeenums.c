@@ -1,6 +1,6 @@
 #include "gstvaeenums.h"
 
-#include <vae/types.h>
+#include <vae/stream.h>
 
 /* Registers once; also marks the type for the plugin's documentation. */
 static GType
@@ -64,7 +64,9 @@ gst_vae_posterior_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {GST_VAE_POSTERIOR_MEAN, "The mean of the posterior", "mean"},
+        {VAE_POSTERIOR_MEAN, "Its mean, the same in every run", "mean"},
+        {VAE_POSTERIOR_SAMPLE,
+         "A sample of it, by the numbers that belong to seed", "sample"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaePosterior", values);

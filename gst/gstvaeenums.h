@@ -14,8 +14,6 @@ typedef enum {
     GST_VAE_NORMALIZATION_RAW
 } GstVaeNormalizationMode;
 
-typedef enum { GST_VAE_POSTERIOR_MEAN } GstVaePosterior;
-
 typedef enum { GST_VAE_TAIL_REPEAT, GST_VAE_TAIL_DROP } GstVaeTail;
 
 #define GST_TYPE_VAE_BACKEND (gst_vae_backend_get_type())
@@ -27,7 +25,7 @@ typedef enum { GST_VAE_TAIL_REPEAT, GST_VAE_TAIL_DROP } GstVaeTail;
 GType gst_vae_backend_get_type(void);   /* VaeBackendKind */
 GType gst_vae_precision_get_type(void); /* VaePrecision */
 GType gst_vae_normalization_get_type(void);
-GType gst_vae_posterior_get_type(void);
+GType gst_vae_posterior_get_type(void); /* VaePosterior */
 GType gst_vae_tail_get_type(void);
 
 G_END_DECLS

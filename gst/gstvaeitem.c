@@ -43,7 +43,8 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->precision == q->precision && p->width == q->width &&
            p->height == q->height && p->slice_size == q->slice_size &&
            p->threads == q->threads && p->deterministic == q->deterministic &&
-           p->normalization == q->normalization;
+           p->normalization == q->normalization &&
+           p->posterior == q->posterior && p->seed == q->seed;
 }
 
 static GstVaeItem *

@@ -334,6 +334,63 @@ test_range_matters(void)
     CHECK(sum[0] != sum[1]);
 }
 
+/* The latents of 9 frames, by posterior, seed and slice size. */
+static gchar *
+latents_of(const char *posterior, guint64 seed, guint slice)
+{
+    GstVideoInfo info;
+    GstHarness *h = vae_test_harness("vaeencode", "seed", seed, "slice-size",
+                                     slice, "queue-depth", 8, NULL);
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    gchar *text;
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "posterior", posterior);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
+    info.fps_n = VAE_TEST_FPS;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    push(h, &info, 0, 9);
+    end(h);
+    for (guint k = 0; k < 3; k++) {
+        GstBuffer *latent = gst_harness_pull(h);
+        GstMapInfo map;
+
+        CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
+        g_checksum_update(sum, map.data, (gssize) map.size);
+        gst_buffer_unmap(latent, &map);
+        gst_buffer_unref(latent);
+    }
+    CHECK_INT(vae_test_stat(h, "slice-size"), slice);
+    vae_test_teardown(h);
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+static void
+test_posterior(void)
+{
+    const guint64 seed = G_GUINT64_CONSTANT(0xfedcba9876543210);
+    gchar *mean = latents_of("mean", seed, 1);
+    gchar *other_mean = latents_of("mean", seed + 1, 1);
+    gchar *one = latents_of("sample", seed, 1);
+    gchar *again = latents_of("sample", seed, 1);
+    gchar *two = latents_of("sample", seed, 2);
+    gchar *other =
+        latents_of("sample", seed ^ (G_GUINT64_CONSTANT(1) << 60), 1);
+
+    CHECK(strcmp(mean, other_mean) == 0);
+    CHECK(strcmp(mean, one) != 0);
+    CHECK(strcmp(one, again) == 0);
+    CHECK(strcmp(one, two) == 0);
+    CHECK(strcmp(one, other) != 0);
+    g_free(mean);
+    g_free(other_mean);
+    g_free(one);
+    g_free(again);
+    g_free(two);
+    g_free(other);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -349,6 +406,7 @@ main(int argc, char **argv)
                                     {"drain", test_drain},
                                     {"refused", test_refused},
                                     {"range-matters", test_range_matters},
+                                    {"posterior", test_posterior},
                                     {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
