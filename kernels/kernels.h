@@ -6,14 +6,25 @@
  * what a kernel computes for one frame may not depend on how many frames the
  * call has, on the pointers' alignment, nor on which rows another call does.
  *
- * Types: where an argument says "type", both tables take F32 and BF16, and of
- * latents F16 as well (the `ref` backend itself stays with F32). Sums are in
- * fp32 or better. y may be x where said.
+ * Types: where an argument says "type", the host tables take F32 and BF16, and
+ * of latents F16 as well (the `ref` backend itself stays with F32); where it
+ * says "host: F32", those take no other. The cuda table takes F32, BF16 and F16
+ * everywhere. Sums are in fp32 or better. y may be x where said.
+ *
+ * In the cuda table all pointers are to device memory, those in a VaePicture
+ * too, while the argument structs and VaePicture itself are read on the host
+ * before the call returns. A call only launches: what it could not launch is
+ * told by the CUDA error state, which the caller asks for. Any alignment that
+ * fits the element will do; 16 bytes are fast.
  */
 #ifndef VAE_KERNELS_H
 #define VAE_KERNELS_H
 
 #include "vae/frames.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* The widest vector code that a call may take. */
 typedef enum VaeVectors {
@@ -26,16 +37,17 @@ typedef enum VaeVectors {
 typedef struct VaeQueue {
     int threads;        /* to use inside one call, >= 1 */
     VaeVectors vectors; /* for tests; never changes a byte of a result */
+    void *stream;       /* of cuda, a cudaStream_t; the host tables ignore it */
 } VaeQueue;
 
 /*
- * Convolution, cross-correlation. x: (t_in, h, w, c_in) with t_in =
- * (t - 1) * st + kt, context frames in front, no padding in time. y: (t, ho,
- * wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st + a, row
- * y * s + i - pad, column x * s + j - pad; zero outside 0..h-1, 0..w-1 on
- * every side. k is 1 or 3 (both ways), kt 1 to 3, s and st 1 or 2, pad 0 or 1
- * (top and left; what is read past the other edges is zero too).
- * w: [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
+ * Convolution, cross-correlation; not in the cuda table. x: (t_in, h, w, c_in)
+ * with t_in = (t - 1) * st + kt, context frames in front, no padding in time.
+ * y: (t, ho, wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st +
+ * a, row y * s + i - pad, column x * s + j - pad; zero outside 0..h-1, 0..w-1
+ * on every side. k is 1 or 3 (both ways), kt 1 to 3, s and st 1 or 2, pad 0 or
+ * 1 (top and left; what is read past the other edges is zero too). w:
+ * [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
  * after the bias; may be y itself. relu: then max(v, 0), NaN stays. All F32.
  */
 typedef struct VaeConvArgs {
@@ -65,29 +77,35 @@ typedef struct VaeNormArgs {
     VaeType x_type, y_type;
     int t, h, w, c, groups;
     bool silu;
-    double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles */
+    double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, of
+                     cuda vae_norm_sums_cuda(t, h, w, c, groups) */
 } VaeNormArgs;
 
 /* Pixels, in their order in a frame, whose group sums are taken together. */
 #define VAE_NORM_BLOCK 512
 /* Doubles of scratch that the group norm needs for one frame. */
 size_t vae_norm_sums(int h, int w, int groups);
+/* ... and that of the cuda table for t frames. */
+size_t vae_norm_sums_cuda(int t, int h, int w, int c, int groups);
 
 /*
- * One head over the h * w = n sites of each frame. qkv: (t, n, 3c), blocks
- * Q | K | V; y: (t, n, c) = softmax(Q K^T / sqrt(c)) V. scratch: at least
- * vae_attention_scratch(n, c) bytes. ref: F32.
+ * One head over the h * w = n sites of each frame. qkv: (t, n, 3c) of x_type,
+ * blocks Q | K | V; y: (t, n, c) of y_type = softmax(Q K^T / sqrt(c)) V.
+ * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
+ * cuda: c <= 1024. Types, host: F32. Where cuda multiplies on the matrix units
+ * (x_type of 16 bits), the weights of the sum over V are rounded to x_type.
  */
 typedef struct VaeAttentionArgs {
     void *y;
     const void *qkv;
     void *scratch;
     int t, n, c;
+    VaeType x_type, y_type;
 } VaeAttentionArgs;
 size_t vae_attention_scratch_ref(int n, int c);
 
 /*
- * Wan2.2's shortcuts without weights, added to y in place; all F32.
+ * Wan2.2's shortcuts without weights, added to y in place. Types, host: F32.
  * DUP, x (t, h, w, cx) and y (t * ft - drop, h * fs, w * fs, cy): y[.., o] +=
  * x[(((o*ft+i)*fs+r)*fs+q) / rep] with rep = cy * ft * fs * fs / cx and i, r, q
  * the place inside the block of time, row and column; drop leaves out the
@@ -101,10 +119,11 @@ typedef enum VaeShortcut { VAE_SHORTCUT_DUP, VAE_SHORTCUT_AVERAGE } VaeShortcut;
 
 typedef struct VaeShortcutArgs {
     VaeShortcut kind;
-    float *y;
-    const float *x;
+    void *y;
+    const void *x;
     int t, h, w, cx, cy; /* t, h, w of x */
     int ft, fs, drop;
+    VaeType x_type, y_type;
 } VaeShortcutArgs;
 
 /* y = 3 tanh(x / 3). n elements, types as they say; y may be x. */
@@ -182,17 +201,18 @@ typedef struct VaeLatentInArgs {
 } VaeLatentInArgs;
 
 /*
- * The head's (h, w, cx) F32 -> latent [c, h, w] of dst_type, (v - mean[c]) /
- * std[c] in this order where normalise, else v; cx is c or 2c. v is the
- * head's channel c or, where sample, mean + exp(logvar / 2) * a normal number
- * of sample.h; that needs cx = 2c. mean_out and logvar_out, where not NULL,
- * receive channels 0..c-1 and c..2c-1 as [c, h, w].
+ * The head's (h, w, cx) of x_type (host: F32) -> latent [c, h, w] of dst_type,
+ * (v - mean[c]) / std[c] in this order where normalise, else v; cx is c or 2c.
+ * v is the head's channel c or, where sample, mean + exp(logvar / 2) * a normal
+ * number of sample.h; that needs cx = 2c. mean_out and logvar_out, where not
+ * NULL, receive channels 0..c-1 and c..2c-1 as [c, h, w].
  */
 typedef struct VaeLatentOutArgs {
     void *dst;
     float *mean_out, *logvar_out;
-    const float *x, *mean, *std;
-    VaeType dst_type;
+    const void *x;
+    const float *mean, *std;
+    VaeType x_type, dst_type;
     bool normalise, sample;
     uint64_t seed, index; /* index: the latent's in its sequence */
     int h, w, c, cx;
@@ -203,13 +223,17 @@ typedef struct VaeLatentOutArgs {
  * Picture <-> network frame (h, w, 3), network size h x w >= the picture's;
  * out crops, in repeats the last column and row. low, high: the network's
  * values for 0 and 1. The colour formulas are those of kernels/colour.h and
- * are integer, so that every backend gives the same bytes.
+ * are integer, so that every backend gives the same bytes. Out: x_type, host:
+ * F32. c: the network's elements per pixel, 0 means 3 (host: 3); more than 3
+ * are skipped, or written 0.
  */
 typedef struct VaePictureOutArgs {
     const VaePicture *picture;
-    const float *x;
+    const void *x;
     int h, w;
     float low, high;
+    VaeType x_type;
+    int c;
 } VaePictureOutArgs;
 
 typedef struct VaePictureInArgs {
@@ -218,6 +242,7 @@ typedef struct VaePictureInArgs {
     const VaePicture *picture;
     int h, w;
     float low, high;
+    int c;
 } VaePictureInArgs;
 
 typedef struct VaeKernels {
@@ -240,5 +265,11 @@ typedef struct VaeKernels {
 extern const VaeKernels vae_kernels_ref;
 /* OpenMP and vector code for what oneDNN lacks; conv and attention NULL. */
 extern const VaeKernels vae_kernels_cpu;
+/* CUDA; conv NULL. In libvae-cuda and, emulated on the CPU, in tests only. */
+extern const VaeKernels vae_kernels_cuda;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -28,7 +28,7 @@ rgb_row(const VaePictureOutArgs *a, const VaeSimd *simd, int y)
 {
     const VaePicture *p = a->picture;
     const int red = p->pixels == VAE_PIXELS_BGRX ? 2 : 0;
-    const float *x = a->x + (size_t) y * a->w * 3;
+    const float *x = (const float *) a->x + (size_t) y * a->w * 3;
     uint8_t *to = row(p, 0, y), codes[3 * CHUNK];
     if (p->pixels == VAE_PIXELS_RGB) {
         simd->bytes(to, x, (size_t) p->width * 3, a->low, a->high);
@@ -63,7 +63,7 @@ read_words(const VaePictureOutArgs *a, const VaeSimd *simd, Words *to, int y,
     const int last = a->picture->width - 1;
     const int begin = from ? from - 1 : 0, end = smaller(from + n, last);
     const int count = end - begin + 1, skip = from ? 0 : 1;
-    const float *x = a->x + ((size_t) y * a->w + begin) * 3;
+    const float *x = (const float *) a->x + ((size_t) y * a->w + begin) * 3;
     simd->words(words, x, (size_t) count * 3, a->low, a->high);
     for (int c = 0; c < 3; c++) {
         int *v = to->rgb[c];
@@ -139,7 +139,7 @@ vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
         if (yuv)
             yuv_rows(a, simd, &k, y);
         else if (p->pixels == VAE_PIXELS_RGB_F32)
-            memcpy(row(p, 0, y), a->x + (size_t) y * a->w * 3,
+            memcpy(row(p, 0, y), (const float *) a->x + (size_t) y * a->w * 3,
                    (size_t) p->width * 3 * sizeof(float));
         else
             rgb_row(a, simd, y);

@@ -8,9 +8,10 @@ dup_row(const VaeShortcutArgs *a, int f, int r)
 {
     const int rep = a->cy * a->ft * a->fs * a->fs / a->cx;
     const int w = a->w * a->fs, step = a->ft * a->fs * a->fs;
-    const float *x =
-        a->x + ((size_t) (f / a->ft) * a->h + r / a->fs) * a->w * a->cx;
-    float *y = a->y + ((size_t) (f - a->drop) * a->h * a->fs + r) * w * a->cy;
+    const float *x = (const float *) a->x +
+                     ((size_t) (f / a->ft) * a->h + r / a->fs) * a->w * a->cx;
+    float *y = (float *) a->y +
+               ((size_t) (f - a->drop) * a->h * a->fs + r) * w * a->cy;
     for (int q = 0; q < w; q++) {
         const float *from = x + (size_t) (q / a->fs) * a->cx;
         const int first = ((f % a->ft) * a->fs + r % a->fs) * a->fs + q % a->fs;
@@ -25,7 +26,8 @@ average_row(const VaeShortcutArgs *a, int f, int r, int front)
 {
     const int area = a->fs * a->fs, deep = a->ft * area;
     const int g = a->cx * deep / a->cy, w = a->w / a->fs;
-    float *y = a->y + ((size_t) f * (a->h / a->fs) + r) * w * a->cy;
+    const float *x = a->x;
+    float *y = (float *) a->y + ((size_t) f * (a->h / a->fs) + r) * w * a->cy;
     for (int q = 0; q < w; q++)
         for (int o = 0; o < a->cy; o++) {
             double sum = 0;
@@ -35,9 +37,9 @@ average_row(const VaeShortcutArgs *a, int f, int r, int front)
                     continue;
                 const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
                 const size_t column = (size_t) q * a->fs + j % a->fs;
-                sum += a->x[(((size_t) frame * a->h + row) * a->w + column) *
-                                a->cx +
-                            j / deep];
+                sum +=
+                    x[(((size_t) frame * a->h + row) * a->w + column) * a->cx +
+                      j / deep];
             }
             *y++ += (float) (sum / g);
         }

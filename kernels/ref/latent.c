@@ -21,13 +21,14 @@ vae_ref_latent_in(const VaeQueue *q, const VaeLatentInArgs *a)
 void
 vae_ref_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
 {
+    const float *x = a->x;
     const size_t n = (size_t) a->h * a->w;
     for (int c = 0; c < a->c; c++)
         for (size_t p = 0; p < n; p++) {
-            const float mean = a->x[p * a->cx + c];
+            const float mean = x[p * a->cx + c];
             const float v =
                 a->sample
-                    ? vae_sample(mean, a->x[p * a->cx + a->c + c],
+                    ? vae_sample(mean, x[p * a->cx + a->c + c],
                                  vae_normal(a->seed, a->index, c,
                                             (int) p / a->w, (int) p % a->w))
                     : mean;
@@ -37,6 +38,6 @@ vae_ref_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
             if (a->mean_out)
                 a->mean_out[c * n + p] = mean;
             if (a->logvar_out && a->cx > a->c)
-                a->logvar_out[c * n + p] = a->x[p * a->cx + a->c + c];
+                a->logvar_out[c * n + p] = x[p * a->cx + a->c + c];
         }
 }

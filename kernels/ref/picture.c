@@ -33,7 +33,7 @@ out_floats(const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
     for (int y = 0; y < p->height; y++)
-        memcpy(row_out(p, 0, y), a->x + (size_t) y * a->w * 3,
+        memcpy(row_out(p, 0, y), (const float *) a->x + (size_t) y * a->w * 3,
                (size_t) p->width * 3 * sizeof(float));
 }
 
@@ -46,7 +46,7 @@ out_rgb(const VaePictureOutArgs *a)
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
             uint8_t *to = row_out(p, 0, y) + (size_t) x * size;
-            const float *v = a->x + ((size_t) y * a->w + x) * 3;
+            const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
             for (int i = 0; i < 3; i++)
                 to[at[i]] = (uint8_t) vae_colour_byte(
                     vae_colour_unit(v[i], a->low, a->high));
@@ -62,7 +62,7 @@ add_words(const VaePictureOutArgs *a, int x, int y, int weight, int *sum)
     const VaePicture *p = a->picture;
     x = x < 0 ? 0 : x < p->width ? x : p->width - 1;
     y = y < p->height ? y : p->height - 1;
-    const float *v = a->x + ((size_t) y * a->w + x) * 3;
+    const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
     for (int i = 0; i < 3; i++)
         sum[i] +=
             weight * vae_colour_word(vae_colour_unit(v[i], a->low, a->high));

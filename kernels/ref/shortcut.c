@@ -8,6 +8,7 @@ dup(const VaeShortcutArgs *a)
 {
     const int rep = a->cy * a->ft * a->fs * a->fs / a->cx;
     const int h = a->h * a->fs, w = a->w * a->fs;
+    const float *x = a->x;
     float *y = a->y;
     for (int f = a->drop; f < a->t * a->ft; f++)
         for (int r = 0; r < h; r++)
@@ -19,7 +20,7 @@ dup(const VaeShortcutArgs *a)
                     const int block =
                         ((o * a->ft + f % a->ft) * a->fs + r % a->fs) * a->fs +
                         q % a->fs;
-                    *y++ += a->x[at * a->cx + block / rep];
+                    *y++ += x[at * a->cx + block / rep];
                 }
             }
 }
@@ -28,6 +29,7 @@ dup(const VaeShortcutArgs *a)
 static double
 element(const VaeShortcutArgs *a, int f, int r, int q, int j, int front)
 {
+    const float *x = a->x;
     const int area = a->fs * a->fs;
     const int c = j / (a->ft * area), i = j / area % a->ft;
     const int frame = f * a->ft + i - front;
@@ -35,7 +37,7 @@ element(const VaeShortcutArgs *a, int f, int r, int q, int j, int front)
         return 0;
     const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
     const size_t column = (size_t) q * a->fs + j % a->fs;
-    return a->x[(((size_t) frame * a->h + row) * a->w + column) * a->cx + c];
+    return x[(((size_t) frame * a->h + row) * a->w + column) * a->cx + c];
 }
 
 static void

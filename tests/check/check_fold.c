@@ -110,7 +110,7 @@ block_value(const VaeShortcutArgs *a, int f, int r, int q, int k, int front)
     const size_t at =
         ((size_t) frame * a->h + r * a->fs + k / a->fs % a->fs) * a->w +
         (size_t) q * a->fs + k % a->fs;
-    return a->x[at * a->cx + k / (area * a->ft)];
+    return ((const float *) a->x)[at * a->cx + k / (area * a->ft)];
 }
 
 static void
@@ -146,7 +146,7 @@ dup_definition(const VaeShortcutArgs *a, double *y)
         const size_t column = site % a->w * a->fs + q;
         if (f >= 0)
             y[(((size_t) f * h + row) * w + column) * a->cy + o] +=
-                a->x[site * a->cx + k / rep];
+                ((const float *) a->x)[site * a->cx + k / rep];
     }
 }
 

@@ -109,7 +109,7 @@ planes(VaeCheck *t, const VaeLatentOutArgs *a, int from, bool normalise)
     float *y = vae_check_buffer(t, pixels * a->c * 4, 4);
     for (size_t i = 0; i < pixels * a->c; i++) {
         const size_t l = i / pixels, p = i % pixels;
-        const float v = a->x[p * a->cx + from + l];
+        const float v = ((const float *) a->x)[p * a->cx + from + l];
         const volatile float difference = normalise ? v - a->mean[l] : v;
         y[i] = normalise ? difference / a->std[l] : v;
     }

@@ -141,9 +141,10 @@ unit_at(const VaePictureOutArgs *a, int x, int y, double *rgb)
     x = within(x, a->picture->width);
     y = within(y, a->picture->height);
     for (int c = 0; c < 3; c++)
-        rgb[c] =
-            clamp01(((double) a->x[((size_t) y * a->w + x) * 3 + c] - a->low) /
-                    ((double) a->high - a->low));
+        rgb[c] = clamp01(
+            ((double) ((const float *) a->x)[((size_t) y * a->w + x) * 3 + c] -
+             a->low) /
+            ((double) a->high - a->low));
 }
 
 static void
@@ -196,7 +197,7 @@ exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
     const int size = pixel_bytes(p->pixels);
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
-            const float *v = a->x + ((size_t) y * a->w + x) * 3;
+            const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
             const uint8_t *got = place(p, x, y);
             for (int c = 0; c < 3; c++) {
                 float u = a->low < 0 ? (v[c] + 1) / 2 : v[c];
@@ -218,7 +219,8 @@ exact_floats(VaeCheck *t, const VaePictureOutArgs *a)
     const VaePicture *p = a->picture;
     for (int y = 0; y < p->height; y++)
         vae_check_equal(t, "floats", place(p, 0, y),
-                        a->x + (size_t) y * a->w * 3, (size_t) p->width * 12);
+                        (const float *) a->x + (size_t) y * a->w * 3,
+                        (size_t) p->width * 12);
 }
 
 /* Bytes past the pixels of a row must stay as they were filled. */
