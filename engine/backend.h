@@ -16,6 +16,7 @@ typedef struct VaeExec VaeExec;
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
     int threads;            /* >= 1 */
+    int device;             /* -1: any */
     bool deterministic;
 } VaeBackendParams;
 

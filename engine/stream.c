@@ -100,6 +100,10 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "%d threads, expected 0 to "
                         "%d",
                         p->threads, MAX_THREADS);
+    if (p->device < -1)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "device %d, expected its number or -1 for any",
+                        p->device);
     return VAE_OK;
 }
 
@@ -131,6 +135,7 @@ choose(VaeStream *s, VaeError *error)
     return s->class->open(
         &(VaeBackendParams){.precision = s->plan.precision,
                             .threads = s->plan.threads,
+                            .device = s->params.device,
                             .deterministic = s->params.deterministic},
         &s->backend, error);
 }

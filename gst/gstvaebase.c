@@ -26,6 +26,7 @@ enum {
     PROP_MODEL,
     PROP_VARIANT,
     PROP_BACKEND,
+    PROP_CUDA_DEVICE_ID,
     PROP_PRECISION,
     PROP_SLICE_SIZE,
     PROP_QUEUE_DEPTH,
@@ -101,6 +102,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
     params->direction = klass->direction;
     GST_OBJECT_LOCK(base);
     params->backend = (VaeBackendKind) base->settings.backend;
+    params->device = base->settings.cuda_device_id;
     params->precision = (VaePrecision) base->settings.precision;
     params->slice_size = (int) base->settings.slice_size;
     params->threads = (int) base->settings.threads;
@@ -129,6 +131,9 @@ set_number(GstVaeBase *base, guint id, const GValue *value)
     switch (id) {
     case PROP_BACKEND:
         s->backend = g_value_get_enum(value);
+        break;
+    case PROP_CUDA_DEVICE_ID:
+        s->cuda_device_id = g_value_get_int(value);
         break;
     case PROP_PRECISION:
         s->precision = g_value_get_enum(value);
@@ -167,6 +172,7 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
         set_text(base, &base->settings.variant, value);
         break;
     case PROP_BACKEND:
+    case PROP_CUDA_DEVICE_ID:
     case PROP_PRECISION:
     case PROP_SLICE_SIZE:
     case PROP_QUEUE_DEPTH:
@@ -208,6 +214,9 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
         break;
     case PROP_BACKEND:
         g_value_set_enum(value, s->backend);
+        break;
+    case PROP_CUDA_DEVICE_ID:
+        g_value_set_int(value, s->cuda_device_id);
         break;
     case PROP_PRECISION:
         g_value_set_enum(value, s->precision);
@@ -367,12 +376,26 @@ install_model_properties(GObjectClass *klass)
      * GstVaeBase:backend:
      *
      * What computes. `auto` takes the fastest one that works on this machine.
+     * Another value asks for that one: where the build or the machine lacks
+     * it, there is an error that says what is missing.
      */
     g_object_class_install_property(
         klass, PROP_BACKEND,
         g_param_spec_enum("backend", "Backend",
                           "What computes; auto: the fastest that works here",
                           GST_TYPE_VAE_BACKEND, VAE_BACKEND_AUTO, ready));
+    /**
+     * GstVaeBase:cuda-device-id:
+     *
+     * Number of the GPU that the `cuda` backend takes. The other backends do
+     * not read it.
+     */
+    g_object_class_install_property(
+        klass, PROP_CUDA_DEVICE_ID,
+        g_param_spec_int("cuda-device-id", "CUDA Device ID",
+                         "Number of the GPU for the cuda backend; -1: the "
+                         "first that it can use",
+                         -1, G_MAXINT, -1, ready));
     /**
      * GstVaeBase:precision:
      *
@@ -510,6 +533,7 @@ gst_vae_base_init(GstVaeBase *base)
     g_queue_init(&base->fifo);
     g_queue_init(&base->work);
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
+    base->settings.cuda_device_id = -1;
     base->settings.queue_depth = DEFAULT_QUEUE_DEPTH;
     base->settings.qos = TRUE;
     base->flushing = TRUE;

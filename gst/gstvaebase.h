@@ -95,7 +95,7 @@ typedef struct GstVaeCounters {
 /* Under the object lock. */
 typedef struct GstVaeSettings {
     gchar *model, *variant;
-    gint backend, precision;
+    gint backend, precision, cuda_device_id;
     guint slice_size, queue_depth, threads;
     gboolean deterministic, qos, post_stats;
 } GstVaeSettings;

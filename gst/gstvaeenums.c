@@ -20,10 +20,15 @@ gst_vae_backend_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_BACKEND_AUTO, "The fastest one that works here", "auto"},
-        {VAE_BACKEND_CUDA, "NVIDIA GPU (cuDNN)", "cuda"},
-        {VAE_BACKEND_CPU, "Processor (oneDNN)", "cpu"},
-        {VAE_BACKEND_REF, "Plain C, slow, the definition of right", "ref"},
+        {VAE_BACKEND_AUTO, "The first of cuda, cpu and ref that works here",
+         "auto"},
+        {VAE_BACKEND_CUDA,
+         "NVIDIA GPU; needs the cuda module of gst-vae, a driver and cuDNN",
+         "cuda"},
+        {VAE_BACKEND_CPU, "Processor; needs a build with oneDNN", "cpu"},
+        {VAE_BACKEND_REF,
+         "Processor, plain C: slow, always there, the definition of right",
+         "ref"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeBackend", values);

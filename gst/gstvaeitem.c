@@ -40,9 +40,10 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
     const VaeStreamParams *p = &a->params, *q = &b->params;
 
     return a->model == b->model && p->backend == q->backend &&
-           p->precision == q->precision && p->width == q->width &&
-           p->height == q->height && p->slice_size == q->slice_size &&
-           p->threads == q->threads && p->deterministic == q->deterministic &&
+           p->device == q->device && p->precision == q->precision &&
+           p->width == q->width && p->height == q->height &&
+           p->slice_size == q->slice_size && p->threads == q->threads &&
+           p->deterministic == q->deterministic &&
            p->normalization == q->normalization &&
            p->posterior == q->posterior && p->seed == q->seed;
 }

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <vae/stream.h>
+
 #define LW 6
 #define LH 4
 
@@ -375,6 +377,45 @@ test_progress(void)
     gst_object_unref(element);
 }
 
+/* What is asked for and is not there is an error; which device does not matter
+ * to a backend that has none. */
+static void
+test_backend(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id", 7, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL), why[256];
+    GstBus *bus;
+    gint id = 0;
+
+    g_object_get(h->element, "cuda-device-id", &id, NULL);
+    CHECK_INT(id, 7);
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    vae_test_teardown(h);
+
+    h = vae_test_harness("vaeencode", NULL);
+    g_object_get(h->element, "cuda-device-id", &id, NULL);
+    CHECK_INT(id, -1);
+    vae_test_teardown(h);
+
+    if (vae_backend_available(VAE_BACKEND_CUDA, why, sizeof why)) {
+        g_free(caps);
+        return;
+    }
+    h = vae_test_harness("vaedecode", NULL);
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
+    bus = vae_test_bus(h);
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
+                          "backend cuda", why);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    g_free(caps);
+    vae_test_teardown(h);
+}
+
 static void
 test_factories(void)
 {
@@ -410,6 +451,7 @@ main(int argc, char **argv)
                                     {"reconfigure", test_reconfigure},
                                     {"stats-message", test_stats_message},
                                     {"progress", test_progress},
+                                    {"backend", test_backend},
                                     {"factories", test_factories},
                                     {NULL, NULL}};
 

@@ -373,6 +373,10 @@ bad_params(const Bed *bed)
     expect_status(vae_stream_new(bed->model, &p, &stream, &error),
                   VAE_ERR_ARGUMENT, &error, "threads -1");
     p = good;
+    p.device = -2;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_ARGUMENT, &error, "device -2");
+    p = good;
     p.memory_limit = 1000;
     expect_status(vae_stream_new(bed->model, &p, &stream, &error),
                   VAE_ERR_MEMORY, &error, "a limit of 1000 bytes");

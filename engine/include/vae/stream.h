@@ -51,6 +51,8 @@ typedef struct VaeStreamParams {
     int slice_size;    /* steps run as one; 0: 4, 2 or 1, what fits */
     int threads;       /* 0: as many as the process may use; more than four
                           times that are not taken */
+    int device;        /* of the cuda backend: its number, or -1: any; the
+                          others have none and do not read it */
     bool deterministic;
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* read when encoding */
