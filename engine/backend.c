@@ -1,6 +1,7 @@
 /*
  * backend.c: which backends there are, and the choice among them.
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include "backend.h"
@@ -54,6 +55,7 @@ vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
                             vae_backend_name(kind), why);
         *out = find_class(kind);
+        assert(*out);
         if (!(*out)->precision(precision, out_precision, why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "%s", why);
         return VAE_OK;

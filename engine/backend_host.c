@@ -1,6 +1,7 @@
 /*
  * backend_host.c: runs a program op by op in host memory.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -218,14 +219,20 @@ run_pictures(VaeExec *e, const VaeOp *op, const VaeRun *run)
     }
 }
 
+static uint8_t *
+carried(const VaeExec *e, const VaeOp *op)
+{
+    assert(op->carry);
+    return e->memory.carries + op->carry->offset;
+}
+
 static void
 run_memory_op(VaeExec *e, const VaeOp *op)
 {
     const VaeTensor *x = op->x;
     const VaeCarry *c = op->carry;
-    uint8_t *carry = c ? e->memory.carries + c->offset : NULL;
     if (op->kind == VAE_OP_CARRY_ZERO) {
-        memset(carry, 0, c->bytes);
+        memset(carried(e, op), 0, c->bytes);
         return;
     }
     const size_t frame = vae_frame_bytes(x);
@@ -233,12 +240,13 @@ run_memory_op(VaeExec *e, const VaeOp *op)
     if (op->kind == VAE_OP_HEAD_ZERO)
         memset(slab, 0, (size_t) x->ctx * frame);
     else if (op->kind == VAE_OP_HEAD_CARRY)
-        memcpy(slab, carry, c->bytes);
+        memcpy(slab, carried(e, op), c->bytes);
     else if (op->kind == VAE_OP_HEAD_REPEAT)
         for (int i = 0; i < x->ctx; i++)
             memcpy(slab + (size_t) i * frame, vae_host_body(e, x), frame);
     else
-        memcpy(carry, slab + (size_t) (x->ctx + x->shape.t - c->frames) * frame,
+        memcpy(carried(e, op),
+               slab + (size_t) (x->ctx + x->shape.t - c->frames) * frame,
                c->bytes);
 }
 

@@ -85,6 +85,7 @@ make_printable(char *text)
     }
 }
 
+#undef vae_fail /* the function, not the macro that calls it */
 VaeStatus
 vae_fail(VaeError *error, VaeStatus status, const char *format, ...)
 {

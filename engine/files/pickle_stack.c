@@ -67,7 +67,7 @@ pool_push(const VaePickle *p, VaePool *pool, const void *item, size_t size,
 static VaePickleValue *
 value_at(const VaePool *pool, size_t i)
 {
-    return pool->items != NULL ? (VaePickleValue *) pool->items + i : NULL;
+    return (VaePickleValue *) pool->items + i;
 }
 
 VaeStatus
@@ -236,7 +236,8 @@ vae_pickle_text(const VaePickle *p, const VaePickleValue *value)
 const VaePickleValue *
 vae_pickle_items(const VaePickle *p, const VaePickleValue *value)
 {
-    return value_at(&p->items, (size_t) value->number);
+    /* Nothing is pushed where all tuples are empty. */
+    return p->items.n > 0 ? value_at(&p->items, (size_t) value->number) : NULL;
 }
 
 const VaePickleEntry *

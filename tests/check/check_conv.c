@@ -164,8 +164,8 @@ check_random(VaeCheck *t)
     for (size_t i = 0; i < VAE_COUNT(shapes); i++)
         for (size_t j = 0; j < VAE_COUNT(sizes); j++) {
             const int *n = sizes[j];
-            const bool down = shapes[i].s == 2 && shapes[i].pad == 0;
-            for (int extra = 0; extra <= down; extra++)
+            const int most = shapes[i].s == 2 && shapes[i].pad == 0 ? 1 : 0;
+            for (int extra = 0; extra <= most; extra++)
                 one_case(t, &shapes[i], n[0], n[1], n[2], n[3], n[4], extra);
         }
 }

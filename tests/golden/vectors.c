@@ -232,7 +232,7 @@ clamped(double v, const TestBound *b)
 static void
 print_place(size_t at, const int64_t *dims, int n_dims)
 {
-    int64_t index[VAE_MAX_DIMS];
+    int64_t index[VAE_MAX_DIMS] = {0};
     for (int i = n_dims - 1; i >= 0; i--) {
         index[i] = (int64_t) at % dims[i];
         at /= (size_t) dims[i];
