@@ -1,0 +1,83 @@
+#!/bin/sh
+# Measures the cpu backend beside a matrix product of the same library and
+# precision and, where wanted, beside PyTorch, turn by turn.
+#
+#   sh tests/bench/run.sh BUILD OUT.csv [MODEL...]
+#
+# MODEL: a network of `vaetool make-weights`, or a weights file. Without one,
+# all full-size networks. Settings by environment:
+#   SIZE=416x240 FRAMES=17 THREADS=2 RUNS=7 PRECISIONS='fp32 bf16'
+#   DIRECTIONS='decode encode'
+#   TORCH=python3     a Python with torch and einops
+#   OFFICIAL=DIR      with checkouts Wan2.1, Wan2.2 and taehv
+#
+# Writes a line per run; prints a table of medians with `sh tests/bench/table.sh
+# OUT.csv`, which the pages of docs/ quote. Use an idle machine.
+set -eu
+[ $# -ge 2 ] || {
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+out=$2
+shift 2
+vaetool=$build/engine/vaetool
+gemm=$build/tests/bench/bench-gemm
+size=${SIZE:-416x240}
+frames=${FRAMES:-17}
+threads=${THREADS:-2}
+runs=${RUNS:-7}
+[ $# -gt 0 ] || set -- wan2.1 wan2.2 seedvr2 taew2_1 taew2_2
+
+for program in "$vaetool" "$gemm"; do
+    [ -x "$program" ] || {
+        echo "$program is not there: build with oneDNN and tests" >&2
+        exit 2
+    }
+done
+
+# ours MODEL DIRECTION PRECISION: frames/s, GFLOP/s after the first step, and
+# GFLOP/s of the convolutions alone.
+ours() {
+    case $1 in
+    */* | *.safetensors | *.pth | *.pt) which="--model $1" ;;
+    *) which="--arch $1" ;;
+    esac
+    encode=
+    [ "$2" = decode ] || encode=--encode
+    # shellcheck disable=SC2086 # options, or none
+    "$vaetool" bench $which $encode --size "$size" --frames "$frames" \
+        --backend cpu --precision "$3" --threads "$threads" --profile --csv |
+        awk -F, '
+            NR == 2 { fps = $13; rate = $14 }
+            $2 == "conv" && $1 != "first" { flop += $7 * $6; s += $6 }
+            END { if (!s) exit 1
+                  printf "%s,%s,%.2f", fps, rate, flop / s }'
+}
+
+# torch MODEL DIRECTION PRECISION: frames/s of the official code, or nothing.
+torch() {
+    [ -n "${OFFICIAL:-}" ] || return 0
+    OMP_NUM_THREADS=$threads "${TORCH:-python3}" "$here/torch_bench.py" \
+        "$OFFICIAL" "$1" "$2" "$3" "$size" "$frames" || echo
+}
+
+echo 'model,direction,precision,threads,size,run,gemm,fps,gflops,conv,torch' \
+    >"$out"
+for model; do
+    for precision in ${PRECISIONS:-fp32 bf16}; do
+        for direction in ${DIRECTIONS:-decode encode}; do
+            run=0
+            while [ "$run" -lt "$runs" ]; do
+                run=$((run + 1))
+                beside=$("$gemm" "$precision" "$threads" 1)
+                mine=$(ours "$model" "$direction" "$precision")
+                other=$(torch "$model" "$direction" "$precision")
+                line="$model,$direction,$precision,$threads,$size,$run"
+                echo "$line,$beside,$mine,$other" | tee -a "$out" >&2
+            done
+        done
+    done
+done
+sh "$here/table.sh" "$out"

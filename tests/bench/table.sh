@@ -1,0 +1,47 @@
+#!/bin/sh
+# Prints the medians of tests/bench/run.sh's lines as a Markdown table.
+#
+#   sh tests/bench/table.sh RUNS.csv
+set -eu
+[ $# = 1 ] || {
+    echo 'usage: sh tests/bench/table.sh RUNS.csv' >&2
+    exit 2
+}
+awk -F, '
+function median(list, n,    i, j, t, v) {
+    n = split(list, v, " ")
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
+            t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
+        }
+    return n ? v[int((n + 1) / 2)] : ""
+}
+NR > 1 {
+    key = $1 "," $2 "," $3
+    if (!(key in fps)) { order[++count] = key }
+    runs[key]++
+    gemm[key] = gemm[key] " " $7
+    fps[key] = fps[key] " " $8
+    # Each run against what was measured right before it.
+    whole[key] = whole[key] " " 100 * $9 / $7
+    conv[key] = conv[key] " " 100 * $10 / $7
+    if ($11 != "") { torch[key] = torch[key] " " $11
+                     gain[key] = gain[key] " " $8 / $11 }
+}
+END {
+    print "| network | direction | precision | frames/s | GEMM, GFLOP/s |" \
+        " whole / GEMM | convolutions / GEMM | torch, frames/s | times torch |"
+    print "|---|---|---|---|---|---|---|---|---|"
+    for (i = 1; i <= count; i++) {
+        k = order[i]
+        split(k, part, ",")
+        n = split(part[1], path, "/")
+        printf "| %s | %s | %s | %.2f | %.0f | %.0f %% | %.0f %% |", path[n],
+            part[2], part[3], median(fps[k]), median(gemm[k]),
+            median(whole[k]), median(conv[k])
+        if (k in torch)
+            printf " %.2f | %.1f |\n", median(torch[k]), median(gain[k])
+        else
+            printf " | |\n"
+    }
+}' "$1"
