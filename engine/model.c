@@ -217,6 +217,8 @@ learn_demands(VaeModel *model, VaeError *error)
                 learn_program(model, d ? VAE_ENCODE : VAE_DECODE, first, error);
             if (status != VAE_OK)
                 return status;
+            if (d == 0)
+                model->n_decoder = model->n_demands;
         }
     model->by_name = calloc(model->n_demands + 1, sizeof *model->by_name);
     if (!model->by_name)
@@ -310,15 +312,20 @@ summarise(VaeModel *m)
 {
     uint64_t by_type[4] = {0};
     m->info.tensor_count = m->n_demands;
-    m->info.weights_bytes = 0;
+    m->info.decoder_tensors = m->n_decoder;
+    m->info.encoder_tensors = m->n_demands - m->n_decoder;
+    m->info.weights_bytes = m->info.decoder_bytes = 0;
     m->info.weights_type = VAE_TYPE_F32;
     for (size_t i = 0; i < m->n_demands; i++) {
         const VaeTensorInfo *t = &m->demands[i].found;
         m->info.weights_bytes += t->bytes;
+        if (i < m->n_decoder)
+            m->info.decoder_bytes += t->bytes;
         by_type[t->type] += t->bytes;
         if (by_type[t->type] > by_type[m->info.weights_type])
             m->info.weights_type = t->type;
     }
+    m->info.encoder_bytes = m->info.weights_bytes - m->info.decoder_bytes;
 }
 
 /* ------------------------------------------------------------------ */

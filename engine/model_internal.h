@@ -66,8 +66,8 @@ struct VaeModel {
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per demand, or NULL */
 
-    VaeDemand *demands;
-    size_t n_demands;
+    VaeDemand *demands; /* the decoder's first */
+    size_t n_demands, n_decoder;
     size_t *by_name; /* demand indices sorted by name */
 
     pthread_mutex_t lock; /* guards kept */
@@ -131,7 +131,7 @@ typedef struct VaeBuildParams {
     bool first;
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
-    VaeType act;
+    VaeType act, sum; /* of what convolutions read; of what is added up */
     const char *label;
     VaeCarrySet *carries;
     bool learn; /* only learn which tensors are wanted */

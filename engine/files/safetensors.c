@@ -100,8 +100,8 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
 {
     if (size < LENGTH_BYTES + 2)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: %zu bytes are too short for a safetensors or npy "
-                        "file",
+                        "%s: %zu bytes are too short for a safetensors, npy "
+                        "or PyTorch file",
                         label, size);
     const uint64_t length = read_u64(bytes);
     const bool plausible = length >= 2 && length <= VAE_MAX_HEADER;
@@ -115,15 +115,17 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
         }
     }
     if (!plausible)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: no safetensors or npy file: the first 8 bytes "
-                        "state a header of %" PRIu64 " bytes, wanted 2 to %zu",
-                        label, length, VAE_MAX_HEADER);
+        return vae_fail(
+            error, VAE_ERR_FORMAT,
+            "%s: no safetensors, npy or PyTorch file: the first 8 bytes "
+            "state a header of %" PRIu64 " bytes, wanted 2 to %zu",
+            label, length, VAE_MAX_HEADER);
     if (bytes[LENGTH_BYTES] != '{')
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: no safetensors or npy file: the header begins "
-                        "with byte 0x%02x, wanted '{'",
-                        label, bytes[LENGTH_BYTES]);
+        return vae_fail(
+            error, VAE_ERR_FORMAT,
+            "%s: no safetensors, npy or PyTorch file: the header begins "
+            "with byte 0x%02x, wanted '{'",
+            label, bytes[LENGTH_BYTES]);
     if (length > total - LENGTH_BYTES)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: a header of %" PRIu64

@@ -383,3 +383,20 @@ vae_tensor_file_metadata(const VaeTensorFile *file, const char *key)
             json_string_value(json_object_get(file->shards[i]->metadata, key));
     return text;
 }
+
+bool
+vae_tensor_file_metadata_at(const VaeTensorFile *file, size_t i,
+                            VaeMetadata *out)
+{
+    json_t *all = file->metadata;
+    for (size_t k = 0; json_object_size(all) == 0 && k < file->n_shards; k++)
+        all = file->shards[k]->metadata;
+    void *at = json_object_iter(all);
+    for (; at && i > 0; i--)
+        at = json_object_iter_next(all, at);
+    if (!at)
+        return false;
+    *out = (VaeMetadata){json_object_iter_key(at),
+                         json_string_value(json_object_iter_value(at))};
+    return true;
+}

@@ -16,12 +16,26 @@ typedef struct Peak {
     double low, high;
 } Peak;
 
+/* A tensor as rows x columns planes; two of them are gone through alike,
+ * however their files lay them out. */
+typedef struct View {
+    const VaeTensorInfo *tensor;
+    const uint8_t *data;
+    VaeType type;
+    int n_dims;
+    int64_t dims[VAE_MAX_DIMS]; /* as compared and as positions are told */
+    int64_t rows, columns;
+    uint64_t row_stride, column_stride; /* bytes */
+    uint64_t plane;                     /* elements */
+} View;
+
 typedef struct Difference {
     double max;
     uint64_t where; /* flat index of max */
     double squares, clamped_squares;
     double low, high; /* of the finite values of A */
     uint64_t elements;
+    uint64_t nan_a, nan_b, nan_both;
 } Difference;
 
 /* By the kind of the tensor, as --help tells. */
@@ -71,6 +85,9 @@ add_block(Difference *d, const Peak *p, const float *a, const float *b,
             d->max = e;
             d->where = d->elements + i;
         }
+        d->nan_a += isnan(x);
+        d->nan_b += isnan(y);
+        d->nan_both += isnan(x) && isnan(y);
         d->squares += e * e;
         const double c = isinf(e) ? e : clamped(p, x) - clamped(p, y);
         d->clamped_squares += isnan(c) ? 0 : c * c;
@@ -91,28 +108,96 @@ elements_of(const VaeTensorInfo *t)
     return n;
 }
 
-static Difference
-measure(const VaeTensorInfo *a, const VaeTensorInfo *b, const Peak *p)
+static View
+whole_view(const VaeTensorInfo *t)
+{
+    View v = {.tensor = t,
+              .data = t->data,
+              .type = t->type,
+              .n_dims = t->n_dims,
+              .rows = 1,
+              .columns = 1,
+              .plane = elements_of(t)};
+    memcpy(v.dims, t->dims, sizeof v.dims);
+    return v;
+}
+
+/* As [C,T,h,w], whichever of the layouts the file has; false where the tensor
+ * is no latents. */
+static bool
+latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
+{
+    const VaeLatentOptions options = {.tensor = t->name, .batch_index = -1};
+    VaeLatentClip c;
+    if (vae_latent_clip_find(file, &options, &c, NULL) != VAE_OK || !c.data)
+        return false;
+    *out = (View){.tensor = t,
+                  .data = c.data,
+                  .type = c.type,
+                  .n_dims = 4,
+                  .dims = {c.channels, c.t, c.height, c.width},
+                  .rows = c.channels,
+                  .columns = c.t,
+                  .row_stride = c.c_stride,
+                  .column_stride = c.t_stride,
+                  .plane = (uint64_t) c.height * (uint64_t) c.width};
+    return true;
+}
+
+/* Both as [C,T,h,w] where a file states its layout, else as they lie. */
+static void
+make_views(const VaeTensorFile *file_a, const VaeTensorInfo *a,
+           const VaeTensorFile *file_b, const VaeTensorInfo *b, View *x,
+           View *y)
+{
+    const bool stated = vae_tensor_file_metadata(file_a, "vae.layout") ||
+                        vae_tensor_file_metadata(file_b, "vae.layout");
+    const bool video =
+        strncmp(a->name, "frames", 6) == 0 || strncmp(a->name, "video", 5) == 0;
+    if (stated && !video && latent_view(file_a, a, x) &&
+        latent_view(file_b, b, y))
+        return;
+    *x = whole_view(a);
+    *y = whole_view(b);
+}
+
+static void
+measure_plane(Difference *d, const Peak *p, const View *a, const uint8_t *pa,
+              const View *b, const uint8_t *pb)
 {
     float x[BLOCK], y[BLOCK];
-    Difference d = {.low = (double) INFINITY, .high = -(double) INFINITY};
-    const uint8_t *pa = a->data, *pb = b->data;
-    uint64_t left = elements_of(a);
+    uint64_t left = a->plane;
     while (left > 0) {
         const size_t n = left < BLOCK ? (size_t) left : BLOCK;
         vae_type_to_float(x, pa, a->type, n);
         vae_type_to_float(y, pb, b->type, n);
-        add_block(&d, p, x, y, n);
+        add_block(d, p, x, y, n);
         pa += n * vae_type_size(a->type);
         pb += n * vae_type_size(b->type);
         left -= n;
     }
+}
+
+static const uint8_t *
+plane_at(const View *v, int64_t row, int64_t column)
+{
+    return v->data + (uint64_t) row * v->row_stride +
+           (uint64_t) column * v->column_stride;
+}
+
+static Difference
+measure(const View *a, const View *b, const Peak *p)
+{
+    Difference d = {.low = (double) INFINITY, .high = -(double) INFINITY};
+    for (int64_t i = 0; i < a->rows; i++)
+        for (int64_t k = 0; k < a->columns; k++)
+            measure_plane(&d, p, a, plane_at(a, i, k), b, plane_at(b, i, k));
     return d;
 }
 
 /* "[0,3,47,79]" */
 static const char *
-where_text(const VaeTensorInfo *t, uint64_t flat, char *buffer, size_t size)
+where_text(const View *t, uint64_t flat, char *buffer, size_t size)
 {
     int64_t index[VAE_MAX_DIMS] = {0};
     size_t at = 0;
@@ -127,53 +212,71 @@ where_text(const VaeTensorInfo *t, uint64_t flat, char *buffer, size_t size)
     return buffer;
 }
 
-static bool
-is_video(const VaeTensorInfo *t)
-{
-    return t->n_dims == 4 && t->dims[3] == 3;
-}
-
 /* NaN where it is not asked for. */
 static double
-ssim_of(const Options *o, const VaeTensorInfo *a, const VaeTensorInfo *b,
-        double peak)
+ssim_of(const Options *o, const View *a, const View *b, double peak)
 {
-    if (isnan(o->min_ssim) || !is_video(a))
+    if (isnan(o->min_ssim) || !is_video(a->tensor) || !is_video(b->tensor))
         return (double) NAN;
-    return ssim_video(a, b, peak);
+    return ssim_video(a->tensor, b->tensor, peak);
+}
+
+/* The range of A where nothing else says a peak; says which it is. */
+static const char *
+settle_peak(const Options *o, const Difference *d, Peak *p)
+{
+    if (p->value <= 0) {
+        p->value = d->high > d->low ? d->high - d->low : 1;
+        return ", the range of A";
+    }
+    if (p->clamp)
+        return p->low < 0 ? ", clamped to -1..1" : ", clamped to 0..1";
+    return isnan(o->peak) ? "" : " as given";
+}
+
+/* A bound that is given and not kept; what is no number keeps none. */
+static bool
+below(double value, double bound)
+{
+    return !isnan(bound) && !(value >= bound);
 }
 
 static int
-compare_pair(const Options *o, const VaeTensorInfo *a, const VaeTensorInfo *b)
+compare_pair(const Options *o, const View *a, const View *b)
 {
     char shape[128], where[192];
-    Peak p = peak_of(o, a);
+    Peak p = peak_of(o, a->tensor);
     const Difference d = measure(a, b, &p);
-    const char *kind = isnan(o->peak) ? "" : " as given";
-    if (p.value <= 0) {
-        p.value = d.high > d.low ? d.high - d.low : 1;
-        kind = ", the range of A";
-    } else if (p.clamp) {
-        kind = p.low < 0 ? ", clamped to -1..1" : ", clamped to 0..1";
-    }
+    const char *kind = settle_peak(o, &d, &p);
+    const bool nan = d.nan_a || d.nan_b;
     const double n = (double) d.elements;
     const double mse = n > 0 ? d.clamped_squares / n : 0;
-    const double psnr = 10 * log10(p.value * p.value / mse);
+    const double psnr =
+        nan ? (double) NAN : 10 * log10(p.value * p.value / mse);
     const double ssim = ssim_of(o, a, b, p.value);
-    printf("%s %s max %.9g at [%s] rms %.9g PSNR %.2f dB (peak %g%s)", a->name,
+    printf("%s %s max %.9g at [%s] rms %.9g ", a->tensor->name,
            vae_dims_text(a->dims, a->n_dims, shape, sizeof shape), d.max,
            where_text(a, d.where, where, sizeof where),
-           n > 0 ? sqrt(d.squares / n) : 0, psnr, p.value, kind);
+           n > 0 ? sqrt(d.squares / n) : 0);
+    if (nan)
+        printf("PSNR none, NaN: %llu in A, %llu in B, %llu in both",
+               (unsigned long long) d.nan_a, (unsigned long long) d.nan_b,
+               (unsigned long long) d.nan_both);
+    else
+        printf("PSNR %.2f dB (peak %g%s)", psnr, p.value, kind);
     if (!isnan(ssim))
         printf(" SSIM %.6f", ssim);
-    const bool past =
-        d.max > o->max_abs || psnr < o->min_psnr || ssim < o->min_ssim;
+    const bool one_sided = d.nan_a > d.nan_both || d.nan_b > d.nan_both;
+    const bool past = d.max > o->max_abs || below(psnr, o->min_psnr) ||
+                      (is_video(a->tensor) && below(ssim, o->min_ssim));
+    if (one_sided)
+        printf(" NaN IN ONE FILE ONLY");
     printf("%s\n", past ? " PAST THE BOUND" : "");
-    return past ? EXIT_DIFFERS : EXIT_OK;
+    return past || one_sided ? EXIT_DIFFERS : EXIT_OK;
 }
 
 static bool
-same_shape(const VaeTensorInfo *a, const VaeTensorInfo *b)
+same_shape(const View *a, const View *b)
 {
     if (a->n_dims != b->n_dims)
         return false;
@@ -185,21 +288,25 @@ same_shape(const VaeTensorInfo *a, const VaeTensorInfo *b)
 }
 
 static int
-compare_named(const Options *o, const VaeTensorInfo *a, const VaeTensorInfo *b)
+compare_named(const Options *o, const VaeTensorFile *file_a,
+              const VaeTensorInfo *a, const VaeTensorFile *file_b,
+              const VaeTensorInfo *b)
 {
     char left[128], right[128];
-    if (!same_shape(a, b)) {
+    View x, y;
+    make_views(file_a, a, file_b, b, &x, &y);
+    if (!same_shape(&x, &y)) {
         printf("%s DIFFERENT SHAPES: %s in %s, %s in %s\n", a->name,
-               vae_dims_text(a->dims, a->n_dims, left, sizeof left),
+               vae_dims_text(x.dims, x.n_dims, left, sizeof left),
                o->argument[0],
-               vae_dims_text(b->dims, b->n_dims, right, sizeof right),
+               vae_dims_text(y.dims, y.n_dims, right, sizeof right),
                o->argument[1]);
         return EXIT_DIFFERS;
     }
     if (!a->supported || !b->supported)
         return fail_text("tensor \"%s\": cannot compare %s with %s", a->name,
                          a->type_name, b->type_name);
-    return compare_pair(o, a, b);
+    return compare_pair(o, &x, &y);
 }
 
 static void
@@ -244,7 +351,7 @@ compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
         if (!y)
             continue;
         common++;
-        const int one = compare_named(o, x, y);
+        const int one = compare_named(o, a, x, b, y);
         code = one > code ? one : code;
     }
     return common ? code : none_in_common(o, a, b);

@@ -62,8 +62,16 @@ open_input(Decode *d, VaeError *error)
 {
     const VaeLatentOptions options = {.tensor = d->o->tensor,
                                       .batch_index = -1};
-    VaeStatus status =
-        output_check(d->o->argument[1], d->o->argument[0], d->o->model, error);
+    const char *out = d->o->argument[1];
+    VaeStatus status = output_suffix(
+        out, "frames",
+        "a video is made by pipelines/latents-to-video.sh, or by "
+        "gst-launch-1.0 "
+        "filesrc location=LATENTS ! latentdemux ! vaedecode model=WEIGHTS ! "
+        "videoconvert ! x264enc ! mp4mux ! filesink location=OUT.mp4",
+        error);
+    if (status == VAE_OK)
+        status = output_check(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK)
         status = open_model(d->o, &d->model, error);
     if (status == VAE_OK) {

@@ -27,20 +27,10 @@ typedef struct Encode {
     VaePicture *pictures;
 } Encode;
 
-static const VaeTensorInfo *
-find_video(const Encode *e)
-{
-    const VaeTensorInfo *found;
-    if (e->o->tensor)
-        return vae_tensor_file_find(e->file, e->o->tensor);
-    found = vae_tensor_file_find(e->file, "video_u8");
-    return found ? found : vae_tensor_file_find(e->file, "frames");
-}
-
 static VaeStatus
 check_video(Encode *e, VaeError *error)
 {
-    const VaeTensorInfo *v = e->video = find_video(e);
+    const VaeTensorInfo *v = e->video = find_video(e->file, e->o->tensor);
     const char *name = vae_tensor_file_name(e->file);
     char text[128];
     if (!v)
@@ -92,13 +82,17 @@ count(Encode *e, VaeError *error)
 static VaeStatus
 open_input(Encode *e, VaeError *error)
 {
-    VaeStatus status =
-        output_check(e->o->argument[1], e->o->argument[0], e->o->model, error);
+    const char *in = e->o->argument[0], *out = e->o->argument[1];
+    VaeStatus status = output_suffix(out, "latents", NULL, error);
+    if (status == VAE_OK)
+        status = output_check(out, in, e->o->model, error);
     if (status == VAE_OK)
         status = open_model(e->o, &e->model, error);
     if (status == VAE_OK) {
         e->info = vae_model_info(e->model);
-        status = vae_tensor_file_open(e->o->argument[0], &e->file, error);
+        status = vae_tensor_file_open(in, &e->file, error);
+        if (status == VAE_ERR_FORMAT)
+            status = input_is_video(in, error);
     }
     if (status == VAE_OK)
         status = check_video(e, error);

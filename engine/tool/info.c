@@ -2,6 +2,7 @@
  * info.c: what a file holds.
  */
 #include <jansson.h>
+#include <string.h>
 
 #include "tool.h"
 
@@ -13,6 +14,7 @@ typedef struct Info {
     VaeLatentClip clip;
     bool has_clip;
     VaeError why_no_clip;
+    const VaeTensorInfo *video; /* where there is neither; or NULL */
 } Info;
 
 static json_t *
@@ -53,7 +55,7 @@ model_json(const VaeModel *model)
     vae_model_fingerprint(model, hash);
     return json_pack(
         "{s:s, s:s?, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:o, s:o, s:o, "
-        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I, s:s, s:s}",
+        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}",
         "arch", m->arch, "latent_space", m->space, "names", m->names, "reason",
         m->reason, "latent_channels", c, "spatial", m->spatial, "temporal",
         m->temporal, "decoder", m->has_decoder, "encoder", m->has_encoder,
@@ -62,7 +64,11 @@ model_json(const VaeModel *model)
         "std", floats_json(m->std, c), "pixel_range", (double) m->pixel_low,
         (double) m->pixel_high, "framerate", m->fps_n, m->fps_d, "type",
         vae_type_name(m->weights_type), "tensors", (json_int_t) m->tensor_count,
-        "bytes", (json_int_t) m->weights_bytes, "frames_of_n_latents",
+        "bytes", (json_int_t) m->weights_bytes, "decoder_tensors",
+        (json_int_t) m->decoder_tensors, "decoder_bytes",
+        (json_int_t) m->decoder_bytes, "encoder_tensors",
+        (json_int_t) m->encoder_tensors, "encoder_bytes",
+        (json_int_t) m->encoder_bytes, "frames_of_n_latents",
         frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
@@ -79,6 +85,25 @@ clip_json(const VaeLatentClip *c)
                      "framerate", c->fps_n, c->fps_d, "video_width",
                      c->width_px, "video_height", c->height_px, "frames",
                      (json_int_t) c->frames);
+}
+
+static json_t *
+video_json(const VaeTensorInfo *v)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:I}", "tensor", v->name, "type",
+                     vae_type_name(v->type), "frames", (json_int_t) v->dims[0],
+                     "width", (json_int_t) v->dims[2], "height",
+                     (json_int_t) v->dims[1]);
+}
+
+static json_t *
+metadata_json(const VaeTensorFile *file)
+{
+    json_t *all = json_object();
+    VaeMetadata m;
+    for (size_t i = 0; vae_tensor_file_metadata_at(file, i, &m); i++)
+        json_object_set_new(all, m.key, json_string(m.value));
+    return all;
 }
 
 static json_t *
@@ -100,22 +125,46 @@ tensors_json(const VaeTensorFile *file)
 }
 
 static int
-print_json(const Info *in)
+print_json(const Info *in, bool tensors)
 {
     json_t *root = json_object();
     json_object_set_new(root, "file", json_string(in->path));
     if (in->model)
         json_object_set_new(root, "model", model_json(in->model));
-    else if (!in->has_clip)
+    else if (!in->has_clip && !in->video)
         json_object_set_new(root, "no_model",
                             json_string(in->why_no_model.message));
     if (in->has_clip)
         json_object_set_new(root, "latents", clip_json(&in->clip));
-    json_object_set_new(root, "tensors", tensors_json(in->file));
+    if (in->video)
+        json_object_set_new(root, "video", video_json(in->video));
+    json_object_set_new(root, "metadata", metadata_json(in->file));
+    json_object_set_new(
+        root, "tensor_count",
+        json_integer((json_int_t) vae_tensor_file_count(in->file)));
+    if (tensors)
+        json_object_set_new(root, "tensors", tensors_json(in->file));
     const int failed = json_dumpf(root, stdout, JSON_INDENT(1));
     printf("\n");
     json_decref(root);
     return failed ? fail_text("%s: cannot be told in JSON", in->path) : EXIT_OK;
+}
+
+static void
+print_steps(const char *direction, const char *in, const char *out,
+            const VaeSteps *s)
+{
+    printf("  %s: %d %s%s to %d %s%s, then %d to %d", direction, s->first_in,
+           in, s->first_in == 1 ? "" : "s", s->first_out, out,
+           s->first_out == 1 ? "" : "s", s->step_in, s->step_out);
+}
+
+static void
+print_weights(size_t tensors, uint64_t bytes)
+{
+    char text[32];
+    printf("; %zu tensors, %s\n", tensors,
+           bytes_text(bytes, text, sizeof text));
 }
 
 static void
@@ -129,17 +178,19 @@ print_model(const VaeModel *model)
            "latent\n",
            m->space ? m->space : "not stated", m->latent_channels, m->spatial,
            m->spatial, m->temporal);
-    printf("  decoder %s, encoder %s, posterior %s\n",
-           m->has_decoder ? "yes" : "no", m->has_encoder ? "yes" : "no",
-           m->has_posterior ? "yes" : "no");
-    if (m->has_decoder)
-        printf("  decode: %d latents to %d frames, then %d to %d\n",
-               m->decode.first_in, m->decode.first_out, m->decode.step_in,
-               m->decode.step_out);
-    if (m->has_encoder)
-        printf("  encode: %d frames to %d latents, then %d to %d\n",
-               m->encode.first_in, m->encode.first_out, m->encode.step_in,
-               m->encode.step_out);
+    if (m->has_decoder) {
+        print_steps("decode", "latent", "frame", &m->decode);
+        print_weights(m->decoder_tensors, m->decoder_bytes);
+    } else {
+        printf("  no decoder\n");
+    }
+    if (m->has_encoder) {
+        print_steps("encode", "frame", "latent", &m->encode);
+        printf("; %s posterior", m->has_posterior ? "with" : "no");
+        print_weights(m->encoder_tensors, m->encoder_bytes);
+    } else {
+        printf("  no encoder\n");
+    }
     printf("  n latents are %s frames\n", frame_rule(m, text, sizeof text));
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",
@@ -168,27 +219,67 @@ print_clip(const VaeLatentClip *c)
         printf("  %lld frames\n", (long long) c->frames);
 }
 
+/* One line, whatever characters the file has. */
 static void
-print_text(const Info *in)
+print_line(const char *text, size_t most)
 {
-    const size_t n = vae_tensor_file_count(in->file);
+    const size_t n = strlen(text);
+    for (size_t i = 0; i < n && i < most; i++) {
+        const unsigned char c = (unsigned char) text[i];
+        putchar(c < 0x20 || c == 0x7f ? ' ' : c);
+    }
+    if (n > most)
+        printf("... (%zu bytes)", n);
+}
+
+static void
+print_metadata(const VaeTensorFile *file)
+{
+    VaeMetadata m;
+    for (size_t i = 0; vae_tensor_file_metadata_at(file, i, &m); i++) {
+        printf(i ? "  " : "metadata:\n  ");
+        print_line(m.key, 64);
+        printf(" = ");
+        print_line(m.value, 200);
+        printf("\n");
+    }
+}
+
+static void
+print_tensors(const VaeTensorFile *file)
+{
+    const size_t n = vae_tensor_file_count(file);
     char text[128];
-    printf("%s\n", in->path);
-    if (in->model)
-        print_model(in->model);
-    else if (in->has_clip)
-        print_clip(&in->clip);
-    else
-        printf("no known model: %s\nno latents: %s\n", in->why_no_model.message,
-               in->why_no_clip.message);
-    printf("tensors: %zu\n", n);
     for (size_t i = 0; i < n; i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(in->file, i);
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
         printf("  %-48s %-5s %s%s\n", t->name, t->type_name,
                t->n_dims ? vae_dims_text(t->dims, t->n_dims, text, sizeof text)
                          : "scalar",
                t->supported ? "" : " (type not supported)");
     }
+}
+
+static void
+print_text(const Info *in, bool tensors)
+{
+    const VaeTensorInfo *v = in->video;
+    printf("%s\n", in->path);
+    if (in->model)
+        print_model(in->model);
+    else if (in->has_clip)
+        print_clip(&in->clip);
+    else if (v)
+        printf("video: tensor \"%s\", %s, %lld frames of %lldx%lld\n", v->name,
+               vae_type_name(v->type), (long long) v->dims[0],
+               (long long) v->dims[2], (long long) v->dims[1]);
+    else
+        printf("no known model: %s\nno latents: %s\n", in->why_no_model.message,
+               in->why_no_clip.message);
+    print_metadata(in->file);
+    printf("tensors: %zu%s\n", vae_tensor_file_count(in->file),
+           tensors ? "" : " (--tensors lists them)");
+    if (tensors)
+        print_tensors(in->file);
 }
 
 int
@@ -206,10 +297,19 @@ command_info(const Options *o)
         in.model = NULL;
     in.has_clip = !in.model && vae_latent_clip_find(in.file, &latents, &in.clip,
                                                     &in.why_no_clip) == VAE_OK;
+    if (!in.model)
+        in.video = find_video(in.file, o->tensor);
+    if (in.video && !is_video(in.video))
+        in.video = NULL;
+    /* One tensor alone could be either; few latents are three pixels wide. */
+    if (in.has_clip && in.video) {
+        in.has_clip = strcmp(in.clip.tensor, in.video->name) != 0;
+        in.video = in.has_clip ? NULL : in.video;
+    }
     if (o->json)
-        code = print_json(&in);
+        code = print_json(&in, o->tensors);
     else
-        print_text(&in);
+        print_text(&in, o->tensors);
     vae_model_free(&in.model);
     vae_tensor_file_free(&in.file);
     return code;

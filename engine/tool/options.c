@@ -198,6 +198,12 @@ set_json(Options *o, const char *word)
 }
 
 static bool
+set_tensors(Options *o, const char *word)
+{
+    return o->tensors = true;
+}
+
+static bool
 set_csv(Options *o, const char *word)
 {
     return o->csv = true;
@@ -238,6 +244,7 @@ static const Option options[] = {
     {"--profile", NULL, COMMAND_BENCH, set_profile, "a row for every op"},
     {"--csv", NULL, COMMAND_BENCH, set_csv, "comma-separated values"},
     {"--json", NULL, COMMAND_INFO, set_json, "print JSON"},
+    {"--tensors", NULL, COMMAND_INFO, set_tensors, "list every tensor, too"},
     {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
      "f32 (default), f16 or bf16"},
     {"--max-abs", "X", COMMAND_COMPARE, set_max_abs,

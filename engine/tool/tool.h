@@ -36,7 +36,7 @@ typedef struct Options {
     VaeType dtype;
     int slice, threads, width, height, frames;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
-    bool json, csv, encode, profile, deterministic, drop, help;
+    bool json, tensors, csv, encode, profile, deterministic, drop, help;
 } Options;
 
 /* options.c. False after a sentence on stderr. */
@@ -69,6 +69,19 @@ int command_bench(const Options *o);
 void plan_print(FILE *to, VaeDirection direction, const VaePlan *plan);
 const char *bytes_text(uint64_t bytes, char *buffer, size_t size);
 const char *seconds_text(double seconds, char *buffer, size_t size);
+
+/* video.c. is_video: [T,H,W,3] of a type that is read. find_video: the tensor
+ * `name`, else (NULL) video_u8, frames or the file's only one where that is
+ * video; NULL where there is none. */
+bool is_video(const VaeTensorInfo *t);
+const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
+/* Refuses a name that ends otherwise than in .safetensors; `instead` (or NULL)
+ * says what to take for such files. */
+VaeStatus output_suffix(const char *path, const char *what, const char *instead,
+                        VaeError *error);
+/* After path could not be opened: adds how video files are encoded, where its
+ * name is not that of a tensor file. Returns error->status. */
+VaeStatus input_is_video(const char *path, VaeError *error);
 
 /* interrupt.c: while armed, Ctrl-C and SIGTERM cancel the stream's running
  * call and set interrupted(). */

@@ -18,17 +18,25 @@ typedef struct Entry {
 static const Entry entries[] = {
     {COMMAND_INFO, "info", "FILE", "what a file of weights or tensors holds", 1,
      command_info,
-     "Prints the model that the weights are of, or the latent clip, and every\n"
-     "tensor with its type and shape.\n"},
+     "Prints the model that the weights are of, or the latents or the video "
+     "that\n"
+     "the file holds, and its metadata. FILE is safetensors, an index of "
+     "shards, a\n"
+     "diffusers folder, npy, or what torch.save() wrote (.pth, .pt).\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
      "latents to frames", 2, command_decode,
-     "LATENTS is a safetensors or npy file. OUT is a safetensors file with\n"
+     "LATENTS is safetensors (a .latent of ComfyUI is, too), npy or a tensor "
+     "that\n"
+     "torch.save() wrote (.pt, .pth). OUT is a safetensors file with\n"
      "`frames`, F32 [T,H,W,3], in the network's own range, not clamped.\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
      "frames to latents", 2, command_encode,
      "FRAMES holds `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3] in "
      "the\n"
-     "network's own range. OUT is a safetensors file with `latent`, F32\n"
+     "network's own range, or one such tensor alone; it is safetensors, npy or "
+     "what\n"
+     "torch.save() wrote (.pt, .pth). OUT is a safetensors file with `latent`, "
+     "F32\n"
      "[C,T,h,w], normalized unless --normalization raw is given, and, where "
      "the\n"
      "model has a posterior, `mean` and `logvar` as its head gives them.\n"},
@@ -39,8 +47,11 @@ static const Entry entries[] = {
      "peak is 255 for U8 and, unless --peak is given, 2 for frames (both "
      "sides\n"
      "clamped to -1..1; with --peak 1 to 0..1); for other tensors it is the\n"
-     "range of A. Values that are not finite in one file only are infinitely\n"
-     "far apart.\n"},
+     "range of A. Latents whose file states a layout (vae.layout) are compared "
+     "as\n"
+     "[C,T,h,w]. Values that are not finite in one file only are infinitely "
+     "far\n"
+     "apart; with a NaN in either there is no PSNR.\n"},
     {COMMAND_PLAN, "plan", "--model WEIGHTS --size WxH",
      "memory and work per direction", 0, command_plan,
      "Prints what a stream would take, in bytes by purpose, and the floating\n"
@@ -64,9 +75,11 @@ print_usage(FILE *to)
     fprintf(to, "Usage: vaetool COMMAND [OPTION...] [ARGUMENT...]\n\n");
     for (int i = 0; i < N_ENTRIES; i++)
         fprintf(to, "  %-13s %s\n", entries[i].name, entries[i].summary);
-    fprintf(to, "\nvaetool COMMAND --help tells more; vaetool --version.\n\n"
-                "Exit codes: 0 done; 1 compare found a difference past a "
-                "bound,\nor shapes that differ; 2 usage; 3 failure.\n");
+    fprintf(to,
+            "\nvaetool COMMAND --help tells more; vaetool --version.\n\n"
+            "Exit codes: 0 done; 1 compare found a difference past a "
+            "bound,\nshapes that differ or a NaN in one file only; 2 usage; "
+            "3 failure.\n");
 }
 
 static void
@@ -82,8 +95,10 @@ print_help(const Entry *e)
         printf("\n");
     }
     printf("\nExit codes: 0 done%s; 2 usage; 3 failure.\n",
-           e->command == COMMAND_COMPARE ? "; 1 past a bound, or shapes differ"
-                                         : "");
+           e->command == COMMAND_COMPARE
+               ? "; 1 past a bound, shapes differ or NaN in one "
+                 "file only"
+               : "");
 }
 
 int

@@ -2,66 +2,8 @@
 # What vaetool prints, writes, refuses and returns.
 # usage: tool.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
 set -u
-tool=$1
-out=$2
-data=${VAE_TEST_VECTORS:-}
-if [ ! -r "$data/wan21/weights.safetensors" ]; then
-    echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
-    exit 77
-fi
-rm -rf "$out" && mkdir -p "$out" || exit 1
-trap 'rm -rf "$out"' EXIT
-export LC_ALL=C
-failed=0
-checks=0
-
-# check NAME CODE COMMAND...: the exit code; all output goes to $out/log.
-check() {
-    name=$1
-    want=$2
-    shift 2
-    "$@" >"$out/log" 2>&1 </dev/null
-    got=$?
-    checks=$((checks + 1))
-    if [ $got -eq "$want" ]; then
-        echo "ok   $name"
-    else
-        echo "FAIL $name: exit code $got, not $want"
-        sed 's/^/     | /' "$out/log"
-        failed=$((failed + 1))
-    fi
-}
-
-# says TEXT...: the log of the last check has each text.
-says() {
-    for text; do
-        checks=$((checks + 1))
-        if grep -qF -e "$text" "$out/log"; then
-            echo "ok     says \"$text\""
-        else
-            echo "FAIL   does not say \"$text\""
-            sed 's/^/     | /' "$out/log"
-            failed=$((failed + 1))
-        fi
-    done
-}
-
-# true_that NAME COMMAND...
-true_that() {
-    name=$1
-    shift
-    checks=$((checks + 1))
-    if "$@"; then
-        echo "ok   $name"
-    else
-        echo "FAIL $name"
-        failed=$((failed + 1))
-    fi
-}
-
-no_rest() {
-    [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]
-}
+# shellcheck source=tests/tool/checks.sh
+. "$(dirname "$0")/checks.sh"
 
 wan=$data/wan21/weights.safetensors
 seed=$data/seedvr2/weights.safetensors
@@ -101,13 +43,25 @@ check "option without its value" 2 "$tool" plan --model "$wan" --size
 
 echo "# info"
 check "info of weights" 0 "$tool" info "$wan"
-says "model: wan2.1" "16 channels" "encoder.conv1.weight" "194 tensors" \
-    "n latents are 1 + 4 (n - 1) frames" \
-    c70cadd0e4489183d16968d8223f273c5f424f22efc4d9b859b706fb9eb89c6e
+says "model: wan2.1 (official names; recognised by" "latent space wan2.1" \
+    "16 channels, 8x8 pixels and 4 frames per latent" \
+    "decode: 1 latent to 1 frame, then 1 to 4; 108 tensors" \
+    "encode: 1 frame to 1 latent, then 4 to 1; with posterior; 86 tensors" \
+    "194 tensors, mostly float32" "n latents are 1 + 4 (n - 1) frames" \
+    c70cadd0e4489183d16968d8223f273c5f424f22efc4d9b859b706fb9eb89c6e \
+    "--tensors lists them" "seed = 2101"
+says_not "encoder.conv1.weight"
+check "with every tensor" 0 "$tool" info --tensors "$wan"
+says "encoder.conv1.weight" "8x3x3x3x3"
 check "info of latents" 0 "$tool" info "$latents"
 says 'tensor "latent"' "2 latents of 16 channels, 10x6"
 check "info in JSON" 0 "$tool" info --json "$seed"
-says '"arch": "seedvr2"' '"tensors"' '"fingerprint"' '"frames_of_n_latents"'
+says '"arch": "seedvr2"' '"fingerprint"' '"frames_of_n_latents"' \
+    '"tensor_count"' '"decoder_bytes"' '"encoder_tensors"' '"metadata"' \
+    '"norm_num_groups": "8"'
+says_not '"tensors": ['
+check "info in JSON with every tensor" 0 "$tool" info --json --tensors "$seed"
+says '"tensors": [' '"shape"'
 sed 's/coder\.mid_block/coder.mud_block/g' "$seed" >"$out/near.safetensors"
 check "info of almost known weights" 0 "$tool" info "$out/near.safetensors"
 says "nearest is seedvr2" "encoder.mud_block"
@@ -192,7 +146,7 @@ check "a shape that does not fit its bytes" 3 "$tool" encode $ref \
 check "encode its own frames" 0 "$tool" encode $ref --tensor frames \
     --model "$wan" "$out/frames.safetensors" "$out/tail.safetensors"
 check "5 frames are 2 latents" 0 "$tool" info "$out/tail.safetensors"
-says "16x2x6x10" "5 frames"
+says "2 latents of 16 channels, 10x6" "5 frames"
 # 5 frames of 48x80 are 6 of 40x80 or 4 of 60x80.
 reshape() {
     sed "s/\"shape\":\\[5,48,80,3\\]/\"shape\":[$1,80,3]/" \
@@ -206,7 +160,7 @@ for n in 6,40 4,60 3,80; do
         "$out/tail.safetensors" "$out/back.safetensors"
     check "the number of frames comes back" 0 "$tool" info \
         "$out/back.safetensors"
-    says "${n%,*}x${n#*,}x80x3"
+    says "video:" "${n%,*} frames of 80x${n#*,}"
     check "encode $n, drop" 0 "$tool" encode $ref --tail drop \
         --model "$wan" "$out/other.safetensors" "$out/tail.safetensors"
     check "whole groups only" 0 "$tool" info "$out/tail.safetensors"
@@ -341,5 +295,4 @@ for signal in INT TERM; do
     true_that "no half files" no_rest
 done
 
-echo "$failed of $checks checks failed"
-[ $failed -eq 0 ]
+finish

@@ -39,6 +39,8 @@ typedef struct VaeModelInfo {
     VaeType weights_type;        /* of most tensors */
     size_t tensor_count;
     uint64_t weights_bytes;
+    size_t decoder_tensors, encoder_tensors; /* they sum to tensor_count */
+    uint64_t decoder_bytes, encoder_bytes;
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {
@@ -72,9 +74,9 @@ VAE_API VaeStatus vae_model_generate(const char *arch, VaeModel **out,
 /* NULL-terminated names that vae_model_generate() knows. */
 VAE_API const char *const *vae_model_archs(void);
 
-/* The numbers of the generator for one name, n of them. Weight tensors take
- * dims into account as vae_model_generate() does; "latent" and "video" give
- * inputs. low, high: range of "video". */
+/* The numbers of the generator for one name, as many as dims make. A weight's
+ * name and shape say what vae_model_generate() gives it; "latent" gives numbers
+ * of variance 1 and "video" numbers from -1 up to 1. */
 VAE_API void vae_generate(const char *name, const int64_t *dims, int n_dims,
                           float *dst);
 

@@ -94,6 +94,15 @@ VAE_API const VaeTensorInfo *vae_tensor_file_find(const VaeTensorFile *file,
 VAE_API const char *vae_tensor_file_metadata(const VaeTensorFile *file,
                                              const char *key);
 
+typedef struct VaeMetadata {
+    const char *key, *value;
+} VaeMetadata;
+
+/* Entry i of __metadata__, in the file's order; of shards those of the first
+ * that has any. False past the end. Owned by the file. */
+VAE_API bool vae_tensor_file_metadata_at(const VaeTensorFile *file, size_t i,
+                                         VaeMetadata *out);
+
 /* "1x16x3x60x104", for messages. Returns buffer. */
 VAE_API const char *vae_dims_text(const int64_t *dims, int n, char *buffer,
                                   size_t size);
@@ -105,10 +114,6 @@ typedef struct VaeTensorOut {
     int64_t dims[VAE_MAX_DIMS];
     const void *data;
 } VaeTensorOut;
-
-typedef struct VaeMetadata {
-    const char *key, *value;
-} VaeMetadata;
 
 /*
  * Writes a safetensors file: to a temporary name beside path, then renamed,

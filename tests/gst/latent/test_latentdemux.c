@@ -327,7 +327,7 @@ GST_START_TEST(test_broken_files)
                   "belong to no tensor");
     memset(more, 'x', size);
     check_refused(write_bytes("noise", more, size), "", broken,
-                  "no safetensors or npy file");
+                  "no safetensors, npy or PyTorch file");
     g_free(more);
     g_bytes_unref(good);
     g_free(path);

@@ -1,0 +1,72 @@
+/*
+ * video.c: video in tensor files, and file names that are not of tensors.
+ */
+#include <string.h>
+#include <strings.h>
+
+#include "tool.h"
+
+bool
+is_video(const VaeTensorInfo *t)
+{
+    return t->supported && t->n_dims == 4 && t->dims[0] > 0 && t->dims[3] == 3;
+}
+
+const VaeTensorInfo *
+find_video(const VaeTensorFile *file, const char *name)
+{
+    static const char *const names[] = {"video_u8", "frames"};
+    if (name)
+        return vae_tensor_file_find(file, name);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_find(file, names[i]);
+        if (t)
+            return t;
+    }
+    const VaeTensorInfo *only = vae_tensor_file_at(file, 0);
+    return vae_tensor_file_count(file) == 1 && is_video(only) ? only : NULL;
+}
+
+/* "mp4" of "a/b.mp4"; NULL where the name has no suffix. */
+static const char *
+suffix_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *dot = strrchr(slash ? slash : path, '.');
+    return dot && dot[1] ? dot + 1 : NULL;
+}
+
+VaeStatus
+output_suffix(const char *path, const char *what, const char *instead,
+              VaeError *error)
+{
+    const char *suffix = suffix_of(path);
+    if (!suffix || strcasecmp(suffix, "safetensors") == 0)
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_ARGUMENT,
+                    "%s: vaetool writes %s as .safetensors, not as .%s%s%s",
+                    path, what, suffix, instead ? "; " : "",
+                    instead ? instead : "");
+}
+
+VaeStatus
+input_is_video(const char *path, VaeError *error)
+{
+    static const char *const tensors[] = {"safetensors", "npy", "pt", "pth",
+                                          "latent"};
+    const char *suffix = suffix_of(path);
+    char why[sizeof error->message];
+    if (!suffix)
+        return error->status;
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        if (strcasecmp(suffix, tensors[i]) == 0)
+            return error->status;
+    }
+    memcpy(why, error->message, sizeof why);
+    return vae_fail(error, error->status,
+                    "%.500s; vaetool encodes tensors only: for a video take "
+                    "pipelines/video-to-latents.sh, or gst-launch-1.0 filesrc "
+                    "location=VIDEO ! decodebin ! videoconvert ! vaeencode "
+                    "model=WEIGHTS ! latentmux ! filesink location=OUT",
+                    why);
+}

@@ -1,0 +1,85 @@
+# shellcheck shell=sh
+# What the scripts of this folder share; read with ". checks.sh" after
+# "set -u", with the arguments VAETOOL FOLDER: FOLDER is made, and removed at
+# the end. Skips the script where the golden vectors are not named.
+# shellcheck disable=SC2034 # used by who reads this
+tool=$1
+out=$2
+data=${VAE_TEST_VECTORS:-}
+if [ ! -r "$data/wan21/weights.safetensors" ]; then
+    echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
+    exit 77
+fi
+rm -rf "$out" && mkdir -p "$out" || exit 1
+trap 'rm -rf "$out"' EXIT
+export LC_ALL=C
+failed=0
+checks=0
+
+# check NAME CODE COMMAND...: the exit code; all output goes to $out/log.
+check() {
+    name=$1
+    want=$2
+    shift 2
+    "$@" >"$out/log" 2>&1 </dev/null
+    got=$?
+    checks=$((checks + 1))
+    if [ $got -eq "$want" ]; then
+        echo "ok   $name"
+    else
+        echo "FAIL $name: exit code $got, not $want"
+        sed 's/^/     | /;40q' "$out/log"
+        failed=$((failed + 1))
+    fi
+}
+
+# says TEXT...: the log of the last check has each text.
+says() {
+    for text; do
+        checks=$((checks + 1))
+        if grep -qF -e "$text" "$out/log"; then
+            echo "ok     says \"$text\""
+        else
+            echo "FAIL   does not say \"$text\""
+            sed 's/^/     | /;40q' "$out/log"
+            failed=$((failed + 1))
+        fi
+    done
+}
+
+# says_not TEXT...: the log of the last check has none of them.
+says_not() {
+    for text; do
+        checks=$((checks + 1))
+        if grep -qF -e "$text" "$out/log"; then
+            echo "FAIL   says \"$text\""
+            sed 's/^/     | /;40q' "$out/log"
+            failed=$((failed + 1))
+        else
+            echo "ok     does not say \"$text\""
+        fi
+    done
+}
+
+# true_that NAME COMMAND...
+true_that() {
+    name=$1
+    shift
+    checks=$((checks + 1))
+    if "$@"; then
+        echo "ok   $name"
+    else
+        echo "FAIL $name"
+        failed=$((failed + 1))
+    fi
+}
+
+no_rest() {
+    [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]
+}
+
+# finish: the last word of a script.
+finish() {
+    echo "$failed of $checks checks failed"
+    [ "$failed" -eq 0 ]
+}

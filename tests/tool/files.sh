@@ -1,0 +1,165 @@
+#!/bin/sh
+# What vaetool makes of files of other kinds, layouts and numbers.
+# usage: files.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+set -u
+# shellcheck source=tests/tool/checks.sh
+. "$(dirname "$0")/checks.sh"
+
+wan=$data/wan21/weights.safetensors
+latents=$data/wan21/decode_t2_6x10.safetensors
+ref="--backend ref"
+
+# tensor FILE NAME TYPE SHAPE [METADATA]: a safetensors file with what comes on
+# stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
+tensor() {
+    cat >"$out/data"
+    size=$(wc -c <"$out/data")
+    header=$(printf '{%s"%s":{"dtype":"%s","shape":[%s],%s[0,%d]}}' \
+        "${5:+\"__metadata__\":$5,}" "$2" "$3" "$4" '"data_offsets":' "$size")
+    {
+        # shellcheck disable=SC2059 # the bytes of the length
+        printf "$(printf '\\%03o\\%03o' $((${#header} % 256)) \
+            $((${#header} / 256)))"
+        printf '\0\0\0\0\0\0%s' "$header"
+        cat "$out/data"
+    } >"$1"
+}
+
+# bytes FILE FROM COUNT
+bytes() {
+    tail -c "+$(($2 + 1))" "$1" | head -c "$3"
+}
+
+# numbers WORD...: nan, one or two as F32.
+numbers() {
+    for word; do
+        case $word in
+        nan) printf '\0\0\300\177' ;;
+        one) printf '\0\0\200\77' ;;
+        two) printf '\0\0\0\100' ;;
+        esac
+    done
+}
+
+echo "# names that are not of tensor files"
+for file in clip.mp4 sheet.png clip.webm frames.npy; do
+    check "decode to $file" 3 "$tool" decode $ref --model "$wan" "$latents" \
+        "$out/$file"
+    says "$file" ".safetensors" "pipelines/latents-to-video.sh" "vaedecode"
+    true_that "nothing is written" test ! -e "$out/$file"
+done
+check "encode to .pt" 3 "$tool" encode $ref --model "$wan" "$latents" \
+    "$out/latents.pt"
+says "latents.pt" "latents as .safetensors"
+check "a name in capitals" 0 "$tool" decode $ref --model "$wan" "$latents" \
+    "$out/FRAMES.SAFETENSORS"
+check "a dot in the folder only" 3 "$tool" decode $ref --model "$wan" \
+    "$latents" "$out/no.folder/frames"
+says "cannot create"
+printf '\0\0\0\040ftypisom\0\0\2\0isomiso2avc1mp41' >"$out/in.mp4"
+check "encode a video file" 3 "$tool" encode $ref --model "$wan" \
+    "$out/in.mp4" "$out/latents.safetensors"
+says "in.mp4" "pipelines/video-to-latents.sh" "vaeencode"
+cp "$out/in.mp4" "$out/in.safetensors"
+check "encode what is called safetensors" 3 "$tool" encode $ref \
+    --model "$wan" "$out/in.safetensors" "$out/latents.safetensors"
+says "in.safetensors"
+says_not "video-to-latents.sh"
+
+echo "# one video alone"
+head -c $((2 * 16 * 16 * 3)) "$wan" | tensor "$out/any.safetensors" \
+    pictures U8 2,16,16,3
+check "info" 0 "$tool" info "$out/any.safetensors"
+says 'video: tensor "pictures", uint8, 2 frames of 16x16'
+check "encode" 0 "$tool" encode $ref --model "$wan" "$out/any.safetensors" \
+    "$out/latents.safetensors"
+check "info in JSON" 0 "$tool" info --json "$out/any.safetensors"
+says '"video"' '"frames": 2'
+says_not '"no_model"'
+check "help tells the formats of latents" 0 "$tool" decode --help
+says .latent npy .pt safetensors
+check "help tells the formats of frames" 0 "$tool" encode --help
+says npy .pt safetensors
+check "help tells the formats of weights" 0 "$tool" info --help
+says npy .pth safetensors folder
+echo 'no tensors' >"$out/text"
+check "what is none says what is" 3 "$tool" info "$out/text"
+says safetensors npy PyTorch
+
+echo "# metadata"
+numbers one | tensor "$out/meta.safetensors" x F32 1 \
+    "{\"a\":\"line\\nbreak\",\"b\":\"$(printf '%0300d' 0)\"}"
+check "in the text" 0 "$tool" info "$out/meta.safetensors"
+says "a = line break" "... (300 bytes)"
+check "in JSON" 0 "$tool" info --json "$out/meta.safetensors"
+says '"a": "line\nbreak"' "$(printf '%0300d' 0)"
+
+echo "# layouts"
+# 16 channels of 2 latents, as [T,C,h,w].
+check "decode, for its latents alone" 0 "$tool" encode $ref --tensor frames \
+    --model "$wan" "$latents" "$out/cthw.safetensors"
+plane=$((6 * 10 * 4))
+begin=$(($(wc -c <"$out/cthw.safetensors") - 3 * 32 * plane))
+for t in 0 1; do
+    for c in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+        bytes "$out/cthw.safetensors" $((begin + (c * 2 + t) * plane)) $plane
+    done
+done >"$out/tchw"
+tensor "$out/tchw.safetensors" latent F32 2,16,6,10 '{"vae.layout":"tchw"}' \
+    <"$out/tchw"
+tensor "$out/plain.safetensors" latent F32 2,16,6,10 <"$out/tchw"
+check "the same latents" 0 "$tool" compare --max-abs 0 \
+    "$out/cthw.safetensors" "$out/tchw.safetensors"
+says "latent 16x2x6x10 max 0"
+check "the other way" 0 "$tool" compare --max-abs 0 \
+    "$out/tchw.safetensors" "$out/cthw.safetensors"
+check "no layout stated" 0 "$tool" compare --max-abs 0 \
+    "$out/plain.safetensors" "$out/tchw.safetensors"
+head -c $((16 * 16 * 2 * 3 * 4)) "$out/tchw" >"$out/square"
+tensor "$out/square.safetensors" latent F32 16,16,2,3 \
+    '{"vae.layout":"tchw"}' <"$out/square"
+tensor "$out/square2.safetensors" latent F32 16,16,2,3 \
+    '{"vae.layout":"cthw"}' <"$out/square"
+check "equal bytes, other layouts" 1 "$tool" compare --max-abs 0 \
+    "$out/square.safetensors" "$out/square2.safetensors"
+check "equal bytes and layouts" 0 "$tool" compare --max-abs 0 \
+    "$out/square.safetensors" "$out/square.safetensors"
+
+echo "# values that are no numbers"
+numbers nan nan nan nan | tensor "$out/nan.safetensors" x F32 4
+numbers one nan two one | tensor "$out/some.safetensors" x F32 4
+numbers one two two one | tensor "$out/none.safetensors" x F32 4
+numbers nan one two one | tensor "$out/other.safetensors" x F32 4
+check "only NaN in both" 0 "$tool" compare \
+    "$out/nan.safetensors" "$out/nan.safetensors"
+says "PSNR none" "4 in A, 4 in B, 4 in both"
+says_not "PSNR inf"
+check "has no PSNR to pass" 1 "$tool" compare --min-psnr 1 \
+    "$out/nan.safetensors" "$out/nan.safetensors"
+check "NaN in A" 1 "$tool" compare \
+    "$out/some.safetensors" "$out/none.safetensors"
+says "max inf at [1]" "1 in A, 0 in B" "NaN IN ONE FILE ONLY"
+says_not "PSNR inf"
+check "NaN in B" 1 "$tool" compare \
+    "$out/none.safetensors" "$out/nan.safetensors"
+says "0 in A, 4 in B"
+says_not "PSNR inf"
+check "NaN in both, elsewhere" 1 "$tool" compare \
+    "$out/some.safetensors" "$out/other.safetensors"
+says "1 in A, 1 in B, 0 in both"
+check "none" 0 "$tool" compare --min-psnr 300 \
+    "$out/none.safetensors" "$out/none.safetensors"
+says "PSNR inf dB"
+words=
+i=0
+while [ $i -lt 48 ]; do
+    words="$words nan"
+    i=$((i + 1))
+done
+# shellcheck disable=SC2086 # 48 words
+numbers $words | tensor "$out/video.safetensors" frames F32 1,4,4,3
+check "no SSIM to pass" 1 "$tool" compare --min-ssim 0.1 \
+    "$out/video.safetensors" "$out/video.safetensors"
+says "PAST THE BOUND"
+
+finish
