@@ -24,6 +24,8 @@ typedef struct GstVaeDecode {
     GstClockTime anchor;  /* time where counting began, or NONE */
     guint64 since_anchor; /* frames since then */
     guint64 frame;        /* OFFSET of the next frame */
+
+    guint judged; /* the worker's: latents of the sequence seen so far */
 } GstVaeDecode;
 
 typedef struct GstVaeDecodeClass {
@@ -48,6 +50,14 @@ void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
 VaeStatus gst_vae_decode_run(GstVaeBase *base, VaeStream *stream,
                              GstVaeItem **items, guint n, VaeError *error);
+
+/* gstvaedecodecheck.c */
+
+/* Looks at the first latents of a sequence, all of which come here in order,
+ * and warns once on the bus where they clearly are of the other normalization
+ * than was declared. Worker. */
+void gst_vae_decode_check(GstVaeDecode *self, const GstVaeItem *item,
+                          const VaeLatent *latent);
 
 G_END_DECLS
 #endif

@@ -216,6 +216,8 @@ add_step(GstVaeBase *base, Call *call, GstVaeItem *item, VaeError *error)
         return vae_fail(error, VAE_ERR_READ, "a latent cannot be read");
     call->latents[call->n_latents].type = session->latent.type;
     call->latents[call->n_latents].data = call->maps[call->n_latents].data;
+    gst_vae_decode_check(GST_VAE_DECODE(base), item,
+                         &call->latents[call->n_latents]);
     call->n_latents++;
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
         GstVaeOut *out = &item->out[i];

@@ -1,0 +1,220 @@
+/*
+ * test_statistics.c: latents that are not of the normalization that was
+ * declared are told on the bus, and no others.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#include <vae/latents.h>
+#include <vae/model.h>
+
+#define LW 6
+#define LH 4
+
+static float mean[VAE_MAX_LATENT_CHANNELS], std[VAE_MAX_LATENT_CHANNELS];
+
+/* The statistics of the small model are those of the real one. */
+static void
+read_model(void)
+{
+    VaeModel *model = NULL;
+    VaeError error;
+
+    CHECK(vae_model_open(vae_test_weights(), NULL, &model, &error) == VAE_OK);
+    memcpy(mean, vae_model_info(model)->mean, sizeof mean);
+    memcpy(std, vae_model_info(model)->std, sizeof std);
+    vae_model_free(&model);
+}
+
+/* What a diffusion model would emit: variance 1, some of it of the clip. */
+static GstBuffer *
+latent(guint k, gdouble gain, gboolean raw)
+{
+    GstBuffer *buffer = vae_test_latent(LW, LH, k);
+    GRand *clip = g_rand_new_with_seed(1), *own = g_rand_new_with_seed(2 + k);
+    GstMapInfo map;
+
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
+    for (guint c = 0; c < 16; c++) {
+        const gdouble shift = g_rand_double_range(clip, -0.7, 0.7);
+
+        for (guint i = 0; i < LW * LH; i++) {
+            gdouble v = gain * (shift + g_rand_double_range(own, -1.6, 1.6));
+
+            if (raw)
+                v = v * std[c] + mean[c];
+            ((float *) map.data)[c * LW * LH + i] = (float) v;
+        }
+    }
+    gst_buffer_unmap(buffer, &map);
+    g_rand_free(clip);
+    g_rand_free(own);
+    return buffer;
+}
+
+/* The warnings that came; each must name what to set. */
+static guint
+count_warnings(GstBus *bus, const char *wanted)
+{
+    GstMessage *message;
+    guint n = 0;
+
+    while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING |
+                                                    GST_MESSAGE_ERROR))) {
+        GError *error = NULL;
+
+        CHECK(GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING);
+        gst_message_parse_warning(message, &error, NULL);
+        CHECK(
+            g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
+        if (!wanted || !strstr(error->message, wanted))
+            g_printerr("%s\n", error->message);
+        CHECK(wanted && strstr(error->message, wanted));
+        g_error_free(error);
+        gst_message_unref(message);
+        n++;
+    }
+    return n;
+}
+
+/* Two sequences of four latents; wanted: what the warning for each must name,
+ * or NULL for none. */
+static void
+check(gdouble gain, gboolean raw, const char *caps, const char *property,
+      const char *wanted)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *text = vae_test_latent_caps(LW, LH, caps);
+    GstBus *bus = vae_test_bus(h);
+
+    if (property)
+        gst_util_set_object_arg(G_OBJECT(h->element), "normalization",
+                                property);
+    gst_harness_set_src_caps_str(h, text);
+    for (guint n = 0; n < 8; n++) {
+        GstBuffer *buffer = latent(n % 4, gain, raw);
+
+        GST_BUFFER_PTS(buffer) = GST_CLOCK_TIME_NONE;
+        CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
+    }
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, 0, 26));
+    CHECK_INT(count_warnings(bus, wanted), wanted ? 2 : 0);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    g_free(text);
+    vae_test_teardown(h);
+}
+
+static void
+test_warning(void)
+{
+    read_model();
+    check(1, FALSE, NULL, NULL, NULL);
+    check(1, FALSE, ",normalization=normalized", NULL, NULL);
+    check(1, FALSE, ",normalization=raw", NULL, "normalization=normalized");
+    check(1, FALSE, NULL, "raw", "normalization=normalized");
+    check(1, TRUE, NULL, NULL, "normalization=raw");
+    check(1, TRUE, ",normalization=raw", "normalized", "normalization=raw");
+    check(1, TRUE, ",normalization=raw", NULL, NULL);
+}
+
+/* Flat and rich pictures are what they are declared to be. */
+static void
+test_gain(void)
+{
+    static const gdouble gains[] = {0.1, 0.3, 0.6, 2};
+
+    read_model();
+    for (guint i = 0; i < G_N_ELEMENTS(gains); i++) {
+        check(gains[i], FALSE, NULL, NULL, NULL);
+        check(gains[i], TRUE, ",normalization=raw", NULL, NULL);
+    }
+}
+
+/* Latent k of the real Wan 2.1, every second pixel each way: normalized, as in
+ * the file, or raw. */
+static GstBuffer *
+real_latent(const VaeLatentClip *clip, int k, gboolean raw)
+{
+    const int h = clip->height / 2, w = clip->width / 2;
+    const gsize n = (gsize) 16 * clip->height * clip->width;
+    GstBuffer *buffer = vae_test_latent(w, h, k);
+    guint8 *packed = g_malloc(n * vae_type_size(clip->type));
+    float *values = g_new(float, n);
+    GstMapInfo map;
+
+    vae_latent_clip_read(clip, k, packed);
+    vae_type_to_float(values, packed, clip->type, n);
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
+    for (int i = 0; i < 16 * h * w; i++) {
+        const int c = i / (h * w), y = i / w % h, x = i % w;
+        const float v =
+            values[(c * clip->height + 2 * y) * clip->width + 2 * x];
+
+        ((float *) map.data)[i] = raw ? v * std[c] + mean[c] : v;
+    }
+    gst_buffer_unmap(buffer, &map);
+    g_free(values);
+    g_free(packed);
+    return buffer;
+}
+
+static void
+check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
+           gboolean warns)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps =
+        vae_test_latent_caps(clip->width / 2, clip->height / 2, declared);
+    GstBus *bus = vae_test_bus(h);
+
+    gst_harness_set_src_caps_str(h, caps);
+    for (int k = 0; k < 4; k++)
+        CHECK_INT(gst_harness_push(h, real_latent(clip, k, raw)), GST_FLOW_OK);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, 0, 13));
+    CHECK_INT(count_warnings(bus, "normalization="), warns);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    g_free(caps);
+    vae_test_teardown(h);
+}
+
+static void
+test_real(void)
+{
+    const char *folder = g_getenv("VAE_TEST_DATA");
+    gchar *path = g_build_filename(folder ? folder : "/nowhere", "golden",
+                                   "real", "wan21_latents.safetensors", NULL);
+    VaeTensorFile *file = NULL;
+    VaeLatentClip clip;
+    VaeError error;
+
+    read_model();
+    if (vae_tensor_file_open(path, &file, &error) != VAE_OK) {
+        g_print("no real latents: %s\n", error.message);
+        g_free(path);
+        return;
+    }
+    CHECK(vae_latent_clip_find(file, NULL, &clip, &error) == VAE_OK);
+    CHECK_INT(clip.channels, 16);
+    check_real(&clip, FALSE, NULL, FALSE);
+    check_real(&clip, FALSE, ",normalization=raw", TRUE);
+    check_real(&clip, TRUE, NULL, TRUE);
+    check_real(&clip, TRUE, ",normalization=raw", FALSE);
+    vae_tensor_file_free(&file);
+    g_free(path);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"warning", test_warning},
+                                    {"gain", test_gain},
+                                    {"real", test_real},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
