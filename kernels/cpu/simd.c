@@ -20,6 +20,8 @@
 #define TABLE(x) TABLE_OF(x)
 
 enum { SUMS = 16, PARTS = SUMS / LANES, ROWS = 32, CHUNK = 256 };
+/* Pixels of a depthwise strip: their sums and inputs are kept in registers. */
+enum { STRIP = LANES == 16 ? 8 : 4 };
 
 #define VECTOR(size) __attribute__((vector_size(size)))
 typedef float V VECTOR(4 * LANES);
@@ -124,6 +126,15 @@ INLINE V
 load_some(const void *p, VaeType type, size_t i, int n)
 {
     return n >= LANES ? load(p, type, i) : load_part(p, type, i, n);
+}
+
+INLINE void
+store_some(void *p, VaeType type, size_t i, V v, int n)
+{
+    if (n >= LANES)
+        store(p, type, i, v);
+    else
+        store_part(p, type, i, v, n);
 }
 
 INLINE Half
@@ -472,12 +483,77 @@ words(uint16_t *restrict y, const float *restrict x, size_t n, float low,
         y[i] = (uint16_t) vae_colour_word(vae_colour_unit(x[i], low, high));
 }
 
+/* --------------------------------------------------------- depthwise */
+
+/* n channels from c on, of STRIP pixels from px on in row py of frame f; those
+ * outside of the picture read as zeros and are not written. */
+INLINE void
+depthwise_strip(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt, int f,
+                int py, int px, int c, int n)
+{
+    const int frame = c < a->n ? f + 1 : f, from = c < a->n ? c : c - a->n;
+    V sum[STRIP] = {0};
+    for (int i = 0; i < 7; i++) {
+        const int y = py + i - 3;
+        if (y < 0 || y >= a->h)
+            continue;
+        V v[STRIP + 6];
+        for (int k = 0; k < STRIP + 6; k++) {
+            const int x = px + k - 3;
+            const size_t at = ((size_t) frame * a->h + y) * a->w + x;
+            v[k] = x < 0 || x >= a->w
+                       ? (V){0}
+                       : load_some(a->x, xt, at * a->n + from, n);
+        }
+        for (int j = 0; j < 7; j++) {
+            const size_t at = (size_t) (i * 7 + j) * 2 * a->n + c;
+            const V weight = load_some(a->weight, VAE_TYPE_F32, at, n);
+            for (int k = 0; k < STRIP; k++)
+                sum[k] += weight * v[k + j];
+        }
+    }
+    for (int k = 0; k < STRIP && px + k < a->w; k++) {
+        const size_t at = ((size_t) f * a->h + py) * a->w + px + k;
+        store_some(a->y, yt, at * 2 * a->n + c, sum[k], n);
+    }
+}
+
+INLINE void
+depthwise_typed(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt, int f, int y)
+{
+    for (int half = 0; half < 2; half++)
+        for (int x = 0; x < a->w; x += STRIP) {
+            int c = half * a->n;
+            const int end = c + a->n;
+            for (; c + LANES <= end; c += LANES)
+                depthwise_strip(a, xt, yt, f, y, x, c, LANES);
+            if (c < end)
+                depthwise_strip(a, xt, yt, f, y, x, c, end - c);
+        }
+}
+
+static void
+depthwise(const VaeDepthwiseArgs *a, int frame, int row)
+{
+    const bool x16 = a->x_type == VAE_TYPE_BF16;
+    const bool y16 = a->y_type == VAE_TYPE_BF16;
+    if (x16 && y16)
+        depthwise_typed(a, VAE_TYPE_BF16, VAE_TYPE_BF16, frame, row);
+    else if (x16)
+        depthwise_typed(a, VAE_TYPE_BF16, VAE_TYPE_F32, frame, row);
+    else if (y16)
+        depthwise_typed(a, VAE_TYPE_F32, VAE_TYPE_BF16, frame, row);
+    else
+        depthwise_typed(a, VAE_TYPE_F32, VAE_TYPE_F32, frame, row);
+}
+
 const VaeSimd TABLE(VAE_SIMD) = {
     .name = TEXT(VAE_SIMD),
     .rms = rms,
     .group_sums = group_sums,
     .group_apply = group_apply,
     .convert = convert,
+    .depthwise = depthwise,
     .bytes = bytes,
     .words = words,
 };

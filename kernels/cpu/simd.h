@@ -30,6 +30,9 @@ typedef struct VaeSimd {
     void (*convert)(void *y, VaeType y_type, const void *x, VaeType x_type,
                     size_t n);
 
+    /* One row of a frame of y. */
+    void (*depthwise)(const VaeDepthwiseArgs *a, int frame, int row);
+
     /* Network values to RGB codes and to words, see colour.h. */
     void (*bytes)(uint8_t *y, const float *x, size_t n, float low, float high);
     void (*words)(uint16_t *y, const float *x, size_t n, float low, float high);
