@@ -129,6 +129,7 @@ typedef struct VaeBuildParams {
     VaeModel *model;
     VaeDirection direction;
     bool first;
+    bool cold; /* a later step that sees nothing of those before */
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum; /* of what convolutions read; of what is added up */

@@ -134,7 +134,7 @@ typedef struct VaeOp {
 } VaeOp;
 
 struct VaeProgram {
-    const char *label; /* "first", "next", "next1" */
+    const char *label; /* "first", "next", "next1", "cold" */
     VaeDirection direction;
     int steps;       /* steps in one run */
     int n_in, n_out; /* units in one run */

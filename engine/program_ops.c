@@ -59,14 +59,14 @@ cast_to_act(VaeBuilder *b, const char *name, const VaeTensor *x)
     return y;
 }
 
-/* Puts ctx frames in front of x: zeros or copies of its first frame at the
- * start of a sequence, the carry afterwards. */
+/* Puts ctx frames in front of x: zeros or copies of its first frame where
+ * there is no past, else the carry. */
 static void
 add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
          VaeCarry *carry)
 {
-    const bool first = b->params->first;
-    const VaeOpKind kind = !first                     ? VAE_OP_HEAD_CARRY
+    const bool empty = b->params->first || b->params->cold;
+    const VaeOpKind kind = !empty                     ? VAE_OP_HEAD_CARRY
                            : b->head == VAE_HEAD_ZERO ? VAE_OP_HEAD_ZERO
                                                       : VAE_OP_HEAD_REPEAT;
     if (x->ctx) {
@@ -81,7 +81,7 @@ add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
     if (!op)
         return;
     op->x = x;
-    op->carry = first ? NULL : carry;
+    op->carry = empty ? NULL : carry;
     vae_op_count(op, 0, 2.0 * ctx * (double) vae_frame_bytes(x));
 }
 

@@ -10,9 +10,9 @@
 #include "backend_choose.h"
 #include "model_internal.h"
 
-enum { FIRST, NEXT, NEXT1, PROGRAMS };
+enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
 
-static const char *const labels[PROGRAMS] = {"first", "next", "next1"};
+static const char *const labels[PROGRAMS] = {"first", "next", "next1", "cold"};
 
 #define MAX_SIDE 65535 /* as the caps allow */
 #define MAX_SLICE 4096
@@ -31,7 +31,7 @@ struct VaeStream {
     VaeCarrySet carries;
     VaeMemory memory;
 
-    bool at_start, broken;
+    bool at_start, cold, broken;
     int step;         /* programs run since the sequence began */
     uint64_t latents; /* in or out since then */
     atomic_bool cancel;
@@ -159,12 +159,13 @@ build(VaeStream *s, int slice, VaeError *error)
         s->params.direction == VAE_DECODE ? s->model->info.spatial : 1;
     drop_programs(s);
     for (int i = 0; i < PROGRAMS; i++) {
-        if (i == NEXT1 && slice == 1)
-            break;
+        if ((i == NEXT1 && slice == 1) || (i == COLD && !s->params.restarts))
+            continue;
         const VaeStatus status = vae_program_build(
             &(VaeBuildParams){.model = s->model,
                               .direction = s->params.direction,
                               .first = i == FIRST,
+                              .cold = i == COLD,
                               .steps = i == NEXT ? slice : 1,
                               .height = s->plan.padded_height / down,
                               .width = s->plan.padded_width / down,
@@ -183,7 +184,9 @@ build(VaeStream *s, int slice, VaeError *error)
 static VaeStatus
 prepare(VaeStream *s, VaeModel *model, VaeError *error)
 {
-    for (int i = 0; i < PROGRAMS && s->programs[i]; i++) {
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!s->programs[i])
+            continue;
         if (s->execs[i])
             s->class->exec_free(s->backend, &s->execs[i]);
         const VaeStatus status = s->class->prepare(
@@ -201,8 +204,10 @@ sum_up(VaeStream *s, int slice)
     p->slice_size = slice;
     p->weights = p->arena = p->scratch = 0;
     p->carries = s->carries.bytes;
-    for (int i = 0; i < PROGRAMS && s->programs[i]; i++) {
+    for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
+        if (!s->programs[i])
+            continue;
         const uint64_t weights = exec ? s->class->weight_bytes(exec) : 0;
         const uint64_t scratch = exec ? s->class->scratch(exec) : 0;
         if (weights > p->weights)
@@ -326,7 +331,9 @@ take_memory(VaeStream *s, VaeError *error)
             return status;
         *blocks[i].slot = block;
     }
-    for (int i = 0; i < PROGRAMS && s->execs[i]; i++) {
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!s->execs[i])
+            continue;
         const VaeStatus status =
             s->class->bind(s->backend, s->execs[i], &s->memory, error);
         if (status != VAE_OK)
@@ -391,11 +398,24 @@ vae_stream_free(VaeStream **stream)
 void
 vae_stream_reset(VaeStream *stream)
 {
-    /* Programs for the first step set every carry. */
+    /* The programs that begin set every carry. */
     stream->at_start = true;
-    stream->broken = false;
+    stream->cold = stream->broken = false;
     stream->step = 0;
     stream->latents = 0;
+}
+
+VaeStatus
+vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
+{
+    if (!stream->programs[COLD])
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the stream was not made for restarts");
+    stream->at_start = stream->broken = false;
+    stream->cold = true;
+    stream->step = 0;
+    stream->latents = latents;
+    return VAE_OK;
 }
 
 const VaePlan *
@@ -512,7 +532,8 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
     s->stats.runs_first += which == FIRST;
     s->stats.runs_next += which == NEXT;
     s->stats.runs_next1 += which == NEXT1;
-    s->at_start = false;
+    s->stats.runs_cold += which == COLD;
+    s->at_start = s->cold = false;
     return VAE_OK;
 }
 
@@ -525,6 +546,7 @@ run_steps(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
     int left = steps_of(s, n_in);
     while (left > 0) {
         const int which = s->at_start                  ? FIRST
+                          : s->cold                    ? COLD
                           : left >= s->plan.slice_size ? NEXT
                                                        : NEXT1;
         const VaeProgram *p = s->programs[which];
@@ -594,7 +616,9 @@ vae_stream_stats(const VaeStream *stream, VaeStreamStats *out)
 void
 vae_stream_profile(VaeStream *s, bool on)
 {
-    for (int i = 0; i < PROGRAMS && s->execs[i]; i++) {
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!s->execs[i])
+            continue;
         vae_mem_free(s->times[i]);
         s->times[i] = NULL;
         if (on)
@@ -607,7 +631,9 @@ vae_stream_profile(VaeStream *s, bool on)
 bool
 vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
 {
-    for (int p = 0; p < PROGRAMS && s->execs[p]; p++) {
+    for (int p = 0; p < PROGRAMS; p++) {
+        if (!s->execs[p])
+            continue;
         const size_t n = (size_t) s->programs[p]->n_ops;
         if (i >= n) {
             i -= n;

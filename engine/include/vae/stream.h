@@ -54,6 +54,7 @@ typedef struct VaeStreamParams {
     int device;        /* of the cuda backend: its number, or -1: any; the
                           others have none and do not read it */
     bool deterministic;
+    bool restarts; /* vae_stream_restart() may come: one program more */
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* read when encoding */
     uint64_t seed;                  /* of samples */
@@ -96,6 +97,17 @@ VAE_API void vae_stream_free(VaeStream **stream);
 
 /* Begins a new sequence: equal to a new stream in every byte. */
 VAE_API void vae_stream_reset(VaeStream *stream);
+
+/*
+ * Goes on in the middle of a sequence without a past, as after a change of
+ * the model or a lost latent: the next step takes step_in and gives step_out
+ * as every later one does, but in front of it is what is there at the start of
+ * a sequence. The bytes depend on nothing that ran before. latents: how many of
+ * the sequence there were; samples count from there.
+ * Errors: VAE_ERR_ARGUMENT (the stream was made without params.restarts).
+ */
+VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
+                                     VaeError *error);
 
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
@@ -146,7 +158,7 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
 typedef struct VaeStreamStats {
-    uint64_t runs_first, runs_next, runs_next1; /* programs run */
+    uint64_t runs_first, runs_next, runs_next1, runs_cold; /* programs run */
     uint64_t units_in, units_out;
     uint64_t nonfinite; /* values in the latents, in or out */
     uint64_t busy_ns;   /* inside decode or encode calls */
@@ -156,7 +168,7 @@ VAE_API void vae_stream_stats(const VaeStream *stream, VaeStreamStats *out);
 
 /* One row per op of a program, summed over its runs since profiling began. */
 typedef struct VaeProfileRow {
-    const char *program; /* "first", "next", "next1" */
+    const char *program; /* "first", "next", "next1", "cold" */
     const char *op;      /* "conv", "norm", ... */
     const char *name;    /* checkpoint path */
     const char *impl;    /* "ref", "brgconv:avx512_core", "omp" ... */
