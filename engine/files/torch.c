@@ -4,6 +4,7 @@
  * tensors, <folder>/data/<key> the bytes of one storage, of which a tensor is
  * a view, and <folder>/byteorder, in newer ones, says "little" or "big".
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -271,6 +272,7 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
             " reaches past its storage of %" PRId64 " elements",
             vae_dims_text(info->dims, info->n_dims, text, sizeof text), from,
             elements);
+    assert(member);
     info->bytes = count * (uint64_t) type->size;
     info->offset = member->offset + (uint64_t) from * (uint64_t) type->size;
     return check_strides(t, &args[3], info, count, error);

@@ -44,7 +44,8 @@ group(const VaeQueue *q, const VaeNormArgs *a)
     const VaeSimd *simd = vae_cpu_simd(q);
     const size_t n = (size_t) a->h * a->w, part = VAE_NORM_BLOCK;
     const size_t blocks = (n + part - 1) / part;
-    const double count = (double) n * (a->c / a->groups);
+    const int channels = a->c / a->groups;
+    const double count = (double) n * channels;
     for (int f = 0; f < a->t; f++) {
         const size_t frame = f * n;
 #pragma omp parallel num_threads(q->threads)
