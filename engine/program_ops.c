@@ -132,7 +132,7 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
                           .c = conv.c};
     VaeOp *op = vae_builder_op(b, VAE_OP_CONV, name);
     VaeTensor *y = vae_builder_tensor(
-        b, name, out, conv.narrow ? b->params->act : VAE_TYPE_F32);
+        b, name, out, conv.narrow ? b->params->act : b->params->sum);
     if (!op || !y)
         return NULL;
     op->x = x;
@@ -286,7 +286,7 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
         out = (VaeShape){in.t, in.h / fs, in.w / fs, in.c * fs * fs};
     VaeOp *op = vae_builder_op(b, VAE_OP_REARRANGE, name);
     VaeTensor *y = vae_builder_tensor(
-        b, name, out, move.wide ? VAE_TYPE_F32 : b->params->act);
+        b, name, out, move.wide ? b->params->sum : b->params->act);
     if (!op || !y)
         return NULL;
     op->x = (VaeTensor *) x;
@@ -306,7 +306,7 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
     if (b->status != VAE_OK || !x || !main)
         return NULL;
     VaeOp *op = vae_builder_op(b, VAE_OP_SHORTCUT, name);
-    VaeTensor *y = vae_builder_tensor(b, name, main->shape, VAE_TYPE_F32);
+    VaeTensor *y = vae_builder_tensor(b, name, main->shape, b->params->sum);
     if (!op || !y)
         return NULL;
     op->x = (VaeTensor *) x;

@@ -1,0 +1,107 @@
+/*
+ * cuda_layers.c: see cuda_layers.h.
+ */
+#include <stdio.h>
+
+#include "alloc.h"
+#include "backend_host.h"
+#include "cuda_layers.h"
+
+/* A part is not made smaller for less workspace than this. */
+#define PART_WORKSPACE ((size_t) 256 << 20)
+
+/* Blocks begin at multiples of 64 bytes, and frames follow each other. */
+static int
+alignment(const VaeTensor *a, const VaeTensor *b)
+{
+    const size_t bytes = vae_frame_bytes(a) | vae_frame_bytes(b) | 16;
+    return (int) (bytes & (~bytes + 1));
+}
+
+VaeCudaConvShape
+vae_cuda_shape(const VaeOp *op, bool tf32)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    return (VaeCudaConvShape){.t = y->shape.t,
+                              .h = x->shape.h,
+                              .w = x->shape.w,
+                              .c_in = x->shape.c,
+                              .ho = y->shape.h,
+                              .wo = y->shape.w,
+                              .c_out = y->shape.c,
+                              .k = op->conv.k,
+                              .kt = op->conv.kt,
+                              .s = op->conv.s,
+                              .st = op->conv.st,
+                              .pad = op->conv.pad,
+                              .add = op->add != NULL,
+                              .relu = op->conv.relu,
+                              .tf32 = tf32 && x->type == VAE_TYPE_F32,
+                              .x_type = x->type,
+                              .y_type = y->type,
+                              .align = alignment(x, y)};
+}
+
+size_t
+vae_cuda_layer_workspace(const VaeCudaConvShape *s)
+{
+    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
+    return ((size_t) 64 << 20) +
+           frames * s->h * s->w * s->c_in * vae_type_size(s->x_type) / 8;
+}
+
+void
+vae_cuda_layer_name(const VaeCudaConvShape *s, char out[VAE_CUDA_LAYER_NAME])
+{
+    snprintf(out, VAE_CUDA_LAYER_NAME,
+             "%s>%s%s %dx%dx%d stride %d,%d pad %d %d>%d %dx%d%s%s align %d",
+             vae_type_name(s->x_type), vae_type_name(s->y_type),
+             s->tf32 ? " tf32" : "", s->kt, s->k, s->k, s->st, s->s, s->pad,
+             s->c_in, s->c_out, s->w, s->h, s->add ? " add" : "",
+             s->relu ? " relu" : "", s->align);
+}
+
+static VaeStatus
+make_parts(VaeCudaConvs *convs, VaeCudaConvShape shape,
+           const VaeCudaChoice *choice, VaeCudaParts *p, VaeError *error)
+{
+    shape.t = p->t;
+    p->conv = vae_mem_alloc((size_t) p->n * sizeof(VaeCudaConv *));
+    if (!p->conv)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < p->n; i++) {
+        const VaeStatus status =
+            vae_cuda_conv_new(convs, &shape, choice, &p->conv[i], error);
+        if (status != VAE_OK)
+            return status;
+        if (vae_cuda_conv_workspace(p->conv[i]) > PART_WORKSPACE && p->t > 1)
+            return vae_fail(error, VAE_ERR_BACKEND, "too much workspace");
+    }
+    return VAE_OK;
+}
+
+VaeStatus
+vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                   const VaeCudaChoice *choice, VaeCudaParts *out,
+                   VaeError *error)
+{
+    VaeStatus status = VAE_ERR_BACKEND;
+    for (int n = 1; n <= shape->t && status == VAE_ERR_BACKEND; n++) {
+        if (shape->t % n)
+            continue;
+        *out = (VaeCudaParts){.n = n, .t = shape->t / n};
+        status = make_parts(convs, *shape, choice, out, error);
+        if (status != VAE_OK)
+            vae_cuda_parts_free(out);
+    }
+    return status;
+}
+
+void
+vae_cuda_parts_free(VaeCudaParts *parts)
+{
+    for (int i = 0; parts->conv && i < parts->n; i++)
+        vae_cuda_conv_free(&parts->conv[i]);
+    vae_mem_free(parts->conv);
+    *parts = (VaeCudaParts){0};
+}

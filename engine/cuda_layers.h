@@ -1,0 +1,43 @@
+/*
+ * cuda_layers.h: the convolutions of a program as cuda_conv.h takes them, and
+ * how each is computed. A layer is a convolution without its number of frames:
+ * it is computed in one way for all of them, so that the slice size cannot
+ * change a byte.
+ */
+#ifndef VAE_CUDA_LAYERS_H
+#define VAE_CUDA_LAYERS_H
+
+#include "cuda_conv.h"
+#include "program.h"
+
+/* Frames by which a layer's choices are looked for and timed, whatever the
+ * slices have. */
+#define VAE_CUDA_LAYER_FRAMES 4
+#define VAE_CUDA_MAX_CHOICES 128
+
+/* Workspace that a layer should do with: more is a copy of its input. */
+size_t vae_cuda_layer_workspace(const VaeCudaConvShape *shape);
+
+/* The convolution of op; tf32: as in VaeCudaConvShape. */
+VaeCudaConvShape vae_cuda_shape(const VaeOp *op, bool tf32);
+/* What tells layers apart, as text; what is equal is the same layer. */
+#define VAE_CUDA_LAYER_NAME 96
+void vae_cuda_layer_name(const VaeCudaConvShape *shape,
+                         char out[VAE_CUDA_LAYER_NAME]);
+
+/*
+ * One convolution of a program: over all its frames at once or, where the
+ * library cannot take so many or wants much workspace for them, over equal
+ * parts one after another.
+ */
+typedef struct VaeCudaParts {
+    int n, t;           /* n parts of t frames */
+    VaeCudaConv **conv; /* n of them */
+} VaeCudaParts;
+
+VaeStatus vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                             const VaeCudaChoice *choice, VaeCudaParts *out,
+                             VaeError *error);
+void vae_cuda_parts_free(VaeCudaParts *parts);
+
+#endif

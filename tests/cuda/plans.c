@@ -1,0 +1,275 @@
+/*
+ * plans.c: has every convolution of every full-size model a plan of cuDNN, on
+ * devices that are not there?
+ *
+ * plans FOLDER WIDTHxHEIGHT DEVICE [mixed] [-v]
+ *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
+ *   with -v also one per layer. Fails when a layer has no plan in types that
+ *   the backend uses. mixed: tells instead how many layers would have one if
+ *   sums were kept in another type than convolutions read.
+ *
+ * Only engines that come with cuDNN can be seen: those that are compiled need
+ * a driver.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_layers.h"
+#include "model_internal.h"
+
+enum { MAX_LAYERS = 1024, MAX_TIMES = 16, SKIP = 77 };
+
+typedef struct Layer {
+    char name[VAE_CUDA_LAYER_NAME];
+    VaeCudaConvShape shape;
+    int times[MAX_TIMES], n_times;
+} Layer;
+
+typedef struct Types {
+    const char *label;
+    VaeType act, sum;
+    bool tf32, mixed;
+} Types;
+
+static const Types all_types[] = {
+    {"bf16", VAE_TYPE_BF16, VAE_TYPE_BF16, false, false},
+    {"fp16", VAE_TYPE_F16, VAE_TYPE_F16, false, false},
+    {"tf32", VAE_TYPE_F32, VAE_TYPE_F32, true, false},
+    {"fp32", VAE_TYPE_F32, VAE_TYPE_F32, false, false},
+    {"bf16, sums fp32", VAE_TYPE_BF16, VAE_TYPE_F32, false, true},
+    {"fp16, sums fp32", VAE_TYPE_F16, VAE_TYPE_F32, false, true},
+    {"fp16, sums bf16", VAE_TYPE_F16, VAE_TYPE_BF16, false, true},
+};
+
+static Layer *layers;
+static int n_layers;
+static bool verbose, mixed;
+
+static void
+must(VaeStatus status, const VaeError *error)
+{
+    if (status == VAE_OK)
+        return;
+    fprintf(stderr, "%s\n", error->message);
+    exit(1);
+}
+
+/* ------------------------------------------------------------------ */
+/* Layers.                                                             */
+
+static void
+add_layer(const VaeCudaConvShape *shape)
+{
+    char name[VAE_CUDA_LAYER_NAME];
+    vae_cuda_layer_name(shape, name);
+    int i = 0;
+    while (i < n_layers && strcmp(layers[i].name, name) != 0)
+        i++;
+    Layer *l = &layers[i];
+    if (i == n_layers) {
+        if (n_layers == MAX_LAYERS)
+            abort();
+        n_layers++;
+        strcpy(l->name, name);
+        l->shape = *shape;
+    }
+    for (i = 0; i < l->n_times; i++)
+        if (l->times[i] == shape->t)
+            return;
+    if (l->n_times == MAX_TIMES)
+        abort();
+    l->times[l->n_times++] = shape->t;
+}
+
+static void
+add_program(VaeModel *model, VaeDirection direction, int width, int height,
+            int steps, const Types *types)
+{
+    VaeCarrySet carries = {0};
+    VaeProgram *program;
+    VaeError error;
+    const int unit = model->info.spatial;
+    const int down = direction == VAE_DECODE ? unit : 1;
+    must(vae_program_build(
+             &(VaeBuildParams){.model = model,
+                               .direction = direction,
+                               .first = steps == 0,
+                               .steps = steps ? steps : 1,
+                               .height =
+                                   (height + unit - 1) / unit * unit / down,
+                               .width = (width + unit - 1) / unit * unit / down,
+                               .act = types->act,
+                               .sum = types->sum,
+                               .label = "test",
+                               .carries = &carries},
+             &program, &error),
+         &error);
+    for (int i = 0; i < program->n_ops; i++)
+        if (program->ops[i].kind == VAE_OP_CONV) {
+            const VaeCudaConvShape shape =
+                vae_cuda_shape(&program->ops[i], types->tf32);
+            /* Of mixed types, those that have two. */
+            if (!types->mixed || shape.x_type != shape.y_type)
+                add_layer(&shape);
+        }
+    vae_program_free(&program);
+    vae_carry_set_free(&carries);
+}
+
+/* Those of all models, directions and automatic slice sizes. */
+static void
+collect(int width, int height, const Types *types)
+{
+    static const int steps[] = {0, 1, 2, 4};
+    n_layers = 0;
+    memset(layers, 0, MAX_LAYERS * sizeof *layers);
+    for (int i = 0; vae_archs[i]; i++) {
+        VaeModel *model;
+        VaeError error;
+        must(vae_model_preset(vae_archs[i], true, true, &model, &error),
+             &error);
+        for (int k = 0; k < 4; k++) {
+            add_program(model, VAE_DECODE, width, height, steps[k], types);
+            add_program(model, VAE_ENCODE, width, height, steps[k], types);
+        }
+        vae_model_free(&model);
+    }
+}
+
+/* ------------------------------------------------------------------ */
+/* Plans.                                                              */
+
+typedef struct Tally {
+    int planned, split, least, most;
+    size_t workspace;
+    long sum;
+} Tally;
+
+/* Every number of frames of the layer, computed by that choice. */
+static bool
+make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
+         Tally *tally, VaeError *error)
+{
+    size_t workspace = 0;
+    int parts = 0;
+    for (int i = 0; i < l->n_times; i++) {
+        VaeCudaParts p;
+        VaeCudaConvShape shape = l->shape;
+        shape.t = l->times[i];
+        if (vae_cuda_parts_new(convs, &shape, choice, &p, error) != VAE_OK)
+            return false;
+        const size_t bytes = vae_cuda_conv_workspace(p.conv[0]);
+        workspace = bytes > workspace ? bytes : workspace;
+        parts = p.n > parts ? p.n : parts;
+        vae_cuda_parts_free(&p);
+    }
+    tally->split += parts > 1;
+    if (workspace > tally->workspace)
+        tally->workspace = workspace;
+    if (verbose)
+        printf("    %-64s %d parts, %.1f MiB, engine %s\n", l->name, parts,
+               (double) workspace / 1048576, choice->text);
+    return true;
+}
+
+static void
+plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
+           Tally *tally)
+{
+    static VaeCudaChoice choices[VAE_CUDA_MAX_CHOICES];
+    VaeError error;
+    int n = 0;
+    VaeCudaConvShape shape = l->shape;
+    shape.t = VAE_CUDA_LAYER_FRAMES;
+    if (vae_cuda_conv_choices(convs, &shape, vae_cuda_layer_workspace(&shape),
+                              choices, VAE_CUDA_MAX_CHOICES, &n,
+                              &error) == VAE_OK &&
+        make_all(convs, l, &choices[0], tally, &error)) {
+        tally->least = n < tally->least ? n : tally->least;
+        tally->most = n > tally->most ? n : tally->most;
+        tally->sum += n;
+        tally->planned++;
+    } else if (verbose || !types->mixed) {
+        printf("    %-64s NONE: %s\n", l->name, error.message);
+    }
+}
+
+static bool
+plan_types(VaeCudaConvs *convs, const char *device, const Types *types)
+{
+    Tally t = {.least = VAE_CUDA_MAX_CHOICES};
+    for (int i = 0; i < n_layers; i++)
+        plan_layer(convs, &layers[i], types, &t);
+    printf("%-7s %-16s %4d of %4d layers", device, types->label, t.planned,
+           n_layers);
+    if (t.planned)
+        printf(", choices %3d to %3d, mean %5.1f, workspace %6.1f MiB, %d in "
+               "parts",
+               t.least, t.most, (double) t.sum / t.planned,
+               (double) t.workspace / 1048576, t.split);
+    printf("\n");
+    return t.planned == n_layers || types->mixed;
+}
+
+static char *
+read_text(const char *folder, const char *device)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.json", folder, device);
+    FILE *f = fopen(path, "re");
+    char *text = calloc(1, 1 << 16);
+    if (!f || !text || fread(text, 1, (1 << 16) - 1, f) == 0) {
+        fprintf(stderr, "cannot read %s\n", path);
+        exit(1);
+    }
+    fclose(f);
+    return text;
+}
+
+static bool
+plan_device(const char *folder, const char *device, int width, int height)
+{
+    bool good = true;
+    VaeCudaConvs *convs;
+    VaeError error;
+    char *text = read_text(folder, device);
+    const VaeStatus status = vae_cuda_convs_new(text, &convs, &error);
+    free(text);
+    if (status == VAE_ERR_UNSUPPORTED) {
+        printf("skipped: %s\n", error.message);
+        exit(SKIP);
+    }
+    must(status, &error);
+    for (size_t i = 0; i < sizeof all_types / sizeof *all_types; i++) {
+        if (all_types[i].mixed != mixed)
+            continue;
+        collect(width, height, &all_types[i]);
+        good = plan_types(convs, device, &all_types[i]) && good;
+    }
+    vae_cuda_convs_free(&convs);
+    return good;
+}
+
+int
+main(int argc, char **argv)
+{
+    int width, height;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 4 || sscanf(argv[2], "%dx%d", &width, &height) != 2) {
+        fprintf(stderr,
+                "usage: plans FOLDER WIDTHxHEIGHT DEVICE [mixed] [-v]\n");
+        return 2;
+    }
+    for (int i = 4; i < argc; i++) {
+        verbose = verbose || strcmp(argv[i], "-v") == 0;
+        mixed = mixed || strcmp(argv[i], "mixed") == 0;
+    }
+    layers = calloc(MAX_LAYERS, sizeof *layers);
+    if (!layers)
+        return 1;
+    printf("pictures of %dx%d, slices of 1, 2 and 4 steps\n", width, height);
+    const bool good = plan_device(argv[1], argv[3], width, height);
+    free(layers);
+    return good ? 0 : 1;
+}
