@@ -5,6 +5,7 @@
 #ifndef VAE_ALLOC_H
 #define VAE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,14 @@
  * memory. vae_mem_free(NULL) is fine. */
 void *vae_mem_alloc(size_t bytes);
 void vae_mem_free(void *block);
+
+/*
+ * Bytes that can still be taken: what the system gives without swapping, and
+ * no more than the process's own limits leave (ulimit -v, -d), less what
+ * `threads` threads and the code that a library makes want beside it. limited
+ * tells whether the process's limits decided. UINT64_MAX where nothing says.
+ */
+uint64_t vae_mem_left(int threads, bool *limited);
 
 /* For tests: allocation number n of the process, as vae_allocation_count()
  * counts, is refused; 0 (as at the start): none. */

@@ -1,8 +1,11 @@
 #include "alloc.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "vae/stream.h"
 
@@ -42,4 +45,78 @@ uint64_t
 vae_allocation_count(void)
 {
     return atomic_load(&allocations);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* What the system can give without swapping. */
+static uint64_t
+system_left(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    unsigned long long kib = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib ? (uint64_t) kib << 10 : UINT64_MAX;
+}
+
+/* What the process has taken of its address space and for its data. */
+static bool
+taken(uint64_t *space, uint64_t *data)
+{
+    unsigned long long pages[2];
+    FILE *f = fopen("/proc/self/statm", "re");
+    const bool good =
+        f && fscanf(f, "%llu %*u %*u %*u %*u %llu", &pages[0], &pages[1]) == 2;
+    if (f)
+        fclose(f);
+    if (!good)
+        return false;
+    const uint64_t page = (uint64_t) sysconf(_SC_PAGESIZE);
+    *space = pages[0] * page;
+    *data = pages[1] * page;
+    return true;
+}
+
+static uint64_t
+limit_left(int which, uint64_t used)
+{
+    struct rlimit limit;
+    if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+}
+
+/* Stacks are reserved whole, of these threads and of a few others; the C
+ * library reserves 128 MiB at a time for the heaps of threads, and 64 MiB are
+ * for what another library keeps. */
+static uint64_t
+beside(int threads)
+{
+    struct rlimit stack;
+    uint64_t one = UINT64_C(8) << 20;
+    if (getrlimit(RLIMIT_STACK, &stack) == 0 &&
+        stack.rlim_cur != RLIM_INFINITY && stack.rlim_cur > one)
+        one = stack.rlim_cur;
+    return (UINT64_C(192) << 20) + one * (uint64_t) (threads + 4);
+}
+
+uint64_t
+vae_mem_left(int threads, bool *limited)
+{
+    const uint64_t from_system = system_left();
+    uint64_t space, data, own = UINT64_MAX;
+    if (taken(&space, &data)) {
+        const uint64_t a = limit_left(RLIMIT_AS, space);
+        const uint64_t b = limit_left(RLIMIT_DATA, data);
+        own = a < b ? a : b;
+    }
+    if (own != UINT64_MAX)
+        own = own > beside(threads) ? own - beside(threads) : 0;
+    *limited = own < from_system;
+    return *limited ? own : from_system;
 }

@@ -53,21 +53,6 @@ usable_threads(void)
     return n < 1 ? 1 : n;
 }
 
-/* Memory that the system can give without swapping; 0 where it does not say. */
-static uint64_t
-free_memory(void)
-{
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    unsigned long long kib = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return (uint64_t) kib << 10;
-}
-
 static VaeStatus
 check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
 {
@@ -223,18 +208,21 @@ sum_up(VaeStream *s, int slice)
 }
 
 static VaeStatus
-does_not_fit(const VaeStream *s, uint64_t limit, VaeError *error)
+does_not_fit(const VaeStream *s, uint64_t limit, bool own, VaeError *error)
 {
     const VaePlan *p = &s->plan;
     return vae_fail(
         error, VAE_ERR_MEMORY,
-        "%dx%d with %d latent steps per slice needs %.1f MiB (weights %.1f, "
-        "carries %.1f, activations %.1f, scratch %.1f) and %.1f MiB are free; "
+        "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %.1f, "
+        "carries %.1f, activations %.1f, scratch %.1f) and %.1f MiB are "
+        "free%s; "
         "take a smaller picture%s%s",
         s->params.width, s->params.height, p->slice_size,
-        (double) p->total / 1048576, (double) p->weights / 1048576,
-        (double) p->carries / 1048576, (double) p->arena / 1048576,
-        (double) p->scratch / 1048576, (double) limit / 1048576,
+        s->execs[FIRST] ? "" : "at least ", (double) p->total / 1048576,
+        (double) p->weights / 1048576, (double) p->carries / 1048576,
+        (double) p->arena / 1048576, (double) p->scratch / 1048576,
+        (double) limit / 1048576,
+        own ? " within this process's limits (ulimit -v, -d)" : "",
         p->slice_size > 1 ? ", slice size 1" : "",
         p->precision == VAE_PRECISION_FP32 ? " or 16-bit precision" : "");
 }
@@ -246,11 +234,10 @@ plan(VaeStream *s, VaeError *error)
     const int unit = s->model->info.spatial;
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
+    bool own = false;
     uint64_t limit = s->params.memory_limit;
     if (!limit)
-        limit = free_memory();
-    if (!limit)
-        limit = UINT64_MAX;
+        limit = vae_mem_left(s->plan.threads, &own);
     const int automatic[] = {4, 2, 1};
     const int asked[] = {s->params.slice_size};
     const int *sizes = asked[0] ? asked : automatic;
@@ -271,7 +258,7 @@ plan(VaeStream *s, VaeError *error)
         if (s->plan.total <= limit)
             return VAE_OK;
     }
-    return does_not_fit(s, limit, error);
+    return does_not_fit(s, limit, own, error);
 }
 
 /* ------------------------------------------------------------------ */

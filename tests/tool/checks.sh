@@ -78,6 +78,22 @@ no_rest() {
     [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]
 }
 
+# tensor FILE NAME TYPE SHAPE [METADATA]: a safetensors file with what comes on
+# stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
+tensor() {
+    cat >"$out/data"
+    size=$(wc -c <"$out/data")
+    header=$(printf '{%s"%s":{"dtype":"%s","shape":[%s],%s[0,%d]}}' \
+        "${5:+\"__metadata__\":$5,}" "$2" "$3" "$4" '"data_offsets":' "$size")
+    {
+        # shellcheck disable=SC2059 # the bytes of the length
+        printf "$(printf '\\%03o\\%03o' $((${#header} % 256)) \
+            $((${#header} / 256)))"
+        printf '\0\0\0\0\0\0%s' "$header"
+        cat "$out/data"
+    } >"$1"
+}
+
 # finish: the last word of a script.
 finish() {
     echo "$failed of $checks checks failed"

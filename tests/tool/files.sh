@@ -9,22 +9,6 @@ wan=$data/wan21/weights.safetensors
 latents=$data/wan21/decode_t2_6x10.safetensors
 ref="--backend ref"
 
-# tensor FILE NAME TYPE SHAPE [METADATA]: a safetensors file with what comes on
-# stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
-tensor() {
-    cat >"$out/data"
-    size=$(wc -c <"$out/data")
-    header=$(printf '{%s"%s":{"dtype":"%s","shape":[%s],%s[0,%d]}}' \
-        "${5:+\"__metadata__\":$5,}" "$2" "$3" "$4" '"data_offsets":' "$size")
-    {
-        # shellcheck disable=SC2059 # the bytes of the length
-        printf "$(printf '\\%03o\\%03o' $((${#header} % 256)) \
-            $((${#header} / 256)))"
-        printf '\0\0\0\0\0\0%s' "$header"
-        cat "$out/data"
-    } >"$1"
-}
-
 # bytes FILE FROM COUNT
 bytes() {
     tail -c "+$(($2 + 1))" "$1" | head -c "$3"
