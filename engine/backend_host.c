@@ -436,7 +436,8 @@ dump(VaeExec *e, const VaeOp *op, const VaeRun *run)
     vae_type_to_float(wide, vae_host_body(e, y), y->type, n);
     const char *names[2] = {op->name, op->block};
     for (int i = 0; i < 2; i++)
-        if (names[i] && (i == 0 || !names[0] || strcmp(names[0], names[1])))
+        if (names[i] &&
+            (i == 0 || !names[0] || strcmp(names[0], names[1]) != 0))
             run->dump(run->dump_user, run->step, names[i], y->shape.t,
                       y->shape.h, y->shape.w, y->shape.c, wide);
     vae_mem_free(wide);

@@ -1,6 +1,7 @@
 /*
  * ssim.c: structural similarity by separable windows.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -67,6 +68,7 @@ ssim_plane(const float *a, const float *b, int64_t h, int64_t w, double peak,
     const Window gx = window_for(w), gy = window_for(h);
     const int64_t out_w = w - gx.n + 1, out_h = h - gy.n + 1;
     double sum = 0;
+    assert(h > 0 && w > 0);
     for (int64_t y = 0; y < h; y++)
         filter_row(&gx, a + y * w * 3, b + y * w * 3, out_w,
                    rows + y * out_w * MAPS);
