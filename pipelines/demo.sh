@@ -75,12 +75,6 @@ rate() {
     }'
 }
 
-# read_frames ELEMENT...: gives the decoded frames to the elements.
-read_frames() {
-    gst-launch-1.0 -q filesrc "$(location "$tmp/decoded.mkv")" ! \
-        matroskademux ! videoconvert ! "$@"
-}
-
 echo 'Decoding the bundled latents ...'
 # Matroska keeps the frames as they leave the decoder, so that times and
 # comparison are about the model and not about a video codec.
@@ -89,52 +83,35 @@ gst-launch-1.0 -q filesrc "$(location "$demo_latents")" ! latentdemux ! \
     vaedecode ! video/x-raw,format=RGB ! matroskamux ! \
     filesink "$(location "$tmp/decoded.mkv")"
 decoded=$(now)
-read_frames vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ! \
-    filesink location=demo.webm
+frames_of "$tmp/decoded.mkv" vp8enc deadline=1 cpu-used=4 \
+    target-bitrate=4000000 ! webmmux ! filesink location=demo.webm
 
 # The sheet: every 4th frame, in rows of 3.
-read_frames videoscale ! video/x-raw,width=320,height=184 ! pngenc ! \
-    multifilesink "$(location "$tmp/%06d.png")"
+pictures_of "$tmp/decoded.mkv" 320 184 "$tmp/"
 set --
 frames=0
-cells=0
 for png in "$tmp"/*.png; do
-    if [ $((frames % 4)) = 0 ]; then
-        row=$((cells / 3))
-        set -- "sink_$cells::xpos=$((cells % 3 * 320))" \
-            "sink_$cells::ypos=$((row * 184))" "$@" \
-            filesrc "$(location "$png")" ! pngdec ! \
-            imagefreeze num-buffers=1 ! "sheet.sink_$cells"
-        cells=$((cells + 1))
-    fi
+    [ $((frames % 4)) != 0 ] || set -- "$@" "$png"
     frames=$((frames + 1))
 done
-gst-launch-1.0 -q compositor name=sheet background=black "$@" \
-    sheet. ! video/x-raw,format=RGB ! pngenc snapshot=true ! \
-    filesink location=demo.png
+sheet demo.png 320 184 3 "$@"
 rate decode "$start" "$decoded"
 
 echo 'Encoding that video, and decoding it again ...'
 start=$(now)
-read_frames vaeencode ! latentmux ! filesink location=demo-latents.safetensors
+frames_of "$tmp/decoded.mkv" vaeencode ! latentmux ! \
+    filesink location=demo-latents.safetensors
 encoded=$(now)
 gst-launch-1.0 -q filesrc location=demo-latents.safetensors ! latentdemux ! \
-    vaedecode ! video/x-raw,format=RGB ! \
-    filesink "$(location "$tmp/again.rgb")"
+    vaedecode ! video/x-raw,format=RGB ! matroskamux ! \
+    filesink "$(location "$tmp/again.mkv")"
 again=$(now)
 rate encode "$start" "$encoded"
 rate decode "$encoded" "$again"
 
-# Bytes 16 to 23 of a PNG file are its width and height, big endian.
-read_frames pngenc snapshot=true ! filesink "$(location "$tmp/size.png")"
-# shellcheck disable=SC2046 # eight words
-set -- $(od -An -tu1 -j16 -N8 "$tmp/size.png")
-width=$(($3 * 256 + $4))
-height=$(($7 * 256 + $8))
-read_frames video/x-raw,format=RGB ! filesink "$(location "$tmp/decoded.rgb")"
+size_of "$tmp/decoded.mkv" "$tmp"
 for video in decoded again; do
-    rgb_to_safetensors "$tmp/$video.rgb" "$width" "$height" \
-        "$tmp/$video.safetensors"
+    rgb_of "$tmp/$video.mkv" "$width" "$height" "$tmp/$video.safetensors"
 done
 vaetool compare "$tmp/decoded.safetensors" "$tmp/again.safetensors" |
     sed 's/^/  /'

@@ -76,6 +76,65 @@ has_display() {
     [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]
 }
 
+# frames_of MKV ELEMENT...: gives the frames of a Matroska file of raw video to
+# the elements.
+frames_of() {
+    mkv=$1
+    shift
+    gst-launch-1.0 -q filesrc "$(location "$mkv")" ! matroskademux ! \
+        videoconvert ! "$@"
+}
+
+# size_of MKV FOLDER: sets width and height to those of the video. Bytes 16 to
+# 23 of a PNG file are its width and height, big endian.
+size_of() {
+    frames_of "$1" pngenc snapshot=true ! filesink "$(location "$2/size.png")"
+    # shellcheck disable=SC2046 # eight words
+    set -- $(od -An -tu1 -j16 -N8 "$2/size.png")
+    # shellcheck disable=SC2034 # used by who calls this
+    width=$(($3 * 256 + $4))
+    # shellcheck disable=SC2034
+    height=$(($7 * 256 + $8))
+}
+
+# pictures_of MKV WIDTH HEIGHT STEM: each frame, scaled, as STEM000000.png and
+# so on.
+pictures_of() {
+    frames_of "$1" videoscale ! "video/x-raw,width=$2,height=$3" ! pngenc ! \
+        multifilesink "$(location "$4%06d.png")"
+}
+
+# sheet OUT WIDTH HEIGHT COLUMNS PNG...: the pictures, all of that size, in rows
+# from left to right.
+sheet() (
+    out=$1
+    cell_width=$2
+    cell_height=$3
+    columns=$4
+    shift 4
+    cell=0
+    for png; do
+        [ $cell != 0 ] || set --
+        set -- "sink_$cell::xpos=$((cell % columns * cell_width))" \
+            "sink_$cell::ypos=$((cell / columns * cell_height))" "$@" \
+            filesrc "$(location "$png")" ! pngdec ! \
+            imagefreeze num-buffers=1 ! "sheet.sink_$cell"
+        cell=$((cell + 1))
+    done
+    gst-launch-1.0 -q compositor name=sheet background=black "$@" \
+        sheet. ! video/x-raw,format=RGB ! pngenc snapshot=true ! \
+        filesink "$(location "$out")"
+)
+
+# rgb_of MKV WIDTH HEIGHT OUT: the frames as rgb_to_safetensors writes them, the
+# width cut to a multiple of 4.
+rgb_of() {
+    frames_of "$1" videocrop right=$(($2 % 4)) ! video/x-raw,format=RGB ! \
+        filesink "$(location "$4.rgb")"
+    rgb_to_safetensors "$4.rgb" $(($2 - $2 % 4)) "$3" "$4"
+    rm "$4.rgb"
+}
+
 # rgb_to_safetensors RGB WIDTH HEIGHT OUT: packed RGB frames as one tensor
 # "video_u8" [frames, height, width, 3], for vaetool. GStreamer packs the rows
 # where the width is a multiple of 4.
