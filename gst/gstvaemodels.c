@@ -224,6 +224,14 @@ gst_vae_models_find(const gchar *space, GError **error)
     return path;
 }
 
+/* The bundled model and its tiny companion do not count as installed. */
+static gboolean
+is_demo(const gchar *name)
+{
+    return strcmp(name, "demo.safetensors") == 0 ||
+           strcmp(name, "demo-tiny.safetensors") == 0;
+}
+
 /* The first file of a models folder by name, for the message. */
 static gchar *
 any_in(const gchar *data_dir)
@@ -234,8 +242,7 @@ any_in(const gchar *data_dir)
     gchar *found = NULL;
 
     while (dir && !found && (name = g_dir_read_name(dir)))
-        if (g_str_has_suffix(name, ".safetensors") &&
-            strcmp(name, "demo.safetensors") != 0)
+        if (g_str_has_suffix(name, ".safetensors") && !is_demo(name))
             found = g_build_filename(folder, name, NULL);
     if (dir)
         g_dir_close(dir);

@@ -161,6 +161,26 @@ touch(const char *path)
     CHECK(g_file_set_contents(path, "x", 1, NULL));
 }
 
+/* What comes along is not taken for a model that somebody installed. */
+static void
+test_find_demo(const gchar *folder)
+{
+    static const char *const names[] = {"demo.safetensors",
+                                        "demo-tiny.safetensors"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        gchar *path = g_build_filename(folder, names[i], NULL);
+        GError *error = NULL;
+
+        touch(path);
+        g_free(gst_vae_models_find_any(&error));
+        CHECK(!error || !strstr(error->message, names[i]));
+        g_clear_error(&error);
+        CHECK(remove(path) == 0);
+        g_free(path);
+    }
+}
+
 static void
 test_find(void)
 {
@@ -187,6 +207,7 @@ test_find(void)
     g_clear_error(&error);
     CHECK(remove(path) == 0);
     CHECK(remove(evil) == 0);
+    test_find_demo(folder);
     g_free(path);
     g_free(evil);
     g_free(folder);
