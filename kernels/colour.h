@@ -34,12 +34,7 @@
 #define VAE_COLOUR_H
 
 #include "vae/frames.h"
-
-#ifdef __CUDACC__
-#define VAE_INLINE static __host__ __device__ __forceinline__
-#else
-#define VAE_INLINE static inline
-#endif
+#include "inline.h"
 
 /* fp32 operations that no compiler may fuse. */
 #ifdef __CUDA_ARCH__
@@ -175,12 +170,13 @@ vae_colour_out(VaeMatrix matrix, bool full)
     const int32_t ur = vae_colour_fixed(kr / (1 - kb) * chroma);
     const int32_t vb = vae_colour_fixed(kb / (1 - kr) * chroma);
     const uint32_t half = 1u << 22;
-    return (VaeColourOut){.y = {(uint32_t) yr, (uint32_t) (all - yr - yb),
-                                (uint32_t) yb, (full ? 0u : 16u << 23) + half},
-                          .u = {(uint32_t) -ur, (uint32_t) (ur - c),
-                                (uint32_t) c, (128u << 23) + half},
-                          .v = {(uint32_t) c, (uint32_t) (vb - c),
-                                (uint32_t) -vb, (128u << 23) + half}};
+    const VaeColourOut k = {{(uint32_t) yr, (uint32_t) (all - yr - yb),
+                             (uint32_t) yb, (full ? 0u : 16u << 23) + half},
+                            {(uint32_t) -ur, (uint32_t) (ur - c), (uint32_t) c,
+                             (128u << 23) + half},
+                            {(uint32_t) c, (uint32_t) (vb - c), (uint32_t) -vb,
+                             (128u << 23) + half}};
+    return k;
 }
 
 static inline VaeColourIn
@@ -189,12 +185,14 @@ vae_colour_in(VaeMatrix matrix, bool full)
     const double kr = vae_colour_kr(matrix), kb = vae_colour_kb(matrix);
     const double kg = 1 - kr - kb, one = 65535.0 * 8192.0;
     const double c = one / (full ? 255 : 224) / 16;
-    return (VaeColourIn){.black = full ? 0 : 16,
-                         .ky = vae_colour_fixed(one / (full ? 255 : 219)),
-                         .rv = vae_colour_fixed(2 * (1 - kr) * c),
-                         .gu = -vae_colour_fixed(2 * (1 - kb) * kb / kg * c),
-                         .gv = -vae_colour_fixed(2 * (1 - kr) * kr / kg * c),
-                         .bu = vae_colour_fixed(2 * (1 - kb) * c)};
+    VaeColourIn k;
+    k.black = full ? 0 : 16;
+    k.ky = vae_colour_fixed(one / (full ? 255 : 219));
+    k.rv = vae_colour_fixed(2 * (1 - kr) * c);
+    k.gu = -vae_colour_fixed(2 * (1 - kb) * kb / kg * c);
+    k.gv = -vae_colour_fixed(2 * (1 - kr) * kr / kg * c);
+    k.bu = vae_colour_fixed(2 * (1 - kb) * c);
+    return k;
 }
 
 #endif

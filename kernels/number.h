@@ -1,5 +1,5 @@
 /*
- * number.h: single elements of every type, for the kernels on the host.
+ * number.h: single elements of every type, on the host and in CUDA.
  * 16-bit stores round to nearest even; NaN stays NaN.
  */
 #ifndef VAE_NUMBER_H
@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "vae/types.h"
+#include "inline.h"
 
-static inline uint32_t
+VAE_INLINE uint32_t
 vae_bits(float v)
 {
     uint32_t u;
@@ -17,7 +18,7 @@ vae_bits(float v)
     return u;
 }
 
-static inline float
+VAE_INLINE float
 vae_from_bits(uint32_t u)
 {
     float v;
@@ -25,19 +26,19 @@ vae_from_bits(uint32_t u)
     return v;
 }
 
-static inline bool
+VAE_INLINE bool
 vae_is_finite(float v)
 {
     return (vae_bits(v) & 0x7f800000u) != 0x7f800000u;
 }
 
-static inline float
+VAE_INLINE float
 vae_from_bf16(uint16_t h)
 {
     return vae_from_bits((uint32_t) h << 16);
 }
 
-static inline uint16_t
+VAE_INLINE uint16_t
 vae_to_bf16(float v)
 {
     const uint32_t u = vae_bits(v);
@@ -46,7 +47,7 @@ vae_to_bf16(float v)
     return (uint16_t) ((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-static inline float
+VAE_INLINE float
 vae_from_f16(uint16_t h)
 {
     const uint32_t sign = (uint32_t) (h & 0x8000u) << 16;
@@ -59,7 +60,7 @@ vae_from_f16(uint16_t h)
     return sign ? -v : v;
 }
 
-static inline uint16_t
+VAE_INLINE uint16_t
 vae_to_f16(float v)
 {
     const uint32_t u = vae_bits(v);
@@ -78,7 +79,7 @@ vae_to_f16(float v)
 }
 
 /* Element i of an array of F32, F16 or BF16. */
-static inline float
+VAE_INLINE float
 vae_load(const void *p, VaeType type, size_t i)
 {
     if (type == VAE_TYPE_F32)
@@ -87,7 +88,7 @@ vae_load(const void *p, VaeType type, size_t i)
     return type == VAE_TYPE_BF16 ? vae_from_bf16(h) : vae_from_f16(h);
 }
 
-static inline void
+VAE_INLINE void
 vae_store(void *p, VaeType type, size_t i, float v)
 {
     if (type == VAE_TYPE_F32)

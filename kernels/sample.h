@@ -1,5 +1,6 @@
 /*
- * sample.h: samples of a posterior, the same on every host table.
+ * sample.h: samples of a posterior, the same on every host table. In CUDA log,
+ * cos and exp may differ in the last bits of a double.
  */
 #ifndef VAE_SAMPLE_H
 #define VAE_SAMPLE_H
@@ -7,7 +8,9 @@
 #include <math.h>
 #include <stdint.h>
 
-static inline uint64_t
+#include "inline.h"
+
+VAE_INLINE uint64_t
 vae_mix64(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -16,7 +19,7 @@ vae_mix64(uint64_t z)
 }
 
 /* Output i of the generator SplitMix64 that was started with state. */
-static inline uint64_t
+VAE_INLINE uint64_t
 vae_split_mix64(uint64_t state, uint64_t i)
 {
     return vae_mix64(state + (i + 1) * 0x9e3779b97f4a7c15u);
@@ -27,7 +30,7 @@ vae_split_mix64(uint64_t state, uint64_t i)
  * latent pixel (c, y, x below 2^16), by Box and Muller from two outputs of
  * SplitMix64. It does not depend on the size of the picture.
  */
-static inline double
+VAE_INLINE double
 vae_normal(uint64_t seed, uint64_t latent, int c, int y, int x)
 {
     const uint64_t state = vae_mix64(vae_split_mix64(seed, 0) + latent);
@@ -36,11 +39,15 @@ vae_normal(uint64_t seed, uint64_t latent, int c, int y, int x)
     const uint64_t b = vae_split_mix64(state, 2 * at + 1);
     const double u = (double) ((a >> 11) + 1) * 0x1p-53; /* 0 < u <= 1 */
     const double v = (double) (b >> 11) * 0x1p-53;
+#ifdef __CUDA_ARCH__
+    return sqrt(-2 * log(u)) * cospi(2 * v); /* needs no memory */
+#else
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+#endif
 }
 
 /* mean + exp(logvar / 2) * normal; logvar is taken as -30..20. */
-static inline float
+VAE_INLINE float
 vae_sample(float mean, float logvar, double normal)
 {
     const double l = logvar < -30 ? -30 : logvar > 20 ? 20 : (double) logvar;

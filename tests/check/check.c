@@ -279,6 +279,17 @@ vae_check_queue(size_t i, VaeQueue *q)
     return true;
 }
 
+double *
+vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a)
+{
+    size_t n = vae_norm_sums(a->h, a->w, a->groups);
+#ifdef VAE_CHECK_CUDA
+    const size_t cuda = vae_norm_sums_cuda(a->t, a->h, a->w, a->c, a->groups);
+    n = cuda > n ? cuda : n;
+#endif
+    return vae_check_buffer(t, n * sizeof(double), sizeof(double));
+}
+
 /* --------------------------------------------------------------- main */
 
 static bool
@@ -317,7 +328,10 @@ int
 vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n)
 {
     VaeCheck t = {.ref = &vae_kernels_ref, .queue = {.threads = 2}};
-#ifdef VAE_HAVE_ONEDNN
+#if defined(VAE_CHECK_CUDA)
+    t.dut = &vae_kernels_cuda;
+    t.cuda = true;
+#elif defined(VAE_HAVE_ONEDNN)
     t.dut = &vae_kernels_cpu;
 #endif
     t.seed = now() % 1000000;

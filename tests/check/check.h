@@ -38,7 +38,8 @@ typedef struct VaeCheckBlock VaeCheckBlock;
 
 typedef struct VaeCheck {
     const VaeKernels *ref;
-    const VaeKernels *dut; /* device under test: cpu, or NULL without it */
+    const VaeKernels *dut; /* under test: cpu, cuda, or NULL without them */
+    bool cuda;             /* dut is cuda, emulated: F16 everywhere */
     VaeQueue queue;        /* threads as asked for, best vectors */
 
     /* Inside. */
@@ -86,6 +87,9 @@ void vae_check_close(VaeCheck *t, const char *what, const float *got,
 void vae_check_equal(VaeCheck *t, const char *what, const void *got,
                      const void *want, size_t bytes);
 
+/* Scratch for the group norm of either table, in a guarded buffer. */
+double *vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a);
+
 /*
  * True while the timed loop shall go on: not at all without --bench. The
  * first call warms up. bytes and flop are those of one call, 0: not told.
@@ -93,7 +97,8 @@ void vae_check_equal(VaeCheck *t, const char *what, const void *got,
 bool vae_check_bench(VaeCheck *t, double bytes, double flop);
 
 /* Queues whose results must agree to the byte: 1, 2, 3 threads and every
- * vector code. False past the last. */
+ * vector code. False past the last. The emulated cuda table takes another
+ * order of threads with each call. */
 bool vae_check_queue(size_t i, VaeQueue *q);
 
 #endif

@@ -74,20 +74,13 @@ group_definition(const VaeNormArgs *a, float *y)
     }
 }
 
-static double *
-scratch(VaeCheck *t, const VaeNormArgs *a)
-{
-    const size_t n = vae_norm_sums(a->h, a->w, a->groups);
-    return vae_check_buffer(t, n * sizeof(double), sizeof(double));
-}
-
 static float *
 run(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a)
 {
     float *y = vae_check_buffer(t, count(&a) * sizeof *y, sizeof *y);
     a.y = y;
     if (a.kind == VAE_NORM_GROUP)
-        a.sums = scratch(t, &a);
+        a.sums = vae_check_norm_sums(t, &a);
     k->norm(q, &a);
     return y;
 }
@@ -99,7 +92,7 @@ run_bf16(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a)
     a.y = y;
     a.y_type = VAE_TYPE_BF16;
     if (a.kind == VAE_NORM_GROUP)
-        a.sums = scratch(t, &a);
+        a.sums = vae_check_norm_sums(t, &a);
     k->norm(q, &a);
     return y;
 }
@@ -130,7 +123,7 @@ types(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a,
     memcpy(in_place, a.x, n * sizeof *in_place);
     a.x = a.y = in_place;
     if (a.kind == VAE_NORM_GROUP)
-        a.sums = scratch(t, &a);
+        a.sums = vae_check_norm_sums(t, &a);
     k->norm(q, &a);
     vae_check_equal(t, "in place", in_place, y, n * 4);
 }
@@ -334,7 +327,7 @@ check_speed(VaeCheck *t)
                                   240, 18432 / c, c, 8, true);
         a.y = vae_check_buffer(t, count(&a) * 4, 4);
         a.y_type = bf16 ? VAE_TYPE_BF16 : VAE_TYPE_F32;
-        a.sums = group ? scratch(t, &a) : NULL;
+        a.sums = group ? vae_check_norm_sums(t, &a) : NULL;
         const double bytes = (double) count(&a) * (bf16 ? 6 : 8);
         while (vae_check_bench(t, bytes, 0))
             t->dut->norm(&t->queue, &a);

@@ -1,0 +1,372 @@
+/*
+ * attention_matrix.cu: one head on the matrix units.
+ *
+ * As attention.cu, with 64 keys at a time and eight warps that share the
+ * block's queries: for the scores each warp has 16 rows of some of the keys,
+ * for the result all rows of some of the columns. K comes through shared
+ * memory in pieces of 64 channels, V in pieces of 16 keys; while one piece is
+ * multiplied the next is copied.
+ */
+#include "attention.cuh"
+#include "common.cuh"
+
+enum { WARPS = 8, KEYS = 64, DEEP = 64, VALUES = 16, PAD = 8 };
+
+/*
+ * Sizes for up to C channels. PAD: elements between rows, so that the rows of
+ * an 8 x 8 matrix lie in different banks. All of it must fit 99 KiB, what a
+ * block has on sm_86, 89 and 120; the result, ROWS x C floats, fits registers.
+ */
+template <int C_, int ROWS_, int WIDE_> struct Plan {
+    static const int C = C_, ROWS = ROWS_;
+    static const int WIDE = WIDE_;      /* columns of a piece of V */
+    static const int SPLITS = C / WIDE; /* pieces for the same keys */
+    static const int TALL = ROWS / 16;  /* matrices below each other */
+    static const int DOWN = TALL;       /* warps that share the keys' rows */
+    static const int BESIDE = WARPS / DOWN;
+    static const int SCORES = KEYS / BESIDE / 8; /* of a warp, 8 keys each */
+    static const int COLUMNS = WIDE / WARPS / 8; /* of a warp, 8 each */
+    static const int PIECES = C / DEEP;
+    static const int QUERY = ROWS * (C + PAD); /* elements */
+    static const int WEIGHT = ROWS * (KEYS + PAD);
+    static const int K = KEYS * (DEEP + PAD), V = VALUES * (WIDE + PAD);
+    static const int PIECE = K > V ? K : V;
+    static const int FLOATS = ROWS * (2 * BESIDE + 4);
+    static const int BYTES =
+        2 * (QUERY + WEIGHT + 2 * PIECE) + (int) sizeof(float) * FLOATS;
+    static_assert(BYTES <= 99 << 10, "shared memory of a block");
+    static_assert(SCORES % 2 == 0 && COLUMNS % 2 == 0, "pairs are loaded");
+};
+
+typedef uint16_t Half;
+
+/* The block's shared memory. */
+typedef struct Memory {
+    Half *query;       /* [ROWS][C + PAD] */
+    Half *weight;      /* [ROWS][KEYS + PAD] */
+    Half *piece;       /* two */
+    float *most, *sum; /* [ROWS]; of most two, for even and odd steps */
+    float *shrink;
+    float *part_most, *part_sum; /* [ROWS][BESIDE] */
+} Memory;
+
+template <typename P>
+VAE_DEVICE Memory
+divide(Half *all)
+{
+    Memory m;
+    m.query = all;
+    m.weight = m.query + P::QUERY;
+    m.piece = m.weight + P::WEIGHT;
+    m.most = reinterpret_cast<float *>(m.piece + 2 * P::PIECE);
+    m.sum = m.most + 2 * P::ROWS;
+    m.shrink = m.sum + P::ROWS;
+    m.part_most = m.shrink + P::ROWS;
+    m.part_sum = m.part_most + P::ROWS * P::BESIDE;
+    return m;
+}
+
+/* Eight elements at any address; the copy is done on return. */
+VAE_DEVICE void
+copy_now(Half *to, const Half *from, bool zero)
+{
+    uint32_t word[4];
+    VAE_UNROLL
+    for (int i = 0; i < 4; i++)
+        word[i] = zero ? 0 : from[2 * i] | (uint32_t) from[2 * i + 1] << 16;
+    vae_store16(to, word);
+}
+
+/* Starts copying `rows` sites from `site` on, `wide` channels from `first` of
+ * block `which` (Q, K, V); sites past n and channels past c become zero. */
+VAE_DEVICE void
+copy(const VaeAttentionArgs &a, Half *to, int which, int site, int rows,
+     int first, int wide)
+{
+    const Half *qkv = static_cast<const Half *>(a.qkv);
+    const bool aligned = (uintptr_t) qkv % 16 == 0;
+    const int octets = wide / 8;
+    for (int i = (int) threadIdx.x; i < rows * octets; i += VAE_THREADS) {
+        const int row = i / octets, c = first + i % octets * 8;
+        const bool inside = site + row < a.n && c < a.c;
+        const size_t at = ((size_t) blockIdx.y * a.n + site + row) * 3 * a.c +
+                          which * a.c + c;
+        Half *place = to + row * (wide + PAD) + i % octets * 8;
+        const Half *from = qkv + (inside ? at : 0);
+        if (aligned)
+            vae_ptx_copy_async(place, from, !inside);
+        else
+            copy_now(place, from, !inside);
+    }
+}
+
+/* The pieces of all steps in their order: K by channels, V by keys. */
+template <typename P>
+VAE_DEVICE void
+copy_piece(const VaeAttentionArgs &a, const Memory &m, int index)
+{
+    const int per_step = P::PIECES + KEYS / VALUES * P::SPLITS;
+    const int key = index / per_step * KEYS, i = index % per_step;
+    const int v = i - P::PIECES;
+    Half *to = m.piece + index % 2 * P::PIECE;
+    if (key < a.n && v < 0)
+        copy(a, to, 1, key, KEYS, i * DEEP, DEEP);
+    else if (key < a.n)
+        copy(a, to, 2, key + v / P::SPLITS * VALUES, VALUES,
+             v % P::SPLITS * P::WIDE, P::WIDE);
+    vae_ptx_copy_commit();
+}
+
+/* Piece `index` is there for all, and the next on its way. */
+template <typename P>
+VAE_DEVICE const Half *
+next_piece(const VaeAttentionArgs &a, const Memory &m, int *index)
+{
+    vae_ptx_copy_wait<0>();
+    __syncthreads();
+    copy_piece<P>(a, m, *index + 1);
+    return m.piece + (*index)++ % 2 * P::PIECE;
+}
+
+/* Where this lane points for a 16 x 16 block at (row, column). */
+VAE_DEVICE const Half *
+corner(const Half *p, int stride, int row, int column)
+{
+    const int lane = (int) threadIdx.x % 32;
+    return p + (row + lane % 16) * stride + column + lane / 16 * 8;
+}
+
+/* The same where the second matrix lies to the right, not below. */
+VAE_DEVICE const Half *
+corner_across(const Half *p, int stride, int row, int column)
+{
+    const int lane = (int) threadIdx.x % 32;
+    return p + (row + lane % 8 + lane / 16 * 8) * stride + column +
+           lane / 8 % 2 * 8;
+}
+
+/* Adds DEEP channels' share to the warp's scores. */
+template <typename P, int T>
+VAE_DEVICE void
+add_scores(const Memory &m, const Half *keys, float (*score)[4], int channel)
+{
+    const int warp = (int) threadIdx.x / 32;
+    const int row = warp % P::DOWN * 16;
+    const int key = warp / P::DOWN * P::SCORES * 8;
+    VAE_UNROLL
+    for (int k = 0; k < DEEP; k += 16) {
+        uint32_t q[4];
+        vae_ptx_load_matrices<false>(
+            q, corner(m.query, P::C + PAD, row, channel + k));
+        VAE_UNROLL
+        for (int j = 0; j < P::SCORES; j += 2) {
+            uint32_t b[4];
+            vae_ptx_load_matrices<false>(
+                b, corner_across(keys, DEEP + PAD, key + j * 8, k));
+            vae_ptx_multiply<T>(score[j], q, b);
+            vae_ptx_multiply<T>(score[j + 1], q, b + 2);
+        }
+    }
+}
+
+/*
+ * Scores to weights. Of `score` the lane has two rows, which four lanes share
+ * in this warp and BESIDE warps in the block. Scores are in powers of two.
+ */
+template <typename P, int T>
+VAE_DEVICE void
+weigh(const Memory &m, float (*score)[4], int left, float scale, int odd)
+{
+    const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
+    const int row = warp % P::DOWN * 16 + lane / 4, beside = warp / P::DOWN;
+    const int key = beside * P::SCORES * 8 + lane % 4 * 2;
+    float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    VAE_UNROLL
+    for (int j = 0; j < P::SCORES; j++)
+        VAE_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const bool inside = key + j * 8 + i % 2 < left;
+        score[j][i] = inside ? score[j][i] * scale : -INFINITY;
+        most[i / 2] = fmaxf(most[i / 2], score[j][i]);
+    }
+    VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        most[i] = vae_lanes_max(most[i], 4);
+        if (lane % 4 == 0)
+            m.part_most[(row + 8 * i) * P::BESIDE + beside] = most[i];
+    }
+    __syncthreads();
+    VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const float before = m.most[odd * P::ROWS + row + 8 * i];
+        most[i] = before;
+        VAE_UNROLL
+        for (int j = 0; j < P::BESIDE; j++)
+            most[i] =
+                fmaxf(most[i], m.part_most[(row + 8 * i) * P::BESIDE + j]);
+        if (beside == 0 && lane % 4 == 0) {
+            m.most[(1 - odd) * P::ROWS + row + 8 * i] = most[i];
+            m.shrink[row + 8 * i] = vae_ptx_ex2(before - most[i]);
+        }
+    }
+    VAE_UNROLL
+    for (int j = 0; j < P::SCORES; j++)
+        VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const float x = vae_ptx_ex2(score[j][2 * i] - most[i]);
+        const float y = vae_ptx_ex2(score[j][2 * i + 1] - most[i]);
+        sum[i] += x + y;
+        *reinterpret_cast<uint32_t *>(m.weight + (row + 8 * i) * (KEYS + PAD) +
+                                      key + j * 8) = vae_pair<T>(x, y);
+    }
+    VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        sum[i] = vae_lanes_sum(sum[i], 4);
+        if (lane % 4 == 0)
+            m.part_sum[(row + 8 * i) * P::BESIDE + beside] = sum[i];
+    }
+}
+
+/* After weigh() and a barrier: what was summed before is scaled down. */
+template <typename P>
+VAE_DEVICE void
+shrink(const Memory &m, float (*y)[P::TALL][P::COLUMNS][4])
+{
+    const int lane = (int) threadIdx.x % 32, row = (int) threadIdx.x;
+    if (row < P::ROWS) {
+        float sum = m.sum[row] * m.shrink[row];
+        for (int j = 0; j < P::BESIDE; j++)
+            sum += m.part_sum[row * P::BESIDE + j];
+        m.sum[row] = sum;
+    }
+    VAE_UNROLL
+    for (int t = 0; t < P::TALL; t++) {
+        const float upper = m.shrink[16 * t + lane / 4];
+        const float lower = m.shrink[16 * t + lane / 4 + 8];
+        VAE_UNROLL
+        for (int s = 0; s < P::SPLITS; s++)
+            VAE_UNROLL
+        for (int j = 0; j < P::COLUMNS; j++)
+            VAE_UNROLL
+        for (int i = 0; i < 4; i++)
+            y[s][t][j][i] *= i < 2 ? upper : lower;
+    }
+}
+
+/* Adds 16 keys' share to the warp's columns of one piece. */
+template <typename P, int T>
+VAE_DEVICE void
+add_values(const Memory &m, const Half *values, float (*y)[P::COLUMNS][4],
+           int key)
+{
+    const int column = (int) threadIdx.x / 32 * P::COLUMNS * 8;
+    VAE_UNROLL
+    for (int j = 0; j < P::COLUMNS; j += 2) {
+        uint32_t v[4];
+        vae_ptx_load_matrices<true>(
+            v, corner(values, P::WIDE + PAD, 0, column + j * 8));
+        VAE_UNROLL
+        for (int t = 0; t < P::TALL; t++) {
+            uint32_t w[4];
+            vae_ptx_load_matrices<false>(
+                w, corner(m.weight, KEYS + PAD, 16 * t, key));
+            vae_ptx_multiply<T>(y[t][j], w, v);
+            vae_ptx_multiply<T>(y[t][j + 1], w, v + 2);
+        }
+    }
+}
+
+template <typename P>
+VAE_DEVICE void
+store(const VaeAttentionArgs &a, const Memory &m,
+      float (*y)[P::TALL][P::COLUMNS][4], int first_row)
+{
+    const int lane = (int) threadIdx.x % 32;
+    const int column = (int) threadIdx.x / 32 * P::COLUMNS * 8 + lane % 4 * 2;
+    VAE_UNROLL
+    for (int t = 0; t < P::TALL; t++)
+        VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const int row = 16 * t + lane / 4 + 8 * i;
+        const float sum = m.sum[row];
+        const size_t site = (size_t) blockIdx.y * a.n + first_row + row;
+        if (first_row + row >= a.n)
+            continue;
+        VAE_UNROLL
+        for (int k = 0; k < P::SPLITS * P::COLUMNS; k++) {
+            const int s = k / P::COLUMNS, j = k % P::COLUMNS;
+            const int c = s * P::WIDE + column + j * 8;
+            if (c >= a.c)
+                continue;
+            vae_store(a.y, a.y_type, site * a.c + c, y[s][t][j][2 * i] / sum);
+            vae_store(a.y, a.y_type, site * a.c + c + 1,
+                      y[s][t][j][2 * i + 1] / sum);
+        }
+    }
+}
+
+/* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
+template <typename P, int T>
+VAE_KERNEL void
+__launch_bounds__(VAE_THREADS, 1)
+    attention_matrix(VaeAttentionArgs a, float scale)
+{
+    VAE_SHARED(Half, all);
+    const Memory m = divide<P>(all);
+    const int first_row = (int) blockIdx.x * P::ROWS;
+    float y[P::SPLITS][P::TALL][P::COLUMNS][4] = {};
+    int piece = 0;
+    copy(a, m.query, 0, first_row, P::ROWS, 0, P::C);
+    copy_piece<P>(a, m, 0);
+    if (threadIdx.x < P::ROWS) {
+        m.most[threadIdx.x] = -INFINITY;
+        m.sum[threadIdx.x] = 0;
+    }
+    VAE_NO_UNROLL
+    for (int step = 0; step * KEYS < a.n; step++) {
+        float score[P::SCORES][4] = {};
+        VAE_NO_UNROLL
+        for (int c = 0; c < P::C; c += DEEP)
+            add_scores<P, T>(m, next_piece<P>(a, m, &piece), score, c);
+        weigh<P, T>(m, score, a.n - step * KEYS, scale, step % 2);
+        VAE_NO_UNROLL
+        for (int key = 0; key < KEYS; key += VALUES)
+            VAE_UNROLL
+        for (int s = 0; s < P::SPLITS; s++) {
+            const Half *values = next_piece<P>(a, m, &piece);
+            if (key == 0 && s == 0)
+                shrink<P>(m, y);
+            add_values<P, T>(m, values, y[s], key);
+        }
+    }
+    vae_ptx_copy_wait<0>();
+    __syncthreads();
+    store<P>(a, m, y, first_row);
+}
+
+template <typename P>
+static void
+launch(const VaeQueue *q, const VaeAttentionArgs *a)
+{
+    const dim3 grid(vae_blocks((size_t) a->n, P::ROWS), (unsigned) a->t);
+    const float scale = 1.44269504f / sqrtf((float) a->c);
+    if (a->x_type == VAE_TYPE_BF16)
+        vae_launch(attention_matrix<P, VAE_TYPE_BF16>, grid, VAE_THREADS,
+                   P::BYTES, q->stream, *a, scale);
+    else
+        vae_launch(attention_matrix<P, VAE_TYPE_F16>, grid, VAE_THREADS,
+                   P::BYTES, q->stream, *a, scale);
+}
+
+void
+vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a)
+{
+    if (a->c <= 384)
+        launch<Plan<384, 64, 384>>(q, a);
+    else if (a->c <= 512)
+        launch<Plan<512, 64, 256>>(q, a);
+    else if (a->c <= 640)
+        launch<Plan<640, 32, 640>>(q, a);
+    else
+        launch<Plan<1024, 32, 256>>(q, a);
+}

@@ -1,0 +1,209 @@
+/*
+ * common.cuh: eight elements at a time, and sums over lanes.
+ *
+ * An octet is eight neighbouring channels, as a kernel's template argument
+ * says: one of the types, whole and at an address that is a multiple of 16, or
+ * VAE_ANY, where the type is told at run time and it may have fewer than eight
+ * elements at any address. Typed octets stay as they were loaded until their
+ * numbers are asked for, so that a thread can have several loads under way.
+ * Both ways give the same numbers and bits.
+ */
+#ifndef VAE_COMMON_CUH
+#define VAE_COMMON_CUH
+
+#include "kernels.h"
+#include "ptx.cuh"
+
+#define VAE_KERNEL static __global__
+
+static const int VAE_THREADS = 256; /* of a block */
+static const unsigned VAE_ALL_LANES = 0xffffffffu;
+static const int VAE_ANY = -1;
+
+template <int T> struct VaeOctet {
+    static const bool WIDE = T == VAE_TYPE_F32 || T == VAE_ANY;
+    static const int WORDS = WIDE ? 8 : 4;
+    uint32_t word[WORDS];
+};
+
+/* How many of the channels from `first` on an octet has: 0 to 8. */
+VAE_DEVICE int
+vae_octet_valid(int first, int c)
+{
+    const int left = c - first;
+    return left < 0 ? 0 : left < 8 ? left : 8;
+}
+
+/* Two numbers as 16-bit T, a low; the same bits as vae_store() writes. */
+template <int T>
+VAE_DEVICE uint32_t
+vae_pair(float a, float b)
+{
+    const bool numbers = a == a && b == b;
+    if (T == VAE_TYPE_BF16)
+        return numbers ? vae_ptx_bf16x2(a, b)
+                       : vae_to_bf16(a) | (uint32_t) vae_to_bf16(b) << 16;
+    return numbers ? vae_ptx_f16x2(a, b)
+                   : vae_to_f16(a) | (uint32_t) vae_to_f16(b) << 16;
+}
+
+/* Elements at..at+n-1 of p and zeros; n is 0 or 8 but for VAE_ANY. */
+template <int T>
+VAE_DEVICE void
+vae_octet_load(VaeOctet<T> &o, const void *p, VaeType type, size_t at, int n)
+{
+    const int half = VaeOctet<T>::WORDS - 4;
+    VAE_UNROLL
+    for (int i = 0; i < VaeOctet<T>::WORDS; i++)
+        o.word[i] =
+            T == VAE_ANY && i < n ? vae_bits(vae_load(p, type, at + i)) : 0;
+    if (T == VAE_ANY || !n)
+        return;
+    const char *x = static_cast<const char *>(p) +
+                    at * (T == VAE_TYPE_F32 ? sizeof(float) : 2);
+    vae_load16(o.word, x);
+    if (half)
+        vae_load16(o.word + half, x + 16);
+}
+
+/* Element i, the same bits as vae_load() gives. */
+template <int T>
+VAE_DEVICE float
+vae_octet_get(const VaeOctet<T> &o, int i)
+{
+    if (VaeOctet<T>::WIDE)
+        return vae_from_bits(o.word[i % VaeOctet<T>::WORDS]);
+    const uint32_t word = o.word[i / 2];
+    if (T == VAE_TYPE_BF16)
+        return vae_from_bits(i % 2 ? word & 0xffff0000u : word << 16);
+    const uint32_t half = i % 2 ? word >> 16 : word & 0xffffu;
+    const float v = vae_ptx_from_f16(half);
+    return v == v ? v : vae_from_f16((uint16_t) half);
+}
+
+template <int T>
+VAE_DEVICE void
+vae_octet_set(VaeOctet<T> &o, const float *v)
+{
+    VAE_UNROLL
+    for (int i = 0; i < VaeOctet<T>::WORDS; i++)
+        o.word[i] = VaeOctet<T>::WIDE
+                        ? vae_bits(v[i])
+                        : vae_pair<T>(v[2 * i % 8], v[(2 * i + 1) % 8]);
+}
+
+/* As vae_octet_load(); elements from n on are left alone. */
+template <int T>
+VAE_DEVICE void
+vae_octet_store(void *p, VaeType type, size_t at, const VaeOctet<T> &o, int n)
+{
+    const int half = VaeOctet<T>::WORDS - 4;
+    if (T == VAE_ANY) {
+        VAE_UNROLL
+        for (int i = 0; i < VaeOctet<T>::WORDS; i++)
+            if (i < n)
+                vae_store(p, type, at + i, vae_from_bits(o.word[i]));
+        return;
+    }
+    char *y =
+        static_cast<char *>(p) + at * (T == VAE_TYPE_F32 ? sizeof(float) : 2);
+    if (n) {
+        vae_store16(y, o.word);
+        if (half)
+            vae_store16(y + 16, o.word + half);
+    }
+}
+
+/* An octet from one type to another. */
+template <int X, int Y>
+VAE_DEVICE void
+vae_octet_convert(VaeOctet<Y> &to, const VaeOctet<X> &from)
+{
+    if constexpr (X == Y) {
+        to = from;
+    } else {
+        float v[8];
+        VAE_UNROLL
+        for (int i = 0; i < 8; i++)
+            v[i] = vae_octet_get<X>(from, i);
+        vae_octet_set<Y>(to, v);
+    }
+}
+
+/* ------------------------------------------------------------ lanes */
+
+/* The sum over groups of `lanes` (a power of two) lanes, in all of them. */
+template <typename T>
+VAE_DEVICE T
+vae_lanes_sum(T v, int lanes)
+{
+    for (int i = lanes / 2; i > 0; i /= 2)
+        v += __shfl_xor_sync(VAE_ALL_LANES, v, i);
+    return v;
+}
+
+VAE_DEVICE float
+vae_lanes_max(float v, int lanes)
+{
+    for (int i = lanes / 2; i > 0; i /= 2)
+        v = fmaxf(v, __shfl_xor_sync(VAE_ALL_LANES, v, i));
+    return v;
+}
+
+/*
+ * v * sigmoid(v) within 5 units; 0 where that is below 1e-36. The rest of
+ * -v * log2(e) that a float cannot hold goes into e^-v as a first-order term.
+ */
+VAE_DEVICE float
+vae_silu(float v)
+{
+    const float t = -fminf(fmaxf(v, -88.5f), 88.5f);
+    const float high = t * 1.44269502f;
+    const float rest = fmaf(t, 1.92596303e-8f, fmaf(t, 1.44269502f, -high));
+    const float e = vae_ptx_ex2(high);
+    return v * vae_ptx_rcp(1 + fmaf(e, rest * 0.693147181f, e));
+}
+
+/* -------------------------------------------------------- launching */
+
+static inline unsigned
+vae_blocks(size_t n, size_t per_block)
+{
+    return (unsigned) ((n + per_block - 1) / per_block);
+}
+
+/* Whether rows of c elements are whole octets at multiples of 16. */
+static inline bool
+vae_octets_aligned(const void *p, size_t c)
+{
+    return (uintptr_t) p % 16 == 0 && c % 8 == 0;
+}
+
+template <int T> struct VaeTypeIs {
+    static const int value = T;
+};
+
+/* f(T) with the type as a constant: decltype(T)::value. */
+template <typename F>
+static inline void
+vae_with_type(VaeType type, F f)
+{
+    if (type == VAE_TYPE_F32)
+        f(VaeTypeIs<VAE_TYPE_F32>());
+    else if (type == VAE_TYPE_F16)
+        f(VaeTypeIs<VAE_TYPE_F16>());
+    else
+        f(VaeTypeIs<VAE_TYPE_BF16>());
+}
+
+/* f(X, Y). */
+template <typename F>
+static inline void
+vae_with_types(VaeType x_type, VaeType y_type, F f)
+{
+    vae_with_type(x_type, [&](auto x) {
+        vae_with_type(y_type, [&](auto y) { f(x, y); });
+    });
+}
+
+#endif

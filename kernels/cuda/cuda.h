@@ -1,0 +1,28 @@
+/*
+ * cuda.h: the launchers, for their table.
+ */
+#ifndef VAE_CUDA_H
+#define VAE_CUDA_H
+
+#include "kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a);
+void vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a);
+void vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);
+void vae_cuda_cast(const VaeQueue *q, const VaeCastArgs *a);
+void vae_cuda_shortcut(const VaeQueue *q, const VaeShortcutArgs *a);
+void vae_cuda_clamp(const VaeQueue *q, const VaeClampArgs *a);
+void vae_cuda_depthwise(const VaeQueue *q, const VaeDepthwiseArgs *a);
+void vae_cuda_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
+void vae_cuda_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
+void vae_cuda_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);
+void vae_cuda_picture_in(const VaeQueue *q, const VaePictureInArgs *a);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,64 @@
+/*
+ * launch.h: how kernels are started and get their shared memory. Under nvcc
+ * this is CUDA; elsewhere "emu.h" of the tests stands in for it and runs them
+ * on the CPU.
+ */
+#ifndef VAE_LAUNCH_H
+#define VAE_LAUNCH_H
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+
+/*
+ * The block's dynamic shared memory, 16-byte aligned; there is no other, so
+ * that an emulation knows its bounds.
+ */
+#define VAE_SHARED(type, name)                                                 \
+    extern __shared__ __align__(16) unsigned char vae_shared[];                \
+    type *const name = reinterpret_cast<type *>(vae_shared)
+
+#define VAE_UNROLL _Pragma("unroll")
+#define VAE_UNROLL_4 _Pragma("unroll 4")
+#define VAE_NO_UNROLL _Pragma("unroll 1")
+
+template <typename T> struct VaeSame {
+    typedef T Type;
+};
+
+/*
+ * Starts kernel(args...) with `block` threads in each of the grid's blocks and
+ * smem bytes of shared memory. Errors stay in the CUDA error state.
+ */
+template <typename... P>
+static inline void
+vae_launch(void (*kernel)(P...), dim3 grid, unsigned block, size_t smem,
+           void *stream, typename VaeSame<P>::Type... args)
+{
+    void *list[] = {static_cast<void *>(&args)...};
+    const void *const entry = reinterpret_cast<const void *>(kernel);
+    if (smem > 48 << 10)
+        (void) cudaFuncSetAttribute(
+            entry, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem);
+    (void) cudaLaunchKernel(entry, grid, dim3(block), list, smem,
+                            static_cast<cudaStream_t>(stream));
+}
+
+/* The current device's compute capability, as 90 for 9.0; 0 on error. */
+static inline int
+vae_launch_capability(void)
+{
+    int device = 0, major = 0, minor = 0;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                               device) ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
+                               device))
+        return 0;
+    return 10 * major + minor;
+}
+
+#else
+#include "emu.h"
+#endif
+
+#endif

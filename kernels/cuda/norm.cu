@@ -1,0 +1,472 @@
+/*
+ * norm.cu: the two norms.
+ */
+#include "common.cuh"
+#include "cuda.h"
+
+enum { ROUNDS = 4 }; /* pixels that a group of lanes takes one after another */
+
+VAE_DEVICE void
+load_floats(float *v, const float *p, int first, int n)
+{
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++)
+        v[i] = i < n ? p[first + i] : 0;
+}
+
+/* -------------------------------------------------------------- rms */
+
+/* x times this has root mean square 1; `length` as in kernels.h. */
+VAE_DEVICE float
+rms_scale(float squares, float root)
+{
+    const float length = sqrtf(squares);
+    return root / (length < 1e-12f ? 1e-12f : length);
+}
+
+template <int T>
+VAE_DEVICE float
+sum_squares(float sum, const VaeOctet<T> &o)
+{
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++) {
+        const float v = vae_octet_get<T>(o, i);
+        sum = fmaf(v, v, sum);
+    }
+    return sum;
+}
+
+template <int X, int Y>
+VAE_DEVICE void
+rms_octet(VaeOctet<Y> &to, const VaeOctet<X> &from, const float *gain,
+          float scale, bool silu)
+{
+    float v[8];
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++) {
+        v[i] = vae_octet_get<X>(from, i) * scale * gain[i];
+        if (silu)
+            v[i] = vae_silu(v[i]);
+    }
+    vae_octet_set<Y>(to, v);
+}
+
+/*
+ * `lanes` (a power of two) neighbouring lanes have a pixel, CHUNKS octets
+ * each: octet i of a lane is the pixel's octet i * lanes + lane, so that a
+ * warp's loads fill whole sectors. The row stays in registers between the sum
+ * and the result: one read, one write.
+ */
+template <int X, int Y, int CHUNKS>
+VAE_KERNEL void
+__launch_bounds__(VAE_THREADS) rms(VaeNormArgs a, int lanes, float root)
+{
+    const size_t pixels = (size_t) a.t * a.h * a.w;
+    const int lane = (int) threadIdx.x & (lanes - 1);
+    const unsigned step = VAE_THREADS / (unsigned) lanes;
+    size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
+    float gain[CHUNKS][8];
+    VAE_UNROLL
+    for (int i = 0; i < CHUNKS; i++) {
+        const int first = 8 * (i * lanes + lane);
+        load_floats(gain[i], a.gain, first, vae_octet_valid(first, a.c));
+    }
+    VAE_NO_UNROLL
+    for (int round = 0; round < ROUNDS; round++, p += step) {
+        VaeOctet<X> x[CHUNKS];
+        const bool live = p < pixels;
+        VAE_UNROLL
+        for (int i = 0; i < CHUNKS; i++) {
+            const int first = 8 * (i * lanes + lane);
+            const int n = live ? vae_octet_valid(first, a.c) : 0;
+            vae_octet_load<X>(x[i], a.x, a.x_type, p * a.c + first, n);
+        }
+        float sum = 0;
+        VAE_UNROLL
+        for (int i = 0; i < CHUNKS; i++)
+            sum = sum_squares<X>(sum, x[i]);
+        const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
+        VAE_UNROLL
+        for (int i = 0; i < CHUNKS; i++) {
+            const int first = 8 * (i * lanes + lane);
+            const int n = live ? vae_octet_valid(first, a.c) : 0;
+            VaeOctet<Y> y;
+            rms_octet<X, Y>(y, x[i], gain[i], scale, a.silu);
+            vae_octet_store<Y>(a.y, a.y_type, p * a.c + first, y, n);
+        }
+    }
+}
+
+/*
+ * The same sums in the same order, but the row is read again for the result:
+ * for rows that registers cannot hold, and for VAE_ANY.
+ */
+template <int X, int Y>
+VAE_KERNEL void
+__launch_bounds__(VAE_THREADS) rms_twice(VaeNormArgs a, int lanes, float root)
+{
+    const size_t pixels = (size_t) a.t * a.h * a.w;
+    const int lane = (int) threadIdx.x & (lanes - 1);
+    const size_t p = ((size_t) blockIdx.x * VAE_THREADS + threadIdx.x) / lanes;
+    const size_t row = p * a.c;
+    const int c = p < pixels ? a.c : 0;
+    VaeOctet<X> x;
+    float sum = 0;
+    for (int first = 8 * lane; first < c; first += 8 * lanes) {
+        const int n = vae_octet_valid(first, c);
+        vae_octet_load<X>(x, a.x, a.x_type, row + first, n);
+        sum = sum_squares<X>(sum, x);
+    }
+    const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
+    for (int first = 8 * lane; first < c; first += 8 * lanes) {
+        const int n = vae_octet_valid(first, c);
+        float gain[8];
+        VaeOctet<Y> y;
+        vae_octet_load<X>(x, a.x, a.x_type, row + first, n);
+        load_floats(gain, a.gain, first, n);
+        rms_octet<X, Y>(y, x, gain, scale, a.silu);
+        vae_octet_store<Y>(a.y, a.y_type, row + first, y, n);
+    }
+}
+
+template <int X, int Y, int CHUNKS>
+static void
+launch_rms(const VaeQueue *q, const VaeNormArgs *a, int lanes)
+{
+    const size_t pixels = (size_t) a->t * a->h * a->w;
+    const size_t per_block = (size_t) VAE_THREADS / lanes * ROUNDS;
+    vae_launch(rms<X, Y, CHUNKS>, vae_blocks(pixels, per_block), VAE_THREADS, 0,
+               q->stream, *a, lanes, sqrtf((float) a->c));
+}
+
+template <int X, int Y>
+static void
+launch_rms_twice(const VaeQueue *q, const VaeNormArgs *a, int lanes)
+{
+    const size_t pixels = (size_t) a->t * a->h * a->w;
+    vae_launch(rms_twice<X, Y>, vae_blocks(pixels, VAE_THREADS / lanes),
+               VAE_THREADS, 0, q->stream, *a, lanes, sqrtf((float) a->c));
+}
+
+/* The fewest lanes (a power of two) that hold n octets, `chunks` each. */
+static int
+lanes_for(int n, int chunks)
+{
+    int lanes = 1;
+    while (lanes * chunks < n)
+        lanes *= 2;
+    return lanes;
+}
+
+/*
+ * Octets of a lane. All widths of the known models are 1, 3, 4 or 5 times a
+ * power of two octets: C = 96 is 12 octets, 4 lanes of 3, so that a warp has
+ * 8 pixels. 0: more than 32 lanes would be needed.
+ */
+static int
+chunks_for(int n)
+{
+    static const int choices[] = {3, 4, 5};
+    int best = n <= 2 ? 1 : 0, most = 0;
+    for (int i = 0; i < 3 && n > 2; i++) {
+        const int lanes = lanes_for(n, choices[i]);
+        if (lanes <= 32 && (!best || choices[i] * lanes < most)) {
+            best = choices[i];
+            most = choices[i] * lanes;
+        }
+    }
+    return best;
+}
+
+template <int X, int Y>
+static void
+choose_rms(const VaeQueue *q, const VaeNormArgs *a)
+{
+    const int n = (a->c + 7) / 8, chunks = chunks_for(n);
+    const int lanes = chunks ? lanes_for(n, chunks) : 32;
+    if (chunks == 1)
+        launch_rms<X, Y, 1>(q, a, lanes);
+    else if (chunks == 3)
+        launch_rms<X, Y, 3>(q, a, lanes);
+    else if (chunks == 4)
+        launch_rms<X, Y, 4>(q, a, lanes);
+    else if (chunks == 5)
+        launch_rms<X, Y, 5>(q, a, lanes);
+    else
+        launch_rms_twice<X, Y>(q, a, lanes);
+}
+
+static void
+launch_rms_any(const VaeQueue *q, const VaeNormArgs *a)
+{
+    const int n = (a->c + 7) / 8, chunks = chunks_for(n);
+    launch_rms_twice<VAE_ANY, VAE_ANY>(q, a,
+                                       chunks ? lanes_for(n, chunks) : 32);
+}
+
+/* ------------------------------------------------------------ group */
+
+/*
+ * Three passes: sums over parts of a frame, statistics of each group, result.
+ * The sums are of what is left of x after subtracting the frame's first
+ * number of that group, so that a mean far from zero takes no digits away.
+ */
+typedef struct Group {
+    VaeNormArgs a;
+    int part;           /* pixels whose sums are taken together */
+    int parts;          /* of a frame */
+    double *statistics; /* of each frame and group: */
+} Group;
+
+enum { SHIFT, MEAN, SCALE, STATISTICS }; /* mean: of x - shift */
+
+/* Elements that a block sums up: enough blocks for a small frame, enough work
+ * in each for a large one. */
+enum { PART_ELEMENTS = 1 << 16 };
+
+static int
+part_pixels(int c)
+{
+    const int n = PART_ELEMENTS / c;
+    return n < 32 ? 32 : n;
+}
+
+static int
+part_count(int h, int w, int c)
+{
+    return (int) vae_blocks((size_t) h * w, (size_t) part_pixels(c));
+}
+
+extern "C" size_t
+vae_norm_sums_cuda(int t, int h, int w, int c, int groups)
+{
+    return (size_t) t * groups * (part_count(h, w, c) * 2 + STATISTICS);
+}
+
+/* Where the frame of this block begins in x and y. */
+VAE_DEVICE size_t
+frame_start(const Group &g)
+{
+    return (size_t) blockIdx.y * g.a.h * g.a.w * g.a.c;
+}
+
+/* The first number of the group of channel c in this block's frame. */
+VAE_DEVICE float
+shift_of(const Group &g, int c)
+{
+    const int per = g.a.c / g.a.groups;
+    return vae_load(g.a.x, g.a.x_type, frame_start(g) + c / per * per);
+}
+
+/* Adds each channel of n octets' columns to its sums in `sum`. */
+VAE_DEVICE void
+add_rows(const float *part, double *sum, int base, int width, int rows, int c)
+{
+    for (int i = (int) threadIdx.x; i < 8 * width; i += VAE_THREADS) {
+        const int channel = 8 * base + i;
+        if (channel >= c)
+            break;
+        double s = 0, s2 = 0;
+        for (int row = 0; row < rows; row++) {
+            const int at = row * width + i / 8;
+            s += part[i % 8 * VAE_THREADS + at];
+            s2 += part[(8 + i % 8) * VAE_THREADS + at];
+        }
+        sum[2 * channel] = s;
+        sum[2 * channel + 1] = s2;
+    }
+}
+
+/* One thread's octet over its pixels of the part. */
+template <int X>
+VAE_DEVICE void
+sum_column(const Group &g, float *sum, float *squares, int o, int row, int rows)
+{
+    const int n = vae_octet_valid(8 * o, g.a.c);
+    const int pixels = g.a.h * g.a.w, from = (int) blockIdx.x * g.part;
+    const int end = from + g.part < pixels ? from + g.part : pixels;
+    float shift[8];
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++)
+        shift[i] = i < n ? shift_of(g, 8 * o + i) : 0;
+    VAE_UNROLL_4
+    for (int p = from + row; p < end; p += rows) {
+        VaeOctet<X> x;
+        vae_octet_load<X>(x, g.a.x, g.a.x_type,
+                          frame_start(g) + (size_t) p * g.a.c + 8 * o, n);
+        VAE_UNROLL
+        for (int i = 0; i < 8; i++) {
+            const float d = vae_octet_get<X>(x, i) - shift[i];
+            sum[i] += d;
+            squares[i] = fmaf(d, d, squares[i]);
+        }
+    }
+}
+
+/* Sums and squares of every group over the part blockIdx.x of frame
+ * blockIdx.y, first by channel. */
+template <int X>
+VAE_KERNEL void
+__launch_bounds__(VAE_THREADS) group_sums(Group g)
+{
+    VAE_SHARED(double, sum); /* 2 of each channel */
+    float *part = reinterpret_cast<float *>(sum + 2 * g.a.c);
+    const int octets = (g.a.c + 7) / 8;
+    const int width = octets < VAE_THREADS ? octets : VAE_THREADS;
+    const int rows = VAE_THREADS / width;
+    const int column = (int) threadIdx.x % width;
+    const int row = (int) threadIdx.x / width;
+    for (int base = 0; base < octets; base += width) {
+        float s[8] = {0}, s2[8] = {0};
+        if (row < rows && base + column < octets)
+            sum_column<X>(g, s, s2, base + column, row, rows);
+        VAE_UNROLL
+        for (int i = 0; i < 8; i++) {
+            part[i * VAE_THREADS + threadIdx.x] = s[i];
+            part[(8 + i) * VAE_THREADS + threadIdx.x] = s2[i];
+        }
+        __syncthreads();
+        add_rows(part, sum, base, width, rows, g.a.c);
+        __syncthreads();
+    }
+    const int per = g.a.c / g.a.groups;
+    double *to = g.a.sums +
+                 ((size_t) blockIdx.y * g.parts + blockIdx.x) * g.a.groups * 2;
+    for (int i = (int) threadIdx.x; i < 2 * g.a.groups; i += VAE_THREADS) {
+        double s = 0;
+        for (int c = i / 2 * per; c < (i / 2 + 1) * per; c++)
+            s += sum[2 * c + i % 2];
+        to[i] = s;
+    }
+}
+
+/* A warp adds up the parts of group blockIdx.x of frame blockIdx.y. */
+VAE_KERNEL void __launch_bounds__(32) group_statistics(Group g)
+{
+    const double *from =
+        g.a.sums + (size_t) blockIdx.y * g.parts * g.a.groups * 2;
+    double sum = 0, squares = 0;
+    for (int i = (int) threadIdx.x; i < g.parts; i += 32) {
+        const double *part = from + ((size_t) i * g.a.groups + blockIdx.x) * 2;
+        sum += part[0];
+        squares += part[1];
+    }
+    sum = vae_lanes_sum(sum, 32);
+    squares = vae_lanes_sum(squares, 32);
+    if (threadIdx.x)
+        return;
+    const int per = g.a.c / g.a.groups;
+    const double count = (double) g.a.h * g.a.w * per;
+    const double mean = sum / count, var = squares / count - mean * mean;
+    double *to = g.statistics +
+                 ((size_t) blockIdx.y * g.a.groups + blockIdx.x) * STATISTICS;
+    to[SHIFT] = shift_of(g, (int) blockIdx.x * per);
+    to[MEAN] = mean;
+    to[SCALE] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
+}
+
+/* What an octet's channels need to become y. */
+typedef struct Channel8 {
+    float shift[8], mean[8], scale[8], offset[8];
+} Channel8;
+
+VAE_DEVICE void
+load_channels(const Group &g, Channel8 &to, int o)
+{
+    const int n = vae_octet_valid(8 * o, g.a.c), per = g.a.c / g.a.groups;
+    const double *from =
+        g.statistics + (size_t) blockIdx.y * g.a.groups * STATISTICS;
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++) {
+        const int c = i < n ? 8 * o + i : 8 * o;
+        const double *s = from + c / per * STATISTICS;
+        to.shift[i] = (float) s[SHIFT];
+        to.mean[i] = (float) s[MEAN];
+        to.scale[i] = (float) s[SCALE] * g.a.gain[c];
+        to.offset[i] = g.a.offset[c];
+    }
+}
+
+template <int X, int Y>
+VAE_KERNEL void
+__launch_bounds__(VAE_THREADS) group_apply(Group g)
+{
+    const int octets = (g.a.c + 7) / 8, pixels = g.a.h * g.a.w;
+    const int width = octets < VAE_THREADS ? octets : VAE_THREADS;
+    const int rows = VAE_THREADS / width;
+    const int row = (int) threadIdx.x / width;
+    const int from = (int) blockIdx.x * g.part;
+    const int end = from + g.part < pixels ? from + g.part : pixels;
+    if (row >= rows)
+        return;
+    for (int o = (int) threadIdx.x % width; o < octets; o += width) {
+        const int n = vae_octet_valid(8 * o, g.a.c);
+        Channel8 k;
+        load_channels(g, k, o);
+        VAE_NO_UNROLL
+        for (int p = from + row; p < end; p += rows) {
+            const size_t at = frame_start(g) + (size_t) p * g.a.c + 8 * o;
+            VaeOctet<X> x;
+            VaeOctet<Y> y;
+            float v[8];
+            vae_octet_load<X>(x, g.a.x, g.a.x_type, at, n);
+            VAE_UNROLL
+            for (int i = 0; i < 8; i++) {
+                const float d = vae_octet_get<X>(x, i) - k.shift[i];
+                v[i] = fmaf(d - k.mean[i], k.scale[i], k.offset[i]);
+                if (g.a.silu)
+                    v[i] = vae_silu(v[i]);
+            }
+            vae_octet_set<Y>(y, v);
+            vae_octet_store<Y>(g.a.y, g.a.y_type, at, y, n);
+        }
+    }
+}
+
+static void
+launch_group(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
+{
+    Group g;
+    g.a = *a;
+    g.part = part_pixels(a->c);
+    g.parts = part_count(a->h, a->w, a->c);
+    g.statistics = a->sums + (size_t) a->t * g.parts * a->groups * 2;
+    const dim3 grid((unsigned) g.parts, (unsigned) a->t);
+    const dim3 each((unsigned) a->groups, (unsigned) a->t);
+    const size_t smem =
+        sizeof(double) * 2 * a->c + sizeof(float) * 16 * VAE_THREADS;
+    const auto sum = [&](auto x) {
+        vae_launch(group_sums<decltype(x)::value>, grid, VAE_THREADS, smem,
+                   q->stream, g);
+        vae_launch(group_statistics, each, 32, 0, q->stream, g);
+    };
+    const auto apply = [&](auto x, auto y) {
+        vae_launch(group_apply<decltype(x)::value, decltype(y)::value>, grid,
+                   VAE_THREADS, 0, q->stream, g);
+    };
+    if (aligned) {
+        vae_with_type(a->x_type, sum);
+        vae_with_types(a->x_type, a->y_type, apply);
+    } else {
+        sum(VaeTypeIs<VAE_ANY>());
+        apply(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
+    }
+}
+
+void
+vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a)
+{
+    const size_t c = (size_t) a->c;
+    const bool aligned =
+        vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c);
+    if (!a->t || !a->h || !a->w)
+        return;
+    if (a->kind == VAE_NORM_GROUP)
+        launch_group(q, a, aligned);
+    else if (!aligned)
+        launch_rms_any(q, a);
+    else
+        vae_with_types(a->x_type, a->y_type, [&](auto x, auto y) {
+            choose_rms<decltype(x)::value, decltype(y)::value>(q, a);
+        });
+}

@@ -1,0 +1,252 @@
+/*
+ * ptx.cuh: every PTX instruction that the kernels use, one function each, with
+ * a twin in C++ for the emulation. The twins compute exactly what PTX says
+ * where it says it exactly, else the number that it approximates.
+ */
+#ifndef VAE_PTX_CUH
+#define VAE_PTX_CUH
+
+#include <math.h>
+
+#include "launch.h"
+#include "number.h"
+
+#define VAE_DEVICE static __device__ __forceinline__
+
+/* 16 bytes from an address that is a multiple of 16, and back. */
+VAE_DEVICE void
+vae_load16(uint32_t *word, const void *p)
+{
+#ifdef __CUDACC__
+    const uint4 v = *static_cast<const uint4 *>(p);
+    word[0] = v.x;
+    word[1] = v.y;
+    word[2] = v.z;
+    word[3] = v.w;
+#else
+    vae_emu_load16(word, p);
+#endif
+}
+
+VAE_DEVICE void
+vae_store16(void *p, const uint32_t *word)
+{
+#ifdef __CUDACC__
+    *static_cast<uint4 *>(p) = make_uint4(word[0], word[1], word[2], word[3]);
+#else
+    vae_emu_store16(p, word);
+#endif
+}
+
+/* 2^v, within 2 units of the last place; results below 2^-126 are 0. */
+VAE_DEVICE float
+vae_ptx_ex2(float v)
+{
+#ifdef __CUDACC__
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+#else
+    return v < -126 ? 0 : exp2f(v);
+#endif
+}
+
+/* 1 / v, within 1 unit of the last place; results below 2^-126 are 0. */
+VAE_DEVICE float
+vae_ptx_rcp(float v)
+{
+#ifdef __CUDACC__
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+#else
+    const float r = 1 / v;
+    return fabsf(r) < 0x1p-126f ? copysignf(0, r) : r;
+#endif
+}
+
+/* F16 to F32, exact; any NaN becomes some NaN. */
+VAE_DEVICE float
+vae_ptx_from_f16(uint32_t bits)
+{
+#ifdef __CUDACC__
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"((uint16_t) bits));
+    return r;
+#else
+    const float r = vae_from_f16((uint16_t) bits);
+    return r != r ? vae_from_bits(0x7fffffffu) : r;
+#endif
+}
+
+/* a (low half) and b as F16, nearest even; any NaN becomes 7fff. */
+VAE_DEVICE uint32_t
+vae_ptx_f16x2(float a, float b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+    return r;
+#elif defined(__CUDACC__)
+    uint16_t low, high;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(low) : "f"(a));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(high) : "f"(b));
+    return low | (uint32_t) high << 16;
+#else
+    const uint32_t low = a != a ? 0x7fff : vae_to_f16(a);
+    const uint32_t high = b != b ? 0x7fff : vae_to_f16(b);
+    return low | high << 16;
+#endif
+}
+
+/* a (low half) and b as BF16, nearest even; any NaN becomes 7fff. */
+VAE_DEVICE uint32_t
+vae_ptx_bf16x2(float a, float b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+    return r;
+#else
+    const uint32_t low = a != a ? 0x7fff : vae_to_bf16(a);
+    const uint32_t high = b != b ? 0x7fff : vae_to_bf16(b);
+    return low | high << 16;
+#endif
+}
+
+/* --------------------------------------------- copies to shared memory */
+
+/* Starts a copy of 16 bytes, or of none and 16 zeros; both addresses are
+ * multiples of 16. Not before sm_80: there it traps. */
+VAE_DEVICE void
+vae_ptx_copy_async(void *shared, const void *global, bool zero)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned to = (unsigned) __cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+                 "l"(__cvta_generic_to_global(global)), "r"(zero ? 0 : 16)
+                 : "memory");
+#elif defined(__CUDACC__)
+    (void) shared, (void) global, (void) zero;
+    asm volatile("trap;");
+#else
+    vae_emu_copy_async(shared, global, zero);
+#endif
+}
+
+/* All copies that the thread has started since the last such call become a
+ * group. */
+VAE_DEVICE void
+vae_ptx_copy_commit(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#elif !defined(__CUDACC__)
+    vae_emu_copy_commit();
+#endif
+}
+
+/* Waits for all of this thread's groups but the latest LEFT. */
+template <int LEFT>
+VAE_DEVICE void
+vae_ptx_copy_wait(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#elif !defined(__CUDACC__)
+    vae_emu_copy_wait(LEFT);
+#endif
+}
+
+/* -------------------------------------------------------- matrix units */
+
+/*
+ * Four 8x8 matrices of 16-bit numbers from shared memory: lane 8j + i has the
+ * address of row i of matrix j, a multiple of 16. Of each matrix the lane gets
+ * elements 2(lane % 4) and the next of row lane / 4; TRANSPOSED: of column
+ * lane / 4.
+ */
+template <bool TRANSPOSED>
+VAE_DEVICE void
+vae_ptx_load_matrices(uint32_t *r, const void *shared)
+{
+#ifdef __CUDACC__
+    const unsigned from = (unsigned) __cvta_generic_to_shared(shared);
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+                     "{%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(from)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+                     "{%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(from)
+                     : "memory");
+#else
+    const void *rows[32];
+    memcpy(rows, vae_emu_exchange(VAE_EMU_HERE, ~0u, &shared, sizeof shared),
+           sizeof rows);
+    const unsigned lane = vae_emu_lane(), slow = lane / 4, fast = lane % 4 * 2;
+    for (unsigned j = 0; j < 4; j++) {
+        uint16_t low[8], high[8];
+        vae_emu_load16(low, rows[8 * j + (TRANSPOSED ? fast : slow)]);
+        vae_emu_load16(high, rows[8 * j + (TRANSPOSED ? fast + 1 : slow)]);
+        r[j] = low[TRANSPOSED ? slow : fast] |
+               (uint32_t) high[TRANSPOSED ? slow : fast + 1] << 16;
+    }
+#endif
+}
+
+/*
+ * d += a b, a 16 x 16 and b 16 x 8 of 16-bit T, d 16 x 8 of F32. With g =
+ * lane / 4 and p = 2(lane % 4) the lane has rows g, g + 8 and columns p, p + 1
+ * of d, in this order; of a, columns p, p + 1 of rows g, g + 8, then columns
+ * p + 8, p + 9 of both; of b, rows p, p + 1, then p + 8, p + 9 of column g. The
+ * order of the sum over 16 is the machine's.
+ */
+template <int T>
+VAE_DEVICE void
+vae_ptx_multiply(float *d, const uint32_t *a, const uint32_t *b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    (void) d, (void) a, (void) b;
+    asm volatile("trap;");
+#elif defined(__CUDACC__)
+#define VAE_PTX_MULTIPLY(type)                                                 \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type        \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "         \
+                 "{%0, %1, %2, %3};"                                           \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),      \
+                   "r"(b[1]))
+    if (T == VAE_TYPE_BF16)
+        VAE_PTX_MULTIPLY("bf16");
+    else
+        VAE_PTX_MULTIPLY("f16");
+#undef VAE_PTX_MULTIPLY
+#else
+    const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const uint32_t(*all)[6] = static_cast<const uint32_t(*)[6]>(
+        vae_emu_exchange(VAE_EMU_HERE, ~0u, mine, sizeof mine));
+    const unsigned lane = vae_emu_lane();
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
+        double sum = d[i];
+        for (unsigned k = 0; k < 16; k++) {
+            const unsigned at = k % 8 / 2, high = k / 8;
+            const uint32_t x = all[row * 4 + at][2 * high + i / 2];
+            const uint32_t y = all[column * 4 + at][4 + high];
+            const uint16_t u = (uint16_t) (x >> k % 2 * 16);
+            const uint16_t v = (uint16_t) (y >> k % 2 * 16);
+            sum += T == VAE_TYPE_BF16
+                       ? (double) vae_from_bf16(u) * vae_from_bf16(v)
+                       : (double) vae_from_f16(u) * vae_from_f16(v);
+        }
+        d[i] = (float) sum;
+    }
+#endif
+}
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * table.c: the CUDA kernels as a table.
+ */
+#include "cuda.h"
+
+const VaeKernels vae_kernels_cuda = {
+    .name = "cuda",
+    .norm = vae_cuda_norm,
+    .attention = vae_cuda_attention,
+    .rearrange = vae_cuda_rearrange,
+    .cast = vae_cuda_cast,
+    .shortcut = vae_cuda_shortcut,
+    .clamp = vae_cuda_clamp,
+    .depthwise = vae_cuda_depthwise,
+    .latent_in = vae_cuda_latent_in,
+    .latent_out = vae_cuda_latent_out,
+    .picture_out = vae_cuda_picture_out,
+    .picture_in = vae_cuda_picture_in,
+};

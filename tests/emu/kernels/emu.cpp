@@ -1,0 +1,565 @@
+/*
+ * emu.cpp: see emu.h.
+ *
+ * A fiber gives control back by switching to the scheduler's context. The
+ * scheduler goes round the threads of a block in the launch's order; each runs
+ * until it waits or returns. When a full round moves nobody, the block is
+ * stuck, and what its threads wait for is the error.
+ */
+#include "emu.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#define EMU_ASAN 1
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define EMU_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#define EMU_TSAN 1
+#include <sanitizer/tsan_interface.h>
+#else
+#define EMU_TSAN 0
+#endif
+
+/* The fast switch knows x86-64; elsewhere and for the sanitizers' sake the C
+ * library's contexts do. */
+#if defined(__x86_64__) && !EMU_TSAN && !defined(VAE_EMU_UCONTEXT)
+#define EMU_ASM 1
+#else
+#define EMU_ASM 0
+#endif
+
+namespace
+{
+
+enum { STACK = 256 << 10, GUARD = 64, GUARD_BYTE = 0x5a, LANES = 32 };
+enum { LIMIT_BLOCK = 1024, LIMIT_YZ = 65535, LIMIT_SMEM = 227 << 10 };
+
+enum State { RUNNABLE, AT_BARRIER, AT_WARP, RETURNED };
+
+struct Context {
+#if EMU_ASM
+    void *sp;
+#else
+    ucontext_t u;
+#endif
+    void *fake;        /* AddressSanitizer's */
+    const void *stack; /* lowest address, of a fiber */
+    size_t size;
+    void *tsan;
+};
+
+/* A copy under way. Groups are counted; that of the latest is open. */
+struct Copy {
+    void *to;
+    unsigned group;
+    uint8_t data[16];
+};
+
+struct Fiber {
+    Context context;
+    VaeEmuPlace place;
+    State state;
+    const char *where;
+    uint8_t *stack;
+    std::vector<Copy> copies;
+    unsigned group; /* the open one */
+};
+
+/* A warp function in progress; two, as lanes leave one while others enter the
+ * next. */
+struct Exchange {
+    const char *where;
+    unsigned arrived, bytes;
+    uint8_t data[LANES * 64];
+};
+
+struct Warp {
+    Exchange exchange[2];
+    unsigned turn;
+};
+
+struct Block {
+    const VaeEmuLaunch *launch;
+    Context scheduler;
+    std::vector<Fiber *> fibers;
+    std::vector<Warp> warps;
+    uint8_t *memory, *shared;
+    unsigned at_barrier;
+    const char *barrier;
+    Fiber *now;
+};
+
+__thread Block *block;
+VaeEmuSubmit submit_hook;
+int capability = 90;
+std::mutex lock; /* one launch at a time, and what counts them */
+uint64_t launches;
+std::vector<Fiber *> pool; /* fibers are kept for the next launch */
+
+/* ------------------------------------------------------ switching */
+
+#if EMU_ASM
+extern "C" void vae_emu_switch(void **save, void *to);
+asm(".text\n"
+    ".globl vae_emu_switch\n"
+    ".hidden vae_emu_switch\n"
+    ".type vae_emu_switch, @function\n"
+    "vae_emu_switch:\n"
+    "    pushq %rbp\n"
+    "    pushq %rbx\n"
+    "    pushq %r12\n"
+    "    pushq %r13\n"
+    "    pushq %r14\n"
+    "    pushq %r15\n"
+    "    movq %rsp, (%rdi)\n"
+    "    movq %rsi, %rsp\n"
+    "    popq %r15\n"
+    "    popq %r14\n"
+    "    popq %r13\n"
+    "    popq %r12\n"
+    "    popq %rbx\n"
+    "    popq %rbp\n"
+    "    ret\n"
+    ".size vae_emu_switch, .-vae_emu_switch\n");
+#endif
+
+/* last: the context that is left will not be entered again. */
+void
+switch_to(Context *from, Context *to, bool last)
+{
+    (void) last;
+#if EMU_ASAN
+    __sanitizer_start_switch_fiber(last ? nullptr : &from->fake, to->stack,
+                                   to->size);
+#endif
+#if EMU_TSAN
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+#if EMU_ASM
+    vae_emu_switch(&from->sp, to->sp);
+#else
+    swapcontext(&from->u, &to->u);
+#endif
+#if EMU_ASAN
+    __sanitizer_finish_switch_fiber(from->fake, nullptr, nullptr);
+#endif
+}
+
+void
+wait_here(State state, const char *where)
+{
+    Fiber *f = block->now;
+    f->state = state;
+    f->where = where;
+    switch_to(&f->context, &block->scheduler, false);
+}
+
+void
+fiber_main(void)
+{
+#if EMU_ASAN
+    __sanitizer_finish_switch_fiber(nullptr, &block->scheduler.stack,
+                                    &block->scheduler.size);
+#endif
+    Fiber *f = block->now;
+    block->launch->kernel();
+    if (!f->copies.empty())
+        vae_emu_fail("returns before its copies are waited for");
+    f->state = RETURNED;
+    switch_to(&f->context, &block->scheduler, true);
+    abort();
+}
+
+void
+fiber_begin(Fiber *f)
+{
+    f->state = RUNNABLE;
+    f->group = 0;
+    f->context.stack = f->stack;
+    f->context.size = STACK;
+    f->context.fake = nullptr;
+#if EMU_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(f->stack, STACK);
+#endif
+#if EMU_TSAN
+    f->context.tsan = __tsan_create_fiber(0);
+#endif
+#if EMU_ASM
+    void **sp = reinterpret_cast<void **>(f->stack + STACK);
+    *--sp = nullptr; /* as if fiber_main had been called */
+    *--sp = reinterpret_cast<void *>(fiber_main);
+    sp -= 6; /* the saved registers */
+    std::fill(sp, sp + 6, nullptr);
+    f->context.sp = sp;
+#else
+    getcontext(&f->context.u);
+    f->context.u.uc_stack.ss_sp = f->stack;
+    f->context.u.uc_stack.ss_size = STACK;
+    f->context.u.uc_link = nullptr;
+    makecontext(&f->context.u, fiber_main, 0);
+#endif
+}
+
+Fiber *
+fiber_new(void)
+{
+    Fiber *f = new Fiber();
+    void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        vae_emu_fail("no memory for stacks");
+    f->stack = static_cast<uint8_t *>(p);
+    return f;
+}
+
+/* ----------------------------------------------------- one block */
+
+void
+describe(const Fiber *f)
+{
+    static const char *const words[] = {"runs", "waits at the barrier",
+                                        "waits for its warp", "has returned"};
+    fprintf(stderr, "  thread %u %s%s%s\n", f->place.thread.x, words[f->state],
+            f->state == RETURNED ? "" : " at ",
+            f->state == RETURNED ? "" : f->where);
+}
+
+/* Nobody can go on: says who waits for what, one thread of each kind. */
+[[noreturn]] void
+stuck(Block *b)
+{
+    std::vector<const Fiber *> said;
+    for (const Fiber *f : b->fibers) {
+        const auto same = [f](const Fiber *o) {
+            return o->state == f->state &&
+                   (f->state == RETURNED || o->where == f->where);
+        };
+        if (std::none_of(said.begin(), said.end(), same)) {
+            said.push_back(f);
+            describe(f);
+        }
+    }
+    b->now = b->fibers[0];
+    vae_emu_fail("threads wait for others that do not come");
+}
+
+void
+run_fibers(Block *b, const std::vector<unsigned> &order)
+{
+    size_t returned = 0;
+    while (returned < b->fibers.size()) {
+        bool moved = false;
+        for (const unsigned i : order) {
+            Fiber *f = b->fibers[i];
+            if (f->state != RUNNABLE)
+                continue;
+            b->now = f;
+            vae_emu_place = &f->place;
+            switch_to(&b->scheduler, &f->context, false);
+            returned += f->state == RETURNED;
+            moved = true;
+#if EMU_TSAN
+            if (f->state == RETURNED)
+                __tsan_destroy_fiber(f->context.tsan);
+#endif
+        }
+        if (!moved)
+            stuck(b);
+    }
+}
+
+/* The block's memory between two guards. */
+void
+take_memory(Block *b)
+{
+    const size_t smem = b->launch->smem;
+    b->memory = static_cast<uint8_t *>(malloc(smem + 2 * GUARD));
+    if (!b->memory)
+        vae_emu_fail("no memory");
+    b->shared = b->memory + GUARD;
+    memset(b->memory, GUARD_BYTE, smem + 2 * GUARD);
+#if EMU_ASAN
+    ASAN_POISON_MEMORY_REGION(b->memory, GUARD);
+    ASAN_POISON_MEMORY_REGION(b->shared + smem, GUARD);
+#endif
+}
+
+void
+check_guards(const Block *b)
+{
+    const size_t smem = b->launch->smem;
+    for (size_t i = 0; !EMU_ASAN && i < GUARD; i++)
+        if (b->memory[i] != GUARD_BYTE || b->shared[smem + i] != GUARD_BYTE)
+            vae_emu_fail("shared memory was written outside its %zu bytes",
+                         smem);
+}
+
+void
+run_block(Block *b, dim3 at, const std::vector<unsigned> &order)
+{
+    const VaeEmuLaunch *l = b->launch;
+    memset(b->shared, 0xff, l->smem);
+    std::fill(b->warps.begin(), b->warps.end(), Warp());
+    b->at_barrier = 0;
+    b->barrier = nullptr;
+    for (unsigned i = 0; i < l->block; i++) {
+        Fiber *f = b->fibers[i];
+        f->place = VaeEmuPlace{l->grid, dim3(l->block), at, dim3(i, 0, 0)};
+        fiber_begin(f);
+    }
+    run_fibers(b, order);
+    check_guards(b);
+}
+
+/* 0..n-1 up, down, or shuffled. */
+std::vector<unsigned>
+make_order(size_t n, uint64_t turn)
+{
+    std::vector<unsigned> order(n);
+    std::iota(order.begin(), order.end(), 0u);
+    if (turn % 3 == 1)
+        std::reverse(order.begin(), order.end());
+    uint64_t state = turn;
+    for (size_t i = n; turn % 3 == 2 && i > 1; i--) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        std::swap(order[i - 1], order[(state >> 33) % i]);
+    }
+    return order;
+}
+
+void
+check_limits(const VaeEmuLaunch &l)
+{
+    const uint64_t blocks = (uint64_t) l.grid.x * l.grid.y * l.grid.z;
+    if (!blocks || l.grid.x > 0x7fffffffu || l.grid.y > LIMIT_YZ ||
+        l.grid.z > LIMIT_YZ || !l.block || l.block > LIMIT_BLOCK ||
+        l.block % LANES || l.smem > LIMIT_SMEM) {
+        fprintf(stderr,
+                "emu: %s: a grid of %u x %u x %u blocks of %u threads "
+                "with %zu bytes\n",
+                l.name, l.grid.x, l.grid.y, l.grid.z, l.block, l.smem);
+        abort();
+    }
+}
+
+void
+run_launch(const VaeEmuLaunch &l)
+{
+    const std::lock_guard<std::mutex> guard(lock);
+    check_limits(l);
+    Block b = {};
+    block = &b;
+    b.launch = &l;
+#if EMU_TSAN
+    b.scheduler.tsan = __tsan_get_current_fiber();
+#endif
+    take_memory(&b);
+    while (pool.size() < l.block)
+        pool.push_back(fiber_new());
+    b.fibers.assign(pool.begin(), pool.begin() + l.block);
+    b.warps.resize(l.block / LANES);
+    const uint64_t turn = launches++;
+    const std::vector<unsigned> order = make_order(l.block, turn);
+    const size_t plane = (size_t) l.grid.x * l.grid.y;
+    for (const unsigned i : make_order(plane * l.grid.z, turn))
+        run_block(
+            &b,
+            dim3(i % l.grid.x, i / l.grid.x % l.grid.y, (unsigned) (i / plane)),
+            order);
+#if EMU_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(b.memory, l.smem + 2 * GUARD);
+#endif
+    free(b.memory);
+    block = nullptr;
+    vae_emu_place = nullptr;
+}
+
+void
+run_task(void *task)
+{
+    VaeEmuLaunch *l = static_cast<VaeEmuLaunch *>(task);
+    run_launch(*l);
+    delete l;
+}
+
+} // namespace
+
+/* ------------------------------------------------------- outside */
+
+__thread const VaeEmuPlace *vae_emu_place;
+
+void
+vae_emu_set_submit(VaeEmuSubmit submit)
+{
+    submit_hook = submit;
+}
+
+void
+vae_emu_set_capability(int c)
+{
+    capability = c;
+}
+
+int
+vae_launch_capability(void)
+{
+    return capability;
+}
+
+void
+vae_emu_submit(void *stream, const VaeEmuLaunch &launch)
+{
+    if (submit_hook)
+        submit_hook(stream, run_task, new VaeEmuLaunch(launch));
+    else
+        run_launch(launch);
+}
+
+void
+vae_emu_fail(const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "emu: ");
+    if (block && block->now) {
+        const VaeEmuPlace &p = block->now->place;
+        fprintf(stderr, "launch at %s, block %u %u %u, thread %u: ",
+                block->launch->name, p.block_at.x, p.block_at.y, p.block_at.z,
+                p.thread.x);
+    }
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    abort();
+}
+
+void *
+vae_emu_shared(void)
+{
+    return block->shared;
+}
+
+unsigned
+vae_emu_lane(void)
+{
+    return vae_emu_place->thread.x % LANES;
+}
+
+void
+vae_emu_barrier(const char *where)
+{
+    Block *b = block;
+    if (!b->at_barrier)
+        b->barrier = where;
+    else if (strcmp(b->barrier, where))
+        vae_emu_fail("is at the barrier %s while others are at %s", where,
+                     b->barrier);
+    if (++b->at_barrier < b->fibers.size()) {
+        wait_here(AT_BARRIER, where);
+        return;
+    }
+    b->at_barrier = 0;
+    for (Fiber *f : b->fibers)
+        f->state = RUNNABLE;
+    wait_here(RUNNABLE, where); /* in its turn, like all others */
+}
+
+const void *
+vae_emu_exchange(const char *where, unsigned mask, const void *mine,
+                 size_t bytes)
+{
+    Block *b = block;
+    const unsigned lane = vae_emu_lane();
+    const unsigned first = vae_emu_place->thread.x - lane;
+    Warp &w = b->warps[first / LANES];
+    Exchange &e = w.exchange[w.turn % 2];
+    if (mask != ~0u || bytes > 64)
+        vae_emu_fail("%s: mask %08x, %zu bytes", where, mask, bytes);
+    if (!e.arrived) {
+        e.where = where;
+        e.bytes = (unsigned) bytes;
+    } else if (strcmp(e.where, where) || e.bytes != bytes) {
+        vae_emu_fail("is at %s while its warp is at %s", where, e.where);
+    }
+    memcpy(e.data + lane * bytes, mine, bytes);
+    if (++e.arrived < LANES) {
+        wait_here(AT_WARP, where);
+        return e.data;
+    }
+    e.arrived = 0;
+    w.turn++;
+    for (unsigned i = first; i < first + LANES; i++)
+        b->fibers[i]->state = RUNNABLE;
+    wait_here(RUNNABLE, where);
+    return e.data;
+}
+
+/* --------------------------------------------------------- memory */
+
+static void
+aligned(const void *p)
+{
+    if ((uintptr_t) p % 16)
+        vae_emu_fail("16 bytes at %p", p);
+}
+
+void
+vae_emu_load16(void *to, const void *p)
+{
+    aligned(p);
+    memcpy(to, p, 16);
+}
+
+void
+vae_emu_store16(void *p, const void *from)
+{
+    aligned(p);
+    memcpy(p, from, 16);
+}
+
+void
+vae_emu_copy_async(void *to, const void *from, bool zero)
+{
+    Fiber *f = block->now;
+    Copy c = {to, f->group, {0}};
+    aligned(to);
+    if (!zero)
+        vae_emu_load16(c.data, from);
+    memset(to, 0xff, 16);
+    f->copies.push_back(c);
+}
+
+void
+vae_emu_copy_commit(void)
+{
+    block->now->group++;
+}
+
+void
+vae_emu_copy_wait(unsigned groups_left)
+{
+    Fiber *f = block->now;
+    std::vector<Copy> later;
+    for (const Copy &c : f->copies)
+        if (c.group + groups_left < f->group)
+            memcpy(c.to, c.data, 16);
+        else
+            later.push_back(c);
+    f->copies.swap(later);
+}

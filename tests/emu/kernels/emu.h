@@ -1,0 +1,172 @@
+/*
+ * emu.h: CUDA's execution model on a CPU, as far as the kernels use it.
+ *
+ * Blocks run one after another; the threads of a block are fibers, which stop
+ * where threads wait for each other: at a barrier for the whole block, at a
+ * shuffle or another warp function for the warp. Blocks and threads take
+ * turns in an order that changes from launch to launch (up, down, by chance),
+ * so that a missing barrier shows. The process ends with a message that names
+ * the launch, the thread and the line when
+ * - threads wait at different barriers, or lanes at different warp functions;
+ * - a thread has returned while others of its block or warp wait for it;
+ * - a warp function does not name all lanes of its warp;
+ * - 16 bytes are taken at an address that is no multiple of 16;
+ * - shared memory is written beyond its end (built with AddressSanitizer:
+ *   accessed). At a block's start it is filled with 0xff: NaN.
+ */
+#ifndef VAE_EMU_H
+#define VAE_EMU_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+#define VAE_UNROLL
+#define VAE_UNROLL_4
+#define VAE_NO_UNROLL
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1)
+        : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+/* ------------------------------------------------------- launching */
+
+/*
+ * Who runs launches; NULL is at once. submit gets the stream and a task that
+ * must be run exactly once, by run(task).
+ */
+typedef void (*VaeEmuSubmit)(void *stream, void (*run)(void *task), void *task);
+extern "C" void vae_emu_set_submit(VaeEmuSubmit submit);
+
+/* What vae_launch_capability() says; 90 unless set. */
+extern "C" void vae_emu_set_capability(int capability);
+
+struct VaeEmuLaunch {
+    const char *name; /* file and line of the launch */
+    dim3 grid;
+    unsigned block;
+    size_t smem;
+    std::function<void()> kernel;
+};
+
+void vae_emu_submit(void *stream, const VaeEmuLaunch &launch);
+
+template <typename T> struct VaeSame {
+    typedef T Type;
+};
+
+template <typename... P>
+static inline void
+vae_launch_named(const char *name, void (*kernel)(P...), dim3 grid,
+                 unsigned block, size_t smem, void *stream,
+                 typename VaeSame<P>::Type... args)
+{
+    vae_emu_submit(stream, VaeEmuLaunch{name, grid, block, smem,
+                                        [=]() { kernel(args...); }});
+}
+
+#define VAE_EMU_TEXT_OF(x) #x
+#define VAE_EMU_TEXT(x) VAE_EMU_TEXT_OF(x)
+#define VAE_EMU_HERE __FILE__ ":" VAE_EMU_TEXT(__LINE__)
+#define vae_launch(...) vae_launch_named(VAE_EMU_HERE, __VA_ARGS__)
+
+int vae_launch_capability(void);
+
+/* ------------------------------------------------- inside a kernel */
+
+struct VaeEmuPlace {
+    dim3 grid, block, block_at, thread;
+};
+
+extern __thread const VaeEmuPlace *vae_emu_place;
+void *vae_emu_shared(void);
+[[noreturn]] void vae_emu_fail(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+#define gridDim (vae_emu_place->grid)
+#define blockDim (vae_emu_place->block)
+#define blockIdx (vae_emu_place->block_at)
+#define threadIdx (vae_emu_place->thread)
+
+#define VAE_SHARED(type, name)                                                 \
+    type *const name = static_cast<type *>(vae_emu_shared())
+
+void vae_emu_barrier(const char *where);
+#define __syncthreads() vae_emu_barrier(VAE_EMU_HERE)
+
+/*
+ * What all warp functions are made of: every lane gives `bytes` (up to 64) and
+ * gets those of all 32, one after another, valid until its next such call.
+ * mask must name all lanes.
+ */
+const void *vae_emu_exchange(const char *where, unsigned mask, const void *mine,
+                             size_t bytes);
+unsigned vae_emu_lane(void);
+
+template <typename T>
+static inline T
+vae_emu_shuffle(const char *where, unsigned mask, T v, unsigned from)
+{
+    T all[32];
+    memcpy(all, vae_emu_exchange(where, mask, &v, sizeof v), sizeof all);
+    return all[from % 32];
+}
+
+#define __shfl_xor_sync(mask, v, with)                                         \
+    vae_emu_shuffle(VAE_EMU_HERE, mask, v, vae_emu_lane() ^ (unsigned) (with))
+#define __shfl_sync(mask, v, from)                                             \
+    vae_emu_shuffle(VAE_EMU_HERE, mask, v, (unsigned) (from))
+#define __syncwarp() (void) vae_emu_exchange(VAE_EMU_HERE, ~0u, "", 1)
+#define __ballot_sync(mask, v) vae_emu_ballot(VAE_EMU_HERE, mask, v)
+
+static inline unsigned
+vae_emu_ballot(const char *where, unsigned mask, bool v)
+{
+    const char *all =
+        static_cast<const char *>(vae_emu_exchange(where, mask, &v, 1));
+    unsigned bits = 0;
+    for (int i = 0; i < 32; i++)
+        bits |= (unsigned) (all[i] != 0) << i;
+    return bits;
+}
+
+static inline int
+__popc(unsigned v)
+{
+    return __builtin_popcount(v);
+}
+
+static inline unsigned long long
+atomicAdd(unsigned long long *p, unsigned long long v)
+{
+    const unsigned long long old = *p;
+    *p += v;
+    return old;
+}
+
+/* ---------------------------------------------------------- memory */
+
+/* 16 bytes; p must be a multiple of 16. */
+void vae_emu_load16(void *to, const void *p);
+void vae_emu_store16(void *p, const void *from);
+
+/* Copies that are done only when waited for: see ptx.cuh. The destination is
+ * filled with 0xff until then. `zero`: 16 zeros instead. */
+void vae_emu_copy_async(void *to, const void *from, bool zero);
+void vae_emu_copy_commit(void);
+void vae_emu_copy_wait(unsigned groups_left);
+
+#endif
