@@ -42,43 +42,6 @@ G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
     GST_DEBUG_CATEGORY_INIT(gst_vae_base_debug, "vaebase", 0,
                             "vaedecode and vaeencode: their base"))
 
-gchar *
-gst_vae_base_dup_model(GstVaeBase *base)
-{
-    gchar *path;
-
-    GST_OBJECT_LOCK(base);
-    path = g_strdup(base->settings.model);
-    GST_OBJECT_UNLOCK(base);
-    return path && *path ? path : (g_free(path), NULL);
-}
-
-const VaeModelInfo *
-gst_vae_base_open_model(GstVaeBase *base, const gchar *path, GError **error)
-{
-    VaeError fault = {0};
-    VaeStatus status = gst_vae_worker_load(base, path, 0, TRUE, &fault);
-    const VaeModelInfo *info;
-
-    if (status == VAE_ERR_CANCELLED)
-        return NULL;
-    if (status != VAE_OK) {
-        *error = gst_vae_error_to_gerror(&fault);
-        return NULL;
-    }
-    /* Only this thread has others loaded, so it stays. */
-    info = gst_vae_model_info(base->model);
-    if (MAX(info->decode.first_out, info->decode.step_out) >
-            GST_VAE_MAX_UNITS ||
-        MAX(info->encode.first_in, info->encode.step_in) > GST_VAE_MAX_UNITS) {
-        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
-                    "%s: a step of more than %d frames", path,
-                    GST_VAE_MAX_UNITS);
-        return NULL;
-    }
-    return info;
-}
-
 /* A live source gives one step at a time; waiting for more is latency. */
 static gboolean
 upstream_is_live(GstVaeBase *base)
@@ -167,6 +130,9 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     switch (id) {
     case PROP_MODEL:
         set_text(base, &base->settings.model, value);
+        GST_OBJECT_LOCK(base);
+        base->settings.switch_wanted = TRUE;
+        GST_OBJECT_UNLOCK(base);
         break;
     case PROP_VARIANT:
         set_text(base, &base->settings.variant, value);
@@ -249,14 +215,20 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
 static gboolean
 load_named_model(GstVaeBase *base)
 {
-    gchar *path = gst_vae_base_dup_model(base);
     VaeError error = {0};
     VaeStatus status;
+    gchar *path;
 
-    if (!path)
+    GST_OBJECT_LOCK(base);
+    path = g_strdup(base->settings.model);
+    base->settings.switch_wanted = base->settings.restart_wanted = FALSE;
+    GST_OBJECT_UNLOCK(base);
+    if (!path || !*path) {
+        g_free(path);
         return TRUE;
+    }
     status = gst_vae_worker_load(
-        base, path, g_get_monotonic_time() + LOAD_WAIT_US, FALSE, &error);
+        base, path, g_get_monotonic_time() + LOAD_WAIT_US, FALSE, NULL, &error);
     g_free(path);
     if (status == VAE_OK || status == VAE_ERR_CANCELLED)
         return TRUE;
@@ -275,7 +247,7 @@ clear(GstVaeBase *base)
         gst_buffer_pool_set_active(base->pool, FALSE);
     gst_clear_object(&base->pool);
     g_clear_pointer(&base->session, gst_vae_session_unref);
-    g_clear_pointer(&base->model, gst_vae_model_unref);
+    g_clear_pointer(&base->loaded, gst_vae_model_unref);
     g_clear_pointer(&base->load_path, g_free);
     g_clear_pointer(&base->load_variant, g_free);
     base->load = GST_VAE_LOAD_NONE;
@@ -284,6 +256,10 @@ clear(GstVaeBase *base)
     base->compute = 0;
     base->reported = GST_CLOCK_TIME_NONE;
     g_mutex_unlock(&base->lock);
+    g_clear_pointer(&base->model, gst_vae_model_unref);
+    g_clear_pointer(&base->model_path, g_free);
+    g_clear_pointer(&base->model_setting, g_free);
+    base->info = NULL;
 }
 
 static gboolean
@@ -341,6 +317,8 @@ install_model_properties(GObjectClass *klass)
 {
     const GParamFlags ready =
         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+    const GParamFlags playing =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
 
     /**
      * GstVaeBase:model:
@@ -350,6 +328,13 @@ install_model_properties(GObjectClass *klass)
      * RESOURCE/OPEN_READ error that names what was found. Elements with the
      * same file share one copy.
      *
+     * While the element runs, another file of the same latent space takes over
+     * at the next start of a sequence (for vaedecode also at once, with
+     * #GstVaeDecode::restart), and the element message `vae-switch` says so.
+     * The new model is opened before the memory of the old one is given back.
+     * What cannot be taken (a broken file, another latent space, too little
+     * memory for both) is a WARNING; the property goes back to what it was.
+     *
      * Where it is not set, the latent space picks the file:
      * `gst-vae/models/SPACE.safetensors` in the XDG data folders, then, for
      * the space `gst-vae-demo` only, the bundled demo. An encoder that is
@@ -358,9 +343,10 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_MODEL,
         g_param_spec_string("model", "Model",
-                            "Path of the weights, a .safetensors file; unset: "
-                            "the file installed for the latent space",
-                            NULL, ready));
+                            "Path of the weights; unset: the file installed "
+                            "for the latent space; while playing, another "
+                            "one takes over at the next start of a sequence",
+                            NULL, playing));
     /**
      * GstVaeBase:variant:
      *

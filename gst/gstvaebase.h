@@ -59,17 +59,19 @@ typedef struct GstVaeOut {
     GstBuffer *buffer;
 } GstVaeOut;
 
-/* An event, or a step: the buffers that the engine takes at once and those it
- * gives for them. */
+/* An event, a step (the buffers that the engine takes at once and those it
+ * gives for them), or, in the work list only, a session to open. */
 typedef struct GstVaeItem {
     gint refs;
-    GstEvent *event; /* NULL: a step */
+    GstEvent *event;  /* NULL: a step */
+    VaeError *opened; /* not NULL: a session to open; receives the result */
     GstVaeSession *session;
     guint lap;
     gboolean ready; /* under the lock */
     GstFlowReturn result;
 
     gboolean start; /* begins a sequence */
+    gboolean cold;  /* a later step without a past */
     gboolean discont;
     GstEvent *before; /* goes out in front of the buffers, or NULL */
     guint n_in, n_out;
@@ -98,6 +100,8 @@ typedef struct GstVaeSettings {
     gint backend, precision, cuda_device_id;
     guint slice_size, queue_depth, threads;
     gboolean deterministic, qos, post_stats;
+    gboolean switch_wanted;  /* model was set and not yet taken */
+    gboolean restart_wanted; /* the signal came */
 } GstVaeSettings;
 
 typedef struct GstVaeBase {
@@ -109,7 +113,11 @@ typedef struct GstVaeBase {
     GstSegment segment;
     GstCaps *sink_caps; /* NULL: none that hold */
     GstCaps *refused_caps;
-    gboolean renegotiate; /* a CAPS event may be lost to a flush */
+    gboolean renegotiate;     /* a CAPS event may be lost to a flush */
+    GstVaeModel *model;       /* in use, or NULL */
+    const VaeModelInfo *info; /* of model */
+    gchar *model_path;        /* of its file */
+    gchar *model_setting;     /* the property when it was taken */
 
     GMutex lock; /* guards all that follows */
     GCond cond;  /* any change; waiters look again */
@@ -136,7 +144,7 @@ typedef struct GstVaeBase {
     GstVaeLoad load;
     gchar *load_path, *load_variant;
     VaeError load_error;
-    GstVaeModel *model; /* of load_path */
+    GstVaeModel *loaded; /* of load_path, nobody's yet */
 
     GstVaeCounters counters;
     guint64 stream_nonfinite; /* already counted of this stream */
@@ -154,14 +162,18 @@ struct GstVaeBaseClass {
 
     VaeDirection direction;
 
-    /* Streaming thread. caps are those of the sink pad. On failure fills
-     * error, which stays empty where a flush is the reason. Afterwards
-     * negotiate() is called. */
+    /* Streaming thread. caps are those of the sink pad; calls
+     * gst_vae_base_use_model(). On failure fills error, which stays empty where
+     * a flush is the reason. Afterwards negotiate() is called. */
     gboolean (*set_caps)(GstVaeBase *base, GstCaps *caps, GError **error);
+    /* The file where the property names none. (transfer full) */
+    gchar *(*find_model)(GstVaeBase *base, GError **error);
     /* Fills a session, except refs and the locked part, for the caps of the
      * sink pad and what downstream takes. Errors as above. */
     gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
                           GError **error);
+    /* Fills the times of a session, which has all else. */
+    void (*set_times)(GstVaeBase *base, GstVaeSession *session);
     /* Turns one buffer (transfer full) into steps. */
     GstFlowReturn (*collect)(GstVaeBase *base, GstBuffer *buffer);
     /* Ends the sequence: what was collected becomes steps now. Optional. */
@@ -195,28 +207,40 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
 /* Property ids of the subclasses begin here. */
 #define GST_VAE_BASE_LAST_PROPERTY 32
 
-/* The property `model`, or NULL. (transfer full) */
-gchar *gst_vae_base_dup_model(GstVaeBase *base);
-
-/* Opens path as the element's model; streaming thread. NULL on failure with
- * error, or without it where a flush came first. */
-const VaeModelInfo *gst_vae_base_open_model(GstVaeBase *base, const gchar *path,
-                                            GError **error);
-
 /* The open model and what the properties say about the stream. */
 void gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session);
+
+/* gstvaeswitch.c: which model is used, also while a stream runs; streaming
+ * thread */
+
+/* Opens the model that the property names, or find_model(), and makes it the
+ * one in use. FALSE with error, or without it where a flush came first. */
+gboolean gst_vae_base_use_model(GstVaeBase *base, GError **error);
+/*
+ * Before a step is planned: takes the model that the property was set to
+ * meanwhile where a sequence starts here or the signal `restart` came, and says
+ * so on the bus. What cannot be taken is a warning, and all stays as it was.
+ * cold: the step has no past. pts: of the step, for the message.
+ */
+GstFlowReturn gst_vae_base_switch(GstVaeBase *base, gboolean start,
+                                  GstClockTime pts, gboolean *cold);
 
 /* gstvaeitem.c */
 
 GstVaeSession *gst_vae_session_new(void);
 GstVaeSession *gst_vae_session_ref(GstVaeSession *session);
 void gst_vae_session_unref(GstVaeSession *session); /* NULL is fine */
-/* TRUE where one stream serves both. */
+/* The same with another model: caps and memory are those of session, which has
+ * been allocated. Lock held. */
+GstVaeSession *gst_vae_session_successor(const GstVaeSession *session,
+                                         GstVaeModel *model);
+/* TRUE where the stream of a serves b. */
 gboolean gst_vae_session_same_stream(const GstVaeSession *a,
                                      const GstVaeSession *b);
 
 GstVaeItem *gst_vae_item_new_event(GstEvent *event, GstVaeSession *session);
 GstVaeItem *gst_vae_item_new_step(void);
+GstVaeItem *gst_vae_item_new_open(GstVaeSession *session, VaeError *opened);
 GstVaeItem *gst_vae_item_ref(GstVaeItem *item);
 void gst_vae_item_unref(GstVaeItem *item);
 
@@ -247,10 +271,15 @@ void gst_vae_worker_stop(GstVaeBase *base);
  * Has the worker open a model and waits for it, at most until deadline
  * (monotonic microseconds, 0: none) and not while flushing, where that is
  * asked for. Returns VAE_OK, the error, or VAE_ERR_CANCELLED when it stopped
- * waiting; the next call for the same file goes on waiting.
+ * waiting; the next call for the same file goes on waiting. out (transfer
+ * full): the model, or NULL to leave it for the next call.
  */
 VaeStatus gst_vae_worker_load(GstVaeBase *base, const gchar *path,
                               gint64 deadline, gboolean until_flush,
+                              GstVaeModel **out, VaeError *error);
+/* Has the worker open a session after all steps that wait, and frees the one
+ * before. On an error that one goes on. VAE_ERR_CANCELLED: a flush. */
+VaeStatus gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session,
                               VaeError *error);
 
 /* gstvaepads.c: chain, events, queries */

@@ -101,7 +101,7 @@ static void
 complete(GstVaeDecode *self)
 {
     GstVaeLatentInfo *in = &self->in;
-    const VaeModelInfo *model = self->model;
+    const VaeModelInfo *model = self->base.info;
     gint mode;
 
     if (!in->width)
@@ -126,29 +126,22 @@ complete(GstVaeDecode *self)
             mode == GST_VAE_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
 }
 
+static gchar *
+find_model(GstVaeBase *base, GError **error)
+{
+    return gst_vae_models_find(GST_VAE_DECODE(base)->in.space, error);
+}
+
 static gboolean
 set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
 {
     GstVaeDecode *self = GST_VAE_DECODE(base);
-    gchar *path;
 
     if (!gst_vae_latent_info_from_caps(caps, &self->in, error))
         return FALSE;
-    path = gst_vae_base_dup_model(base);
-    if (!path)
-        path = gst_vae_models_find(self->in.space, error);
-    if (!path)
+    if (!gst_vae_base_use_model(base, error))
         return FALSE;
-    self->model = gst_vae_base_open_model(base, path, error);
-    g_free(path);
-    if (!self->model)
-        return FALSE;
-    if (!self->model->has_decoder) {
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
-                    "%s has no decoder, only an encoder", self->model->path);
-        return FALSE;
-    }
-    if (!check_latents(&self->in, self->model, error))
+    if (!check_latents(&self->in, self->base.info, error))
         return FALSE;
     complete(self);
     return TRUE;
@@ -205,8 +198,35 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->params.normalization = in->normalization;
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
-    session->step_time = session->frame_time * self->model->decode.step_out;
     return TRUE;
+}
+
+static void
+set_times(GstVaeBase *base, GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+
+    session->step_time = session->frame_time * info->decode.step_out;
+}
+
+/* The step of one latent; takes it. */
+static GstFlowReturn
+push_latent(GstVaeDecode *self, GstBuffer *latent)
+{
+    GstVaeBase *base = &self->base;
+    gboolean cold;
+    GstFlowReturn ret =
+        gst_vae_base_switch(base, gst_vae_decode_begins(self, latent),
+                            gst_vae_decode_step_pts(self, latent), &cold);
+    GstVaeItem *item;
+
+    if (ret != GST_FLOW_OK) {
+        gst_buffer_unref(latent);
+        return ret;
+    }
+    item = gst_vae_decode_plan_step(self, latent);
+    item->cold = cold;
+    return gst_vae_queue_push_step(base, item);
 }
 
 static GstFlowReturn
@@ -224,8 +244,7 @@ collect_many(GstVaeDecode *self, GstBuffer *buffer)
             ret = GST_FLOW_ERROR;
             break;
         }
-        ret = gst_vae_queue_push_step(&self->base,
-                                      gst_vae_decode_plan_step(self, part));
+        ret = push_latent(self, part);
     }
     gst_buffer_unref(buffer);
     return ret;
@@ -252,8 +271,7 @@ collect(GstVaeBase *base, GstBuffer *buffer)
     }
     if (self->in.frames > 1)
         return collect_many(self, buffer);
-    return gst_vae_queue_push_step(base,
-                                   gst_vae_decode_plan_step(self, buffer));
+    return push_latent(self, buffer);
 }
 
 static void
@@ -354,6 +372,34 @@ install_properties(GObjectClass *klass)
 }
 
 static void
+restart_action(GstVaeDecode *self)
+{
+    GST_OBJECT_LOCK(self);
+    self->base.settings.restart_wanted = TRUE;
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+install_signals(GstVaeDecodeClass *klass)
+{
+    /**
+     * GstVaeDecode::restart:
+     * @decode: the element
+     *
+     * At the next latent, takes the #GstVaeBase:model that was set meanwhile,
+     * without waiting for a sequence to start, and forgets what was before:
+     * the latent is decoded without a past, as at the start of a sequence, and
+     * gives as many frames as any other, so that the times of frames go on
+     * without a gap. The element message `vae-switch` says when: `model`,
+     * `cold` (TRUE), `timestamp` and `running-time`.
+     */
+    g_signal_new_class_handler("restart", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(restart_action), NULL, NULL, NULL,
+                               G_TYPE_NONE, 0);
+}
+
+static void
 gst_vae_decode_class_init(GstVaeDecodeClass *klass)
 {
     GObjectClass *object_class = G_OBJECT_CLASS(klass);
@@ -365,6 +411,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     object_class->set_property = set_property;
     object_class->get_property = get_property;
     install_properties(object_class);
+    install_signals(klass);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
@@ -374,7 +421,9 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
         "The gst-vae developers");
     base_class->direction = VAE_DECODE;
     base_class->set_caps = set_caps;
+    base_class->find_model = find_model;
     base_class->negotiate = negotiate;
+    base_class->set_times = set_times;
     base_class->collect = collect;
     base_class->restart = restart;
     base_class->segment = segment;

@@ -17,9 +17,8 @@ typedef struct GstVaeDecode {
     gint normalization;
 
     /* Streaming thread. */
-    GstVaeLatentInfo in;       /* of the sink caps, gaps filled in */
-    const VaeModelInfo *model; /* owned by the base's model */
-    gboolean need_start;       /* the next latent begins a sequence */
+    GstVaeLatentInfo in; /* of the sink caps, gaps filled in */
+    gboolean need_start; /* the next latent begins a sequence */
     gboolean discont;
     GstClockTime anchor;  /* time where counting began, or NONE */
     guint64 since_anchor; /* frames since then */
@@ -36,6 +35,10 @@ typedef struct GstVaeDecodeClass {
 
 /* gstvaedecodetime.c: buffers of latents to steps with timestamps */
 
+/* Whether a latent begins a sequence, and when its step begins. */
+gboolean gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer);
+GstClockTime gst_vae_decode_step_pts(GstVaeDecode *self,
+                                     const GstBuffer *buffer);
 /* The step of one latent; takes buffer. */
 GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer);
 /* Latent i of a buffer that holds several, with flags and times of its own;

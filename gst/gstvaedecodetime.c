@@ -37,8 +37,8 @@ plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
 
 /* When a step begins: its own timestamp, or, where that is missing or only
  * rounded in another way, counted frames. */
-static GstClockTime
-step_pts(GstVaeDecode *self, const GstBuffer *buffer)
+GstClockTime
+gst_vae_decode_step_pts(GstVaeDecode *self, const GstBuffer *buffer)
 {
     const GstClockTime pts = GST_BUFFER_PTS(buffer);
     GstClockTime counted = GST_CLOCK_TIME_NONE;
@@ -77,8 +77,8 @@ is_cold(GstVaeDecode *self, const GstBuffer *buffer)
 {
     const gboolean delta =
         GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-    const guint first = self->model->decode.first_out;
-    const guint later = self->model->decode.step_out;
+    const guint first = self->base.info->decode.first_out;
+    const guint later = self->base.info->decode.step_out;
 
     if (first == later)
         return FALSE;
@@ -96,8 +96,8 @@ static guint
 plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
            GstClockTime *pts)
 {
-    const guint first = self->model->decode.first_out;
-    const guint skip = self->model->decode.step_out - first;
+    const guint first = self->base.info->decode.first_out;
+    const guint skip = self->base.info->decode.step_out - first;
     const guint64 k = GST_BUFFER_OFFSET(buffer);
     guint64 from, to;
 
@@ -106,7 +106,7 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
         return first;
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
     if (GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
-        self->frame = first + (k - 1) * self->model->decode.step_out + skip;
+        self->frame = first + (k - 1) * self->base.info->decode.step_out + skip;
     else
         self->frame += skip;
     if (gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, *pts,
@@ -117,14 +117,19 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     return first;
 }
 
+gboolean
+gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    return self->need_start || GST_BUFFER_IS_DISCONT(buffer) ||
+           !GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+}
+
 GstVaeItem *
 gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer)
 {
-    const gboolean start =
-        self->need_start || GST_BUFFER_IS_DISCONT(buffer) ||
-        !GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    const gboolean start = gst_vae_decode_begins(self, buffer);
     GstVaeItem *item = gst_vae_item_new_step();
-    GstClockTime pts = step_pts(self, buffer), end;
+    GstClockTime pts = gst_vae_decode_step_pts(self, buffer), end;
     const GstClockTime stated = GST_BUFFER_DURATION(buffer);
     guint keep;
 
@@ -134,7 +139,7 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer)
         item->n_out = plan_start(self, item, buffer, &pts);
         keep = item->before ? item->n_out : trimmed(self, stated, item->n_out);
     } else {
-        item->n_out = self->model->decode.step_out;
+        item->n_out = self->base.info->decode.step_out;
         keep = trimmed(self, stated, item->n_out);
     }
     for (guint i = 0; i < keep; i++) {
@@ -182,7 +187,7 @@ static void
 label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
       GstClockTime *left)
 {
-    const VaeSteps *steps = &self->model->decode;
+    const VaeSteps *steps = &self->base.info->decode;
     GstClockTime group = frames_time(self, steps->step_out);
 
     if (i == 0) {

@@ -52,7 +52,6 @@ typedef struct GstVaeEncode {
 
     /* Streaming thread. */
     GstVideoInfo in;
-    const VaeModelInfo *model; /* owned by the base's model */
     GstClockTime frame_time;
     gboolean need_start; /* the next step begins a sequence */
     gboolean discont;
@@ -97,16 +96,12 @@ wanted_space(GstVaeEncode *self)
 }
 
 static gchar *
-model_path(GstVaeEncode *self, GError **error)
+find_model(GstVaeBase *base, GError **error)
 {
-    gchar *path = gst_vae_base_dup_model(&self->base);
-    gchar *space;
+    gchar *space = wanted_space(GST_VAE_ENCODE(base));
+    gchar *path = space ? gst_vae_models_find(space, error)
+                        : gst_vae_models_find_any(error);
 
-    if (path)
-        return path;
-    space = wanted_space(self);
-    path = space ? gst_vae_models_find(space, error)
-                 : gst_vae_models_find_any(error);
     g_free(space);
     return path;
 }
@@ -115,28 +110,16 @@ static gboolean
 set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
-    gchar *path;
 
-    if (!gst_vae_video_info(caps, &self->in, error))
+    if (!gst_vae_video_info(caps, &self->in, error) ||
+        !gst_vae_base_use_model(base, error))
         return FALSE;
-    path = model_path(self, error);
-    if (!path)
-        return FALSE;
-    self->model = gst_vae_base_open_model(base, path, error);
-    g_free(path);
-    if (!self->model)
-        return FALSE;
-    if (!self->model->has_encoder) {
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
-                    "%s has no encoder, only a decoder", self->model->path);
-        return FALSE;
-    }
     if (self->in.fps_n > 0)
         self->frame_time = gst_util_uint64_scale_int(GST_SECOND, self->in.fps_d,
                                                      self->in.fps_n);
     else
         self->frame_time = gst_util_uint64_scale_int(
-            GST_SECOND, self->model->fps_d, self->model->fps_n);
+            GST_SECOND, self->base.info->fps_d, self->base.info->fps_n);
     return TRUE;
 }
 
@@ -155,7 +138,7 @@ set_list(GstCaps *caps, const gchar *field, const gchar *words)
 static GstCaps *
 latent_caps(GstVaeEncode *self)
 {
-    const VaeModelInfo *model = self->model;
+    const VaeModelInfo *model = self->base.info;
     const GstVideoInfo *in = &self->in;
     GstVaeLatentInfo info;
     GstCaps *caps;
@@ -184,8 +167,6 @@ static gboolean
 negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
-    const VaeSteps *steps = &self->model->encode;
-    const VaeSteps *back = &self->model->decode;
     GstCaps *ours = latent_caps(self), *caps = NULL;
     gchar *text;
 
@@ -197,7 +178,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
         text = gst_caps_to_string(ours);
         g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                     "Downstream does not take the latents of %s: %s",
-                    self->model->path, text);
+                    self->base.info->path, text);
         g_free(text);
         gst_caps_unref(ours);
         return FALSE;
@@ -216,13 +197,21 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->params.seed = self->seed;
     GST_OBJECT_UNLOCK(self);
     session->frame_time = self->frame_time;
-    session->step_time = self->frame_time * steps->step_in;
+    return TRUE;
+}
+
+static void
+set_times(GstVaeBase *base, GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+    const VaeSteps *steps = &info->encode, *back = &info->decode;
+
+    session->step_time = session->frame_time * steps->step_in;
     /* Latent k goes out after frame first_in + k step_in - 1 with the time of
      * frame first_out + (k - 1) step_out. */
     session->collect_time =
-        self->frame_time *
+        session->frame_time *
         (steps->first_in - 1 + back->step_out - back->first_out);
-    return TRUE;
 }
 
 static void
@@ -282,15 +271,15 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
 static guint
 group_size(const GstVaeEncode *self)
 {
-    return self->need_start ? self->model->encode.first_in
-                            : self->model->encode.step_in;
+    return self->need_start ? self->base.info->encode.first_in
+                            : self->base.info->encode.step_in;
 }
 
 /* Turns the frames of a whole group into a step. */
 static GstFlowReturn
 push_group(GstVaeEncode *self)
 {
-    const VaeSteps *decode = &self->model->decode;
+    const VaeSteps *decode = &self->base.info->decode;
     GstVaeItem *item = gst_vae_item_new_step();
 
     item->start = self->need_start;
@@ -393,6 +382,7 @@ collect(GstVaeBase *base, GstBuffer *buffer)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
     GstFlowReturn ret = GST_FLOW_OK;
+    gboolean cold;
     Span span;
 
     if (!frame_span(self, buffer, &span)) {
@@ -405,6 +395,8 @@ collect(GstVaeBase *base, GstBuffer *buffer)
         self->need_start = self->discont = TRUE;
     }
     begin_if_forced(self, span.pts);
+    if (ret == GST_FLOW_OK && self->need_start && self->n_pending == 0)
+        ret = gst_vae_base_switch(base, TRUE, span.pts, &cold);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(buffer);
         return ret;
@@ -584,7 +576,9 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
         "The gst-vae developers");
     base_class->direction = VAE_ENCODE;
     base_class->set_caps = set_caps;
+    base_class->find_model = find_model;
     base_class->negotiate = negotiate;
+    base_class->set_times = set_times;
     base_class->collect = collect;
     base_class->finish = finish;
     base_class->restart = restart;

@@ -34,6 +34,21 @@ gst_vae_session_unref(GstVaeSession *session)
     g_free(session);
 }
 
+GstVaeSession *
+gst_vae_session_successor(const GstVaeSession *session, GstVaeModel *model)
+{
+    GstVaeSession *next = g_memdup2(session, sizeof *session);
+
+    next->refs = 1;
+    next->caps = gst_caps_ref(session->caps);
+    next->model = gst_vae_model_ref(model);
+    if (next->pool)
+        gst_object_ref(next->pool);
+    if (next->allocator)
+        gst_object_ref(next->allocator);
+    return next;
+}
+
 gboolean
 gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
 {
@@ -45,7 +60,8 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->slice_size == q->slice_size && p->threads == q->threads &&
            p->deterministic == q->deterministic &&
            p->normalization == q->normalization &&
-           p->posterior == q->posterior && p->seed == q->seed;
+           p->posterior == q->posterior && p->seed == q->seed &&
+           (p->restarts || !q->restarts);
 }
 
 static GstVaeItem *
@@ -73,6 +89,16 @@ GstVaeItem *
 gst_vae_item_new_step(void)
 {
     return item_new();
+}
+
+GstVaeItem *
+gst_vae_item_new_open(GstVaeSession *session, VaeError *opened)
+{
+    GstVaeItem *item = item_new();
+
+    item->session = gst_vae_session_ref(session);
+    item->opened = opened;
+    return item;
 }
 
 GstVaeItem *

@@ -37,6 +37,7 @@ negotiate(GstVaeBase *base)
         gst_pad_mark_reconfigure(base->srcpad);
         return refuse(base, error);
     }
+    GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
     GST_DEBUG_OBJECT(base, "source caps %" GST_PTR_FORMAT, session->caps);
     g_mutex_lock(&base->lock);
     old = base->session;

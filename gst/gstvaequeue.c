@@ -127,8 +127,10 @@ gst_vae_queue_clear(GstVaeBase *base, gboolean keep_sticky)
     g_mutex_lock(&base->lock);
     fifo = base->fifo;
     g_queue_init(&base->fifo);
-    while ((item = g_queue_pop_head(&base->work)))
+    while ((item = g_queue_pop_head(&base->work))) {
+        item->ready = TRUE; /* for who waits for a session */
         gst_vae_item_unref(item);
+    }
     base->n_steps = 0;
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);

@@ -45,8 +45,8 @@ load_model(GstVaeBase *base)
                   "load-model", path);
     g_mutex_lock(&base->lock);
 
-    old = base->model;
-    base->model = model;
+    old = base->loaded;
+    base->loaded = model;
     base->load_error = error;
     base->load_error.status = status;
     base->load = GST_VAE_LOAD_DONE;
@@ -58,29 +58,46 @@ load_model(GstVaeBase *base)
     g_mutex_lock(&base->lock);
 }
 
+/* Whether the load that was asked for last is this one. Lock held. */
+static gboolean
+is_load(GstVaeBase *base, const gchar *path, const gchar *variant)
+{
+    return base->load != GST_VAE_LOAD_NONE &&
+           g_strcmp0(base->load_path, path) == 0 &&
+           g_strcmp0(base->load_variant, variant) == 0;
+}
+
+/* Asks the worker for it once it is done with any other. Lock held. */
+static void
+request_load(GstVaeBase *base, const gchar *path, gboolean until_flush)
+{
+    gchar *variant;
+
+    GST_OBJECT_LOCK(base);
+    variant = g_strdup(base->settings.variant);
+    GST_OBJECT_UNLOCK(base);
+    while (base->load == GST_VAE_LOAD_WANTED && !is_load(base, path, variant) &&
+           !base->stop && !(until_flush && base->flushing))
+        g_cond_wait(&base->cond, &base->lock);
+    if (base->load != GST_VAE_LOAD_WANTED && !is_load(base, path, variant)) {
+        g_free(base->load_path);
+        g_free(base->load_variant);
+        base->load_path = g_strdup(path);
+        base->load_variant = g_steal_pointer(&variant);
+        base->load = GST_VAE_LOAD_WANTED;
+        g_cond_broadcast(&base->cond);
+    }
+    g_free(variant);
+}
+
 VaeStatus
 gst_vae_worker_load(GstVaeBase *base, const gchar *path, gint64 deadline,
-                    gboolean until_flush, VaeError *error)
+                    gboolean until_flush, GstVaeModel **out, VaeError *error)
 {
     VaeStatus status;
 
     g_mutex_lock(&base->lock);
-    while (base->load == GST_VAE_LOAD_WANTED &&
-           g_strcmp0(base->load_path, path) != 0 && !base->stop &&
-           !(until_flush && base->flushing))
-        g_cond_wait(&base->cond, &base->lock);
-    if (base->load != GST_VAE_LOAD_WANTED &&
-        (base->load == GST_VAE_LOAD_NONE ||
-         g_strcmp0(base->load_path, path) != 0)) {
-        g_free(base->load_path);
-        g_free(base->load_variant);
-        base->load_path = g_strdup(path);
-        GST_OBJECT_LOCK(base);
-        base->load_variant = g_strdup(base->settings.variant);
-        GST_OBJECT_UNLOCK(base);
-        base->load = GST_VAE_LOAD_WANTED;
-        g_cond_broadcast(&base->cond);
-    }
+    request_load(base, path, until_flush);
     while (base->load == GST_VAE_LOAD_WANTED && !base->stop &&
            !(until_flush && base->flushing)) {
         if (deadline == 0)
@@ -91,12 +108,38 @@ gst_vae_worker_load(GstVaeBase *base, const gchar *path, gint64 deadline,
     if (base->load == GST_VAE_LOAD_DONE) {
         status = base->load_error.status;
         *error = base->load_error;
+        if (out) {
+            *out = g_steal_pointer(&base->loaded);
+            base->load = GST_VAE_LOAD_NONE;
+        }
     } else {
         status = vae_fail(error, VAE_ERR_CANCELLED,
                           "loading %s was not waited for", path);
     }
     g_mutex_unlock(&base->lock);
     return status;
+}
+
+VaeStatus
+gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session, VaeError *error)
+{
+    GstVaeItem *item = gst_vae_item_new_open(session, error);
+
+    vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
+    g_mutex_lock(&base->lock);
+    g_queue_push_tail(&base->work, gst_vae_item_ref(item));
+    g_cond_broadcast(&base->cond);
+    /* What the worker has begun is waited for: error is ours. */
+    while (!item->ready) {
+        if (base->flushing && g_queue_remove(&base->work, item)) {
+            gst_vae_item_unref(item);
+            break;
+        }
+        g_cond_wait(&base->cond, &base->lock);
+    }
+    g_mutex_unlock(&base->lock);
+    gst_vae_item_unref(item);
+    return error->status;
 }
 
 /* An engine error: told on the bus, and the end for all that comes. */
@@ -137,39 +180,39 @@ set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
 }
 
 /* A stream for session, the one that runs where it fits. No lock. */
-static gboolean
-open_session(GstVaeBase *base, GstVaeSession *session)
+static VaeStatus
+open_session(GstVaeBase *base, GstVaeSession *session, VaeError *error)
 {
     VaeStream *stream = NULL;
-    VaeError error = {0};
+    VaeStatus status;
     gchar *text;
     gint64 began;
 
     if (base->stream && gst_vae_session_same_stream(base->running, session))
-        return TRUE;
+        return VAE_OK;
     text = g_strdup_printf("%dx%d pixels", session->params.width,
                            session->params.height);
     began = g_get_monotonic_time();
     post_progress(base, GST_PROGRESS_TYPE_START, "open-stream", text);
-    if (vae_stream_new(gst_vae_model_get(session->model), &session->params,
-                       &stream, &error) != VAE_OK) {
-        post_progress(base, GST_PROGRESS_TYPE_ERROR, "open-stream", text);
-        g_free(text);
-        fail(base, &error);
-        return FALSE;
+    status = vae_stream_new(gst_vae_model_get(session->model), &session->params,
+                            &stream, error);
+    if (status == VAE_OK) {
+        set_stream(base, session, stream);
+        GST_INFO_OBJECT(
+            base,
+            "stream for %s in %.3f s: backend %s, precision %s, slices of %d, "
+            "%" G_GUINT64_FORMAT " bytes",
+            text, (g_get_monotonic_time() - began) / 1e6,
+            vae_backend_name(base->counters.plan.backend),
+            vae_precision_name(base->counters.plan.precision),
+            base->counters.plan.slice_size, base->counters.plan.total);
     }
-    set_stream(base, session, stream);
-    GST_INFO_OBJECT(
-        base,
-        "stream for %s in %.3f s: backend %s, precision %s, slices of %d, "
-        "%" G_GUINT64_FORMAT " bytes",
-        text, (g_get_monotonic_time() - began) / 1e6,
-        vae_backend_name(base->counters.plan.backend),
-        vae_precision_name(base->counters.plan.precision),
-        base->counters.plan.slice_size, base->counters.plan.total);
-    post_progress(base, GST_PROGRESS_TYPE_COMPLETE, "open-stream", text);
+    post_progress(base,
+                  status == VAE_OK ? GST_PROGRESS_TYPE_COMPLETE
+                                   : GST_PROGRESS_TYPE_ERROR,
+                  "open-stream", text);
     g_free(text);
-    return TRUE;
+    return status;
 }
 
 /* Whether the pipeline has to hear of a longer latency. Lock held. */
@@ -257,13 +300,13 @@ run_slice(GstVaeBase *base, GstVaeItem **items, guint n)
     VaeError error = {0};
     VaeStatus status;
 
-    if (!open_session(base, items[0]->session)) {
-        finish_slice(base, items, n, start_us, VAE_ERR_BACKEND);
-        return;
-    }
-    if (items[0]->start)
+    status = open_session(base, items[0]->session, &error);
+    if (status == VAE_OK && items[0]->start)
         vae_stream_reset(base->stream);
-    status = klass->run(base, base->stream, items, n, &error);
+    if (status == VAE_OK && items[0]->cold)
+        status = vae_stream_restart(base->stream, 0, &error);
+    if (status == VAE_OK)
+        status = klass->run(base, base->stream, items, n, &error);
     GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", n,
                    (g_get_monotonic_time() - start_us) / 1e3,
                    vae_status_name(status));
@@ -293,10 +336,37 @@ take_slice(GstVaeBase *base, GstVaeItem **items)
     do {
         items[n++] = g_queue_pop_head(&base->work);
         next = g_queue_peek_head(&base->work);
-    } while (n < base->slice_limit && next && !next->event &&
-             !items[0]->start && !next->start &&
-             next->session == items[0]->session);
+    } while (n < base->slice_limit && next && !next->event && !next->opened &&
+             !items[0]->start && !items[0]->cold && !next->start &&
+             !next->cold && next->session == items[0]->session);
     return n;
+}
+
+/* Opens the session of an event, whose failure is the end, or of somebody who
+ * waits. Lock held on entry and exit. */
+static void
+work_open(GstVaeBase *base, GstVaeItem *item)
+{
+    const gboolean fatal = base->fatal;
+    VaeError error = {0};
+
+    g_queue_pop_head(&base->work);
+    g_mutex_unlock(&base->lock);
+    if (fatal)
+        vae_fail(&error, VAE_ERR_CANCELLED, "an error came first");
+    else
+        error.status = open_session(base, item->session, &error);
+    if (error.status != VAE_OK && !fatal && !item->opened)
+        fail(base, &error);
+    g_mutex_lock(&base->lock);
+    if (item->opened) {
+        *item->opened = error;
+        item->ready = TRUE;
+        g_cond_broadcast(&base->cond);
+    }
+    g_mutex_unlock(&base->lock);
+    gst_vae_item_unref(item);
+    g_mutex_lock(&base->lock);
 }
 
 /* The next thing to do. Lock held on entry and exit. */
@@ -306,15 +376,8 @@ work(GstVaeBase *base)
     GstVaeItem *items[MAX_SLICE], *item = g_queue_peek_head(&base->work);
     guint n;
 
-    if (item->event) {
-        const gboolean fatal = base->fatal;
-
-        g_queue_pop_head(&base->work);
-        g_mutex_unlock(&base->lock);
-        if (!fatal)
-            open_session(base, item->session);
-        gst_vae_item_unref(item);
-        g_mutex_lock(&base->lock);
+    if (item->event || item->opened) {
+        work_open(base, item);
     } else if (unwanted(base, item)) {
         g_queue_pop_head(&base->work);
         if (base->fatal)

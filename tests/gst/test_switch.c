@@ -1,0 +1,505 @@
+/*
+ * test_switch.c: another model of the same latent space while a stream runs.
+ */
+#include "vae_test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LW 6
+#define LH 4
+
+/* Of the space wan2.1 like the weights of all tests, and of another one. */
+static gchar *
+weights(const char *folder)
+{
+    gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), folder,
+                                   "weights.safetensors", NULL);
+
+    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
+        g_printerr("no %s\n", path);
+        exit(77);
+    }
+    return path;
+}
+
+static GstHarness *
+decoder(const char *model)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* Latent k as the next one in time after n frames, so that frames of several
+ * sequences follow each other. */
+static void
+push_at(GstHarness *h, guint k, guint n, gboolean start)
+{
+    GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+    GST_BUFFER_PTS(latent) = vae_test_time(n);
+    GST_BUFFER_DURATION(latent) = GST_CLOCK_TIME_NONE;
+    if (start) {
+        GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+        GST_BUFFER_OFFSET(latent) = 0;
+    }
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+}
+
+/* What a decoder of its own makes of latents k0 .. k1 - 1. */
+static gchar *
+alone(const char *model, guint k0, guint k1, gboolean as_start)
+{
+    GstHarness *h = decoder(model);
+    guint frames = 1 + 4 * (k1 - k0 - 1), first = as_start ? 0 : 4 * k0;
+    gchar *sum;
+
+    for (guint k = k0; k < k1; k++) {
+        const guint n = k == k0 ? 0 : 1 + 4 * (k - k0 - 1);
+
+        if (as_start)
+            push_at(h, k, n, k == k0);
+        else
+            CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, k)),
+                      GST_FLOW_OK);
+    }
+    sum = vae_test_pull_frames(h, first, frames);
+    vae_test_teardown(h);
+    return sum;
+}
+
+static void
+same(gchar *found, gchar *wanted)
+{
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+}
+
+/* The message of a switch. */
+static void
+expect_switch(GstBus *bus, const char *model, gboolean cold, guint frame)
+{
+    GstMessage *message =
+        gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND, GST_MESSAGE_ELEMENT);
+    const GstStructure *s = gst_message_get_structure(message);
+    gboolean is_cold = !cold;
+    guint64 timestamp = 0;
+
+    CHECK(gst_structure_has_name(s, "vae-switch"));
+    CHECK(strcmp(gst_structure_get_string(s, "model"), model) == 0);
+    CHECK(gst_structure_get_boolean(s, "cold", &is_cold));
+    CHECK_INT(is_cold, cold);
+    CHECK(gst_structure_get_uint64(s, "timestamp", &timestamp));
+    CHECK_INT(timestamp, vae_test_time(frame));
+    gst_message_unref(message);
+}
+
+static void
+expect_quiet(GstBus *bus)
+{
+    GstMessage *message = gst_bus_pop_filtered(
+        bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+
+    CHECK(message == NULL);
+}
+
+static void
+drop_bus(GstHarness *h, GstBus *bus)
+{
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+}
+
+static gboolean
+mapped(const char *path)
+{
+    gchar *maps = NULL;
+    gboolean found;
+
+    CHECK(g_file_get_contents("/proc/self/maps", &maps, NULL, NULL));
+    found = strstr(maps, path) != NULL;
+    g_free(maps);
+    return found;
+}
+
+/* The sequence ends with the model it began with; the next one has the other,
+ * and the first one's file is let go. */
+static void
+test_next_sequence(void)
+{
+    const char *wan = vae_test_weights();
+    gchar *tae = weights("taehv/taew2_1");
+    GstHarness *h = decoder(wan);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_object_set(h->element, "model", tae, NULL);
+    vae_test_push_latents(h, LW, LH, 2, 5);
+    same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
+    expect_quiet(bus);
+    CHECK(mapped(wan));
+    push_at(h, 0, 17, TRUE);
+    push_at(h, 1, 18, FALSE);
+    same(vae_test_pull_frames(h, 17, 5), alone(tae, 0, 2, TRUE));
+    expect_switch(bus, tae, FALSE, 17);
+    CHECK(mapped(tae));
+    CHECK(!mapped(wan));
+    CHECK_INT(vae_test_stat(h, "frames"), 22);
+    expect_quiet(bus);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    g_free(tae);
+}
+
+static void
+test_flush_and_discont(void)
+{
+    const char *wan = vae_test_weights();
+    gchar *tae = weights("taehv/taew2_1");
+    GstHarness *h = decoder(wan);
+    GstBuffer *latent = vae_test_latent(LW, LH, 0);
+    GstSegment segment;
+
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    g_object_set(h->element, "model", tae, NULL);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    same(vae_test_pull_frames(h, 0, 5), alone(tae, 0, 2, TRUE));
+    g_object_set(h->element, "model", wan, NULL);
+    GST_BUFFER_PTS(latent) = vae_test_time(5);
+    GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    same(vae_test_pull_frames(h, 5, 1), alone(wan, 0, 1, TRUE));
+    vae_test_teardown(h);
+    g_free(tae);
+}
+
+/* At once: four frames for each latent, without a gap in time. What is known
+ * of the first four is the last, for TAE makes it from the start, too. */
+static void
+test_restart(void)
+{
+    const char *wan = vae_test_weights();
+    gchar *tae = weights("taehv/taew2_1");
+    GstHarness *h = decoder(wan);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_object_set(h->element, "model", tae, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    vae_test_push_latents(h, LW, LH, 3, 6);
+    same(vae_test_pull_frames(h, 0, 9), alone(wan, 0, 3, TRUE));
+    expect_switch(bus, tae, TRUE, 9);
+    g_free(vae_test_pull_frames(h, 9, 3));
+    same(vae_test_pull_frames(h, 12, 9), alone(tae, 3, 6, FALSE));
+    CHECK(vae_test_event(h, GST_EVENT_GAP) == NULL);
+    CHECK(!mapped(wan));
+    expect_quiet(bus);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    g_free(tae);
+}
+
+/* The frames of latents 3 and 4 after others and a restart. */
+static gchar *
+after_restart(guint others, gboolean again)
+{
+    GstHarness *h = decoder(vae_test_weights());
+    GstBus *bus = vae_test_bus(h);
+    gchar *sum;
+
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    for (guint k = 1; k < 3; k++)
+        push_at(h, k + others, 4 * k - 3, FALSE);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    if (again) {
+        g_signal_emit_by_name(h->element, "restart");
+        push_at(h, 7, 9, FALSE);
+        g_free(vae_test_pull_frames(h, 9, 4));
+        expect_switch(bus, vae_test_weights(), TRUE, 9);
+    }
+    g_signal_emit_by_name(h->element, "restart");
+    push_at(h, 3, again ? 13 : 9, FALSE);
+    push_at(h, 4, again ? 17 : 13, FALSE);
+    sum = vae_test_pull_frames(h, again ? 13 : 9, 8);
+    expect_switch(bus, vae_test_weights(), TRUE, again ? 13 : 9);
+    expect_quiet(bus);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    return sum;
+}
+
+/* The same model without its past: whatever that was. */
+static void
+test_restart_same_model(void)
+{
+    GstHarness *h = decoder(vae_test_weights());
+    gchar *wanted = after_restart(0, FALSE), *on;
+
+    vae_test_push_latents(h, LW, LH, 0, 5);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    on = vae_test_pull_frames(h, 9, 8);
+    CHECK(strcmp(on, wanted) != 0);
+    same(after_restart(4, FALSE), g_strdup(wanted));
+    same(after_restart(4, TRUE), wanted);
+    g_free(on);
+    vae_test_teardown(h);
+}
+
+/* Where a sequence begins anyway there is nothing cold about it. */
+static void
+test_restart_at_start(void)
+{
+    gchar *tae = weights("taehv/taew2_1");
+    GstHarness *h = decoder(vae_test_weights());
+    GstBus *bus = vae_test_bus(h);
+
+    g_signal_emit_by_name(h->element, "restart");
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    expect_quiet(bus);
+    g_object_set(h->element, "model", tae, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    push_at(h, 0, 5, TRUE);
+    g_free(vae_test_pull_frames(h, 5, 1));
+    expect_switch(bus, tae, FALSE, 5);
+    push_at(h, 1, 6, FALSE);
+    g_free(vae_test_pull_frames(h, 6, 4));
+    expect_quiet(bus);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    g_free(tae);
+}
+
+/* A warning that names the file and a word; the old model goes on. */
+static void
+check_refused(const char *path, gboolean restart, GQuark domain, gint code,
+              const char *word)
+{
+    const char *wan = vae_test_weights();
+    GstHarness *h = decoder(wan);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    GError *error = NULL;
+    gchar *model;
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_object_set(h->element, "model", path, NULL);
+    if (restart) {
+        g_signal_emit_by_name(h->element, "restart");
+        vae_test_push_latents(h, LW, LH, 3, 5);
+        same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
+    } else {
+        g_free(vae_test_pull_frames(h, 0, 9));
+        push_at(h, 0, 9, TRUE);
+        push_at(h, 1, 10, FALSE);
+        same(vae_test_pull_frames(h, 9, 5), alone(wan, 0, 2, TRUE));
+    }
+    message = gst_bus_pop_filtered(
+        bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    CHECK(message != NULL);
+    CHECK(GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING);
+    gst_message_parse_warning(message, &error, NULL);
+    if (error->domain != domain || error->code != code ||
+        !strstr(error->message, word) || !strstr(error->message, path) ||
+        !strstr(error->message, wan))
+        g_printerr("%s\n", error->message);
+    CHECK(g_error_matches(error, domain, code));
+    CHECK(strstr(error->message, word) && strstr(error->message, path) &&
+          strstr(error->message, wan));
+    g_error_free(error);
+    gst_message_unref(message);
+    g_object_get(h->element, "model", &model, NULL);
+    CHECK(strcmp(model, wan) == 0);
+    g_free(model);
+    CHECK(!mapped(path));
+    expect_quiet(bus);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_refused(void)
+{
+    gchar *other = weights("seedvr2");
+    gchar *broken = g_build_filename(g_get_tmp_dir(), "vae-test-broken", NULL);
+
+    for (gint restart = 0; restart < 2; restart++) {
+        check_refused(other, restart, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                      "wan2.1");
+        check_refused("/nowhere/weights.safetensors", restart,
+                      GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                      "No such file");
+        CHECK(g_file_set_contents(broken, "not a model at all", -1, NULL));
+        check_refused(broken, restart, GST_RESOURCE_ERROR,
+                      GST_RESOURCE_ERROR_OPEN_READ, "no safetensors");
+        CHECK(remove(broken) == 0);
+    }
+    g_free(broken);
+    g_free(other);
+}
+
+/* In the middle of a segment. */
+static void
+new_caps(GstHarness *h, const char *more)
+{
+    gchar *text = vae_test_latent_caps(LW, LH, more);
+    GstCaps *caps = gst_caps_from_string(text);
+
+    CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
+    gst_caps_unref(caps);
+    g_free(text);
+}
+
+/* New caps take the model that was set; one that cannot be opened leaves the
+ * old one in place. */
+static void
+test_caps_change(void)
+{
+    const char *wan = vae_test_weights();
+    gchar *tae = weights("taehv/taew2_1"), *model;
+    GstHarness *h = decoder(wan);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    g_object_set(h->element, "model", tae, NULL);
+    new_caps(h, ",latent-space=wan2.1");
+    push_at(h, 0, 5, TRUE);
+    same(vae_test_pull_frames(h, 5, 1), alone(tae, 0, 1, TRUE));
+    expect_quiet(bus);
+    g_object_set(h->element, "model", "/nowhere/at/all", NULL);
+    new_caps(h, NULL);
+    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    CHECK(message != NULL);
+    gst_message_unref(message);
+    push_at(h, 0, 6, TRUE);
+    same(vae_test_pull_frames(h, 6, 1), alone(tae, 0, 1, TRUE));
+    g_object_get(h->element, "model", &model, NULL);
+    CHECK(strcmp(model, tae) == 0);
+    expect_quiet(bus);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    g_free(model);
+    g_free(tae);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* An encoder of wan2.1, told after 5 frames to go on with a TAE from frame 7,
+ * whose groups begin otherwise. */
+static void
+test_encode(void)
+{
+    static const guint pts[] = {0, 1, 5, 7, 8}, to[] = {1, 5, 7, 8, 12};
+    gchar *tae = weights("taehv/taew2_1");
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    GstVideoInfo info;
+
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
+    info.fps_n = VAE_TEST_FPS;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    for (guint n = 0; n < 12; n++) {
+        if (n == 5) {
+            g_object_set(h->element, "model", tae, NULL);
+            CHECK(gst_harness_push_upstream_event(
+                h, gst_video_event_new_upstream_force_key_unit(vae_test_time(7),
+                                                               TRUE, 1)));
+        }
+        CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
+    }
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    for (guint i = 0; i < G_N_ELEMENTS(pts); i++) {
+        GstBuffer *latent = gst_harness_pull(h);
+
+        CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(pts[i]));
+        CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
+                  vae_test_time(to[i]));
+        CHECK_INT(GST_BUFFER_OFFSET(latent), i % 3);
+        gst_buffer_unref(latent);
+    }
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    expect_switch(bus, tae, FALSE, 7);
+    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    CHECK(message == NULL);
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    g_free(tae);
+}
+
+/* Changes, restarts, flushes and sequences in any order: no hang, no leak, and
+ * always whole groups without a gap. */
+static void
+test_any_order(void)
+{
+    const char *models[] = {vae_test_weights(), NULL};
+    gchar *tae = weights("taehv/taew2_1");
+    GRand *rand = g_rand_new_with_seed(20240607);
+    GstHarness *h = decoder(models[0]);
+    GstSegment segment;
+    guint frame = 0, pulled = 0;
+
+    models[1] = tae;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    for (guint i = 0; i < 120; i++) {
+        const guint what = g_rand_int_range(rand, 0, 10);
+
+        if (what == 0) {
+            CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+            CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+            CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+            while (gst_harness_buffers_in_queue(h) > 0)
+                gst_buffer_unref(gst_harness_pull(h));
+            frame = pulled = 0;
+        } else if (what < 3) {
+            g_object_set(h->element, "model", models[g_rand_boolean(rand)],
+                         NULL);
+        } else if (what == 3) {
+            g_signal_emit_by_name(h->element, "restart");
+        } else {
+            const gboolean start = frame == 0 || what == 4;
+
+            push_at(h, i, frame, start);
+            frame += start ? 1 : 4;
+        }
+        if (what == 9) {
+            g_free(vae_test_pull_frames(h, pulled, frame - pulled));
+            pulled = frame;
+        }
+    }
+    g_free(vae_test_pull_frames(h, pulled, frame - pulled));
+    g_rand_free(rand);
+    vae_test_teardown(h);
+    g_free(tae);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"next-sequence", test_next_sequence},
+        {"flush-and-discont", test_flush_and_discont},
+        {"restart", test_restart},
+        {"restart-same-model", test_restart_same_model},
+        {"restart-at-start", test_restart_at_start},
+        {"refused", test_refused},
+        {"caps-change", test_caps_change},
+        {"encode", test_encode},
+        {"any-order", test_any_order},
+        {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
