@@ -1,0 +1,260 @@
+/*
+ * test_tae.c: models that begin to encode with a whole group of frames: four,
+ * and eight.
+ */
+#include "vae_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <vae/model.h>
+
+typedef struct Family {
+    const char *path;
+    guint group; /* frames of a later latent */
+    gint size;   /* pixels each way */
+} Family;
+
+/* Small weights of TAE for Wan 2.1. */
+static Family
+wan(void)
+{
+    static gchar *path;
+
+    if (!path)
+        path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
+                                "weights.safetensors", NULL);
+    return (Family){path, 4, 32};
+}
+
+static gchar *ltx_path;
+
+static void
+remove_ltx(void)
+{
+    remove(ltx_path);
+    g_free(ltx_path);
+}
+
+/* Of the family for LTX there are no small weights; the generated ones are
+ * the real size. */
+static Family
+ltx(void)
+{
+    VaeModel *model = NULL;
+    VaeError error;
+
+    if (!ltx_path) {
+        ltx_path = g_strdup_printf("%s/vae-test-ltx-%d.safetensors",
+                                   g_get_tmp_dir(), (int) getpid());
+        atexit(remove_ltx);
+        CHECK(vae_model_generate("taeltx_2", &model, &error) == VAE_OK);
+        CHECK(vae_model_write(model, ltx_path, VAE_TYPE_F16, &error) == VAE_OK);
+        vae_model_free(&model);
+    }
+    return (Family){ltx_path, 8, 64};
+}
+
+static GstHarness *
+coder(const Family *f, const char *element, GstVideoInfo *info)
+{
+    GstHarness *h = vae_test_harness(element, "model", f->path, NULL);
+
+    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, f->size, f->size);
+    info->fps_n = VAE_TEST_FPS;
+    return h;
+}
+
+static void
+query_latency(GstHarness *h, GstClockTime wanted)
+{
+    GstQuery *query = gst_query_new_latency();
+    GstClockTime min;
+
+    CHECK(gst_pad_peer_query(h->sinkpad, query));
+    gst_query_parse_latency(query, NULL, &min, NULL);
+    gst_query_unref(query);
+    CHECK_INT(min, wanted);
+}
+
+/* Latent k leaves after frame (k + 1) group - 1, with the time of the first
+ * frame that it decodes to: frame (k - 1) group + 1. */
+static void
+check_encode(const Family *f)
+{
+    const guint g = f->group;
+    GstVideoInfo info;
+    GstHarness *h = coder(f, "vaeencode", &info);
+
+    gst_harness_set_upstream_latency(h, 0);
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    query_latency(h, 2 * (g - 1) * vae_test_time(1));
+    for (guint n = 0; n < 4 * g; n++) {
+        const guint steps = vae_test_stat(h, "steps");
+        GstBuffer *latent;
+
+        CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
+        if (n % g != g - 1) { /* nothing to compute was queued */
+            CHECK_INT(vae_test_stat(h, "in-flight"), 0);
+            CHECK_INT(vae_test_stat(h, "steps"), steps);
+            continue;
+        }
+        latent = gst_harness_pull(h);
+        CHECK_INT(GST_BUFFER_OFFSET(latent), n / g);
+        CHECK_INT(GST_BUFFER_PTS(latent),
+                  n < g ? 0 : vae_test_time(n + 2 - 2 * g));
+        CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
+                  vae_test_time(n + 2 - g));
+        CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
+                  n >= g);
+        gst_buffer_unref(latent);
+    }
+    CHECK_INT(vae_test_stat(h, "frames"), 4 * g);
+    vae_test_teardown(h);
+}
+
+static void
+test_encode(void)
+{
+    const Family four = wan(), eight = ltx();
+
+    check_encode(&four);
+    check_encode(&eight);
+}
+
+/* n frames become 1 + ceil((n - 1) / group) latents that last as long as the
+ * frames, and these n frames again. */
+static void
+check_count(const Family *f, guint n)
+{
+    const guint wanted = 1 + (n - 1 + f->group - 1) / f->group;
+    GstVideoInfo info;
+    GstHarness *encode = coder(f, "vaeencode", &info);
+    GstHarness *decode = coder(f, "vaedecode", &info);
+    GstBuffer *latents[8];
+    GstCaps *caps;
+
+    gst_harness_set_src_caps(encode, gst_video_info_to_caps(&info));
+    for (guint i = 0; i < n; i++)
+        CHECK_INT(gst_harness_push(encode, vae_test_frame(&info, i)),
+                  GST_FLOW_OK);
+    CHECK(gst_harness_push_event(encode, gst_event_new_eos()));
+    for (guint k = 0; k < wanted; k++) {
+        const guint to = MIN(1 + k * f->group, n);
+
+        latents[k] = gst_harness_pull(encode);
+        CHECK_INT(GST_BUFFER_PTS(latents[k]) + GST_BUFFER_DURATION(latents[k]),
+                  vae_test_time(to));
+    }
+    vae_test_wait_eos(encode);
+    vae_test_no_more(encode);
+
+    caps = gst_pad_get_current_caps(encode->sinkpad);
+    gst_harness_set_src_caps(decode, caps);
+    for (guint k = 0; k < wanted; k++)
+        CHECK_INT(gst_harness_push(decode, latents[k]), GST_FLOW_OK);
+    CHECK(gst_harness_push_event(decode, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(decode, 0, n));
+    vae_test_wait_eos(decode);
+    vae_test_no_more(decode);
+    vae_test_teardown(encode);
+    vae_test_teardown(decode);
+}
+
+static void
+test_counts(void)
+{
+    const Family four = wan(), eight = ltx();
+
+    for (guint n = 1; n <= 9; n++)
+        check_count(&four, n);
+    for (guint n = 1; n <= 17; n += 4)
+        check_count(&eight, n);
+    check_count(&eight, 8);
+    check_count(&eight, 10);
+}
+
+/* Frames that no latent covers yet at the end are dropped, and only they. */
+static void
+test_drop(void)
+{
+    const Family f = wan();
+    GstVideoInfo info;
+    GstHarness *h = coder(&f, "vaeencode", &info);
+
+    g_object_set(h->element, "tail", 1, NULL);
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    for (guint n = 0; n < 9; n++)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    CHECK_INT(gst_harness_buffers_in_queue(h), 2);
+    vae_test_teardown(h);
+}
+
+/* There is nothing to sample. */
+static void
+test_no_posterior(void)
+{
+    const Family f = wan();
+    GstVideoInfo info;
+    GstHarness *h = coder(&f, "vaeencode", &info);
+    GstBus *bus = vae_test_bus(h);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "posterior", "sample");
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
+                          "taew2_1", "no posterior");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* A sequence that begins with latent 2 of eight frames each: frame 16, the
+ * last of its group, and what is missing before. */
+static void
+test_cold_start(void)
+{
+    const Family f = ltx();
+    GstVideoInfo info;
+    GstHarness *h = coder(&f, "vaedecode", &info);
+    GstClockTime pts, duration;
+    GstEvent *gap;
+
+    gst_harness_set_src_caps_str(
+        h, "video/x-vae-latent,type=float32,channels=128,latent-width=2,"
+           "latent-height=2,framerate=16/1");
+    for (guint k = 2; k < 4; k++) {
+        GstBuffer *latent = gst_buffer_new_allocate(NULL, 128 * 4 * 4, NULL);
+
+        gst_buffer_memset(latent, 0, 0, 128 * 4 * 4);
+        GST_BUFFER_OFFSET(latent) = k;
+        GST_BUFFER_PTS(latent) = vae_test_time(8 * k - 7);
+        GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    g_free(vae_test_pull_frames(h, 16, 9));
+    gap = vae_test_event(h, GST_EVENT_GAP);
+    CHECK(gap != NULL);
+    gst_event_parse_gap(gap, &pts, &duration);
+    gst_event_unref(gap);
+    CHECK_INT(pts, vae_test_time(9));
+    CHECK_INT(duration, vae_test_time(7));
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"encode", test_encode},
+                                    {"counts", test_counts},
+                                    {"drop", test_drop},
+                                    {"no-posterior", test_no_posterior},
+                                    {"cold-start", test_cold_start},
+                                    {NULL, NULL}};
+
+    vae_test_weights(); /* or skipped */
+    return vae_test_main(argc, argv, tests);
+}
