@@ -44,6 +44,29 @@ fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
     info->normalization_stated = TRUE;
 }
 
+/* What the models of a space are made for; channels 0: they tell no space. */
+static const struct Usual {
+    const gchar *space;
+    gint channels, temporal, fps;
+} usual[] = {{"wan2.1", 16, 4, 16},     {"wan2.2", 48, 4, 24},
+             {"hunyuan1.5", 32, 4, 24}, {"ltx2", 128, 8, 24},
+             {"hunyuan", 0, 4, 24},     {"cogvideox", 0, 4, 8},
+             {"opensora1.3", 0, 4, 24}};
+
+static const struct Usual *
+find_usual(const GstVaeLatentInfo *info)
+{
+    for (guint i = 0; info->space[0] && i < G_N_ELEMENTS(usual); i++)
+        if (strcmp(info->space, usual[i].space) == 0)
+            return &usual[i];
+    for (guint i = 0; !info->space[0] && i < G_N_ELEMENTS(usual); i++)
+        if (info->channels == usual[i].channels)
+            return &usual[i];
+    return &usual[0];
+}
+
+/* The rate is always stated, so that who decodes counts time as it is counted
+ * here. */
 static void
 fill_framerate(GstLatentClip *clip, gint n, gint d)
 {
@@ -57,8 +80,11 @@ fill_framerate(GstLatentClip *clip, gint n, gint d)
         info->fps_n = n;
         info->fps_d = d;
     }
-    clip->fps_n = info->fps_n > 0 ? info->fps_n : GST_LATENT_FALLBACK_FPS_N;
-    clip->fps_d = info->fps_n > 0 ? info->fps_d : GST_LATENT_FALLBACK_FPS_D;
+    clip->guessed = info->fps_n == 0;
+    if (clip->guessed) {
+        info->fps_n = find_usual(info)->fps;
+        info->fps_d = 1;
+    }
 }
 
 /* The first video frame of latent k. */
@@ -76,7 +102,7 @@ fill_frames(GstLatentClip *clip)
     const gchar *text =
         vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_TEMPORAL);
     guint64 factor;
-    clip->temporal = GST_LATENT_FALLBACK_TEMPORAL;
+    clip->temporal = find_usual(&clip->info)->temporal;
     if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL)) {
         clip->temporal = factor;
         clip->info.temporal_factor = factor;
@@ -135,14 +161,15 @@ GstClockTime
 gst_latent_clip_time(const GstLatentClip *clip, gint k)
 {
     const gint64 frame = k < clip->data.t ? first_frame(clip, k) : clip->frames;
-    return gst_util_uint64_scale(frame, GST_SECOND * clip->fps_d, clip->fps_n);
+    return gst_util_uint64_scale(frame, GST_SECOND * clip->info.fps_d,
+                                 clip->info.fps_n);
 }
 
 gint
 gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time)
 {
-    const guint64 frame =
-        gst_util_uint64_scale(time, clip->fps_n, GST_SECOND * clip->fps_d);
+    const guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
+                                                GST_SECOND * clip->info.fps_d);
     if (frame == 0)
         return 0;
     return MIN(1 + (frame - 1) / clip->temporal, (guint64) clip->data.t);

@@ -15,8 +15,7 @@
 
 G_BEGIN_DECLS
 
-/* Timing when neither file nor user says how fast the video is, and how many
- * frames each latent after the first holds. */
+/* For latentmux: timing when the caps say nothing. */
 #define GST_LATENT_FALLBACK_FPS_N 16
 #define GST_LATENT_FALLBACK_FPS_D 1
 #define GST_LATENT_FALLBACK_TEMPORAL 4
@@ -28,7 +27,7 @@ typedef struct GstLatentClip {
     VaeTensorFile *file;
     VaeLatentClip data;
     GstVaeLatentInfo info;
-    gint fps_n, fps_d;   /* to time by; in info only where stated */
+    gboolean guessed;    /* nobody stated the framerate */
     gint temporal;       /* frames of each latent after the first */
     gint64 frames;       /* of the whole clip */
     gchar overruled[64]; /* the setting that the file contradicts, or "" */

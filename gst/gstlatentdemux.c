@@ -181,9 +181,17 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                             ("%s states another %s; the property is not used",
                              name, self->clip.overruled),
                             (NULL));
-    if (self->clip.info.fps_n == 0)
+    if (self->clip.guessed)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
-                        self->clip.fps_n, self->clip.fps_d);
+                        self->clip.info.fps_n, self->clip.info.fps_d);
+    if (!self->clip.info.space[0])
+        GST_ELEMENT_INFO(self, STREAM, FORMAT,
+                         ("%s declares no latent space: set latent-space=... "
+                          "here, or model=... of vaedecode; and "
+                          "normalization=raw, if they are not as a diffusion "
+                          "model emits them",
+                          name),
+                         (NULL));
     return GST_FLOW_OK;
 }
 
@@ -685,6 +693,5 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Latent file demuxer", "Codec/Demuxer/Video",
-        "Reads video latents from safetensors and npy files",
-        "The gst-vae authors");
+        "Reads video latents from safetensors and npy files", GST_VAE_AUTHOR);
 }

@@ -484,5 +484,5 @@ gst_latent_mux_class_init(GstLatentMuxClass *klass)
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Latent file muxer", "Codec/Muxer/Video",
-        "Writes video latents into a safetensors file", "The gst-vae authors");
+        "Writes video latents into a safetensors file", GST_VAE_AUTHOR);
 }

@@ -23,10 +23,12 @@ normalization_type(void)
 {
     static gsize type;
     static const GEnumValue values[] = {
-        {GST_LATENT_NORMALIZATION_AUTO, "As is usual for the file", "auto"},
-        {GST_LATENT_NORMALIZATION_NORMALIZED, "What diffusion models see",
-         "normalized"},
-        {GST_LATENT_NORMALIZATION_RAW, "What the network takes", "raw"},
+        {GST_LATENT_NORMALIZATION_AUTO,
+         "Raw in ComfyUI .latent files, else normalized", "auto"},
+        {GST_LATENT_NORMALIZATION_NORMALIZED,
+         "As the diffusion model emits them", "normalized"},
+        {GST_LATENT_NORMALIZATION_RAW, "As the network itself takes them",
+         "raw"},
         {0}};
     if (g_once_init_enter(&type))
         g_once_init_leave(&type, g_enum_register_static(
@@ -54,18 +56,21 @@ gst_latent_settings_install(GObjectClass *klass)
         klass, GST_LATENT_PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
                                 "Rate of the decoded video where the file "
-                                "states none; 0/1: unknown, timed at 16/1",
+                                "states none; 0/1: the usual one of the "
+                                "latent space, 16/1 where that is unknown",
                                 0, 1, G_MAXINT, 1, 0, 1, flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LATENT_SPACE,
         g_param_spec_string("latent-space", "Latent Space",
                             "Name of the latent space where the file states "
-                            "none, such as wan2.1",
+                            "none: wan2.1, wan2.2, seedvr2, ...; vaedecode "
+                            "finds the installed model by it",
                             NULL, flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
-                          "Scale of the numbers where the file states none",
+                          "On which side of the latent statistics the "
+                          "numbers stand where the file does not say",
                           normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
                           flags));
     g_object_class_install_property(

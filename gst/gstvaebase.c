@@ -355,8 +355,9 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_VARIANT,
         g_param_spec_string("variant", "Variant",
-                            "Name of the model variant for weights whose "
-                            "shapes fit several; unset: the usual one",
+                            "Name of the model for weights whose shapes fit "
+                            "several: taew2_1, taehv, taecvx, taeos1_3; "
+                            "unset: as the file says, else taew2_1",
                             NULL, ready));
     /**
      * GstVaeBase:backend:
@@ -390,8 +391,9 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_PRECISION,
         g_param_spec_enum("precision", "Precision",
-                          "Type of the numbers inside the network; auto: what "
-                          "the backend does best without loss to see",
+                          "Type of the numbers inside the network; auto: to "
+                          "decode, what the backend does best without loss "
+                          "to see; to encode, 32 bits",
                           GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, ready));
     /**
      * GstVaeBase:deterministic:
@@ -437,8 +439,8 @@ install_flow_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_QUEUE_DEPTH,
         g_param_spec_uint("queue-depth", "Queue Depth",
-                          "Slices that may wait in the element before "
-                          "upstream has to, in slices",
+                          "Slices that may be in the element before upstream "
+                          "has to wait",
                           1, MAX_QUEUE_DEPTH, DEFAULT_QUEUE_DEPTH, playing));
     /**
      * GstVaeBase:threads:
@@ -463,7 +465,8 @@ install_flow_properties(GObjectClass *klass)
         klass, PROP_QOS,
         g_param_spec_boolean("qos", "QoS",
                              "Act on quality-of-service events from "
-                             "downstream",
+                             "downstream: a decoder does not convert frames "
+                             "that come too late",
                              TRUE, playing));
     /**
      * GstVaeBase:stats:

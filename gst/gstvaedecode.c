@@ -12,6 +12,9 @@
  * set, or OFFSET above 0) knows nothing of what was before; of the first group
  * it gives the last frame only.
  *
+ * A #GstVaeBase:model that is set while playing takes over at the next
+ * sequence, or with #GstVaeDecode::restart at the next latent.
+ *
  * ## Example launch line
  * |[
  * gst-launch-1.0 filesrc location=clip.safetensors ! latentdemux ! \
@@ -96,6 +99,20 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     return TRUE;
 }
 
+static gboolean
+check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
+           GError **error)
+{
+    if (in->width <= GST_VAE_MAX_PIXELS && in->height <= GST_VAE_MAX_PIXELS)
+        return TRUE;
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "Latents of %dx%d are a picture of %dx%d pixels with %s; more "
+                "than %d each way are not possible",
+                in->latent_width, in->latent_height, in->width, in->height,
+                model->path, GST_VAE_MAX_PIXELS);
+    return FALSE;
+}
+
 /* What the caps leave open: size, rate, normalization. */
 static void
 complete(GstVaeDecode *self)
@@ -144,7 +161,7 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!check_latents(&self->in, self->base.info, error))
         return FALSE;
     complete(self);
-    return TRUE;
+    return check_size(&self->in, self->base.info, error);
 }
 
 /* Raw caps of this size that downstream takes too; NULL: none. */
@@ -418,7 +435,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
         element_class, "Variational autoencoder latent decoder",
         "Codec/Decoder/Video",
         "Decodes latents of video diffusion models to raw video",
-        "The gst-vae developers");
+        GST_VAE_AUTHOR);
     base_class->direction = VAE_DECODE;
     base_class->set_caps = set_caps;
     base_class->find_model = find_model;

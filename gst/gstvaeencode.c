@@ -7,7 +7,8 @@
  * for the first frame of a sequence and one for every four later ones. The
  * first latent of a sequence has no DELTA_UNIT, and its OFFSET is 0. DISCONT,
  * a flush, new caps, a gap in the middle of a group and a force-key-unit event
- * begin a sequence.
+ * begin a sequence. A #GstVaeBase:model that was set meanwhile takes over
+ * there.
  *
  * ## Example launch line
  * |[
@@ -573,7 +574,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
         element_class, "Variational autoencoder latent encoder",
         "Codec/Encoder/Video",
         "Encodes raw video to latents of video diffusion models",
-        "The gst-vae developers");
+        GST_VAE_AUTHOR);
     base_class->direction = VAE_ENCODE;
     base_class->set_caps = set_caps;
     base_class->find_model = find_model;

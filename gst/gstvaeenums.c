@@ -40,10 +40,11 @@ gst_vae_precision_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {VAE_PRECISION_AUTO, "What the backend does best", "auto"},
-        {VAE_PRECISION_FP32, "32-bit floats", "fp32"},
-        {VAE_PRECISION_TF32, "32-bit floats, products in TF32", "tf32"},
-        {VAE_PRECISION_FP16, "IEEE half floats", "fp16"},
-        {VAE_PRECISION_BF16, "bfloat16", "bf16"},
+        {VAE_PRECISION_FP32, "32-bit floats, on every backend", "fp32"},
+        {VAE_PRECISION_TF32, "32-bit floats, products in TF32 (cuda)", "tf32"},
+        {VAE_PRECISION_FP16, "IEEE half floats (cuda)", "fp16"},
+        {VAE_PRECISION_BF16,
+         "bfloat16 (cuda, and cpu where the processor has it)", "bf16"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaePrecision", values);
@@ -69,9 +70,9 @@ gst_vae_posterior_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_POSTERIOR_MEAN, "Its mean, the same in every run", "mean"},
-        {VAE_POSTERIOR_SAMPLE,
-         "A sample of it, by the numbers that belong to seed", "sample"},
+        {VAE_POSTERIOR_MEAN, "Its mean", "mean"},
+        {VAE_POSTERIOR_SAMPLE, "A sample, decided by seed and place alone",
+         "sample"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaePosterior", values);

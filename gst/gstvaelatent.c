@@ -151,12 +151,14 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
     }
     return read_words(s, info, error) &&
            read_int(s, "channels", 1024, TRUE, &info->channels, error) &&
-           read_int(s, "latent-width", 16384, TRUE, &info->latent_width,
+           read_int(s, "latent-width", GST_VAE_LATENT_MAX_GRID, TRUE,
+                    &info->latent_width, error) &&
+           read_int(s, "latent-height", GST_VAE_LATENT_MAX_GRID, TRUE,
+                    &info->latent_height, error) &&
+           read_int(s, "width", GST_VAE_MAX_PIXELS, FALSE, &info->width,
                     error) &&
-           read_int(s, "latent-height", 16384, TRUE, &info->latent_height,
+           read_int(s, "height", GST_VAE_MAX_PIXELS, FALSE, &info->height,
                     error) &&
-           read_int(s, "width", 65535, FALSE, &info->width, error) &&
-           read_int(s, "height", 65535, FALSE, &info->height, error) &&
            read_int(s, "temporal-factor", 64, FALSE, &info->temporal_factor,
                     error) &&
            read_int(s, "first-frames", 64, FALSE, &info->first_frames, error) &&

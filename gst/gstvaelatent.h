@@ -26,6 +26,8 @@ G_BEGIN_DECLS
                         "latent-height = (int) [ 1, 16384 ]"
 
 #define GST_VAE_LATENT_MAX_FRAMES 65535
+#define GST_VAE_LATENT_MAX_GRID 16384 /* as above */
+#define GST_VAE_MAX_PIXELS 65535      /* of video, each way */
 
 typedef enum {
     GST_VAE_LATENT_CHW, /* one latent a buffer */

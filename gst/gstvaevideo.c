@@ -1,5 +1,7 @@
 #include "gstvaevideo.h"
 
+#include "gstvaelatent.h"
+
 #include <string.h>
 
 static gboolean
@@ -98,15 +100,33 @@ check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
     return TRUE;
 }
 
-gboolean
-gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
+static gboolean
+too_large(GError **error, gint width, gint height, const gchar *limit)
 {
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video has %dx%d pixels; %s are not possible", width,
+                height, limit);
+    return FALSE;
+}
+
+/* gst_video_info_from_caps() without a word about why not. */
+static gboolean
+read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
+{
+    const GstStructure *s = gst_caps_get_structure(caps, 0);
+    const gchar *format = gst_structure_get_string(s, "format");
+    gint width = 0, height = 0;
     VaePixels pixels;
+    gchar *text;
 
-    if (!gst_video_info_from_caps(info, caps) ||
-        !pixels_of(GST_VIDEO_INFO_FORMAT(info), &pixels)) {
-        gchar *text = gst_caps_to_string(caps);
-
+    gst_structure_get_int(s, "width", &width);
+    gst_structure_get_int(s, "height", &height);
+    if (width > GST_VAE_MAX_PIXELS || height > GST_VAE_MAX_PIXELS)
+        return too_large(
+            error, width, height,
+            "more than " G_STRINGIFY(GST_VAE_MAX_PIXELS) " each way");
+    if (!format || !pixels_of(gst_video_format_from_string(format), &pixels)) {
+        text = gst_caps_to_string(caps);
         g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                     "The video caps are %s, wanted one of the "
                     "formats " GST_VAE_RAW_FORMATS,
@@ -114,6 +134,22 @@ gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
         g_free(text);
         return FALSE;
     }
+    if (gst_video_info_from_caps(info, caps))
+        return TRUE;
+    if ((guint64) width * height > G_MAXINT / 4)
+        return too_large(error, width, height, "frames of 2 GiB");
+    text = gst_caps_to_string(caps);
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video caps cannot be read: %s", text);
+    g_free(text);
+    return FALSE;
+}
+
+gboolean
+gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
+{
+    if (!read_caps(caps, info, error))
+        return FALSE;
     if (GST_VIDEO_INFO_IS_INTERLACED(info))
         return bad_caps(caps, "interlace-mode", "progressive", error);
     if (GST_VIDEO_INFO_IS_YUV(info))

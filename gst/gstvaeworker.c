@@ -12,13 +12,54 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
 /* Weight of the newest slice in the smoothed compute time. */
 #define SMOOTH 0.25
 
-static void
-post_progress(GstVaeBase *base, GstProgressType type, const gchar *code,
-              const gchar *text)
+static void G_GNUC_PRINTF(4, 5)
+    post_progress(GstVaeBase *base, GstProgressType type, const gchar *code,
+                  const gchar *format, ...)
 {
+    va_list args;
+    gchar *text;
+
+    va_start(args, format);
+    text = g_strdup_vprintf(format, args);
+    va_end(args);
     gst_element_post_message(
         GST_ELEMENT(base),
         gst_message_new_progress(GST_OBJECT(base), type, code, text));
+    g_free(text);
+}
+
+/* How the load of a model ended. */
+static void
+post_loaded(GstVaeBase *base, const gchar *path, const GstVaeModel *model)
+{
+    const VaeModelInfo *info = model ? gst_vae_model_info(model) : NULL;
+
+    if (info)
+        post_progress(base, GST_PROGRESS_TYPE_COMPLETE, "load-model",
+                      "loaded %s: %s, latent space %s", path, info->arch,
+                      info->space ? info->space : "unknown");
+    else
+        post_progress(base, GST_PROGRESS_TYPE_ERROR, "load-model",
+                      "cannot load %s", path);
+}
+
+/* How the opening of a stream ended. */
+static void
+post_opened(GstVaeBase *base, const VaeStreamParams *params,
+            const VaePlan *plan)
+{
+    if (plan)
+        post_progress(base, GST_PROGRESS_TYPE_COMPLETE, "open-stream",
+                      "ready for %dx%d pixels: backend %s, precision %s, "
+                      "slices of %d, %.1f MiB",
+                      params->width, params->height,
+                      vae_backend_name(plan->backend),
+                      vae_precision_name(plan->precision), plan->slice_size,
+                      (gdouble) plan->total / 1048576);
+    else
+        post_progress(base, GST_PROGRESS_TYPE_ERROR, "open-stream",
+                      "cannot compute %dx%d pixels", params->width,
+                      params->height);
 }
 
 /* Runs the load that somebody waits for. Lock held on entry and exit. */
@@ -32,17 +73,15 @@ load_model(GstVaeBase *base)
     VaeStatus status;
 
     g_mutex_unlock(&base->lock);
-    post_progress(base, GST_PROGRESS_TYPE_START, "load-model", path);
+    post_progress(base, GST_PROGRESS_TYPE_START, "load-model", "loading %s",
+                  path);
     status = gst_vae_model_open(path, variant, &model, &error);
     if (status == VAE_OK)
         GST_INFO_OBJECT(base, "model %s: %s, latent space %s, by %s", path,
                         gst_vae_model_info(model)->arch,
                         gst_vae_model_info(model)->space,
                         gst_vae_model_info(model)->reason);
-    post_progress(base,
-                  status == VAE_OK ? GST_PROGRESS_TYPE_COMPLETE
-                                   : GST_PROGRESS_TYPE_ERROR,
-                  "load-model", path);
+    post_loaded(base, path, model);
     g_mutex_lock(&base->lock);
 
     old = base->loaded;
@@ -183,35 +222,26 @@ set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
 static VaeStatus
 open_session(GstVaeBase *base, GstVaeSession *session, VaeError *error)
 {
+    const VaeStreamParams *params = &session->params;
     VaeStream *stream = NULL;
     VaeStatus status;
-    gchar *text;
     gint64 began;
 
     if (base->stream && gst_vae_session_same_stream(base->running, session))
         return VAE_OK;
-    text = g_strdup_printf("%dx%d pixels", session->params.width,
-                           session->params.height);
     began = g_get_monotonic_time();
-    post_progress(base, GST_PROGRESS_TYPE_START, "open-stream", text);
-    status = vae_stream_new(gst_vae_model_get(session->model), &session->params,
-                            &stream, error);
-    if (status == VAE_OK) {
+    post_progress(base, GST_PROGRESS_TYPE_START, "open-stream",
+                  "preparing %dx%d pixels", params->width, params->height);
+    status = vae_stream_new(gst_vae_model_get(session->model), params, &stream,
+                            error);
+    if (status == VAE_OK)
         set_stream(base, session, stream);
-        GST_INFO_OBJECT(
-            base,
-            "stream for %s in %.3f s: backend %s, precision %s, slices of %d, "
-            "%" G_GUINT64_FORMAT " bytes",
-            text, (g_get_monotonic_time() - began) / 1e6,
-            vae_backend_name(base->counters.plan.backend),
-            vae_precision_name(base->counters.plan.precision),
-            base->counters.plan.slice_size, base->counters.plan.total);
-    }
-    post_progress(base,
-                  status == VAE_OK ? GST_PROGRESS_TYPE_COMPLETE
-                                   : GST_PROGRESS_TYPE_ERROR,
-                  "open-stream", text);
-    g_free(text);
+    post_opened(base, params,
+                status == VAE_OK ? vae_stream_get_plan(stream) : NULL);
+    GST_INFO_OBJECT(base, "stream for %dx%d pixels in %.3f s: %s",
+                    params->width, params->height,
+                    (g_get_monotonic_time() - began) / 1e6,
+                    vae_status_name(status));
     return status;
 }
 

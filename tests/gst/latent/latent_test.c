@@ -193,12 +193,17 @@ note_error(Run *run, GstMessage *message)
 }
 
 static void
-note_warning(Run *run, GstMessage *message)
+note_text(Run *run, GstMessage *message)
 {
+    const gboolean info = GST_MESSAGE_TYPE(message) == GST_MESSAGE_INFO;
+    gchar **text = info ? &run->info : &run->warning;
     GError *error;
-    gst_message_parse_warning(message, &error, NULL);
-    if (!run->warning)
-        run->warning = g_strdup(error->message);
+    if (info)
+        gst_message_parse_info(message, &error, NULL);
+    else
+        gst_message_parse_warning(message, &error, NULL);
+    if (!*text)
+        *text = g_strdup(error->message);
     g_error_free(error);
 }
 
@@ -211,13 +216,15 @@ run_wait(Run *run)
         GstMessage *message = gst_bus_timed_pop_filtered(
             bus, WAIT,
             GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_WARNING |
-                GST_MESSAGE_SEGMENT_DONE);
+                GST_MESSAGE_INFO | GST_MESSAGE_SEGMENT_DONE);
         fail_unless(message != NULL, "the pipeline neither ends nor fails");
-        done = GST_MESSAGE_TYPE(message) != GST_MESSAGE_WARNING;
+        const gboolean text = GST_MESSAGE_TYPE(message) &
+                              (GST_MESSAGE_WARNING | GST_MESSAGE_INFO);
+        done = !text;
         if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR)
             note_error(run, message);
-        else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING)
-            note_warning(run, message);
+        else if (text)
+            note_text(run, message);
         else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS)
             run->eos = TRUE;
         else
@@ -250,6 +257,7 @@ run_free(Run *run)
     g_ptr_array_unref(run->buffers);
     g_free(run->error);
     g_free(run->warning);
+    g_free(run->info);
     g_free(run->source);
     g_free(run);
 }

@@ -43,8 +43,8 @@ typedef struct Run {
     GstElement *pipeline;
     GPtrArray *buffers; /* that reached the sink */
     gboolean eos, segment_done;
-    gchar *error, *warning; /* the first text of each, or NULL */
-    GQuark domain;          /* of the error */
+    gchar *error, *warning, *info; /* the first text of each, or NULL */
+    GQuark domain;                 /* of the error */
     gint code;
     gchar *source; /* name of the element that posted the error */
 } Run;

@@ -231,13 +231,35 @@ GST_START_TEST(test_times)
 }
 GST_END_TEST
 
+/* What is usual for the space, or for the only one with so many channels. */
+GST_START_TEST(test_usual_times)
+{
+    static const gint four[] = {0, 1, 5, 9, 13}, eight[] = {0, 1, 9, 17, 25};
+    static const VaeMetadata video = {"vae.latent_space", "cogvideox"};
+    static const Clip wide = {VAE_TYPE_F32, 4, 48, 3, 5},
+                      wider = {VAE_TYPE_F32, 4, 128, 3, 5};
+    gchar *path = write_clip("a", "latent", &wide, CTHW, NULL, 0);
+    check_times(path, four, 4, 24);
+    g_free(path);
+    path = write_clip("a", "latent", &wider, CTHW, NULL, 0);
+    check_times(path, eight, 4, 24);
+    g_free(path);
+    path = write_clip("a", "latent", &small, CTHW, &video, 1);
+    check_times(path, four, 4, 8);
+    Run *run = run_preroll(path, "", "");
+    assert_field(run, "framerate", "8/1");
+    run_free(run);
+    g_free(path);
+}
+GST_END_TEST
+
 GST_START_TEST(test_silent_file)
 {
     gchar *path = write_clip("a", "latent", &small, CTHW, NULL, 0);
     Run *run = run_preroll(path, "", "");
     assert_field(run, "latent-space", NULL);
     assert_field(run, "normalization", NULL);
-    assert_field(run, "framerate", NULL);
+    assert_field(run, "framerate", "16/1"); /* as the latents are timed */
     assert_field(run, "width", NULL);
     run_free(run);
     run = run_preroll(
@@ -245,6 +267,15 @@ GST_START_TEST(test_silent_file)
     assert_field(run, "latent-space", "wan2.2");
     assert_field(run, "normalization", "raw");
     assert_field(run, "framerate", "25/1");
+    run_free(run);
+
+    /* Who lets decodebin choose is told why it finds no model. */
+    run = run_all("filesrc location=%s ! decodebin ! fakesink name=sink", path);
+    fail_unless(run->error != NULL);
+    fail_unless(run->info && strstr(run->info, path) &&
+                    strstr(run->info, "latent-space=") &&
+                    strstr(run->info, "normalization=raw"),
+                "%s", run->info);
     run_free(run);
     g_free(path);
 }
@@ -268,6 +299,7 @@ GST_START_TEST(test_overruled)
     Run *run = demux(PULL, path,
                      "latent-space=wan2.1 normalization=raw framerate=48/2");
     fail_unless(run->warning == NULL, "%s", run->warning);
+    fail_unless(run->info == NULL, "%s", run->info);
     run_free(run);
     run = run_preroll(path, "framerate=30/1", "");
     assert_field(run, "framerate", "24/1");
@@ -559,6 +591,7 @@ latentdemux_suite(void)
     tcase = latent_tcase(suite, "caps and times");
     tcase_add_test(tcase, test_metadata);
     tcase_add_test(tcase, test_times);
+    tcase_add_test(tcase, test_usual_times);
     tcase_add_test(tcase, test_silent_file);
     tcase_add_test(tcase, test_overruled);
     tcase_add_test(tcase, test_comfyui);

@@ -253,10 +253,16 @@ GST_START_TEST(test_round_trip)
         transcode(source, once);
         transcode(once, twice);
         assert_file(once, &small, 4, stated ? 10 : 13);
-        for (guint i = 0; i < G_N_ELEMENTS(metadata); i++)
-            if (strcmp(metadata[i].key, "vae.frames") != 0)
-                assert_metadata(once, metadata[i].key,
-                                stated ? metadata[i].value : NULL);
+        for (guint i = 0; i < G_N_ELEMENTS(metadata); i++) {
+            const gchar *key = metadata[i].key;
+            /* The demuxer says by which rate it timed them. */
+            const gboolean rate = strcmp(key, "vae.framerate") == 0;
+            if (strcmp(key, "vae.frames") != 0)
+                assert_metadata(once, key,
+                                stated ? metadata[i].value
+                                : rate ? "16/1"
+                                       : NULL);
+        }
         GBytes *a = read_bytes(once), *b = read_bytes(twice);
         fail_unless(g_bytes_equal(a, b));
         g_bytes_unref(a);
