@@ -110,7 +110,8 @@ VaeEmuSubmit submit_hook;
 int capability = 90;
 std::mutex lock; /* one launch at a time, and what counts them */
 uint64_t launches;
-std::vector<Fiber *> pool; /* fibers are kept for the next launch */
+/* Fibers are kept for the next launch; never destroyed, so nothing leaks. */
+std::vector<Fiber *> &pool = *new std::vector<Fiber *>;
 
 /* ------------------------------------------------------ switching */
 
