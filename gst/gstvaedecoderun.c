@@ -1,9 +1,8 @@
 /*
  * gstvaedecoderun.c: memory for frames, and the engine's call.
  */
+#include "gstvaecall.h"
 #include "gstvaedecode.h"
-
-#include "gstvaevideo.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
@@ -135,49 +134,11 @@ is_late(GstVaeBase *base, const GstVaeItem *item, const GstVaeOut *out)
     return late;
 }
 
-/* What one call of the engine needs, mapped. */
-typedef struct Call {
-    guint n_latents, n_frames;
-    VaeLatent *latents;
-    GstMapInfo *maps;
-    VaePicture *pictures;
-    GstVideoFrame *frames; /* buffer NULL: not converted */
-} Call;
-
-static Call
-call_new(GstVaeItem **items, guint n)
-{
-    Call call = {0};
-    guint n_frames = 0;
-
-    for (guint i = 0; i < n; i++)
-        n_frames += items[i]->n_out;
-    call.latents = g_new0(VaeLatent, n);
-    call.maps = g_new0(GstMapInfo, n);
-    call.pictures = g_new0(VaePicture, n_frames);
-    call.frames = g_new0(GstVideoFrame, n_frames);
-    return call;
-}
-
-static void
-call_clear(Call *call, GstVaeItem **items)
-{
-    for (guint i = 0; i < call->n_latents; i++)
-        gst_buffer_unmap(items[i]->in[0], &call->maps[i]);
-    for (guint i = 0; i < call->n_frames; i++)
-        if (call->frames[i].buffer)
-            gst_video_frame_unmap(&call->frames[i]);
-    g_free(call->latents);
-    g_free(call->maps);
-    g_free(call->pictures);
-    g_free(call->frames);
-}
-
 /* A buffer for one frame, mapped as the next picture of the call. */
 static VaeStatus
-add_frame(GstVaeSession *session, Call *call, GstVaeOut *out, VaeError *error)
+add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
+          VaeError *error)
 {
-    GstVideoFrame *frame = &call->frames[call->n_frames];
     GstFlowReturn ret = GST_FLOW_ERROR;
 
     if (session->pool)
@@ -190,46 +151,35 @@ add_frame(GstVaeSession *session, Call *call, GstVaeOut *out, VaeError *error)
     /* So that a dump of the frames is the same in every run. */
     if (session->clear)
         gst_buffer_memset(out->buffer, 0, 0, gst_buffer_get_size(out->buffer));
-    if (!gst_video_frame_map(frame, &session->video, out->buffer,
-                             GST_MAP_WRITE)) {
-        frame->buffer = NULL;
+    if (!gst_vae_call_add_picture(call, session, out->buffer, GST_MAP_WRITE))
         return vae_fail(error, VAE_ERR_MEMORY,
                         "a frame from downstream cannot be written");
-    }
-    gst_vae_video_frame_picture(frame, &call->pictures[call->n_frames]);
-    GST_BUFFER_PTS(out->buffer) = out->pts;
-    GST_BUFFER_DURATION(out->buffer) = out->duration;
-    GST_BUFFER_OFFSET(out->buffer) = out->offset;
-    GST_BUFFER_OFFSET_END(out->buffer) = out->offset + 1;
+    gst_vae_call_stamp(out);
     return VAE_OK;
 }
 
 static VaeStatus
-add_step(GstVaeBase *base, Call *call, GstVaeItem *item, VaeError *error)
+add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
 {
     GstVaeSession *session = item->session;
     gboolean discont = item->discont;
     VaeStatus status = VAE_OK;
 
-    if (!gst_buffer_map(item->in[0], &call->maps[call->n_latents],
-                        GST_MAP_READ))
+    if (!gst_vae_call_add_latent(call, session, item->in[0], GST_MAP_READ))
         return vae_fail(error, VAE_ERR_READ, "a latent cannot be read");
-    call->latents[call->n_latents].type = session->latent.type;
-    call->latents[call->n_latents].data = call->maps[call->n_latents].data;
     gst_vae_decode_check(GST_VAE_DECODE(base), item,
-                         &call->latents[call->n_latents]);
-    call->n_latents++;
+                         &call->latents[call->n_latents - 1]);
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
         GstVaeOut *out = &item->out[i];
 
-        gst_vae_video_picture(&session->video, &call->pictures[call->n_frames]);
-        if (out->wanted && !is_late(base, item, out)) {
-            status = add_frame(session, call, out, error);
-            if (discont && status == VAE_OK)
-                GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
-            discont = FALSE;
+        if (!out->wanted || is_late(base, item, out)) {
+            gst_vae_call_add_picture(call, session, NULL, 0);
+            continue;
         }
-        call->n_frames++;
+        status = add_frame(session, call, out, error);
+        if (discont && status == VAE_OK)
+            GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
+        discont = FALSE;
     }
     return status;
 }
@@ -238,14 +188,14 @@ VaeStatus
 gst_vae_decode_run(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
                    guint n, VaeError *error)
 {
-    Call call = call_new(items, n);
+    GstVaeCall call = gst_vae_call_new(items, n);
     VaeStatus status = VAE_OK;
 
     for (guint i = 0; i < n && status == VAE_OK; i++)
         status = add_step(base, &call, items[i], error);
     if (status == VAE_OK)
         status = vae_stream_decode(stream, call.latents, (int) call.n_latents,
-                                   call.pictures, (int) call.n_frames, error);
-    call_clear(&call, items);
+                                   call.pictures, (int) call.n_pictures, error);
+    gst_vae_call_clear(&call);
     return status;
 }

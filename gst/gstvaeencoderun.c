@@ -1,9 +1,8 @@
 /*
  * gstvaeencoderun.c: memory for latents, and the engine's call.
  */
+#include "gstvaecall.h"
 #include "gstvaeencode.h"
-
-#include "gstvaevideo.h"
 
 void
 gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
@@ -15,89 +14,54 @@ gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
 }
 
 static VaeStatus
-make_latent(GstVaeItem *item, VaeLatent *latent, GstMapInfo *map,
-            VaeError *error)
+add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
 {
     GstVaeSession *session = item->session;
     const gsize size = gst_vae_latent_info_size(&session->latent);
-    GstBuffer *buffer =
-        gst_buffer_new_allocate(session->allocator, size, &session->allocation);
+    GstVaeOut *out = &item->out[0];
 
-    item->out[0].buffer = buffer;
-    if (!buffer || !gst_buffer_map(buffer, map, GST_MAP_WRITE))
+    out->buffer =
+        gst_buffer_new_allocate(session->allocator, size, &session->allocation);
+    if (!out->buffer ||
+        !gst_vae_call_add_latent(call, session, out->buffer, GST_MAP_WRITE))
         return vae_fail(error, VAE_ERR_MEMORY,
                         "no memory for a latent of %zu bytes", size);
-    latent->type = session->latent.type;
-    latent->data = map->data;
-    GST_BUFFER_PTS(buffer) = item->out[0].pts;
-    GST_BUFFER_DURATION(buffer) = item->out[0].duration;
-    GST_BUFFER_OFFSET(buffer) = item->out[0].offset;
-    GST_BUFFER_OFFSET_END(buffer) = item->out[0].offset + 1;
+    gst_vae_call_stamp(out);
     if (!item->start)
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DELTA_UNIT);
     if (item->discont)
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+        GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
     return VAE_OK;
 }
 
-/* What one call of the engine needs, mapped. */
-typedef struct Call {
-    guint n_frames, n_latents;
-    GstVideoFrame *frames;
-    VaePicture *pictures;
-    VaeLatent *latents;
-    GstMapInfo *maps;
-} Call;
-
 static VaeStatus
-add_step(Call *call, GstVaeItem *item, VaeError *error)
+add_step(GstVaeCall *call, GstVaeItem *item, VaeError *error)
 {
-    VaeStatus status;
+    GstVaeSession *session = item->session;
 
-    for (guint i = 0; i < item->n_in; i++) {
-        GstVideoFrame *frame = &call->frames[call->n_frames];
-
-        if (!gst_video_frame_map(frame, &item->session->video, item->in[i],
-                                 GST_MAP_READ))
+    for (guint i = 0; i < item->n_in; i++)
+        if (!gst_vae_call_add_picture(call, session, item->in[i], GST_MAP_READ))
             return vae_fail(error, VAE_ERR_SIZE,
                             "a frame of %zu bytes came, wanted %zu for "
                             "%dx%d pixels",
                             gst_buffer_get_size(item->in[i]),
-                            GST_VIDEO_INFO_SIZE(&item->session->video),
-                            item->session->params.width,
-                            item->session->params.height);
-        gst_vae_video_frame_picture(frame, &call->pictures[call->n_frames++]);
-    }
-    status = make_latent(item, &call->latents[call->n_latents],
-                         &call->maps[call->n_latents], error);
-    if (status == VAE_OK)
-        call->n_latents++;
-    return status;
+                            GST_VIDEO_INFO_SIZE(&session->video),
+                            session->params.width, session->params.height);
+    return add_latent(call, item, error);
 }
 
 VaeStatus
 gst_vae_encode_run(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
                    guint n, VaeError *error)
 {
-    Call call = {0};
+    GstVaeCall call = gst_vae_call_new(items, n);
     VaeStatus status = VAE_OK;
 
-    call.frames = g_new0(GstVideoFrame, n * GST_VAE_MAX_UNITS);
-    call.pictures = g_new0(VaePicture, n * GST_VAE_MAX_UNITS);
-    call.latents = g_new0(VaeLatent, n);
-    call.maps = g_new0(GstMapInfo, n);
     for (guint i = 0; i < n && status == VAE_OK; i++)
         status = add_step(&call, items[i], error);
     if (status == VAE_OK)
-        status = vae_stream_encode(stream, call.pictures, (int) call.n_frames,
+        status = vae_stream_encode(stream, call.pictures, (int) call.n_pictures,
                                    call.latents, (int) call.n_latents, error);
-    for (guint i = 0; i < call.n_frames; i++)
-        gst_video_frame_unmap(&call.frames[i]);
-    for (guint i = 0; i < call.n_latents; i++)
-        gst_buffer_unmap(items[i]->out[0].buffer, &call.maps[i]);
-    g_free(call.frames);
-    g_free(call.pictures);
-    g_free(call.latents);
-    g_free(call.maps);
+    gst_vae_call_clear(&call);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LW 6
 #define LH 4
@@ -331,19 +332,21 @@ static void
 test_refused(void)
 {
     gchar *other = weights("seedvr2");
-    gchar *broken = g_build_filename(g_get_tmp_dir(), "vae-test-broken", NULL);
+    gchar *broken = NULL;
+    const gint file = g_file_open_tmp("vae-test-XXXXXX", &broken, NULL);
 
+    CHECK(file >= 0 && close(file) == 0);
+    CHECK(g_file_set_contents(broken, "not a model at all", -1, NULL));
     for (gint restart = 0; restart < 2; restart++) {
         check_refused(other, restart, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                       "wan2.1");
         check_refused("/nowhere/weights.safetensors", restart,
                       GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
                       "No such file");
-        CHECK(g_file_set_contents(broken, "not a model at all", -1, NULL));
         check_refused(broken, restart, GST_RESOURCE_ERROR,
                       GST_RESOURCE_ERROR_OPEN_READ, "no safetensors");
-        CHECK(remove(broken) == 0);
     }
+    CHECK(remove(broken) == 0);
     g_free(broken);
     g_free(other);
 }
