@@ -231,8 +231,10 @@ begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
         return FALSE;
     if (gst_vae_worker_open(base, session, &fault) != VAE_OK) {
         gst_vae_session_unref(session);
-        if (fault.status != VAE_ERR_CANCELLED)
+        if (fault.status != VAE_ERR_CANCELLED) {
             *error = gst_vae_error_to_gerror(&fault);
+            g_prefix_error(error, "%s: ", gst_vae_model_info(model)->path);
+        }
         return FALSE;
     }
     g_mutex_lock(&base->lock);

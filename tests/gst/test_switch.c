@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LW 6
@@ -281,32 +282,17 @@ test_restart_at_start(void)
     g_free(tae);
 }
 
-/* A warning that names the file and a word; the old model goes on. */
+/* One warning that names both files and a word. */
 static void
-check_refused(const char *path, gboolean restart, GQuark domain, gint code,
-              const char *word)
+expect_warning(GstHarness *h, GstBus *bus, const char *path, GQuark domain,
+               gint code, const char *word)
 {
     const char *wan = vae_test_weights();
-    GstHarness *h = decoder(wan);
-    GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
+    GstMessage *message = gst_bus_pop_filtered(
+        bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
     GError *error = NULL;
     gchar *model;
 
-    vae_test_push_latents(h, LW, LH, 0, 3);
-    g_object_set(h->element, "model", path, NULL);
-    if (restart) {
-        g_signal_emit_by_name(h->element, "restart");
-        vae_test_push_latents(h, LW, LH, 3, 5);
-        same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
-    } else {
-        g_free(vae_test_pull_frames(h, 0, 9));
-        push_at(h, 0, 9, TRUE);
-        push_at(h, 1, 10, FALSE);
-        same(vae_test_pull_frames(h, 9, 5), alone(wan, 0, 2, TRUE));
-    }
-    message = gst_bus_pop_filtered(
-        bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
     CHECK(message != NULL);
     CHECK(GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING);
     gst_message_parse_warning(message, &error, NULL);
@@ -324,6 +310,30 @@ check_refused(const char *path, gboolean restart, GQuark domain, gint code,
     g_free(model);
     CHECK(!mapped(path));
     expect_quiet(bus);
+}
+
+/* The old model goes on. */
+static void
+check_refused(const char *path, gboolean restart, GQuark domain, gint code,
+              const char *word)
+{
+    const char *wan = vae_test_weights();
+    GstHarness *h = decoder(wan);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_object_set(h->element, "model", path, NULL);
+    if (restart) {
+        g_signal_emit_by_name(h->element, "restart");
+        vae_test_push_latents(h, LW, LH, 3, 5);
+        same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
+    } else {
+        g_free(vae_test_pull_frames(h, 0, 9));
+        push_at(h, 0, 9, TRUE);
+        push_at(h, 1, 10, FALSE);
+        same(vae_test_pull_frames(h, 9, 5), alone(wan, 0, 2, TRUE));
+    }
+    expect_warning(h, bus, path, domain, code, word);
     drop_bus(h, bus);
     vae_test_teardown(h);
 }
@@ -349,6 +359,54 @@ test_refused(void)
     CHECK(remove(broken) == 0);
     g_free(broken);
     g_free(other);
+}
+
+/* Leaves the process less address space than any plan may count on, and
+ * enough to run in; 0: gives it back. */
+static void
+limit_memory(guint64 more)
+{
+    static struct rlimit before;
+    struct rlimit limit;
+    gchar *text = NULL;
+
+    if (more == 0) {
+        CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+        return;
+    }
+    CHECK(g_file_get_contents("/proc/self/statm", &text, NULL, NULL));
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    limit = before;
+    limit.rlim_cur = g_ascii_strtoull(text, NULL, 10) * getpagesize() + more;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    g_free(text);
+}
+
+/* Both models must fit. */
+static void
+test_no_memory(void)
+{
+    gchar *tae = weights("taehv/taew2_1");
+    GstHarness *h = decoder(vae_test_weights());
+    GstBus *bus = vae_test_bus(h);
+    gchar *wanted = alone(vae_test_weights(), 0, 5, TRUE), *found;
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_free(vae_test_pull_frames(h, 0, 9));
+    push_at(h, 0, 9, TRUE);
+    limit_memory(128 << 20);
+    g_object_set(h->element, "model", tae, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    for (guint k = 1; k < 5; k++)
+        push_at(h, k, 4 * k + 6, FALSE);
+    found = vae_test_pull_frames(h, 9, 17);
+    limit_memory(0);
+    same(found, wanted);
+    expect_warning(h, bus, tae, GST_RESOURCE_ERROR,
+                   GST_RESOURCE_ERROR_NO_SPACE_LEFT, "MiB");
+    drop_bus(h, bus);
+    vae_test_teardown(h);
+    g_free(tae);
 }
 
 /* In the middle of a segment. */
@@ -499,6 +557,7 @@ main(int argc, char **argv)
         {"restart-same-model", test_restart_same_model},
         {"restart-at-start", test_restart_at_start},
         {"refused", test_refused},
+        {"no-memory", test_no_memory},
         {"caps-change", test_caps_change},
         {"encode", test_encode},
         {"any-order", test_any_order},
