@@ -151,17 +151,18 @@ vae_lanes_max(float v, int lanes)
 }
 
 /*
- * v * sigmoid(v) within 5 units; 0 where that is below 1e-36. The rest of
- * -v * log2(e) that a float cannot hold goes into e^-v as a first-order term.
+ * v * sigmoid(v) within 5 units. The rest of -v * log2(e) that a float cannot
+ * hold goes into e^-v as a first-order term; 2^-8 keeps the reciprocal from
+ * being flushed while the result is a normal number.
  */
 VAE_DEVICE float
 vae_silu(float v)
 {
-    const float t = -fminf(fmaxf(v, -88.5f), 88.5f);
+    const float t = -fminf(fmaxf(v, -100.0f), 100.0f);
     const float high = t * 1.44269502f;
     const float rest = fmaf(t, 1.92596303e-8f, fmaf(t, 1.44269502f, -high));
-    const float e = vae_ptx_ex2(high);
-    return v * vae_ptx_rcp(1 + fmaf(e, rest * 0.693147181f, e));
+    const float e = vae_ptx_ex2(high) * fmaf(rest, 0.693147181f, 1.0f);
+    return v * (vae_ptx_rcp(fmaf(e, 0x1p-8f, 0x1p-8f)) * 0x1p-8f);
 }
 
 /* -------------------------------------------------------- launching */
