@@ -79,7 +79,7 @@ echo 'Decoding the bundled latents ...'
 # Matroska keeps the frames as they leave the decoder, so that times and
 # comparison are about the model and not about a video codec.
 start=$(now)
-gst-launch-1.0 -q filesrc "$(location "$demo_latents")" ! latentdemux ! \
+play filesrc "$(location "$demo_latents")" ! latentdemux ! \
     vaedecode ! video/x-raw,format=RGB ! matroskamux ! \
     filesink "$(location "$tmp/decoded.mkv")"
 decoded=$(now)
@@ -116,10 +116,8 @@ done
 vaetool compare "$tmp/decoded.safetensors" "$tmp/again.safetensors" |
     sed 's/^/  /'
 
-echo 'The results:'
 for result in demo.webm demo.png demo-latents.safetensors; do
-    [ -s "$result" ] || die "$out/$result was not written"
-    echo "  $(pwd)/$result"
+    wrote "$(pwd)/$result"
 done
 
 if [ -n "$live" ]; then

@@ -61,6 +61,11 @@ need_file() {
     if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
 }
 
+# need_model PATH: weights, or a folder that holds some.
+need_model() {
+    [ -d "$1" ] || need_file "$1"
+}
+
 # quoted TEXT: a value as gst-launch-1.0 wants it, whatever characters it has.
 quoted() {
     printf '"%s"' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"
@@ -69,6 +74,58 @@ quoted() {
 # location FILE
 location() {
     printf 'location=%s' "$(quoted "$1")"
+}
+
+# play ELEMENT...: runs a pipeline; on stderr are its errors and the models that
+# it loads. After an error at the start gst-launch-1.0 1.22 sometimes waits for
+# ever, so it is ended a while later.
+play() {
+    pipe=$(mktemp -d)
+    mkfifo "$pipe/said"
+    gst-launch-1.0 "$@" >"$pipe/said" 2>&1 &
+    launch=$!
+    {
+        rm -r "$pipe" # both ends are open
+        tell_all
+    } <"$pipe/said" >&2
+    wait "$launch"
+}
+
+# tell_all: what gst-launch-1.0 says, without its progress, each model once.
+tell_all() {
+    model_told=
+    doomed=
+    while IFS= read -r line; do
+        case $line in
+        'Progress: (load-model) '*)
+            [ "$line" = "$model_told" ] ||
+                echo "${0##*/}: model ${line#*) }"
+            model_told=$line
+            ;;
+        'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
+            'Redistribute latency'* | 'New clock: '* | 'Got EOS '* | \
+            'Execution ended '* | 'Freeing pipeline '*) ;;
+        *)
+            echo "$line"
+            case $doomed,$line in
+            ,ERROR:*)
+                (sleep 5 && kill "$launch") >/dev/null 2>&1 </dev/null &
+                doomed=$!
+                ;;
+            esac
+            ;;
+        esac
+    done
+    [ -z "$doomed" ] || kill "$doomed" 2>/dev/null || true
+}
+
+# wrote FILE: says so, with its size.
+wrote() {
+    [ -s "$1" ] || die "$1 was not written"
+    wc -c <"$1" | awk -v name="${0##*/}: $1" '{
+        if ($1 < 1e6) printf "%s: %.1f kB\n", name, $1 / 1e3
+        else printf "%s: %.1f MB\n", name, $1 / 1e6
+    }' >&2
 }
 
 # has_display: true where a window can open.

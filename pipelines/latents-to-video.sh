@@ -6,17 +6,23 @@ pipelines=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'EOF'
-usage: latents-to-video.sh [--model WEIGHTS] [LATENTS] OUT
+usage: latents-to-video.sh [OPTION...] [LATENTS] OUT
 
-LATENTS  a .safetensors or .npy file; without it the bundled demo latents
+LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
+         saved by PyTorch (.pt); without it the bundled demo latents
 OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed)
 
-  --model WEIGHTS   the VAE to decode with, a .safetensors file; without it
-                    the installed model of the file's latent space
+  --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
+                       folder; without it the installed model of the latent
+                       space
+  --latent-space NAME  of latents that do not state it, such as wan2.1
+
+The model and the size of OUT are told on stderr.
 EOF
 }
 
 model=
+space=
 while [ $# -gt 0 ]; do
     case $1 in
     --help | -h)
@@ -25,8 +31,13 @@ while [ $# -gt 0 ]; do
         ;;
     --model)
         has_value "$@"
-        need_file "$2"
+        need_model "$2"
         model=$2
+        shift 2
+        ;;
+    --latent-space)
+        has_value "$@"
+        space=$2
         shift 2
         ;;
     -*) die "unknown option $1; see --help" ;;
@@ -51,6 +62,8 @@ case $out in
 esac
 need_elements latentdemux vaedecode "$1"
 
-gst-launch-1.0 -q filesrc "$(location "$latents")" ! latentdemux ! \
+play filesrc "$(location "$latents")" ! \
+    latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! "$@" ! \
     filesink "$(location "$out")"
+wrote "$out"

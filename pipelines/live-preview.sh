@@ -6,20 +6,25 @@ pipelines=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'EOF'
-usage: live-preview.sh [--model WEIGHTS] [LATENTS | --from HOST:PORT]
+usage: live-preview.sh [OPTION...] [LATENTS | --from HOST:PORT]
 
-LATENTS  a .safetensors or .npy file; without it the bundled demo latents
+LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
+         saved by PyTorch (.pt); without it the bundled demo latents
 
-  --from HOST:PORT  latents as another process makes them, from
-                    ... ! vaeencode ! gdppay ! tcpserversink
-  --model WEIGHTS   the VAE to decode with, a .safetensors file; without it
-                    the installed model of the latent space
+  --from HOST:PORT     latents as another process makes them, from
+                       ... ! vaeencode ! gdppay ! tcpserversink
+  --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
+                       folder; without it the installed model of the latent
+                       space
+  --latent-space NAME  of a file that does not state it, such as wan2.1
 
-Without a display the frames are decoded at the same pace and dropped.
+The model is told on stderr. Without a display the frames are decoded at the
+same pace and dropped.
 EOF
 }
 
 model=
+space=
 from=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -29,8 +34,13 @@ while [ $# -gt 0 ]; do
         ;;
     --model)
         has_value "$@"
-        need_file "$2"
+        need_model "$2"
         model=$2
+        shift 2
+        ;;
+    --latent-space)
+        has_value "$@"
+        space=$2
         shift 2
         ;;
     --from)
@@ -56,6 +66,7 @@ fi
 
 if [ -n "$from" ]; then
     [ $# = 0 ] || die '--from and a file exclude each other; see --help'
+    [ -z "$space" ] || die '--latent-space is for files; the stream states its'
     need_elements gdpdepay vaedecode
     set -- tcpclientsrc "host=${from%:*}" "port=${from##*:}" ! gdpdepay
 else
@@ -63,13 +74,14 @@ else
     latents=${1:-$demo_latents}
     need_file "$latents"
     need_elements latentdemux vaedecode
-    set -- filesrc "$(location "$latents")" ! latentdemux
+    set -- filesrc "$(location "$latents")" ! \
+        latentdemux ${space:+"latent-space=$(quoted "$space")"}
 fi
 
 # The queue holds what is decoded ahead of time, so that one slow slice is not
 # seen.
 # shellcheck disable=SC2086 # an element and its property
-gst-launch-1.0 "$@" ! \
+play "$@" ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! \
     queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! \
     videoconvert ! $sink

@@ -6,18 +6,24 @@ pipelines=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'EOF'
-usage: video-to-latents.sh [--model WEIGHTS] [--size WxH] VIDEO OUT
+usage: video-to-latents.sh [OPTION...] VIDEO OUT
 
 VIDEO  any video that GStreamer can decode
 OUT    the latents, a .safetensors file
 
-  --model WEIGHTS   the VAE to encode with, a .safetensors file; without it
-                    the bundled demo model
-  --size WxH        scales the video first
+  --model WEIGHTS      the VAE to encode with: a file of weights or a diffusers
+                       folder
+  --latent-space NAME  without --model: take the installed model of this space,
+                       such as wan2.1; without both the first installed model,
+                       else the bundled demo model
+  --size WxH           scales the video first
+
+The model, the latents and the size of OUT are told on stderr.
 EOF
 }
 
 model=
+space=
 size=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -27,8 +33,13 @@ while [ $# -gt 0 ]; do
         ;;
     --model)
         has_value "$@"
-        need_file "$2"
+        need_model "$2"
         model=$2
+        shift 2
+        ;;
+    --latent-space)
+        has_value "$@"
+        space=$2
         shift 2
         ;;
     --size)
@@ -56,10 +67,21 @@ if [ -n "$size" ]; then
     *) die "--size $size: wanted is WxH, as 832x480" ;;
     esac
 fi
+[ -z "$model" ] || [ -z "$space" ] ||
+    die '--model and --latent-space exclude each other; see --help'
 need_elements vaeencode latentmux decodebin
 
-gst-launch-1.0 -q filesrc "$(location "$video")" ! \
+latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
+play filesrc "$(location "$video")" ! \
     decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! \
     videoscale ! "$caps" ! \
-    vaeencode ${model:+"model=$(quoted "$model")"} ! latentmux ! \
-    filesink "$(location "$out")"
+    vaeencode ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
+    latentmux ! filesink "$(location "$out")"
+wrote "$out"
+if command -v vaetool >/dev/null; then
+    vaetool info "$out" | sed -n 's/^  latent space \([^,]*\).*/\1/p' |
+        while read -r space; do
+            echo "${0##*/}: latents of the space $space, for models of that" \
+                'space only' >&2
+        done
+fi

@@ -102,12 +102,21 @@ make_clip() {
         webmmux ! filesink location="$tmp/clip.webm"
 }
 
+# tells TEXT...: the log of the last script has them all.
+tells() {
+    for text; do
+        grep -q -F -e "$text" "$tmp/log" || fail "no \"$text\": $(cat "$tmp/log")"
+    done
+}
+
 latents_to_video() {
     need_demo
     need vp8enc webmmux y4menc
     for out in webm y4m; do
-        sh "$pipelines/latents-to-video.sh" "$dir/out.$out"
+        sh "$pipelines/latents-to-video.sh" "$dir/out.$out" 2>"$tmp/log"
+        tells "model $pipelines/demo/demo.safetensors" "out.$out: "
     done
+    [ "$(grep -c 'model ' "$tmp/log")" = 1 ] || fail 'the model more than once'
     sh "$pipelines/latents-to-video.sh" --model "$pipelines/demo/demo.safetensors" \
         "$pipelines/demo/latents.safetensors" "$dir/other.y4m"
     cmp "$dir/out.y4m" "$dir/other.y4m" ||
@@ -119,17 +128,40 @@ latents_to_video() {
     [ "$lossy" = "$lossless" ] || fail 'not the same number'
     refused 'vae\|model' sh "$pipelines/latents-to-video.sh" \
         --model "$source/README.md" "$dir/bad.webm"
+    # Latents that state no space: as a .npy, without a header's metadata.
+    data=$((16 * 2 * 6 * 10 * 4))
+    {
+        printf '\223NUMPY\1\0\166\0%-117s\n' "{'descr': '<f4', \
+'fortran_order': False, 'shape': (16, 2, 6, 10), }"
+        head -c $data /dev/zero
+    } >"$dir/latents.npy"
+    refused 'no latent-space' sh "$pipelines/latents-to-video.sh" \
+        "$dir/latents.npy" "$dir/npy.y4m"
+    sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
+        "$dir/latents.npy" "$dir/npy.y4m"
+    [ "$(y4m_frames "$dir/npy.y4m")" = 5 ] || fail 'not 5 frames of the .npy'
 }
 
 video_to_latents() {
     need_demo
     make_clip
-    sh "$pipelines/video-to-latents.sh" "$tmp/clip.webm" "$dir/out.safetensors"
+    sh "$pipelines/video-to-latents.sh" "$tmp/clip.webm" \
+        "$dir/out.safetensors" 2>"$tmp/log"
+    tells "model $pipelines/demo/demo.safetensors" "out.safetensors: " \
+        'of the space gst-vae-demo'
     # 1 + 16 / 4 latents of 160 / 8 x 96 / 8.
     vaetool info "$dir/out.safetensors" >"$tmp/info"
     cat "$tmp/info"
     grep -q '12x20\|20x12' "$tmp/info" || fail 'not the size expected'
-    sh "$pipelines/video-to-latents.sh" --size 80x48 "$tmp/clip.webm" \
+    # Only the named space's model will do.
+    export XDG_DATA_HOME="$dir/data" XDG_DATA_DIRS="$dir/none"
+    refused 'latent space "wan2.1"' sh "$pipelines/video-to-latents.sh" \
+        --latent-space wan2.1 "$tmp/clip.webm" "$dir/no.safetensors"
+    refused 'exclude each other' sh "$pipelines/video-to-latents.sh" \
+        --latent-space wan2.1 --model "$source/README.md" "$tmp/clip.webm" \
+        "$dir/no.safetensors"
+    sh "$pipelines/video-to-latents.sh" --latent-space gst-vae-demo \
+        --size 80x48 "$tmp/clip.webm" \
         "$dir/small.safetensors"
     vaetool info "$dir/small.safetensors" | grep -q '6x10\|10x6' ||
         fail 'not scaled'
@@ -168,6 +200,7 @@ round_trip() {
     sh "$pipelines/round-trip.sh" --size 96x64 --frames 9 >"$tmp/said"
     cat "$tmp/said"
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
+    grep -q 'are right' "$tmp/said" || fail 'tells no PSNR to expect'
 }
 
 demo() {
