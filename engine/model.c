@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "model_internal.h"
+#include "spaces.h"
 
 #define MAX_SPATIAL 64 /* more is no video VAE, but a broken file */
 
@@ -373,8 +374,13 @@ recognise(VaeModel *m, VaeError *error)
                             m->path, m->arch->name);
         const char *space =
             vae_tensor_file_metadata(m->file, "vae.latent_space");
-        if (space)
+        if (space) {
             m->info.space = space;
+            /* What stands in for another VAE has its statistics. */
+            if (m->info.takes_normalized)
+                vae_space_statistics(space, m->info.latent_channels,
+                                     m->info.mean, m->info.std);
+        }
         if (!vae_model_meta_statistics(m, m->info.latent_channels, m->info.mean,
                                        m->info.std, error))
             return VAE_ERR_MODEL;

@@ -36,6 +36,9 @@ struct VaeStream {
     uint64_t latents; /* in or out since then */
     atomic_bool cancel;
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
+    bool normalise; /* latents are not as the network has them: those are
+                       v * std + mean */
+    float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
     VaeOpTime *times[PROGRAMS];
 };
@@ -270,8 +273,11 @@ set_statistics(VaeStream *s)
     const VaeModelInfo *info = &s->model->info;
     const bool raw = s->params.normalization == VAE_RAW;
     for (int i = 0; i < info->latent_channels; i++) {
-        s->scale[i] = raw ? 1 : info->std[i];
-        s->shift[i] = raw ? 0 : info->mean[i];
+        const float std = info->std[i], mean = info->mean[i];
+        s->std[i] = info->takes_normalized ? 1 / std : std;
+        s->mean[i] = info->takes_normalized ? -mean / std : mean;
+        s->scale[i] = s->normalise ? s->std[i] : 1;
+        s->shift[i] = s->normalise ? s->mean[i] : 0;
     }
 }
 
@@ -283,6 +289,7 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     VaeStatus status = check_params(model, params, error);
     if (status != VAE_OK)
         return status;
+    s->normalise = raw == info->takes_normalized;
     VaeStream *s = vae_mem_alloc(sizeof *s);
     if (!s)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -494,9 +501,9 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
                         .pictures = pictures,
                         .scale = s->scale,
                         .shift = s->shift,
-                        .mean = info->mean,
-                        .std = info->std,
-                        .normalise = s->params.normalization == VAE_NORMALIZED,
+                        .mean = s->mean,
+                        .std = s->std,
+                        .normalise = s->normalise,
                         .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
                         .seed = s->params.seed,
                         .index = s->latents,

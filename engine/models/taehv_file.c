@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spaces.h"
 #include "taehv.h"
 
 /* What stands in for what; shapes tell z and patch only. Of those that shapes
@@ -126,8 +127,8 @@ describe(VaeModelInfo *info, const VaeTae *a, const Variant *v)
     info->pixel_high = 1;
     info->fps_n = v->fps;
     info->fps_d = 1;
-    for (int i = 0; i < a->z; i++)
-        info->std[i] = 1;
+    info->takes_normalized = true;
+    vae_space_statistics(info->space, a->z, info->mean, info->std);
 }
 
 bool

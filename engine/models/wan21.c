@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spaces.h"
 #include "wan_parts.h"
 
 #define MAX_ITEMS 48
@@ -28,14 +29,6 @@ typedef struct Wan21 {
     int z;
     Side enc, dec;
 } Wan21;
-
-static const float wan_mean[16] = {-0.7571f, -0.7089f, -0.9113f, 0.1075f,
-                                   -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
-                                   0.4134f,  -0.0715f, 0.5517f,  -0.3632f,
-                                   -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
-static const float wan_std[16] = {
-    2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f,
-    3.2687f, 2.1526f, 2.8652f, 1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f};
 
 /* ------------------------------------------------------------------ */
 /* The forward passes.                                                 */
@@ -171,10 +164,7 @@ describe(VaeModelInfo *info, const Wan21 *a)
     info->pixel_high = 1;
     info->fps_n = 16;
     info->fps_d = 1;
-    for (int i = 0; i < a->z; i++) {
-        info->mean[i] = a->z == 16 ? wan_mean[i] : 0;
-        info->std[i] = a->z == 16 ? wan_std[i] : 1;
-    }
+    vae_space_statistics(info->space, a->z, info->mean, info->std);
 }
 
 static bool

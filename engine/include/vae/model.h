@@ -34,6 +34,7 @@ typedef struct VaeModelInfo {
     VaeSteps decode, encode;
     float mean[VAE_MAX_LATENT_CHANNELS]; /* raw = normalized * std + mean */
     float std[VAE_MAX_LATENT_CHANNELS];
+    bool takes_normalized; /* the network itself (TAE); others take raw ones */
     float pixel_low, pixel_high; /* the network's range for black and white */
     int fps_n, fps_d;            /* video rate when nothing states one */
     VaeType weights_type;        /* of most tensors */

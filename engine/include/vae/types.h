@@ -55,7 +55,7 @@ typedef enum VaePrecision {
 /* On which side of the model's latent statistics the caller stands. */
 typedef enum VaeNormalization {
     VAE_NORMALIZED, /* what the diffusion model sees */
-    VAE_RAW         /* what the network itself takes or gives */
+    VAE_RAW         /* what the VAE of the space itself takes or gives */
 } VaeNormalization;
 
 /* "auto", "cuda", "cpu", "ref" and the like; *_parse returns false for
