@@ -501,9 +501,9 @@ depthwise_strip(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt, int f,
         for (int k = 0; k < STRIP + 6; k++) {
             const int x = px + k - 3;
             const size_t at = ((size_t) frame * a->h + y) * a->w + x;
-            v[k] = x < 0 || x >= a->w
-                       ? (V){0}
-                       : load_some(a->x, xt, at * a->n + from, n);
+            v[k] = (V){0};
+            if (x >= 0 && x < a->w)
+                v[k] = load_some(a->x, xt, at * a->n + from, n);
         }
         for (int j = 0; j < 7; j++) {
             const size_t at = (size_t) (i * 7 + j) * 2 * a->n + c;

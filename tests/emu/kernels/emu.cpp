@@ -72,13 +72,13 @@ struct Copy {
 };
 
 struct Fiber {
-    Context context;
-    VaeEmuPlace place;
-    State state;
-    const char *where;
-    uint8_t *stack;
-    std::vector<Copy> copies;
-    unsigned group; /* the open one */
+    Context context = {};
+    VaeEmuPlace place = {};
+    State state = RUNNABLE;
+    const char *where = nullptr;
+    uint8_t *stack = nullptr;
+    std::vector<Copy> copies = {};
+    unsigned group = 0; /* the open one */
 };
 
 /* A warp function in progress; two, as lanes leave one while others enter the
