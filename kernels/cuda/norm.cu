@@ -103,7 +103,7 @@ __launch_bounds__(VAE_THREADS) rms(VaeNormArgs a, int lanes, float root)
  */
 template <int X, int Y>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) rms_twice(VaeNormArgs a, int lanes, float root)
+__launch_bounds__(VAE_THREADS, 4) rms_twice(VaeNormArgs a, int lanes, float root)
 {
     const size_t pixels = (size_t) a.t * a.h * a.w;
     const int lane = (int) threadIdx.x & (lanes - 1);
