@@ -35,10 +35,10 @@ struct VaeStream {
     int step;         /* programs run since the sequence began */
     uint64_t latents; /* in or out since then */
     atomic_bool cancel;
-    float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     bool normalise; /* latents are not as the network has them: those are
                        v * std + mean */
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
+    float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
     VaeOpTime *times[PROGRAMS];
 };
@@ -272,6 +272,7 @@ set_statistics(VaeStream *s)
 {
     const VaeModelInfo *info = &s->model->info;
     const bool raw = s->params.normalization == VAE_RAW;
+    s->normalise = raw == info->takes_normalized;
     for (int i = 0; i < info->latent_channels; i++) {
         const float std = info->std[i], mean = info->mean[i];
         s->std[i] = info->takes_normalized ? 1 / std : std;
@@ -289,7 +290,6 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     VaeStatus status = check_params(model, params, error);
     if (status != VAE_OK)
         return status;
-    s->normalise = raw == info->takes_normalized;
     VaeStream *s = vae_mem_alloc(sizeof *s);
     if (!s)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
