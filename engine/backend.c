@@ -8,20 +8,24 @@
 #include "backend_choose.h"
 
 /* Fastest first. */
-static const VaeBackendClass *const classes[] = {
-#ifdef VAE_HAVE_ONEDNN
-    &vae_backend_cpu,
-#endif
-    &vae_backend_ref};
+static const VaeBackendKind order[] = {VAE_BACKEND_CUDA, VAE_BACKEND_CPU,
+                                       VAE_BACKEND_REF};
 
-#define N_CLASSES (sizeof classes / sizeof *classes)
+#define N_ORDER (sizeof order / sizeof *order)
 
+/* NULL and a sentence where there is none. */
 static const VaeBackendClass *
-find_class(VaeBackendKind kind)
+find_class(VaeBackendKind kind, char *why, size_t size)
 {
-    for (size_t i = 0; i < N_CLASSES; i++)
-        if (classes[i]->kind == kind)
-            return classes[i];
+    if (kind == VAE_BACKEND_REF)
+        return &vae_backend_ref;
+#ifdef VAE_HAVE_ONEDNN
+    if (kind == VAE_BACKEND_CPU)
+        return &vae_backend_cpu;
+#endif
+    if (kind == VAE_BACKEND_CUDA)
+        return vae_backend_cuda_class(why, size);
+    snprintf(why, size, "this build has no %s backend", vae_backend_name(kind));
     return NULL;
 }
 
@@ -35,35 +39,39 @@ vae_backend_available(VaeBackendKind kind, char *why, size_t size)
     }
     if (kind == VAE_BACKEND_AUTO)
         return true;
-    const VaeBackendClass *c = find_class(kind);
-    if (!c) {
-        snprintf(why, size, "this build has no %s backend",
-                 vae_backend_name(kind));
-        return false;
-    }
-    return c->available(why, size);
+    const VaeBackendClass *c = find_class(kind, why, size);
+    return c && c->available(why, size);
+}
+
+static bool
+resolve(const VaeBackendClass *c, VaePrecision wanted, VaeDirection direction,
+        VaePrecision *out, char *why, size_t size)
+{
+    if (wanted == VAE_PRECISION_AUTO && direction == VAE_ENCODE)
+        wanted = c->encode_precision;
+    return c->precision(wanted, out, why, size);
 }
 
 VaeStatus
 vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                   const VaeBackendClass **out, VaePrecision *out_precision,
-                   VaeError *error)
+                   VaeDirection direction, const VaeBackendClass **out,
+                   VaePrecision *out_precision, VaeError *error)
 {
     char why[512] = "";
     if (kind != VAE_BACKEND_AUTO) {
         if (!vae_backend_available(kind, why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
                             vae_backend_name(kind), why);
-        *out = find_class(kind);
-        assert(*out);
-        if (!(*out)->precision(precision, out_precision, why, sizeof why))
+        *out = find_class(kind, why, sizeof why);
+        if (!resolve(*out, precision, direction, out_precision, why,
+                     sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "%s", why);
         return VAE_OK;
     }
-    for (size_t i = 0; i < N_CLASSES; i++) {
-        *out = classes[i];
-        if ((*out)->available(why, sizeof why) &&
-            (*out)->precision(precision, out_precision, why, sizeof why))
+    for (size_t i = 0; i < N_ORDER; i++) {
+        *out = find_class(order[i], why, sizeof why);
+        if (*out && (*out)->available(why, sizeof why) &&
+            resolve(*out, precision, direction, out_precision, why, sizeof why))
             return VAE_OK;
     }
     return vae_fail(error, VAE_ERR_UNSUPPORTED,

@@ -18,6 +18,7 @@ typedef struct VaeBackendParams {
     int threads;            /* >= 1 */
     int device;             /* -1: any */
     bool deterministic;
+    VaePixels pixels; /* of pictures; RGB_F32 stands for any */
 } VaeBackendParams;
 
 /* Memory of one stream. Blocks are zeroed when taken. */
@@ -25,7 +26,9 @@ typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
 } VaeMemory;
 
-/* What one run reads and writes; arrays as long as the program's counts. */
+/* What one run reads and writes; arrays as long as the program's counts. They
+ * are read and written before run() returns, but what the elements point to
+ * may be written as late as in finish(). */
 typedef struct VaeRun {
     const VaeLatent *latents;
     const VaePicture *pictures;
@@ -55,13 +58,21 @@ typedef struct VaeBackendClass {
     /* Resolves AUTO; false and a sentence for one that it lacks. */
     bool (*precision)(VaePrecision wanted, VaePrecision *out, char *why,
                       size_t size);
-    /* Storage of conv inputs at that precision; all else is F32. */
+    /* AUTO when encoding: latents feed a diffusion model, which is sensitive
+     * to 16-bit errors. */
+    VaePrecision encode_precision;
+    /* Storage of conv inputs at that precision. */
     VaeType (*act_type)(VaePrecision precision);
+    /* Storage of what is added up along the network; NULL: F32. */
+    VaeType (*sum_type)(VaePrecision precision);
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);
     void (*close)(VaeBackend **backend);
 
+    /* Bytes that alloc() can give; NULL: the machine's memory. */
+    VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
+                             VaeError *error);
     /* Zeroed, 64-byte aligned. */
     VaeStatus (*alloc)(VaeBackend *backend, size_t bytes, void **out,
                        VaeError *error);
@@ -80,26 +91,39 @@ typedef struct VaeBackendClass {
     /* Scratch bytes of one run; weight bytes as kept. */
     size_t (*scratch)(const VaeExec *exec);
     size_t (*weight_bytes)(const VaeExec *exec);
+    /* Of the memory that alloc() gives, for units on their way; NULL: none. */
+    size_t (*staging)(const VaeExec *exec);
     /* Once, before the first run: addresses are fixed from here. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
+    /* Waits for what run() has begun. keep false: the results are not written
+     * any more. NULL: run() is done when it returns. */
+    VaeStatus (*finish)(VaeBackend *backend, bool keep, VaeError *error);
     const char *(*impl)(const VaeExec *exec, int op);
     /* NULL turns profiling off; else program->n_ops rows to add to. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 } VaeBackendClass;
 
+/* The CUDA backend, or NULL and in why (size bytes) a sentence. */
+const VaeBackendClass *vae_backend_cuda_class(char *why, size_t size);
 extern const VaeBackendClass vae_backend_ref;
 #ifdef VAE_HAVE_ONEDNN
 extern const VaeBackendClass vae_backend_cpu;
 #endif
 
-/* Kept weights, owned by the model; see model_internal.h. */
+/* Kept weights, owned by the model; see model_internal.h. memory: where they
+ * lie, for as long as the process; NULL: with vae_mem_alloc(). */
 typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
+typedef struct VaeWeightMemory {
+    void *(*alloc)(size_t bytes);
+    void (*free)(void *block);
+} VaeWeightMemory;
 VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                            size_t bytes, VaeWeightMake make, void *user,
-                           const void **out, VaeError *error);
+                           const VaeWeightMemory *memory, const void **out,
+                           VaeError *error);
 
 #endif

@@ -7,9 +7,10 @@
 #include "backend.h"
 
 /* The class for kind (AUTO: the first that is available and has the
- * precision) and the precision that it will use (never AUTO). Errors:
- * VAE_ERR_UNSUPPORTED with the reason. */
+ * precision) and the precision that it will use in that direction (never
+ * AUTO). Errors: VAE_ERR_UNSUPPORTED with the reason. */
 VaeStatus vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
+                             VaeDirection direction,
                              const VaeBackendClass **out,
                              VaePrecision *out_precision, VaeError *error);
 

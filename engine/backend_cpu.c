@@ -496,6 +496,8 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .kind = VAE_BACKEND_CPU,
                                          .available = cpu_available,
                                          .precision = cpu_precision,
+                                         .encode_precision =
+                                             VAE_PRECISION_FP32,
                                          .act_type = cpu_act_type,
                                          .open = cpu_open,
                                          .close = cpu_close,

@@ -110,8 +110,8 @@ give_weight(Conv *c, VaeModel *model, VaeExec *exec, const VaeOp *op,
     memcpy(&key.md, md, sizeof key.md);
     WeightJob job = {c->cpu, op, w, md};
     const void *blob = NULL;
-    const VaeStatus status = vae_model_weight(model, &key, sizeof key, bytes,
-                                              make_weight, &job, &blob, error);
+    const VaeStatus status = vae_model_weight(
+        model, &key, sizeof key, bytes, make_weight, &job, NULL, &blob, error);
     if (status != VAE_OK)
         return status;
     return vae_cpu_status(vae_cpu_set(&c->primitive, i, blob), op,

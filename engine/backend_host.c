@@ -69,8 +69,8 @@ get_weight(VaeExec *e, VaeModel *model, VaeWeight *w, const float **out,
     key.id = w->id;
     key.parts = w->n_parts;
     const void *blob = NULL;
-    const VaeStatus status = vae_model_weight(model, &key, sizeof key, bytes,
-                                              make_weight, w, &blob, error);
+    const VaeStatus status = vae_model_weight(
+        model, &key, sizeof key, bytes, make_weight, w, NULL, &blob, error);
     *out = blob;
     return status;
 }

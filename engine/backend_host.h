@@ -51,6 +51,5 @@ vae_host_body(const VaeExec *e, const VaeTensor *t)
     return e->memory.arena + t->offset;
 }
 uint8_t *vae_host_slab(const VaeExec *e, const VaeTensor *t);
-size_t vae_frame_bytes(const VaeTensor *t);
 
 #endif

@@ -79,6 +79,8 @@ const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .kind = VAE_BACKEND_REF,
                                          .available = ref_available,
                                          .precision = ref_precision,
+                                         .encode_precision =
+                                             VAE_PRECISION_FP32,
                                          .act_type = ref_act_type,
                                          .open = ref_open,
                                          .close = ref_close,

@@ -39,10 +39,13 @@ typedef struct VaeCudaConvArgs {
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
 
+/* Whether the library is there and of a version that is known to compute
+ * right. Errors: VAE_ERR_UNSUPPORTED. */
+VaeStatus vae_cuda_convs_check(VaeError *error);
+
 /*
  * properties: a device's, in the library's JSON, for planning only; NULL: the
- * current device. Errors: VAE_ERR_UNSUPPORTED (the library is older than what
- * is known to compute right), VAE_ERR_BACKEND.
+ * current device. Errors: as vae_cuda_convs_check(), VAE_ERR_BACKEND.
  */
 VaeStatus vae_cuda_convs_new(const char *properties, VaeCudaConvs **out,
                              VaeError *error);

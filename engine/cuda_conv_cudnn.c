@@ -25,18 +25,25 @@ struct VaeCudaConv {
 /* ------------------------------------------------------------------ */
 /* The library.                                                        */
 
-static VaeStatus
-check_version(VaeCudaConvs *c, VaeError *error)
+static void
+name_library(char *out, size_t size)
 {
     const size_t v = cudnnGetVersion();
-    snprintf(c->name, sizeof c->name, "cuDNN %zu.%zu.%zu", v / 10000,
-             v / 100 % 100, v % 100);
+    snprintf(out, size, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+}
+
+VaeStatus
+vae_cuda_convs_check(VaeError *error)
+{
+    const size_t v = cudnnGetVersion();
+    char name[32];
     if (v >= OLDEST && v < 100000)
         return VAE_OK;
+    name_library(name, sizeof name);
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
                     "%s is installed; 9.15 or a later 9.x is wanted (older "
                     "ones are known to compute 16-bit convolutions wrong)",
-                    c->name);
+                    name);
 }
 
 static VaeStatus
@@ -71,7 +78,8 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    VaeStatus status = check_version(c, error);
+    name_library(c->name, sizeof c->name);
+    VaeStatus status = vae_cuda_convs_check(error);
     if (status == VAE_OK)
         status = properties ? open_properties(c, properties, error)
                             : open_device(c, error);
@@ -313,7 +321,7 @@ typedef struct Search {
 static void
 consider(Search *s, Desc config)
 {
-    VaeCudaChoice choice;
+    VaeCudaChoice choice = {0};
     Desc engine;
     int64_t one;
     if (s->n >= s->most ||

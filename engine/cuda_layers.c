@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "alloc.h"
-#include "backend_host.h"
 #include "cuda_layers.h"
 
 /* A part is not made smaller for less workspace than this. */

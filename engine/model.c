@@ -591,7 +591,7 @@ vae_model_free(VaeModel **model)
         return;
     for (VaeKept *k = m->kept, *next; k; k = next) {
         next = k->next;
-        vae_mem_free(k->blob);
+        k->blob_free(k->blob);
         free(k->key);
         free(k);
     }
@@ -645,10 +645,14 @@ vae_model_frames_of(const VaeModel *model, int64_t latents)
 
 VaeStatus
 vae_model_weight(VaeModel *model, const void *key, size_t key_size,
-                 size_t bytes, VaeWeightMake make, void *user, const void **out,
+                 size_t bytes, VaeWeightMake make, void *user,
+                 const VaeWeightMemory *memory, const void **out,
                  VaeError *error)
 {
+    static const VaeWeightMemory host = {vae_mem_alloc, vae_mem_free};
     VaeStatus status = VAE_OK;
+    if (!memory)
+        memory = &host;
     pthread_mutex_lock(&model->lock);
     VaeKept *k = model->kept;
     while (k && (k->key_size != key_size || memcmp(k->key, key, key_size) != 0))
@@ -656,7 +660,7 @@ vae_model_weight(VaeModel *model, const void *key, size_t key_size,
     if (!k) {
         k = calloc(1, sizeof *k);
         void *copy = malloc(key_size);
-        void *blob = vae_mem_alloc(bytes);
+        void *blob = memory->alloc(bytes);
         if (!k || !copy || !blob)
             status = vae_fail(error, VAE_ERR_MEMORY,
                               "out of memory for "
@@ -666,12 +670,14 @@ vae_model_weight(VaeModel *model, const void *key, size_t key_size,
             status = make(user, blob, error);
         if (status == VAE_OK) {
             memcpy(copy, key, key_size);
-            *k = (VaeKept){model->kept, copy, key_size, bytes, blob};
+            *k = (VaeKept){model->kept, copy, key_size,
+                           bytes,       blob, memory->free};
             model->kept = k;
         } else {
             free(k);
             free(copy);
-            vae_mem_free(blob);
+            if (blob)
+                memory->free(blob);
         }
     }
     if (status == VAE_OK)

@@ -53,6 +53,7 @@ typedef struct VaeKept {
     void *key;
     size_t key_size, bytes;
     void *blob;
+    void (*blob_free)(void *blob);
 } VaeKept;
 
 struct VaeModel {

@@ -239,6 +239,8 @@ void vae_set_head(VaeBuilder *b, VaeHead head);
 /* ------------------------------------------------------------------ */
 /* For the engine.                                                     */
 
+size_t vae_frame_bytes(const VaeTensor *t);
+
 /* Places tensors with disjoint lifetimes in one arena; sets offsets and
  * program->arena; false when memory is out. A block starts 64-byte aligned;
  * its body does where a frame's bytes are a multiple of 64. */

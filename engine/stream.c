@@ -104,13 +104,9 @@ round_up(int v, int step)
 static VaeStatus
 choose(VaeStream *s, VaeError *error)
 {
-    VaePrecision wanted = s->params.precision;
-    /* Encoded latents feed a diffusion model, which is sensitive to 16-bit
-     * errors: 16 bits only when asked for. */
-    if (wanted == VAE_PRECISION_AUTO && s->params.direction == VAE_ENCODE)
-        wanted = VAE_PRECISION_FP32;
     const VaeStatus status = vae_backend_choose(
-        s->params.backend, wanted, &s->class, &s->plan.precision, error);
+        s->params.backend, s->params.precision, s->params.direction, &s->class,
+        &s->plan.precision, error);
     if (status != VAE_OK)
         return status;
     s->plan.backend = s->class->kind;
@@ -124,7 +120,8 @@ choose(VaeStream *s, VaeError *error)
         &(VaeBackendParams){.precision = s->plan.precision,
                             .threads = s->plan.threads,
                             .device = s->params.device,
-                            .deterministic = s->params.deterministic},
+                            .deterministic = s->params.deterministic,
+                            .pixels = s->params.pixels},
         &s->backend, error);
 }
 
@@ -159,6 +156,9 @@ build(VaeStream *s, int slice, VaeError *error)
                               .width = s->plan.padded_width / down,
                               .act = s->class->act_type(s->plan.precision),
                               .label = labels[i],
+                              .sum = s->class->sum_type
+                                         ? s->class->sum_type(s->plan.precision)
+                                         : VAE_TYPE_F32,
                               .carries = &s->carries},
             &s->programs[i], error);
         if (status != VAE_OK)
@@ -190,7 +190,7 @@ sum_up(VaeStream *s, int slice)
 {
     VaePlan *p = &s->plan;
     p->slice_size = slice;
-    p->weights = p->arena = p->scratch = 0;
+    p->weights = p->arena = p->scratch = p->staging = 0;
     p->carries = s->carries.bytes;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
@@ -199,10 +199,14 @@ sum_up(VaeStream *s, int slice)
         const uint64_t weights = exec ? s->class->weight_bytes(exec) : 0;
         const uint64_t scratch = exec ? s->class->scratch(exec) : 0;
         if (weights > p->weights)
+        const uint64_t staging =
+            exec && s->class->staging ? s->class->staging(exec) : 0;
             p->weights = weights;
         if (scratch > p->scratch)
             p->scratch = scratch;
         if (s->programs[i]->arena > p->arena)
+        if (staging > p->staging)
+            p->staging = staging;
             p->arena = s->programs[i]->arena;
     }
     p->total = p->weights + p->carries + p->arena + p->scratch + p->staging;
@@ -217,15 +221,17 @@ does_not_fit(const VaeStream *s, uint64_t limit, bool own, VaeError *error)
     return vae_fail(
         error, VAE_ERR_MEMORY,
         "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %.1f, "
-        "carries %.1f, activations %.1f, scratch %.1f) and %.1f MiB are "
-        "free%s; "
+        "carries %.1f, activations %.1f, scratch %.1f, staging %.1f) and %.1f "
+        "MiB are free%s; "
         "take a smaller picture%s%s",
         s->params.width, s->params.height, p->slice_size,
         s->execs[FIRST] ? "" : "at least ", (double) p->total / 1048576,
         (double) p->weights / 1048576, (double) p->carries / 1048576,
         (double) p->arena / 1048576, (double) p->scratch / 1048576,
-        (double) limit / 1048576,
-        own ? " within this process's limits (ulimit -v, -d)" : "",
+        (double) p->staging / 1048576, (double) limit / 1048576,
+        s->class->memory_left ? " on the device"
+        : own                 ? " within this process's limits (ulimit -v, -d)"
+                              : "",
         p->slice_size > 1 ? ", slice size 1" : "",
         p->precision == VAE_PRECISION_FP32 ? " or 16-bit precision" : "");
 }
@@ -239,10 +245,16 @@ plan(VaeStream *s, VaeError *error)
     s->plan.padded_height = round_up(s->params.height, unit);
     bool own = false;
     uint64_t limit = s->params.memory_limit;
-    if (!limit)
+    if (!limit && s->class->memory_left) {
+        const VaeStatus status =
+            s->class->memory_left(s->backend, &limit, error);
+        if (status != VAE_OK)
+            return status;
+    } else if (!limit) {
         limit = vae_mem_left(s->plan.threads, &own);
     const int automatic[] = {4, 2, 1};
     const int asked[] = {s->params.slice_size};
+    }
     const int *sizes = asked[0] ? asked : automatic;
     const int n = asked[0] ? 1 : 3;
     for (int i = 0; i < n; i++) {
@@ -565,7 +577,14 @@ timed_run(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
 {
     const uint64_t start = now_ns();
     atomic_store(&s->cancel, false);
-    const VaeStatus status = run_steps(s, latents, pictures, n_in, error);
+    VaeStatus status = run_steps(s, latents, pictures, n_in, error);
+    if (s->class->finish) {
+        /* What was begun ends before the caller's memory may go. */
+        const VaeStatus end = s->class->finish(s->backend, status == VAE_OK,
+                                               status == VAE_OK ? error : NULL);
+        s->broken = s->broken || end != VAE_OK;
+        status = status == VAE_OK ? end : status;
+    }
     s->stats.last_ns = now_ns() - start;
     s->stats.busy_ns += s->stats.last_ns;
     return status;

@@ -58,8 +58,11 @@ typedef struct VaeStreamParams {
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* read when encoding */
     uint64_t seed;                  /* of samples */
-    size_t memory_limit;            /* bytes; 0: what the machine has free */
-    VaeDumpFunc dump;               /* or NULL */
+    VaePixels pixels;    /* the widest kind that pictures will have: what a
+                            device keeps for them; RGB_F32 (0): any */
+    size_t memory_limit; /* bytes; 0: what the machine, of cuda the device,
+                            has free */
+    VaeDumpFunc dump;    /* or NULL */
     void *dump_user;
 } VaeStreamParams;
 

@@ -1,0 +1,133 @@
+/*
+ * backend_cuda.h: what the files of the CUDA backend share. They speak to the
+ * device only through cuda_rt.h, cuda_conv.h and the kernels' table.
+ *
+ * Three streams: up copies what comes in, compute runs the programs, down
+ * copies what goes out. A run takes a slot of the staging ring, enqueues all
+ * its work and returns; results are handed to the caller when the slot is
+ * needed again or by finish().
+ */
+#ifndef VAE_BACKEND_CUDA_H
+#define VAE_BACKEND_CUDA_H
+
+#include "backend.h"
+#include "cuda_layers.h"
+#include "cuda_rt.h"
+
+/* Runs in flight: one computes while another goes in or out. */
+#define VAE_CUDA_SLOTS 2
+
+extern const VaeBackendClass vae_backend_cuda;
+
+/* One latent or picture on its way: as the caller has it, and on the device.
+ * A picture without data is not on its way. */
+typedef struct VaeCudaUnit {
+    VaeLatent latent, device_latent;
+    VaePicture picture, device_picture;
+    size_t elements; /* of a latent */
+} VaeCudaUnit;
+
+/*
+ * One run on its way. A block of the host and its copy on the device have the
+ * same layout: `in` begins with the latents' statistics, `out` with a counter;
+ * then come the units.
+ */
+typedef struct VaeCudaSlot {
+    uint8_t *host_in, *host_out, *device_in, *device_out;
+    size_t out_used;
+    VaeRtEvent uploaded, computed, downloaded;
+    VaeCudaUnit *in, *out;
+    int n_out;
+    uint64_t *nonfinite; /* the caller's */
+    bool busy;
+} VaeCudaSlot;
+
+/* How a layer is computed; one per layer of all programs. */
+typedef struct VaeCudaLayer {
+    char name[VAE_CUDA_LAYER_NAME];
+    VaeCudaChoice choice;
+    bool timed;
+} VaeCudaLayer;
+
+struct VaeBackend {
+    VaeBackendParams params;
+    int number; /* of the device */
+    VaeRtDevice device;
+    VaeCudaConvs *convs;
+    VaeRtStream up, compute, down;
+
+    VaeCudaLayer *layers;
+    int n_layers, layers_room;
+
+    VaeCudaSlot slots[VAE_CUDA_SLOTS];
+    int next; /* slot of the next run */
+    size_t in_bytes, out_bytes;
+    int room_in, room_out; /* units */
+};
+
+typedef struct VaeCudaOp {
+    VaeCudaParts conv;
+    const void *weight, *bias; /* device memory, the model's */
+    char impl[VAE_CUDA_CHOICE + 8];
+} VaeCudaOp;
+
+struct VaeExec {
+    const VaeProgram *program;
+    VaeCudaOp *ops;
+    VaeMemory memory;
+    size_t scratch, weight_bytes;
+    size_t in_bytes, out_bytes; /* of one slot */
+    VaeRtGraph graph;           /* of all ops but the first and last, or NULL */
+    VaeOpTime *times;
+    VaeRtEvent *marks; /* n_ops + 1, while times are taken */
+};
+
+/* VAE_OK for code 0, else VAE_ERR_BACKEND or VAE_ERR_MEMORY: "cannot DOING:
+ * words". */
+VaeStatus vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
+                          VaeError *error);
+
+/* backend_cuda_prepare.c: entries of the class. */
+VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeModel *model,
+                           const VaeProgram *program, VaeExec **out,
+                           VaeError *error);
+void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
+VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
+                        const VaeMemory *memory, VaeError *error);
+
+/* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
+ * when first asked for. time: choose by timing, not by guess. */
+VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
+                                bool time, VaeCudaChoice *out, VaeError *error);
+
+/* backend_cuda_stage.c. */
+/* Sets in_bytes and out_bytes of exec. */
+void vae_cuda_stage_plan(const VaeBackend *cuda, VaeExec *exec);
+/* Lets every slot hold what exec needs. */
+VaeStatus vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec,
+                              VaeError *error);
+void vae_cuda_stage_free(VaeBackend *cuda);
+/* The next slot, its earlier results handed over; what comes in is on its way
+ * and compute waits for it. */
+VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
+                            const VaeRun *run, VaeCudaSlot **out,
+                            VaeError *error);
+/* Starts what goes out when compute has come here. */
+VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
+                             VaeError *error);
+/* Hands over all results, oldest first, or (keep false) forgets them. */
+VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, bool keep, VaeError *error);
+/* Device addresses of statistic i (0 scale, 1 shift, 2 mean, 3 std) and of the
+ * counter of values that are not finite. */
+const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
+uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
+
+/* backend_cuda_run.c: entries of the class. */
+VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
+                       VaeError *error);
+VaeStatus vae_cuda_run_ops(VaeBackend *cuda, VaeExec *exec, int from, int to,
+                           const VaeRun *run, VaeCudaSlot *slot,
+                           VaeError *error);
+void vae_cuda_profile(VaeExec *exec, VaeOpTime *rows);
+
+#endif

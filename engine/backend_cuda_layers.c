@@ -1,0 +1,253 @@
+/*
+ * backend_cuda_layers.c: how each layer is computed: as the library guesses,
+ * or by the fastest of its choices, timed on the device.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_cuda.h"
+
+/* A choice that takes this much longer than the best in its first run is not
+ * run again. */
+#define HOPELESS 1.2f
+#define RUNS 3
+
+/* ------------------------------------------------------------------ */
+/* Timing.                                                             */
+
+/* What a layer reads and writes; w and x hold numbers, not zeros: with those
+ * a device computes faster than it does in earnest. */
+typedef struct Bench {
+    VaeBackend *cuda;
+    const VaeCudaConvShape *shape;
+    void *x, *y, *add, *weight, *bias, *workspace;
+    VaeRtEvent from, to;
+} Bench;
+
+static size_t
+elements(const VaeCudaConvShape *s, char which)
+{
+    const size_t t_in = (size_t) (s->t - 1) * s->st + s->kt;
+    const size_t taps = (size_t) s->kt * s->k * s->k;
+    return which == 'x'   ? t_in * s->h * s->w * s->c_in
+           : which == 'y' ? (size_t) s->t * s->ho * s->wo * s->c_out
+           : which == 'w' ? taps * s->c_in * s->c_out
+                          : (size_t) s->c_out;
+}
+
+/* n elements around zero; on the device in `from`, then copied on. */
+static int
+fill(Bench *b, void *dst, VaeType type, size_t n)
+{
+    enum { PIECE = 1 << 16 };
+    const size_t size = vae_type_size(type);
+    const size_t first = n < PIECE ? n : PIECE;
+    float *wide = malloc(PIECE * sizeof *wide);
+    uint8_t *narrow = malloc(PIECE * sizeof *wide);
+    uint32_t state = 12345;
+    int code = wide && narrow ? 0 : -1;
+    for (size_t i = 0; !code && i < first; i++) {
+        state = state * 1664525u + 1013904223u;
+        wide[i] = (float) (int32_t) state / 2147483648.0f;
+    }
+    if (!code) {
+        vae_type_from_float(narrow, type, wide, first);
+        code = vae_rt_copy(dst, narrow, first * size, b->cuda->compute);
+    }
+    if (!code)
+        code = vae_rt_stream_sync(b->cuda->compute);
+    for (size_t at = first; !code && at < n;) {
+        const size_t more = n - at < at ? n - at : at;
+        code = vae_rt_copy((uint8_t *) dst + at * size, dst, more * size,
+                           b->cuda->compute);
+        at += more;
+    }
+    free(wide);
+    free(narrow);
+    return code;
+}
+
+static int
+bench_open(Bench *b, size_t workspace)
+{
+    const VaeCudaConvShape *s = b->shape;
+    const size_t y = elements(s, 'y') * vae_type_size(s->y_type);
+    int code = vae_rt_alloc(&b->x, elements(s, 'x') * vae_type_size(s->x_type));
+    if (!code)
+        code = vae_rt_alloc(&b->weight,
+                            elements(s, 'w') * vae_type_size(s->x_type));
+    if (!code)
+        code =
+            vae_rt_alloc(&b->bias, elements(s, 'b') * vae_type_size(s->y_type));
+    if (!code)
+        code = vae_rt_alloc(&b->y, y);
+    if (!code && s->add)
+        code = vae_rt_alloc(&b->add, y);
+    if (!code && workspace)
+        code = vae_rt_alloc(&b->workspace, workspace);
+    if (!code)
+        code = vae_rt_event_new(&b->from);
+    if (!code)
+        code = vae_rt_event_new(&b->to);
+    if (!code)
+        code = fill(b, b->x, s->x_type, elements(s, 'x'));
+    if (!code)
+        code = fill(b, b->weight, s->x_type, elements(s, 'w'));
+    if (!code)
+        code = fill(b, b->bias, s->y_type, elements(s, 'b'));
+    if (!code && s->add)
+        code = fill(b, b->add, s->y_type, elements(s, 'y'));
+    return code;
+}
+
+static void
+bench_close(Bench *b)
+{
+    vae_rt_free(b->x);
+    vae_rt_free(b->y);
+    vae_rt_free(b->add);
+    vae_rt_free(b->weight);
+    vae_rt_free(b->bias);
+    vae_rt_free(b->workspace);
+    vae_rt_event_free(b->from);
+    vae_rt_event_free(b->to);
+}
+
+/* Milliseconds of one run, or a negative number. */
+static float
+time_once(Bench *b, VaeCudaConv *conv)
+{
+    VaeError error;
+    float ms = -1;
+    if (vae_rt_event_record(b->from, b->cuda->compute) ||
+        vae_cuda_conv_run(conv, b->cuda->compute, &error) != VAE_OK ||
+        vae_rt_event_record(b->to, b->cuda->compute) ||
+        vae_rt_event_sync(b->to) || vae_rt_event_span(b->from, b->to, &ms))
+        return -1;
+    return ms;
+}
+
+/* The least of some runs, or a negative number where it cannot run or is
+ * hopeless against `best` (negative: none yet). */
+static float
+time_choice(Bench *b, const VaeCudaChoice *choice, float best)
+{
+    VaeCudaConv *conv = NULL;
+    VaeError error;
+    float least = -1;
+    const VaeCudaConvArgs args = {.y = b->y,
+                                  .x = b->x,
+                                  .add = b->add,
+                                  .weight = b->weight,
+                                  .bias = b->bias,
+                                  .workspace = b->workspace};
+    if (vae_cuda_conv_new(b->cuda->convs, b->shape, choice, &conv, &error) ==
+            VAE_OK &&
+        vae_cuda_conv_bind(conv, &args, &error) == VAE_OK &&
+        time_once(b, conv) >= 0) /* the first loads the kernel */
+        for (int i = 0; i < RUNS; i++) {
+            const float ms = time_once(b, conv);
+            if (ms < 0 || (best >= 0 && ms > HOPELESS * best))
+                break;
+            least = least < 0 || ms < least ? ms : least;
+        }
+    vae_cuda_conv_free(&conv);
+    return least;
+}
+
+static size_t
+largest_workspace(VaeBackend *cuda, const VaeCudaConvShape *shape,
+                  const VaeCudaChoice *choices, int n)
+{
+    size_t most = 0;
+    for (int i = 0; i < n; i++) {
+        VaeCudaConv *conv;
+        VaeError error;
+        if (vae_cuda_conv_new(cuda->convs, shape, &choices[i], &conv, &error) !=
+            VAE_OK)
+            continue;
+        const size_t bytes = vae_cuda_conv_workspace(conv);
+        most = bytes > most ? bytes : most;
+        vae_cuda_conv_free(&conv);
+    }
+    return most;
+}
+
+/* The index of the fastest; 0, the library's guess, where nothing could be
+ * timed. */
+static int
+find_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
+             const VaeCudaChoice *choices, int n)
+{
+    Bench b = {.cuda = cuda, .shape = shape};
+    int fastest = 0;
+    float best = -1;
+    if (n > 1 &&
+        bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0)
+        for (int i = 0; i < n; i++) {
+            const float ms = time_choice(&b, &choices[i], best);
+            if (ms >= 0 && (best < 0 || ms < best)) {
+                best = ms;
+                fastest = i;
+            }
+        }
+    bench_close(&b);
+    return fastest;
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeCudaLayer *
+find_layer(VaeBackend *cuda, const char *name)
+{
+    for (int i = 0; i < cuda->n_layers; i++)
+        if (strcmp(cuda->layers[i].name, name) == 0)
+            return &cuda->layers[i];
+    if (cuda->n_layers == cuda->layers_room) {
+        const int room = cuda->layers_room ? 2 * cuda->layers_room : 64;
+        VaeCudaLayer *bigger = vae_mem_alloc((size_t) room * sizeof *bigger);
+        if (!bigger)
+            return NULL;
+        if (cuda->n_layers)
+            memcpy(bigger, cuda->layers,
+                   (size_t) cuda->n_layers * sizeof *bigger);
+        vae_mem_free(cuda->layers);
+        cuda->layers = bigger;
+        cuda->layers_room = room;
+    }
+    VaeCudaLayer *l = &cuda->layers[cuda->n_layers++];
+    *l = (VaeCudaLayer){0};
+    strcpy(l->name, name);
+    return l;
+}
+
+VaeStatus
+vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
+                      bool time, VaeCudaChoice *out, VaeError *error)
+{
+    char name[VAE_CUDA_LAYER_NAME];
+    VaeCudaConvShape s = *shape;
+    s.t = VAE_CUDA_LAYER_FRAMES;
+    vae_cuda_layer_name(&s, name);
+    VaeCudaLayer *l = find_layer(cuda, name);
+    const int most = time ? VAE_CUDA_MAX_CHOICES : 1;
+    VaeCudaChoice *choices =
+        vae_mem_alloc((size_t) most * sizeof(VaeCudaChoice));
+    VaeStatus status = VAE_OK;
+    if (!l || !choices)
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (status == VAE_OK && (!l->choice.text[0] || (time && !l->timed))) {
+        int n = 0;
+        status =
+            vae_cuda_conv_choices(cuda->convs, &s, vae_cuda_layer_workspace(&s),
+                                  choices, most, &n, error);
+        if (status == VAE_OK) {
+            l->choice = choices[time ? find_fastest(cuda, &s, choices, n) : 0];
+            l->timed = time;
+        }
+    }
+    if (status == VAE_OK)
+        *out = l->choice;
+    vae_mem_free(choices);
+    return status;
+}

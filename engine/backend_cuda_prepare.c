@@ -1,0 +1,300 @@
+/*
+ * backend_cuda_prepare.c: what the ops of a program need on the device.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_cuda.h"
+
+/* ------------------------------------------------------------------ */
+/* Weights, once per model and device.                                 */
+
+static void *
+weight_alloc(size_t bytes)
+{
+    void *block;
+    return vae_rt_alloc(&block, bytes) ? NULL : block;
+}
+
+static const VaeWeightMemory weight_memory = {weight_alloc, vae_rt_free};
+
+typedef enum Layout {
+    LAYOUT_PLAIN,  /* as in the file */
+    LAYOUT_CONV,   /* [out][kt][k][k][in] */
+    LAYOUT_DEPTH,  /* [k][k][c] */
+    LAYOUT_NOTHING /* zeros */
+} Layout;
+
+typedef struct WeightKey {
+    char table[8];
+    int device, id, parts;
+    int type, layout, count;
+} WeightKey;
+
+typedef struct WeightJob {
+    VaeBackend *cuda;
+    const VaeWeight *weight; /* NULL for LAYOUT_NOTHING */
+    Layout layout;
+    VaeType type;
+    size_t count;
+} WeightJob;
+
+/* [a][b][n] -> [a][n][b] */
+static void
+swap(const float *src, float *dst, size_t a, size_t b, size_t n)
+{
+    for (size_t i = 0; i < a; i++)
+        for (size_t j = 0; j < b; j++)
+            for (size_t k = 0; k < n; k++)
+                dst[(i * n + k) * b + j] = src[(i * b + j) * n + k];
+}
+
+static void
+lay_out(const WeightJob *j, const float *src, float *dst)
+{
+    const int *d = j->weight->dims;
+    const size_t taps = (size_t) d[2] * d[3] * d[4];
+    if (j->layout == LAYOUT_CONV)
+        swap(src, dst, (size_t) d[0], (size_t) d[1], taps);
+    else if (j->layout == LAYOUT_DEPTH)
+        swap(src, dst, 1, (size_t) d[0], taps);
+    else
+        memcpy(dst, src, j->count * sizeof *dst);
+}
+
+static VaeStatus
+make_weight(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    VaeRtStream stream = j->cuda->compute;
+    int code;
+    float *raw = vae_mem_alloc(j->count * sizeof *raw);
+    float *laid = vae_mem_alloc(j->count * sizeof *laid);
+    if (!raw || !laid) {
+        vae_mem_free(raw);
+        vae_mem_free(laid);
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory for weights (%zu bytes)",
+                        j->count * sizeof *raw);
+    }
+    if (j->weight) {
+        vae_weight_read(j->weight, raw);
+        lay_out(j, raw, laid);
+    }
+    vae_type_from_float(raw, j->type, laid, j->count);
+    code = vae_rt_copy(dst, raw, j->count * vae_type_size(j->type), stream);
+    if (!code)
+        code = vae_rt_stream_sync(stream);
+    vae_mem_free(raw);
+    vae_mem_free(laid);
+    return vae_cuda_status(j->cuda, code, "take weights", error);
+}
+
+/* w NULL: count zeros. model NULL: only counts the bytes. */
+static VaeStatus
+give_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeWeight *w,
+            size_t count, VaeType type, const void **out, VaeError *error)
+{
+    WeightJob job = {.cuda = cuda,
+                     .weight = w,
+                     .layout = !w                           ? LAYOUT_NOTHING
+                               : w->kind == VAE_WEIGHT_CONV ? LAYOUT_CONV
+                               : w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH
+                                                                 : LAYOUT_PLAIN,
+                     .type = type,
+                     .count = w ? vae_weight_count(w) : count};
+    const size_t bytes = job.count * vae_type_size(type);
+    e->weight_bytes += bytes;
+    if (!model)
+        return VAE_OK;
+    WeightKey key;
+    memset(&key, 0, sizeof key);
+    strcpy(key.table, "cuda");
+    key.device = cuda->number;
+    key.id = w ? w->id : -1;
+    key.parts = w ? w->n_parts : 0;
+    key.type = (int) type;
+    key.layout = (int) job.layout;
+    key.count = (int) job.count;
+    return vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
+                            &weight_memory, out, error);
+}
+
+/* ------------------------------------------------------------------ */
+/* Ops.                                                                */
+
+static void
+need_scratch(VaeExec *e, size_t bytes)
+{
+    if (bytes > e->scratch)
+        e->scratch = bytes;
+}
+
+static VaeStatus
+prepare_conv(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
+             VaeCudaOp *own, VaeError *error)
+{
+    VaeError why;
+    VaeCudaChoice choice;
+    const VaeCudaConvShape shape =
+        vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
+    VaeStatus status = vae_cuda_layer_choice(
+        cuda, &shape, model && !cuda->params.deterministic, &choice, &why);
+    if (status == VAE_OK)
+        status =
+            vae_cuda_parts_new(cuda->convs, &shape, &choice, &own->conv, &why);
+    if (status != VAE_OK)
+        return vae_fail(error, status, "%s: %s", op->name, why.message);
+    snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
+    need_scratch(e, vae_cuda_conv_workspace(own->conv.conv[0]));
+    status = give_weight(cuda, model, e, op->weight, 0, op->x->type,
+                         &own->weight, error);
+    if (status == VAE_OK)
+        status = give_weight(cuda, model, e, op->bias, (size_t) op->y->shape.c,
+                             op->y->type, &own->bias, error);
+    return status;
+}
+
+static VaeStatus
+prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
+           VaeError *error)
+{
+    const VaeOp *op = &e->program->ops[i];
+    const VaeTensor *x = op->x;
+    VaeCudaOp *own = &e->ops[i];
+    VaeStatus status = VAE_OK;
+    strcpy(own->impl, "cuda");
+    if (op->kind == VAE_OP_CONV)
+        return prepare_conv(cuda, model, e, op, own, error);
+    if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
+        need_scratch(e, sizeof(double) * vae_norm_sums_cuda(
+                                             x->shape.t, x->shape.h, x->shape.w,
+                                             x->shape.c, op->norm.groups));
+    if (op->weight)
+        status = give_weight(cuda, model, e, op->weight, 0, VAE_TYPE_F32,
+                             &own->weight, error);
+    if (op->bias && status == VAE_OK)
+        status = give_weight(cuda, model, e, op->bias, 0, VAE_TYPE_F32,
+                             &own->bias, error);
+    return status;
+}
+
+VaeStatus
+vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
+                 VaeExec **out, VaeError *error)
+{
+    *out = NULL;
+    VaeExec *e = vae_mem_alloc(sizeof *e);
+    VaeCudaOp *ops =
+        vae_mem_alloc((size_t) (program->n_ops + 1) * sizeof(VaeCudaOp));
+    if (!e || !ops) {
+        vae_mem_free(e);
+        vae_mem_free(ops);
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
+    e->program = program;
+    e->ops = ops;
+    vae_cuda_stage_plan(cuda, e);
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
+        status = prepare_op(cuda, model, e, i, error);
+    if (status != VAE_OK)
+        vae_cuda_exec_free(cuda, &e);
+    *out = e;
+    return status;
+}
+
+void
+vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
+{
+    VaeExec *e = *exec;
+    *exec = NULL;
+    if (!e)
+        return;
+    vae_rt_use(cuda->number);
+    vae_cuda_profile(e, NULL);
+    vae_rt_graph_free(e->graph);
+    for (int i = 0; i < e->program->n_ops; i++)
+        vae_cuda_parts_free(&e->ops[i].conv);
+    vae_mem_free(e->ops);
+    vae_mem_free(e);
+}
+
+/* ------------------------------------------------------------------ */
+/* Addresses.                                                          */
+
+static VaeStatus
+bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    const VaeCudaParts *p = &own->conv;
+    /* A tensor may have more context than this conv looks back. */
+    const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
+    const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
+    for (int i = 0; i < p->n; i++) {
+        const size_t frame = (size_t) i * p->t;
+        const size_t y_at = frame * y_frame;
+        const VaeCudaConvArgs args = {
+            .y = e->memory.arena + y->offset + y_at,
+            .x = e->memory.arena + x->offset - (size_t) back * x_frame +
+                 frame * op->conv.st * x_frame,
+            .add = op->add ? e->memory.arena + op->add->offset + y_at : NULL,
+            .weight = own->weight,
+            .bias = own->bias,
+            .workspace = e->memory.scratch};
+        const VaeStatus status = vae_cuda_conv_bind(p->conv[i], &args, error);
+        if (status != VAE_OK)
+            return status;
+    }
+    return VAE_OK;
+}
+
+/* Graphs are for speed alone. */
+static bool
+wants_graph(void)
+{
+    const char *text = getenv("VAE_CUDA_GRAPHS");
+    return !text || strcmp(text, "0") != 0;
+}
+
+/* Everything between the first and the last op as one graph. It is run once
+ * before: what a library loads at its first call cannot be recorded. */
+static VaeStatus
+record(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    const int last = e->program->n_ops - 1;
+    VaeStatus status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);
+    int code = vae_rt_stream_sync(cuda->compute);
+    if (status != VAE_OK || code)
+        return status != VAE_OK
+                   ? status
+                   : vae_cuda_status(cuda, code, "run a program", error);
+    code = vae_rt_capture_begin(cuda->compute);
+    if (code)
+        return vae_cuda_status(cuda, code, "record a program", error);
+    status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);
+    code = vae_rt_capture_end(cuda->compute, &e->graph);
+    return status != VAE_OK
+               ? status
+               : vae_cuda_status(cuda, code, "record a program", error);
+}
+
+VaeStatus
+vae_cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
+              VaeError *error)
+{
+    exec->memory = *memory;
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    if (status == VAE_OK)
+        status = vae_cuda_stage_take(cuda, exec, error);
+    for (int i = 0; i < exec->program->n_ops && status == VAE_OK; i++)
+        if (exec->program->ops[i].kind == VAE_OP_CONV)
+            status =
+                bind_conv(exec, &exec->program->ops[i], &exec->ops[i], error);
+    if (status == VAE_OK && wants_graph())
+        status = record(cuda, exec, error);
+    return status;
+}

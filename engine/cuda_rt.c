@@ -1,0 +1,222 @@
+/*
+ * cuda_rt.c: cuda_rt.h over the CUDA run-time library.
+ */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cuda_rt.h"
+
+const char *
+vae_rt_words(int code)
+{
+    switch (code) {
+    case cudaErrorInsufficientDriver:
+        return "there is no NVIDIA driver, or one too old for this build's "
+               "CUDA";
+    case cudaErrorNoDevice:
+        return "there is no NVIDIA GPU";
+    default:
+        return cudaGetErrorString((cudaError_t) code);
+    }
+}
+
+bool
+vae_rt_is_memory(int code)
+{
+    return code == cudaErrorMemoryAllocation;
+}
+
+int
+vae_rt_failure(void)
+{
+    return cudaGetLastError();
+}
+
+int
+vae_rt_devices(int *count)
+{
+    *count = 0;
+    const int code = cudaGetDeviceCount(count);
+    if (code)
+        cudaGetLastError(); /* told; later calls should not tell it again */
+    return code;
+}
+
+int
+vae_rt_device(int device, VaeRtDevice *out)
+{
+    struct cudaDeviceProp p;
+    *out = (VaeRtDevice){0};
+    int code = cudaGetDeviceProperties(&p, device);
+    if (!code)
+        code = cudaDriverGetVersion(&out->driver);
+    if (!code)
+        code = cudaRuntimeGetVersion(&out->runtime);
+    if (code)
+        return code;
+    snprintf(out->name, sizeof out->name, "%s", p.name);
+    out->capability = 10 * p.major + p.minor;
+    out->memory = p.totalGlobalMem;
+    return 0;
+}
+
+int
+vae_rt_use(int device)
+{
+    return cudaSetDevice(device);
+}
+
+int
+vae_rt_memory_left(uint64_t *bytes)
+{
+    size_t left = 0, all = 0;
+    const int code = cudaMemGetInfo(&left, &all);
+    *bytes = left;
+    return code;
+}
+
+/* A refused allocation is answered by its code alone. */
+static int
+told(int code)
+{
+    if (code == cudaErrorMemoryAllocation)
+        cudaGetLastError();
+    return code;
+}
+
+int
+vae_rt_alloc(void **out, size_t bytes)
+{
+    *out = NULL;
+    return told(cudaMalloc(out, bytes));
+}
+
+void
+vae_rt_free(void *block)
+{
+    cudaFree(block);
+}
+
+int
+vae_rt_alloc_host(void **out, size_t bytes)
+{
+    *out = NULL;
+    return told(cudaHostAlloc(out, bytes, cudaHostAllocPortable));
+}
+
+void
+vae_rt_free_host(void *block)
+{
+    if (block)
+        cudaFreeHost(block);
+}
+
+int
+vae_rt_stream_new(VaeRtStream *out)
+{
+    *out = NULL;
+    return cudaStreamCreateWithFlags((cudaStream_t *) out,
+                                     cudaStreamNonBlocking);
+}
+
+void
+vae_rt_stream_free(VaeRtStream stream)
+{
+    if (stream)
+        cudaStreamDestroy(stream);
+}
+
+int
+vae_rt_stream_sync(VaeRtStream stream)
+{
+    return cudaStreamSynchronize(stream);
+}
+
+int
+vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
+{
+    return cudaStreamWaitEvent(stream, event, 0);
+}
+
+int
+vae_rt_event_new(VaeRtEvent *out)
+{
+    *out = NULL;
+    return cudaEventCreateWithFlags((cudaEvent_t *) out, cudaEventBlockingSync);
+}
+
+void
+vae_rt_event_free(VaeRtEvent event)
+{
+    if (event)
+        cudaEventDestroy(event);
+}
+
+int
+vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
+{
+    return cudaEventRecord(event, stream);
+}
+
+int
+vae_rt_event_sync(VaeRtEvent event)
+{
+    return cudaEventSynchronize(event);
+}
+
+int
+vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
+{
+    return cudaEventElapsedTime(ms, from, to);
+}
+
+int
+vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
+{
+    return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream);
+}
+
+int
+vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream)
+{
+    return cudaMemsetAsync(dst, 0, bytes, stream);
+}
+
+int
+vae_rt_capture_begin(VaeRtStream stream)
+{
+    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+}
+
+int
+vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
+{
+    cudaGraph_t graph = NULL;
+    *out = NULL;
+    int code = cudaStreamEndCapture(stream, &graph);
+    if (!code)
+        code = cudaGraphInstantiate((cudaGraphExec_t *) out, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    return code;
+}
+
+int
+vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream)
+{
+    return cudaGraphLaunch(graph, stream);
+}
+
+void
+vae_rt_graph_free(VaeRtGraph graph)
+{
+    if (graph)
+        cudaGraphExecDestroy(graph);
+}
+
+const VaeKernels *
+vae_rt_kernels(void)
+{
+    return &vae_kernels_cuda;
+}

@@ -1,0 +1,34 @@
+/*
+ * module.h: between libvae and a backend in a module of its own, which is
+ * opened at run time: one installation serves machines with and without what
+ * the module needs.
+ *
+ * The module sees nothing of libvae but these calls, so that it works the same
+ * with the shared library and with programs that contain the engine.
+ */
+#ifndef VAE_MODULE_H
+#define VAE_MODULE_H
+
+#include "backend.h"
+
+/* Changes with the structs of backend.h, program.h and kernels.h. */
+#define VAE_MODULE_VERSION VAE_VERSION " 1"
+
+typedef struct VaeEngineCalls {
+    const char *version;
+    void *(*mem_alloc)(size_t bytes);
+    void (*mem_free)(void *block);
+    VaeStatus (*model_weight)(VaeModel *model, const void *key, size_t key_size,
+                              size_t bytes, VaeWeightMake make, void *user,
+                              const VaeWeightMemory *memory, const void **out,
+                              VaeError *error);
+    size_t (*weight_count)(const VaeWeight *w);
+    void (*weight_read)(const VaeWeight *w, float *dst);
+    size_t (*frame_bytes)(const VaeTensor *t);
+} VaeEngineCalls;
+
+/* What a module exports as vae_module_open; calls stays valid. NULL where the
+ * versions differ. */
+typedef const VaeBackendClass *(*VaeModuleOpen)(const VaeEngineCalls *calls);
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * emu_conv.c: cuda_conv.h by the reference convolution: fp32 sums of numbers
+ * as their type or TF32 holds them, rounded once.
+ *
+ * There are three choices, which differ in the time that they are said to
+ * take; the second is the fastest.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "cuda_conv.h"
+#include "emu_rt.h"
+
+enum { WORKSPACE = 512 };
+
+struct VaeCudaConvs {
+    int unused;
+};
+
+struct VaeCudaConv {
+    VaeCudaConvShape shape;
+    VaeCudaConvArgs args;
+    float ms;
+};
+
+static int conv_frames, convs_alive;
+
+void
+emu_set_conv_frames(int most)
+{
+    conv_frames = most;
+}
+
+int
+emu_convs_alive(void)
+{
+    return convs_alive;
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeStatus
+vae_cuda_convs_check(VaeError *error)
+{
+    return VAE_OK;
+}
+
+VaeStatus
+vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
+{
+    *out = vae_mem_alloc(sizeof **out);
+    return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+}
+
+void
+vae_cuda_convs_free(VaeCudaConvs **convs)
+{
+    vae_mem_free(*convs);
+    *convs = NULL;
+}
+
+const char *
+vae_cuda_convs_name(const VaeCudaConvs *convs)
+{
+    return "emulated";
+}
+
+const char *
+vae_cuda_convs_properties(VaeCudaConvs *convs)
+{
+    return "";
+}
+
+VaeStatus
+vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                      size_t workspace, VaeCudaChoice *choices, int most,
+                      int *n, VaeError *error)
+{
+    static const char *const texts[] = {"1 3", "2 1", "3 2"};
+    *n = most < 3 ? most : 3;
+    for (int i = 0; i < *n; i++)
+        strcpy(choices[i].text, texts[i]);
+    return VAE_OK;
+}
+
+VaeStatus
+vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                  const VaeCudaChoice *choice, VaeCudaConv **out,
+                  VaeError *error)
+{
+    int index, ms;
+    *out = NULL;
+    if (sscanf(choice->text, "%d %d", &index, &ms) != 2)
+        return vae_fail(error, VAE_ERR_BACKEND, "no such choice");
+    /* The frames by which choices are looked for are always taken. */
+    if (conv_frames && shape->t > conv_frames && shape->t != 4)
+        return vae_fail(error, VAE_ERR_BACKEND, "too many frames");
+    *out = vae_mem_alloc(sizeof **out);
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    (*out)->shape = *shape;
+    (*out)->ms = (float) ms;
+    convs_alive++;
+    return VAE_OK;
+}
+
+void
+vae_cuda_conv_free(VaeCudaConv **conv)
+{
+    if (*conv)
+        convs_alive--;
+    vae_mem_free(*conv);
+    *conv = NULL;
+}
+
+size_t
+vae_cuda_conv_workspace(const VaeCudaConv *conv)
+{
+    return WORKSPACE;
+}
+
+bool
+vae_cuda_conv_compiled(const VaeCudaConv *conv)
+{
+    return false;
+}
+
+VaeStatus
+vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
+                   VaeError *error)
+{
+    const uintptr_t all =
+        (uintptr_t) args->x | (uintptr_t) args->y | (uintptr_t) args->add;
+    if (all % (uintptr_t) conv->shape.align)
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "addresses are no multiples of %d", conv->shape.align);
+    conv->args = *args;
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void *
+room(size_t n, size_t size)
+{
+    void *p = malloc(n * size);
+    if (!p)
+        abort();
+    return p;
+}
+
+/* Nearest, ties to even, at 10 bits of mantissa. */
+static void
+round_tf32(float *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &v[i], sizeof bits);
+        if ((bits >> 23 & 255) != 255)
+            bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+        memcpy(&v[i], &bits, sizeof bits);
+    }
+}
+
+static float *
+widen(const void *src, VaeType type, size_t n, bool tf32)
+{
+    float *wide = room(n, sizeof *wide);
+    vae_type_to_float(wide, src, type, n);
+    if (tf32)
+        round_tf32(wide, n);
+    return wide;
+}
+
+/* [out][taps][in] -> [taps][in][out] */
+static float *
+reorder(const float *w, size_t out, size_t taps, size_t in)
+{
+    float *r = room(out * taps * in, sizeof *r);
+    for (size_t o = 0; o < out; o++)
+        for (size_t i = 0; i < taps * in; i++)
+            r[i * out + o] = w[o * taps * in + i];
+    return r;
+}
+
+static void
+run(const void *args)
+{
+    const VaeCudaConv *c = args;
+    const VaeCudaConvShape *s = &c->shape;
+    const size_t taps = (size_t) s->kt * s->k * s->k;
+    const size_t t_in = (size_t) (s->t - 1) * s->st + s->kt;
+    const size_t n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
+    float *x =
+        widen(c->args.x, s->x_type, t_in * s->h * s->w * s->c_in, s->tf32);
+    float *w =
+        widen(c->args.weight, s->x_type, taps * s->c_in * s->c_out, s->tf32);
+    float *bias = widen(c->args.bias, s->y_type, (size_t) s->c_out, false);
+    float *add = s->add ? widen(c->args.add, s->y_type, n_y, false) : NULL;
+    float *ordered = reorder(w, (size_t) s->c_out, taps, (size_t) s->c_in);
+    float *y = room(n_y, sizeof *y);
+    memset(c->args.workspace, 0xff, WORKSPACE);
+    vae_kernels_ref.conv(&(VaeQueue){.threads = 1},
+                         &(VaeConvArgs){.y = y,
+                                        .x = x,
+                                        .weight = ordered,
+                                        .t = s->t,
+                                        .h = s->h,
+                                        .w = s->w,
+                                        .c_in = s->c_in,
+                                        .ho = s->ho,
+                                        .wo = s->wo,
+                                        .c_out = s->c_out,
+                                        .k = s->k,
+                                        .kt = s->kt,
+                                        .s = s->s,
+                                        .st = s->st,
+                                        .pad = s->pad});
+    for (size_t i = 0; i < n_y; i++) {
+        float v = y[i];
+        if (add)
+            v += add[i];
+        v += bias[i % (size_t) s->c_out];
+        y[i] = s->relu && v < 0 ? 0 : v;
+    }
+    vae_type_from_float(c->args.y, s->y_type, y, n_y);
+    emu_take_time(c->ms);
+    free(x);
+    free(w);
+    free(bias);
+    free(add);
+    free(ordered);
+    free(y);
+}
+
+VaeStatus
+vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
+{
+    emu_submit(stream, run, conv, sizeof *conv);
+    return vae_rt_failure() ? vae_fail(error, VAE_ERR_BACKEND, "%s",
+                                       vae_rt_words(vae_rt_failure()))
+                            : VAE_OK;
+}

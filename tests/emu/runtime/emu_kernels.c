@@ -1,0 +1,93 @@
+/*
+ * emu_kernels.c: the kernels' table as work of emulated streams.
+ */
+#include "emu_rt.h"
+
+/* One pair of functions per kernel: what the caller calls, and what the stream
+ * does later with a copy of the arguments. */
+#define DEFER(name, Args)                                                      \
+    static void run_##name(const void *args)                                   \
+    {                                                                          \
+        const VaeQueue q = {.threads = 1};                                     \
+        emu_take_time(0.1f);                                                   \
+        vae_kernels_cuda.name(&q, args);                                       \
+    }                                                                          \
+                                                                               \
+    static void name(const VaeQueue *q, const Args *a)                         \
+    {                                                                          \
+        emu_submit(q->stream, run_##name, a, sizeof *a);                       \
+    }
+
+DEFER(norm, VaeNormArgs)
+DEFER(attention, VaeAttentionArgs)
+DEFER(rearrange, VaeRearrangeArgs)
+DEFER(cast, VaeCastArgs)
+DEFER(shortcut, VaeShortcutArgs)
+DEFER(clamp, VaeClampArgs)
+DEFER(depthwise, VaeDepthwiseArgs)
+DEFER(latent_in, VaeLatentInArgs)
+DEFER(latent_out, VaeLatentOutArgs)
+
+/* The picture is read before the call returns. */
+typedef struct PictureOut {
+    VaePictureOutArgs args;
+    VaePicture picture;
+} PictureOut;
+
+static void
+run_picture_out(const void *args)
+{
+    const VaeQueue q = {.threads = 1};
+    const PictureOut *p = args;
+    VaePictureOutArgs a = p->args;
+    a.picture = &p->picture;
+    vae_kernels_cuda.picture_out(&q, &a);
+}
+
+static void
+picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
+{
+    const PictureOut p = {*a, *a->picture};
+    emu_submit(q->stream, run_picture_out, &p, sizeof p);
+}
+
+typedef struct PictureIn {
+    VaePictureInArgs args;
+    VaePicture picture;
+} PictureIn;
+
+static void
+run_picture_in(const void *args)
+{
+    const VaeQueue q = {.threads = 1};
+    const PictureIn *p = args;
+    VaePictureInArgs a = p->args;
+    a.picture = &p->picture;
+    vae_kernels_cuda.picture_in(&q, &a);
+}
+
+static void
+picture_in(const VaeQueue *q, const VaePictureInArgs *a)
+{
+    const PictureIn p = {*a, *a->picture};
+    emu_submit(q->stream, run_picture_in, &p, sizeof p);
+}
+
+static const VaeKernels table = {.name = "emulated",
+                                 .norm = norm,
+                                 .attention = attention,
+                                 .rearrange = rearrange,
+                                 .cast = cast,
+                                 .shortcut = shortcut,
+                                 .clamp = clamp,
+                                 .depthwise = depthwise,
+                                 .latent_in = latent_in,
+                                 .latent_out = latent_out,
+                                 .picture_out = picture_out,
+                                 .picture_in = picture_in};
+
+const VaeKernels *
+vae_rt_kernels(void)
+{
+    return &table;
+}

@@ -1,0 +1,58 @@
+/*
+ * emu_rt.h: a device made of host memory, behind cuda_rt.h and cuda_conv.h.
+ *
+ * Work given to a stream is kept until something forces it: a host that waits,
+ * or another stream's work that waits for an event. Memory is full of 0xff
+ * (NaN in all types) until something is written there, so that whoever does
+ * not wait reads poison. Streams named eager, by the order in which they were
+ * made, do their work at once as far as their waits allow: what comes too
+ * early shows there.
+ */
+#ifndef EMU_RT_H
+#define EMU_RT_H
+
+#include "cuda_rt.h"
+
+/* Work of a stream; args are copied. In a capture it is recorded instead. */
+void emu_submit(VaeRtStream stream, void (*run)(const void *args),
+                const void *args, size_t size);
+/* Adds to the clock that events read. */
+void emu_take_time(float ms);
+
+/* Before a backend is opened. */
+void emu_set_eager(unsigned streams); /* bit i: the i-th stream made from now */
+void emu_set_devices(int count, int capability);
+void emu_set_memory(uint64_t bytes);
+/* The n-th allocation from now is refused, of the device's and pinned memory
+ * alike; 0: none. Returns how many there were since the last call. */
+int emu_fail_alloc(int n);
+/* Blocks that are still allocated, and streams, events and graphs alive. */
+int emu_alive(void);
+/* The n-th launch or copy from now fails, and all that follow; 0: none. */
+void emu_fail_work(int n);
+
+/* Faults, to see that a test finds them. The n-th one (from 0) of its kind
+ * since this call is not done; of copies within the device, those between the
+ * n-th pair of addresses. */
+typedef enum EmuFault {
+    EMU_FAULT_NONE,
+    EMU_FAULT_STREAM_WAIT, /* a stream does not wait for an event */
+    EMU_FAULT_HOST_WAIT,   /* the host does not wait for an event */
+    EMU_FAULT_NO_COPY,     /* a copy within the device is left out */
+    EMU_FAULT_FROM,        /* ... is made from its block's beginning */
+    EMU_FAULT_TO,          /* ... is made to its block's beginning */
+    EMU_FAULT_UPLOAD,      /* a copy to the device is left out */
+    EMU_FAULT_DOWNLOAD     /* a copy from the device is left out */
+} EmuFault;
+void emu_set_fault(EmuFault kind, int n);
+/* How many there were of that kind since emu_set_fault(), and how many times
+ * the fault made a difference to what was done. */
+int emu_fault_count(EmuFault kind);
+int emu_fault_done(void);
+
+/* Convolutions take at most so many frames at once; 0: any number. */
+void emu_set_conv_frames(int most);
+/* Convolutions made and alive. */
+int emu_convs_alive(void);
+
+#endif
