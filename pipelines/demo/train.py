@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Train the demo model: the network of the SeedVR2 video VAE at widths 8, 16, 32, 64.
+"""Train the demo model: the network of the SeedVR2 video VAE at widths 8, 16, 32, 64; or a tiny decoder for it.
 
     train.py CLIPS --out DIR [--hold NAME ...] [--seconds N] [--start FILE.pt] [--lr X] [--adam] ...
+    train.py CLIPS --out DIR --tiny DEMO.safetensors ...
 
 CLIPS is a folder of *.mp4 files (read with the program ffmpeg, which has to be in PATH). Clips whose file name contains
 one of the --hold names are never trained on; quality is measured on them alone. Without --start the network begins as a
-linear transform (pca_init); --start takes the "ema" weights of a last.pt.
+linear transform; --start takes the "ema" weights of a last.pt. With --tiny it is a decoder of the TAEHV family that
+learns to make the clips from the latents that the given demo model's encoder makes of them.
 
 Written to --out:
     demo.safetensors  the weights (moving average) as fp16, tensor names of the SeedVR2 VAE, metadata norm_num_groups and
                       vae.latent_space; latents have mean about 0 and deviation 1 as they leave the network: no scale
+    demo-tiny.safetensors  with --tiny, in place of it: tensor names of the TAEHV family
     last.pt           the state to go on from: weights, average, optimiser, step, seconds spent
     log.txt           one line per 50 steps; PSNR of the held-out clips at every save (17 frames 320x192; at the end
                       33 frames 416x240 as well)
@@ -25,233 +28,8 @@ import argparse, concurrent.futures, glob, json, os, random, signal, struct, sub
 os.environ.setdefault('OMP_NUM_THREADS', '1')    # threads take whole batches instead
 import numpy as np
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
 
-WIDTHS = (8, 16, 32, 64)        # at full, 1/2, 1/4 and 1/8 of the picture
-GROUPS = 2                      # of every group norm
-LATENT = 16                     # latent channels
-FUSED = None                    # the extension fused.cpp where it could be built
-
-
-# ---------------------------------------------------------------------------------------------------------- network
-class CausalConv(nn.Conv3d):
-    """Time is padded in front only, by repeating the first frame; strided ones pad right and bottom in space.
-
-    For training, the bias counts from the output of an average input ("center", measured once): otherwise each small
-    step of the weights, whose inputs are far from zero on average, moves all outputs together. plain() undoes that."""
-
-    def __init__(self, *a, **k):
-        super().__init__(*a, **k)
-        self.register_buffer('center', torch.zeros(self.in_channels))
-
-    def forward(self, x):
-        # as a convolution over pictures, the frames of the kernel side by side in the channels: a 3-d convolution is
-        # the same, but oneDNN's bfloat16 gradients of those crash at some sizes
-        (b, c, t, h, w), (kt, kh, _) = x.shape, self.kernel_size
-        st, ss, _ = self.stride
-        x = x.permute(0, 2, 3, 4, 1)                        # channels last
-        if kt > 1:
-            x = torch.cat([x[:, :1]] * (kt - 1) + [x], 1)
-            n = (t + 1) // 2 if st == 2 else t
-            x = torch.cat([x[:, k:k + (n - 1) * st + 1:st] for k in range(kt)], 4)
-        n = x.shape[1]
-        x = x.reshape(b * n, h, w, kt * c).permute(0, 3, 1, 2)
-        if ss == 2:
-            x = F.pad(x, (0, 1, 0, 1))
-        k = self.weight.transpose(1, 2).reshape(-1, kt * c, kh, kh).contiguous(memory_format=torch.channels_last)
-        bias = self.bias - self.weight.sum((2, 3, 4)) @ self.center
-        y = F.conv2d(x, k, bias, ss, kh // 2 if ss == 1 else 0)
-        return y.permute(0, 2, 3, 1).reshape(b, n, y.shape[2], y.shape[3], -1).permute(0, 4, 1, 2, 3)
-
-
-class FrameNorm(nn.GroupNorm):
-    """Group norm with the statistics of each frame alone."""
-
-    def __init__(self, c):
-        super().__init__(GROUPS, c, eps=1e-6)
-
-    def forward(self, x, silu=False):
-        b, c, t, h, w = x.shape
-        y = x.permute(0, 2, 3, 4, 1).reshape(b * t, h * w, c)
-        if FUSED and c in (8, 16, 32, 64):
-            y = FusedNorm.apply(y, self.weight, self.bias, self.eps, silu)
-        else:
-            y = F.group_norm(y.transpose(1, 2), GROUPS, self.weight, self.bias, self.eps).transpose(1, 2)
-            y = F.silu(y) if silu else y
-        return y.reshape(b, t, h, w, c).permute(0, 4, 1, 2, 3)
-
-
-class FusedNorm(torch.autograd.Function):
-    """Group norm and SiLU in one pass, from fused.cpp: frames [N, pixels, channels]."""
-
-    @staticmethod
-    def forward(ctx, x, w, b, eps, silu):
-        x = x.contiguous()
-        y, mean, rstd = FUSED.gn_fwd(x, w, b, GROUPS, eps, silu)
-        ctx.save_for_backward(x, w, b, mean, rstd)
-        ctx.silu = silu
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        dx, dw, db = FUSED.gn_bwd(ctx.saved_tensors[0], dy.contiguous(), *ctx.saved_tensors[1:], GROUPS, ctx.silu)
-        return dx, dw, db, None, None, None
-
-
-class Res(nn.Module):
-    def __init__(self, a, b):
-        super().__init__()
-        self.norm1, self.conv1 = FrameNorm(a), CausalConv(a, b, 3)
-        self.norm2, self.conv2 = FrameNorm(b), CausalConv(b, b, 3)
-        self.conv_shortcut = CausalConv(a, b, 1) if a != b else None
-        nn.init.zeros_(self.conv2.weight)
-        nn.init.zeros_(self.conv2.bias)
-
-    def forward(self, x):
-        skip = x if self.conv_shortcut is None else self.conv_shortcut(x)
-        return skip + self.conv2(self.norm2(self.conv1(self.norm1(x, True)), True))
-
-
-class Attention(nn.Module):
-    """Self-attention among the pixels of each frame."""
-
-    def __init__(self, c):
-        super().__init__()
-        self.group_norm = FrameNorm(c)
-        self.to_q, self.to_k, self.to_v = nn.Linear(c, c), nn.Linear(c, c), nn.Linear(c, c)
-        self.to_out = nn.ModuleList([nn.Linear(c, c)])
-        nn.init.zeros_(self.to_out[0].weight)
-        nn.init.zeros_(self.to_out[0].bias)
-
-    def forward(self, x):
-        b, c, t, h, w = x.shape
-        y = self.group_norm(x).permute(0, 2, 3, 4, 1).reshape(b * t, 1, h * w, c)
-        y = F.scaled_dot_product_attention(self.to_q(y), self.to_k(y), self.to_v(y))
-        return x + self.to_out[0](y).reshape(b, t, h, w, c).permute(0, 4, 1, 2, 3)
-
-
-class Mid(nn.Module):
-    def __init__(self, c):
-        super().__init__()
-        self.resnets = nn.ModuleList([Res(c, c), Res(c, c)])
-        self.attentions = nn.ModuleList([Attention(c)])
-
-    def forward(self, x):
-        return self.resnets[1](self.attentions[0](self.resnets[0](x)))
-
-
-class Up(nn.Module):
-    """1x1x1 conv to 4 (or 8, with time) times the channels, shuffle to 2x2 (and 2 frames), conv."""
-
-    def __init__(self, c, z):
-        super().__init__()
-        self.z, self.upscale_conv, self.conv = z, nn.Conv3d(c, 4 * z * c, 1), CausalConv(c, c, 3)
-
-    def forward(self, x):
-        (b, c, t, h, w), z = x.shape, self.z
-        y = F.linear(x.permute(0, 2, 3, 4, 1), self.upscale_conv.weight.flatten(1), self.upscale_conv.bias).reshape(b, t, h, w, 2, 2, z, c)
-        y = y.permute(0, 1, 6, 2, 4, 3, 5, 7).reshape(b, t * z, 2 * h, 2 * w, c).permute(0, 4, 1, 2, 3)
-        if z == 2:                                          # the first latent frame stands for one frame only
-            y = torch.cat([y[:, :, :1], y[:, :, 2:]], 2)
-        return self.conv(y)
-
-
-class Down(nn.Module):
-    def __init__(self, c, time):
-        super().__init__()
-        self.conv = CausalConv(c, c, (3 if time else 1, 3, 3), stride=(2 if time else 1, 2, 2))
-
-    def forward(self, x):
-        return self.conv(x)
-
-
-class Block(nn.Module):
-    def __init__(self, a, b, n, down=None, up=None):
-        super().__init__()
-        self.resnets = nn.ModuleList([Res(a if i == 0 else b, b) for i in range(n)])
-        if down is not None:
-            self.downsamplers = nn.ModuleList([Down(b, down)])
-        if up is not None:
-            self.upsamplers = nn.ModuleList([Up(b, up)])
-
-    def forward(self, x):
-        for r in self.resnets:
-            x = r(x)
-        for m in (*getattr(self, 'downsamplers', ()), *getattr(self, 'upsamplers', ())):
-            x = m(x)
-        return x
-
-
-class Encoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        a, b, c, d = WIDTHS
-        self.conv_in = CausalConv(3, a, 3)
-        self.down_blocks = nn.ModuleList([Block(a, a, 2, down=False), Block(a, b, 2, down=True),
-                                          Block(b, c, 2, down=True), Block(c, d, 2)])
-        self.mid_block, self.conv_norm_out, self.conv_out = Mid(d), FrameNorm(d), CausalConv(d, 2 * LATENT, 3)
-
-    def forward(self, x):
-        x = self.conv_in(x)
-        for b in self.down_blocks:
-            x = b(x)
-        x = self.mid_block(x)
-        with torch.autocast('cpu', enabled=False):          # the latents themselves in full precision
-            return self.conv_out(self.conv_norm_out(x.float(), True))
-
-
-class Decoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        a, b, c, d = WIDTHS
-        self.conv_in, self.mid_block = CausalConv(LATENT, d, 3), Mid(d)
-        self.up_blocks = nn.ModuleList([Block(d, d, 3, up=2), Block(d, c, 3, up=2), Block(c, b, 3, up=1), Block(b, a, 3)])
-        self.conv_norm_out, self.conv_out = FrameNorm(a), CausalConv(a, 3, 3)
-
-    def forward(self, z):
-        x = self.mid_block(self.conv_in(z))
-        for b in self.up_blocks:
-            x = b(x)
-        return self.conv_out(self.conv_norm_out(x, True)).float()
-
-
-class VAE(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encoder, self.decoder = Encoder(), Decoder()
-
-    def encode(self, x):
-        return self.encoder(x).chunk(2, 1)                  # mean, log variance
-
-    def decode(self, z):
-        return self.decoder(z)
-
-
-def center(m, x):
-    """Measure the mean input of every causal convolution on the batch x, and count its bias from there."""
-    means, hooks = {}, []
-    for c in m.modules():
-        if isinstance(c, CausalConv):
-            hooks.append(c.register_forward_pre_hook(lambda c, a: means.__setitem__(c, a[0].float().mean((0, 2, 3, 4)))))
-    with torch.no_grad():
-        m.decode(m.encode(x)[0])
-        for c, v in means.items():
-            c.bias += c.weight.sum((2, 3, 4)) @ (v - c.center)
-            c.center.copy_(v)
-    for h in hooks:
-        h.remove()
-
-
-def plain(state):
-    """The state under the checkpoint's names, centers folded back into the biases."""
-    out = {k: v.detach().clone() for k, v in state.items() if not k.endswith('.center')}
-    for k, v in state.items():
-        if k.endswith('.center'):
-            k = k[:-len('.center')]
-            out[k + '.bias'] -= state[k + '.weight'].sum((2, 3, 4)) @ v
-    return out
-
+import nets
 
 # ------------------------------------------------------------------------------------------------------------- data
 def read_clip(path, scale, frames=None):
@@ -370,7 +148,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, model, lr):
         params = list(model.parameters())
-        ends = [p for n, p in model.named_parameters() if '.conv_in.' in n or '.conv_out.' in n]
+        ends = [p for n, p in model.named_parameters() if any(k in n for k in ('.conv_in.', '.conv_out.', '.22.'))]
         mats = [p for p in params if p.dim() >= 2 and min(p.shape[:2]) >= 8 and not any(p is q for q in ends)]
         rest = [p for p in params if not any(p is q for q in mats)]
         super().__init__([dict(params=mats, muon=True), dict(params=rest, muon=False)], dict(lr=lr))
@@ -405,8 +183,17 @@ class Muon(torch.optim.Optimizer):
 
 
 # ------------------------------------------------------------------------------------------------------ save, measure
-def save_safetensors(state, path):
-    head, off, blobs = {'__metadata__': {'norm_num_groups': str(GROUPS), 'scaling_factor': '1', 'vae.latent_space': 'gst-vae-demo'}}, 0, []
+def load_safetensors(path):
+    """The fp16 tensors of a file that train.py wrote, as fp32."""
+    with open(path, 'rb') as f:
+        head = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
+        body = f.read()
+    return {k: torch.from_numpy(np.frombuffer(body[slice(*v['data_offsets'])], np.float16).reshape(v['shape']).astype(np.float32))
+            for k, v in head.items() if k != '__metadata__'}
+
+
+def save_safetensors(state, path, meta):
+    head, off, blobs = {'__metadata__': meta}, 0, []
     for k, v in state.items():
         a = np.ascontiguousarray(v.detach().contiguous().half().numpy())
         head[k] = {'dtype': 'F16', 'shape': list(a.shape), 'data_offsets': [off, off + a.nbytes]}
@@ -426,24 +213,24 @@ def psnr(a, b):
 @torch.no_grad()
 def unit_latents(state, data):
     """Scale every latent channel to deviation 1 on training clips: out of the encoder's head, into the decoder's."""
-    m = VAE()
+    m = nets.VAE()
     m.load_state_dict(state, strict=False)
     random.seed(3)
     mu = torch.cat([m.encode(data.batch(2, 9, 96, 96))[0] for _ in range(24)])
     s, mean = mu.std((0, 2, 3, 4)), mu.mean((0, 2, 3, 4))
     state = {k: v.clone() for k, v in state.items()}
-    state['encoder.conv_out.weight'][:LATENT] /= s[:, None, None, None, None]
-    state['encoder.conv_out.bias'][:LATENT] /= s
-    state['encoder.conv_out.bias'][LATENT:] -= 2 * s.log()
+    state['encoder.conv_out.weight'][:nets.LATENT] /= s[:, None, None, None, None]
+    state['encoder.conv_out.bias'][:nets.LATENT] /= s
+    state['encoder.conv_out.bias'][nets.LATENT:] -= 2 * s.log()
     state['decoder.conv_in.weight'] *= s[None, :, None, None, None]
     return state, mean, s
 
 
 @torch.no_grad()
-def measure(state, clips):
+def measure(m, state, clips):
     """Per clip: PSNR in fp32; the same with fp16 weights, fp16 latents and 8-bit frames; mean and deviation of the
-    latents; PSNR of the first and last quarter of the frames. state: as plain() returns it."""
-    m, out = VAE().eval(), []
+    latents; PSNR of the first and last quarter of the frames. state: as plain() returns it, loaded into m."""
+    out = []
     for name, v in clips:
         x = torch.from_numpy(v.astype(np.float32) / 127.5 - 1).permute(3, 0, 1, 2)[None].contiguous(memory_format=torch.channels_last_3d)
         m.load_state_dict(state, strict=False)
@@ -456,115 +243,16 @@ def measure(state, clips):
     return out
 
 
-# ------------------------------------------------------------------------------------------------------------- start
-def pca_init(m, data):
-    """Start from a linear transform: each strided conv is the PCA of its 2x2 (x2) block, each upscale conv its transpose.
-
-    The two heads need a group norm to be nearly linear: constants on spare channels hold its statistics still, and a
-    large bias moves SiLU to where it is almost straight."""
-    rng, clips = np.random.RandomState(0), []
-    level = [d for d in data.levels[1] + data.levels[3] if d.shape[0] >= 9]
-    for _ in range(160):
-        d = level[rng.randint(len(level))]
-        i, y, x = rng.randint(d.shape[0] - 8), rng.randint((d.shape[1] - 64) // 8) * 8, rng.randint((d.shape[2] - 64) // 8) * 8
-        clips.append(d[i:i + 8, y:y + 64, x:x + 64].astype(np.float64) / 127.5 - 1)
-    f = np.stack(clips).transpose(0, 4, 1, 2, 3)
-
-    def blocks(f, zt):                                      # rows of (z, row, column, channel)
-        n, c, t, h, w = f.shape
-        b = f.reshape(n, c, t // zt, zt, h // 2, 2, w // 2, 2).transpose(0, 2, 4, 6, 3, 5, 7, 1)
-        return b.reshape(-1, zt * 4 * c), (n, t // zt, h // 2, w // 2)
-
-    def pca(a, k):
-        mean = a.mean(0)
-        return mean, np.linalg.eigh((a - mean).T @ (a - mean) / len(a))[1][:, ::-1][:, :k]
-
-    tens = lambda a: torch.from_numpy(np.ascontiguousarray(a)).float()
-    e, d, (w0, w1, w2, w3) = m.encoder, m.decoder, WIDTHS
-    with torch.no_grad():
-        ups = [b.upsamplers[0] for b in d.up_blocks[:3]]
-        for mod in (e.conv_in, e.conv_out, d.conv_in, d.conv_out, *[b.downsamplers[0].conv for b in e.down_blocks[:3]],
-                    *[u.upscale_conv for u in ups], *[u.conv for u in ups]):
-            mod.weight.mul_(.02)
-            mod.bias.zero_()
-        for b in (*e.down_blocks, *d.up_blocks):
-            sc = b.resnets[0].conv_shortcut
-            if sc is not None:
-                k = min(sc.weight.shape[:2])
-                sc.weight.mul_(.02)
-                sc.bias.zero_()
-                sc.weight[:k, :k, 0, 0, 0] += torch.eye(k)
-        for c in range(3):
-            e.conv_in.weight[c, c, 2, 1, 1] += 1
-        cin = 3
-        for lev, (zt, k) in enumerate(((1, w0), (2, w1), (2, w2))):
-            a, shape = blocks(f, zt)
-            mean, basis = pca(a, k)
-            bt, conv, u = tens(basis.T).reshape(k, zt, 2, 2, cin), e.down_blocks[lev].downsamplers[0].conv, ups[2 - lev]
-            conv.bias[:k] = -tens(basis.T @ mean)
-            c = u.conv.weight.shape[0]
-            for z in range(zt):
-                for r in range(2):
-                    for q in range(2):
-                        conv.weight[:k, :cin, z + 1 if zt == 2 else 0, r, q] += bt[:, z, r, q]
-                        base = ((r * 2 + q) * zt + z) * c
-                        u.upscale_conv.weight[base:base + cin, :k, 0, 0, 0] += bt[:, z, r, q].t()
-                        u.upscale_conv.bias[base:base + cin] = tens(mean).reshape(zt, 2, 2, cin)[z, r, q]
-            u.conv.weight[:, :, 2, 1, 1] += torch.eye(c)
-            f, cin = ((a - mean) @ basis).reshape(*shape, k).transpose(0, 4, 1, 2, 3), k
-        a = f.transpose(0, 2, 3, 4, 1).reshape(-1, w2)
-        mean, basis = pca(a, LATENT)
-        sd = ((a - mean) @ basis).std(0)
-        # encoder head: features on even channels, constants +-K on odd ones
-        K, sc = 16., e.down_blocks[3].resnets[0].conv_shortcut
-        sc.weight.normal_(0, .002)
-        sc.bias.zero_()
-        for i in range(w2):
-            sc.weight[2 * i, i, 0, 0, 0] = 1
-            sc.bias[2 * i + 1] = -K if i % 2 else K
-        sig = np.sqrt(K * K / 2 + (a ** 2).sum(1).mean() / w3)
-        b0 = 3.
-        sl = 1 / (1 + np.exp(-b0))
-        s0, s1 = b0 * sl, sl + b0 * sl * (1 - sl)
-        e.conv_norm_out.weight.fill_(1.)
-        e.conv_norm_out.bias.fill_(b0)
-        M = tens((basis / sd).T)
-        for i in range(w2):
-            e.conv_out.weight[:LATENT, 2 * i, 2, 1, 1] += M[:, i] * float(sig / s1)
-        e.conv_out.bias[:LATENT] = -tens((basis / sd).T @ mean) - M.sum(1) * float(sig / s1 * s0)
-        e.conv_out.weight[LATENT:].mul_(.1)
-        e.conv_out.bias[LATENT:] = -7
-        d.conv_in.weight[:w2, :LATENT, 2, 1, 1] += tens(basis * sd)
-        d.conv_in.bias[:w2] = tens(mean)
-        # decoder head: R G + - | B 0 + -
-        K, sc = 4., d.up_blocks[3].resnets[0].conv_shortcut
-        sc.weight.normal_(0, .002)
-        sc.bias.zero_()
-        spots = ((0, 0), (1, 1), (2, 4))
-        for c, p in spots:
-            sc.weight[p, c, 0, 0, 0] = 1
-        for p in (2, 6):
-            sc.bias[p], sc.bias[p + 1] = K, -K
-        sig, gain = np.sqrt(2 * K * K / 4 + .2), 2.
-        d.conv_norm_out.weight.fill_(gain)
-        d.conv_norm_out.bias.fill_(b0)
-        d.conv_out.weight.mul_(.2)
-        for c, p in spots:
-            d.conv_out.weight[c, p, 2, 1, 1] += float(sig / (gain * s1))
-            d.conv_out.bias[c] = -float(sig / (gain * s1) * b0 * sl)
-
-
 # -------------------------------------------------------------------------------------------------------------- main
 def gradients(m, x, args):
     """Gradients of the loss on the batch x, and the squared error of each clip in it. Runs in a thread of its own."""
     torch.set_num_threads(1)
     with torch.autocast('cpu', torch.bfloat16, enabled=not args.fp32):
-        mu, lv = m.encode(x)
-        y = m.decode(mu + args.noise * torch.randn_like(mu))
+        z, keep = m.codes(x)
+        y = m.decode(z + args.noise * torch.randn_like(z))
     d = y - x
     l2 = (d * d).mean((1, 2, 3, 4))
     # squared error is what PSNR counts; the logarithm keeps easy clips from being ignored beside hard ones
-    keep = ((mu.mean((0, 2, 3, 4)) ** 2).mean() + ((mu.var((0, 2, 3, 4)) - 1) ** 2).mean()) * 1e-4 + 1e-5 * ((lv + 7) ** 2).mean()
     loss = 5 * l2.mean() + .01 * torch.log(l2 + 3e-4).mean() + .2 * d.abs().mean() + keep
     return torch.autograd.grad(loss, list(m.parameters())), l2.detach().numpy()
 
@@ -577,10 +265,10 @@ def build_fused():
 
 
 def main():
-    global FUSED
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('clips')
-    ap.add_argument('--out', required=True, help='folder for last.pt, demo.safetensors and log.txt')
+    ap.add_argument('--out', required=True, help='folder for last.pt, the weights and log.txt')
+    ap.add_argument('--tiny', metavar='DEMO.safetensors', help='train a tiny decoder for the latents of this model')
     ap.add_argument('--hold', nargs='*', default=['sd_Wan2.2_14B_t2v', 'sdv2_original'], help='clips to measure on, never trained on')
     ap.add_argument('--seconds', type=float, default=6000, help='training time in all')
     ap.add_argument('--start', help='weights ("ema" of a last.pt) to start from in place of the linear transform')
@@ -596,7 +284,7 @@ def main():
     torch.set_num_threads(1)
     pool = concurrent.futures.ThreadPoolExecutor(args.workers)
     if not args.plain:
-        FUSED = build_fused()
+        nets.FUSED = build_fused()
     os.makedirs(args.out, exist_ok=True)
     path = lambda n: os.path.join(args.out, n)
 
@@ -611,24 +299,32 @@ def main():
     val = [(f'{os.path.basename(f)[:-4]} {w}x{h}x{n}', read_clip(f, (w, h), n)) for w, h, n in ((320, 192, 17), (416, 240, 33)) for f in held]
 
     torch.manual_seed(1)
-    m = VAE()
+
+    def network():
+        if not args.tiny:
+            return nets.VAE()
+        teacher = nets.VAE().eval()
+        teacher.load_state_dict(load_safetensors(args.tiny), strict=False)
+        return nets.Tiny(nets.channels_last(teacher))
+
+    m = network()
     make = (lambda: torch.optim.AdamW(m.parameters(), lr=args.lr, betas=(.9, .98), weight_decay=0)) if args.adam else (lambda: Muon(m, args.lr))
     step, before = 0, 0.
     if os.path.exists(path('last.pt')):
         st = torch.load(path('last.pt'), weights_only=False)
         m.load_state_dict(st['m'])
-        m = m.to(memory_format=torch.channels_last_3d)
+        m = nets.channels_last(m)
         opt, ema, step, before = make(), st['ema'], st['step'], st['seconds']
         opt.load_state_dict(st['opt'])
     else:
         if args.start:
-            m.load_state_dict(plain(torch.load(args.start, weights_only=False)['ema']), strict=False)
+            m.load_state_dict(nets.plain(torch.load(args.start, weights_only=False)['ema']), strict=False)
         else:
             random.seed(0)
-            pca_init(m, data)
+            m.start(data)
         random.seed(2)
-        center(m, data.batch(8, 17, 128, 128))
-        m = m.to(memory_format=torch.channels_last_3d)
+        nets.center(m, data.batch(8, 17, 128, 128))
+        m = nets.channels_last(m)
         opt, ema = make(), {k: v.detach().clone() for k, v in m.state_dict().items()}
     log(f'# {sum(p.numel() for p in m.parameters())} parameters, from step {step}, {before:.0f} s, lr {args.lr}, {"adam" if args.adam else "muon"}')
     random.seed(step + 1)
@@ -638,10 +334,13 @@ def main():
     def save(last=False):
         torch.save(dict(m=m.state_dict(), ema=ema, opt=opt.state_dict(), step=step, seconds=spent), path('last.pt.new'))
         os.replace(path('last.pt.new'), path('last.pt'))
-        state, mean, dev = unit_latents(plain(ema), data)
-        save_safetensors(state, path('demo.safetensors'))
-        log(f'  saved; latents of training clips, before scaling: mean {", ".join(f"{v:.2f}" for v in mean / dev)}; deviation {", ".join(f"{v:.2f}" for v in dev)}')
-        for n, a, b, mean, dev, q0, q1 in measure(state, val if last else val[:len(held)]):
+        state, say = nets.plain(ema), ''
+        if not args.tiny:
+            state, mean, dev = unit_latents(state, data)
+            say = f'; latents of training clips, before scaling: mean {", ".join(f"{v:.2f}" for v in mean / dev)}; deviation {", ".join(f"{v:.2f}" for v in dev)}'
+        save_safetensors(state, path(m.NAME), m.META)
+        log('  saved' + say)
+        for n, a, b, mean, dev, q0, q1 in measure(network().eval(), state, val if last else val[:len(held)]):
             log(f'  held out {n}: {a:.2f} dB, fp16 and 8 bit {b:.2f} dB; first quarter {q0:.2f}, last {q1:.2f}; latents {mean:+.2f} +- {dev:.2f}')
 
     stop = []
