@@ -199,6 +199,39 @@ vae_ptx_load_matrices(uint32_t *r, const void *shared)
 #endif
 }
 
+#ifndef __CUDACC__
+template <int T>
+static float
+vae_ptx_half(uint32_t pair, unsigned which)
+{
+    const uint16_t bits = (uint16_t) (pair >> which % 2 * 16);
+    return T == VAE_TYPE_BF16 ? vae_from_bf16(bits) : vae_from_f16(bits);
+}
+
+/* The product of all lanes' a and b, six words each: double [16][8]. */
+template <int T>
+static void
+vae_ptx_product(const void *all, void *result)
+{
+    const uint32_t(*word)[6] = static_cast<const uint32_t(*)[6]>(all);
+    double(*d)[8] = static_cast<double(*)[8]>(result);
+    float b[16][8];
+    for (unsigned k = 0; k < 16; k++)
+        for (unsigned j = 0; j < 8; j++)
+            b[k][j] = vae_ptx_half<T>(word[j * 4 + k % 8 / 2][4 + k / 8], k);
+    for (unsigned i = 0; i < 16; i++) {
+        double sum[8] = {0};
+        for (unsigned k = 0; k < 16; k++) {
+            const float a = vae_ptx_half<T>(
+                word[i % 8 * 4 + k % 8 / 2][k / 8 * 2 + i / 8], k);
+            for (unsigned j = 0; j < 8; j++)
+                sum[j] += (double) a * b[k][j];
+        }
+        memcpy(d[i], sum, sizeof sum);
+    }
+}
+#endif
+
 /*
  * d += a b, a 16 x 16 and b 16 x 8 of 16-bit T, d 16 x 8 of F32. With g =
  * lane / 4 and p = 2(lane % 4) the lane has rows g, g + 8 and columns p, p + 1
@@ -228,24 +261,11 @@ vae_ptx_multiply(float *d, const uint32_t *a, const uint32_t *b)
 #undef VAE_PTX_MULTIPLY
 #else
     const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-    const uint32_t(*all)[6] = static_cast<const uint32_t(*)[6]>(
-        vae_emu_exchange(VAE_EMU_HERE, ~0u, mine, sizeof mine));
+    const double(*sum)[8] = static_cast<const double(*)[8]>(
+        vae_emu_combine(VAE_EMU_HERE, mine, sizeof mine, vae_ptx_product<T>));
     const unsigned lane = vae_emu_lane();
-    for (unsigned i = 0; i < 4; i++) {
-        const unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
-        double sum = d[i];
-        for (unsigned k = 0; k < 16; k++) {
-            const unsigned at = k % 8 / 2, high = k / 8;
-            const uint32_t x = all[row * 4 + at][2 * high + i / 2];
-            const uint32_t y = all[column * 4 + at][4 + high];
-            const uint16_t u = (uint16_t) (x >> k % 2 * 16);
-            const uint16_t v = (uint16_t) (y >> k % 2 * 16);
-            sum += T == VAE_TYPE_BF16
-                       ? (double) vae_from_bf16(u) * vae_from_bf16(v)
-                       : (double) vae_from_f16(u) * vae_from_f16(v);
-        }
-        d[i] = (float) sum;
-    }
+    for (unsigned i = 0; i < 4; i++)
+        d[i] = (float) (d[i] + sum[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
 #endif
 }
 

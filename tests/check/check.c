@@ -58,16 +58,15 @@ fatal(const char *text)
 }
 
 void *
-vae_check_buffer(VaeCheck *t, size_t bytes, size_t size)
+vae_check_buffer_at(VaeCheck *t, size_t bytes, size_t past)
 {
     VaeCheckBlock *b = calloc(1, sizeof *b);
-    const size_t shift = vae_check_bits(t) % (64 / size) * size;
-    const size_t total = bytes + 2 * GUARD + shift;
-    if (!b || !(b->all = malloc(total)))
+    const size_t total = bytes + 2 * GUARD + past;
+    if (!b || !(b->all = aligned_alloc(64, (total + 63) / 64 * 64)))
         fatal("out of memory");
     b->total = total;
     b->bytes = bytes;
-    b->data = b->all + GUARD + shift;
+    b->data = b->all + GUARD + past;
     b->next = t->blocks;
     t->blocks = b;
     memset(b->all, GUARD_BYTE, total);
@@ -75,6 +74,14 @@ vae_check_buffer(VaeCheck *t, size_t bytes, size_t size)
     POISON(b->all, (size_t) (b->data - b->all));
     POISON(b->data + bytes, total - bytes - (size_t) (b->data - b->all));
     return b->data;
+}
+
+void *
+vae_check_buffer(VaeCheck *t, size_t bytes, size_t size)
+{
+    const uint64_t r = vae_check_bits(t);
+    const size_t past = r >> 63 ? 0 : r % (64 / size) * size;
+    return vae_check_buffer_at(t, bytes, past);
 }
 
 static void
@@ -128,6 +135,31 @@ vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n)
     float *y = vae_check_buffer(t, n * sizeof *y, sizeof *y);
     for (size_t i = 0; i < n; i++)
         y[i] = vae_from_bf16(x[i]);
+    return y;
+}
+
+size_t
+vae_check_size(VaeType type)
+{
+    return type == VAE_TYPE_F32 ? 4 : 2;
+}
+
+void *
+vae_check_narrow(VaeCheck *t, const float *x, size_t n, VaeType type,
+                 size_t past)
+{
+    void *y = vae_check_buffer_at(t, n * vae_check_size(type), past);
+    for (size_t i = 0; i < n; i++)
+        vae_store(y, type, i, x[i]);
+    return y;
+}
+
+float *
+vae_check_widen(VaeCheck *t, const void *x, size_t n, VaeType type)
+{
+    float *y = vae_check_buffer_at(t, n * sizeof *y, 0);
+    for (size_t i = 0; i < n; i++)
+        y[i] = vae_load(x, type, i);
     return y;
 }
 

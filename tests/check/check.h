@@ -63,15 +63,25 @@ bool vae_check_begin(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
 /*
  * Memory between guards, filled with 0xff: NaN in every float type.
  * size is that of an element; the address is a multiple of it and, by
- * chance, of nothing more. With AddressSanitizer the guards are poisoned.
+ * chance, of nothing more or of 64. With AddressSanitizer the guards are
+ * poisoned.
  */
 void *vae_check_buffer(VaeCheck *t, size_t bytes, size_t size);
+/* The same at `past` bytes beyond a multiple of 64. */
+void *vae_check_buffer_at(VaeCheck *t, size_t bytes, size_t past);
 /* n floats, nearly normal, of that deviation. */
 float *vae_check_random(VaeCheck *t, size_t n, float deviation);
 /* The same numbers as BF16. */
 uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
 /* BF16 back to floats. */
 float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
+
+/* n floats as numbers of a type, at `past` bytes beyond a multiple of 64, and
+ * back. */
+void *vae_check_narrow(VaeCheck *t, const float *x, size_t n, VaeType type,
+                       size_t past);
+float *vae_check_widen(VaeCheck *t, const void *x, size_t n, VaeType type);
+size_t vae_check_size(VaeType type); /* bytes of an element */
 
 uint64_t vae_check_bits(VaeCheck *t);               /* 64 random bits */
 int vae_check_range(VaeCheck *t, int from, int to); /* both included */

@@ -2,6 +2,7 @@
  * check_attention.c: attention against its definition.
  */
 #include <math.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -37,8 +38,82 @@ definition(const float *qkv, int n, int c, int site, double *y)
 
 /*
  * A score is up to c / 16 + 20 roundings of its terms off, which are of
- * deviation d^2; e^score by as much relatively; then n terms are added.
+ * deviation d^2; e^score by as much relatively; then n terms are added. Where
+ * weights are rounded to 16 bits, the sum over V is off by a rounding of it.
  */
+static double
+bound(int n, int c, double d, VaeType type)
+{
+    const double most = 2 * sqrt(3) * d; /* of what vae_check_random() makes */
+    const double terms = c / 16 + 20;
+    const double wide = (terms * d * d * sqrt(c) + n) * 0x1p-24 * 4 * d;
+    if (type == VAE_TYPE_BF16)
+        return wide + 0x1p-9 * most;
+    if (type == VAE_TYPE_F16) /* below 2^-14 the rounding is 2^-25 */
+        return wide + (0x1p-12 + n * 0x1p-25) * most;
+    return wide;
+}
+
+static void
+compare(VaeCheck *t, const char *what, const float *qkv, const float *got,
+        int frames, int n, int c, double bound)
+{
+    const size_t in = (size_t) n * 3 * c;
+    double *want = vae_check_buffer(t, c * sizeof *want, sizeof *want);
+    for (int f = 0; f < frames; f++)
+        for (int i = 0; i < n; i++) {
+            definition(qkv + in * f, n, c, i, want);
+            for (int l = 0; l < c; l++, got++)
+                if (!(fabs(*got - want[l]) <= bound)) {
+                    vae_check_fail(t,
+                                   "%s: frame %d site %d channel %d: %.9g, "
+                                   "not %.9g",
+                                   what, f, i, l, *got, want[l]);
+                    return;
+                }
+        }
+}
+
+/* Every order of threads, and every frame on its own, gives the same. */
+static void
+agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
+{
+    const size_t frame = (size_t) a.n * a.c, n = frame * (size_t) a.t;
+    VaeQueue q;
+    float *z = vae_check_buffer(t, n * sizeof *z, sizeof *z);
+    a.y = z;
+    for (size_t i = 0; i < 2 && vae_check_queue(i, &q); i++) {
+        memset(z, 0xff, n * sizeof *z);
+        t->dut->attention(&q, &a);
+        vae_check_equal(t, "again", z, y, n * sizeof *z);
+    }
+    const size_t step = 3 * frame * vae_check_size(a.x_type);
+    VaeAttentionArgs one = a;
+    one.t = 1;
+    for (int f = 0; f < a.t; f++) {
+        one.qkv = (const uint8_t *) a.qkv + f * step;
+        t->dut->attention(&t->queue, &one);
+        vae_check_equal(t, "one frame", z, y + f * frame, frame * sizeof *z);
+    }
+}
+
+static void
+under_test(VaeCheck *t, const float *x, int frames, int n, int c, double d,
+           VaeType type)
+{
+    static const char *const names[] = {"F32", "F16", "BF16"};
+    const size_t in = (size_t) frames * n * 3 * c;
+    const size_t out = (size_t) frames * n * c;
+    float *y = vae_check_buffer(t, out * sizeof *y, sizeof *y);
+    const void *qkv = vae_check_narrow(t, x, in, type, 0);
+    const VaeAttentionArgs a = {
+        .y = y, .qkv = qkv, .t = frames, .n = n, .c = c, .x_type = type};
+    t->dut->attention(&t->queue, &a);
+    compare(t, names[type], vae_check_widen(t, qkv, in, type), y, frames, n, c,
+            bound(n, c, d, type));
+    agreement(t, a, y);
+}
+
 static void
 one_case(VaeCheck *t, int frames, int n, int c, float deviation)
 {
@@ -49,7 +124,6 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
     const size_t bytes = vae_attention_scratch_ref(n, c);
     const float *qkv = vae_check_random(t, in, deviation);
     float *y = vae_check_buffer(t, out * sizeof *y, sizeof *y);
-    double *want = vae_check_buffer(t, c * sizeof *want, sizeof *want);
     VaeAttentionArgs a = {.y = y,
                           .qkv = qkv,
                           .scratch = vae_check_buffer(t, bytes, 4),
@@ -57,19 +131,12 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
                           .n = n,
                           .c = c};
     t->ref->attention(&t->queue, &a);
-    const double d = deviation, terms = c / 16 + 20;
-    const double bound = (terms * d * d * sqrt(c) + n) * 0x1p-24 * 4 * d;
-    for (int f = 0; f < frames; f++)
-        for (int i = 0; i < n; i++) {
-            definition(qkv + in / frames * f, n, c, i, want);
-            const float *got = y + ((size_t) f * n + i) * c;
-            for (int l = 0; l < c; l++)
-                if (!(fabs(got[l] - want[l]) <= bound)) {
-                    vae_check_fail(t, "site %d channel %d: %.9g, not %.9g", i,
-                                   l, got[l], want[l]);
-                    return;
-                }
-        }
+    compare(t, "ref", qkv, y, frames, n, c,
+            bound(n, c, deviation, VAE_TYPE_F32));
+    /* Emulated, more sites take seconds and do nothing new. */
+    const int types = t->cuda && n < 200 ? 3 : 0;
+    for (int type = 0; type < types; type++)
+        under_test(t, qkv, frames, n, c, deviation, (VaeType) type);
 }
 
 /* Scores so far apart that only one site counts, and large ones. */
@@ -92,7 +159,43 @@ check_sharp(VaeCheck *t)
     t->ref->attention(&t->queue, &a);
     for (int i = 0; i < N * C; i++)
         vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
+    if (!t->cuda)
+        return;
+    memset(y, 0xff, N * C * sizeof *y);
+    t->dut->attention(&t->queue, &a);
+    for (int i = 0; i < N * C; i++)
+        vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
 }
+
+/* All widths of the cuda table's kernels, and edges of their tiles. */
+static void
+check_widths(VaeCheck *t)
+{
+    static const int cases[][3] = {{1, 31, 8},    {2, 33, 96},  {1, 130, 384},
+                                   {2, 65, 512},  {1, 64, 640}, {1, 33, 1016},
+                                   {1, 97, 1024}, {1, 17, 520}, {2, 9, 600}};
+    for (size_t i = 0; t->cuda && i < VAE_COUNT(cases); i++)
+        one_case(t, cases[i][0], cases[i][1], cases[i][2], 1);
+}
+
+#ifdef VAE_CHECK_CUDA
+void vae_emu_set_capability(int capability);
+
+/* A card without the matrix instructions takes the plain kernel. */
+static void
+check_old_card(VaeCheck *t)
+{
+    vae_emu_set_capability(75);
+    one_case(t, 1, 33, 104, 1);
+    one_case(t, 2, 17, 640, 1);
+    vae_emu_set_capability(90);
+}
+#else
+static void
+check_old_card(VaeCheck *t)
+{
+}
+#endif
 
 static void
 check_random(VaeCheck *t)
@@ -122,6 +225,7 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_random, check_sharp, check_speed};
+    static const VaeCheckFunc all[] = {check_random, check_sharp, check_widths,
+                                       check_old_card, check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

@@ -188,7 +188,7 @@ shortcut_case(VaeCheck *t, VaeShortcutArgs a)
     for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++) {
         memcpy(a.y, main_path, n * 4);
         t->dut->shortcut(&q, &a);
-        vae_check_close(t, "cpu", a.y, want, n, 1e-6, 1e-6);
+        vae_check_close(t, t->dut->name, a.y, want, n, 1e-6, 1e-6);
     }
 }
 
@@ -240,7 +240,7 @@ check_clamp(VaeCheck *t)
         for (size_t j = 0; t->dut && vae_check_queue(j, &q); j++) {
             memset(got, 0xff, n * 4);
             t->dut->clamp(&q, &a);
-            vae_check_close(t, "cpu", got, want, n, 1e-6, 1e-6);
+            vae_check_close(t, t->dut->name, got, want, n, 1e-6, 1e-6);
         }
     }
 }
@@ -302,7 +302,7 @@ check_depthwise(VaeCheck *t)
         for (size_t j = 0; t->dut && vae_check_queue(j, &q); j++) {
             memset(got, 0xff, out * 4);
             t->dut->depthwise(&q, &a);
-            vae_check_close(t, "cpu", got, want, out, 5e-6, 1e-6);
+            vae_check_close(t, t->dut->name, got, want, out, 5e-6, 1e-6);
         }
     }
 }

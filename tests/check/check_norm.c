@@ -164,7 +164,7 @@ values(VaeCheck *t, VaeNormArgs a)
     if (!t->dut)
         return NULL;
     const float *dut = run(t, t->dut, &t->queue, a);
-    vae_check_close(t, "cpu", dut, ref, n, r, 1.2 * r);
+    vae_check_close(t, t->dut->name, dut, ref, n, r, 1.2 * r);
     return dut;
 }
 
@@ -247,7 +247,8 @@ check_group_mean(VaeCheck *t)
     a.x = x;
     const float *ref = run(t, t->ref, &t->queue, a);
     const float *dut = run(t, t->dut, &t->queue, a);
-    vae_check_close(t, "cpu", dut, ref, n, roundings(&a), 1.2 * roundings(&a));
+    vae_check_close(t, t->dut->name, dut, ref, n, roundings(&a),
+                    1.2 * roundings(&a));
 }
 
 static void
@@ -303,11 +304,11 @@ check_silu(VaeCheck *t)
     const float *ref = run(t, t->ref, &t->queue, a);
     if (!t->dut)
         return;
-    /* e^v within 2 units and three roundings more; below 1e-36 the CPU may
+    /* e^v within 2 units and three roundings more; below 1e-36 it may
      * give zero. */
     VaeQueue q;
     for (size_t i = 0; vae_check_queue(i, &q); i++)
-        vae_check_close(t, "cpu", run(t, t->dut, &q, a), ref, C, 1e-36,
+        vae_check_close(t, t->dut->name, run(t, t->dut, &q, a), ref, C, 1e-36,
                         5 * 0x1p-23);
 }
 

@@ -86,7 +86,8 @@ struct Fiber {
 struct Exchange {
     const char *where;
     unsigned arrived, bytes;
-    uint8_t data[LANES * 64];
+    alignas(16) uint8_t data[LANES * 64];
+    alignas(16) uint8_t result[1024];
 };
 
 struct Warp {
@@ -481,9 +482,10 @@ vae_emu_barrier(const char *where)
     wait_here(RUNNABLE, where); /* in its turn, like all others */
 }
 
-const void *
-vae_emu_exchange(const char *where, unsigned mask, const void *mine,
-                 size_t bytes)
+/* One lane's part; the last to come runs combine, if there is one. */
+static const Exchange &
+exchange(const char *where, unsigned mask, const void *mine, size_t bytes,
+         VaeEmuCombine combine)
 {
     Block *b = block;
     const unsigned lane = vae_emu_lane();
@@ -501,14 +503,30 @@ vae_emu_exchange(const char *where, unsigned mask, const void *mine,
     memcpy(e.data + lane * bytes, mine, bytes);
     if (++e.arrived < LANES) {
         wait_here(AT_WARP, where);
-        return e.data;
+        return e;
     }
+    if (combine)
+        combine(e.data, e.result);
     e.arrived = 0;
     w.turn++;
     for (unsigned i = first; i < first + LANES; i++)
         b->fibers[i]->state = RUNNABLE;
     wait_here(RUNNABLE, where);
-    return e.data;
+    return e;
+}
+
+const void *
+vae_emu_exchange(const char *where, unsigned mask, const void *mine,
+                 size_t bytes)
+{
+    return exchange(where, mask, mine, bytes, nullptr).data;
+}
+
+const void *
+vae_emu_combine(const char *where, const void *mine, size_t bytes,
+                VaeEmuCombine combine)
+{
+    return exchange(where, ~0u, mine, bytes, combine).result;
 }
 
 /* --------------------------------------------------------- memory */

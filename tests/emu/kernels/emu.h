@@ -114,6 +114,11 @@ void vae_emu_barrier(const char *where);
  */
 const void *vae_emu_exchange(const char *where, unsigned mask, const void *mine,
                              size_t bytes);
+/* The same, but all lanes get what combine() makes of the 32, up to 1024
+ * bytes; it is called once. */
+typedef void (*VaeEmuCombine)(const void *all, void *result);
+const void *vae_emu_combine(const char *where, const void *mine, size_t bytes,
+                            VaeEmuCombine combine);
 unsigned vae_emu_lane(void);
 
 template <typename T>
