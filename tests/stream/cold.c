@@ -105,11 +105,13 @@ like_next(const Bed *bed, VaeDirection direction)
                b->carry != (is_head ? NULL : a->carry) || !a->x != !b->x ||
                !a->y != !b->y || !a->add != !b->add;
         if (a->x && b->x)
-            bad += memcmp(&a->x->shape, &b->x->shape, sizeof a->x->shape) ||
-                   a->x->ctx != b->x->ctx || a->x->id != b->x->id;
+            bad +=
+                memcmp(&a->x->shape, &b->x->shape, sizeof a->x->shape) != 0 ||
+                a->x->ctx != b->x->ctx || a->x->id != b->x->id;
         if (a->y && b->y)
-            bad += memcmp(&a->y->shape, &b->y->shape, sizeof a->y->shape) ||
-                   a->y->id != b->y->id;
+            bad +=
+                memcmp(&a->y->shape, &b->y->shape, sizeof a->y->shape) != 0 ||
+                a->y->id != b->y->id;
     }
     expect(!bad && heads > 0 && head != VAE_OP_KINDS &&
                carries.bytes == bytes && cold->n_in == next->n_in &&
