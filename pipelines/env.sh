@@ -97,9 +97,9 @@ tell_all() {
     doomed=
     while IFS= read -r line; do
         case $line in
-        'Progress: (load-model) '*)
+        'Progress: (load-model) loading '*)
             [ "$line" = "$model_told" ] ||
-                echo "${0##*/}: model ${line#*) }"
+                echo "${0##*/}: model ${line#*) loading }"
             model_told=$line
             ;;
         'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
