@@ -155,8 +155,8 @@ load_queries(const VaeAttentionArgs &a, float *query, int first_row)
 
 /* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
 template <int X, int ROWS, int COLUMNS>
-VAE_KERNEL void
-__launch_bounds__(VAE_THREADS, 1) attention(VaeAttentionArgs a, float scale)
+VAE_KERNEL_LARGE void
+attention(VaeAttentionArgs a, float scale)
 {
     VAE_SHARED(Tile<ROWS>, tile);
     float *query = reinterpret_cast<float *>(tile + 1);

@@ -307,9 +307,8 @@ store(const VaeAttentionArgs &a, const Memory &m,
 
 /* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
 template <typename P, int T>
-VAE_KERNEL void
-__launch_bounds__(VAE_THREADS, 1)
-    attention_matrix(VaeAttentionArgs a, float scale)
+VAE_KERNEL_LARGE void
+attention_matrix(VaeAttentionArgs a, float scale)
 {
     VAE_SHARED(Half, all);
     const Memory m = divide<P>(all);

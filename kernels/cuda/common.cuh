@@ -14,9 +14,12 @@
 #include "kernels.h"
 #include "ptx.cuh"
 
-#define VAE_KERNEL static __global__
-
 static const int VAE_THREADS = 256; /* of a block */
+
+/* Two blocks at a time, or one with all registers: a bound keeps the assembler
+ * from spilling in order to run more. */
+#define VAE_KERNEL static __global__ __launch_bounds__(VAE_THREADS, 2)
+#define VAE_KERNEL_LARGE static __global__ __launch_bounds__(VAE_THREADS, 1)
 static const unsigned VAE_ALL_LANES = 0xffffffffu;
 static const int VAE_ANY = -1;
 

@@ -38,7 +38,7 @@ shift_in(const VaeDepthwiseArgs &a, Row &window, size_t line, int column,
  */
 template <int X, int Y>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) depthwise(VaeDepthwiseArgs a)
+depthwise(VaeDepthwiseArgs a)
 {
     const int W = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
     const int octets = (a.n + 7) / 8;

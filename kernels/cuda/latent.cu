@@ -19,7 +19,7 @@ count_nonfinite(uint64_t *counter, bool live, float v)
 
 /* One element of y. */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) latent_in(VaeLatentInArgs a)
+latent_in(VaeLatentInArgs a)
 {
     const size_t pixels = (size_t) a.h * a.w;
     const size_t i = (size_t) blockIdx.x * VAE_THREADS + threadIdx.x;
@@ -35,7 +35,7 @@ __launch_bounds__(VAE_THREADS) latent_in(VaeLatentInArgs a)
 
 /* One element of dst. */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) latent_out(VaeLatentOutArgs a)
+latent_out(VaeLatentOutArgs a)
 {
     const size_t pixels = (size_t) a.h * a.w;
     const size_t i = (size_t) blockIdx.x * VAE_THREADS + threadIdx.x;

@@ -18,7 +18,6 @@
     type *const name = reinterpret_cast<type *>(vae_shared)
 
 #define VAE_UNROLL _Pragma("unroll")
-#define VAE_UNROLL_4 _Pragma("unroll 4")
 #define VAE_NO_UNROLL _Pragma("unroll 1")
 
 template <typename T> struct VaeSame {

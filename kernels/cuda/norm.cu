@@ -6,14 +6,6 @@
 
 enum { ROUNDS = 4 }; /* pixels that a group of lanes takes one after another */
 
-VAE_DEVICE void
-load_floats(float *v, const float *p, int first, int n)
-{
-    VAE_UNROLL
-    for (int i = 0; i < 8; i++)
-        v[i] = i < n ? p[first + i] : 0;
-}
-
 /* -------------------------------------------------------------- rms */
 
 /* x times this has root mean square 1; `length` as in kernels.h. */
@@ -36,19 +28,25 @@ sum_squares(float sum, const VaeOctet<T> &o)
     return sum;
 }
 
+/* Octet `first` / 8 of the row, n of it; gain as aligned as x is. */
 template <int X, int Y>
 VAE_DEVICE void
-rms_octet(VaeOctet<Y> &to, const VaeOctet<X> &from, const float *gain,
-          float scale, bool silu)
+rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t row, int first,
+          int n, float scale)
 {
+    const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
+    VaeOctet<G> gain;
+    VaeOctet<Y> y;
     float v[8];
+    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) first, n);
     VAE_UNROLL
     for (int i = 0; i < 8; i++) {
-        v[i] = vae_octet_get<X>(from, i) * scale * gain[i];
-        if (silu)
+        v[i] = vae_octet_get<X>(x, i) * scale * vae_octet_get<G>(gain, i);
+        if (a.silu)
             v[i] = vae_silu(v[i]);
     }
-    vae_octet_set<Y>(to, v);
+    vae_octet_set<Y>(y, v);
+    vae_octet_store<Y>(a.y, a.y_type, row + first, y, n);
 }
 
 /*
@@ -59,18 +57,12 @@ rms_octet(VaeOctet<Y> &to, const VaeOctet<X> &from, const float *gain,
  */
 template <int X, int Y, int CHUNKS>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) rms(VaeNormArgs a, int lanes, float root)
+rms(VaeNormArgs a, int lanes, float root)
 {
     const size_t pixels = (size_t) a.t * a.h * a.w;
     const int lane = (int) threadIdx.x & (lanes - 1);
     const unsigned step = VAE_THREADS / (unsigned) lanes;
     size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
-    float gain[CHUNKS][8];
-    VAE_UNROLL
-    for (int i = 0; i < CHUNKS; i++) {
-        const int first = 8 * (i * lanes + lane);
-        load_floats(gain[i], a.gain, first, vae_octet_valid(first, a.c));
-    }
     VAE_NO_UNROLL
     for (int round = 0; round < ROUNDS; round++, p += step) {
         VaeOctet<X> x[CHUNKS];
@@ -90,9 +82,7 @@ __launch_bounds__(VAE_THREADS) rms(VaeNormArgs a, int lanes, float root)
         for (int i = 0; i < CHUNKS; i++) {
             const int first = 8 * (i * lanes + lane);
             const int n = live ? vae_octet_valid(first, a.c) : 0;
-            VaeOctet<Y> y;
-            rms_octet<X, Y>(y, x[i], gain[i], scale, a.silu);
-            vae_octet_store<Y>(a.y, a.y_type, p * a.c + first, y, n);
+            rms_octet<X, Y>(a, x[i], p * a.c, first, n, scale);
         }
     }
 }
@@ -103,7 +93,7 @@ __launch_bounds__(VAE_THREADS) rms(VaeNormArgs a, int lanes, float root)
  */
 template <int X, int Y>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS, 4) rms_twice(VaeNormArgs a, int lanes, float root)
+rms_twice(VaeNormArgs a, int lanes, float root)
 {
     const size_t pixels = (size_t) a.t * a.h * a.w;
     const int lane = (int) threadIdx.x & (lanes - 1);
@@ -120,12 +110,8 @@ __launch_bounds__(VAE_THREADS, 4) rms_twice(VaeNormArgs a, int lanes, float root
     const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
-        float gain[8];
-        VaeOctet<Y> y;
         vae_octet_load<X>(x, a.x, a.x_type, row + first, n);
-        load_floats(gain, a.gain, first, n);
-        rms_octet<X, Y>(y, x, gain, scale, a.silu);
-        vae_octet_store<Y>(a.y, a.y_type, row + first, y, n);
+        rms_octet<X, Y>(a, x, row, first, n, scale);
     }
 }
 
@@ -218,11 +204,12 @@ typedef struct Group {
     double *statistics; /* of each frame and group: */
 } Group;
 
-enum { SHIFT, MEAN, SCALE, STATISTICS }; /* mean: of x - shift */
+enum { MEAN, SCALE, STATISTICS };
 
 /* Elements that a block sums up: enough blocks for a small frame, enough work
  * in each for a large one. */
 enum { PART_ELEMENTS = 1 << 16 };
+enum { BATCH = 4 }; /* octets that a thread has under way */
 
 static int
 part_pixels(int c)
@@ -277,6 +264,16 @@ add_rows(const float *part, double *sum, int base, int width, int rows, int c)
     }
 }
 
+/* Octet o of a pixel of this block's frame; zeros from pixel `end` on. */
+template <int X>
+VAE_DEVICE void
+load_pixel(const Group &g, VaeOctet<X> &x, int p, int end, int o, int n)
+{
+    vae_octet_load<X>(x, g.a.x, g.a.x_type,
+                      frame_start(g) + (size_t) p * g.a.c + 8 * o,
+                      p < end ? n : 0);
+}
+
 /* One thread's octet over its pixels of the part. */
 template <int X>
 VAE_DEVICE void
@@ -289,14 +286,18 @@ sum_column(const Group &g, float *sum, float *squares, int o, int row, int rows)
     VAE_UNROLL
     for (int i = 0; i < 8; i++)
         shift[i] = i < n ? shift_of(g, 8 * o + i) : 0;
-    VAE_UNROLL_4
-    for (int p = from + row; p < end; p += rows) {
-        VaeOctet<X> x;
-        vae_octet_load<X>(x, g.a.x, g.a.x_type,
-                          frame_start(g) + (size_t) p * g.a.c + 8 * o, n);
+    VAE_NO_UNROLL
+    for (int p = from + row; p < end; p += BATCH * rows) {
+        VaeOctet<X> x[BATCH];
         VAE_UNROLL
+        for (int j = 0; j < BATCH; j++)
+            load_pixel<X>(g, x[j], p + j * rows, end, o, n);
+        VAE_UNROLL
+        for (int j = 0; j < BATCH; j++)
+            if (p + j * rows < end)
+                VAE_UNROLL
         for (int i = 0; i < 8; i++) {
-            const float d = vae_octet_get<X>(x, i) - shift[i];
+            const float d = vae_octet_get<X>(x[j], i) - shift[i];
             sum[i] += d;
             squares[i] = fmaf(d, d, squares[i]);
         }
@@ -307,7 +308,7 @@ sum_column(const Group &g, float *sum, float *squares, int o, int row, int rows)
  * blockIdx.y, first by channel. */
 template <int X>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) group_sums(Group g)
+group_sums(Group g)
 {
     VAE_SHARED(double, sum); /* 2 of each channel */
     float *part = reinterpret_cast<float *>(sum + 2 * g.a.c);
@@ -341,7 +342,8 @@ __launch_bounds__(VAE_THREADS) group_sums(Group g)
 }
 
 /* A warp adds up the parts of group blockIdx.x of frame blockIdx.y. */
-VAE_KERNEL void __launch_bounds__(32) group_statistics(Group g)
+VAE_KERNEL void
+group_statistics(Group g)
 {
     const double *from =
         g.a.sums + (size_t) blockIdx.y * g.parts * g.a.groups * 2;
@@ -360,14 +362,16 @@ VAE_KERNEL void __launch_bounds__(32) group_statistics(Group g)
     const double mean = sum / count, var = squares / count - mean * mean;
     double *to = g.statistics +
                  ((size_t) blockIdx.y * g.a.groups + blockIdx.x) * STATISTICS;
-    to[SHIFT] = shift_of(g, (int) blockIdx.x * per);
-    to[MEAN] = mean;
+    to[MEAN] = shift_of(g, (int) blockIdx.x * per) + mean;
     to[SCALE] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
 }
 
-/* What an octet's channels need to become y. */
+/*
+ * What an octet's channels need to become y = (x - mean) * scale + offset.
+ * What a float cannot hold of the mean goes into the offset.
+ */
 typedef struct Channel8 {
-    float shift[8], mean[8], scale[8], offset[8];
+    float mean[8], scale[8], offset[8];
 } Channel8;
 
 VAE_DEVICE void
@@ -380,16 +384,33 @@ load_channels(const Group &g, Channel8 &to, int o)
     for (int i = 0; i < 8; i++) {
         const int c = i < n ? 8 * o + i : 8 * o;
         const double *s = from + c / per * STATISTICS;
-        to.shift[i] = (float) s[SHIFT];
         to.mean[i] = (float) s[MEAN];
         to.scale[i] = (float) s[SCALE] * g.a.gain[c];
-        to.offset[i] = g.a.offset[c];
+        to.offset[i] =
+            fmaf((float) (to.mean[i] - s[MEAN]), to.scale[i], g.a.offset[c]);
     }
 }
 
 template <int X, int Y>
+VAE_DEVICE void
+apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at, int n)
+{
+    VaeOctet<Y> y;
+    float v[8];
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++) {
+        v[i] =
+            fmaf(vae_octet_get<X>(x, i) - k.mean[i], k.scale[i], k.offset[i]);
+        if (g.a.silu)
+            v[i] = vae_silu(v[i]);
+    }
+    vae_octet_set<Y>(y, v);
+    vae_octet_store<Y>(g.a.y, g.a.y_type, at, y, n);
+}
+
+template <int X, int Y>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) group_apply(Group g)
+group_apply(Group g)
 {
     const int octets = (g.a.c + 7) / 8, pixels = g.a.h * g.a.w;
     const int width = octets < VAE_THREADS ? octets : VAE_THREADS;
@@ -404,21 +425,18 @@ __launch_bounds__(VAE_THREADS) group_apply(Group g)
         Channel8 k;
         load_channels(g, k, o);
         VAE_NO_UNROLL
-        for (int p = from + row; p < end; p += rows) {
-            const size_t at = frame_start(g) + (size_t) p * g.a.c + 8 * o;
-            VaeOctet<X> x;
-            VaeOctet<Y> y;
-            float v[8];
-            vae_octet_load<X>(x, g.a.x, g.a.x_type, at, n);
+        for (int p = from + row; p < end; p += BATCH * rows) {
+            VaeOctet<X> x[BATCH];
             VAE_UNROLL
-            for (int i = 0; i < 8; i++) {
-                const float d = vae_octet_get<X>(x, i) - k.shift[i];
-                v[i] = fmaf(d - k.mean[i], k.scale[i], k.offset[i]);
-                if (g.a.silu)
-                    v[i] = vae_silu(v[i]);
+            for (int j = 0; j < BATCH; j++)
+                load_pixel<X>(g, x[j], p + j * rows, end, o, n);
+            VAE_UNROLL
+            for (int j = 0; j < BATCH; j++) {
+                const int q = p + j * rows;
+                apply<X, Y>(g, k, x[j],
+                            frame_start(g) + (size_t) q * g.a.c + 8 * o,
+                            q < end ? n : 0);
             }
-            vae_octet_set<Y>(y, v);
-            vae_octet_store<Y>(g.a.y, g.a.y_type, at, y, n);
         }
     }
 }
@@ -457,8 +475,9 @@ void
 vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a)
 {
     const size_t c = (size_t) a->c;
-    const bool aligned =
-        vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c);
+    const bool aligned = vae_octets_aligned(a->x, c) &&
+                         vae_octets_aligned(a->y, c) &&
+                         vae_octets_aligned(a->gain, c);
     if (!a->t || !a->h || !a->w)
         return;
     if (a->kind == VAE_NORM_GROUP)

@@ -48,7 +48,7 @@ value(const Out &o, int y, int x, int c)
 
 /* A thread for each pixel. */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) out_rgb(Out o)
+out_rgb(Out o)
 {
     const VaePicture &p = o.picture;
     const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -91,7 +91,7 @@ words(const Out &o, int y, int x, int *rgb)
 
 /* A thread for two by two pixels and the chroma sample between them. */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) out_yuv(Out o)
+out_yuv(Out o)
 {
     const VaePicture &p = o.picture;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -200,7 +200,7 @@ read_pixel(const In &in, int y, int x, float *v)
 
 /* A thread for each pixel of the network's frame. */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) picture_in(In in)
+picture_in(In in)
 {
     const VaePicture &p = in.picture;
     const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);

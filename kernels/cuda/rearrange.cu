@@ -21,7 +21,7 @@ source(const VaeRearrangeArgs &a, int i, int r, int q)
  */
 template <int X, int Y>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) unfold(VaeRearrangeArgs a)
+unfold(VaeRearrangeArgs a)
 {
     const int octets = (a.c + 7) / 8;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -76,8 +76,7 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
  * in p x p pixels, to or from the flat picture.
  */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS)
-    fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
+fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
 {
     const int p = a.fs, deep = colours * p * p;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -126,7 +125,7 @@ vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 /* n elements from element `start` on. */
 template <int X, int Y, bool CLAMP>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) convert(VaeCastArgs a, size_t start)
+convert(VaeCastArgs a, size_t start)
 {
     const size_t i =
         8 * ((size_t) blockIdx.x * VAE_THREADS + threadIdx.x) + start;

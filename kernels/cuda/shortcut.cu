@@ -11,7 +11,7 @@
  */
 template <int X, int Y>
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) dup(VaeShortcutArgs a, int rep)
+dup(VaeShortcutArgs a, int rep)
 {
     const int octets = (a.cy + 7) / 8, step = a.ft * a.fs * a.fs;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -64,7 +64,7 @@ launch_dup(const VaeQueue *q, const VaeShortcutArgs *a, int frames)
 
 /* One element of row blockIdx.y of frame blockIdx.z; `front` zero frames. */
 VAE_KERNEL void
-__launch_bounds__(VAE_THREADS) average(VaeShortcutArgs a, int g, int front)
+average(VaeShortcutArgs a, int g, int front)
 {
     const int area = a.fs * a.fs, deep = a.ft * area, w = a.w / a.fs;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);

@@ -31,7 +31,6 @@
 #define __launch_bounds__(...)
 
 #define VAE_UNROLL
-#define VAE_UNROLL_4
 #define VAE_NO_UNROLL
 
 struct dim3 {
