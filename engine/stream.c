@@ -1,6 +1,7 @@
 /*
  * stream.c: programs, memory and state of one stream.
  */
+#include <assert.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,10 +156,10 @@ build(VaeStream *s, int slice, VaeError *error)
                               .height = s->plan.padded_height / down,
                               .width = s->plan.padded_width / down,
                               .act = s->class->act_type(s->plan.precision),
-                              .label = labels[i],
                               .sum = s->class->sum_type
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
+                              .label = labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);
         if (status != VAE_OK)
@@ -198,18 +199,19 @@ sum_up(VaeStream *s, int slice)
             continue;
         const uint64_t weights = exec ? s->class->weight_bytes(exec) : 0;
         const uint64_t scratch = exec ? s->class->scratch(exec) : 0;
-        if (weights > p->weights)
         const uint64_t staging =
             exec && s->class->staging ? s->class->staging(exec) : 0;
+        if (weights > p->weights)
             p->weights = weights;
         if (scratch > p->scratch)
             p->scratch = scratch;
-        if (s->programs[i]->arena > p->arena)
         if (staging > p->staging)
             p->staging = staging;
+        if (s->programs[i]->arena > p->arena)
             p->arena = s->programs[i]->arena;
     }
     p->total = p->weights + p->carries + p->arena + p->scratch + p->staging;
+    assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / slice;
 }
@@ -252,9 +254,9 @@ plan(VaeStream *s, VaeError *error)
             return status;
     } else if (!limit) {
         limit = vae_mem_left(s->plan.threads, &own);
+    }
     const int automatic[] = {4, 2, 1};
     const int asked[] = {s->params.slice_size};
-    }
     const int *sizes = asked[0] ? asked : automatic;
     const int n = asked[0] ? 1 : 3;
     for (int i = 0; i < n; i++) {
