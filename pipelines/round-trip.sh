@@ -75,6 +75,6 @@ rgb_to_safetensors "$tmp/out.rgb" "$width" "$height" "$tmp/out.safetensors"
 echo "$frames frames of ${width}x$height, encoded and decoded:"
 vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
 if [ -z "$model" ]; then
-    echo "With the demo model about 22 dB are right for this picture at" \
+    echo "With the demo model about 23 dB are right for this picture at" \
         "320x192, whose bars and noise are hard; clips: pipelines/demo/README.md"
 fi

@@ -476,15 +476,13 @@ def tiny_init(m, data):
             d[str(i)].conv['3'].weight.zero_()
         # the latents themselves, and through the first memory block those before
         a, c = LATENT, TINY[0]
-        d['0'].weight[:a] = torch.eye(a)[..., None, None]
+        d['0'].weight[:2 * a] = torch.eye(2 * a, a)[..., None, None]
         one, into, out = d['1'].conv.values()
         one.weight[c:c + a] = F.pad(torch.ones(a, 1, 1, 1), (3, 3, 3, 3))
-        into.weight[:2 * a] = 0
-        into.bias[:2 * a] = 0
+        into.weight[:2 * a], into.bias[:2 * a] = 0, 0
         for k in range(a):
             into.weight[k, c + k], into.weight[a + k, c + k] = 1, -1
             out.weight[a + k, k], out.weight[a + k, a + k] = 1, -1
-        d['0'].weight[a:2 * a] = 0
 
 
 def main_axes(a, k):

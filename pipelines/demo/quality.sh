@@ -1,7 +1,8 @@
 #!/bin/sh
 # How close clips come through the demo model: each is encoded to a file of
-# fp16 latents, decoded from that file to 8-bit frames, and compared with the
-# scaled original. Prints a line per clip and size.
+# fp16 latents, decoded from that file to 8-bit frames, by the model and by its
+# tiny companion, and compared with the scaled original. Prints a line per clip,
+# size and decoder.
 #
 #   sh pipelines/demo/quality.sh CLIP...
 set -eu
@@ -31,14 +32,17 @@ measure() {
         rawvideoparse format=rgb width="$2" height="$3" framerate=16/1 ! \
         vaeencode ! video/x-vae-latent,type=float16 ! latentmux ! \
         filesink "$(location "$tmp/latents.safetensors")"
-    gst-launch-1.0 -q filesrc "$(location "$tmp/latents.safetensors")" ! \
-        latentdemux ! vaedecode precision=fp32 ! video/x-raw,format=RGB ! \
-        filesink "$(location "$tmp/out.rgb")"
-    for side in in out; do
-        rgb_to_safetensors "$tmp/$side.rgb" "$2" "$3" "$tmp/$side.safetensors"
+    rgb_to_safetensors "$tmp/in.rgb" "$2" "$3" "$tmp/in.safetensors"
+    printf '%s, first %d frames at %dx%d:\n' "$(basename "$1")" "$4" "$2" "$3"
+    for model in demo demo-tiny; do
+        gst-launch-1.0 -q filesrc "$(location "$tmp/latents.safetensors")" ! \
+            latentdemux ! vaedecode precision=fp32 \
+            "model=$(quoted "$pipelines/demo/$model.safetensors")" ! \
+            video/x-raw,format=RGB ! filesink "$(location "$tmp/out.rgb")"
+        rgb_to_safetensors "$tmp/out.rgb" "$2" "$3" "$tmp/out.safetensors"
+        printf '  %-10s' $model
+        vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
     done
-    printf '%s, first %d frames at %dx%d:\n  ' "$(basename "$1")" "$4" "$2" "$3"
-    vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
 }
 
 for clip; do

@@ -61,8 +61,8 @@ frames_of() {
 }
 
 usage() {
-    for script in latents-to-video video-to-latents live-preview round-trip \
-        demo; do
+    for script in latents-to-video video-to-latents live-preview \
+        preview-and-record round-trip demo; do
         sh "$pipelines/$script.sh" --help >"$tmp/help"
         grep -q "^usage: $script.sh" "$tmp/help" || fail "$script.sh --help"
         refused 'unknown' sh "$pipelines/$script.sh" --no-such-option
@@ -77,6 +77,8 @@ usage() {
         "$dir/none" "$dir/out.safetensors"
     refused '832x480' sh "$pipelines/video-to-latents.sh" --size 10 \
         "$source/README.md" "$dir/out.safetensors"
+    refused 'no such file' sh "$pipelines/preview-and-record.sh" \
+        "$dir/none" "$dir/out.webm"
     refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
     refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
 }
@@ -193,6 +195,47 @@ live_preview() {
         sleep 0.2
     done
     wait "$sender"
+}
+
+# size_of_png FILE: as its header tells it.
+size_of_png() {
+    # shellcheck disable=SC2046 # eight words
+    set -- $(od -An -tu1 -j16 -N8 "$1")
+    echo "$(($3 * 256 + $4))x$(($7 * 256 + $8))"
+}
+
+preview_and_record() {
+    need_demo
+    [ -f "$pipelines/demo/demo-tiny.safetensors" ] ||
+        skip 'no pipelines/demo/demo-tiny.safetensors'
+    need vp8enc webmmux y4menc matroskamux compositor pngenc
+    unset DISPLAY WAYLAND_DISPLAY
+    sh "$pipelines/preview-and-record.sh" "$dir/out.y4m" >"$tmp/said" \
+        2>"$tmp/log" || fail "$(cat "$tmp/log")"
+    cat "$tmp/said"
+    tells 'no display' "model $pipelines/demo/demo.safetensors" \
+        "model $pipelines/demo/demo-tiny.safetensors" 'out.y4m: ' 'out.png: '
+    sh "$pipelines/latents-to-video.sh" "$dir/alone.y4m"
+    cmp "$dir/out.y4m" "$dir/alone.y4m" ||
+        fail 'the record is not what the full model alone gives'
+    # 416x240, two of them 320 wide beside each other, four below.
+    [ "$(size_of_png "$dir/out.png")" = 640x736 ] || fail 'no sheet of 2x4'
+    psnr=$(sed -n 's/.*PSNR \([0-9]*\).*/\1/p' "$tmp/said")
+    # Other networks of one latent space: alike, and not the same.
+    if [ "${psnr:-0}" -lt 25 ] || [ "$psnr" -gt 60 ]; then
+        fail "preview and record at ${psnr:-no} dB"
+    fi
+    # Other latents, and both models named.
+    make_clip
+    sh "$pipelines/video-to-latents.sh" --size 64x48 "$tmp/clip.webm" \
+        "$tmp/small.safetensors"
+    sh "$pipelines/preview-and-record.sh" \
+        --model "$pipelines/demo/demo.safetensors" \
+        --preview "$pipelines/demo/demo-tiny.safetensors" \
+        "$tmp/small.safetensors" "$dir/small.webm"
+    [ "$(frames_of "$dir/small.webm")" = 17 ] || fail 'not 17 frames recorded'
+    refused 'vae\|model' sh "$pipelines/preview-and-record.sh" \
+        --preview "$source/README.md" "$dir/bad.webm"
 }
 
 round_trip() {

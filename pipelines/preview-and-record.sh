@@ -1,0 +1,126 @@
+#!/bin/sh
+# One stream of latents, decoded twice: by a tiny model to look at while it
+# comes, and by the full one for the record. Tells how close the two are.
+set -eu
+pipelines=$(cd "$(dirname "$0")" && pwd)
+. "$pipelines/env.sh"
+
+usage() {
+    cat <<'EOF'
+usage: preview-and-record.sh [OPTION...] [LATENTS] OUT
+
+LATENTS  a .safetensors or .npy file; without it the bundled demo latents
+OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (as it is). The same
+         name with .png gets a sheet, the preview on the left, the record on
+         the right
+
+  --model WEIGHTS    the VAE for the record; without it the installed model of
+                     the latent space
+  --preview WEIGHTS  the one for the preview, of the same latent space; without
+                     it the demo model's tiny companion
+  --latent-space S   of the latents, where their file does not say it
+
+Without a display the preview is only saved in the sheet.
+EOF
+}
+
+model=
+space=
+preview=$pipelines/demo/demo-tiny.safetensors
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    --model | --preview)
+        has_value "$@"
+        need_model "$2"
+        if [ "$1" = --model ]; then model=$2; else preview=$2; fi
+        shift 2
+        ;;
+    --latent-space)
+        has_value "$@"
+        space=$2
+        shift 2
+        ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) break ;;
+    esac
+done
+case $# in
+1) latents=$demo_latents out=$1 ;;
+2) latents=$1 out=$2 ;;
+*)
+    usage >&2
+    exit 2
+    ;;
+esac
+need_file "$latents"
+need_model "$preview"
+
+case $out in
+*.webm) set -- vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ;;
+*.mp4) set -- x264enc tune=zerolatency ! h264parse ! mp4mux ;;
+*.y4m) set -- y4menc ;;
+*) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
+esac
+need_elements latentdemux vaedecode matroskamux pngenc "$1"
+command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
+    'the plugin'
+
+if has_display; then
+    sink=autovideosink
+else
+    echo 'no display: the preview is only saved in the sheet' >&2
+    sink='fakesink sync=true'
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# The queues in front of the decoders hold all latents that wait, so that
+# neither decoder waits for the other: a latent is far smaller than its frames.
+wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'
+# shellcheck disable=SC2086 # elements and their properties
+play filesrc "$(location "$latents")" ! \
+    latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
+    tee name=latents \
+    latents. ! queue $wait ! vaedecode "model=$(quoted "$preview")" ! \
+    video/x-raw,format=I420 ! tee name=preview \
+    preview. ! queue ! videoconvert ! $sink \
+    preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \
+    latents. ! queue $wait ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} ! \
+    video/x-raw,format=I420 ! tee name=record \
+    record. ! queue ! videoconvert ! "$@" ! filesink "$(location "$out")" \
+    record. ! queue ! matroskamux ! filesink "$(location "$tmp/record.mkv")"
+
+size_of "$tmp/record.mkv" "$tmp"
+cell=$((160 * height / width * 2)) # of the sheet: 320 wide, this high
+for video in preview record; do
+    rgb_of "$tmp/$video.mkv" "$width" "$height" "$tmp/$video.safetensors"
+    pictures_of "$tmp/$video.mkv" 320 $cell "$tmp/$video-"
+done
+
+# Up to four frames, from the first to the last.
+frames=0
+while [ -f "$tmp/$(printf 'record-%06d.png' $frames)" ]; do
+    frames=$((frames + 1))
+done
+rows=$((frames < 4 ? frames : 4))
+row=0
+set --
+while [ $row -lt $rows ]; do
+    number=$((row * (frames - 1) / (rows > 1 ? rows - 1 : 1)))
+    for video in preview record; do
+        set -- "$@" "$tmp/$video-$(printf '%06d' $number).png"
+    done
+    row=$((row + 1))
+done
+sheet "${out%.*}.png" 320 $cell 2 "$@"
+
+echo "$frames frames of ${width}x$height, the preview beside the record:"
+vaetool compare "$tmp/record.safetensors" "$tmp/preview.safetensors"
+wrote "$out"
+wrote "${out%.*}.png"
