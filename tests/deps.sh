@@ -14,7 +14,7 @@ demo='gcc libc6-dev meson ninja-build pkg-config
     libdnnl-dev libjansson-dev'
 live='gstreamer1.0-x'
 tests='clang clang-format clang-tidy libomp-dev libclang-rt-dev
-    cppcheck shellcheck gstreamer1.0-plugins-bad'
+    cppcheck shellcheck gstreamer1.0-plugins-bad python3-numpy'
 
 case ${1:-} in
 demo) want=$demo ;;

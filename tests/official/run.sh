@@ -1,0 +1,102 @@
+#!/bin/sh
+# Holds released weights against the code they were published with, on the
+# user's machine: no test run needs it, and nothing is downloaded.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+
+usage() {
+    cat <<'EOF'
+usage: WEIGHTS=FOLDER [NAME=VALUE...] tests/official/run.sh
+
+Every file of weights in the folder WEIGHTS that vaetool recognises is run both
+ways, by its official code and by this project, at every precision of this
+machine, on the same clip and the same latents. Prints a line for each run;
+writes report.json, a picture for each file, and nothing else. Exit status: 0
+where all agree, 1 where a run is past its bound, 2 for wrong usage, 77 where
+Python 3 with numpy is missing.
+
+  WEIGHTS   folder of released files (.pth, .pt, .safetensors), searched with
+            its subfolders
+  OFFICIAL  folder with checkouts of Wan-Video/Wan2.1, Wan-Video/Wan2.2,
+            ByteDance-Seed/SeedVR and madebyollin/taehv, or of some of them;
+            needs PyTorch, for Wan einops, for SeedVR diffusers
+  GOLDEN    folder of stored results of official code; taken for weights of the
+            same fingerprint where the code itself cannot be run
+  OUT       where to write, official-report unless set
+  CLIP      a video that GStreamer can decode; a moving test picture unless set
+  SIZE      416x256 unless set, multiples of 32
+  FRAMES    17 unless set; cut to a length that all networks take whole
+  THREADS   all processors unless set
+  DEVICE    cpu, or cuda for the official code as well
+  PYTHON    python3 unless set: the one that has numpy and PyTorch
+  VAETOOL   the one of build/, else of PATH, unless set
+EOF
+}
+
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 2
+}
+
+case ${1:-} in
+--help | -h)
+    usage
+    exit 0
+    ;;
+?*) die "unknown argument $1; see --help" ;;
+esac
+[ -n "${WEIGHTS:-}" ] || die 'WEIGHTS=FOLDER is missing; see --help'
+[ -d "$WEIGHTS" ] || die "WEIGHTS=$WEIGHTS: no such folder"
+[ -z "${OFFICIAL:-}" ] || [ -d "$OFFICIAL" ] ||
+    die "OFFICIAL=$OFFICIAL: no such folder"
+
+PYTHON=${PYTHON:-python3}
+if ! "$PYTHON" -c 'import numpy' 2>/dev/null; then
+    echo "skipped: $PYTHON has no numpy (Debian: python3-numpy)"
+    exit 77
+fi
+if [ -z "${VAETOOL:-}" ]; then
+    VAETOOL=$top/build/engine/vaetool
+    [ -x "$VAETOOL" ] || VAETOOL=$(command -v vaetool) ||
+        die 'vaetool is missing: "meson setup build && meson compile -C build"'
+fi
+
+OUT=${OUT:-official-report}
+mkdir -p "$OUT"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+size=${SIZE:-416x256}
+frames=${FRAMES:-17}
+width=${size%%x*}
+height=${size#"$width"}
+for number in "$width" "${height#x}" "$frames"; do
+    case $number in
+    '' | 0* | *[!0-9]*)
+        die "SIZE=$size, FRAMES=$frames: wanted are WxH and a number"
+        ;;
+    esac
+done
+height=${height#x}
+[ $((width % 32)) = 0 ] && [ $((height % 32)) = 0 ] ||
+    die "SIZE=$size: wanted are multiples of 32"
+
+# The clip as packed RGB: so no part of Python's needs a video decoder.
+if [ -n "${CLIP:-}" ]; then
+    [ -f "$CLIP" ] || die "CLIP=$CLIP: no such file"
+    pipelines=$top/pipelines
+    . "$pipelines/env.sh"
+    play filesrc "$(location "$CLIP")" ! \
+        decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! \
+        videoscale ! "video/x-raw,format=RGB,width=$width,height=$height" ! \
+        identity eos-after="$((frames + 1))" ! filesink "$(location "$tmp/clip.rgb")"
+fi
+
+code=0
+"$PYTHON" "$here/official.py" --vaetool "$VAETOOL" --weights "$WEIGHTS" \
+    --official "${OFFICIAL:-}" --golden "${GOLDEN:-}" --out "$OUT" \
+    --work "$tmp" --size "$size" --frames "$frames" \
+    --threads "${THREADS:-$(nproc)}" --device "${DEVICE:-cpu}" || code=$?
+exit $code

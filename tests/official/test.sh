@@ -1,0 +1,126 @@
+#!/bin/sh
+# run.sh on generated and small weights, with stored results of official code.
+# usage: test.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+set -u
+# shellcheck source=tests/tool/checks.sh
+. "$(dirname "$0")/../tool/checks.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+
+for PYTHON in "${PYTHON:-python3}" /usr/bin/python3; do
+    ! "$PYTHON" -c 'import numpy' 2>/dev/null || break
+done
+if ! "$PYTHON" -c 'import numpy' 2>/dev/null; then
+    echo 'skipped: no python3-numpy'
+    exit 77
+fi
+case $tool in
+/*) VAETOOL=$tool ;;
+*) VAETOOL=$(pwd)/$tool ;;
+esac
+export PYTHON VAETOOL PYTHONDONTWRITEBYTECODE=1
+unset WEIGHTS OFFICIAL GOLDEN OUT CLIP SIZE FRAMES THREADS DEVICE
+
+# official NAME=VALUE...
+official() {
+    (cd "$out" && env "$@" sh "$here/run.sh")
+}
+
+# python WORD...: a program on stdin, beside official.py.
+python() {
+    PYTHONPATH=$here "$PYTHON" - "$@"
+}
+
+echo "# usage"
+check "--help" 0 sh "$here/run.sh" --help
+says WEIGHTS OFFICIAL "Exit status"
+check "no WEIGHTS" 2 official
+says "WEIGHTS=FOLDER is missing"
+check "no folder" 2 official WEIGHTS="$out/none"
+says "$out/none: no such folder"
+mkdir "$out/empty"
+check "SIZE" 2 official WEIGHTS="$out/empty" SIZE=64
+says "SIZE=64"
+check "SIZE that some network does not take whole" 2 official \
+    WEIGHTS="$out/empty" SIZE=416x240
+says "multiples of 32"
+check "no files" 0 official WEIGHTS="$out/empty"
+says "0 files, 0 recognised"
+
+echo "# files as people have them"
+weights=$out/weights
+mkdir -p "$weights/sub folder"
+check "a full-size network" 0 "$tool" make-weights taew2_1 \
+    "$weights/renamed.safetensors" --dtype bf16
+"$PYTHON" "$here/make_pth.py" "$data/wan21/weights.safetensors" \
+    "$weights/sub folder/small.pth"
+cp "$data/taehv/taew2_1/weights.safetensors" "$weights/tiny.safetensors"
+# One number of the last tensor is another.
+size=$(wc -c <"$data/seedvr2/weights.safetensors")
+{
+    head -c $((size - 4)) "$data/seedvr2/weights.safetensors"
+    printf '\0\0\200\77'
+} >"$weights/changed.safetensors"
+cp "$data/wan21/decode_t1_6x10.safetensors" "$weights/latents.safetensors"
+echo 'no weights' >"$weights/text.pth"
+check "run" 0 official WEIGHTS="$weights" GOLDEN="$data" SIZE=64x32 FRAMES=9 \
+    THREADS=2
+cat "$out/log"
+says "renamed.safetensors: taew2_1, bfloat16, fingerprint" \
+    "official: not run (OFFICIAL is not set)" \
+    "small.pth: wan2.1, float32, fingerprint c70cadd0e4489183d16968d8223f273" \
+    "official: golden vectors (OFFICIAL is not set)" \
+    "latents.safetensors: skipped" "text.pth: skipped" "agrees" \
+    "6 files, 4 recognised"
+says_not "PAST ITS BOUND" FAILED
+report=$out/official-report
+true_that "one picture for each decoder, one report" test \
+    "$(find "$report" -type f | wc -l)" = 5
+for file in renamed.safetensors small.pth tiny.safetensors \
+    changed.safetensors; do
+    true_that "$file.png" test "$(head -c 4 "$report/$file.png" |
+        tail -c 3)" = PNG
+done
+python "$report/report.json" "$weights" >"$out/log" 2>&1 <<'END'
+import json, os, subprocess, sys
+with open(sys.argv[1]) as f:
+    report = json.load(f)
+assert {'processor', 'threads', 'vaetool', 'source'} <= set(report['machine'])
+files = {f['file']: f for f in report['files']}
+assert 'arch' not in files['text.pth'] and files['text.pth']['skipped']
+for name in 'small.pth', 'tiny.safetensors':
+    runs = files[name]['runs']
+    assert {r['direction'] for r in runs} == {'encode', 'decode'}, runs
+    for r in runs:
+        assert r['agrees'] and r['fps'] > 0 and r['peak_memory'] > 1e6, r
+        assert r['precision'] != 'fp32' or r['against_official']['max_abs'] < 1e-4, r
+        assert r['direction'] == 'encode' or r['against_official']['ssim'] > 0.9, r
+full = files['renamed.safetensors']['runs']
+assert {(r['frames'], r['size']) for r in full} == {(9, '64x32')}, full
+assert all('agrees' not in r for r in full)
+assert all('clip' in r for r in full if r['direction'] == 'decode')
+assert all(r['plan_bytes'] > 1e6 for r in full)
+assert all('agrees' not in r for r in files['changed.safetensors']['runs'])
+END
+check "the report" 0 test ! -s "$out/log"
+
+echo "# results that are not those of the weights"
+mkdir -p "$out/golden" "$out/one"
+cp "$data/wan21/weights.safetensors" "$out/golden"
+cp "$data/wan21/weights.safetensors" "$out/one/wan.safetensors"
+python "$data/wan21/decode_t1_6x10.safetensors" \
+    "$out/golden/decode_bad.safetensors" <<'END'
+import sys
+from official import read, write
+t = read(sys.argv[1])
+write(sys.argv[2], {'latent': t['latent'], 'frames': t['frames'][:, ::-1].copy()})
+END
+check "are told" 1 official WEIGHTS="$out/one" GOLDEN="$out/golden" \
+    OUT="$out/bad"
+says "PAST ITS BOUND" "failed or past a bound"
+
+echo "# code that cannot be run"
+check "no PyTorch, or no checkout" 0 official WEIGHTS="$out/one" \
+    GOLDEN="$data" OFFICIAL="$out/empty"
+says "official: golden vectors (no "
+
+finish
