@@ -180,6 +180,10 @@ cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
         code = vae_rt_zero(*out, bytes ? bytes : 1, cuda->compute);
     if (!code)
         code = vae_rt_stream_sync(cuda->compute);
+    if (code) {
+        vae_rt_free(*out);
+        *out = NULL;
+    }
     return vae_cuda_status(cuda, code, "take memory", error);
 }
 

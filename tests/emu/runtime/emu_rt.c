@@ -124,12 +124,14 @@ emu_alive(void)
     return n;
 }
 
-void
+int
 emu_fail_work(int n)
 {
+    const int before = emu.work;
     emu.work = 0;
     emu.broken_at = n;
     emu.broken = false;
+    return before;
 }
 
 void
@@ -550,7 +552,8 @@ spoil(Copy *c, const Block *from, const Block *to)
         return !to || !to->device || !strikes(EMU_FAULT_UPLOAD);
     if (!to || !to->device)
         return !strikes(EMU_FAULT_DOWNLOAD);
-    if (find_pair(c) != emu.fault_at)
+    if (emu.fault < EMU_FAULT_NO_COPY || emu.fault > EMU_FAULT_TO ||
+        find_pair(c) != emu.fault_at)
         return true;
     if (emu.fault == EMU_FAULT_NO_COPY) {
         emu.fault_done++;

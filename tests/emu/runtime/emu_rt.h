@@ -28,8 +28,9 @@ void emu_set_memory(uint64_t bytes);
 int emu_fail_alloc(int n);
 /* Blocks that are still allocated, and streams, events and graphs alive. */
 int emu_alive(void);
-/* The n-th launch or copy from now fails, and all that follow; 0: none. */
-void emu_fail_work(int n);
+/* The n-th launch or copy from now fails, and all that follow; 0: none.
+ * Returns how many there were since the last call. */
+int emu_fail_work(int n);
 
 /* Faults, to see that a test finds them. The n-th one (from 0) of its kind
  * since this call is not done; of copies within the device, those between the

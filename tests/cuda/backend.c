@@ -1,0 +1,345 @@
+/*
+ * backend.c: the CUDA backend over the emulated device: order of work, memory
+ * and failures.
+ *
+ * backend MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+
+/* First, next, next1, next. */
+enum { LATENTS = 6, SLICE = 2, SIZE = 16 };
+static const int calls[] = {4, 2, 0};
+
+static VaeStreamParams
+params_of(VaeDirection direction)
+{
+    return (VaeStreamParams){.direction = direction,
+                             .backend = VAE_BACKEND_CUDA,
+                             .precision = VAE_PRECISION_FP32,
+                             .width = SIZE,
+                             .height = SIZE,
+                             .slice_size = SLICE,
+                             .device = -1,
+                             .deterministic = true};
+}
+
+/* ------------------------------------------------------------------ */
+/* Order.                                                              */
+
+static void
+one_order(const Bed *bed, VaeDirection direction, const TestClip *input,
+          const TestClip *want, const char *what)
+{
+    TestClip clip = *input;
+    TestClip results = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    clip_poison(bed, &results, direction);
+    if (direction == VAE_DECODE)
+        clip.video = results.video;
+    else
+        clip.latents = results.latents;
+    VaeStream *stream = bed_stream(bed, params_of(direction));
+    run_clip(bed, stream, direction, &clip, calls);
+    same_result(bed, &clip, want, direction, what);
+    vae_stream_free(&stream);
+    clip_free(&results);
+}
+
+/* Whichever streams do their work at once or late, with graphs or without,
+ * and however many frames a convolution takes. */
+static void
+all_orders(const Bed *bed, VaeDirection direction)
+{
+    TestClip input = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStream *stream = bed_stream(bed, params_of(direction));
+    run_clip(bed, stream, direction, &want, calls);
+    vae_stream_free(&stream);
+    for (unsigned eager = 0; eager < 8; eager++) {
+        char what[100];
+        setenv("VAE_CUDA_GRAPHS", eager & 1 ? "0" : "1", 1);
+        emu_set_conv_frames(eager & 2 ? 1 : 0);
+        emu_set_eager(eager);
+        snprintf(what, sizeof what, "%s, eager streams %u, graphs %s%s",
+                 direction == VAE_DECODE ? "decode" : "encode", eager,
+                 eager & 1 ? "off" : "on",
+                 eager & 2 ? ", convolutions in parts" : "");
+        one_order(bed, direction, &input, &want, what);
+    }
+    unsetenv("VAE_CUDA_GRAPHS");
+    emu_set_conv_frames(0);
+    emu_set_eager(0);
+    clip_free(&input);
+    clip_free(&want);
+}
+
+/* ------------------------------------------------------------------ */
+/* Choices.                                                            */
+
+/* The first convolution's way, as the profile tells it. */
+static void
+expect_choice(const Bed *bed, bool deterministic, const char *want)
+{
+    VaeProfileRow row = {0};
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.deterministic = deterministic;
+    VaeStream *stream = bed_stream(bed, params);
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        if (strcmp(row.op, "conv") == 0)
+            break;
+    expect(row.impl && strcmp(row.impl, want) == 0,
+           "%s: convolutions by %s, wanted %s",
+           deterministic ? "deterministic" : "timed", row.impl, want);
+    vae_stream_free(&stream);
+}
+
+/* ------------------------------------------------------------------ */
+/* Memory.                                                             */
+
+static void
+plan_is_kept(const Bed *bed, VaeDirection direction)
+{
+    VaePlan plan;
+    VaeError error;
+    const VaeStreamParams params = params_of(direction);
+    uint64_t before, after;
+    /* All weights anew. */
+    VaeModel *model;
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    must(vae_stream_plan(model, &params, &plan, &error), &error);
+    vae_rt_memory_left(&before);
+    VaeStream *stream;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    vae_rt_memory_left(&after);
+    /* A bias of zeros is there once for all layers of its size. */
+    const uint64_t taken = before - after;
+    expect(taken <= plan.total && plan.total <= taken + taken / 100,
+           "%s: %llu bytes of the device taken, %llu planned (weights %llu, "
+           "carries %llu, arena %llu, scratch %llu, staging %llu)",
+           direction == VAE_DECODE ? "decode" : "encode",
+           (unsigned long long) taken, (unsigned long long) plan.total,
+           (unsigned long long) plan.weights, (unsigned long long) plan.carries,
+           (unsigned long long) plan.arena, (unsigned long long) plan.scratch,
+           (unsigned long long) plan.staging);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    vae_rt_memory_left(&after);
+    expect(before == after, "all of it given back");
+}
+
+/* Nothing is allocated once a stream is open. */
+static void
+steps_take_nothing(const Bed *bed, VaeDirection direction)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStream *stream = bed_stream(bed, params_of(direction));
+    emu_fail_alloc(0);
+    const uint64_t host = vae_allocation_count();
+    run_clip(bed, stream, direction, &clip, calls);
+    const int device = emu_fail_alloc(0);
+    expect(device == 0 && vae_allocation_count() == host,
+           "steps take %d blocks of the device, %llu of the host", device,
+           (unsigned long long) (vae_allocation_count() - host));
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
+/* Allocations refused in turn: all of the first, then every stride-th. */
+static void
+refused_memory(const Bed *bed, int stride)
+{
+    VaeStream *stream = NULL;
+    VaeError error;
+    const VaeStreamParams params = params_of(VAE_DECODE);
+    int n = 0, tried = 0, wrong = 0, left = 0;
+    for (;; n += n < 20 ? 1 : stride) {
+        VaeModel *model;
+        must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+        const int before = emu_alive();
+        emu_fail_alloc(n + 1);
+        const VaeStatus status =
+            vae_stream_new(model, &params, &stream, &error);
+        const bool all = emu_fail_alloc(0) <= n;
+        vae_stream_free(&stream);
+        vae_model_free(&model);
+        left += emu_alive() != before || emu_convs_alive();
+        if (all) {
+            expect(status == VAE_OK, "with all memory: %s",
+                   vae_status_name(status));
+            break;
+        }
+        tried++;
+        wrong += status != VAE_ERR_MEMORY;
+    }
+    expect(tried > 5 && wrong == 0 && left == 0,
+           "%d allocations refused: %d not told as memory, %d left something",
+           tried, wrong, left);
+}
+
+static void
+small_memory(const Bed *bed)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    uint64_t left;
+    const VaeStreamParams params = params_of(VAE_DECODE);
+    emu_set_memory(256 << 20);
+    vae_rt_memory_left(&left);
+    emu_set_memory(((uint64_t) 128 << 20) + ((256 << 20) - left) + 4096);
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == VAE_ERR_MEMORY && strstr(error.message, "on the device"),
+           "4 KiB left: %s", error.message);
+    emu_set_memory((uint64_t) 4 << 30);
+}
+
+/* ------------------------------------------------------------------ */
+/* Failures.                                                           */
+
+static VaeStatus
+try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
+         VaeError *error)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStream *stream = NULL;
+    const VaeStreamParams params = params_of(direction);
+    VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    if (status == VAE_OK)
+        status = direction == VAE_DECODE
+                     ? test_decode(stream, bed->info, &clip, calls, error)
+                     : test_encode(stream, bed->info, &clip, calls, error);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    return status;
+}
+
+/* The device fails somewhere, at about 20 places, and works again for the next
+ * stream. */
+static void
+failing_device(const Bed *bed, VaeDirection direction)
+{
+    VaeError error;
+    int n = 1, wrong = 0, left = 0, recovered = 0;
+    VaeStatus status;
+    emu_fail_work(0);
+    must(try_clip(bed, bed->model, direction, &error), &error);
+    const int step = emu_fail_work(0) / 20 + 1;
+    do {
+        VaeModel *model;
+        must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+        const int before = emu_alive();
+        emu_fail_work(n);
+        status = try_clip(bed, model, direction, &error);
+        emu_fail_work(0);
+        if (status != VAE_OK) {
+            wrong +=
+                status != VAE_ERR_BACKEND || !strstr(error.message, "failed");
+            recovered += try_clip(bed, model, direction, &error) == VAE_OK;
+        }
+        vae_model_free(&model);
+        left += emu_alive() != before || emu_convs_alive();
+        n += step;
+    } while (status != VAE_OK);
+    const int failures = (n - 1) / step - 1;
+    expect(failures > 5 && wrong == 0 && left == 0 && recovered == failures,
+           "%d failures: %d not told, %d left something, %d recovered",
+           failures, wrong, left, recovered);
+}
+
+static void
+expect_refused(const Bed *bed, VaeStreamParams params, VaeStatus wanted,
+               const char *words)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == wanted && strstr(error.message, words), "%s (%s)",
+           error.message, vae_status_name(status));
+    vae_stream_free(&stream);
+}
+
+static void
+devices(const Bed *bed)
+{
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.device = 3;
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED, "no CUDA device 3");
+    params.device = 0;
+    emu_set_devices(1, 75);
+    params.precision = VAE_PRECISION_BF16;
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED, "use fp16 or fp32");
+    emu_set_devices(1, 70);
+    params.precision = VAE_PRECISION_FP32;
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED, "7.5 or later");
+    emu_set_devices(0, 90);
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED,
+                   "backend cuda: there is no NVIDIA GPU");
+    VaePlan plan;
+    VaeError error;
+    params.backend = VAE_BACKEND_AUTO;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    expect(plan.backend != VAE_BACKEND_CUDA, "auto without a GPU takes %s",
+           vae_backend_name(plan.backend));
+    emu_set_devices(1, 90);
+    params.precision = VAE_PRECISION_AUTO;
+    for (int i = 0; i < 2; i++) {
+        params.direction = i ? VAE_ENCODE : VAE_DECODE;
+        must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+        expect(
+            plan.backend == VAE_BACKEND_CUDA &&
+                plan.precision == (i ? VAE_PRECISION_TF32 : VAE_PRECISION_BF16),
+            "auto with a GPU %s by %s in %s", i ? "encodes" : "decodes",
+            vae_backend_name(plan.backend), vae_precision_name(plan.precision));
+    }
+}
+
+/* A wider kind of pixels than was planned. */
+static void
+wide_pictures(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    params.pixels = VAE_PIXELS_RGB;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    const VaeStatus status =
+        test_decode(stream, bed->info, &clip, calls, &error);
+    expect(status == VAE_ERR_ARGUMENT && strstr(error.message, "wider kind"),
+           "floats where bytes were planned: %s", error.message);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 3 || atoi(argv[2]) < 1) {
+        fprintf(stderr, "usage: backend MODEL STRIDE\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], "cuda", "fp32");
+    for (int i = 0; i < 2; i++) {
+        const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
+        all_orders(&bed, direction);
+        plan_is_kept(&bed, direction);
+        steps_take_nothing(&bed, direction);
+        failing_device(&bed, direction);
+    }
+    expect_choice(&bed, true, "cudnn:1 3");
+    expect_choice(&bed, false, "cudnn:2 1");
+    refused_memory(&bed, atoi(argv[2]));
+    small_memory(&bed);
+    devices(&bed);
+    wide_pictures(&bed);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}

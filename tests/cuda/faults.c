@@ -1,0 +1,137 @@
+/*
+ * faults.c: would the tests over the emulated device see a wait, a copy or a
+ * carry's place that is missing?
+ *
+ * faults MODEL STRIDE. Each wait of a stream or of the host, each copy to and
+ * from the device, and each (with a stride, some) within it is spoilt in turn;
+ * the result must differ.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+
+/* First, next, next1, next: what each keeps is used by another after it.
+ * Several runs are in flight. */
+enum { LATENTS = 6, SLICE = 2, SIZE = 16 };
+static const int calls[] = {4, 2, 0};
+
+typedef struct Kind {
+    EmuFault fault;
+    const char *label;
+} Kind;
+
+static const Kind kinds[] = {
+    {EMU_FAULT_STREAM_WAIT, "waits of streams"},
+    {EMU_FAULT_HOST_WAIT, "waits of the host"},
+    {EMU_FAULT_UPLOAD, "copies to the device"},
+    {EMU_FAULT_DOWNLOAD, "copies from the device"},
+    {EMU_FAULT_NO_COPY, "copies within it left out"},
+    {EMU_FAULT_FROM, "copies from a wrong place"},
+    {EMU_FAULT_TO, "copies to a wrong place"},
+};
+
+static VaeStream *
+open_stream(const Bed *bed, VaeDirection direction)
+{
+    return bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                             .width = SIZE,
+                                             .height = SIZE,
+                                             .slice_size = SLICE,
+                                             .deterministic = true});
+}
+
+/* Runs the clip with the fault; whether the result is that of want. */
+static bool
+is_same(const Bed *bed, VaeDirection direction, const TestClip *input,
+        const TestClip *want, EmuFault fault, int n)
+{
+    size_t bytes;
+    TestClip clip = *input;
+    TestClip results = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    clip_poison(bed, &results, direction);
+    if (direction == VAE_DECODE)
+        clip.video = results.video;
+    else
+        clip.latents = results.latents;
+    VaeStream *stream = open_stream(bed, direction);
+    emu_set_fault(fault, n);
+    run_clip(bed, stream, direction, &clip, calls);
+    const void *w = clip_result(bed, want, direction, &bytes);
+    const void *g = clip_result(bed, &clip, direction, &bytes);
+    const bool same = memcmp(g, w, bytes) == 0;
+    const int count = emu_fault_count(fault), done = emu_fault_done();
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    vae_stream_free(&stream);
+    clip_free(&results);
+    /* Past the last one, or a place that was right by chance. */
+    return same && n < count && done > 0;
+}
+
+static int
+count_faults(const Bed *bed, VaeDirection direction, const TestClip *input,
+             EmuFault fault)
+{
+    TestClip clip = *input;
+    TestClip results = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    if (direction == VAE_DECODE)
+        clip.video = results.video;
+    else
+        clip.latents = results.latents;
+    VaeStream *stream = open_stream(bed, direction);
+    emu_set_fault(fault, -1);
+    run_clip(bed, stream, direction, &clip, calls);
+    const int n = emu_fault_count(fault);
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    vae_stream_free(&stream);
+    clip_free(&results);
+    return n;
+}
+
+static void
+one_direction(const Bed *bed, VaeDirection direction, int stride)
+{
+    TestClip input = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    const char *name = direction == VAE_DECODE ? "decode" : "encode";
+    VaeStream *stream = open_stream(bed, direction);
+    run_clip(bed, stream, direction, &want, calls);
+    vae_stream_free(&stream);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const EmuFault fault = kinds[k].fault;
+        const int n = count_faults(bed, direction, &input, fault);
+        const int by =
+            fault < EMU_FAULT_NO_COPY || fault > EMU_FAULT_TO ? 1 : stride;
+        int missed = 0, first = -1;
+        for (int i = (int) k % by; i < n; i += by)
+            if (is_same(bed, direction, &input, &want, fault, i)) {
+                missed++;
+                first = first < 0 ? i : first;
+            }
+        expect(n > 0 && missed == 0, "%s, %s: %d, %d of them not missed%s%.0d",
+               name, kinds[k].label, n, missed,
+               first < 0 ? "" : ", first: ", first < 0 ? 0 : first);
+    }
+    clip_free(&input);
+    clip_free(&want);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 3 || atoi(argv[2]) < 1) {
+        fprintf(stderr, "usage: faults MODEL STRIDE\n");
+        return 2;
+    }
+    /* Copies are made anew by each run, not recorded once. */
+    setenv("VAE_CUDA_GRAPHS", "0", 1);
+    bed_open(&bed, argv[1], "cuda", "fp32");
+    one_direction(&bed, VAE_DECODE, atoi(argv[2]));
+    one_direction(&bed, VAE_ENCODE, atoi(argv[2]));
+    vae_model_free(&bed.model);
+    return tests_end();
+}
