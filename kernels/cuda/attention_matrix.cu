@@ -321,6 +321,7 @@ attention_matrix(VaeAttentionArgs a, float scale)
         m.most[threadIdx.x] = -INFINITY;
         m.sum[threadIdx.x] = 0;
     }
+    /* Every write to shared memory has a next_piece() before it is read. */
     VAE_NO_UNROLL
     for (int step = 0; step * KEYS < a.n; step++) {
         float score[P::SCORES][4] = {};
@@ -338,8 +339,6 @@ attention_matrix(VaeAttentionArgs a, float scale)
             add_values<P, T>(m, values, y[s], key);
         }
     }
-    vae_ptx_copy_wait<0>();
-    __syncthreads();
     store<P>(a, m, y, first_row);
 }
 

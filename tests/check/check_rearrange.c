@@ -132,6 +132,22 @@ check_orders(VaeCheck *t)
 }
 
 static void
+cast_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeType type,
+         const float *x, size_t n)
+{
+    const uint16_t *half = vae_check_narrow(t, x, n, type, 0);
+    const float *wide = vae_check_widen(t, half, n, type);
+    uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
+    float *y = vae_check_buffer(t, n * 4, 4);
+    VaeCastArgs a = {y16, x, VAE_TYPE_F32, type, n};
+    k->cast(q, &a);
+    vae_check_equal(t, "narrow", y16, half, n * 2);
+    a = (VaeCastArgs){y, half, type, VAE_TYPE_F32, n};
+    k->cast(q, &a);
+    vae_check_equal(t, "widen", y, wide, n * 4);
+}
+
+static void
 check_cast(VaeCheck *t)
 {
     static const size_t sizes[] = {1, 15, 16, 255, 16384, 50021};
@@ -142,21 +158,17 @@ check_cast(VaeCheck *t)
         float *x = vae_check_buffer(t, n * 4, 4);
         for (size_t j = 0; j < n; j++) /* every kind of float, NaN too */
             x[j] = vae_from_bits((uint32_t) vae_check_bits(t));
-        const uint16_t *half = vae_check_bf16(t, x, n);
-        const float *wide = vae_check_floats(t, half, n);
+        cast_one(t, t->ref, &t->queue, VAE_TYPE_BF16, x, n);
         VaeQueue q;
-        for (size_t k = 0; vae_check_queue(k, &q); k++)
-            for (int cpu = 0; cpu <= (t->dut ? 1 : 0); cpu++) {
-                uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
-                float *y = vae_check_buffer(t, n * 4, 4);
-                VaeCastArgs a = {y16, x, VAE_TYPE_F32, VAE_TYPE_BF16, n};
-                const VaeKernels *table = cpu ? t->dut : t->ref;
-                table->cast(&q, &a);
-                vae_check_equal(t, "to BF16", y16, half, n * 2);
-                a = (VaeCastArgs){y, half, VAE_TYPE_BF16, VAE_TYPE_F32, n};
-                table->cast(&q, &a);
-                vae_check_equal(t, "to F32", y, wide, n * 4);
-            }
+        for (size_t k = 0; t->dut && vae_check_queue(k, &q); k++) {
+            cast_one(t, t->dut, &q, VAE_TYPE_BF16, x, n);
+            if (t->cuda)
+                cast_one(t, t->dut, &q, VAE_TYPE_F16, x, n);
+        }
+        for (size_t j = 0; j < n; j++) /* most of those are no F16 */
+            x[j] = vae_from_f16((uint16_t) vae_check_bits(t)) * 1.0005f;
+        if (t->cuda)
+            cast_one(t, t->dut, &t->queue, VAE_TYPE_F16, x, n);
     }
 }
 
