@@ -9,7 +9,8 @@ usage() {
     cat <<'EOF'
 usage: preview-and-record.sh [OPTION...] [LATENTS] OUT
 
-LATENTS  a .safetensors or .npy file; without it the bundled demo latents
+LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
+         saved by PyTorch (.pt); without it the bundled demo latents
 OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (as it is). The same
          name with .png gets a sheet, the preview on the left, the record on
          the right

