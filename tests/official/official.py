@@ -426,14 +426,14 @@ class Examination:
 
 
 def tell(row):
-    words = '  %(direction)s, %(backend)s, %(precision)s, %(size)s, %(frames)d frames: ' % row
+    words = '  %(direction)s, %(backend)s, %(precision)s, %(size)s, %(frames)d frames' % row
     if 'against_official' in row:
         p = row['against_official']
-        words += 'max %.3g, PSNR %.4g dB, ' % (p['max_abs'], p['psnr'] or np.inf)
-    for what, r in (('', row), ('; official ', row.get('official', {}))):
+        words += '; max %.3g, PSNR %.4g dB' % (p['max_abs'], p['psnr'] or np.inf)
+    for what, r in (('; ', row), ('; official ', row.get('official', {}))):
         if 'fps' in r:
             words += '%s%.3g frames/s, %d MB' % (what, r['fps'], r['peak_memory'] / 1e6)
-    print(words + ('FAILED: ' + row['failed'] if 'failed' in row else
+    print(words + ('; FAILED: ' + row['failed'] if 'failed' in row else
                    {True: '; agrees', False: '; PAST ITS BOUND'}.get(row.get('agrees'), '')),
           flush=True)
 
