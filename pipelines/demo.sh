@@ -99,7 +99,7 @@ rate decode "$start" "$decoded"
 
 echo 'Encoding that video, and decoding it again ...'
 start=$(now)
-frames_of "$tmp/decoded.mkv" vaeencode ! latentmux ! \
+frames_of "$tmp/decoded.mkv" vaeencode ! "$demo_caps" ! latentmux ! \
     filesink location=demo-latents.safetensors
 encoded=$(now)
 gst-launch-1.0 -q filesrc location=demo-latents.safetensors ! latentdemux ! \

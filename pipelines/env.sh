@@ -10,6 +10,9 @@
 top=$(cd "$pipelines/.." && pwd)
 # shellcheck disable=SC2034 # used by who reads this
 demo_latents=$pipelines/demo/latents.safetensors
+# Behind an encoder: the demo model is meant, also where others are installed.
+# shellcheck disable=SC2034
+demo_caps=video/x-vae-latent,latent-space=gst-vae-demo
 
 die() {
     echo "${0##*/}: $*" >&2

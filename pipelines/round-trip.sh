@@ -61,13 +61,15 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
+caps=video/x-vae-latent
+[ -n "$model" ] || caps=$demo_caps
 play videotestsrc num-buffers="$frames" \
     pattern=smpte75 horizontal-speed=2 ! \
     "video/x-raw,format=RGB,width=$width,height=$height,framerate=16/1" ! \
     tee name=source \
     source. ! queue max-size-bytes=0 ! filesink "$(location "$tmp/in.rgb")" \
     source. ! queue max-size-bytes=0 ! \
-    vaeencode ${model:+"model=$(quoted "$model")"} ! \
+    vaeencode ${model:+"model=$(quoted "$model")"} ! "$caps" ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! \
     video/x-raw,format=RGB ! filesink "$(location "$tmp/out.rgb")"
 rgb_to_safetensors "$tmp/in.rgb" "$width" "$height" "$tmp/in.safetensors"

@@ -14,8 +14,8 @@ OUT    the latents, a .safetensors file
   --model WEIGHTS      the VAE to encode with: a file of weights or a diffusers
                        folder
   --latent-space NAME  without --model: take the installed model of this space,
-                       such as wan2.1; without both the first installed model,
-                       else the bundled demo model
+                       such as wan2.1; without both the bundled demo model, if
+                       no other is installed
   --size WxH           scales the video first
 
 The model, the latents and the size of OUT are told on stderr.
