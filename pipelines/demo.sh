@@ -16,6 +16,11 @@ usage: demo.sh [--live] [--out FOLDER] [--build FOLDER]
 EOF
 }
 
+# Where no GPU is, nvcc would work for minutes for nothing.
+cuda_wanted() {
+    if [ -e /dev/nvidiactl ]; then echo auto; else echo disabled; fi
+}
+
 live=
 out=$top/demo-out
 build=
@@ -50,7 +55,8 @@ if [ -z "$build" ]; then
     sh "$top/tests/deps.sh" "${live:-demo}"
     build=$top/build-demo
     [ -f "$build/build.ninja" ] ||
-        meson setup "$build" "$top" --buildtype=release -Dtests=disabled
+        meson setup "$build" "$top" --buildtype=release -Dtests=disabled \
+            -Dcuda="$(cuda_wanted)"
     meson compile -C "$build"
 fi
 use_build "$build"

@@ -173,9 +173,9 @@ build build-minimal gcc -Donednn=disabled -Dgst=disabled -Dcuda=disabled \
     -Dtests=disabled -Ddocs=disabled
 
 # Left out: gst-launch-1.0, which is not built with the sanitizers; the memory
-# of a process, which they change; and whole clips by the plain-C backend or
-# over the emulation of CUDA, which are too slow with them: their kernels run in
-# the checks, the ops in the trace.
+# of a process, which they change; what measures; and whole clips by the plain-C
+# backend or over the emulation of CUDA, which are too slow with them: their
+# kernels run in the checks, the ops in the trace.
 # shellcheck disable=SC2046 # names without spaces
 if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     -Dtests=enabled; then
@@ -183,7 +183,8 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
     run build-asan sanitizers --timeout-multiplier 4 $(
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
-            -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-'
+            -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
+            -e '^official$' -e '^bench$'
     )
     # Through GLib only the slow unwinder sees who asked for memory.
     plugins build-asan/plugins

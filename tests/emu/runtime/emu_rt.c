@@ -290,7 +290,8 @@ int
 vae_rt_stream_new(VaeRtStream *out)
 {
     Stream *s = must(calloc(1, sizeof *s));
-    s->eager = emu.eager >> emu.n_streams++ & 1;
+    s->eager = emu.n_streams < 32 && (emu.eager >> emu.n_streams & 1);
+    emu.n_streams++;
     s->next = emu.streams;
     emu.streams = s;
     emu.alive++;
