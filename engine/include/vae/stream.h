@@ -60,7 +60,8 @@ typedef struct VaeStreamParams {
     uint64_t seed;                  /* of samples */
     VaePixels pixels;    /* the widest kind that pictures will have: what a
                             device keeps for them; RGB_F32 (0): any */
-    size_t memory_limit; /* bytes; 0: what the machine, of cuda the device,
+    size_t memory_limit; /* bytes; 0: what the machine has free and the
+                            process's limits leave; of cuda what the device
                             has free */
     VaeDumpFunc dump;    /* or NULL */
     void *dump_user;
