@@ -88,30 +88,30 @@ rms(VaeNormArgs a, int lanes, float root)
 }
 
 /*
- * The same sums in the same order, but the row is read again for the result:
- * for rows that registers cannot hold, and for VAE_ANY.
+ * The same sums in the same order, of any type at any address; the row is read
+ * again for the result. Also for rows that registers cannot hold, and for rows
+ * so short that no model has them.
  */
-template <int X, int Y>
 VAE_KERNEL void
-rms_twice(VaeNormArgs a, int lanes, float root)
+rms_any(VaeNormArgs a, int lanes, float root)
 {
     const size_t pixels = (size_t) a.t * a.h * a.w;
     const int lane = (int) threadIdx.x & (lanes - 1);
     const size_t p = ((size_t) blockIdx.x * VAE_THREADS + threadIdx.x) / lanes;
     const size_t row = p * a.c;
     const int c = p < pixels ? a.c : 0;
-    VaeOctet<X> x;
+    VaeOctet<VAE_ANY> x;
     float sum = 0;
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
-        vae_octet_load<X>(x, a.x, a.x_type, row + first, n);
-        sum = sum_squares<X>(sum, x);
+        vae_octet_load(x, a.x, a.x_type, row + first, n);
+        sum = sum_squares(sum, x);
     }
     const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
-        vae_octet_load<X>(x, a.x, a.x_type, row + first, n);
-        rms_octet<X, Y>(a, x, row, first, n, scale);
+        vae_octet_load(x, a.x, a.x_type, row + first, n);
+        rms_octet<VAE_ANY, VAE_ANY>(a, x, row, first, n, scale);
     }
 }
 
@@ -125,13 +125,12 @@ launch_rms(const VaeQueue *q, const VaeNormArgs *a, int lanes)
                q->stream, *a, lanes, sqrtf((float) a->c));
 }
 
-template <int X, int Y>
 static void
-launch_rms_twice(const VaeQueue *q, const VaeNormArgs *a, int lanes)
+launch_rms_any(const VaeQueue *q, const VaeNormArgs *a, int lanes)
 {
     const size_t pixels = (size_t) a->t * a->h * a->w;
-    vae_launch(rms_twice<X, Y>, vae_blocks(pixels, VAE_THREADS / lanes),
-               VAE_THREADS, 0, q->stream, *a, lanes, sqrtf((float) a->c));
+    vae_launch(rms_any, vae_blocks(pixels, VAE_THREADS / lanes), VAE_THREADS, 0,
+               q->stream, *a, lanes, sqrtf((float) a->c));
 }
 
 /* The fewest lanes (a power of two) that hold n octets, `chunks` each. */
@@ -145,15 +144,15 @@ lanes_for(int n, int chunks)
 }
 
 /*
- * Octets of a lane. All widths of the known models are 1, 3, 4 or 5 times a
- * power of two octets: C = 96 is 12 octets, 4 lanes of 3, so that a warp has
- * 8 pixels. 0: more than 32 lanes would be needed.
+ * Octets of a lane. All widths of the known models are 3, 4 or 5 times a power
+ * of two octets: C = 96 is 12 octets, 4 lanes of 3, so that a warp has 8
+ * pixels. 0: one would do, or more than 32 lanes would be needed.
  */
 static int
 chunks_for(int n)
 {
     static const int choices[] = {3, 4, 5};
-    int best = n <= 2 ? 1 : 0, most = 0;
+    int best = 0, most = 0;
     for (int i = 0; i < 3 && n > 2; i++) {
         const int lanes = lanes_for(n, choices[i]);
         if (lanes <= 32 && (!best || choices[i] * lanes < most)) {
@@ -166,28 +165,28 @@ chunks_for(int n)
 
 template <int X, int Y>
 static void
-choose_rms(const VaeQueue *q, const VaeNormArgs *a)
+choose_rms(const VaeQueue *q, const VaeNormArgs *a, int lanes, int chunks)
 {
-    const int n = (a->c + 7) / 8, chunks = chunks_for(n);
-    const int lanes = chunks ? lanes_for(n, chunks) : 32;
-    if (chunks == 1)
-        launch_rms<X, Y, 1>(q, a, lanes);
-    else if (chunks == 3)
+    if (chunks == 3)
         launch_rms<X, Y, 3>(q, a, lanes);
     else if (chunks == 4)
         launch_rms<X, Y, 4>(q, a, lanes);
-    else if (chunks == 5)
-        launch_rms<X, Y, 5>(q, a, lanes);
     else
-        launch_rms_twice<X, Y>(q, a, lanes);
+        launch_rms<X, Y, 5>(q, a, lanes);
 }
 
 static void
-launch_rms_any(const VaeQueue *q, const VaeNormArgs *a)
+launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 {
     const int n = (a->c + 7) / 8, chunks = chunks_for(n);
-    launch_rms_twice<VAE_ANY, VAE_ANY>(q, a,
-                                       chunks ? lanes_for(n, chunks) : 32);
+    const int lanes = chunks ? lanes_for(n, chunks) : n <= 2 ? n : 32;
+    if (!aligned || !chunks)
+        launch_rms_any(q, a, lanes);
+    else
+        vae_with_types(a->x_type, a->y_type, [&](auto x, auto y) {
+            choose_rms<decltype(x)::value, decltype(y)::value>(q, a, lanes,
+                                                               chunks);
+        });
 }
 
 /* ------------------------------------------------------------ group */
@@ -482,10 +481,6 @@ vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a)
         return;
     if (a->kind == VAE_NORM_GROUP)
         launch_group(q, a, aligned);
-    else if (!aligned)
-        launch_rms_any(q, a);
     else
-        vae_with_types(a->x_type, a->y_type, [&](auto x, auto y) {
-            choose_rms<decltype(x)::value, decltype(y)::value>(q, a);
-        });
+        launch_rms(q, a, aligned);
 }
