@@ -43,7 +43,7 @@ fill(Bench *b, void *dst, VaeType type, size_t n)
     const size_t size = vae_type_size(type);
     const size_t first = n < PIECE ? n : PIECE;
     float *wide = malloc(PIECE * sizeof *wide);
-    uint8_t *narrow = malloc(PIECE * sizeof *wide);
+    uint8_t *narrow = malloc((size_t) 4 * PIECE);
     uint32_t state = 12345;
     int code = wide && narrow ? 0 : -1;
     for (size_t i = 0; !code && i < first; i++) {

@@ -2,6 +2,7 @@
  * backend_cuda_run.c: a program's ops into the compute stream. Nothing here
  * waits for the device.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "backend_cuda.h"
@@ -59,6 +60,7 @@ run_latents_in(Context *c, const VaeOp *op)
 static void
 run_latents_out(Context *c, const VaeOp *op)
 {
+    assert(c->run);
     const VaeTensor *x = op->x;
     for (int i = 0; i < x->shape.t; i++) {
         const VaeLatent *to = &c->slot->out[i].device_latent;
@@ -88,6 +90,7 @@ run_latents_out(Context *c, const VaeOp *op)
 static void
 run_pictures_in(Context *c, const VaeOp *op)
 {
+    assert(c->run);
     const VaeTensor *y = op->y;
     for (int i = 0; i < y->shape.t; i++)
         c->kernels->picture_in(
@@ -106,6 +109,7 @@ run_pictures_in(Context *c, const VaeOp *op)
 static void
 run_pictures_out(Context *c, const VaeOp *op)
 {
+    assert(c->run);
     const VaeTensor *x = op->x;
     for (int i = op->trim; i < x->shape.t; i++) {
         const VaePicture *to = &c->slot->out[i - op->trim].device_picture;
@@ -135,6 +139,8 @@ run_memory_op(Context *c, const VaeOp *op)
     const VaeTensor *x = op->x;
     const VaeCarry *carry = op->carry;
     VaeRtStream stream = c->cuda->compute;
+    assert(carry || op->kind == VAE_OP_HEAD_ZERO ||
+           op->kind == VAE_OP_HEAD_REPEAT);
     uint8_t *kept = carry ? e->memory.carries + carry->offset : NULL;
     if (op->kind == VAE_OP_CARRY_ZERO)
         return vae_rt_zero(kept, carry->bytes, stream);
@@ -353,7 +359,8 @@ dump(Context *c, const VaeOp *op, VaeError *error)
         vae_type_to_float(wide, raw, y->type, n);
         const char *names[2] = {op->name, op->block};
         for (int i = 0; i < 2 && !code; i++)
-            if (names[i] && (i == 0 || strcmp(names[0], names[1]) != 0))
+            if (names[i] &&
+                (i == 0 || !names[0] || strcmp(names[0], names[1]) != 0))
                 c->run->dump(c->run->dump_user, c->run->step, names[i],
                              y->shape.t, y->shape.h, y->shape.w, y->shape.c,
                              wide);

@@ -49,7 +49,7 @@ place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
     const int n = planes(p, row, rows);
     *out = *p;
     for (int i = 0; i < n; i++) {
-        out->data[i] = base + at;
+        out->data[i] = base ? base + at : NULL;
         out->stride[i] = (ptrdiff_t) round_up(row[i], 16);
         at += round_up((size_t) out->stride[i] * rows[i], 256);
     }

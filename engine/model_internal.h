@@ -133,7 +133,7 @@ typedef struct VaeBuildParams {
     bool cold; /* a later step that sees nothing of those before */
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
-    VaeType act, sum; /* of what convolutions read; of what is added up */
+    VaeType act, sum;  /* of what convolutions read; of what is added up */
     const char *label;
     VaeCarrySet *carries;
     bool learn; /* only learn which tensors are wanted */

@@ -370,12 +370,12 @@ generated_decode(Golden *g, const Generated *m, const char *path)
     };
     VaeStream *stream = golden_stream(
         g, m->model,
-        (VaeStreamParams){
-            .width = m->width,
-            .height = m->height,
-            /* As the bare network takes them. */
-            .normalization =
-                m->info->takes_normalized ? VAE_NORMALIZED : VAE_RAW});
+        (VaeStreamParams){.width = m->width,
+                          .height = m->height,
+                          /* As the bare network takes them. */
+                          .normalization = m->info->takes_normalized
+                                               ? VAE_NORMALIZED
+                                               : VAE_RAW});
     must(test_decode(stream, m->info, &clip, one_by_one, &error), &error);
     float *got = test_planes(clip.video, frames, pixels);
     float *want = read_raw(path, n);
