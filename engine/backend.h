@@ -99,9 +99,11 @@ typedef struct VaeBackendClass {
 
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
-    /* Waits for what run() has begun. keep false: the results are not written
-     * any more. NULL: run() is done when it returns. */
-    VaeStatus (*finish)(VaeBackend *backend, bool keep, VaeError *error);
+    /* Waits until at most `left` of the runs begun are not done. keep false:
+     * results are not written any more. NULL: run() is done when it
+     * returns. */
+    VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
+                        VaeError *error);
     const char *(*impl)(const VaeExec *exec, int op);
     /* NULL turns profiling off; else program->n_ops rows to add to. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);

@@ -115,8 +115,9 @@ VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
 /* Starts what goes out when compute has come here. */
 VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
                              VaeError *error);
-/* Hands over all results, oldest first, or (keep false) forgets them. */
-VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, bool keep, VaeError *error);
+/* The class's finish(): hands over results, oldest first. */
+VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
+                                VaeError *error);
 /* Device addresses of statistic i (0 scale, 1 shift, 2 mean, 3 std) and of the
  * counter of values that are not finite. */
 const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);

@@ -254,12 +254,15 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
 }
 
 VaeStatus
-vae_cuda_stage_finish(VaeBackend *cuda, bool keep, VaeError *error)
+vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    int code = vae_rt_use(cuda->number);
-    for (int i = 0; i < VAE_CUDA_SLOTS; i++) {
+    int code = vae_rt_use(cuda->number), busy = 0;
+    for (int i = 0; i < VAE_CUDA_SLOTS; i++)
+        busy += cuda->slots[i].busy;
+    for (int i = 0; i < VAE_CUDA_SLOTS && busy > left; i++) {
         VaeCudaSlot *s = &cuda->slots[(cuda->next + i) % VAE_CUDA_SLOTS];
+        busy -= s->busy;
         const VaeStatus one = deliver(cuda, s, keep && status == VAE_OK, error);
         status = status == VAE_OK ? one : status;
     }

@@ -1,48 +1,19 @@
 /*
- * stream.c: programs, memory and state of one stream.
+ * stream.c: the plan, the programs and the memory of one stream.
  */
 #include <assert.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "backend_choose.h"
-#include "model_internal.h"
+#include "stream_internal.h"
 
-enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
-
-static const char *const labels[PROGRAMS] = {"first", "next", "next1", "cold"};
+const char *const vae_stream_labels[PROGRAMS] = {"first", "next", "next1",
+                                                 "cold"};
 
 #define MAX_SIDE 65535 /* as the caps allow */
 #define MAX_SLICE 4096
 #define MAX_THREADS 1024
-
-struct VaeStream {
-    VaeModel *model;
-    VaeStreamParams params;
-    VaeSteps steps;
-    VaePlan plan;
-
-    const VaeBackendClass *class;
-    VaeBackend *backend;
-    VaeProgram *programs[PROGRAMS];
-    VaeExec *execs[PROGRAMS];
-    VaeCarrySet carries;
-    VaeMemory memory;
-
-    bool at_start, cold, broken;
-    int step;         /* programs run since the sequence began */
-    uint64_t latents; /* in or out since then */
-    atomic_bool cancel;
-    bool normalise; /* latents are not as the network has them: those are
-                       v * std + mean */
-    float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
-    float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
-    VaeStreamStats stats;
-    VaeOpTime *times[PROGRAMS];
-};
 
 /* ------------------------------------------------------------------ */
 /* Planning.                                                           */
@@ -159,7 +130,7 @@ build(VaeStream *s, int slice, VaeError *error)
                               .sum = s->class->sum_type
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
-                              .label = labels[i],
+                              .label = vae_stream_labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);
         if (status != VAE_OK)
@@ -387,6 +358,8 @@ vae_stream_free(VaeStream **stream)
     *stream = NULL;
     if (!s)
         return;
+    if (s->backend && s->class->finish)
+        s->class->finish(s->backend, 0, false, NULL);
     drop_programs(s);
     if (s->backend) {
         s->class->free(s->backend, s->memory.arena);
@@ -398,274 +371,4 @@ vae_stream_free(VaeStream **stream)
         vae_mem_free(s->times[i]);
     vae_model_free(&s->model);
     vae_mem_free(s);
-}
-
-/* ------------------------------------------------------------------ */
-/* Running.                                                            */
-
-void
-vae_stream_reset(VaeStream *stream)
-{
-    /* The programs that begin set every carry. */
-    stream->at_start = true;
-    stream->cold = stream->broken = false;
-    stream->step = 0;
-    stream->latents = 0;
-}
-
-VaeStatus
-vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
-{
-    if (!stream->programs[COLD])
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the stream was not made for restarts");
-    stream->at_start = stream->broken = false;
-    stream->cold = true;
-    stream->step = 0;
-    stream->latents = latents;
-    return VAE_OK;
-}
-
-const VaePlan *
-vae_stream_get_plan(const VaeStream *stream)
-{
-    return &stream->plan;
-}
-
-bool
-vae_stream_at_start(const VaeStream *stream)
-{
-    return stream->at_start;
-}
-
-void
-vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
-{
-    const VaeSteps *s = &stream->steps;
-    const bool first = stream->at_start && steps > 0;
-    const int later = first ? steps - 1 : steps;
-    *n_in = (first ? s->first_in : 0) + later * s->step_in;
-    *n_out = (first ? s->first_out : 0) + later * s->step_out;
-}
-
-/* Steps that n_in units are, or -1 when they are no whole number. */
-static int
-steps_of(const VaeStream *stream, int n_in)
-{
-    const VaeSteps *s = &stream->steps;
-    const int rest = stream->at_start ? n_in - s->first_in : n_in;
-    if (rest < 0 || rest % s->step_in)
-        return -1;
-    return rest / s->step_in + stream->at_start;
-}
-
-static VaeStatus
-check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
-           const VaePicture *pictures, int n_pictures, VaeError *error)
-{
-    if (s->params.direction != direction)
-        return vae_fail(error, VAE_ERR_ARGUMENT, "the stream %s",
-                        direction == VAE_DECODE ? "encodes" : "decodes");
-    if (s->broken)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the sequence was broken off "
-                        "by an error; reset the stream first");
-    const int steps = steps_of(s, n_in);
-    int wanted_in, wanted_out;
-    vae_stream_count(s, steps, &wanted_in, &wanted_out);
-    if (steps < 1 || n_out != wanted_out)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d units in and %d out are "
-                        "no whole number of steps here (%s takes %d and gives "
-                        "%d, each later step %d and %d)",
-                        n_in, n_out, s->at_start ? "the first" : "one",
-                        s->at_start ? s->steps.first_in : s->steps.step_in,
-                        s->at_start ? s->steps.first_out : s->steps.step_out,
-                        s->steps.step_in, s->steps.step_out);
-    for (int i = 0; i < n_pictures; i++) {
-        const VaePicture *p = &pictures[i];
-        if (p->data[0] &&
-            (p->width != s->params.width || p->height != s->params.height))
-            return vae_fail(error, VAE_ERR_SIZE,
-                            "picture %d is %dx%d, the "
-                            "stream was made for %dx%d",
-                            i, p->width, p->height, s->params.width,
-                            s->params.height);
-        if (!p->data[0] && direction == VAE_ENCODE)
-            return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
-                            i);
-    }
-    return VAE_OK;
-}
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
-}
-
-static VaeStatus
-run_program(VaeStream *s, int which, const VaeLatent *latents,
-            const VaePicture *pictures, VaeError *error)
-{
-    const VaeModelInfo *info = &s->model->info;
-    const VaeRun run = {.latents = latents,
-                        .pictures = pictures,
-                        .scale = s->scale,
-                        .shift = s->shift,
-                        .mean = s->mean,
-                        .std = s->std,
-                        .normalise = s->normalise,
-                        .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
-                        .seed = s->params.seed,
-                        .index = s->latents,
-                        .channels = info->latent_channels,
-                        .low = info->pixel_low,
-                        .high = info->pixel_high,
-                        .nonfinite = &s->stats.nonfinite,
-                        .cancel = &s->cancel,
-                        .dump = s->params.dump,
-                        .dump_user = s->params.dump_user,
-                        .step = s->step};
-    const VaeStatus status =
-        s->class->run(s->backend, s->execs[which], &run, error);
-    if (status != VAE_OK)
-        return status;
-    s->step++;
-    s->latents += (uint64_t) (s->params.direction == VAE_DECODE
-                                  ? s->programs[which]->n_in
-                                  : s->programs[which]->n_out);
-    s->stats.runs_first += which == FIRST;
-    s->stats.runs_next += which == NEXT;
-    s->stats.runs_next1 += which == NEXT1;
-    s->stats.runs_cold += which == COLD;
-    s->at_start = s->cold = false;
-    return VAE_OK;
-}
-
-/* Runs all steps; exactly one of the unit arrays is the input. */
-static VaeStatus
-run_steps(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
-          int n_in, VaeError *error)
-{
-    const bool decode = s->params.direction == VAE_DECODE;
-    int left = steps_of(s, n_in);
-    while (left > 0) {
-        const int which = s->at_start                  ? FIRST
-                          : s->cold                    ? COLD
-                          : left >= s->plan.slice_size ? NEXT
-                                                       : NEXT1;
-        const VaeProgram *p = s->programs[which];
-        const VaeStatus status =
-            run_program(s, which, latents, pictures, error);
-        if (status != VAE_OK) {
-            s->broken = true;
-            return status;
-        }
-        latents += decode ? p->n_in : p->n_out;
-        pictures += decode ? p->n_out : p->n_in;
-        s->stats.units_in += (uint64_t) p->n_in;
-        s->stats.units_out += (uint64_t) p->n_out;
-        left -= p->steps;
-    }
-    return VAE_OK;
-}
-
-static VaeStatus
-timed_run(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
-          int n_in, VaeError *error)
-{
-    const uint64_t start = now_ns();
-    atomic_store(&s->cancel, false);
-    VaeStatus status = run_steps(s, latents, pictures, n_in, error);
-    if (s->class->finish) {
-        /* What was begun ends before the caller's memory may go. */
-        const VaeStatus end = s->class->finish(s->backend, status == VAE_OK,
-                                               status == VAE_OK ? error : NULL);
-        s->broken = s->broken || end != VAE_OK;
-        status = status == VAE_OK ? end : status;
-    }
-    s->stats.last_ns = now_ns() - start;
-    s->stats.busy_ns += s->stats.last_ns;
-    return status;
-}
-
-VaeStatus
-vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
-                  const VaePicture *frames, int n_frames, VaeError *error)
-{
-    const VaeStatus status = check_call(stream, VAE_DECODE, n_latents, n_frames,
-                                        frames, n_frames, error);
-    if (status != VAE_OK)
-        return status;
-    return timed_run(stream, latents, frames, n_latents, error);
-}
-
-VaeStatus
-vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
-                  const VaeLatent *latents, int n_latents, VaeError *error)
-{
-    const VaeStatus status = check_call(stream, VAE_ENCODE, n_frames, n_latents,
-                                        frames, n_frames, error);
-    if (status != VAE_OK)
-        return status;
-    return timed_run(stream, latents, frames, n_frames, error);
-}
-
-void
-vae_stream_cancel(VaeStream *stream)
-{
-    atomic_store(&stream->cancel, true);
-}
-
-void
-vae_stream_stats(const VaeStream *stream, VaeStreamStats *out)
-{
-    *out = stream->stats;
-}
-
-/* ------------------------------------------------------------------ */
-
-void
-vae_stream_profile(VaeStream *s, bool on)
-{
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->execs[i])
-            continue;
-        vae_mem_free(s->times[i]);
-        s->times[i] = NULL;
-        if (on)
-            s->times[i] = vae_mem_alloc((size_t) s->programs[i]->n_ops *
-                                        sizeof *s->times[i]);
-        s->class->profile(s->execs[i], s->times[i]);
-    }
-}
-
-bool
-vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
-{
-    for (int p = 0; p < PROGRAMS; p++) {
-        if (!s->execs[p])
-            continue;
-        const size_t n = (size_t) s->programs[p]->n_ops;
-        if (i >= n) {
-            i -= n;
-            continue;
-        }
-        const VaeOp *op = &s->programs[p]->ops[i];
-        *out = (VaeProfileRow){.program = labels[p],
-                               .op = vae_op_name(op->kind),
-                               .name = op->name,
-                               .impl = s->class->impl(s->execs[p], (int) i),
-                               .flop = op->flop,
-                               .bytes = op->bytes};
-        if (s->times[p]) {
-            out->calls = s->times[p][i].calls;
-            out->ns = s->times[p][i].ns;
-        }
-        return true;
-    }
-    return false;
 }

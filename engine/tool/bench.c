@@ -57,7 +57,8 @@ make_buffers(Bench *b, VaeError *error)
     return VAE_OK;
 }
 
-/* One call of `steps` steps on the same latent or picture again and again. */
+/* Begins a call of `steps` steps on the same latent or picture again and
+ * again, and waits for the one before. */
 static VaeStatus
 run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
 {
@@ -86,11 +87,13 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
             .stride = {(ptrdiff_t) b->o->width * 3},
         };
     if (b->o->encode)
-        status = vae_stream_encode(b->stream, pictures, frames, latents,
-                                   n_latents, error);
+        status = vae_stream_encode_begin(b->stream, pictures, frames, latents,
+                                         n_latents, error);
     else
-        status = vae_stream_decode(b->stream, latents, n_latents, pictures,
-                                   frames, error);
+        status = vae_stream_decode_begin(b->stream, latents, n_latents,
+                                         pictures, frames, error);
+    if (status == VAE_OK)
+        status = vae_stream_wait(b->stream, 1, error);
     *n_frames = frames;
 done:
     free(pictures);
@@ -106,6 +109,8 @@ run(Bench *b, VaeError *error)
     double start = now_seconds();
     progress_begin(&progress, "steps", b->steps);
     VaeStatus status = run_slice(b, 1, &frames, error);
+    if (status == VAE_OK)
+        status = vae_stream_wait(b->stream, 0, error);
     if (status != VAE_OK)
         return status;
     b->first = now_seconds() - start;
@@ -124,6 +129,10 @@ run(Bench *b, VaeError *error)
         done += steps;
         progress_show(&progress, done);
     }
+    start = now_seconds();
+    if (status == VAE_OK)
+        status = vae_stream_wait(b->stream, 0, error);
+    b->later += now_seconds() - start;
     progress_end(&progress);
     return status;
 }

@@ -78,6 +78,91 @@ all_orders(const Bed *bed, VaeDirection direction)
 }
 
 /* ------------------------------------------------------------------ */
+/* Calls under way.                                                    */
+
+/* One step per call on the units from *in and *out on. */
+static void
+begin_step(const Bed *bed, VaeStream *stream, const TestClip *clip, int *in,
+           int *out)
+{
+    VaeLatent latent;
+    VaePicture pictures[8];
+    VaeError error;
+    int n_in, n_out;
+    vae_stream_count(stream, 1, &n_in, &n_out);
+    latent = (VaeLatent){.type = VAE_TYPE_F32,
+                         .data = clip->latents +
+                                 (size_t) *in * clip_latent_count(bed, clip) /
+                                     (size_t) clip->t};
+    for (int i = 0; i < n_out; i++)
+        pictures[i] = (VaePicture){
+            .pixels = VAE_PIXELS_RGB_F32,
+            .width = SIZE,
+            .height = SIZE,
+            .data = {(uint8_t *) (clip->video +
+                                  (size_t) (*out + i) * SIZE * SIZE * 3)},
+            .stride = {SIZE * 3 * 4}};
+    must(
+        vae_stream_decode_begin(stream, &latent, n_in, pictures, n_out, &error),
+        &error);
+    *in += n_in;
+    *out += n_out;
+}
+
+/* Whether frames from..to-1 are still as clip_poison() left them. */
+static bool
+untouched(const TestClip *clip, int from, int to)
+{
+    const uint8_t *p = (const uint8_t *) clip->video;
+    const size_t frame = (size_t) SIZE * SIZE * 3 * sizeof(float);
+    for (size_t i = (size_t) from * frame; i < (size_t) to * frame; i++)
+        if (p[i] != 0xee)
+            return false;
+    return true;
+}
+
+/* Nothing waits in a call while there is a free slot; each call's results are
+ * there once it was waited for. */
+static void
+calls_under_way(const Bed *bed)
+{
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeError error;
+    int in = 0, out = 0, ends[LATENTS + 1] = {0}, late = 0, early = 0;
+    VaeStream *stream = bed_stream(bed, params_of(VAE_DECODE));
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    vae_stream_reset(stream);
+    clip_poison(bed, &clip, VAE_DECODE);
+    for (int i = 0; i < LATENTS; i++) {
+        begin_step(bed, stream, &clip, &in, &out);
+        ends[i + 1] = out;
+        early += !untouched(&clip, ends[i], out);
+        must(vae_stream_wait(stream, 1, &error), &error);
+        early += !untouched(&clip, ends[i], out);
+        late += i > 0 && untouched(&clip, ends[i - 1], ends[i]);
+    }
+    must(vae_stream_wait(stream, 0, &error), &error);
+    expect(early == 0 && late == 0,
+           "a call at a time under way: %d waited, %d came late", early, late);
+    same_result(bed, &clip, &want, VAE_DECODE, "calls under way");
+    clip_poison(bed, &clip, VAE_DECODE);
+    in = out = 0;
+    vae_stream_reset(stream);
+    begin_step(bed, stream, &clip, &in, &out);
+    begin_step(bed, stream, &clip, &in, &out);
+    vae_stream_reset(stream);
+    must(vae_stream_wait(stream, 0, &error), &error);
+    expect(untouched(&clip, 0, out), "a reset forgets what was not waited for");
+    in = out = 0;
+    begin_step(bed, stream, &clip, &in, &out);
+    vae_stream_free(&stream);
+    expect(untouched(&clip, 0, out), "so does the stream's end");
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* ------------------------------------------------------------------ */
 /* Choices.                                                            */
 
 /* The first convolution's way, as the profile tells it. */
@@ -333,6 +418,7 @@ main(int argc, char **argv)
         steps_take_nothing(&bed, direction);
         failing_device(&bed, direction);
     }
+    calls_under_way(&bed);
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");
     refused_memory(&bed, atoi(argv[2]));

@@ -23,8 +23,8 @@ extern "C" {
 typedef struct VaeStream VaeStream;
 
 /*
- * Sees every named intermediate result of the `ref` and `cpu` backends right
- * after it was computed: name is the checkpoint path of the block
+ * Sees every named intermediate result right after it was computed: name is the
+ * checkpoint path of the block
  * ("decoder.upsamples.3"), values are [t, h, w, c] floats valid during the
  * call. step counts runs of a program since the sequence began.
  */
@@ -156,6 +156,29 @@ VAE_API VaeStatus vae_stream_decode(VaeStream *stream, const VaeLatent *latents,
 VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
                                     int n_frames, const VaeLatent *latents,
                                     int n_latents, VaeError *error);
+
+/*
+ * The same, but what frames (when encoding: latents) point to may be written as
+ * late as in vae_stream_wait() and must stay until then; the arrays and all
+ * input may go when the call returns. A backend with a device computes one call
+ * while the next is begun; the others are done when the call returns. An error
+ * of one call may be told by a later one or by vae_stream_wait(); after it
+ * nothing more is written.
+ */
+VAE_API VaeStatus vae_stream_decode_begin(VaeStream *stream,
+                                          const VaeLatent *latents,
+                                          int n_latents,
+                                          const VaePicture *frames,
+                                          int n_frames, VaeError *error);
+VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
+                                          const VaePicture *frames,
+                                          int n_frames,
+                                          const VaeLatent *latents,
+                                          int n_latents, VaeError *error);
+/* Waits until at most `left` (0 to 7) of the last calls that were begun are
+ * not done: theirs are the last `left`. vae_stream_reset() and
+ * vae_stream_free() end them all, and what was not waited for may be lost. */
+VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int left, VaeError *error);
 
 /* Makes the running call, and only that, return VAE_ERR_CANCELLED within one
  * op. Without a running call it does nothing. */

@@ -1,0 +1,47 @@
+/*
+ * stream_internal.h: the inside of a stream, for its own files.
+ */
+#ifndef VAE_STREAM_INTERNAL_H
+#define VAE_STREAM_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "model_internal.h"
+
+enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
+
+/* The labels of programs. */
+extern const char *const vae_stream_labels[PROGRAMS];
+
+/* Calls of which it is known when they are done. */
+#define VAE_STREAM_CALLS 8
+
+struct VaeStream {
+    VaeModel *model;
+    VaeStreamParams params;
+    VaeSteps steps;
+    VaePlan plan;
+
+    const VaeBackendClass *class;
+    VaeBackend *backend;
+    VaeProgram *programs[PROGRAMS];
+    VaeExec *execs[PROGRAMS];
+    VaeCarrySet carries;
+    VaeMemory memory;
+
+    bool at_start, cold, broken;
+    uint64_t runs;                   /* begun */
+    uint64_t ends[VAE_STREAM_CALLS]; /* runs at the end of the last calls */
+    uint64_t calls;
+    int step;         /* programs run since the sequence began */
+    uint64_t latents; /* in or out since then */
+    atomic_bool cancel;
+    bool normalise; /* latents are not as the network has them: those are
+                       v * std + mean */
+    float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
+    float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
+    VaeStreamStats stats;
+    VaeOpTime *times[PROGRAMS];
+};
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# What is said of a CUDA module that is not there or not ours, and that
+# everything works without it.
+#
+#   module.sh VAETOOL OTHER    OTHER: a module of another version, or ""
+set -u
+tool=$1
+other=$2
+weights=${VAE_TEST_VECTORS:?}/wan21/weights.safetensors
+failed=0
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+echo 'no module' >"$folder/text"
+
+# expect MODULE WORDS: so says --backend cuda, and --backend auto works.
+expect() {
+    VAE_CUDA_MODULE=$1
+    export VAE_CUDA_MODULE
+    if said=$("$tool" plan --model "$weights" --size 64x64 --backend cuda \
+        2>&1); then
+        echo "FAIL $1: it is taken"
+        failed=1
+    else
+        case $said in
+        *"$2"*) echo "ok   $said" ;;
+        *)
+            echo "FAIL $1: $said"
+            failed=1
+            ;;
+        esac
+    fi
+    "$tool" plan --model "$weights" --size 64x64 >/dev/null || {
+        echo "FAIL $1: auto"
+        failed=1
+    }
+}
+
+expect /nonexistent 'VAE_CUDA_MODULE: no file /nonexistent'
+expect "$folder/text" 'cannot load'
+[ -z "$other" ] || expect "$other" 'is of another version of gst-vae'
+exit "$failed"

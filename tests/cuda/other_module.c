@@ -1,0 +1,12 @@
+/*
+ * other_module.c: a module that another version of the engine could use.
+ */
+#include "module.h"
+
+VAE_API const VaeBackendClass *vae_module_open(const VaeEngineCalls *calls);
+
+const VaeBackendClass *
+vae_module_open(const VaeEngineCalls *calls)
+{
+    return NULL;
+}
