@@ -30,7 +30,7 @@ measure() {
     head -c $(($2 * $3 * 3 * $4)) "$tmp/all.rgb" >"$tmp/in.rgb"
     gst-launch-1.0 -q filesrc "$(location "$tmp/in.rgb")" ! \
         rawvideoparse format=rgb width="$2" height="$3" framerate=16/1 ! \
-        vaeencode ! video/x-vae-latent,type=float16 ! latentmux ! \
+        vaeencode ! "$demo_caps,type=float16" ! latentmux ! \
         filesink "$(location "$tmp/latents.safetensors")"
     rgb_to_safetensors "$tmp/in.rgb" "$2" "$3" "$tmp/in.safetensors"
     printf '%s, first %d frames at %dx%d:\n' "$(basename "$1")" "$4" "$2" "$3"
