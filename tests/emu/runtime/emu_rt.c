@@ -544,6 +544,18 @@ find_pair(const Copy *c)
     return emu.n_pairs++;
 }
 
+/* What follows the bytes at p, or what is before them. Not the beginning of
+ * the block: in a first slice the frames there are all the same. */
+static const void *
+beside(const Block *b, const void *p, size_t bytes)
+{
+    const uint8_t *at = p;
+    const size_t start = (size_t) (at - b->data);
+    return start + 2 * bytes <= b->bytes ? at + bytes
+           : start >= bytes              ? at - bytes
+                                         : b->data;
+}
+
 /* The fault that was set, where it strikes; false: the copy is left out. */
 static bool
 spoil(Copy *c, const Block *from, const Block *to)
@@ -561,7 +573,7 @@ spoil(Copy *c, const Block *from, const Block *to)
         return false;
     }
     if (emu.fault == EMU_FAULT_FROM)
-        c->from = from->data;
+        c->from = beside(from, c->from, c->bytes);
     if (emu.fault == EMU_FAULT_TO)
         c->to = to->data;
     emu.fault_done += before.from != c->from || before.to != c->to;

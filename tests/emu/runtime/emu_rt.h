@@ -40,7 +40,7 @@ typedef enum EmuFault {
     EMU_FAULT_STREAM_WAIT, /* a stream does not wait for an event */
     EMU_FAULT_HOST_WAIT,   /* the host does not wait for an event */
     EMU_FAULT_NO_COPY,     /* a copy within the device is left out */
-    EMU_FAULT_FROM,        /* ... is made from its block's beginning */
+    EMU_FAULT_FROM,        /* ... is made from what is beside its source */
     EMU_FAULT_TO,          /* ... is made to its block's beginning */
     EMU_FAULT_UPLOAD,      /* a copy to the device is left out */
     EMU_FAULT_DOWNLOAD     /* a copy from the device is left out */
