@@ -65,8 +65,6 @@ need_elements latentdemux latentmux vaedecode vaeencode vp8enc webmmux pngenc
 mkdir -p "$out"
 cd "$out"
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
 
 now() {
     date +%s%N

@@ -14,6 +14,17 @@ demo_latents=$pipelines/demo/latents.safetensors
 # shellcheck disable=SC2034
 demo_caps=video/x-vae-latent,latent-space=gst-vae-demo
 
+# What must not stay when the script ends: files, a pipeline that still runs.
+tmp=
+part=
+launch=
+clean_up() {
+    [ -z "$launch" ] || kill "$launch" 2>/dev/null || true
+    rm -rf "$tmp" "$part"
+}
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+
 die() {
     echo "${0##*/}: $*" >&2
     exit 1
@@ -64,6 +75,19 @@ need_file() {
     if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
 }
 
+# write_to OUT: sets part, a name beside it. It is written first, so that a run
+# that fails leaves an older OUT, or one that is read, as it was.
+write_to() {
+    case $1 in
+    */*) folder=${1%/*}/ ;;
+    *) folder=./ ;;
+    esac
+    [ -d "$folder" ] || die "$1: there is no folder $folder"
+    [ ! -d "$1" ] || die "$1: is a folder"
+    [ -w "$folder" ] || die "$1: nothing can be written to $folder"
+    part=$1.part$$
+}
+
 # need_model PATH: weights, or a folder that holds some.
 need_model() {
     [ -d "$1" ] || need_file "$1"
@@ -91,19 +115,28 @@ play() {
         rm -r "$pipe" # both ends are open
         tell_all
     } <"$pipe/said" >&2
-    wait "$launch"
+    wait "$launch" || {
+        launch=
+        return 1
+    }
+    launch=
 }
 
-# tell_all: what gst-launch-1.0 says, without its progress, each model once.
+# tell_all: what gst-launch-1.0 says, without its progress, each model once. A
+# script with two of them sets preview to the file of one.
 tell_all() {
     model_told=
     doomed=
     while IFS= read -r line; do
         case $line in
         'Progress: (load-model) loading '*)
-            [ "$line" = "$model_told" ] ||
-                echo "${0##*/}: model ${line#*) loading }"
-            model_told=$line
+            case ${line#*) loading } in
+            "$model_told") continue ;;
+            "${preview:-none}"*) use='preview ' ;;
+            *) use=${preview:+record } ;;
+            esac
+            model_told=${line#*) loading }
+            echo "${0##*/}: ${use}model $model_told"
             ;;
         'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
             'Redistribute latency'* | 'New clock: '* | 'Got EOS '* | \
@@ -122,12 +155,18 @@ tell_all() {
     [ -z "$doomed" ] || kill "$doomed" 2>/dev/null || true
 }
 
-# wrote FILE: says so, with its size.
+# wrote FILE: gives what write_to named this name, and says so, with its size.
 wrote() {
+    [ -z "$part" ] || {
+        [ -s "$part" ] || die "$1 was not written"
+        mv "$part" "$1"
+        part=
+    }
     [ -s "$1" ] || die "$1 was not written"
-    wc -c <"$1" | awk -v name="${0##*/}: $1" '{
-        if ($1 < 1e6) printf "%s: %.1f kB\n", name, $1 / 1e3
-        else printf "%s: %.1f MB\n", name, $1 / 1e6
+    printf '%s: %s: ' "${0##*/}" "$1" >&2
+    wc -c <"$1" | awk '{
+        if ($1 < 1e6) printf "%.1f kB\n", $1 / 1e3
+        else printf "%.1f MB\n", $1 / 1e6
     }' >&2
 }
 

@@ -62,8 +62,9 @@ case $out in
 esac
 need_elements latentdemux vaedecode "$1"
 
+write_to "$out"
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! "$@" ! \
-    filesink "$(location "$out")"
+    filesink "$(location "$part")"
 wrote "$out"

@@ -76,9 +76,8 @@ else
     echo 'no display: the preview is only saved in the sheet' >&2
     sink='fakesink sync=true'
 fi
+write_to "$out"
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
 
 # The queues in front of the decoders hold all latents that wait, so that
 # neither decoder waits for the other: a latent is far smaller than its frames.
@@ -94,7 +93,7 @@ play filesrc "$(location "$latents")" ! \
     latents. ! queue $wait ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! \
     video/x-raw,format=I420 ! tee name=record \
-    record. ! queue ! videoconvert ! "$@" ! filesink "$(location "$out")" \
+    record. ! queue ! videoconvert ! "$@" ! filesink "$(location "$part")" \
     record. ! queue ! matroskamux ! filesink "$(location "$tmp/record.mkv")"
 
 size_of "$tmp/record.mkv" "$tmp"

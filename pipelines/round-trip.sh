@@ -58,8 +58,6 @@ command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
     'the plugin'
 
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
 
 caps=video/x-vae-latent
 [ -n "$model" ] || caps=$demo_caps

@@ -72,11 +72,12 @@ fi
 need_elements vaeencode latentmux decodebin
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
+write_to "$out"
 play filesrc "$(location "$video")" ! \
     decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! \
     videoscale ! "$caps" ! \
     vaeencode ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
-    latentmux ! filesink "$(location "$out")"
+    latentmux ! filesink "$(location "$part")"
 wrote "$out"
 if command -v vaetool >/dev/null; then
     vaetool info "$out" | sed -n 's/^  latent space \([^,]*\).*/\1/p' |

@@ -18,8 +18,6 @@ case ${1:-} in
 esac
 need_elements vaeencode vaedecode latentmux latentdemux
 tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
 
 # measure CLIP WIDTH HEIGHT FRAMES
 measure() {

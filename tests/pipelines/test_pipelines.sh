@@ -111,6 +111,56 @@ tells() {
     done
 }
 
+# keeps OLDER SCRIPT INPUT: the script fails, and OLDER stays, with nothing
+# beside it.
+keeps() {
+    cp "$1" "$tmp/older"
+    before=$(ls "$dir")
+    if sh "$pipelines/$2.sh" "$3" "$1" >"$tmp/said" 2>&1; then
+        fail "$2.sh takes $3"
+    fi
+    cmp "$1" "$tmp/older" || fail "$2.sh: an older output is lost"
+    [ "$(ls "$dir")" = "$before" ] || fail "$2.sh leaves $(ls "$dir")"
+}
+
+# zeros FRAMES OUT: that many latents of a 48x80 picture as .npy, which state no
+# latent space.
+zeros() {
+    {
+        printf '\223NUMPY\1\0\166\0%-117s\n' "{'descr': '<f4', \
+'fortran_order': False, 'shape': (16, $1, 6, 10), }"
+        head -c $((16 * $1 * 6 * 10 * 4)) /dev/zero
+    } >"$2"
+}
+
+# A script that is told to end leaves no file and no pipeline.
+stops_clean() {
+    zeros 4000 "$tmp/long.npy"
+    before=$(ls "$dir")
+    sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
+        "$tmp/long.npy" "$dir/stopped.y4m" 2>"$tmp/log" &
+    script=$!
+    tries=0
+    until ls "$dir"/stopped.y4m.part* >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || fail "nothing is written: $(cat "$tmp/log")"
+        sleep 0.1
+    done
+    launch=$(awk -v parent="$script" \
+        '$4 == parent && $2 ~ /gst-launch/ { print $1 }' /proc/[0-9]*/stat \
+        2>"$tmp/gone" || true)
+    [ "$launch" ] || fail 'no pipeline runs'
+    kill "$script"
+    wait "$script" && fail 'was ended, and says that all went well'
+    [ "$(ls "$dir")" = "$before" ] || fail "leaves $(ls "$dir")"
+    tries=0
+    while kill -0 "$launch" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || fail 'the pipeline runs on'
+        sleep 0.1
+    done
+}
+
 latents_to_video() {
     need_demo
     need vp8enc webmmux y4menc
@@ -130,13 +180,14 @@ latents_to_video() {
     [ "$lossy" = "$lossless" ] || fail 'not the same number'
     refused 'vae\|model' sh "$pipelines/latents-to-video.sh" \
         --model "$source/README.md" "$dir/bad.webm"
-    # Latents that state no space: as a .npy, without a header's metadata.
-    data=$((16 * 2 * 6 * 10 * 4))
-    {
-        printf '\223NUMPY\1\0\166\0%-117s\n' "{'descr': '<f4', \
-'fortran_order': False, 'shape': (16, 2, 6, 10), }"
-        head -c $data /dev/zero
-    } >"$dir/latents.npy"
+    refused 'no folder' sh "$pipelines/latents-to-video.sh" "$dir/none/out.webm"
+    keeps "$dir/out.y4m" latents-to-video "$source/README.md"
+    cp "$pipelines/demo/latents.safetensors" "$dir/same.y4m"
+    sh "$pipelines/latents-to-video.sh" "$dir/same.y4m" "$dir/same.y4m"
+    cmp "$dir/out.y4m" "$dir/same.y4m" || fail 'input and output the same'
+    stops_clean
+    # Latents that state no space.
+    zeros 2 "$dir/latents.npy"
     refused 'no latent-space' sh "$pipelines/latents-to-video.sh" \
         "$dir/latents.npy" "$dir/npy.y4m"
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
@@ -155,6 +206,7 @@ video_to_latents() {
     vaetool info "$dir/out.safetensors" >"$tmp/info"
     cat "$tmp/info"
     grep -q '12x20\|20x12' "$tmp/info" || fail 'not the size expected'
+    keeps "$dir/out.safetensors" video-to-latents "$source/README.md"
     # Only the named space's model will do.
     export XDG_DATA_HOME="$dir/data" XDG_DATA_DIRS="$dir/none"
     refused 'latent space "wan2.1"' sh "$pipelines/video-to-latents.sh" \
@@ -213,8 +265,8 @@ preview_and_record() {
     sh "$pipelines/preview-and-record.sh" "$dir/out.y4m" >"$tmp/said" \
         2>"$tmp/log" || fail "$(cat "$tmp/log")"
     cat "$tmp/said"
-    tells 'no display' "model $pipelines/demo/demo.safetensors" \
-        "model $pipelines/demo/demo-tiny.safetensors" 'out.y4m: ' 'out.png: '
+    tells 'no display' "record model $pipelines/demo/demo.safetensors" \
+        "preview model $pipelines/demo/demo-tiny.safetensors" 'out.y4m: ' 'out.png: '
     sh "$pipelines/latents-to-video.sh" "$dir/alone.y4m"
     cmp "$dir/out.y4m" "$dir/alone.y4m" ||
         fail 'the record is not what the full model alone gives'
@@ -236,6 +288,7 @@ preview_and_record() {
     [ "$(frames_of "$dir/small.webm")" = 17 ] || fail 'not 17 frames recorded'
     refused 'vae\|model' sh "$pipelines/preview-and-record.sh" \
         --preview "$source/README.md" "$dir/bad.webm"
+    keeps "$dir/out.y4m" preview-and-record "$source/README.md"
 }
 
 # Scripts that mean the demo model take it where others are installed, too.
