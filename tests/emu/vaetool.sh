@@ -1,0 +1,47 @@
+#!/bin/sh
+# The tool over the emulated device: the beginning of the demo's latents by the
+# CUDA backend and by the processor's.
+#
+#   vaetool.sh VAETOOL FOLDER HOST    FOLDER is made, and removed at the end;
+#                                     HOST: cpu or ref
+set -u
+# shellcheck source=../tool/checks.sh
+. "$(dirname "$0")/../tool/checks.sh"
+host=$3
+demo=$(dirname "$0")/../../pipelines/demo
+
+# The upper ROWS of the first LATENTS latents, [t, 16, 30, 52] of F16.
+LATENTS=2
+ROWS=2
+row=$((52 * 2))
+plane=$((30 * row))
+start=$(($(wc -c <"$demo/latents.safetensors") - 9 * 16 * plane))
+i=0
+while [ $i -lt $((LATENTS * 16)) ]; do
+    tail -c +$((start + i * plane + 1)) "$demo/latents.safetensors" |
+        head -c $((ROWS * row))
+    i=$((i + 1))
+done | tensor "$out/latents.safetensors" latent F16 "$LATENTS,16,$ROWS,52" \
+    '{"vae.layout":"tchw","vae.latent_space":"gst-vae-demo"}'
+
+# decode MODEL BACKEND PRECISION: into $out/BACKEND.safetensors.
+decode() {
+    check "decode with $1 by $2 in $3" 0 "$tool" decode \
+        --model "$demo/$1.safetensors" --backend "$2" --precision "$3" \
+        --slice 1 "$out/latents.safetensors" "$out/$2.safetensors"
+}
+
+for model in demo demo-tiny; do
+    decode $model "$host" fp32
+    decode $model cuda fp32
+    # The bound of fp32 against the original networks.
+    check "both agree" 0 "$tool" compare --max-abs 1e-4 \
+        "$out/$host.safetensors" "$out/cuda.safetensors"
+done
+decode demo-tiny cuda bf16
+check "another arithmetic does not" 1 "$tool" compare --max-abs 1e-4 \
+    "$out/$host.safetensors" "$out/cuda.safetensors"
+check "auto takes the emulated device" 0 "$tool" plan \
+    --model "$demo/demo-tiny.safetensors" --size 64x64
+says "decode: cuda"
+finish
