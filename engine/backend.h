@@ -12,6 +12,7 @@
 
 typedef struct VaeBackend VaeBackend;
 typedef struct VaeExec VaeExec;
+typedef struct VaeKept VaeKept;
 
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
@@ -107,6 +108,19 @@ typedef struct VaeBackendClass {
     const char *(*impl)(const VaeExec *exec, int op);
     /* NULL turns profiling off; else program->n_ops rows to add to. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
+
+    /*
+     * For memory that others may want meanwhile; NULL, all three: there is no
+     * such. No run is under way. rest() gives back all that the exec takes of
+     * alloc()'s memory but the blocks that it is bound to; on an error that
+     * much is kept which could not be moved. wake() takes it again; bind()
+     * comes next. rest() also ends what a wake() that failed has begun.
+     */
+    VaeStatus (*rest)(VaeBackend *backend, VaeExec *exec, VaeError *error);
+    VaeStatus (*wake)(VaeBackend *backend, VaeExec *exec, VaeError *error);
+    /* Between a block of alloc() and the host's memory, and waits for it. */
+    VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
+                      size_t bytes, VaeError *error);
 } VaeBackendClass;
 
 /* The CUDA backend, or NULL and in why (size bytes) a sentence. */
@@ -117,7 +131,8 @@ extern const VaeBackendClass vae_backend_cpu;
 #endif
 
 /* Kept weights, owned by the model; see model_internal.h. memory: where they
- * lie, for as long as the process; NULL: with vae_mem_alloc(). */
+ * lie, for as long as the process; NULL: with vae_mem_alloc(). What never rests
+ * need not be let go. */
 typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
 typedef struct VaeWeightMemory {
     void *(*alloc)(size_t bytes);
@@ -127,5 +142,34 @@ VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                            size_t bytes, VaeWeightMake make, void *user,
                            const VaeWeightMemory *memory, const void **out,
                            VaeError *error);
+
+/*
+ * Who got a weight uses it until vae_model_let_go(). Where others may want its
+ * memory meanwhile, it rests between vae_model_rest() and vae_model_wake().
+ * What all who use it let rest is moved into the host's memory, and back by the
+ * first who wakes it. What nobody uses stays where it is.
+ */
+typedef struct VaeWeightMove {
+    VaeBackend *backend;
+    /* Each makes a copy; the original is the caller's to free. */
+    VaeStatus (*out)(VaeBackend *backend, const void *block, size_t bytes,
+                     void **copy, VaeError *error);
+    VaeStatus (*back)(VaeBackend *backend, const void *copy, size_t bytes,
+                      void **block, VaeError *error);
+    void (*out_free)(void *copy);
+} VaeWeightMove;
+
+/* block is no more the caller's to use, but out to wake. On an error it is so,
+ * too, and the weight stays where it is. */
+VaeStatus vae_model_rest(VaeModel *model, const void *block,
+                         const VaeWeightMove *move, VaeKept **out,
+                         VaeError *error);
+/* out: where it is now. On an error it rests as before. */
+VaeStatus vae_model_wake(VaeModel *model, VaeKept *kept,
+                         const VaeWeightMove *move, const void **out,
+                         VaeError *error);
+/* block, or NULL and kept where it rests. */
+void vae_model_let_go(VaeModel *model, const void *block, VaeKept *kept,
+                      const VaeWeightMove *move);
 
 #endif

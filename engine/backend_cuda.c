@@ -243,4 +243,7 @@ const VaeBackendClass vae_backend_cuda = {
     .finish = vae_cuda_stage_finish,
     .impl = cuda_impl,
     .profile = vae_cuda_profile,
+    .rest = vae_cuda_rest,
+    .wake = vae_cuda_wake,
+    .copy = vae_cuda_copy,
 };

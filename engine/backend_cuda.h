@@ -67,17 +67,20 @@ struct VaeBackend {
 
 typedef struct VaeCudaOp {
     VaeCudaParts conv;
-    const void *weight, *bias; /* device memory, the model's */
+    const void *weight, *bias;        /* device memory, the model's */
+    VaeKept *kept_weight, *kept_bias; /* in their place while they rest */
     char impl[VAE_CUDA_CHOICE + 8];
 } VaeCudaOp;
 
 struct VaeExec {
     const VaeProgram *program;
+    VaeModel *model; /* NULL: only to plan; weights are not used */
     VaeCudaOp *ops;
     VaeMemory memory;
     size_t scratch, weight_bytes;
     size_t in_bytes, out_bytes; /* of one slot */
     VaeRtGraph graph;           /* of all ops but the first and last, or NULL */
+    bool loaded;                /* it ran: libraries have their code */
     VaeOpTime *times;
     VaeRtEvent *marks; /* n_ops + 1, while times are taken */
 };
@@ -122,6 +125,14 @@ VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
  * counter of values that are not finite. */
 const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
 uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
+
+/* backend_cuda_release.c: entries of the class. */
+VaeStatus vae_cuda_rest(VaeBackend *cuda, VaeExec *exec, VaeError *error);
+VaeStatus vae_cuda_wake(VaeBackend *cuda, VaeExec *exec, VaeError *error);
+VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
+                        size_t bytes, VaeError *error);
+/* Exec, which has a model, uses its weights no more. */
+void vae_cuda_let_go(VaeBackend *cuda, VaeExec *exec);
 
 /* backend_cuda_run.c: entries of the class. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,

@@ -194,6 +194,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
     e->program = program;
+    e->model = model;
     e->ops = ops;
     vae_cuda_stage_plan(cuda, e);
     VaeStatus status =
@@ -216,6 +217,8 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
     vae_rt_use(cuda->number);
     vae_cuda_profile(e, NULL);
     vae_rt_graph_free(e->graph);
+    if (e->model)
+        vae_cuda_let_go(cuda, e);
     for (int i = 0; i < e->program->n_ops; i++)
         vae_cuda_parts_free(&e->ops[i].conv);
     vae_mem_free(e->ops);
@@ -259,19 +262,30 @@ wants_graph(void)
     return !text || strcmp(text, "0") != 0;
 }
 
-/* Everything between the first and the last op as one graph. It is run once
- * before: what a library loads at its first call cannot be recorded. */
+/* What a library loads at its first call cannot be recorded. */
+static VaeStatus
+load(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    const int last = e->program->n_ops - 1;
+    if (e->loaded)
+        return VAE_OK;
+    VaeStatus status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);
+    if (status == VAE_OK)
+        status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
+                                 "run a program", error);
+    e->loaded = status == VAE_OK;
+    return status;
+}
+
+/* Everything between the first and the last op as one graph. */
 static VaeStatus
 record(VaeBackend *cuda, VaeExec *e, VaeError *error)
 {
     const int last = e->program->n_ops - 1;
-    VaeStatus status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);
-    int code = vae_rt_stream_sync(cuda->compute);
-    if (status != VAE_OK || code)
-        return status != VAE_OK
-                   ? status
-                   : vae_cuda_status(cuda, code, "run a program", error);
-    code = vae_rt_capture_begin(cuda->compute);
+    VaeStatus status = load(cuda, e, error);
+    if (status != VAE_OK)
+        return status;
+    int code = vae_rt_capture_begin(cuda->compute);
     if (code)
         return vae_cuda_status(cuda, code, "record a program", error);
     status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);

@@ -42,6 +42,27 @@ vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                                 out, error);
 }
 
+VaeStatus
+vae_model_rest(VaeModel *model, const void *block, const VaeWeightMove *move,
+               VaeKept **out, VaeError *error)
+{
+    return engine->model_rest(model, block, move, out, error);
+}
+
+VaeStatus
+vae_model_wake(VaeModel *model, VaeKept *kept, const VaeWeightMove *move,
+               const void **out, VaeError *error)
+{
+    return engine->model_wake(model, kept, move, out, error);
+}
+
+void
+vae_model_let_go(VaeModel *model, const void *block, VaeKept *kept,
+                 const VaeWeightMove *move)
+{
+    engine->model_let_go(model, block, kept, move);
+}
+
 size_t
 vae_weight_count(const VaeWeight *w)
 {

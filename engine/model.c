@@ -591,9 +591,7 @@ vae_model_free(VaeModel **model)
         return;
     for (VaeKept *k = m->kept, *next; k; k = next) {
         next = k->next;
-        k->blob_free(k->blob);
-        free(k->key);
-        free(k);
+        vae_kept_free(k);
     }
     for (size_t i = 0; i < m->n_demands; i++) {
         free(m->demands[i].name);
@@ -641,47 +639,4 @@ vae_model_frames_of(const VaeModel *model, int64_t latents)
 {
     const VaeSteps *s = &model->info.decode;
     return s->first_out + (latents - s->first_in) / s->step_in * s->step_out;
-}
-
-VaeStatus
-vae_model_weight(VaeModel *model, const void *key, size_t key_size,
-                 size_t bytes, VaeWeightMake make, void *user,
-                 const VaeWeightMemory *memory, const void **out,
-                 VaeError *error)
-{
-    static const VaeWeightMemory host = {vae_mem_alloc, vae_mem_free};
-    VaeStatus status = VAE_OK;
-    if (!memory)
-        memory = &host;
-    pthread_mutex_lock(&model->lock);
-    VaeKept *k = model->kept;
-    while (k && (k->key_size != key_size || memcmp(k->key, key, key_size) != 0))
-        k = k->next;
-    if (!k) {
-        k = calloc(1, sizeof *k);
-        void *copy = malloc(key_size);
-        void *blob = memory->alloc(bytes);
-        if (!k || !copy || !blob)
-            status = vae_fail(error, VAE_ERR_MEMORY,
-                              "out of memory for "
-                              "weights (%zu bytes)",
-                              bytes);
-        else
-            status = make(user, blob, error);
-        if (status == VAE_OK) {
-            memcpy(copy, key, key_size);
-            *k = (VaeKept){model->kept, copy, key_size,
-                           bytes,       blob, memory->free};
-            model->kept = k;
-        } else {
-            free(k);
-            free(copy);
-            if (blob)
-                memory->free(blob);
-        }
-    }
-    if (status == VAE_OK)
-        *out = k->blob;
-    pthread_mutex_unlock(&model->lock);
-    return status;
 }

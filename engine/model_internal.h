@@ -48,13 +48,17 @@ extern const VaeArch vae_arch_wan21, vae_arch_wan22, vae_arch_seedvr2,
     vae_arch_taew2_1, vae_arch_taew2_2, vae_arch_taew2_2_super, vae_arch_taehv,
     vae_arch_taehv1_5, vae_arch_taehv1_5_super, vae_arch_taeltx_2;
 
-typedef struct VaeKept {
-    struct VaeKept *next;
+struct VaeKept {
+    VaeKept *next;
     void *key;
     size_t key_size, bytes;
-    void *blob;
+    void *blob; /* NULL: moved out */
     void (*blob_free)(void *blob);
-} VaeKept;
+    int users, resting; /* those that let it rest are no users */
+    void *out;          /* the copy in the host's memory, or NULL */
+    void (*out_free)(void *copy);
+};
+void vae_kept_free(VaeKept *kept);
 
 struct VaeModel {
     atomic_int refs;

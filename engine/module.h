@@ -12,7 +12,7 @@
 #include "backend.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION " 1"
+#define VAE_MODULE_VERSION VAE_VERSION " 2"
 
 typedef struct VaeEngineCalls {
     const char *version;
@@ -22,6 +22,14 @@ typedef struct VaeEngineCalls {
                               size_t bytes, VaeWeightMake make, void *user,
                               const VaeWeightMemory *memory, const void **out,
                               VaeError *error);
+    VaeStatus (*model_rest)(VaeModel *model, const void *block,
+                            const VaeWeightMove *move, VaeKept **out,
+                            VaeError *error);
+    VaeStatus (*model_wake)(VaeModel *model, VaeKept *kept,
+                            const VaeWeightMove *move, const void **out,
+                            VaeError *error);
+    void (*model_let_go)(VaeModel *model, const void *block, VaeKept *kept,
+                         const VaeWeightMove *move);
     size_t (*weight_count)(const VaeWeight *w);
     void (*weight_read)(const VaeWeight *w, float *dst);
     size_t (*frame_bytes)(const VaeTensor *t);

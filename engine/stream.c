@@ -293,34 +293,6 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     return status;
 }
 
-static VaeStatus
-take_memory(VaeStream *s, VaeError *error)
-{
-    const struct {
-        uint8_t **slot;
-        uint64_t bytes;
-    } blocks[] = {{&s->memory.arena, s->plan.arena},
-                  {&s->memory.carries, s->plan.carries},
-                  {&s->memory.scratch, s->plan.scratch}};
-    for (int i = 0; i < 3; i++) {
-        void *block = NULL;
-        const VaeStatus status = s->class->alloc(
-            s->backend, (size_t) blocks[i].bytes, &block, error);
-        if (status != VAE_OK)
-            return status;
-        *blocks[i].slot = block;
-    }
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->execs[i])
-            continue;
-        const VaeStatus status =
-            s->class->bind(s->backend, s->execs[i], &s->memory, error);
-        if (status != VAE_OK)
-            return status;
-    }
-    return VAE_OK;
-}
-
 VaeStatus
 vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
                 VaeError *error)
@@ -344,7 +316,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     status = prepare(s, s->model, error);
     if (status == VAE_OK) {
         sum_up(s, s->plan.slice_size);
-        status = take_memory(s, error);
+        status = vae_stream_take_memory(s, error);
     }
     if (status != VAE_OK)
         vae_stream_free(out);
@@ -362,13 +334,12 @@ vae_stream_free(VaeStream **stream)
         s->class->finish(s->backend, 0, false, NULL);
     drop_programs(s);
     if (s->backend) {
-        s->class->free(s->backend, s->memory.arena);
-        s->class->free(s->backend, s->memory.carries);
-        s->class->free(s->backend, s->memory.scratch);
+        vae_stream_free_memory(s);
         s->class->close(&s->backend);
     }
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);
+    vae_mem_free(s->kept);
     vae_model_free(&s->model);
     vae_mem_free(s);
 }

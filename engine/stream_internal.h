@@ -28,6 +28,8 @@ struct VaeStream {
     VaeExec *execs[PROGRAMS];
     VaeCarrySet carries;
     VaeMemory memory;
+    bool released; /* memory is empty; the execs rest */
+    uint8_t *kept; /* then: the carries, or NULL where none are needed */
 
     bool at_start, cold, broken;
     uint64_t runs;                   /* begun */
@@ -43,5 +45,10 @@ struct VaeStream {
     VaeStreamStats stats;
     VaeOpTime *times[PROGRAMS];
 };
+
+/* Takes the blocks of the plan and binds the execs to them; on an error some
+ * may be taken. */
+VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
+void vae_stream_free_memory(VaeStream *stream);
 
 #endif

@@ -196,9 +196,12 @@ static VaeStatus
 begin(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
       int n_in, VaeError *error)
 {
-    const uint64_t start = now_ns();
     atomic_store(&s->cancel, false);
-    VaeStatus status = run_steps(s, latents, pictures, n_in, error);
+    VaeStatus status = vae_stream_resume(s, error);
+    if (status != VAE_OK)
+        return status;
+    const uint64_t start = now_ns();
+    status = run_steps(s, latents, pictures, n_in, error);
     if (status != VAE_OK)
         status = finish(s, 0, status, error);
     s->ends[s->calls++ % VAE_STREAM_CALLS] = s->runs;

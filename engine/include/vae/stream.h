@@ -184,6 +184,28 @@ VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int left, VaeError *error);
  * op. Without a running call it does nothing. */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
+/*
+ * Gives back the memory that the stream holds on a device, for whoever else
+ * wants it while this one has nothing to do: waits for all calls that were
+ * begun, moves the carries into the host's memory and frees the rest. Weights
+ * go the same way once all streams of the model on that device have given
+ * theirs back. The next call takes all again and goes on as if nothing had
+ * been, byte for byte. A stream on the host keeps its memory: there is nothing
+ * to do.
+ *
+ * Errors: VAE_ERR_MEMORY (the host has none for what is kept): nothing was
+ * given back, or all but some weights, which vae_stream_is_released() tells.
+ * VAE_ERR_BACKEND, also of calls that were begun.
+ */
+VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
+/*
+ * Takes the memory again now, which the next call does otherwise. Without
+ * vae_stream_release() it does nothing. Errors of both: VAE_ERR_MEMORY and
+ * VAE_ERR_BACKEND; nothing ran or was lost, and a later try may work.
+ */
+VAE_API VaeStatus vae_stream_resume(VaeStream *stream, VaeError *error);
+VAE_API bool vae_stream_is_released(const VaeStream *stream);
+
 typedef struct VaeStreamStats {
     uint64_t runs_first, runs_next, runs_next1, runs_cold; /* programs run */
     uint64_t units_in, units_out;

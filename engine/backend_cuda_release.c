@@ -1,0 +1,141 @@
+/*
+ * backend_cuda_release.c: device memory given back while nothing is computed.
+ *
+ * What stays on the device is what no call can give back: the driver's context
+ * and the libraries' code.
+ */
+#include "backend_cuda.h"
+
+static VaeStatus
+copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
+     VaeError *error)
+{
+    int code = vae_rt_copy(dst, src, bytes, cuda->compute);
+    if (!code)
+        code = vae_rt_stream_sync(cuda->compute);
+    return vae_cuda_status(cuda, code, "move what is kept", error);
+}
+
+/* Into pinned memory, so that the way back is as fast as it can be. */
+static VaeStatus
+weight_out(VaeBackend *cuda, const void *block, size_t bytes, void **out,
+           VaeError *error)
+{
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_alloc_host(out, bytes),
+                        "take memory of the host for weights", error);
+    if (status == VAE_OK)
+        status = copy(cuda, *out, block, bytes, error);
+    if (status != VAE_OK) {
+        vae_rt_free_host(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static VaeStatus
+weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
+            VaeError *error)
+{
+    VaeStatus status = vae_cuda_status(cuda, vae_rt_alloc(out, bytes),
+                                       "take memory for weights", error);
+    if (status == VAE_OK)
+        status = copy(cuda, *out, host, bytes, error);
+    if (status != VAE_OK) {
+        vae_rt_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static VaeWeightMove
+move_of(VaeBackend *cuda)
+{
+    return (VaeWeightMove){cuda, weight_out, weight_back, vae_rt_free_host};
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+rest_one(VaeExec *e, const VaeWeightMove *move, const void **block,
+         VaeKept **kept, VaeError *error)
+{
+    if (!*block)
+        return VAE_OK;
+    const VaeStatus status =
+        vae_model_rest(e->model, *block, move, kept, error);
+    *block = NULL;
+    return status;
+}
+
+static VaeStatus
+wake_one(VaeExec *e, const VaeWeightMove *move, const void **block,
+         VaeKept **kept, VaeError *error)
+{
+    if (!*kept)
+        return VAE_OK;
+    const VaeStatus status =
+        vae_model_wake(e->model, *kept, move, block, error);
+    if (status == VAE_OK)
+        *kept = NULL;
+    return status;
+}
+
+VaeStatus
+vae_cuda_rest(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    const VaeWeightMove move = move_of(cuda);
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    for (int i = 0; i < e->program->n_ops; i++) {
+        VaeCudaOp *own = &e->ops[i];
+        VaeError *first = status == VAE_OK ? error : NULL;
+        VaeStatus one =
+            rest_one(e, &move, &own->weight, &own->kept_weight, first);
+        if (status == VAE_OK)
+            status = one;
+        first = status == VAE_OK ? error : NULL;
+        one = rest_one(e, &move, &own->bias, &own->kept_bias, first);
+        if (status == VAE_OK)
+            status = one;
+    }
+    vae_rt_graph_free(e->graph);
+    e->graph = NULL;
+    vae_cuda_stage_free(cuda);
+    return status;
+}
+
+VaeStatus
+vae_cuda_wake(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    const VaeWeightMove move = move_of(cuda);
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    for (int i = 0; i < e->program->n_ops && status == VAE_OK; i++) {
+        VaeCudaOp *own = &e->ops[i];
+        status = wake_one(e, &move, &own->weight, &own->kept_weight, error);
+        if (status == VAE_OK)
+            status = wake_one(e, &move, &own->bias, &own->kept_bias, error);
+    }
+    return status;
+}
+
+void
+vae_cuda_let_go(VaeBackend *cuda, VaeExec *e)
+{
+    const VaeWeightMove move = move_of(cuda);
+    for (int i = 0; i < e->program->n_ops; i++) {
+        const VaeCudaOp *own = &e->ops[i];
+        vae_model_let_go(e->model, own->weight, own->kept_weight, &move);
+        vae_model_let_go(e->model, own->bias, own->kept_bias, &move);
+    }
+}
+
+VaeStatus
+vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
+              VaeError *error)
+{
+    const VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    return status == VAE_OK ? copy(cuda, dst, src, bytes, error) : status;
+}

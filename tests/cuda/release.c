@@ -1,0 +1,415 @@
+/*
+ * release.c: the memory of the emulated device given back and taken again.
+ *
+ * release MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "alloc.h"
+#include "emu_rt.h"
+
+/* First, next, next1, next. */
+enum { LATENTS = 6, SLICE = 2, SIZE = 16, CALLS = 4 };
+static const int steps[CALLS] = {1, 2, 1, 2};
+static const int whole[] = {1, 2, 1, 2, 0};
+
+static const char *
+name_of(VaeDirection direction)
+{
+    return direction == VAE_DECODE ? "decode" : "encode";
+}
+
+static VaeStreamParams
+params_of(VaeDirection direction)
+{
+    return (VaeStreamParams){.direction = direction,
+                             .backend = VAE_BACKEND_CUDA,
+                             .precision = VAE_PRECISION_FP32,
+                             .width = SIZE,
+                             .height = SIZE,
+                             .slice_size = SLICE,
+                             .device = -1,
+                             .deterministic = true};
+}
+
+/* A model of its own, so that its weights are nobody else's. */
+static VaeModel *
+open_model(const Bed *bed)
+{
+    VaeModel *model;
+    VaeError error;
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    return model;
+}
+
+static VaeStream *
+open_stream(VaeModel *model, VaeDirection direction)
+{
+    const VaeStreamParams params = params_of(direction);
+    VaeStream *stream;
+    VaeError error;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    return stream;
+}
+
+static uint64_t
+memory_left(void)
+{
+    uint64_t left;
+    vae_rt_memory_left(&left);
+    return left;
+}
+
+/* ------------------------------------------------------------------ */
+/* A clip call by call.                                                */
+
+typedef struct Place {
+    VaeDirection direction;
+    const TestClip *clip;
+    int t, frame; /* latents and frames so far */
+} Place;
+
+/* The next call; on an error the place stays. */
+static VaeStatus
+call(const Bed *bed, VaeStream *stream, Place *at, int n, VaeError *error)
+{
+    const int plan[] = {n, 0};
+    const bool decode = at->direction == VAE_DECODE;
+    const size_t latent = clip_latent_count(bed, at->clip) / LATENTS;
+    TestClip part = *at->clip;
+    vae_stream_count(stream, n, decode ? &part.t : &part.frames,
+                     decode ? &part.frames : &part.t);
+    part.latents += (size_t) at->t * latent;
+    part.video += (size_t) at->frame * SIZE * SIZE * 3;
+    const VaeStatus status =
+        decode ? test_decode(stream, bed->info, &part, plan, error)
+               : test_encode(stream, bed->info, &part, plan, error);
+    if (status == VAE_OK) {
+        at->t += part.t;
+        at->frame += part.frames;
+    }
+    return status;
+}
+
+typedef struct Clips {
+    TestClip input, want, results, got;
+} Clips;
+
+static Clips
+open_clips(const Bed *bed, VaeDirection direction)
+{
+    Clips c = {bed_clip(bed, LATENTS, SIZE, SIZE, 0),
+               bed_clip(bed, LATENTS, SIZE, SIZE, 0),
+               bed_clip(bed, LATENTS, SIZE, SIZE, 0),
+               {0}};
+    VaeStream *stream = open_stream(bed->model, direction);
+    run_clip(bed, stream, direction, &c.want, whole);
+    vae_stream_free(&stream);
+    c.got = c.input;
+    if (direction == VAE_DECODE)
+        c.got.video = c.results.video;
+    else
+        c.got.latents = c.results.latents;
+    clip_poison(bed, &c.got, direction);
+    return c;
+}
+
+static void
+close_clips(Clips *c)
+{
+    clip_free(&c->input);
+    clip_free(&c->want);
+    clip_free(&c->results);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Before each call and at the end; the memory goes and comes. */
+static void
+between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
+{
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error;
+    int kept = 0, lost = 0;
+    char what[100];
+    emu_set_eager(eager);
+    setenv("VAE_CUDA_GRAPHS", eager & 1 ? "0" : "1", 1);
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left();
+    VaeStream *stream = open_stream(model, direction);
+    const uint64_t full = memory_left();
+    for (int i = 0; i <= CALLS; i++) {
+        must(vae_stream_release(stream, &error), &error);
+        kept += !vae_stream_is_released(stream) || memory_left() != empty;
+        must(vae_stream_release(stream, &error), &error);
+        if (i % 2) {
+            must(vae_stream_resume(stream, &error), &error);
+            lost += vae_stream_is_released(stream) || memory_left() != full;
+        }
+        if (i < CALLS)
+            must(call(bed, stream, &at, steps[i], &error), &error);
+        lost += i < CALLS && memory_left() != full;
+    }
+    snprintf(what, sizeof what, "%s, eager streams %u", name_of(direction),
+             eager);
+    expect(full < empty && kept == 0 && lost == 0,
+           "%s: %llu bytes of the device given back, %d times not all; %d "
+           "times not all taken again",
+           what, (unsigned long long) (empty - full), kept, lost);
+    same_result(bed, &c.got, &c.want, direction, what);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    expect(memory_left() == empty, "a released stream leaves nothing");
+    emu_set_eager(0);
+    unsetenv("VAE_CUDA_GRAPHS");
+    close_clips(&c);
+}
+
+/* A reset or an error meanwhile. */
+static void
+new_sequence(const Bed *bed, VaeDirection direction)
+{
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error;
+    VaeStream *stream = open_stream(bed->model, direction);
+    must(call(bed, stream, &at, 1, &error), &error);
+    must(call(bed, stream, &at, 2, &error), &error);
+    must(vae_stream_release(stream, &error), &error);
+    vae_stream_reset(stream);
+    run_clip(bed, stream, direction, &c.got, whole);
+    same_result(bed, &c.got, &c.want, direction, "a reset of a released one");
+    vae_stream_free(&stream);
+    close_clips(&c);
+}
+
+/* Weights stay while another stream computes with them. */
+static void
+shared_weights(const Bed *bed)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    Place at = {VAE_DECODE, &c.got, 0, 0};
+    VaeError error;
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left();
+    VaeStream *a = open_stream(model, VAE_DECODE);
+    const uint64_t one = memory_left();
+    VaeStream *b = open_stream(model, VAE_DECODE);
+    must(vae_stream_release(a, &error), &error);
+    expect(memory_left() == one, "what another stream uses stays");
+    must(call(bed, b, &at, 1, &error), &error);
+    must(vae_stream_release(b, &error), &error);
+    expect(memory_left() == empty, "until it rests, too");
+    must(call(bed, b, &at, 2, &error), &error);
+    expect(memory_left() == one, "and is back for one alone");
+    VaeStream *third = open_stream(model, VAE_DECODE);
+    must(vae_stream_release(b, &error), &error);
+    vae_stream_free(&third);
+    expect(memory_left() == empty, "the end of the last that used it counts");
+    must(call(bed, b, &at, 1, &error), &error);
+    must(vae_stream_release(b, &error), &error);
+    third = open_stream(model, VAE_DECODE);
+    expect(memory_left() == one, "a new stream makes the weights anew");
+    must(vae_stream_resume(a, &error), &error);
+    vae_stream_free(&a);
+    vae_stream_free(&third);
+    must(call(bed, b, &at, 2, &error), &error);
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "beside other streams");
+    vae_stream_free(&b);
+    vae_model_free(&model);
+    expect(memory_left() == empty, "nothing is left");
+    close_clips(&c);
+}
+
+/* ------------------------------------------------------------------ */
+/* Failures.                                                           */
+
+/* Each allocation (with a stride, some) of the way back is refused in turn;
+ * the try after it goes on as if nothing had been. */
+static void
+refused_back(const Bed *bed, VaeDirection direction, int stride)
+{
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error = {0};
+    int tried = 0, wrong = 0, kept = 0;
+    bool all = false;
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left();
+    VaeStream *stream = open_stream(model, direction);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    must(call(bed, stream, &at, steps[1], &error), &error);
+    for (int n = 1; !all; n += n < 20 ? 1 : stride) {
+        must(vae_stream_release(stream, &error), &error);
+        emu_fail_alloc(n);
+        const VaeStatus status = vae_stream_resume(stream, &error);
+        all = emu_fail_alloc(0) < n;
+        tried += !all;
+        wrong += status != (all ? VAE_OK : VAE_ERR_MEMORY) ||
+                 (!all && !strstr(error.message, "cannot be taken again"));
+        kept +=
+            !all && (memory_left() != empty || !vae_stream_is_released(stream));
+        if (!all && tried % 3 == 0)
+            must(vae_stream_resume(stream, &error), &error);
+    }
+    expect(tried > 5 && wrong == 0 && kept == 0,
+           "%s: %d allocations refused on the way back, %d not told, %d "
+           "times something was kept",
+           name_of(direction), tried, wrong, kept);
+    must(call(bed, stream, &at, steps[2], &error), &error);
+    must(call(bed, stream, &at, steps[3], &error), &error);
+    same_result(bed, &c.got, &c.want, direction, "after all that");
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    close_clips(&c);
+}
+
+/* The host has no memory for what is kept: pinned or its own. */
+static void
+refused_out(const Bed *bed, int stride)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    Place at = {VAE_DECODE, &c.got, 0, 0};
+    VaeError error = {0};
+    int tried = 0, wrong = 0;
+    bool all = false;
+    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    vae_mem_fail_at(vae_allocation_count() + 1);
+    const VaeStatus status = vae_stream_release(stream, &error);
+    vae_mem_fail_at(0);
+    expect(status == VAE_ERR_MEMORY && !vae_stream_is_released(stream),
+           "no memory for the carries: %s", error.message);
+    must(call(bed, stream, &at, steps[1], &error), &error);
+    for (int n = 1; !all; n += stride) {
+        emu_fail_alloc(n);
+        const VaeStatus one = vae_stream_release(stream, &error);
+        all = emu_fail_alloc(0) < n;
+        tried += !all;
+        wrong += one != (all ? VAE_OK : VAE_ERR_MEMORY) ||
+                 !vae_stream_is_released(stream);
+        must(vae_stream_resume(stream, &error), &error);
+    }
+    expect(tried > 5 && wrong == 0,
+           "%d allocations refused on the way out, %d not told", tried, wrong);
+    must(call(bed, stream, &at, steps[2], &error), &error);
+    must(call(bed, stream, &at, steps[3], &error), &error);
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "after all that");
+    vae_stream_free(&stream);
+    close_clips(&c);
+}
+
+/* The device fails on the way back, and works again. */
+static void
+failing_device(const Bed *bed)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    Place at = {VAE_DECODE, &c.got, 0, 0};
+    VaeError error = {0};
+    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    must(vae_stream_release(stream, &error), &error);
+    emu_fail_work(3);
+    const VaeStatus status = call(bed, stream, &at, steps[1], &error);
+    emu_fail_work(0);
+    expect(status == VAE_ERR_BACKEND && vae_stream_is_released(stream),
+           "a device that fails: %s", error.message);
+    for (int i = 1; i < CALLS; i++)
+        must(call(bed, stream, &at, steps[i], &error), &error);
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "after that");
+    vae_stream_free(&stream);
+    close_clips(&c);
+}
+
+/* ------------------------------------------------------------------ */
+/* Would this be seen?                                                 */
+
+/* Runs the clip with a release in the middle whose n-th copy of a kind is
+ * left out; whether the result is right all the same. n < 0: counts them. */
+static bool
+is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
+{
+    Place at = {VAE_DECODE, &c->got, 0, 0};
+    VaeError error;
+    size_t bytes;
+    VaeModel *model = open_model(bed);
+    VaeStream *stream = open_stream(model, VAE_DECODE);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    must(call(bed, stream, &at, steps[1], &error), &error);
+    emu_set_fault(fault, n);
+    must(vae_stream_release(stream, &error), &error);
+    must(vae_stream_resume(stream, &error), &error);
+    *count = emu_fault_count(fault);
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    must(call(bed, stream, &at, steps[2], &error), &error);
+    must(call(bed, stream, &at, steps[3], &error), &error);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    const void *want = clip_result(bed, &c->want, VAE_DECODE, &bytes);
+    const void *got = clip_result(bed, &c->got, VAE_DECODE, &bytes);
+    return memcmp(want, got, bytes) == 0;
+}
+
+static void
+missing_copies(const Bed *bed, int stride)
+{
+    static const EmuFault faults[] = {EMU_FAULT_DOWNLOAD, EMU_FAULT_UPLOAD};
+    Clips c = open_clips(bed, VAE_DECODE);
+    for (int k = 0; k < 2; k++) {
+        int n = 0, missed = 0, ignored;
+        is_same(bed, &c, faults[k], -1, &n);
+        /* The carries are the first of the one, the last of the other. */
+        for (int i = 0; i < n - 1; i += stride)
+            missed += is_same(bed, &c, faults[k], i, &ignored);
+        missed += is_same(bed, &c, faults[k], n - 1, &ignored);
+        expect(n > 5 && missed == 0, "%d copies %s, %d of them not missed", n,
+               k ? "back" : "out", missed);
+    }
+    close_clips(&c);
+}
+
+/* A stream on the host keeps what it has. */
+static void
+on_the_host(const Bed *bed)
+{
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeStream *stream;
+    VaeError error;
+    params.backend = VAE_BACKEND_REF;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    must(vae_stream_release(stream, &error), &error);
+    expect(!vae_stream_is_released(stream), "a stream on the host is kept");
+    must(vae_stream_resume(stream, &error), &error);
+    vae_stream_free(&stream);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 3 || atoi(argv[2]) < 1) {
+        fprintf(stderr, "usage: release MODEL STRIDE\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], "cuda", "fp32");
+    for (unsigned eager = 0; eager < 8; eager += 7)
+        for (int i = 0; i < 2; i++)
+            between_calls(&bed, i ? VAE_ENCODE : VAE_DECODE, eager);
+    for (int i = 0; i < 2; i++) {
+        new_sequence(&bed, i ? VAE_ENCODE : VAE_DECODE);
+        refused_back(&bed, i ? VAE_ENCODE : VAE_DECODE, atoi(argv[2]));
+    }
+    shared_weights(&bed);
+    refused_out(&bed, atoi(argv[2]));
+    failing_device(&bed);
+    missing_copies(&bed, atoi(argv[2]));
+    on_the_host(&bed);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
