@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend_cuda.h"
+#include "pixels.h"
 
 #define STATISTICS (VAE_MAX_LATENT_CHANNELS * sizeof(float))
 #define IN_HEADER (4 * STATISTICS)
@@ -20,25 +21,6 @@ round_up(size_t v, size_t step)
 /* ------------------------------------------------------------------ */
 /* Layout.                                                             */
 
-/* Planes of a kind of pixels: bytes of a row, rows. */
-static int
-planes(const VaePicture *p, size_t row[3], int rows[3])
-{
-    const size_t w = (size_t) p->width, half = (w + 1) / 2;
-    static const size_t bytes[] = {
-        [VAE_PIXELS_RGB_F32] = 12, [VAE_PIXELS_RGB] = 3,
-        [VAE_PIXELS_RGBA] = 4,     [VAE_PIXELS_BGRX] = 4,
-        [VAE_PIXELS_I420] = 1,     [VAE_PIXELS_NV12] = 1};
-    row[0] = w * bytes[p->pixels];
-    rows[0] = p->height;
-    rows[1] = rows[2] = (p->height + 1) / 2;
-    row[1] = p->pixels == VAE_PIXELS_NV12 ? 2 * half : half;
-    row[2] = half;
-    return p->pixels == VAE_PIXELS_I420   ? 3
-           : p->pixels == VAE_PIXELS_NV12 ? 2
-                                          : 1;
-}
-
 /* p as it lies at base: rows begin at multiples of 16 bytes, planes at those
  * of 256. Returns the bytes. */
 static size_t
@@ -46,7 +28,7 @@ place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
 {
     size_t row[3], at = 0;
     int rows[3];
-    const int n = planes(p, row, rows);
+    const int n = vae_picture_planes(p, row, rows);
     *out = *p;
     for (int i = 0; i < n; i++) {
         out->data[i] = base ? base + at : NULL;
@@ -67,7 +49,7 @@ copy_rows(const VaePicture *to, const VaePicture *from)
 {
     size_t row[3];
     int rows[3];
-    const int n = planes(from, row, rows);
+    const int n = vae_picture_planes(from, row, rows);
     for (int i = 0; i < n; i++)
         for (int y = 0; y < rows[i]; y++)
             memcpy(to->data[i] + y * to->stride[i],

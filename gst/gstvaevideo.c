@@ -4,34 +4,48 @@
 
 #include <string.h>
 
+static const struct {
+    GstVideoFormat format;
+    VaePixels pixels;
+} formats[] = {
+    {GST_VIDEO_FORMAT_I420, VAE_PIXELS_I420},
+    {GST_VIDEO_FORMAT_NV12, VAE_PIXELS_NV12},
+    {GST_VIDEO_FORMAT_RGB, VAE_PIXELS_RGB},
+    {GST_VIDEO_FORMAT_RGBA, VAE_PIXELS_RGBA},
+    {GST_VIDEO_FORMAT_BGRx, VAE_PIXELS_BGRX},
+    {GST_VIDEO_FORMAT_YV12, VAE_PIXELS_YV12},
+    {GST_VIDEO_FORMAT_Y42B, VAE_PIXELS_Y42B},
+    {GST_VIDEO_FORMAT_Y444, VAE_PIXELS_Y444},
+    {GST_VIDEO_FORMAT_RGBx, VAE_PIXELS_RGBA},
+    {GST_VIDEO_FORMAT_BGRA, VAE_PIXELS_BGRX},
+    {GST_VIDEO_FORMAT_BGR, VAE_PIXELS_BGR},
+    {GST_VIDEO_FORMAT_GBR, VAE_PIXELS_GBR},
+    {GST_VIDEO_FORMAT_I420_10LE, VAE_PIXELS_I420_10},
+    {GST_VIDEO_FORMAT_P010_10LE, VAE_PIXELS_P010},
+    {GST_VIDEO_FORMAT_GBR_10LE, VAE_PIXELS_GBR_10},
+    {GST_VIDEO_FORMAT_GBR_12LE, VAE_PIXELS_GBR_12},
+#if GST_CHECK_VERSION(1, 24, 0)
+    {GST_VIDEO_FORMAT_GBR_16LE, VAE_PIXELS_GBR_16},
+#endif
+};
+
 static gboolean
 pixels_of(GstVideoFormat format, VaePixels *pixels)
 {
-    switch (format) {
-    case GST_VIDEO_FORMAT_I420:
-        *pixels = VAE_PIXELS_I420;
-        return TRUE;
-    case GST_VIDEO_FORMAT_NV12:
-        *pixels = VAE_PIXELS_NV12;
-        return TRUE;
-    case GST_VIDEO_FORMAT_RGB:
-        *pixels = VAE_PIXELS_RGB;
-        return TRUE;
-    case GST_VIDEO_FORMAT_RGBA:
-        *pixels = VAE_PIXELS_RGBA;
-        return TRUE;
-    case GST_VIDEO_FORMAT_BGRx:
-        *pixels = VAE_PIXELS_BGRX;
-        return TRUE;
-    default:
-        return FALSE;
-    }
+    for (guint i = 0; i < G_N_ELEMENTS(formats); i++)
+        if (formats[i].format == format) {
+            *pixels = formats[i].pixels;
+            return TRUE;
+        }
+    return FALSE;
 }
 
 static gboolean
-is_rgb(const gchar *format)
+is_subsampled(const GstVideoFormatInfo *format)
 {
-    return g_strcmp0(format, "I420") != 0 && g_strcmp0(format, "NV12") != 0;
+    return GST_VIDEO_FORMAT_INFO_IS_YUV(format) &&
+           (GST_VIDEO_FORMAT_INFO_W_SUB(format, 1) > 0 ||
+            GST_VIDEO_FORMAT_INFO_H_SUB(format, 1) > 0);
 }
 
 /* Sets field to value, or as near to it as the structure allows. */
@@ -47,24 +61,26 @@ state_string(GstStructure *s, const gchar *field, const gchar *value)
 GstCaps *
 gst_vae_video_fixate(GstCaps *caps)
 {
+    const GstVideoFormatInfo *format;
     GstStructure *s;
-    const gchar *format;
     gint height = 0;
 
     caps = gst_caps_make_writable(gst_caps_truncate(caps));
     s = gst_caps_get_structure(caps, 0);
     gst_structure_fixate_field_string(s, "format", "I420");
     gst_structure_get_int(s, "height", &height);
-    format = gst_structure_get_string(s, "format");
-    if (is_rgb(format)) {
+    format = gst_video_format_get_info(
+        gst_video_format_from_string(gst_structure_get_string(s, "format")));
+    if (!GST_VIDEO_FORMAT_INFO_IS_YUV(format))
         state_string(s, "colorimetry", GST_VIDEO_COLORIMETRY_SRGB);
-        gst_structure_remove_field(s, "chroma-site");
-    } else {
+    else
         state_string(s, "colorimetry",
                      height > 576 ? GST_VIDEO_COLORIMETRY_BT709
                                   : GST_VIDEO_COLORIMETRY_BT601);
+    if (is_subsampled(format))
         state_string(s, "chroma-site", "mpeg2");
-    }
+    else
+        gst_structure_remove_field(s, "chroma-site");
     state_string(s, "interlace-mode", "progressive");
     return gst_caps_fixate(caps);
 }
@@ -82,7 +98,7 @@ bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
     return FALSE;
 }
 
-/* 4:2:0 only: site, matrix. */
+/* Of YUV: matrix, and the site where there is one. */
 static gboolean
 check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
 {
@@ -90,13 +106,14 @@ check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
 
     if (matrix != GST_VIDEO_COLOR_MATRIX_BT601 &&
         matrix != GST_VIDEO_COLOR_MATRIX_BT709 &&
+        matrix != GST_VIDEO_COLOR_MATRIX_BT2020 &&
         matrix != GST_VIDEO_COLOR_MATRIX_UNKNOWN)
-        return bad_caps(caps, "colorimetry", "the matrix of bt601 or bt709",
-                        error);
-    if (info->chroma_site != GST_VIDEO_CHROMA_SITE_MPEG2 &&
-        info->chroma_site != GST_VIDEO_CHROMA_SITE_JPEG &&
-        info->chroma_site != GST_VIDEO_CHROMA_SITE_UNKNOWN)
-        return bad_caps(caps, "chroma-site", "mpeg2 or jpeg", error);
+        return bad_caps(caps, "colorimetry",
+                        "the matrix of bt601, bt709 or bt2020", error);
+    if (is_subsampled(info->finfo) &&
+        (info->chroma_site & GST_VIDEO_CHROMA_SITE_ALT_LINE))
+        return bad_caps(caps, "chroma-site",
+                        "mpeg2, jpeg, cosited or v-cosited", error);
     return TRUE;
 }
 
@@ -152,17 +169,15 @@ gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
         return FALSE;
     if (GST_VIDEO_INFO_IS_INTERLACED(info))
         return bad_caps(caps, "interlace-mode", "progressive", error);
-    if (GST_VIDEO_INFO_IS_YUV(info))
-        return check_yuv(caps, info, error);
-    if (info->colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235)
-        return bad_caps(caps, "colorimetry", "full range for RGB", error);
-    return TRUE;
+    return !GST_VIDEO_INFO_IS_YUV(info) || check_yuv(caps, info, error);
 }
 
 void
 gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture)
 {
-    const GstVideoColorMatrix matrix = info->colorimetry.matrix;
+    const GstVideoColorimetry *colour = &info->colorimetry;
+    const GstVideoColorMatrix matrix = colour->matrix;
+    const GstVideoChromaSite site = info->chroma_site;
     const gboolean high = GST_VIDEO_INFO_HEIGHT(info) > 576;
 
     memset(picture, 0, sizeof *picture);
@@ -170,12 +185,16 @@ gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture)
     picture->width = GST_VIDEO_INFO_WIDTH(info);
     picture->height = GST_VIDEO_INFO_HEIGHT(info);
     picture->matrix = VAE_MATRIX_BT601;
-    if (matrix == GST_VIDEO_COLOR_MATRIX_BT709 ||
-        (matrix == GST_VIDEO_COLOR_MATRIX_UNKNOWN && high))
+    if (matrix == GST_VIDEO_COLOR_MATRIX_BT2020)
+        picture->matrix = VAE_MATRIX_BT2020;
+    else if (matrix == GST_VIDEO_COLOR_MATRIX_BT709 ||
+             (matrix == GST_VIDEO_COLOR_MATRIX_UNKNOWN && high))
         picture->matrix = VAE_MATRIX_BT709;
-    picture->full_range =
-        info->colorimetry.range == GST_VIDEO_COLOR_RANGE_0_255;
-    picture->site_center = info->chroma_site == GST_VIDEO_CHROMA_SITE_JPEG;
+    picture->full_range = colour->range == GST_VIDEO_COLOR_RANGE_0_255;
+    picture->limited_rgb = colour->range == GST_VIDEO_COLOR_RANGE_16_235;
+    picture->site_center = site != GST_VIDEO_CHROMA_SITE_UNKNOWN &&
+                           !(site & GST_VIDEO_CHROMA_SITE_H_COSITED);
+    picture->site_top = (site & GST_VIDEO_CHROMA_SITE_V_COSITED) != 0;
 }
 
 void

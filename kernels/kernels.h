@@ -222,8 +222,8 @@ typedef struct VaeLatentOutArgs {
 /*
  * Picture <-> network frame (h, w, 3), network size h x w >= the picture's;
  * out crops, in repeats the last column and row. low, high: the network's
- * values for 0 and 1. The colour formulas are those of kernels/colour.h and
- * are integer, so that every backend gives the same bytes. Out: x_type, host:
+ * values for 0 and 1. The colour formulas are those of kernels/colour.h, so
+ * that every backend gives the same bytes. Out: x_type, host:
  * F32. c: the network's elements per pixel, 0 means 3 (host: 3); more than 3
  * are skipped, or written 0.
  */

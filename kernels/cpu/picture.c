@@ -1,19 +1,14 @@
 /*
  * picture.c: between pictures and the network's frames, as colour.h says,
- * in pairs of rows and chunks of columns that fit on the stack.
+ * in chunks of columns that fit on the stack.
  */
 #include "cpu.h"
 #include "simd.h"
 #include "colour.h"
 #include "number.h"
+#include "pixels.h"
 
 enum { CHUNK = 128 }; /* even */
-
-static uint8_t *
-row(const VaePicture *p, int plane, int y)
-{
-    return p->data[plane] + y * p->stride[plane];
-}
 
 static int
 smaller(int a, int b)
@@ -23,28 +18,95 @@ smaller(int a, int b)
 
 /* ---------------------------------------------------------------- out */
 
+typedef struct Writer {
+    const VaePictureOutArgs *a;
+    const VaeSimd *simd;
+    const VaeLayout *layout;
+    VaeSamples part[3];
+    VaeColourOut yuv;
+    VaeColourRgb rgb;
+    bool left, top;
+} Writer;
+
+/* n codes to part c of row y, from column `from` of the part on. */
 static void
-rgb_row(const VaePictureOutArgs *a, const VaeSimd *simd, int y)
+store(const Writer *w, int c, int y, int from, const uint16_t *codes, int n)
 {
-    const VaePicture *p = a->picture;
-    const int red = p->pixels == VAE_PIXELS_BGRX ? 2 : 0;
-    const float *x = (const float *) a->x + (size_t) y * a->w * 3;
-    uint8_t *to = row(p, 0, y), codes[3 * CHUNK];
-    if (p->pixels == VAE_PIXELS_RGB) {
-        simd->bytes(to, x, (size_t) p->width * 3, a->low, a->high);
-        return;
-    }
-    for (int from = 0; from < p->width; from += CHUNK) {
-        const int n = smaller(CHUNK, p->width - from);
-        simd->bytes(codes, x + (size_t) from * 3, (size_t) n * 3, a->low,
-                    a->high);
-        for (int i = 0; i < n; i++, to += 4) {
-            to[red] = codes[3 * i];
-            to[1] = codes[3 * i + 1];
-            to[2 - red] = codes[3 * i + 2];
-            to[3] = 255;
+    const VaeSamples *s = &w->part[c];
+    const ptrdiff_t step = s->step;
+    const int shift = w->layout->shift;
+    uint8_t *to = vae_sample_at(s, y, from);
+    if (w->layout->bytes == 2)
+        for (int i = 0; i < n; i++)
+            vae_sample_write(to + i * step, 2, shift, codes[i]);
+    else if (step == 1)
+        for (int i = 0; i < n; i++)
+            to[i] = (uint8_t) codes[i];
+    else
+        for (int i = 0; i < n; i++)
+            to[i * step] = (uint8_t) codes[i];
+}
+
+/* Codes of all but whole bytes of the full range. */
+static void
+rgb_codes(const Writer *w, const float *x, int y)
+{
+    const VaePictureOutArgs *a = w->a;
+    const VaeColourRgb k = w->rgb;
+    const int width = a->picture->width;
+    for (int from = 0; from < width; from += CHUNK) {
+        const int n = smaller(CHUNK, width - from);
+        uint16_t codes[CHUNK];
+        for (int c = 0; c < 3; c++) {
+            for (int i = 0; i < n; i++)
+                codes[i] = (uint16_t) vae_colour_rgb_code(
+                    &k,
+                    vae_colour_unit(x[(from + i) * 3 + c], a->low, a->high));
+            store(w, c, y, from, codes, n);
         }
     }
+}
+
+static void
+rgb_bytes(const Writer *w, const float *x, int y)
+{
+    const VaePictureOutArgs *a = w->a;
+    const int width = a->picture->width;
+    const ptrdiff_t step = w->part[0].step;
+    uint8_t codes[3 * CHUNK];
+    for (int from = 0; from < width; from += CHUNK) {
+        const int n = smaller(CHUNK, width - from);
+        uint8_t *r = vae_sample_at(&w->part[0], y, from);
+        uint8_t *g = vae_sample_at(&w->part[1], y, from);
+        uint8_t *b = vae_sample_at(&w->part[2], y, from);
+        w->simd->bytes(codes, x + (size_t) from * 3, (size_t) n * 3, a->low,
+                       a->high);
+        for (int i = 0; i < n; i++) {
+            r[i * step] = codes[3 * i];
+            g[i * step] = codes[3 * i + 1];
+            b[i * step] = codes[3 * i + 2];
+        }
+    }
+}
+
+static void
+rgb_row(const Writer *w, int y)
+{
+    const VaePictureOutArgs *a = w->a;
+    const VaePicture *p = a->picture;
+    const float *x = (const float *) a->x + (size_t) y * a->w * 3;
+    uint8_t *row = p->data[0] + y * p->stride[0];
+    if (p->pixels == VAE_PIXELS_RGB_F32)
+        memcpy(row, x, (size_t) p->width * 3 * sizeof(float));
+    else if (w->layout->depth > 8 || p->limited_rgb)
+        rgb_codes(w, x, y);
+    else if (p->pixels == VAE_PIXELS_RGB)
+        w->simd->bytes(row, x, (size_t) p->width * 3, a->low, a->high);
+    else
+        rgb_bytes(w, x, y);
+    if (vae_layout_four(w->layout))
+        for (int i = 0; i < p->width; i++)
+            row[4 * i + 3] = 255;
 }
 
 /*
@@ -56,15 +118,15 @@ typedef struct Words {
 } Words;
 
 static void
-read_words(const VaePictureOutArgs *a, const VaeSimd *simd, Words *to, int y,
-           int from, int n)
+read_words(const Writer *w, Words *to, int y, int from, int n)
 {
+    const VaePictureOutArgs *a = w->a;
     uint16_t words[3 * (CHUNK + 2)];
     const int last = a->picture->width - 1;
     const int begin = from ? from - 1 : 0, end = smaller(from + n, last);
     const int count = end - begin + 1, skip = from ? 0 : 1;
     const float *x = (const float *) a->x + ((size_t) y * a->w + begin) * 3;
-    simd->words(words, x, (size_t) count * 3, a->low, a->high);
+    w->simd->words(words, x, (size_t) count * 3, a->low, a->high);
     for (int c = 0; c < 3; c++) {
         int *v = to->rgb[c];
         for (int i = 0; i < count; i++)
@@ -76,52 +138,90 @@ read_words(const VaePictureOutArgs *a, const VaeSimd *simd, Words *to, int y,
     }
 }
 
+/* The codes of n pixels of words from `first` on. */
 static void
-luma(const VaeColourOut *k, const Words *x, uint8_t *y, int n)
+codes_of(const uint32_t *k, int shift, const Words *x, int first,
+         uint16_t *codes, int n)
 {
     for (int i = 0; i < n; i++)
-        y[i] = (uint8_t) vae_colour_code(k->y, x->rgb[0][i + 1],
-                                         x->rgb[1][i + 1], x->rgb[2][i + 1]);
+        codes[i] = vae_colour_code(k, shift, x->rgb[0][first + i],
+                                   x->rgb[1][first + i], x->rgb[2][first + i]);
 }
 
-/* (n + 1) / 2 samples of two rows; an odd n has its last column twice. */
-static void
-chroma(const VaeColourOut *k, const Words *x, bool left, uint8_t *u, uint8_t *v,
-       int step, int n)
+/*
+ * The words of n samples of chroma at 0, from those of the rows -1, 0 and 1
+ * beyond the first that it stands for; rows that do not count are not read.
+ * Inlined with the flags as constants.
+ */
+static inline __attribute__((always_inline)) void
+fold(const Words rows[3], Words *to, int n, int sub_x, bool left, int sub_y,
+     bool top)
 {
-    for (int i = 0; i < (n + 1) / 2; i++) {
-        int m[3];
-        for (int c = 0; c < 3; c++) {
-            const int *a = x[0].rgb[c] + 2 * i, *b = x[1].rgb[c] + 2 * i;
-            m[c] =
-                left ? (a[0] + b[0] + 2 * (a[1] + b[1]) + a[2] + b[2] + 4) >> 3
-                     : (a[1] + b[1] + a[2] + b[2] + 2) >> 2;
+    const int bits =
+        vae_colour_tap_sum(sub_x, left) + vae_colour_tap_sum(sub_y, top);
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < n; i++) {
+            const int x = (i << sub_x) + 1;
+            int sum = 1 << bits >> 1;
+            for (int d = 0; d < 9; d++) {
+                const int weight = vae_colour_tap(d / 3 - 1, sub_y, top) *
+                                   vae_colour_tap(d % 3 - 1, sub_x, left);
+                if (weight)
+                    sum += weight * rows[d / 3].rgb[c][x + d % 3 - 1];
+            }
+            to->rgb[c][i] = sum >> bits;
         }
-        u[i * step] = (uint8_t) vae_colour_code(k->u, m[0], m[1], m[2]);
-        v[i * step] = (uint8_t) vae_colour_code(k->v, m[0], m[1], m[2]);
-    }
 }
 
-/* Rows 2j and 2j + 1. */
 static void
-yuv_rows(const VaePictureOutArgs *a, const VaeSimd *simd, const VaeColourOut *k,
-         int j)
+fold_any(const Writer *w, const Words rows[3], Words *to, int n)
 {
-    const VaePicture *p = a->picture;
-    const int step = p->pixels == VAE_PIXELS_NV12 ? 2 : 1;
-    uint8_t *u = row(p, 1, j);
-    uint8_t *v = step == 2 ? u + 1 : row(p, 2, j);
-    Words words[2];
+    const bool sub_x = w->layout->sub_x, sub_y = w->layout->sub_y;
+    if (!sub_x)
+        fold(rows, to, n, 0, false, 0, false);
+    else if (!sub_y && w->left)
+        fold(rows, to, n, 1, true, 0, false);
+    else if (!sub_y)
+        fold(rows, to, n, 1, false, 0, false);
+    else if (w->left && w->top)
+        fold(rows, to, n, 1, true, 1, true);
+    else if (w->left)
+        fold(rows, to, n, 1, true, 1, false);
+    else if (w->top)
+        fold(rows, to, n, 1, false, 1, true);
+    else
+        fold(rows, to, n, 1, false, 1, false);
+}
+
+/* Row j of chroma, and its rows of luma. */
+static void
+yuv_rows(const Writer *w, int j)
+{
+    const VaeLayout *l = w->layout;
+    const VaePicture *p = w->a->picture;
+    const VaeColourOut *k = &w->yuv;
+    Words rows[3], mean;
+    uint16_t codes[CHUNK];
     for (int from = 0; from < p->width; from += CHUNK) {
         const int n = smaller(CHUNK, p->width - from);
-        for (int r = 0; r < 2; r++) {
-            const int y = smaller(2 * j + r, p->height - 1);
-            read_words(a, simd, &words[r], y, from, n);
-            if (y == 2 * j + r)
-                luma(k, &words[r], row(p, 0, y) + from, n);
+        for (int d = -1; d <= 1; d++) {
+            const int y = (j << l->sub_y) + d;
+            if (!vae_colour_tap(d, l->sub_y, w->top))
+                continue;
+            read_words(w, &rows[1 + d], y < 0 ? 0 : smaller(y, p->height - 1),
+                       from, n);
+            if (d < 0 || y >= p->height)
+                continue;
+            codes_of(k->y, k->shift, &rows[1 + d], 1, codes, n);
+            store(w, 0, y, from, codes, n);
         }
-        chroma(k, words, !p->site_center, u + from / 2 * step,
-               v + from / 2 * step, step, n);
+        /* An odd n has its last column twice. */
+        const int count = l->sub_x ? (n + 1) / 2 : n;
+        fold_any(w, rows, &mean, count);
+        codes_of(k->u, k->shift, &mean, 0, codes, count);
+        store(w, 1, j, from >> l->sub_x, codes, count);
+        codes_of(k->v, k->shift, &mean, 0, codes, count);
+        store(w, 2, j, from >> l->sub_x, codes, count);
     }
 }
 
@@ -129,20 +229,25 @@ void
 vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
-    const VaeSimd *simd = vae_cpu_simd(q);
-    const bool yuv =
-        p->pixels == VAE_PIXELS_I420 || p->pixels == VAE_PIXELS_NV12;
-    const VaeColourOut k = vae_colour_out(p->matrix, p->full_range);
-    const int rows = yuv ? (p->height + 1) / 2 : p->height;
+    const VaeLayout *l = vae_layout(p->pixels);
+    Writer w = {.a = a,
+                .simd = vae_cpu_simd(q),
+                .layout = l,
+                .left = !p->site_center,
+                .top = p->site_top};
+    for (int c = 0; c < 3; c++)
+        w.part[c] = vae_picture_samples(p, c);
+    if (l->yuv)
+        w.yuv = vae_colour_out(p->matrix, p->full_range, l->depth);
+    else if (l->depth)
+        w.rgb = vae_colour_rgb(l->depth, p->limited_rgb);
+    const int rows = vae_part_height(p, 1);
 #pragma omp parallel for num_threads(q->threads) schedule(static)
     for (int y = 0; y < rows; y++)
-        if (yuv)
-            yuv_rows(a, simd, &k, y);
-        else if (p->pixels == VAE_PIXELS_RGB_F32)
-            memcpy(row(p, 0, y), (const float *) a->x + (size_t) y * a->w * 3,
-                   (size_t) p->width * 3 * sizeof(float));
+        if (l->yuv)
+            yuv_rows(&w, y);
         else
-            rgb_row(a, simd, y);
+            rgb_row(&w, y);
 }
 
 /* ----------------------------------------------------------------- in */
@@ -150,57 +255,112 @@ vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 typedef struct Reader {
     const VaePictureInArgs *a;
     const VaeSimd *simd;
-    VaeColourIn colour;
-    float value[256]; /* of a code of the RGB kinds */
+    const VaeLayout *layout;
+    VaeSamples part[3];
+    VaeColourIn yuv;
+    VaeColourRgb rgb;
+    float value[4096]; /* of an RGB code of up to 12 bits */
     float mid, step;
+    bool left, top;
 } Reader;
 
+/* n codes of part c of row y, from column `from` of the part on. */
 static void
-read_rgb(const Reader *r, float *v, int y, int from, int n)
+load(const Reader *r, int c, int y, int from, int *codes, int n)
 {
-    const VaePicture *p = r->a->picture;
-    const int red = p->pixels == VAE_PIXELS_BGRX ? 2 : 0;
-    const int size = p->pixels == VAE_PIXELS_RGB ? 3 : 4;
-    const uint8_t *x = row(p, 0, y) + (size_t) from * size;
-    for (int i = 0; i < n; i++, x += size, v += 3) {
-        v[0] = r->value[x[red]];
-        v[1] = r->value[x[1]];
-        v[2] = r->value[x[2 - red]];
+    const VaeSamples *s = &r->part[c];
+    const ptrdiff_t step = s->step;
+    const int shift = r->layout->shift, most = (1 << r->layout->depth) - 1;
+    const uint8_t *at = vae_sample_at(s, y, from);
+    if (r->layout->bytes == 2)
+        for (int i = 0; i < n; i++)
+            codes[i] = vae_sample_read(at + i * step, 2, shift, most);
+    else if (step == 1)
+        for (int i = 0; i < n; i++)
+            codes[i] = at[i];
+    else
+        for (int i = 0; i < n; i++)
+            codes[i] = at[i * step];
+}
+
+static void
+read_bytes(const Reader *r, float *v, int y, int from, int n)
+{
+    const ptrdiff_t step = r->part[0].step;
+    const uint8_t *red = vae_sample_at(&r->part[0], y, from);
+    const uint8_t *green = vae_sample_at(&r->part[1], y, from);
+    const uint8_t *blue = vae_sample_at(&r->part[2], y, from);
+    for (int i = 0; i < n; i++, v += 3) {
+        v[0] = r->value[red[i * step]];
+        v[1] = r->value[green[i * step]];
+        v[2] = r->value[blue[i * step]];
     }
 }
 
-/* One chroma plane at columns from..from+n-1, in sixteenths of a code. */
 static void
-upsample(const VaePicture *p, int plane, int skip, int y, int from, int n,
-         int *to)
+read_codes(const Reader *r, float *v, int y, int from, int n)
 {
-    const int step = p->pixels == VAE_PIXELS_NV12 ? 2 : 1;
-    const int width = (p->width + 1) / 2, height = (p->height + 1) / 2;
-    int y0, y1;
-    const int down = vae_colour_between(y, height, false, &y0, &y1);
-    const uint8_t *a = row(p, plane, y0) + skip;
-    const uint8_t *b = row(p, plane, y1) + skip;
-    for (int i = 0; i < n; i++) {
-        int x0, x1;
-        const int along =
-            vae_colour_between(from + i, width, !p->site_center, &x0, &x1);
-        const int one = down * a[x0 * step] + (4 - down) * b[x0 * step];
-        const int two = down * a[x1 * step] + (4 - down) * b[x1 * step];
-        to[i] = along * one + (4 - along) * two;
+    const VaeColourRgb k = r->rgb;
+    int codes[CHUNK];
+    for (int c = 0; c < 3; c++) {
+        load(r, c, y, from, codes, n);
+        if (r->layout->depth <= 12)
+            for (int i = 0; i < n; i++)
+                v[3 * i + c] = r->value[codes[i]];
+        else
+            for (int i = 0; i < n; i++)
+                v[3 * i + c] =
+                    vae_colour_rgb_value(&k, codes[i], r->mid, r->step);
     }
+}
+
+/* Chroma part c at columns from..from+n-1, in sixteenths of a code. */
+static void
+upsample(const Reader *r, int c, int y, int from, int n, int *to)
+{
+    const VaePicture *p = r->a->picture;
+    const int sub = r->layout->sub_x, last = vae_part_width(p, c) - 1;
+    /* Samples first - 1..first + count are needed, at 0..count + 1. */
+    const int first = from >> sub, count = sub ? (n + 1) / 2 : n;
+    const int begin = first ? first - 1 : 0, end = smaller(first + count, last);
+    const int loaded = end - begin + 1, skip = first ? 0 : 1;
+    int above[CHUNK + 2], below[CHUNK + 2], y0, y1;
+    const int down = vae_colour_between(y, vae_part_height(p, c),
+                                        r->layout->sub_y, r->top, &y0, &y1);
+    load(r, c, y0, begin, above + skip, loaded);
+    load(r, c, y1, begin, below + skip, loaded);
+    for (int i = skip; i < skip + loaded; i++)
+        above[i] = down * above[i] + (4 - down) * below[i];
+    if (skip)
+        above[0] = above[1];
+    if (first + count > last)
+        above[count + 1] = above[count];
+    const int *x = above + 1;
+    if (!sub)
+        for (int i = 0; i < n; i++)
+            to[i] = 4 * x[i];
+    else if (r->left)
+        for (int i = 0; i < count; i++) {
+            to[2 * i] = 4 * x[i];
+            to[2 * i + 1] = 2 * (x[i] + x[i + 1]);
+        }
+    else
+        for (int i = 0; i < count; i++) {
+            to[2 * i] = 3 * x[i] + x[i - 1];
+            to[2 * i + 1] = 3 * x[i] + x[i + 1];
+        }
 }
 
 static void
 read_yuv(const Reader *r, float *v, int y, int from, int n)
 {
-    const VaePicture *p = r->a->picture;
-    const bool nv12 = p->pixels == VAE_PIXELS_NV12;
-    const uint8_t *luma_row = row(p, 0, y) + from;
-    int cb[CHUNK], cr[CHUNK], rgb[3 * CHUNK];
-    upsample(p, 1, 0, y, from, n, cb);
-    upsample(p, nv12 ? 1 : 2, nv12 ? 1 : 0, y, from, n, cr);
+    const VaeColourIn k = r->yuv;
+    int luma[CHUNK], cb[CHUNK], cr[CHUNK], rgb[3 * CHUNK];
+    load(r, 0, y, from, luma, n);
+    upsample(r, 1, y, from, n, cb);
+    upsample(r, 2, y, from, n, cr);
     for (int i = 0; i < n; i++)
-        vae_colour_words(&r->colour, luma_row[i], cb[i], cr[i], rgb + 3 * i);
+        vae_colour_words(&k, luma[i], cb[i], cr[i], rgb + 3 * i);
     for (int i = 0; i < 3 * n; i++)
         v[i] = vae_colour_value(rgb[i], 65535.0f, r->mid, r->step);
 }
@@ -217,11 +377,13 @@ read_row(const Reader *r, int y)
     for (int from = 0; from < p->width; from += CHUNK) {
         const int n = smaller(CHUNK, p->width - from);
         if (p->pixels == VAE_PIXELS_RGB_F32)
-            memcpy(v, row(p, 0, line) + (size_t) from * 12, (size_t) n * 12);
-        else if (p->pixels >= VAE_PIXELS_I420)
+            memcpy(v, vae_sample_at(&r->part[0], line, from), (size_t) n * 12);
+        else if (r->layout->yuv)
             read_yuv(r, v, line, from, n);
+        else if (r->layout->depth == 8)
+            read_bytes(r, v, line, from, n);
         else
-            read_rgb(r, v, line, from, n);
+            read_codes(r, v, line, from, n);
         r->simd->convert(to + (size_t) from * 3 * size, a->y_type, v,
                          VAE_TYPE_F32, (size_t) n * 3);
     }
@@ -234,13 +396,23 @@ void
 vae_cpu_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
     const VaePicture *p = a->picture;
+    const VaeLayout *l = vae_layout(p->pixels);
     Reader r = {.a = a,
                 .simd = vae_cpu_simd(q),
-                .colour = vae_colour_in(p->matrix, p->full_range),
+                .layout = l,
                 .mid = vae_colour_mid(a->low, a->high),
-                .step = vae_colour_step(a->low, a->high)};
-    for (int i = 0; i < 256; i++)
-        r.value[i] = vae_colour_value(i, 255.0f, r.mid, r.step);
+                .step = vae_colour_step(a->low, a->high),
+                .left = !p->site_center,
+                .top = p->site_top};
+    for (int c = 0; c < 3; c++)
+        r.part[c] = vae_picture_samples(p, c);
+    if (l->yuv)
+        r.yuv = vae_colour_in(p->matrix, p->full_range, l->depth);
+    else if (l->depth)
+        r.rgb = vae_colour_rgb(l->depth, p->limited_rgb);
+    const bool few = !l->yuv && l->depth >= 8 && l->depth <= 12;
+    for (int i = 0; few && i < 1 << l->depth; i++)
+        r.value[i] = vae_colour_rgb_value(&r.rgb, i, r.mid, r.step);
 #pragma omp parallel for num_threads(q->threads) schedule(static)
     for (int y = 0; y < a->h; y++)
         read_row(&r, y);

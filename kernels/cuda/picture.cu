@@ -4,36 +4,60 @@
 #include "colour.h"
 #include "common.cuh"
 #include "cuda.h"
+#include "pixels.h"
 
-/* Byte x of row y. No index into the arrays, which would be copied for it. */
-VAE_DEVICE uint8_t *
-place(const VaePicture &p, int plane, int y, int x)
+/* A picture as kernels see it. Arrays are read with constant indices only, or
+ * they would be copied for it. */
+typedef struct Format {
+    VaeSamples part[3];
+    int width, height;
+    int bytes, shift, most;
+    int sub_x, sub_y;
+    bool yuv, floats, left, top;
+    VaeColourRgb rgb;
+} Format;
+
+static Format
+format_of(const VaePicture *p)
 {
-    uint8_t *data = plane == 0 ? p.data[0] : plane == 1 ? p.data[1] : p.data[2];
-    const ptrdiff_t stride = plane == 0   ? p.stride[0]
-                             : plane == 1 ? p.stride[1]
-                                          : p.stride[2];
-    return data + y * stride + x;
+    const VaeLayout *l = vae_layout(p->pixels);
+    Format f;
+    for (int c = 0; c < 3; c++)
+        f.part[c] = vae_picture_samples(p, c);
+    f.width = p->width;
+    f.height = p->height;
+    f.bytes = l->bytes;
+    f.shift = l->shift;
+    f.most = (1 << l->depth) - 1;
+    f.sub_x = l->sub_x;
+    f.sub_y = l->sub_y;
+    f.yuv = l->yuv;
+    f.floats = p->pixels == VAE_PIXELS_RGB_F32;
+    f.left = !p->site_center;
+    f.top = p->site_top;
+    f.rgb = vae_colour_rgb(f.floats ? 8 : l->depth, p->limited_rgb);
+    return f;
 }
 
-/* Where colour c lies in a pixel of an RGB kind. */
+VAE_DEVICE void
+put(const Format &f, const VaeSamples &s, int y, int x, int code)
+{
+    vae_sample_write(vae_sample_at(&s, y, x), f.bytes, f.shift, code);
+}
+
 VAE_DEVICE int
-byte_of(VaePixels pixels, int c)
+get(const Format &f, const VaeSamples &s, int y, int x)
 {
-    return pixels == VAE_PIXELS_BGRX ? 2 - c : c;
-}
-
-static bool
-is_yuv(VaePixels pixels)
-{
-    return pixels == VAE_PIXELS_I420 || pixels == VAE_PIXELS_NV12;
+    return vae_sample_read(vae_sample_at(&s, y, x), f.bytes, f.shift, f.most);
 }
 
 /* -------------------------------------------------------------- out */
 
 typedef struct Out {
-    VaePicture picture;
+    Format to;
     VaeColourOut colour;
+    uint8_t *four; /* the samples, where pixels have four bytes, or NULL */
+    bool whole;    /* ... that are written at once */
     const void *x;
     VaeType type;
     int w, c;
@@ -50,87 +74,95 @@ value(const Out &o, int y, int x, int c)
 VAE_KERNEL void
 out_rgb(Out o)
 {
-    const VaePicture &p = o.picture;
+    const Format &f = o.to;
     const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
     const int y = (int) blockIdx.y;
-    if (x >= p.width)
+    if (x >= f.width)
         return;
-    if (p.pixels == VAE_PIXELS_RGB_F32) {
-        float *to = reinterpret_cast<float *>(place(p, 0, y, 12 * x));
-        for (int c = 0; c < 3; c++)
-            to[c] = value(o, y, x, c);
-        return;
-    }
-    const bool four = p.pixels != VAE_PIXELS_RGB;
-    uint8_t *to = place(p, 0, y, four ? 4 * x : 3 * x);
     uint32_t word = 0xff000000u;
+    VAE_UNROLL
     for (int c = 0; c < 3; c++) {
+        uint8_t *at = vae_sample_at(&f.part[c], y, x);
+        const float v = value(o, y, x, c);
+        if (f.floats) {
+            *reinterpret_cast<float *>(at) = v;
+            continue;
+        }
         const int code =
-            vae_colour_byte(vae_colour_unit(value(o, y, x, c), o.low, o.high));
-        word |= (uint32_t) code << 8 * byte_of(p.pixels, c);
+            vae_colour_rgb_code(&f.rgb, vae_colour_unit(v, o.low, o.high));
+        if (o.whole)
+            word |= (uint32_t) code << 8 * (int) (f.part[c].data - o.four);
+        else
+            vae_sample_write(at, f.bytes, f.shift, code);
     }
-    if (four && (uintptr_t) to % 4 == 0) {
-        *reinterpret_cast<uint32_t *>(to) = word;
+    if (!o.four)
         return;
-    }
-    for (int i = 0; i < (four ? 4 : 3); i++)
-        to[i] = (uint8_t) (word >> 8 * i);
+    uint8_t *pixel = o.four + y * f.part[0].stride + 4 * x;
+    if (o.whole)
+        *reinterpret_cast<uint32_t *>(pixel) = word;
+    else
+        pixel[3] = 255;
 }
 
 /* The words of a visible pixel, coordinates clamped to the picture. */
 VAE_DEVICE void
 words(const Out &o, int y, int x, int *rgb)
 {
-    const VaePicture &p = o.picture;
-    x = x < 0 ? 0 : x < p.width ? x : p.width - 1;
-    y = y < p.height ? y : p.height - 1;
+    x = x < 0 ? 0 : x < o.to.width ? x : o.to.width - 1;
+    y = y < 0 ? 0 : y < o.to.height ? y : o.to.height - 1;
     for (int c = 0; c < 3; c++)
         rgb[c] =
             vae_colour_word(vae_colour_unit(value(o, y, x, c), o.low, o.high));
 }
 
-/* A thread for two by two pixels and the chroma sample between them. */
+/* A thread for each chroma sample and the pixels that it stands for. */
 VAE_KERNEL void
 out_yuv(Out o)
 {
-    const VaePicture &p = o.picture;
+    const Format &f = o.to;
+    const VaeColourOut &k = o.colour;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
     const int j = (int) blockIdx.y;
-    const bool left = !p.site_center, nv12 = p.pixels == VAE_PIXELS_NV12;
-    if (i >= (p.width + 1) / 2)
+    if (i << f.sub_x >= f.width)
         return;
-    int mean[3] = {0, 0, 0};
-    for (int k = 0; k < 6; k++) {
-        const int x = 2 * i + k % 3 - 1, y = 2 * j + k / 3;
-        const int weight = k % 3 == 1 && left ? 2 : 1;
+    const int bits = vae_colour_tap_sum(f.sub_x, f.left) +
+                     vae_colour_tap_sum(f.sub_y, f.top);
+    const int half = 1 << bits >> 1;
+    int mean[3] = {half, half, half};
+    for (int n = 0; n < 9; n++) {
+        const int dy = n / 3 - 1, dx = n % 3 - 1;
+        const int y = (j << f.sub_y) + dy, x = (i << f.sub_x) + dx;
+        const int weight = vae_colour_tap(dy, f.sub_y, f.top) *
+                           vae_colour_tap(dx, f.sub_x, f.left);
         int rgb[3];
-        if (k % 3 == 0 && !left)
+        if (!weight)
             continue;
         words(o, y, x, rgb);
         for (int c = 0; c < 3; c++)
             mean[c] += weight * rgb[c];
-        if (k % 3 && x < p.width && y < p.height)
-            *place(p, 0, y, x) =
-                (uint8_t) vae_colour_code(o.colour.y, rgb[0], rgb[1], rgb[2]);
+        if (dx >= 0 && dy >= 0 && x < f.width && y < f.height)
+            put(f, f.part[0], y, x,
+                vae_colour_code(k.y, k.shift, rgb[0], rgb[1], rgb[2]));
     }
     for (int c = 0; c < 3; c++)
-        mean[c] = left ? (mean[c] + 4) >> 3 : (mean[c] + 2) >> 2;
-    const int u = vae_colour_code(o.colour.u, mean[0], mean[1], mean[2]);
-    const int v = vae_colour_code(o.colour.v, mean[0], mean[1], mean[2]);
-    *place(p, 1, j, nv12 ? 2 * i : i) = (uint8_t) u;
-    *(nv12 ? place(p, 1, j, 2 * i + 1) : place(p, 2, j, i)) = (uint8_t) v;
+        mean[c] >>= bits;
+    put(f, f.part[1], j, i,
+        vae_colour_code(k.u, k.shift, mean[0], mean[1], mean[2]));
+    put(f, f.part[2], j, i,
+        vae_colour_code(k.v, k.shift, mean[0], mean[1], mean[2]));
 }
 
 void
 vae_cuda_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
-    const bool yuv = is_yuv(p->pixels);
-    const int w = yuv ? (p->width + 1) / 2 : p->width;
-    const int h = yuv ? (p->height + 1) / 2 : p->height;
+    const VaeLayout *l = vae_layout(p->pixels);
+    const int w = vae_part_width(p, 1), h = vae_part_height(p, 1);
     Out o;
-    o.picture = *p;
-    o.colour = vae_colour_out(p->matrix, p->full_range);
+    o.to = format_of(p);
+    o.colour = vae_colour_out(p->matrix, p->full_range, l->yuv ? l->depth : 8);
+    o.four = vae_layout_four(l) ? p->data[0] : NULL;
+    o.whole = o.four && ((uintptr_t) p->data[0] | p->stride[0]) % 4 == 0;
     o.x = a->x;
     o.type = a->x_type;
     o.w = a->w;
@@ -139,35 +171,33 @@ vae_cuda_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
     o.high = a->high;
     const dim3 grid(vae_blocks((size_t) w, VAE_THREADS), (unsigned) h);
     if (w > 0 && h > 0)
-        vae_launch(yuv ? out_yuv : out_rgb, grid, VAE_THREADS, 0, q->stream, o);
+        vae_launch(l->yuv ? out_yuv : out_rgb, grid, VAE_THREADS, 0, q->stream,
+                   o);
 }
 
 /* --------------------------------------------------------------- in */
 
 typedef struct In {
-    VaePicture picture;
+    Format from;
     VaeColourIn colour;
     void *y;
     VaeType type;
     int w, c;
+    int chroma_w, chroma_h;
     float mid, step;
 } In;
 
-/* U (which 0) or V (1) at a pixel, in sixteenths of a code. */
+/* U or V at a pixel, in sixteenths of a code. */
 VAE_DEVICE int
-upsample(const VaePicture &p, int which, int x, int y)
+upsample(const In &in, const VaeSamples &s, int y, int x)
 {
-    const bool nv12 = p.pixels == VAE_PIXELS_NV12;
-    const int plane = nv12 ? 1 : 1 + which, step = nv12 ? 2 : 1;
-    const int skip = nv12 ? which : 0;
+    const Format &f = in.from;
     int x0, x1, y0, y1;
     const int wx =
-        vae_colour_between(x, (p.width + 1) / 2, !p.site_center, &x0, &x1);
-    const int wy = vae_colour_between(y, (p.height + 1) / 2, false, &y0, &y1);
-    const int a = wx * *place(p, plane, y0, x0 * step + skip) +
-                  (4 - wx) * *place(p, plane, y0, x1 * step + skip);
-    const int b = wx * *place(p, plane, y1, x0 * step + skip) +
-                  (4 - wx) * *place(p, plane, y1, x1 * step + skip);
+        vae_colour_between(x, in.chroma_w, f.sub_x, f.left, &x0, &x1);
+    const int wy = vae_colour_between(y, in.chroma_h, f.sub_y, f.top, &y0, &y1);
+    const int a = wx * get(f, s, y0, x0) + (4 - wx) * get(f, s, y0, x1);
+    const int b = wx * get(f, s, y1, x0) + (4 - wx) * get(f, s, y1, x1);
     return wy * a + (4 - wy) * b;
 }
 
@@ -175,42 +205,39 @@ upsample(const VaePicture &p, int which, int x, int y)
 VAE_DEVICE void
 read_pixel(const In &in, int y, int x, float *v)
 {
-    const VaePicture &p = in.picture;
-    if (p.pixels == VAE_PIXELS_RGB_F32) {
-        const float *from =
-            reinterpret_cast<const float *>(place(p, 0, y, 12 * x));
-        for (int c = 0; c < 3; c++)
-            v[c] = from[c];
-        return;
-    }
-    if (p.pixels == VAE_PIXELS_I420 || p.pixels == VAE_PIXELS_NV12) {
+    const Format &f = in.from;
+    if (f.yuv) {
         int rgb[3];
-        vae_colour_words(&in.colour, *place(p, 0, y, x), upsample(p, 0, x, y),
-                         upsample(p, 1, x, y), rgb);
+        vae_colour_words(&in.colour, get(f, f.part[0], y, x),
+                         upsample(in, f.part[1], y, x),
+                         upsample(in, f.part[2], y, x), rgb);
+        VAE_UNROLL
         for (int c = 0; c < 3; c++)
             v[c] = vae_colour_value(rgb[c], 65535.0f, in.mid, in.step);
         return;
     }
-    const uint8_t *at =
-        place(p, 0, y, p.pixels == VAE_PIXELS_RGB ? 3 * x : 4 * x);
+    VAE_UNROLL
     for (int c = 0; c < 3; c++)
-        v[c] =
-            vae_colour_value(at[byte_of(p.pixels, c)], 255.0f, in.mid, in.step);
+        v[c] = f.floats ? *reinterpret_cast<const float *>(
+                              vae_sample_at(&f.part[c], y, x))
+                        : vae_colour_rgb_value(&f.rgb, get(f, f.part[c], y, x),
+                                               in.mid, in.step);
 }
 
 /* A thread for each pixel of the network's frame. */
 VAE_KERNEL void
 picture_in(In in)
 {
-    const VaePicture &p = in.picture;
+    const Format &f = in.from;
     const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
     const int y = (int) blockIdx.y;
     if (x >= in.w)
         return;
     float v[3];
-    read_pixel(in, y < p.height ? y : p.height - 1,
-               x < p.width ? x : p.width - 1, v);
+    read_pixel(in, y < f.height ? y : f.height - 1,
+               x < f.width ? x : f.width - 1, v);
     const size_t at = ((size_t) y * in.w + x) * in.c;
+    VAE_UNROLL
     for (int c = 0; c < 3; c++)
         vae_store(in.y, in.type, at + c, v[c]);
     for (int c = 3; c < in.c; c++)
@@ -221,9 +248,12 @@ void
 vae_cuda_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
     const VaePicture *p = a->picture;
+    const VaeLayout *l = vae_layout(p->pixels);
     In in;
-    in.picture = *p;
-    in.colour = vae_colour_in(p->matrix, p->full_range);
+    in.from = format_of(p);
+    in.colour = vae_colour_in(p->matrix, p->full_range, l->yuv ? l->depth : 8);
+    in.chroma_w = vae_part_width(p, 1);
+    in.chroma_h = vae_part_height(p, 1);
     in.y = a->y;
     in.type = a->y_type;
     in.w = a->w;

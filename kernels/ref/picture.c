@@ -4,28 +4,23 @@
 #include "ref.h"
 #include "colour.h"
 #include "number.h"
+#include "pixels.h"
 
-/* Where R, G, B lie in a pixel of an RGB kind, and how long it is. */
+static void
+put(const VaePicture *p, int c, int y, int x, int code)
+{
+    const VaeLayout *l = vae_layout(p->pixels);
+    const VaeSamples s = vae_picture_samples(p, c);
+    vae_sample_write(vae_sample_at(&s, y, x), l->bytes, l->shift, code);
+}
+
 static int
-order(VaePixels pixels, int *at)
+get(const VaePicture *p, int c, int y, int x)
 {
-    const bool bgr = pixels == VAE_PIXELS_BGRX;
-    at[0] = bgr ? 2 : 0;
-    at[1] = 1;
-    at[2] = bgr ? 0 : 2;
-    return pixels == VAE_PIXELS_RGB ? 3 : 4;
-}
-
-static const uint8_t *
-row(const VaePicture *p, int plane, int y)
-{
-    return p->data[plane] + y * p->stride[plane];
-}
-
-static uint8_t *
-row_out(const VaePicture *p, int plane, int y)
-{
-    return p->data[plane] + y * p->stride[plane];
+    const VaeLayout *l = vae_layout(p->pixels);
+    const VaeSamples s = vae_picture_samples(p, c);
+    return vae_sample_read(vae_sample_at(&s, y, x), l->bytes, l->shift,
+                           (1 << l->depth) - 1);
 }
 
 static void
@@ -33,7 +28,8 @@ out_floats(const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
     for (int y = 0; y < p->height; y++)
-        memcpy(row_out(p, 0, y), (const float *) a->x + (size_t) y * a->w * 3,
+        memcpy(p->data[0] + y * p->stride[0],
+               (const float *) a->x + (size_t) y * a->w * 3,
                (size_t) p->width * 3 * sizeof(float));
 }
 
@@ -41,17 +37,17 @@ static void
 out_rgb(const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
-    int at[3];
-    const int size = order(p->pixels, at);
+    const VaeLayout *l = vae_layout(p->pixels);
+    const VaeColourRgb k = vae_colour_rgb(l->depth, p->limited_rgb);
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
-            uint8_t *to = row_out(p, 0, y) + (size_t) x * size;
             const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
-            for (int i = 0; i < 3; i++)
-                to[at[i]] = (uint8_t) vae_colour_byte(
-                    vae_colour_unit(v[i], a->low, a->high));
-            if (size == 4)
-                to[3] = 255;
+            for (int c = 0; c < 3; c++)
+                put(p, c, y, x,
+                    vae_colour_rgb_code(
+                        &k, vae_colour_unit(v[c], a->low, a->high)));
+            if (vae_layout_four(l))
+                p->data[0][y * p->stride[0] + 4 * x + 3] = 255;
         }
 }
 
@@ -61,86 +57,78 @@ add_words(const VaePictureOutArgs *a, int x, int y, int weight, int *sum)
 {
     const VaePicture *p = a->picture;
     x = x < 0 ? 0 : x < p->width ? x : p->width - 1;
-    y = y < p->height ? y : p->height - 1;
+    y = y < 0 ? 0 : y < p->height ? y : p->height - 1;
     const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
     for (int i = 0; i < 3; i++)
         sum[i] +=
             weight * vae_colour_word(vae_colour_unit(v[i], a->low, a->high));
 }
 
+/* The words of chroma sample (x, y). */
 static void
 chroma(const VaePictureOutArgs *a, int x, int y, int *mean)
 {
-    const bool left = !a->picture->site_center;
-    mean[0] = mean[1] = mean[2] = 0;
-    for (int r = 0; r < 2; r++) {
-        if (left)
-            add_words(a, 2 * x - 1, 2 * y + r, 1, mean);
-        add_words(a, 2 * x, 2 * y + r, left ? 2 : 1, mean);
-        add_words(a, 2 * x + 1, 2 * y + r, 1, mean);
-    }
+    const VaePicture *p = a->picture;
+    const VaeLayout *l = vae_layout(p->pixels);
+    const bool left = !p->site_center, top = p->site_top;
+    const int bits =
+        vae_colour_tap_sum(l->sub_x, left) + vae_colour_tap_sum(l->sub_y, top);
+    mean[0] = mean[1] = mean[2] = 1 << bits >> 1;
+    for (int i = -1; i <= 1; i++)
+        for (int j = -1; j <= 1; j++)
+            add_words(a, (x << l->sub_x) + j, (y << l->sub_y) + i,
+                      vae_colour_tap(i, l->sub_y, top) *
+                          vae_colour_tap(j, l->sub_x, left),
+                      mean);
     for (int i = 0; i < 3; i++)
-        mean[i] = left ? (mean[i] + 4) >> 3 : (mean[i] + 2) >> 2;
+        mean[i] >>= bits;
 }
 
 static void
 out_yuv(const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
-    const VaeColourOut k = vae_colour_out(p->matrix, p->full_range);
+    const VaeColourOut k =
+        vae_colour_out(p->matrix, p->full_range, vae_layout(p->pixels)->depth);
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
-            int rgb[3] = {0};
-            add_words(a, x, y, 1, rgb);
-            row_out(p, 0, y)[x] =
-                (uint8_t) vae_colour_code(k.y, rgb[0], rgb[1], rgb[2]);
+            int m[3] = {0};
+            add_words(a, x, y, 1, m);
+            put(p, 0, y, x, vae_colour_code(k.y, k.shift, m[0], m[1], m[2]));
         }
-    const bool nv12 = p->pixels == VAE_PIXELS_NV12;
-    for (int y = 0; y < (p->height + 1) / 2; y++)
-        for (int x = 0; x < (p->width + 1) / 2; x++) {
+    for (int y = 0; y < vae_part_height(p, 1); y++)
+        for (int x = 0; x < vae_part_width(p, 1); x++) {
             int m[3];
             chroma(a, x, y, m);
-            uint8_t *u = row_out(p, 1, y) + (nv12 ? 2 * x : x);
-            uint8_t *v = nv12 ? u + 1 : row_out(p, 2, y) + x;
-            *u = (uint8_t) vae_colour_code(k.u, m[0], m[1], m[2]);
-            *v = (uint8_t) vae_colour_code(k.v, m[0], m[1], m[2]);
+            put(p, 1, y, x, vae_colour_code(k.u, k.shift, m[0], m[1], m[2]));
+            put(p, 2, y, x, vae_colour_code(k.v, k.shift, m[0], m[1], m[2]));
         }
 }
 
 void
 vae_ref_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
-    switch (a->picture->pixels) {
-    case VAE_PIXELS_RGB_F32:
+    if (a->picture->pixels == VAE_PIXELS_RGB_F32)
         out_floats(a);
-        break;
-    case VAE_PIXELS_RGB:
-    case VAE_PIXELS_RGBA:
-    case VAE_PIXELS_BGRX:
-        out_rgb(a);
-        break;
-    case VAE_PIXELS_I420:
-    case VAE_PIXELS_NV12:
+    else if (vae_layout(a->picture->pixels)->yuv)
         out_yuv(a);
-        break;
-    }
+    else
+        out_rgb(a);
 }
 
-/* U (which 0) or V (1) at a pixel, in sixteenths of a code. */
+/* U (part 1) or V (part 2) at a pixel, in sixteenths of a code. */
 static int
-upsample(const VaePicture *p, int which, int x, int y)
+upsample(const VaePicture *p, int part, int x, int y)
 {
-    const bool nv12 = p->pixels == VAE_PIXELS_NV12;
-    const int step = nv12 ? 2 : 1, plane = nv12 ? 1 : 1 + which;
-    const int skip = nv12 ? which : 0;
+    const VaeLayout *l = vae_layout(p->pixels);
     int x0, x1, y0, y1;
-    const int wx =
-        vae_colour_between(x, (p->width + 1) / 2, !p->site_center, &x0, &x1);
-    const int wy = vae_colour_between(y, (p->height + 1) / 2, false, &y0, &y1);
-    const uint8_t *a = row(p, plane, y0) + skip;
-    const uint8_t *b = row(p, plane, y1) + skip;
-    return wy * (wx * a[x0 * step] + (4 - wx) * a[x1 * step]) +
-           (4 - wy) * (wx * b[x0 * step] + (4 - wx) * b[x1 * step]);
+    const int wx = vae_colour_between(x, vae_part_width(p, part), l->sub_x,
+                                      !p->site_center, &x0, &x1);
+    const int wy = vae_colour_between(y, vae_part_height(p, part), l->sub_y,
+                                      p->site_top, &y0, &y1);
+    return wy * (wx * get(p, part, y0, x0) + (4 - wx) * get(p, part, y0, x1)) +
+           (4 - wy) *
+               (wx * get(p, part, y1, x0) + (4 - wx) * get(p, part, y1, x1));
 }
 
 /* The network's values of the visible pixel (x, y). */
@@ -149,21 +137,21 @@ read_pixel(const VaePictureInArgs *a, const VaeColourIn *k, int x, int y,
            float *v)
 {
     const VaePicture *p = a->picture;
+    const VaeLayout *l = vae_layout(p->pixels);
     const float mid = vae_colour_mid(a->low, a->high);
     const float step = vae_colour_step(a->low, a->high);
-    int rgb[3], at[3];
-    if (p->pixels == VAE_PIXELS_RGB_F32) {
-        memcpy(v, row(p, 0, y) + (size_t) x * 12, 12);
-    } else if (p->pixels >= VAE_PIXELS_I420) {
-        vae_colour_words(k, row(p, 0, y)[x], upsample(p, 0, x, y),
-                         upsample(p, 1, x, y), rgb);
+    if (l->yuv) {
+        int rgb[3];
+        vae_colour_words(k, get(p, 0, y, x), upsample(p, 1, x, y),
+                         upsample(p, 2, x, y), rgb);
         for (int i = 0; i < 3; i++)
             v[i] = vae_colour_value(rgb[i], 65535.0f, mid, step);
+    } else if (p->pixels == VAE_PIXELS_RGB_F32) {
+        memcpy(v, p->data[0] + y * p->stride[0] + (size_t) x * 12, 12);
     } else {
-        const int size = order(p->pixels, at);
+        const VaeColourRgb rgb = vae_colour_rgb(l->depth, p->limited_rgb);
         for (int i = 0; i < 3; i++)
-            v[i] = vae_colour_value(row(p, 0, y)[(size_t) x * size + at[i]],
-                                    255.0f, mid, step);
+            v[i] = vae_colour_rgb_value(&rgb, get(p, i, y, x), mid, step);
     }
 }
 
@@ -171,7 +159,10 @@ void
 vae_ref_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
     const VaePicture *p = a->picture;
-    const VaeColourIn k = vae_colour_in(p->matrix, p->full_range);
+    const VaeLayout *l = vae_layout(p->pixels);
+    VaeColourIn k = {0};
+    if (l->yuv)
+        k = vae_colour_in(p->matrix, p->full_range, l->depth);
     for (int y = 0; y < a->h; y++)
         for (int x = 0; x < a->w; x++) {
             float v[3];

@@ -2,13 +2,15 @@
  * check_picture.c: pictures against an exact colour converter in double.
  *
  * The kernels' codes may differ from the real number by the final rounding,
- * 0.5, and by what colour.h states for its fixed point: 0.02.
+ * 0.5, and by what colour.h states for its fixed point: 0.02 of 8 bits, 0.06
+ * of 10.
  */
 #include <math.h>
 #include <string.h>
 
 #include "check.h"
 #include "number.h"
+#include "picture_kinds.h"
 
 /* Memory of a picture; every plane in a guarded buffer of its own. */
 typedef struct Frame {
@@ -16,115 +18,25 @@ typedef struct Frame {
     size_t bytes[3];
 } Frame;
 
-static bool
-is_yuv(VaePixels pixels)
-{
-    return pixels == VAE_PIXELS_I420 || pixels == VAE_PIXELS_NV12;
-}
-
-static int
-pixel_bytes(VaePixels pixels)
-{
-    return pixels == VAE_PIXELS_RGB_F32 ? 12
-           : pixels == VAE_PIXELS_RGB   ? 3
-           : is_yuv(pixels)             ? 1
-                                        : 4;
-}
-
-/* like: the format. extra: bytes of a row past its pixels. */
+/* like: the format. extra: samples of a row past its pixels. */
 static Frame
 frame_new(VaeCheck *t, VaePicture like, int extra, int fill)
 {
     Frame f = {.p = like};
-    const int cw = (like.width + 1) / 2, ch = (like.height + 1) / 2;
-    const int unit = like.pixels == VAE_PIXELS_RGB_F32 ? 4 : 1;
-    const int rows[3] = {like.height, ch, ch};
-    const int size[3] = {like.width * pixel_bytes(like.pixels),
-                         like.pixels == VAE_PIXELS_NV12 ? 2 * cw : cw, cw};
-    const int planes = like.pixels == VAE_PIXELS_I420   ? 3
-                       : like.pixels == VAE_PIXELS_NV12 ? 2
-                                                        : 1;
-    for (int i = 0; i < planes; i++) {
-        f.p.stride[i] = size[i] + extra * unit;
-        f.bytes[i] = (size_t) f.p.stride[i] * (rows[i] - 1) + size[i];
+    const int unit = vae_kind_bytes(like.pixels);
+    for (int i = 0; i < 3; i++) {
+        const int size = vae_kind_row(&like, i);
+        if (!size)
+            continue;
+        f.p.stride[i] = size + extra * unit;
+        f.bytes[i] =
+            (size_t) f.p.stride[i] *
+                (vae_kind_rows(&like, i && vae_kind_yuv(like.pixels)) - 1) +
+            size;
         f.p.data[i] = vae_check_buffer(t, f.bytes[i], unit);
         memset(f.p.data[i], fill, f.bytes[i]);
     }
     return f;
-}
-
-static const uint8_t *
-place(const VaePicture *p, int x, int y)
-{
-    return p->data[0] + y * p->stride[0] + x * pixel_bytes(p->pixels);
-}
-
-/* Where colour c is in a pixel of an RGB kind. */
-static int
-byte_of(VaePixels pixels, int c)
-{
-    return pixels == VAE_PIXELS_BGRX ? 2 - c : c;
-}
-
-/* Chroma sample c (0: U, 1: V) at (x, y) of its plane. */
-static int
-chroma_at(const VaePicture *p, int c, int x, int y)
-{
-    if (p->pixels == VAE_PIXELS_NV12)
-        return p->data[1][y * p->stride[1] + 2 * x + c];
-    return p->data[1 + c][y * p->stride[1 + c] + x];
-}
-
-/* ------------------------------------------------ exact colour, double */
-
-typedef struct Weights {
-    double kr, kg, kb;
-    double black, luma, chroma; /* of the codes */
-} Weights;
-
-static Weights
-weights(const VaePicture *p)
-{
-    Weights k = {0.299, 0, 0.114, 0, 255, 255};
-    if (p->matrix == VAE_MATRIX_BT709) {
-        k.kr = 0.2126;
-        k.kb = 0.0722;
-    }
-    k.kg = 1 - k.kr - k.kb;
-    if (!p->full_range) {
-        k.black = 16;
-        k.luma = 219;
-        k.chroma = 224;
-    }
-    return k;
-}
-
-static void
-to_yuv(const Weights *k, const double *rgb, double *yuv)
-{
-    const double y = k->kr * rgb[0] + k->kg * rgb[1] + k->kb * rgb[2];
-    yuv[0] = k->black + k->luma * y;
-    yuv[1] = 128 + k->chroma * (rgb[2] - y) / (2 * (1 - k->kb));
-    yuv[2] = 128 + k->chroma * (rgb[0] - y) / (2 * (1 - k->kr));
-}
-
-static double
-clamp01(double v)
-{
-    return v > 0 ? fmin(v, 1) : 0; /* NaN to 0 */
-}
-
-static void
-to_rgb(const Weights *k, const double *yuv, double *rgb)
-{
-    const double y = (yuv[0] - k->black) / k->luma;
-    const double u = (yuv[1] - 128) / k->chroma;
-    const double v = (yuv[2] - 128) / k->chroma;
-    rgb[0] = clamp01(y + 2 * (1 - k->kr) * v);
-    rgb[2] = clamp01(y + 2 * (1 - k->kb) * u);
-    rgb[1] = clamp01(
-        y -
-        (2 * (1 - k->kb) * k->kb * u + 2 * (1 - k->kr) * k->kr * v) / k->kg);
 }
 
 static int
@@ -141,75 +53,100 @@ unit_at(const VaePictureOutArgs *a, int x, int y, double *rgb)
     x = within(x, a->picture->width);
     y = within(y, a->picture->height);
     for (int c = 0; c < 3; c++)
-        rgb[c] = clamp01(
+        rgb[c] = vae_exact_unit(
             ((double) ((const float *) a->x)[((size_t) y * a->w + x) * 3 + c] -
              a->low) /
             ((double) a->high - a->low));
 }
 
 static void
-near(VaeCheck *t, const char *what, int x, int y, int code, double want)
+near(VaeCheck *t, const VaePicture *p, int c, int x, int y, double want)
 {
-    if (!(fabs(code - fmin(fmax(want, 0), 255)) <= 0.52))
-        vae_check_fail(t, "%s at %d, %d: found %d, wanted %.4f", what, x, y,
+    const int code = vae_kind_code(p, c, x, y);
+    const double bound =
+        vae_kind_yuv(p->pixels) && vae_kinds[p->pixels].bits > 8 ? 0.56 : 0.52;
+    if (!(fabs(code - fmin(fmax(want, 0), vae_kind_most(p->pixels))) <= bound))
+        vae_check_fail(t, "part %d at %d, %d: found %d, wanted %.4f", c, x, y,
                        code, want);
+    if (vae_kind_bytes(p->pixels) == 2) {
+        uint16_t v;
+        memcpy(&v, vae_kind_sample(p, c, x, y), 2);
+        if (v != code << vae_kinds[p->pixels].below)
+            vae_check_fail(t, "part %d at %d, %d: other bits in %#x", c, x, y,
+                           v);
+    }
 }
 
 static void
 exact_luma(VaeCheck *t, const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
-    const Weights k = weights(p);
+    const VaeExact k = vae_exact(p);
     double rgb[3], yuv[3];
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
             unit_at(a, x, y, rgb);
-            to_yuv(&k, rgb, yuv);
-            near(t, "Y", x, y, *place(p, x, y), yuv[0]);
+            vae_exact_yuv(&k, rgb, yuv);
+            near(t, p, 0, x, y, yuv[0]);
         }
+}
+
+/* What the position before, itself and the one after weigh. */
+static const double *
+taps(int sub, bool first)
+{
+    static const double on[] = {0.25, 0.5, 0.25}, between[] = {0, 0.5, 0.5};
+    static const double all[] = {0, 1, 0};
+    return !sub ? all : first ? on : between;
 }
 
 static void
 exact_chroma(VaeCheck *t, const VaePictureOutArgs *a)
 {
-    static const double left[] = {0.25, 0.5, 0.25}, centre[] = {0, 0.5, 0.5};
     const VaePicture *p = a->picture;
-    const Weights k = weights(p);
-    const double *along = p->site_center ? centre : left;
-    for (int y = 0; y < (p->height + 1) / 2; y++)
-        for (int x = 0; x < (p->width + 1) / 2; x++) {
+    const VaeKind *kind = &vae_kinds[p->pixels];
+    const VaeExact k = vae_exact(p);
+    const double *along = taps(kind->sub_x, !p->site_center);
+    const double *down = taps(kind->sub_y, p->site_top);
+    for (int y = 0; y < vae_kind_rows(p, 1); y++)
+        for (int x = 0; x < vae_kind_columns(p, 1); x++) {
             double mean[3] = {0}, rgb[3], yuv[3];
-            for (int i = 0; i < 6; i++) {
-                unit_at(a, 2 * x + i % 3 - 1, 2 * y + i / 3, rgb);
+            for (int i = 0; i < 9; i++) {
+                unit_at(a, (x << kind->sub_x) + i % 3 - 1,
+                        (y << kind->sub_y) + i / 3 - 1, rgb);
                 for (int c = 0; c < 3; c++)
-                    mean[c] += rgb[c] * along[i % 3] / 2;
+                    mean[c] += rgb[c] * along[i % 3] * down[i / 3];
             }
-            to_yuv(&k, mean, yuv);
-            near(t, "U", x, y, chroma_at(p, 0, x, y), yuv[1]);
-            near(t, "V", x, y, chroma_at(p, 1, x, y), yuv[2]);
+            vae_exact_yuv(&k, mean, yuv);
+            near(t, p, 1, x, y, yuv[1]);
+            near(t, p, 2, x, y, yuv[2]);
         }
 }
 
+/* Within rounding, and the very code that fp32 operations give. */
 static void
 exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
-    const int size = pixel_bytes(p->pixels);
+    const VaeExact k = vae_exact(p);
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
             const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
-            const uint8_t *got = place(p, x, y);
+            double rgb[3];
+            unit_at(a, x, y, rgb);
             for (int c = 0; c < 3; c++) {
                 float u = a->low < 0 ? (v[c] + 1) / 2 : v[c];
                 u = u > 0 ? fminf(u, 1) : 0;
-                const long want = lrintf(u * 255);
-                const int code = got[byte_of(p->pixels, c)];
+                const long want = lrintf(u * (float) k.luma) + (long) k.black;
+                const int code = vae_kind_code(p, c, x, y);
+                near(t, p, c, x, y, k.black + k.luma * rgb[c]);
                 if (code != want)
                     vae_check_fail(t, "%d, %d: found %d, wanted %ld", x, y,
                                    code, want);
             }
-            if (size == 4 && got[3] != 255)
-                vae_check_fail(t, "%d, %d: byte 3 is %d", x, y, got[3]);
+            const uint8_t *fourth = vae_kind_sample(p, 3, x, y);
+            if (fourth && *fourth != 255)
+                vae_check_fail(t, "%d, %d: byte 3 is %d", x, y, *fourth);
         }
 }
 
@@ -218,7 +155,7 @@ exact_floats(VaeCheck *t, const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
     for (int y = 0; y < p->height; y++)
-        vae_check_equal(t, "floats", place(p, 0, y),
+        vae_check_equal(t, "floats", vae_kind_sample(p, 0, 0, y),
                         (const float *) a->x + (size_t) y * a->w * 3,
                         (size_t) p->width * 12);
 }
@@ -227,13 +164,27 @@ exact_floats(VaeCheck *t, const VaePictureOutArgs *a)
 static void
 padding(VaeCheck *t, const Frame *f, int fill)
 {
-    const VaePicture *p = &f->p;
-    const size_t size = (size_t) p->width * pixel_bytes(p->pixels);
-    for (size_t i = 0; i < f->bytes[0]; i++)
-        if (i % (size_t) p->stride[0] >= size && p->data[0][i] != fill) {
-            vae_check_fail(t, "padding byte %zu was written", i);
-            return;
-        }
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < f->bytes[k]; i++)
+            if (i % (size_t) f->p.stride[k] >=
+                    (size_t) vae_kind_row(&f->p, k) &&
+                f->p.data[k][i] != fill) {
+                vae_check_fail(t, "padding byte %zu was written", i);
+                return;
+            }
+}
+
+/* A queue for the pictures like this one; several threads, which no setting of
+ * colour heeds, with the plain ones only. False past the last. */
+static bool
+next_queue(const VaePicture *p, size_t *i, VaeQueue *q)
+{
+    const bool plain = p->matrix == VAE_MATRIX_BT601 && !p->full_range &&
+                       !p->limited_rgb && !p->site_center;
+    while (vae_check_queue((*i)++, q))
+        if (q->threads == 1 || plain)
+            return true;
+    return false;
 }
 
 /* Twice over different bytes: one that is not written differs once. */
@@ -248,14 +199,14 @@ run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
         padding(t, &ref, fill);
         if (like.pixels == VAE_PIXELS_RGB_F32) {
             exact_floats(t, &a);
-        } else if (is_yuv(like.pixels)) {
+        } else if (vae_kind_yuv(like.pixels)) {
             exact_luma(t, &a);
             exact_chroma(t, &a);
         } else {
             exact_rgb(t, &a);
         }
         VaeQueue q;
-        for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++) {
+        for (size_t i = 0; t->dut && next_queue(&like, &i, &q);) {
             Frame dut = frame_new(t, like, extra, fill);
             a.picture = &dut.p;
             t->dut->picture_out(&q, &a);
@@ -268,21 +219,29 @@ run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
 
 /* ----------------------------------------------------------------- in */
 
+/* Where a position of the picture lies among chroma samples. */
+static double
+among(int i, int sub, bool first)
+{
+    return !sub ? i : first ? i / 2.0 : (i - 0.5) / 2;
+}
+
 /* The chroma sample at a luma position, bilinear from its two by two. */
 static double
 chroma_between(const VaePicture *p, int c, int x, int y)
 {
-    const int cw = (p->width + 1) / 2, ch = (p->height + 1) / 2;
-    const double px = p->site_center ? (x - 0.5) / 2 : x / 2.0;
-    const double py = (y - 0.5) / 2;
+    const VaeKind *k = &vae_kinds[p->pixels];
+    const double px = among(x, k->sub_x, !p->site_center);
+    const double py = among(y, k->sub_y, p->site_top);
     const int x0 = (int) floor(px), y0 = (int) floor(py);
     double sum = 0;
     for (int i = 0; i < 4; i++) {
         const int dx = i & 1, dy = i >> 1;
         const double wx = dx ? px - x0 : 1 - (px - x0);
         const double wy = dy ? py - y0 : 1 - (py - y0);
-        sum +=
-            wx * wy * chroma_at(p, c, within(x0 + dx, cw), within(y0 + dy, ch));
+        sum += wx * wy *
+               vae_kind_code(p, c, within(x0 + dx, vae_kind_columns(p, c)),
+                             within(y0 + dy, vae_kind_rows(p, c)));
     }
     return sum;
 }
@@ -291,35 +250,37 @@ static void
 want_in(const VaePictureInArgs *a, int x, int y, float *v)
 {
     const VaePicture *p = a->picture;
-    const Weights k = weights(p);
-    const uint8_t *at = place(p, x, y);
     if (p->pixels == VAE_PIXELS_RGB_F32) {
-        memcpy(v, at, 12);
+        memcpy(v, vae_kind_sample(p, 0, x, y), 12);
         return;
     }
-    if (is_yuv(p->pixels)) {
+    const VaeExact k = vae_exact(p);
+    if (vae_kind_yuv(p->pixels)) {
         double rgb[3];
-        const double yuv[3] = {*at, chroma_between(p, 0, x, y),
-                               chroma_between(p, 1, x, y)};
-        to_rgb(&k, yuv, rgb);
+        const double yuv[3] = {vae_kind_code(p, 0, x, y),
+                               chroma_between(p, 1, x, y),
+                               chroma_between(p, 2, x, y)};
+        vae_exact_rgb(&k, yuv, rgb);
         for (int c = 0; c < 3; c++)
             v[c] = (float) (a->low + rgb[c] * (a->high - a->low));
         return;
     }
     for (int c = 0; c < 3; c++) {
-        const float u = (float) at[byte_of(p->pixels, c)] / 255.0f;
+        const float code = (float) (vae_kind_code(p, c, x, y) - k.black);
+        const float u = fminf(fmaxf(code, 0) / (float) k.luma, 1);
         v[c] = a->low < 0 ? (u - 0.5f) / 0.5f : u;
     }
 }
 
 /* All of the network's frame, the repeated edges too. Of YUV one word of
- * rounding and fixed point, in u; nothing of the others. */
+ * rounding and fixed point, in u, or two of more than 8 bits; nothing of the
+ * others. */
 static void
 exact_in(VaeCheck *t, const VaePictureInArgs *a, const float *got)
 {
     const VaePicture *p = a->picture;
-    const double bound =
-        is_yuv(p->pixels) ? (a->high - a->low) * (1 / 65535.0 + 1e-7) : 0;
+    const int words = !vae_kind_yuv(p->pixels) ? 0 : vae_kind_bytes(p->pixels);
+    const double bound = words * (a->high - a->low) * (1 / 65535.0 + 1e-7);
     for (int y = 0; y < a->h; y++)
         for (int x = 0; x < a->w; x++, got += 3) {
             float want[3];
@@ -342,7 +303,7 @@ run_in(VaeCheck *t, VaePictureInArgs a)
     exact_in(t, &a, ref);
     const uint16_t *ref16 = vae_check_bf16(t, ref, n);
     VaeQueue q;
-    for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++) {
+    for (size_t i = 0; t->dut && next_queue(a.picture, &i, &q);) {
         float *dut = vae_check_buffer(t, n * 4, 4);
         uint16_t *dut16 = vae_check_buffer(t, n * 2, 2);
         a.y = dut;
@@ -367,17 +328,15 @@ typedef struct Case {
 static bool
 begin(VaeCheck *t, const char *what, const Case *c)
 {
-    static const char *const names[] = {"floats", "rgb",  "rgba",
-                                        "bgrx",   "i420", "nv12"};
+    static const char *const matrices[] = {"_601", "_709", "_2020"};
     const VaePicture *p = &c->like;
-    return vae_check_begin(t, "picture_%s_%s_%dx%d%s%s%s_low%g_s%d_p%dx%d",
-                           what, names[p->pixels], p->width, p->height,
-                           !is_yuv(p->pixels)              ? ""
-                           : p->matrix == VAE_MATRIX_BT709 ? "_709"
-                                                           : "_601",
-                           p->full_range ? "_full" : "",
-                           p->site_center ? "_centre" : "", c->low, c->extra,
-                           c->pad_w, c->pad_h);
+    return vae_check_begin(
+        t, "picture_%s_%s_%dx%d%s%s%s%s%s_low%g_s%d_p%dx%d", what,
+        vae_kinds[p->pixels].name, p->width, p->height,
+        vae_kind_yuv(p->pixels) ? matrices[p->matrix] : "",
+        p->full_range ? "_full" : "", p->limited_rgb ? "_limited" : "",
+        p->site_center ? "_centre" : "", p->site_top ? "_top" : "", c->low,
+        c->extra, c->pad_w, c->pad_h);
 }
 
 static void
@@ -423,33 +382,48 @@ case_in(VaeCheck *t, const Case *c)
                                  .high = 1});
 }
 
+/* Every setting that a kind of pixels heeds; of large pictures only some. */
+static void
+each_setting(VaeCheck *t, Case c, void (*run)(VaeCheck *t, const Case *c))
+{
+    const VaeKind *k = &vae_kinds[c.like.pixels];
+    const bool yuv = vae_kind_yuv(c.like.pixels);
+    for (int bits = 0; bits < 48; bits++) {
+        c.low = bits & 1 ? 0 : -1;
+        c.like.full_range = yuv && bits & 2;
+        c.like.limited_rgb = !yuv && bits & 2;
+        c.like.site_center = bits & 4;
+        c.like.site_top = bits & 8;
+        c.like.matrix = (VaeMatrix) (bits >> 4);
+        if ((bits & 2 && k->bits > 16) || (bits & 4 && !k->sub_x) ||
+            (bits & 8 && !k->sub_y) || (bits >> 4 && !yuv) ||
+            (c.like.width > 100 && (bits & 1 || bits >> 4 > 1)))
+            continue;
+        run(t, &c);
+    }
+}
+
 static void
 each(VaeCheck *t, void (*run)(VaeCheck *t, const Case *c))
 {
-    /* width, height, padding of the network's size, bytes past a row */
+    /* width, height, padding of the network's size, samples past a row */
     static const int sizes[][5] = {
         {1, 1, 7, 7, 0},   {2, 2, 0, 0, 3},   {7, 5, 1, 3, 1},
         {16, 8, 0, 0, 16}, {129, 3, 7, 5, 2}, {258, 6, 0, 2, 5},
         {301, 7, 3, 1, 0},
     };
     for (size_t i = 0; i < VAE_COUNT(sizes); i++)
-        for (int pixels = 0; pixels <= VAE_PIXELS_NV12; pixels++)
-            for (int bits = 0; bits < 16; bits++) {
-                const int *s = sizes[i];
-                const Case c = {.like = {.pixels = (VaePixels) pixels,
+        for (int pixels = 0; pixels < VAE_PIXELS_KINDS; pixels++) {
+            const int *s = sizes[i];
+            each_setting(t,
+                         (Case){.like = {.pixels = (VaePixels) pixels,
                                          .width = s[0],
-                                         .height = s[1],
-                                         .matrix = bits & 2 ? VAE_MATRIX_BT709
-                                                            : VAE_MATRIX_BT601,
-                                         .full_range = bits & 4,
-                                         .site_center = bits & 8},
-                                .low = bits & 1 ? 0 : -1,
+                                         .height = s[1]},
                                 .pad_w = s[2],
                                 .pad_h = s[3],
-                                .extra = s[4]};
-                if (bits < 2 || is_yuv(c.like.pixels))
-                    run(t, &c);
-            }
+                                .extra = s[4]},
+                         run);
+        }
 }
 
 static void
@@ -466,139 +440,147 @@ check_in(VaeCheck *t)
 
 /* Pictures of one colour each, the corners of RGB, where codes end. */
 static void
-check_corners(VaeCheck *t)
+case_corners(VaeCheck *t, const Case *c)
 {
-    for (int bits = 0; bits < 8; bits++) {
-        if (!vae_check_begin(t, "picture_corners_%d", bits))
-            continue;
-        const VaePicture like = {.pixels = VAE_PIXELS_NV12,
-                                 .width = 5,
-                                 .height = 3,
-                                 .matrix = bits & 1 ? VAE_MATRIX_BT709
-                                                    : VAE_MATRIX_BT601,
-                                 .full_range = bits & 2,
-                                 .site_center = bits & 4};
-        float *x = vae_check_buffer(t, 45 * 4, 4);
-        for (int corner = 0; corner < 8; corner++) {
-            for (int i = 0; i < 45; i++)
-                x[i] = corner >> i % 3 & 1 ? 1 : -1;
-            run_out(t,
-                    (VaePictureOutArgs){.picture = &like,
-                                        .x = x,
-                                        .h = 3,
-                                        .w = 5,
-                                        .low = -1,
-                                        .high = 1},
-                    0);
-        }
+    if (!begin(t, "corners", c))
+        return;
+    float *x = vae_check_buffer(t, 45 * 4, 4);
+    for (int corner = 0; corner < 8; corner++) {
+        for (int i = 0; i < 45; i++)
+            x[i] = corner >> i % 3 & 1 ? 1 : c->low;
+        run_out(t,
+                (VaePictureOutArgs){.picture = &c->like,
+                                    .x = x,
+                                    .h = 3,
+                                    .w = 5,
+                                    .low = c->low,
+                                    .high = 1},
+                0);
     }
 }
 
-/* Every code of RGB, in and out again, is itself; both ranges. */
+/* Every code of RGB, in and out again, is itself. */
 static void
-check_round_trip_rgb(VaeCheck *t)
+case_round_trip_rgb(VaeCheck *t, const Case *c)
 {
-    for (int low = -1; low <= 0; low++) {
-        if (!vae_check_begin(t, "picture_round_trip_rgb_low%d", low))
-            continue;
-        const VaePicture like = {
-            .pixels = VAE_PIXELS_RGB, .width = 256, .height = 1};
-        Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
-        float *x = vae_check_buffer(t, 768 * 4, 4);
-        for (int i = 0; i < 768; i++)
-            in.p.data[0][i] = (uint8_t) (i / 3);
-        const VaePictureInArgs a = {.y = x,
-                                    .picture = &in.p,
-                                    .h = 1,
-                                    .w = 256,
-                                    .low = (float) low,
-                                    .high = 1};
-        const VaePictureOutArgs b = {.picture = &out.p,
-                                     .x = x,
-                                     .h = 1,
-                                     .w = 256,
-                                     .low = (float) low,
-                                     .high = 1};
-        t->ref->picture_in(&t->queue, &a);
-        t->ref->picture_out(&t->queue, &b);
-        vae_check_equal(t, "codes", out.p.data[0], in.p.data[0], 768);
+    if (!begin(t, "round_trip", c))
+        return;
+    const VaePixels pixels = c->like.pixels;
+    const VaeExact k = vae_exact(&c->like);
+    const int n = (int) k.luma + 1;
+    VaePicture like = c->like;
+    like.width = n;
+    like.height = 1;
+    Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
+    float *x = vae_check_buffer(t, (size_t) n * 12, 4);
+    for (int i = 0; i < 3 * n; i++) {
+        const uint16_t code = (uint16_t) (i / 3 + (int) k.black);
+        memcpy(vae_kind_sample(&in.p, i % 3, i / 3, 0), &code,
+               (size_t) vae_kind_bytes(pixels));
     }
+    t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
+                                                      .picture = &in.p,
+                                                      .h = 1,
+                                                      .w = n,
+                                                      .low = c->low,
+                                                      .high = 1});
+    t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &out.p,
+                                                        .x = x,
+                                                        .h = 1,
+                                                        .w = n,
+                                                        .low = c->low,
+                                                        .high = 1});
+    for (int i = 0; i < 3 * n; i++)
+        vae_check_that(t,
+                       vae_kind_code(&in.p, i % 3, i / 3, 0) ==
+                           vae_kind_code(&out.p, i % 3, i / 3, 0),
+                       "a code is another after a round trip");
 }
 
 /* A picture of one colour, from YUV and back, is itself where the colour is
  * inside RGB: words are fine enough that nothing is lost. */
 static void
-check_round_trip_yuv(VaeCheck *t)
+case_round_trip_yuv(VaeCheck *t, const Case *c)
 {
-    for (int bits = 0; bits < 8; bits++) {
-        if (!vae_check_begin(t, "picture_round_trip_yuv_%d", bits))
-            continue;
-        const VaePicture like = {.pixels = VAE_PIXELS_I420,
-                                 .width = 3,
-                                 .height = 3,
-                                 .matrix = bits & 1 ? VAE_MATRIX_BT709
-                                                    : VAE_MATRIX_BT601,
-                                 .full_range = bits & 2,
-                                 .site_center = bits & 4};
-        Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
-        float *x = vae_check_buffer(t, 27 * 4, 4);
-        const Weights k = weights(&like);
-        for (int i = 0; i < 1000; i++) {
-            double rgb[3], yuv[3];
-            for (int c = 0; c < 3; c++)
-                rgb[c] = 0.02 + 0.96 * vae_check_range(t, 0, 1000) / 1000;
-            to_yuv(&k, rgb, yuv);
-            for (int c = 0; c < 3; c++)
-                memset(in.p.data[c], (int) lrint(yuv[c]), in.bytes[c]);
-            t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
-                                                              .picture = &in.p,
-                                                              .h = 3,
-                                                              .w = 3,
-                                                              .low = -1,
-                                                              .high = 1});
-            t->ref->picture_out(&t->queue,
-                                &(VaePictureOutArgs){.picture = &out.p,
-                                                     .x = x,
-                                                     .h = 3,
-                                                     .w = 3,
-                                                     .low = -1,
-                                                     .high = 1});
-            for (int c = 0; c < 3; c++)
-                vae_check_equal(t, "codes", out.p.data[c], in.p.data[c],
-                                in.bytes[c]);
-        }
+    if (!begin(t, "round_trip", c))
+        return;
+    const VaePicture like = c->like;
+    const VaeExact k = vae_exact(&like);
+    const int size = vae_kind_bytes(like.pixels);
+    Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
+    float *x = vae_check_buffer(t, 45 * 4, 4);
+    for (int n = 0; n < 100; n++) {
+        double rgb[3], yuv[3];
+        for (int i = 0; i < 3; i++)
+            rgb[i] = 0.02 + 0.96 * vae_check_range(t, 0, 1000) / 1000;
+        vae_exact_yuv(&k, rgb, yuv);
+        for (int i = 0; i < 3; i++)
+            for (int j = 0;
+                 j < vae_kind_columns(&like, i) * vae_kind_rows(&like, i);
+                 j++) {
+                const uint16_t v =
+                    (uint16_t) (lrint(yuv[i]) << vae_kinds[like.pixels].below);
+                memcpy(vae_kind_sample(&in.p, i, j % vae_kind_columns(&like, i),
+                                       j / vae_kind_columns(&like, i)),
+                       &v, (size_t) size);
+            }
+        t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
+                                                          .picture = &in.p,
+                                                          .h = 3,
+                                                          .w = 5,
+                                                          .low = c->low,
+                                                          .high = 1});
+        t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &out.p,
+                                                            .x = x,
+                                                            .h = 3,
+                                                            .w = 5,
+                                                            .low = c->low,
+                                                            .high = 1});
+        for (int i = 0; i < 3; i++)
+            vae_check_equal(t, "codes", out.p.data[i], in.p.data[i],
+                            in.bytes[i]);
     }
 }
 
-/* Greys have chroma 128 exactly, black and white the ends of the range. */
+/* Greys have no chroma, black and white are the ends of the range. */
 static void
-check_greys(VaeCheck *t)
+case_greys(VaeCheck *t, const Case *c)
 {
-    for (int bits = 0; bits < 4; bits++) {
-        if (!vae_check_begin(t, "picture_greys_%d", bits))
-            continue;
-        const bool full = bits & 2;
-        const VaePicture like = {.pixels = VAE_PIXELS_I420,
-                                 .width = 1001,
-                                 .height = 1,
-                                 .matrix = bits & 1 ? VAE_MATRIX_BT709
-                                                    : VAE_MATRIX_BT601,
-                                 .full_range = full};
-        Frame f = frame_new(t, like, 0, 0);
-        float *x = vae_check_buffer(t, 3003 * 4, 4);
-        for (int i = 0; i < 3003; i++)
-            x[i] = (float) (i / 3) / 1000;
-        t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &f.p,
-                                                            .x = x,
-                                                            .h = 1,
-                                                            .w = 1001,
-                                                            .low = 0,
-                                                            .high = 1});
-        vae_check_that(t, f.p.data[0][0] == (full ? 0 : 16), "black");
-        vae_check_that(t, f.p.data[0][1000] == (full ? 255 : 235), "white");
-        for (int i = 0; i < 501; i++)
-            vae_check_that(t, f.p.data[1][i] == 128 && f.p.data[2][i] == 128,
-                           "a grey has colour");
+    if (!begin(t, "greys", c))
+        return;
+    VaePicture like = c->like;
+    like.width = 1001;
+    like.height = 1;
+    const VaeExact k = vae_exact(&like);
+    Frame f = frame_new(t, like, 0, 0);
+    float *x = vae_check_buffer(t, 3003 * 4, 4);
+    for (int i = 0; i < 3003; i++)
+        x[i] = (float) (i / 3) / 1000;
+    t->ref->picture_out(
+        &t->queue,
+        &(VaePictureOutArgs){
+            .picture = &f.p, .x = x, .h = 1, .w = 1001, .low = 0, .high = 1});
+    vae_check_that(t, vae_kind_code(&f.p, 0, 0, 0) == k.black, "black");
+    vae_check_that(t, vae_kind_code(&f.p, 0, 1000, 0) == k.black + k.luma,
+                   "white");
+    for (int i = 0; i < vae_kind_columns(&like, 1); i++)
+        vae_check_that(t,
+                       vae_kind_code(&f.p, 1, i, 0) == k.zero &&
+                           vae_kind_code(&f.p, 2, i, 0) == k.zero,
+                       "a grey has colour");
+}
+
+static void
+check_colours(VaeCheck *t)
+{
+    for (int pixels = VAE_PIXELS_RGB; pixels < VAE_PIXELS_KINDS; pixels++) {
+        const bool yuv = vae_kind_yuv((VaePixels) pixels);
+        const Case c = {
+            .like = {.pixels = (VaePixels) pixels, .width = 5, .height = 3}};
+        each_setting(t, c, case_corners);
+        each_setting(t, c, yuv ? case_round_trip_yuv : case_round_trip_rgb);
+        if (yuv)
+            each_setting(t, c, case_greys);
     }
 }
 
@@ -607,10 +589,10 @@ check_speed(VaeCheck *t)
 {
     if (!t->bench || !t->dut)
         return;
-    for (int pixels = 0; pixels <= VAE_PIXELS_NV12; pixels++)
+    for (int pixels = 0; pixels < VAE_PIXELS_KINDS; pixels++)
         for (int in = 0; in < 2; in++) {
-            if (!vae_check_begin(t, "picture_speed_%s_%d", in ? "in" : "out",
-                                 pixels))
+            if (!vae_check_begin(t, "picture_speed_%s_%s", in ? "in" : "out",
+                                 vae_kinds[pixels].name))
                 continue;
             const VaePicture like = {
                 .pixels = (VaePixels) pixels, .width = 1920, .height = 1080};
@@ -642,12 +624,7 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_out,
-                                       check_in,
-                                       check_corners,
-                                       check_round_trip_rgb,
-                                       check_round_trip_yuv,
-                                       check_greys,
+    static const VaeCheckFunc all[] = {check_out, check_in, check_colours,
                                        check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

@@ -371,7 +371,7 @@ picture_case(VaeCheck *t, VaePixels pixels, VaeType type, int c)
 static void
 check_pictures(VaeCheck *t)
 {
-    for (int pixels = VAE_PIXELS_RGB; pixels <= VAE_PIXELS_NV12; pixels++)
+    for (int pixels = VAE_PIXELS_RGB; pixels < VAE_PIXELS_KINDS; pixels++)
         for (size_t i = 0; i < 2 * VAE_COUNT(types); i++)
             if (vae_check_begin(t, "types_picture_%d_type%d_c%d", pixels,
                                 types[i / 2], i % 2 ? 8 : 3))

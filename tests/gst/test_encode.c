@@ -292,12 +292,12 @@ test_refused(void)
     GstBus *bus = vae_test_bus(h);
     GstCaps *caps = gst_caps_from_string(
         "video/x-raw,format=I420,width=48,height=32,framerate=16/1,"
-        "colorimetry=bt2020");
+        "colorimetry=smpte240m");
 
     gst_harness_push_event(h, gst_event_new_stream_start("refused"));
     gst_harness_push_event(h, gst_event_new_caps(caps));
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                          "bt2020", "bt709");
+                          "smpte240m", "bt709");
     gst_caps_unref(caps);
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);

@@ -10,35 +10,60 @@
 extern "C" {
 #endif
 
+/*
+ * Planes as in GstVideoFrame: I420, Y42B, Y444 Y, U, V; YV12 Y, V, U; NV12 and
+ * P010 Y, UV; the GBR kinds G, B, R; the other RGB kinds have one. Codes of
+ * more than 8 bits are in samples of two bytes, little endian, in the low bits
+ * (of P010 in the high ones); what such a sample holds beyond the largest code
+ * is read as that.
+ */
 typedef enum VaePixels {
     VAE_PIXELS_RGB_F32, /* 3 floats a pixel, the network's own range, not
                            clamped; strides in bytes like the others */
     VAE_PIXELS_RGB,
-    VAE_PIXELS_RGBA, /* A written 255, not read */
-    VAE_PIXELS_BGRX, /* X written 255, not read */
+    VAE_PIXELS_RGBA, /* A written 255, not read; so RGBx as well */
+    VAE_PIXELS_BGRX, /* X written 255, not read; so BGRA as well */
     VAE_PIXELS_I420,
-    VAE_PIXELS_NV12
+    VAE_PIXELS_NV12,
+    VAE_PIXELS_BGR,
+    VAE_PIXELS_GBR,
+    VAE_PIXELS_GBR_10,
+    VAE_PIXELS_GBR_12,
+    VAE_PIXELS_GBR_16,
+    VAE_PIXELS_YV12,
+    VAE_PIXELS_Y42B, /* 4:2:2 */
+    VAE_PIXELS_Y444,
+    VAE_PIXELS_I420_10,
+    VAE_PIXELS_P010
 } VaePixels;
+#define VAE_PIXELS_KINDS (VAE_PIXELS_P010 + 1)
 
-/* Luma weights Kr, Kb: 0.299, 0.114 and 0.2126, 0.0722. */
-typedef enum VaeMatrix { VAE_MATRIX_BT601, VAE_MATRIX_BT709 } VaeMatrix;
+/* Luma weights Kr, Kb: 0.299, 0.114; 0.2126, 0.0722; 0.2627, 0.0593. */
+typedef enum VaeMatrix {
+    VAE_MATRIX_BT601,
+    VAE_MATRIX_BT709,
+    VAE_MATRIX_BT2020
+} VaeMatrix;
 
 /*
- * One picture in memory. Planes and strides as in GstVideoFrame: RGB kinds
- * use plane 0; I420 Y, U, V; NV12 Y, UV. width and height are the visible
- * size; chroma planes are ceil(width / 2) x ceil(height / 2). Strides are in
- * bytes and may be larger than a row.
+ * One picture in memory. width and height are the visible size; planes of
+ * chroma have ceil(width / 2) columns where it is halved along the rows (4:2:0,
+ * 4:2:2) and ceil(height / 2) rows where it is halved down the columns (4:2:0).
+ * Strides are in bytes and may be larger than a row.
  *
- * matrix, full_range and site apply to I420 and NV12 only. Chroma sits as in
- * MPEG-2 (left column, between rows) when site_center is false, as in JPEG
- * (centre of four) when it is true.
+ * limited_rgb applies to RGB kinds of whole numbers: codes are 16..235 of 255,
+ * or as much of more bits, instead of all. The others apply to YUV kinds:
+ * full_range; matrix; and where chroma sits. Along the rows, where it is
+ * halved: in the left column (MPEG-2) or, site_center, between the two (JPEG).
+ * Down the columns: between the two rows or, site_top, in the upper one.
  */
 typedef struct VaePicture {
     VaePixels pixels;
     int width, height;
     VaeMatrix matrix;
     bool full_range;
-    bool site_center;
+    bool limited_rgb;
+    bool site_center, site_top;
     uint8_t *data[3];
     ptrdiff_t stride[3];
 } VaePicture;

@@ -1,0 +1,142 @@
+/*
+ * pixels.h: where the numbers of each kind of picture lie.
+ *
+ * A kind is three parts, R, G, B or Y, U, V, of samples of one size; what
+ * converts pictures is written for any parts.
+ */
+#ifndef VAE_PIXELS_H
+#define VAE_PIXELS_H
+
+#include <string.h>
+
+#include "vae/frames.h"
+#include "inline.h"
+
+/* Bytes: from the beginning of a row to its first sample, and from one sample
+ * to the next. */
+typedef struct VaePart {
+    uint8_t plane, at, step;
+} VaePart;
+
+typedef struct VaeLayout {
+    VaePart part[3];
+    uint8_t bytes; /* of a sample; 4: a float */
+    uint8_t depth; /* bits of a code */
+    uint8_t shift; /* bits below the code in a sample */
+    bool yuv;
+    uint8_t sub_x, sub_y; /* 1: U and V have half the columns, rows */
+} VaeLayout;
+
+static inline const VaeLayout *
+vae_layout(VaePixels pixels)
+{
+    /* In the order of VaePixels. */
+    static const VaeLayout all[] = {
+        {{{0, 0, 12}, {0, 4, 12}, {0, 8, 12}}, 4, 0, 0, 0, 0, 0}, /* RGB_F32 */
+        {{{0, 0, 3}, {0, 1, 3}, {0, 2, 3}}, 1, 8, 0, 0, 0, 0},    /* RGB */
+        {{{0, 0, 4}, {0, 1, 4}, {0, 2, 4}}, 1, 8, 0, 0, 0, 0},    /* RGBA */
+        {{{0, 2, 4}, {0, 1, 4}, {0, 0, 4}}, 1, 8, 0, 0, 0, 0},    /* BGRX */
+        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 1, 1},    /* I420 */
+        {{{0, 0, 1}, {1, 0, 2}, {1, 1, 2}}, 1, 8, 0, 1, 1, 1},    /* NV12 */
+        {{{0, 2, 3}, {0, 1, 3}, {0, 0, 3}}, 1, 8, 0, 0, 0, 0},    /* BGR */
+        {{{2, 0, 1}, {0, 0, 1}, {1, 0, 1}}, 1, 8, 0, 0, 0, 0},    /* GBR */
+        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 10, 0, 0, 0, 0},   /* GBR_10 */
+        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 12, 0, 0, 0, 0},   /* GBR_12 */
+        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 16, 0, 0, 0, 0},   /* GBR_16 */
+        {{{0, 0, 1}, {2, 0, 1}, {1, 0, 1}}, 1, 8, 0, 1, 1, 1},    /* YV12 */
+        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 1, 0},    /* Y42B */
+        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 0, 0},    /* Y444 */
+        {{{0, 0, 2}, {1, 0, 2}, {2, 0, 2}}, 2, 10, 0, 1, 1, 1},   /* I420_10 */
+        {{{0, 0, 2}, {1, 0, 4}, {1, 2, 4}}, 2, 10, 6, 1, 1, 1},   /* P010 */
+    };
+    return &all[pixels];
+}
+
+/* A pixel's byte 3 is no part and written 255. */
+static inline bool
+vae_layout_four(const VaeLayout *l)
+{
+    return l->part[0].step == 4;
+}
+
+/* Columns and rows of part c of a picture. */
+static inline int
+vae_part_width(const VaePicture *p, int c)
+{
+    return c && vae_layout(p->pixels)->sub_x ? (p->width + 1) / 2 : p->width;
+}
+
+static inline int
+vae_part_height(const VaePicture *p, int c)
+{
+    return c && vae_layout(p->pixels)->sub_y ? (p->height + 1) / 2 : p->height;
+}
+
+/* How many planes a picture has; of each the bytes of a row and the rows. */
+static inline int
+vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
+{
+    const VaeLayout *l = vae_layout(p->pixels);
+    int planes = 0;
+    for (int c = 0; c < 3; c++) {
+        const int plane = l->part[c].plane;
+        row[plane] = (size_t) vae_part_width(p, c) * l->part[c].step;
+        rows[plane] = vae_part_height(p, c);
+        planes = plane < planes ? planes : plane + 1;
+    }
+    return planes;
+}
+
+/* A part in memory: sample x of row y is at data + y * stride + x * step. */
+typedef struct VaeSamples {
+    uint8_t *data;
+    ptrdiff_t stride, step;
+} VaeSamples;
+
+static inline VaeSamples
+vae_picture_samples(const VaePicture *p, int c)
+{
+    const VaePart part = vae_layout(p->pixels)->part[c];
+    const VaeSamples s = {p->data[part.plane] + part.at, p->stride[part.plane],
+                          part.step};
+    return s;
+}
+
+VAE_INLINE uint8_t *
+vae_sample_at(const VaeSamples *s, int y, int x)
+{
+    return s->data + y * s->stride + x * s->step;
+}
+
+/* The code in a sample of one or two bytes, `most` where it holds more. */
+VAE_INLINE int
+vae_sample_read(const uint8_t *at, int bytes, int shift, int most)
+{
+    uint16_t v = *at;
+    if (bytes == 2) {
+#ifdef __CUDA_ARCH__
+        v = *reinterpret_cast<const uint16_t *>(at);
+#else
+        memcpy(&v, at, sizeof v);
+#endif
+    }
+    const int code = v >> shift;
+    return code < most ? code : most;
+}
+
+VAE_INLINE void
+vae_sample_write(uint8_t *at, int bytes, int shift, int code)
+{
+    const uint16_t v = (uint16_t) (code << shift);
+    if (bytes == 1) {
+        *at = (uint8_t) v;
+        return;
+    }
+#ifdef __CUDA_ARCH__
+    *reinterpret_cast<uint16_t *>(at) = v;
+#else
+    memcpy(at, &v, sizeof v);
+#endif
+}
+
+#endif
