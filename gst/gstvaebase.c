@@ -34,7 +34,8 @@ enum {
     PROP_DETERMINISTIC,
     PROP_QOS,
     PROP_STATS,
-    PROP_POST_STATS
+    PROP_POST_STATS,
+    PROP_IDLE_RELEASE
 };
 
 G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
@@ -116,6 +117,9 @@ set_number(GstVaeBase *base, guint id, const GValue *value)
     case PROP_QOS:
         s->qos = g_value_get_boolean(value);
         break;
+    case PROP_IDLE_RELEASE:
+        s->idle_release = g_value_get_uint64(value);
+        break;
     default:
         s->post_stats = g_value_get_boolean(value);
         break;
@@ -146,6 +150,7 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     case PROP_DETERMINISTIC:
     case PROP_QOS:
     case PROP_POST_STATS:
+    case PROP_IDLE_RELEASE:
         GST_OBJECT_LOCK(base);
         set_number(base, id, value);
         GST_OBJECT_UNLOCK(base);
@@ -153,7 +158,8 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     }
-    if (id == PROP_QUEUE_DEPTH) { /* whoever waits for room looks again */
+    /* Whoever waits for room or for the time to release looks again. */
+    if (id == PROP_QUEUE_DEPTH || id == PROP_IDLE_RELEASE) {
         g_mutex_lock(&base->lock);
         g_cond_broadcast(&base->cond);
         g_mutex_unlock(&base->lock);
@@ -205,6 +211,9 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
     case PROP_POST_STATS:
         g_value_set_boolean(value, s->post_stats);
         break;
+    case PROP_IDLE_RELEASE:
+        g_value_set_uint64(value, s->idle_release);
+        break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     }
@@ -252,6 +261,7 @@ clear(GstVaeBase *base)
     g_clear_pointer(&base->load_variant, g_free);
     base->load = GST_VAE_LOAD_NONE;
     base->slice_limit = 0;
+    base->release_wanted = FALSE;
     base->lap = 1;
     base->compute = 0;
     base->reported = GST_CLOCK_TIME_NONE;
@@ -345,7 +355,8 @@ install_model_properties(GObjectClass *klass)
         g_param_spec_string("model", "Model",
                             "Path of the weights; unset: the file installed "
                             "for the latent space; while playing, another "
-                            "one takes over at the next start of a sequence",
+                            "one takes over at the next start of a "
+                            "sequence, or at once by the action restart",
                             NULL, playing));
     /**
      * GstVaeBase:variant:
@@ -459,14 +470,15 @@ install_flow_properties(GObjectClass *klass)
      * Listens to quality-of-service events. The decoder computes every frame,
      * because the next ones need it, but does not convert those that come too
      * late, and posts a QOS message for each. The encoder passes the events
-     * upstream and otherwise keeps them to itself.
+     * upstream; without `qos` it keeps them to itself.
      */
     g_object_class_install_property(
         klass, PROP_QOS,
         g_param_spec_boolean("qos", "QoS",
                              "Act on quality-of-service events from "
-                             "downstream: a decoder does not convert frames "
-                             "that come too late",
+                             "downstream: vaedecode does not convert frames "
+                             "that come too late, vaeencode passes them "
+                             "upstream",
                              TRUE, playing));
     /**
      * GstVaeBase:stats:
@@ -501,6 +513,48 @@ install_flow_properties(GObjectClass *klass)
 }
 
 static void
+install_release(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:idle-release:
+     *
+     * After this time without a slice to compute, in any state, the memory of
+     * the device is given back as with #GstVaeBase::release. 0: never. Any
+     * value may be set while the element runs.
+     */
+    g_object_class_install_property(
+        klass, PROP_IDLE_RELEASE,
+        g_param_spec_uint64("idle-release", "Idle Release",
+                            "Time without work, in nanoseconds, after which "
+                            "the memory of the device is given back until the "
+                            "next slice; 0: never",
+                            0, G_MAXINT64 / 4, 0,
+                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                GST_PARAM_MUTABLE_PLAYING));
+    /**
+     * GstVaeBase::release:
+     * @object: the element
+     *
+     * Gives back the memory that the element holds on a device (weights,
+     * activations, state), once what has come in so far is computed; the state
+     * is kept in the memory of the host. The next slice takes it again and goes
+     * on as if nothing had been, to the byte. Weights that another element of
+     * the process computes with stay.
+     *
+     * May be emitted at any time and from any thread; it does not wait. The
+     * element message `vae-release` tells when it was done: `released` (FALSE
+     * on a backend without a device, which keeps its memory), and `idle` (TRUE
+     * for #GstVaeBase:idle-release). Where the device has no room for the
+     * next slice, there is a RESOURCE/NO_SPACE_LEFT error; after a flush the
+     * element tries again.
+     */
+    g_signal_new_class_handler("release", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(gst_vae_release_request), NULL, NULL,
+                               NULL, G_TYPE_NONE, 0);
+}
+
+static void
 gst_vae_base_class_init(GstVaeBaseClass *klass)
 {
     GObjectClass *object_class = G_OBJECT_CLASS(klass);
@@ -511,6 +565,7 @@ gst_vae_base_class_init(GstVaeBaseClass *klass)
     GST_ELEMENT_CLASS(klass)->change_state = change_state;
     install_model_properties(object_class);
     install_flow_properties(object_class);
+    install_release(object_class);
     gst_type_mark_as_plugin_api(GST_TYPE_VAE_BASE, 0);
 }
 

@@ -99,6 +99,7 @@ typedef struct GstVaeSettings {
     gchar *model, *variant;
     gint backend, precision, cuda_device_id;
     guint slice_size, queue_depth, threads;
+    guint64 idle_release;
     gboolean deterministic, qos, post_stats;
     gboolean switch_wanted;  /* model was set and not yet taken */
     gboolean restart_wanted; /* the signal came */
@@ -139,7 +140,12 @@ typedef struct GstVaeBase {
     gboolean stop;
     VaeStream *stream;      /* the worker's; others may only cancel */
     GstVaeSession *running; /* the worker's: what the stream is for */
-    GstBufferPool *pool;    /* the task's: active, or NULL */
+    guint64 queued, taken;  /* steps ever put into the work list, and out */
+    gboolean release_wanted;
+    guint64 release_after; /* then: so many steps are to be taken first */
+    gint64 used_us;        /* monotonic: the stream was opened or used last */
+    gboolean at_rest;      /* it was released and not used since */
+    GstBufferPool *pool;   /* the task's: active, or NULL */
 
     GstVaeLoad load;
     gchar *load_path, *load_variant;
@@ -282,6 +288,19 @@ VaeStatus gst_vae_worker_load(GstVaeBase *base, const gchar *path,
 VaeStatus gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session,
                               VaeError *error);
 
+/* gstvaerelease.c: device memory given back; any thread */
+
+/* The action signal: once the worker has taken all steps that wait now. */
+void gst_vae_release_request(GstVaeBase *base);
+/* The worker's: waits for a change and, where it comes too late, releases. Lock
+ * held on entry and exit. */
+void gst_vae_release_wait(GstVaeBase *base);
+/* The worker's: releases where that was asked for and is due; FALSE: not so.
+ * Lock held on entry and exit. */
+gboolean gst_vae_release_due(GstVaeBase *base);
+/* The worker's: takes back what was released. No lock. */
+VaeStatus gst_vae_release_undo(GstVaeBase *base, VaeError *error);
+
 /* gstvaepads.c: chain, events, queries */
 
 /* Called by the subclass, whose class has the pad templates. */
@@ -295,6 +314,9 @@ GstClockTime gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts);
 
 GstStructure *gst_vae_stats_structure(GstVaeBase *base);
 void gst_vae_stats_post(GstVaeBase *base, gboolean now);
+
+/* Warns of the first NaN and infinite values in latents, so many so far. */
+void gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite);
 
 G_END_DECLS
 #endif

@@ -41,6 +41,7 @@ gst_vae_queue_push_step(GstVaeBase *base, GstVaeItem *item)
         base->n_steps++;
         g_queue_push_tail(&base->fifo, gst_vae_item_ref(item));
         g_queue_push_tail(&base->work, gst_vae_item_ref(item));
+        base->queued++;
         g_cond_broadcast(&base->cond);
     }
     g_mutex_unlock(&base->lock);
@@ -132,6 +133,7 @@ gst_vae_queue_clear(GstVaeBase *base, gboolean keep_sticky)
         gst_vae_item_unref(item);
     }
     base->n_steps = 0;
+    base->taken = base->queued;
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
 
@@ -201,11 +203,12 @@ push_event(GstVaeBase *base, GstVaeItem *item)
 {
     /* The worker may still look at the item of a CAPS event. */
     GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, item->event);
+    /* Before the sinks tell of the end, after which nobody may listen. */
+    if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS)
+        gst_vae_stats_post(base, TRUE);
     gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
     if (item->session && !item->session->allocated)
         allocate(base, item->session, TRUE);
-    if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS)
-        gst_vae_stats_post(base, TRUE);
 }
 
 static GstFlowReturn

@@ -1,5 +1,6 @@
 /*
- * gstvaestats.c: the property `stats` and the message `vae-stats`.
+ * gstvaestats.c: the property `stats`, the message `vae-stats` and the warning
+ * of values that are no numbers.
  */
 #include "gstvaebase.h"
 
@@ -61,4 +62,22 @@ gst_vae_stats_post(GstVaeBase *base, gboolean now)
             GST_ELEMENT(base),
             gst_message_new_element(GST_OBJECT(base),
                                     gst_vae_stats_structure(base)));
+}
+
+void
+gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite)
+{
+    const gboolean decodes =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
+
+    GST_ELEMENT_WARNING(
+        base, STREAM, FORMAT,
+        ("%s",
+         decodes ? "The latents have NaN or infinite values, and the frames "
+                   "that these reach are wrong: the fault is in what made the "
+                   "latents"
+                 : "The model made NaN or infinite values of the video: "
+                   "another precision, such as precision=fp32, may avoid them"),
+        ("%" G_GUINT64_FORMAT " values so far; the property stats counts all",
+         nonfinite));
 }

@@ -208,6 +208,8 @@ set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
     base->stream = stream;
     base->running = session ? gst_vae_session_ref(session) : NULL;
     base->stream_nonfinite = 0;
+    base->at_rest = FALSE;
+    base->used_us = g_get_monotonic_time();
     if (stream) {
         base->counters.plan = *vae_stream_get_plan(stream);
         base->slice_limit = CLAMP(base->counters.plan.slice_size, 1, MAX_SLICE);
@@ -298,8 +300,11 @@ finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
              VaeStatus status)
 {
     gboolean longer = FALSE;
+    guint64 nonfinite;
 
     g_mutex_lock(&base->lock);
+    nonfinite = base->counters.nonfinite;
+    base->used_us = g_get_monotonic_time();
     if (status == VAE_OK)
         longer = count_slice(base, n, start_us);
     for (guint i = 0; i < n; i++) {
@@ -311,8 +316,12 @@ finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
             gst_clear_buffer(&items[i]->out[j].buffer);
         items[i]->ready = TRUE;
     }
+    /* The first of them are told of. */
+    nonfinite = nonfinite == 0 ? base->counters.nonfinite : 0;
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
+    if (nonfinite > 0)
+        gst_vae_stats_warn(base, nonfinite);
     for (guint i = 0; i < n; i++)
         gst_vae_item_unref(items[i]);
     if (longer)
@@ -326,11 +335,14 @@ static void
 run_slice(GstVaeBase *base, GstVaeItem **items, guint n)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
-    const gint64 start_us = g_get_monotonic_time();
+    gint64 start_us;
     VaeError error = {0};
     VaeStatus status;
 
     status = open_session(base, items[0]->session, &error);
+    if (status == VAE_OK)
+        status = gst_vae_release_undo(base, &error);
+    start_us = g_get_monotonic_time();
     if (status == VAE_OK && items[0]->start)
         vae_stream_reset(base->stream);
     if (status == VAE_OK && items[0]->cold)
@@ -369,6 +381,7 @@ take_slice(GstVaeBase *base, GstVaeItem **items)
     } while (n < base->slice_limit && next && !next->event && !next->opened &&
              !items[0]->start && !items[0]->cold && !next->start &&
              !next->cold && next->session == items[0]->session);
+    base->taken += n;
     return n;
 }
 
@@ -410,6 +423,7 @@ work(GstVaeBase *base)
         work_open(base, item);
     } else if (unwanted(base, item)) {
         g_queue_pop_head(&base->work);
+        base->taken++;
         if (base->fatal)
             item->result = GST_FLOW_ERROR;
         item->ready = TRUE;
@@ -436,8 +450,10 @@ worker_main(gpointer data)
     while (!base->stop) {
         if (base->load == GST_VAE_LOAD_WANTED)
             load_model(base);
+        else if (gst_vae_release_due(base))
+            continue;
         else if (base->flushing || g_queue_is_empty(&base->work))
-            g_cond_wait(&base->cond, &base->lock);
+            gst_vae_release_wait(base);
         else
             work(base);
     }

@@ -360,16 +360,33 @@ static void
 test_nonfinite(void)
 {
     GstHarness *h = decoder(NULL);
-    GstBuffer *latent = vae_test_latent(LW, LH, 0);
-    GstMapInfo map;
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    GError *warning = NULL;
 
-    CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
-    ((float *) map.data)[5] = NAN;
-    ((float *) map.data)[6] = INFINITY;
-    gst_buffer_unmap(latent, &map);
-    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
-    g_free(vae_test_pull_frames(h, 0, 1));
-    CHECK_INT(vae_test_stat(h, "nonfinite"), 2);
+    for (guint k = 0; k < 2; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+        GstMapInfo map;
+
+        CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
+        ((float *) map.data)[5] = NAN;
+        ((float *) map.data)[6] = INFINITY;
+        gst_buffer_unmap(latent, &map);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, 0, 5));
+    vae_test_wait_eos(h);
+    CHECK_INT(vae_test_stat(h, "nonfinite"), 4);
+    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    CHECK(message != NULL);
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK(strstr(warning->message, "NaN or infinite") != NULL);
+    g_clear_error(&warning);
+    gst_message_unref(message);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 

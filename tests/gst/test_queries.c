@@ -315,29 +315,44 @@ test_reconfigure(void)
     gst_object_unref(bin);
 }
 
+/* What the messages say that came before the EOS event. */
+static GstPadProbeReturn
+stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+    GstElement *element = gst_pad_get_parent_element(pad);
+    GstBus *bus = gst_element_get_bus(element);
+    GstMessage *message;
+
+    while (GST_EVENT_TYPE(info->data) == GST_EVENT_EOS &&
+           (message = gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT))) {
+        CHECK(gst_message_has_name(message, "vae-stats"));
+        CHECK(gst_structure_get_uint64(gst_message_get_structure(message),
+                                       "frames", user_data));
+        gst_message_unref(message);
+    }
+    gst_object_unref(bus);
+    gst_object_unref(element);
+    return GST_PAD_PROBE_OK;
+}
+
 static void
 test_stats_message(void)
 {
     GstHarness *h = vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
     guint64 frames = 0;
 
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+                      stats_before_eos, &frames, NULL);
+    gst_object_unref(pad);
     gst_harness_set_src_caps_str(h, caps);
     g_free(caps);
     vae_test_push_latents(h, LW, LH, 0, 3);
     gst_harness_push_event(h, gst_event_new_eos());
     vae_test_wait_eos(h);
-    while (frames < 9) {
-        message = gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND,
-                                             GST_MESSAGE_ELEMENT);
-        CHECK(message != NULL);
-        CHECK(gst_message_has_name(message, "vae-stats"));
-        CHECK(gst_structure_get_uint64(gst_message_get_structure(message),
-                                       "frames", &frames));
-        gst_message_unref(message);
-    }
+    CHECK_INT(frames, 9);
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);
     vae_test_teardown(h);
