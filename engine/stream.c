@@ -196,7 +196,7 @@ does_not_fit(const VaeStream *s, uint64_t limit, bool own, VaeError *error)
         "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %.1f, "
         "carries %.1f, activations %.1f, scratch %.1f, staging %.1f) and %.1f "
         "MiB are free%s; "
-        "take a smaller picture%s%s",
+        "take a smaller picture%s%s%s",
         s->params.width, s->params.height, p->slice_size,
         s->execs[FIRST] ? "" : "at least ", (double) p->total / 1048576,
         (double) p->weights / 1048576, (double) p->carries / 1048576,
@@ -206,7 +206,8 @@ does_not_fit(const VaeStream *s, uint64_t limit, bool own, VaeError *error)
         : own                 ? " within this process's limits (ulimit -v, -d)"
                               : "",
         p->slice_size > 1 ? ", slice size 1" : "",
-        p->precision == VAE_PRECISION_FP32 ? " or 16-bit precision" : "");
+        p->precision == VAE_PRECISION_FP32 ? ", 16-bit precision" : "",
+        own && !s->class->memory_left ? ", or raise the limit" : "");
 }
 
 /* Chooses the slice size and fills the plan; nothing is taken. */

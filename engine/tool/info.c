@@ -303,7 +303,8 @@ command_info(const Options *o)
         in.video = NULL;
     /* One tensor alone could be either; few latents are three pixels wide. */
     if (in.has_clip && in.video) {
-        in.has_clip = strcmp(in.clip.tensor, in.video->name) != 0;
+        in.has_clip = vae_tensor_file_metadata(in.file, "vae.layout") ||
+                      strcmp(in.clip.tensor, in.video->name) != 0;
         in.video = in.has_clip ? NULL : in.video;
     }
     if (o->json)

@@ -1,5 +1,6 @@
 /*
- * interrupt.c: Ctrl-C and SIGTERM end a run within one op.
+ * interrupt.c: Ctrl-C, SIGTERM and the end of a terminal's session end a run
+ * within one op.
  *
  * The handler may do next to nothing, so a thread of its own cancels. It
  * repeats: a cancel that falls between two calls of the stream has no effect.
@@ -16,7 +17,7 @@ static volatile sig_atomic_t caught;
 static sem_t wake;
 static atomic_bool done;
 static pthread_t thread;
-static struct sigaction old_int, old_term;
+static struct sigaction old_int, old_term, old_hup;
 
 static void
 on_signal(int number)
@@ -53,6 +54,10 @@ interrupt_arm(VaeStream *stream, VaeError *error)
     }
     sigaction(SIGINT, &action, &old_int);
     sigaction(SIGTERM, &action, &old_term);
+    /* Not where nohup has seen to it. */
+    sigaction(SIGHUP, NULL, &old_hup);
+    if (old_hup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
     return true;
 }
 
@@ -61,6 +66,7 @@ interrupt_disarm(void)
 {
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGTERM, &old_term, NULL);
+    sigaction(SIGHUP, &old_hup, NULL);
     atomic_store(&done, true);
     sem_post(&wake);
     pthread_join(thread, NULL);

@@ -106,6 +106,12 @@ set_threads(Options *o, const char *word)
 }
 
 static bool
+set_device(Options *o, const char *word)
+{
+    return whole(word, 0, INT_MAX, &o->device);
+}
+
+static bool
 set_frames(Options *o, const char *word)
 {
     return whole(word, 1, INT_MAX / 2, &o->frames);
@@ -257,6 +263,8 @@ static const Option options[] = {
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO,
      set_tensor, "the tensor to take"},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
+    {"--device", "N", RUNS, set_device,
+     "the GPU of --backend cuda; default: the first that works"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_slice,
@@ -371,8 +379,11 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
               Options *out)
 {
     bool only_arguments = false;
-    *out = (Options){
-        .max_abs = NAN, .min_psnr = NAN, .min_ssim = NAN, .peak = NAN};
+    *out = (Options){.device = -1,
+                     .max_abs = NAN,
+                     .min_psnr = NAN,
+                     .min_ssim = NAN,
+                     .peak = NAN};
     for (int i = 0; i < argc; i++) {
         if (!only_arguments && strcmp(argv[i], "--") == 0) {
             only_arguments = true;
@@ -384,6 +395,11 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
         } else if (out->n_arguments == 2) {
             return usage(command_name, "\"%s\" is one argument too many",
                          argv[i]);
+        } else if (argv[i][0] == '\0') {
+            return usage(command_name,
+                         "argument %d, wanted as the name of a "
+                         "file, is empty",
+                         out->n_arguments + 1);
         } else {
             out->argument[out->n_arguments++] = argv[i];
         }

@@ -34,6 +34,7 @@ typedef struct Options {
     uint64_t seed;
     bool normalization_given;
     VaeType dtype;
+    int device; /* -1: not given */
     int slice, threads, width, height, frames;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
     bool json, tensors, csv, encode, profile, deterministic, drop, help;

@@ -147,6 +147,7 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
     return (VaeStreamParams){
         .direction = direction,
         .backend = o->backend,
+        .device = o->device,
         .precision = o->precision,
         .width = width,
         .height = height,

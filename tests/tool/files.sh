@@ -50,6 +50,9 @@ check "encode what is called safetensors" 3 "$tool" encode $ref \
 says "in.safetensors"
 says_not "video-to-latents.sh"
 
+check "an empty name" 2 "$tool" decode $ref --model "$wan" "$latents" ""
+says "argument 2" "is empty"
+
 echo "# one video alone"
 head -c $((2 * 16 * 16 * 3)) "$wan" | tensor "$out/any.safetensors" \
     pictures U8 2,16,16,3
@@ -104,6 +107,10 @@ tensor "$out/square.safetensors" latent F32 16,16,2,3 \
     '{"vae.layout":"tchw"}' <"$out/square"
 tensor "$out/square2.safetensors" latent F32 16,16,2,3 \
     '{"vae.layout":"cthw"}' <"$out/square"
+check "info of latents three pixels wide, as stated" 0 "$tool" info \
+    "$out/square2.safetensors"
+says "16 channels" "3x2"
+says_not "video: tensor"
 check "equal bytes, other layouts" 1 "$tool" compare --max-abs 0 \
     "$out/square.safetensors" "$out/square2.safetensors"
 check "equal bytes and layouts" 0 "$tool" compare --max-abs 0 \

@@ -21,7 +21,7 @@ check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
 says "vaetool: 1920x1088" "needs" "weights" "activations" \
     "free within this process's limits (ulimit -v, -d)" \
-    "take a smaller picture"
+    "take a smaller picture" "or raise the limit"
 check "a smaller one" 0 limited 1000000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2
 

@@ -277,7 +277,7 @@ says "model: wan2.1" "bfloat16" "194 tensors"
 
 echo "# interrupt"
 # Full width makes even small latents take long.
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
     "$tool" decode $ref --model "$out/full.safetensors" "$latents" \
         "$out/x" >"$out/log" 2>&1 &
     child=$!
