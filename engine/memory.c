@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "vae/stream.h"
 
 #define ALIGNMENT ((size_t) 64)
+#define HUGE_PAGE ((size_t) 2 << 20)
 
 static atomic_uint_fast64_t allocations;
 static atomic_uint_fast64_t refused;
@@ -23,7 +25,15 @@ vae_mem_alloc(size_t bytes)
     /* Also for 0 bytes a block of its own. */
     const size_t whole =
         bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    void *block = aligned_alloc(ALIGNMENT, whole);
+    const bool large = whole >= 4 * HUGE_PAGE;
+    const size_t alignment = large ? HUGE_PAGE : ALIGNMENT;
+    void *block = aligned_alloc(
+        alignment, large ? (whole + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1) : whole);
+#ifdef MADV_HUGEPAGE
+    /* Only a wish: a system without large pages gives small ones. */
+    if (block != NULL && large)
+        madvise(block, whole & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+#endif
     if (block != NULL)
         memset(block, 0, whole);
     return block;

@@ -166,7 +166,7 @@ typedef struct VaeConv {
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
     bool relu;
-    bool narrow; /* the result is read by convs only: keep it as they do */
+    bool narrow; /* nothing is added to the result: keep it as convs do */
     VaeTaps taps;
     /* Residual, or NULL. The sum is written over it, so it must not be read
      * later, unless keep. */

@@ -25,7 +25,8 @@ vae_block_residual(VaeBuilder *b, const VaeResidual *names, const VaeTensor *x,
     const VaeTensor *y = norm(b, names->norm1, x, groups, true, false);
     if (x->shape.c != c)
         skip = vae_conv(b, names->shortcut, x, (VaeConv){.c = c});
-    y = vae_conv(b, names->conv1, y, (VaeConv){.c = c, .k = 3, .kt = 3});
+    y = vae_conv(b, names->conv1, y,
+                 (VaeConv){.c = c, .k = 3, .kt = 3, .narrow = true});
     y = norm(b, names->norm2, y, groups, true, false);
     return vae_conv(
         b, names->conv2, y,
