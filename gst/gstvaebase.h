@@ -142,10 +142,11 @@ typedef struct GstVaeBase {
     GstVaeSession *running; /* the worker's: what the stream is for */
     guint64 queued, taken;  /* steps ever put into the work list, and out */
     gboolean release_wanted;
-    guint64 release_after; /* then: so many steps are to be taken first */
-    gint64 used_us;        /* monotonic: the stream was opened or used last */
-    gboolean at_rest;      /* it was released and not used since */
-    GstBufferPool *pool;   /* the task's: active, or NULL */
+    guint64 release_after, release_last; /* then: so many steps are to be taken
+                                            before the first and last time */
+    gint64 used_us;      /* monotonic: the stream was opened or used last */
+    gboolean at_rest;    /* it was released and not used since */
+    GstBufferPool *pool; /* the task's: active, or NULL */
 
     GstVaeLoad load;
     gchar *load_path, *load_variant;

@@ -1,0 +1,349 @@
+/*
+ * test_release.c: memory of a device given back while a stream runs.
+ *
+ * By the backend that the environment variable VAE_TEST_BACKEND names, or cpu.
+ * cuda is the emulated device, whose module VAE_CUDA_MODULE names.
+ */
+#include "vae_test.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LW 4
+#define LH 4
+#define LATENTS 5
+#define FRAMES (1 + 4 * (LATENTS - 1))
+
+static gboolean
+on_device(void)
+{
+    return g_strcmp0(g_getenv("VAE_TEST_BACKEND"), "cuda") == 0;
+}
+
+/* A function of the emulated device. */
+static void *
+emulated(const char *name)
+{
+    void *module = dlopen(g_getenv("VAE_CUDA_MODULE"), RTLD_NOW);
+    void *symbol = module ? dlsym(module, name) : NULL;
+
+    CHECK(symbol != NULL);
+    dlclose(module);
+    return symbol;
+}
+
+/* Bytes that it has left. */
+static guint64
+left(void)
+{
+    int (*memory_left)(uint64_t *);
+    void *symbol = emulated("vae_rt_memory_left");
+    uint64_t bytes = 0;
+
+    memcpy(&memory_left, &symbol, sizeof memory_left);
+    CHECK_INT(memory_left(&bytes), 0);
+    return bytes;
+}
+
+static void
+set_memory(guint64 bytes)
+{
+    void (*set)(uint64_t);
+    void *symbol = emulated("emu_set_memory");
+
+    memcpy(&set, &symbol, sizeof set);
+    set(bytes);
+}
+
+static GstHarness *
+decoder(guint64 idle)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2,
+                                     "idle-release", idle, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    if (on_device())
+        gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* What an undisturbed decoder makes of the latents. */
+static gchar *
+undisturbed(void)
+{
+    GstHarness *h = decoder(0);
+    gchar *sum;
+
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    sum = vae_test_pull_frames(h, 0, FRAMES);
+    vae_test_teardown(h);
+    return sum;
+}
+
+/* The next `vae-release`. */
+static void
+expect_release(GstBus *bus, gboolean idle)
+{
+    GstMessage *message =
+        gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND, GST_MESSAGE_ELEMENT);
+    gboolean released = !on_device(), was_idle = !idle;
+
+    CHECK(message != NULL);
+    CHECK(gst_message_has_name(message, "vae-release"));
+    CHECK(gst_structure_get(gst_message_get_structure(message), "released",
+                            G_TYPE_BOOLEAN, &released, "idle", G_TYPE_BOOLEAN,
+                            &was_idle, NULL));
+    CHECK_INT(released, on_device());
+    CHECK_INT(was_idle, idle);
+    gst_message_unref(message);
+}
+
+static void
+done(GstHarness *h, GstBus *bus)
+{
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+same(gchar *found, gchar *wanted)
+{
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+}
+
+/* Adds the next n buffers. */
+static void
+pull(GstHarness *h, GChecksum *sum, guint n)
+{
+    for (guint i = 0; i < n; i++) {
+        GstBuffer *buffer = gst_harness_pull(h);
+        GstMapInfo map;
+
+        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+        g_checksum_update(sum, map.data, (gssize) map.size);
+        gst_buffer_unmap(buffer, &map);
+        gst_buffer_unref(buffer);
+    }
+}
+
+/* Ends a flush that was begun; what was made before it goes. */
+static void
+end_flush(GstHarness *h)
+{
+    GstSegment segment;
+
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    while (gst_harness_buffers_in_queue(h) > 0)
+        gst_buffer_unref(gst_harness_pull(h));
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+}
+
+/* ------------------------------------------------------------------ */
+
+/* After each latent; the memory goes and comes. */
+static void
+test_between(void)
+{
+    gchar *wanted = undisturbed();
+    const guint64 empty = on_device() ? left() : 0;
+    GstHarness *h = decoder(0);
+    GstBus *bus = vae_test_bus(h);
+    GChecksum *all = g_checksum_new(G_CHECKSUM_MD5);
+
+    for (guint k = 0; k < LATENTS; k++) {
+        vae_test_push_latents(h, LW, LH, k, k + 1);
+        pull(h, all, k ? 4 : 1);
+        if (on_device())
+            CHECK(left() < empty);
+        g_signal_emit_by_name(h->element, "release");
+        expect_release(bus, FALSE);
+        if (on_device())
+            CHECK_INT(left(), empty);
+    }
+    CHECK(strcmp(g_checksum_get_string(all), wanted) == 0);
+    g_checksum_free(all);
+    g_free(wanted);
+    done(h, bus);
+    if (on_device())
+        CHECK_INT(left(), empty);
+}
+
+static gpointer
+emit_on(gpointer data)
+{
+    GstHarness *h = data;
+
+    while (g_atomic_int_get(
+        (gint *) g_object_get_data(G_OBJECT(h->element), "go-on"))) {
+        g_signal_emit_by_name(h->element, "release");
+        g_usleep(2000);
+    }
+    return NULL;
+}
+
+/* From a thread of its own, all the time. */
+static void
+test_any_time(void)
+{
+    gchar *wanted = undisturbed();
+    GstHarness *h = decoder(0);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    gint go_on = 1;
+    GThread *thread;
+
+    g_object_set_data(G_OBJECT(h->element), "go-on", &go_on);
+    thread = g_thread_new("release", emit_on, h);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    g_atomic_int_set(&go_on, 0);
+    g_thread_join(thread);
+    message =
+        gst_bus_timed_pop_filtered(bus, 20 * GST_SECOND, GST_MESSAGE_ELEMENT);
+    CHECK(message != NULL && gst_message_has_name(message, "vae-release"));
+    gst_message_unref(message);
+    done(h, bus);
+}
+
+/* What came in before is computed first, and no message comes twice. */
+static void
+test_order(void)
+{
+    gchar *wanted = undisturbed();
+    GstHarness *h = decoder(0);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    g_signal_emit_by_name(h->element, "release");
+    expect_release(bus, FALSE);
+    CHECK_INT(vae_test_stat(h, "steps"), LATENTS);
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
+    done(h, bus);
+}
+
+/* A flush does not lose the wish; the new sequence is right. */
+static void
+test_flush(void)
+{
+    gchar *wanted = undisturbed();
+    GstHarness *h = decoder(0);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    vae_test_push_latents(h, LW, LH, 1, 4);
+    g_signal_emit_by_name(h->element, "release");
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    expect_release(bus, FALSE);
+    end_flush(h);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    done(h, bus);
+}
+
+/* By itself after a while, and only once; set while the element runs. */
+static void
+test_idle(void)
+{
+    gchar *wanted = undisturbed();
+    const guint64 empty = on_device() ? left() : 0;
+    GstHarness *h = decoder(0);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_usleep(100000);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
+    g_object_set(h->element, "idle-release", 50 * GST_MSECOND, NULL);
+    expect_release(bus, TRUE);
+    if (on_device())
+        CHECK_INT(left(), empty);
+    CHECK(gst_bus_timed_pop_filtered(bus, 200 * GST_MSECOND,
+                                     GST_MESSAGE_ELEMENT) == NULL);
+    vae_test_push_latents(h, LW, LH, 3, LATENTS);
+    expect_release(bus, TRUE);
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    done(h, bus);
+}
+
+static void
+test_encode(void)
+{
+    GstVideoInfo info;
+    gchar *sums[2];
+
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, LW * 8, LH * 8);
+    info.fps_n = VAE_TEST_FPS;
+    info.fps_d = 1;
+    for (guint run = 0; run < 2; run++) {
+        GstHarness *h = vae_test_harness("vaeencode", "slice-size", 1, NULL);
+        GstBus *bus = vae_test_bus(h);
+        GChecksum *all = g_checksum_new(G_CHECKSUM_MD5);
+        GstCaps *caps = gst_video_info_to_caps(&info);
+
+        if (on_device())
+            gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
+        gst_harness_set_src_caps(h, caps);
+        for (guint n = 0; n < 9; n++) {
+            CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
+                      GST_FLOW_OK);
+            if (run)
+                g_signal_emit_by_name(h->element, "release");
+            if (run)
+                expect_release(bus, FALSE);
+        }
+        pull(h, all, 3);
+        sums[run] = g_strdup(g_checksum_get_string(all));
+        g_checksum_free(all);
+        done(h, bus);
+    }
+    same(sums[1], sums[0]);
+}
+
+/* The device is full when the memory is wanted back; a later try works. */
+static void
+test_refused(void)
+{
+    gchar *wanted;
+    GstHarness *h;
+    GstBus *bus;
+
+    if (!on_device())
+        return;
+    wanted = undisturbed();
+    h = decoder(0);
+    bus = vae_test_bus(h);
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_signal_emit_by_name(h->element, "release");
+    expect_release(bus, FALSE);
+    set_memory(1 << 20);
+    gst_harness_push(h, vae_test_latent(LW, LH, 2));
+    vae_test_expect_error(bus, GST_RESOURCE_ERROR,
+                          GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+                          "cannot be taken again", "MiB");
+    set_memory((guint64) 4 << 30);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    end_flush(h);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    done(h, bus);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"between", test_between}, {"any-time", test_any_time},
+        {"order", test_order},     {"flush", test_flush},
+        {"idle", test_idle},       {"encode", test_encode},
+        {"refused", test_refused}, {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
