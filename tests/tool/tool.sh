@@ -277,7 +277,12 @@ says "model: wan2.1" "bfloat16" "194 tensors"
 
 echo "# interrupt"
 # Full width makes even small latents take long.
-for signal in INT TERM HUP; do
+signals='INT TERM HUP'
+# A shell cannot undo that who started it, nohup say, had HUP ignored.
+case $(sed -n 's/^SigIgn.*\(.\)$/\1/p' /proc/self/status) in
+*[13579bdf]) signals='INT TERM' ;;
+esac
+for signal in $signals; do
     "$tool" decode $ref --model "$out/full.safetensors" "$latents" \
         "$out/x" >"$out/log" 2>&1 &
     child=$!
