@@ -184,7 +184,8 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     run build-asan sanitizers --timeout-multiplier 4 $(
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
-            -e '^official$' -e '^bench$'
+            -e '^official$' -e '^bench$' \
+            -e '^gpu-run$'
     )
     # Through GLib only the slow unwinder sees who asked for memory.
     plugins build-asan/plugins

@@ -1,0 +1,180 @@
+"""Finding what a build needs, building, and saying on what."""
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+from runner import TOP
+
+
+def ask(*command, env=None):
+    """The output of a command, or None where it cannot be had."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True,
+                              timeout=60, env=env, cwd=TOP)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# ---------------------------------------------------------------------------
+# Packages that are unpacked.
+
+def extend(env, name, *folders):
+    old = [env[name]] if env.get(name) else []
+    env[name] = os.pathsep.join([f for f in folders if os.path.isdir(f)] + old)
+
+
+def unpack(run, folder):
+    """The .deb files of the folder, to where they harm nobody; run.env finds
+    what is in them."""
+    packages = sorted(glob.glob(os.path.join(folder, '*.deb')))
+    if not packages:
+        raise RuntimeError('%s: no .deb files' % folder)
+    root = run.build + '-root'
+    for package in packages:
+        done = run.call(['dpkg-deb', '-x', package, root])
+        if done.code:
+            raise RuntimeError('%s: %s' % (package, done.last()))
+    for path in glob.glob(root + '/usr/**/pkgconfig/*.pc', recursive=True):
+        with open(path) as f:
+            text = f.read()
+        with open(path, 'w') as f:
+            f.write(re.sub(r'^(\w+=)/usr', r'\1%s/usr' % root, text,
+                           flags=re.M))
+    env = run.env
+    libs = glob.glob(root + '/usr/lib/*-linux-gnu') + [root + '/usr/lib']
+    extend(env, 'LD_LIBRARY_PATH', *libs,
+           *glob.glob(root + '/lib/*-linux-gnu'))
+    extend(env, 'LIBRARY_PATH', *libs)
+    extend(env, 'CPATH', root + '/usr/include')
+    extend(env, 'PKG_CONFIG_PATH', *(f + '/pkgconfig' for f in libs),
+           root + '/usr/share/pkgconfig')
+    extend(env, 'PATH', root + '/usr/bin')
+    extend(env, 'PYTHONPATH', root + '/usr/lib/python3/dist-packages')
+    for lib in libs:
+        scanner = lib + '/gstreamer1.0/gstreamer-1.0/gst-plugin-scanner'
+        extend(env, 'GST_PLUGIN_SYSTEM_PATH_1_0', lib + '/gstreamer-1.0')
+        if os.path.exists(scanner):
+            env['GST_PLUGIN_SCANNER_1_0'] = scanner
+    return len(packages)
+
+
+# ---------------------------------------------------------------------------
+# What the machine has.
+
+def find_meson(run):
+    """The command that is Meson; of a package, by this Python."""
+    path = run.env.get('PATH', os.defpath)
+    found = shutil.which('meson', path=path)
+    if found and found.startswith(run.build + '-root'):
+        return [sys.executable, found]
+    if found:
+        return [found]
+    if ask(sys.executable, '-m', 'mesonbuild.mesonmain', '--version',
+           env=run.env):
+        return [sys.executable, '-m', 'mesonbuild.mesonmain']
+    raise RuntimeError('Meson is not there; install it, or see --debs')
+
+
+def nvcc_of(run):
+    return (shutil.which('nvcc', path=run.env.get('PATH', os.defpath)) or
+            shutil.which('nvcc', path='/usr/local/cuda/bin'))
+
+
+def find_cudnn(run):
+    """The folder of cuDNN for Meson, or None where it finds it by itself."""
+    if run.options.cudnn:
+        return os.path.abspath(run.options.cudnn)
+    nvcc = nvcc_of(run)
+    cuda = os.path.dirname(os.path.dirname(os.path.realpath(nvcc))) \
+        if nvcc else '/usr/local/cuda'
+    for root in cuda, '/usr':
+        for lib in 'lib64', 'lib', 'lib/%s-linux-gnu' % platform.machine():
+            if os.path.exists(os.path.join(root, lib, 'libcudnn.so.9')):
+                return None
+    say = 'import nvidia.cudnn as c; print(list(c.__path__)[0])'
+    for python in sys.executable, run.env.get('TORCH', 'python3'):
+        folder = ask(python, '-c', say)
+        if folder and os.path.exists(folder + '/lib/libcudnn.so.9'):
+            return folder
+    return None
+
+
+def architecture():
+    """Of the first GPU, as cuda-archs names it; None where nobody knows."""
+    text = ask('nvidia-smi', '--query-gpu=compute_cap', '--format=csv,noheader')
+    if not text:
+        return None
+    number = text.splitlines()[0].strip().replace('.', '')
+    return '90a' if number == '90' else number
+
+
+# ---------------------------------------------------------------------------
+
+def build(run):
+    """Configures and compiles for this machine's GPU."""
+    o = run.options
+    unpacked = unpack(run, os.path.abspath(o.debs)) if o.debs else 0
+    run.meson = find_meson(run)
+    configured = os.path.exists(run.path('build.ninja'))
+    if run.emulate and os.access(run.path('tests/gpu/flow-emu'), os.X_OK):
+        return {'status': 'passed', 'words': 'taken as it is'}
+    words = ['-Dwerror=false', '-Dtests=enabled', '-Ddocs=disabled',
+             '-Dcuda=' + ('disabled' if run.emulate else 'enabled')]
+    arch, cudnn = architecture(), find_cudnn(run)
+    if not run.emulate:
+        words += ['-Dcuda-archs=' + arch] if arch else []
+        words += ['-Dcudnn-path=' + cudnn] if cudnn else []
+    setup = ['setup', '--reconfigure'] if configured else ['setup']
+    done = run.call(run.meson + setup + ['--buildtype=release', *words,
+                                         run.build, TOP])
+    if not done.code:
+        done = run.call(run.meson + ['compile', '-C', run.build])
+    if done.code:
+        found = [s for s in (done.out + done.err).splitlines()
+                 if 'error' in s.lower() or 'ERROR' in s]
+        return {'status': 'failed', 'words': (found or [done.last()])[0]}
+    return {'status': 'passed', 'words': 'for %s%s%s' % (
+        'the emulation' if run.emulate else
+        'sm_' + arch if arch else 'the default devices',
+        ', cuDNN of ' + cudnn if cudnn else '',
+        ', %d packages unpacked' % unpacked if unpacked else '')}
+
+
+def processor():
+    try:
+        with open('/proc/cpuinfo') as f:
+            return re.search(r'^model name\s*: (.*)', f.read(), re.M)[1]
+    except (OSError, TypeError):
+        return platform.machine()
+
+
+def describe(run):
+    """What a number is worth nothing without."""
+    m = run.report['machine']
+    revision = run.options.revision or ask('git', 'rev-parse', 'HEAD')
+    if not run.options.revision and ask('git', 'status', '--porcelain'):
+        revision += ' and changes'
+    run.report['revision'] = revision or 'unknown'
+    m['cpu'] = processor()
+    m['system'] = ' '.join((platform.system(), platform.release()))
+    text = ask('nvidia-smi', '--query-gpu=name,driver_version,memory.total',
+               '--format=csv,noheader')
+    if text:
+        m['gpu'], m['driver'], m['memory'] = \
+            [v.strip() for v in text.splitlines()[0].split(',')]
+    elif run.emulate:
+        m['gpu'] = 'emulated'
+    nvcc = nvcc_of(run)
+    said = ask(nvcc, '--version') if nvcc else None
+    if said:
+        m['nvcc'] = re.search(r'release ([\d.]+)', said)[1]
+    said = ask('gst-launch-1.0', '--version', env=run.env)
+    if said:
+        m['gstreamer'] = said.splitlines()[-1].split()[-1] \
+            if 'GStreamer' not in said else \
+            re.search(r'GStreamer ([\d.]+)', said)[1]

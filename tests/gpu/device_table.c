@@ -1,0 +1,353 @@
+/*
+ * device_table.c: the CUDA kernels on a device, for callers whose memory is the
+ * host's, such as the kernel checks.
+ *
+ * Whatever a call reads or writes is copied to device memory of its own at the
+ * same alignment, between guards, and back; what a kernel only reads must come
+ * back as it was. VAE_GPU_GUARD: bytes of the guards; 0 where a tool that
+ * watches each access is to see the first byte past an end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_rt.h"
+#include "pixels.h"
+
+extern const VaeKernels vae_kernels_device;
+/* The checks ask the emulation for older devices; a device is what it is. */
+void vae_emu_set_capability(int capability);
+
+enum { MAX_PIECES = 12, GUARD = 512, GUARD_BYTE = 0x5a, ALIGN = 256 };
+enum { SKIP = 77 };
+
+typedef struct Piece {
+    const uint8_t *host; /* the caller's */
+    uint8_t *block, *copy;
+    size_t bytes, begin, total; /* begin: of the bytes in the block */
+    bool written;
+} Piece;
+
+static struct {
+    VaeRtStream stream;
+    size_t guard;
+    Piece pieces[MAX_PIECES];
+    int n;
+} at;
+
+__attribute__((weak)) void
+vae_emu_set_capability(int capability)
+{
+}
+
+_Noreturn static void
+fatal(const char *text)
+{
+    printf("FAIL %s\n", text);
+    exit(1);
+}
+
+static void
+must(int code, const char *doing)
+{
+    if (!code)
+        return;
+    printf("FAIL cannot %s: %s\n", doing, vae_rt_words(code));
+    exit(1);
+}
+
+static void
+open_device(void)
+{
+    int n = 0;
+    const char *guard = getenv("VAE_GPU_GUARD");
+    if (at.stream)
+        return;
+    const int code = vae_rt_devices(&n);
+    if (code || n == 0) {
+        printf("skipped: %s\n",
+               code ? vae_rt_words(code) : "there is no NVIDIA GPU");
+        exit(SKIP);
+    }
+    at.guard = guard ? strtoul(guard, NULL, 10) / ALIGN * ALIGN : GUARD;
+    must(vae_rt_use(0), "use the device");
+    must(vae_rt_stream_new(&at.stream), "make a stream");
+}
+
+/* Where the piece lies on the device; NULL stays NULL, and what begins at the
+ * same address is the same piece. */
+static void *
+stage(const void *p, size_t bytes, bool written)
+{
+    if (!p)
+        return NULL;
+    for (int i = 0; i < at.n; i++)
+        if (at.pieces[i].host == p) {
+            if (bytes > at.pieces[i].bytes)
+                fatal("two tensors of a call overlap");
+            at.pieces[i].written |= written;
+            return at.pieces[i].block + at.pieces[i].begin;
+        }
+    if (at.n == MAX_PIECES)
+        fatal("a call has more tensors than the table knows");
+    Piece *piece = &at.pieces[at.n++];
+    const size_t begin = at.guard + (uintptr_t) p % ALIGN;
+    *piece = (Piece){.host = p,
+                     .bytes = bytes,
+                     .begin = begin,
+                     .total = begin + bytes + at.guard,
+                     .written = written};
+    piece->copy = malloc(piece->total);
+    if (!piece->copy)
+        fatal("out of memory");
+    memset(piece->copy, GUARD_BYTE, piece->total);
+    memcpy(piece->copy + begin, p, bytes);
+    must(vae_rt_alloc((void **) &piece->block, piece->total), "take memory");
+    must(vae_rt_copy(piece->block, piece->copy, piece->total, at.stream),
+         "copy");
+    return piece->block + begin;
+}
+
+#define IN(p, bytes) stage(p, bytes, false)
+#define OUT(p, bytes) stage(p, bytes, true)
+
+static VaeQueue
+begin(void)
+{
+    open_device();
+    return (VaeQueue){.threads = 1, .stream = at.stream};
+}
+
+static bool
+guards_are_whole(const Piece *p)
+{
+    for (size_t i = 0; i < p->begin; i++)
+        if (p->copy[i] != GUARD_BYTE)
+            return false;
+    for (size_t i = p->begin + p->bytes; i < p->total; i++)
+        if (p->copy[i] != GUARD_BYTE)
+            return false;
+    return true;
+}
+
+/* Waits and gives back what the pieces hold now. */
+static void
+finish(void)
+{
+    must(vae_rt_failure(), "launch");
+    for (int i = 0; i < at.n; i++)
+        must(vae_rt_copy(at.pieces[i].copy, at.pieces[i].block,
+                         at.pieces[i].total, at.stream),
+             "copy");
+    must(vae_rt_stream_sync(at.stream), "run the kernel");
+    for (int i = 0; i < at.n; i++) {
+        Piece *p = &at.pieces[i];
+        if (!guards_are_whole(p))
+            fatal("a kernel wrote outside of its tensors");
+        if (p->written)
+            memcpy((uint8_t *) p->host, p->copy + p->begin, p->bytes);
+        else if (memcmp(p->host, p->copy + p->begin, p->bytes) != 0)
+            fatal("a kernel changed what it should only read");
+        vae_rt_free(p->block);
+        free(p->copy);
+    }
+    at.n = 0;
+}
+
+static size_t
+bytes_of(VaeType type, size_t n)
+{
+    return n * vae_type_size(type);
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+norm(const VaeQueue *ignored, const VaeNormArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeNormArgs a = *args;
+    const size_t n = (size_t) a.t * a.h * a.w * a.c;
+    a.y = OUT(a.y, bytes_of(a.y_type, n));
+    a.x = IN(a.x, bytes_of(a.x_type, n));
+    a.gain = IN(a.gain, (size_t) a.c * 4);
+    a.offset = IN(a.offset, (size_t) a.c * 4);
+    a.sums =
+        a.kind == VAE_NORM_GROUP
+            ? OUT(a.sums, 8 * vae_norm_sums_cuda(a.t, a.h, a.w, a.c, a.groups))
+            : NULL;
+    vae_rt_kernels()->norm(&q, &a);
+    finish();
+}
+
+static void
+attention(const VaeQueue *ignored, const VaeAttentionArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeAttentionArgs a = *args;
+    const size_t n = (size_t) a.t * a.n * a.c;
+    a.y = OUT(a.y, bytes_of(a.y_type, n));
+    a.qkv = IN(a.qkv, bytes_of(a.x_type, 3 * n));
+    a.scratch = NULL;
+    vae_rt_kernels()->attention(&q, &a);
+    finish();
+}
+
+static void
+rearrange(const VaeQueue *ignored, const VaeRearrangeArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeRearrangeArgs a = *args;
+    const size_t pixels = (size_t) a.t * a.h * a.w;
+    const size_t area = (size_t) a.fs * a.fs;
+    const bool fold = a.kind == VAE_FOLD_CQR || a.kind == VAE_FOLD_CRQ;
+    /* All elements of y, with the dropped ones. */
+    const size_t all = fold ? pixels / area * a.c : pixels * a.ft * area * a.c;
+    const size_t x = a.kind == VAE_UNFOLD_NEAREST ? pixels * a.c * a.ft : all;
+    const size_t dropped = (size_t) a.drop * a.h * a.w * area * a.c;
+    a.y = OUT(a.y, bytes_of(a.y_type, all - dropped));
+    a.x = IN(a.x, bytes_of(a.x_type, x));
+    vae_rt_kernels()->rearrange(&q, &a);
+    finish();
+}
+
+static void
+cast(const VaeQueue *ignored, const VaeCastArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeCastArgs a = *args;
+    a.y = OUT(a.y, bytes_of(a.y_type, a.n));
+    a.x = IN(a.x, bytes_of(a.x_type, a.n));
+    vae_rt_kernels()->cast(&q, &a);
+    finish();
+}
+
+static void
+shortcut(const VaeQueue *ignored, const VaeShortcutArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeShortcutArgs a = *args;
+    const size_t x = (size_t) a.t * a.h * a.w * a.cx;
+    const size_t y =
+        a.kind == VAE_SHORTCUT_DUP
+            ? (size_t) (a.t * a.ft - a.drop) * a.h * a.fs * a.w * a.fs * a.cy
+            : (size_t) ((a.t + a.ft - 1) / a.ft) * (a.h / a.fs) * (a.w / a.fs) *
+                  a.cy;
+    a.y = OUT(a.y, bytes_of(a.y_type, y));
+    a.x = IN(a.x, bytes_of(a.x_type, x));
+    vae_rt_kernels()->shortcut(&q, &a);
+    finish();
+}
+
+static void
+clamp(const VaeQueue *ignored, const VaeClampArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeClampArgs a = *args;
+    a.y = OUT(a.y, bytes_of(a.y_type, a.n));
+    a.x = IN(a.x, bytes_of(a.x_type, a.n));
+    vae_rt_kernels()->clamp(&q, &a);
+    finish();
+}
+
+static void
+depthwise(const VaeQueue *ignored, const VaeDepthwiseArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeDepthwiseArgs a = *args;
+    const size_t frame = (size_t) a.h * a.w * a.n;
+    a.y = OUT(a.y, bytes_of(a.y_type, 2 * (size_t) a.t * frame));
+    a.x = IN(a.x, bytes_of(a.x_type, (size_t) (a.t + 1) * frame));
+    a.weight = IN(a.weight, (size_t) 49 * 2 * a.n * 4);
+    vae_rt_kernels()->depthwise(&q, &a);
+    finish();
+}
+
+static void
+latent_in(const VaeQueue *ignored, const VaeLatentInArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeLatentInArgs a = *args;
+    const size_t n = (size_t) a.h * a.w * a.c;
+    a.y = OUT(a.y, bytes_of(a.y_type, n));
+    a.src = IN(a.src, bytes_of(a.src_type, n));
+    a.scale = IN(a.scale, (size_t) a.c * 4);
+    a.shift = IN(a.shift, (size_t) a.c * 4);
+    a.nonfinite = OUT(a.nonfinite, 8);
+    vae_rt_kernels()->latent_in(&q, &a);
+    finish();
+}
+
+static void
+latent_out(const VaeQueue *ignored, const VaeLatentOutArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeLatentOutArgs a = *args;
+    const size_t pixels = (size_t) a.h * a.w, n = pixels * a.c;
+    a.dst = OUT(a.dst, bytes_of(a.dst_type, n));
+    a.mean_out = OUT(a.mean_out, 4 * n);
+    a.logvar_out = OUT(a.logvar_out, 4 * n);
+    a.x = IN(a.x, bytes_of(a.x_type, pixels * a.cx));
+    a.mean = IN(a.mean, (size_t) a.c * 4);
+    a.std = IN(a.std, (size_t) a.c * 4);
+    a.nonfinite = OUT(a.nonfinite, 8);
+    vae_rt_kernels()->latent_out(&q, &a);
+    finish();
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Each plane, from its lowest row's begin to its highest row's end. */
+static VaePicture
+stage_picture(const VaePicture *p, bool written)
+{
+    size_t row[3];
+    int rows[3];
+    const int planes = vae_picture_planes(p, row, rows);
+    VaePicture out = *p;
+    for (int i = 0; i < planes; i++) {
+        const ptrdiff_t span = (rows[i] - 1) * p->stride[i];
+        const uint8_t *low = p->data[i] + (span < 0 ? span : 0);
+        uint8_t *staged =
+            stage(low, (size_t) (span < 0 ? -span : span) + row[i], written);
+        out.data[i] = staged + (p->data[i] - low);
+    }
+    return out;
+}
+
+static void
+picture_out(const VaeQueue *ignored, const VaePictureOutArgs *args)
+{
+    const VaeQueue q = begin();
+    VaePictureOutArgs a = *args;
+    const VaePicture p = stage_picture(a.picture, true);
+    a.picture = &p;
+    a.x = IN(a.x, bytes_of(a.x_type, (size_t) a.h * a.w * (a.c ? a.c : 3)));
+    vae_rt_kernels()->picture_out(&q, &a);
+    finish();
+}
+
+static void
+picture_in(const VaeQueue *ignored, const VaePictureInArgs *args)
+{
+    const VaeQueue q = begin();
+    VaePictureInArgs a = *args;
+    const VaePicture p = stage_picture(a.picture, false);
+    a.picture = &p;
+    a.y = OUT(a.y, bytes_of(a.y_type, (size_t) a.h * a.w * (a.c ? a.c : 3)));
+    vae_rt_kernels()->picture_in(&q, &a);
+    finish();
+}
+
+const VaeKernels vae_kernels_device = {.name = "cuda",
+                                       .norm = norm,
+                                       .attention = attention,
+                                       .rearrange = rearrange,
+                                       .cast = cast,
+                                       .shortcut = shortcut,
+                                       .clamp = clamp,
+                                       .depthwise = depthwise,
+                                       .latent_in = latent_in,
+                                       .latent_out = latent_out,
+                                       .picture_out = picture_out,
+                                       .picture_in = picture_in};

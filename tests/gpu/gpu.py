@@ -1,0 +1,93 @@
+"""What run.sh does: one step after another, each with a time limit, none of
+which keeps the others from running; a report after each."""
+import argparse
+import os
+import shutil
+import sys
+
+import build
+import report
+import steps
+from runner import Run, TOP
+
+
+def words(text):
+    return [w for w in text.replace(',', ' ').split() if w]
+
+
+def parse(argv):
+    names = [s[0] for s in steps.STEPS]
+    p = argparse.ArgumentParser(
+        prog='sh tests/gpu/run.sh',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description='Builds, tests and measures gst-vae on an NVIDIA GPU.',
+        epilog='Steps: %s.\n\n' % ', '.join(names) + '''By environment:
+  OFFICIAL      folder with checkouts Wan2.1, Wan2.2, SeedVR, taehv, for torch
+  TORCH         a Python with PyTorch, for torch; python3 unless set
+  VAE_TEST_DATA folder with the large vectors, for golden and streams
+
+Missing packages may be unpacked rather than installed: --debs names a folder
+of .deb files (Meson, Ninja, jansson, GStreamer and what they need). cuDNN is
+taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
+
+Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
+    p.add_argument('--out', default='gpu-report', metavar='DIR',
+                   help='for report.json, table.txt, log.txt, device.json')
+    p.add_argument('--build', default=os.path.join(TOP, 'build-gpu'),
+                   metavar='DIR', help='build folder, build-gpu unless given')
+    p.add_argument('--only', type=words, metavar='STEP,...',
+                   help='these steps (and the build)')
+    p.add_argument('--skip', type=words, default=[], metavar='STEP,...')
+    p.add_argument('--limit', type=int, metavar='SECONDS',
+                   help='for all of it; steps have limits of their own, too')
+    p.add_argument('--quick', action='store_true',
+                   help='fewer sizes, models and cases')
+    p.add_argument('--models', type=words, metavar='NAME,...',
+                   help='networks or weights files to measure')
+    p.add_argument('--sizes', type=words, metavar='WxH,...')
+    p.add_argument('--precisions', type=words, metavar='P,...')
+    p.add_argument('--directions', type=words, default=['decode', 'encode'],
+                   metavar='decode,encode')
+    p.add_argument('--frames', type=int, metavar='N', help='of a clip; 81')
+    p.add_argument('--debs', metavar='DIR', help='packages to unpack')
+    p.add_argument('--revision', metavar='TEXT',
+                   help='of the sources, where there is no git')
+    p.add_argument('--cudnn', metavar='DIR', help='with include/ and lib/')
+    p.add_argument('--emulate', action='store_true',
+                   help='over the emulated device, to see that this works')
+    p.add_argument('--list', action='store_true', help='the steps')
+    o = p.parse_args(argv)
+    for name in (o.only or []) + o.skip:
+        if name not in names:
+            p.error('there is no step %s, only %s' % (name, ', '.join(names)))
+    if o.list:
+        for name, function, limit in steps.STEPS:
+            print('%-10s at most %3d s: %s' % (name, limit, function.__doc__))
+        sys.exit(0)
+    steps.choose(o)
+    return o
+
+
+def main():
+    o = parse(sys.argv[1:])
+    run = Run(o)
+    made = run.step('build', build.build, 900)
+    build.describe(run)
+    run.save()
+    for name, function, limit in steps.STEPS:
+        if made['status'] == 'failed':
+            break
+        if (o.only and name not in o.only) or name in o.skip:
+            continue
+        run.step(name, function, limit)
+    table = report.table([run.report])
+    with open(os.path.join(run.out, 'table.txt'), 'w') as f:
+        f.write(table)
+    shutil.rmtree(os.path.join(run.out, 'tmp'), ignore_errors=True)
+    print('\n' + table, end='')
+    failed = [s for s in run.report['steps'] if s['status'] == 'failed']
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""The steps' common ground: programs with time limits, a log, a report."""
+import json
+import os
+import signal
+import subprocess
+import time
+import traceback
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+LOG_TAIL = 200000  # characters of one command's output that are kept
+
+
+class Skip(Exception):
+    """A step cannot be done here; says what is missing."""
+
+
+class Result:
+    def __init__(self, code, out, err, seconds, stopped):
+        self.code, self.out, self.err = code, out, err
+        self.seconds, self.stopped = seconds, stopped
+
+    def last(self):
+        """The last line that says something."""
+        for text in (self.err, self.out):
+            lines = [s for s in text.strip().splitlines() if s.strip()]
+            if lines:
+                return lines[-1].strip()
+        return 'it said nothing'
+
+
+class Run:
+    """What the steps share."""
+
+    def __init__(self, options):
+        self.options = options
+        self.emulate = options.emulate
+        self.out = os.path.abspath(options.out)
+        self.build = os.path.abspath(options.build)
+        self.began = time.monotonic()
+        self.deadline = None  # of the step
+        self.env = dict(os.environ)
+        self.env.setdefault('VAE_TEST_VECTORS',
+                            os.path.join(TOP, 'tests/golden/data'))
+        self.meson = None
+        self.report = {'what': 'tests/gpu/run.sh', 'machine': {},
+                       'settings': {k: v for k, v in vars(options).items()
+                                    if k not in ('out', 'build', 'debs')},
+                       'steps': []}
+        os.makedirs(self.out, exist_ok=True)
+        self.log = open(os.path.join(self.out, 'log.txt'), 'w')
+
+    def left(self):
+        """Seconds until the step's end."""
+        return max(1.0, self.deadline - time.monotonic())
+
+    def over(self):
+        return time.monotonic() >= self.deadline
+
+    def path(self, name):
+        """A program of the build folder."""
+        return os.path.join(self.build, name)
+
+    def program(self, name):
+        """One of tests/gpu, for the device or the emulation."""
+        found = self.path('tests/gpu/' + name +
+                          ('-emu' if self.emulate else ''))
+        if not os.access(found, os.X_OK):
+            raise Skip('%s is not built' % os.path.basename(found))
+        return found
+
+    def call(self, command, limit=None, **env):
+        """Runs it within the limit and the step's time."""
+        limit = min(limit or 1e9, self.left())
+        command = [str(word) for word in command]
+        print('$ ' + ' '.join(command), file=self.log, flush=True)
+        start, stopped = time.monotonic(), False
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=TOP,
+            text=True, errors='replace', env={**self.env, **env},
+            start_new_session=True)
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            stopped = True
+            for kill in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, kill)
+                    out, err = process.communicate(timeout=5)
+                    break
+                except subprocess.TimeoutExpired:
+                    out = err = ''
+        except BaseException:  # such as an interrupt: leave nothing running
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        seconds = time.monotonic() - start
+        for text in (out, err):
+            self.log.write(text[-LOG_TAIL:])
+        print('= %s after %.1f s\n' % ('stopped' if stopped else
+                                       'status %d' % process.returncode,
+                                       seconds), file=self.log, flush=True)
+        return Result(process.returncode, out, err, seconds, stopped)
+
+    def save(self):
+        path = os.path.join(self.out, 'report.json')
+        with open(path + '.part', 'w') as f:
+            json.dump(self.report, f, indent=1)
+            f.write('\n')
+        os.replace(path + '.part', path)
+
+    def step(self, name, function, limit):
+        """One step; whatever happens is an entry of the report."""
+        whole = self.options.limit
+        if whole:
+            limit = min(limit, whole - (time.monotonic() - self.began))
+        entry = {'step': name, 'status': 'failed', 'words': '', 'rows': []}
+        self.report['steps'].append(entry)
+        if limit < 2:
+            entry.update(status='skipped', words='no time was left')
+            self.save()
+            return entry
+        print('== %s (at most %d s)' % (name, limit), flush=True)
+        print('==== ' + name, file=self.log, flush=True)
+        start = time.monotonic()
+        self.deadline = start + limit
+        try:
+            entry.update(function(self))
+        except Skip as why:
+            entry.update(status='skipped', words=str(why))
+        except Exception as why:  # a step's failure is its own
+            entry.update(words='%s: %s' % (type(why).__name__, why))
+            traceback.print_exc(file=self.log)
+        entry['seconds'] = round(time.monotonic() - start, 1)
+        self.save()
+        print('   %s: %s' % (entry['status'], entry['words']), flush=True)
+        return entry

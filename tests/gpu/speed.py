@@ -1,0 +1,255 @@
+"""The steps that measure."""
+import csv
+import io
+import json
+import os
+
+from build import ask
+from runner import Skip, TOP
+
+# A stream's memory may be so far from its plan, and so much of the downloads
+# has to be hidden behind computing: what docs/performance.md says.
+PLAN_BOUND = 0.03
+HIDDEN_BOUND = 0.95
+
+
+def model_words(name):
+    """The option of vaetool for a network or a file of weights."""
+    path = os.path.join(TOP, name)
+    if os.path.exists(path):
+        return ['--model', path]
+    return ['--model', name] if os.path.exists(name) else ['--arch', name]
+
+
+def told(text):
+    """The JSON that a program printed, after what else it did."""
+    return json.loads(text[text.index('{'):])
+
+
+def rates(run):
+    """what the device does at most: copies, products, kernels"""
+    device = os.path.join(run.out, 'device.json')
+    done = run.call([run.program('rates'),
+                     *(['--tiny'] if run.emulate else []), device])
+    if done.code == 77:
+        raise Skip(done.last())
+    if done.stopped:
+        return {'status': 'stopped', 'words': 'no rates in time'}
+    if done.code:
+        raise RuntimeError(done.last())
+    found = told(done.out)
+    run.report['rates'] = found
+    run.report['machine']['cudnn'] = found['library']
+    run.report['machine']['cuda'] = '%d, driver %d' % (found['runtime'],
+                                                       found['driver'])
+    best = {}
+    for c in found['convs']:
+        if c['name'] == 'product':
+            best[c['type']] = c['tflops']
+    return {'status': 'passed', 'rows': found['convs'] + found['kernels'],
+            'words': 'copies %.0f GB/s, up %.1f, down %.1f; products %s' % (
+                found['copy_gbytes_s'], found['upload_gbytes_s'],
+                found['download_gbytes_s'],
+                ', '.join('%s %.0f TFLOP/s' % b for b in best.items()))}
+
+
+# ---------------------------------------------------------------------------
+
+def flow_cases(o):
+    """(model, direction, precision, size, slices, slice)"""
+    slices = 3 if o.emulate else 20
+    size, precision = o.sizes[0], o.precisions[0]
+    cases = [(m, d, precision, size, slices, 1 if o.emulate else 2)
+             for m in o.models for d in o.directions]
+    # The same at a larger size, and a longer run: memory must not grow.
+    cases += [(o.models[0], 'decode', precision, s, slices, 1)
+              for s in o.sizes[1:]]
+    if not o.emulate:
+        cases.insert(1, (o.models[0], 'decode', precision, size, 200, 1))
+    return cases
+
+
+def flow_faults(row):
+    """What is not as it should be, in words."""
+    faults = []
+    if row['allocs_later'] or row['allocs_host_later']:
+        faults.append('%d allocations after the first slice' %
+                      (row['allocs_later'] + row['allocs_host_later']))
+    if row['taken_later'] > 0:
+        faults.append('%d bytes more of the device after the first slice' %
+                      row['taken_later'])
+    if abs(row['taken_by_plan'] - 1) > PLAN_BOUND:
+        faults.append('it takes %.3f of its plan' % row['taken_by_plan'])
+    if row['download']['hidden'] < HIDDEN_BOUND:
+        faults.append('%.0f %% of the downloads are hidden' %
+                      (100 * row['download']['hidden']))
+    return faults
+
+
+def overlap(run):
+    """copies beside computing, memory against the plan"""
+    rows = []
+    cases = flow_cases(run.options)
+    for model, direction, precision, size, slices, steps in cases:
+        if run.over():
+            break
+        row = {'model': os.path.basename(model), 'direction': direction,
+               'precision': precision, 'size': size, 'slices': slices}
+        path = os.path.join(TOP, model)
+        done = run.call([run.program('flow'),
+                         path if os.path.exists(path) else model, direction,
+                         precision, size, slices, steps], 120)
+        rows.append(row)
+        if done.code or done.stopped:
+            row['faults'] = ['stopped' if done.stopped else done.last()]
+            row['result'] = ('stopped' if done.stopped else
+                             'skipped' if done.code == 77 else 'failed')
+            continue
+        row.update(told(done.out))
+        row['taken_by_plan'] = round(row['taken'] / row['plan']['total'], 4)
+        row['faults'] = flow_faults(row)
+        row['result'] = 'failed' if row['faults'] else 'ok'
+    return verdict(rows, len(cases))
+
+
+def verdict(rows, wanted):
+    ok = sum(r['result'] == 'ok' for r in rows)
+    bad = [r for r in rows if r['result'] == 'failed']
+    words = '%d of %d as they should be' % (ok, wanted)
+    for r in bad:
+        words += '; %s %s %s %s: %s' % (r['model'], r['direction'],
+                                        r['precision'], r['size'],
+                                        ', '.join(r['faults']))
+    skipped = rows and all(r['result'] == 'skipped' for r in rows)
+    return {'rows': rows, 'words': rows[0]['faults'][0] if skipped else words,
+            'status': 'failed' if bad else 'skipped' if skipped else
+            'passed' if ok == wanted else 'stopped'}
+
+
+# ---------------------------------------------------------------------------
+
+def speed_cases(o):
+    return [(m, d, p, s) for p in o.precisions for s in o.sizes
+            for d in o.directions for m in o.models]
+
+
+def bench(run, model, direction, precision, size, frames, *more):
+    """The rows of `vaetool bench --csv`, each table a list of dicts; a text
+    where it cannot be done."""
+    tool = run.path('tests/emu/vaetool' if run.emulate else 'engine/vaetool')
+    if not os.access(tool, os.X_OK):
+        raise Skip('%s is not built' % os.path.relpath(tool, run.build))
+    done = run.call([tool, 'bench', *model_words(model), '--backend', 'cuda',
+                     '--size', size, '--frames', frames, '--precision',
+                     precision, '--csv', *more,
+                     *(['--encode'] if direction == 'encode' else [])], 180)
+    if done.stopped:
+        return 'stopped after %d s' % done.seconds
+    if done.code:
+        return done.last()
+    return [list(csv.DictReader(io.StringIO(t)))
+            for t in done.out.split('\n\n')]
+
+
+def floor(found, profile):
+    """How much of its time a run would take if each op ran at the rate of a
+    copy, or of a product of the same type, whichever is slower; and what the
+    kinds of ops take."""
+    peak = max([c['tflops'] for c in found['convs']
+                if c['type'] == profile['precision']] or [0])
+    copy = found['copy_gbytes_s']
+    least = spent = 0
+    kinds = {}
+    for op in profile['ops']:
+        if op['program'] == 'first':
+            continue
+        s = float(op['seconds'])
+        flop, moved = float(op['gflops']) * s, float(op['gbytes_s']) * s
+        least += max(flop / peak / 1e3 if peak else 0,
+                     moved / copy if copy else 0)
+        spent += s
+        kind = kinds.setdefault(op['op'], {'seconds': 0, 'gflop': 0, 'gb': 0})
+        kind['seconds'] += s
+        kind['gflop'] += flop
+        kind['gb'] += moved
+    return {'floor_share': round(least / spent, 3) if spent else None,
+            'kinds': {k: {n: round(x, 4) for n, x in v.items()}
+                      for k, v in kinds.items()}}
+
+
+def speed(run):
+    """vaetool bench for every network, direction, size and precision"""
+    o = run.options
+    rows, cases = [], speed_cases(o)
+    for i, (model, direction, precision, size) in enumerate(cases):
+        if run.over():
+            break
+        # The slow ones say as much with fewer frames.
+        frames = o.frames if i < len(cases) // 2 else min(o.frames, 33)
+        row = {'model': os.path.basename(model), 'direction': direction,
+               'precision': precision, 'size': size, 'frames': frames,
+               'faults': []}
+        said = bench(run, model, direction, precision, size, frames)
+        rows.append(row)
+        if isinstance(said, str):
+            memory = 'memory' in said or 'bytes' in said
+            row['result'] = ('stopped' if said.startswith('stopped') else
+                             'ok' if memory else 'failed')
+            row['faults'] = [said]
+            continue
+        one = said[0][0]
+        row.update(result='ok', fps=float(one['later_fps']),
+                   first_s=float(one['first_s']), slice=int(one['slice']),
+                   tflops=round(float(one['later_gflops']) / 1e3, 3))
+        if precision == o.precisions[0] and size == o.sizes[0]:
+            said = bench(run, model, direction, precision, size,
+                         min(frames, 17), '--profile')
+            if not isinstance(said, str) and len(said) > 1:
+                row['ops'] = said[1]
+                row.update(floor(run.report['rates'], row)
+                           if 'rates' in run.report else {})
+    return verdict(rows, len(cases))
+
+
+# ---------------------------------------------------------------------------
+
+def torch(run):
+    """the official code in PyTorch, three ways, on the same device"""
+    o = run.options
+    official = run.env.get('OFFICIAL')
+    python = run.env.get('TORCH', 'python3')
+    if not official:
+        raise Skip('OFFICIAL is not set: no checkouts of the official code')
+    if not os.path.isdir(official):
+        raise Skip('OFFICIAL=%s: no such folder' % official)
+    version = ask(python, '-c', 'import torch; print(torch.__version__)')
+    if not version:
+        raise Skip('%s has no PyTorch; TORCH names one that has' % python)
+    run.report['machine']['torch'] = version
+    known = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2']
+    models = [m for m in o.models if m in known] or (
+        ['taew2_1'] if o.emulate else [])
+    modes = ['eager', 'channels_last'] + ([] if o.emulate else ['compile'])
+    device = 'cpu' if o.emulate else 'cuda'
+    # Longer clips do not fit the memory of some of its ways.
+    frames = min(o.frames, 33)
+    cases = [(m, d, mode, s) for s in o.sizes[:2] for mode in modes
+             for d in o.directions for m in models]
+    rows = []
+    for model, direction, mode, size in cases:
+        if run.over():
+            break
+        done = run.call(
+            [python, os.path.join(TOP, 'tests/bench/torch_bench.py'),
+             '--device', device, '--mode', mode, '--json', official, model,
+             direction, o.precisions[0], size, frames], 200)
+        row = {'model': model, 'direction': direction, 'mode': mode,
+               'precision': o.precisions[0], 'size': size, 'faults': []}
+        rows.append(row)
+        if done.code or done.stopped:
+            row['faults'] = ['stopped' if done.stopped else done.last()[:300]]
+            # What it cannot do is no failure of ours.
+            row['result'] = 'stopped' if done.stopped else 'skipped'
+            continue
+        row.update(told(done.out), result='ok')
+    return verdict(rows, len(cases))

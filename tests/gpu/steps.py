@@ -1,0 +1,162 @@
+"""The steps: each gives its status, a sentence, and rows of what it saw."""
+import glob
+import json
+import os
+import re
+import shutil
+
+import pipelines
+import speed
+from runner import Skip
+
+FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
+        'taeltx_2']
+
+
+def choose(o):
+    """What is measured, where the options do not say it."""
+    if o.emulate:
+        o.models = o.models or ['tests/golden/data/wan21/weights.safetensors']
+        o.sizes = o.sizes or ['64x48']
+    elif o.quick:
+        o.models = o.models or ['wan2.1', 'taew2_1']
+        o.sizes = o.sizes or ['832x480']
+    o.models = o.models or FULL
+    o.sizes = o.sizes or ['832x480', '1280x720', '1920x1080']
+    o.precisions = o.precisions or (
+        ['bf16'] if o.quick or o.emulate else ['bf16', 'fp16', 'tf32', 'fp32'])
+    o.frames = o.frames or (9 if o.emulate else 33 if o.quick else 81)
+
+
+# ---------------------------------------------------------------------------
+# Tests.
+
+def tests(run, suite, emulated):
+    """Those of a suite, or the named ones that need no device."""
+    results = run.path('meson-logs/%s.json' % suite)
+    if os.path.exists(results):
+        os.remove(results)
+    done = run.call(run.meson + [
+        'test', '-C', run.build, '--no-rebuild', '--print-errorlogs',
+        '--num-processes', '1' if run.emulate else '4', '--logbase', suite,
+        *(emulated if run.emulate else ['--suite', suite])])
+    rows, skips = [], set()
+    if not os.path.exists(results):
+        raise RuntimeError('no test ran: ' + done.last())
+    with open(results) as f:
+        for line in f:
+            one = json.loads(line)
+            lines = (one.get('stdout') or '').splitlines()
+            name = one['name'].split(' / ')[-1]
+            rows.append({
+                'test': name, 'result': one['result'],
+                'seconds': round(one['duration'], 1),
+                'failed': [s for s in lines if s.startswith('FAIL')][:20],
+                'lines': [s for s in lines if s.startswith('ok ')][:40]
+                if suite == 'gpu-golden' else []})
+            if one['result'] == 'SKIP':
+                skips.update(s for s in lines if s.startswith('skipped: '))
+    count = {k: sum(r['result'] == k for r in rows) for k in ('OK', 'SKIP')}
+    bad = [r['test'] for r in rows if r['result'] not in ('OK', 'SKIP')]
+    words = '%d passed' % count['OK']
+    if count['SKIP']:
+        words += ', %d skipped (%s)' % (
+            count['SKIP'], '; '.join(sorted(s[9:] for s in skips))[:200])
+    if bad:
+        words += ', %d failed: %s' % (len(bad), ' '.join(bad))
+    status = ('failed' if bad else 'stopped' if done.stopped else
+              'passed' if count['OK'] else 'skipped')
+    return {'status': status, 'words': words, 'rows': rows}
+
+
+def kernels(run):
+    """every kernel and convolution against the reference"""
+    return tests(run, 'gpu-kernels', ['gpu-table-latent', 'gpu-table-rearrange'])
+
+
+def golden(run):
+    """golden vectors, in fp32, tf32, bf16 and fp16"""
+    return tests(run, 'gpu-golden', ['golden-small-cuda-fp32'])
+
+
+def streams(run):
+    """slices of all sizes, resets, five runs: the same bytes"""
+    return tests(run, 'gpu-streams', ['counts-taew2_1-cuda-bf16'])
+
+
+# ---------------------------------------------------------------------------
+# compute-sanitizer.
+
+def find_sanitizer(run):
+    path = run.env.get('PATH', os.defpath)
+    places = ['/usr/local/cuda/bin', '/usr/local/cuda/compute-sanitizer',
+              *glob.glob('/opt/nvidia/*/*/compute-sanitizer')]
+    found = shutil.which('compute-sanitizer',
+                         path=os.pathsep.join([path, *places]))
+    if not found:
+        raise Skip('compute-sanitizer is not there')
+    return found
+
+
+def sanitizer_cases(run):
+    """(tool, label, command, environment)"""
+    exact = {'VAE_GPU_GUARD': '0'}
+
+    def check(tool, family, only=None, env=None):
+        words = ['--seed', '1'] + (['--only', only] if only else [])
+        return (tool, '%s %s' % (family, only or ''),
+                [run.program('check-' + family), *words], env or {})
+    cases = [check('memcheck', 'latent', env=exact),
+             check('memcheck', 'types', 'c96', exact),
+             check('racecheck', 'norm', 'c96'),
+             check('racecheck', 'attention', 'c64'),
+             check('memcheck', 'attention', 'c64', exact),
+             check('synccheck', 'norm', 'c96')]
+    if run.options.quick or run.emulate:
+        return cases
+    cases += [check('memcheck', family, env=exact)
+              for family in ('norm', 'rearrange', 'picture', 'fold', 'types')]
+    cases += [check('racecheck', family)
+              for family in ('latent', 'rearrange', 'fold', 'norm')]
+    # The whole backend, its copies and cuDNN's kernels.
+    cases.append(('memcheck', 'golden small bf16',
+                  [run.path('tests/golden/golden'), 'small', 'cuda', 'bf16'],
+                  {'VAE_CUDA_MODULE': run.path('engine/libvae-cuda.so')}))
+    return cases
+
+
+def sanitizer(run):
+    """compute-sanitizer's memcheck, racecheck and synccheck"""
+    tool = find_sanitizer(run)
+    rows = []
+    cases = sanitizer_cases(run)
+    for kind, label, command, env in cases:
+        if run.over():
+            break
+        done = run.call([tool, '--tool', kind, '--error-exitcode', '99',
+                         '--print-limit', '20', *command], 120, **env)
+        text = done.out + done.err
+        if 'Device not supported' in text:
+            raise Skip('compute-sanitizer does not support this device')
+        said = re.search(r'(ERROR|RACECHECK) SUMMARY: (.*)', text)
+        rows.append({'tool': kind, 'case': label.strip(),
+                     'result': 'stopped' if done.stopped else
+                     'ok' if done.code == 0 else
+                     'skipped' if done.code == 77 else 'failed',
+                     'words': said[2] if said else done.last(),
+                     'seconds': round(done.seconds, 1)})
+    bad = [r for r in rows if r['result'] == 'failed']
+    ok = sum(r['result'] == 'ok' for r in rows)
+    return {'rows': rows,
+            'status': 'failed' if bad else 'stopped' if ok < len(cases) else
+            'passed',
+            'words': '%d of %d cases clean' % (ok, len(cases)) +
+            ''.join('; %(tool)s %(case)s: %(words)s' % r for r in bad)}
+
+
+# In this order, so that what is not reached in time is what matters least.
+STEPS = [('rates', speed.rates, 90), ('kernels', kernels, 150),
+         ('golden', golden, 150), ('streams', streams, 240),
+         ('overlap', speed.overlap, 240), ('speed', speed.speed, 540),
+         ('sanitizer', sanitizer, 300), ('torch', speed.torch, 540),
+         ('pipelines', pipelines.pipelines, 180)]

@@ -1,0 +1,100 @@
+#!/bin/sh
+# run.sh over the emulated device: does each step do its work, find what is
+# wrong, and end by itself; is the report whole?
+#
+#   test.sh BUILD FOLDER    FOLDER is made, and removed at the end
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1
+out=$2
+failed=0
+rm -rf "$out"
+mkdir -p "$out/bin" || exit 1
+trap 'rm -rf "$out"' EXIT
+
+# expect WHAT COMMAND...: it succeeds.
+expect() {
+    what=$1
+    shift
+    if "$@"; then
+        echo "ok   $what"
+    else
+        echo "FAIL $what"
+        failed=1
+    fi
+}
+
+# run STATUS ARGUMENT...: run.sh ends so.
+run() {
+    want=$1
+    shift
+    status=0
+    sh "$here/run.sh" --emulate --build "$build" --out "$out/report" "$@" \
+        >"$out/said" 2>&1 || status=$?
+    expect "run.sh $* ends with $want" [ "$status" = "$want" ]
+    [ "$status" = "$want" ] || cat "$out/said"
+}
+
+# entry STEP STATUS WORDS: so the report says.
+entry() {
+    expect "$1 is $2: $3" python3 - "$out/report/report.json" "$@" <<'END'
+import json, sys
+path, name, status, words = sys.argv[1:]
+step = [s for s in json.load(open(path))['steps'] if s['step'] == name][0]
+good = step['status'] == status and words in step['words']
+if not good:
+    print(step['status'], step['words'])
+sys.exit(not good)
+END
+}
+
+# tool NAME: a program of that name, from standard input, found before others.
+tool() {
+    cat >"$out/bin/$1"
+    chmod +x "$out/bin/$1"
+}
+
+PATH=$out/bin:$PATH
+export PATH
+unset OFFICIAL TORCH
+small='--models tests/golden/data/taehv/taew2_1/weights.safetensors
+    --sizes 48x32 --frames 5 --directions decode'
+
+# All that works, and what is missing has its name.
+# shellcheck disable=SC2086 # words
+run 0 $small --only rates,overlap,speed,torch
+entry rates passed 'product'
+entry overlap passed '1 of 1'
+entry speed passed '1 of 1'
+entry torch skipped 'OFFICIAL is not set'
+expect 'a table last' grep -q '^weights.safetensors decode.*48x32' "$out/said"
+expect 'the same from the report' sh -c '
+    python3 -B "$1/report.py" "$2/report/report.json" |
+    cmp - "$2/report/table.txt"' sh "$here" "$out"
+expect 'the log' grep -q '^= status 0' "$out/report/log.txt"
+
+# A sanitizer that finds something, and one that does not end.
+tool compute-sanitizer <<'END'
+#!/bin/sh
+case $* in
+*racecheck*) echo '========= RACECHECK SUMMARY: 1 hazard displayed (1 error)' && exit 99 ;;
+*synccheck*) sleep 100 ;;
+*) echo '========= ERROR SUMMARY: 0 errors' ;;
+esac
+END
+run 1 --only sanitizer,torch --limit 20
+entry sanitizer failed 'racecheck norm c96: 1 hazard displayed'
+entry sanitizer failed '3 of 6 cases clean'
+OFFICIAL=$out TORCH=false run 0 --only torch
+OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
+
+# No GPU: said, and nothing is done.
+if [ ! -e /dev/nvidiactl ]; then
+    status=0
+    sh "$here/run.sh" --out "$out/none" >"$out/said" || status=$?
+    expect 'without a GPU 77' [ "$status" = 77 ]
+    expect 'in words' grep -q '^skipped: there is no NVIDIA GPU' "$out/said"
+    expect 'and nothing written' [ ! -e "$out/none" ]
+fi
+run 2 --only nothing
+exit $failed
