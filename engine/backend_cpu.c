@@ -339,7 +339,14 @@ cpu_close(VaeBackend **backend)
 static VaeStatus
 cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
 {
+    bool limited;
     *out = NULL;
+    /* OpenMP ends the process where it cannot start a thread. */
+    if (vae_mem_left(params->threads, &limited) == 0 && limited)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "this process's limits (ulimit -v, -d) leave no "
+                        "memory for %d threads: raise them",
+                        params->threads);
     VaeBackend *cpu = vae_mem_alloc(sizeof *cpu);
     if (!cpu)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");

@@ -24,6 +24,9 @@ says "vaetool: 1920x1088" "needs" "weights" "activations" \
     "take a smaller picture" "or raise the limit"
 check "a smaller one" 0 limited 1000000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2
+check "no room for threads" 3 limited 200000 "$tool" plan --model "$wan" \
+    --size 192x128 --threads 2 --backend cpu
+says "leave no memory for 2 threads"
 
 # One latent of 52x30, and of a full-size network, whose libraries take memory
 # of their own.
