@@ -44,4 +44,9 @@ check "another arithmetic does not" 1 "$tool" compare --max-abs 1e-4 \
 check "auto takes the emulated device" 0 "$tool" plan \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "decode: cuda"
+check "the device's number" 0 "$tool" plan --device 0 --backend cuda \
+    --model "$demo/demo-tiny.safetensors" --size 64x64
+check "a device that is not there" 3 "$tool" plan --device 7 --backend cuda \
+    --model "$demo/demo-tiny.safetensors" --size 64x64
+says "there is no CUDA device 7"
 finish
