@@ -14,7 +14,7 @@
 #include "cuda_layers.h"
 #include "device.h"
 
-enum { RUNS = 15, CHOICES = 12 };
+enum { RUNS = 15, CHOICES = 8 };
 
 static bool tiny;
 static const char *separator = "";

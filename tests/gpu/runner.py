@@ -21,11 +21,12 @@ class Result:
         self.seconds, self.stopped = seconds, stopped
 
     def last(self):
-        """The last line that says something."""
+        """The line that says most: an error's first, else the last one."""
         for text in (self.err, self.out):
-            lines = [s for s in text.strip().splitlines() if s.strip()]
+            lines = [s.strip() for s in text.splitlines() if s.strip()]
+            errors = [s for s in lines if s.startswith('ERROR')]
             if lines:
-                return lines[-1].strip()
+                return (errors or lines[-1:])[0].replace('skipped: ', '', 1)
         return 'it said nothing'
 
 
@@ -86,6 +87,9 @@ class Run:
             for kill in (signal.SIGTERM, signal.SIGKILL):
                 try:
                     os.killpg(process.pid, kill)
+                except ProcessLookupError:
+                    pass
+                try:
                     out, err = process.communicate(timeout=5)
                     break
                 except subprocess.TimeoutExpired:

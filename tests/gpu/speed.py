@@ -116,10 +116,12 @@ def verdict(rows, wanted):
     ok = sum(r['result'] == 'ok' for r in rows)
     bad = [r for r in rows if r['result'] == 'failed']
     words = '%d of %d as they should be' % (ok, wanted)
-    for r in bad:
+    for r in bad[:3]:
         words += '; %s %s %s %s: %s' % (r['model'], r['direction'],
                                         r['precision'], r['size'],
                                         ', '.join(r['faults']))
+    if len(bad) > 3:
+        words += '; and %d more' % (len(bad) - 3)
     skipped = rows and all(r['result'] == 'skipped' for r in rows)
     return {'rows': rows, 'words': rows[0]['faults'][0] if skipped else words,
             'status': 'failed' if bad else 'skipped' if skipped else

@@ -88,6 +88,25 @@ entry sanitizer failed '3 of 6 cases clean'
 OFFICIAL=$out TORCH=false run 0 --only torch
 OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 
+# A stream that is not as it should be.
+expect 'faults are found' env PYTHONPATH="$here" python3 -B - <<'END'
+import speed
+good = {'allocs_later': 0, 'allocs_host_later': 0, 'taken_later': 0,
+        'taken_by_plan': 1.01, 'download': {'hidden': 0.99}}
+bad = [('allocs_later', 1), ('allocs_host_later', 2), ('taken_later', 4096),
+       ('taken_by_plan', 1.05), ('taken_by_plan', 0.9),
+       ('download', {'hidden': 0.5})]
+assert not speed.flow_faults(good)
+for key, value in bad:
+    assert len(speed.flow_faults({**good, key: value})) == 1, key
+ops = [{'program': 'next', 'op': 'conv', 'seconds': '2', 'gflops': '500',
+        'gbytes_s': '1'}, {'program': 'next', 'op': 'norm', 'seconds': '1',
+        'gflops': '0', 'gbytes_s': '50'}]
+found = speed.floor({'convs': [{'type': 'bf16', 'tflops': 1}],
+                     'copy_gbytes_s': 100}, {'precision': 'bf16', 'ops': ops})
+assert found['floor_share'] == 0.5, found
+END
+
 # No GPU: said, and nothing is done.
 if [ ! -e /dev/nvidiactl ]; then
     status=0
