@@ -1,0 +1,452 @@
+/*
+ * test_formats.c: every raw format, both ways, against GStreamer's own
+ * converter: planes, orders of colours, depths, matrices, ranges and sites are
+ * what it takes them for.
+ */
+#include "vae_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Latents of LW x LH show a picture of W x H, cropped to odd sizes. */
+#define LW 7
+#define LH 5
+#define W 53
+#define H 37
+
+static const char *const formats[] = {
+    "RGB",       "BGR",       "RGBA",     "BGRA",     "RGBx", "BGRx",
+    "GBR",       "I420",      "YV12",     "NV12",     "Y42B", "Y444",
+    "P010_10LE", "I420_10LE", "GBR_10LE", "GBR_12LE",
+#if GST_CHECK_VERSION(1, 24, 0)
+    "GBR_16LE",
+#endif
+};
+
+/* Matrices and ranges, by range:matrix:transfer:primaries. */
+static const char *const yuv_colours[] = {"2:4:16:4", "1:4:16:4", "2:3:5:1",
+                                          "1:3:5:1",  "2:6:13:7", "1:6:13:7"};
+static const char *const rgb_colours[] = {"1:1:7:1", "2:1:7:1"};
+static const char *const sites[] = {"mpeg2", "jpeg", "cosited"};
+
+static GstVideoInfo
+info_of(const char *format, const char *colour, const char *site)
+{
+    gchar *text = g_strdup_printf(
+        "video/x-raw,format=%s,width=%d,height=%d,framerate=16/1,"
+        "interlace-mode=progressive%s%s%s%s",
+        format, W, H, colour ? ",colorimetry=" : "", colour ? colour : "",
+        site ? ",chroma-site=" : "", site ? site : "");
+    GstCaps *caps = gst_caps_from_string(text);
+    GstVideoInfo info;
+
+    CHECK(gst_video_info_from_caps(&info, caps));
+    gst_caps_unref(caps);
+    g_free(text);
+    return info;
+}
+
+/* The first frame that the latents show, in that format. */
+static GstBuffer *
+decode(const GstVideoInfo *info)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *more = g_strdup_printf(",width=%d,height=%d", W, H);
+    gchar *in = vae_test_latent_caps(LW, LH, more);
+    GstCaps *caps = gst_video_info_to_caps((GstVideoInfo *) info), *out;
+    GstBuffer *frame;
+
+    gst_harness_set_sink_caps(h, gst_caps_ref(caps));
+    gst_harness_set_src_caps_str(h, in);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    frame = gst_harness_pull(h);
+    out = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(gst_caps_can_intersect(out, caps));
+    gst_caps_unref(out);
+    gst_caps_unref(caps);
+    vae_test_teardown(h);
+    g_free(in);
+    g_free(more);
+    return frame;
+}
+
+static GstBuffer *
+convert(GstBuffer *from, const GstVideoInfo *in, const GstVideoInfo *out)
+{
+    GstVideoConverter *converter = gst_video_converter_new(
+        in, out,
+        gst_structure_new("options", GST_VIDEO_CONVERTER_OPT_DITHER_METHOD,
+                          GST_TYPE_VIDEO_DITHER_METHOD, GST_VIDEO_DITHER_NONE,
+                          GST_VIDEO_CONVERTER_OPT_DITHER_QUANTIZATION,
+                          G_TYPE_UINT, 1, NULL));
+    GstBuffer *to = gst_buffer_new_allocate(NULL, out->size, NULL);
+    GstVideoFrame a, b;
+
+    CHECK(converter != NULL);
+    CHECK(gst_video_frame_map(&a, in, from, GST_MAP_READ));
+    CHECK(gst_video_frame_map(&b, out, to, GST_MAP_WRITE));
+    gst_video_converter_frame(converter, &a, &b);
+    gst_video_frame_unmap(&a);
+    gst_video_frame_unmap(&b);
+    gst_video_converter_free(converter);
+    return to;
+}
+
+/* Component c of a pixel as GStreamer describes the format; but V beside U lies
+ * in the middle between two U, which it does not say of P010. */
+static gint
+code_at(const GstVideoFrame *f, guint c, gint x, gint y)
+{
+    const gint step = GST_VIDEO_FRAME_COMP_PSTRIDE(f, c);
+    const gboolean beside =
+        c == 2 && GST_VIDEO_INFO_IS_YUV(&f->info) &&
+        GST_VIDEO_FRAME_COMP_PLANE(f, 1) == GST_VIDEO_FRAME_COMP_PLANE(f, 2);
+    const guint8 *data = GST_VIDEO_FRAME_COMP_DATA(f, beside ? 1 : c);
+    const guint8 *at = data + (beside ? step / 2 : 0) +
+                       y * GST_VIDEO_FRAME_COMP_STRIDE(f, c) + x * step;
+
+    if (GST_VIDEO_FRAME_COMP_DEPTH(f, c) == 8)
+        return *at;
+    return GST_READ_UINT16_LE(at) >>
+           GST_VIDEO_FORMAT_INFO_SHIFT(f->info.finfo, c);
+}
+
+/* The largest difference of any code, in steps of 8 bits. */
+static gdouble
+difference(const GstVideoInfo *info, GstBuffer *one, GstBuffer *two)
+{
+    GstVideoFrame a, b;
+    gdouble most = 0;
+
+    CHECK(gst_video_frame_map(&a, info, one, GST_MAP_READ));
+    CHECK(gst_video_frame_map(&b, info, two, GST_MAP_READ));
+    for (guint c = 0; c < 3; c++)
+        for (gint y = 0; y < GST_VIDEO_FRAME_COMP_HEIGHT(&a, c); y++)
+            for (gint x = 0; x < GST_VIDEO_FRAME_COMP_WIDTH(&a, c); x++) {
+                const gint d = code_at(&a, c, x, y) - code_at(&b, c, x, y);
+                const gint depth = GST_VIDEO_FRAME_COMP_DEPTH(&a, c);
+
+                most = MAX(most, abs(d) / (gdouble) (1 << (depth - 8)));
+            }
+    gst_video_frame_unmap(&a);
+    gst_video_frame_unmap(&b);
+    return most;
+}
+
+/* Codes of the limited range in place of the full one, which GStreamer does not
+ * make of RGB. */
+static void
+limit(const GstVideoInfo *info, GstBuffer *buffer)
+{
+    GstMapInfo map;
+
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_READWRITE));
+    if (GST_VIDEO_INFO_COMP_DEPTH(info, 0) == 8) {
+        for (gsize i = 0; i < map.size; i++)
+            map.data[i] = (guint8) lrint(16 + map.data[i] * 219 / 255.0);
+    } else {
+        const gdouble scale = 1 << (GST_VIDEO_INFO_COMP_DEPTH(info, 0) - 8);
+
+        for (gsize i = 0; i < map.size / 2; i++) {
+            guint16 *code = (guint16 *) map.data + i;
+
+            *code = (guint16) lrint(16 * scale +
+                                    *code * 219 * scale / (256 * scale - 1));
+        }
+    }
+    gst_buffer_unmap(buffer, &map);
+}
+
+static gboolean
+is_limited_rgb(const GstVideoInfo *info)
+{
+    return GST_VIDEO_INFO_IS_RGB(info) &&
+           info->colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235;
+}
+
+/* Chroma that sits on a row: GStreamer has no words for it and puts it between
+ * two. */
+static gboolean
+on_row(const GstVideoInfo *info, const char *site)
+{
+    return g_strcmp0(site, "cosited") == 0 &&
+           GST_VIDEO_INFO_COMP_HEIGHT(info, 1) < GST_VIDEO_INFO_HEIGHT(info);
+}
+
+static void
+expect(gboolean ok, const char *format, const char *colour, const char *site,
+       gdouble found)
+{
+    if (!ok)
+        g_printerr("%s %s %s: %f apart\n", format, colour, site ? site : "",
+                   found);
+    CHECK(ok);
+}
+
+/* Two codes of 8 bits: GStreamer rounds more than once. */
+static void
+check_decode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
+             const char *colour, const char *site)
+{
+    const GstVideoInfo info = info_of(format, colour, site);
+    GstBuffer *wanted = convert(rgb, rgb_info, &info);
+    GstBuffer *found = decode(&info);
+    gdouble d;
+
+    if (is_limited_rgb(&info))
+        limit(&info, wanted);
+    d = difference(&info, wanted, found);
+    expect(on_row(&info, site) ? d > 5 : d <= 2, format, colour, site, d);
+    gst_buffer_unref(wanted);
+    gst_buffer_unref(found);
+}
+
+/* The latent of one frame. */
+static GstBuffer *
+encode(const GstVideoInfo *info, GstBuffer *frame)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstCaps *caps = gst_video_info_to_caps((GstVideoInfo *) info);
+    GstBuffer *latent;
+
+    gst_harness_set_src_caps(h, caps);
+    CHECK_INT(gst_harness_push(h, gst_buffer_copy(frame)), GST_FLOW_OK);
+    latent = gst_harness_pull(h);
+    vae_test_teardown(h);
+    return latent;
+}
+
+/* How far a is from b, in parts of b. */
+static gdouble
+apart(GstBuffer *a, GstBuffer *b)
+{
+    gdouble far = 0, all = 0;
+    GstMapInfo x, y;
+
+    CHECK(gst_buffer_map(a, &x, GST_MAP_READ));
+    CHECK(gst_buffer_map(b, &y, GST_MAP_READ));
+    CHECK_INT(x.size, y.size);
+    for (gsize i = 0; i < x.size / 4; i++) {
+        const gdouble v = ((float *) y.data)[i];
+        const gdouble d = ((float *) x.data)[i] - v;
+
+        far += d * d;
+        all += v * v;
+    }
+    gst_buffer_unmap(a, &x);
+    gst_buffer_unmap(b, &y);
+    return sqrt(far / all);
+}
+
+/* The latents of a picture and of what GStreamer takes the picture for are
+ * alike; an order or a matrix that is not meant makes more of it. */
+static void
+check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
+             const char *colour, const char *site)
+{
+    const GstVideoInfo info = info_of(format, colour, site);
+    GstBuffer *frame = convert(rgb, rgb_info, &info);
+    GstBuffer *back = convert(frame, &info, rgb_info);
+    GstBuffer *wanted = encode(rgb_info, back), *found;
+    gdouble d;
+
+    if (is_limited_rgb(&info))
+        limit(&info, frame);
+    found = encode(&info, frame);
+    d = apart(found, wanted);
+    expect(on_row(&info, site) ? d > 0.05 : d <= 0.03, format, colour, site, d);
+    gst_buffer_unref(frame);
+    gst_buffer_unref(back);
+    gst_buffer_unref(wanted);
+    gst_buffer_unref(found);
+}
+
+typedef void (*Check)(GstBuffer *rgb, const GstVideoInfo *rgb_info,
+                      const char *format, const char *colour, const char *site);
+
+/* Every colour with the first site, and every site with the first colour. */
+static void
+each(const char *rgb_format, Check check)
+{
+    const GstVideoInfo rgb_info = info_of(rgb_format, NULL, NULL);
+    GstBuffer *rgb = decode(&rgb_info);
+
+    for (guint i = 0; i < G_N_ELEMENTS(formats); i++) {
+        const GstVideoInfo info = info_of(formats[i], NULL, NULL);
+        const gboolean yuv = GST_VIDEO_INFO_IS_YUV(&info);
+        const gboolean sited = yuv && GST_VIDEO_INFO_COMP_WIDTH(&info, 1) < W;
+        const char *const *colours = yuv ? yuv_colours : rgb_colours;
+        const guint n =
+            yuv ? G_N_ELEMENTS(yuv_colours) : G_N_ELEMENTS(rgb_colours);
+
+        for (guint j = 0; j < n; j++)
+            check(rgb, &rgb_info, formats[i], colours[j],
+                  sited ? sites[0] : NULL);
+        for (guint j = 1; sited && j < G_N_ELEMENTS(sites); j++)
+            check(rgb, &rgb_info, formats[i], colours[0], sites[j]);
+    }
+    gst_buffer_unref(rgb);
+}
+
+static void
+test_decode(void)
+{
+    each("RGB", check_decode);
+}
+
+static void
+test_encode(void)
+{
+    each("GBR_12LE", check_encode);
+}
+
+/* The last picture that a pipeline shows, as RGB. */
+static GstSample *
+play(const char *format, gchar **taken)
+{
+    gchar *text = g_strdup_printf(
+        "videotestsrc num-buffers=5 pattern=ball ! video/x-raw%s ! "
+        "videoconvert dither=none ! "
+        "video/x-raw%s%s,width=%d,height=%d,framerate=16/1 ! "
+        "vaeencode name=e model=\"%s\" backend=ref ! "
+        "vaedecode model=\"%s\" backend=ref ! video/x-raw%s%s ! "
+        "videoconvert dither=none ! video/x-raw,format=RGB ! "
+        "fakesink name=s sync=false enable-last-sample=true",
+        format ? ",format=RGB" : "", format ? ",format=" : "",
+        format ? format : "", W, H, vae_test_weights(), vae_test_weights(),
+        format ? ",format=" : "", format ? format : "");
+    GstElement *pipeline = gst_parse_launch(text, NULL);
+    GstElement *encoder = gst_bin_get_by_name(GST_BIN(pipeline), "e");
+    GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
+    GstPad *pad = gst_element_get_static_pad(encoder, "sink");
+    GstBus *bus = gst_element_get_bus(pipeline);
+    GstSample *sample = NULL;
+    GstMessage *message;
+    GstCaps *caps;
+
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, 60 * GST_SECOND,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK(message != NULL);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    g_object_get(sink, "last-sample", &sample, NULL);
+    CHECK(sample != NULL);
+    caps = gst_pad_get_current_caps(pad);
+    *taken = g_strdup(
+        gst_structure_get_string(gst_caps_get_structure(caps, 0), "format"));
+    gst_caps_unref(caps);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(pad);
+    gst_object_unref(bus);
+    gst_object_unref(sink);
+    gst_object_unref(encoder);
+    gst_object_unref(pipeline);
+    g_free(text);
+    return sample;
+}
+
+/* What a pipeline in that format may differ by from one in RGB, in codes on
+ * average: the few bits of the decoder's input and, of YUV, the detail that
+ * chroma loses in the noise that generated weights show. */
+static gdouble
+allowed(const char *format)
+{
+    const GstVideoInfo info = info_of(format, NULL, NULL);
+
+    if (GST_VIDEO_INFO_IS_RGB(&info))
+        return GST_VIDEO_INFO_COMP_DEPTH(&info, 0) == 8 ? 0 : 1;
+    return GST_VIDEO_INFO_COMP_WIDTH(&info, 1) == W ? 4 : 15;
+}
+
+/* The mean difference of two RGB pictures; what pads a row is left out. */
+static gdouble
+mean_difference(GstSample *one, GstSample *two)
+{
+    GstVideoInfo info;
+    GstVideoFrame a, b;
+    gdouble sum = 0;
+
+    CHECK(gst_video_info_from_caps(&info, gst_sample_get_caps(one)));
+    CHECK(gst_video_frame_map(&a, &info, gst_sample_get_buffer(one),
+                              GST_MAP_READ));
+    CHECK(gst_video_frame_map(&b, &info, gst_sample_get_buffer(two),
+                              GST_MAP_READ));
+    for (gint y = 0; y < H; y++)
+        for (gint x = 0; x < W; x++)
+            for (guint c = 0; c < 3; c++)
+                sum += abs(code_at(&a, c, x, y) - code_at(&b, c, x, y));
+    gst_video_frame_unmap(&a);
+    gst_video_frame_unmap(&b);
+    return sum / (3 * W * H);
+}
+
+/* A pipeline in every format shows what that in RGB shows. */
+static void
+test_pipelines(void)
+{
+    gchar *taken;
+    GstSample *rgb = play("RGB", &taken);
+
+    g_free(taken);
+    for (guint i = 0; i < G_N_ELEMENTS(formats); i++) {
+        GstSample *sample = play(formats[i], &taken);
+        const gdouble far = mean_difference(rgb, sample);
+
+        CHECK(g_strcmp0(taken, formats[i]) == 0);
+        expect(far <= allowed(formats[i]), formats[i], "", NULL, far);
+        g_free(taken);
+        gst_sample_unref(sample);
+    }
+    gst_sample_unref(rgb);
+}
+
+/* Who takes anything gets what it always got: the formats of the first group
+ * go before all others. */
+static void
+test_preferred(void)
+{
+    static const char *const choices[][2] = {
+        {"video/x-raw", "I420"},
+        {"video/x-raw,format={Y444,GBR_12LE,NV12}", "NV12"},
+        {"video/x-raw,format={GBR_12LE,P010_10LE,Y444}", "Y444"},
+        {"video/x-raw,format=YV12", "YV12"},
+    };
+    static const char *const usual[] = {"I420", "NV12", "RGB",
+                                        "RGBA", "BGRx", NULL};
+    gchar *taken;
+
+    for (guint i = 0; i < G_N_ELEMENTS(choices); i++) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        gchar *in = vae_test_latent_caps(LW, LH, NULL);
+        GstCaps *out;
+
+        gst_harness_set_sink_caps_str(h, choices[i][0]);
+        gst_harness_set_src_caps_str(h, in);
+        vae_test_push_latents(h, LW, LH, 0, 1);
+        gst_buffer_unref(gst_harness_pull(h));
+        out = gst_pad_get_current_caps(h->sinkpad);
+        CHECK(g_strcmp0(gst_structure_get_string(gst_caps_get_structure(out, 0),
+                                                 "format"),
+                        choices[i][1]) == 0);
+        gst_caps_unref(out);
+        g_free(in);
+        vae_test_teardown(h);
+    }
+    gst_sample_unref(play(NULL, &taken));
+    CHECK(g_strv_contains(usual, taken));
+    g_free(taken);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"decode", test_decode},
+                                    {"encode", test_encode},
+                                    {"pipelines", test_pipelines},
+                                    {"preferred", test_preferred},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
