@@ -157,7 +157,8 @@ def describe(run):
     """What a number is worth nothing without."""
     m = run.report['machine']
     revision = run.options.revision or ask('git', 'rev-parse', 'HEAD')
-    if not run.options.revision and ask('git', 'status', '--porcelain'):
+    if not run.options.revision and ask(
+            'git', 'status', '--porcelain', '--untracked-files=no'):
         revision += ' and changes'
     run.report['revision'] = revision or 'unknown'
     m['cpu'] = processor()
