@@ -54,8 +54,9 @@ resolve(const VaeBackendClass *c, VaePrecision wanted, VaeDirection direction,
 
 VaeStatus
 vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                   VaeDirection direction, const VaeBackendClass **out,
-                   VaePrecision *out_precision, VaeError *error)
+                   VaeDirection direction, const VaeLog *log,
+                   const VaeBackendClass **out, VaePrecision *out_precision,
+                   VaeError *error)
 {
     char why[512] = "";
     if (kind != VAE_BACKEND_AUTO) {
@@ -73,6 +74,8 @@ vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
         if (*out && (*out)->available(why, sizeof why) &&
             resolve(*out, precision, direction, out_precision, why, sizeof why))
             return VAE_OK;
+        vae_log(log, "backend %s is not taken: %s", vae_backend_name(order[i]),
+                why);
     }
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
                     "no backend computes in %s "

@@ -14,12 +14,21 @@ typedef struct VaeBackend VaeBackend;
 typedef struct VaeExec VaeExec;
 typedef struct VaeKept VaeKept;
 
+typedef struct VaeLog {
+    VaeLogFunc func; /* or NULL */
+    void *user;
+} VaeLog;
+
+/* One line, of at most 1023 bytes. */
+void vae_log(const VaeLog *log, const char *format, ...) VAE_PRINTF(2, 3);
+
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
     int threads;            /* >= 1 */
     int device;             /* -1: any */
     bool deterministic;
     VaePixels pixels; /* of pictures; RGB_F32 stands for any */
+    VaeLog log;
 } VaeBackendParams;
 
 /* Memory of one stream. Blocks are zeroed when taken. */

@@ -8,9 +8,10 @@
 
 /* The class for kind (AUTO: the first that is available and has the
  * precision) and the precision that it will use in that direction (never
- * AUTO). Errors: VAE_ERR_UNSUPPORTED with the reason. */
+ * AUTO). log: why AUTO passed which over. Errors: VAE_ERR_UNSUPPORTED with the
+ * reason. */
 VaeStatus vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                             VaeDirection direction,
+                             VaeDirection direction, const VaeLog *log,
                              const VaeBackendClass **out,
                              VaePrecision *out_precision, VaeError *error);
 

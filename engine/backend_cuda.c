@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "backend_cuda.h"
+#include "cuda_selftest.h"
 
 VaeStatus
 vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
@@ -114,6 +115,7 @@ cuda_close(VaeBackend **backend)
     vae_rt_stream_free(cuda->down);
     vae_cuda_convs_free(&cuda->convs);
     vae_mem_free(cuda->layers);
+    vae_cuda_store_close(&cuda->store);
     vae_mem_free(cuda);
 }
 
@@ -143,6 +145,8 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
         status = open_streams(cuda, error);
     if (status == VAE_OK)
         status = vae_cuda_convs_new(NULL, &cuda->convs, error);
+    if (status == VAE_OK)
+        status = vae_cuda_selftest(cuda, error);
     if (status != VAE_OK)
         cuda_close(&cuda);
     *out = cuda;

@@ -13,6 +13,7 @@
 #include "backend.h"
 #include "cuda_layers.h"
 #include "cuda_rt.h"
+#include "cuda_tune.h"
 
 /* Runs in flight: one computes while another goes in or out. */
 #define VAE_CUDA_SLOTS 2
@@ -46,7 +47,7 @@ typedef struct VaeCudaSlot {
 typedef struct VaeCudaLayer {
     char name[VAE_CUDA_LAYER_NAME];
     VaeCudaChoice choice;
-    bool timed;
+    bool timed; /* now or by an earlier start; else guessed */
 } VaeCudaLayer;
 
 struct VaeBackend {
@@ -58,6 +59,7 @@ struct VaeBackend {
 
     VaeCudaLayer *layers;
     int n_layers, layers_room;
+    VaeCudaStore *store; /* NULL until it is asked, and where none is used */
 
     VaeCudaSlot slots[VAE_CUDA_SLOTS];
     int next; /* slot of the next run */
@@ -99,9 +101,12 @@ VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
 /* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
- * when first asked for. time: choose by timing, not by guess. */
+ * when first asked for: as the store says, else by timing (time) or by guess.
+ * A deterministic backend guesses. */
 VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                 bool time, VaeCudaChoice *out, VaeError *error);
+/* Stores what was timed; once for a program. */
+void vae_cuda_layers_keep(VaeBackend *cuda);
 
 /* backend_cuda_stage.c. */
 /* Sets in_bytes and out_bytes of exec. */

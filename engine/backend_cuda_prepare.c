@@ -117,8 +117,13 @@ give_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeWeight *w,
     key.type = (int) type;
     key.layout = (int) job.layout;
     key.count = (int) job.count;
-    return vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
-                            &weight_memory, out, error);
+    const VaeStatus status =
+        vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
+                         &weight_memory, out, error);
+    /* A device that is lost gives no memory, either. */
+    const int lost =
+        status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
+    return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;
 }
 
 /* ------------------------------------------------------------------ */
@@ -139,8 +144,8 @@ prepare_conv(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
     VaeCudaChoice choice;
     const VaeCudaConvShape shape =
         vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
-    VaeStatus status = vae_cuda_layer_choice(
-        cuda, &shape, model && !cuda->params.deterministic, &choice, &why);
+    VaeStatus status =
+        vae_cuda_layer_choice(cuda, &shape, model != NULL, &choice, &why);
     if (status == VAE_OK)
         status =
             vae_cuda_parts_new(cuda->convs, &shape, &choice, &own->conv, &why);
@@ -201,6 +206,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
         status = prepare_op(cuda, model, e, i, error);
+    vae_cuda_layers_keep(cuda);
     if (status != VAE_OK)
         vae_cuda_exec_free(cuda, &e);
     *out = e;

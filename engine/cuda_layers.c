@@ -41,6 +41,30 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
                               .align = alignment(x, y)};
 }
 
+VaeCudaConvShape
+vae_cuda_test_shape(int i, VaeType type, bool tf32)
+{
+    const int c = i ? 64 : 96, h = i ? 9 : 12, w = i ? 7 : 20;
+    return (VaeCudaConvShape){.t = i ? 1 : 4,
+                              .h = h,
+                              .w = w,
+                              .c_in = c,
+                              .ho = h,
+                              .wo = w,
+                              .c_out = c,
+                              .k = 3,
+                              .kt = i ? 1 : 3,
+                              .s = 1,
+                              .st = 1,
+                              .pad = 1,
+                              .add = i == 0,
+                              .relu = i == 1,
+                              .tf32 = tf32,
+                              .x_type = type,
+                              .y_type = type,
+                              .align = 16};
+}
+
 size_t
 vae_cuda_layer_workspace(const VaeCudaConvShape *s)
 {

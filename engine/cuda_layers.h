@@ -20,6 +20,9 @@ size_t vae_cuda_layer_workspace(const VaeCudaConvShape *shape);
 
 /* The convolution of op; tf32: as in VaeCudaConvShape. */
 VaeCudaConvShape vae_cuda_shape(const VaeOp *op, bool tf32);
+/* The convolutions of the self-test: a large one, a small one. */
+enum { VAE_CUDA_TEST_SHAPES = 2 };
+VaeCudaConvShape vae_cuda_test_shape(int i, VaeType type, bool tf32);
 /* What tells layers apart, as text; what is equal is the same layer. */
 #define VAE_CUDA_LAYER_NAME 96
 void vae_cuda_layer_name(const VaeCudaConvShape *shape,

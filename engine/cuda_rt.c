@@ -10,12 +10,31 @@
 const char *
 vae_rt_words(int code)
 {
+    static _Thread_local char text[200];
     switch (code) {
     case cudaErrorInsufficientDriver:
         return "there is no NVIDIA driver, or one too old for this build's "
                "CUDA";
     case cudaErrorNoDevice:
         return "there is no NVIDIA GPU";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+        return "this build has kernels for compute capability " VAE_CUDA_ARCHS
+               " only (its option cuda-archs)";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+        snprintf(text, sizeof text,
+                 "%s; until it ends, this process cannot use CUDA any more",
+                 cudaGetErrorString((cudaError_t) code));
+        return text;
     default:
         return cudaGetErrorString((cudaError_t) code);
     }

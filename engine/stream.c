@@ -76,9 +76,10 @@ round_up(int v, int step)
 static VaeStatus
 choose(VaeStream *s, VaeError *error)
 {
+    const VaeLog log = {s->params.log, s->params.log_user};
     const VaeStatus status = vae_backend_choose(
-        s->params.backend, s->params.precision, s->params.direction, &s->class,
-        &s->plan.precision, error);
+        s->params.backend, s->params.precision, s->params.direction, &log,
+        &s->class, &s->plan.precision, error);
     if (status != VAE_OK)
         return status;
     s->plan.backend = s->class->kind;
@@ -93,7 +94,8 @@ choose(VaeStream *s, VaeError *error)
                             .threads = s->plan.threads,
                             .device = s->params.device,
                             .deterministic = s->params.deterministic,
-                            .pixels = s->params.pixels},
+                            .pixels = s->params.pixels,
+                            .log = log},
         &s->backend, error);
 }
 

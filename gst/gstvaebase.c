@@ -56,6 +56,12 @@ upstream_is_live(GstVaeBase *base)
     return live;
 }
 
+static void
+log_line(void *user, const char *line)
+{
+    GST_INFO_OBJECT(user, "%s", line);
+}
+
 void
 gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
 {
@@ -72,6 +78,8 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
     params->threads = (int) base->settings.threads;
     params->deterministic = base->settings.deterministic;
     GST_OBJECT_UNLOCK(base);
+    params->log = log_line; /* the session's streams are the base's own */
+    params->log_user = base;
     if (params->slice_size == 0 && upstream_is_live(base))
         params->slice_size = 1;
 }

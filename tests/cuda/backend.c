@@ -235,11 +235,11 @@ steps_take_nothing(const Bed *bed, VaeDirection direction)
 
 /* Allocations refused in turn: all of the first, then every stride-th. */
 static void
-refused_memory(const Bed *bed, int stride)
+refused_memory(const Bed *bed, VaeDirection direction, int stride)
 {
     VaeStream *stream = NULL;
     VaeError error;
-    const VaeStreamParams params = params_of(VAE_DECODE);
+    const VaeStreamParams params = params_of(direction);
     int n = 0, tried = 0, wrong = 0, left = 0;
     for (;; n += n < 20 ? 1 : stride) {
         VaeModel *model;
@@ -261,8 +261,9 @@ refused_memory(const Bed *bed, int stride)
         wrong += status != VAE_ERR_MEMORY;
     }
     expect(tried > 5 && wrong == 0 && left == 0,
-           "%d allocations refused: %d not told as memory, %d left something",
-           tried, wrong, left);
+           "%s, %d allocations refused: %d not told as memory, %d left "
+           "something",
+           direction == VAE_DECODE ? "decode" : "encode", tried, wrong, left);
 }
 
 static void
@@ -335,6 +336,34 @@ failing_device(const Bed *bed, VaeDirection direction)
            failures, wrong, left, recovered);
 }
 
+/* The device fails amid a clip and stays so, as after an access outside its
+ * memory: a new stream says so, and nothing of it is left. */
+static void
+lost_device(const Bed *bed)
+{
+    VaeModel *model;
+    VaeError error;
+    int wrong = 0;
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    const int before = emu_alive();
+    emu_fail_work(0);
+    must(try_clip(bed, model, VAE_DECODE, &error), &error);
+    emu_fail_work(emu_fail_work(0) / 2);
+    wrong += try_clip(bed, model, VAE_DECODE, &error) != VAE_ERR_BACKEND;
+    for (int i = 0; i < 2; i++) {
+        wrong += try_clip(bed, model, i ? VAE_ENCODE : VAE_DECODE, &error) !=
+                     VAE_ERR_BACKEND ||
+                 !strstr(error.message, "has failed");
+        wrong += emu_convs_alive();
+    }
+    vae_model_free(&model);
+    expect(wrong == 0 && emu_alive() == before,
+           "a lost device: %d not told, %d things left; %s", wrong,
+           emu_alive() - before, error.message);
+    emu_fail_work(0);
+    must(try_clip(bed, bed->model, VAE_DECODE, &error), &error);
+}
+
 static void
 expect_refused(const Bed *bed, VaeStreamParams params, VaeStatus wanted,
                const char *words)
@@ -346,6 +375,13 @@ expect_refused(const Bed *bed, VaeStreamParams params, VaeStatus wanted,
     expect(status == wanted && strstr(error.message, words), "%s (%s)",
            error.message, vae_status_name(status));
     vae_stream_free(&stream);
+}
+
+/* The last line. */
+static void
+listen(void *user, const char *line)
+{
+    snprintf(user, 200, "%s", line);
 }
 
 static void
@@ -366,10 +402,17 @@ devices(const Bed *bed)
                    "backend cuda: there is no NVIDIA GPU");
     VaePlan plan;
     VaeError error;
+    char said[200] = "";
     params.backend = VAE_BACKEND_AUTO;
+    params.log = listen;
+    params.log_user = said;
     must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
-    expect(plan.backend != VAE_BACKEND_CUDA, "auto without a GPU takes %s",
-           vae_backend_name(plan.backend));
+    expect(plan.backend != VAE_BACKEND_CUDA &&
+               strcmp(said, "backend cuda is not taken: there is no NVIDIA "
+                            "GPU") == 0,
+           "auto without a GPU takes %s: %s", vae_backend_name(plan.backend),
+           said);
+    params.log = NULL;
     emu_set_devices(1, 90);
     params.precision = VAE_PRECISION_AUTO;
     for (int i = 0; i < 2; i++) {
@@ -421,7 +464,9 @@ main(int argc, char **argv)
     calls_under_way(&bed);
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");
-    refused_memory(&bed, atoi(argv[2]));
+    refused_memory(&bed, VAE_DECODE, atoi(argv[2]));
+    refused_memory(&bed, VAE_ENCODE, atoi(argv[2]));
+    lost_device(&bed);
     small_memory(&bed);
     devices(&bed);
     wide_pictures(&bed);

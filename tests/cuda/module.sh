@@ -2,10 +2,11 @@
 # What is said of a CUDA module that is not there or not ours, and that
 # everything works without it.
 #
-#   module.sh VAETOOL OTHER    OTHER: a module of another version, or ""
+#   module.sh VAETOOL OTHER [OURS]    OTHER: a module of another version, or ""
 set -u
 tool=$1
 other=$2
+ours=${3:-}
 weights=${VAE_TEST_VECTORS:?}/wan21/weights.safetensors
 failed=0
 folder=$(mktemp -d) || exit 1
@@ -38,4 +39,6 @@ expect() {
 expect /nonexistent 'VAE_CUDA_MODULE: no file /nonexistent'
 expect "$folder/text" 'cannot load'
 [ -z "$other" ] || expect "$other" 'is of another version of gst-vae'
+[ -z "$ours" ] || [ -e /dev/nvidiactl ] ||
+    expect "$ours" 'backend cuda: there is no NVIDIA'
 exit "$failed"

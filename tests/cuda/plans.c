@@ -212,6 +212,26 @@ plan_types(VaeCudaConvs *convs, const char *device, const Types *types)
     return t.planned == n_layers || types->mixed;
 }
 
+/* The convolutions by which a device is tested before its first use. */
+static bool
+plan_self_test(VaeCudaConvs *convs, const Types *types)
+{
+    bool good = true;
+    for (int i = 0; i < VAE_CUDA_TEST_SHAPES; i++) {
+        VaeCudaChoice choice;
+        VaeError error;
+        int n;
+        const VaeCudaConvShape s =
+            vae_cuda_test_shape(i, types->act, types->tf32);
+        if (vae_cuda_conv_choices(convs, &s, vae_cuda_layer_workspace(&s),
+                                  &choice, 1, &n, &error) == VAE_OK)
+            continue;
+        printf("    self-test, convolution %d: NONE: %s\n", i, error.message);
+        good = false;
+    }
+    return good;
+}
+
 static char *
 read_text(const char *folder, const char *device)
 {
@@ -246,6 +266,7 @@ plan_device(const char *folder, const char *device, int width, int height)
             continue;
         collect(width, height, &all_types[i]);
         good = plan_types(convs, device, &all_types[i]) && good;
+        good = (mixed || plan_self_test(convs, &all_types[i])) && good;
     }
     vae_cuda_convs_free(&convs);
     return good;

@@ -1,10 +1,11 @@
 /*
  * test_messages.c: what the elements tell: sizes that are too large, where
- * loading stands, who made them.
+ * loading stands, what the engine thinks, who made them.
  */
 #include "vae_test.h"
 
 #include <string.h>
+#include <vae/stream.h>
 
 /* Pushes caps that are refused with an error that holds both words. */
 static void
@@ -106,6 +107,49 @@ test_progress(void)
     vae_test_teardown(h);
 }
 
+typedef struct Wanted {
+    const char *text;
+    gint found; /* atomic */
+} Wanted;
+
+static void
+look(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
+     const gchar *function, gint line, GObject *object,
+     GstDebugMessage *message, gpointer user)
+{
+    Wanted *wanted = user;
+
+    if (strstr(gst_debug_message_get(message), wanted->text))
+        g_atomic_int_set(&wanted->found, 1);
+}
+
+/* The engine's sentences are in the element's log. */
+static void
+test_log(void)
+{
+    char why[256], text[320];
+    Wanted wanted = {text, 0};
+    GstHarness *h;
+    gchar *caps;
+
+    if (vae_backend_available(VAE_BACKEND_CUDA, why, sizeof why))
+        return;
+    g_snprintf(text, sizeof text, "backend cuda is not taken: %s", why);
+    gst_debug_add_log_function(look, &wanted, NULL);
+    gst_debug_set_threshold_for_name("vaebase", GST_LEVEL_INFO);
+    h = vae_test_harness("vaedecode", NULL);
+    caps = vae_test_latent_caps(6, 4, NULL);
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, 6, 4, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    g_free(caps);
+    vae_test_teardown(h);
+    gst_debug_remove_log_function_by_data(&wanted);
+    gst_debug_unset_threshold_for_name("vaebase");
+    CHECK_INT(wanted.found, 1);
+}
+
 /* One name everywhere, and no address that does not exist. */
 static void
 test_author(void)
@@ -132,6 +176,7 @@ main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"sizes", test_sizes},
                                     {"progress", test_progress},
+                                    {"log", test_log},
                                     {"author", test_author},
                                     {NULL, NULL}};
 

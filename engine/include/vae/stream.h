@@ -31,6 +31,10 @@ typedef struct VaeStream VaeStream;
 typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
                             int h, int w, int c, const float *values);
 
+/* Sees sentences for a debug log, without a line break, while a stream is
+ * planned or made. */
+typedef void (*VaeLogFunc)(void *user, const char *line);
+
 /*
  * What an encoder with a posterior gives: its mean, or mean + exp(logvar / 2)
  * * e with logvar taken as -30..20 and e standard normal. e depends on the
@@ -65,6 +69,8 @@ typedef struct VaeStreamParams {
                             has free */
     VaeDumpFunc dump;    /* or NULL */
     void *dump_user;
+    VaeLogFunc log; /* or NULL */
+    void *log_user;
 } VaeStreamParams;
 
 /* Bytes by purpose; total is their sum. */

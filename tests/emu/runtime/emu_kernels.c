@@ -1,6 +1,8 @@
 /*
  * emu_kernels.c: the kernels' table as work of emulated streams.
  */
+#include <string.h>
+
 #include "emu_rt.h"
 
 /* One pair of functions per kernel: what the caller calls, and what the stream
@@ -18,7 +20,27 @@
         emu_submit(q->stream, run_##name, a, sizeof *a);                       \
     }
 
-DEFER(norm, VaeNormArgs)
+static void
+run_norm(const void *args)
+{
+    const VaeQueue q = {.threads = 1};
+    const VaeNormArgs *a = args;
+    const EmuWrong kind =
+        a->kind == VAE_NORM_RMS ? EMU_WRONG_RMS : EMU_WRONG_GROUP;
+    emu_take_time(0.1f);
+    vae_kernels_cuda.norm(&q, a);
+    if (emu_wrong() == kind)
+        memset((uint8_t *) a->y + vae_type_size(a->y_type) * 77, 0x44,
+               vae_type_size(a->y_type));
+}
+
+static void
+norm(const VaeQueue *q, const VaeNormArgs *a)
+{
+    if (emu_wrong() != EMU_WRONG_IMAGE)
+        emu_submit(q->stream, run_norm, a, sizeof *a);
+}
+
 DEFER(attention, VaeAttentionArgs)
 DEFER(rearrange, VaeRearrangeArgs)
 DEFER(cast, VaeCastArgs)

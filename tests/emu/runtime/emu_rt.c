@@ -8,7 +8,13 @@
 
 #include "emu_rt.h"
 
-enum { POISON = 0xff, OUT_OF_MEMORY = 2, NO_DEVICE = 100, BROKEN = 700 };
+enum {
+    POISON = 0xff,
+    OUT_OF_MEMORY = 2,
+    NO_DEVICE = 100,
+    NO_IMAGE = 209,
+    BROKEN = 700
+};
 
 typedef struct Event Event;
 
@@ -628,6 +634,7 @@ vae_rt_words(int code)
 {
     return code == OUT_OF_MEMORY ? "out of memory"
            : code == NO_DEVICE   ? "there is no NVIDIA GPU"
+           : code == NO_IMAGE    ? "there is none for the emulated device"
                                  : "the emulated device has failed";
 }
 
@@ -640,7 +647,7 @@ vae_rt_is_memory(int code)
 int
 vae_rt_failure(void)
 {
-    return emu.broken ? BROKEN : 0;
+    return emu.broken ? BROKEN : emu_wrong() == EMU_WRONG_IMAGE ? NO_IMAGE : 0;
 }
 
 int

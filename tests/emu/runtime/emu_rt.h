@@ -55,5 +55,24 @@ int emu_fault_done(void);
 void emu_set_conv_frames(int most);
 /* Convolutions made and alive. */
 int emu_convs_alive(void);
+/* Milliseconds of one run by each of the three choices; negative: it cannot be
+ * made. */
+void emu_set_conv_times(float first, float second, float third);
+/* How often choices were looked for, and convolutions begun, since the last
+ * call. */
+int emu_conv_searches(void);
+int emu_conv_runs(void);
+
+/* What computes wrong from here on. */
+typedef enum EmuWrong {
+    EMU_WRONG_NONE,
+    EMU_WRONG_LARGE, /* convolutions over time: some rows of a frame are 0 */
+    EMU_WRONG_SMALL, /* the others: one number */
+    EMU_WRONG_RMS,   /* one number of each norm */
+    EMU_WRONG_GROUP,
+    EMU_WRONG_IMAGE /* kernels cannot be launched: made for other devices */
+} EmuWrong;
+void emu_set_wrong(EmuWrong what);
+EmuWrong emu_wrong(void);
 
 #endif

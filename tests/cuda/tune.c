@@ -1,0 +1,296 @@
+/*
+ * tune.c: the test of a device before its first use, and how layers are
+ * chosen: by times that are made up, once, and never for a deterministic
+ * stream.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+
+static char said[1 << 16];
+
+static void
+listen(void *user, const char *line)
+{
+    const size_t n = strlen(said);
+    snprintf(said + n, sizeof said - n, "%s\n", line);
+}
+
+typedef struct Start {
+    VaePrecision precision;
+    int slice;
+    bool deterministic;
+} Start;
+
+static const Start fp32 = {VAE_PRECISION_FP32, 2, false};
+
+static VaeStatus
+try_start(const Bed *bed, Start s, VaeStream **out, VaeError *error)
+{
+    VaeStreamParams params = {.direction = VAE_DECODE,
+                              .backend = VAE_BACKEND_CUDA,
+                              .precision = s.precision,
+                              .width = 16,
+                              .height = 16,
+                              .slice_size = s.slice,
+                              .device = -1,
+                              .deterministic = s.deterministic,
+                              .log = listen};
+    said[0] = '\0';
+    emu_conv_searches();
+    emu_conv_runs();
+    return vae_stream_new(bed->model, &params, out, error);
+}
+
+/* ------------------------------------------------------------------ */
+/* The test of the device.                                             */
+
+/* The weights anew, so that nothing of the device is left in between. */
+static Bed
+fresh(const Bed *bed)
+{
+    VaeError error;
+    Bed own = *bed;
+    must(vae_model_open(bed->info->path, NULL, &own.model, &error), &error);
+    own.info = vae_model_info(own.model);
+    return own;
+}
+
+/* Each of its allocations, refused. */
+static void
+test_wants_memory(const Bed *bed, Start start)
+{
+    VaeStream *stream;
+    VaeError error;
+    const int before = emu_alive();
+    int n = 0, left = 0;
+    for (bool last = false; !last;) {
+        Bed own = fresh(bed);
+        emu_fail_alloc(n + 1);
+        const VaeStatus status = try_start(&own, start, &stream, &error);
+        emu_fail_alloc(0);
+        vae_stream_free(&stream);
+        vae_model_free(&own.model);
+        last = status != VAE_ERR_MEMORY || !strstr(error.message, "its test");
+        left += emu_alive() != before || emu_convs_alive() > 0;
+        n += !last;
+    }
+    /* 4 and 5 blocks of the norms, 6 of each convolution. */
+    expect(n == 21 && left == 0, "%d blocks refused, %d times something left",
+           n, left);
+}
+
+static void
+expect_refused(const Bed *bed, Start start, EmuWrong wrong, const char *words)
+{
+    VaeStream *stream;
+    VaeError error = {0};
+    const int before = emu_alive();
+    emu_set_wrong(wrong);
+    const VaeStatus status = try_start(bed, start, &stream, &error);
+    emu_set_wrong(EMU_WRONG_NONE);
+    vae_stream_free(&stream);
+    expect(status == VAE_ERR_BACKEND && strstr(error.message, words) &&
+               emu_alive() == before && emu_convs_alive() == 0,
+           "%s", error.message);
+}
+
+static void
+wrong_device(const Bed *bed, Start start)
+{
+    VaeStream *stream;
+    VaeError error;
+    expect_refused(bed, start, EMU_WRONG_LARGE, "a large convolution");
+    expect_refused(bed, start, EMU_WRONG_SMALL, "a small convolution");
+    expect_refused(bed, start, EMU_WRONG_RMS, "an RMS norm");
+    expect_refused(bed, start, EMU_WRONG_GROUP, "a group norm");
+    expect_refused(bed, start, EMU_WRONG_IMAGE,
+                   "cannot run a kernel (compute capability 9.0)");
+    /* Right now and, once that is known, not asked any more. */
+    for (int i = 0; i < 2; i++) {
+        must(try_start(bed, start, &stream, &error), &error);
+        const char *line = strstr(said, "computes right in ");
+        expect((i == 0) == (line != NULL), "%.*s",
+               line ? (int) strcspn(line, "\n") : 9, line ? line : "not again");
+        vae_stream_free(&stream);
+        emu_set_wrong(EMU_WRONG_LARGE);
+    }
+    emu_set_wrong(EMU_WRONG_NONE);
+}
+
+/* ------------------------------------------------------------------ */
+/* Choices.                                                            */
+
+/* All convolutions by `way`; times are taken if `timed`, else neither that nor
+ * a search. */
+static void
+expect_start(const Bed *bed, Start start, const char *way, bool timed,
+             const char *what)
+{
+    VaeStream *stream;
+    VaeProfileRow row;
+    VaeError error;
+    int n = 0, others = 0;
+    must(try_start(bed, start, &stream, &error), &error);
+    const int searches = emu_conv_searches(), runs = emu_conv_runs();
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        if (strcmp(row.op, "conv") == 0) {
+            n++;
+            others += strcmp(row.impl, way) != 0;
+        }
+    vae_stream_free(&stream);
+    expect(n > 0 && others == 0 && (searches > 0) == timed &&
+               (runs > 0) == timed,
+           "%s: %d convolutions, %d not by %s; %d searches, %d timed runs",
+           what, n, others, way, searches, runs);
+}
+
+static void
+expect_said(const char *words, bool wanted)
+{
+    const char *line = strstr(said, words);
+    expect((line != NULL) == wanted, "\"%s\" is%s in the log", words,
+           line ? "" : " not");
+}
+
+static void
+choices(const Bed *bed)
+{
+    const Start other = {VAE_PRECISION_FP32, 1, false};
+    const Start bf16 = {VAE_PRECISION_BF16, 2, false};
+    emu_set_conv_times(1.15f, 1, 1.1f);
+    expect_start(bed, fp32, "cudnn:2 1", true, "the first start");
+    expect_said("fastest of 3", true);
+    expect_said("timed convolutions kept in", true);
+    emu_set_conv_times(1, 3, 2);
+    expect_start(bed, fp32, "cudnn:2 1", false, "the second");
+    expect(!*said, "not a word");
+    expect_start(bed, other, "cudnn:2 1", false, "another slice size");
+    expect_start(bed, bf16, "cudnn:1 3", true, "another precision");
+    expect_start(bed, fp32, "cudnn:2 1", false, "the first again");
+    expect_start(bed, bf16, "cudnn:1 3", false, "and the other");
+    emu_set_devices(1, 80);
+    emu_set_conv_times(2, 3, 1);
+    expect_start(bed, fp32, "cudnn:3 2", true, "another device");
+    emu_set_devices(1, 90);
+    expect_start(bed, fp32, "cudnn:2 1", false, "the first device");
+    emu_set_conv_times(3, -1, 1);
+    expect_start(bed, fp32, "cudnn:3 2", true, "a choice that is gone");
+    expect_said("cannot be made", true);
+    emu_set_conv_times(3, 1, 2);
+    expect_start(bed, fp32, "cudnn:3 2", false, "what took its place");
+}
+
+/* The first guess, whatever is stored; nothing is timed or stored. */
+static void
+deterministic(const Bed *bed)
+{
+    const Start start = {VAE_PRECISION_FP32, 2, true};
+    VaeStream *stream;
+    VaeProfileRow row;
+    VaeError error;
+    int others = 0;
+    must(try_start(bed, start, &stream, &error), &error);
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, "cudnn:1 3");
+    expect(others == 0 && emu_conv_runs() == 0 && !*said,
+           "deterministic: %d not by the first guess", others);
+    vae_stream_free(&stream);
+}
+
+/* A spoilt store costs a start its time and no more. */
+static void
+spoilt_store(const Bed *bed)
+{
+    char command[1024];
+    static const char *const spoil[] = {
+        "for f in %s/gst-vae/*; do : >\"$f\"; done",
+        "for f in %s/gst-vae/*; do truncate -s -9 \"$f\"; done",
+        "for f in %s/gst-vae/*; do sed -i 3s/3/4/ \"$f\"; done",
+        "rm -rf %s/gst-vae",
+    };
+    for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
+        snprintf(command, sizeof command, spoil[i], getenv("XDG_CACHE_HOME"));
+        if (system(command) != 0)
+            exit(1);
+        expect_start(bed, fp32, "cudnn:2 1", true, command);
+        expect_said("is not used", i < 3);
+        expect_start(bed, fp32, "cudnn:2 1", false, "once more");
+    }
+    snprintf(command, sizeof command, "rm -rf %s && : >%s",
+             getenv("XDG_CACHE_HOME"), getenv("XDG_CACHE_HOME"));
+    for (int i = 0; i < 2; i++) {
+        if (system(command) != 0)
+            exit(1);
+        expect_start(bed, fp32, "cudnn:2 1", true, "no folder for it");
+        expect_said("cannot keep", true);
+    }
+    unlink(getenv("XDG_CACHE_HOME"));
+}
+
+/* A layer for which there was no memory to time it is guessed, and that is not
+ * kept. */
+static void
+no_memory(const Bed *bed)
+{
+    VaeStream *stream;
+    VaeError error;
+    int guessed = 0, told = 0, left = 0;
+    for (int n = 1; n <= 8; n++) {
+        char command[512];
+        snprintf(command, sizeof command, "rm -rf %s",
+                 getenv("XDG_CACHE_HOME"));
+        if (system(command) != 0)
+            exit(1);
+        Bed own = fresh(bed);
+        const int before = emu_alive();
+        emu_fail_alloc(n);
+        const VaeStatus status = try_start(&own, fp32, &stream, &error);
+        emu_fail_alloc(0);
+        if (status == VAE_OK && strstr(said, "could be timed")) {
+            guessed++;
+            vae_stream_free(&stream);
+            must(try_start(&own, fp32, &stream, &error), &error);
+            /* For the plan and for the times, of one layer. */
+            told += emu_conv_searches() == 2;
+        }
+        vae_stream_free(&stream);
+        vae_model_free(&own.model);
+        left += emu_alive() != before || emu_convs_alive() > 0;
+    }
+    expect(guessed >= 4 && told == guessed && left == 0,
+           "%d times a layer was guessed for want of memory, %d timed later, "
+           "%d left something",
+           guessed, told, left);
+}
+
+int
+main(void)
+{
+    Bed bed;
+    char root[] = "/tmp/vae-tune-XXXXXX", cache[64];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bed_open(&bed, "wan21", "cuda", "fp32");
+    if (!mkdtemp(root))
+        return 1;
+    snprintf(cache, sizeof cache, "%s/cache", root);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    /* So that convolutions that run in a start are timed ones. */
+    setenv("VAE_CUDA_GRAPHS", "0", 1);
+    test_wants_memory(&bed, (Start){VAE_PRECISION_FP32, 2, true});
+    wrong_device(&bed, (Start){VAE_PRECISION_TF32, 2, true});
+    wrong_device(&bed, (Start){VAE_PRECISION_BF16, 2, true});
+    wrong_device(&bed, (Start){VAE_PRECISION_FP16, 2, true});
+    choices(&bed);
+    deterministic(&bed);
+    spoilt_store(&bed);
+    no_memory(&bed);
+    rmdir(root);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}

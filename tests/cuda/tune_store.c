@@ -1,0 +1,211 @@
+/*
+ * tune_store.c: the file of timed choices: what is put is found again; what is
+ * spoilt, foreign or not to be written is told in the log and does no harm.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../stream/streams.h"
+#include "cuda_tune.h"
+
+#define KEY "a device, compute capability 9.0, a library"
+
+static char root[64], said[4096], path[4096];
+
+static void
+listen(void *user, const char *line)
+{
+    snprintf(said, sizeof said, "%s", line);
+}
+
+static const VaeLog to_said = {.func = listen};
+
+static VaeCudaStore *
+open_store(const char *key)
+{
+    said[0] = '\0';
+    VaeCudaStore *s = vae_cuda_store_open(key, &to_said);
+    if (!s)
+        abort();
+    return s;
+}
+
+static void
+put(const char *key, const char *layer, const char *choice)
+{
+    VaeCudaStore *s = open_store(key);
+    VaeCudaChoice c;
+    snprintf(c.text, sizeof c.text, "%s", choice);
+    vae_cuda_store_put(s, layer, &c, 0.25f);
+    vae_cuda_store_save(s);
+    vae_cuda_store_close(&s);
+}
+
+/* "" where there is none. */
+static const char *
+get(const char *key, const char *layer)
+{
+    static VaeCudaChoice found;
+    VaeCudaStore *s = open_store(key);
+    const VaeCudaChoice *c = vae_cuda_store_find(s, layer);
+    found = c ? *c : (VaeCudaChoice){0};
+    strcpy(path, vae_cuda_store_path(s));
+    vae_cuda_store_close(&s);
+    return found.text;
+}
+
+static void
+write_file(const char *text, size_t size)
+{
+    FILE *f = fopen(path, "we");
+    if (!f || fwrite(text, 1, size, f) != size || fclose(f) != 0)
+        abort();
+}
+
+static size_t
+read_whole(char *text, size_t room)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        abort();
+    const size_t n = fread(text, 1, room, f);
+    fclose(f);
+    return n;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+kept(void)
+{
+    expect(!*get(KEY, "one") && !*said, "nothing at first, and no word");
+    put(KEY, "one", "10 2=3 5=-1");
+    expect(strstr(said, "1 timed convolutions kept in") != NULL, "%s", said);
+    put(KEY, "two", "41");
+    expect(strcmp(get(KEY, "one"), "10 2=3 5=-1") == 0 &&
+               strcmp(get(KEY, "two"), "41") == 0 && !*said,
+           "both are found again");
+    put(KEY, "two", "42 7=1");
+    expect(strcmp(get(KEY, "two"), "42 7=1") == 0, "the later one counts");
+    expect(!*get(KEY " 2", "one"), "another key has another file");
+    VaeCudaStore *a = open_store(KEY), *b = open_store(KEY);
+    vae_cuda_store_put(a, "three", &(VaeCudaChoice){"3"}, 1);
+    vae_cuda_store_put(b, "four", &(VaeCudaChoice){"4"}, 1);
+    vae_cuda_store_save(a);
+    vae_cuda_store_save(b);
+    vae_cuda_store_close(&a);
+    vae_cuda_store_close(&b);
+    expect(strcmp(get(KEY, "three"), "3") == 0 &&
+               strcmp(get(KEY, "four"), "4") == 0,
+           "two who write at the same time keep each other's");
+}
+
+/* Every shorter file, and every file with one byte changed: nothing is found,
+ * one sentence says so, and the next save makes it whole. */
+static void
+spoilt(void)
+{
+    char good[4096], bad[4096];
+    get(KEY, "one");
+    const size_t n = read_whole(good, sizeof good);
+    int used = 0, silent = 0;
+    for (size_t i = 0; i < 2 * n; i++) {
+        memcpy(bad, good, n);
+        if (i >= n)
+            bad[i - n] ^= (char) (1 << i % 7);
+        write_file(bad, i < n ? i : n);
+        used += *get(KEY, "one") != '\0';
+        silent += strstr(said, "is not used: ") == NULL;
+    }
+    expect(used == 0 && silent == 0,
+           "%zu spoilt files: %d used, %d not told of", 2 * n, used, silent);
+    put(KEY, "one", "8");
+    expect(strcmp(get(KEY, "one"), "8") == 0 && !*said, "written anew");
+}
+
+static void
+expect_foreign(const char *why)
+{
+    expect(!*get(KEY, "one") && strstr(said, why), "%s", said);
+}
+
+static void
+foreign(void)
+{
+    char theirs[4096];
+    put("another", "one", "9");
+    get("another", "one");
+    const size_t n = read_whole(theirs, sizeof theirs);
+    get(KEY, "one");
+    write_file(theirs, n);
+    expect_foreign("another device, driver or library");
+    put(KEY, "one", "8");
+    expect(strcmp(get(KEY, "one"), "8") == 0, "written anew");
+
+    if (truncate(path, 5 << 20) != 0)
+        abort();
+    expect_foreign("too large");
+    unlink(path);
+    if (mkfifo(path, 0600) != 0)
+        abort();
+    expect_foreign("no file");
+    put(KEY, "one", "8");
+    expect(strcmp(get(KEY, "one"), "8") == 0, "in the place of a pipe");
+    unlink(path);
+    if (mkdir(path, 0700) != 0)
+        abort();
+    expect_foreign("no file");
+    put(KEY, "one", "8");
+    expect(strstr(said, "cannot keep") != NULL, "%s", said);
+    rmdir(path);
+}
+
+/* A folder that cannot be there, none at all, and that of HOME. */
+static void
+folders(void)
+{
+    char file[128], inside[256];
+    put(KEY, "one", "8");
+    snprintf(inside, sizeof inside, "%s/a file/b", root);
+    snprintf(file, sizeof file, "%s/a file", root);
+    strcpy(path, file);
+    write_file("", 0);
+    setenv("XDG_CACHE_HOME", inside, 1);
+    put(KEY, "one", "8");
+    expect(strstr(said, "cannot keep") != NULL, "%s", said);
+    unlink(file);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    put(KEY, "one", "8");
+    expect(strstr(said, "no cache folder") && !*get(KEY, "one") && !*path, "%s",
+           said);
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    setenv("HOME", root, 1);
+    put(KEY, "one", "8");
+    expect(strcmp(get(KEY, "one"), "8") == 0 &&
+               strncmp(path, root, strlen(root)) == 0 &&
+               strstr(path, "/.cache/gst-vae/cuda-"),
+           "%s", path);
+}
+
+int
+main(void)
+{
+    char command[128];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    snprintf(root, sizeof root, "/tmp/vae-tune-XXXXXX");
+    if (!mkdtemp(root))
+        return 1;
+    setenv("XDG_CACHE_HOME", root, 1);
+    kept();
+    spoilt();
+    foreign();
+    folders();
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    if (system(command) != 0)
+        return 1;
+    return tests_end();
+}
