@@ -115,7 +115,7 @@ vae_sample_read(const uint8_t *at, int bytes, int shift, int most)
     uint16_t v = *at;
     if (bytes == 2) {
 #ifdef __CUDA_ARCH__
-        v = *reinterpret_cast<const uint16_t *>(at);
+        v = *(const uint16_t *) at;
 #else
         memcpy(&v, at, sizeof v);
 #endif
@@ -133,7 +133,7 @@ vae_sample_write(uint8_t *at, int bytes, int shift, int code)
         return;
     }
 #ifdef __CUDA_ARCH__
-    *reinterpret_cast<uint16_t *>(at) = v;
+    *(uint16_t *) at = v;
 #else
     memcpy(at, &v, sizeof v);
 #endif
