@@ -54,7 +54,7 @@ resolve(const VaeBackendClass *c, VaePrecision wanted, VaeDirection direction,
 
 VaeStatus
 vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                   VaeDirection direction, const VaeLog *log,
+                   VaeDirection direction, int *next, const VaeLog *log,
                    const VaeBackendClass **out, VaePrecision *out_precision,
                    VaeError *error)
 {
@@ -69,13 +69,13 @@ vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "%s", why);
         return VAE_OK;
     }
-    for (size_t i = 0; i < N_ORDER; i++) {
-        *out = find_class(order[i], why, sizeof why);
+    while ((size_t) *next < N_ORDER) {
+        const VaeBackendKind one = order[(*next)++];
+        *out = find_class(one, why, sizeof why);
         if (*out && (*out)->available(why, sizeof why) &&
             resolve(*out, precision, direction, out_precision, why, sizeof why))
             return VAE_OK;
-        vae_log(log, "backend %s is not taken: %s", vae_backend_name(order[i]),
-                why);
+        vae_log(log, "backend %s is not taken: %s", vae_backend_name(one), why);
     }
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
                     "no backend computes in %s "

@@ -8,10 +8,12 @@
 
 /* The class for kind (AUTO: the first that is available and has the
  * precision) and the precision that it will use in that direction (never
- * AUTO). log: why AUTO passed which over. Errors: VAE_ERR_UNSUPPORTED with the
- * reason. */
+ * AUTO). next: of AUTO, 0 at first, then where another call goes on when that
+ * class cannot be opened. log: why AUTO passed which over. Errors:
+ * VAE_ERR_UNSUPPORTED with the reason. */
 VaeStatus vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                             VaeDirection direction, const VaeLog *log,
+                             VaeDirection direction, int *next,
+                             const VaeLog *log,
                              const VaeBackendClass **out,
                              VaePrecision *out_precision, VaeError *error);
 

@@ -74,11 +74,11 @@ round_up(int v, int step)
 }
 
 static VaeStatus
-choose(VaeStream *s, VaeError *error)
+choose_next(VaeStream *s, int *next, VaeError *error)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaeStatus status = vae_backend_choose(
-        s->params.backend, s->params.precision, s->params.direction, &log,
+        s->params.backend, s->params.precision, s->params.direction, next, &log,
         &s->class, &s->plan.precision, error);
     if (status != VAE_OK)
         return status;
@@ -97,6 +97,26 @@ choose(VaeStream *s, VaeError *error)
                             .pixels = s->params.pixels,
                             .log = log},
         &s->backend, error);
+}
+
+/* What is there, but cannot be opened, is passed over where any will do. */
+static VaeStatus
+choose(VaeStream *s, VaeError *error)
+{
+    const VaeLog log = {s->params.log, s->params.log_user};
+    int next = 0;
+    VaeError why = {0};
+    VaeStatus status = choose_next(s, &next, &why);
+    while (s->params.backend == VAE_BACKEND_AUTO && s->class &&
+           s->class->kind != VAE_BACKEND_REF &&
+           (status == VAE_ERR_BACKEND || status == VAE_ERR_UNSUPPORTED)) {
+        vae_log(&log, "backend %s is not taken: %s",
+                vae_backend_name(s->class->kind), why.message);
+        status = choose_next(s, &next, &why);
+    }
+    if (error && status != VAE_OK)
+        *error = why;
+    return status;
 }
 
 static void

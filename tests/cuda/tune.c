@@ -122,6 +122,30 @@ wrong_device(const Bed *bed, Start start)
     emu_set_wrong(EMU_WRONG_NONE);
 }
 
+/* A device that computes wrong is passed over where any backend will do. */
+static void
+wrong_device_of_auto(const Bed *bed)
+{
+    VaeStream *stream;
+    VaeError error = {0};
+    said[0] = '\0';
+    emu_set_wrong(EMU_WRONG_LARGE);
+    const VaeStatus status = vae_stream_new(bed->model,
+                                            &(VaeStreamParams){.width = 32,
+                                                               .height = 32,
+                                                               .slice_size = 1,
+                                                               .device = -1,
+                                                               .log = listen},
+                                            &stream, &error);
+    emu_set_wrong(EMU_WRONG_NONE);
+    expect(status == VAE_OK &&
+               vae_stream_get_plan(stream)->backend != VAE_BACKEND_CUDA &&
+               strstr(said, "backend cuda is not taken: ") &&
+               strstr(said, "a large convolution"),
+           "auto: %s%s", error.message, said);
+    vae_stream_free(&stream);
+}
+
 /* ------------------------------------------------------------------ */
 /* Choices.                                                            */
 
@@ -282,6 +306,7 @@ main(void)
     /* So that convolutions that run in a start are timed ones. */
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     test_wants_memory(&bed, (Start){VAE_PRECISION_FP32, 2, true});
+    wrong_device_of_auto(&bed);
     wrong_device(&bed, (Start){VAE_PRECISION_TF32, 2, true});
     wrong_device(&bed, (Start){VAE_PRECISION_BF16, 2, true});
     wrong_device(&bed, (Start){VAE_PRECISION_FP16, 2, true});
