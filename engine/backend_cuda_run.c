@@ -425,8 +425,11 @@ vae_cuda_run_ops(VaeBackend *cuda, VaeExec *e, int from, int to,
             status = vae_cuda_status(
                 cuda, vae_rt_event_record(e->marks[i], cuda->compute),
                 "take the time", error);
+        const VaeOp *op = &e->program->ops[i];
+        vae_rt_range_begin(op->name ? op->name : e->program->label);
         if (status == VAE_OK)
             status = run_op(&c, i, error);
+        vae_rt_range_end();
         if (status == VAE_OK && run && run->dump)
             status = dump(&c, &e->program->ops[i], error);
     }
@@ -462,6 +465,7 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
         status = vae_cuda_stage_in(cuda, e, run, &slot, error);
     if (status != VAE_OK)
         return status;
+    vae_rt_range_begin(e->program->label);
     if (e->graph && !e->times && !run->dump)
         status = run_graph(cuda, e, run, slot, error);
     else
@@ -474,5 +478,6 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
         status = vae_cuda_stage_out(cuda, slot, error);
     if (status == VAE_OK && e->times)
         status = vae_cuda_status(cuda, read_marks(e), "take the time", error);
+    vae_rt_range_end();
     return status;
 }

@@ -7,6 +7,10 @@
 
 #include "cuda_rt.h"
 
+#ifdef VAE_HAVE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 const char *
 vae_rt_words(int code)
 {
@@ -232,6 +236,22 @@ vae_rt_graph_free(VaeRtGraph graph)
 {
     if (graph)
         cudaGraphExecDestroy(graph);
+}
+
+void
+vae_rt_range_begin(const char *name)
+{
+#ifdef VAE_HAVE_NVTX
+    nvtxRangePushA(name);
+#endif
+}
+
+void
+vae_rt_range_end(void)
+{
+#ifdef VAE_HAVE_NVTX
+    nvtxRangePop();
+#endif
 }
 
 const VaeKernels *

@@ -67,6 +67,11 @@ int vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out);
 int vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream);
 void vae_rt_graph_free(VaeRtGraph graph);
 
+/* Names what this thread does between the two for a profiler that watches;
+ * nothing without one, or in a build without NVTX. */
+void vae_rt_range_begin(const char *name);
+void vae_rt_range_end(void);
+
 /* The kernels; VaeQueue.stream is a VaeRtStream. */
 const VaeKernels *vae_rt_kernels(void);
 

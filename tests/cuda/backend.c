@@ -183,6 +183,35 @@ expect_choice(const Bed *bed, bool deterministic, const char *want)
 }
 
 /* ------------------------------------------------------------------ */
+/* Ranges for profilers.                                               */
+
+/* Each run of a program is one, and each op in it, by its tensor's path. */
+static void
+ranges(const Bed *bed)
+{
+    VaeProfileRow row = {0};
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    setenv("VAE_CUDA_GRAPHS", "0", 1);
+    VaeStream *stream = bed_stream(bed, params_of(VAE_DECODE));
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        if (strcmp(row.op, "conv") == 0)
+            break;
+    emu_watch_ranges(row.name);
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    const int ops = emu_ranges();
+    vae_stream_reset(stream);
+    emu_watch_ranges("next");
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    expect(ops >= 4 && emu_ranges() >= 2 && emu_ranges_open() == 0,
+           "%d ranges %s, %d next, %d left open", ops, row.name, emu_ranges(),
+           emu_ranges_open());
+    emu_watch_ranges(NULL);
+    vae_stream_free(&stream);
+    unsetenv("VAE_CUDA_GRAPHS");
+    clip_free(&clip);
+}
+
+/* ------------------------------------------------------------------ */
 /* Memory.                                                             */
 
 static void
@@ -464,6 +493,7 @@ main(int argc, char **argv)
     calls_under_way(&bed);
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");
+    ranges(&bed);
     refused_memory(&bed, VAE_DECODE, atoi(argv[2]));
     refused_memory(&bed, VAE_ENCODE, atoi(argv[2]));
     lost_device(&bed);

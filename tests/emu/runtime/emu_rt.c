@@ -73,6 +73,8 @@ static struct {
     int counts[EMU_FAULT_DOWNLOAD + 1];
     Pair pairs[4096];
     int n_pairs;
+    const char *range; /* watched */
+    int ranges, ranges_open;
 } emu = {.devices = 1, .capability = 90, .memory = (uint64_t) 4 << 30};
 
 static void *
@@ -682,4 +684,39 @@ vae_rt_memory_left(uint64_t *bytes)
         used += b->device ? b->bytes : 0;
     *bytes = used < emu.memory ? emu.memory - used : 0;
     return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* Ranges.                                                             */
+
+void
+vae_rt_range_begin(const char *name)
+{
+    emu.ranges_open++;
+    emu.ranges += emu.range && strcmp(name, emu.range) == 0;
+}
+
+void
+vae_rt_range_end(void)
+{
+    emu.ranges_open--;
+}
+
+void
+emu_watch_ranges(const char *name)
+{
+    emu.range = name;
+    emu.ranges = 0;
+}
+
+int
+emu_ranges(void)
+{
+    return emu.ranges;
+}
+
+int
+emu_ranges_open(void)
+{
+    return emu.ranges_open;
 }

@@ -51,6 +51,12 @@ void emu_set_fault(EmuFault kind, int n);
 int emu_fault_count(EmuFault kind);
 int emu_fault_done(void);
 
+/* Ranges of that name begun from here on, up to emu_ranges(). */
+void emu_watch_ranges(const char *name);
+int emu_ranges(void);
+/* Ranges that have not ended. */
+int emu_ranges_open(void);
+
 /* Convolutions take at most so many frames at once; 0: any number. */
 void emu_set_conv_frames(int most);
 /* Convolutions made and alive. */
