@@ -1,7 +1,9 @@
 /*
  * backend_cuda_stage.c: latents and pictures between the caller's memory and
  * the device. A slot's blocks are used again only when its results have been
- * handed over: then its upload, computation and download are over.
+ * handed over: then its upload, computation and download are over. Pictures on
+ * the device have no place in them: the kernels read and write them where they
+ * are, and handing over is waiting.
  */
 #include <string.h>
 
@@ -222,7 +224,9 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
     if (!keep)
         return VAE_OK;
     for (int i = 0; i < s->n_out; i++)
-        if (s->out[i].picture.data[0]) {
+        if (s->out[i].picture.on_device) {
+            continue; /* the kernel wrote it there */
+        } else if (s->out[i].picture.data[0]) {
             const VaePicture from =
                 on_host(&s->out[i].device_picture, s->device_out, s->host_out);
             copy_rows(&s->out[i].picture, &from);
@@ -316,7 +320,10 @@ place_units(Side *side, const VaeRun *run, VaeError *error)
         } else if (run->pictures[i].data[0]) {
             uint8_t *base = side->device + side->at;
             u->picture = run->pictures[i];
-            side->at += place_picture(&u->picture, base, &u->device_picture);
+            u->device_picture = u->picture;
+            if (!u->picture.on_device)
+                side->at +=
+                    place_picture(&u->picture, base, &u->device_picture);
             fits = side->at <= side->room;
         }
     }
@@ -336,14 +343,15 @@ fill(const Side *side, const VaeRun *run)
                (size_t) run->channels * sizeof(float));
     for (int i = 0; i < side->n; i++) {
         const VaeCudaUnit *u = &side->units[i];
-        const VaePicture to =
-            on_host(&u->device_picture, side->device, side->host);
-        if (u->picture.data[0])
+        if (u->picture.data[0] && !u->picture.on_device) {
+            const VaePicture to =
+                on_host(&u->device_picture, side->device, side->host);
             copy_rows(&to, &u->picture);
-        else if (u->latent.data)
+        } else if (u->latent.data) {
             memcpy(side->host +
                        ((uint8_t *) u->device_latent.data - side->device),
                    u->latent.data, u->elements * vae_type_size(u->latent.type));
+        }
     }
 }
 

@@ -85,6 +85,11 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
                             "stream was made for %dx%d",
                             i, p->width, p->height, s->params.width,
                             s->params.height);
+        if (p->data[0] && p->on_device && s->class->kind != VAE_BACKEND_CUDA)
+            return vae_fail(error, VAE_ERR_ARGUMENT,
+                            "picture %d is in the memory of a device, which "
+                            "the backend %s does not have",
+                            i, s->class->name);
         if (!p->data[0] && direction == VAE_ENCODE)
             return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
                             i);

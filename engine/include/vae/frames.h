@@ -56,6 +56,10 @@ typedef enum VaeMatrix {
  * full_range; matrix; and where chroma sits. Along the rows, where it is
  * halved: in the left column (MPEG-2) or, site_center, between the two (JPEG).
  * Down the columns: between the two rows or, site_top, in the upper one.
+ *
+ * on_device: data are addresses of the device that the stream computes on, in
+ * the context that the CUDA run time takes there (the primary one), and no copy
+ * through the host is made. Whole samples begin at multiples of their size.
  */
 typedef struct VaePicture {
     VaePixels pixels;
@@ -64,6 +68,7 @@ typedef struct VaePicture {
     bool full_range;
     bool limited_rgb;
     bool site_center, site_top;
+    bool on_device;
     uint8_t *data[3];
     ptrdiff_t stride[3];
 } VaePicture;

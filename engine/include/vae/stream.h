@@ -147,12 +147,13 @@ typedef struct VaeLatent {
  * Runs n_latents latents into n_frames pictures, both as
  * vae_stream_count() tells for some number of steps >= 1. A frame whose
  * data[0] is NULL is computed and not converted. Pictures must have the
- * stream's visible size. Values that are not finite pass through (but a
- * ReLU may take NaN for 0) and are counted, in the latents.
+ * stream's visible size, and are on_device only with the cuda backend. Values
+ * that are not finite pass through (but a ReLU may take NaN for 0) and are
+ * counted, in the latents.
  *
- * Errors: VAE_ERR_ARGUMENT (counts; nothing ran), VAE_ERR_SIZE (a picture of
- * another size; nothing ran), VAE_ERR_CANCELLED and VAE_ERR_BACKEND (the
- * sequence is broken: reset or free).
+ * Errors: VAE_ERR_ARGUMENT (counts, on_device; nothing ran), VAE_ERR_SIZE (a
+ * picture of another size; nothing ran), VAE_ERR_CANCELLED and VAE_ERR_BACKEND
+ * (the sequence is broken: reset or free).
  */
 VAE_API VaeStatus vae_stream_decode(VaeStream *stream, const VaeLatent *latents,
                                     int n_latents, const VaePicture *frames,
@@ -166,10 +167,10 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
 /*
  * The same, but what frames (when encoding: latents) point to may be written as
  * late as in vae_stream_wait() and must stay until then; the arrays and all
- * input may go when the call returns. A backend with a device computes one call
- * while the next is begun; the others are done when the call returns. An error
- * of one call may be told by a later one or by vae_stream_wait(); after it
- * nothing more is written.
+ * input but pictures on_device, which stay as long, may go when the call
+ * returns. A backend with a device computes one call while the next is begun;
+ * the others are done when the call returns. An error of one call may be told
+ * by a later one or by vae_stream_wait(); after it nothing more is written.
  */
 VAE_API VaeStatus vae_stream_decode_begin(VaeStream *stream,
                                           const VaeLatent *latents,

@@ -1,0 +1,270 @@
+/*
+ * on_device.c: pictures in the memory of the emulated device. The same bytes as
+ * in the host's memory, nothing beside them written, whatever the order of
+ * work.
+ *
+ * on_device MODEL
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+#include "pixels.h"
+
+/* One step a call, two calls under way. Odd sizes. */
+enum { LATENTS = 4, WIDTH = 23, HEIGHT = 19, FRAMES = 16, POISON = 0xee };
+
+static const VaePixels kinds[] = {VAE_PIXELS_RGB_F32, VAE_PIXELS_RGB,
+                                  VAE_PIXELS_RGBA,    VAE_PIXELS_I420,
+                                  VAE_PIXELS_NV12,    VAE_PIXELS_P010};
+
+/* n pictures, one behind the other, with rows longer than they need. */
+typedef struct Frames {
+    VaePicture pictures[FRAMES];
+    uint8_t *data;
+    size_t bytes;
+    bool on_device;
+} Frames;
+
+static Frames
+frames_new(VaePixels pixels, int n, bool on_device)
+{
+    Frames f = {.on_device = on_device};
+    for (int i = 0; i < n; i++) {
+        VaePicture *p = &f.pictures[i];
+        size_t row[3];
+        int rows[3];
+        *p = (VaePicture){.pixels = pixels,
+                          .width = WIDTH,
+                          .height = HEIGHT,
+                          .on_device = on_device};
+        const int planes = vae_picture_planes(p, row, rows);
+        for (int c = 0; c < planes; c++) {
+            p->stride[c] = (ptrdiff_t) ((row[c] + 7) / 4 * 4);
+            p->data[c] = (uint8_t *) f.bytes;
+            f.bytes += (size_t) p->stride[c] * (size_t) rows[c];
+        }
+    }
+    if (!on_device)
+        f.data = test_alloc(f.bytes);
+    else if (vae_rt_alloc((void **) &f.data, f.bytes))
+        abort();
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < 3; c++)
+            if (f.pictures[i].stride[c])
+                f.pictures[i].data[c] = f.data + (size_t) f.pictures[i].data[c];
+    return f;
+}
+
+static void
+frames_free(Frames *f)
+{
+    if (f->on_device)
+        vae_rt_free(f->data);
+    else
+        free(f->data);
+}
+
+/* Between the host and the frames, with nobody's work but the copy waited
+ * for. */
+static void
+move(void *to, const void *from, size_t bytes)
+{
+    VaeRtStream stream;
+    int code = vae_rt_stream_new(&stream);
+    if (!code)
+        code = vae_rt_copy(to, from, bytes, stream);
+    if (!code)
+        code = vae_rt_stream_sync(stream);
+    if (code)
+        abort();
+    vae_rt_stream_free(stream);
+}
+
+static VaeStream *
+open_stream(const Bed *bed, VaeDirection direction, VaePixels pixels)
+{
+    return bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                             .width = WIDTH,
+                                             .height = HEIGHT,
+                                             .slice_size = 1,
+                                             .device = -1,
+                                             .pixels = pixels,
+                                             .deterministic = true});
+}
+
+/* The whole clip, a step a call. */
+static void
+run(const Bed *bed, VaeStream *stream, VaeDirection direction,
+    const VaePicture *pictures, const TestClip *clip)
+{
+    const size_t latent = clip_latent_count(bed, clip) / LATENTS;
+    int frame = 0, n_in, n_out;
+    VaeError error;
+    for (int i = 0; i < LATENTS; i++) {
+        const VaeLatent l = {.type = VAE_TYPE_F32,
+                             .data = clip->latents + (size_t) i * latent};
+        vae_stream_count(stream, 1, &n_in, &n_out);
+        const int n = direction == VAE_DECODE ? n_out : n_in;
+        must(direction == VAE_DECODE
+                 ? vae_stream_decode_begin(stream, &l, 1, pictures + frame, n,
+                                           &error)
+                 : vae_stream_encode_begin(stream, pictures + frame, n, &l, 1,
+                                           &error),
+             &error);
+        must(vae_stream_wait(stream, 1, &error), &error);
+        frame += n;
+    }
+    must(vae_stream_wait(stream, 0, &error), &error);
+}
+
+static void
+decode_same(const Bed *bed, VaePixels pixels, unsigned eager)
+{
+    TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    Frames host = frames_new(pixels, clip.frames, false);
+    Frames device = frames_new(pixels, clip.frames, true);
+    uint8_t *found = test_alloc(host.bytes);
+    emu_set_eager(eager);
+    VaeStream *stream = open_stream(bed, VAE_DECODE, pixels);
+    memset(host.data, POISON, host.bytes);
+    run(bed, stream, VAE_DECODE, host.pictures, &clip);
+    vae_stream_reset(stream);
+    memset(found, POISON, host.bytes);
+    move(device.data, found, host.bytes);
+    run(bed, stream, VAE_DECODE, device.pictures, &clip);
+    move(found, device.data, host.bytes);
+    expect(memcmp(found, host.data, host.bytes) == 0,
+           "decode, kind %d, eager streams %u: %zu bytes the same", pixels,
+           eager, host.bytes);
+    /* Some here, some there, some nowhere. */
+    vae_stream_reset(stream);
+    VaePicture mixed[FRAMES];
+    uint8_t *want = test_alloc(host.bytes);
+    memcpy(want, host.data, host.bytes);
+    memset(host.data, POISON, host.bytes);
+    for (int i = 0; i < clip.frames; i++) {
+        mixed[i] = i % 2 ? device.pictures[i] : host.pictures[i];
+        if (i % 5 == 4)
+            mixed[i].data[0] = NULL;
+    }
+    run(bed, stream, VAE_DECODE, mixed, &clip);
+    const size_t size = host.bytes / (size_t) clip.frames;
+    int wrong = 0;
+    for (int i = 0; i < clip.frames; i += 2) {
+        const uint8_t *at = host.data + (size_t) i * size;
+        const bool skipped = i % 5 == 4;
+        wrong += skipped ? at[0] != POISON
+                         : memcmp(at, want + (size_t) i * size, size) != 0;
+    }
+    expect(wrong == 0, "frames in both memories: %d wrong", wrong);
+    vae_stream_free(&stream);
+    free(found);
+    free(want);
+    frames_free(&host);
+    frames_free(&device);
+    clip_free(&clip);
+}
+
+/* Frames that a decoder would give, so that samples are codes. */
+static void
+fill(Frames *host)
+{
+    for (size_t i = 0; i < host->bytes; i++)
+        host->data[i] = (uint8_t) (i * 31 + i / 251);
+    if (host->pictures[0].pixels == VAE_PIXELS_RGB_F32)
+        for (size_t i = 0; i < host->bytes / sizeof(float); i++) {
+            const float v = (float) (i % 251) / 125.0f - 1;
+            memcpy(host->data + i * sizeof v, &v, sizeof v);
+        }
+}
+
+static void
+encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
+{
+    TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
+    Frames host = frames_new(pixels, FRAMES, false);
+    Frames device = frames_new(pixels, FRAMES, true);
+    emu_set_eager(eager);
+    VaeStream *stream = open_stream(bed, VAE_ENCODE, pixels);
+    fill(&host);
+    move(device.data, host.data, host.bytes);
+    run(bed, stream, VAE_ENCODE, host.pictures, &a);
+    vae_stream_reset(stream);
+    clip_poison(bed, &b, VAE_ENCODE);
+    run(bed, stream, VAE_ENCODE, device.pictures, &b);
+    same_result(bed, &a, &b, VAE_ENCODE, "encode");
+    vae_stream_free(&stream);
+    frames_free(&host);
+    frames_free(&device);
+    clip_free(&a);
+    clip_free(&b);
+}
+
+/* The host waits for what the device writes: left out, the frames lack. */
+static void
+is_waited_for(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    Frames device = frames_new(VAE_PIXELS_NV12, clip.frames, true);
+    uint8_t *want = test_alloc(device.bytes);
+    emu_set_eager(0);
+    VaeStream *stream = open_stream(bed, VAE_DECODE, VAE_PIXELS_NV12);
+    run(bed, stream, VAE_DECODE, device.pictures, &clip);
+    memcpy(want, device.data, device.bytes);
+    memset(device.data, POISON, device.bytes);
+    vae_stream_reset(stream);
+    emu_set_fault(EMU_FAULT_HOST_WAIT, LATENTS - 1);
+    run(bed, stream, VAE_DECODE, device.pictures, &clip);
+    expect(memcmp(want, device.data, device.bytes) != 0 && emu_fault_done(),
+           "without the last wait the last frames are not there");
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    vae_stream_free(&stream);
+    frames_free(&device);
+    free(want);
+    clip_free(&clip);
+}
+
+static void
+other_backends_refuse(const Bed *bed)
+{
+    Bed ref = *bed;
+    ref.backend = VAE_BACKEND_REF;
+    TestClip clip = bed_clip(bed, 1, WIDTH, HEIGHT, 0);
+    Frames device = frames_new(VAE_PIXELS_RGB, clip.frames, true);
+    VaeStream *stream = open_stream(&ref, VAE_DECODE, VAE_PIXELS_RGB);
+    const VaeLatent latent = {.type = VAE_TYPE_F32, .data = clip.latents};
+    VaeError error = {0};
+    const VaeStatus status = vae_stream_decode(
+        stream, &latent, 1, device.pictures, clip.frames, &error);
+    expect(status == VAE_ERR_ARGUMENT &&
+               strstr(error.message, "memory of a device"),
+           "ref: %s", error.message);
+    vae_stream_free(&stream);
+    frames_free(&device);
+    clip_free(&clip);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 2) {
+        fprintf(stderr, "usage: on_device MODEL\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], "cuda", "fp32");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        decode_same(&bed, kinds[i], (unsigned) i);
+        encode_same(&bed, kinds[i], 7u - (unsigned) i);
+    }
+    is_waited_for(&bed);
+    other_backends_refuse(&bed);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
