@@ -128,6 +128,7 @@ typedef struct GstVaeBase {
     guint n_steps;     /* in the FIFO */
     guint slice_limit; /* steps of a slice, from the plan */
     gboolean flushing;
+    guint flushes;          /* so many began */
     gboolean pushing;       /* the task pushes an item that left the FIFO */
     gboolean fatal;         /* after an error: nothing more until a flush */
     GstFlowReturn result;   /* for the chain function */

@@ -101,6 +101,7 @@ gst_vae_queue_set_flushing(GstVaeBase *base)
 {
     g_mutex_lock(&base->lock);
     base->flushing = TRUE;
+    base->flushes++;
     if (base->stream)
         vae_stream_cancel(base->stream);
     if (base->pool)

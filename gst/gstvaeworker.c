@@ -181,15 +181,23 @@ gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session, VaeError *error)
     return error->status;
 }
 
-/* An engine error: told on the bus, and the end for all that comes. */
+/* An engine error: told on the bus, and the end for all that comes until a
+ * flush, with which an application may have answered already. */
 static void
 fail(GstVaeBase *base, const VaeError *error)
 {
+    guint flushes;
+
     GST_WARNING_OBJECT(base, "%s", error->message);
+    g_mutex_lock(&base->lock);
+    flushes = base->flushes;
+    g_mutex_unlock(&base->lock);
     gst_vae_post_gerror(GST_ELEMENT(base), gst_vae_error_to_gerror(error));
     g_mutex_lock(&base->lock);
-    base->fatal = TRUE;
-    base->result = GST_FLOW_ERROR;
+    if (base->flushes == flushes) {
+        base->fatal = TRUE;
+        base->result = GST_FLOW_ERROR;
+    }
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
 }
