@@ -6,6 +6,7 @@
  */
 #include "gstvaebase.h"
 
+#include "gstvaecuda.h"
 #include "gstvaeenums.h"
 
 GST_DEBUG_CATEGORY(gst_vae_base_debug);
@@ -302,6 +303,8 @@ change_state(GstElement *element, GstStateChange transition)
     GstVaeBase *base = GST_VAE_BASE(element);
     GstStateChangeReturn ret;
 
+    if (transition == GST_STATE_CHANGE_NULL_TO_READY)
+        gst_vae_cuda_open(base);
     if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && !start(base))
         return GST_STATE_CHANGE_FAILURE;
     ret = GST_ELEMENT_CLASS(gst_vae_base_parent_class)
@@ -313,7 +316,16 @@ change_state(GstElement *element, GstStateChange transition)
         gst_vae_worker_stop(base);
         clear(base);
     }
+    if (transition == GST_STATE_CHANGE_READY_TO_NULL)
+        gst_vae_cuda_close(base);
     return ret;
+}
+
+static void
+set_context(GstElement *element, GstContext *context)
+{
+    gst_vae_cuda_set_context(GST_VAE_BASE(element), context);
+    GST_ELEMENT_CLASS(gst_vae_base_parent_class)->set_context(element, context);
 }
 
 static void
@@ -325,6 +337,8 @@ finalize(GObject *object)
     gst_caps_replace(&base->refused_caps, NULL);
     g_free(base->settings.model);
     g_free(base->settings.variant);
+    gst_vae_cuda_close(base); /* a context that came in NULL */
+    g_mutex_clear(&base->cuda_lock);
     g_mutex_clear(&base->lock);
     g_cond_clear(&base->cond);
     G_OBJECT_CLASS(gst_vae_base_parent_class)->finalize(object);
@@ -571,6 +585,7 @@ gst_vae_base_class_init(GstVaeBaseClass *klass)
     object_class->get_property = get_property;
     object_class->finalize = finalize;
     GST_ELEMENT_CLASS(klass)->change_state = change_state;
+    GST_ELEMENT_CLASS(klass)->set_context = set_context;
     install_model_properties(object_class);
     install_flow_properties(object_class);
     install_release(object_class);
@@ -581,6 +596,7 @@ static void
 gst_vae_base_init(GstVaeBase *base)
 {
     g_mutex_init(&base->lock);
+    g_mutex_init(&base->cuda_lock);
     g_cond_init(&base->cond);
     g_queue_init(&base->fifo);
     g_queue_init(&base->work);

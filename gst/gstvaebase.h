@@ -161,6 +161,13 @@ typedef struct GstVaeBase {
     GstClockTime reported;    /* as last told to the pipeline */
     GstClockTime earliest;    /* QoS: running time that is still useful */
     GstClockTime shown;       /* running time of the last frame made */
+
+    /* gstvaecuda.c's. The lock is held while a context is looked for; the rest
+     * is under the object lock. */
+    GMutex cuda_lock;
+    GstObject *cuda_context; /* the pipeline's GstCudaContext, or NULL */
+    gpointer cuda_primary;   /* the engine's, held, or NULL */
+    gint cuda_device;        /* whose that is */
 } GstVaeBase;
 
 typedef struct GstVaeBaseClass GstVaeBaseClass;

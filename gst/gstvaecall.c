@@ -1,5 +1,6 @@
 #include "gstvaecall.h"
 
+#include "gstvaecuda.h"
 #include "gstvaevideo.h"
 
 GstVaeCall
@@ -52,11 +53,14 @@ gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
 {
     GstVideoFrame *frame = &call->frames[call->n_pictures];
     VaePicture *picture = &call->pictures[call->n_pictures];
+    gboolean on_device = FALSE;
 
     if (!buffer) {
         gst_vae_video_picture(&session->video, picture);
-    } else if (gst_video_frame_map(frame, &session->video, buffer, flags)) {
+    } else if (gst_vae_cuda_map(frame, &session->video, buffer, flags,
+                                call->engine, &on_device)) {
         gst_vae_video_frame_picture(frame, picture);
+        picture->on_device = on_device;
     } else {
         frame->buffer = NULL;
         return FALSE;

@@ -13,6 +13,8 @@ typedef struct GstVaeCall {
     VaeLatent *latents;
     VaePicture *pictures;
 
+    gpointer engine; /* gst_vae_cuda_engine() of the stream, or NULL */
+
     GstBuffer **buffers; /* of the latents; borrowed until they are unmapped */
     GstMapInfo *maps;
     GstVideoFrame *frames; /* buffer NULL: a picture that is not converted */

@@ -23,6 +23,7 @@
  */
 #include "gstvaedecode.h"
 
+#include "gstvaecuda.h"
 #include "gstvaeenums.h"
 #include "gstvaevideo.h"
 
@@ -42,9 +43,6 @@ GST_ELEMENT_REGISTER_DEFINE(vaedecode, "vaedecode", GST_RANK_MARGINAL,
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
-
-static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
-    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_RAW_CAPS));
 
 static gboolean
 mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
@@ -177,6 +175,7 @@ raw_caps(GstVaeDecode *self)
                         in->fps_n, in->fps_d, "pixel-aspect-ratio",
                         GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
                         in->par_d ? in->par_d : 1, NULL);
+    ours = gst_vae_cuda_offer(&self->base, ours);
     peer = gst_pad_peer_query_caps(pad, ours);
     if (peer) {
         GstCaps *both =
@@ -429,7 +428,8 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     install_properties(object_class);
     install_signals(klass);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
-    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_add_pad_template(
+        element_class, gst_vae_cuda_template("src", GST_PAD_SRC));
     gst_element_class_set_static_metadata(
         element_class, "Variational autoencoder latent decoder",
         "Codec/Decoder/Video",

@@ -2,6 +2,7 @@
  * gstvaedecoderun.c: memory for frames, and the engine's call.
  */
 #include "gstvaecall.h"
+#include "gstvaecuda.h"
 #include "gstvaedecode.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
@@ -74,11 +75,19 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     pool =
         offered_pool(session, query,
                      (depth + 2) * steps * info->decode.step_out, video_meta);
+    if (pool && gst_vae_cuda_is_caps(session->caps) &&
+        !gst_vae_cuda_is_pool(pool))
+        gst_clear_object(&pool);
     if (pool && !gst_buffer_pool_set_active(pool, TRUE))
         gst_clear_object(&pool);
     GST_DEBUG_OBJECT(base, "%s pool, video meta %d",
                      pool ? "downstream's" : "own", video_meta);
-    if (!pool) {
+    if (!pool && gst_vae_cuda_is_caps(session->caps)) {
+        pool = gst_vae_cuda_pool(base, session->caps,
+                                 GST_VIDEO_INFO_SIZE(&session->video));
+        if (pool && !gst_buffer_pool_set_active(pool, TRUE))
+            gst_clear_object(&pool);
+    } else if (!pool) {
         pool =
             own_pool(session, GST_VIDEO_INFO_SIZE(&session->video), video_meta);
         if (pool)
@@ -191,6 +200,7 @@ gst_vae_decode_run(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
     GstVaeCall call = gst_vae_call_new(items, n);
     VaeStatus status = VAE_OK;
 
+    call.engine = gst_vae_cuda_engine(base, stream);
     for (guint i = 0; i < n && status == VAE_OK; i++)
         status = add_step(base, &call, items[i], error);
     if (status == VAE_OK)

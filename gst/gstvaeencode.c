@@ -20,6 +20,7 @@
  */
 #include "gstvaeencode.h"
 
+#include "gstvaecuda.h"
 #include "gstvaeenums.h"
 #include "gstvaevideo.h"
 
@@ -75,9 +76,6 @@ G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
 GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_NONE,
                             gst_vae_encode_get_type())
 
-static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
-    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_RAW_CAPS));
-
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
     "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
 
@@ -114,6 +112,8 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!gst_vae_video_info(caps, &self->in, error) ||
         !gst_vae_base_use_model(base, error))
         return FALSE;
+    if (gst_vae_cuda_is_caps(caps))
+        gst_vae_cuda_usable(base);
     if (self->in.fps_n > 0)
         self->frame_time = gst_util_uint64_scale_int(GST_SECOND, self->in.fps_d,
                                                      self->in.fps_n);
@@ -436,6 +436,7 @@ src_event(GstVaeBase *base, GstEvent *event)
 static void
 propose_allocation(GstVaeBase *base, GstQuery *query)
 {
+    GstBufferPool *pool = NULL;
     GstCaps *caps;
     GstVideoInfo info;
     guint depth;
@@ -446,9 +447,12 @@ propose_allocation(GstVaeBase *base, GstQuery *query)
     gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
     gst_query_parse_allocation(query, &caps, NULL);
     /* What is collected, what waits and what is computed. */
-    if (caps && gst_video_info_from_caps(&info, caps))
-        gst_query_add_allocation_pool(query, NULL, info.size, 4 * (depth + 2),
-                                      0);
+    if (!caps || !gst_video_info_from_caps(&info, caps))
+        return;
+    if (gst_vae_cuda_is_caps(caps) && gst_vae_cuda_usable(base))
+        pool = gst_vae_cuda_pool(base, caps, info.size);
+    gst_query_add_allocation_pool(query, pool, info.size, 4 * (depth + 2), 0);
+    gst_clear_object(&pool);
 }
 
 static void
@@ -567,7 +571,8 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     object_class->get_property = get_property;
     object_class->finalize = finalize;
     install_properties(object_class);
-    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_pad_template(
+        element_class, gst_vae_cuda_template("sink", GST_PAD_SINK));
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Variational autoencoder latent encoder",

@@ -2,6 +2,7 @@
  * gstvaeencoderun.c: memory for latents, and the engine's call.
  */
 #include "gstvaecall.h"
+#include "gstvaecuda.h"
 #include "gstvaeencode.h"
 
 void
@@ -57,6 +58,7 @@ gst_vae_encode_run(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
     GstVaeCall call = gst_vae_call_new(items, n);
     VaeStatus status = VAE_OK;
 
+    call.engine = gst_vae_cuda_engine(base, stream);
     for (guint i = 0; i < n && status == VAE_OK; i++)
         status = add_step(&call, items[i], error);
     if (status == VAE_OK)

@@ -1,7 +1,7 @@
 /*
  * gstvaepads.c: what arrives at the two pads, and negotiation.
  */
-#include "gstvaebase.h"
+#include "gstvaecuda.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
 #define GST_CAT_DEFAULT gst_vae_base_debug
@@ -233,14 +233,39 @@ query_accept(GstVaeBase *base, GstQuery *query)
     gboolean same;
 
     gst_query_parse_accept_caps(query, &caps);
-    same = gst_caps_is_fixed(caps) &&
-           gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
-                                      GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) &&
-           gst_structure_has_name(
-               gst_caps_get_structure(caps, 0),
-               gst_structure_get_name(gst_caps_get_structure(template, 0)));
+    same =
+        gst_caps_is_fixed(caps) &&
+        (gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
+                                    GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
+         (gst_caps_can_intersect(caps, template) &&
+          gst_vae_cuda_possible(base))) &&
+        gst_structure_has_name(
+            gst_caps_get_structure(caps, 0),
+            gst_structure_get_name(gst_caps_get_structure(template, 0)));
     gst_query_set_accept_caps_result(query, same);
     gst_caps_unref(template);
+    return TRUE;
+}
+
+/* The template, without CUDAMemory where that cannot be used. */
+static gboolean
+query_caps(GstVaeBase *base, GstQuery *query)
+{
+    GstCaps *caps = gst_pad_get_pad_template_caps(base->sinkpad), *filter;
+
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE &&
+        !gst_vae_cuda_possible(base))
+        caps = gst_vae_cuda_remove(caps);
+    gst_query_parse_caps(query, &filter);
+    if (filter) {
+        GstCaps *both =
+            gst_caps_intersect_full(filter, caps, GST_CAPS_INTERSECT_FIRST);
+
+        gst_caps_unref(caps);
+        caps = both;
+    }
+    gst_query_set_caps_result(query, caps);
+    gst_caps_unref(caps);
     return TRUE;
 }
 
@@ -252,6 +277,11 @@ sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
     switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_ACCEPT_CAPS:
         return query_accept(base, query);
+    case GST_QUERY_CAPS:
+        return query_caps(base, query);
+    case GST_QUERY_CONTEXT:
+        return gst_vae_cuda_answer(base, query) ||
+               gst_pad_query_default(pad, parent, query);
     case GST_QUERY_ALLOCATION:
         GST_VAE_BASE_GET_CLASS(base)->propose_allocation(base, query);
         return TRUE;
@@ -354,6 +384,9 @@ src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
         return query_latency(GST_VAE_BASE(parent), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
+        gst_vae_cuda_answer(GST_VAE_BASE(parent), query))
+        return TRUE;
     return gst_pad_query_default(pad, parent, query);
 }
 

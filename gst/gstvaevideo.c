@@ -1,5 +1,6 @@
 #include "gstvaevideo.h"
 
+#include "gstvaecuda.h"
 #include "gstvaelatent.h"
 
 #include <string.h>
@@ -67,7 +68,9 @@ gst_vae_video_fixate(GstCaps *caps)
 
     caps = gst_caps_make_writable(gst_caps_truncate(caps));
     s = gst_caps_get_structure(caps, 0);
-    gst_structure_fixate_field_string(s, "format", "I420");
+    /* The first of each list. */
+    gst_structure_fixate_field_string(
+        s, "format", gst_vae_cuda_is_caps(caps) ? "NV12" : "I420");
     gst_structure_get_int(s, "height", &height);
     format = gst_video_format_get_info(
         gst_video_format_from_string(gst_structure_get_string(s, "format")));

@@ -92,7 +92,7 @@ def pipelines(run):
            'model=%s/demo.safetensors' % DEMO, '!', 'latentmux', '!',
            'filesink', 'location=' + e.file('latents.safetensors'))
     memory = '(memory:CUDAMemory)'
-    if memory in (e.has('vaedecode') or ''):
+    if memory in (e.has('vaedecode') or '') and e.has('cudadownload'):
         row = e.decode('decode to CUDAMemory', e.backend,
                        'video/x-raw' + memory + ',format=RGBA', '!',
                        'cudadownload', '!', 'videoconvert', '!', *raw,

@@ -1,0 +1,256 @@
+/*
+ * libcuda.c: as much of a CUDA driver as gstreamer-cuda needs, over the memory
+ * of the host, where the emulated device has its own. Contexts are only told
+ * from each other. emu_driver_copies() tells how many copies were made.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PITCH = 512, DEPTH = 8 };
+
+/* The driver's numbers. */
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_INVALID_DEVICE = 101,
+    CUDA_ERROR_INVALID_CONTEXT = 201,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
+    CU_MEMORYTYPE_HOST = 1,
+    CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT = 14,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75
+};
+
+/* One side of a CUDA_MEMCPY2D, and all of it. */
+typedef struct Side {
+    size_t x, y;
+    int type;
+    void *host;
+    uintptr_t device;
+    void *array;
+    size_t pitch;
+} Side;
+
+typedef struct Copy {
+    Side from, to;
+    size_t width, height;
+} Copy;
+
+#define CALL(name, ...)                                                        \
+    int name(__VA_ARGS__);                                                     \
+    int name(__VA_ARGS__)
+
+static char primary;
+static atomic_int copies;
+static _Thread_local void *stack[DEPTH];
+static _Thread_local int depth;
+
+CALL(cuInit, unsigned int flags)
+{
+    return CUDA_SUCCESS;
+}
+
+CALL(cuDriverGetVersion, int *version)
+{
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuGetErrorName, int error, const char **name)
+{
+    *name = error == CUDA_SUCCESS ? "CUDA_SUCCESS" : "an error";
+    return CUDA_SUCCESS;
+}
+
+CALL(cuGetErrorString, int error, const char **words)
+{
+    return cuGetErrorName(error, words);
+}
+
+CALL(cuDeviceGetCount, int *count)
+{
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuDeviceGet, int *device, int number)
+{
+    *device = number;
+    return number == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CALL(cuDeviceGetName, char *name, int size, int device)
+{
+    snprintf(name, (size_t) size, "the emulated device");
+    return CUDA_SUCCESS;
+}
+
+CALL(cuDeviceGetAttribute, int *value, int which, int device)
+{
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+             : which == CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT      ? PITCH
+                                                                   : 0;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuDeviceCanAccessPeer, int *can, int device, int peer)
+{
+    *can = 0;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuDevicePrimaryCtxRetain, void **context, int device)
+{
+    *context = &primary;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuDevicePrimaryCtxRelease_v2, int device)
+{
+    return CUDA_SUCCESS;
+}
+
+CALL(cuCtxPushCurrent_v2, void *context)
+{
+    if (depth == DEPTH)
+        return CUDA_ERROR_INVALID_VALUE;
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuCtxPopCurrent_v2, void **context)
+{
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    depth--;
+    if (context)
+        *context = stack[depth];
+    return CUDA_SUCCESS;
+}
+
+CALL(cuCtxCreate_v2, void **context, unsigned int flags, int device)
+{
+    *context = malloc(1);
+    return *context ? cuCtxPushCurrent_v2(*context) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CALL(cuCtxDestroy_v2, void *context)
+{
+    free(context);
+    return CUDA_SUCCESS;
+}
+
+/* As there: memory belongs to a context. */
+static void *
+take(size_t bytes)
+{
+    void *block =
+        depth ? aligned_alloc(PITCH, (bytes + PITCH - 1) / PITCH * PITCH)
+              : NULL;
+    if (block)
+        memset(block, 0xee, bytes);
+    return block;
+}
+
+CALL(cuMemAllocPitch_v2, uintptr_t *out, size_t *pitch, size_t width,
+     size_t height, unsigned int element)
+{
+    *pitch = (width + PITCH - 1) / PITCH * PITCH;
+    *out = (uintptr_t) take(*pitch * height);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CALL(cuMemAlloc_v2, uintptr_t *out, size_t bytes)
+{
+    *out = (uintptr_t) take(bytes);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CALL(cuMemAllocHost_v2, void **out, size_t bytes)
+{
+    *out = take(bytes);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CALL(cuMemFree_v2, uintptr_t block)
+{
+    free((void *) block);
+    return CUDA_SUCCESS;
+}
+
+CALL(cuMemFreeHost, void *block)
+{
+    free(block);
+    return CUDA_SUCCESS;
+}
+
+CALL(cuMemcpy2D_v2, const Copy *copy)
+{
+    const Side *from = &copy->from, *to = &copy->to;
+    const bool up = from->type == CU_MEMORYTYPE_HOST;
+    const bool down = to->type == CU_MEMORYTYPE_HOST;
+    const char *src = up ? from->host : (const char *) from->device;
+    char *dst = down ? to->host : (char *) to->device;
+    copies++;
+    for (size_t y = 0; y < copy->height; y++)
+        memmove(dst + (to->y + y) * to->pitch + to->x,
+                src + (from->y + y) * from->pitch + from->x, copy->width);
+    return CUDA_SUCCESS;
+}
+
+CALL(cuMemcpy2DAsync_v2, const Copy *copy, void *stream)
+{
+    return cuMemcpy2D_v2(copy);
+}
+
+CALL(cuStreamCreate, void **stream, unsigned int flags)
+{
+    *stream = NULL;
+    return CUDA_SUCCESS;
+}
+
+CALL(cuStreamDestroy, void *stream)
+{
+    return CUDA_SUCCESS;
+}
+
+CALL(cuStreamSynchronize, void *stream)
+{
+    return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ */
+/* gstreamer-cuda wants these to be there. */
+
+CALL(emu_driver_copies, void)
+{
+    return copies;
+}
+
+#define LACKING(name)                                                          \
+    CALL(name, void)                                                           \
+    {                                                                          \
+        return CUDA_ERROR_NOT_SUPPORTED;                                       \
+    }
+
+LACKING(cuCtxEnablePeerAccess)
+LACKING(cuCtxDisablePeerAccess)
+LACKING(cuGraphicsMapResources)
+LACKING(cuGraphicsUnmapResources)
+LACKING(cuGraphicsUnregisterResource)
+LACKING(cuModuleLoadData)
+LACKING(cuModuleUnload)
+LACKING(cuModuleGetFunction)
+LACKING(cuTexObjectCreate)
+LACKING(cuTexObjectDestroy)
+LACKING(cuLaunchKernel)
+LACKING(cuGraphicsGLRegisterImage)
+LACKING(cuGraphicsGLRegisterBuffer)
+LACKING(cuGLGetDevices_v2)
+LACKING(cuGraphicsResourceSetMapFlags_v2)
+LACKING(cuGraphicsSubResourceGetMappedArray)
+LACKING(cuGraphicsResourceGetMappedPointer_v2)

@@ -1,0 +1,435 @@
+/*
+ * test_cuda.c: frames in CUDAMemory and the context that is shared for it.
+ *
+ * With VAE_CUDA_MODULE, the emulated device, and its driver; without, on a
+ * machine that has none.
+ */
+#include "vae_test.h"
+
+#include <dlfcn.h>
+#include <gst/cuda/gstcudabufferpool.h>
+#include <gst/cuda/gstcudacontext.h>
+#include <gst/cuda/gstcudamemory.h>
+#include <gst/cuda/gstcudautils.h>
+#include <string.h>
+
+#define LW 3
+#define LH 2
+#define WIDTH 23
+#define HEIGHT 15
+#define LATENTS 3
+#define FRAMES (1 + 4 * (LATENTS - 1))
+
+#define SYSTEM "video/x-raw, format=NV12"
+#define CUDA "video/x-raw(memory:CUDAMemory), format=NV12"
+
+static gboolean
+on_device(void)
+{
+    return g_getenv("VAE_CUDA_MODULE") != NULL;
+}
+
+/* Copies that the driver made so far; it stays open. */
+static int
+copies(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
+    int (*count)(void);
+
+    CHECK(driver != NULL);
+    symbol = dlsym(driver, "emu_driver_copies");
+    CHECK(symbol != NULL);
+    memcpy(&count, &symbol, sizeof count);
+    return count();
+}
+
+static GstHarness *
+decoder(const gchar *backend, const gchar *downstream)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2, NULL);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
+    gst_util_set_object_arg(G_OBJECT(h->element), "precision", "fp32");
+    gst_harness_set_sink_caps_str(h, downstream);
+    return h;
+}
+
+static void
+start(GstHarness *h)
+{
+    gchar *caps = vae_test_latent_caps(LW, LH, ", width=23, height=15");
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+}
+
+/* Whether the frames that came are of CUDAMemory. */
+static gboolean
+gives_cuda(GstHarness *h)
+{
+    GstCaps *caps = gst_pad_get_current_caps(h->sinkpad);
+    gboolean cuda;
+
+    CHECK(caps != NULL);
+    cuda = gst_caps_features_contains(gst_caps_get_features(caps, 0),
+                                      GST_CAPS_FEATURE_MEMORY_CUDA_MEMORY);
+    gst_caps_unref(caps);
+    return cuda;
+}
+
+static void
+add_frame(GChecksum *sum, GstBuffer *buffer, const GstVideoInfo *info)
+{
+    GstVideoFrame frame;
+
+    CHECK(gst_video_frame_map(&frame, info, buffer, GST_MAP_READ));
+    for (guint plane = 0; plane < 2; plane++)
+        for (gint y = 0; y < (plane ? (HEIGHT + 1) / 2 : HEIGHT); y++)
+            g_checksum_update(
+                sum,
+                (guint8 *) GST_VIDEO_FRAME_PLANE_DATA(&frame, plane) +
+                    y * GST_VIDEO_FRAME_PLANE_STRIDE(&frame, plane),
+                plane ? (WIDTH + 1) / 2 * 2 : WIDTH);
+    gst_video_frame_unmap(&frame);
+}
+
+/* The visible bytes of all frames, NV12. context: whose memory they are in, or
+ * NULL for the host's. */
+static gchar *
+pull(GstHarness *h, GstCudaContext *context)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    GstCaps *caps = NULL;
+    GstVideoInfo info;
+    gchar *text;
+
+    for (guint i = 0; i < FRAMES; i++) {
+        GstBuffer *buffer = gst_harness_pull(h);
+        GstMemory *memory;
+
+        CHECK(buffer != NULL);
+        if (!caps)
+            caps = gst_pad_get_current_caps(h->sinkpad);
+        CHECK(gst_video_info_from_caps(&info, caps));
+        CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
+        memory = gst_buffer_peek_memory(buffer, 0);
+        CHECK_INT(gst_is_cuda_memory(memory), context != NULL);
+        CHECK(!context || GST_CUDA_MEMORY_CAST(memory)->context == context);
+        add_frame(sum, buffer, &info);
+        gst_buffer_unref(buffer);
+    }
+    gst_caps_unref(caps);
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+/* The context that the element at a harness's pad answers with. */
+static GstCudaContext *
+context_of(GstPad *pad)
+{
+    GstQuery *query = gst_query_new_context(GST_CUDA_CONTEXT_TYPE);
+    GstCudaContext *cuda = NULL;
+    GstContext *context = NULL;
+
+    if (gst_pad_peer_query(pad, query)) {
+        gst_query_parse_context(query, &context);
+        gst_structure_get(gst_context_get_structure(context),
+                          GST_CUDA_CONTEXT_TYPE, GST_TYPE_CUDA_CONTEXT, &cuda,
+                          NULL);
+    }
+    gst_query_unref(query);
+    return cuda;
+}
+
+static gchar *
+decode_system(void)
+{
+    GstHarness *h = decoder(on_device() ? "cuda" : "ref", SYSTEM);
+    gchar *sum;
+
+    start(h);
+    sum = pull(h, NULL);
+    CHECK(!gives_cuda(h));
+    vae_test_teardown(h);
+    return sum;
+}
+
+static void
+same(gchar *found, gchar *wanted)
+{
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+}
+
+static gboolean
+had(GstBus *bus, GstMessageType type)
+{
+    GstMessage *message = gst_bus_pop_filtered(bus, type);
+
+    if (!message)
+        return FALSE;
+    gst_message_unref(message);
+    return TRUE;
+}
+
+/* A context is asked for, made and told of; the engine writes the frames
+ * itself. */
+static void
+test_decode(void)
+{
+    GstHarness *h;
+    GstCudaContext *context;
+    GstBus *bus;
+    gchar *sum;
+    int before;
+
+    if (!on_device())
+        return;
+    h = decoder("cuda", CUDA);
+    bus = vae_test_bus(h);
+    before = copies();
+    start(h);
+    while (gst_harness_buffers_in_queue(h) < FRAMES)
+        g_usleep(1000);
+    CHECK_INT(copies(), before);
+    CHECK(gives_cuda(h));
+    CHECK(had(bus, GST_MESSAGE_NEED_CONTEXT));
+    CHECK(had(bus, GST_MESSAGE_HAVE_CONTEXT));
+    context = context_of(h->sinkpad);
+    CHECK(context != NULL);
+    sum = pull(h, context);
+    gst_object_unref(context);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    same(sum, decode_system());
+}
+
+/* Another's context is taken, and the bytes are the same. */
+static void
+test_decode_other_context(void)
+{
+    GstHarness *h;
+    GstCudaContext *other;
+    GstContext *context;
+    GstBus *bus;
+    gchar *sum;
+
+    if (!on_device())
+        return;
+    CHECK(gst_cuda_load_library());
+    other = gst_cuda_context_new(0);
+    CHECK(other != NULL);
+    context = gst_context_new_cuda_context(other);
+    h = decoder("cuda", CUDA);
+    bus = vae_test_bus(h);
+    gst_element_set_context(h->element, context);
+    gst_context_unref(context);
+    start(h);
+    sum = pull(h, other);
+    CHECK(!had(bus, GST_MESSAGE_NEED_CONTEXT));
+    CHECK(!had(bus, GST_MESSAGE_HAVE_CONTEXT));
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    gst_object_unref(other);
+    same(sum, decode_system());
+}
+
+/* System memory is what nobody has to ask for. */
+static void
+test_choice(void)
+{
+    const gchar *const system[][2] = {
+        {"cuda", SYSTEM "; " CUDA},
+        {"cuda", "ANY"},
+        {"ref", CUDA "; " SYSTEM},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(system); i++) {
+        GstHarness *h;
+
+        if (!on_device() && i < 2)
+            continue;
+        h = decoder(system[i][0], system[i][1]);
+        start(h);
+        gst_buffer_unref(gst_harness_pull(h));
+        CHECK(!gives_cuda(h));
+        vae_test_teardown(h);
+    }
+}
+
+/* auto, where there is no device, takes system memory, and where that is not
+ * wanted there is an error. */
+static void
+test_without_device(void)
+{
+    GstCaps *latents;
+    GstHarness *h;
+    GstBus *bus;
+    gchar *caps;
+
+    if (on_device())
+        return;
+    h = decoder("auto", CUDA "; " SYSTEM);
+    start(h);
+    gst_buffer_unref(gst_harness_pull(h));
+    CHECK(!gives_cuda(h));
+    vae_test_teardown(h);
+
+    caps = vae_test_latent_caps(LW, LH, NULL);
+    h = decoder("auto", CUDA);
+    bus = vae_test_bus(h);
+    latents = gst_caps_from_string(caps);
+    gst_harness_push_event(h, gst_event_new_stream_start("a"));
+    gst_harness_push_event(h, gst_event_new_caps(latents));
+    gst_caps_unref(latents);
+    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                          "Downstream", "formats");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    g_free(caps);
+}
+
+static GstHarness *
+encoder(const gchar *caps)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    gchar *all = g_strdup_printf("%s, width=%d, height=%d, framerate=16/1",
+                                 caps, WIDTH, HEIGHT);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
+    gst_util_set_object_arg(G_OBJECT(h->element), "precision", "fp32");
+    gst_harness_set_src_caps_str(h, all);
+    g_free(all);
+    return h;
+}
+
+/* The pool that the element proposes, active. */
+static GstBufferPool *
+proposed_pool(GstHarness *h)
+{
+    GstCaps *caps = gst_pad_get_current_caps(h->srcpad);
+    GstQuery *query = gst_query_new_allocation(caps, TRUE);
+    GstBufferPool *pool = NULL;
+
+    CHECK(gst_pad_peer_query(h->srcpad, query));
+    CHECK(gst_query_get_n_allocation_pools(query) > 0);
+    gst_query_parse_nth_allocation_pool(query, 0, &pool, NULL, NULL, NULL);
+    CHECK(pool && GST_IS_CUDA_BUFFER_POOL(pool));
+    CHECK(gst_buffer_pool_set_active(pool, TRUE));
+    gst_query_unref(query);
+    gst_caps_unref(caps);
+    return pool;
+}
+
+/* frame in a buffer of the pool; takes frame. */
+static GstBuffer *
+to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
+{
+    GstBuffer *buffer = NULL;
+    GstVideoFrame to, from;
+
+    CHECK_INT(gst_buffer_pool_acquire_buffer(pool, &buffer, NULL), GST_FLOW_OK);
+    CHECK(gst_video_frame_map(&from, info, frame, GST_MAP_READ));
+    CHECK(gst_video_frame_map(&to, info, buffer, GST_MAP_WRITE));
+    CHECK(gst_video_frame_copy(&to, &from));
+    gst_video_frame_unmap(&to);
+    gst_video_frame_unmap(&from);
+    gst_buffer_copy_into(buffer, frame, GST_BUFFER_COPY_TIMESTAMPS, 0, -1);
+    gst_buffer_unref(frame);
+    return buffer;
+}
+
+/* What the latents of five frames are. */
+static gchar *
+encode(gboolean cuda)
+{
+    GstHarness *h = encoder(cuda ? CUDA : SYSTEM);
+    GstBufferPool *pool = cuda ? proposed_pool(h) : NULL;
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    GstVideoInfo info;
+    gchar *text;
+
+    CHECK(
+        gst_video_info_set_format(&info, GST_VIDEO_FORMAT_NV12, WIDTH, HEIGHT));
+    for (guint i = 0; i < 5; i++) {
+        GstBuffer *frame = vae_test_frame(&info, i);
+
+        if (cuda)
+            frame = to_pool(pool, frame, &info);
+        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+    }
+    for (guint i = 0; i < 2; i++) {
+        GstBuffer *latent = gst_harness_pull(h);
+        GstMapInfo map;
+
+        CHECK(latent != NULL);
+        CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
+        g_checksum_update(sum, map.data, (gssize) map.size);
+        gst_buffer_unmap(latent, &map);
+        gst_buffer_unref(latent);
+    }
+    vae_test_teardown(h);
+    if (pool) {
+        gst_buffer_pool_set_active(pool, FALSE);
+        gst_object_unref(pool);
+    }
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+static void
+test_encode(void)
+{
+    if (on_device())
+        same(encode(TRUE), encode(FALSE));
+}
+
+/* The templates, and an element that was never started. */
+static void
+test_template(void)
+{
+    const gchar *const names[][2] = {{"vaedecode", "src"},
+                                     {"vaeencode", "sink"}};
+
+    for (guint i = 0; i < 2; i++) {
+        GstElement *element = gst_element_factory_make(names[i][0], NULL);
+        GstPad *pad = gst_element_get_static_pad(element, names[i][1]);
+        GstCaps *cuda = gst_caps_from_string(CUDA);
+        GstCaps *caps = gst_pad_query_caps(pad, NULL);
+        GstContext *context = gst_context_new("another", TRUE);
+
+        CHECK(gst_caps_can_intersect(caps, cuda));
+        CHECK(
+            gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
+                                       GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY));
+        gst_element_set_context(element, context);
+        gst_context_unref(context);
+        gst_caps_unref(caps);
+        gst_caps_unref(cuda);
+        gst_object_unref(pad);
+        gst_object_unref(element);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"template", test_template},
+        {"decode", test_decode},
+        {"decode_other_context", test_decode_other_context},
+        {"choice", test_choice},
+        {"without_device", test_without_device},
+        {"encode", test_encode},
+        {NULL, NULL},
+    };
+
+    return vae_test_main(argc, argv, tests);
+}
