@@ -50,8 +50,10 @@ vae_cpu_status(dnnl_status_t status, const VaeOp *op, const char *doing,
 {
     if (status == dnnl_success)
         return VAE_OK;
-    return vae_fail(error, VAE_ERR_BACKEND, "%s: oneDNN cannot %s: %s (%d)",
-                    op->name, doing, status_word(status), (int) status);
+    return vae_fail(
+        error, status == dnnl_out_of_memory ? VAE_ERR_MEMORY : VAE_ERR_BACKEND,
+        "%s: oneDNN cannot %s: %s (%d)", op->name, doing, status_word(status),
+        (int) status);
 }
 
 dnnl_status_t

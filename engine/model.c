@@ -2,6 +2,7 @@
  * model.c: opens weights, recognises the architecture and matches every
  * tensor by name and shape.
  */
+#include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,28 +95,35 @@ vae_model_variant(const VaeModel *model)
     return text ? text : vae_tensor_file_metadata(model->file, "variant");
 }
 
-/* The list under vae.KEY or KEY in the metadata, or KEY in config.json. */
+/* The list under vae.KEY or KEY in the metadata, or KEY in config.json; NULL,
+ * and found, for text that is no JSON. */
 static json_t *
-meta_list(const VaeModel *model, const char *key)
+meta_list(const VaeModel *model, const char *key, bool *found)
 {
     char full[64];
     snprintf(full, sizeof full, "vae.%s", key);
     const char *text = vae_tensor_file_metadata(model->file, full);
     if (!text)
         text = vae_tensor_file_metadata(model->file, key);
+    json_t *list = json_object_get(model->config, key);
+    *found = text || list;
     if (text)
         return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    return json_incref(json_object_get(model->config, key));
+    return json_incref(list);
 }
 
 static bool
 read_list(const VaeModel *model, const char *key, int channels, float *out,
           bool *found, VaeError *error)
 {
-    json_t *list = meta_list(model, key);
-    *found = list != NULL;
-    bool good = !list || (json_is_array(list) &&
-                          json_array_size(list) == (size_t) channels);
+    errno = 0;
+    json_t *list = meta_list(model, key, found);
+    if (*found && !list && errno == ENOMEM) {
+        vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", model->path);
+        return false;
+    }
+    bool good = !*found || (json_is_array(list) &&
+                            json_array_size(list) == (size_t) channels);
     for (int i = 0; list && good && i < channels; i++) {
         const json_t *v = json_array_get(list, (size_t) i);
         good = json_is_number(v);
@@ -360,7 +368,7 @@ recognise(VaeModel *m, VaeError *error)
     m->info.has_encoder = vae_model_has_prefix(m, "encoder.");
     for (int i = 0; vae_archs[i]; i++) {
         if (!set_arch(m, vae_archs[i]))
-            return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+            return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
         VaeError why = {0};
         VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
         if (!m->arch->recognise(&r, &why))
@@ -381,9 +389,10 @@ recognise(VaeModel *m, VaeError *error)
                 vae_space_statistics(space, m->info.latent_channels,
                                      m->info.mean, m->info.std);
         }
-        if (!vae_model_meta_statistics(m, m->info.latent_channels, m->info.mean,
-                                       m->info.std, error))
-            return VAE_ERR_MODEL;
+        vae_model_meta_statistics(m, m->info.latent_channels, m->info.mean,
+                                  m->info.std, &why);
+        if (why.status != VAE_OK)
+            return vae_fail(error, why.status, "%s", why.message);
         return VAE_OK;
     }
     return vae_model_unknown(m, error);
@@ -399,13 +408,28 @@ load_config(const char *path, void **out, VaeError *error)
     char *name = malloc(folder + sizeof "config.json");
     *out = NULL;
     if (!name)
-        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     memcpy(name, path, folder);
     strcpy(name + folder, "config.json");
-    *out = json_load_file(name, JSON_REJECT_DUPLICATES, &problem);
+    FILE *f = fopen(name, "re");
+    const int code = errno;
     free(name);
-    if (*out || json_error_code(&problem) == json_error_cannot_open_file)
+    if (!f && (code == ENOENT || code == ENOTDIR))
         return VAE_OK;
+    if (!f)
+        return vae_fail(error, VAE_ERR_READ,
+                        "%s: cannot open config.json beside the weights: %s",
+                        path, strerror(code));
+    errno = 0;
+    *out = json_loadf(f, JSON_REJECT_DUPLICATES, &problem);
+    const bool no_memory = errno == ENOMEM;
+    fclose(f);
+    if (*out)
+        return VAE_OK;
+    if (no_memory)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "%s: no memory for config.json beside the weights",
+                        path);
     return vae_fail(error, VAE_ERR_FORMAT,
                     "%s: config.json beside the weights is no valid JSON: %s "
                     "(line %d)",
@@ -423,7 +447,7 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         m->variant = strdup(variant);
     if (!m || !m->path || (variant && !m->variant)) {
         vae_model_free(&m);
-        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     }
     VaeStatus status = vae_tensor_file_open(path, &m->file, error);
     if (status == VAE_OK)

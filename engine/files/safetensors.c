@@ -6,6 +6,7 @@
  */
 #include "files.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -345,8 +346,10 @@ vae_json_load(const char *text, size_t n, const char *label, json_t **out,
     if (status != VAE_OK)
         return status;
     json_error_t problem;
+    /* Where it got no memory, the reader finds fault with the text. */
+    errno = 0;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
-    if (*out == NULL && json_error_code(&problem) == json_error_out_of_memory)
+    if (*out == NULL && errno == ENOMEM)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s: no memory for a header of %zu bytes", label, n);
     if (*out == NULL)

@@ -42,8 +42,9 @@ static VaeStatus
 add(json_t *object, const char *key, json_t *value, VaeError *error)
 {
     VaeStatus status = VAE_OK;
+    errno = 0;
     json_t *probe = json_string(key);
-    if (value == NULL)
+    if (value == NULL || (probe == NULL && errno == ENOMEM))
         status = vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
     else if (key == NULL || key[0] == '\0' || probe == NULL)
         status = vae_fail(error, VAE_ERR_ARGUMENT,
@@ -119,10 +120,11 @@ add_all(json_t *root, const VaeTensorOut *tensors, size_t n,
         const VaeMetadata *metadata, size_t n_metadata, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    json_t *strings = json_object();
+    json_t *strings = n_metadata > 0 ? json_object() : NULL;
     for (size_t i = 0; status == VAE_OK && i < n_metadata; i++) {
+        errno = 0;
         json_t *value = json_string(metadata[i].value);
-        if (value == NULL)
+        if (value == NULL && errno != ENOMEM)
             status = vae_fail(error, VAE_ERR_ARGUMENT,
                               "metadata \"%.*s\": the value is no UTF-8",
                               VAE_NAME_SHOWN, metadata[i].key);
@@ -151,6 +153,8 @@ make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
            VaeError *error)
 {
     const size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT);
+    if (length == 0)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
     size_t whole =
         (LENGTH_BYTES + length + DATA_ALIGNMENT - 1) & ~(DATA_ALIGNMENT - 1);
     if (pad_to > 0) {
@@ -161,8 +165,8 @@ make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
                             LENGTH_BYTES + length, pad_to);
         whole = pad_to;
     }
-    if (length == 0 || whole - LENGTH_BYTES > VAE_MAX_HEADER)
-        return vae_fail(error, length == 0 ? VAE_ERR_MEMORY : VAE_ERR_SIZE,
+    if (whole - LENGTH_BYTES > VAE_MAX_HEADER)
+        return vae_fail(error, VAE_ERR_SIZE,
                         "a header of %zu bytes, wanted at most %zu",
                         whole - LENGTH_BYTES, VAE_MAX_HEADER);
     char *block = malloc(whole);
@@ -171,7 +175,11 @@ make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
                         "no memory for a header of %zu bytes", whole);
     const uint64_t stated = whole - LENGTH_BYTES;
     memcpy(block, &stated, LENGTH_BYTES);
-    json_dumpb(root, block + LENGTH_BYTES, length, JSON_COMPACT);
+    if (json_dumpb(root, block + LENGTH_BYTES, length, JSON_COMPACT) !=
+        length) {
+        free(block);
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
+    }
     memset(block + LENGTH_BYTES + length, ' ', whole - LENGTH_BYTES - length);
     *out = block;
     *size = whole;
@@ -198,10 +206,11 @@ vae_tensor_header_make(const VaeTensorOut *tensors, size_t n,
 static VaeStatus
 fail_errno(const char *path, const char *what, int code, VaeError *error)
 {
-    const bool full = code == ENOSPC || code == EDQUOT;
-    return vae_fail(error, full ? VAE_ERR_NO_SPACE : VAE_ERR_WRITE,
-                    "%s: cannot %s: %s", vae_file_label(path), what,
-                    strerror(code));
+    const VaeStatus status = code == ENOSPC || code == EDQUOT ? VAE_ERR_NO_SPACE
+                             : code == ENOMEM                 ? VAE_ERR_MEMORY
+                                                              : VAE_ERR_WRITE;
+    return vae_fail(error, status, "%s: cannot %s: %s", vae_file_label(path),
+                    what, strerror(code));
 }
 
 /* 0 or an errno. */
@@ -289,7 +298,10 @@ vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
 {
     /* A device or pipe would be replaced by a file. */
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    const bool there = stat(path, &st) == 0;
+    if (!there && errno != ENOENT)
+        return fail_errno(path, "create", errno, error);
+    if (there && !S_ISREG(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: is no regular file and is not replaced",
                         vae_file_label(path));
@@ -302,8 +314,11 @@ vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
         return vae_fail(error, status, "%s: %s", vae_file_label(path),
                         inner.message);
     char *real = realpath(path, NULL);
-    status = write_and_rename(path, real != NULL ? real : path, header, size,
-                              tensors, n, error);
+    if (real == NULL && errno != ENOENT)
+        status = fail_errno(path, "create", errno, error);
+    else
+        status = write_and_rename(path, real != NULL ? real : path, header,
+                                  size, tensors, n, error);
     free(real);
     free(header);
     return status;

@@ -5,6 +5,7 @@
  * a view, and <folder>/byteorder, in newer ones, says "little" or "big".
  */
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -158,7 +159,11 @@ enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
 static VaeStatus
 take_name(const Torch *t, const char *text, size_t n, VaeError *error)
 {
+    errno = 0;
     json_t *probe = json_stringn(text, n); /* NULL for what is no UTF-8 */
+    if (probe == NULL && errno == ENOMEM)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory for a name",
+                        t->file->label);
     const bool good = probe != NULL && memchr(text, 0, n) == NULL;
     json_decref(probe);
     if (good) {

@@ -15,8 +15,11 @@ system_error(VaeError *error, const char *path, const char *doing)
 {
     const int code = errno;
     const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
-    return vae_fail(error, full ? VAE_ERR_NO_SPACE : VAE_ERR_WRITE,
-                    "%s: cannot %s: %s", path, doing, strerror(code));
+    const VaeStatus status = full             ? VAE_ERR_NO_SPACE
+                             : code == ENOMEM ? VAE_ERR_MEMORY
+                                              : VAE_ERR_WRITE;
+    return vae_fail(error, status, "%s: cannot %s: %s", path, doing,
+                    strerror(code));
 }
 
 static VaeStatus
@@ -49,6 +52,8 @@ open_file(Output *out, VaeError *error)
 {
     struct stat st;
     const bool exists = stat(out->path, &st) == 0;
+    if (!exists && errno != ENOENT)
+        return system_error(error, out->path, "create");
     if (exists && S_ISDIR(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", out->path);
     if (exists && !S_ISREG(st.st_mode)) {
@@ -56,8 +61,10 @@ open_file(Output *out, VaeError *error)
     } else {
         char *name;
         out->target = realpath(out->path, NULL); /* a link stays a link */
+        if (!out->target && errno != ENOENT)
+            return system_error(error, out->path, "create");
         if (asprintf(&name, "%s.part%ld", target_of(out), (long) getpid()) < 0)
-            return vae_fail(error, VAE_ERR_MEMORY, "no memory");
+            return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
         out->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (out->fd >= 0)
             out->temporary = name;
@@ -97,11 +104,12 @@ output_open(Output *out, const char *path, const VaeTensorOut *tensors,
 {
     void *header;
     size_t size;
+    VaeError inner = {0};
     *out = (Output){.fd = -1, .path = path};
     VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
-                                              0, &header, &size, error);
+                                              0, &header, &size, &inner);
     if (status != VAE_OK)
-        return status;
+        return vae_fail(error, status, "%s: %s", path, inner.message);
     out->begin = size;
     status = open_file(out, error);
     if (status == VAE_OK)

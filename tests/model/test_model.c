@@ -420,6 +420,9 @@ test_stated(void)
     set.meta[set.n_meta++] = (VaeMetadata){"vae.latents_std", "[1, 2]"};
     expect_error("statistics of a wrong length", &set, VAE_ERR_MODEL,
                  (const char *[]){"latents_std", "16", NULL});
+    set.meta[set.n_meta - 1].value = "[1, 2";
+    expect_error("statistics that are no JSON", &set, VAE_ERR_MODEL,
+                 (const char *[]){"latents_std", "16", NULL});
     vae_tensor_file_free(&set.file);
 }
 
