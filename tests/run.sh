@@ -185,7 +185,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
             -e '^official$' -e '^bench$' \
-            -e '^gpu-run$'
+            -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
     )
     # Through GLib only the slow unwinder sees who asked for memory.
     plugins build-asan/plugins

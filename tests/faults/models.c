@@ -1,0 +1,264 @@
+/*
+ * models.c: everything that opening weights and running streams takes is
+ * refused once: memory, files, threads.
+ *
+ * models MODEL BACKEND STRIDE. Each refusal (with a stride, each so many-th)
+ * ends in an error in words, or where what was refused is only a wish, in the
+ * same bytes; nothing is left behind, and the next stream gives the same
+ * bytes as before.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "inject.h"
+
+enum { SIZE = 16, SLICE = 2, LATENTS = 6, FRAMES = 8 * LATENTS };
+
+typedef struct Case {
+    char path[512];
+    VaeBackendKind backend;
+    VaeDirection direction;
+    TestClip clip;
+    VaeLatent latents[LATENTS];
+    VaePicture pictures[FRAMES];
+} Case;
+
+static const char *
+file_name(const Case *c)
+{
+    return strrchr(c->path, '/') + 1;
+}
+
+/* Points at the clip's own numbers. */
+static void
+fill(Case *c, const VaeModelInfo *info)
+{
+    const size_t latent = (size_t) info->latent_channels *
+                          (size_t) (SIZE / info->spatial) *
+                          (size_t) (SIZE / info->spatial);
+    for (int i = 0; i < LATENTS; i++)
+        c->latents[i] = (VaeLatent){.type = VAE_TYPE_F32,
+                                    .data = c->clip.latents + i * latent};
+    for (int i = 0; i < c->clip.frames && i < FRAMES; i++)
+        c->pictures[i] =
+            (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
+                         .width = SIZE,
+                         .height = SIZE,
+                         .data = {(uint8_t *) (c->clip.video +
+                                               (size_t) i * SIZE * SIZE * 3)},
+                         .stride = {SIZE * 3 * 4}};
+}
+
+static VaeStatus
+steps(const Case *c, VaeStream *stream, int n, int *in, int *out,
+      VaeError *error)
+{
+    int n_in, n_out;
+    vae_stream_count(stream, n, &n_in, &n_out);
+    const VaeStatus status =
+        c->direction == VAE_DECODE
+            ? vae_stream_decode(stream, c->latents + *in, n_in,
+                                c->pictures + *out, n_out, error)
+            : vae_stream_encode(stream, c->pictures + *in, n_in,
+                                c->latents + *out, n_out, error);
+    *in += n_in;
+    *out += n_out;
+    return status;
+}
+
+/* A stream, and each of its programs. */
+static VaeStatus
+play(const Case *c, VaeModel *model, VaeError *error)
+{
+    const VaeStreamParams params = {.direction = c->direction,
+                                    .backend = c->backend,
+                                    .precision = VAE_PRECISION_FP32,
+                                    .width = SIZE,
+                                    .height = SIZE,
+                                    .slice_size = SLICE,
+                                    .threads = 1,
+                                    .restarts = true};
+    VaeStream *stream = NULL;
+    int in = 0, out = 0;
+    VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    if (status == VAE_OK)
+        status = steps(c, stream, 3, &in, &out, error);
+    if (status == VAE_OK)
+        status = steps(c, stream, 1, &in, &out, error);
+    if (status == VAE_OK)
+        status = vae_stream_restart(stream, 4, error);
+    if (status == VAE_OK)
+        status = steps(c, stream, 1, &in, &out, error);
+    vae_stream_free(&stream);
+    return status;
+}
+
+/* FNV-1a over what the direction wrote, which is poisoned again. */
+static uint64_t
+result(const Case *c, const Bed *bed)
+{
+    size_t n;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint8_t *bytes = (uint8_t *) clip_result(bed, &c->clip, c->direction, &n);
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    memset(bytes, 0xee, n);
+    return hash;
+}
+
+/* ------------------------------------------------------------------ */
+
+static bool
+same_live(Live a, Live b)
+{
+    return a.blocks == b.blocks && a.descriptors == b.descriptors &&
+           a.mappings == b.mappings;
+}
+
+typedef struct Sweep {
+    const char *label;
+    Inject kind;
+    int stride;
+    int tried, wishes, bad;
+} Sweep;
+
+/* What one refusal came to. good: it went on and gave what it always does. */
+static void
+judge(Sweep *s, const Case *c, int n, VaeStatus status, const VaeError *error,
+      bool good, Live before, bool names_file)
+{
+    const Live after = inject_live();
+    const char *what = NULL;
+    const bool memory = s->kind == INJECT_MEMORY;
+    s->tried++;
+    s->wishes += status == VAE_OK;
+    if (!same_live(before, after))
+        what = "something is left behind";
+    else if (status == VAE_OK && !good)
+        what = "no error, but another result";
+    else if (status == VAE_OK && memory &&
+             strcmp(inject_refused(), "json") != 0)
+        what = "no error, though there was no memory";
+    else if (status == VAE_OK && names_file &&
+             strcmp(inject_refused(), "close") != 0 &&
+             strcmp(inject_refused(), "stat") != 0)
+        what = "no error, though a file was not read";
+    else if (status != VAE_OK && strlen(error->message) < 9)
+        what = "an error without words";
+    else if (status != VAE_OK && memory && status != VAE_ERR_MEMORY)
+        what = "the error is not that of memory";
+    else if (status != VAE_OK && names_file &&
+             strstr(error->message, file_name(c)) == NULL)
+        what = "the error does not name the file";
+    if (!what)
+        return;
+    s->bad++;
+    printf("FAIL %s %d (%s): %s: %s [%s] %+ld blocks, %+ld descriptors, %+ld "
+           "mappings\n",
+           s->label, n, inject_refused(), what,
+           status == VAE_OK ? "ok" : error->message, vae_status_name(status),
+           after.blocks - before.blocks, after.descriptors - before.descriptors,
+           after.mappings - before.mappings);
+}
+
+static void
+sweep_end(const Sweep *s)
+{
+    expect(s->bad == 0 && (s->tried > 0 || s->kind == INJECT_THREAD),
+           "%s: %d refused, %d without harm, %d wrong", s->label, s->tried,
+           s->wishes, s->bad);
+}
+
+static void
+open_refused(const Case *c, const VaeModelInfo *info, Inject kind, int stride)
+{
+    Sweep s = {.label = kind == INJECT_MEMORY ? "open, memory" : "open, files",
+               .kind = kind,
+               .stride = stride};
+    for (int n = 0;; n += stride) {
+        VaeModel *model = NULL;
+        VaeError error = {0};
+        const Live before = inject_live();
+        inject_begin(kind, n);
+        const VaeStatus status = vae_model_open(c->path, NULL, &model, &error);
+        inject_end();
+        const bool same =
+            model && strcmp(vae_model_info(model)->space, info->space) == 0 &&
+            vae_model_info(model)->tensor_count == info->tensor_count;
+        vae_model_free(&model);
+        if (!inject_refused())
+            break;
+        judge(&s, c, n, status, &error, same, before, true);
+    }
+    sweep_end(&s);
+}
+
+static void
+play_refused(const Case *c, const Bed *bed, Inject kind, int stride)
+{
+    static const char *const labels[] = {"", "memory", "files",  "",
+                                         "", "",       "threads"};
+    char label[64];
+    VaeError error = {0};
+    snprintf(label, sizeof label, "%s, %s",
+             c->direction == VAE_DECODE ? "decode" : "encode", labels[kind]);
+    Sweep s = {.label = label, .kind = kind, .stride = stride};
+    result(c, bed);
+    must(play(c, bed->model, &error), &error);
+    const uint64_t want = result(c, bed);
+    for (int n = 0;; n += stride) {
+        VaeModel *model;
+        const Live before = inject_live();
+        must(vae_model_open(c->path, NULL, &model, &error), &error);
+        inject_begin(kind, n);
+        const VaeStatus status = play(c, model, &error);
+        inject_end();
+        const uint64_t got = result(c, bed);
+        const char *refused = inject_refused();
+        /* The same model goes on; so many streams take their time. */
+        if (refused && s.tried % 8 == 0) {
+            VaeError next;
+            must(play(c, model, &next), &next);
+            if (result(c, bed) != want)
+                expect(false, "%s %d: the next stream differs", label, n);
+        }
+        vae_model_free(&model);
+        if (!refused)
+            break;
+        judge(&s, c, n, status, &error, got == want, before, false);
+    }
+    sweep_end(&s);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    Case c = {0};
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    const int stride = argc == 4 ? atoi(argv[3]) : 0;
+    if (stride < 1) {
+        fprintf(stderr, "usage: models MODEL BACKEND STRIDE\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], argv[2], "fp32");
+    bed.threads = 1;
+    weights_path(c.path, sizeof c.path, argv[1]);
+    c.backend = bed.backend;
+    c.clip = bed_clip(&bed, LATENTS, SIZE, SIZE, 0);
+    fill(&c, bed.info);
+    open_refused(&c, bed.info, INJECT_MEMORY, stride);
+    open_refused(&c, bed.info, INJECT_FILE, 1);
+    const VaeDirection directions[] = {VAE_DECODE, VAE_ENCODE};
+    for (int i = 0; i < 2; i++) {
+        c.direction = directions[i];
+        play_refused(&c, &bed, INJECT_MEMORY, stride);
+        play_refused(&c, &bed, INJECT_FILE, 1);
+        play_refused(&c, &bed, INJECT_THREAD, 1);
+    }
+    clip_free(&c.clip);
+    vae_model_free(&bed.model);
+    return tests_end();
+}
