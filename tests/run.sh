@@ -198,7 +198,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
 fi
 
 targets=fuzz
-if build build-fuzz clang -Dfuzzing=enabled -Dtests=enabled -Dgst=disabled \
+if build build-fuzz clang -Dfuzzing=enabled -Dtests=enabled -Dgst=enabled \
     -Donednn=disabled -Dcuda=disabled; then
     stage 'build-fuzz: all targets at once'
     started=
