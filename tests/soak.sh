@@ -1,0 +1,21 @@
+#!/bin/sh
+# Runs a pipeline for long, disturbs it at random moments, and looks at its
+# frames, its memory and the processor time of a frame.
+#
+#   tests/soak.sh MINUTES [SEED]
+#
+# The seed is printed; the same one gives the same disturbances, if not at the
+# same frames. VAE_TEST_BUILD names the build folder, VAE_SOAK_MODEL other
+# weights than those of the demo.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${VAE_TEST_BUILD:-$root/build}
+case ${1:-} in
+'' | *[!0-9]*)
+    echo 'usage: tests/soak.sh MINUTES [SEED]' >&2
+    exit 2
+    ;;
+esac
+export GST_PLUGIN_PATH_1_0="${GST_PLUGIN_PATH_1_0:-$build/gst}"
+exec "$build/tests/soak/soak" $(($1 * 60)) "${2:-$(date +%s)}" \
+    "${VAE_SOAK_MODEL:-$root/pipelines/demo/demo.safetensors}"

@@ -1,0 +1,374 @@
+/*
+ * soak.c: a pipeline that runs for long and is disturbed all the while.
+ *
+ * soak SECONDS SEED MODEL. A moving pattern is encoded, decoded and compared
+ * with a short run that nothing disturbed. At moments that follow from the
+ * seed the pipeline is flushed, paused, or brought down to READY or NULL; it
+ * then begins again with the first frame. At the end the process must not have
+ * grown, and a frame must not cost more processor time than at the beginning.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <gst/gst.h>
+
+/* The pattern repeats after four frames. Both networks look back less than
+ * 2 x 38 latents, so that from here on the frames do as well. */
+enum { PERIOD = 4, KNOWN = 4 * 80 + 1, FPS = 16 };
+/* Where the memory of a run is looked at: all its programs have run. */
+enum { SAMPLE_AT = 24, MAX_SAMPLES = 100000 };
+/* What libraries take and give back for a while. */
+#define NOISE_BYTES (2.0 * 1024 * 1024)
+
+typedef struct Soak {
+    GstElement *pipeline;
+    GstBus *bus;
+    /* Under lock: the streaming thread's. */
+    GMutex lock;
+    GCond more;
+    gboolean learning;
+    guint64 known[KNOWN];
+    gint64 next; /* frame expected */
+    guint64 frames, wrong;
+    double rss[MAX_SAMPLES], cpu[MAX_SAMPLES]; /* bytes; seconds a frame */
+    double cpu_before;
+    guint64 frames_before;
+    guint n;
+    guint flushes, states;
+} Soak;
+
+static double
+resident(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (!f || fscanf(f, "%*u %lu", &pages) != 1)
+        exit(1);
+    fclose(f);
+    return (double) pages * (double) sysconf(_SC_PAGESIZE);
+}
+
+static double
+cpu_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double) (u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* FNV-1a. */
+static guint64
+hash(GstBuffer *buffer)
+{
+    GstMapInfo map;
+    guint64 h = G_GUINT64_CONSTANT(0xcbf29ce484222325);
+    if (!gst_buffer_map(buffer, &map, GST_MAP_READ))
+        exit(1);
+    for (gsize i = 0; i < map.size; i++)
+        h = (h ^ map.data[i]) * G_GUINT64_CONSTANT(0x100000001b3);
+    gst_buffer_unmap(buffer, &map);
+    return h;
+}
+
+static guint64
+known(const Soak *s, gint64 k)
+{
+    if (k >= KNOWN)
+        k = KNOWN - PERIOD + (k - KNOWN) % PERIOD;
+    return s->known[k];
+}
+
+static void
+take(Soak *s, gint64 k, guint64 found)
+{
+    if (s->learning) {
+        if (k < KNOWN)
+            s->known[k] = found;
+    } else if (k != s->next || found != known(s, k)) {
+        if (s->wrong++ < 10)
+            printf("frame %" G_GINT64_FORMAT
+                   " of a run, wanted %" G_GINT64_FORMAT ": %s\n",
+                   k, s->next, k == s->next ? "other bytes" : "out of order");
+    }
+    s->next = k + 1;
+    s->frames++;
+    if (!s->learning && k == SAMPLE_AT && s->n < MAX_SAMPLES) {
+        const double cpu = cpu_seconds();
+        s->rss[s->n] = resident();
+        s->cpu[s->n] =
+            (cpu - s->cpu_before) / (double) (s->frames - s->frames_before);
+        s->cpu_before = cpu;
+        s->frames_before = s->frames;
+        s->n++;
+    }
+}
+
+/* After a flush and in another stream the frames begin again. */
+static void
+on_event(Soak *s, const GstEvent *event)
+{
+    g_mutex_lock(&s->lock);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP ||
+        GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START)
+        s->next = 0;
+    g_mutex_unlock(&s->lock);
+}
+
+static GstPadProbeReturn
+on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    Soak *s = data;
+    if (!(info->type & GST_PAD_PROBE_TYPE_BUFFER)) {
+        on_event(s, GST_PAD_PROBE_INFO_EVENT(info));
+        return GST_PAD_PROBE_OK;
+    }
+    GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER(info);
+    const gint64 k = (gint64) gst_util_uint64_scale_round(
+        GST_BUFFER_PTS(buffer), FPS, GST_SECOND);
+    const guint64 found = hash(buffer);
+    g_mutex_lock(&s->lock);
+    take(s, k, found);
+    g_cond_signal(&s->more);
+    g_mutex_unlock(&s->lock);
+    return GST_PAD_PROBE_OK;
+}
+
+static void
+fail_on_error(Soak *s)
+{
+    GstMessage *m = gst_bus_pop_filtered(s->bus, GST_MESSAGE_ERROR);
+    GError *error = NULL;
+    if (!m)
+        return;
+    gst_message_parse_error(m, &error, NULL);
+    printf("FAIL %s\n", error->message);
+    exit(1);
+}
+
+static guint64
+so_far(Soak *s)
+{
+    g_mutex_lock(&s->lock);
+    const guint64 n = s->frames;
+    g_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* Until so many frames have come, or a minute was not enough. */
+static void
+wait_frames(Soak *s, guint64 n)
+{
+    const gint64 end = g_get_monotonic_time() + 60 * G_TIME_SPAN_SECOND;
+    gboolean there = TRUE;
+    g_mutex_lock(&s->lock);
+    while (there && s->frames < n)
+        there = g_cond_wait_until(&s->more, &s->lock, end);
+    g_mutex_unlock(&s->lock);
+    fail_on_error(s);
+    if (!there) {
+        printf("FAIL no frame for a minute\n");
+        exit(1);
+    }
+}
+
+static void
+set_state(Soak *s, GstState state)
+{
+    if (gst_element_set_state(s->pipeline, state) == GST_STATE_CHANGE_FAILURE ||
+        gst_element_get_state(s->pipeline, NULL, NULL, 60 * GST_SECOND) ==
+            GST_STATE_CHANGE_FAILURE) {
+        fail_on_error(s);
+        printf("FAIL a state cannot be reached\n");
+        exit(1);
+    }
+    s->states++;
+}
+
+static void
+flush(Soak *s)
+{
+    if (!gst_element_seek_simple(s->pipeline, GST_FORMAT_TIME,
+                                 GST_SEEK_FLAG_FLUSH, 0)) {
+        printf("FAIL a flush was refused\n");
+        exit(1);
+    }
+    s->flushes++;
+}
+
+static void
+disturb(Soak *s, GRand *rand)
+{
+    static const GstState states[] = {GST_STATE_PAUSED, GST_STATE_READY,
+                                      GST_STATE_NULL};
+    if (g_rand_boolean(rand)) {
+        flush(s);
+    } else {
+        set_state(s, states[g_rand_int_range(rand, 0, 3)]);
+        if (g_rand_int_range(rand, 0, 4) == 0) { /* before it plays, too */
+            set_state(s, GST_STATE_PAUSED);
+            flush(s);
+        }
+        set_state(s, GST_STATE_PLAYING);
+    }
+}
+
+/* ------------------------------------------------------------------ */
+
+static gboolean
+judge(gboolean good, const char *format, double a, double b)
+{
+    printf("%s ", good ? "ok  " : "FAIL");
+    printf(format, a, b);
+    printf("\n");
+    return good;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts them. */
+static double
+median(double *v, guint n)
+{
+    qsort(v, n, sizeof *v, compare);
+    return v[n / 2];
+}
+
+/* By how much the line through v[from..n-1] rises, and how far from it they
+ * lie. */
+static double
+rise(const double *v, guint from, guint n, double *spread)
+{
+    double x = 0, y = 0, xx = 0, xy = 0, yy = 0;
+    const double m = n - from;
+    for (guint i = from; i < n; i++) {
+        x += i;
+        y += v[i];
+    }
+    x /= m;
+    y /= m;
+    for (guint i = from; i < n; i++) {
+        xx += (i - x) * (i - x);
+        xy += (i - x) * (v[i] - y);
+        yy += (v[i] - y) * (v[i] - y);
+    }
+    const double slope = xy / xx;
+    *spread = sqrt(MAX(yy - slope * xy, 0) / m);
+    return slope * m;
+}
+
+static int
+report(Soak *s)
+{
+    gboolean good = TRUE;
+    double spread;
+    printf("%" G_GUINT64_FORMAT " frames, %u flushes, %u changes of state, %u "
+           "runs looked at\n",
+           s->frames, s->flushes, s->states, s->n);
+    good &= judge(s->wrong == 0, "%.0f frames are wrong", (double) s->wrong, 0);
+    if (s->n < 16) {
+        printf("FAIL too few runs to tell of memory and time\n");
+        return 1;
+    }
+    /* The first quarter fills caches of libraries. */
+    const double grown = rise(s->rss, s->n / 4, s->n, &spread);
+    const double bound = MAX(NOISE_BYTES, 2 * spread);
+    good &= judge(grown < bound, "memory rises by %.2f MiB, bound %.2f",
+                  grown / 1048576, bound / 1048576);
+    const guint quarter = s->n / 4;
+    const double begin = median(s->cpu + quarter, quarter);
+    const double end = median(s->cpu + s->n - quarter, quarter);
+    /* Whatever else runs costs caches; a leak of work doubles and more. */
+    good &= judge(end < 2 * begin, "a frame costs %.3f ms, at the end %.3f",
+                  1e3 * begin, 1e3 * end);
+    return good ? 0 : 1;
+}
+
+/* The frames that all runs are compared with. */
+static void
+learn(Soak *s)
+{
+    s->learning = TRUE;
+    set_state(s, GST_STATE_PLAYING);
+    wait_frames(s, KNOWN);
+    set_state(s, GST_STATE_NULL);
+    s->learning = FALSE;
+    for (int k = 1; k <= PERIOD; k++)
+        if (s->known[KNOWN - k] != s->known[KNOWN - k - PERIOD]) {
+            printf("FAIL the frames do not repeat\n");
+            exit(1);
+        }
+    s->frames = s->states = 0;
+    s->cpu_before = cpu_seconds();
+}
+
+static Soak *
+soak_new(const char *model)
+{
+    Soak *s = g_new0(Soak, 1);
+    GError *error = NULL;
+    gchar *text = g_strdup_printf(
+        "videotestsrc pattern=checkers-8 horizontal-speed=4 ! "
+        "video/x-raw,format=RGB,width=64,height=48,framerate=%d/1 ! "
+        "vaeencode model=\"%s\" ! vaedecode model=\"%s\" ! "
+        "fakesink name=sink sync=false",
+        FPS, model, model);
+    s->pipeline = gst_parse_launch(text, &error);
+    g_free(text);
+    if (!s->pipeline || error) {
+        printf("skipped: %s\n", error->message);
+        exit(77);
+    }
+    GstElement *sink = gst_bin_get_by_name(GST_BIN(s->pipeline), "sink");
+    GstPad *pad = gst_element_get_static_pad(sink, "sink");
+    gst_pad_add_probe(pad,
+                      GST_PAD_PROBE_TYPE_BUFFER |
+                          GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
+                          GST_PAD_PROBE_TYPE_EVENT_FLUSH,
+                      on_data, s, NULL);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+    s->bus = gst_element_get_bus(s->pipeline);
+    return s;
+}
+
+int
+main(int argc, char **argv)
+{
+    gst_init(&argc, &argv);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 4) {
+        fprintf(stderr, "usage: soak SECONDS SEED MODEL\n");
+        return 2;
+    }
+    GRand *rand = g_rand_new_with_seed((guint32) strtoul(argv[2], NULL, 10));
+    Soak *s = soak_new(argv[3]);
+    printf("%s seconds, seed %s\n", argv[1], argv[2]);
+    learn(s);
+    const gint64 end =
+        g_get_monotonic_time() + atoi(argv[1]) * G_TIME_SPAN_SECOND;
+    set_state(s, GST_STATE_PLAYING);
+    while (g_get_monotonic_time() < end) {
+        /* Mostly soon, now and then so late that the frames repeat. */
+        const gint32 most = g_rand_int_range(rand, 0, 20) ? 60 : 2 * KNOWN;
+        wait_frames(s, so_far(s) + (guint64) g_rand_int_range(rand, 1, most));
+        disturb(s, rand);
+    }
+    wait_frames(s, so_far(s) + KNOWN);
+    set_state(s, GST_STATE_NULL);
+    const int result = report(s);
+    gst_object_unref(s->bus);
+    gst_object_unref(s->pipeline);
+    g_rand_free(rand);
+    g_free(s);
+    return result;
+}
