@@ -274,7 +274,8 @@ report(Soak *s)
     printf("%" G_GUINT64_FORMAT " frames, %u flushes, %u changes of state, %u "
            "runs looked at\n",
            s->frames, s->flushes, s->states, s->n);
-    good &= judge(s->wrong == 0, "%.0f frames are wrong", (double) s->wrong, 0);
+    good &= judge(s->wrong == 0, "%.0f of %.0f frames are wrong",
+                  (double) s->wrong, (double) s->frames);
     if (s->n < 16) {
         printf("FAIL too few runs to tell of memory and time\n");
         return 1;
