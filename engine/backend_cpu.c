@@ -115,11 +115,10 @@ begins_with(const_dnnl_primitive_desc_t pd, const char *prefix)
            name && strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-dnnl_status_t
-vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
-                     const_dnnl_primitive_attr_t attr, const char *avoid,
-                     const VaeCpuArg *args, int n, bool plan,
-                     VaeCpuPrimitive *out)
+static dnnl_status_t
+choose_primitive(VaeBackend *cpu, const void *op_desc,
+                 const_dnnl_primitive_attr_t attr, const char *avoid,
+                 const VaeCpuArg *args, int n, bool plan, VaeCpuPrimitive *out)
 {
     dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, op_desc, attr,
@@ -141,6 +140,23 @@ vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
                                                             : s;
     }
     return vae_cpu_primitive(cpu, pd, args, n, plan, out);
+}
+
+/* oneDNN 2.6 keeps the blocking of a convolution that it describes in static
+ * variables: two threads that describe one each get a mixture. */
+static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
+
+dnnl_status_t
+vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
+                     const_dnnl_primitive_attr_t attr, const char *avoid,
+                     const VaeCpuArg *args, int n, bool plan,
+                     VaeCpuPrimitive *out)
+{
+    pthread_mutex_lock(&describing);
+    const dnnl_status_t s =
+        choose_primitive(cpu, op_desc, attr, avoid, args, n, plan, out);
+    pthread_mutex_unlock(&describing);
+    return s;
 }
 
 dnnl_status_t
