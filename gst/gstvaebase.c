@@ -378,7 +378,8 @@ install_model_properties(GObjectClass *klass)
                             "Path of the weights; unset: the file installed "
                             "for the latent space; while playing, another "
                             "one takes over at the next start of a "
-                            "sequence, or at once by the action restart",
+                            "sequence, or at once by the action restart "
+                            "of vaedecode",
                             NULL, playing));
     /**
      * GstVaeBase:variant:

@@ -155,6 +155,20 @@ tell_all() {
     [ -z "$doomed" ] || kill "$doomed" 2>/dev/null || true
 }
 
+# check_y4m FILE: y4menc of GStreamer 1.22 pads the rows of a width that is no
+# multiple of 8, which no player expects.
+check_y4m() {
+    head -n 1 "$1" | awk -v bytes="$(wc -c <"$1")" '{
+        for (i = 2; i <= NF; i++) {
+            if ($i ~ /^W/) w = substr($i, 2)
+            if ($i ~ /^H/) h = substr($i, 2)
+        }
+        half = int((w + 1) / 2) * int((h + 1) / 2)
+        exit (bytes - length($0) - 1) % (6 + w * h + 2 * half) != 0
+    }' || die 'this y4menc of GStreamer cannot write this width, which is no' \
+        'multiple of 8: use .webm or .mp4'
+}
+
 # wrote FILE: gives what write_to named this name, and says so, with its size.
 wrote() {
     [ -z "$part" ] || {

@@ -67,4 +67,7 @@ play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! "$@" ! \
     filesink "$(location "$part")"
+case $out in
+*.y4m) check_y4m "$part" ;;
+esac
 wrote "$out"

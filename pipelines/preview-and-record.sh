@@ -122,5 +122,8 @@ sheet "${out%.*}.png" 320 $cell 2 "$@"
 
 echo "$frames frames of ${width}x$height, the preview beside the record:"
 vaetool compare "$tmp/record.safetensors" "$tmp/preview.safetensors"
+case $out in
+*.y4m) check_y4m "$part" ;;
+esac
 wrote "$out"
 wrote "${out%.*}.png"

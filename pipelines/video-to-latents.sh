@@ -58,6 +58,10 @@ fi
 video=$1
 out=$2
 need_file "$video"
+case $out in
+*.safetensors) ;;
+*) die "$out: the name must end in .safetensors" ;;
+esac
 
 caps=video/x-raw
 if [ -n "$size" ]; then

@@ -403,7 +403,7 @@ test_no_memory(void)
     limit_memory(0);
     same(found, wanted);
     expect_warning(h, bus, tae, GST_RESOURCE_ERROR,
-                   GST_RESOURCE_ERROR_NO_SPACE_LEFT, "MiB");
+                   GST_RESOURCE_ERROR_NO_SPACE_LEFT, "this process's limits");
     drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(tae);

@@ -207,6 +207,9 @@ video_to_latents() {
     cat "$tmp/info"
     grep -q '12x20\|20x12' "$tmp/info" || fail 'not the size expected'
     keeps "$dir/out.safetensors" video-to-latents "$source/README.md"
+    refused 'must end in .safetensors' sh "$pipelines/video-to-latents.sh" \
+        "$dir/out.safetensors" "$tmp/clip.webm"
+    [ "$(frames_of "$tmp/clip.webm")" = 17 ] || fail 'the video is lost'
     # Only the named space's model will do.
     export XDG_DATA_HOME="$dir/data" XDG_DATA_DIRS="$dir/none"
     refused 'latent space "wan2.1"' sh "$pipelines/video-to-latents.sh" \
@@ -219,6 +222,15 @@ video_to_latents() {
         "$dir/small.safetensors"
     vaetool info "$dir/small.safetensors" | grep -q '6x10\|10x6' ||
         fail 'not scaled'
+    # 76 pixels wide, which y4menc may not be able to write.
+    sh "$pipelines/video-to-latents.sh" --size 76x48 "$tmp/clip.webm" \
+        "$dir/narrow.safetensors"
+    if sh "$pipelines/latents-to-video.sh" "$dir/narrow.safetensors" \
+        "$dir/narrow.y4m" 2>"$tmp/log"; then
+        [ "$(y4m_frames "$dir/narrow.y4m")" = 17 ] || fail 'a spoilt .y4m'
+    else
+        tells 'multiple of 8'
+    fi
     sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" "$dir/back.webm"
     frames=$(frames_of "$dir/back.webm")
     [ "$frames" = 17 ] || fail "17 frames in, $frames back"
