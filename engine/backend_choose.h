@@ -13,8 +13,7 @@
  * VAE_ERR_UNSUPPORTED with the reason. */
 VaeStatus vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
                              VaeDirection direction, int *next,
-                             const VaeLog *log,
-                             const VaeBackendClass **out,
+                             const VaeLog *log, const VaeBackendClass **out,
                              VaePrecision *out_precision, VaeError *error);
 
 #endif
