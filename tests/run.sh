@@ -184,6 +184,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     run build-asan sanitizers --timeout-multiplier 4 $(
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
+            -e '^cuda-.*-seedvr2$' \
             -e '^official$' -e '^bench$' \
             -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
     )
@@ -192,7 +193,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/build-asan/plugins"
     export ASAN_OPTIONS="$ASAN_OPTIONS:fast_unwind_on_malloc=0"
     run build-asan elements --timeout-multiplier 4 $(
-        names build-asan | grep '^gst-' | grep -v -e '-leaks$'
+        names build-asan | grep '^gst-' | grep -v -e '-leaks$' -e '-cuda-emu$'
     )
     unset GST_PLUGIN_SYSTEM_PATH_1_0
 fi
