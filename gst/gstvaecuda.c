@@ -109,7 +109,7 @@ retain_primary(gint device)
     if (!symbol || CuInit(0) != CUDA_SUCCESS ||
         CuDeviceGet(&number, device) != CUDA_SUCCESS)
         return NULL;
-    memcpy(&retain, &symbol, sizeof retain);
+    retain = (Retain) symbol;
     return retain(&handle, number) == CUDA_SUCCESS ? handle : NULL;
 }
 
@@ -122,7 +122,7 @@ release_primary(gint device)
 
     if (!symbol || CuDeviceGet(&number, device) != CUDA_SUCCESS)
         return;
-    memcpy(&release, &symbol, sizeof release);
+    release = (Release) symbol;
     release(number);
 }
 

@@ -184,7 +184,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     run build-asan sanitizers --timeout-multiplier 4 $(
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
-            -e '^cuda-.*-seedvr2$' \
+            -e '^cuda-.*-seedvr2$' -e '^gpu-table-' \
             -e '^official$' -e '^bench$' \
             -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
     )

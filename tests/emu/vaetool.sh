@@ -5,7 +5,7 @@
 #   vaetool.sh VAETOOL FOLDER HOST    FOLDER is made, and removed at the end;
 #                                     HOST: cpu or ref
 set -u
-# shellcheck source=../tool/checks.sh
+# shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/../tool/checks.sh"
 host=$3
 demo=$(dirname "$0")/../../pipelines/demo
