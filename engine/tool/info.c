@@ -167,6 +167,27 @@ print_weights(size_t tensors, uint64_t bytes)
            bytes_text(bytes, text, sizeof text));
 }
 
+static int
+history(const VaeModel *model, VaeDirection direction)
+{
+    int steps;
+    return vae_model_history(model, direction, &steps, NULL) == VAE_OK ? steps
+                                                                       : -1;
+}
+
+static void
+print_history(const VaeModel *model)
+{
+    const int decode = history(model, VAE_DECODE);
+    const int encode = history(model, VAE_ENCODE);
+    printf("  looks back");
+    if (decode >= 0)
+        printf(" %d latents to decode", decode);
+    if (encode >= 0)
+        printf("%s %d to encode", decode >= 0 ? "," : "", encode);
+    printf("\n");
+}
+
 static void
 print_model(const VaeModel *model)
 {
@@ -192,6 +213,7 @@ print_model(const VaeModel *model)
         printf("  no encoder\n");
     }
     printf("  n latents are %s frames\n", frame_rule(m, text, sizeof text));
+    print_history(model);
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",
            (double) m->pixel_low, (double) m->pixel_high, m->fps_n, m->fps_d);

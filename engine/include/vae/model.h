@@ -105,6 +105,18 @@ VAE_API void vae_model_fingerprint(const VaeModel *model, char out[65]);
 VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);
 VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
 
+/*
+ * How far back a direction looks, in steps: what step k gives depends on the
+ * input of the steps k - *steps to k and on none before (where there are as
+ * many; the first of a sequence counts as one). So a stream that goes on from
+ * vae_stream_restart() with step k - *steps gives from step k on the very bytes
+ * of one that ran from the start. After vae_stream_reset(), whose first step
+ * differs from later ones, it takes one step more.
+ * Errors: VAE_ERR_MODEL (no such direction), VAE_ERR_MEMORY.
+ */
+VAE_API VaeStatus vae_model_history(const VaeModel *model, VaeDirection direction,
+                                    int *steps, VaeError *error);
+
 #ifdef __cplusplus
 }
 #endif
