@@ -195,6 +195,15 @@ struct GstVaeBaseClass {
     GstFlowReturn (*finish)(GstVaeBase *base);
     /* Forgets what was collected; the next buffer begins a sequence. */
     void (*restart)(GstVaeBase *base);
+    /* A flush, or before anything comes: besides restart(), forgets what was
+     * asked for by events. Optional. */
+    void (*flush)(GstVaeBase *base);
+    /* Upstream asks for a sequence that begins with what comes next. Optional:
+     * a decoder is told by the latents. */
+    void (*key_unit)(GstVaeBase *base);
+    /* What of a stream's tags holds for what leaves. Takes list, which is
+     * writable. Optional. */
+    GstTagList *(*tags)(GstVaeBase *base, GstTagList *list);
     /* A new segment: timestamps are counted anew. Optional. */
     void (*segment)(GstVaeBase *base);
     /* TRUE: the upstream event goes no further. Any thread. Optional. */

@@ -42,15 +42,19 @@ typedef struct Span {
     GstClockTime pts, end;
 } Span;
 
+/* Somebody downstream wants a sequence to begin. */
+typedef struct KeyRequest {
+    GstClockTime time; /* running time from which on; NONE: at once */
+    guint count;
+} KeyRequest;
+
 typedef struct GstVaeEncode {
     GstVaeBase base;
 
     /* Under the object lock. */
     gint tail, posterior;
     guint64 seed;
-    gboolean key_wanted;
-    GstClockTime key_time; /* running time from which on, or NONE */
-    guint key_count;
+    GArray *requests; /* KeyRequest that are not due yet */
 
     /* Streaming thread. */
     GstVideoInfo in;
@@ -235,6 +239,36 @@ restart(GstVaeBase *base)
 }
 
 static void
+drop_encoded(const GstTagList *list, const gchar *tag, gpointer out)
+{
+    if (gst_tag_get_flag(tag) == GST_TAG_FLAG_ENCODED)
+        gst_tag_list_remove_tag(out, tag);
+}
+
+/* How the video was encoded before it came says nothing of the latents. */
+static GstTagList *
+tags(GstVaeBase *base, GstTagList *list)
+{
+    GstTagList *out = gst_tag_list_copy(list);
+
+    gst_tag_list_foreach(list, drop_encoded, out);
+    gst_tag_list_unref(list);
+    gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_VIDEO_CODEC,
+                     "VAE latents", NULL);
+    return out;
+}
+
+static void
+flush(GstVaeBase *base)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+
+    GST_OBJECT_LOCK(self);
+    g_array_set_size(self->requests, 0);
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
 segment(GstVaeBase *base)
 {
     GST_VAE_ENCODE(base)->next = GST_CLOCK_TIME_NONE;
@@ -329,27 +363,47 @@ finish(GstVaeBase *base)
     return ret;
 }
 
-/* Whether a force-key-unit event is due; tells downstream. */
+static void
+key_unit(GstVaeBase *base)
+{
+    GST_DEBUG_OBJECT(base, "a sequence begins by request");
+    finish(base);
+    GST_VAE_ENCODE(base)->need_start = TRUE;
+}
+
+/* Takes the requests that are due, if any, and the count of the latest. */
+static gboolean
+take_requests(GstVaeEncode *self, GstClockTime running, guint *count)
+{
+    gboolean due = FALSE;
+
+    GST_OBJECT_LOCK(self);
+    for (guint i = 0; i < self->requests->len;) {
+        const KeyRequest *r = &g_array_index(self->requests, KeyRequest, i);
+
+        if (GST_CLOCK_TIME_IS_VALID(r->time) && running < r->time) {
+            i++;
+            continue;
+        }
+        due = TRUE;
+        *count = r->count;
+        g_array_remove_index(self->requests, i);
+    }
+    GST_OBJECT_UNLOCK(self);
+    return due;
+}
+
+/* Begins a sequence where a force-key-unit event is due; tells downstream. */
 static void
 begin_if_forced(GstVaeEncode *self, GstClockTime pts)
 {
     const GstSegment *s = &self->base.segment;
     const GstClockTime running = gst_vae_pads_running_time(&self->base, pts);
-    gboolean due;
-    guint count;
+    guint count = 0;
 
-    GST_OBJECT_LOCK(self);
-    due = self->key_wanted && (!GST_CLOCK_TIME_IS_VALID(self->key_time) ||
-                               running >= self->key_time);
-    if (due)
-        self->key_wanted = FALSE;
-    count = self->key_count;
-    GST_OBJECT_UNLOCK(self);
-    if (!due)
+    if (!take_requests(self, running, &count))
         return;
-    GST_DEBUG_OBJECT(self, "a sequence begins by request");
-    finish(&self->base);
-    self->need_start = TRUE;
+    key_unit(&self->base);
     gst_vae_queue_push_event(
         &self->base,
         gst_video_event_new_downstream_force_key_unit(
@@ -411,9 +465,8 @@ static gboolean
 src_event(GstVaeBase *base, GstEvent *event)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
-    GstClockTime when = GST_CLOCK_TIME_NONE;
+    KeyRequest request = {GST_CLOCK_TIME_NONE, 0};
     gboolean qos;
-    guint count = 0;
 
     if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
         GST_OBJECT_LOCK(base);
@@ -422,13 +475,11 @@ src_event(GstVaeBase *base, GstEvent *event)
         return !qos;
     }
     if (!gst_video_event_is_force_key_unit(event) ||
-        !gst_video_event_parse_upstream_force_key_unit(event, &when, NULL,
-                                                       &count))
+        !gst_video_event_parse_upstream_force_key_unit(event, &request.time,
+                                                       NULL, &request.count))
         return FALSE;
     GST_OBJECT_LOCK(self);
-    self->key_wanted = TRUE;
-    self->key_time = when;
-    self->key_count = count;
+    g_array_append_val(self->requests, request);
     GST_OBJECT_UNLOCK(self);
     return TRUE;
 }
@@ -503,6 +554,7 @@ static void
 finalize(GObject *object)
 {
     forget_frames(GST_VAE_ENCODE(object));
+    g_array_unref(GST_VAE_ENCODE(object)->requests);
     G_OBJECT_CLASS(gst_vae_encode_parent_class)->finalize(object);
 }
 
@@ -587,6 +639,9 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     base_class->collect = collect;
     base_class->finish = finish;
     base_class->restart = restart;
+    base_class->flush = flush;
+    base_class->key_unit = key_unit;
+    base_class->tags = tags;
     base_class->segment = segment;
     base_class->src_event = src_event;
     base_class->propose_allocation = propose_allocation;
@@ -598,5 +653,6 @@ static void
 gst_vae_encode_init(GstVaeEncode *self)
 {
     self->next = GST_CLOCK_TIME_NONE;
+    self->requests = g_array_new(FALSE, FALSE, sizeof(KeyRequest));
     gst_vae_pads_init(&self->base);
 }

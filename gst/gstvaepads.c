@@ -68,9 +68,9 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
     GstVaeBase *base = GST_VAE_BASE(parent);
 
-    if (!base->sink_caps) {
+    if (!base->sink_caps || base->segment.rate < 0) {
         gst_buffer_unref(buffer);
-        return GST_FLOW_NOT_NEGOTIATED;
+        return base->sink_caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED;
     }
     if ((base->renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
         !negotiate(base)) {
@@ -129,6 +129,15 @@ sink_segment(GstVaeBase *base, GstEvent *event)
 
     finish(base);
     gst_event_copy_segment(event, &base->segment);
+    if (base->segment.rate < 0) {
+        gst_event_unref(event);
+        GST_ELEMENT_ERROR(base, STREAM, NOT_IMPLEMENTED,
+                          ("A stream that runs backwards came, but every "
+                           "frame needs those before it"),
+                          ("the rate of the segment is %g, wanted more than 0",
+                           base->segment.rate));
+        return FALSE;
+    }
     if (base->segment.format != GST_FORMAT_TIME) {
         GST_INFO_OBJECT(base, "segment in %s: counting time from 0",
                         gst_format_get_name(base->segment.format));
@@ -180,11 +189,31 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     gst_caps_replace(&base->refused_caps, NULL);
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     klass->restart(base);
+    if (klass->flush)
+        klass->flush(base);
     if (klass->segment)
         klass->segment(base);
     base->renegotiate = base->sink_caps != NULL;
     gst_vae_queue_start(base);
     return ok;
+}
+
+/* The event with the tags that hold for what leaves. Takes event. */
+static GstEvent *
+convert_tags(GstVaeBase *base, GstEvent *event)
+{
+    const guint32 seqnum = gst_event_get_seqnum(event);
+    GstTagList *list;
+
+    gst_event_parse_tag(event, &list);
+    if (!GST_VAE_BASE_GET_CLASS(base)->tags ||
+        gst_tag_list_get_scope(list) != GST_TAG_SCOPE_STREAM)
+        return event;
+    list = GST_VAE_BASE_GET_CLASS(base)->tags(base, gst_tag_list_copy(list));
+    gst_event_unref(event);
+    event = gst_event_new_tag(list);
+    gst_event_set_seqnum(event, seqnum);
+    return event;
 }
 
 static gboolean
@@ -205,6 +234,9 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         return sink_segment(base, event);
     case GST_EVENT_GAP:
         return sink_gap(base, event);
+    case GST_EVENT_TAG:
+        event = convert_tags(base, event);
+        break;
     case GST_EVENT_STREAM_START:
         finish(base);
         klass->restart(base);
@@ -215,10 +247,8 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     default:
         if (!GST_EVENT_IS_SERIALIZED(event))
             return gst_pad_push_event(base->srcpad, event);
-        if (gst_video_event_is_force_key_unit(event)) {
-            finish(base);
-            klass->restart(base);
-        }
+        if (klass->key_unit && gst_video_event_is_force_key_unit(event))
+            klass->key_unit(base);
         break;
     }
     return gst_vae_queue_push_event(base, event, NULL);
@@ -418,11 +448,15 @@ src_activate(GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
 void
 gst_vae_pads_reset(GstVaeBase *base)
 {
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     gst_caps_replace(&base->sink_caps, NULL);
     gst_caps_replace(&base->refused_caps, NULL);
     base->renegotiate = FALSE;
-    GST_VAE_BASE_GET_CLASS(base)->restart(base);
+    klass->restart(base);
+    if (klass->flush)
+        klass->flush(base);
 }
 
 static GstPad *

@@ -1,0 +1,458 @@
+/*
+ * test_events.c: sequences by request, and events and tags in their place.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define W 48
+#define H 32
+#define LW 6
+#define LH 4
+
+static GstHarness *
+encoder_of(const char *path, GstVideoInfo *info)
+{
+    GstHarness *h = vae_test_harness("vaeencode", "model", path, NULL);
+
+    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, W, H);
+    info->fps_n = VAE_TEST_FPS;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+    return h;
+}
+
+static GstHarness *
+encoder(GstVideoInfo *info)
+{
+    return encoder_of(vae_test_weights(), info);
+}
+
+static void
+push(GstHarness *h, const GstVideoInfo *info, guint from, guint to)
+{
+    for (guint n = from; n < to; n++)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(info, n)), GST_FLOW_OK);
+}
+
+static void
+request(GstHarness *h, GstClockTime when, guint count)
+{
+    CHECK(gst_harness_push_upstream_event(
+        h, gst_video_event_new_upstream_force_key_unit(when, FALSE, count)));
+}
+
+/* The next latent stands for frames from .. to - 1 and is number k of its
+ * sequence. */
+static void
+pull(GstHarness *h, guint k, guint from, guint to)
+{
+    GstBuffer *latent = gst_harness_pull(h);
+
+    CHECK(latent != NULL);
+    CHECK_INT(GST_BUFFER_OFFSET(latent), k);
+    CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from));
+    CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
+              vae_test_time(to));
+    CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
+              k > 0);
+    CHECK_INT(GST_BUFFER_IS_DISCONT(latent), from == 0);
+    gst_buffer_unref(latent);
+}
+
+static void
+end(GstHarness *h)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+}
+
+/* Several are kept, each until its running time; those that are due at the
+ * same frame make one sequence. */
+static void
+test_requests(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstEvent *event;
+    guint count, wanted[] = {2, 3};
+
+    request(h, vae_test_time(9), 3);
+    request(h, vae_test_time(6) - 1, 1);
+    request(h, vae_test_time(6), 2);
+    push(h, &info, 0, 14);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 2, 5, 6);
+    pull(h, 0, 6, 7);
+    pull(h, 1, 7, 9);
+    pull(h, 0, 9, 10);
+    pull(h, 1, 10, 14);
+    for (guint i = 0; i < 2;) {
+        event = gst_harness_try_pull_event(h);
+        CHECK(event != NULL);
+        if (gst_video_event_is_force_key_unit(event)) {
+            GstClockTime pts;
+
+            CHECK(gst_video_event_parse_downstream_force_key_unit(
+                event, &pts, NULL, NULL, NULL, &count));
+            CHECK_INT(count, wanted[i]);
+            CHECK_INT(pts, vae_test_time(i == 0 ? 6 : 9));
+            i++;
+        }
+        gst_event_unref(event);
+    }
+    end(h);
+    vae_test_teardown(h);
+}
+
+/* At the very start nothing has to begin anew; a flush forgets. */
+static void
+test_requests_gone(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstSegment segment;
+
+    request(h, GST_CLOCK_TIME_NONE, 1);
+    push(h, &info, 0, 5);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    request(h, vae_test_time(7), 2);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    push(h, &info, 0, 13);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 2, 5, 9);
+    pull(h, 3, 9, 13);
+    end(h);
+    vae_test_teardown(h);
+}
+
+/* The event from upstream: the sequence begins with the frame behind it. */
+static void
+test_from_upstream(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+
+    push(h, &info, 0, 5);
+    CHECK(
+        gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
+                                      vae_test_time(5), vae_test_time(5),
+                                      vae_test_time(5), FALSE, 1)));
+    push(h, &info, 5, 10);
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 0, 5, 6);
+    pull(h, 1, 6, 10);
+    end(h);
+    vae_test_teardown(h);
+}
+
+/* A family that begins with a whole group: nothing is lost either. */
+static void
+test_tae(void)
+{
+    gchar *path =
+        g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
+                         "weights.safetensors", NULL);
+    GstVideoInfo info;
+    GstHarness *h = encoder_of(path, &info);
+
+    request(h, vae_test_time(7), 1);
+    push(h, &info, 0, 12);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    pull(h, 0, 0, 1);
+    pull(h, 1, 1, 5);
+    pull(h, 2, 5, 7);
+    pull(h, 0, 7, 8);
+    pull(h, 1, 8, 12);
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+    g_free(path);
+}
+
+/* What was encoded with a new sequence in the middle of a group decodes to as
+ * many frames, whose times touch; the latter are those of a clip that begins
+ * there. */
+static void
+test_decodes(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info), *d = vae_test_harness("vaedecode", NULL);
+    GstHarness *again = vae_test_harness("vaedecode", NULL);
+    GstBuffer *latents[5];
+    GstCaps *caps;
+
+    request(h, vae_test_time(7), 1);
+    push(h, &info, 0, 12);
+    for (guint i = 0; i < 5; i++)
+        latents[i] = gst_harness_pull(h);
+    caps = gst_pad_get_current_caps(h->sinkpad);
+    gst_harness_set_src_caps(d, gst_caps_ref(caps));
+    gst_harness_set_src_caps(again, caps);
+    for (guint i = 3; i < 5; i++)
+        CHECK_INT(gst_harness_push(again, gst_buffer_ref(latents[i])),
+                  GST_FLOW_OK);
+    for (guint i = 0; i < 5; i++)
+        CHECK_INT(gst_harness_push(d, latents[i]), GST_FLOW_OK);
+    g_free(vae_test_pull_frames(d, 0, 7));
+    for (guint n = 7; n < 12; n++) {
+        GstBuffer *a = gst_harness_pull(d), *b = gst_harness_pull(again);
+        GstMapInfo map;
+
+        CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
+        CHECK_INT(GST_BUFFER_PTS(a) + GST_BUFFER_DURATION(a),
+                  vae_test_time(n + 1));
+        CHECK_INT(GST_BUFFER_PTS(b), vae_test_time(n));
+        CHECK(gst_buffer_map(a, &map, GST_MAP_READ));
+        CHECK(gst_buffer_memcmp(b, 0, map.data, map.size) == 0);
+        gst_buffer_unmap(a, &map);
+        gst_buffer_unref(a);
+        gst_buffer_unref(b);
+    }
+    end(d);
+    vae_test_teardown(again);
+    vae_test_teardown(d);
+    vae_test_teardown(h);
+}
+
+/* ------------------------------------------------------------------ */
+
+static GstHarness *
+decoder(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* A decoder asks upstream for a sequence; one that upstream tells of does not
+ * disturb what it decodes. */
+static void
+test_decoder_requests(void)
+{
+    GstHarness *h = decoder();
+    gchar *wanted, *found;
+    GstEvent *event;
+    gboolean seen = FALSE;
+
+    request(h, vae_test_time(3), 5);
+    while (!seen && (event = gst_harness_try_pull_upstream_event(h))) {
+        GstClockTime when;
+        guint count;
+
+        if (gst_video_event_is_force_key_unit(event)) {
+            CHECK(gst_video_event_parse_upstream_force_key_unit(event, &when,
+                                                                NULL, &count));
+            CHECK_INT(when, vae_test_time(3));
+            CHECK_INT(count, 5);
+            seen = TRUE;
+        }
+        gst_event_unref(event);
+    }
+    CHECK(seen);
+    vae_test_push_latents(h, LW, LH, 0, 4);
+    wanted = vae_test_pull_frames(h, 0, 13);
+    vae_test_teardown(h);
+
+    h = decoder();
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    CHECK(
+        gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
+                                      vae_test_time(5), vae_test_time(5),
+                                      vae_test_time(5), FALSE, 1)));
+    vae_test_push_latents(h, LW, LH, 2, 4);
+    found = vae_test_pull_frames(h, 0, 13);
+    CHECK(strcmp(found, wanted) == 0);
+    while ((event = gst_harness_try_pull_event(h)) &&
+           !gst_video_event_is_force_key_unit(event))
+        gst_event_unref(event);
+    CHECK(event != NULL);
+    gst_event_unref(event);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+/* ------------------------------------------------------------------ */
+/* Order.                                                              */
+
+static GstEvent *
+custom(const char *name)
+{
+    return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
+                                gst_structure_new_empty(name));
+}
+
+static GstEvent *
+toc_event(void)
+{
+    GstToc *toc = gst_toc_new(GST_TOC_SCOPE_GLOBAL);
+    GstEvent *event;
+
+    gst_toc_append_entry(
+        toc, gst_toc_entry_new(GST_TOC_ENTRY_TYPE_CHAPTER, "chapter"));
+    event = gst_event_new_toc(toc, FALSE);
+    gst_toc_unref(toc);
+    return event;
+}
+
+static GstEvent *
+collection_event(void)
+{
+    GstStreamCollection *collection = gst_stream_collection_new("x");
+    GstEvent *event;
+
+    gst_stream_collection_add_stream(
+        collection, gst_stream_new("y", NULL, GST_STREAM_TYPE_VIDEO, 0));
+    event = gst_event_new_stream_collection(collection);
+    gst_object_unref(collection);
+    return event;
+}
+
+static GstPadProbeReturn
+note(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    GString *seen = data;
+    const gboolean is_buffer = GST_IS_BUFFER(info->data);
+    const char *name = is_buffer ? "frame" : GST_EVENT_TYPE_NAME(info->data);
+
+    if (!is_buffer && GST_EVENT_TYPE(info->data) == GST_EVENT_CUSTOM_DOWNSTREAM)
+        name = gst_structure_get_name(gst_event_get_structure(info->data));
+    g_string_append_printf(seen, "%s ", name);
+    return GST_PAD_PROBE_OK;
+}
+
+/* Whatever comes between two buffers leaves between theirs. */
+static void
+check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
+{
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    GString *seen = g_string_new(NULL);
+    gulong probe;
+
+    CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
+    gst_buffer_unref(gst_harness_pull(h));
+    probe = gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+        note, seen, NULL);
+    CHECK(gst_harness_push_event(h, custom("one")));
+    CHECK(gst_harness_push_event(h, toc_event()));
+    CHECK(gst_harness_push_event(h, collection_event()));
+    CHECK(gst_harness_push_event(
+        h, gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "t", NULL))));
+    CHECK(gst_harness_push_event(
+        h, gst_event_new_protection("s", gst_buffer_new(), "o")));
+    CHECK(gst_harness_push_event(
+        h, gst_event_new_sink_message("m", gst_message_new_eos(NULL))));
+    CHECK(gst_harness_push_event(h, custom("two")));
+    CHECK_INT(gst_harness_push(h, second), GST_FLOW_OK);
+    for (guint i = 0; i < out; i++)
+        gst_buffer_unref(gst_harness_pull(h));
+    CHECK(gst_harness_push_event(h, custom("three")));
+    CHECK(gst_harness_push_event(h, gst_event_new_stream_group_done(7)));
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    gst_pad_remove_probe(pad, probe);
+    if (!g_str_has_prefix(seen->str, "one toc stream-collection tag "
+                                     "protection sink-message two frame ") ||
+        !g_str_has_suffix(seen->str, "frame three stream-group-done eos "))
+        g_printerr("%s\n", seen->str);
+    CHECK(g_str_has_prefix(seen->str, "one toc stream-collection tag "
+                                      "protection sink-message two frame "));
+    CHECK(g_str_has_suffix(seen->str, "frame three stream-group-done eos "));
+    g_string_free(seen, TRUE);
+    gst_object_unref(pad);
+    vae_test_teardown(h);
+}
+
+static void
+test_order(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstBuffer *second = vae_test_frame(&info, 1);
+
+    check_order(decoder(), vae_test_latent(LW, LH, 0),
+                vae_test_latent(LW, LH, 1), 4);
+    GST_BUFFER_FLAG_SET(second, GST_BUFFER_FLAG_DISCONT);
+    check_order(h, vae_test_frame(&info, 0), second, 1);
+}
+
+/* ------------------------------------------------------------------ */
+
+static GstTagList *
+last_tags(GstHarness *h, const GstTagList *in)
+{
+    GstTagList *out = NULL;
+    GstEvent *event;
+
+    CHECK(gst_harness_push_event(h, gst_event_new_tag(gst_tag_list_copy(in))));
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    while (!out) {
+        event = gst_harness_pull_event(h);
+        CHECK(event != NULL);
+        if (GST_EVENT_TYPE(event) == GST_EVENT_TAG) {
+            gst_event_parse_tag(event, &out);
+            out = gst_tag_list_copy(out);
+        }
+        gst_event_unref(event);
+    }
+    vae_test_wait_eos(h);
+    vae_test_teardown(h);
+    return out;
+}
+
+/* Of the video's tags those about its codec do not hold for latents; a decoder
+ * passes all on, and so do both those of the whole medium. */
+static void
+test_tags(void)
+{
+    GstTagList *in =
+        gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "H.264",
+                         GST_TAG_BITRATE, 9, GST_TAG_LANGUAGE_CODE, "de", NULL);
+    GstTagList *out, *wanted;
+    GstVideoInfo info;
+
+    out = last_tags(decoder(), in);
+    CHECK(gst_tag_list_is_equal(out, in));
+    gst_tag_list_unref(out);
+
+    wanted = gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC,
+                              "VAE latents", GST_TAG_LANGUAGE_CODE, "de", NULL);
+    out = last_tags(encoder(&info), in);
+    CHECK(gst_tag_list_is_equal(out, wanted));
+    gst_tag_list_unref(wanted);
+    gst_tag_list_unref(out);
+
+    gst_tag_list_set_scope(in, GST_TAG_SCOPE_GLOBAL);
+    out = last_tags(encoder(&info), in);
+    CHECK(gst_tag_list_is_equal(out, in));
+    gst_tag_list_unref(out);
+    gst_tag_list_unref(in);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"requests", test_requests},
+                                    {"requests-gone", test_requests_gone},
+                                    {"from-upstream", test_from_upstream},
+                                    {"tae", test_tae},
+                                    {"decodes", test_decodes},
+                                    {"decoder-requests", test_decoder_requests},
+                                    {"order", test_order},
+                                    {"tags", test_tags},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
