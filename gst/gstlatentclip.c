@@ -87,6 +87,28 @@ fill_framerate(GstLatentClip *clip, gint n, gint d)
     }
 }
 
+/* "8/9"; what is no such thing is not taken. */
+static void
+fill_aspect(GstLatentClip *clip)
+{
+    const gchar *text =
+        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_PAR);
+    gchar **parts;
+    guint64 n, d;
+    if (!text)
+        return;
+    parts = g_strsplit(text, "/", 3);
+    if (g_strv_length(parts) == 2 &&
+        g_ascii_string_to_unsigned(parts[0], 10, 1, G_MAXINT, &n, NULL) &&
+        g_ascii_string_to_unsigned(parts[1], 10, 1, G_MAXINT, &d, NULL)) {
+        clip->info.par_n = (gint) n;
+        clip->info.par_d = (gint) d;
+    } else {
+        GST_WARNING(GST_LATENT_KEY_PAR " is %s, wanted a fraction", text);
+    }
+    g_strfreev(parts);
+}
+
 /* The first video frame of latent k. */
 static gint64
 first_frame(const GstLatentClip *clip, gint k)
@@ -147,6 +169,7 @@ gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
     fill_normalization(clip, settings->normalization);
     fill_framerate(clip, settings->fps_n, settings->fps_d);
     fill_frames(clip);
+    fill_aspect(clip);
     return VAE_OK;
 }
 

@@ -10,7 +10,8 @@
  * The file holds one tensor, "latent", in the order [T, C, H, W] and the
  * type of the caps, and as metadata what the caps state: vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height,
- * vae.temporal_factor; besides vae.layout (tchw) and vae.frames, the number
+ * vae.temporal_factor and, where pixels are not square,
+ * vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the number
  * of video frames by the durations of the latents.
  *
  * How many latents there are stands at the front of the file and is known at
@@ -84,9 +85,9 @@ temporal(const GstLatentMux *self)
 }
 
 typedef struct Fields {
-    VaeMetadata list[8];
+    VaeMetadata list[9];
     gsize n;
-    gchar text[8][24];
+    gchar text[9][24];
 } Fields;
 
 static void
@@ -103,17 +104,21 @@ add_number(Fields *fields, const gchar *key, gint64 value)
     add_word(fields, key, text);
 }
 
+static void
+add_fraction(Fields *fields, const gchar *key, gint n, gint d)
+{
+    gchar *text = fields->text[fields->n];
+    g_snprintf(text, sizeof fields->text[0], "%d/%d", n, d);
+    add_word(fields, key, text);
+}
+
 /* frames 0: not known yet, left out. */
 static void
 fill_fields(const GstVaeLatentInfo *info, gint64 frames, Fields *fields)
 {
     fields->n = 0;
-    if (info->fps_n > 0) {
-        gchar *text = fields->text[fields->n];
-        g_snprintf(text, sizeof fields->text[0], "%d/%d", info->fps_n,
-                   info->fps_d);
-        add_word(fields, "vae.framerate", text);
-    }
+    if (info->fps_n > 0)
+        add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
     if (frames > 0)
         add_number(fields, "vae.frames", frames);
     if (info->height > 0)
@@ -124,6 +129,8 @@ fill_fields(const GstVaeLatentInfo *info, gint64 frames, Fields *fields)
     if (info->normalization_stated)
         add_word(fields, "vae.normalization",
                  vae_normalization_name(info->normalization));
+    if (info->par_d > 0 && info->par_n != info->par_d)
+        add_fraction(fields, GST_LATENT_KEY_PAR, info->par_n, info->par_d);
     if (info->temporal_factor > 0)
         add_number(fields, GST_LATENT_KEY_TEMPORAL, info->temporal_factor);
     if (info->width > 0)
