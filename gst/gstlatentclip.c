@@ -180,20 +180,29 @@ gst_latent_clip_clear(GstLatentClip *clip)
     memset(clip, 0, sizeof *clip);
 }
 
+static GstClockTime
+frame_time(const GstLatentClip *clip, guint64 frame)
+{
+    return gst_util_uint64_scale(frame, GST_SECOND * clip->info.fps_d,
+                                 clip->info.fps_n);
+}
+
 GstClockTime
 gst_latent_clip_time(const GstLatentClip *clip, gint k)
 {
-    const gint64 frame = k < clip->data.t ? first_frame(clip, k) : clip->frames;
-    return gst_util_uint64_scale(frame, GST_SECOND * clip->info.fps_d,
-                                 clip->info.fps_n);
+    return frame_time(clip,
+                      k < clip->data.t ? first_frame(clip, k) : clip->frames);
 }
 
 gint
 gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time)
 {
-    const guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
-                                                GST_SECOND * clip->info.fps_d);
-    if (frame == 0)
-        return 0;
-    return MIN(1 + (frame - 1) / clip->temporal, (guint64) clip->data.t);
+    guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
+                                          GST_SECOND * clip->info.fps_d);
+    /* Times of frames are rounded down, which may be one frame too few. */
+    if (frame_time(clip, frame + 1) <= time)
+        frame++;
+    if (frame >= (guint64) clip->frames)
+        return clip->data.t;
+    return frame == 0 ? 0 : 1 + (gint) ((frame - 1) / clip->temporal);
 }

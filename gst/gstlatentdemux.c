@@ -15,14 +15,14 @@
  * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
  * counts latents. What the file's metadata says (vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height, vae.frames,
- * vae.temporal_factor) fills the caps; the properties of the same names
- * serve files that say nothing.
+ * vae.pixel_aspect_ratio, vae.temporal_factor) fills the caps; the properties
+ * of the same names serve files that say nothing.
  *
- * A seek needs random access upstream. It starts 38 latents before the
- * position asked for, as far back as the decoders remember, and leaves it to
- * the decoder to drop the frames before the segment. Shortly after the start
- * of such a run a picture may differ slightly from that of an uninterrupted
- * one.
+ * A seek needs random access upstream. It starts #GstLatentDemux:warm-up
+ * latents before the one that holds the position asked for and leaves it to
+ * the decoder to drop the frames before the segment. The default, 38, is as
+ * far as any of the networks remembers: what is shown is what an undisturbed
+ * run shows. With KEY_UNIT the segment begins at a latent's first frame.
  *
  * ## Example launch line
  * |[
@@ -37,14 +37,12 @@
 
 #include "gstlatentbytes.h"
 #include "gstlatentclip.h"
+#include "gstlatentseek.h"
 
 GST_DEBUG_CATEGORY_STATIC(latent_demux_debug);
 #define GST_CAT_DEFAULT latent_demux_debug
 
 #define DEFAULT_MAX_PUSH_SIZE ((guint64) 512 << 20)
-/* How far the decoders look back: causal convolutions of three frames add up
- * to 37.5 latents in Wan and to 36.5 in SeedVR2. */
-#define WARM_UP 38
 
 struct _GstLatentDemux {
     GstElement parent;
@@ -53,6 +51,7 @@ struct _GstLatentDemux {
     /* Properties, under the object lock. */
     GstLatentSettings settings;
     guint64 max_push_size;
+    gint warm_up;
 
     /* Under the sink pad's stream lock. */
     gboolean pull;
@@ -67,7 +66,7 @@ struct _GstLatentDemux {
     GstSegment segment;
 };
 
-enum { PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST };
+enum { PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST, PROP_WARM_UP };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
@@ -273,6 +272,16 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
     self->discont = FALSE;
 }
 
+/* What was sent reaches to here; a seek without a flush goes on from it. */
+static void
+set_position(GstLatentDemux *self, GstClockTime end)
+{
+    GST_OBJECT_LOCK(self);
+    const GstSegment *s = &self->segment;
+    self->segment.position = CLAMP(end, s->start, MIN(s->stop, s->duration));
+    GST_OBJECT_UNLOCK(self);
+}
+
 /* Sends the next latent; GST_FLOW_EOS behind the last one. */
 static GstFlowReturn
 push_step(GstLatentDemux *self)
@@ -296,9 +305,7 @@ push_step(GstLatentDemux *self)
     }
     GstBuffer *buffer = gst_buffer_new_wrapped(data, size);
     stamp(self, buffer, k);
-    GST_OBJECT_LOCK(self);
-    self->segment.position = MAX(GST_BUFFER_PTS(buffer), self->segment.start);
-    GST_OBJECT_UNLOCK(self);
+    set_position(self, gst_latent_clip_time(&self->clip, k + 1));
     self->next = k + 1;
     GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);
     return gst_pad_push(self->srcpad, buffer);
@@ -378,74 +385,40 @@ pull_loop(GstPad *pad)
 }
 
 /* Takes over a seek; the task is stopped and the stream lock held. */
-static gboolean
+static void
 apply_seek(GstLatentDemux *self, GstEvent *event)
 {
-    gdouble rate;
-    GstFormat format;
-    GstSeekFlags flags;
-    GstSeekType start_type, stop_type;
-    gint64 start, stop;
-    gboolean update;
-    gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start,
-                         &stop_type, &stop);
     GstSegment segment = self->segment;
-    if (!gst_segment_do_seek(&segment, rate, format, flags, start_type, start,
-                             stop_type, stop, &update))
-        return FALSE;
+    gst_latent_seek_apply(&self->clip, event, &segment);
     GST_OBJECT_LOCK(self);
     self->segment = segment;
+    const gint warm_up = self->warm_up;
     GST_OBJECT_UNLOCK(self);
-    self->next =
-        MAX(gst_latent_clip_at(&self->clip, segment.position) - WARM_UP, 0);
+    self->next = gst_latent_seek_first(&self->clip, &segment, warm_up);
     self->discont = self->segment_due = TRUE;
     self->seqnum = gst_event_get_seqnum(event);
     GST_DEBUG_OBJECT(self, "seek to %" GST_TIME_FORMAT " starts at latent %d",
                      GST_TIME_ARGS(segment.position), self->next);
-    return TRUE;
 }
 
 static gboolean
 seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
 {
-    gdouble rate;
-    GstFormat format;
-    GstSeekFlags flags;
-    gst_event_parse_seek(event, &rate, &format, &flags, NULL, NULL, NULL, NULL);
-    if (!self->pull || format != GST_FORMAT_TIME || rate <= 0 ||
-        (flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE)) {
-        GST_DEBUG_OBJECT(self, "seek refused: %s",
-                         !self->pull                 ? "no random access"
-                         : format != GST_FORMAT_TIME ? "only by time"
-                         : rate <= 0                 ? "only forwards"
-                                                     : "no instant rate");
+    GST_OBJECT_LOCK(self);
+    const GstSegment segment = self->segment;
+    GST_OBJECT_UNLOCK(self);
+    const gchar *refused = self->pull ? gst_latent_seek_refused(&segment, event)
+                                      : "upstream has no random access";
+    if (refused) {
+        GST_WARNING_OBJECT(self, "seek refused: %s", refused);
         return FALSE;
     }
-    const guint32 seqnum = gst_event_get_seqnum(event);
-    const gboolean flush = (flags & GST_SEEK_FLAG_FLUSH) != 0;
-    GstEvent *flushing = NULL;
-    if (flush) {
-        flushing = gst_event_new_flush_start();
-        gst_event_set_seqnum(flushing, seqnum);
-        gst_pad_push_event(self->sinkpad, gst_event_ref(flushing));
-        gst_pad_push_event(pad, flushing);
-    } else {
-        gst_pad_pause_task(self->sinkpad);
-    }
-    GST_PAD_STREAM_LOCK(self->sinkpad);
-    if (flush) {
-        flushing = gst_event_new_flush_stop(TRUE);
-        gst_event_set_seqnum(flushing, seqnum);
-        gst_pad_push_event(self->sinkpad, gst_event_ref(flushing));
-        gst_pad_push_event(pad, flushing);
-    }
-    const gboolean done = apply_seek(self, event);
-    if (flush)
-        self->discont = self->segment_due = TRUE;
+    gst_latent_seek_stop(self->sinkpad, pad, event);
+    apply_seek(self, event);
     gst_pad_start_task(self->sinkpad, (GstTaskFunction) pull_loop,
                        self->sinkpad, NULL);
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
-    return done;
+    return TRUE;
 }
 
 static gboolean
@@ -632,6 +605,8 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     GST_OBJECT_LOCK(self);
     if (id == PROP_MAX_PUSH_SIZE)
         self->max_push_size = g_value_get_uint64(value);
+    else if (id == PROP_WARM_UP)
+        self->warm_up = g_value_get_int(value);
     else if (!gst_latent_settings_set(&self->settings, id, value))
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     GST_OBJECT_UNLOCK(self);
@@ -644,6 +619,8 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
     GST_OBJECT_LOCK(self);
     if (id == PROP_MAX_PUSH_SIZE)
         g_value_set_uint64(value, self->max_push_size);
+    else if (id == PROP_WARM_UP)
+        g_value_set_int(value, self->warm_up);
     else if (!gst_latent_settings_get(&self->settings, id, value))
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     GST_OBJECT_UNLOCK(self);
@@ -662,6 +639,7 @@ gst_latent_demux_init(GstLatentDemux *self)
 {
     gst_latent_settings_init(&self->settings);
     self->max_push_size = DEFAULT_MAX_PUSH_SIZE;
+    self->warm_up = GST_LATENT_WARM_UP;
     gst_segment_init(&self->segment, GST_FORMAT_TIME);
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_activate_function(self->sinkpad, sink_activate);
@@ -689,6 +667,16 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
                             0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
+    g_object_class_install_property(
+        object_class, PROP_WARM_UP,
+        g_param_spec_int("warm-up", "Warm Up",
+                         "Latents that are decoded after a seek before the "
+                         "one that is shown; with 38 every network gives the "
+                         "frames of an undisturbed run, with fewer it is "
+                         "faster and nearly so",
+                         0, G_MAXINT, GST_LATENT_WARM_UP,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                             GST_PARAM_MUTABLE_PLAYING));
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(

@@ -229,12 +229,17 @@ static GstFlowReturn
 push_latent(GstVaeDecode *self, GstBuffer *latent)
 {
     GstVaeBase *base = &self->base;
-    gboolean cold;
-    GstFlowReturn ret =
-        gst_vae_base_switch(base, gst_vae_decode_begins(self, latent),
-                            gst_vae_decode_step_pts(self, latent), &cold);
+    const GstClockTime pts = gst_vae_decode_step_pts(self, latent);
+    GstFlowReturn ret = GST_FLOW_EOS;
+    gboolean cold = FALSE;
     GstVaeItem *item;
 
+    /* What follows without this one has no past. */
+    if (gst_vae_decode_is_behind(self, pts))
+        self->need_start = self->discont = TRUE;
+    else
+        ret = gst_vae_base_switch(base, gst_vae_decode_begins(self, latent),
+                                  pts, &cold);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(latent);
         return ret;

@@ -24,7 +24,9 @@ typedef struct GstVaeDecode {
     guint64 since_anchor; /* frames since then */
     guint64 frame;        /* OFFSET of the next frame */
 
-    guint judged; /* the worker's: latents of the sequence seen so far */
+    /* The worker's. */
+    guint judged;          /* latents of the sequence seen so far */
+    gboolean mark_discont; /* the next frame that is made gets the flag */
 } GstVaeDecode;
 
 typedef struct GstVaeDecodeClass {
@@ -39,6 +41,8 @@ typedef struct GstVaeDecodeClass {
 gboolean gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer);
 GstClockTime gst_vae_decode_step_pts(GstVaeDecode *self,
                                      const GstBuffer *buffer);
+/* Whether nothing from there on is in the segment. */
+gboolean gst_vae_decode_is_behind(GstVaeDecode *self, GstClockTime pts);
 /* The step of one latent; takes buffer. */
 GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer);
 /* Latent i of a buffer that holds several, with flags and times of its own;

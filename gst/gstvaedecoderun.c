@@ -170,14 +170,14 @@ add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
 static VaeStatus
 add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
 {
+    GstVaeDecode *self = GST_VAE_DECODE(base);
     GstVaeSession *session = item->session;
-    gboolean discont = item->discont;
     VaeStatus status = VAE_OK;
 
     if (!gst_vae_call_add_latent(call, session, item->in[0], GST_MAP_READ))
         return vae_fail(error, VAE_ERR_READ, "a latent cannot be read");
-    gst_vae_decode_check(GST_VAE_DECODE(base), item,
-                         &call->latents[call->n_latents - 1]);
+    gst_vae_decode_check(self, item, &call->latents[call->n_latents - 1]);
+    self->mark_discont |= item->discont;
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
         GstVaeOut *out = &item->out[i];
 
@@ -186,9 +186,9 @@ add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
             continue;
         }
         status = add_frame(session, call, out, error);
-        if (discont && status == VAE_OK)
+        if (self->mark_discont && status == VAE_OK)
             GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
-        discont = FALSE;
+        self->mark_discont = FALSE;
     }
     return status;
 }

@@ -8,7 +8,8 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Timestamps this near to the count are the count: so frames touch. */
+/* Timestamps this near to the count are the count: so frames touch. What a
+ * segment leaves of a frame is not shown where it is no more than this. */
 #define ROUNDING GST_USECOND
 
 static GstClockTime
@@ -16,6 +17,14 @@ frames_time(GstVaeDecode *self, guint64 n)
 {
     return gst_util_uint64_scale(n, GST_SECOND * self->in.fps_d,
                                  self->in.fps_n);
+}
+
+gboolean
+gst_vae_decode_is_behind(GstVaeDecode *self, GstClockTime pts)
+{
+    const GstSegment *s = &self->base.segment;
+
+    return GST_CLOCK_TIME_IS_VALID(s->stop) && pts >= s->stop;
 }
 
 /* One frame of a step, seen by the segment. */
@@ -27,12 +36,29 @@ plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
 
     out->offset = self->frame++;
     out->wanted = gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, pts,
-                                   end, &from, &to);
+                                   end, &from, &to) &&
+                  (to - from > ROUNDING || end - pts <= ROUNDING);
     if (!out->wanted)
         return;
     out->pts = from;
     out->duration = to - from;
     out->running = gst_vae_pads_running_time(&self->base, from);
+}
+
+/* Counts from a timestamp on, or, where that is the rounded time of a whole
+ * number of frames, from 0: so times are the same wherever one begins. */
+static void
+set_anchor(GstVaeDecode *self, GstClockTime pts)
+{
+    const guint64 frames = gst_util_uint64_scale_round(
+        pts, self->in.fps_n, (guint64) self->in.fps_d * GST_SECOND);
+
+    self->anchor = pts;
+    self->since_anchor = 0;
+    if (frames_time(self, frames) == pts) {
+        self->anchor = 0;
+        self->since_anchor = frames;
+    }
 }
 
 /* When a step begins: its own timestamp, or, where that is missing or only
@@ -48,11 +74,11 @@ gst_vae_decode_step_pts(GstVaeDecode *self, const GstBuffer *buffer)
     if (GST_CLOCK_TIME_IS_VALID(pts) &&
         (!GST_CLOCK_TIME_IS_VALID(counted) ||
          MAX(pts, counted) - MIN(pts, counted) > ROUNDING)) {
-        self->anchor = counted = pts;
-        self->since_anchor = 0;
+        counted = pts;
+        set_anchor(self, pts);
     } else if (!GST_CLOCK_TIME_IS_VALID(counted)) {
-        self->anchor = counted = self->base.segment.start;
-        self->since_anchor = 0;
+        counted = self->base.segment.start;
+        set_anchor(self, counted);
     }
     return counted;
 }
@@ -146,6 +172,8 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer)
         self->since_anchor++;
         end = self->anchor + frames_time(self, self->since_anchor);
         plan_frame(self, &item->out[i], pts, end);
+        if (GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY))
+            item->out[i].wanted = FALSE;
         pts = end;
     }
     item->in[0] = buffer;
@@ -197,6 +225,8 @@ label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
         if (!GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DELTA_UNIT))
             group = frames_time(self, steps->first_out);
     }
+    if (GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DECODE_ONLY))
+        GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DECODE_ONLY);
     if (i > 0 || GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DELTA_UNIT))
         GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DELTA_UNIT);
     if (GST_CLOCK_TIME_IS_VALID(*left)) {

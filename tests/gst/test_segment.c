@@ -1,0 +1,359 @@
+/*
+ * test_segment.c: segments that upstream sends, discontinuities and gaps.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+
+static GstHarness *
+decoder(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+static GstHarness *
+encoder(GstVideoInfo *info)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+
+    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, 48, 32);
+    info->fps_n = VAE_TEST_FPS;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+    return h;
+}
+
+static void
+push_segment(GstHarness *h, guint start, guint stop, guint base)
+{
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.start = segment.time = segment.position = vae_test_time(start);
+    segment.stop = vae_test_time(stop);
+    segment.base = vae_test_time(base);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+}
+
+static void
+end(GstHarness *h)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+}
+
+/* The segment that begins with a frame; those in front are dropped. */
+static GstSegment
+pull_segment(GstHarness *h, guint first)
+{
+    GstSegment segment;
+
+    do {
+        GstEvent *event = vae_test_event(h, GST_EVENT_SEGMENT);
+
+        CHECK(event != NULL);
+        gst_event_copy_segment(event, &segment);
+        gst_event_unref(event);
+    } while (segment.start != vae_test_time(first));
+    return segment;
+}
+
+/* Frames first .. last - 1 of a segment, and their running times. */
+static void
+pull_running(GstHarness *h, guint first, guint last, guint running)
+{
+    GstSegment segment;
+
+    for (guint n = first; n < last; n++) {
+        GstBuffer *frame = gst_harness_pull(h);
+
+        if (n == first)
+            segment = pull_segment(h, first);
+        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(n));
+        CHECK_INT(gst_segment_to_running_time(&segment, GST_FORMAT_TIME,
+                                              GST_BUFFER_PTS(frame)),
+                  vae_test_time(running + n - first));
+        CHECK_INT(GST_BUFFER_IS_DISCONT(frame), n == first);
+        gst_buffer_unref(frame);
+    }
+}
+
+/* Two pieces of a clip, one after the other. */
+static void
+test_pieces(void)
+{
+    GstHarness *h = decoder();
+    GstBuffer *latent;
+
+    push_segment(h, 3, 8, 0);
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    push_segment(h, 22, 27, 5);
+    latent = vae_test_latent(LW, LH, 4);
+    GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    vae_test_push_latents(h, LW, LH, 5, 8);
+    pull_running(h, 3, 8, 0);
+    pull_running(h, 22, 27, 5);
+    end(h);
+    vae_test_teardown(h);
+}
+
+/* Behind the stop nothing is decoded, and upstream hears that it is enough; a
+ * new segment begins anew. */
+static void
+test_stop(void)
+{
+    GstHarness *h = decoder();
+
+    push_segment(h, 0, 7, 0);
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 3)), GST_FLOW_EOS);
+    CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 4)), GST_FLOW_EOS);
+    g_free(vae_test_pull_frames(h, 0, 7));
+    push_segment(h, 17, 21, 7);
+    vae_test_push_latents(h, LW, LH, 4, 6);
+    /* There was no latent 3: the first group gives its last frame. */
+    g_free(vae_test_pull_frames(h, 17, 4));
+    end(h);
+    CHECK_INT(vae_test_stat(h, "steps"), 5);
+    vae_test_teardown(h);
+}
+
+/* Frames that upstream marks so are not made. */
+static void
+test_decode_only(void)
+{
+    GstHarness *h = decoder();
+
+    for (guint k = 0; k < 4; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+        if (k < 2)
+            GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DECODE_ONLY);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    g_free(vae_test_pull_frames(h, 5, 8));
+    end(h);
+    CHECK_INT(vae_test_stat(h, "frames"), 8);
+    CHECK_INT(vae_test_stat(h, "steps"), 4);
+    vae_test_teardown(h);
+}
+
+/* Rounded another way than here, a segment neither shows a sliver of the
+ * frame in front nor of the one behind. */
+static void
+test_slivers(void)
+{
+    GstHarness *h = decoder();
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.start = segment.time = vae_test_time(3) - 20;
+    segment.stop = vae_test_time(7) + 20;
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_latents(h, LW, LH, 0, 3);
+    g_free(vae_test_pull_frames(h, 3, 4));
+    end(h);
+    vae_test_teardown(h);
+}
+
+/* What is asked for and what comes: at 24/1 and from any latent on, frames
+ * have the times of a clip that began at 0. */
+static void
+test_same_times(void)
+{
+    for (guint k = 1; k < 40; k += 3) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        guint n = 4 * k;
+
+        gst_harness_set_src_caps_str(
+            h, "video/x-vae-latent,type=float32,channels=16,latent-width=1,"
+               "latent-height=1,framerate=24/1");
+        for (guint i = k; i < k + 3; i++) {
+            GstBuffer *latent = vae_test_latent(1, 1, i);
+
+            GST_BUFFER_PTS(latent) =
+                gst_util_uint64_scale(4 * i - 3, GST_SECOND, 24);
+            GST_BUFFER_DURATION(latent) = GST_SECOND / 6;
+            CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+        }
+        for (guint i = 0; i < 9; i++, n++) {
+            GstBuffer *frame = gst_harness_pull(h);
+
+            CHECK_INT(GST_BUFFER_PTS(frame),
+                      gst_util_uint64_scale(n, GST_SECOND, 24));
+            CHECK_INT(GST_BUFFER_OFFSET(frame), n);
+            gst_buffer_unref(frame);
+        }
+        vae_test_teardown(h);
+    }
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+check_reverse(GstHarness *h, GstBuffer *buffer)
+{
+    GstBus *bus = vae_test_bus(h);
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.rate = -1;
+    segment.stop = GST_SECOND;
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_expect_error(bus, GST_STREAM_ERROR,
+                          GST_STREAM_ERROR_NOT_IMPLEMENTED, "backwards",
+                          "frame");
+    CHECK_INT(gst_harness_push(h, gst_buffer_ref(buffer)), GST_FLOW_ERROR);
+    /* The process lives on. */
+    push_segment(h, 0, 100, 0);
+    CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
+    buffer = gst_harness_pull(h);
+    CHECK_INT(GST_BUFFER_PTS(buffer), 0);
+    gst_buffer_unref(buffer);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_reverse(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+
+    check_reverse(decoder(), vae_test_latent(LW, LH, 0));
+    check_reverse(h, vae_test_frame(&info, 0));
+}
+
+/* ------------------------------------------------------------------ */
+
+static GstEvent *
+gap_event(guint first, guint frames, GstGapFlags flags)
+{
+    GstEvent *event =
+        gst_event_new_gap(vae_test_time(first), vae_test_time(frames));
+
+    gst_event_set_gap_flags(event, flags);
+    return event;
+}
+
+static void
+expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
+{
+    GstEvent *event = vae_test_event(h, GST_EVENT_GAP);
+    GstClockTime pts, duration;
+    GstGapFlags flags = 0;
+
+    CHECK(event != NULL);
+    gst_event_parse_gap(event, &pts, &duration);
+    gst_event_parse_gap_flags(event, &flags);
+    CHECK_INT(pts, vae_test_time(first));
+    CHECK_INT(duration, vae_test_time(frames));
+    CHECK_INT(flags, wanted);
+    gst_event_unref(event);
+}
+
+/* A gap of which nothing is said goes on and disturbs nothing. */
+static void
+test_gap(void)
+{
+    GstHarness *h = decoder();
+    gchar *wanted, *found;
+
+    vae_test_push_latents(h, LW, LH, 0, 4);
+    wanted = vae_test_pull_frames(h, 0, 13);
+    vae_test_teardown(h);
+
+    h = decoder();
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    CHECK(gst_harness_push_event(h, gap_event(5, 0, 0)));
+    vae_test_push_latents(h, LW, LH, 2, 4);
+    found = vae_test_pull_frames(h, 0, 13);
+    CHECK(strcmp(found, wanted) == 0);
+    expect_gap(h, 5, 0, 0);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+/* Where data are missing, what follows has no past: one frame, the last of its
+ * group, and a gap for the rest. Those after it are as after any cold start. */
+static void
+test_missing_data(void)
+{
+    GstHarness *h = decoder();
+    gchar *wanted, *found;
+
+    vae_test_push_latents(h, LW, LH, 3, 6);
+    wanted = vae_test_pull_frames(h, 12, 9);
+    vae_test_teardown(h);
+
+    h = decoder();
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    CHECK(
+        gst_harness_push_event(h, gap_event(5, 4, GST_GAP_FLAG_MISSING_DATA)));
+    vae_test_push_latents(h, LW, LH, 3, 6);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    found = vae_test_pull_frames(h, 12, 9);
+    CHECK(strcmp(found, wanted) == 0);
+    expect_gap(h, 5, 4, GST_GAP_FLAG_MISSING_DATA);
+    expect_gap(h, 9, 3, 0);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+static void
+test_missing_frames(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    static const guint from[] = {0, 1, 8, 9}, to[] = {1, 3, 9, 13};
+
+    for (guint n = 0; n < 13; n++)
+        if (n == 3)
+            CHECK(gst_harness_push_event(
+                h, gap_event(3, 5, GST_GAP_FLAG_MISSING_DATA)));
+        else if (n < 3 || n >= 8)
+            CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
+                      GST_FLOW_OK);
+    for (guint i = 0; i < 4; i++) {
+        GstBuffer *latent = gst_harness_pull(h);
+
+        CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from[i]));
+        CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
+                  vae_test_time(to[i]));
+        CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
+                  i % 2);
+        CHECK_INT(GST_BUFFER_IS_DISCONT(latent), i % 2 == 0);
+        gst_buffer_unref(latent);
+    }
+    expect_gap(h, 3, 5, GST_GAP_FLAG_MISSING_DATA);
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"pieces", test_pieces},
+                                    {"stop", test_stop},
+                                    {"decode-only", test_decode_only},
+                                    {"slivers", test_slivers},
+                                    {"same-times", test_same_times},
+                                    {"reverse", test_reverse},
+                                    {"gap", test_gap},
+                                    {"missing-data", test_missing_data},
+                                    {"missing-frames", test_missing_frames},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

@@ -1,0 +1,46 @@
+/*
+ * vae_play.h: files of latents, and pipelines of which every frame is kept.
+ */
+#ifndef VAE_PLAY_H
+#define VAE_PLAY_H
+
+#include "vae_test.h"
+
+/* Writes n latents of vae_test_latent() into a file in a folder of its own.
+ * rate: of the video, as a fraction. Returns the path; vae_play_remove() it. */
+gchar *vae_play_write(guint n, int width, int height, const char *rate);
+/* Removes the file and its folder, and frees path. */
+void vae_play_remove(gchar *path);
+
+typedef struct VaeShown {
+    GstBuffer *buffer;
+    GstClockTime pts, end;
+    GstClockTime cut; /* lies before the segment */
+    GstClockTime running;
+} VaeShown;
+
+typedef struct VaePlay {
+    GstElement *pipeline, *sink;
+    GArray *shown; /* VaeShown, in order; under the lock */
+    GMutex lock;
+} VaePlay;
+
+/* A pipeline with a basesink "s" that signals handoffs, in PAUSED; the sink
+ * has its first frame. */
+VaePlay *vae_play_new(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
+void vae_play_free(VaePlay *play);
+/* What was shown is forgotten. */
+void vae_play_forget(VaePlay *play);
+void vae_play_set(VaePlay *play, GstState state);
+/* Waits for EOS or SEGMENT_DONE, any other end fails. (transfer full) */
+GstMessage *vae_play_wait(VaePlay *play);
+/* PLAYING to EOS, and waits. */
+void vae_play_to_end(VaePlay *play);
+/* By time, SET positions; stop may be NONE. */
+gboolean vae_play_seek(VaePlay *play, GstSeekFlags flags, GstClockTime start,
+                       GstClockTime stop);
+const VaeShown *vae_play_frame(VaePlay *play, guint i);
+
+gboolean vae_play_same_bytes(GstBuffer *a, GstBuffer *b);
+
+#endif
