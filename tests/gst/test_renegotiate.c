@@ -1,0 +1,310 @@
+/*
+ * test_renegotiate.c: caps that change while a stream runs, also in the
+ * middle of a group; sizes that no factor divides; interlaced video.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------ */
+/* vaedecode.                                                          */
+
+/* What a piece of a stream of latents is, and what is to come of it. */
+typedef struct Piece {
+    const char *fields; /* besides type, which is float32 */
+    gint lw, lh;
+    guint latents;
+    guint fps, width, height, frames;
+} Piece;
+
+static void
+push_piece(GstHarness *h, const Piece *p, GstClockTime *at)
+{
+    gchar *caps = g_strdup_printf(
+        "video/x-vae-latent,type=float32,channels=16,latent-width=%d,"
+        "latent-height=%d,%s",
+        p->lw, p->lh, p->fields);
+
+    gst_harness_set_src_caps_str(h, caps);
+    for (guint k = 0; k < p->latents; k++) {
+        GstBuffer *latent = vae_test_latent(p->lw, p->lh, k);
+        const GstClockTime length =
+            gst_util_uint64_scale(k ? 4 : 1, GST_SECOND, p->fps);
+
+        GST_BUFFER_PTS(latent) = *at;
+        GST_BUFFER_DURATION(latent) = length;
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+        *at += length;
+    }
+    g_free(caps);
+}
+
+/* Frames of the size and rate, and before the first their caps. */
+static void
+pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
+{
+    for (guint n = 0; n < p->frames; n++) {
+        GstBuffer *frame = gst_harness_pull(h);
+        GstVideoInfo info;
+        GstEvent *event;
+        GstCaps *caps;
+
+        CHECK(frame != NULL);
+        while (n == 0) {
+            event = vae_test_event(h, GST_EVENT_CAPS);
+            CHECK(event != NULL);
+            gst_event_parse_caps(event, &caps);
+            CHECK(gst_video_info_from_caps(&info, caps));
+            gst_event_unref(event);
+            if ((guint) info.width != p->width ||
+                (guint) info.height != p->height ||
+                (guint) info.fps_n != p->fps)
+                continue; /* of a piece that was pushed before */
+            break;
+        }
+        CHECK_INT(gst_buffer_get_size(frame), info.size);
+        CHECK_INT(GST_BUFFER_PTS(frame), *at);
+        CHECK_INT(GST_BUFFER_DURATION(frame), GST_SECOND / p->fps);
+        *at += GST_BUFFER_DURATION(frame);
+        gst_buffer_unref(frame);
+    }
+}
+
+/* A new size, rate and shape of pixels, each after some frames. */
+static void
+test_decode(void)
+{
+    static const Piece pieces[] = {
+        {"framerate=16/1", 6, 4, 3, 16, 48, 32, 9},
+        {"framerate=16/1", 4, 4, 2, 16, 32, 32, 5},
+        {"framerate=8/1", 4, 4, 3, 8, 32, 32, 9},
+        {"framerate=8/1,width=25,height=31", 4, 4, 2, 8, 25, 31, 5},
+        {"framerate=32/1", 1, 1, 2, 32, 8, 8, 5}};
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstClockTime pushed = 0, pulled = 0;
+
+    for (guint i = 0; i < G_N_ELEMENTS(pieces); i++) {
+        push_piece(h, &pieces[i], &pushed);
+        pull_piece(h, &pieces[i], &pulled);
+    }
+    CHECK_INT(pushed, pulled);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+/* Another type of the same numbers begins a sequence of the same frames. */
+static void
+test_decode_type(void)
+{
+    static const char *const types[] = {"float32", "bfloat16", "float16"};
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstBuffer *first = NULL;
+
+    for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
+        gchar *caps = g_strdup_printf(
+            "video/x-vae-latent,type=%s,channels=16,latent-width=2,"
+            "latent-height=2,framerate=16/1",
+            types[i]);
+        const gsize size = 16 * 4 * (i ? 2 : 4);
+        GstBuffer *buffer = gst_buffer_new_allocate(NULL, size, NULL);
+
+        gst_buffer_memset(buffer, 0, 0, size); /* 0 in any of them */
+        GST_BUFFER_PTS(buffer) = vae_test_time(i);
+        GST_BUFFER_DURATION(buffer) = vae_test_time(1);
+        gst_harness_set_src_caps_str(h, caps);
+        CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
+        buffer = gst_harness_pull(h);
+        CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
+        if (first) {
+            GstMapInfo map;
+
+            CHECK(gst_buffer_map(first, &map, GST_MAP_READ));
+            CHECK_INT(gst_buffer_get_size(buffer), map.size);
+            CHECK(gst_buffer_memcmp(buffer, 0, map.data, map.size) == 0);
+            gst_buffer_unmap(first, &map);
+            gst_buffer_unref(buffer);
+        } else {
+            first = buffer;
+        }
+        g_free(caps);
+    }
+    gst_buffer_unref(first);
+    vae_test_teardown(h);
+}
+
+/* Downstream wants another format between two latents of a sequence: caps and
+ * frames change, the sequence goes on. */
+static void
+test_decode_format(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstHarness *plain = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(2, 2, NULL);
+
+    gst_harness_set_sink_caps_str(plain, "video/x-raw,format=RGB");
+    gst_harness_set_src_caps_str(plain, caps);
+    vae_test_push_latents(plain, 2, 2, 0, 3);
+    g_free(vae_test_pull_frames(plain, 0, 5));
+
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=I420");
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, 2, 2, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=RGB");
+    vae_test_push_latents(h, 2, 2, 2, 3);
+    for (guint n = 5; n < 9; n++) {
+        GstBuffer *a = gst_harness_pull(h), *b = gst_harness_pull(plain);
+        GstMapInfo map;
+
+        CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
+        CHECK_INT(gst_buffer_get_size(a), 16 * 16 * 3);
+        CHECK(gst_buffer_map(b, &map, GST_MAP_READ));
+        CHECK(gst_buffer_memcmp(a, 0, map.data, map.size) == 0);
+        gst_buffer_unmap(b, &map);
+        gst_buffer_unref(a);
+        gst_buffer_unref(b);
+    }
+    g_free(caps);
+    vae_test_teardown(h);
+    vae_test_teardown(plain);
+}
+
+/* ------------------------------------------------------------------ */
+/* vaeencode.                                                          */
+
+static void
+set_video(GstHarness *h, GstVideoInfo *info, GstVideoFormat format, gint width,
+          gint height, gint fps)
+{
+    gst_video_info_set_format(info, format, (guint) width, (guint) height);
+    info->fps_n = fps;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+}
+
+static void
+push_frames(GstHarness *h, const GstVideoInfo *info, guint n, GstClockTime *at)
+{
+    for (guint i = 0; i < n; i++) {
+        GstBuffer *frame = vae_test_frame(info, i);
+
+        GST_BUFFER_PTS(frame) = *at;
+        GST_BUFFER_DURATION(frame) = GST_SECOND / (guint) info->fps_n;
+        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+        *at += GST_SECOND / (guint) info->fps_n;
+    }
+}
+
+/* Latents for `frames` frames of a size, the last of them trimmed. */
+static void
+pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
+             GstClockTime *at)
+{
+    const guint lw = ((guint) info->width + 7) / 8;
+    const guint lh = ((guint) info->height + 7) / 8;
+
+    for (guint k = 0, n = 0; n < frames; k++) {
+        GstBuffer *latent = gst_harness_pull(h);
+        const guint covered = MIN(k ? 4 : 1, frames - n);
+
+        CHECK(latent != NULL);
+        CHECK_INT(GST_BUFFER_PTS(latent), *at);
+        CHECK_INT(GST_BUFFER_DURATION(latent),
+                  covered * (GST_SECOND / (guint) info->fps_n));
+        CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
+                  k > 0);
+        CHECK_INT(GST_BUFFER_OFFSET(latent), k);
+        CHECK_INT(gst_buffer_get_size(latent), 16 * lw * lh * 4);
+        *at += GST_BUFFER_DURATION(latent);
+        n += covered;
+        gst_buffer_unref(latent);
+    }
+}
+
+/* The group that was collected is filled up and belongs to the caps before. */
+static void
+test_encode(void)
+{
+    static const struct {
+        GstVideoFormat format;
+        gint width, height, fps;
+        guint frames;
+    } pieces[] = {{GST_VIDEO_FORMAT_I420, 48, 32, 16, 7},
+                  {GST_VIDEO_FORMAT_I420, 33, 17, 16, 3},
+                  {GST_VIDEO_FORMAT_RGB, 33, 17, 16, 8},
+                  {GST_VIDEO_FORMAT_RGB, 33, 17, 32, 2},
+                  {GST_VIDEO_FORMAT_NV12, 8, 8, 8, 5}};
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstVideoInfo infos[G_N_ELEMENTS(pieces)];
+    GstClockTime pushed = 0, pulled = 0;
+
+    g_object_set(h->element, "queue-depth", 8, NULL);
+    for (guint i = 0; i < G_N_ELEMENTS(pieces); i++) {
+        set_video(h, &infos[i], pieces[i].format, pieces[i].width,
+                  pieces[i].height, pieces[i].fps);
+        push_frames(h, &infos[i], pieces[i].frames, &pushed);
+    }
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    for (guint i = 0; i < G_N_ELEMENTS(pieces); i++)
+        pull_latents(h, &infos[i], pieces[i].frames, &pulled);
+    CHECK_INT(pushed, pulled);
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+/* The same caps again are no change. */
+static void
+test_same(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstVideoInfo info;
+    GstClockTime pushed = 0, pulled = 0;
+
+    set_video(h, &info, GST_VIDEO_FORMAT_I420, 16, 16, 16);
+    push_frames(h, &info, 3, &pushed);
+    CHECK(gst_harness_push_event(
+        h, gst_event_new_caps(gst_video_info_to_caps(&info))));
+    push_frames(h, &info, 6, &pushed);
+    pull_latents(h, &info, 9, &pulled);
+    vae_test_teardown(h);
+}
+
+static void
+test_interlaced(void)
+{
+    static const char *const modes[] = {"interleaved", "mixed"};
+
+    for (guint i = 0; i < G_N_ELEMENTS(modes); i++) {
+        GstHarness *h = vae_test_harness("vaeencode", NULL);
+        GstBus *bus = vae_test_bus(h);
+        GstCaps *caps = gst_caps_new_simple(
+            "video/x-raw", "format", G_TYPE_STRING, "I420", "width", G_TYPE_INT,
+            48, "height", G_TYPE_INT, 32, "framerate", GST_TYPE_FRACTION, 16, 1,
+            "interlace-mode", G_TYPE_STRING, modes[i], NULL);
+
+        gst_harness_push_event(h, gst_event_new_stream_start("interlaced"));
+        gst_harness_push_event(h, gst_event_new_caps(caps));
+        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                              modes[i], "progressive");
+        gst_caps_unref(caps);
+        gst_element_set_bus(h->element, NULL);
+        gst_object_unref(bus);
+        vae_test_teardown(h);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"decode", test_decode},
+                                    {"decode-type", test_decode_type},
+                                    {"decode-format", test_decode_format},
+                                    {"encode", test_encode},
+                                    {"same", test_same},
+                                    {"interlaced", test_interlaced},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

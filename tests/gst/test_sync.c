@@ -1,0 +1,318 @@
+/*
+ * test_sync.c: decoded latents beside audio, from two files and from the
+ * container that they were muxed into, also after seeks. Each frame is known by
+ * its bytes and each sample by its value, so that what is shown and heard at
+ * one running time can be told.
+ */
+#include "vae_play.h"
+
+#include <gst/base/gstbasesink.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LATENTS 46
+#define FRAMES (4 * LATENTS - 3)
+#define FPS 24
+#define RATE 8000 /* samples a second */
+
+/* A clip, as long a sound, and what the clip shows. */
+typedef struct Bed {
+    gchar *latents, *sound;
+    VaePlay *whole;
+} Bed;
+
+static GstClockTime
+frame_time(guint64 n)
+{
+    return gst_util_uint64_scale(n, GST_SECOND, FPS);
+}
+
+static void
+append(GByteArray *bytes, guint32 value, guint size)
+{
+    const guint32 little = GUINT32_TO_LE(value);
+
+    g_byte_array_append(bytes, (const guint8 *) &little, size);
+}
+
+/* A WAV of 32 bits and one channel whose samples are their own numbers. */
+static void
+write_sound(const gchar *path)
+{
+    const guint n = RATE * FRAMES / FPS;
+    GByteArray *bytes = g_byte_array_new();
+
+    g_byte_array_append(bytes, (const guint8 *) "RIFF", 4);
+    append(bytes, 36 + 4 * n, 4);
+    g_byte_array_append(bytes, (const guint8 *) "WAVEfmt ", 8);
+    append(bytes, 16, 4);
+    append(bytes, 1, 2);
+    append(bytes, 1, 2);
+    append(bytes, RATE, 4);
+    append(bytes, 4 * RATE, 4);
+    append(bytes, 4, 2);
+    append(bytes, 32, 2);
+    g_byte_array_append(bytes, (const guint8 *) "data", 4);
+    append(bytes, 4 * n, 4);
+    for (guint i = 0; i < n; i++)
+        append(bytes, i, 4);
+    CHECK(g_file_set_contents(path, (const gchar *) bytes->data,
+                              (gssize) bytes->len, NULL));
+    g_byte_array_unref(bytes);
+}
+
+static void
+bed_open(Bed *bed)
+{
+    gchar *rate = g_strdup_printf("%d/1", FPS);
+
+    bed->latents = vae_play_write(LATENTS, 6, 4, rate);
+    bed->sound = g_strconcat(bed->latents, ".wav", NULL);
+    write_sound(bed->sound);
+    bed->whole = vae_play_new(
+        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
+        "threads=1 ! video/x-raw,format=I420 ! fakesink name=s sync=false "
+        "signal-handoffs=true",
+        bed->latents, vae_test_weights());
+    vae_play_to_end(bed->whole);
+    CHECK_INT(bed->whole->shown->len, FRAMES);
+    g_free(rate);
+}
+
+static void
+bed_close(Bed *bed)
+{
+    vae_play_free(bed->whole);
+    CHECK(remove(bed->sound) == 0);
+    g_free(bed->sound);
+    vae_play_remove(bed->latents);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* What is heard: samples by their numbers, and when. */
+typedef struct Heard {
+    GstClockTime running;
+    guint32 first, n;
+} Heard;
+
+typedef struct Both {
+    VaePlay *play;
+    GstElement *sink;
+    GArray *heard; /* under the lock of play */
+} Both;
+
+static void
+hear(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
+{
+    Both *both = data;
+    const GstSegment *segment = &GST_BASE_SINK(sink)->segment;
+    const GstClockTime pts = GST_BUFFER_PTS(buffer);
+    GstMapInfo map;
+    guint32 skip;
+    Heard heard;
+
+    /* As any sink for sound does: what is in front of the segment is cut. */
+    skip = pts >= segment->start
+               ? 0
+               : gst_util_uint64_scale(segment->start - pts, RATE, GST_SECOND);
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+    heard = (Heard){.running = gst_segment_to_running_time(
+                        segment, GST_FORMAT_TIME, MAX(pts, segment->start)),
+                    .first = GST_READ_UINT32_LE(map.data) + skip,
+                    .n = (guint32) (map.size / 4) - skip};
+    gst_buffer_unmap(buffer, &map);
+    g_mutex_lock(&both->play->lock);
+    g_array_append_val(both->heard, heard);
+    g_mutex_unlock(&both->play->lock);
+}
+
+static void
+both_open(Both *both, VaePlay *play)
+{
+    *both = (Both){.play = play,
+                   .sink = gst_bin_get_by_name(GST_BIN(play->pipeline), "a"),
+                   .heard = g_array_new(FALSE, FALSE, sizeof(Heard))};
+    g_signal_connect(both->sink, "handoff", G_CALLBACK(hear), both);
+}
+
+static void
+both_close(Both *both)
+{
+    VaePlay *play = both->play;
+
+    vae_play_free(play);
+    gst_object_unref(both->sink);
+    g_array_unref(both->heard);
+}
+
+static void
+both_forget(Both *both)
+{
+    vae_play_forget(both->play);
+    g_mutex_lock(&both->play->lock);
+    g_array_set_size(both->heard, 0);
+    g_mutex_unlock(&both->play->lock);
+}
+
+/* What of the sound is heard at a running time, as time in the sound; NONE:
+ * nothing is. Containers round times to milliseconds. */
+static GstClockTime
+heard_at(const Both *both, GstClockTime running)
+{
+    for (guint i = both->heard->len; i-- > 0;) {
+        const Heard *h = &g_array_index(both->heard, Heard, i);
+        const GstClockTime length =
+            gst_util_uint64_scale(h->n, GST_SECOND, RATE);
+
+        if (running + GST_MSECOND >= h->running)
+            return running > h->running + length + GST_MSECOND
+                       ? GST_CLOCK_TIME_NONE
+                       : gst_util_uint64_scale(h->first, GST_SECOND, RATE) +
+                             running - h->running;
+    }
+    return GST_CLOCK_TIME_NONE;
+}
+
+/* Which frame of the clip a buffer is. */
+static guint
+frame_number(const Bed *bed, GstBuffer *buffer)
+{
+    for (guint n = 0; n < FRAMES; n++)
+        if (vae_play_same_bytes(buffer, vae_play_frame(bed->whole, n)->buffer))
+            return n;
+    vae_test_fail("a frame that is in the clip", __FILE__, __LINE__);
+}
+
+/* From frame `first` on everything is shown, and at the running time of each
+ * frame what belongs to it is heard, up to the length of a frame. In front may
+ * be a frame that ends in the rounding of the container. */
+static void
+check_sync(const Bed *bed, const Both *both, guint first)
+{
+    const guint n_shown = both->play->shown->len;
+    GstClockTimeDiff worst = 0;
+
+    CHECK(n_shown == FRAMES - first || n_shown == FRAMES - first + 1);
+    for (guint i = 0; i < n_shown; i++) {
+        const VaeShown *shown = vae_play_frame(both->play, i);
+        const guint n = frame_number(bed, shown->buffer);
+        const GstClockTime heard = heard_at(both, shown->running);
+        GstClockTimeDiff skew;
+
+        CHECK_INT(n, FRAMES - n_shown + i);
+        CHECK(GST_CLOCK_TIME_IS_VALID(heard));
+        skew = GST_CLOCK_DIFF(frame_time(n) + shown->cut, heard);
+        worst = MAX(worst, ABS(skew));
+    }
+    g_print("from frame %u: %u frames, skew %.3f ms at most\n", first, n_shown,
+            (gdouble) worst / 1e6);
+    CHECK(worst <= (GstClockTimeDiff) frame_time(1));
+}
+
+static void
+check_seeks(const Bed *bed, Both *both)
+{
+    /* A demuxer that begins with a picture leaves out the block of sound that
+     * began before it: where that is the last one, nothing is heard. */
+    static const guint targets[] = {1, 163, 2, 150, 90};
+
+    vae_play_to_end(both->play);
+    check_sync(bed, both, 0);
+    for (guint i = 0; i < G_N_ELEMENTS(targets); i++) {
+        /* Every other one in PAUSED. */
+        if (i % 2)
+            vae_play_set(both->play, GST_STATE_PAUSED);
+        both_forget(both);
+        CHECK(vae_play_seek(both->play,
+                            GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
+                            frame_time(targets[i]), GST_CLOCK_TIME_NONE));
+        vae_play_to_end(both->play);
+        check_sync(bed, both, targets[i]);
+    }
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Latents and sound in files of their own, in one pipeline. */
+static void
+test_two_files(void)
+{
+    Bed bed;
+    Both both;
+
+    bed_open(&bed);
+    both_open(&both,
+              vae_play_new(
+                  "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
+                  "threads=1 ! video/x-raw,format=I420 ! queue ! fakesink "
+                  "name=s sync=false signal-handoffs=true "
+                  "filesrc location=%s ! wavparse ! queue ! fakesink name=a "
+                  "sync=false signal-handoffs=true",
+                  bed.latents, vae_test_weights(), bed.sound));
+    check_seeks(&bed, &both);
+    both_close(&both);
+    bed_close(&bed);
+}
+
+/* Decoded and muxed with the sound, then played from that file. */
+static void
+check_container(const char *mux, const char *demux)
+{
+    Bed bed;
+    Both both;
+    gchar *path, *text;
+    GstElement *pipeline;
+    GstMessage *message;
+    GstBus *bus;
+
+    bed_open(&bed);
+    path = g_strconcat(bed.latents, ".muxed", NULL);
+    text = g_strdup_printf(
+        "%s name=m ! filesink location=%s filesrc location=%s ! latentdemux ! "
+        "vaedecode model=\"%s\" threads=1 ! video/x-raw,format=I420 ! queue ! "
+        "m. filesrc location=%s ! wavparse ! queue ! m.",
+        mux, path, bed.latents, vae_test_weights(), bed.sound);
+    pipeline = gst_parse_launch(text, NULL);
+    CHECK(pipeline != NULL);
+    bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, 120 * GST_SECOND,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK(message != NULL);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+
+    both_open(&both,
+              vae_play_new("filesrc location=%s ! %s name=m m.video_0 ! queue "
+                           "! fakesink name=s sync=false signal-handoffs=true "
+                           "m.audio_0 ! queue ! fakesink name=a sync=false "
+                           "signal-handoffs=true",
+                           path, demux));
+    check_seeks(&bed, &both);
+    both_close(&both);
+    CHECK(remove(path) == 0);
+    g_free(path);
+    g_free(text);
+    bed_close(&bed);
+}
+
+static void
+test_matroska(void)
+{
+    check_container("matroskamux", "matroskademux");
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"two-files", test_two_files},
+                                    {"matroska", test_matroska},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
