@@ -8,7 +8,8 @@
 # Nothing missing: no network and no rights are needed. Asks no question.
 set -eu
 
-demo='gcc libc6-dev meson ninja-build pkg-config
+# dpkg-dev: without it Meson takes lib64 for Debian's library folder.
+demo='gcc libc6-dev dpkg-dev meson ninja-build pkg-config
     libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
     gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
     libdnnl-dev libjansson-dev'
