@@ -101,6 +101,9 @@ typedef struct VaeBackendClass {
     /* Scratch bytes of one run; weight bytes as kept. */
     size_t (*scratch)(const VaeExec *exec);
     size_t (*weight_bytes)(const VaeExec *exec);
+    /* The most that making a weight takes beside it, and gives back; NULL:
+     * nothing of the memory that alloc() gives. */
+    size_t (*loading)(const VaeExec *exec);
     /* Of the memory that alloc() gives, for units on their way; NULL: none. */
     size_t (*staging)(const VaeExec *exec);
     /* Once, before the first run: addresses are fixed from here. */

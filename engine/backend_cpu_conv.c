@@ -39,26 +39,41 @@ typedef struct WeightJob {
     const dnnl_memory_desc_t *md;
 } WeightJob;
 
-/* The file's [out, in, t, h, w] floats under the dims of md. */
+/* Numbers of that type in the file's order, [out, in, t, h, w], under the dims
+ * of md. */
 static dnnl_status_t
-file_layout(const dnnl_memory_desc_t *md, dnnl_memory_desc_t *out)
+file_layout(const dnnl_memory_desc_t *md, VaeType type, dnnl_memory_desc_t *out)
 {
     static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_abcd, dnnl_abcde};
     const int n = md->ndims;
-    return dnnl_memory_desc_init_by_tag(out, n, md->dims, dnnl_f32,
+    return dnnl_memory_desc_init_by_tag(out, n, md->dims, vae_cpu_type(type),
                                         tags[n == 1 ? 0 : n - 3]);
 }
 
+/* The type that the weight's numbers are laid out from. */
+static VaeType
+source_type(const VaeWeight *w)
+{
+    return vae_weight_lies(w) ? w->part[0]->type : VAE_TYPE_F32;
+}
+
 static dnnl_status_t
-reorder_once(VaeBackend *cpu, const dnnl_memory_desc_t *md, const float *src,
-             void *dst)
+make_reorder(VaeBackend *cpu, const VaeWeight *w, const dnnl_memory_desc_t *md,
+             bool plan, VaeCpuPrimitive *out)
 {
     dnnl_memory_desc_t plain;
+    const dnnl_status_t s = file_layout(md, source_type(w), &plain);
+    if (s != dnnl_success)
+        return s;
+    return vae_cpu_reorder(cpu, &plain, md, plan, out);
+}
+
+static dnnl_status_t
+reorder_once(const WeightJob *j, const void *src, void *dst)
+{
     VaeCpuPrimitive p = {0};
     void *scratch = NULL;
-    dnnl_status_t s = file_layout(md, &plain);
-    if (s == dnnl_success)
-        s = vae_cpu_reorder(cpu, &plain, md, false, &p);
+    dnnl_status_t s = make_reorder(j->cpu, j->weight, j->md, false, &p);
     if (s == dnnl_success) {
         scratch = vae_mem_alloc(p.scratch);
         s = scratch ? vae_cpu_set_scratch(&p, scratch) : dnnl_out_of_memory;
@@ -68,28 +83,52 @@ reorder_once(VaeBackend *cpu, const dnnl_memory_desc_t *md, const float *src,
     if (s == dnnl_success)
         s = vae_cpu_set(&p, 1, dst);
     if (s == dnnl_success)
-        s = vae_cpu_execute(cpu, &p);
+        s = vae_cpu_execute(j->cpu, &p);
     if (s == dnnl_success)
-        s = dnnl_stream_wait(cpu->stream);
+        s = dnnl_stream_wait(j->cpu->stream);
     vae_mem_free(scratch);
     vae_cpu_primitive_free(&p);
     return s;
 }
 
+/* Out of the file where it has one piece of a type that oneDNN reads. */
 static VaeStatus
 make_weight(void *user, void *dst, VaeError *error)
 {
     const WeightJob *j = user;
-    const size_t bytes = vae_weight_count(j->weight) * sizeof(float);
+    const VaeWeight *w = j->weight;
+    dnnl_status_t s;
+    if (vae_weight_lies(w)) {
+        s = reorder_once(j, w->part[0]->data, dst);
+        vae_weight_drop(w);
+        return vae_cpu_status(s, j->op, "lay out the weights", error);
+    }
+    const size_t bytes = vae_weight_count(w) * sizeof(float);
     float *raw = vae_mem_alloc(bytes);
     if (!raw)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s: out of memory for weights (%zu bytes)",
                         j->op->name, bytes);
-    vae_weight_read(j->weight, raw);
-    const dnnl_status_t s = reorder_once(j->cpu, j->md, raw, dst);
+    vae_weight_read(w, raw);
+    s = reorder_once(j, raw, dst);
     vae_mem_free(raw);
     return vae_cpu_status(s, j->op, "lay out the weights", error);
+}
+
+/* What make_weight() takes and gives back. */
+static VaeStatus
+count_loading(const Conv *c, VaeExec *exec, const VaeOp *op, const VaeWeight *w,
+              const dnnl_memory_desc_t *md, VaeError *error)
+{
+    VaeCpuPrimitive p = {0};
+    const dnnl_status_t s = make_reorder(c->cpu, w, md, true, &p);
+    size_t bytes = p.scratch;
+    vae_cpu_primitive_free(&p);
+    if (!vae_weight_lies(w))
+        bytes += vae_weight_count(w) * sizeof(float);
+    if (bytes > exec->loading)
+        exec->loading = bytes;
+    return vae_cpu_status(s, op, "lay out the weights", error);
 }
 
 /* Argument i of the primitive holds weight w from here on. */
@@ -100,8 +139,9 @@ give_weight(Conv *c, VaeModel *model, VaeExec *exec, const VaeOp *op,
     const dnnl_memory_desc_t *md = &c->primitive.md[i];
     const size_t bytes = dnnl_memory_desc_get_size(md);
     exec->weight_bytes += bytes;
-    if (!model)
-        return VAE_OK;
+    VaeStatus status = count_loading(c, exec, op, w, md, error);
+    if (status != VAE_OK || !model)
+        return status;
     WeightKey key;
     memset(&key, 0, sizeof key);
     strcpy(key.table, "dnnl");
@@ -110,8 +150,8 @@ give_weight(Conv *c, VaeModel *model, VaeExec *exec, const VaeOp *op,
     memcpy(&key.md, md, sizeof key.md);
     WeightJob job = {c->cpu, op, w, md};
     const void *blob = NULL;
-    const VaeStatus status = vae_model_weight(
-        model, &key, sizeof key, bytes, make_weight, &job, NULL, &blob, error);
+    status = vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
+                              NULL, &blob, error);
     if (status != VAE_OK)
         return status;
     return vae_cpu_status(vae_cpu_set(&c->primitive, i, blob), op,

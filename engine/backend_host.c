@@ -61,6 +61,8 @@ get_weight(VaeExec *e, VaeModel *model, VaeWeight *w, const float **out,
 {
     const size_t bytes = vae_weight_count(w) * sizeof(float);
     e->weight_bytes += bytes;
+    if (w->kind != VAE_WEIGHT_VECTOR && bytes > e->loading)
+        e->loading = bytes; /* see make_weight() */
     if (!model)
         return VAE_OK;
     HostKey key;
@@ -499,6 +501,12 @@ size_t
 vae_host_weight_bytes(const VaeExec *exec)
 {
     return exec->weight_bytes;
+}
+
+size_t
+vae_host_loading(const VaeExec *exec)
+{
+    return exec->loading;
 }
 
 const char *

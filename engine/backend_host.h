@@ -22,7 +22,7 @@ struct VaeExec {
     VaeQueue queue;
     VaeHostOp *ops;
     VaeMemory memory;
-    size_t scratch, weight_bytes;
+    size_t scratch, weight_bytes, loading;
     VaeOpTime *times;
 };
 
@@ -41,6 +41,7 @@ VaeStatus vae_host_alloc(VaeBackend *backend, size_t bytes, void **out,
 void vae_host_free(VaeBackend *backend, void *block);
 size_t vae_host_scratch(const VaeExec *exec);
 size_t vae_host_weight_bytes(const VaeExec *exec);
+size_t vae_host_loading(const VaeExec *exec);
 const char *vae_host_impl(const VaeExec *exec, int op);
 void vae_host_profile(VaeExec *exec, VaeOpTime *rows);
 

@@ -41,7 +41,8 @@ vae_model_fingerprint(const VaeModel *model, char out[65])
                       : "scalar",
             (unsigned long long) t->bytes);
         vae_sha256_add(&sha, head, (size_t) n);
-        vae_sha256_add(&sha, t->data, (size_t) t->bytes);
+        if (t->data)
+            vae_sha256_add(&sha, t->data, (size_t) t->bytes);
     }
     vae_sha256_end(&sha, out);
 }

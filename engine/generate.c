@@ -1,11 +1,12 @@
 /*
  * generate.c: weights and inputs from a hash of their name, the same numbers
- * on every machine.
+ * on every machine, and models of such weights.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "vae/model.h"
+#include "model_internal.h"
 
 /* FNV-1a, 64 bits. */
 static uint64_t
@@ -71,4 +72,88 @@ vae_generate(const char *name, const int64_t *dims, int n_dims, float *dst)
     const uint64_t h = hash_name(name);
     for (uint64_t i = 0; i < n; i++)
         dst[i] = (float) (number(h, i) * scale + shift);
+}
+
+/* ------------------------------------------------------------------ */
+
+static uint64_t
+count(const VaeDemand *d)
+{
+    uint64_t n = 1;
+    for (int i = 0; i < d->n_dims; i++)
+        n *= (uint64_t) d->dims[i];
+    return n;
+}
+
+static const VaeArch *
+find_arch(const char *name, VaeError *error)
+{
+    VaeListing known = {.most = 100};
+    for (int i = 0; vae_archs[i]; i++) {
+        if (strcmp(vae_archs[i]->name, name) == 0)
+            return vae_archs[i];
+        vae_listing_add(&known, "%s", vae_archs[i]->name);
+    }
+    vae_fail(error, VAE_ERR_ARGUMENT, "no architecture \"%s\" (known: %s)",
+             name, known.text);
+    return NULL;
+}
+
+VaeStatus
+vae_model_outline(const char *arch, VaeModel **out, VaeError *error)
+{
+    *out = NULL;
+    const VaeArch *found = find_arch(arch, error);
+    if (!found)
+        return VAE_ERR_ARGUMENT;
+    VaeModel *m;
+    const VaeStatus status = vae_model_preset(found, true, true, &m, error);
+    if (status != VAE_OK)
+        return status;
+    for (size_t i = 0; i < m->n_demands; i++) {
+        VaeDemand *d = &m->demands[i];
+        d->found = (VaeTensorInfo){.name = d->name,
+                                   .type = VAE_TYPE_F32,
+                                   .supported = true,
+                                   .type_name = "F32",
+                                   .n_dims = d->n_dims,
+                                   .bytes = count(d) * sizeof(float)};
+        memcpy(d->found.dims, d->dims, sizeof d->dims);
+    }
+    m->outline = true;
+    vae_model_summarise(m);
+    *out = m;
+    return VAE_OK;
+}
+
+static VaeStatus
+generate_weights(VaeModel *m, VaeError *error)
+{
+    m->generated = calloc(m->n_demands, sizeof *m->generated);
+    for (size_t i = 0; i < m->n_demands; i++) {
+        VaeDemand *d = &m->demands[i];
+        const size_t bytes = (size_t) d->found.bytes;
+        float *data = m->generated ? vae_mem_alloc(bytes) : NULL;
+        if (!data)
+            return vae_fail(error, VAE_ERR_MEMORY,
+                            "out of memory for the generated tensor %s (%zu "
+                            "bytes)",
+                            d->name, bytes);
+        m->generated[i] = data;
+        d->found.data = data;
+        vae_generate(d->name, d->dims, d->n_dims, data);
+    }
+    m->outline = false;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
+{
+    VaeStatus status = vae_model_outline(arch, out, error);
+    if (status == VAE_OK)
+        status = generate_weights(*out, error);
+    if (status != VAE_OK)
+        vae_model_free(out);
+    return status;
 }

@@ -11,38 +11,95 @@
 #include "vae/stream.h"
 
 #define ALIGNMENT ((size_t) 64)
-#define HUGE_PAGE ((size_t) 2 << 20)
+/* Blocks from here on are mapped by themselves: what is freed goes back to the
+ * system at once, and leaves no hole in a heap. */
+#define MAPPED ((size_t) 256 << 10)
+/* Below that a large page would mostly be unused. */
+#define LARGE ((size_t) 8 << 20)
+
+/* The sanitizer knows the blocks of malloc() only. */
+#if defined __SANITIZE_ADDRESS__
+#define MAY_MAP false
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define MAY_MAP false
+#endif
+#endif
+#ifndef MAY_MAP
+#define MAY_MAP true
+#endif
+
+/* In front of each block, ALIGNMENT bytes wide. */
+typedef struct Head {
+    size_t mapped; /* bytes from here on; 0: malloc()'s */
+} Head;
 
 static atomic_uint_fast64_t allocations;
 static atomic_uint_fast64_t refused;
+
+/* Takes the pages now, which the system gives only when they are touched. */
+static void
+touch(uint8_t *map, size_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(map, bytes, MADV_POPULATE_WRITE) == 0)
+        return;
+#endif
+    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < bytes; i += page)
+        ((volatile uint8_t *) map)[i] = 0;
+}
+
+static Head *
+map_block(size_t bytes)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    /* Only a wish: a system without large pages gives small ones. */
+    if (bytes >= LARGE)
+        madvise(map, bytes, MADV_HUGEPAGE);
+#endif
+    touch(map, bytes);
+    Head *head = map;
+    head->mapped = bytes;
+    return head;
+}
+
+static Head *
+heap_block(size_t bytes)
+{
+    Head *head = aligned_alloc(ALIGNMENT, bytes);
+    if (head != NULL)
+        memset(head, 0, bytes);
+    return head;
+}
 
 void *
 vae_mem_alloc(size_t bytes)
 {
     const uint64_t number = atomic_fetch_add(&allocations, 1) + 1;
-    if (number == atomic_load(&refused) || bytes > SIZE_MAX - ALIGNMENT)
+    if (number == atomic_load(&refused) || bytes > SIZE_MAX - 3 * ALIGNMENT)
         return NULL;
     /* Also for 0 bytes a block of its own. */
-    const size_t whole =
-        bytes == 0 ? ALIGNMENT : (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    const bool large = whole >= 4 * HUGE_PAGE;
-    const size_t alignment = large ? HUGE_PAGE : ALIGNMENT;
-    void *block = aligned_alloc(
-        alignment, large ? (whole + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1) : whole);
-#ifdef MADV_HUGEPAGE
-    /* Only a wish: a system without large pages gives small ones. */
-    if (block != NULL && large)
-        madvise(block, whole & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
-#endif
-    if (block != NULL)
-        memset(block, 0, whole);
-    return block;
+    const size_t whole = (bytes + 2 * ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    Head *head =
+        MAY_MAP && bytes >= MAPPED ? map_block(whole) : heap_block(whole);
+    return head != NULL ? (uint8_t *) head + ALIGNMENT : NULL;
 }
 
 void
 vae_mem_free(void *block)
 {
-    free(block);
+    if (block == NULL)
+        return;
+    Head *head = (void *) ((uint8_t *) block - ALIGNMENT);
+    if (head->mapped > 0)
+        munmap(head, head->mapped);
+    else
+        free(head);
 }
 
 void

@@ -316,8 +316,8 @@ match_file(VaeModel *m, VaeError *error)
     return vae_fail(error, VAE_ERR_MODEL, "%s", text);
 }
 
-static void
-summarise(VaeModel *m)
+void
+vae_model_summarise(VaeModel *m)
 {
     uint64_t by_type[4] = {0};
     m->info.tensor_count = m->n_demands;
@@ -469,41 +469,12 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         vae_model_free(&m);
         return status;
     }
-    summarise(m);
+    vae_model_summarise(m);
     *out = m;
     return VAE_OK;
 }
 
 /* ------------------------------------------------------------------ */
-
-static VaeStatus
-generate_weights(VaeModel *m, VaeError *error)
-{
-    m->generated = calloc(m->n_demands, sizeof *m->generated);
-    for (size_t i = 0; i < m->n_demands; i++) {
-        VaeDemand *d = &m->demands[i];
-        size_t n = 1;
-        for (int k = 0; k < d->n_dims; k++)
-            n *= (size_t) d->dims[k];
-        float *data = m->generated ? vae_mem_alloc(n * sizeof *data) : NULL;
-        if (!data)
-            return vae_fail(error, VAE_ERR_MEMORY,
-                            "out of memory for the "
-                            "generated tensor %s (%zu bytes)",
-                            d->name, n * sizeof *data);
-        m->generated[i] = data;
-        vae_generate(d->name, d->dims, d->n_dims, data);
-        d->found = (VaeTensorInfo){.name = d->name,
-                                   .type = VAE_TYPE_F32,
-                                   .supported = true,
-                                   .type_name = "F32",
-                                   .n_dims = d->n_dims,
-                                   .bytes = n * sizeof *data,
-                                   .data = data};
-        memcpy(d->found.dims, d->dims, sizeof d->dims);
-    }
-    return VAE_OK;
-}
 
 VaeStatus
 vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
@@ -528,40 +499,14 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
 }
 
 VaeStatus
-vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
-{
-    *out = NULL;
-    int i = 0;
-    while (vae_archs[i] && strcmp(vae_archs[i]->name, arch) != 0)
-        i++;
-    if (!vae_archs[i]) {
-        VaeListing known = {.most = 100};
-        for (int k = 0; vae_archs[k]; k++)
-            vae_listing_add(&known, "%s", vae_archs[k]->name);
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "no architecture \"%s\" "
-                        "(known: %s)",
-                        arch, known.text);
-    }
-    VaeModel *m;
-    VaeStatus status = vae_model_preset(vae_archs[i], true, true, &m, error);
-    if (status != VAE_OK)
-        return status;
-    status = generate_weights(m, error);
-    if (status != VAE_OK) {
-        vae_model_free(&m);
-        return status;
-    }
-    summarise(m);
-    *out = m;
-    return VAE_OK;
-}
-
-VaeStatus
 vae_model_write(const VaeModel *m, const char *path, VaeType type,
                 VaeError *error)
 {
     VaeStatus status = VAE_ERR_MEMORY;
+    if (m->outline)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%s: an outline of %s has no numbers to write", path,
+                        m->info.arch);
     VaeTensorOut *out = calloc(m->n_demands, sizeof *out);
     void **blocks = calloc(m->n_demands, sizeof *blocks);
     for (size_t i = 0; out && blocks && i < m->n_demands; i++) {

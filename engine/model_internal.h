@@ -70,6 +70,7 @@ struct VaeModel {
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per demand, or NULL */
+    bool outline;      /* no tensor has data */
 
     VaeDemand *demands; /* the decoder's first */
     size_t n_demands, n_decoder;
@@ -113,6 +114,8 @@ void vae_listing_add(VaeListing *list, const char *format, ...)
 /* The released configuration with its demands and without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);
+/* Counts what was found for the demands into info. */
+void vae_model_summarise(VaeModel *model);
 /* Fails with the nearest known model and what differs. */
 VaeStatus vae_model_unknown(const VaeModel *model, VaeError *error);
 

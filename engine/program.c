@@ -295,6 +295,7 @@ weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
     }
     if (w->n_parts == 0)
         w->id = (int) i;
+    w->file = b->params->model->file;
     w->part[w->n_parts++] = &b->params->model->demands[i].found;
 }
 
@@ -381,47 +382,6 @@ vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c, int k)
     const int dims[5] = {c, 1, 1, k, k};
     memcpy(w->dims, dims, sizeof dims);
     return w;
-}
-
-size_t
-vae_weight_count(const VaeWeight *w)
-{
-    size_t n = 1;
-    for (int i = 0; i < 5; i++)
-        n *= (size_t) w->dims[i];
-    return n;
-}
-
-/* One part, whose taps lie stacked along the input channels. */
-static void
-read_stacked(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
-{
-    const size_t in = (size_t) w->dims[1], kt = (size_t) w->dims[2];
-    const size_t area = (size_t) w->dims[3] * w->dims[4];
-    const size_t size = vae_type_size(t->type);
-    const size_t rows = (size_t) t->bytes / size / area;
-    for (size_t row = 0; row < rows; row++) {
-        const size_t out = row / (kt * in), block = row / in % kt;
-        const size_t a =
-            w->taps == VAE_TAPS_NEWEST_FIRST ? kt - 1 - block : block;
-        vae_type_to_float(dst + ((out * in + row % in) * kt + a) * area,
-                          (const uint8_t *) t->data + row * area * size,
-                          t->type, area);
-    }
-}
-
-void
-vae_weight_read(const VaeWeight *w, float *dst)
-{
-    for (int i = 0; i < w->n_parts; i++) {
-        const VaeTensorInfo *t = w->part[i];
-        const size_t n = (size_t) t->bytes / vae_type_size(t->type);
-        if (w->taps == VAE_TAPS_OWN)
-            vae_type_to_float(dst, t->data, t->type, n);
-        else
-            read_stacked(w, t, dst);
-        dst += n;
-    }
 }
 
 /* ------------------------------------------------------------------ */

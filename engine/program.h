@@ -72,13 +72,19 @@ typedef struct VaeWeight {
     VaeTaps taps;
     int n_parts;
     const VaeTensorInfo *part[3];
-    int dims[5]; /* of all parts together */
-    int id;      /* canonical index of part 0 in the model */
+    const VaeTensorFile *file; /* that the parts lie in, or NULL */
+    int dims[5];               /* of all parts together */
+    int id;                    /* canonical index of part 0 in the model */
 } VaeWeight;
 
-/* Elements, and the numbers as floats in the order of dims. */
 size_t vae_weight_count(const VaeWeight *w);
+/* The numbers as floats in the order of dims; afterwards the process holds the
+ * file's pages with them no more. */
 void vae_weight_read(const VaeWeight *w, float *dst);
+/* Whether they lie in the file so, as F32 or BF16 in one piece that is aligned
+ * for its type; who reads them there calls vae_weight_drop() afterwards. */
+bool vae_weight_lies(const VaeWeight *w);
+void vae_weight_drop(const VaeWeight *w);
 
 typedef enum VaeOpKind {
     VAE_OP_LATENT_IN,

@@ -184,7 +184,7 @@ sum_up(VaeStream *s, int slice)
 {
     VaePlan *p = &s->plan;
     p->slice_size = slice;
-    p->weights = p->arena = p->scratch = p->staging = 0;
+    p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
     p->carries = s->carries.bytes;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
@@ -194,8 +194,12 @@ sum_up(VaeStream *s, int slice)
         const uint64_t scratch = exec ? s->class->scratch(exec) : 0;
         const uint64_t staging =
             exec && s->class->staging ? s->class->staging(exec) : 0;
+        const uint64_t loading =
+            exec && s->class->loading ? s->class->loading(exec) : 0;
         if (weights > p->weights)
             p->weights = weights;
+        if (loading > p->loading)
+            p->loading = loading;
         if (scratch > p->scratch)
             p->scratch = scratch;
         if (staging > p->staging)
@@ -204,37 +208,18 @@ sum_up(VaeStream *s, int slice)
             p->arena = s->programs[i]->arena;
     }
     p->total = p->weights + p->carries + p->arena + p->scratch + p->staging;
+    p->peak = p->weights + p->loading;
+    if (p->peak < p->total)
+        p->peak = p->total;
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / slice;
 }
 
+/* Chooses the slice size and fills the plan; nothing is taken. advise: an
+ * error tells what would fit. */
 static VaeStatus
-does_not_fit(const VaeStream *s, uint64_t limit, bool own, VaeError *error)
-{
-    const VaePlan *p = &s->plan;
-    return vae_fail(
-        error, VAE_ERR_MEMORY,
-        "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %.1f, "
-        "carries %.1f, activations %.1f, scratch %.1f, staging %.1f) and %.1f "
-        "MiB are free%s; "
-        "take a smaller picture%s%s%s",
-        s->params.width, s->params.height, p->slice_size,
-        s->execs[FIRST] ? "" : "at least ", (double) p->total / 1048576,
-        (double) p->weights / 1048576, (double) p->carries / 1048576,
-        (double) p->arena / 1048576, (double) p->scratch / 1048576,
-        (double) p->staging / 1048576, (double) limit / 1048576,
-        s->class->memory_left ? " on the device"
-        : own                 ? " within this process's limits (ulimit -v, -d)"
-                              : "",
-        p->slice_size > 1 ? ", slice size 1" : "",
-        p->precision == VAE_PRECISION_FP32 ? ", 16-bit precision" : "",
-        own && !s->class->memory_left ? ", or raise the limit" : "");
-}
-
-/* Chooses the slice size and fills the plan; nothing is taken. */
-static VaeStatus
-plan(VaeStream *s, VaeError *error)
+plan(VaeStream *s, bool advise, VaeError *error)
 {
     const int unit = s->model->info.spatial;
     s->plan.padded_width = round_up(s->params.width, unit);
@@ -260,16 +245,17 @@ plan(VaeStream *s, VaeError *error)
         /* Activations and carries alone first: a library may take minutes to
          * prepare a picture that cannot fit. */
         sum_up(s, sizes[i]);
-        if (s->plan.total > limit)
+        if (s->plan.peak > limit)
             continue;
         status = prepare(s, NULL, error);
         if (status != VAE_OK)
             return status;
         sum_up(s, sizes[i]);
-        if (s->plan.total <= limit)
+        if (s->plan.peak <= limit)
             return VAE_OK;
     }
-    return does_not_fit(s, limit, own, error);
+    return advise ? vae_stream_does_not_fit(s, limit, own, error)
+                  : vae_fail(error, VAE_ERR_MEMORY, "does not fit");
 }
 
 /* ------------------------------------------------------------------ */
@@ -291,8 +277,8 @@ set_statistics(VaeStream *s)
 }
 
 static VaeStatus
-new_stream(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
-           VaeError *error)
+new_stream(VaeModel *model, const VaeStreamParams *params, bool advise,
+           VaeStream **out, VaeError *error)
 {
     *out = NULL;
     VaeStatus status = check_params(model, params, error);
@@ -309,19 +295,19 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     set_statistics(s);
     status = choose(s, error);
     if (status == VAE_OK)
-        status = plan(s, error);
+        status = plan(s, advise, error);
     if (status != VAE_OK)
         vae_stream_free(&s);
     *out = s;
     return status;
 }
 
-VaeStatus
-vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
-                VaeError *error)
+static VaeStatus
+plan_only(VaeModel *model, const VaeStreamParams *params, bool advise,
+          VaePlan *out, VaeError *error)
 {
     VaeStream *s;
-    const VaeStatus status = new_stream(model, params, &s, error);
+    const VaeStatus status = new_stream(model, params, advise, &s, error);
     if (status == VAE_OK)
         *out = s->plan;
     vae_stream_free(&s);
@@ -329,10 +315,28 @@ vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
 }
 
 VaeStatus
+vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
+                VaeError *error)
+{
+    return plan_only(model, params, true, out, error);
+}
+
+bool
+vae_stream_fits(VaeModel *model, const VaeStreamParams *params, VaePlan *out)
+{
+    return plan_only(model, params, false, out, NULL) == VAE_OK;
+}
+
+VaeStatus
 vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                VaeError *error)
 {
-    VaeStatus status = new_stream(model, params, out, error);
+    *out = NULL;
+    if (model->outline)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "an outline of %s has no numbers to compute with",
+                        model->info.arch);
+    VaeStatus status = new_stream(model, params, true, out, error);
     if (status != VAE_OK)
         return status;
     VaeStream *s = *out;

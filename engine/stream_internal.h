@@ -46,6 +46,14 @@ struct VaeStream {
     VaeOpTime *times[PROGRAMS];
 };
 
+/* The plan of a stream with these params, where it fits; quiet otherwise. */
+bool vae_stream_fits(VaeModel *model, const VaeStreamParams *params,
+                     VaePlan *out);
+/* VAE_ERR_MEMORY: what the plan wants of `limit` bytes, and what would fit.
+ * own: the process's limits leave no more. */
+VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
+                                  bool own, VaeError *error);
+
 /* Takes the blocks of the plan and binds the execs to them; on an error some
  * may be taken. */
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);

@@ -34,6 +34,10 @@ struct VaeTensorFile {
     size_t n_shards;
 };
 
+/* Of a tensor of a mapped file: its pages leave the process's memory, until
+ * somebody reads them again. */
+void vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t);
+
 /* The end of name that messages show. */
 const char *vae_file_label(const char *name);
 

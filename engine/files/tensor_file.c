@@ -339,6 +339,27 @@ vae_tensor_file_free(VaeTensorFile **file)
     vae_mem_free(f);
 }
 
+/* Reading one page brings those around it into the process, 64 KiB that begin
+ * at a multiple of that (fault_around_bytes of Linux). */
+#define AROUND ((uintptr_t) 64 << 10)
+
+void
+vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t)
+{
+    for (size_t i = 0; i < file->n_shards; i++)
+        vae_tensor_file_drop(file->shards[i], t);
+    const uintptr_t map = (uintptr_t) file->map, end = map + file->size;
+    const uintptr_t data = (uintptr_t) t->data;
+    if (!map || data < map || data >= end || t->bytes == 0)
+        return;
+    uintptr_t from = data / AROUND * AROUND;
+    uintptr_t to = (data + t->bytes + AROUND - 1) / AROUND * AROUND;
+    from = from < map ? map : from;
+    to = to > end ? end : to;
+    /* Others that map the file, and the system's copy, keep theirs. */
+    madvise((void *) from, to - from, MADV_DONTNEED);
+}
+
 const char *
 vae_tensor_file_name(const VaeTensorFile *file)
 {

@@ -27,6 +27,7 @@ typedef struct View {
     int64_t rows, columns;
     uint64_t row_stride, column_stride; /* bytes */
     uint64_t plane;                     /* elements */
+    const VideoRange *range;            /* that U8 is read as; NULL: as it is */
 } View;
 
 typedef struct Difference {
@@ -38,23 +39,28 @@ typedef struct Difference {
     uint64_t nan_a, nan_b, nan_both;
 } Difference;
 
+/* What frames run over: -1..1, with --peak 1 0..1. */
+static VideoRange
+range_of(const Options *o)
+{
+    return (VideoRange){.low = o->peak == 1 ? 0 : -1, .high = 1};
+}
+
 /* By the kind of the tensor, as --help tells. */
 static Peak
-peak_of(const Options *o, const VaeTensorInfo *a)
+peak_of(const Options *o, const View *a)
 {
-    const bool frames = strncmp(a->name, "frames", 6) == 0;
-    if (!isnan(o->peak)) {
-        const bool unit = o->peak == 1;
-        return (Peak){.value = o->peak,
-                      .clamp = frames && (unit || o->peak == 2),
-                      .low = unit ? 0 : -1,
-                      .high = 1};
-    }
-    if (a->type == VAE_TYPE_U8)
+    const VideoRange range = range_of(o);
+    const bool frames = a->range || strncmp(a->tensor->name, "frames", 6) == 0;
+    const bool given = !isnan(o->peak);
+    if (!given && a->type == VAE_TYPE_U8 && !a->range)
         return (Peak){.value = 255};
-    if (frames)
-        return (Peak){.value = 2, .clamp = true, .low = -1, .high = 1};
-    return (Peak){.value = 0};
+    if (!given && !frames)
+        return (Peak){.value = 0};
+    return (Peak){.value = given ? o->peak : 2,
+                  .clamp = frames && (!given || o->peak == 1 || o->peak == 2),
+                  .low = range.low,
+                  .high = range.high};
 }
 
 static double
@@ -169,8 +175,8 @@ measure_plane(Difference *d, const Peak *p, const View *a, const uint8_t *pa,
     uint64_t left = a->plane;
     while (left > 0) {
         const size_t n = left < BLOCK ? (size_t) left : BLOCK;
-        vae_type_to_float(x, pa, a->type, n);
-        vae_type_to_float(y, pb, b->type, n);
+        video_read(x, pa, a->type, n, a->range);
+        video_read(y, pb, b->type, n, b->range);
         add_block(d, p, x, y, n);
         pa += n * vae_type_size(a->type);
         pb += n * vae_type_size(b->type);
@@ -218,7 +224,7 @@ ssim_of(const Options *o, const View *a, const View *b, double peak)
 {
     if (isnan(o->min_ssim) || !is_video(a->tensor) || !is_video(b->tensor))
         return (double) NAN;
-    return ssim_video(a->tensor, b->tensor, peak);
+    return ssim_video(a->tensor, b->tensor, a->range, peak);
 }
 
 /* The range of A where nothing else says a peak; says which it is. */
@@ -241,11 +247,19 @@ below(double value, double bound)
     return !isnan(bound) && !(value >= bound);
 }
 
+static void
+print_names(const View *a, const View *b)
+{
+    printf("%s", a->tensor->name);
+    if (strcmp(a->tensor->name, b->tensor->name) != 0)
+        printf(" and %s", b->tensor->name);
+}
+
 static int
 compare_pair(const Options *o, const View *a, const View *b)
 {
     char shape[128], where[192];
-    Peak p = peak_of(o, a->tensor);
+    Peak p = peak_of(o, a);
     const Difference d = measure(a, b, &p);
     const char *kind = settle_peak(o, &d, &p);
     const bool nan = d.nan_a || d.nan_b;
@@ -254,7 +268,8 @@ compare_pair(const Options *o, const View *a, const View *b)
     const double psnr =
         nan ? (double) NAN : 10 * log10(p.value * p.value / mse);
     const double ssim = ssim_of(o, a, b, p.value);
-    printf("%s %s max %.9g at [%s] rms %.9g ", a->tensor->name,
+    print_names(a, b);
+    printf(" %s max %.9g at [%s] rms %.9g ",
            vae_dims_text(a->dims, a->n_dims, shape, sizeof shape), d.max,
            where_text(a, d.where, where, sizeof where),
            n > 0 ? sqrt(d.squares / n) : 0);
@@ -293,10 +308,16 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
               const VaeTensorInfo *b)
 {
     char left[128], right[128];
+    const VideoRange range = range_of(o);
     View x, y;
     make_views(file_a, a, file_b, b, &x, &y);
+    /* Bytes beside the network's numbers are read as such. */
+    if (is_video(a) && is_video(b) &&
+        (a->type == VAE_TYPE_U8) != (b->type == VAE_TYPE_U8))
+        x.range = y.range = &range;
     if (!same_shape(&x, &y)) {
-        printf("%s DIFFERENT SHAPES: %s in %s, %s in %s\n", a->name,
+        print_names(&x, &y);
+        printf(" DIFFERENT SHAPES: %s in %s, %s in %s\n",
                vae_dims_text(x.dims, x.n_dims, left, sizeof left),
                o->argument[0],
                vae_dims_text(y.dims, y.n_dims, right, sizeof right),
@@ -337,6 +358,22 @@ none_in_common(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
                      o->argument[0], left, o->argument[1], right);
 }
 
+/* The same video under the other name that files have for it, where neither
+ * has both. */
+static const VaeTensorInfo *
+other_video(const VaeTensorFile *a, const VaeTensorInfo *x,
+            const VaeTensorFile *b)
+{
+    static const char *const names[] = {"video_u8", "frames"};
+    for (int i = 0; i < 2; i++) {
+        const VaeTensorInfo *y = vae_tensor_file_find(b, names[1 - i]);
+        if (strcmp(x->name, names[i]) == 0 && is_video(x) && y && is_video(y) &&
+            !vae_tensor_file_find(a, names[1 - i]))
+            return y;
+    }
+    return NULL;
+}
+
 static int
 compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
 {
@@ -348,6 +385,8 @@ compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
         const VaeTensorInfo *y = vae_tensor_file_find(b, x->name);
         if (o->tensor && strcmp(x->name, o->tensor) != 0)
             continue;
+        if (!y)
+            y = other_video(a, x, b);
         if (!y)
             continue;
         common++;

@@ -241,8 +241,8 @@ set_help(Options *o, const char *word)
 
 static const Option options[] = {
     {"--model", "FILE", RUNS, set_model, "weights"},
-    {"--arch", "ARCH", COMMAND_BENCH, set_arch,
-     "generated weights of this model instead"},
+    {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_arch,
+     "this model at full size, with generated weights, instead"},
     {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
      "visible pixels, such as 832x480"},
     {"--frames", "N", COMMAND_BENCH, set_frames, "video frames"},
@@ -366,7 +366,7 @@ check(Command command, const char *name, const Options *o)
         return usage(name, "--model and --arch exclude each other");
     if ((command & RUNS) && !o->model && !o->arch)
         return usage(name, "--model FILE is missing%s",
-                     command == COMMAND_BENCH ? ", and so is --arch ARCH" : "");
+                     sized ? ", and so is --arch ARCH" : "");
     if (sized && !o->width)
         return usage(name, "--size WxH is missing");
     if (command == COMMAND_BENCH && !o->frames)

@@ -41,6 +41,8 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
     print_bytes(to, "scratch", plan->scratch);
     print_bytes(to, "staging", plan->staging);
     print_bytes(to, "total", plan->total);
+    print_bytes(to, "loading", plan->loading);
+    print_bytes(to, "peak", plan->peak);
     fprintf(to, "  first step %.3f GFLOP, later steps %.3f GFLOP\n",
             plan->flop_first * 1e-9, plan->flop_step * 1e-9);
 }
@@ -50,7 +52,8 @@ command_plan(const Options *o)
 {
     VaeModel *model = NULL;
     VaeError error;
-    VaeStatus status = open_model(o, &model, &error);
+    VaeStatus status = o->arch ? vae_model_outline(o->arch, &model, &error)
+                               : open_model(o, &model, &error);
     if (status != VAE_OK)
         return fail(&error);
     const VaeModelInfo *info = vae_model_info(model);

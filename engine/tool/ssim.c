@@ -87,7 +87,8 @@ ssim_plane(const float *a, const float *b, int64_t h, int64_t w, double peak,
 }
 
 double
-ssim_video(const VaeTensorInfo *a, const VaeTensorInfo *b, double peak)
+ssim_video(const VaeTensorInfo *a, const VaeTensorInfo *b,
+           const VideoRange *range, double peak)
 {
     const int64_t t = a->dims[0], h = a->dims[1], w = a->dims[2];
     const size_t n = (size_t) (h * w * 3);
@@ -99,12 +100,10 @@ ssim_video(const VaeTensorInfo *a, const VaeTensorInfo *b, double peak)
     sum = 0;
     for (int64_t k = 0; k < t; k++) {
         const size_t at = (size_t) k * n;
-        vae_type_to_float(
-            fa, (const uint8_t *) a->data + at * vae_type_size(a->type),
-            a->type, n);
-        vae_type_to_float(
-            fb, (const uint8_t *) b->data + at * vae_type_size(b->type),
-            b->type, n);
+        video_read(fa, (const uint8_t *) a->data + at * vae_type_size(a->type),
+                   a->type, n, range);
+        video_read(fb, (const uint8_t *) b->data + at * vae_type_size(b->type),
+                   b->type, n, range);
         for (int c = 0; c < 3; c++)
             sum += ssim_plane(fa + c, fb + c, h, w, peak, rows);
     }

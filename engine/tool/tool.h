@@ -75,6 +75,14 @@ const char *seconds_text(double seconds, char *buffer, size_t size);
  * `name`, else (NULL) video_u8, frames or the file's only one where that is
  * video; NULL where there is none. */
 bool is_video(const VaeTensorInfo *t);
+/* What the bytes 0 and 255 are in the network's numbers. */
+typedef struct VideoRange {
+    float low, high;
+} VideoRange;
+/* n values as floats, those of U8 as numbers of the range; NULL: as they are.
+ */
+void video_read(float *dst, const void *src, VaeType type, size_t n,
+                const VideoRange *range);
 const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
 /* Refuses a name that ends otherwise than in .safetensors; `instead` (or NULL)
  * says what to take for such files. */

@@ -49,13 +49,20 @@ static const Entry entries[] = {
      "clamped to -1..1; with --peak 1 to 0..1); for other tensors it is the\n"
      "range of A. Latents whose file states a layout (vae.layout) are compared "
      "as\n"
-     "[C,T,h,w]. Values that are not finite in one file only are infinitely "
-     "far\n"
-     "apart; with a NaN in either there is no PSNR.\n"},
-    {COMMAND_PLAN, "plan", "--model WEIGHTS --size WxH",
+     "[C,T,h,w]. `video_u8` of one file is compared with `frames` of the "
+     "other,\n"
+     "0..255 taken for -1..1, with --peak 1 for 0..1. Values that are not "
+     "finite in\n"
+     "one file only are infinitely far apart; with a NaN in either there is "
+     "no PSNR.\n"},
+    {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
      "memory and work per direction", 0, command_plan,
      "Prints what a stream would take, in bytes by purpose, and the floating\n"
-     "point operations of its first and its later steps. Takes nothing.\n"},
+     "point operations of its first and its later steps. Takes nothing. "
+     "`loading` is\n"
+     "what one weight takes on its way; it is given back before all but the "
+     "weights\n"
+     "is taken. Of ARCH weights in float32 are reckoned with.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
      "a full-size model with generated weights", 2, command_weights,
      "The numbers come from a hash of each tensor's name: they are the same\n"
@@ -88,7 +95,7 @@ print_help(const Entry *e)
     printf("Usage: vaetool %s [OPTION...] %s\n\n%s\nOptions:\n", e->name,
            e->arguments, e->text);
     options_print(e->command, stdout);
-    if (e->command & (COMMAND_WEIGHTS | COMMAND_BENCH)) {
+    if (e->command & (COMMAND_WEIGHTS | COMMAND_PLAN | COMMAND_BENCH)) {
         printf("\nARCH:");
         for (const char *const *a = vae_model_archs(); *a; a++)
             printf(" %s", *a);

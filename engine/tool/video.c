@@ -12,6 +12,17 @@ is_video(const VaeTensorInfo *t)
     return t->supported && t->n_dims == 4 && t->dims[0] > 0 && t->dims[3] == 3;
 }
 
+void
+video_read(float *dst, const void *src, VaeType type, size_t n,
+           const VideoRange *range)
+{
+    vae_type_to_float(dst, src, type, n);
+    if (!range || type != VAE_TYPE_U8)
+        return;
+    for (size_t i = 0; i < n; i++)
+        dst[i] = range->low + (range->high - range->low) * dst[i] / 255;
+}
+
 const VaeTensorInfo *
 find_video(const VaeTensorFile *file, const char *name)
 {

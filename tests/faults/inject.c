@@ -191,7 +191,7 @@ WRAP(int, fstat64, int fd, struct stat *out)
 
 WRAP(void *, mmap64, void *at, size_t n, int prot, int flags, int fd, off_t o)
 {
-    if (file_hit("mmap", false))
+    if (fd < 0 ? hit(INJECT_MEMORY, "mmap") : file_hit("mmap", false))
         return MAP_FAILED;
     void *map = __real_mmap64(at, n, prot, flags, fd, o);
     mappings += map != MAP_FAILED;

@@ -153,4 +153,33 @@ check "no SSIM to pass" 1 "$tool" compare --min-ssim 0.1 \
     "$out/video.safetensors" "$out/video.safetensors"
 says "PAST THE BOUND"
 
+echo "# bytes beside the network's numbers"
+words=
+i=0
+while [ $i -lt 48 ]; do
+    words="$words one"
+    i=$((i + 1))
+done
+# shellcheck disable=SC2086 # 48 words
+numbers $words | tensor "$out/ones.safetensors" frames F32 1,4,4,3
+head -c 48 /dev/zero | tr '\0' '\377' |
+    tensor "$out/white.safetensors" video_u8 U8 1,4,4,3
+head -c 48 /dev/zero | tensor "$out/black.safetensors" video_u8 U8 1,4,4,3
+for peak in 2 1; do
+    check "white is 1, peak $peak" 0 "$tool" compare --peak $peak --max-abs 0 \
+        --min-ssim 1 "$out/ones.safetensors" "$out/white.safetensors"
+    says "frames and video_u8 1x4x4x3 max 0 " "PSNR inf" "SSIM 1.0"
+    check "black is $((1 - peak))" 0 "$tool" compare --peak $peak \
+        "$out/black.safetensors" "$out/ones.safetensors"
+    says "video_u8 and frames 1x4x4x3 max $peak " "PSNR 0.00 dB (peak $peak"
+done
+check "the same peak where none is given" 0 "$tool" compare \
+    "$out/black.safetensors" "$out/ones.safetensors"
+says "max 2 " "PSNR 0.00 dB (peak 2, clamped to -1..1"
+check "a bound past" 1 "$tool" compare --max-abs 1.9 \
+    "$out/black.safetensors" "$out/ones.safetensors"
+check "bytes with bytes" 0 "$tool" compare \
+    "$out/black.safetensors" "$out/white.safetensors"
+says "video_u8 1x4x4x3 max 255 " "peak 255"
+
 finish

@@ -21,7 +21,50 @@ check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
 says "vaetool: 1920x1088" "needs" "weights" "activations" \
     "free within this process's limits (ulimit -v, -d)" \
-    "take a smaller picture" "or raise the limit"
+    "what would fit: " "; or raise the limit"
+
+echo "# what would fit, does"
+# peak OPTION...: MiB of the decoder, without a limit
+peak() {
+    "$tool" plan --backend cpu --arch taew2_1 --threads 2 "$@" | awk '
+        /^(de|en)code/ { decode = /^decode/ }
+        decode && $1 == "peak" { printf "%.1f\n", $2 / 1048576 }'
+}
+# said PATTERN: what \(\) in it matches in the refusal
+said() {
+    sed -n "s/.*$1.*/\1/p" "$out/refused"
+}
+less() { # A B: A <= B
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 <= b + 0) }'
+}
+if "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; then
+    check "slices past the limit" 3 limited 960000 "$tool" plan --backend cpu \
+        --arch taew2_1 --size 416x240 --threads 2 --precision fp32 --slice 4
+    says "what would fit: slice size 1 (" " MiB), or " "; or raise the limit"
+    mv "$out/log" "$out/refused"
+    free=$(said ' and \([0-9.]*\) MiB are free')
+    slice=$(said 'slice size 1 (\([0-9.]*\) MiB)')
+    narrow=$(said 'precision bf16 (\([0-9.]*\) MiB)')
+    size=$(said ' \([0-9]*x[0-9]*\) ([0-9.]* MiB)')
+    bytes=$(said ' [0-9]*x[0-9]* (\([0-9.]*\) MiB)')
+    true_that "of slice size 1 $slice MiB of $free" less "$slice" "$free"
+    true_that "as planned" test "$slice" = \
+        "$(peak --size 416x240 --precision fp32 --slice 1)"
+    true_that "of a smaller size $bytes MiB" less "$bytes" "$free"
+    true_that "as planned for $size" test "$bytes" = \
+        "$(peak --size "$size" --precision fp32 --slice 4)"
+    units=$((${size%x*} / 8 + 1))
+    larger=$((units * 8))x$((30 * units / 52 * 8))
+    true_that "the largest, since $larger does not fit" less "$free" \
+        "$(peak --size $larger --precision fp32 --slice 4)"
+    if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
+        --precision bf16 >"$out/log" 2>&1; then
+        true_that "of bf16 $narrow MiB" less "$narrow" "$free"
+        true_that "as planned" test "$narrow" = \
+            "$(peak --size 416x240 --precision bf16 --slice 4)"
+    fi
+fi
+
 check "a smaller one" 0 limited 1000000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2
 check "no room for threads" 3 limited 200000 "$tool" plan --model "$wan" \

@@ -206,7 +206,13 @@ says "peak 1"
 
 echo "# plan, bench"
 check "plan" 0 "$tool" plan --model "$wan" --size 832x480
-says "decode:" "encode:" carries activations total GFLOP
+says "decode:" "encode:" carries activations total loading peak GFLOP
+check "plan without weights" 0 "$tool" plan --arch seedvr2 --size 832x480
+says "seedvr2 at 832x480" "decode:" "encode:" total
+check "neither weights nor an architecture" 2 "$tool" plan --size 832x480
+says "--model" "--arch"
+check "no such architecture" 3 "$tool" plan --arch wan9 --size 832x480
+says "wan9" "known:" "wan2.1"
 check "bench" 0 "$tool" bench $ref --model "$wan" --size 32x32 --frames 5 \
     --profile
 says "first step" "frames/s" "upsamples.0.residual.2" "share%"
@@ -275,6 +281,9 @@ check "full-size weights" 0 "$tool" make-weights wan2.1 \
     "$out/full.safetensors" --dtype bf16
 check "are recognised" 0 "$tool" info "$out/full.safetensors"
 says "model: wan2.1" "bfloat16" "194 tensors"
+"$tool" plan --arch wan2.1 --size 64x64 >"$out/outline"
+check "are planned" 0 "$tool" plan --model "$out/full.safetensors" --size 64x64
+true_that "as without them" cmp "$out/outline" "$out/log"
 
 echo "# interrupt"
 # Full width makes even small latents take long.

@@ -72,6 +72,12 @@ VAE_API VaeStatus vae_model_open(const char *path,
 VAE_API VaeStatus vae_model_generate(const char *arch, VaeModel **out,
                                      VaeError *error);
 
+/* The same without numbers (VaeTensorInfo.data is NULL), which takes next to no
+ * time and memory: for vae_stream_plan() and to look at. No stream can be made
+ * of it, and it is not written. */
+VAE_API VaeStatus vae_model_outline(const char *arch, VaeModel **out,
+                                    VaeError *error);
+
 /* NULL-terminated names that vae_model_generate() knows. */
 VAE_API const char *const *vae_model_archs(void);
 
@@ -97,7 +103,7 @@ VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 /* SHA-256, as 64 hexadecimal digits and a NUL, over the tensors in canonical
  * order: of each "NAME TYPE DIMS BYTES\n" (float32 3x8x3x3x3 972) and its
  * numbers as stored. The same weights under another naming or in another
- * kind of file have the same. Reads all of them. */
+ * kind of file have the same. Reads all of them. Of an outline the lines. */
 VAE_API void vae_model_fingerprint(const VaeModel *model, char out[65]);
 
 /* Latents that n frames become, so that decoding gives at least n again, and

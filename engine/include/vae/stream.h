@@ -73,14 +73,17 @@ typedef struct VaeStreamParams {
     void *log_user;
 } VaeStreamParams;
 
-/* Bytes by purpose; total is their sum. */
+/* Bytes by purpose, as they are asked for. */
 typedef struct VaePlan {
     uint64_t weights; /* as the backend keeps them, once per model */
     uint64_t carries;
     uint64_t arena;   /* activations of one slice */
     uint64_t scratch; /* the computing library's */
     uint64_t staging; /* pinned or conversion buffers */
-    uint64_t total;
+    uint64_t total;   /* of these, as long as the stream lives */
+    uint64_t loading; /* at most, while weights are laid out, beside those that
+                         are; given back before anything else is taken */
+    uint64_t peak;    /* total, or weights and loading where that is more */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* chosen */
     VaeBackendKind backend;       /* chosen */

@@ -1,0 +1,216 @@
+/*
+ * plan.c: what is asked of the allocator is what was planned, by purpose.
+ *
+ * plan MODEL BACKEND PRECISION [types]. With types the weights are also written
+ * and read as F16 and BF16. Calls of vae_mem_alloc(), vae_mem_free() and
+ * vae_model_weight() come here first.
+ */
+#include "streams.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stream_internal.h"
+
+enum { W = 48, H = 32, MOST = 1 << 20 };
+
+/* Blocks that live, as they were asked for. */
+static struct {
+    const void *block;
+    size_t bytes;
+} live[MOST];
+static size_t n_live, bytes_live;
+static size_t loading, loading_peak; /* within vae_model_weight() */
+static bool in_weight;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The names are the linker's. */
+void *__real_vae_mem_alloc(size_t bytes);
+void *__wrap_vae_mem_alloc(size_t bytes);
+void __real_vae_mem_free(void *block);
+void __wrap_vae_mem_free(void *block);
+VaeStatus __real_vae_model_weight(VaeModel *model, const void *key,
+                                  size_t key_size, size_t bytes,
+                                  VaeWeightMake make, void *user,
+                                  const VaeWeightMemory *memory,
+                                  const void **out, VaeError *error);
+VaeStatus __wrap_vae_model_weight(VaeModel *model, const void *key,
+                                  size_t key_size, size_t bytes,
+                                  VaeWeightMake make, void *user,
+                                  const VaeWeightMemory *memory,
+                                  const void **out, VaeError *error);
+
+void *
+__wrap_vae_mem_alloc(size_t bytes)
+{
+    void *block = __real_vae_mem_alloc(bytes);
+    pthread_mutex_lock(&lock);
+    if (!block || n_live == MOST)
+        abort();
+    live[n_live].block = block;
+    live[n_live++].bytes = bytes;
+    bytes_live += bytes;
+    if (in_weight)
+        loading += bytes;
+    pthread_mutex_unlock(&lock);
+    return block;
+}
+
+static size_t
+asked_for(const void *block)
+{
+    for (size_t i = n_live; i-- > 0;)
+        if (live[i].block == block)
+            return live[i].bytes;
+    return 0;
+}
+
+void
+__wrap_vae_mem_free(void *block)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = n_live; block && i-- > 0;) {
+        if (live[i].block != block)
+            continue;
+        bytes_live -= live[i].bytes;
+        live[i] = live[--n_live];
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    __real_vae_mem_free(block);
+}
+
+/* All blocks of one weight but the one that stays count as loading: none of
+ * them is given back before the last is taken. */
+VaeStatus
+__wrap_vae_model_weight(VaeModel *model, const void *key, size_t key_size,
+                        size_t bytes, VaeWeightMake make, void *user,
+                        const VaeWeightMemory *memory, const void **out,
+                        VaeError *error)
+{
+    in_weight = true;
+    loading = 0;
+    const size_t before = bytes_live;
+    const VaeStatus status = __real_vae_model_weight(
+        model, key, key_size, bytes, make, user, memory, out, error);
+    in_weight = false;
+    const size_t stays = bytes_live - before;
+    if (loading - stays > loading_peak)
+        loading_peak = loading - stays;
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+
+static bool
+same(const char *label, const char *purpose, uint64_t planned, uint64_t taken)
+{
+    return expect(planned == taken, "%s: %s: planned %llu, taken %llu", label,
+                  purpose, (unsigned long long) planned,
+                  (unsigned long long) taken);
+}
+
+static void
+check_stream(Bed *bed, VaeDirection direction, int slice, const char *type)
+{
+    VaeError error;
+    VaePlan plan;
+    char label[64];
+    snprintf(label, sizeof label, "%s, %s, slices of %d",
+             direction == VAE_DECODE ? "decode" : "encode", type, slice);
+    const VaeStreamParams params = {.direction = direction,
+                                    .backend = bed->backend,
+                                    .precision = bed->precision,
+                                    .width = W,
+                                    .height = H,
+                                    .slice_size = slice,
+                                    .threads = 2,
+                                    .restarts = slice == 2};
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    loading_peak = 0;
+    const size_t before = bytes_live;
+    VaeStream *s = bed_stream(bed, params);
+    uint64_t weights = 0;
+    for (const VaeKept *k = bed->model->kept; k; k = k->next)
+        weights += asked_for(k->blob);
+    same(label, "weights", plan.weights, weights);
+    same(label, "carries", plan.carries, asked_for(s->memory.carries));
+    same(label, "activations", plan.arena, asked_for(s->memory.arena));
+    /* A block of its own also for nothing. */
+    const size_t scratch = asked_for(s->memory.scratch);
+    same(label, "scratch", plan.scratch, scratch > 1 ? scratch : 0);
+    same(label, "staging", plan.staging, 0);
+    same(label, "loading", plan.loading, loading_peak);
+    same(label, "total", plan.total,
+         plan.weights + plan.carries + plan.arena + plan.scratch);
+    /* The ops' own records: hundreds of ops of some hundred bytes. */
+    const size_t rest = bytes_live - before - (size_t) plan.total;
+    expect(rest < 2 << 20, "%s: %zu bytes beside", label, rest);
+    const size_t open = bytes_live;
+    TestClip clip = bed_clip(bed, 6, W, H, 1);
+    static const int steps[] = {1, 2, 3, 0};
+    run_clip(bed, s, direction, &clip, steps);
+    same(label, "taken by steps", 0, bytes_live - open);
+    clip_free(&clip);
+    vae_stream_free(&s);
+    same(label, "left but the weights", weights, bytes_live - before);
+}
+
+/* Weights are kept once per model, so each direction has its own. path NULL:
+ * generated ones. */
+static void
+check_file(const char *path, char **argv, const char *type)
+{
+    for (int d = 0; d < 2; d++)
+        for (int slice = 1; slice <= 4; slice *= 2) {
+            Bed bed;
+            VaeError error;
+            bed_open(&bed, argv[1], argv[2], argv[3]);
+            if (path) {
+                vae_model_free(&bed.model);
+                must(vae_model_open(path, NULL, &bed.model, &error), &error);
+                bed.info = vae_model_info(bed.model);
+            }
+            check_stream(&bed, d ? VAE_ENCODE : VAE_DECODE, slice, type);
+            vae_model_free(&bed.model);
+        }
+}
+
+static void
+check_types(char **argv)
+{
+    static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_BF16, VAE_TYPE_F16};
+    char folder[] = "/tmp/vae-plan-XXXXXX", path[64];
+    Bed bed;
+    VaeError error;
+    if (!mkdtemp(folder)) {
+        perror(folder);
+        exit(1);
+    }
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    bed_open(&bed, argv[1], argv[2], argv[3]);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        must(vae_model_write(bed.model, path, types[i], &error), &error);
+        check_file(path, argv, vae_type_name(types[i]));
+        unlink(path);
+    }
+    rmdir(folder);
+    vae_model_free(&bed.model);
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: plan MODEL BACKEND PRECISION [types]\n");
+        return 2;
+    }
+    if (argc == 5)
+        check_types(argv);
+    else
+        check_file(NULL, argv, "as it is");
+    return tests_end();
+}
