@@ -26,8 +26,8 @@ vae_listing_add(VaeListing *list, const char *format, ...)
              used ? ", " : "", item);
 }
 
-void
-vae_model_fingerprint(const VaeModel *model, char out[65])
+static void
+fingerprint(const VaeModel *model, char out[65])
 {
     VaeSha256 sha;
     char head[512], dims[128];
@@ -45,6 +45,17 @@ vae_model_fingerprint(const VaeModel *model, char out[65])
             vae_sha256_add(&sha, t->data, (size_t) t->bytes);
     }
     vae_sha256_end(&sha, out);
+}
+
+void
+vae_model_fingerprint(const VaeModel *model, char out[65])
+{
+    VaeModel *m = (VaeModel *) model;
+    pthread_mutex_lock(&m->lock);
+    if (!m->fingerprint[0])
+        fingerprint(m, m->fingerprint);
+    memcpy(out, m->fingerprint, 65);
+    pthread_mutex_unlock(&m->lock);
 }
 
 /* ------------------------------------------------------------------ */

@@ -76,8 +76,9 @@ struct VaeModel {
     size_t n_demands, n_decoder;
     size_t *by_name; /* demand indices sorted by name */
 
-    pthread_mutex_t lock; /* guards kept */
+    pthread_mutex_t lock; /* guards what follows */
     VaeKept *kept;
+    char fingerprint[65]; /* empty until it is asked for */
 };
 
 /* A tensor of the file by canonical name; NULL where there is none. */

@@ -37,6 +37,8 @@ struct VaeStream {
     uint64_t calls;
     int step;         /* programs run since the sequence began */
     uint64_t latents; /* in or out since then */
+    bool from_cold;   /* the sequence began by a restart, at the latent */
+    uint64_t origin;
     atomic_bool cancel;
     bool normalise; /* latents are not as the network has them: those are
                        v * std + mean */
@@ -58,5 +60,11 @@ VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
  * may be taken. */
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
 void vae_stream_free_memory(VaeStream *stream);
+
+/* Between the host's memory, plan.carries bytes, and the carries of a sequence
+ * that goes on; no call is under way. set: the stream is not released. */
+VaeStatus vae_stream_get_carries(VaeStream *stream, void *dst, VaeError *error);
+VaeStatus vae_stream_set_carries(VaeStream *stream, const void *src,
+                                 VaeError *error);
 
 #endif

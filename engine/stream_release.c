@@ -1,6 +1,9 @@
 /*
  * stream_release.c: a stream's memory, and a device's given back for a while.
  */
+#include <assert.h>
+#include <string.h>
+
 #include "stream_internal.h"
 
 VaeStatus
@@ -42,6 +45,34 @@ vae_stream_free_memory(VaeStream *s)
 
 /* ------------------------------------------------------------------ */
 
+/* One of the two is a block of the backend's. */
+static VaeStatus
+copy(VaeStream *s, void *dst, const void *src, VaeError *error)
+{
+    const size_t bytes = (size_t) s->plan.carries;
+    if (s->class->copy)
+        return s->class->copy(s->backend, dst, src, bytes, error);
+    memcpy(dst, src, bytes);
+    return VAE_OK;
+}
+
+VaeStatus
+vae_stream_get_carries(VaeStream *s, void *dst, VaeError *error)
+{
+    if (!s->released)
+        return copy(s, dst, s->memory.carries, error);
+    assert(s->kept);
+    memcpy(dst, s->kept, (size_t) s->plan.carries);
+    return VAE_OK;
+}
+
+VaeStatus
+vae_stream_set_carries(VaeStream *s, const void *src, VaeError *error)
+{
+    assert(!s->released);
+    return copy(s, s->memory.carries, src, error);
+}
+
 /* The carries of a sequence that goes on, into the host's memory. */
 static VaeStatus
 keep_carries(VaeStream *s, VaeError *error)
@@ -55,8 +86,7 @@ keep_carries(VaeStream *s, VaeError *error)
                         "out of memory: %.1f MiB of carries are to be kept "
                         "while the device's memory is given back",
                         (double) bytes / 1048576);
-    const VaeStatus status =
-        s->class->copy(s->backend, s->kept, s->memory.carries, bytes, error);
+    const VaeStatus status = vae_stream_get_carries(s, s->kept, error);
     if (status != VAE_OK) {
         vae_mem_free(s->kept);
         s->kept = NULL;
@@ -106,8 +136,7 @@ vae_stream_resume(VaeStream *s, VaeError *error)
     if (status == VAE_OK)
         status = vae_stream_take_memory(s, &why);
     if (status == VAE_OK && s->kept)
-        status = s->class->copy(s->backend, s->memory.carries, s->kept,
-                                (size_t) s->plan.carries, &why);
+        status = copy(s, s->memory.carries, s->kept, &why);
     if (status != VAE_OK) {
         give_back(s, NULL);
         return vae_fail(error, status,

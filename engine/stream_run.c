@@ -14,9 +14,9 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the stream was not made for restarts");
     stream->at_start = stream->broken = false;
-    stream->cold = true;
+    stream->cold = stream->from_cold = true;
     stream->step = 0;
-    stream->latents = latents;
+    stream->latents = stream->origin = latents;
     return VAE_OK;
 }
 
@@ -192,9 +192,9 @@ vae_stream_reset(VaeStream *stream)
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     /* The programs that begin set every carry. */
     stream->at_start = true;
-    stream->cold = stream->broken = false;
+    stream->cold = stream->broken = stream->from_cold = false;
     stream->step = 0;
-    stream->latents = 0;
+    stream->latents = stream->origin = 0;
 }
 
 static VaeStatus

@@ -45,6 +45,15 @@ const char *vae_file_label(const char *name);
  * not ASCII is '?'. Returns buffer. */
 const char *vae_shown(const char *text, size_t n, char *buffer, size_t size);
 
+/*
+ * As vae_tensor_file_write(), for a file that is written again and again: the
+ * temporary file is always path.tmp, so that what a killed process left is
+ * written over, and the folder is on the disk, too, when it returns.
+ */
+VaeStatus vae_tensor_file_rewrite(const char *path, const VaeTensorOut *tensors,
+                                  size_t n, const VaeMetadata *metadata,
+                                  size_t n_metadata, VaeError *error);
+
 /* The product of dims, each >= 0; false when it passes 64 bits. */
 bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,10 +233,15 @@ write_all(int fd, const void *data, uint64_t size)
 }
 
 /* A new file beside target with the rights that the process gives to new
- * files; name receives its path. -1 and errno. */
+ * files; name receives its path. again: always of the same name. -1 and
+ * errno. */
 static int
-open_beside(const char *target, char *name, size_t size)
+open_beside(const char *target, bool again, char *name, size_t size)
 {
+    if (again) {
+        snprintf(name, size, "%s.tmp", target);
+        return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    }
     for (int i = 0; i < MAX_TEMPORARY; i++) {
         snprintf(name, size, "%s.%ld-%d.tmp", target, (long) getpid(), i);
         const int fd =
@@ -263,18 +269,35 @@ write_content(int fd, const char *path, const void *header, size_t size,
     return code == 0 ? VAE_OK : fail_errno(path, "write", code, error);
 }
 
-/* Puts the file at target, the path with its links resolved. */
+/* -1 and errno. */
+static int
+open_folder(const char *target)
+{
+    char *copy = strdup(target);
+    if (copy == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int code = errno;
+    free(copy);
+    errno = code;
+    return fd;
+}
+
+/* Writes the file beside target and gives it that name. folder: its, to be
+ * brought to the disk, too, or -1. */
 static VaeStatus
-write_and_rename(const char *path, const char *target, const void *header,
-                 size_t size, const VaeTensorOut *tensors, size_t n,
-                 VaeError *error)
+write_and_rename(const char *path, const char *target, int folder,
+                 const void *header, size_t size, const VaeTensorOut *tensors,
+                 size_t n, VaeError *error)
 {
     const size_t room = strlen(target) + 64;
     char *name = vae_mem_alloc(room);
     if (name == NULL)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
                         vae_file_label(path));
-    const int fd = open_beside(target, name, room);
+    const int fd = open_beside(target, folder >= 0, name, room);
     if (fd < 0) {
         const int code = errno;
         vae_mem_free(name);
@@ -287,14 +310,33 @@ write_and_rename(const char *path, const char *target, const void *header,
         status = fail_errno(path, "replace", errno, error);
     if (status != VAE_OK)
         unlink(name);
+    /* Some file systems have no such call for a folder. */
+    else if (folder >= 0 && fsync(folder) != 0 && errno != EINVAL)
+        status =
+            fail_errno(path, "bring the folder to the disk of", errno, error);
     vae_mem_free(name);
     return status;
 }
 
-VaeStatus
-vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
-                      const VaeMetadata *metadata, size_t n_metadata,
-                      VaeError *error)
+/* Puts the file at target, the path with its links resolved. */
+static VaeStatus
+write_at_target(const char *path, const char *target, bool again,
+                const void *header, size_t size, const VaeTensorOut *tensors,
+                size_t n, VaeError *error)
+{
+    const int folder = again ? open_folder(target) : -1;
+    if (again && folder < 0)
+        return fail_errno(path, "create", errno, error);
+    VaeStatus status =
+        write_and_rename(path, target, folder, header, size, tensors, n, error);
+    if (folder >= 0 && close(folder) != 0 && status == VAE_OK)
+        status = fail_errno(path, "write", errno, error);
+    return status;
+}
+
+static VaeStatus
+write_file(const char *path, bool again, const VaeTensorOut *tensors, size_t n,
+           const VaeMetadata *metadata, size_t n_metadata, VaeError *error)
 {
     /* A device or pipe would be replaced by a file. */
     struct stat st;
@@ -317,9 +359,25 @@ vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
     if (real == NULL && errno != ENOENT)
         status = fail_errno(path, "create", errno, error);
     else
-        status = write_and_rename(path, real != NULL ? real : path, header,
-                                  size, tensors, n, error);
+        status = write_at_target(path, real != NULL ? real : path, again,
+                                 header, size, tensors, n, error);
     free(real);
     free(header);
     return status;
+}
+
+VaeStatus
+vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
+                      const VaeMetadata *metadata, size_t n_metadata,
+                      VaeError *error)
+{
+    return write_file(path, false, tensors, n, metadata, n_metadata, error);
+}
+
+VaeStatus
+vae_tensor_file_rewrite(const char *path, const VaeTensorOut *tensors, size_t n,
+                        const VaeMetadata *metadata, size_t n_metadata,
+                        VaeError *error)
+{
+    return write_file(path, true, tensors, n, metadata, n_metadata, error);
 }
