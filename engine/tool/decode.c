@@ -14,6 +14,7 @@ typedef struct Decode {
     VaeLatentClip clip;
     VaeStream *stream;
     Output out;
+    Resume resume;
     int width, height;  /* visible */
     int64_t frames;     /* that are written */
     size_t latent_size; /* bytes of one latent, of one frame */
@@ -90,6 +91,7 @@ open_stream(Decode *d, VaeError *error)
         stream_params(d->o, VAE_DECODE, d->width, d->height);
     if (!d->o->normalization_given)
         params.normalization = d->clip.normalization;
+    params.restarts = d->o->resume;
     return vae_stream_new(d->model, &params, &d->stream, error);
 }
 
@@ -126,25 +128,42 @@ make_buffers(Decode *d, VaeError *error)
     return VAE_OK;
 }
 
+/* Latents from *done on; frames go nowhere where that is before those that
+ * are wanted. */
+static VaeStatus
+call(Decode *d, int steps, int *done, int *n_out, VaeError *error)
+{
+    const bool wanted = *done >= d->resume.latents;
+    int n_in;
+    vae_stream_count(d->stream, steps, &n_in, n_out);
+    for (int i = 0; i < n_in; i++)
+        vae_latent_clip_read(&d->clip, *done + i, d->latents[i].data);
+    for (int i = 0; i < *n_out; i++)
+        d->pictures[i].data[0] =
+            wanted ? d->frame_data + (size_t) i * d->frame_size : NULL;
+    *done += n_in;
+    return vae_stream_decode(d->stream, d->latents, n_in, d->pictures, *n_out,
+                             error);
+}
+
 /* One call: latents from *done on, frames to *written on. */
 static VaeStatus
 decode_slice(Decode *d, int steps, int *done, int64_t *written, VaeError *error)
 {
-    int n_in, n_out;
-    vae_stream_count(d->stream, steps, &n_in, &n_out);
-    for (int i = 0; i < n_in; i++)
-        vae_latent_clip_read(&d->clip, *done + i, d->latents[i].data);
-    VaeStatus status = vae_stream_decode(d->stream, d->latents, n_in,
-                                         d->pictures, n_out, error);
-    if (status != VAE_OK)
+    const bool wanted = *done >= d->resume.latents;
+    int n_out;
+    VaeStatus status = call(d, steps, done, &n_out, error);
+    if (status != VAE_OK || !wanted)
         return status;
     int64_t keep = d->frames - *written;
     if (keep > n_out)
         keep = n_out;
     status = output_write(&d->out, (uint64_t) *written * d->frame_size,
                           d->frame_data, (size_t) keep * d->frame_size, error);
-    *done += n_in;
     *written += keep;
+    if (status == VAE_OK && d->o->resume)
+        status =
+            resume_save(&d->resume, d->stream, &d->out, *done, *written, error);
     return status;
 }
 
@@ -167,14 +186,18 @@ run(Decode *d, VaeError *error)
     const VaePlan *plan = vae_stream_get_plan(d->stream);
     Progress progress;
     VaeStatus status = VAE_OK;
-    int done = 0;
-    int64_t written = 0;
+    const int begin = d->resume.begin;
+    int done = begin;
+    int64_t written = d->resume.frames;
     progress_begin(&progress, "frames", d->frames);
     while (status == VAE_OK && done < d->clip.t) {
         const double start = now_seconds();
-        const bool first = done == 0;
+        const bool first = done == begin;
+        /* Those that are computed again end where the others begin. */
+        const int end =
+            done < d->resume.latents ? d->resume.latents : d->clip.t;
         const int steps =
-            steps_left(d, first ? 1 : plan->slice_size, d->clip.t - done);
+            steps_left(d, first ? 1 : plan->slice_size, end - done);
         if (steps == 0)
             status = vae_fail(error, VAE_ERR_SIZE,
                               "%d latents are no whole step of %s",
@@ -192,6 +215,20 @@ run(Decode *d, VaeError *error)
 }
 
 static VaeStatus
+open_resumed(Decode *d, const VaeTensorOut *frames, VaeError *error)
+{
+    Resume *r = &d->resume;
+    const char *path = d->o->argument[1];
+    VaeStatus status =
+        resume_open(r, path, d->o->every, &d->clip, d->frames, error);
+    if (status == VAE_OK)
+        status = output_resume(&d->out, path, frames, 1, r->exists, error);
+    if (status == VAE_OK)
+        status = resume_load(r, d->stream, &d->out, d->frame_size, error);
+    return status;
+}
+
+static VaeStatus
 write_frames(Decode *d, VaeError *error)
 {
     const VaeTensorOut frames = {
@@ -200,13 +237,18 @@ write_frames(Decode *d, VaeError *error)
         .n_dims = 4,
         .dims = {d->frames, d->height, d->width, 3},
     };
+    const char *path = d->o->argument[1];
     VaeStatus status =
-        output_open(&d->out, d->o->argument[1], &frames, 1, NULL, 0, error);
+        d->o->resume ? open_resumed(d, &frames, error)
+                     : output_open(&d->out, path, &frames, 1, NULL, 0, error);
     if (status == VAE_OK)
         status = run(d, error);
+    if (status == VAE_OK && d->o->resume)
+        status = resume_done(&d->resume, error);
     if (status == VAE_OK)
         status = output_commit(&d->out, error);
     output_close(&d->out);
+    resume_close(&d->resume);
     return status;
 }
 

@@ -234,6 +234,18 @@ set_deterministic(Options *o, const char *word)
 }
 
 static bool
+set_resume(Options *o, const char *word)
+{
+    return o->resume = true;
+}
+
+static bool
+set_every(Options *o, const char *word)
+{
+    return whole(word, 1, INT_MAX / 2, &o->every);
+}
+
+static bool
 set_help(Options *o, const char *word)
 {
     return o->help = true;
@@ -282,6 +294,10 @@ static const Option options[] = {
      "repeat (default) the last frame to a whole group, or drop the rest"},
     {"--deterministic", NULL, RUNS, set_deterministic,
      "choose algorithms without timing them"},
+    {"--resume", NULL, COMMAND_DECODE, set_resume,
+     "keep OUT.part and OUT.checkpoint meanwhile, and go on from them"},
+    {"--checkpoint-interval", "N", COMMAND_DECODE, set_every,
+     "of --resume: latents between checkpoints; default 8"},
     {"--help", NULL, ~0u, set_help, "this text"},
 };
 

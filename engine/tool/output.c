@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,6 +121,101 @@ output_open(Output *out, const char *path, const VaeTensorOut *tensors,
     return status;
 }
 
+/* OUT.part, for output_resume(). */
+static VaeStatus
+open_part(Output *out, bool go_on, VaeError *error)
+{
+    struct stat st;
+    if (stat(out->path, &st) == 0 && !S_ISREG(st.st_mode))
+        return vae_fail(error, VAE_ERR_WRITE,
+                        "%s: is no regular file, and --resume wants one",
+                        out->path);
+    out->target = realpath(out->path, NULL);
+    if (!out->target && errno != ENOENT)
+        return system_error(error, out->path, "create");
+    if (asprintf(&out->temporary, "%s.part", target_of(out)) < 0) {
+        out->temporary = NULL;
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
+    }
+    out->fd =
+        open(out->temporary, O_RDWR | O_CLOEXEC | (go_on ? 0 : O_CREAT), 0666);
+    if (out->fd < 0 && go_on && errno == ENOENT)
+        return vae_fail(error, VAE_ERR_NOT_FOUND,
+                        "%s: is not there, though there is a checkpoint; "
+                        "remove that to start anew",
+                        out->temporary);
+    if (out->fd < 0)
+        return system_error(error, out->temporary, "open");
+    if (flock(out->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return vae_fail(error, VAE_ERR_WRITE,
+                        "%s: another process is writing it", out->temporary);
+    if (!go_on && ftruncate(out->fd, 0) != 0)
+        return system_error(error, out->temporary, "cut");
+    return VAE_OK;
+}
+
+static VaeStatus
+check_header(Output *out, const void *header, size_t size, VaeError *error)
+{
+    void *there = malloc(size);
+    if (!there)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
+    const ssize_t n = pread(out->fd, there, size, 0);
+    const bool same = n == (ssize_t) size && memcmp(there, header, size) == 0;
+    free(there);
+    return same ? VAE_OK
+                : vae_fail(error, VAE_ERR_FORMAT,
+                           "%s: is not what the checkpoint goes on with; "
+                           "remove the checkpoint to start anew",
+                           out->temporary);
+}
+
+VaeStatus
+output_resume(Output *out, const char *path, const VaeTensorOut *tensors,
+              size_t n, bool go_on, VaeError *error)
+{
+    void *header;
+    size_t size;
+    VaeError inner = {0};
+    *out = (Output){.fd = -1, .path = path, .keep = true};
+    VaeStatus status =
+        vae_tensor_header_make(tensors, n, NULL, 0, 0, &header, &size, &inner);
+    if (status != VAE_OK)
+        return vae_fail(error, status, "%s: %s", path, inner.message);
+    out->begin = size;
+    status = open_part(out, go_on, error);
+    if (status == VAE_OK)
+        status = go_on ? check_header(out, header, size, error)
+                       : write_at(out, 0, header, size, error);
+    free(header);
+    return status;
+}
+
+VaeStatus
+output_cut(Output *out, uint64_t bytes, VaeError *error)
+{
+    struct stat st;
+    const uint64_t whole = out->begin + bytes;
+    if (fstat(out->fd, &st) != 0)
+        return system_error(error, out->temporary, "look at");
+    if ((uint64_t) st.st_size < whole)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: has %lld bytes, the checkpoint says %llu; remove "
+                        "the checkpoint to start anew",
+                        out->temporary, (long long) st.st_size,
+                        (unsigned long long) whole);
+    if (ftruncate(out->fd, (off_t) whole) != 0)
+        return system_error(error, out->temporary, "cut");
+    return VAE_OK;
+}
+
+VaeStatus
+output_sync(Output *out, VaeError *error)
+{
+    return fdatasync(out->fd) == 0 ? VAE_OK
+                                   : system_error(error, out->path, "write");
+}
+
 VaeStatus
 output_write(Output *out, uint64_t offset, const void *data, size_t size,
              VaeError *error)
@@ -147,7 +243,7 @@ output_close(Output *out)
 {
     if (out->fd >= 0)
         close(out->fd);
-    if (out->temporary)
+    if (out->temporary && !out->keep)
         unlink(out->temporary);
     free(out->temporary);
     free(out->target);

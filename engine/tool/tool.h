@@ -35,9 +35,10 @@ typedef struct Options {
     bool normalization_given;
     VaeType dtype;
     int device; /* -1: not given */
-    int slice, threads, width, height, frames;
+    int slice, threads, width, height, frames, every;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
     bool json, tensors, csv, encode, profile, deterministic, drop, help;
+    bool resume;
 } Options;
 
 /* options.c. False after a sentence on stderr. */
@@ -125,6 +126,7 @@ typedef struct Output {
     char *temporary; /* NULL when written in place */
     char *target;    /* path without links, NULL for a new file */
     uint64_t begin;  /* of the data in the file */
+    bool keep;       /* what is there, also when it is not committed */
 } Output;
 VaeStatus output_check(const char *path, const char *input, const char *model,
                        VaeError *error); /* not the same file as either */
@@ -132,11 +134,48 @@ VaeStatus output_open(Output *out, const char *path,
                       const VaeTensorOut *tensors, size_t n,
                       const VaeMetadata *metadata, size_t n_metadata,
                       VaeError *error);
+/* The same, but in path.part, which stays until it is committed; where it was
+ * there (go_on) with what it holds, which must begin as it would have begun. */
+VaeStatus output_resume(Output *out, const char *path,
+                        const VaeTensorOut *tensors, size_t n, bool go_on,
+                        VaeError *error);
+/* Leaves so many bytes of data, which must be there. */
+VaeStatus output_cut(Output *out, uint64_t bytes, VaeError *error);
+/* Brings to the disk what was written. */
+VaeStatus output_sync(Output *out, VaeError *error);
 /* size bytes at offset from the first tensor's first byte. */
 VaeStatus output_write(Output *out, uint64_t offset, const void *data,
                        size_t size, VaeError *error);
 VaeStatus output_commit(Output *out, VaeError *error);
 /* Removes what was not committed; safe after a failed open. */
 void output_close(Output *out);
+
+/* resume.c */
+#define RESUME_EVERY 8 /* latents between checkpoints, unless told otherwise   \
+                        */
+
+typedef struct Resume {
+    char *path;     /* of the checkpoint; NULL: not asked for */
+    int every;      /* latents between two */
+    bool exists;    /* there is one */
+    char clip[160]; /* which clip it is */
+    int begin;      /* latent that the stream takes first */
+    int latents;    /* frames of those before are there */
+    int64_t frames; /* so many */
+    int saved;      /* latents in the newest checkpoint */
+} Resume;
+
+/* every: 0 for the usual. */
+VaeStatus resume_open(Resume *r, const char *out, int every,
+                      const VaeLatentClip *clip, int64_t frames,
+                      VaeError *error);
+/* Puts stream and output where the checkpoint says, if there is one. */
+VaeStatus resume_load(Resume *r, VaeStream *stream, Output *out,
+                      uint64_t frame_size, VaeError *error);
+/* Writes one where enough latents came since. */
+VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
+                      int64_t frames, VaeError *error);
+VaeStatus resume_done(Resume *r, VaeError *error);
+void resume_close(Resume *r);
 
 #endif

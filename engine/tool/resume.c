@@ -1,0 +1,121 @@
+/*
+ * resume.c: what decode --resume keeps beside its output, OUT.part with the
+ * frames so far and OUT.checkpoint, and how it goes on from them.
+ *
+ * Frames are on the disk before the checkpoint says that they are there. So
+ * whenever the process ends, all frames that the checkpoint counts are in
+ * OUT.part; what is behind them is cut off.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+#include "vae/checkpoint.h"
+
+/* FNV-1a, of all latents: whether it is the same clip. */
+static VaeStatus
+describe_clip(const VaeLatentClip *clip, int64_t frames, char *out, size_t size,
+              VaeError *error)
+{
+    const size_t bytes = (size_t) clip->channels * (size_t) clip->height *
+                         (size_t) clip->width * vae_type_size(clip->type);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint8_t *one = malloc(bytes);
+    if (!one)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a latent");
+    for (int k = 0; k < clip->t; k++) {
+        vae_latent_clip_read(clip, k, one);
+        for (size_t i = 0; i < bytes; i++)
+            hash = (hash ^ one[i]) * UINT64_C(0x100000001b3);
+    }
+    free(one);
+    snprintf(out, size,
+             "%d latents of %dx%dx%d %s, %" PRId64 " frames, %016" PRIx64,
+             clip->t, clip->channels, clip->height, clip->width,
+             vae_type_name(clip->type), frames, hash);
+    return VAE_OK;
+}
+
+VaeStatus
+resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
+            int64_t frames, VaeError *error)
+{
+    *r = (Resume){.every = every > 0 ? every : RESUME_EVERY};
+    if (asprintf(&r->path, "%s.checkpoint", out) < 0) {
+        r->path = NULL;
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out);
+    }
+    r->exists = access(r->path, F_OK) == 0;
+    return describe_clip(clip, frames, r->clip, sizeof r->clip, error);
+}
+
+static VaeCheckpointParams
+params_of(const Resume *r, VaeMetadata *own)
+{
+    *own = (VaeMetadata){"latents", r->clip};
+    return (VaeCheckpointParams){.path = r->path, .own = own, .n_own = 1};
+}
+
+VaeStatus
+resume_load(Resume *r, VaeStream *stream, Output *out, uint64_t frame_size,
+            VaeError *error)
+{
+    VaeMetadata own;
+    VaeCheckpoint c;
+    const VaeCheckpointParams p = params_of(r, &own);
+    if (!r->exists)
+        return VAE_OK;
+    VaeError why = {0};
+    VaeStatus status = vae_stream_load(stream, &p, &c, &why);
+    if (status != VAE_OK)
+        return vae_fail(error, status, "%s (remove it to start anew)",
+                        why.message);
+    status = output_cut(out, c.frames * frame_size, error);
+    if (status != VAE_OK)
+        return status;
+    r->begin = (int) c.begin;
+    r->latents = r->saved = (int) c.latents;
+    r->frames = (int64_t) c.frames;
+    fprintf(stderr,
+            "vaetool: going on from frame %" PRIu64 " (%" PRIu64
+            " latents are computed again)\n",
+            c.frames, c.latents - c.begin);
+    return VAE_OK;
+}
+
+VaeStatus
+resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
+            int64_t frames, VaeError *error)
+{
+    VaeMetadata own;
+    VaeCheckpointParams p = params_of(r, &own);
+    if (latents - r->saved < r->every)
+        return VAE_OK;
+    p.frames = (uint64_t) frames;
+    VaeStatus status = output_sync(out, error);
+    if (status == VAE_OK)
+        status = vae_stream_save(stream, &p, error);
+    if (status == VAE_OK)
+        r->saved = latents;
+    return status;
+}
+
+VaeStatus
+resume_done(Resume *r, VaeError *error)
+{
+    /* Before OUT.part gets its name: without a checkpoint all is made anew. */
+    if (unlink(r->path) != 0 && errno != ENOENT)
+        return vae_fail(error, VAE_ERR_WRITE, "%s: cannot remove: %s", r->path,
+                        strerror(errno));
+    return VAE_OK;
+}
+
+void
+resume_close(Resume *r)
+{
+    free(r->path);
+    r->path = NULL;
+}

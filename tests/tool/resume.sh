@@ -1,0 +1,156 @@
+#!/bin/sh
+# resume.sh VAETOOL FOLDER [KILLS [SEED]]: decoding that is killed, at random
+# moments of a seed, and goes on gives the same bytes; checkpoints that are not
+# of this run, or damaged, are refused.
+set -u
+kills=${3:-4}
+seed=${4:-1}
+# shellcheck source=tests/tool/checks.sh
+. "$(dirname "$0")/checks.sh"
+tiny=$data/taehv/taew2_1/weights.safetensors
+net=$data/wan21/weights.safetensors
+part=$out/a.safetensors.part
+point=$out/a.safetensors.checkpoint
+
+# 21 latents of wan2.1, 81 frames, with weights for noise.
+cat "$net" "$tiny" "$net" | head -c $((21 * 16 * 2 * 3 * 4)) |
+    tr '\000-\377' '\001-\077\001-\077\001-\077\001-\077' |
+    tensor "$out/clip.safetensors" latent F32 16,21,2,3
+decode() {
+    "$tool" decode --backend ref --model "$net" "$@"
+}
+# checkpoint after every latent.
+go() {
+    decode --resume --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
+        "$out/a.safetensors"
+}
+
+check "undisturbed" 0 decode "$out/clip.safetensors" "$out/whole.safetensors"
+check "81 frames" 0 "$tool" info "$out/whole.safetensors"
+says "81 frames of 24x16"
+check "with --resume, undisturbed" 0 go
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
+true_that "and leaves nothing else" \
+    test ! -e "$part" -a ! -e "$point" -a ! -e "$point.tmp"
+
+echo "# killed"
+# Odd ones some time after a new checkpoint, so that there is progress; even
+# ones any time after the start.
+rm "$out/a.safetensors"
+n=0
+resumed=0
+over=0
+# In the background, as the process itself: $!.
+start() {
+    "$tool" decode --backend ref --model "$net" --resume \
+        --checkpoint-interval 1 "$out/clip.safetensors" \
+        "$out/a.safetensors" >"$out/log" 2>&1 &
+    pid=$!
+}
+inode() {
+    # shellcheck disable=SC2012 # one file
+    ls -i "$point" 2>/dev/null
+}
+while [ "$n" -lt "$kills" ]; do
+    n=$((n + 1))
+    before=$(inode)
+    start
+    if [ $((n % 2)) -eq 1 ]; then
+        while kill -0 $pid 2>/dev/null && [ "$(inode)" = "$before" ]; do
+            sleep 0.01
+        done
+    fi
+    sleep "$(awk "BEGIN { srand($seed * 1000 + $n); print rand() * 0.2 }")"
+    kill -9 $pid 2>/dev/null || over=$((over + 1))
+    wait $pid 2>/dev/null
+    if grep -q "going on from frame" "$out/log"; then
+        resumed=$((resumed + 1))
+    fi
+done
+check "and at last to the end" 0 go
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
+true_that "and leaves nothing else" \
+    test ! -e "$part" -a ! -e "$point" -a ! -e "$point.tmp"
+echo "$kills kills, $resumed went on, $over were done before"
+true_that "some went on" test "$resumed" -gt 0
+
+echo "# refused"
+# A run that ends early.
+until [ -e "$point" ]; do
+    start
+    while kill -0 $pid 2>/dev/null && [ ! -e "$point" ]; do
+        sleep 0.01
+    done
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+done
+cp "$point" "$out/point"
+cp "$part" "$out/kept"
+refused() {
+    name=$1
+    shift
+    check "$name" 3 go "$@"
+    says "$point" "remove"
+    true_that "and nothing is touched" cmp "$part" "$out/kept"
+}
+refused "raw latents" --normalization raw
+says "the normalization" normalized raw
+check "other weights" 3 "$tool" decode --backend ref --resume --model "$tiny" \
+    "$out/clip.safetensors" "$out/a.safetensors"
+says "the network" "wan2.1" "taew2_1"
+# The last number of another.
+{
+    head -c -4 "$out/clip.safetensors"
+    printf '\001\001\001\001'
+} >"$out/other.safetensors"
+check "another clip" 3 decode --resume "$out/other.safetensors" \
+    "$out/a.safetensors"
+says "another run" latents "21 latents of 16x2x3 float32, 81 frames"
+head -c 100 "$out/point" >"$point"
+refused "cut off"
+: >"$point"
+refused "empty"
+cp "$net" "$point"
+refused "foreign"
+says "is no checkpoint"
+sed 's/"vae.frames":"/&1/' "$out/point" >"$point"
+refused "changed"
+cp "$out/point" "$point"
+head -c 200 "$out/kept" >"$part"
+check "fewer frames than it says" 3 go
+says "$part" "the checkpoint says" "remove"
+head -c -8 /dev/zero 2>/dev/null | head -c 400000 >"$part"
+check "other frames" 3 go
+says "$part" "remove"
+rm "$part"
+check "no frames" 3 go
+says "$part" "is not there" "remove"
+rm "$point"
+check "anew without the checkpoint" 0 go
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
+ln -s /dev/full "$out/full.safetensors"
+check "a device" 3 decode --resume "$out/clip.safetensors" \
+    "$out/full.safetensors"
+says "is no regular file"
+check "frames, not latents, between checkpoints" 2 go --checkpoint-interval 0
+
+echo "# two at once"
+exec 9>"$part"
+flock 9
+check "another process has it" 3 go
+says "$part" "another process"
+exec 9>&-
+rm "$part"
+
+echo "# disk full"
+# Past a limit a write fails, as on a full disk.
+limited() (
+    ulimit -f $((150000 / 512))
+    go
+)
+check "no room for all frames" 3 limited
+says "a.safetensors" "cannot write"
+true_that "what was done is kept" test -e "$part"
+check "goes on when there is" 0 go
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
+finish
