@@ -87,6 +87,15 @@ fill_framerate(GstLatentClip *clip, gint n, gint d)
     }
 }
 
+static void
+fill_colorimetry(GstLatentClip *clip)
+{
+    const gchar *text =
+        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_COLORIMETRY);
+    if (text && !gst_vae_latent_info_set_colorimetry(&clip->info, text))
+        GST_WARNING(GST_LATENT_KEY_COLORIMETRY " is %s, which is none", text);
+}
+
 /* "8/9"; what is no such thing is not taken. */
 static void
 fill_aspect(GstLatentClip *clip)
@@ -170,6 +179,7 @@ gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
     fill_framerate(clip, settings->fps_n, settings->fps_d);
     fill_frames(clip);
     fill_aspect(clip);
+    fill_colorimetry(clip);
     return VAE_OK;
 }
 

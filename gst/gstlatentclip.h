@@ -23,6 +23,7 @@ G_BEGIN_DECLS
 /* Metadata keys; vae/latents.h reads the others. */
 #define GST_LATENT_KEY_TEMPORAL "vae.temporal_factor"
 #define GST_LATENT_KEY_PAR "vae.pixel_aspect_ratio"
+#define GST_LATENT_KEY_COLORIMETRY "vae.colorimetry"
 
 typedef struct GstLatentClip {
     VaeTensorFile *file;

@@ -15,8 +15,8 @@
  * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
  * counts latents. What the file's metadata says (vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height, vae.frames,
- * vae.pixel_aspect_ratio, vae.temporal_factor) fills the caps; the properties
- * of the same names serve files that say nothing.
+ * vae.pixel_aspect_ratio, vae.colorimetry, vae.temporal_factor) fills the
+ * caps; the properties of the same names serve files that say nothing.
  *
  * A seek needs random access upstream. It starts #GstLatentDemux:warm-up
  * latents before the one that holds the position asked for and leaves it to

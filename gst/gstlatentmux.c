@@ -10,7 +10,7 @@
  * The file holds one tensor, "latent", in the order [T, C, H, W] and the
  * type of the caps, and as metadata what the caps state: vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height,
- * vae.temporal_factor and, where pixels are not square,
+ * vae.temporal_factor, vae.colorimetry and, where pixels are not square,
  * vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the number
  * of video frames by the durations of the latents.
  *
@@ -85,9 +85,9 @@ temporal(const GstLatentMux *self)
 }
 
 typedef struct Fields {
-    VaeMetadata list[9];
+    VaeMetadata list[10];
     gsize n;
-    gchar text[9][24];
+    gchar text[10][24];
 } Fields;
 
 static void
@@ -117,6 +117,8 @@ static void
 fill_fields(const GstVaeLatentInfo *info, gint64 frames, Fields *fields)
 {
     fields->n = 0;
+    if (info->colorimetry[0])
+        add_word(fields, GST_LATENT_KEY_COLORIMETRY, info->colorimetry);
     if (info->fps_n > 0)
         add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
     if (frames > 0)

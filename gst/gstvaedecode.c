@@ -187,7 +187,7 @@ raw_caps(GstVaeDecode *self)
     }
     if (gst_caps_is_empty(ours))
         gst_clear_caps(&ours);
-    return ours ? gst_vae_video_fixate(ours) : NULL;
+    return ours ? gst_vae_video_fixate(ours, in->colorimetry) : NULL;
 }
 
 static gboolean

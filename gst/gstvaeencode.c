@@ -138,6 +138,19 @@ set_list(GstCaps *caps, const gchar *field, const gchar *words)
     g_value_unset(&list);
 }
 
+/* Latents are of the picture's RGB; how the YUV was made of that is for whoever
+ * makes YUV of it again. */
+static void
+keep_colorimetry(const GstVideoInfo *in, GstVaeLatentInfo *info)
+{
+    gchar *words = GST_VIDEO_INFO_IS_YUV(in)
+                       ? gst_video_colorimetry_to_string(&in->colorimetry)
+                       : NULL;
+
+    gst_vae_latent_info_set_colorimetry(info, words);
+    g_free(words);
+}
+
 /* What this model makes of this video, with all that may be chosen open. */
 static GstCaps *
 latent_caps(GstVaeEncode *self)
@@ -157,6 +170,7 @@ latent_caps(GstVaeEncode *self)
     info.fps_d = in->fps_n > 0 ? in->fps_d : 0;
     info.par_n = in->par_n;
     info.par_d = in->par_d;
+    keep_colorimetry(in, &info);
     info.temporal_factor = model->temporal;
     info.first_frames = model->decode.first_out;
     if (model->space)

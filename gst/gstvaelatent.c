@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <gst/video/video.h>
+
 static const gchar *const layout_words[] = {"chw", "tchw", "cthw"};
 
 void
@@ -85,6 +87,31 @@ read_fraction(const GstStructure *s, const gchar *field, gboolean zero_ok,
     return TRUE;
 }
 
+gboolean
+gst_vae_latent_info_set_colorimetry(GstVaeLatentInfo *info, const gchar *words)
+{
+    GstVideoColorimetry colorimetry;
+    gchar *usual = NULL;
+
+    if (words && *words &&
+        gst_video_colorimetry_from_string(&colorimetry, words))
+        usual = gst_video_colorimetry_to_string(&colorimetry);
+    if (usual)
+        g_strlcpy(info->colorimetry, usual, sizeof info->colorimetry);
+    g_free(usual);
+    return usual != NULL;
+}
+
+static gboolean
+read_colorimetry(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    return !gst_structure_has_field(s, "colorimetry") ||
+           gst_vae_latent_info_set_colorimetry(
+               info, gst_structure_get_string(s, "colorimetry")) ||
+           bad_field(s, "colorimetry", "one of GStreamer, such as bt709",
+                     error);
+}
+
 static gboolean
 read_layout(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
 {
@@ -166,7 +193,7 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
                          error) &&
            read_fraction(s, "pixel-aspect-ratio", FALSE, &info->par_n,
                          &info->par_d, error) &&
-           read_layout(s, info, error);
+           read_colorimetry(s, info, error) && read_layout(s, info, error);
 }
 
 static void
@@ -200,6 +227,9 @@ gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info)
     if (info->fps_d > 0)
         gst_caps_set_simple(caps, "framerate", GST_TYPE_FRACTION, info->fps_n,
                             info->fps_d, NULL);
+    if (info->colorimetry[0])
+        gst_caps_set_simple(caps, "colorimetry", G_TYPE_STRING,
+                            info->colorimetry, NULL);
     if (info->par_d > 0)
         gst_caps_set_simple(caps, "pixel-aspect-ratio", GST_TYPE_FRACTION,
                             info->par_n, info->par_d, NULL);

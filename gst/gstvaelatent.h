@@ -44,8 +44,9 @@ typedef struct GstVaeLatentInfo {
     gchar space[64];    /* "wan2.1" */
     VaeNormalization normalization;
     gboolean normalization_stated;
-    gint fps_n, fps_d; /* of the decoded video; fps_d 0: not stated */
-    gint par_n, par_d; /* par_d 0: not stated */
+    gint fps_n, fps_d;     /* of the decoded video; fps_d 0: not stated */
+    gint par_n, par_d;     /* par_d 0: not stated */
+    gchar colorimetry[32]; /* that YUV video would have: "bt709" */
     gint temporal_factor, first_frames;
     GstVaeLatentLayout layout;
     gint frames; /* latents a buffer, 1 or more */
@@ -68,6 +69,10 @@ GstCaps *gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info);
 /* Bytes of one latent, and of one buffer. */
 gsize gst_vae_latent_info_step_size(const GstVaeLatentInfo *info);
 gsize gst_vae_latent_info_size(const GstVaeLatentInfo *info);
+
+/* Takes words that GStreamer knows as a colorimetry; FALSE: it knows none. */
+gboolean gst_vae_latent_info_set_colorimetry(GstVaeLatentInfo *info,
+                                             const gchar *words);
 
 /* "float16" and so on to the type; FALSE for other words and for types that
  * no latent has. */

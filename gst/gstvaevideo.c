@@ -59,8 +59,29 @@ state_string(GstStructure *s, const gchar *field, const gchar *value)
         gst_structure_set(s, field, G_TYPE_STRING, value, NULL);
 }
 
+static gboolean
+known_matrix(GstVideoColorMatrix matrix)
+{
+    return matrix == GST_VIDEO_COLOR_MATRIX_BT601 ||
+           matrix == GST_VIDEO_COLOR_MATRIX_BT709 ||
+           matrix == GST_VIDEO_COLOR_MATRIX_BT2020;
+}
+
+/* Of YUV: what is wished, if it can be, else by the size. */
+static const gchar *
+yuv_colorimetry(const gchar *wish, gint height)
+{
+    GstVideoColorimetry colorimetry;
+
+    if (*wish && gst_video_colorimetry_from_string(&colorimetry, wish) &&
+        known_matrix(colorimetry.matrix))
+        return wish;
+    return height > 576 ? GST_VIDEO_COLORIMETRY_BT709
+                        : GST_VIDEO_COLORIMETRY_BT601;
+}
+
 GstCaps *
-gst_vae_video_fixate(GstCaps *caps)
+gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
 {
     const GstVideoFormatInfo *format;
     GstStructure *s;
@@ -77,9 +98,7 @@ gst_vae_video_fixate(GstCaps *caps)
     if (!GST_VIDEO_FORMAT_INFO_IS_YUV(format))
         state_string(s, "colorimetry", GST_VIDEO_COLORIMETRY_SRGB);
     else
-        state_string(s, "colorimetry",
-                     height > 576 ? GST_VIDEO_COLORIMETRY_BT709
-                                  : GST_VIDEO_COLORIMETRY_BT601);
+        state_string(s, "colorimetry", yuv_colorimetry(colorimetry, height));
     if (is_subsampled(format))
         state_string(s, "chroma-site", "mpeg2");
     else
@@ -107,10 +126,7 @@ check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
 {
     const GstVideoColorMatrix matrix = info->colorimetry.matrix;
 
-    if (matrix != GST_VIDEO_COLOR_MATRIX_BT601 &&
-        matrix != GST_VIDEO_COLOR_MATRIX_BT709 &&
-        matrix != GST_VIDEO_COLOR_MATRIX_BT2020 &&
-        matrix != GST_VIDEO_COLOR_MATRIX_UNKNOWN)
+    if (!known_matrix(matrix) && matrix != GST_VIDEO_COLOR_MATRIX_UNKNOWN)
         return bad_caps(caps, "colorimetry",
                         "the matrix of bt601, bt709 or bt2020", error);
     if (is_subsampled(info->finfo) &&

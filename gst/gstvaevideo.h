@@ -36,10 +36,11 @@ G_BEGIN_DECLS
 /*
  * Fixates allowed raw caps of one size: the first format, and with it range,
  * matrix and, where chroma is subsampled, its site, all stated. What the caps
- * leave open becomes bt601 up to 576 lines and bt709 above, limited range,
- * chroma site mpeg2, and sRGB for the RGB formats. (takes caps, transfer full)
+ * leave open becomes for YUV colorimetry, where that is not empty and known
+ * here, else bt601 up to 576 lines and bt709 above, limited range, chroma site
+ * mpeg2, and sRGB for the RGB formats. (takes caps, transfer full)
  */
-GstCaps *gst_vae_video_fixate(GstCaps *caps);
+GstCaps *gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry);
 
 /*
  * Reads fixed caps and checks that the engine knows the matrix, range, chroma

@@ -116,7 +116,8 @@ test_caps(void)
                        "channels=16,latent-width=7,latent-height=5,width=50,"
                        "height=34,temporal-factor=4,first-frames=1,"
                        "latent-space=wan2.1,normalization=normalized,"
-                       "framerate=16/1,pixel-aspect-ratio=1/1");
+                       "framerate=16/1,pixel-aspect-ratio=1/1,"
+                       "colorimetry=bt601");
     GstBuffer *latent;
 
     push(h, &info, 0, 1);

@@ -179,14 +179,84 @@ test_seek(void)
     g_free(write);
 }
 
+/* What raw video becomes again after it was a file of latents. */
+static void
+check_kept(const char *in, const char *out, const char *field,
+           const char *wanted)
+{
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    gchar *write = g_strdup_printf(
+        "videotestsrc num-buffers=1 ! video/x-raw,width=16,height=16,"
+        "framerate=16/1,%s ! vaeencode model=\"%s\" threads=1 ! latentmux ! "
+        "filesink location=%s",
+        in, vae_test_weights(), path);
+    gchar *read = g_strdup_printf(
+        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
+        "threads=1 ! video/x-raw,%s ! fakesink name=s sync=false",
+        path, vae_test_weights(), out);
+    GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
+    const GValue *value;
+    GstCaps *caps;
+    gchar *found;
+    GstPad *pad;
+
+    finish(pipeline);
+    gst_object_unref(pipeline);
+    pipeline = gst_parse_launch(read, NULL);
+    sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
+    pad = gst_element_get_static_pad(sink, "sink");
+    gst_element_set_state(pipeline, GST_STATE_PAUSED);
+    CHECK(gst_element_get_state(pipeline, NULL, NULL, 60 * GST_SECOND) ==
+          GST_STATE_CHANGE_SUCCESS);
+    caps = gst_pad_get_current_caps(pad);
+    value = gst_structure_get_value(gst_caps_get_structure(caps, 0), field);
+    found = value ? gst_value_serialize(value) : NULL;
+    if (g_strcmp0(found, wanted) != 0)
+        g_printerr("%s to %s: %s is %s, wanted %s\n", in, out, field, found,
+                   wanted);
+    CHECK(g_strcmp0(found, wanted) == 0);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_caps_unref(caps);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+    gst_object_unref(pipeline);
+    CHECK(remove(path) == 0);
+    CHECK(rmdir(folder) == 0);
+    g_free(found);
+    g_free(path);
+    g_free(folder);
+    g_free(read);
+    g_free(write);
+}
+
+/* Colours and the shape of pixels; downstream may want other colours. */
+static void
+test_kept(void)
+{
+    const char *yuv = "format=I420", *ten = "format=I420_10LE";
+    const char *field = "colorimetry";
+
+    check_kept("format=I420,colorimetry=bt709", yuv, field, "bt709");
+    check_kept("format=I420,colorimetry=1:4:16:4", yuv, field, "1:4:16:4");
+    check_kept("format=I420_10LE,colorimetry=bt2100-pq", ten, field,
+               "bt2100-pq");
+    check_kept("format=I420,colorimetry=bt709", "format=RGB", field, "sRGB");
+    check_kept("format=I420,colorimetry=bt709", "format=I420,colorimetry=bt601",
+               field, "bt601");
+    check_kept("format=RGB", yuv, field, "bt601");
+    check_kept("format=I420,pixel-aspect-ratio=8/9", yuv, "pixel-aspect-ratio",
+               "8/9");
+    check_kept("format=I420", yuv, "pixel-aspect-ratio", "1/1");
+}
+
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"counts", test_counts},
-                                    {"deterministic", test_deterministic},
-                                    {"slices", test_slices},
-                                    {"seek", test_seek},
-                                    {NULL, NULL}};
+    static const VaeTest tests[] = {
+        {"counts", test_counts}, {"deterministic", test_deterministic},
+        {"slices", test_slices}, {"seek", test_seek},
+        {"kept", test_kept},     {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }

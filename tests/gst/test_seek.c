@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <vae/model.h>
+
 #define LW 6
 #define LH 4
 #define LATENTS 60
@@ -20,13 +22,28 @@ typedef struct Bed {
     VaePlay *whole;
 } Bed;
 
+/* Not started yet. */
+static VaePlay *
+make_player(const Bed *bed, const char *demux)
+{
+    gchar *text = g_strdup_printf(
+        "filesrc location=%s ! latentdemux name=demux %s ! vaedecode "
+        "model=\"%s\" threads=1 name=d ! fakesink name=s sync=false "
+        "signal-handoffs=true",
+        bed->path, demux, vae_test_weights());
+    VaePlay *play = vae_play_make(text);
+
+    g_free(text);
+    return play;
+}
+
 static VaePlay *
 player(const Bed *bed, const char *demux)
 {
-    return vae_play_new("filesrc location=%s ! latentdemux name=demux %s ! "
-                        "vaedecode model=\"%s\" threads=1 name=d ! "
-                        "fakesink name=s sync=false signal-handoffs=true",
-                        bed->path, demux, vae_test_weights());
+    VaePlay *play = make_player(bed, demux);
+
+    vae_play_set(play, GST_STATE_PAUSED);
+    return play;
 }
 
 static void
@@ -210,6 +227,15 @@ test_warm_up(void)
 {
     Bed bed;
     VaePlay *play;
+    VaeModel *model;
+    VaeError error;
+    gint history;
+
+    /* By default as far as this network looks back. */
+    CHECK(vae_model_open(vae_test_weights(), NULL, &model, &error) == VAE_OK);
+    CHECK(vae_model_history(model, VAE_DECODE, &history, &error) == VAE_OK);
+    CHECK_INT(history, WARM_UP);
+    vae_model_free(&model);
 
     bed_open(&bed, 16, 1);
     check_warm_up(&bed, "warm-up=1", 2);
@@ -500,6 +526,31 @@ test_storm(void)
     g_rand_free(rand);
 }
 
+/* As early as it gets: a seek that finds nobody to take it disturbs nothing,
+ * and one that does counts. */
+static void
+test_early(void)
+{
+    Bed bed;
+
+    bed_open(&bed, 16, 1);
+    for (guint i = 0; i < 15; i++) {
+        VaePlay *play = make_player(&bed, "");
+        gboolean done;
+
+        gst_element_set_state(play->pipeline, GST_STATE_PAUSED);
+        g_usleep(i * 400);
+        done = vae_play_seek(play, FLUSH, at(&bed, 30), at(&bed, 33));
+        vae_play_set(play, GST_STATE_PAUSED);
+        if (!done)
+            CHECK(vae_play_seek(play, FLUSH, at(&bed, 30), at(&bed, 33)));
+        vae_play_to_end(play);
+        check_frames(&bed, play, 30, 32);
+        vae_play_free(play);
+    }
+    bed_close(&bed);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -514,6 +565,7 @@ main(int argc, char **argv)
         {"no-flush", test_no_flush},
         {"refused", test_refused},
         {"storm", test_storm},
+        {"early", test_early},
         {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);

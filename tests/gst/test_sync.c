@@ -313,6 +313,15 @@ main(int argc, char **argv)
     static const VaeTest tests[] = {{"two-files", test_two_files},
                                     {"matroska", test_matroska},
                                     {NULL, NULL}};
+    static const char *const needed[] = {"wavparse", "matroskamux",
+                                         "matroskademux"};
 
+    gst_init(&argc, &argv);
+    for (guint i = 0; i < G_N_ELEMENTS(needed); i++)
+        if (!gst_registry_check_feature_version(gst_registry_get(), needed[i],
+                                                1, 0, 0)) {
+            g_printerr("skipped: no element %s\n", needed[i]);
+            return 77;
+        }
     return vae_test_main(argc, argv, tests);
 }

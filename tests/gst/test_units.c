@@ -20,7 +20,7 @@ test_caps_round_trip(void)
         "video/x-vae-latent,type=bfloat16,layout=cthw,frames=21,channels=48,"
         "latent-width=7,latent-height=5,width=50,height=34,temporal-factor=4,"
         "first-frames=1,latent-space=wan2.2,normalization=raw,"
-        "framerate=30000/1001,pixel-aspect-ratio=4/3",
+        "framerate=30000/1001,pixel-aspect-ratio=4/3,colorimetry=bt2100-hlg",
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
@@ -70,6 +70,8 @@ test_bad_caps(void)
                "6000000", "16384");
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",normalization=other", "other",
                "raw");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",colorimetry=pink", "pink",
+               "bt709");
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",frames=0,layout=tchw", "frames",
                "0");
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",layout=thcw", "thcw", "tchw");

@@ -85,15 +85,10 @@ vae_play_set(VaePlay *play, GstState state)
 }
 
 VaePlay *
-vae_play_new(const gchar *format, ...)
+vae_play_make(const gchar *text)
 {
     VaePlay *play = g_new0(VaePlay, 1);
-    gchar *text;
-    va_list args;
 
-    va_start(args, format);
-    text = g_strdup_vprintf(format, args);
-    va_end(args);
     g_mutex_init(&play->lock);
     play->shown = g_array_new(FALSE, FALSE, sizeof(VaeShown));
     g_array_set_clear_func(play->shown, clear_shown);
@@ -101,6 +96,20 @@ vae_play_new(const gchar *format, ...)
     CHECK(play->pipeline != NULL);
     play->sink = gst_bin_get_by_name(GST_BIN(play->pipeline), "s");
     g_signal_connect(play->sink, "handoff", G_CALLBACK(handoff), play);
+    return play;
+}
+
+VaePlay *
+vae_play_new(const gchar *format, ...)
+{
+    VaePlay *play;
+    gchar *text;
+    va_list args;
+
+    va_start(args, format);
+    text = g_strdup_vprintf(format, args);
+    va_end(args);
+    play = vae_play_make(text);
     vae_play_set(play, GST_STATE_PAUSED);
     g_free(text);
     return play;

@@ -25,8 +25,9 @@ typedef struct VaePlay {
     GMutex lock;
 } VaePlay;
 
-/* A pipeline with a basesink "s" that signals handoffs, in PAUSED; the sink
- * has its first frame. */
+/* A pipeline with a basesink "s" that signals handoffs, in NULL. */
+VaePlay *vae_play_make(const gchar *text);
+/* The same in PAUSED; the sink has its first frame. */
 VaePlay *vae_play_new(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
 void vae_play_free(VaePlay *play);
 /* What was shown is forgotten. */

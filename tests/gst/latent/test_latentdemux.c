@@ -164,7 +164,8 @@ static const VaeMetadata all_metadata[] = {{"vae.latent_space", "wan2.1"},
                                            {"vae.width", "37"},
                                            {"vae.height", "21"},
                                            {"vae.frames", "11"},
-                                           {"vae.pixel_aspect_ratio", "8/9"}};
+                                           {"vae.pixel_aspect_ratio", "8/9"},
+                                           {"vae.colorimetry", "bt709"}};
 
 GST_START_TEST(test_metadata)
 {
@@ -178,6 +179,7 @@ GST_START_TEST(test_metadata)
     assert_field(run, "width", "37");
     assert_field(run, "height", "21");
     assert_field(run, "pixel-aspect-ratio", "8/9");
+    assert_field(run, "colorimetry", "bt709");
     assert_field(run, "type", "float32");
     assert_field(run, "channels", "16");
     assert_field(run, "latent-width", "5");
@@ -192,16 +194,19 @@ GST_START_TEST(test_metadata)
 }
 GST_END_TEST
 
-/* What is no shape of a pixel is not taken. */
-GST_START_TEST(test_bad_aspect)
+/* What is no shape of a pixel and no colorimetry is not taken. */
+GST_START_TEST(test_bad_metadata)
 {
     static const gchar *const bad[] = {"8:9",   "8", "0/1",          "1/0",
                                        "1/2/3", "",  "1/4294967296", "-8/-9"};
     for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
-        const VaeMetadata metadata = {"vae.pixel_aspect_ratio", bad[i]};
-        gchar *path = write_clip("a", "latent", &small, CTHW, &metadata, 1);
+        const VaeMetadata metadata[] = {{"vae.pixel_aspect_ratio", bad[i]},
+                                        {"vae.colorimetry", bad[i]}};
+        gchar *path = write_clip("a", "latent", &small, CTHW, metadata,
+                                 G_N_ELEMENTS(metadata));
         Run *run = run_preroll(path, "", "");
         assert_field(run, "pixel-aspect-ratio", NULL);
+        assert_field(run, "colorimetry", NULL);
         assert_field(run, "width", NULL);
         run_free(run);
         g_free(path);
@@ -611,7 +616,7 @@ latentdemux_suite(void)
     tcase_add_test(tcase, test_tensor);
     tcase = latent_tcase(suite, "caps and times");
     tcase_add_test(tcase, test_metadata);
-    tcase_add_test(tcase, test_bad_aspect);
+    tcase_add_test(tcase, test_bad_metadata);
     tcase_add_test(tcase, test_times);
     tcase_add_test(tcase, test_usual_times);
     tcase_add_test(tcase, test_silent_file);

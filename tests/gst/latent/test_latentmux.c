@@ -246,6 +246,7 @@ GST_START_TEST(test_round_trip)
                                            {"vae.height", "21"},
                                            {"vae.frames", "10"},
                                            {"vae.pixel_aspect_ratio", "8/9"},
+                                           {"vae.colorimetry", "bt2100-pq"},
                                            {"vae.temporal_factor", "4"}};
     for (gint stated = 0; stated < 2; stated++) {
         gchar *source = write_clip("source", "samples", &small, BCTHW, metadata,
