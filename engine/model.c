@@ -2,13 +2,14 @@
  * model.c: opens weights, recognises the architecture and matches every
  * tensor by name and shape.
  */
-#include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "files.h"
 #include "model_internal.h"
 #include "spaces.h"
 
@@ -98,7 +99,7 @@ vae_model_variant(const VaeModel *model)
 /* The list under vae.KEY or KEY in the metadata, or KEY in config.json; NULL,
  * and found, for text that is no JSON. */
 static json_t *
-meta_list(const VaeModel *model, const char *key, bool *found)
+meta_list(const VaeModel *model, const char *key, bool *found, VaeError *error)
 {
     char full[64];
     snprintf(full, sizeof full, "vae.%s", key);
@@ -107,27 +108,28 @@ meta_list(const VaeModel *model, const char *key, bool *found)
         text = vae_tensor_file_metadata(model->file, key);
     json_t *list = json_object_get(model->config, key);
     *found = text || list;
-    if (text)
-        return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    return json_incref(list);
+    if (!text)
+        return json_incref(list);
+    vae_json_load(text, strlen(text), model->path, "", &list, error);
+    return list;
 }
 
 static bool
 read_list(const VaeModel *model, const char *key, int channels, float *out,
           bool *found, VaeError *error)
 {
-    errno = 0;
-    json_t *list = meta_list(model, key, found);
-    if (*found && !list && errno == ENOMEM) {
-        vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", model->path);
+    VaeError why = {0};
+    json_t *list = meta_list(model, key, found, &why);
+    if (why.status == VAE_ERR_MEMORY) {
+        vae_fail(error, VAE_ERR_MEMORY, "%s", why.message);
         return false;
     }
     bool good = !*found || (json_is_array(list) &&
                             json_array_size(list) == (size_t) channels);
     for (int i = 0; list && good && i < channels; i++) {
         const json_t *v = json_array_get(list, (size_t) i);
-        good = json_is_number(v);
         out[i] = (float) json_number_value(v);
+        good = json_is_number(v) && isfinite(out[i]);
     }
     if (!good)
         vae_fail(error, VAE_ERR_MODEL,
@@ -398,44 +400,6 @@ recognise(VaeModel *m, VaeError *error)
     return vae_model_unknown(m, error);
 }
 
-/* config.json in the file's folder; NULL where there is none. */
-static VaeStatus
-load_config(const char *path, void **out, VaeError *error)
-{
-    const char *slash = strrchr(path, '/');
-    const size_t folder = slash ? (size_t) (slash - path) + 1 : 0;
-    json_error_t problem;
-    char *name = malloc(folder + sizeof "config.json");
-    *out = NULL;
-    if (!name)
-        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
-    memcpy(name, path, folder);
-    strcpy(name + folder, "config.json");
-    FILE *f = fopen(name, "re");
-    const int code = errno;
-    free(name);
-    if (!f && (code == ENOENT || code == ENOTDIR))
-        return VAE_OK;
-    if (!f)
-        return vae_fail(error, VAE_ERR_READ,
-                        "%s: cannot open config.json beside the weights: %s",
-                        path, strerror(code));
-    errno = 0;
-    *out = json_loadf(f, JSON_REJECT_DUPLICATES, &problem);
-    const bool no_memory = errno == ENOMEM;
-    fclose(f);
-    if (*out)
-        return VAE_OK;
-    if (no_memory)
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s: no memory for config.json beside the weights",
-                        path);
-    return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: config.json beside the weights is no valid JSON: %s "
-                    "(line %d)",
-                    path, problem.text, problem.line);
-}
-
 VaeStatus
 vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                VaeError *error)
@@ -450,8 +414,10 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     }
     VaeStatus status = vae_tensor_file_open(path, &m->file, error);
+    json_t *config = NULL;
     if (status == VAE_OK)
-        status = load_config(vae_tensor_file_name(m->file), &m->config, error);
+        status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
+    m->config = config;
     if (status == VAE_OK)
         status = recognise(m, error);
     if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)

@@ -92,9 +92,19 @@ VaeStatus vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
 /* The weights in a model's folder; vae_mem_free() releases *out. */
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
-/* Reads an object with limits on its nesting and on what it makes the JSON
- * reader take. The caller releases *out. */
+/* Maps all of a regular file that is not empty; flags go to open(), too. The
+ * caller unmaps. */
+VaeStatus vae_file_map(const char *path, int flags, void **map, size_t *size,
+                       VaeError *error);
+
+/* config.json in the folder of a file of weights, NULL where there is none. The
+ * caller releases *out. */
+VaeStatus vae_config_load(const char *weights, json_t **out, VaeError *error);
+
+/* Reads an object or array with limits on its nesting and on what it makes the
+ * JSON reader take. part: what of the file named by label it is, "header: ", or
+ * "". The caller releases *out. */
 VaeStatus vae_json_load(const char *text, size_t n, const char *label,
-                        json_t **out, VaeError *error);
+                        const char *part, json_t **out, VaeError *error);
 
 #endif

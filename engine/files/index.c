@@ -164,7 +164,7 @@ VaeStatus
 vae_index_parse(VaeTensorFile *file, VaeError *error)
 {
     VaeStatus status = vae_json_load((const char *) file->bytes, file->size,
-                                     file->label, &file->header, error);
+                                     file->label, "", &file->header, error);
     if (status != VAE_OK)
         return status;
     json_t *map = json_object_get(file->header, "weight_map");

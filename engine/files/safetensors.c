@@ -143,7 +143,8 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
  * each in memory, two in the file). A tensor has three in 50 bytes or more.
  */
 static VaeStatus
-check_nesting(const char *text, size_t n, const char *label, VaeError *error)
+check_nesting(const char *text, size_t n, const char *label, const char *part,
+              VaeError *error)
 {
     const size_t most = 16 + n / 16;
     size_t depth = 0, containers = 0;
@@ -161,13 +162,13 @@ check_nesting(const char *text, size_t n, const char *label, VaeError *error)
             depth--;
         if (depth > MAX_DEPTH)
             return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: header: nested deeper than %d at byte %zu",
-                            label, MAX_DEPTH, i);
+                            "%s: %snested deeper than %d at byte %zu", label,
+                            part, MAX_DEPTH, i);
         if (containers > most)
             return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: header: more than %zu objects and arrays in "
+                            "%s: %smore than %zu objects and arrays in "
                             "%zu bytes, which no list of tensors has",
-                            label, most, n);
+                            label, part, most, n);
     }
     return VAE_OK;
 }
@@ -339,10 +340,11 @@ check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
 }
 
 VaeStatus
-vae_json_load(const char *text, size_t n, const char *label, json_t **out,
-              VaeError *error)
+vae_json_load(const char *text, size_t n, const char *label, const char *part,
+              json_t **out, VaeError *error)
 {
-    const VaeStatus status = check_nesting(text, n, label, error);
+    *out = NULL;
+    const VaeStatus status = check_nesting(text, n, label, part, error);
     if (status != VAE_OK)
         return status;
     json_error_t problem;
@@ -351,10 +353,10 @@ vae_json_load(const char *text, size_t n, const char *label, json_t **out,
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
     if (*out == NULL && errno == ENOMEM)
         return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s: no memory for a header of %zu bytes", label, n);
+                        "%s: no memory for %zu bytes of JSON", label, n);
     if (*out == NULL)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: header: no valid JSON: %s (byte %d)", label,
+                        "%s: %sno valid JSON: %s (byte %d)", label, part,
                         problem.text, problem.position);
     return VAE_OK;
 }
@@ -364,9 +366,9 @@ vae_safetensors_parse(VaeTensorFile *file, VaeError *error)
 {
     const uint64_t length = read_u64(file->bytes);
     const uint64_t data_start = LENGTH_BYTES + length;
-    VaeStatus status =
-        vae_json_load((const char *) file->bytes + LENGTH_BYTES,
-                      (size_t) length, file->label, &file->header, error);
+    VaeStatus status = vae_json_load((const char *) file->bytes + LENGTH_BYTES,
+                                     (size_t) length, file->label,
+                                     "header: ", &file->header, error);
     if (status != VAE_OK)
         return status;
     json_t *metadata = json_object_get(file->header, "__metadata__");

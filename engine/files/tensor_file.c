@@ -218,9 +218,9 @@ fail_errno(const char *path, const char *what, VaeError *error)
                     "%s: cannot %s: %s", vae_file_label(path), what, words);
 }
 
-/* Maps all of a regular file that is not empty. */
-static VaeStatus
-map_file(const char *path, int flags, void **map, size_t *size, VaeError *error)
+VaeStatus
+vae_file_map(const char *path, int flags, void **map, size_t *size,
+             VaeError *error)
 {
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
     const int fd =
@@ -276,7 +276,7 @@ open_mapped(const char *path, int flags,
     void *map = NULL;
     size_t size = 0;
     *out = NULL;
-    VaeStatus status = map_file(path, flags, &map, &size, error);
+    VaeStatus status = vae_file_map(path, flags, &map, &size, error);
     if (status != VAE_OK)
         return status;
     status = open_bytes(map, size, size, path, read, out, error);

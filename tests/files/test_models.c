@@ -139,6 +139,45 @@ expect(const char *what, const char *name, float mean, float std)
 }
 
 static void
+expect_refused(const char *what, VaeStatus wanted, const char *words)
+{
+    VaeError error = {0};
+    VaeModel *model;
+    const VaeStatus status = vae_model_open(path_of(""), NULL, &model, &error);
+    check_refused(what, status, &error, wanted, words);
+}
+
+/* Nothing in it is trusted, as in weights. */
+static void
+test_bad_configs(const char *good)
+{
+    static char bytes[(1 << 20) + 1];
+    static const char huge[] = "{\"latents_std\": [1e99,2,3,4,5,6,7,8,9,10,11,"
+                               "12,13,14,15,16]}";
+    write_bytes("vae/config.json", good, strlen(good) - 1);
+    expect_refused("a config.json cut short", VAE_ERR_FORMAT,
+                   "config.json|JSON");
+    memset(bytes, '[', sizeof bytes);
+    write_bytes("vae/config.json", bytes, 1000);
+    expect_refused("a config.json of brackets", VAE_ERR_FORMAT,
+                   "config.json|nested");
+    memset(bytes, ' ', sizeof bytes);
+    memcpy(bytes, good, strlen(good));
+    write_bytes("vae/config.json", bytes, sizeof bytes);
+    expect_refused("a config.json that is no such thing", VAE_ERR_FORMAT,
+                   "config.json|1048577 bytes|1048576");
+    write_bytes("vae/config.json", bytes, sizeof bytes - 1);
+    expect("a config.json with much room", "", 2, .25f);
+    write_bytes("vae/config.json", huge, strlen(huge));
+    expect_refused("a statistic that float32 does not hold", VAE_ERR_MODEL,
+                   "latents_std|16 numbers");
+    unlink(path_of("vae/config.json"));
+    if (mkfifo(path_of("vae/config.json"), 0600) != 0)
+        abort();
+    expect_refused("a pipe as config.json", VAE_ERR_READ, "config.json|pipe");
+}
+
+static void
 remove_all(void)
 {
     static const char *const names[] = {
@@ -181,11 +220,7 @@ main(void)
     expect("shards by their index", "vae/" WEIGHTS ".index.json", mean, std);
     write_bytes("vae/config.json", config, strlen(config));
     expect("a folder with shards and config.json", "", 2, .25f);
-    write_bytes("vae/config.json", config, strlen(config) - 1);
-    VaeError error = {0};
-    const VaeStatus status = vae_model_open(path_of(""), NULL, &model, &error);
-    check_refused("a config.json cut short", status, &error, VAE_ERR_FORMAT,
-                  "config.json|JSON");
+    test_bad_configs(config);
     remove_all();
     vae_tensor_file_free(&original);
     return test_end();
