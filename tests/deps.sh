@@ -15,7 +15,7 @@ demo='gcc libc6-dev dpkg-dev meson ninja-build pkg-config
     libdnnl-dev libjansson-dev'
 live='gstreamer1.0-x'
 tests='clang clang-format clang-tidy libomp-dev libclang-rt-dev
-    cppcheck shellcheck gstreamer1.0-plugins-bad python3-numpy'
+    cppcheck shellcheck gstreamer1.0-plugins-bad python3-numpy python3-yaml'
 
 case ${1:-} in
 demo) want=$demo ;;
