@@ -6,7 +6,7 @@
 #
 # Exit status 77: no python3-yaml.
 set -eu
-tool=$1
+tool=$(realpath "$1")
 source=$2
 python3 -c 'import yaml' 2>/dev/null || {
     echo 'skipped: no python3-yaml'
