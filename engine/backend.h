@@ -48,7 +48,8 @@ typedef struct VaeRun {
     uint64_t seed, index; /* of samples; index: latents[0]'s in the sequence */
     int channels;         /* latent channels */
     float low, high;
-    uint64_t *nonfinite;
+    VaeStreamStats *stats; /* nonfinite and the three times grow, those of what
+                              is on its way as late as in finish() */
     atomic_bool *cancel;
     VaeDumpFunc dump;
     void *dump_user;
@@ -118,6 +119,8 @@ typedef struct VaeBackendClass {
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
     const char *(*impl)(const VaeExec *exec, int op);
+    /* What the maker calls that which computes. */
+    void (*device)(const VaeBackend *backend, char *out, size_t size);
     /* NULL turns profiling off; else program->n_ops rows to add to. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 

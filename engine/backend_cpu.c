@@ -535,4 +535,5 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .bind = cpu_bind,
                                          .run = cpu_run,
                                          .impl = vae_host_impl,
+                                         .device = vae_host_device,
                                          .profile = vae_host_profile};

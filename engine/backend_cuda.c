@@ -224,6 +224,12 @@ cuda_impl(const VaeExec *exec, int op)
     return exec->ops[op].impl;
 }
 
+static void
+cuda_device(const VaeBackend *cuda, char *out, size_t size)
+{
+    snprintf(out, size, "%s", cuda->device.name);
+}
+
 const VaeBackendClass vae_backend_cuda = {
     .name = "cuda",
     .kind = VAE_BACKEND_CUDA,
@@ -246,6 +252,7 @@ const VaeBackendClass vae_backend_cuda = {
     .run = vae_cuda_run,
     .finish = vae_cuda_stage_finish,
     .impl = cuda_impl,
+    .device = cuda_device,
     .profile = vae_cuda_profile,
     .rest = vae_cuda_rest,
     .wake = vae_cuda_wake,

@@ -36,10 +36,10 @@ typedef struct VaeCudaUnit {
 typedef struct VaeCudaSlot {
     uint8_t *host_in, *host_out, *device_in, *device_out;
     size_t out_used;
-    VaeRtEvent uploaded, computed, downloaded;
+    VaeRtEvent begun, uploaded, started, computed, downloaded;
     VaeCudaUnit *in, *out;
     int n_out;
-    uint64_t *nonfinite; /* the caller's */
+    VaeStreamStats *stats; /* the caller's */
     bool busy;
 } VaeCudaSlot;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend_cuda.h"
+#include "clock.h"
 #include "pixels.h"
 
 #define STATISTICS (VAE_MAX_LATENT_CHANNELS * sizeof(float))
@@ -105,7 +106,9 @@ free_slot(VaeCudaSlot *s)
     vae_rt_free_host(s->host_out);
     vae_rt_free(s->device_in);
     vae_rt_free(s->device_out);
+    vae_rt_event_free(s->begun);
     vae_rt_event_free(s->uploaded);
+    vae_rt_event_free(s->started);
     vae_rt_event_free(s->computed);
     vae_rt_event_free(s->downloaded);
     vae_mem_free(s->in);
@@ -129,7 +132,11 @@ take_slot(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
     s->out = vae_mem_alloc((size_t) cuda->room_out * sizeof *s->out);
     if (!s->in || !s->out)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    int code = vae_rt_event_new(&s->uploaded);
+    int code = vae_rt_event_new(&s->begun);
+    if (!code)
+        code = vae_rt_event_new(&s->uploaded);
+    if (!code)
+        code = vae_rt_event_new(&s->started);
     if (!code)
         code = vae_rt_event_new(&s->computed);
     if (!code)
@@ -211,6 +218,26 @@ give_latent(const VaeCudaSlot *s, const VaeCudaUnit *u)
                    u->elements * parts[i].size);
 }
 
+/* Adds what the device took for the slot, whose results are there. A time that
+ * cannot be had is left out. */
+static void
+count_times(const VaeCudaSlot *s)
+{
+    const struct {
+        VaeRtEvent from, to;
+        uint64_t *sum;
+    } spans[] = {
+        {s->begun, s->uploaded, &s->stats->upload_ns},
+        {s->started, s->computed, &s->stats->compute_ns},
+        {s->computed, s->downloaded, &s->stats->download_ns},
+    };
+    for (int i = 0; i < 3; i++) {
+        float ms = 0;
+        if (vae_rt_event_span(spans[i].from, spans[i].to, &ms) == 0)
+            *spans[i].sum += (uint64_t) (ms * 1e6f);
+    }
+}
+
 /* Waits for the slot's results and gives them to the caller. */
 static VaeStatus
 deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
@@ -223,6 +250,8 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
         return vae_cuda_status(cuda, code, "finish a slice", error);
     if (!keep)
         return VAE_OK;
+    count_times(s);
+    const uint64_t start = vae_now_ns();
     for (int i = 0; i < s->n_out; i++)
         if (s->out[i].picture.on_device) {
             continue; /* the kernel wrote it there */
@@ -235,7 +264,8 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
         }
     uint64_t count;
     memcpy(&count, s->host_out, sizeof count);
-    *s->nonfinite += count;
+    s->stats->nonfinite += count;
+    s->stats->download_ns += vae_now_ns() - start;
     return VAE_OK;
 }
 
@@ -386,14 +416,20 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     cuda->next = (cuda->next + 1) % VAE_CUDA_SLOTS;
     s->n_out = p->n_out;
     s->out_used = to.at;
-    s->nonfinite = run->nonfinite;
+    s->stats = run->stats;
+    const uint64_t start = vae_now_ns();
     fill(&in, run);
+    s->stats->upload_ns += vae_now_ns() - start;
     *out = s;
-    int code = vae_rt_copy(s->device_in, s->host_in, in.at, cuda->up);
+    int code = vae_rt_event_record(s->begun, cuda->up);
+    if (!code)
+        code = vae_rt_copy(s->device_in, s->host_in, in.at, cuda->up);
     if (!code)
         code = vae_rt_event_record(s->uploaded, cuda->up);
     if (!code)
         code = vae_rt_stream_wait(cuda->compute, s->uploaded);
+    if (!code)
+        code = vae_rt_event_record(s->started, cuda->compute);
     if (!code)
         code = vae_rt_zero(s->device_out, OUT_HEADER, cuda->compute);
     return vae_cuda_status(cuda, code, "take in a slice", error);

@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend_host.h"
+#include "clock.h"
 
 uint8_t *
 vae_host_slab(const VaeExec *e, const VaeTensor *t)
@@ -159,7 +159,7 @@ run_latents_in(VaeExec *e, const VaeOp *op, const VaeRun *run)
                                           .h = y->shape.h,
                                           .w = y->shape.w,
                                           .c = y->shape.c,
-                                          .nonfinite = run->nonfinite});
+                                          .nonfinite = &run->stats->nonfinite});
 }
 
 static void
@@ -186,7 +186,7 @@ run_latents_out(VaeExec *e, const VaeOp *op, const VaeRun *run, int channels)
                 .w = x->shape.w,
                 .c = channels,
                 .cx = x->shape.c,
-                .nonfinite = run->nonfinite});
+                .nonfinite = &run->stats->nonfinite});
 }
 
 static void
@@ -445,12 +445,20 @@ dump(VaeExec *e, const VaeOp *op, const VaeRun *run)
     vae_mem_free(wide);
 }
 
-static uint64_t
-now_ns(void)
+/* The first op takes in, the last gives out. */
+static void
+count_time(const VaeExec *e, int i, VaeStreamStats *stats, uint64_t ns)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+    if (i == 0)
+        stats->upload_ns += ns;
+    else if (i == e->program->n_ops - 1)
+        stats->download_ns += ns;
+    else
+        stats->compute_ns += ns;
+    if (e->times) {
+        e->times[i].calls++;
+        e->times[i].ns += ns;
+    }
 }
 
 VaeStatus
@@ -459,14 +467,11 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
     for (int i = 0; i < e->program->n_ops; i++) {
         if (atomic_load_explicit(run->cancel, memory_order_relaxed))
             return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
-        const uint64_t start = e->times ? now_ns() : 0;
+        const uint64_t start = vae_now_ns();
         const VaeStatus status = run_op(e, i, run, error);
         if (status != VAE_OK)
             return status;
-        if (e->times) {
-            e->times[i].calls++;
-            e->times[i].ns += now_ns() - start;
-        }
+        count_time(e, i, run->stats, vae_now_ns() - start);
         if (run->dump)
             dump(e, &e->program->ops[i], run);
     }

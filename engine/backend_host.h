@@ -33,6 +33,9 @@ VaeStatus vae_host_prepare(const VaeProgram *program, VaeModel *model,
                            const VaeKernels *kernels, int threads,
                            bool with_conv, VaeExec **out, VaeError *error);
 void vae_host_exec_free(VaeExec **exec);
+/* processor.c */
+void vae_host_device(const VaeBackend *backend, char *out, size_t size);
+
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
 
 /* The vtable entries that host backends answer alike. */

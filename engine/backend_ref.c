@@ -93,4 +93,5 @@ const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .bind = ref_bind,
                                          .run = ref_run,
                                          .impl = vae_host_impl,
+                                         .device = vae_host_device,
                                          .profile = vae_host_profile};

@@ -89,7 +89,7 @@ choose_next(VaeStream *s, int *next, VaeError *error)
     s->plan.threads = s->params.threads ? s->params.threads : cpus;
     if (s->plan.threads > most)
         s->plan.threads = most;
-    return s->class->open(
+    const VaeStatus opened = s->class->open(
         &(VaeBackendParams){.precision = s->plan.precision,
                             .threads = s->plan.threads,
                             .device = s->params.device,
@@ -97,6 +97,9 @@ choose_next(VaeStream *s, int *next, VaeError *error)
                             .pixels = s->params.pixels,
                             .log = log},
         &s->backend, error);
+    if (opened == VAE_OK)
+        s->class->device(s->backend, s->device, sizeof s->device);
+    return opened;
 }
 
 /* What is there, but cannot be opened, is passed over where any will do. */

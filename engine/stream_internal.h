@@ -24,6 +24,7 @@ struct VaeStream {
 
     const VaeBackendClass *class;
     VaeBackend *backend;
+    char device[128]; /* its name */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarrySet carries;

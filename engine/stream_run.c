@@ -3,8 +3,8 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "stream_internal.h"
 
 VaeStatus
@@ -24,6 +24,12 @@ const VaePlan *
 vae_stream_get_plan(const VaeStream *stream)
 {
     return &stream->plan;
+}
+
+const char *
+vae_stream_get_device(const VaeStream *stream)
+{
+    return stream->device;
 }
 
 bool
@@ -97,14 +103,6 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
     return VAE_OK;
 }
 
-static uint64_t
-now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
-}
-
 static VaeStatus
 run_program(VaeStream *s, int which, const VaeLatent *latents,
             const VaePicture *pictures, VaeError *error)
@@ -123,7 +121,7 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
                         .channels = info->latent_channels,
                         .low = info->pixel_low,
                         .high = info->pixel_high,
-                        .nonfinite = &s->stats.nonfinite,
+                        .stats = &s->stats,
                         .cancel = &s->cancel,
                         .dump = s->params.dump,
                         .dump_user = s->params.dump_user,
@@ -205,12 +203,12 @@ begin(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
     VaeStatus status = vae_stream_resume(s, error);
     if (status != VAE_OK)
         return status;
-    const uint64_t start = now_ns();
+    const uint64_t start = vae_now_ns();
     status = run_steps(s, latents, pictures, n_in, error);
     if (status != VAE_OK)
         status = finish(s, 0, status, error);
     s->ends[s->calls++ % VAE_STREAM_CALLS] = s->runs;
-    s->stats.last_ns = now_ns() - start;
+    s->stats.last_ns = vae_now_ns() - start;
     s->stats.busy_ns += s->stats.last_ns;
     return status;
 }
@@ -224,11 +222,11 @@ vae_stream_wait(VaeStream *s, int left, VaeError *error)
                         VAE_STREAM_CALLS - 1);
     if (s->calls <= (uint64_t) left || s->broken)
         return VAE_OK;
-    const uint64_t start = now_ns();
+    const uint64_t start = vae_now_ns();
     const uint64_t done =
         s->ends[(s->calls - 1 - (uint64_t) left) % VAE_STREAM_CALLS];
     const VaeStatus status = finish(s, (int) (s->runs - done), VAE_OK, error);
-    s->stats.busy_ns += now_ns() - start;
+    s->stats.busy_ns += vae_now_ns() - start;
     return status;
 }
 

@@ -590,6 +590,7 @@ sink_activate_mode(GstPad *pad, GstObject *parent, GstPadMode mode,
 static GstStateChangeReturn
 change_state(GstElement *element, GstStateChange transition)
 {
+    GST_DEBUG_OBJECT(element, "%s", gst_state_change_get_name(transition));
     const GstStateChangeReturn ret =
         GST_ELEMENT_CLASS(gst_latent_demux_parent_class)
             ->change_state(element, transition);

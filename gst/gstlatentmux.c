@@ -293,6 +293,8 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     GST_BUFFER_OFFSET_END(buffer) = offset + size;
     GST_BUFFER_FLAG_UNSET(buffer,
                           GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_DISCONT);
+    GST_LOG_OBJECT(self, "latent %" G_GINT64_FORMAT ": %" GST_PTR_FORMAT,
+                   self->latents, buffer);
     const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
     if (ret == GST_FLOW_OK) {
         self->latents++;
@@ -453,6 +455,7 @@ static GstStateChangeReturn
 change_state(GstElement *element, GstStateChange transition)
 {
     GstLatentMux *self = GST_LATENT_MUX(element);
+    GST_DEBUG_OBJECT(self, "%s", gst_state_change_get_name(transition));
     const GstStateChangeReturn ret =
         GST_ELEMENT_CLASS(gst_latent_mux_parent_class)
             ->change_state(element, transition);

@@ -9,8 +9,8 @@
 #include "gstvaecuda.h"
 #include "gstvaeenums.h"
 
-GST_DEBUG_CATEGORY(gst_vae_base_debug);
-#define GST_CAT_DEFAULT gst_vae_base_debug
+GST_DEBUG_CATEGORY(gst_vae_engine_debug);
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 /* How long READY to PAUSED waits for a model to be opened. It only reads the
  * header; on a file system that hangs the state change goes on and the first
@@ -18,6 +18,7 @@ GST_DEBUG_CATEGORY(gst_vae_base_debug);
 #define LOAD_WAIT_US (10 * G_USEC_PER_SEC)
 
 #define DEFAULT_QUEUE_DEPTH 2
+#define DEFAULT_STATS_INTERVAL GST_SECOND
 #define MAX_QUEUE_DEPTH 8
 #define MAX_SLICE_SIZE 64
 #define MAX_THREADS 1024
@@ -36,13 +37,14 @@ enum {
     PROP_QOS,
     PROP_STATS,
     PROP_POST_STATS,
+    PROP_STATS_INTERVAL,
     PROP_IDLE_RELEASE
 };
 
 G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
     GstVaeBase, gst_vae_base, GST_TYPE_ELEMENT,
-    GST_DEBUG_CATEGORY_INIT(gst_vae_base_debug, "vaebase", 0,
-                            "vaedecode and vaeencode: their base"))
+    GST_DEBUG_CATEGORY_INIT(gst_vae_engine_debug, "vaeengine", 0,
+                            "what vaedecode and vaeencode compute with"))
 
 /* A live source gives one step at a time; waiting for more is latency. */
 static gboolean
@@ -60,7 +62,7 @@ upstream_is_live(GstVaeBase *base)
 static void
 log_line(void *user, const char *line)
 {
-    GST_INFO_OBJECT(user, "%s", line);
+    GST_CAT_INFO_OBJECT(gst_vae_engine_debug, user, "%s", line);
 }
 
 void
@@ -129,6 +131,9 @@ set_number(GstVaeBase *base, guint id, const GValue *value)
     case PROP_IDLE_RELEASE:
         s->idle_release = g_value_get_uint64(value);
         break;
+    case PROP_STATS_INTERVAL:
+        s->stats_interval = g_value_get_uint64(value);
+        break;
     default:
         s->post_stats = g_value_get_boolean(value);
         break;
@@ -159,6 +164,7 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     case PROP_DETERMINISTIC:
     case PROP_QOS:
     case PROP_POST_STATS:
+    case PROP_STATS_INTERVAL:
     case PROP_IDLE_RELEASE:
         GST_OBJECT_LOCK(base);
         set_number(base, id, value);
@@ -222,6 +228,9 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
         break;
     case PROP_IDLE_RELEASE:
         g_value_set_uint64(value, s->idle_release);
+        break;
+    case PROP_STATS_INTERVAL:
+        g_value_set_uint64(value, s->stats_interval);
         break;
     default:
         G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -303,6 +312,7 @@ change_state(GstElement *element, GstStateChange transition)
     GstVaeBase *base = GST_VAE_BASE(element);
     GstStateChangeReturn ret;
 
+    GST_DEBUG_OBJECT(base, "%s", gst_state_change_get_name(transition));
     if (transition == GST_STATE_CHANGE_NULL_TO_READY)
         gst_vae_cuda_open(base);
     if (transition == GST_STATE_CHANGE_READY_TO_PAUSED && !start(base))
@@ -314,6 +324,7 @@ change_state(GstElement *element, GstStateChange transition)
          ret == GST_STATE_CHANGE_FAILURE)) {
         gst_vae_queue_set_flushing(base);
         gst_vae_worker_stop(base);
+        gst_vae_progress_end(base, GST_PROGRESS_TYPE_CANCELED, "stopped");
         clear(base);
     }
     if (transition == GST_STATE_CHANGE_READY_TO_NULL)
@@ -506,33 +517,60 @@ install_flow_properties(GObjectClass *klass)
     /**
      * GstVaeBase:stats:
      *
-     * `slices` and `steps` that the engine ran, `frames` (of video, in or
-     * out), `dropped` (too late), `in-flight` (steps in the element), `fps`
-     * (frames per second from the first slice to the last), `avg-compute-ns`
-     * and `last-compute-ns` per slice, `nonfinite` (NaN and infinite values
-     * among the latents), the plan's `bytes-weights`, `bytes-carries`,
-     * `bytes-arena`, `bytes-scratch`, `bytes-staging` and `bytes-total`, and
-     * the `backend`, `precision` and `slice-size` that were chosen.
+     * Fields, guint64 unless said otherwise, counted since the element left
+     * READY; a slice is what one call of the engine took:
+     *
+     * - `slices`, `steps`: that the engine ran
+     * - `frames`: of video, in or out; `dropped`: came too late and were not
+     *   converted
+     * - `in-flight` (guint): steps in the element
+     * - `fps` (gdouble): frames per second from the first slice to the last
+     * - `avg-KIND-ns`, `p95-KIND-ns`, `last-KIND-ns`, `total-KIND-ns`: the time
+     *   per slice, where KIND is `upload` (what came in is put where the
+     *   network reads it, converted or copied to the device), `compute` (the
+     *   network), `download` (the way out), `slice` (the whole call) or
+     *   `queue-wait` (from when its first step came in until it began). `p95`,
+     *   which 95 of 100 do not exceed, is of the last 256 slices
+     * - `nonfinite`: NaN and infinite values among the latents
+     * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
+     *   `bytes-staging`, `bytes-total`: memory, as `vaetool plan` tells it
+     * - `backend`, `precision`, `device` (strings, the last the name of the GPU
+     *   or the processor) and `slice-size` (guint): what was chosen
      */
     g_object_class_install_property(
         klass, PROP_STATS,
         g_param_spec_boxed("stats", "Statistics",
-                           "Counters, times in nanoseconds and memory in "
-                           "bytes since the element left READY",
+                           "Counters since the element left READY, times of "
+                           "slices in nanoseconds, memory by purpose in "
+                           "bytes, and what computes",
                            GST_TYPE_STRUCTURE,
                            G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
     /**
      * GstVaeBase:post-stats:
      *
      * Posts an element message `vae-stats` with the fields of
-     * #GstVaeBase:stats about once a second and at the end of the stream.
+     * #GstVaeBase:stats, as often as #GstVaeBase:stats-interval says and at the
+     * end of the stream.
      */
     g_object_class_install_property(
         klass, PROP_POST_STATS,
         g_param_spec_boolean("post-stats", "Post Statistics",
-                             "Post the statistics on the bus once a second "
-                             "and at the end of the stream",
+                             "Post the statistics on the bus every "
+                             "stats-interval and at the end of the stream",
                              FALSE, playing));
+    /**
+     * GstVaeBase:stats-interval:
+     *
+     * Least time between two messages with statistics, and between two that
+     * tell the progress through a file of known length.
+     */
+    g_object_class_install_property(
+        klass, PROP_STATS_INTERVAL,
+        g_param_spec_uint64("stats-interval", "Statistics Interval",
+                            "Least time between two messages of statistics or "
+                            "of progress, in nanoseconds; 0: with every slice "
+                            "and every percent",
+                            0, G_MAXINT64, DEFAULT_STATS_INTERVAL, playing));
 }
 
 static void
@@ -604,6 +642,7 @@ gst_vae_base_init(GstVaeBase *base)
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     base->settings.cuda_device_id = -1;
     base->settings.queue_depth = DEFAULT_QUEUE_DEPTH;
+    base->settings.stats_interval = DEFAULT_STATS_INTERVAL;
     base->settings.qos = TRUE;
     base->flushing = TRUE;
     base->lap = 1;

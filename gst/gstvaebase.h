@@ -69,6 +69,8 @@ typedef struct GstVaeItem {
     guint lap;
     gboolean ready; /* under the lock */
     GstFlowReturn result;
+    gint64 queued_us;      /* monotonic: when it came into the FIFO */
+    GstClockTime position; /* stream time of its end, or NONE */
 
     gboolean start; /* begins a sequence */
     gboolean cold;  /* a later step without a past */
@@ -85,21 +87,48 @@ typedef enum {
     GST_VAE_LOAD_DONE
 } GstVaeLoad;
 
+/* What a slice's time goes to. */
+typedef enum {
+    GST_VAE_TIME_UPLOAD,
+    GST_VAE_TIME_COMPUTE,
+    GST_VAE_TIME_DOWNLOAD,
+    GST_VAE_TIME_QUEUE_WAIT, /* of its first step, before it */
+    GST_VAE_TIME_SLICE,      /* the whole call */
+    GST_VAE_TIMES
+} GstVaeTime;
+
+/* Slices that percentiles are of. */
+#define GST_VAE_RECENT 256
+
+/* Nanoseconds of one kind. */
+typedef struct GstVaeTimes {
+    guint64 total, last;
+    guint64 recent[GST_VAE_RECENT]; /* of slice n at n % GST_VAE_RECENT */
+} GstVaeTimes;
+
 /* What the property `stats` tells; under the lock. */
 typedef struct GstVaeCounters {
     guint64 slices, steps, frames, dropped;
-    guint64 compute_ns, last_ns;
+    GstVaeTimes times[GST_VAE_TIMES];
     guint64 nonfinite;
     gint64 first_us, last_us; /* monotonic: first slice began, last ended */
     VaePlan plan;             /* all zero until a stream is open */
+    gchar device[128];        /* its name */
 } GstVaeCounters;
+
+/* How far through a file of known length; the task's. */
+typedef struct GstVaeProgress {
+    gboolean begun;
+    gint percent;
+    gint64 posted_us;
+} GstVaeProgress;
 
 /* Under the object lock. */
 typedef struct GstVaeSettings {
     gchar *model, *variant;
     gint backend, precision, cuda_device_id;
     guint slice_size, queue_depth, threads;
-    guint64 idle_release;
+    guint64 idle_release, stats_interval;
     gboolean deterministic, qos, post_stats;
     gboolean switch_wanted;  /* model was set and not yet taken */
     gboolean restart_wanted; /* the signal came */
@@ -148,6 +177,7 @@ typedef struct GstVaeBase {
     gint64 used_us;      /* monotonic: the stream was opened or used last */
     gboolean at_rest;    /* it was released and not used since */
     GstBufferPool *pool; /* the task's: active, or NULL */
+    GstVaeProgress progress;
 
     GstVaeLoad load;
     gchar *load_path, *load_variant;
@@ -155,12 +185,12 @@ typedef struct GstVaeBase {
     GstVaeModel *loaded; /* of load_path, nobody's yet */
 
     GstVaeCounters counters;
-    guint64 stream_nonfinite; /* already counted of this stream */
-    gint64 posted_us;         /* when stats were posted last */
-    GstClockTime compute;     /* of one slice, smoothed */
-    GstClockTime reported;    /* as last told to the pipeline */
-    GstClockTime earliest;    /* QoS: running time that is still useful */
-    GstClockTime shown;       /* running time of the last frame made */
+    VaeStreamStats counted; /* already, of this stream */
+    gint64 posted_us;       /* when stats were posted last */
+    GstClockTime compute;   /* of one slice, smoothed */
+    GstClockTime reported;  /* as last told to the pipeline */
+    GstClockTime earliest;  /* QoS: running time that is still useful */
+    GstClockTime shown;     /* running time of the last frame made */
 
     /* gstvaecuda.c's. The lock is held while a context is looked for; the rest
      * is under the object lock. */
@@ -176,6 +206,7 @@ struct GstVaeBaseClass {
     GstElementClass parent_class;
 
     VaeDirection direction;
+    GstDebugCategory *category; /* of all that the element logs */
 
     /* Streaming thread. caps are those of the sink pad; calls
      * gst_vae_base_use_model(). On failure fills error, which stays empty where
@@ -224,6 +255,9 @@ struct GstVaeBaseClass {
 #define GST_VAE_BASE_GET_CLASS(object)                                         \
     G_TYPE_INSTANCE_GET_CLASS(object, GST_TYPE_VAE_BASE, GstVaeBaseClass)
 GType gst_vae_base_get_type(void);
+
+/* GST_CAT_DEFAULT of the files that both elements share; `base` is in scope. */
+#define GST_VAE_BASE_CATEGORY (GST_VAE_BASE_GET_CLASS(base)->category)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
 
 /* gstvaebase.c */
@@ -331,10 +365,32 @@ GstClockTime gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts);
 /* gstvaestats.c */
 
 GstStructure *gst_vae_stats_structure(GstVaeBase *base);
+/* Where that is wanted and due, or wanted and now. */
 void gst_vae_stats_post(GstVaeBase *base, gboolean now);
+/* A slice of the worker's stream that is done. Lock held. */
+void gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
+                         gint64 start_us, gint64 end_us);
 
 /* Warns of the first NaN and infinite values in latents, so many so far. */
 void gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite);
+
+/* gstvaeprogress.c */
+
+void gst_vae_progress_post(GstVaeBase *base, GstProgressType type,
+                           const gchar *code, const gchar *format, ...)
+    G_GNUC_PRINTF(4, 5);
+/* How the load of a model ended; NULL: badly. */
+void gst_vae_progress_loaded(GstVaeBase *base, const gchar *path,
+                             const GstVaeModel *model);
+/* How the opening of a stream ended; NULL: badly. */
+void gst_vae_progress_opened(GstVaeBase *base, const VaeStreamParams *params,
+                             const VaePlan *plan);
+/* The task's: this much of the input is through. */
+void gst_vae_progress_at(GstVaeBase *base, GstClockTime position);
+/* How that ended; does nothing where nothing was told. The task's, or when it
+ * is gone. */
+void gst_vae_progress_end(GstVaeBase *base, GstProgressType type,
+                          const gchar *why);
 
 G_END_DECLS
 #endif

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
-#define GST_CAT_DEFAULT gst_vae_base_debug
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
+#define GST_CAT_DEFAULT gst_vae_engine_debug
 
 #ifdef GST_VAE_HAVE_CUDA
 

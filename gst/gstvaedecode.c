@@ -441,6 +441,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
         "Decodes latents of video diffusion models to raw video",
         GST_VAE_AUTHOR);
     base_class->direction = VAE_DECODE;
+    base_class->category = gst_vae_decode_debug;
     base_class->set_caps = set_caps;
     base_class->find_model = find_model;
     base_class->negotiate = negotiate;

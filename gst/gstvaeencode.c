@@ -646,6 +646,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
         "Encodes raw video to latents of video diffusion models",
         GST_VAE_AUTHOR);
     base_class->direction = VAE_ENCODE;
+    base_class->category = gst_vae_encode_debug;
     base_class->set_caps = set_caps;
     base_class->find_model = find_model;
     base_class->negotiate = negotiate;

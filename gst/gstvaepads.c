@@ -3,8 +3,7 @@
  */
 #include "gstvaecuda.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
-#define GST_CAT_DEFAULT gst_vae_base_debug
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 GstClockTime
 gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts)

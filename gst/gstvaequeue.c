@@ -4,8 +4,7 @@
  */
 #include "gstvaebase.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
-#define GST_CAT_DEFAULT gst_vae_base_debug
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 /* Steps that may wait; the worker keeps this many ahead of the sink. */
 static guint
@@ -28,16 +27,32 @@ wait_for_room(GstVaeBase *base)
     return base->flushing ? GST_FLOW_FLUSHING : base->result;
 }
 
+/* Stream time at the end of a step; NONE: not known, or outside the segment. */
+static GstClockTime
+end_of(GstVaeBase *base, const GstVaeItem *item)
+{
+    const GstVaeOut *last = &item->out[MAX(item->n_out, 1) - 1];
+    GstClockTime end = last->pts;
+
+    if (item->n_out == 0 || !GST_CLOCK_TIME_IS_VALID(end))
+        return GST_CLOCK_TIME_NONE;
+    if (GST_CLOCK_TIME_IS_VALID(last->duration))
+        end += last->duration;
+    return gst_segment_to_stream_time(&base->segment, GST_FORMAT_TIME, end);
+}
+
 GstFlowReturn
 gst_vae_queue_push_step(GstVaeBase *base, GstVaeItem *item)
 {
     GstFlowReturn ret;
 
+    item->position = end_of(base, item);
     g_mutex_lock(&base->lock);
     ret = wait_for_room(base);
     if (ret == GST_FLOW_OK) {
         item->lap = base->lap;
         item->session = gst_vae_session_ref(base->session);
+        item->queued_us = g_get_monotonic_time();
         base->n_steps++;
         g_queue_push_tail(&base->fifo, gst_vae_item_ref(item));
         g_queue_push_tail(&base->work, gst_vae_item_ref(item));
@@ -205,8 +220,10 @@ push_event(GstVaeBase *base, GstVaeItem *item)
     /* The worker may still look at the item of a CAPS event. */
     GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, item->event);
     /* Before the sinks tell of the end, after which nobody may listen. */
-    if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS)
+    if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS) {
         gst_vae_stats_post(base, TRUE);
+        gst_vae_progress_end(base, GST_PROGRESS_TYPE_COMPLETE, "100 %");
+    }
     gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
     if (item->session && !item->session->allocated)
         allocate(base, item->session, TRUE);
@@ -223,6 +240,8 @@ push_step(GstVaeBase *base, GstVaeItem *item)
         if (item->out[i].buffer)
             ret = gst_pad_push(base->srcpad,
                                g_steal_pointer(&item->out[i].buffer));
+    if (ret == GST_FLOW_OK)
+        gst_vae_progress_at(base, item->position);
     return ret;
 }
 
@@ -247,6 +266,11 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
     g_mutex_unlock(&base->lock);
 
     GST_DEBUG_OBJECT(base, "no more: %s", gst_flow_get_name(ret));
+    if (ret == GST_FLOW_EOS)
+        gst_vae_progress_end(base, GST_PROGRESS_TYPE_CANCELED,
+                             "downstream wants no more");
+    else
+        gst_vae_progress_end(base, GST_PROGRESS_TYPE_ERROR, "failed");
     if (ret != GST_FLOW_EOS && !posted)
         GST_ELEMENT_FLOW_ERROR(base, ret);
     gst_pad_push_event(base->srcpad, eos);

@@ -3,8 +3,7 @@
  */
 #include "gstvaebase.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
-#define GST_CAT_DEFAULT gst_vae_base_debug
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 void
 gst_vae_release_request(GstVaeBase *base)

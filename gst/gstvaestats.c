@@ -2,9 +2,14 @@
  * gstvaestats.c: the property `stats`, the message `vae-stats` and the warning
  * of values that are no numbers.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "gstvaebase.h"
 
-#define POST_EVERY_US G_USEC_PER_SEC
+/* In the order of GstVaeTime. */
+static const gchar *const time_names[GST_VAE_TIMES] = {
+    "upload", "compute", "download", "queue-wait", "slice"};
 
 static gdouble
 rate(const GstVaeCounters *c)
@@ -14,9 +19,67 @@ rate(const GstVaeCounters *c)
     return us > 0 ? (gdouble) c->frames * G_USEC_PER_SEC / (gdouble) us : 0;
 }
 
+static int
+compare(const void *a, const void *b)
+{
+    const guint64 x = *(const guint64 *) a, y = *(const guint64 *) b;
+
+    return (x > y) - (x < y);
+}
+
+/* The smallest that 95 of 100 recent ones do not exceed. */
+static guint64
+percentile_95(const GstVaeTimes *times, guint64 slices)
+{
+    const gsize n = (gsize) MIN(slices, GST_VAE_RECENT);
+    guint64 sorted[GST_VAE_RECENT];
+
+    if (n == 0)
+        return 0;
+    memcpy(sorted, times->recent, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    return sorted[(n * 95 + 99) / 100 - 1];
+}
+
+static void
+set_time(GstStructure *s, const gchar *which, const gchar *kind, guint64 ns)
+{
+    gchar name[32];
+
+    g_snprintf(name, sizeof name, "%s-%s-ns", which, kind);
+    gst_structure_set(s, name, G_TYPE_UINT64, ns, NULL);
+}
+
+static void
+set_times(GstStructure *s, const GstVaeCounters *c)
+{
+    for (guint i = 0; i < GST_VAE_TIMES; i++) {
+        const GstVaeTimes *t = &c->times[i];
+
+        set_time(s, "avg", time_names[i], c->slices ? t->total / c->slices : 0);
+        set_time(s, "p95", time_names[i], percentile_95(t, c->slices));
+        set_time(s, "last", time_names[i], t->last);
+        set_time(s, "total", time_names[i], t->total);
+    }
+}
+
+static void
+set_plan(GstStructure *s, const VaePlan *plan)
+{
+    gst_structure_set(
+        s, "bytes-weights", G_TYPE_UINT64, plan->weights, "bytes-carries",
+        G_TYPE_UINT64, plan->carries, "bytes-arena", G_TYPE_UINT64, plan->arena,
+        "bytes-scratch", G_TYPE_UINT64, plan->scratch, "bytes-staging",
+        G_TYPE_UINT64, plan->staging, "bytes-total", G_TYPE_UINT64, plan->total,
+        "backend", G_TYPE_STRING, vae_backend_name(plan->backend), "precision",
+        G_TYPE_STRING, vae_precision_name(plan->precision), "slice-size",
+        G_TYPE_UINT, (guint) plan->slice_size, NULL);
+}
+
 GstStructure *
 gst_vae_stats_structure(GstVaeBase *base)
 {
+    GstStructure *s;
     GstVaeCounters c;
     guint in_flight;
 
@@ -24,36 +87,68 @@ gst_vae_stats_structure(GstVaeBase *base)
     c = base->counters;
     in_flight = base->n_steps;
     g_mutex_unlock(&base->lock);
-    return gst_structure_new(
-        "vae-stats", "slices", G_TYPE_UINT64, c.slices, "steps", G_TYPE_UINT64,
-        c.steps, "frames", G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
-        c.dropped, "in-flight", G_TYPE_UINT, in_flight, "fps", G_TYPE_DOUBLE,
-        rate(&c), "avg-compute-ns", G_TYPE_UINT64,
-        c.slices ? c.compute_ns / c.slices : 0, "last-compute-ns",
-        G_TYPE_UINT64, c.last_ns, "nonfinite", G_TYPE_UINT64, c.nonfinite,
-        "bytes-weights", G_TYPE_UINT64, c.plan.weights, "bytes-carries",
-        G_TYPE_UINT64, c.plan.carries, "bytes-arena", G_TYPE_UINT64,
-        c.plan.arena, "bytes-scratch", G_TYPE_UINT64, c.plan.scratch,
-        "bytes-staging", G_TYPE_UINT64, c.plan.staging, "bytes-total",
-        G_TYPE_UINT64, c.plan.total, "backend", G_TYPE_STRING,
-        vae_backend_name(c.plan.backend), "precision", G_TYPE_STRING,
-        vae_precision_name(c.plan.precision), "slice-size", G_TYPE_UINT,
-        (guint) c.plan.slice_size, NULL);
+    s = gst_structure_new("vae-stats", "slices", G_TYPE_UINT64, c.slices,
+                          "steps", G_TYPE_UINT64, c.steps, "frames",
+                          G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
+                          c.dropped, "in-flight", G_TYPE_UINT, in_flight, "fps",
+                          G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64,
+                          c.nonfinite, "device", G_TYPE_STRING, c.device, NULL);
+    set_times(s, &c);
+    set_plan(s, &c.plan);
+    return s;
+}
+
+/* Nanoseconds of the slice that comes next. Lock held. */
+static void
+add_time(GstVaeCounters *c, GstVaeTime kind, guint64 ns)
+{
+    GstVaeTimes *t = &c->times[kind];
+
+    t->total += ns;
+    t->last = ns;
+    t->recent[c->slices % GST_VAE_RECENT] = ns;
+}
+
+void
+gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
+                    gint64 start_us, gint64 end_us)
+{
+    GstVaeCounters *c = &base->counters;
+    const VaeStreamStats before = base->counted;
+    VaeStreamStats now;
+
+    vae_stream_stats(base->stream, &now);
+    base->counted = now;
+    add_time(c, GST_VAE_TIME_UPLOAD, now.upload_ns - before.upload_ns);
+    add_time(c, GST_VAE_TIME_COMPUTE, now.compute_ns - before.compute_ns);
+    add_time(c, GST_VAE_TIME_DOWNLOAD, now.download_ns - before.download_ns);
+    add_time(c, GST_VAE_TIME_QUEUE_WAIT,
+             (guint64) MAX(start_us - items[0]->queued_us, 0) * 1000);
+    add_time(c, GST_VAE_TIME_SLICE, (guint64) (end_us - start_us) * 1000);
+    c->slices++;
+    c->steps += n;
+    c->nonfinite += now.nonfinite - before.nonfinite;
+    if (c->first_us == 0)
+        c->first_us = start_us;
+    c->last_us = end_us;
 }
 
 void
 gst_vae_stats_post(GstVaeBase *base, gboolean now)
 {
     const gint64 us = g_get_monotonic_time();
+    guint64 interval;
     gboolean due;
 
     GST_OBJECT_LOCK(base);
     due = base->settings.post_stats;
+    interval = base->settings.stats_interval;
     GST_OBJECT_UNLOCK(base);
     if (!due)
         return;
     g_mutex_lock(&base->lock);
-    due = now || us - base->posted_us >= POST_EVERY_US;
+    due = now || base->posted_us == 0 ||
+          (guint64) (us - base->posted_us) >= interval / 1000;
     if (due)
         base->posted_us = us;
     g_mutex_unlock(&base->lock);

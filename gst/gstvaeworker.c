@@ -3,64 +3,13 @@
  */
 #include "gstvaebase.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_base_debug);
-#define GST_CAT_DEFAULT gst_vae_base_debug
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 /* The most steps of one call, whatever slice-size says. */
 #define MAX_SLICE 64
 
 /* Weight of the newest slice in the smoothed compute time. */
 #define SMOOTH 0.25
-
-static void G_GNUC_PRINTF(4, 5)
-    post_progress(GstVaeBase *base, GstProgressType type, const gchar *code,
-                  const gchar *format, ...)
-{
-    va_list args;
-    gchar *text;
-
-    va_start(args, format);
-    text = g_strdup_vprintf(format, args);
-    va_end(args);
-    gst_element_post_message(
-        GST_ELEMENT(base),
-        gst_message_new_progress(GST_OBJECT(base), type, code, text));
-    g_free(text);
-}
-
-/* How the load of a model ended. */
-static void
-post_loaded(GstVaeBase *base, const gchar *path, const GstVaeModel *model)
-{
-    const VaeModelInfo *info = model ? gst_vae_model_info(model) : NULL;
-
-    if (info)
-        post_progress(base, GST_PROGRESS_TYPE_COMPLETE, "load-model",
-                      "loaded %s: %s, latent space %s", path, info->arch,
-                      info->space ? info->space : "unknown");
-    else
-        post_progress(base, GST_PROGRESS_TYPE_ERROR, "load-model",
-                      "cannot load %s", path);
-}
-
-/* How the opening of a stream ended. */
-static void
-post_opened(GstVaeBase *base, const VaeStreamParams *params,
-            const VaePlan *plan)
-{
-    if (plan)
-        post_progress(base, GST_PROGRESS_TYPE_COMPLETE, "open-stream",
-                      "ready for %dx%d pixels: backend %s, precision %s, "
-                      "slices of %d, %.1f MiB",
-                      params->width, params->height,
-                      vae_backend_name(plan->backend),
-                      vae_precision_name(plan->precision), plan->slice_size,
-                      (gdouble) plan->total / 1048576);
-    else
-        post_progress(base, GST_PROGRESS_TYPE_ERROR, "open-stream",
-                      "cannot compute %dx%d pixels", params->width,
-                      params->height);
-}
 
 /* Runs the load that somebody waits for. Lock held on entry and exit. */
 static void
@@ -73,15 +22,15 @@ load_model(GstVaeBase *base)
     VaeStatus status;
 
     g_mutex_unlock(&base->lock);
-    post_progress(base, GST_PROGRESS_TYPE_START, "load-model", "loading %s",
-                  path);
+    gst_vae_progress_post(base, GST_PROGRESS_TYPE_START, "load-model",
+                          "loading %s", path);
     status = gst_vae_model_open(path, variant, &model, &error);
     if (status == VAE_OK)
         GST_INFO_OBJECT(base, "model %s: %s, latent space %s, by %s", path,
                         gst_vae_model_info(model)->arch,
                         gst_vae_model_info(model)->space,
                         gst_vae_model_info(model)->reason);
-    post_loaded(base, path, model);
+    gst_vae_progress_loaded(base, path, model);
     g_mutex_lock(&base->lock);
 
     old = base->loaded;
@@ -215,11 +164,13 @@ set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
     old_session = base->running;
     base->stream = stream;
     base->running = session ? gst_vae_session_ref(session) : NULL;
-    base->stream_nonfinite = 0;
+    base->counted = (VaeStreamStats){0};
     base->at_rest = FALSE;
     base->used_us = g_get_monotonic_time();
     if (stream) {
         base->counters.plan = *vae_stream_get_plan(stream);
+        g_strlcpy(base->counters.device, vae_stream_get_device(stream),
+                  sizeof base->counters.device);
         base->slice_limit = CLAMP(base->counters.plan.slice_size, 1, MAX_SLICE);
     }
     g_cond_broadcast(&base->cond);
@@ -240,14 +191,15 @@ open_session(GstVaeBase *base, GstVaeSession *session, VaeError *error)
     if (base->stream && gst_vae_session_same_stream(base->running, session))
         return VAE_OK;
     began = g_get_monotonic_time();
-    post_progress(base, GST_PROGRESS_TYPE_START, "open-stream",
-                  "preparing %dx%d pixels", params->width, params->height);
+    gst_vae_progress_post(base, GST_PROGRESS_TYPE_START, "open-stream",
+                          "preparing %dx%d pixels", params->width,
+                          params->height);
     status = vae_stream_new(gst_vae_model_get(session->model), params, &stream,
                             error);
     if (status == VAE_OK)
         set_stream(base, session, stream);
-    post_opened(base, params,
-                status == VAE_OK ? vae_stream_get_plan(stream) : NULL);
+    gst_vae_progress_opened(
+        base, params, status == VAE_OK ? vae_stream_get_plan(stream) : NULL);
     GST_INFO_OBJECT(base, "stream for %dx%d pixels in %.3f s: %s",
                     params->width, params->height,
                     (g_get_monotonic_time() - began) / 1e6,
@@ -265,27 +217,6 @@ count_time(GstVaeBase *base, guint64 ns)
             : (1 - SMOOTH) * (gdouble) base->compute + SMOOTH * (gdouble) ns;
     return GST_CLOCK_TIME_IS_VALID(base->reported) &&
            base->compute > base->reported + base->reported / 4;
-}
-
-/* After a call of n steps that began at start_us. Lock held. */
-static gboolean
-count_slice(GstVaeBase *base, guint n, gint64 start_us)
-{
-    GstVaeCounters *c = &base->counters;
-    VaeStreamStats stats;
-    gint64 now_us = g_get_monotonic_time();
-
-    vae_stream_stats(base->stream, &stats);
-    c->slices++;
-    c->steps += n;
-    c->last_ns = (guint64) (now_us - start_us) * 1000;
-    c->compute_ns += c->last_ns;
-    c->nonfinite += stats.nonfinite - base->stream_nonfinite;
-    base->stream_nonfinite = stats.nonfinite;
-    if (c->first_us == 0)
-        c->first_us = start_us;
-    c->last_us = now_us;
-    return count_time(base, c->last_ns);
 }
 
 /* Video frames of a step: those that came in, or those that go out. */
@@ -313,8 +244,11 @@ finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
     g_mutex_lock(&base->lock);
     nonfinite = base->counters.nonfinite;
     base->used_us = g_get_monotonic_time();
-    if (status == VAE_OK)
-        longer = count_slice(base, n, start_us);
+    if (status == VAE_OK) {
+        gst_vae_stats_count(base, items, n, start_us, base->used_us);
+        longer =
+            count_time(base, base->counters.times[GST_VAE_TIME_SLICE].last);
+    }
     for (guint i = 0; i < n; i++) {
         if (status == VAE_OK)
             base->counters.frames += frames_of(base, items[i]);

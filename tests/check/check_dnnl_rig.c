@@ -176,7 +176,8 @@ vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
 {
     VaeError error = {0};
     atomic_bool cancel = false;
-    const VaeRun run = {.cancel = &cancel};
+    VaeStreamStats stats = {0};
+    const VaeRun run = {.stats = &stats, .cancel = &cancel};
     uint8_t *xs = vae_host_slab(r->exec, &r->x);
     uint8_t *ys = vae_host_body(r->exec, &r->y);
     const size_t n = count(r->one.y);

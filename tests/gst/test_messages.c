@@ -5,6 +5,8 @@
 #include "vae_test.h"
 
 #include <string.h>
+
+#include <glib/gstdio.h>
 #include <vae/stream.h>
 
 /* Pushes caps that are refused with an error that holds both words. */
@@ -136,7 +138,7 @@ test_log(void)
         return;
     g_snprintf(text, sizeof text, "backend cuda is not taken: %s", why);
     gst_debug_add_log_function(look, &wanted, NULL);
-    gst_debug_set_threshold_for_name("vaebase", GST_LEVEL_INFO);
+    gst_debug_set_threshold_for_name("vaeengine", GST_LEVEL_INFO);
     h = vae_test_harness("vaedecode", NULL);
     caps = vae_test_latent_caps(6, 4, NULL);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
@@ -146,8 +148,222 @@ test_log(void)
     g_free(caps);
     vae_test_teardown(h);
     gst_debug_remove_log_function_by_data(&wanted);
-    gst_debug_unset_threshold_for_name("vaebase");
+    gst_debug_unset_threshold_for_name("vaeengine");
     CHECK_INT(wanted.found, 1);
+}
+
+/* Upstream knows how long the file is. */
+static GstPadProbeReturn
+answer_duration(GstPad *pad, GstPadProbeInfo *info, gpointer duration)
+{
+    if (GST_QUERY_TYPE(info->data) != GST_QUERY_DURATION)
+        return GST_PAD_PROBE_OK;
+    gst_query_set_duration(info->data, GST_FORMAT_TIME,
+                           *(const gint64 *) duration);
+    return GST_PAD_PROBE_HANDLED;
+}
+
+/* Decodes 5 of so many latents in that state. */
+static GstHarness *
+run_file(GstBus **bus, const gint64 *duration, GstState state)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "stats-interval", (guint64) 0,
+                                     "slice-size", 1, NULL);
+    gchar *caps = vae_test_latent_caps(6, 4, NULL);
+
+    if (*duration)
+        gst_pad_add_probe(h->srcpad, GST_PAD_PROBE_TYPE_QUERY_UPSTREAM,
+                          answer_duration, (gpointer) duration, NULL);
+    gst_element_set_state(h->element, state);
+    *bus = vae_test_bus(h);
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, 6, 4, 0, 5);
+    g_free(vae_test_pull_frames(h, 0, 17));
+    g_free(caps);
+    return h;
+}
+
+/* Until the task has said what it says of the last frame. */
+static void
+wait_for_task(GstHarness *h)
+{
+    GstEvent *event = gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
+                                           gst_structure_new_empty("behind"));
+
+    gst_harness_push_event(h, event);
+    while (!(event = vae_test_event(h, GST_EVENT_CUSTOM_DOWNSTREAM)))
+        g_usleep(1000);
+    gst_event_unref(event);
+}
+
+static void
+end_file(GstHarness *h, GstBus *bus)
+{
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* What was told of "decode", as "START 1.1 s of video|CONTINUE ..." */
+static gchar *
+file_progress(GstBus *bus)
+{
+    static const char *const names[] = {
+        [GST_PROGRESS_TYPE_START] = "START",
+        [GST_PROGRESS_TYPE_CONTINUE] = "CONTINUE",
+        [GST_PROGRESS_TYPE_COMPLETE] = "COMPLETE",
+        [GST_PROGRESS_TYPE_CANCELED] = "CANCELED",
+        [GST_PROGRESS_TYPE_ERROR] = "ERROR"};
+    GString *told = g_string_new(NULL);
+    GstMessage *message;
+
+    while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_PROGRESS))) {
+        GstProgressType type;
+        gchar *code, *text;
+
+        gst_message_parse_progress(message, &type, &code, &text);
+        if (strcmp(code, "decode") == 0)
+            g_string_append_printf(told, "%s%s %s", told->len ? "|" : "",
+                                   names[type], text);
+        g_free(code);
+        g_free(text);
+        gst_message_unref(message);
+    }
+    return g_string_free(told, FALSE);
+}
+
+static void
+check_told(GstBus *bus, const char *wanted)
+{
+    gchar *told = file_progress(bus);
+
+    if (strcmp(told, wanted) != 0)
+        g_printerr("told \"%s\", wanted \"%s\"\n", told, wanted);
+    CHECK(strcmp(told, wanted) == 0);
+    g_free(told);
+}
+
+/* Latent k of 5 ends with frame 4k, of 17 in all. */
+static void
+test_file_progress(void)
+{
+    const gint64 whole = (gint64) vae_test_time(17), none = 0;
+    const char *const begun = "START 1.1 s of video|CONTINUE 29 %|"
+                              "CONTINUE 52 %|CONTINUE 76 %|CONTINUE 100 %|";
+    GstBus *bus;
+    GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
+    gchar *wanted = g_strconcat(begun, "COMPLETE 100 %", NULL);
+
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    check_told(bus, wanted);
+    end_file(h, bus);
+    g_free(wanted);
+
+    h = run_file(&bus, &whole, GST_STATE_PLAYING);
+    wait_for_task(h);
+    gst_element_set_state(h->element, GST_STATE_READY);
+    wanted = g_strconcat(begun, "CANCELED stopped", NULL);
+    check_told(bus, wanted);
+    end_file(h, bus);
+    g_free(wanted);
+
+    /* Who waits for what has begun before PLAYING would wait for ever. */
+    h = run_file(&bus, &whole, GST_STATE_PAUSED);
+    check_told(bus, "");
+    end_file(h, bus);
+
+    h = run_file(&bus, &none, GST_STATE_PLAYING);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    check_told(bus, "");
+    end_file(h, bus);
+}
+
+/* A line of the log: who says it, how loud, and words of it. */
+typedef struct Line {
+    const char *category;
+    GstDebugLevel level;
+    const char *words;
+    gint found; /* atomic */
+} Line;
+
+static void
+look_for_lines(GstDebugCategory *category, GstDebugLevel level,
+               const gchar *file, const gchar *function, gint number,
+               GObject *object, GstDebugMessage *message, gpointer user)
+{
+    const char *name = gst_debug_category_get_name(category);
+
+    for (Line *line = user; line->category; line++)
+        if (strcmp(name, line->category) == 0 && level == line->level &&
+            strstr(gst_debug_message_get(message), line->words))
+            g_atomic_int_set(&line->found, 1);
+}
+
+static void
+play(const char *format, ...)
+{
+    GError *error = NULL;
+    GstElement *pipeline;
+    GstMessage *message;
+    va_list args;
+    gchar *text;
+    GstBus *bus;
+
+    va_start(args, format);
+    text = g_strdup_vprintf(format, args);
+    va_end(args);
+    pipeline = gst_parse_launch(text, &error);
+    CHECK(pipeline != NULL && error == NULL);
+    bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+    g_free(text);
+}
+
+/* Who looks for a category finds there what it is to say. */
+static void
+test_categories(void)
+{
+    Line lines[] = {{"vaedecode", GST_LEVEL_LOG, "steps in", 0},
+                    {"vaedecode", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
+                    {"vaedecode", GST_LEVEL_INFO, "latent space wan2.1", 0},
+                    {"vaeencode", GST_LEVEL_LOG, "steps in", 0},
+                    {"vaeencode", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
+                    {"vaeencode", GST_LEVEL_INFO, "latent space wan2.1", 0},
+                    {"latentmux", GST_LEVEL_LOG, "latent 1:", 0},
+                    {"latentmux", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
+                    {"latentdemux", GST_LEVEL_LOG, "latent 1:", 0},
+                    {"latentdemux", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
+                    {NULL, 0, NULL, 0}};
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *file = g_build_filename(folder, "clip.safetensors", NULL);
+
+    gst_debug_add_log_function(look_for_lines, lines, NULL);
+    gst_debug_set_threshold_from_string("vae*:6,latent*:6", FALSE);
+    play("videotestsrc num-buffers=5 ! video/x-raw,width=48,height=32 ! "
+         "vaeencode model=%s ! latentmux ! filesink location=%s",
+         vae_test_weights(), file);
+    play("filesrc location=%s ! latentdemux ! vaedecode model=%s ! fakesink",
+         file, vae_test_weights());
+    gst_debug_remove_log_function_by_data(lines);
+    gst_debug_set_threshold_from_string("", TRUE);
+    for (const Line *line = lines; line->category; line++) {
+        if (!line->found)
+            g_printerr("%s does not say \"%s\"\n", line->category, line->words);
+        CHECK(line->found);
+    }
+    CHECK_INT(g_unlink(file), 0);
+    CHECK_INT(g_rmdir(folder), 0);
+    g_free(file);
+    g_free(folder);
 }
 
 /* One name everywhere, and no address that does not exist. */
@@ -176,7 +392,9 @@ main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"sizes", test_sizes},
                                     {"progress", test_progress},
+                                    {"file-progress", test_file_progress},
                                     {"log", test_log},
+                                    {"categories", test_categories},
                                     {"author", test_author},
                                     {NULL, NULL}};
 

@@ -124,6 +124,10 @@ VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
 
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
+/* What the maker calls that which computes: the GPU, or the processor. Lives as
+ * long as the stream. */
+VAE_API const char *vae_stream_get_device(const VaeStream *stream);
+
 /* True when the next step is the first of a sequence. */
 VAE_API bool vae_stream_at_start(const VaeStream *stream);
 
@@ -222,6 +226,10 @@ typedef struct VaeStreamStats {
     uint64_t nonfinite; /* values in the latents, in or out */
     uint64_t busy_ns;   /* inside decode or encode calls */
     uint64_t last_ns;   /* the last call */
+    /* What came in was put where the network reads it (converted or, for a
+     * device, copied there); the network; the way out. Of a device that
+     * overlaps them their sum may be more than busy_ns. */
+    uint64_t upload_ns, compute_ns, download_ns;
 } VaeStreamStats;
 VAE_API void vae_stream_stats(const VaeStream *stream, VaeStreamStats *out);
 

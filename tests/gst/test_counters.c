@@ -1,0 +1,291 @@
+/*
+ * test_counters.c: the property `stats` and how often its message comes.
+ */
+#include "vae_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <vae/model.h>
+#include <vae/stream.h>
+
+#define LW 6
+#define LH 4
+
+/* As the element keeps them. */
+#define RECENT 256
+
+static const char *const kinds[] = {"upload", "compute", "download",
+                                    "queue-wait", "slice"};
+
+static guint64
+stat_of(GstHarness *h, const char *which, const char *kind)
+{
+    gchar *field = g_strdup_printf("%s-%s-ns", which, kind);
+    const guint64 value = vae_test_stat(h, field);
+
+    g_free(field);
+    return value;
+}
+
+static gchar *
+text_of(GstHarness *h, const char *field)
+{
+    GstStructure *stats = NULL;
+    gchar *text;
+
+    g_object_get(h->element, "stats", &stats, NULL);
+    CHECK(gst_structure_has_field_typed(stats, field, G_TYPE_STRING));
+    text = g_strdup(gst_structure_get_string(stats, field));
+    gst_structure_free(stats);
+    return text;
+}
+
+static GstHarness *
+decoder(const char *backend)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* One slice: a latent, of which frames come. */
+static void
+run_slice(GstHarness *h, guint k)
+{
+    vae_test_push_latents(h, LW, LH, k, k + 1);
+    g_free(vae_test_pull_frames(h, k == 0 ? 0 : 4 * k - 3, k == 0 ? 1 : 4));
+}
+
+/* The parts of a slice are in it, and each average is of its total. */
+static void
+check_times(GstHarness *h, guint64 slices)
+{
+    guint64 parts = 0;
+
+    CHECK_INT(vae_test_stat(h, "slices"), slices);
+    for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        const guint64 total = stat_of(h, "total", kinds[i]);
+
+        CHECK_INT(stat_of(h, "avg", kinds[i]), slices ? total / slices : 0);
+        CHECK(stat_of(h, "last", kinds[i]) <= total);
+        /* Of few, the largest. */
+        if (slices < 20)
+            CHECK(stat_of(h, "p95", kinds[i]) * slices >= total);
+        if (i < 3) {
+            CHECK(slices == 0 || total > 0);
+            parts += total;
+        }
+    }
+    /* The slice's own clock has microseconds. */
+    CHECK(parts <= stat_of(h, "total", "slice") + 1000 * slices);
+}
+
+static void
+test_times(void)
+{
+    GstHarness *h = decoder("auto");
+
+    check_times(h, 0);
+    for (guint k = 0; k < 4; k++)
+        run_slice(h, k);
+    check_times(h, 4);
+    CHECK_INT(vae_test_stat(h, "frames"), 13);
+    vae_test_teardown(h);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+    const guint64 x = *(const guint64 *) a, y = *(const guint64 *) b;
+
+    return (x > y) - (x < y);
+}
+
+/* More slices than are remembered. */
+static void
+test_percentile(void)
+{
+    enum { N = RECENT + 14 };
+    static guint64 seen[G_N_ELEMENTS(kinds)][N];
+    GstHarness *h = decoder("auto");
+
+    for (guint k = 0; k < N; k++) {
+        run_slice(h, k);
+        for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
+            seen[i][k] = stat_of(h, "last", kinds[i]);
+    }
+    for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        guint64 sorted[RECENT];
+
+        memcpy(sorted, &seen[i][N - RECENT], sizeof sorted);
+        qsort(sorted, RECENT, sizeof *sorted, compare);
+        /* 243.2 of 256 are 95 in a hundred. */
+        CHECK_INT(stat_of(h, "p95", kinds[i]), sorted[243]);
+    }
+    check_times(h, N);
+    vae_test_teardown(h);
+}
+
+/* Memory and names are those of the library's plan. */
+static void
+test_plan(void)
+{
+    static const char *const fields[] = {"weights", "carries", "arena",
+                                         "scratch", "staging", "total"};
+    const VaeStreamParams params = {.direction = VAE_DECODE,
+                                    .backend = VAE_BACKEND_REF,
+                                    .precision = VAE_PRECISION_FP32,
+                                    .width = 8 * LW,
+                                    .height = 8 * LH,
+                                    .threads = 1,
+                                    .slice_size = 1};
+    VaeModel *model = NULL;
+    VaePlan plan = {0};
+    VaeStream *stream = NULL;
+    VaeError error;
+    GstHarness *h = decoder("ref");
+    gchar *text;
+
+    run_slice(h, 0);
+    CHECK(vae_model_open(vae_test_weights(), NULL, &model, &error) == VAE_OK);
+    CHECK(vae_stream_new(model, &params, &stream, &error) == VAE_OK);
+    plan = *vae_stream_get_plan(stream);
+    for (guint i = 0; i < G_N_ELEMENTS(fields); i++) {
+        const guint64 wanted[] = {plan.weights, plan.carries, plan.arena,
+                                  plan.scratch, plan.staging, plan.total};
+
+        text = g_strdup_printf("bytes-%s", fields[i]);
+        CHECK_INT(vae_test_stat(h, text), wanted[i]);
+        g_free(text);
+    }
+    text = text_of(h, "device");
+    CHECK(strlen(text) > 2);
+    CHECK(strcmp(text, vae_stream_get_device(stream)) == 0);
+    g_free(text);
+    text = text_of(h, "backend");
+    CHECK(strcmp(text, "ref") == 0);
+    g_free(text);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    vae_test_teardown(h);
+}
+
+static GstPadProbeReturn
+hold_caps(GstPad *pad, GstPadProbeInfo *info, gpointer user)
+{
+    return GST_EVENT_TYPE(info->data) == GST_EVENT_CAPS ? GST_PAD_PROBE_OK
+                                                        : GST_PAD_PROBE_PASS;
+}
+
+/* A step waits while the memory for its frames is not known. */
+static void
+test_queue_wait(void)
+{
+    const guint64 wait_us = 30000;
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    const gulong probe = gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+        hold_caps, NULL, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    CHECK_INT(vae_test_stat(h, "in-flight"), 1);
+    g_usleep(wait_us);
+    gst_pad_remove_probe(pad, probe);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    CHECK(stat_of(h, "last", "queue-wait") >= wait_us * 1000);
+    gst_object_unref(pad);
+    g_free(caps);
+    vae_test_teardown(h);
+}
+
+/* The messages that an interval lets through, for 5 slices and the end. */
+static guint
+count_messages(guint64 interval)
+{
+    GstHarness *h =
+        vae_test_harness("vaedecode", "post-stats", TRUE, "stats-interval",
+                         interval, "slice-size", 1, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    GstMessage *message;
+    guint n = 0;
+
+    gst_harness_set_src_caps_str(h, caps);
+    for (guint k = 0; k < 5; k++)
+        run_slice(h, k);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT))) {
+        CHECK(gst_message_has_name(message, "vae-stats"));
+        CHECK(gst_structure_has_field(gst_message_get_structure(message),
+                                      "p95-slice-ns"));
+        gst_message_unref(message);
+        n++;
+    }
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    g_free(caps);
+    vae_test_teardown(h);
+    return n;
+}
+
+static void
+test_interval(void)
+{
+    CHECK_INT(count_messages(0), 6);
+    CHECK_INT(count_messages(G_MAXINT64), 2);
+}
+
+/* Each property of ours says when it may be set. None is controllable: they
+ * say with what and how is computed, and none is a quantity that changes along
+ * the timeline of a clip. */
+static void
+test_properties(void)
+{
+    static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
+                                        "latentmux"};
+    const GParamFlags when =
+        GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING;
+
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        GstElement *element = gst_element_factory_make(names[i], NULL);
+        GParamSpec **specs;
+        guint n;
+
+        specs = g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
+        for (guint j = 0; j < n; j++) {
+            if (specs[j]->owner_type == GST_TYPE_OBJECT)
+                continue;
+            CHECK(!(specs[j]->flags & GST_PARAM_CONTROLLABLE));
+            if ((specs[j]->flags & G_PARAM_WRITABLE) &&
+                !(specs[j]->flags & when))
+                g_printerr("%s %s\n", names[i], specs[j]->name);
+            CHECK(!(specs[j]->flags & G_PARAM_WRITABLE) ||
+                  (specs[j]->flags & when));
+        }
+        g_free(specs);
+        gst_object_unref(element);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"times", test_times},
+                                    {"percentile", test_percentile},
+                                    {"plan", test_plan},
+                                    {"queue-wait", test_queue_wait},
+                                    {"interval", test_interval},
+                                    {"properties", test_properties},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
