@@ -319,6 +319,26 @@ collection_event(void)
     return event;
 }
 
+static GstEvent *
+protection_event(void)
+{
+    GstBuffer *buffer = gst_buffer_new();
+    GstEvent *event = gst_event_new_protection("system", buffer, "origin");
+
+    gst_buffer_unref(buffer);
+    return event;
+}
+
+static GstEvent *
+message_event(void)
+{
+    GstMessage *message = gst_message_new_eos(NULL);
+    GstEvent *event = gst_event_new_sink_message("message", message);
+
+    gst_message_unref(message);
+    return event;
+}
+
 static GstPadProbeReturn
 note(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
@@ -350,10 +370,8 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
     CHECK(gst_harness_push_event(h, collection_event()));
     CHECK(gst_harness_push_event(
         h, gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "t", NULL))));
-    CHECK(gst_harness_push_event(
-        h, gst_event_new_protection("s", gst_buffer_new(), "o")));
-    CHECK(gst_harness_push_event(
-        h, gst_event_new_sink_message("m", gst_message_new_eos(NULL))));
+    CHECK(gst_harness_push_event(h, protection_event()));
+    CHECK(gst_harness_push_event(h, message_event()));
     CHECK(gst_harness_push_event(h, custom("two")));
     CHECK_INT(gst_harness_push(h, second), GST_FLOW_OK);
     for (guint i = 0; i < out; i++)

@@ -261,11 +261,13 @@ test_same(void)
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo info;
     GstClockTime pushed = 0, pulled = 0;
+    GstCaps *caps;
 
     set_video(h, &info, GST_VIDEO_FORMAT_I420, 16, 16, 16);
     push_frames(h, &info, 3, &pushed);
-    CHECK(gst_harness_push_event(
-        h, gst_event_new_caps(gst_video_info_to_caps(&info))));
+    caps = gst_video_info_to_caps(&info);
+    CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
+    gst_caps_unref(caps);
     push_frames(h, &info, 6, &pushed);
     pull_latents(h, &info, 9, &pulled);
     vae_test_teardown(h);

@@ -7,6 +7,7 @@
 #include "vae_play.h"
 
 #include <gst/base/gstbasesink.h>
+#include <gst/base/gsttypefindhelper.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -316,7 +317,13 @@ main(int argc, char **argv)
     static const char *const needed[] = {"wavparse", "matroskamux",
                                          "matroskademux"};
 
+    static const guint8 noise[64];
+    GstCaps *caps;
+
     gst_init(&argc, &argv);
+    /* Makes what wavparse makes of every typefinder, and what lives on. */
+    caps = gst_type_find_helper_for_data(NULL, noise, sizeof noise, NULL);
+    gst_clear_caps(&caps);
     for (guint i = 0; i < G_N_ELEMENTS(needed); i++)
         if (!gst_registry_check_feature_version(gst_registry_get(), needed[i],
                                                 1, 0, 0)) {

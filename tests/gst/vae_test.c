@@ -69,23 +69,28 @@ count_alive(GObject *tracer, gboolean print)
     return n;
 }
 
-/* What the leaks tracer, if it runs, still knows to be alive. The threads of
- * tasks let go of them a little later than they end. */
-static gboolean
-leaks(void)
+/* Objects that the leaks tracer, if it runs, knows to be alive. */
+static guint
+alive(gboolean print)
 {
     GList *tracers = gst_tracing_get_active_tracers();
-    gboolean found = FALSE;
+    guint n = 0;
 
-    for (GList *l = tracers; l; l = l->next) {
-        if (g_strcmp0(G_OBJECT_TYPE_NAME(l->data), "GstLeaksTracer") != 0)
-            continue;
-        for (guint i = 0; i < 20 && count_alive(l->data, FALSE) > 0; i++)
-            g_usleep(100000);
-        found |= count_alive(l->data, TRUE) > 0;
-    }
+    for (GList *l = tracers; l; l = l->next)
+        if (g_strcmp0(G_OBJECT_TYPE_NAME(l->data), "GstLeaksTracer") == 0)
+            n += count_alive(l->data, print);
     g_list_free_full(tracers, gst_object_unref);
-    return found;
+    return n;
+}
+
+/* More than before the tests. The threads of tasks let go of objects a little
+ * later than they end. */
+static gboolean
+leaks(guint before)
+{
+    for (guint i = 0; i < 20 && alive(FALSE) > before; i++)
+        g_usleep(100000);
+    return alive(FALSE) > before && alive(TRUE) > before;
 }
 
 static gboolean
@@ -100,7 +105,10 @@ named(int argc, char **argv, const char *name)
 int
 vae_test_main(int argc, char **argv, const VaeTest *tests)
 {
+    guint before;
+
     gst_init(NULL, NULL);
+    before = alive(FALSE);
     if (!gst_registry_check_feature_version(gst_registry_get(), "vaedecode", 0,
                                             1, 0)) {
         g_printerr("the plugin is not in GST_PLUGIN_PATH\n");
@@ -113,7 +121,7 @@ vae_test_main(int argc, char **argv, const VaeTest *tests)
         tests->run();
         g_print("ok %s\n", running);
     }
-    return leaks() ? 1 : 0;
+    return leaks(before) ? 1 : 0;
 }
 
 const char *
