@@ -1,0 +1,128 @@
+/*
+ * emu_device.c: the emulated devices themselves, and ranges for profilers.
+ */
+#include <string.h>
+
+#include "emu_state.h"
+
+static struct {
+    int devices, capability;
+    uint64_t memory;
+    const char *range; /* watched */
+    int ranges, ranges_open;
+} emu = {.devices = 1, .capability = 90, .memory = (uint64_t) 4 << 30};
+
+void
+emu_set_devices(int count, int capability)
+{
+    emu.devices = count;
+    emu.capability = capability;
+}
+
+void
+emu_set_memory(uint64_t bytes)
+{
+    emu.memory = bytes;
+}
+
+uint64_t
+emu_memory(void)
+{
+    return emu.memory;
+}
+
+int
+emu_alive(void)
+{
+    return emu_handles_alive() + emu_blocks_alive();
+}
+
+const char *
+vae_rt_words(int code)
+{
+    return code == EMU_OUT_OF_MEMORY ? "out of memory"
+           : code == EMU_NO_DEVICE   ? "there is no NVIDIA GPU"
+           : code == EMU_NO_IMAGE    ? "there is none for the emulated device"
+                                     : "the emulated device has failed";
+}
+
+bool
+vae_rt_is_memory(int code)
+{
+    return code == EMU_OUT_OF_MEMORY;
+}
+
+int
+vae_rt_failure(void)
+{
+    return emu_broken()                     ? EMU_BROKEN
+           : emu_wrong() == EMU_WRONG_IMAGE ? EMU_NO_IMAGE
+                                            : 0;
+}
+
+int
+vae_rt_devices(int *count)
+{
+    *count = emu.devices;
+    return emu.devices ? 0 : EMU_NO_DEVICE;
+}
+
+int
+vae_rt_device(int device, VaeRtDevice *out)
+{
+    *out = (VaeRtDevice){.name = "the emulated device",
+                         .capability = emu.capability,
+                         .memory = emu.memory,
+                         .driver = 13000,
+                         .runtime = 13000};
+    return 0;
+}
+
+int
+vae_rt_use(int device)
+{
+    return device < emu.devices ? 0 : EMU_NO_DEVICE;
+}
+
+int
+vae_rt_memory_left(uint64_t *bytes)
+{
+    const uint64_t used = emu_memory_used();
+    *bytes = used < emu.memory ? emu.memory - used : 0;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* Ranges.                                                             */
+
+void
+vae_rt_range_begin(const char *name)
+{
+    emu.ranges_open++;
+    emu.ranges += emu.range && strcmp(name, emu.range) == 0;
+}
+
+void
+vae_rt_range_end(void)
+{
+    emu.ranges_open--;
+}
+
+void
+emu_watch_ranges(const char *name)
+{
+    emu.range = name;
+    emu.ranges = 0;
+}
+
+int
+emu_ranges(void)
+{
+    return emu.ranges;
+}
+
+int
+emu_ranges_open(void)
+{
+    return emu.ranges_open;
+}

@@ -1,0 +1,191 @@
+/*
+ * emu_memory.c: memory of the emulated device, pinned memory, and copies.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu_state.h"
+
+enum { POISON = 0xff };
+
+typedef struct Block {
+    struct Block *next;
+    size_t bytes;
+    bool device;
+    uint8_t *data;
+} Block;
+
+static Block *blocks;
+
+int
+emu_blocks_alive(void)
+{
+    int n = 0;
+    for (const Block *b = blocks; b; b = b->next)
+        n++;
+    return n;
+}
+
+uint64_t
+emu_memory_used(void)
+{
+    uint64_t used = 0;
+    for (const Block *b = blocks; b; b = b->next)
+        used += b->device ? b->bytes : 0;
+    return used;
+}
+
+static int
+take(void **out, size_t bytes, bool device)
+{
+    *out = NULL;
+    if (!emu_count_alloc() ||
+        (device && emu_memory_used() + bytes > emu_memory()))
+        return EMU_OUT_OF_MEMORY;
+    Block *b = emu_must(calloc(1, sizeof *b));
+    const size_t whole = (bytes + 255) / 256 * 256 + 256;
+    b->data = emu_must(aligned_alloc(256, whole));
+    memset(b->data, POISON, whole);
+    b->bytes = bytes;
+    b->device = device;
+    b->next = blocks;
+    blocks = b;
+    *out = b->data;
+    return 0;
+}
+
+/* As cudaFree(), waits for all work. */
+static void
+give_back(void *data)
+{
+    if (!data)
+        return;
+    emu_force_all();
+    Block **at = &blocks;
+    while (*at && (*at)->data != data)
+        at = &(*at)->next;
+    Block *b = emu_must(*at);
+    *at = b->next;
+    free(b->data);
+    free(b);
+}
+
+int
+vae_rt_alloc(void **out, size_t bytes)
+{
+    return emu_broken() ? EMU_BROKEN : take(out, bytes, true);
+}
+
+void
+vae_rt_free(void *block)
+{
+    give_back(block);
+}
+
+int
+vae_rt_alloc_host(void **out, size_t bytes)
+{
+    return emu_broken() ? EMU_BROKEN : take(out, bytes, false);
+}
+
+void
+vae_rt_free_host(void *block)
+{
+    give_back(block);
+}
+
+static const Block *
+block_of(const void *p)
+{
+    const uint8_t *at = p;
+    for (const Block *b = blocks; b; b = b->next)
+        if (at >= b->data && at < b->data + b->bytes)
+            return b;
+    return NULL;
+}
+
+typedef struct Copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} Copy;
+
+static void
+run_copy(const void *args)
+{
+    const Copy *c = args;
+    memmove(c->to, c->from, c->bytes);
+}
+
+/* What follows the bytes at p, or what is before them. Not the beginning of
+ * the block: in a first slice the frames there are all the same. */
+static const void *
+beside(const Block *b, const void *p, size_t bytes)
+{
+    const uint8_t *at = p;
+    const size_t start = (size_t) (at - b->data);
+    return start + 2 * bytes <= b->bytes ? at + bytes
+           : start >= bytes              ? at - bytes
+                                         : b->data;
+}
+
+/* The fault that was set, where it strikes; false: the copy is left out. */
+static bool
+spoil(Copy *c, const Block *from, const Block *to)
+{
+    const Copy before = *c;
+    if (!from || !from->device)
+        return !to || !to->device || !emu_strikes(EMU_FAULT_UPLOAD);
+    if (!to || !to->device)
+        return !emu_strikes(EMU_FAULT_DOWNLOAD);
+    const EmuFault fault = emu_copy_fault(c->from, c->to);
+    if (fault == EMU_FAULT_FROM)
+        c->from = beside(from, c->from, c->bytes);
+    if (fault == EMU_FAULT_TO)
+        c->to = to->data;
+    if (fault == EMU_FAULT_NO_COPY || before.from != c->from ||
+        before.to != c->to)
+        emu_fault_struck();
+    return fault != EMU_FAULT_NO_COPY;
+}
+
+/* What begins in a block must end in it. */
+static bool
+inside(const Block *b, const void *p, size_t bytes)
+{
+    return !b || (const uint8_t *) p + bytes <= b->data + b->bytes;
+}
+
+int
+vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
+{
+    Copy c = {dst, src, bytes};
+    const Block *from = block_of(src), *to = block_of(dst);
+    if (!inside(from, src, bytes) || !inside(to, dst, bytes)) {
+        fprintf(stderr, "a copy of %zu bytes leaves its block\n", bytes);
+        abort();
+    }
+    if (spoil(&c, from, to))
+        emu_submit(stream, run_copy, &c, sizeof c);
+    return emu_broken();
+}
+
+static void
+run_zero(const void *args)
+{
+    const Copy *c = args;
+    memset(c->to, 0, c->bytes);
+}
+
+int
+vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream)
+{
+    const Copy c = {dst, NULL, bytes};
+    if (!inside(block_of(dst), dst, bytes)) {
+        fprintf(stderr, "a fill of %zu bytes leaves its block\n", bytes);
+        abort();
+    }
+    emu_submit(stream, run_zero, &c, sizeof c);
+    return emu_broken();
+}

@@ -1,0 +1,45 @@
+/*
+ * emu_state.h: what the files of the emulated run time share.
+ */
+#ifndef EMU_STATE_H
+#define EMU_STATE_H
+
+#include "emu_rt.h"
+
+/* Codes of the run time. */
+enum {
+    EMU_OUT_OF_MEMORY = 2,
+    EMU_NO_DEVICE = 100,
+    EMU_NO_IMAGE = 209,
+    EMU_BROKEN = 700
+};
+
+/* p, which is not NULL, or the process ends. */
+void *emu_must(void *p);
+
+/* Does all work of all streams. */
+void emu_force_all(void);
+/* Streams, events and graphs alive. */
+int emu_handles_alive(void);
+
+/* Blocks that are still allocated, and bytes of those on the device. */
+int emu_blocks_alive(void);
+uint64_t emu_memory_used(void);
+
+uint64_t emu_memory(void);
+
+/* One more piece of work; EMU_BROKEN once the device has failed. */
+int emu_count_work(void);
+/* 0, or EMU_BROKEN. */
+int emu_broken(void);
+/* One more allocation; false: it is refused. */
+bool emu_count_alloc(void);
+/* One more of that kind; true: it is the one that goes wrong. */
+bool emu_strikes(EmuFault kind);
+/* What is to go wrong with a copy within the device between these addresses:
+ * EMU_FAULT_NONE, NO_COPY, FROM or TO. */
+EmuFault emu_copy_fault(const void *from, const void *to);
+/* The fault made a difference. */
+void emu_fault_struck(void);
+
+#endif
