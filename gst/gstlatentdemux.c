@@ -414,11 +414,17 @@ seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
         return FALSE;
     }
     gst_latent_seek_stop(self->sinkpad, pad, event);
-    apply_seek(self, event);
+    /* Without a pad there is no clip any more. */
+    const gboolean done = self->srcpad != NULL;
+    if (done)
+        apply_seek(self, event);
     gst_pad_start_task(self->sinkpad, (GstTaskFunction) pull_loop,
                        self->sinkpad, NULL);
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
-    return TRUE;
+    /* The element may have left PAUSED meanwhile, which stops an older task. */
+    if (!GST_PAD_IS_ACTIVE(self->sinkpad))
+        gst_pad_stop_task(self->sinkpad);
+    return done;
 }
 
 static gboolean
@@ -590,12 +596,16 @@ sink_activate_mode(GstPad *pad, GstObject *parent, GstPadMode mode,
 static GstStateChangeReturn
 change_state(GstElement *element, GstStateChange transition)
 {
+    GstLatentDemux *self = GST_LATENT_DEMUX(element);
     GST_DEBUG_OBJECT(element, "%s", gst_state_change_get_name(transition));
     const GstStateChangeReturn ret =
         GST_ELEMENT_CLASS(gst_latent_demux_parent_class)
             ->change_state(element, transition);
-    if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
-        drop_all(GST_LATENT_DEMUX(element));
+    if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
+        GST_PAD_STREAM_LOCK(self->sinkpad); /* against a seek */
+        drop_all(self);
+        GST_PAD_STREAM_UNLOCK(self->sinkpad);
+    }
     return ret;
 }
 

@@ -50,11 +50,11 @@ negotiate(GstVaeBase *base)
     return ok;
 }
 
+/* What is turned away by a flush, or because the pads are being shut, has not
+ * failed. */
 static GstFlowReturn
-flow_after_failure(GstVaeBase *base)
+flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
 {
-    GstFlowReturn ret = GST_FLOW_NOT_NEGOTIATED;
-
     g_mutex_lock(&base->lock);
     if (base->flushing)
         ret = GST_FLOW_FLUSHING;
@@ -74,7 +74,7 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     if ((base->renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
         !negotiate(base)) {
         gst_buffer_unref(buffer);
-        return flow_after_failure(base);
+        return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
     return GST_VAE_BASE_GET_CLASS(base)->collect(base, buffer);
 }
@@ -251,6 +251,19 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         break;
     }
     return gst_vae_queue_push_event(base, event, NULL);
+}
+
+/* Of a refused event a pad would make an error, which its next buffer brings to
+ * the source. */
+static GstFlowReturn
+sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    const gboolean caps = GST_EVENT_TYPE(event) == GST_EVENT_CAPS;
+
+    if (sink_event(pad, parent, event))
+        return GST_FLOW_OK;
+    return flow_after_failure(GST_VAE_BASE(parent),
+                              caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR);
 }
 
 /* Whatever is named as the caps here can be talked about: set_caps() says in
@@ -476,7 +489,7 @@ gst_vae_pads_init(GstVaeBase *base)
 
     base->sinkpad = add_pad(base, klass, "sink");
     gst_pad_set_chain_function(base->sinkpad, chain);
-    gst_pad_set_event_function(base->sinkpad, sink_event);
+    gst_pad_set_event_full_function(base->sinkpad, sink_event_full);
     gst_pad_set_query_function(base->sinkpad, sink_query);
     gst_pad_set_activatemode_function(base->sinkpad, sink_activate);
     GST_PAD_SET_ACCEPT_INTERSECT(base->sinkpad);

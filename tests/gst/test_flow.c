@@ -427,6 +427,31 @@ test_state_cycle(void)
     }
 }
 
+/* The source pad is shut first. What the sink pad is still sent then, such as
+ * the first events of a stream, must not become an error. */
+static void
+test_shut(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    GstCaps *caps = gst_caps_from_string(text);
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_pad_set_active(pad, FALSE);
+    gst_harness_push_event(h, gst_event_new_stream_start("shut"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 0)),
+              GST_FLOW_FLUSHING);
+    gst_pad_set_active(pad, TRUE);
+    gst_caps_unref(caps);
+    g_free(text);
+    gst_object_unref(pad);
+    vae_test_teardown(h);
+}
+
 static void
 test_seek(void)
 {
@@ -471,6 +496,7 @@ main(int argc, char **argv)
         {"pipeline-ends", test_pipeline_ends},
         {"states", test_states},
         {"state-cycle", test_state_cycle},
+        {"shut", test_shut},
         {"seek", test_seek},
         {NULL, NULL}};
 

@@ -1,0 +1,343 @@
+/*
+ * test_storm.c: changes of state from one thread, flushes from another, both
+ * at moments that nothing is ready for.
+ *
+ *   test_gst_storm STATES FLUSHES [NAME...]
+ *
+ * So many in all, a third on each of three pipelines. Which, and how long
+ * apart, follows from a seed, which is printed; VAE_TEST_SEED sets it. Every
+ * frame is compared with that of a run that nothing disturbed, and no error may
+ * come.
+ */
+#include "vae_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* 1 + 4 x 8, so that every latent is whole; these are compared. num-buffers
+ * would count on after a flush and end a group early. */
+#define FRAMES 33
+#define SOURCE(more)                                                           \
+    "videotestsrc pattern=ball " more " ! "                                    \
+    "video/x-raw,format=RGB,width=48,height=32,framerate=16/1"
+#define SINK "fakesink name=sink sync=false"
+
+typedef struct Storm {
+    GstElement *pipeline;
+    GstBus *bus;
+    gboolean ended;
+    guint changes, wanted_flushes, flushes;
+
+    GMutex lock; /* guards what the streaming thread sees */
+    GBytes *known[FRAMES];
+    gint64 next;
+    gint64 frames; /* since a change of state */
+    guint64 total;
+} Storm;
+
+static guint n_states = 33, n_flushes = 7; /* of each pipeline */
+static guint32 seed;
+
+static void
+take(Storm *s, gint64 k, GstBuffer *buffer)
+{
+    GstMapInfo map;
+
+    CHECK_INT(k, s->next);
+    s->next++;
+    s->frames++;
+    s->total++;
+    if (k >= FRAMES)
+        return;
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+    if (!s->known[k])
+        s->known[k] = g_bytes_new(map.data, map.size);
+    CHECK_INT(map.size, g_bytes_get_size(s->known[k]));
+    CHECK(memcmp(map.data, g_bytes_get_data(s->known[k], NULL), map.size) == 0);
+    gst_buffer_unmap(buffer, &map);
+}
+
+/* After a flush and in a new stream the frames begin again. */
+static GstPadProbeReturn
+on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    Storm *s = data;
+
+    g_mutex_lock(&s->lock);
+    if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
+        GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER(info);
+
+        take(s,
+             (gint64) gst_util_uint64_scale_round(GST_BUFFER_PTS(buffer),
+                                                  VAE_TEST_FPS, GST_SECOND),
+             buffer);
+    } else if (GST_EVENT_TYPE(info->data) == GST_EVENT_FLUSH_STOP ||
+               GST_EVENT_TYPE(info->data) == GST_EVENT_STREAM_START) {
+        s->next = 0;
+    }
+    g_mutex_unlock(&s->lock);
+    return GST_PAD_PROBE_OK;
+}
+
+static void
+link_pad(GstElement *demux, GstPad *pad, gpointer after)
+{
+    GstPad *sink = gst_element_get_static_pad(after, "sink");
+
+    CHECK_INT(gst_pad_link(pad, sink), GST_PAD_LINK_OK);
+    gst_object_unref(sink);
+}
+
+/* gst_parse_launch() links a pad that comes once; this one comes again. */
+static void
+link_demux(Storm *s)
+{
+    GstElement *demux = gst_bin_get_by_name(GST_BIN(s->pipeline), "demux");
+    GstElement *after = gst_bin_get_by_name(GST_BIN(s->pipeline), "after");
+
+    if (demux && after)
+        g_signal_connect_object(demux, "pad-added", G_CALLBACK(link_pad), after,
+                                0);
+    g_clear_pointer(&demux, gst_object_unref);
+    g_clear_pointer(&after, gst_object_unref);
+}
+
+static void
+storm_open(Storm *s, const gchar *text)
+{
+    GError *error = NULL;
+    GstElement *sink;
+    GstPad *pad;
+
+    *s = (Storm){.pipeline = gst_parse_launch(text, &error)};
+    CHECK(s->pipeline != NULL && !error);
+    s->bus = gst_element_get_bus(s->pipeline);
+    sink = gst_bin_get_by_name(GST_BIN(s->pipeline), "sink");
+    pad = gst_element_get_static_pad(sink, "sink");
+    gst_pad_add_probe(pad,
+                      GST_PAD_PROBE_TYPE_BUFFER |
+                          GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
+                          GST_PAD_PROBE_TYPE_EVENT_FLUSH,
+                      on_data, s, NULL);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+    link_demux(s);
+}
+
+/* Fails on an error; TRUE: the stream has ended. FALSE: nothing so far. */
+static gboolean
+look_at_bus(Storm *s, GstClockTime patience)
+{
+    GstMessage *m = gst_bus_timed_pop_filtered(
+        s->bus, patience, GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
+    const gboolean eos = m && GST_MESSAGE_TYPE(m) == GST_MESSAGE_EOS;
+    GError *error = NULL;
+
+    if (m && !eos) {
+        gchar *more;
+
+        gst_message_parse_error(m, &error, &more);
+        g_printerr("%s\n%s\n", error->message, more);
+        vae_test_fail("no error came", __FILE__, __LINE__);
+    }
+    if (m)
+        gst_message_unref(m);
+    s->ended |= eos;
+    return eos;
+}
+
+static gboolean
+has_come(Storm *s, gint64 n, const gint64 *frames)
+{
+    gboolean come;
+
+    g_mutex_lock(&s->lock);
+    come = *frames >= n;
+    g_mutex_unlock(&s->lock);
+    return come;
+}
+
+/* From the first frame on, as many as are compared. */
+static void
+play_all(Storm *s)
+{
+    gst_element_set_state(s->pipeline, GST_STATE_NULL);
+    s->next = 0;
+    CHECK(gst_element_set_state(s->pipeline, GST_STATE_PLAYING) !=
+          GST_STATE_CHANGE_FAILURE);
+    while (!has_come(s, FRAMES, &s->next))
+        look_at_bus(s, GST_MSECOND);
+}
+
+static void
+storm_close(Storm *s)
+{
+    gst_element_set_state(s->pipeline, GST_STATE_NULL);
+    for (guint k = 0; k < FRAMES; k++)
+        g_clear_pointer(&s->known[k], g_bytes_unref);
+    gst_object_unref(s->bus);
+    gst_object_unref(s->pipeline);
+    g_mutex_clear(&s->lock);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Until so many were taken: an element in READY or NULL takes none. */
+static gpointer
+flush_main(gpointer data)
+{
+    Storm *s = data;
+    GRand *rand = g_rand_new_with_seed(seed + 1);
+
+    while (s->flushes < s->wanted_flushes) {
+        g_usleep((gulong) g_rand_int_range(rand, 0, 40000));
+        if (gst_element_seek_simple(s->pipeline, GST_FORMAT_TIME,
+                                    GST_SEEK_FLAG_FLUSH, 0))
+            s->flushes++;
+    }
+    g_rand_free(rand);
+    return NULL;
+}
+
+/* Some time, or, where it plays, some frames. */
+static void
+let_go_on(Storm *s, GRand *rand, gboolean plays)
+{
+    const gint64 n = g_rand_int_range(rand, 1, FRAMES);
+
+    g_mutex_lock(&s->lock);
+    s->frames = 0;
+    g_mutex_unlock(&s->lock);
+    s->ended = FALSE;
+    if (!plays || g_rand_boolean(rand))
+        g_usleep((gulong) g_rand_int_range(rand, 0, 30000));
+    else
+        while (!has_come(s, n, &s->frames) && !s->ended)
+            look_at_bus(s, GST_MSECOND);
+    look_at_bus(s, 0);
+}
+
+static void
+change_states(Storm *s, guint n)
+{
+    static const GstState states[] = {GST_STATE_NULL, GST_STATE_READY,
+                                      GST_STATE_PAUSED, GST_STATE_PLAYING};
+    GRand *rand = g_rand_new_with_seed(seed);
+    gint at = 3;
+
+    for (; s->changes < n; s->changes++) {
+        at = (at + g_rand_int_range(rand, 1, 4)) % 4;
+        CHECK(gst_element_set_state(s->pipeline, states[at]) !=
+              GST_STATE_CHANGE_FAILURE);
+        if (g_rand_int_range(rand, 0, 4) == 0) /* to the end of it */
+            gst_element_get_state(s->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE);
+        let_go_on(s, rand, states[at] == GST_STATE_PLAYING);
+    }
+    g_rand_free(rand);
+    gst_element_set_state(s->pipeline, GST_STATE_PLAYING);
+}
+
+static void
+check_pipeline(const gchar *text)
+{
+    GThread *flusher;
+    Storm s;
+
+    storm_open(&s, text);
+    s.wanted_flushes = n_flushes;
+    play_all(&s);
+    flusher = g_thread_new("flusher", flush_main, &s);
+    change_states(&s, n_states);
+    g_thread_join(flusher);
+    look_at_bus(&s, 0);
+    play_all(&s);
+    g_print("%u changes of state, %u flushes, %" G_GUINT64_FORMAT " frames\n",
+            s.changes, s.flushes, s.total);
+    storm_close(&s);
+}
+
+static gchar *
+weights_of(const gchar *model)
+{
+    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), model,
+                            "weights.safetensors", NULL);
+}
+
+/* Both elements, with what each network asks of the other. */
+static void
+check_both(const gchar *model, const gchar *between)
+{
+    gchar *file = weights_of(model);
+    gchar *text =
+        g_strdup_printf(SOURCE("") " ! vaeencode threads=1 model=\"%s\" ! %s "
+                                   "vaedecode threads=1 model=\"%s\" ! " SINK,
+                        file, between, file);
+
+    check_pipeline(text);
+    g_free(text);
+    g_free(file);
+}
+
+static void
+test_wan21(void)
+{
+    vae_test_weights();
+    check_both("wan21", "");
+}
+
+static void
+test_taew2_1(void)
+{
+    vae_test_weights();
+    check_both("taehv/taew2_1", "queue max-size-buffers=2 !");
+}
+
+/* The demuxer's own task, which reads a file. */
+static void
+test_file(void)
+{
+    gchar *file = NULL;
+    const int fd = g_file_open_tmp("vae-storm-XXXXXX.safetensors", &file, NULL);
+    gchar *write =
+        g_strdup_printf(SOURCE("num-buffers=33") " ! vaeencode threads=1 "
+                                                 "model=\"%s\" ! latentmux ! "
+                                                 "filesink location=\"%s\"",
+                        vae_test_weights(), file);
+    gchar *read =
+        g_strdup_printf("filesrc location=\"%s\" ! latentdemux name=demux "
+                        "vaedecode name=after threads=1 model=\"%s\" ! "
+                        "video/x-raw,format=RGB ! " SINK,
+                        file, vae_test_weights());
+    Storm s = {.pipeline = gst_parse_launch(write, NULL)};
+
+    CHECK(fd >= 0);
+    close(fd);
+    s.bus = gst_element_get_bus(s.pipeline);
+    gst_element_set_state(s.pipeline, GST_STATE_PLAYING);
+    CHECK(look_at_bus(&s, GST_CLOCK_TIME_NONE));
+    storm_close(&s);
+    check_pipeline(read);
+    unlink(file);
+    g_free(file);
+    g_free(write);
+    g_free(read);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"wan21", test_wan21},
+                                    {"taew2_1", test_taew2_1},
+                                    {"file", test_file},
+                                    {NULL, NULL}};
+    const char *given = g_getenv("VAE_TEST_SEED");
+
+    seed = given ? (guint32) g_ascii_strtoull(given, NULL, 10) : g_random_int();
+    if (argc >= 3) {
+        n_states = ((guint) atoi(argv[1]) + 2) / 3;
+        n_flushes = ((guint) atoi(argv[2]) + 2) / 3;
+    }
+    g_print("VAE_TEST_SEED=%u\n", seed);
+    return vae_test_main(MAX(argc - 2, 1), argv + MIN(argc - 1, 2), tests);
+}
