@@ -3,7 +3,9 @@
 #
 #   sh tests/deps.sh demo    to build, and to run the demo
 #   sh tests/deps.sh live    the same, and windows on a display
+#   sh tests/deps.sh page    the same as demo, and the live page
 #   sh tests/deps.sh tests   the same as demo, and all that the tests use
+#   sh tests/deps.sh browser a browser, for the test of the live page in one
 #
 # Nothing missing: no network and no rights are needed. Asks no question.
 set -eu
@@ -14,15 +16,19 @@ demo='gcc libc6-dev dpkg-dev meson ninja-build pkg-config
     gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
     libdnnl-dev libjansson-dev'
 live='gstreamer1.0-x'
+page='python3 python3-gi gir1.2-gstreamer-1.0 gstreamer1.0-plugins-bad'
+browser='chromium'
 tests='clang clang-format clang-tidy libomp-dev libclang-rt-dev
-    cppcheck shellcheck gstreamer1.0-plugins-bad python3-numpy python3-yaml'
+    cppcheck shellcheck python3-numpy python3-yaml'
 
 case ${1:-} in
 demo) want=$demo ;;
 live) want="$demo $live" ;;
-tests) want="$demo $tests" ;;
+page) want="$demo $page" ;;
+tests) want="$demo $page $tests" ;;
+browser) want=$browser ;;
 *)
-    echo 'usage: sh tests/deps.sh demo|live|tests' >&2
+    echo 'usage: sh tests/deps.sh demo|live|page|tests|browser' >&2
     exit 2
     ;;
 esac

@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+"""Decodes latents and serves a page with the pictures and how it goes."""
+
+import argparse
+import os
+import signal
+import sys
+
+try:
+    import gi
+
+    gi.require_version("Gst", "1.0")
+    from gi.repository import GLib, Gst
+except (ImportError, ValueError) as e:
+    sys.exit(
+        "live.py: %s: install Debian's python3-gi and gir1.2-gstreamer-1.0, and "
+        "run this with /usr/bin/python3" % e
+    )
+
+import player  # noqa: E402
+import web  # noqa: E402
+
+PIPELINES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DEMO = os.path.join(PIPELINES, "demo")
+
+
+def die(words):
+    sys.exit("live.py: %s" % words)
+
+
+def host_and_port(text):
+    host, colon, port = text.rpartition(":")
+    if not host or not colon or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError("%s: wanted is HOST:PORT" % text)
+    return host.strip("[]"), int(port)
+
+
+def port_number(text):
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError("%s is no port" % text)
+    return int(text)
+
+
+def options():
+    p = argparse.ArgumentParser(
+        prog="live.py",
+        description="Decodes latents at their own pace and serves a page that "
+        "shows the pictures, the speed, the memory and the queues, and their "
+        "numbers for Prometheus under /metrics. Ends with Ctrl-C, or with the "
+        "stream where that is not a file.",
+    )
+    p.add_argument(
+        "latents",
+        nargs="?",
+        metavar="LATENTS",
+        help="a file of latents, played again and again; - for a stream on "
+        "the standard input, as gdppay makes it; without it the bundled demo "
+        "latents",
+    )
+    p.add_argument(
+        "--from",
+        dest="source",
+        type=host_and_port,
+        metavar="HOST:PORT",
+        help="a stream of ... ! gdppay ! tcpserversink",
+    )
+    p.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="WEIGHTS",
+        help="the VAE to decode with; given several times, all of one latent "
+        "space, the page can switch between them; without it the installed "
+        "model of the latent space, or for the demo latents both demo models",
+    )
+    p.add_argument(
+        "--latent-space",
+        metavar="NAME",
+        help="of a file that does not state it, such as wan2.1",
+    )
+    p.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to serve at; 0.0.0.0 shows the page, without a password, "
+        "to the whole network (%(default)s)",
+    )
+    p.add_argument(
+        "--port",
+        type=port_number,
+        default=8080,
+        help="0 takes any that is free (%(default)s)",
+    )
+    o = p.parse_args()
+    if o.source and o.latents:
+        p.error("--from and a file exclude each other")
+    if o.latent_space and (o.source or o.latents == "-"):
+        p.error("--latent-space is for files; the stream states its own")
+    return o
+
+
+def find_plugin():
+    """The plugin of GST_PLUGIN_PATH, else of a build of this checkout."""
+    names = ("GST_PLUGIN_PATH", "GST_PLUGIN_PATH_1_0")
+    if any(os.environ.get(name) for name in names):
+        return
+    for build in ("build", "build-demo"):
+        folder = os.path.join(os.path.dirname(PIPELINES), build, "gst")
+        if os.path.exists(os.path.join(folder, "libgstvae.so")):
+            os.environ["GST_PLUGIN_PATH_1_0"] = folder
+            return
+
+
+def check_files(o):
+    if not o.source and not o.latents:
+        o.latents = os.path.join(DEMO, "latents.safetensors")
+        o.model = o.model or [
+            os.path.join(DEMO, name + ".safetensors")
+            for name in ("demo", "demo-tiny")
+        ]
+    for path in o.model + ([o.latents] if o.latents not in (None, "-") else []):
+        if not os.path.exists(path):
+            die("%s: no such file" % path)
+        if not os.access(path, os.R_OK):
+            die("%s: cannot be read" % path)
+
+
+def main():
+    o = options()
+    check_files(o)
+    find_plugin()
+    Gst.init(None)
+    loop = GLib.MainLoop()
+    try:
+        live = player.Player(o.latents, o.source, o.model, o.latent_space)
+    except player.Missing as e:
+        die(e)
+    try:
+        server = web.Server((o.host, o.port), live)
+    except OSError as e:
+        hint = "; choose another with --port" if e.errno == 98 else ""
+        die("%s, port %d: %s%s" % (o.host, o.port, e.strerror, hint))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        GLib.unix_signal_add(GLib.PRIORITY_HIGH, number, loop.quit)
+    server.start()
+    print("live.py: %s" % server.url(), flush=True)
+    live.start(loop.quit)
+    loop.run()
+    live.stop()
+    server.stop()
+    if live.error:
+        die(live.error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The pipeline: latents in, JPEG pictures and statistics out."""
+
+import collections
+import os
+import threading
+import time
+
+from gi.repository import GLib, Gst
+
+TICK_MS = 500
+# Ticks that rates are measured over.
+WINDOW = 4
+# Frames that are decoded ahead of time.
+AHEAD = 8
+PURPOSES = ("weights", "carries", "arena", "scratch", "staging")
+
+PICTURES = (
+    "vaedecode name=decode slice-size=1 ! queue name=ahead max-size-buffers=%d "
+    "max-size-bytes=0 max-size-time=0 ! videoconvert ! jpegenc quality=85 ! "
+    "appsink name=pictures emit-signals=true sync=true max-buffers=1 drop=true"
+    % AHEAD
+)
+
+
+class Missing(Exception):
+    """An element that is not installed."""
+
+
+class Latest:
+    """The newest of some values, for threads that wait for it. One that is
+    slow misses those between, and nobody waits for it."""
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._number = 0
+        self._value = None
+
+    def put(self, value):
+        with self._changed:
+            self._number += 1
+            self._value = value
+            self._changed.notify_all()
+
+    def count(self):
+        with self._changed:
+            return self._number
+
+    def get(self, seen, timeout):
+        """Its number and the value newer than number `seen`; the value is None
+        where none came in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._number > seen, timeout)
+            if self._number > seen:
+                return self._number, self._value
+            return seen, None
+
+
+def stem(path):
+    """What a model is called on the page."""
+    return os.path.splitext(os.path.basename(path.rstrip("/")))[0]
+
+
+def fields(structure):
+    names = map(structure.nth_field_name, range(structure.n_fields()))
+    return {name: structure.get_value(name) for name in names}
+
+
+class Player:
+    def __init__(self, latents, source, models, space):
+        """latents: a file, "-" or None; then source is (host, port)."""
+        self.pictures = Latest()
+        self.states = Latest()
+        self.error = None
+        self.models = {stem(path): path for path in models}
+        self._loops = False
+        self._playing = True
+        self._begun = False
+        self._model = models[0] if models else None
+        self._note = ""
+        self._history = collections.deque(maxlen=WINDOW + 1)
+        self._pipeline = self._make(latents, source, space)
+        self._decode = self._pipeline.get_by_name("decode")
+        self._ahead = self._pipeline.get_by_name("ahead")
+        if self._model:
+            self._decode.set_property("model", self._model)
+        sink = self._pipeline.get_by_name("pictures")
+        sink.connect("new-sample", self._on_sample)
+
+    def _make(self, latents, source, space):
+        if source:
+            text = "tcpclientsrc name=in ! gdpdepay"
+        elif latents == "-":
+            text = "fdsrc name=in fd=0 ! gdpdepay"
+        else:
+            text = "filesrc name=in ! latentdemux name=demux"
+            self._loops = True
+        try:
+            pipeline = Gst.parse_launch("%s ! %s" % (text, PICTURES))
+        except GLib.Error as e:
+            raise Missing(
+                "%s (build the plugin with meson, and install Debian's "
+                "gstreamer1.0-plugins-good and, for streams, -bad)" % e.message
+            ) from None
+        first = pipeline.get_by_name("in")
+        if source:
+            first.set_property("host", source[0])
+            first.set_property("port", source[1])
+        elif self._loops:
+            first.set_property("location", latents)
+        if space:
+            pipeline.get_by_name("demux").set_property("latent-space", space)
+        return pipeline
+
+    # From here to the next line on the main loop's thread.
+
+    def start(self, quit_loop):
+        self._quit = quit_loop
+        bus = self._pipeline.get_bus()
+        bus.add_signal_watch()
+        bus.connect("message", self._on_message)
+        GLib.timeout_add(TICK_MS, self._tick)
+        self._tick()
+        # A file is played as a segment, so that it can go on without a gap.
+        self._pipeline.set_state(
+            Gst.State.PAUSED if self._loops else Gst.State.PLAYING
+        )
+
+    def stop(self):
+        self._pipeline.get_bus().remove_signal_watch()
+        self._pipeline.set_state(Gst.State.NULL)
+
+    def _seek_to_start(self, flags):
+        self._pipeline.seek(
+            1.0,
+            Gst.Format.TIME,
+            flags | Gst.SeekFlags.SEGMENT,
+            Gst.SeekType.SET,
+            0,
+            Gst.SeekType.NONE,
+            -1,
+        )
+
+    def _on_message(self, bus, message):
+        kind = message.type
+        if kind == Gst.MessageType.ERROR:
+            error, _ = message.parse_error()
+            self.error = error.message
+            self._quit()
+        elif kind == Gst.MessageType.WARNING:
+            error, _ = message.parse_warning()
+            self._note = error.message
+            self._model = self._decode.get_property("model")
+        elif kind == Gst.MessageType.PROGRESS:
+            _, code, text = message.parse_progress()
+            if code in ("load-model", "open-stream"):
+                self._note = text
+        elif kind == Gst.MessageType.ELEMENT:
+            if message.get_structure().get_name() == "vae-switch":
+                self._model = message.get_structure().get_string("model")
+        elif kind == Gst.MessageType.ASYNC_DONE and not self._begun:
+            self._begun = True
+            if self._loops:
+                self._seek_to_start(Gst.SeekFlags.FLUSH)
+                self._set_playing(self._playing)
+        elif kind == Gst.MessageType.SEGMENT_DONE:
+            self._seek_to_start(Gst.SeekFlags.NONE)
+        elif kind == Gst.MessageType.LATENCY:
+            self._pipeline.recalculate_latency()
+        elif kind == Gst.MessageType.EOS:
+            self._quit()
+
+    def _set_playing(self, playing):
+        self._playing = playing
+        if self._begun or not self._loops:
+            self._pipeline.set_state(
+                Gst.State.PLAYING if playing else Gst.State.PAUSED
+            )
+        self._tick()
+
+    def _set_model(self, path):
+        self._decode.set_property("model", path)
+        self._decode.emit("restart")
+
+    def _rates(self, stats):
+        """Frames per second, and the seconds that a latent takes through the
+        decoder, over the last ticks; None: nothing came."""
+        now = (time.monotonic(), stats)
+        self._history.append(now)
+        then = self._history[0]
+        seconds = now[0] - then[0]
+        slices = stats["slices"] - then[1]["slices"]
+        if slices <= 0:
+            return 0.0, None
+        spent = sum(
+            stats[name] - then[1][name]
+            for name in ("total-queue-wait-ns", "total-slice-ns")
+        )
+        fps = (stats["frames"] - then[1]["frames"]) / seconds
+        return fps, spent / slices / 1e9
+
+    def _tick(self):
+        stats = fields(self._decode.get_property("stats"))
+        fps, latency = self._rates(stats)
+        self.states.put(
+            {
+                "playing": self._playing,
+                "note": self._note,
+                "model": stem(self._model) if self._model else "installed",
+                "models": list(self.models),
+                "fps": fps,
+                "latency": latency,
+                "waiting_frames": self._ahead.get_property(
+                    "current-level-buffers"
+                ),
+                "room_frames": AHEAD,
+                "room_steps": self._decode.get_property("queue-depth")
+                * max(stats["slice-size"], 1),
+                "pictures": self.pictures.count(),
+                "stats": stats,
+            }
+        )
+        return GLib.SOURCE_CONTINUE
+
+    # From any thread.
+
+    def play(self, playing):
+        GLib.idle_add(self._set_playing, playing)
+
+    def use_model(self, name):
+        GLib.idle_add(self._set_model, self.models[name])
+
+    def state(self):
+        """The newest, as the page and the metrics have it."""
+        return self.states.get(0, None)[1]
+
+    # On the sink's streaming thread.
+
+    def _on_sample(self, sink):
+        buffer = sink.emit("pull-sample").get_buffer()
+        self.pictures.put(buffer.extract_dup(0, buffer.get_size()))
+        return Gst.FlowReturn.OK

@@ -1,0 +1,209 @@
+"""The HTTP server: one thread for each connection, none of which the pipeline
+waits for."""
+
+import http.server
+import json
+import os
+import socket
+import sys
+import threading
+import urllib.parse
+
+import metrics
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
+BOUNDARY = "picture"
+# A client that takes nothing for so long is gone.
+PATIENCE_S = 20
+# Bytes on their way to a slow client: what is there is old when it arrives.
+SEND_BUFFER = 128 << 10
+MAX_VIEWERS = 64
+NO_STORE = ("Cache-Control", "no-store")
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server_version = "gst-vae-live"
+    timeout = PATIENCE_S
+
+    def setup(self):
+        self.request.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER
+        )
+        super().setup()
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, kind, body, *headers):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (NO_STORE,) + headers:
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def say(self, status, words, *headers):
+        self.answer(
+            status, "text/plain; charset=utf-8", (words + "\n").encode(), *headers
+        )
+
+    def get_page(self):
+        with open(PAGE, "rb") as f:
+            self.answer(
+                200,
+                "text/html; charset=utf-8",
+                f.read(),
+                (
+                    "Content-Security-Policy",
+                    "default-src 'self' 'unsafe-inline'; img-src 'self' data:",
+                ),
+            )
+
+    def get_metrics(self):
+        live = self.server.live
+        text = metrics.render(live.state(), self.server.viewers())
+        self.answer(200, metrics.CONTENT_TYPE, text.encode())
+
+    def get_snapshot(self):
+        _, picture = self.server.live.pictures.get(0, PATIENCE_S)
+        if picture:
+            self.answer(200, "image/jpeg", picture)
+        else:
+            self.say(503, "no picture yet")
+
+    def stream(self, kind, values, part):
+        """Sends the newest value again and again, as part() makes bytes of it,
+        until the client or the server ends it."""
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header(*NO_STORE)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        seen = 0
+        while not self.server.ending:
+            seen, value = values.get(seen, 1)
+            if value is not None:
+                self.wfile.write(part(value))
+                self.wfile.flush()
+            elif self.is_gone():
+                return
+
+    def is_gone(self):
+        """Whether the client has closed a connection that nothing is sent to,
+        as while the pipeline is paused."""
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+
+    def get_pictures(self):
+        if not self.server.enter():
+            self.say(503, "too many viewers", ("Retry-After", "10"))
+            return
+        try:
+            self.stream(
+                "multipart/x-mixed-replace; boundary=" + BOUNDARY,
+                self.server.live.pictures,
+                lambda jpeg: b"--%s\r\nContent-Type: image/jpeg\r\n"
+                b"Content-Length: %d\r\n\r\n%s\r\n"
+                % (BOUNDARY.encode(), len(jpeg), jpeg),
+            )
+        finally:
+            self.server.leave()
+
+    def get_events(self):
+        def part(state):
+            whole = dict(state, viewers=self.server.viewers())
+            return b"data: %s\n\n" % json.dumps(whole).encode()
+
+        self.stream("text/event-stream", self.server.live.states, part)
+
+    GET = {
+        "/": get_page,
+        "/metrics": get_metrics,
+        "/picture": get_pictures,
+        "/picture.jpg": get_snapshot,
+        "/events": get_events,
+    }
+
+    def do_GET(self):
+        path = urllib.parse.urlsplit(self.path).path
+        if path in self.GET:
+            self.GET[path](self)
+        else:
+            self.say(404, "there is no %s" % path)
+
+    do_HEAD = do_GET
+
+    def is_foreign(self):
+        """Whether a page of another site asks."""
+        origin = self.headers.get("Origin")
+        return origin is not None and urllib.parse.urlsplit(
+            origin
+        ).netloc != self.headers.get("Host")
+
+    def do_POST(self):
+        url = urllib.parse.urlsplit(self.path)
+        live = self.server.live
+        name = urllib.parse.parse_qs(url.query).get("name", [""])[0]
+        if self.is_foreign():
+            self.say(403, "only the page itself may do this")
+        elif url.path in ("/play", "/pause"):
+            live.play(url.path == "/play")
+            self.say(202, "done")
+        elif url.path == "/model" and name in live.models:
+            live.use_model(name)
+            self.say(202, "done")
+        elif url.path == "/model":
+            self.say(400, "no model %s, only: %s" % (name, ", ".join(live.models)))
+        else:
+            self.say(404, "there is no %s" % url.path)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address, live):
+        self.live = live
+        self.ending = False
+        self._lock = threading.Lock()
+        self._viewers = 0
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, Handler)
+
+    def url(self):
+        host, port = self.server_address[:2]
+        return "http://%s:%d/" % ("[%s]" % host if ":" in host else host, port)
+
+    def viewers(self):
+        with self._lock:
+            return self._viewers
+
+    def enter(self):
+        with self._lock:
+            free = self._viewers < MAX_VIEWERS
+            self._viewers += free
+            return free
+
+    def leave(self):
+        with self._lock:
+            self._viewers -= 1
+
+    def handle_error(self, request, client_address):
+        """A client that goes away is no error."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def start(self):
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.ending = True
+        self.shutdown()
+        self.server_close()
