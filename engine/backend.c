@@ -58,7 +58,8 @@ vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
                    const VaeBackendClass **out, VaePrecision *out_precision,
                    VaeError *error)
 {
-    char why[512] = "";
+    char why[512] = "", all[sizeof((VaeError *) 0)->message] = "";
+    size_t used = 0;
     if (kind != VAE_BACKEND_AUTO) {
         if (!vae_backend_available(kind, why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
@@ -76,9 +77,12 @@ vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
             resolve(*out, precision, direction, out_precision, why, sizeof why))
             return VAE_OK;
         vae_log(log, "backend %s is not taken: %s", vae_backend_name(one), why);
+        if (used < sizeof all)
+            used +=
+                (size_t) snprintf(all + used, sizeof all - used, "%s%s: %s",
+                                  used ? "; " : "", vae_backend_name(one), why);
     }
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                    "no backend computes in %s "
-                    "here: %s",
-                    vae_precision_name(precision), why);
+                    "no backend computes in %s here: %s",
+                    vae_precision_name(precision), all);
 }

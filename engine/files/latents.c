@@ -222,6 +222,7 @@ place_clip(const VaeTensorFile *file, const VaeTensorInfo *info,
     clip->channels = (int) c;
     clip->height = (int) dims[2];
     clip->width = (int) dims[3];
+    clip->batch = info->n_dims == 5 ? info->dims[0] : 1;
     const uint64_t plane =
         (uint64_t) (dims[2] * dims[3]) * vae_type_size(info->type);
     clip->t_stride = tchw ? plane * (uint64_t) c : plane;

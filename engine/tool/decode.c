@@ -62,7 +62,7 @@ static VaeStatus
 open_input(Decode *d, VaeError *error)
 {
     const VaeLatentOptions options = {.tensor = d->o->tensor,
-                                      .batch_index = -1};
+                                      .batch_index = d->o->batch_index};
     const char *out = d->o->argument[1];
     VaeStatus status = output_suffix(
         out, "frames",

@@ -76,7 +76,7 @@ static json_t *
 clip_json(const VaeLatentClip *c)
 {
     return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:[i, i],"
-                     " s:i, s:i, s:I}",
+                     " s:i, s:i, s:I, s:I}",
                      "tensor", c->tensor, "type", vae_type_name(c->type),
                      "latents", c->t, "channels", c->channels, "height",
                      c->height, "width", c->width, "latent_space", c->space,
@@ -84,7 +84,7 @@ clip_json(const VaeLatentClip *c)
                      "normalization_stated", c->normalization_stated,
                      "framerate", c->fps_n, c->fps_d, "video_width",
                      c->width_px, "video_height", c->height_px, "frames",
-                     (json_int_t) c->frames);
+                     (json_int_t) c->frames, "batch", (json_int_t) c->batch);
 }
 
 static json_t *
@@ -230,6 +230,9 @@ print_clip(const VaeLatentClip *c)
     printf("latents: tensor \"%s\", %s, %d latents of %d channels, %dx%d\n",
            c->tensor, vae_type_name(c->type), c->t, c->channels, c->width,
            c->height);
+    if (c->batch > 1)
+        printf("  a batch of %lld clips, each of that size\n",
+               (long long) c->batch);
     printf("  latent space %s, %s%s\n", c->space ? c->space : "not stated",
            vae_normalization_name(c->normalization),
            c->normalization_stated ? "" : " (not stated)");
@@ -308,7 +311,7 @@ int
 command_info(const Options *o)
 {
     const VaeModelOptions options = {.variant = o->variant};
-    const VaeLatentOptions latents = {.tensor = o->tensor, .batch_index = -1};
+    const VaeLatentOptions latents = {.tensor = o->tensor};
     Info in = {.path = o->argument[0]};
     VaeError error;
     int code = EXIT_OK;

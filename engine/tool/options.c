@@ -246,6 +246,12 @@ set_every(Options *o, const char *word)
 }
 
 static bool
+set_batch_index(Options *o, const char *word)
+{
+    return whole(word, 0, INT_MAX, &o->batch_index);
+}
+
+static bool
 set_help(Options *o, const char *word)
 {
     return o->help = true;
@@ -294,6 +300,8 @@ static const Option options[] = {
      "repeat (default) the last frame to a whole group, or drop the rest"},
     {"--deterministic", NULL, RUNS, set_deterministic,
      "choose algorithms without timing them"},
+    {"--batch-index", "N", COMMAND_DECODE, set_batch_index,
+     "of a batch of clips: which one, from 0"},
     {"--resume", NULL, COMMAND_DECODE, set_resume,
      "keep OUT.part and OUT.checkpoint meanwhile, and go on from them"},
     {"--checkpoint-interval", "N", COMMAND_DECODE, set_every,
@@ -396,6 +404,7 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
 {
     bool only_arguments = false;
     *out = (Options){.device = -1,
+                     .batch_index = -1,
                      .max_abs = NAN,
                      .min_psnr = NAN,
                      .min_ssim = NAN,

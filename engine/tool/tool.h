@@ -32,6 +32,7 @@ typedef struct Options {
     VaeNormalization normalization;
     VaePosterior posterior;
     uint64_t seed;
+    int batch_index; /* -1: none was given */
     bool normalization_given;
     VaeType dtype;
     int device; /* -1: not given */

@@ -10,7 +10,12 @@ if [ ! -r "$data/wan21/weights.safetensors" ]; then
     echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
     exit 77
 fi
-rm -rf "$out" && mkdir -p "$out" || exit 1
+# Of an earlier run only what such a run makes.
+if [ -e "$out" ] && [ ! -e "$out/checks" ]; then
+    echo "$out exists, and is not of these checks" >&2
+    exit 1
+fi
+rm -rf "$out" && mkdir -p "$out" && : >"$out/checks" || exit 1
 trap 'rm -rf "$out"' EXIT
 export LC_ALL=C
 failed=0

@@ -247,9 +247,30 @@ check "no such tensor" 3 "$tool" decode $ref --model "$wan" --tensor nix \
 says "nix" "latent"
 check "no video in it" 3 "$tool" encode $ref --model "$wan" "$wan" "$out/x"
 says "video_u8" "frames"
+check "no backend for it" 3 "$tool" decode --precision fp16 --model "$wan" \
+    "$latents" "$out/x"
+says "cpu: " "; ref: the ref backend computes in fp32 only, not in fp16"
 check "no such backend here" 3 "$tool" decode --backend ref \
     --precision fp16 --model "$wan" "$latents" "$out/x"
 says "fp16"
+
+echo "# batches"
+bytes=$((16 * 2 * 6 * 10 * 4))
+tail -c $bytes "$latents" | tensor "$out/one.safetensors" latent F32 16,2,6,10
+{
+    head -c $bytes /dev/zero
+    tail -c $bytes "$latents"
+} | tensor "$out/batch.safetensors" latent F32 2,16,2,6,10
+check "decode of a batch" 3 "$tool" decode $ref --model "$wan" \
+    "$out/batch.safetensors" "$out/x"
+says "batch of 2 clips" "batch-index"
+check "its second clip" 0 "$tool" decode $ref --model "$wan" --batch-index 1 \
+    "$out/batch.safetensors" "$out/second.safetensors"
+check "its only clip" 0 "$tool" decode $ref --model "$wan" --batch-index 0 \
+    "$out/one.safetensors" "$out/only.safetensors"
+true_that "are the same" cmp "$out/second.safetensors" "$out/only.safetensors"
+check "info of a batch" 0 "$tool" info "$out/batch.safetensors"
+says "2 latents of 16 channels, 10x6" "a batch of 2 clips"
 
 echo "# writing fails"
 true_that "no output of a failed run" test ! -e "$out/x"

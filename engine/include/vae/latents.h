@@ -32,6 +32,7 @@ typedef struct VaeLatentOptions {
 typedef struct VaeLatentClip {
     VaeType type;
     int t, channels, height, width;      /* latents and latent pixels */
+    int64_t batch;                       /* clips in the tensor */
     uint64_t offset, t_stride, c_stride; /* bytes */
     const uint8_t *data;                 /* NULL where only a header is */
     const char *tensor;                  /* its name, owned by the file */
