@@ -34,6 +34,7 @@ typedef struct VaeBackendParams {
 /* Memory of one stream. Blocks are zeroed when taken. */
 typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
+    uint8_t *saved; /* carries before a run; the stream's own, may be NULL */
 } VaeMemory;
 
 /* What one run reads and writes; arrays as long as the program's counts. They

@@ -34,6 +34,7 @@ enum {
     FIELD_SEED,
     FIELD_THREADS,
     FIELD_DETERMINISTIC,
+    FIELD_NAN_POLICY,
     FIELD_CARRIES,
     FIELD_ORIGIN,
     FIELD_LATENTS,
@@ -90,6 +91,9 @@ describe(const VaeStream *s, uint64_t frames, Field f[FIELDS])
         s->class->kind != VAE_BACKEND_CUDA ? ""
         : p->deterministic                 ? "true"
                                            : "false");
+    /* The others compute the same. */
+    set(&f[FIELD_NAN_POLICY], "vae.nan-policy", "the nan-policy", "%s",
+        s->twin ? "fallback" : "");
     set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%s", "start");
     if (s->from_cold)
         set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%" PRIu64, s->origin);
@@ -218,6 +222,11 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *p, VaeError *error)
                           "%s: the sequence was broken off by an error; there "
                           "is nothing to go on from",
                           p->path);
+    if (status == VAE_OK && s->wide && p->carries)
+        status = vae_fail(error, VAE_ERR_UNSUPPORTED,
+                          "%s: the carries do not fit into %s just now; save "
+                          "without them, or some latents later",
+                          p->path, vae_precision_name(s->plan.precision));
     if (status != VAE_OK)
         return status;
     Field f[FIELDS];

@@ -210,10 +210,16 @@ sum_up(VaeStream *s, int slice)
         if (s->programs[i]->arena > p->arena)
             p->arena = s->programs[i]->arena;
     }
-    p->total = p->weights + p->carries + p->arena + p->scratch + p->staging;
+    const VaePlan *twin = s->twin ? &s->twin->plan : NULL;
+    p->fallback = twin ? twin->total + p->carries : 0;
+    p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +
+               p->fallback;
     p->peak = p->weights + p->loading;
     if (p->peak < p->total)
         p->peak = p->total;
+    /* The twin is made when the rest is there. */
+    if (twin && p->peak < p->total - twin->total + twin->peak)
+        p->peak = p->total - twin->total + twin->peak;
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / slice;
@@ -279,6 +285,33 @@ set_statistics(VaeStream *s)
     }
 }
 
+static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
+                            bool advise, VaeStream **out, VaeError *error);
+
+/* The stream in fp32 for steps that 16 bits cannot hold, planned; what limits
+ * memory is for both together, and is seen to later. */
+static VaeStatus
+plan_twin(VaeStream *s, VaeError *error)
+{
+    VaeStreamParams params = s->params;
+    if (params.nan_policy != VAE_NAN_FALLBACK ||
+        (s->plan.precision != VAE_PRECISION_FP16 &&
+         s->plan.precision != VAE_PRECISION_BF16))
+        return VAE_OK;
+    params.nan_policy = VAE_NAN_PASS;
+    params.backend = s->plan.backend;
+    params.precision = VAE_PRECISION_FP32;
+    params.threads = s->plan.threads;
+    params.slice_size = 1;
+    params.memory_limit = SIZE_MAX;
+    params.dump = NULL;
+    const VaeStatus status =
+        new_stream(s->model, &params, false, &s->twin, error);
+    if (status == VAE_OK)
+        s->twin->twin_of = s;
+    return status;
+}
+
 static VaeStatus
 new_stream(VaeModel *model, const VaeStreamParams *params, bool advise,
            VaeStream **out, VaeError *error)
@@ -297,6 +330,8 @@ new_stream(VaeModel *model, const VaeStreamParams *params, bool advise,
     s->at_start = true;
     set_statistics(s);
     status = choose(s, error);
+    if (status == VAE_OK)
+        status = plan_twin(s, error);
     if (status == VAE_OK)
         status = plan(s, advise, error);
     if (status != VAE_OK)
@@ -330,6 +365,17 @@ vae_stream_fits(VaeModel *model, const VaeStreamParams *params, VaePlan *out)
     return plan_only(model, params, false, out, NULL) == VAE_OK;
 }
 
+/* Weights and memory of what was planned. */
+static VaeStatus
+make(VaeStream *s, VaeError *error)
+{
+    const VaeStatus status = prepare(s, s->model, error);
+    if (status != VAE_OK)
+        return status;
+    sum_up(s, s->plan.slice_size);
+    return vae_stream_take_memory(s, error);
+}
+
 VaeStatus
 vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                VaeError *error)
@@ -342,12 +388,9 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     VaeStatus status = new_stream(model, params, true, out, error);
     if (status != VAE_OK)
         return status;
-    VaeStream *s = *out;
-    status = prepare(s, s->model, error);
-    if (status == VAE_OK) {
-        sum_up(s, s->plan.slice_size);
-        status = vae_stream_take_memory(s, error);
-    }
+    status = make(*out, error);
+    if (status == VAE_OK && (*out)->twin)
+        status = make((*out)->twin, error);
     if (status != VAE_OK)
         vae_stream_free(out);
     return status;
@@ -362,6 +405,7 @@ vae_stream_free(VaeStream **stream)
         return;
     if (s->backend && s->class->finish)
         s->class->finish(s->backend, 0, false, NULL);
+    vae_stream_free(&s->twin);
     drop_programs(s);
     if (s->backend) {
         vae_stream_free_memory(s);
@@ -370,6 +414,7 @@ vae_stream_free(VaeStream **stream)
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);
     vae_mem_free(s->kept);
+    vae_mem_free(s->seen);
     vae_model_free(&s->model);
     vae_mem_free(s);
 }

@@ -46,6 +46,13 @@ struct VaeStream {
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
+
+    /* stream_guard.c's. */
+    VaeStream *twin;    /* in fp32, for steps that went wrong, or NULL */
+    VaeStream *twin_of; /* who is cancelled in its place, or NULL */
+    bool wide;          /* only the twin has the carries */
+    uint8_t *seen;      /* results of a run, of a device */
+    uint64_t before;    /* stats.nonfinite before the run */
     VaeOpTime *times[PROGRAMS];
 };
 
@@ -61,6 +68,25 @@ VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
  * may be taken. */
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
 void vae_stream_free_memory(VaeStream *stream);
+
+/* plan.carries bytes between a block of the backend's and another, or the
+ * host's memory. */
+VaeStatus vae_stream_copy(VaeStream *stream, void *dst, const void *src,
+                          VaeError *error);
+
+/* stream_run.c: one run of a program; and its place in the sequence, after. */
+VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
+                              const VaeLatent *latents,
+                              const VaePicture *pictures, VaeError *error);
+void vae_stream_count_run(VaeStream *stream, int which);
+
+/* stream_guard.c: both, with what params.nan_policy wants, which is not PASS.
+ */
+VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
+                                 const VaeLatent *latents,
+                                 const VaePicture *pictures, VaeError *error);
+/* Bytes of the largest result that is looked at. */
+size_t vae_stream_seen_bytes(const VaeStream *stream);
 
 /* Between the host's memory, plan.carries bytes, and the carries of a sequence
  * that goes on; no call is under way. set: the stream is not released. */

@@ -14,8 +14,17 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
         uint64_t bytes;
     } blocks[] = {{&s->memory.arena, s->plan.arena},
                   {&s->memory.carries, s->plan.carries},
-                  {&s->memory.scratch, s->plan.scratch}};
-    for (int i = 0; i < 3; i++) {
+                  {&s->memory.scratch, s->plan.scratch},
+                  {&s->memory.saved, s->plan.carries}};
+    const int n = s->twin ? 4 : 3;
+    const bool looks = s->params.nan_policy != VAE_NAN_PASS || s->twin_of;
+    if (looks && s->class->copy && !s->seen) {
+        s->seen = vae_mem_alloc(vae_stream_seen_bytes(s));
+        if (!s->seen)
+            return vae_fail(error, VAE_ERR_MEMORY,
+                            "out of memory for results that are looked at");
+    }
+    for (int i = 0; i < n; i++) {
         void *block = NULL;
         const VaeStatus status = s->class->alloc(
             s->backend, (size_t) blocks[i].bytes, &block, error);
@@ -40,14 +49,14 @@ vae_stream_free_memory(VaeStream *s)
     s->class->free(s->backend, s->memory.arena);
     s->class->free(s->backend, s->memory.carries);
     s->class->free(s->backend, s->memory.scratch);
+    s->class->free(s->backend, s->memory.saved);
     s->memory = (VaeMemory){0};
 }
 
 /* ------------------------------------------------------------------ */
 
-/* One of the two is a block of the backend's. */
-static VaeStatus
-copy(VaeStream *s, void *dst, const void *src, VaeError *error)
+VaeStatus
+vae_stream_copy(VaeStream *s, void *dst, const void *src, VaeError *error)
 {
     const size_t bytes = (size_t) s->plan.carries;
     if (s->class->copy)
@@ -60,7 +69,7 @@ VaeStatus
 vae_stream_get_carries(VaeStream *s, void *dst, VaeError *error)
 {
     if (!s->released)
-        return copy(s, dst, s->memory.carries, error);
+        return vae_stream_copy(s, dst, s->memory.carries, error);
     assert(s->kept);
     memcpy(dst, s->kept, (size_t) s->plan.carries);
     return VAE_OK;
@@ -70,7 +79,7 @@ VaeStatus
 vae_stream_set_carries(VaeStream *s, const void *src, VaeError *error)
 {
     assert(!s->released);
-    return copy(s, s->memory.carries, src, error);
+    return vae_stream_copy(s, s->memory.carries, src, error);
 }
 
 /* The carries of a sequence that goes on, into the host's memory. */
@@ -114,6 +123,8 @@ VaeStatus
 vae_stream_release(VaeStream *s, VaeError *error)
 {
     VaeStatus status = vae_stream_wait(s, 0, error);
+    if (status == VAE_OK && s->twin)
+        status = vae_stream_release(s->twin, error);
     if (status != VAE_OK || s->released || !s->class->rest)
         return status;
     status = keep_carries(s, error);
@@ -136,7 +147,7 @@ vae_stream_resume(VaeStream *s, VaeError *error)
     if (status == VAE_OK)
         status = vae_stream_take_memory(s, &why);
     if (status == VAE_OK && s->kept)
-        status = copy(s, s->memory.carries, s->kept, &why);
+        status = vae_stream_copy(s, s->memory.carries, s->kept, &why);
     if (status != VAE_OK) {
         give_back(s, NULL);
         return vae_fail(error, status,

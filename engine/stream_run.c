@@ -15,6 +15,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
                         "the stream was not made for restarts");
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
+    stream->wide = false;
     stream->step = 0;
     stream->latents = stream->origin = latents;
     return VAE_OK;
@@ -103,9 +104,9 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
     return VAE_OK;
 }
 
-static VaeStatus
-run_program(VaeStream *s, int which, const VaeLatent *latents,
-            const VaePicture *pictures, VaeError *error)
+VaeStatus
+vae_stream_run_exec(VaeStream *s, int which, const VaeLatent *latents,
+                    const VaePicture *pictures, VaeError *error)
 {
     const VaeModelInfo *info = &s->model->info;
     const VaeRun run = {.latents = latents,
@@ -121,15 +122,17 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
                         .channels = info->latent_channels,
                         .low = info->pixel_low,
                         .high = info->pixel_high,
-                        .stats = &s->stats,
-                        .cancel = &s->cancel,
+                        .stats = s->twin_of ? &s->twin_of->stats : &s->stats,
+                        .cancel = s->twin_of ? &s->twin_of->cancel : &s->cancel,
                         .dump = s->params.dump,
                         .dump_user = s->params.dump_user,
                         .step = s->step};
-    const VaeStatus status =
-        s->class->run(s->backend, s->execs[which], &run, error);
-    if (status != VAE_OK)
-        return status;
+    return s->class->run(s->backend, s->execs[which], &run, error);
+}
+
+void
+vae_stream_count_run(VaeStream *s, int which)
+{
     s->step++;
     s->runs++;
     s->latents += (uint64_t) (s->params.direction == VAE_DECODE
@@ -140,7 +143,19 @@ run_program(VaeStream *s, int which, const VaeLatent *latents,
     s->stats.runs_next1 += which == NEXT1;
     s->stats.runs_cold += which == COLD;
     s->at_start = s->cold = false;
-    return VAE_OK;
+}
+
+static VaeStatus
+run_program(VaeStream *s, int which, const VaeLatent *latents,
+            const VaePicture *pictures, VaeError *error)
+{
+    if (s->params.nan_policy != VAE_NAN_PASS)
+        return vae_stream_run_guarded(s, which, latents, pictures, error);
+    const VaeStatus status =
+        vae_stream_run_exec(s, which, latents, pictures, error);
+    if (status == VAE_OK)
+        vae_stream_count_run(s, which);
+    return status;
 }
 
 /* Runs all steps; exactly one of the unit arrays is the input. */
@@ -190,7 +205,7 @@ vae_stream_reset(VaeStream *stream)
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     /* The programs that begin set every carry. */
     stream->at_start = true;
-    stream->cold = stream->broken = stream->from_cold = false;
+    stream->cold = stream->broken = stream->from_cold = stream->wide = false;
     stream->step = 0;
     stream->latents = stream->origin = 0;
 }

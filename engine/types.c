@@ -246,6 +246,7 @@ static const char *const precisions[] = {
     [VAE_PRECISION_BF16] = "bf16",
 };
 
+static const char *const nan_policies[] = {"pass", "fallback", "error"};
 static const char *const normalizations[] = {
     [VAE_NORMALIZED] = "normalized",
     [VAE_RAW] = "raw",
@@ -297,6 +298,21 @@ vae_precision_parse(const char *word, VaePrecision *out)
     const int i = place_of(precisions, COUNT(precisions), word);
     if (i >= 0)
         *out = (VaePrecision) i;
+    return i >= 0;
+}
+
+const char *
+vae_nan_policy_name(VaeNanPolicy policy)
+{
+    return word_at(nan_policies, COUNT(nan_policies), policy);
+}
+
+bool
+vae_nan_policy_parse(const char *word, VaeNanPolicy *out)
+{
+    const int i = place_of(nan_policies, COUNT(nan_policies), word);
+    if (i >= 0)
+        *out = (VaeNanPolicy) i;
     return i >= 0;
 }
 

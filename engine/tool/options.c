@@ -138,6 +138,12 @@ set_posterior(Options *o, const char *word)
 }
 
 static bool
+set_nan_policy(Options *o, const char *word)
+{
+    return vae_nan_policy_parse(word, &o->nan_policy);
+}
+
+static bool
 set_tail(Options *o, const char *word)
 {
     o->drop = strcmp(word, "drop") == 0;
@@ -302,6 +308,8 @@ static const Option options[] = {
      "choose algorithms without timing them"},
     {"--batch-index", "N", COMMAND_DECODE, set_batch_index,
      "of a batch of clips: which one, from 0"},
+    {"--nan-policy", "P", RUNS, set_nan_policy,
+     "pass (default), fallback (to fp32, for a step in 16 bits) or error"},
     {"--resume", NULL, COMMAND_DECODE, set_resume,
      "keep OUT.part and OUT.checkpoint meanwhile, and go on from them"},
     {"--checkpoint-interval", "N", COMMAND_DECODE, set_every,

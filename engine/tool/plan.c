@@ -40,6 +40,8 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
     print_bytes(to, "activations", plan->arena);
     print_bytes(to, "scratch", plan->scratch);
     print_bytes(to, "staging", plan->staging);
+    if (plan->fallback)
+        print_bytes(to, "fallback", plan->fallback);
     print_bytes(to, "total", plan->total);
     print_bytes(to, "loading", plan->loading);
     print_bytes(to, "peak", plan->peak);

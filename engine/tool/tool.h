@@ -31,6 +31,7 @@ typedef struct Options {
     VaePrecision precision;
     VaeNormalization normalization;
     VaePosterior posterior;
+    VaeNanPolicy nan_policy;
     uint64_t seed;
     int batch_index; /* -1: none was given */
     bool normalization_given;

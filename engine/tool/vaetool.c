@@ -137,6 +137,12 @@ warn_nonfinite(const VaeStream *stream)
                 "vaetool: warning: %llu values of the latents are not "
                 "finite\n",
                 (unsigned long long) stats.nonfinite);
+    if (stats.spoilt > 0)
+        fprintf(stderr,
+                "vaetool: warning: %llu steps were not finite, %llu of them "
+                "are in fp32\n",
+                (unsigned long long) stats.spoilt,
+                (unsigned long long) stats.mended);
 }
 
 VaeStatus
@@ -163,6 +169,7 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .deterministic = o->deterministic,
         .normalization = o->normalization,
         .posterior = o->posterior,
+        .nan_policy = o->nan_policy,
         .seed = o->seed,
     };
 }

@@ -45,6 +45,7 @@ typedef struct VaeCheckpoint {
  * its weights, for their fingerprint.
  *
  * Errors: VAE_ERR_ARGUMENT (the sequence was broken off by an error),
+ * VAE_ERR_UNSUPPORTED (carries that only the fallback for NaN holds),
  * VAE_ERR_MEMORY (the host's, for the carries), VAE_ERR_BACKEND, and those of
  * vae_tensor_file_write().
  */
@@ -60,8 +61,9 @@ VAE_API VaeStatus vae_stream_save(VaeStream *stream,
  * All that decides the bytes must be as it was: direction, weights (by their
  * fingerprint), architecture, backend, precision, size, normalization, of an
  * encoder posterior and seed, of the cpu backend the number of threads, of cuda
- * `deterministic`, and params->own; the slice size need not. An error
- * other than VAE_ERR_BACKEND leaves the stream as it was.
+ * `deterministic`, whether there is a fallback for NaN, and params->own; the
+ * slice size need not. An error other than VAE_ERR_BACKEND leaves the stream as
+ * it was.
  *
  * Errors: those of vae_tensor_file_open(); VAE_ERR_FORMAT (no checkpoint, or a
  * damaged one); VAE_ERR_ARGUMENT naming what differs, what was found and what

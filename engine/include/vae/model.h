@@ -120,8 +120,9 @@ VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
  * differs from later ones, it takes one step more.
  * Errors: VAE_ERR_MODEL (no such direction), VAE_ERR_MEMORY.
  */
-VAE_API VaeStatus vae_model_history(const VaeModel *model, VaeDirection direction,
-                                    int *steps, VaeError *error);
+VAE_API VaeStatus vae_model_history(const VaeModel *model,
+                                    VaeDirection direction, int *steps,
+                                    VaeError *error);
 
 #ifdef __cplusplus
 }

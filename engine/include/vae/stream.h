@@ -62,6 +62,14 @@ typedef struct VaeStreamParams {
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* read when encoding */
     uint64_t seed;                  /* of samples */
+    /*
+     * FALLBACK and ERROR look at the results of each slice, and so wait for it.
+     * FALLBACK in 16 bits holds a second stream in fp32 ready, with weights of
+     * its own (VaePlan.fallback), and keeps a copy of the carries; only steps
+     * that are not finite differ from those of PASS, whatever the slice size.
+     * A step whose input is not finite cannot be mended: it passes.
+     */
+    VaeNanPolicy nan_policy;
     VaePixels pixels;    /* the widest kind that pictures will have: what a
                             device keeps for them; RGB_F32 (0): any */
     size_t memory_limit; /* bytes; 0: what the machine has free and the
@@ -77,13 +85,15 @@ typedef struct VaeStreamParams {
 typedef struct VaePlan {
     uint64_t weights; /* as the backend keeps them, once per model */
     uint64_t carries;
-    uint64_t arena;   /* activations of one slice */
-    uint64_t scratch; /* the computing library's */
-    uint64_t staging; /* pinned or conversion buffers */
-    uint64_t total;   /* of these, as long as the stream lives */
-    uint64_t loading; /* at most, while weights are laid out, beside those that
-                         are; given back before anything else is taken */
-    uint64_t peak;    /* total, or weights and loading where that is more */
+    uint64_t arena;    /* activations of one slice */
+    uint64_t scratch;  /* the computing library's */
+    uint64_t staging;  /* pinned or conversion buffers */
+    uint64_t fallback; /* the stream in fp32 that nan_policy holds ready, and a
+                          copy of the carries; 0: none */
+    uint64_t total;    /* of these, as long as the stream lives */
+    uint64_t loading;  /* at most, while weights are laid out, beside those that
+                          are; given back before anything else is taken */
+    uint64_t peak;     /* total, or weights and loading where that is more */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* chosen */
     VaeBackendKind backend;       /* chosen */
@@ -224,6 +234,8 @@ typedef struct VaeStreamStats {
     uint64_t runs_first, runs_next, runs_next1, runs_cold; /* programs run */
     uint64_t units_in, units_out;
     uint64_t nonfinite; /* values in the latents, in or out */
+    uint64_t spoilt;    /* steps whose results were not finite; 0 with PASS */
+    uint64_t mended;    /* of those: computed in fp32, and finite then */
     uint64_t busy_ns;   /* inside decode or encode calls */
     uint64_t last_ns;   /* the last call */
     /* What came in was put where the network reads it (converted or, for a

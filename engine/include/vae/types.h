@@ -58,12 +58,22 @@ typedef enum VaeNormalization {
     VAE_RAW         /* what the VAE of the space itself takes or gives */
 } VaeNormalization;
 
+/* What is done about results that are not finite (NaN, infinite). */
+typedef enum VaeNanPolicy {
+    VAE_NAN_PASS,     /* nothing; results are not looked at */
+    VAE_NAN_FALLBACK, /* a step that gave such from finite numbers is computed
+                         once more in fp32, where it was computed in 16 bits */
+    VAE_NAN_ERROR     /* the call fails */
+} VaeNanPolicy;
+
 /* "auto", "cuda", "cpu", "ref" and the like; *_parse returns false for
  * words it does not know and leaves *out alone. */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
 VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
 VAE_API const char *vae_precision_name(VaePrecision precision);
 VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
+VAE_API const char *vae_nan_policy_name(VaeNanPolicy policy);
+VAE_API bool vae_nan_policy_parse(const char *word, VaeNanPolicy *out);
 VAE_API const char *vae_normalization_name(VaeNormalization n);
 VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
 
