@@ -161,6 +161,43 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     return check_size(&self->in, self->base.info, error);
 }
 
+static gboolean
+is_format(GQuark field, GValue *value, gpointer data)
+{
+    return g_strcmp0(g_quark_to_string(field), "format") == 0;
+}
+
+/* Those of the caps that have the format agreed on before, where downstream
+ * still takes it in the memory that it names first: a picture that changes its
+ * format in the middle of a stream is a new one to many elements. Takes caps.
+ */
+static GstCaps *
+keep_format(GstVaeBase *base, GstCaps *caps)
+{
+    GstCaps *agreed = NULL, *both;
+
+    g_mutex_lock(&base->lock);
+    if (base->session)
+        agreed = gst_caps_copy(base->session->caps);
+    g_mutex_unlock(&base->lock);
+    if (!agreed ||
+        !gst_caps_features_is_equal(gst_caps_get_features(agreed, 0),
+                                    gst_caps_get_features(caps, 0))) {
+        gst_clear_caps(&agreed);
+        return caps;
+    }
+    gst_structure_filter_and_map_in_place(gst_caps_get_structure(agreed, 0),
+                                          is_format, NULL);
+    both = gst_caps_intersect_full(agreed, caps, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(agreed);
+    if (gst_caps_is_empty(both)) {
+        gst_caps_unref(both);
+        return caps;
+    }
+    gst_caps_unref(caps);
+    return both;
+}
+
 /* Raw caps of this size that downstream takes too; NULL: none. */
 static GstCaps *
 raw_caps(GstVaeDecode *self)
@@ -187,7 +224,10 @@ raw_caps(GstVaeDecode *self)
     }
     if (gst_caps_is_empty(ours))
         gst_clear_caps(&ours);
-    return ours ? gst_vae_video_fixate(ours, in->colorimetry) : NULL;
+    if (!ours)
+        return NULL;
+    return gst_vae_video_fixate(keep_format(&self->base, ours),
+                                in->colorimetry);
 }
 
 static gboolean

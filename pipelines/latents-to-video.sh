@@ -54,6 +54,21 @@ case $# in
 esac
 need_file "$latents"
 
+# even_size: H.264 has a colour for each 2x2 pixels, and x264enc no half ones.
+# Where the file states an odd size, the last column or row is left out.
+even_size() {
+    gst-launch-1.0 -v filesrc "$(location "$latents")" ! latentdemux ! \
+        fakesink num-buffers=1 2>&1 | sed -n \
+        's/.*, width=(int)\([0-9]*\), height=(int)\([0-9]*\).*/\1 \2/p' |
+        head -n 1 | {
+        read -r width height || exit 0
+        [ $((width % 2 + height % 2)) != 0 ] || exit 0
+        echo "${0##*/}: ${width}x$height is odd, which .mp4 cannot be:" \
+            "$((width - width % 2))x$((height - height % 2))" >&2
+        echo "videocrop right=$((width % 2)) bottom=$((height % 2)) !"
+    }
+}
+
 case $out in
 *.webm) set -- vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ;;
 *.mp4) set -- x264enc ! h264parse ! mp4mux ;;
@@ -61,11 +76,16 @@ case $out in
 *) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
 esac
 need_elements latentdemux vaedecode "$1"
+crop=
+case $out in
+*.mp4) crop=$(even_size) ;;
+esac
 
 write_to "$out"
+# shellcheck disable=SC2086 # an element and its properties, or nothing
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! "$@" ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! $crop "$@" ! \
     filesink "$(location "$part")"
 case $out in
 *.y4m) check_y4m "$part" ;;

@@ -272,10 +272,11 @@ test_qos_off(void)
     vae_test_teardown(h);
 }
 
-/* Downstream changes its mind about the format in the middle of a sequence;
- * the sequence goes on. */
-static void
-test_reconfigure(void)
+/* Downstream takes RGB only and, after five frames, what caps_text says, in the
+ * middle of a sequence, which goes on. Of the sixteen frames after that, how
+ * many are RGB; the others are RGBA. */
+static guint
+rgb_frames_after(const char *caps_text)
 {
     GstElement *bin = gst_parse_bin_from_description(
         "vaedecode name=d threads=1 ! capsfilter name=f "
@@ -283,7 +284,7 @@ test_reconfigure(void)
         TRUE, NULL);
     GstElement *decode = gst_bin_get_by_name(GST_BIN(bin), "d");
     GstElement *filter = gst_bin_get_by_name(GST_BIN(bin), "f");
-    GstCaps *rgba = gst_caps_from_string("video/x-raw,format=RGBA");
+    GstCaps *then = gst_caps_from_string(caps_text);
     gchar *text = vae_test_latent_caps(LW, LH, NULL);
     guint rgb_frames = 0;
     GstHarness *h;
@@ -294,7 +295,7 @@ test_reconfigure(void)
     vae_test_push_latents(h, LW, LH, 0, 2);
     for (guint i = 0; i < 5; i++)
         gst_buffer_unref(gst_harness_pull(h));
-    g_object_set(filter, "caps", rgba, NULL);
+    g_object_set(filter, "caps", then, NULL);
     vae_test_push_latents(h, LW, LH, 2, 6);
     for (guint i = 5; i < 21; i++) {
         GstBuffer *frame = gst_harness_pull(h);
@@ -306,13 +307,26 @@ test_reconfigure(void)
             CHECK_INT(gst_buffer_get_size(frame), 48 * 32 * 4);
         gst_buffer_unref(frame);
     }
-    CHECK(rgb_frames < 16);
-    gst_caps_unref(rgba);
+    gst_caps_unref(then);
     g_free(text);
     gst_object_unref(decode);
     gst_object_unref(filter);
     gst_harness_teardown(h);
     gst_object_unref(bin);
+    return rgb_frames;
+}
+
+static void
+test_reconfigure(void)
+{
+    CHECK(rgb_frames_after("video/x-raw,format=RGBA") < 16);
+}
+
+/* A format that was agreed on stays while it can. */
+static void
+test_reconfigure_keeps(void)
+{
+    CHECK_INT(rgb_frames_after("video/x-raw,format={I420,RGBA,RGB}"), 16);
 }
 
 /* What the messages say that came before the EOS event. */
@@ -456,19 +470,21 @@ test_factories(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"latency", test_latency},
-                                    {"encode-latency", test_encode_latency},
-                                    {"new-latency", test_new_latency},
-                                    {"allocation", test_allocation},
-                                    {"propose", test_propose},
-                                    {"qos", test_qos},
-                                    {"qos-off", test_qos_off},
-                                    {"reconfigure", test_reconfigure},
-                                    {"stats-message", test_stats_message},
-                                    {"progress", test_progress},
-                                    {"backend", test_backend},
-                                    {"factories", test_factories},
-                                    {NULL, NULL}};
+    static const VaeTest tests[] = {
+        {"latency", test_latency},
+        {"encode-latency", test_encode_latency},
+        {"new-latency", test_new_latency},
+        {"allocation", test_allocation},
+        {"propose", test_propose},
+        {"qos", test_qos},
+        {"qos-off", test_qos_off},
+        {"reconfigure", test_reconfigure},
+        {"reconfigure-keeps", test_reconfigure_keeps},
+        {"stats-message", test_stats_message},
+        {"progress", test_progress},
+        {"backend", test_backend},
+        {"factories", test_factories},
+        {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }

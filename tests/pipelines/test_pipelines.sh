@@ -195,6 +195,23 @@ latents_to_video() {
     [ "$(y4m_frames "$dir/npy.y4m")" = 5 ] || fail 'not 5 frames of the .npy'
 }
 
+# An odd size, which H.264 cannot have.
+odd_size() {
+    gst-inspect-1.0 --exists --atleast-version=0.0 x264enc || return 0
+    sh "$pipelines/video-to-latents.sh" --size 61x47 "$tmp/clip.webm" \
+        "$dir/odd.safetensors"
+    sh "$pipelines/latents-to-video.sh" "$dir/odd.safetensors" \
+        "$dir/odd.mp4" 2>"$tmp/log" || fail "$(cat "$tmp/log")"
+    tells '61x47 is odd' '60x46' 'odd.mp4: '
+    cp "$dir/odd.mp4" "$tmp/odd.mp4"
+    gst-launch-1.0 -v filesrc location="$tmp/odd.mp4" ! qtdemux ! h264parse ! \
+        fakesink >"$tmp/said"
+    grep -q 'width=(int)60, height=(int)46' "$tmp/said" || fail 'not 60x46'
+    sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" \
+        "$dir/even.mp4" 2>"$tmp/log" || fail "$(cat "$tmp/log")"
+    if grep -q odd "$tmp/log"; then fail "$(cat "$tmp/log")"; fi
+}
+
 video_to_latents() {
     need_demo
     make_clip
@@ -234,6 +251,7 @@ video_to_latents() {
     sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" "$dir/back.webm"
     frames=$(frames_of "$dir/back.webm")
     [ "$frames" = 17 ] || fail "17 frames in, $frames back"
+    odd_size
 }
 
 live_preview() {

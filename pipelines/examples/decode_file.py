@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Decodes a file of latents to frames in numpy.
+
+usage: decode_file.py LATENTS [MODEL [OUT.npy]]
+
+LATENTS  .safetensors, .latent of ComfyUI, .npy, or saved by PyTorch
+MODEL    the VAE; without it the one installed for the file's latent space
+OUT.npy  all frames, uint8 [T, H, W, 3]
+
+Needs python3-gi, gir1.2-gst-plugins-base-1.0 and python3-numpy of Debian.
+"""
+import sys
+
+import gi
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstApp", "1.0")
+gi.require_version("GstVideo", "1.0")
+from gi.repository import Gst, GstApp, GstVideo  # noqa: E402
+
+import numpy  # noqa: E402
+
+
+def to_numpy(sample):
+    """A copy of the frame in a sample of RGB video: uint8 [H, W, 3]."""
+    info = GstVideo.VideoInfo.new_from_caps(sample.get_caps())
+    found, memory = sample.get_buffer().map(Gst.MapFlags.READ)
+    if not found:
+        raise MemoryError("a frame cannot be read")
+    try:
+        # Rows begin at multiples of 4 bytes.
+        return numpy.ndarray((info.height, info.width, 3), numpy.uint8,
+                             memory.data, strides=(info.stride[0], 3, 1)).copy()
+    finally:
+        sample.get_buffer().unmap(memory)
+
+
+def check(pipeline):
+    """Raises RuntimeError where the pipeline has posted an error."""
+    message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
+    if message:
+        error, details = message.parse_error()
+        # Some elements name the file in the details only, in their last line.
+        raise RuntimeError(f"{message.src.get_name()}: {error.message} "
+                           f"({(details or '').rpartition(chr(10))[2]})")
+
+
+def frames_of(pipeline, sink):
+    """The frames of a pipeline with an appsink, as they come, until its end;
+    the decoder waits for who takes them."""
+    try:
+        pipeline.set_state(Gst.State.PLAYING)
+        while True:
+            # Not for ever: after some errors nothing more comes.
+            sample = sink.try_pull_sample(Gst.SECOND // 10)
+            if sample:
+                yield to_numpy(sample)
+                continue
+            check(pipeline)
+            if sink.is_eos():
+                return
+    finally:
+        pipeline.set_state(Gst.State.NULL)
+
+
+def decode(path, model=None):
+    """The frames of a file of latents: uint8 [H, W, 3], one after another."""
+    Gst.init(None)
+    pipeline = Gst.parse_launch(
+        "filesrc name=file ! latentdemux ! vaedecode name=decode ! "
+        "video/x-raw,format=RGB ! appsink name=sink sync=false max-buffers=8")
+    pipeline.get_by_name("file").props.location = path
+    if model:
+        pipeline.get_by_name("decode").props.model = model
+    yield from frames_of(pipeline, pipeline.get_by_name("sink"))
+
+
+def main(arguments):
+    if not 1 <= len(arguments) <= 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        video = numpy.stack(list(decode(*arguments[:2])))
+    except (RuntimeError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("frames, height, width, colours:", *video.shape)
+    if len(arguments) == 3:
+        numpy.save(arguments[2], video)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,611 @@
+#!/usr/bin/env python3
+"""Sends latents from a running program, or from a file, to vaedecode.
+
+    import vaesend
+
+    with vaesend.Sender("tcp://render-box:5000", space="wan2.1") as sender:
+        for latent in sampler:          # [C, h, w], or [C, T, h, w] for several
+            sender.send(latent)         # waits while the receiver is busy
+
+The receiver, which is started first:
+
+    gst-launch-1.0 tcpserversrc host=0.0.0.0 port=5000 ! gdpdepay ! \\
+        vaedecode model=Wan2.1_VAE.pth ! videoconvert ! autovideosink
+
+Needs nothing but Python's library. Latents are arrays of numpy or of anything
+with its array interface, and tensors of PyTorch, on any device: float32,
+float16 or bfloat16. They travel as buffers of GStreamer's data protocol, with
+caps and timestamps, over TCP, a Unix socket, a pipe or a file.
+"""
+import argparse
+import ast
+import collections
+import ctypes
+import fractions
+import json
+import math
+import mmap
+import os
+import re
+import select
+import socket
+import struct
+import sys
+import time
+
+__all__ = ["Sender", "ReceiverGone", "ReceiverBusy", "open_latents", "Array"]
+
+Space = collections.namedtuple("Space", "channels temporal fps")
+
+# Channels, frames per latent after the first, and the usual frame rate.
+SPACES = {
+    "wan2.1": Space(16, 4, 16),
+    "wan2.2": Space(48, 4, 24),
+    "seedvr2": Space(16, 4, 16),
+    "hunyuan": Space(16, 4, 24),
+    "hunyuan1.5": Space(32, 4, 24),
+    "ltx2": Space(128, 8, 24),
+    "gst-vae-demo": Space(16, 4, 16),
+}
+
+SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+SECOND = 1000000000
+
+# Of GStreamer's data protocol, version 1.0: kinds of packets (an event's is 64
+# more than its type), flags of buffers, and "not known".
+CAPS = 2
+BUFFER = 1
+STREAM_START = 64 + (40 << 8 | 14)
+SEGMENT = 64 + (70 << 8 | 14)
+EOS = 64 + (110 << 8 | 6)
+DISCONT = 1 << 6
+DELTA_UNIT = 1 << 13
+NONE = 2**64 - 1
+
+
+class ReceiverGone(ConnectionError):
+    """The receiver has closed the connection, or cannot be reached."""
+
+
+class ReceiverBusy(TimeoutError):
+    """The receiver has taken nothing for as long as `timeout` says."""
+
+
+# A latent, or several: the name of the type, the dimensions, and the bytes in
+# C order.
+Array = collections.namedtuple("Array", "type shape data")
+
+
+def packet_header(kind, length, pts=NONE, duration=NONE, offset=NONE, flags=0):
+    """The 62 bytes in front of a packet's payload; no checksums."""
+    after = offset + 1 if offset != NONE else NONE
+    return struct.pack(">BBBBHIQQQQHQ10x", 1, 0, 0, 0, kind, length, pts,
+                       duration, offset, after, flags, NONE)
+
+
+def text_packet(kind, text):
+    payload = text.encode() + b"\0"
+    # Events keep a time there, caps none.
+    return packet_header(kind, len(payload), 0 if kind == CAPS else NONE,
+                         0, 0) + payload
+
+
+def stream_start():
+    name = os.urandom(16).hex()
+    return text_packet(STREAM_START,
+                       f"GstEventStreamStart, stream-id=(string){name}, "
+                       "flags=(GstStreamFlags)GST_STREAM_FLAG_NONE, "
+                       "group-id=(uint)1;")
+
+
+def segment():
+    return text_packet(SEGMENT,
+                       'GstEventSegment, segment=(GstSegment)"segment, '
+                       "flags=(GstSegmentFlags)GST_SEGMENT_FLAG_NONE, "
+                       "rate=(double)1, applied-rate=(double)1, "
+                       "format=(GstFormat)time, base=(guint64)0, "
+                       "offset=(guint64)0, start=(guint64)0, "
+                       f"stop=(guint64){NONE}, time=(guint64)0, "
+                       f'position=(guint64)0, duration=(guint64){NONE};";')
+
+
+def known_type(name):
+    if name not in SIZES:
+        raise TypeError(f"the latents are {name}, wanted float32, float16 or "
+                        "bfloat16")
+    return name
+
+
+def from_tensor(tensor):
+    """A tensor of PyTorch, whose memory is read without numpy, which has no
+    bfloat16."""
+    name = known_type(str(tensor.dtype).rpartition(".")[2])
+    tensor = tensor.detach().cpu().contiguous()
+    shape = tuple(int(n) for n in tensor.shape)
+    size = math.prod(shape) * SIZES[name]
+    # A copy: the tensor may be a view of what the caller writes next.
+    data = ctypes.string_at(tensor.data_ptr(), size) if size else b""
+    return Array(name, shape, data)
+
+
+def from_array(array):
+    """Anything with numpy's array interface."""
+    facts = array.__array_interface__
+    name = {"<f4": "float32", "<f2": "float16"}.get(facts["typestr"])
+    if name is None:
+        # Types that numpy was taught, such as bfloat16, are "V2" for it.
+        name = getattr(getattr(array, "dtype", None), "name", facts["typestr"])
+        if facts["typestr"][0] == ">":
+            name += ", big endian"
+    known_type(name)
+    shape = tuple(facts["shape"])
+    if hasattr(array, "tobytes"):
+        return Array(name, shape, array.tobytes())
+    if facts.get("strides") is not None or facts.get("data") is None:
+        raise TypeError("the latents do not lie in one piece of memory")
+    return Array(name, shape, ctypes.string_at(
+        facts["data"][0], math.prod(shape) * SIZES[name]))
+
+
+def as_array(latents):
+    """What a caller has, as an Array."""
+    if isinstance(latents, Array):
+        return latents
+    if hasattr(latents, "data_ptr") and hasattr(latents, "detach"):
+        return from_tensor(latents)
+    if hasattr(latents, "__array_interface__"):
+        return from_array(latents)
+    if hasattr(latents, "__array__"):
+        return from_array(latents.__array__())
+    raise TypeError(f"{type(latents).__name__} is no array: wanted a tensor of "
+                    "PyTorch or something with numpy's array interface")
+
+
+def split(array, layout):
+    """The latents of an Array one after another: (shape, bytes)."""
+    shape = array.shape
+    if len(shape) == 5 and shape[0] == 1:
+        shape = shape[1:]
+    if len(shape) == 3:
+        shape = (shape[0], 1) + shape[1:]
+        layout = "cthw"
+    if len(shape) != 4 or 0 in shape:
+        raise ValueError(f"latents of shape {list(array.shape)}: wanted "
+                         "[C, h, w], [C, T, h, w] or [1, C, T, h, w]")
+    view = memoryview(array.data)
+    if layout == "tchw":
+        count, shape = shape[0], shape[1:]
+    else:
+        count, shape = shape[1], (shape[0],) + shape[2:]
+    plane = shape[1] * shape[2] * SIZES[array.type]
+    if view.nbytes != count * shape[0] * plane:
+        raise ValueError(f"{view.nbytes} bytes are no {array.type} latents of "
+                         f"shape {list(array.shape)}")
+    for i in range(count):
+        if layout == "tchw" or count == 1:
+            size = shape[0] * plane
+            yield shape, view[i * size:(i + 1) * size]
+        else:
+            yield shape, b"".join(view[(c * count + i) * plane:][:plane]
+                                  for c in range(shape[0]))
+
+
+class Link:
+    """Where the bytes go: a socket, or a file with a descriptor."""
+
+    def __init__(self, target, listen, retry, timeout, send_buffer):
+        self.name = target if isinstance(target, str) else repr(target)
+        self.socket = self.file = None
+        if hasattr(target, "sendall"):
+            self.socket = target
+        elif hasattr(target, "fileno"):
+            self.file = target
+        elif "://" in target:
+            self.socket = accept(target) if listen else connect(target, retry)
+        else:
+            # Opening a named pipe waits for its reader.
+            self.file = open(target, "wb", buffering=0)
+        if self.socket is not None:
+            if send_buffer:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF,
+                                       send_buffer)
+            if self.socket.family != socket.AF_UNIX:
+                self.socket.setsockopt(socket.IPPROTO_TCP,
+                                       socket.TCP_NODELAY, 1)
+            self.socket.settimeout(timeout)
+
+    def write(self, data):
+        if self.socket is not None:
+            if self.closed_by_peer(0):
+                raise ConnectionResetError
+            self.socket.sendall(data)
+            return
+        view = memoryview(data).cast("B")
+        while view:
+            view = view[os.write(self.file.fileno(), view):]
+
+    def closed_by_peer(self, seconds):
+        """A receiver says nothing; all that can be read is its end."""
+        readable, _, _ = select.select([self.socket], [], [], seconds)
+        return bool(readable) and not self.socket.recv(1)
+
+    def finish(self):
+        """No more comes; returns when the receiver has closed its end."""
+        if self.socket is not None:
+            self.socket.shutdown(socket.SHUT_WR)
+            while not self.closed_by_peer(None):
+                pass
+
+    def close(self):
+        (self.socket or self.file).close()
+
+
+def addresses(target):
+    """[(family, address)] of "tcp://HOST:PORT" or "unix://PATH"."""
+    scheme, _, rest = target.partition("://")
+    if scheme == "unix" and rest:
+        return [(socket.AF_UNIX, rest)]
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not host or not port.isdigit():
+        raise ValueError(f"{target}: wanted tcp://HOST:PORT, unix://PATH, or "
+                         "the path of a pipe or file")
+    return [(facts[0], facts[4]) for facts in socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_STREAM)]
+
+
+def connect(target, retry=0):
+    """A socket to where a receiver listens; tries for `retry` seconds."""
+    until = time.monotonic() + retry
+    while True:
+        for family, where in addresses(target):
+            link = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                link.connect(where)
+                return link
+            except OSError as failure:
+                link.close()
+                error = failure
+        absent = isinstance(error, (ConnectionRefusedError, FileNotFoundError))
+        if not absent or time.monotonic() >= until:
+            raise ReceiverGone(f"{target}: no receiver is reached there "
+                               f"({error.strerror})") from error
+        time.sleep(0.1)
+
+
+def accept(target):
+    """A socket from the first that connects."""
+    family, where = addresses(target)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        if family != socket.AF_UNIX:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(1)
+        link, _ = listener.accept()
+    if family == socket.AF_UNIX:
+        os.unlink(where)
+    return link
+
+
+class Sender:
+    """Sends latents of one stream. Not for several threads at once.
+
+    target         "tcp://HOST:PORT", "unix://PATH", the path of a named pipe
+                   or file, or an open socket or file
+    space          latent space, such as "wan2.1"; fills in channels, temporal
+                   and fps where it is known
+    fps            of the decoded video: a number or "30000/1001"
+    normalization  "normalized", as the diffusion model gives latents, or "raw"
+    channels       of a latent
+    temporal       frames of every latent after the first of a sequence
+    size           visible (width, height) of the video, where that is less
+                   than the latents' grid
+    layout         of arrays with several latents: "cthw" or "tchw"
+    listen         waits for the receiver to connect, instead of connecting
+    retry          seconds to try to connect for
+    timeout        seconds after which a receiver that takes nothing is a
+                   ReceiverBusy; None: send() waits, which is the back-pressure
+    send_buffer    bytes that the kernel may hold; None: what is usual there
+
+    Raises ReceiverGone where nobody is reached.
+    """
+
+    def __init__(self, target, space=None, *, fps=None,
+                 normalization="normalized", channels=None, temporal=None,
+                 size=None, layout="cthw", listen=False, retry=0, timeout=None,
+                 send_buffer=None):
+        usual = SPACES.get(space, Space(None, None, None))
+        if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
+            raise ValueError(f"latent space {space!r}: wanted a name")
+        self.space = space
+        self.channels = channels or usual.channels
+        self.temporal = temporal or usual.temporal
+        fps = fps or usual.fps
+        if not self.temporal or not fps:
+            raise ValueError(f"the latent space {space!r} is not known here: "
+                             "temporal= and fps= are needed")
+        self.fps = fractions.Fraction(fps).limit_denominator(1001)
+        if self.fps <= 0:
+            raise ValueError(f"{fps} frames per second")
+        if normalization not in ("normalized", "raw"):
+            raise ValueError(f"normalization {normalization!r}: wanted "
+                             "normalized or raw")
+        if layout not in ("cthw", "tchw"):
+            raise ValueError(f"layout {layout!r}: wanted cthw or tchw")
+        self.normalization = normalization
+        self.size = size
+        self.layout = layout
+        self.shape = self.type = None
+        self.latents = 0  # sent
+        self.frame = 0  # at which the next latent begins
+        self.starts = True
+        self.broken = None
+        self.timeout = timeout
+        self.link = Link(target, listen, retry, timeout, send_buffer)
+
+    def send(self, latents, frames=None):
+        """Sends one latent, or several, in order; waits for the receiver.
+
+        latents  [C, h, w]; [C, T, h, w] or [1, C, T, h, w] for T of them
+        frames   so many of the last one's frames are shown, where a clip ends
+                 in the middle of a group
+
+        Raises TypeError or ValueError, with nothing sent, where they are of
+        another type or shape than those before, ReceiverGone or ReceiverBusy.
+        """
+        if self.broken:
+            raise self.broken
+        array = as_array(latents)
+        parts = list(split(array, self.layout))
+        self.check(array.type, parts[0][0])
+        if frames is not None and not 1 <= frames <= self.temporal:
+            raise ValueError(f"frames={frames}: wanted 1 to {self.temporal}")
+        if self.shape is None:
+            self.shape, self.type = parts[0][0], array.type
+            self.write(stream_start() + text_packet(CAPS, self.caps()) +
+                       segment())
+        for i, (_, data) in enumerate(parts):
+            self.send_one(data, frames if i + 1 == len(parts) else None)
+
+    def restart(self):
+        """The next latent begins a sequence, without a past: as the first one
+        does, it gives one frame."""
+        self.starts = True
+
+    def close(self, wait=False):
+        """Ends the stream. wait: until the receiver has closed its end, which
+        a pipeline does when it is at its end."""
+        if self.link is None:
+            return
+        try:
+            if self.broken is None and self.shape is not None:
+                self.write(packet_header(EOS, 0, NONE, 0, 0))
+                if wait:
+                    self.guard(self.link.finish)
+        finally:
+            self.link.close()
+            self.link = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is not None and self.broken is None:
+            self.broken = ReceiverGone("the sender was closed by an error")
+        self.close()
+
+    def check(self, name, shape):
+        if self.channels and shape[0] != self.channels:
+            raise ValueError(f"latents of {shape[0]} channels: those of "
+                             f"{self.space or 'this stream'} have "
+                             f"{self.channels}; the shape is [C, h, w] or "
+                             "[C, T, h, w], with layout=\"tchw\" [T, C, h, w]")
+        if self.shape is not None and (name, shape) != (self.type, self.shape):
+            raise ValueError(f"{name} latents of shape {list(shape)}: those "
+                             f"before are {self.type}, {list(self.shape)}")
+        if math.prod(shape) * SIZES[name] >= 2**32:
+            raise ValueError(f"latents of shape {list(shape)}: one has 4 GiB "
+                             "or more")
+
+    def caps(self):
+        channels, height, width = self.shape
+        text = (f"video/x-vae-latent, type=(string){self.type}, "
+                "layout=(string)chw, frames=(int)1, "
+                f"channels=(int){channels}, latent-width=(int){width}, "
+                f"latent-height=(int){height}, "
+                f"temporal-factor=(int){self.temporal}, first-frames=(int)1, "
+                f"framerate=(fraction){self.fps.numerator}/"
+                f"{self.fps.denominator}, "
+                f"normalization=(string){self.normalization}")
+        if self.size:
+            text += f", width=(int){self.size[0]}, height=(int){self.size[1]}"
+        if self.space:
+            text += f", latent-space=(string)\"{self.space}\""
+        return text
+
+    def time_of(self, frame):
+        return frame * SECOND * self.fps.denominator // self.fps.numerator
+
+    def send_one(self, data, frames):
+        count = 1 if self.starts else self.temporal
+        count = min(count, frames or count)
+        pts = self.time_of(self.frame)
+        flags = 0 if self.starts else DELTA_UNIT
+        if self.latents == 0:
+            flags |= DISCONT
+        self.write(packet_header(BUFFER, memoryview(data).nbytes, pts,
+                                 self.time_of(self.frame + count) - pts,
+                                 self.latents, flags))
+        self.write(data)
+        self.starts = False
+        self.frame += count
+        self.latents += 1
+
+    def write(self, data):
+        self.guard(self.link.write, data)
+
+    def guard(self, function, *args):
+        """Calls it; what goes wrong with the receiver is told in words and ends
+        the stream, which may have stopped in the middle of a packet."""
+        sent = f"{self.link.name}: after {self.latents} latents"
+        try:
+            function(*args)
+            return
+        except ConnectionError as error:
+            self.broken = ReceiverGone(f"{sent} the receiver has closed the "
+                                       "connection")
+            self.broken.__cause__ = error
+        except socket.timeout as error:
+            self.broken = ReceiverBusy(f"{sent} the receiver takes nothing "
+                                       f"for {self.timeout} s")
+            self.broken.__cause__ = error
+        raise self.broken
+
+
+def read_npy(view, path):
+    if len(view) < 12:
+        raise ValueError(f"{path}: cut short")
+    wide = view[6] > 1
+    start = 12 if wide else 10
+    end = start + struct.unpack_from("<I" if wide else "<H", view, 8)[0]
+    try:
+        facts = ast.literal_eval(bytes(view[start:end]).decode("latin-1"))
+        kind, shape = facts["descr"], tuple(facts["shape"])
+        rows_first = not facts["fortran_order"]
+    except (ValueError, SyntaxError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: no header of .npy ({error})") from error
+    if not rows_first:
+        raise ValueError(f"{path}: in Fortran order, wanted C order")
+    name = known_type({"<f4": "float32", "<f2": "float16"}.get(kind, kind))
+    return Array(name, shape, view[end:]), {}
+
+
+def choose_tensor(header, wanted, path):
+    """Name and entry of the latents."""
+    for name in [wanted] if wanted else ["latent", "latents", "samples",
+                                         "latent_tensor"]:
+        if name in header:
+            return name, header[name]
+    several = [(name, entry) for name, entry in header.items()
+               if len(entry["shape"]) in (4, 5)]
+    if wanted or len(several) != 1:
+        raise ValueError(f"{path}: no tensor {wanted or 'that must be meant'}; "
+                         f"found {', '.join(list(header)[:8]) or 'none'}")
+    return several[0]
+
+
+def read_safetensors(view, path, tensor):
+    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    try:
+        end = 8 + struct.unpack_from("<Q", view)[0]
+        header = json.loads(bytes(view[8:end]))
+        facts = header.pop("__metadata__", {})
+        name, entry = choose_tensor(header, tensor, path)
+        kind = known_type(names.get(entry["dtype"], entry["dtype"]))
+        first, last = entry["data_offsets"]
+        shape = tuple(entry["shape"])
+    except (struct.error, KeyError, TypeError, AttributeError,
+            json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: neither .npy nor safetensors "
+                         f"({error})") from error
+    if name == "latent_tensor" and "latent_format_version_0" in header:
+        facts.setdefault("vae.normalization", "raw")
+    return Array(kind, shape, view[end + first:end + last]), facts
+
+
+def open_latents(path, tensor=None):
+    """The latents of a .safetensors, ComfyUI or .npy file, and what the file
+    says of them: (Array, {"vae.latent_space": ...})."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ValueError(f"{path}: empty")
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if view[:6] == b"\x93NUMPY":
+        array, facts = read_npy(view, path)
+    else:
+        array, facts = read_safetensors(view, path, tensor)
+    size = math.prod(array.shape) * SIZES[array.type]
+    if len(array.data) < size:
+        raise ValueError(f"{path}: {len(array.data)} bytes of latents, wanted "
+                         f"{size} for {list(array.shape)}")
+    return Array(array.type, array.shape, array.data[:size]), facts
+
+
+def send_file(options):
+    array, facts = open_latents(options.latents, options.tensor)
+    layout = options.layout or facts.get("vae.layout", "").lstrip("b")
+    known = {space.channels for space in SPACES.values()}
+    if not layout:
+        shape = array.shape
+        layout = "tchw" if (len(shape) == 4 and shape[0] not in known and
+                            shape[1] in known) else "cthw"
+    size = None
+    if "vae.width" in facts and "vae.height" in facts:
+        size = int(facts["vae.width"]), int(facts["vae.height"])
+    target = sys.stdout.buffer if options.target == "-" else options.target
+    with Sender(target, options.space or facts.get("vae.latent_space"),
+                fps=options.fps or facts.get("vae.framerate"),
+                normalization=options.normalization or
+                facts.get("vae.normalization", "normalized"),
+                temporal=options.temporal, size=size, layout=layout,
+                listen=options.listen, retry=options.retry) as sender:
+        parts = list(split(array, layout))
+        total = int(facts.get("vae.frames", 0))
+        for i, (shape, data) in enumerate(parts):
+            left = total - sender.frame
+            last = total and i + 1 == len(parts) and 1 <= left
+            sender.send(Array(array.type, shape, data),
+                        min(left, sender.temporal) if last else None)
+        sender.close(wait=True)
+        print(f"vaesend: {sender.latents} latents, {sender.frame} frames",
+              file=sys.stderr)
+
+
+def receive(target, command):
+    """Waits for a sender and becomes the command, which reads from it."""
+    link = accept(target)
+    os.dup2(link.fileno(), 0)
+    os.execvp(command[0], command)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="vaesend.py", usage="""vaesend.py [OPTION...] LATENTS TARGET
+       vaesend.py --receive TARGET COMMAND...""",
+        description="Sends a file of latents (.safetensors, .latent of "
+        "ComfyUI, .npy) to: gst-launch-1.0 tcpserversrc port=5000 ! gdpdepay ! "
+        "vaedecode ! ...",
+        epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
+        "pipe (read by filesrc) or of a new file, or - for the standard output "
+        "(read by fdsrc). --receive waits for a sender and starts the command "
+        "with it as its standard input; with gst-launch-1.0 fdsrc ! gdpdepay "
+        "... it makes a receiver for a Unix socket.")
+    parser.add_argument("latents", metavar="LATENTS")
+    parser.add_argument("target", metavar="TARGET")
+    parser.add_argument("--space", help="latent space, such as wan2.1")
+    parser.add_argument("--fps", help="of the video, such as 16 or 30000/1001")
+    parser.add_argument("--normalization", choices=["normalized", "raw"])
+    parser.add_argument("--temporal", type=int,
+                        help="frames of every latent after the first")
+    parser.add_argument("--tensor", help="name of the tensor in the file")
+    parser.add_argument("--layout", choices=["cthw", "tchw"])
+    parser.add_argument("--listen", action="store_true",
+                        help="wait for the receiver to connect (tcpclientsrc)")
+    parser.add_argument("--retry", type=float, default=0, metavar="SECONDS",
+                        help="try to connect for so long")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    try:
+        if arguments[:1] == ["--receive"] and len(arguments) > 2:
+            receive(arguments[1], arguments[2:])
+        send_file(parse(arguments))
+    except (OSError, ValueError, TypeError) as error:
+        print(f"vaesend: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

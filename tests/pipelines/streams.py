@@ -1,0 +1,112 @@
+"""What the tests of latents between programs share: pipelines in processes of
+their own, a small clip, and its frames as they are right."""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD = sys.argv[1:3]
+PIPELINES = os.path.join(SOURCE, "pipelines")
+VAESEND = os.path.join(PIPELINES, "vaesend.py")
+sys.dont_write_bytecode = True
+sys.path.insert(0, PIPELINES)
+
+# A width that the model does not have, frames that fill no whole group.
+WIDTH, HEIGHT, FRAMES, LATENTS = 60, 48, 19, 6
+FRAME = WIDTH * HEIGHT * 3
+DECODE = "vaedecode ! video/x-raw,format=RGB"
+
+
+def has(*elements):
+    return all(subprocess.run(
+        ["gst-inspect-1.0", "--exists", "--atleast-version=0.0", name],
+        check=False).returncode == 0 for name in elements)
+
+
+def launch(*pipeline, **more):
+    """A gst-launch-1.0 that runs; its messages are in .said when it has
+    ended, see ended(). pipeline: its words, or all of them in one."""
+    words = pipeline[0].split() if len(pipeline) == 1 else list(pipeline)
+    said = tempfile.TemporaryFile()
+    process = subprocess.Popen(["gst-launch-1.0", "-q"] + words, stdout=said,
+                               stderr=subprocess.STDOUT, **more)
+    process.said = said
+    return process
+
+
+def ended(process):
+    """Waits; returns exit status and messages."""
+    status = process.wait()
+    process.said.seek(0)
+    text = process.said.read().decode(errors="replace")
+    process.said.close()
+    return status, text
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Streams(unittest.TestCase):
+    """self.clip is a file of latents, self.frames what they decode to."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.clip = cls.path("clip.safetensors")
+        cls.play(f"videotestsrc horizontal-speed=3 num-buffers={FRAMES} ! "
+                 f"video/x-raw,width={WIDTH},height={HEIGHT},framerate=16/1 ! "
+                 f"vaeencode ! latentmux ! filesink location={cls.clip}")
+        out = cls.path("right.rgb")
+        cls.play(f"filesrc location={cls.clip} ! latentdemux ! {DECODE} ! "
+                 f"filesink location={out}")
+        cls.frames = cls.read(out)
+        assert len(cls.frames) == FRAMES * FRAME
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder, name)
+
+    @staticmethod
+    def play(pipeline):
+        status, said = ended(launch(pipeline))
+        assert status == 0, said
+        return said
+
+    @staticmethod
+    def read(path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def finish(self, process):
+        status, said = ended(process)
+        self.assertEqual(status, 0, said)
+        return said
+
+    def assert_frames(self, path, wanted=None):
+        """The file holds those frames (all where not told), to the byte."""
+        wanted = self.frames if wanted is None else wanted
+        found = self.read(path)
+        self.assertEqual(len(found) / FRAME, len(wanted) / FRAME, "frames")
+        differ = [i for i in range(len(found) // FRAME)
+                  if found[i * FRAME:(i + 1) * FRAME] !=
+                  wanted[i * FRAME:(i + 1) * FRAME]]
+        self.assertEqual(differ, [], "frames that differ")
+
+
+def main(*elements):
+    """Runs the tests of the program; 77 where an element is missing."""
+    missing = [name for name in elements if not has(name)]
+    if missing:
+        print("skipped: no element", *missing)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -1,0 +1,188 @@
+"""pipelines/examples/ against the elements: the same frames, and errors in
+words; in C with the plugin of the build folder and with an installed one.
+
+usage: test_examples.py SOURCE BUILD [TEST...]
+"""
+import os
+import shlex
+import subprocess
+import sys
+import unittest
+
+import streams
+from streams import FRAME, FRAMES, HEIGHT, WIDTH
+
+import vaesend
+
+EXAMPLES = os.path.join(streams.PIPELINES, "examples")
+PROGRAM = os.path.join(streams.BUILD, "pipelines/examples/decode-latents")
+
+
+def python_with_gi():
+    """A Python that has what Debian's packages bring."""
+    for name in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([name, "-c", "import gi, numpy\n"
+                           "gi.require_version('GstVideo', '1.0')"],
+                          stderr=subprocess.DEVNULL, check=False,
+                          ).returncode == 0:
+            return name
+    return None
+
+
+class Example(streams.Streams):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.array, _ = vaesend.open_latents(cls.clip)
+        # What has no visible size in its caps gives whole latents.
+        whole = cls.path("whole.rgb")
+        cls.play(f"filesrc location={cls.clip} ! latentdemux ! capssetter "
+                 "caps=video/x-vae-latent,width=64 ! "
+                 f"{streams.DECODE} ! filesink location={whole}")
+        cls.whole = cls.read(whole)
+
+    def run_it(self, *arguments, **more):
+        return subprocess.run(arguments, check=False, stderr=subprocess.PIPE,
+                              stdout=subprocess.PIPE, **more)
+
+
+class InC(Example):
+    def decode(self, program, *arguments, latents=None, env=None):
+        data = self.array.data if latents is None else latents
+        return self.run_it(program, *arguments, input=bytes(data), env=env)
+
+    def check_whole(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # The last group is whole, too, as nothing says how long the clip is.
+        frame = 64 * HEIGHT * 3
+        self.assertEqual(len(done.stdout) // frame, 4 * streams.LATENTS - 3)
+        self.assertEqual(done.stdout[:len(self.whole)], self.whole)
+
+    def test_build_folder(self):
+        self.check_whole(self.decode(PROGRAM, "gst-vae-demo", "8x6"))
+
+    def test_installed(self):
+        """A user's compiler line, and what `meson install` leaves."""
+        with open(os.path.join(EXAMPLES, "decode-latents.c"),
+                  encoding="utf-8") as file:
+            self.assertIn("$(pkg-config --cflags --libs gstreamer-app-1.0 "
+                          "\\\n *       gstreamer-video-1.0)", file.read())
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "gstreamer-app-1.0",
+             "gstreamer-video-1.0"], stdout=subprocess.PIPE, check=True,
+            text=True).stdout
+        program = self.path("decode")
+        compiler = os.environ.get("CC", "cc").split()
+        subprocess.run(compiler + [os.path.join(EXAMPLES, "decode-latents.c"),
+                                   "-o", program] + shlex.split(flags),
+                       check=True)
+        root = self.path("root")
+        subprocess.run(["meson", "install", "-C", streams.BUILD, "--no-rebuild",
+                        "--quiet", "--destdir", root], check=True)
+        plugins = [folder for folder, _, files in os.walk(root)
+                   if "libgstvae.so" in files]
+        self.assertEqual(len(plugins), 1)
+        env = dict(os.environ, GST_PLUGIN_PATH_1_0=plugins[0],
+                   GST_PLUGIN_PATH="",
+                   GST_REGISTRY_1_0=self.path("registry.bin"))
+        done = self.decode(program, "gst-vae-demo", "8x6", env=env)
+        self.check_whole(done)
+        said = self.run_it("gst-inspect-1.0", "vaedecode", env=env).stdout
+        self.assertIn(root.encode(), said)
+
+    def test_errors(self):
+        usage = self.decode(PROGRAM, "gst-vae-demo", "8")
+        self.assertEqual(usage.returncode, 2)
+        self.assertIn(b"usage:", usage.stderr)
+        for arguments, text in (
+                (("no-such-space", "8x6"), b'"no-such-space"'),
+                (("gst-vae-demo", "8x6", "/none"), b"/none"),
+                (("wan2.1", "8x6", os.path.join(streams.PIPELINES, "demo",
+                                                "demo.safetensors")),
+                 b"latent-space")):
+            done = self.decode(PROGRAM, *arguments)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(text, done.stderr)
+        # Latents that do not come do not keep it from telling an error.
+        ours, theirs = os.pipe()
+        done = self.run_it(PROGRAM, "gst-vae-demo", "8x6", "/none", stdin=ours)
+        os.close(ours)
+        os.close(theirs)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"/none", done.stderr)
+
+    def test_ends(self):
+        done = self.decode(PROGRAM, "gst-vae-demo", "8x6", latents=b"")
+        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        done = self.decode(PROGRAM, "gst-vae-demo", "8x6",
+                           latents=self.array.data[:4000])
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(b"928 bytes, wanted 3072", done.stderr)
+        self.assertEqual(len(done.stdout), 64 * HEIGHT * 3)
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([PROGRAM, "gst-vae-demo", "8x6"],
+                                  input=bytes(self.array.data), stdout=full,
+                                  stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"cannot write", done.stderr)
+
+
+PYTHON = python_with_gi()
+
+
+@unittest.skipUnless(PYTHON, "no Python with gi and numpy")
+class InPython(Example):
+    def python(self, *arguments):
+        return self.run_it(PYTHON, "-B", *arguments, text=True, cwd=EXAMPLES)
+
+    def test_file(self):
+        done = self.python("decode_file.py", self.clip, "", self.path("v.npy"))
+        self.assertEqual(done.stderr, "")
+        self.assertIn(f" {FRAMES} {HEIGHT} {WIDTH} 3", done.stdout)
+        found = self.read(self.path("v.npy"))
+        self.assertEqual(found[-FRAMES * FRAME:], self.frames)
+        done = self.python("decode_file.py", "/none")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/none", done.stderr)
+        done = self.python("decode_file.py", self.clip, "/none.safetensors")
+        self.assertIn("/none.safetensors", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+    def test_arrays(self):
+        """From numpy and back, with what the caller's own iterator raises."""
+        with open(self.path("clip.raw"), "wb") as file:
+            file.write(self.array.data)
+        program = f"""
+import sys, numpy, decode_arrays
+latents = numpy.fromfile({self.path("clip.raw")!r}, "<f4")
+latents = latents.reshape({tuple(self.array.shape)})
+for frame in decode_arrays.decode(iter(latents), "gst-vae-demo"):
+    sys.stdout.buffer.write(frame.tobytes())
+def broken():
+    yield latents[0]
+    raise KeyError("mine")
+try:
+    frames = list(decode_arrays.decode(broken(), "gst-vae-demo"))
+except KeyError:
+    print("raised", file=sys.stderr)
+try:
+    list(decode_arrays.decode(iter(latents[:, :8]), "gst-vae-demo"))
+except RuntimeError as error:
+    print(error, file=sys.stderr)
+"""
+        done = self.run_it(PYTHON, "-B", "-c", program, cwd=EXAMPLES)
+        self.assertEqual(done.stdout[:len(self.whole)], self.whole,
+                         done.stderr)
+        self.assertEqual(len(done.stdout) // (64 * HEIGHT * 3),
+                         4 * streams.LATENTS - 3)
+        self.assertIn(b"raised", done.stderr)
+        self.assertIn(b"channels 8", done.stderr)
+
+    def test_noise(self):
+        done = self.python("decode_arrays.py")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("(96, 160, 3) mean"), 17)
+
+
+if __name__ == "__main__":
+    streams.main("vaedecode", "latentdemux", "capssetter")

@@ -1,0 +1,424 @@
+"""pipelines/vaesend.py alone, and with a pipeline behind it.
+
+usage: test_vaesend.py SOURCE BUILD [TEST...]
+"""
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import unittest
+
+import streams
+from streams import DECODE, FRAME, LATENTS, VAESEND, launch
+
+import vaesend
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Tensor:
+    """What vaesend uses of a tensor of PyTorch; here on a "device" and with
+    its axes turned, so that nothing works without cpu() and contiguous()."""
+
+    def __init__(self, data, shape, dtype, ready=False):
+        self.data, self.shape, self.dtype = bytes(data), shape, dtype
+        self.ready = ready
+        self.memory = ctypes.create_string_buffer(self.data, len(self.data))
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self
+
+    def contiguous(self):
+        return Tensor(self.data, self.shape, self.dtype, True)
+
+    def data_ptr(self):
+        return ctypes.addressof(self.memory) if self.ready else 0
+
+
+class Interface:
+    """The array interface of numpy, without numpy."""
+
+    def __init__(self, data, shape, typestr, strides=None):
+        self.memory = ctypes.create_string_buffer(bytes(data), len(data))
+        self.__array_interface__ = {
+            "shape": shape, "typestr": typestr, "version": 3,
+            "strides": strides,
+            "data": (ctypes.addressof(self.memory), True)}
+
+
+def floats(count, first=0):
+    return struct.pack(f"<{count}f", *range(first, first + count))
+
+
+def latent(k=0, shape=(16, 2, 3)):
+    return vaesend.Array("float32", shape, floats(shape[0] * 6, 100 * k))
+
+
+def packets(data):
+    """[(kind, payload, pts, duration, offset, flags)]"""
+    found = []
+    while data:
+        major, minor, crc, _, kind, length, pts, duration, offset, _, flags = \
+            struct.unpack_from(">BBBBHIQQQQH", data)
+        assert (major, minor, crc) == (1, 0, 0)
+        found.append((kind, data[62:62 + length], pts, duration, offset,
+                      flags))
+        data = data[62 + length:]
+    return found
+
+
+class Pair(unittest.TestCase):
+    """A sender, and the socket that its bytes come out of."""
+
+    def pair(self, **more):
+        ours, self.other = socket.socketpair()
+        self.addCleanup(self.other.close)
+        self.addCleanup(ours.close)
+        more.setdefault("space", "gst-vae-demo")
+        return vaesend.Sender(ours, **more)
+
+    def received(self):
+        found = []
+        while True:
+            found.append(self.other.recv(65536))
+            if not found[-1]:
+                return packets(b"".join(found))
+
+    def sent(self, *latents, **more):
+        with self.pair(**more) as sender:
+            for one in latents:
+                sender.send(one)
+        return self.received()
+
+
+class Stream(Pair):
+    def test_times_and_flags(self):
+        with self.pair(fps=16) as sender:
+            for k in range(3):
+                sender.send(latent(k))
+            sender.restart()
+            sender.send(latent(3))
+            sender.send(latent(4), frames=2)
+        found = self.received()
+        self.assertEqual([p[0] for p in found],
+                         [vaesend.STREAM_START, vaesend.CAPS, vaesend.SEGMENT] +
+                         [vaesend.BUFFER] * 5 + [vaesend.EOS])
+        frame = 62500000
+        self.assertEqual([p[2:] for p in found[3:8]], [
+            (0, frame, 0, vaesend.DISCONT),
+            (frame, 4 * frame, 1, vaesend.DELTA_UNIT),
+            (5 * frame, 4 * frame, 2, vaesend.DELTA_UNIT),
+            (9 * frame, frame, 3, 0),
+            (10 * frame, 2 * frame, 4, vaesend.DELTA_UNIT)])
+        self.assertEqual([p[1] for p in found[3:8]],
+                         [latent(k).data for k in range(5)])
+
+    def test_caps(self):
+        caps = self.sent(latent(), space="wan2.1", fps="30000/1001",
+                         normalization="raw", size=(20, 12))[1][1]
+        for field in ("type=(string)float32", "channels=(int)16",
+                      "latent-width=(int)3", "latent-height=(int)2",
+                      "width=(int)20", "height=(int)12", '"wan2.1"',
+                      "framerate=(fraction)30000/1001", "(string)raw"):
+            self.assertIn(field.encode(), caps)
+        self.assertIn(b"temporal-factor=(int)8", self.sent(
+            latent(shape=(128, 2, 3)), space="ltx2")[1][1])
+
+    def test_several_at_once(self):
+        one = self.sent(*[latent(k) for k in range(3)])[3:]
+        data = [latent(k).data for k in range(3)]
+        tchw = vaesend.Array("float32", (3, 16, 2, 3), b"".join(data))
+        cthw = vaesend.Array("float32", (1, 16, 3, 2, 3), b"".join(
+            data[k][24 * c:24 * c + 24] for c in range(16) for k in range(3)))
+        self.assertEqual(self.sent(tchw, layout="tchw")[3:], one)
+        self.assertEqual(self.sent(cthw)[3:], one)
+
+    def test_arrays(self):
+        data = floats(96)
+        for array in (Interface(data, (16, 2, 3), "<f4"),
+                      Tensor(data, (16, 2, 3), "torch.float32")):
+            self.assertEqual(self.sent(array)[3][1], data)
+        found = self.sent(Tensor(data, (16, 4, 3), "torch.bfloat16"))
+        self.assertIn(b"type=(string)bfloat16", found[1][1])
+        self.assertEqual(found[3][1], data)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_numpy(self):
+        data = numpy.arange(96, dtype="<f4").reshape(2, 3, 16)
+        self.assertEqual(self.sent(data.transpose(2, 0, 1))[3][1],
+                         data.transpose(2, 0, 1).copy().tobytes())
+        half = data.reshape(16, 2, 3).astype("<f2")
+        found = self.sent(half)
+        self.assertIn(b"type=(string)float16", found[1][1])
+        self.assertEqual(found[3][1], half.tobytes())
+
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_torch(self):
+        for name in ("float32", "float16", "bfloat16"):
+            data = torch.arange(96.).reshape(2, 3, 16).permute(2, 0, 1)
+            data = data.to(getattr(torch, name)).requires_grad_()
+            found = self.sent(data)
+            self.assertIn(name.encode(), found[1][1])
+            whole = data.detach().contiguous().view(torch.uint8).flatten()
+            self.assertEqual(found[3][1], bytes(whole.tolist()))
+
+    def test_refused(self):
+        data = floats(96)
+        sender = self.pair()
+        for wrong, kind, text in (
+                ([[0.0]], TypeError, "list is no array"),
+                (Interface(data, (16, 2, 3), "<f8"), TypeError, "<f8"),
+                (Interface(data, (16, 2, 3), ">f4"), TypeError, "big endian"),
+                (Interface(data, (16, 2, 3), "<f4", (4, 8, 8)), TypeError,
+                 "one piece"),
+                (Tensor(data, (16, 2, 3), "torch.int64"), TypeError, "int64"),
+                (latent(shape=(8, 2, 3)), ValueError, "8 channels"),
+                (latent(shape=(16, 6)), ValueError, r"\[16, 6\]"),
+                (latent(shape=(2, 16, 1, 2, 3)), ValueError, r"\[1, C, T"),
+                (vaesend.Array("float32", (16, 2, 3), data[1:]), ValueError,
+                 "383 bytes")):
+            with self.assertRaisesRegex(kind, text):
+                sender.send(wrong)
+        self.other.setblocking(False)
+        with self.assertRaises(BlockingIOError): # nothing was sent
+            self.other.recv(1)
+        self.other.setblocking(True)
+        sender.send(latent())
+        for wrong, text in ((latent(shape=(16, 3, 2)), "those before"),
+                            (Tensor(data, (16, 4, 3), "torch.bfloat16"),
+                             "those before are float32")):
+            with self.assertRaisesRegex(ValueError, text):
+                sender.send(wrong)
+        with self.assertRaisesRegex(ValueError, "1 to 4"):
+            sender.send(latent(1), frames=5)
+        sender.send(latent(1))
+        sender.close()
+        self.assertEqual([p[4] for p in self.received()[3:5]], [0, 1])
+
+    def test_settings_refused(self):
+        for more, text in (({"space": "of mine"}, "wanted a name"),
+                           ({"space": "mine"}, "temporal= and fps="),
+                           ({"fps": 0, "temporal": 4, "space": None}, "fps="),
+                           ({"fps": -1}, "frames per second"),
+                           ({"layout": "hwc"}, "cthw or tchw"),
+                           ({"normalization": "x"}, "normalized or raw")):
+            with self.assertRaisesRegex(ValueError, text):
+                self.pair(**more)
+        for target in ("tcp://5000", "tcp://host:x", "http://host:80"):
+            with self.assertRaisesRegex(ValueError, "wanted tcp://"):
+                vaesend.Sender(target, "wan2.1")
+
+
+class BackPressure(Pair):
+    SHAPE = (16, 64, 64)
+    SIZE = 16 * 64 * 64 * 4
+    COUNT = 64
+
+    def big(self):
+        return vaesend.Array("float32", self.SHAPE, bytes(self.SIZE))
+
+    def test_takes_nothing(self):
+        sender = self.pair(timeout=0.2, send_buffer=self.SIZE)
+        with self.assertRaisesRegex(vaesend.ReceiverBusy, "nothing for 0.2 s"):
+            for _ in range(self.COUNT):
+                sender.send(self.big())
+        self.assertLess(sender.latents, self.COUNT)
+        with self.assertRaises(vaesend.ReceiverBusy): # cut within a packet
+            sender.send(self.big())
+        sender.close()
+
+    def test_slow(self):
+        """The sender is never further ahead than what the kernel holds."""
+        sender = self.pair(send_buffer=self.SIZE)
+        self.other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.SIZE)
+
+        def send():
+            with sender:
+                for _ in range(self.COUNT):
+                    sender.send(self.big())
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        taken = ahead = 0
+        while True:
+            # What was sent before this read, less what was read before it.
+            data = self.other.recv(self.SIZE)
+            ahead = max(ahead, sender.latents * self.SIZE - taken)
+            taken += len(data)
+            if not data:
+                break
+        thread.join()
+        self.assertEqual(sender.latents, self.COUNT)
+        # The kernel doubles what it is asked for, on both sides.
+        self.assertLessEqual(ahead, 5 * self.SIZE)
+
+
+class Gone(Pair):
+    def test_closed(self):
+        sender = self.pair()
+        sender.send(latent())
+        self.other.close()
+        with self.assertRaisesRegex(vaesend.ReceiverGone, "after 1 latents"):
+            sender.send(latent(1))
+        with self.assertRaises(ConnectionError):
+            sender.send(latent(2))
+        sender.close()
+
+    def test_pipe(self):
+        ours, other = os.pipe()
+        os.close(ours)
+        with os.fdopen(other, "wb", buffering=0) as file:
+            sender = vaesend.Sender(file, "wan2.1")
+            with self.assertRaises(vaesend.ReceiverGone):
+                sender.send(latent())
+
+    def test_nobody(self):
+        for target in (f"tcp://127.0.0.1:{streams.free_port()}",
+                       "unix:///none/at/all"):
+            with self.assertRaisesRegex(vaesend.ReceiverGone, "no receiver"):
+                vaesend.Sender(target, "wan2.1")
+
+
+class Files(streams.Streams):
+    def send(self, *arguments, **more):
+        return subprocess.run([sys.executable, VAESEND, *arguments],
+                              stderr=subprocess.PIPE, text=True, check=False,
+                              **more)
+
+    def sent(self, *arguments, **more):
+        done = self.send(*arguments, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"{LATENTS} latents, {streams.FRAMES} frames",
+                      done.stderr)
+
+    def receiver(self, source, **more):
+        self.out = self.path("out.rgb")
+        return launch(f"{source} ! gdpdepay ! {DECODE} ! filesink "
+                      f"location={self.out}", **more)
+
+    def test_tcp(self):
+        port = streams.free_port()
+        process = self.receiver(f"tcpserversrc host=127.0.0.1 port={port}")
+        self.sent("--retry", "600", self.clip, f"tcp://127.0.0.1:{port}")
+        self.finish(process)
+        self.assert_frames(self.out)
+
+    def test_listen(self):
+        port = streams.free_port()
+        sender = threading.Thread(target=self.sent, args=[
+            "--listen", self.clip, f"tcp://127.0.0.1:{port}"])
+        sender.start()
+        while True: # until it listens
+            status, said = streams.ended(self.receiver(
+                f"tcpclientsrc host=127.0.0.1 port={port}"))
+            if status == 0:
+                break
+            self.assertIn("refused", said)
+        sender.join()
+        self.assert_frames(self.out)
+
+    def test_unix(self):
+        address = "unix://" + self.path("socket")
+        self.out = self.path("out.rgb")
+        receiver = subprocess.Popen(
+            [sys.executable, VAESEND, "--receive", address, "gst-launch-1.0",
+             "-q"] + f"fdsrc ! gdpdepay ! {DECODE} ! filesink "
+            f"location={self.out}".split())
+        self.sent("--retry", "600", self.clip, address)
+        self.assertEqual(receiver.wait(), 0)
+        self.assert_frames(self.out)
+        self.assertFalse(os.path.exists(self.path("socket")))
+
+    def test_named_pipe(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        process = self.receiver(f"filesrc location={pipe}")
+        self.sent(self.clip, pipe)
+        self.finish(process)
+        self.assert_frames(self.out)
+
+    def test_standard_output(self):
+        process = self.receiver("fdsrc", stdin=subprocess.PIPE)
+        self.sent(self.clip, "-", stdout=process.stdin)
+        process.stdin.close()
+        self.finish(process)
+        self.assert_frames(self.out)
+
+    def test_file(self):
+        self.sent(self.clip, self.path("clip.gdp"))
+        self.finish(self.receiver("filesrc location=" + self.path("clip.gdp")))
+        self.assert_frames(self.out)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_npy(self):
+        """The same latents as [C, T, h, w] of .npy, with facts as options; as
+        such a file keeps no number of frames, the last group is whole."""
+        array, _ = vaesend.open_latents(self.clip)
+        data = numpy.frombuffer(array.data, "<f4").reshape(array.shape)
+        numpy.save(self.path("clip.npy"), numpy.asfortranarray(data))
+        done = self.send("--space", "gst-vae-demo", "--fps", "16",
+                         self.path("clip.npy"), self.path("clip.gdp"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Fortran", done.stderr)
+        numpy.save(self.path("clip.npy"),
+                   numpy.ascontiguousarray(data.transpose(1, 0, 2, 3)))
+        done = self.send("--space", "gst-vae-demo", "--fps", "16",
+                         self.path("clip.npy"), self.path("clip.gdp"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = self.finish(launch(
+            "filesrc location=" + self.path("clip.gdp") + " ! gdpdepay ! "
+            f"{DECODE} ! videocrop right=4 ! filesink "
+            f"location={self.path('out.rgb')}"))
+        self.assertEqual(said, "")
+        found = self.read(self.path("out.rgb"))
+        self.assertEqual(found[:len(self.frames)], self.frames)
+        self.assertEqual(len(found) // FRAME, 4 * LATENTS - 3)
+
+    def test_refused(self):
+        empty = self.path("empty")
+        open(empty, "wb").close()
+        cut = self.path("cut")
+        with open(cut, "wb") as file:
+            file.write(self.read(self.clip)[:-1])
+        text = self.path("text")
+        with open(text, "w", encoding="ascii") as file:
+            file.write("no latents at all")
+        weights = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
+        for path, words in ((empty, "empty"), (cut, "wanted"),
+                            (text, "neither .npy nor safetensors"),
+                            (weights, "no tensor"), ("/none", "/none")):
+            done = self.send("--space", "wan2.1", path, self.path("x.gdp"))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_receiver_dies(self):
+        port = streams.free_port()
+        process = launch(f"tcpserversrc host=127.0.0.1 port={port} ! gdpdepay "
+                         f"! {DECODE} ! fakesink")
+        array, _ = vaesend.open_latents(self.clip)
+        with self.assertRaisesRegex(vaesend.ReceiverGone, "closed the"):
+            with vaesend.Sender(f"tcp://127.0.0.1:{port}", "gst-vae-demo",
+                                layout="tchw", retry=600) as sender:
+                sender.send(array)
+                process.kill()
+                while True:
+                    sender.send(array)
+        streams.ended(process)
+
+
+if __name__ == "__main__":
+    streams.main("gdpdepay", "tcpserversrc", "vaedecode")
