@@ -24,11 +24,17 @@
  * far as any of the networks remembers: what is shown is what an undisturbed
  * run shows. With KEY_UNIT the segment begins at a latent's first frame.
  *
- * ## Example launch line
+ * ## Example launch lines
  * |[
- * gst-launch-1.0 filesrc location=clip.safetensors ! latentdemux ! vaedecode
- * model=vae.safetensors ! videoconvert ! autovideosink
+ * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
+ *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
  * ]|
+ * |[
+ * gst-launch-1.0 filesrc location=latents.npy ! \
+ *     latentdemux latent-space=wan2.1 framerate=24/1 ! \
+ *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
+ * ]|
+ * Says of a file what that does not say itself.
  */
 
 #include "gstlatentdemux.h"

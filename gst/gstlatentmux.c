@@ -21,11 +21,20 @@
  * whose data nothing describes. What was written is complete, though, and the
  * first dimension can be repaired.
  *
- * ## Example launch line
+ * ## Example launch lines
  * |[
- * gst-launch-1.0 -e videotestsrc num-buffers=81 ! vaeencode
- * model=vae.safetensors ! latentmux ! filesink location=clip.safetensors
+ * gst-launch-1.0 -e videotestsrc num-buffers=17 ! \
+ *     video/x-raw,width=416,height=240,framerate=16/1 ! \
+ *     vaeencode model=wan2.1_vae.safetensors ! latentmux ! \
+ *     filesink location=latents.safetensors
  * ]|
+ * With -e an interrupt ends the file as it should.
+ * |[
+ * gst-launch-1.0 filesrc location=latents.npy ! \
+ *     latentdemux latent-space=wan2.1 ! latentmux ! \
+ *     filesink location=latents.safetensors
+ * ]|
+ * Makes a file that says what it holds of one that does not.
  */
 
 #include "gstlatentmux.h"

@@ -15,11 +15,19 @@
  * A #GstVaeBase:model that is set while playing takes over at the next
  * sequence, or with #GstVaeDecode::restart at the next latent.
  *
- * ## Example launch line
+ * ## Example launch lines
  * |[
- * gst-launch-1.0 filesrc location=clip.safetensors ! latentdemux ! \
+ * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
  *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
  * ]|
+ * Shows a clip at its own pace.
+ * |[
+ * gst-launch-1.0 -m filesrc location=latents.safetensors ! latentdemux ! \
+ *     vaedecode model=wan2.1_vae.safetensors post-stats=true ! \
+ *     videoconvert ! vp8enc deadline=1 target-bitrate=4000000 ! webmmux ! \
+ *     filesink location=clip.webm
+ * ]|
+ * Makes a file of it, and tells every second how fast that goes.
  */
 #include "gstvaedecode.h"
 

@@ -10,13 +10,20 @@
  * begin a sequence. A #GstVaeBase:model that was set meanwhile takes over
  * there.
  *
- * ## Example launch line
+ * ## Example launch lines
  * |[
- * gst-launch-1.0 videotestsrc num-buffers=81 ! \
- *     video/x-raw,width=832,height=480,framerate=16/1 ! \
+ * gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! videoconvert ! \
  *     vaeencode model=wan2.1_vae.safetensors ! latentmux ! \
- *     filesink location=clip.safetensors
+ *     filesink location=latents.safetensors
  * ]|
+ * Encodes any video.
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=17 ! \
+ *     video/x-raw,width=416,height=240,framerate=16/1 ! \
+ *     vaeencode model=wan2.1_vae.safetensors posterior=sample seed=7 ! \
+ *     latentmux ! filesink location=latents.safetensors
+ * ]|
+ * Takes a sample of the distribution instead of its mean.
  */
 #include "gstvaeencode.h"
 
