@@ -13,6 +13,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     if (!stream->programs[COLD])
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the stream was not made for restarts");
+    atomic_store(&stream->cancel, false);
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
     stream->wide = false;
@@ -203,6 +204,7 @@ void
 vae_stream_reset(VaeStream *stream)
 {
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
+    atomic_store(&stream->cancel, false);
     /* The programs that begin set every carry. */
     stream->at_start = true;
     stream->cold = stream->broken = stream->from_cold = stream->wide = false;
@@ -214,7 +216,6 @@ static VaeStatus
 begin(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
       int n_in, VaeError *error)
 {
-    atomic_store(&s->cancel, false);
     VaeStatus status = vae_stream_resume(s, error);
     if (status != VAE_OK)
         return status;

@@ -3,7 +3,7 @@
  * within one op.
  *
  * The handler may do next to nothing, so a thread of its own cancels. It
- * repeats: a cancel that falls between two calls of the stream has no effect.
+ * repeats: a reset of the stream ends a cancel.
  */
 #include <pthread.h>
 #include <semaphore.h>

@@ -204,8 +204,13 @@ VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
  * vae_stream_free() end them all, and what was not waited for may be lost. */
 VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int left, VaeError *error);
 
-/* Makes the running call, and only that, return VAE_ERR_CANCELLED within one
- * op. Without a running call it does nothing. */
+/*
+ * Makes the call that runs or, where none does, the next one return
+ * VAE_ERR_CANCELLED within one op: a cancel that falls between two calls is not
+ * lost. The sequence is broken then. vae_stream_reset() and
+ * vae_stream_restart() end that, also where no call has seen it. May be called
+ * from any thread at any time before vae_stream_free().
+ */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
 /*
