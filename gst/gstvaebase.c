@@ -43,6 +43,7 @@ enum {
 
 G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
     GstVaeBase, gst_vae_base, GST_TYPE_ELEMENT,
+    G_IMPLEMENT_INTERFACE(GST_TYPE_PRESET, NULL);
     GST_DEBUG_CATEGORY_INIT(gst_vae_engine_debug, "vaeengine", 0,
                             "what vaedecode and vaeencode compute with"))
 
@@ -281,8 +282,7 @@ clear(GstVaeBase *base)
     base->slice_limit = 0;
     base->release_wanted = FALSE;
     base->lap = 1;
-    base->compute = 0;
-    base->reported = GST_CLOCK_TIME_NONE;
+    gst_vae_latency_reset(&base->latency);
     g_mutex_unlock(&base->lock);
     g_clear_pointer(&base->model, gst_vae_model_unref);
     g_clear_pointer(&base->model_path, g_free);
@@ -646,7 +646,7 @@ gst_vae_base_init(GstVaeBase *base)
     base->settings.qos = TRUE;
     base->flushing = TRUE;
     base->lap = 1;
-    base->reported = GST_CLOCK_TIME_NONE;
+    gst_vae_latency_reset(&base->latency);
     base->earliest = GST_CLOCK_TIME_NONE;
     base->shown = GST_CLOCK_TIME_NONE;
 }

@@ -53,7 +53,7 @@ typedef struct GstVaeSession {
 /* One buffer that a step gives. */
 typedef struct GstVaeOut {
     GstClockTime pts, duration;
-    GstClockTime running; /* running time, for QoS */
+    GstClockTime running, stream; /* running and stream time, for QoS */
     guint64 offset;
     gboolean wanted; /* FALSE: trimmed or outside the segment */
     GstBuffer *buffer;
@@ -69,13 +69,14 @@ typedef struct GstVaeItem {
     guint lap;
     gboolean ready; /* under the lock */
     GstFlowReturn result;
-    gint64 queued_us;      /* monotonic: when it came into the FIFO */
     GstClockTime position; /* stream time of its end, or NONE */
 
     gboolean start; /* begins a sequence */
     gboolean cold;  /* a later step without a past */
     gboolean discont;
-    GstEvent *before; /* goes out in front of the buffers, or NULL */
+    GstEvent *before;     /* goes out in front of the buffers, or NULL */
+    GstClockTime arrived; /* in the FIFO, by the system's monotonic clock */
+    GstClockTime running; /* of the first buffer that is wanted, or NONE */
     guint n_in, n_out;
     GstBuffer *in[GST_VAE_MAX_UNITS];
     GstVaeOut out[GST_VAE_MAX_UNITS];
@@ -105,6 +106,16 @@ typedef struct GstVaeTimes {
     guint64 total, last;
     guint64 recent[GST_VAE_RECENT]; /* of slice n at n % GST_VAE_RECENT */
 } GstVaeTimes;
+
+/* The last steps, as differences to their running times; under the lock. */
+#define GST_VAE_LATENCY_STEPS 16
+
+typedef struct GstVaeLatency {
+    GstClockTimeDiff in[GST_VAE_LATENCY_STEPS], out[GST_VAE_LATENCY_STEPS];
+    guint64 n;             /* steps so far */
+    GstClockTime reported; /* of computing, as last told; NONE: never */
+    gboolean live;         /* as upstream said then */
+} GstVaeLatency;
 
 /* What the property `stats` tells; under the lock. */
 typedef struct GstVaeCounters {
@@ -187,10 +198,10 @@ typedef struct GstVaeBase {
     GstVaeCounters counters;
     VaeStreamStats counted; /* already, of this stream */
     gint64 posted_us;       /* when stats were posted last */
-    GstClockTime compute;   /* of one slice, smoothed */
-    GstClockTime reported;  /* as last told to the pipeline */
-    GstClockTime earliest;  /* QoS: running time that is still useful */
-    GstClockTime shown;     /* running time of the last frame made */
+    GstVaeLatency latency;
+    GstClockTime earliest; /* QoS: running time that is still useful */
+    gdouble proportion;    /* QoS: how much too slow downstream finds us */
+    GstClockTime shown;    /* running time of the last frame made */
 
     /* gstvaecuda.c's. The lock is held while a context is looked for; the rest
      * is under the object lock. */
@@ -361,6 +372,19 @@ void gst_vae_pads_init(GstVaeBase *base);
 void gst_vae_pads_reset(GstVaeBase *base);
 /* A timestamp of the current segment as running time, or NONE. */
 GstClockTime gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts);
+
+/* gstvaelatency.c */
+
+/* As if no step had been. Lock held. */
+void gst_vae_latency_reset(GstVaeLatency *latency);
+/* Streaming thread: a step that is being queued. */
+void gst_vae_latency_arrive(GstVaeBase *base, GstVaeItem *item);
+/* Steps that are ready. TRUE: a live pipeline has to hear that the latency is
+ * another one by more than a quarter. Lock held. */
+gboolean gst_vae_latency_leave(GstVaeBase *base, GstVaeItem **items, guint n);
+/* Upstream's answer plus the time from the first timestamp of a group to its
+ * last buffer, plus what computing takes. */
+gboolean gst_vae_latency_query(GstVaeBase *base, GstQuery *query);
 
 /* gstvaestats.c */
 

@@ -11,6 +11,9 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 /* A late stream still shows a picture this often. */
 #define SHOW_EVERY GST_SECOND
 
+/* What GStreamer calls the default quality. */
+#define FULL_QUALITY 1000000
+
 /* A pool of our own where downstream offers none that fits. */
 static GstBufferPool *
 own_pool(GstVaeSession *session, guint size, gboolean video_meta)
@@ -19,6 +22,8 @@ own_pool(GstVaeSession *session, guint size, gboolean video_meta)
     GstStructure *config = gst_buffer_pool_get_config(pool);
 
     gst_buffer_pool_config_set_params(config, session->caps, size, 0, 0);
+    gst_buffer_pool_config_set_allocator(config, session->allocator,
+                                         &session->allocation);
     if (video_meta)
         gst_buffer_pool_config_add_option(config,
                                           GST_BUFFER_POOL_OPTION_VIDEO_META);
@@ -72,6 +77,9 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     /* Up to 4 steps of a slice unless told otherwise; what waits, what is
      * computed and what is pushed. */
     steps = session->params.slice_size ? session->params.slice_size : 4;
+    if (gst_query_get_n_allocation_params(query) > 0)
+        gst_query_parse_nth_allocation_param(query, 0, &session->allocator,
+                                             &session->allocation);
     pool =
         offered_pool(session, query,
                      (depth + 2) * steps * info->decode.step_out, video_meta);
@@ -106,15 +114,17 @@ post_qos(GstVaeBase *base, const GstVaeItem *item, const GstVaeOut *out,
 {
     GstMessage *message;
     guint64 frames, dropped;
+    gdouble proportion;
 
     g_mutex_lock(&base->lock);
     dropped = ++base->counters.dropped;
     frames = base->counters.frames;
+    proportion = base->proportion;
     g_mutex_unlock(&base->lock);
     message = gst_message_new_qos(GST_OBJECT(base), FALSE, out->running,
-                                  GST_CLOCK_TIME_NONE, out->pts, out->duration);
+                                  out->stream, out->pts, out->duration);
     gst_message_set_qos_values(message, GST_CLOCK_DIFF(out->running, earliest),
-                               1.0, 1000000);
+                               proportion, FULL_QUALITY);
     gst_message_set_qos_stats(message, GST_FORMAT_BUFFERS, frames, dropped);
     gst_element_post_message(GST_ELEMENT(base), message);
 }

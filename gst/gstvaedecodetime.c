@@ -43,6 +43,8 @@ plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
     out->pts = from;
     out->duration = to - from;
     out->running = gst_vae_pads_running_time(&self->base, from);
+    out->stream =
+        gst_segment_to_stream_time(&self->base.segment, GST_FORMAT_TIME, from);
 }
 
 /* Counts from a timestamp on, or, where that is the rounded time of a whole

@@ -69,7 +69,8 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 
     if (!base->sink_caps || base->segment.rate < 0) {
         gst_buffer_unref(buffer);
-        return base->sink_caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED;
+        return flow_after_failure(
+            base, base->sink_caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
     }
     if ((base->renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
         !negotiate(base)) {
@@ -344,9 +345,11 @@ note_qos(GstVaeBase *base, GstEvent *event)
 {
     GstClockTimeDiff diff;
     GstClockTime timestamp, frame = 0;
+    gdouble proportion;
 
-    gst_event_parse_qos(event, NULL, NULL, &diff, &timestamp);
+    gst_event_parse_qos(event, NULL, &proportion, &diff, &timestamp);
     g_mutex_lock(&base->lock);
+    base->proportion = proportion;
     if (base->session)
         frame = base->session->frame_time;
     if (!GST_CLOCK_TIME_IS_VALID(timestamp))
@@ -388,44 +391,11 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return gst_pad_event_default(pad, parent, event);
 }
 
-/* Upstream's answer plus the time from the first timestamp of a group to its
- * last buffer, plus one slice of computing. */
-static gboolean
-query_latency(GstVaeBase *base, GstQuery *query)
-{
-    GstClockTime min, max, own = 0, held = 0;
-    gboolean live;
-    guint depth;
-
-    if (!gst_pad_peer_query(base->sinkpad, query))
-        return FALSE;
-    gst_query_parse_latency(query, &live, &min, &max);
-    GST_OBJECT_LOCK(base);
-    depth = base->settings.queue_depth;
-    GST_OBJECT_UNLOCK(base);
-
-    g_mutex_lock(&base->lock);
-    base->reported = base->compute;
-    if (base->session) {
-        own = base->session->collect_time;
-        held = depth * MAX(base->slice_limit, 1) * base->session->step_time;
-    }
-    own += (base->compute + GST_MSECOND - 1) / GST_MSECOND * GST_MSECOND;
-    g_mutex_unlock(&base->lock);
-
-    GST_DEBUG_OBJECT(base, "latency %" GST_TIME_FORMAT " of our own",
-                     GST_TIME_ARGS(own));
-    if (GST_CLOCK_TIME_IS_VALID(max))
-        max += own + held;
-    gst_query_set_latency(query, live, min + own, max);
-    return TRUE;
-}
-
 static gboolean
 src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
-        return query_latency(GST_VAE_BASE(parent), query);
+        return gst_vae_latency_query(GST_VAE_BASE(parent), query);
     if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
         gst_vae_cuda_answer(GST_VAE_BASE(parent), query))
         return TRUE;

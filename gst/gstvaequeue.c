@@ -52,7 +52,7 @@ gst_vae_queue_push_step(GstVaeBase *base, GstVaeItem *item)
     if (ret == GST_FLOW_OK) {
         item->lap = base->lap;
         item->session = gst_vae_session_ref(base->session);
-        item->queued_us = g_get_monotonic_time();
+        gst_vae_latency_arrive(base, item);
         base->n_steps++;
         g_queue_push_tail(&base->fifo, gst_vae_item_ref(item));
         g_queue_push_tail(&base->work, gst_vae_item_ref(item));
@@ -246,24 +246,15 @@ push_step(GstVaeBase *base, GstVaeItem *item)
 }
 
 /* Downstream or the engine is at its end. The EOS that upstream sends later
- * would find the way shut, so it goes out here. */
+ * would find the way shut, so it goes out here. The error is told before
+ * upstream hears of it, which tells one of its own then; a flush may have
+ * answered it already. */
 static void
 stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
 {
     GstEvent *eos = gst_event_new_eos();
     gboolean posted;
-
-    g_mutex_lock(&base->lock);
-    if (base->seqnum != GST_SEQNUM_INVALID)
-        gst_event_set_seqnum(eos, base->seqnum);
-    posted = base->fatal; /* the worker found it and said so */
-    base->discard_lap = item->lap;
-    if (ret != GST_FLOW_EOS)
-        base->fatal = TRUE;
-    if (item->lap == base->lap || ret != GST_FLOW_EOS)
-        base->result = ret;
-    g_cond_broadcast(&base->cond);
-    g_mutex_unlock(&base->lock);
+    guint flushes;
 
     GST_DEBUG_OBJECT(base, "no more: %s", gst_flow_get_name(ret));
     if (ret == GST_FLOW_EOS)
@@ -271,8 +262,25 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
                              "downstream wants no more");
     else
         gst_vae_progress_end(base, GST_PROGRESS_TYPE_ERROR, "failed");
+    g_mutex_lock(&base->lock);
+    if (base->seqnum != GST_SEQNUM_INVALID)
+        gst_event_set_seqnum(eos, base->seqnum);
+    posted = base->fatal; /* the worker found it and said so */
+    flushes = base->flushes;
+    g_mutex_unlock(&base->lock);
     if (ret != GST_FLOW_EOS && !posted)
         GST_ELEMENT_FLOW_ERROR(base, ret);
+
+    g_mutex_lock(&base->lock);
+    if (base->flushes == flushes) {
+        base->discard_lap = item->lap;
+        if (ret != GST_FLOW_EOS)
+            base->fatal = TRUE;
+        if (item->lap == base->lap || ret != GST_FLOW_EOS)
+            base->result = ret;
+    }
+    g_cond_broadcast(&base->cond);
+    g_mutex_unlock(&base->lock);
     gst_pad_push_event(base->srcpad, eos);
 }
 

@@ -123,7 +123,8 @@ gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
     add_time(c, GST_VAE_TIME_COMPUTE, now.compute_ns - before.compute_ns);
     add_time(c, GST_VAE_TIME_DOWNLOAD, now.download_ns - before.download_ns);
     add_time(c, GST_VAE_TIME_QUEUE_WAIT,
-             (guint64) MAX(start_us - items[0]->queued_us, 0) * 1000);
+             (guint64) MAX(start_us - (gint64) (items[0]->arrived / 1000), 0) *
+                 1000);
     add_time(c, GST_VAE_TIME_SLICE, (guint64) (end_us - start_us) * 1000);
     c->slices++;
     c->steps += n;

@@ -8,9 +8,6 @@
 /* The most steps of one call, whatever slice-size says. */
 #define MAX_SLICE 64
 
-/* Weight of the newest slice in the smoothed compute time. */
-#define SMOOTH 0.25
-
 /* Runs the load that somebody waits for. Lock held on entry and exit. */
 static void
 load_model(GstVaeBase *base)
@@ -207,18 +204,6 @@ open_session(GstVaeBase *base, GstVaeSession *session, VaeError *error)
     return status;
 }
 
-/* Whether the pipeline has to hear of a longer latency. Lock held. */
-static gboolean
-count_time(GstVaeBase *base, guint64 ns)
-{
-    base->compute =
-        base->compute == 0
-            ? ns
-            : (1 - SMOOTH) * (gdouble) base->compute + SMOOTH * (gdouble) ns;
-    return GST_CLOCK_TIME_IS_VALID(base->reported) &&
-           base->compute > base->reported + base->reported / 4;
-}
-
 /* Video frames of a step: those that came in, or those that go out. */
 static guint
 frames_of(GstVaeBase *base, const GstVaeItem *item)
@@ -232,23 +217,34 @@ frames_of(GstVaeBase *base, const GstVaeItem *item)
     return n;
 }
 
-/* Hands the steps of a call on. Those that a flush took out of the FIFO
- * meanwhile end here. */
+/* After n steps that ran. The pipeline hears of another latency before the
+ * frames that have it go out. */
 static void
-finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
-             VaeStatus status)
+note_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us)
 {
-    gboolean longer = FALSE;
+    gboolean renegotiate, told;
     guint64 nonfinite;
 
     g_mutex_lock(&base->lock);
+    told = base->counters.nonfinite > 0;
+    gst_vae_stats_count(base, items, n, start_us, g_get_monotonic_time());
     nonfinite = base->counters.nonfinite;
+    renegotiate = gst_vae_latency_leave(base, items, n);
+    g_mutex_unlock(&base->lock);
+    if (nonfinite > 0 && !told)
+        gst_vae_stats_warn(base, nonfinite);
+    if (renegotiate)
+        gst_element_post_message(GST_ELEMENT(base),
+                                 gst_message_new_latency(GST_OBJECT(base)));
+}
+
+/* Hands the steps of a call on. Those that a flush took out of the FIFO
+ * meanwhile end here. */
+static void
+finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, VaeStatus status)
+{
+    g_mutex_lock(&base->lock);
     base->used_us = g_get_monotonic_time();
-    if (status == VAE_OK) {
-        gst_vae_stats_count(base, items, n, start_us, base->used_us);
-        longer =
-            count_time(base, base->counters.times[GST_VAE_TIME_SLICE].last);
-    }
     for (guint i = 0; i < n; i++) {
         if (status == VAE_OK)
             base->counters.frames += frames_of(base, items[i]);
@@ -258,23 +254,31 @@ finish_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us,
             gst_clear_buffer(&items[i]->out[j].buffer);
         items[i]->ready = TRUE;
     }
-    /* The first of them are told of. */
-    nonfinite = nonfinite == 0 ? base->counters.nonfinite : 0;
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
-    if (nonfinite > 0)
-        gst_vae_stats_warn(base, nonfinite);
     for (guint i = 0; i < n; i++)
         gst_vae_item_unref(items[i]);
-    if (longer)
-        gst_element_post_message(GST_ELEMENT(base),
-                                 gst_message_new_latency(GST_OBJECT(base)));
     gst_vae_stats_post(base, FALSE);
+}
+
+/* A flush cancels what the engine runs, and a reset forgets a cancel: so
+ * whoever comes after the reset looks whether one came before. flushes: how
+ * many there were when the slice was taken. */
+static VaeStatus
+check_wanted(GstVaeBase *base, guint flushes, VaeError *error)
+{
+    gboolean wanted;
+
+    g_mutex_lock(&base->lock);
+    wanted = !base->stop && base->flushes == flushes;
+    g_mutex_unlock(&base->lock);
+    return wanted ? VAE_OK
+                  : vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
 }
 
 /* Runs n steps. No lock. */
 static void
-run_slice(GstVaeBase *base, GstVaeItem **items, guint n)
+run_slice(GstVaeBase *base, GstVaeItem **items, guint n, guint flushes)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     gint64 start_us;
@@ -290,6 +294,8 @@ run_slice(GstVaeBase *base, GstVaeItem **items, guint n)
     if (status == VAE_OK && items[0]->cold)
         status = vae_stream_restart(base->stream, 0, &error);
     if (status == VAE_OK)
+        status = check_wanted(base, flushes, &error);
+    if (status == VAE_OK)
         status = klass->run(base, base->stream, items, n, &error);
     GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", n,
                    (g_get_monotonic_time() - start_us) / 1e3,
@@ -298,7 +304,9 @@ run_slice(GstVaeBase *base, GstVaeItem **items, guint n)
      * neither is an error, and what follows begins a sequence. */
     if (status != VAE_OK && status != VAE_ERR_CANCELLED)
         fail(base, &error);
-    finish_slice(base, items, n, start_us, status);
+    if (status == VAE_OK)
+        note_slice(base, items, n, start_us);
+    finish_slice(base, items, n, status);
 }
 
 static gboolean
@@ -359,6 +367,7 @@ static void
 work(GstVaeBase *base)
 {
     GstVaeItem *items[MAX_SLICE], *item = g_queue_peek_head(&base->work);
+    const guint flushes = base->flushes;
     guint n;
 
     if (item->event || item->opened) {
@@ -378,7 +387,7 @@ work(GstVaeBase *base)
     } else {
         n = take_slice(base, items);
         g_mutex_unlock(&base->lock);
-        run_slice(base, items, n);
+        run_slice(base, items, n, flushes);
         g_mutex_lock(&base->lock);
     }
 }

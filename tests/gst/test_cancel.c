@@ -1,0 +1,126 @@
+/*
+ * test_cancel.c: what is being computed when a flush or the way to NULL comes
+ * is not computed to its end. The plain-C backend, for which a slice takes
+ * long; what is compared is processor time, so that other programs do not
+ * matter.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+#include <time.h>
+
+/* A slice is several hundred ops, of which the longest takes a small part. */
+#define SIZE 14
+#define SLICE 2
+
+static gdouble
+cpu_time(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (gdouble) t.tv_sec + (gdouble) t.tv_nsec / 1e9;
+}
+
+static GstHarness *
+slow_decoder(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", SLICE, NULL);
+    gchar *caps = vae_test_latent_caps(SIZE, SIZE, NULL);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, SIZE, SIZE, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    return h;
+}
+
+/* Starts a slice; returns once `seconds` of it are computed. */
+static void
+begin_slice(GstHarness *h, gdouble seconds)
+{
+    const gdouble began = cpu_time();
+
+    vae_test_push_latents(h, SIZE, SIZE, 1, 1 + SLICE);
+    while (cpu_time() - began < seconds)
+        g_usleep(1000);
+}
+
+/* What a whole slice takes. */
+static gdouble
+whole_slice(GstHarness *h)
+{
+    const gdouble began = cpu_time();
+
+    vae_test_push_latents(h, SIZE, SIZE, 1, 1 + SLICE);
+    g_free(vae_test_pull_frames(h, 1, 4 * SLICE));
+    return cpu_time() - began;
+}
+
+static void
+check_short(const char *what, gdouble left, gdouble slice)
+{
+    g_print("%s: %.3f s of processor time after it, %.3f s for a slice\n", what,
+            left, slice);
+    CHECK(left < slice / 2);
+}
+
+static void
+test_to_null(void)
+{
+    GstHarness *h = slow_decoder();
+    const gdouble slice = whole_slice(h);
+    gdouble began;
+
+    vae_test_teardown(h);
+    h = slow_decoder();
+    begin_slice(h, slice / 10);
+    began = cpu_time();
+    gst_element_set_state(h->element, GST_STATE_NULL);
+    check_short("to NULL", cpu_time() - began, slice);
+    vae_test_teardown(h);
+}
+
+/* After the flush the first frame has to wait for what was left of the slice
+ * and for itself only, and the bytes are those of a new stream. */
+static void
+test_flush(void)
+{
+    GstHarness *h = slow_decoder();
+    const gdouble slice = whole_slice(h);
+    GstSegment segment;
+    gdouble began, one;
+    gchar *wanted, *found;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_harness_push_event(h, gst_event_new_flush_start());
+    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    began = cpu_time();
+    vae_test_push_latents(h, SIZE, SIZE, 0, 1);
+    wanted = vae_test_pull_frames(h, 0, 1);
+    one = cpu_time() - began;
+
+    begin_slice(h, slice / 10);
+    began = cpu_time();
+    gst_harness_push_event(h, gst_event_new_flush_start());
+    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_latents(h, SIZE, SIZE, 0, 1);
+    found = vae_test_pull_frames(h, 0, 1);
+    check_short("a flush", cpu_time() - began - one, slice);
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(wanted);
+    g_free(found);
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"to-null", test_to_null}, {"flush", test_flush}, {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

@@ -1,0 +1,374 @@
+/*
+ * test_latency.c: what the elements answer to a LATENCY query, against what it
+ * is: how much later than their times buffers go out.
+ *
+ * Time is the test's own and stands still unless the test moves it, from one
+ * arrival or end of a slice to the next; the backend takes as long as the test
+ * wants. So nothing here depends on how fast or busy a machine is.
+ */
+#include "fake/fake.h"
+#include "vae_test.h"
+
+#define LW 6
+#define LH 4
+#define VIDEO "video/x-raw,format=I420,width=48,height=32,framerate=16/1"
+#define UPSTREAM (5 * GST_MSECOND)
+
+static GMutex lock;
+static GCond cond;
+/* Under the lock. */
+static GstClockTime now;
+static GstClockTime run_time, step_time; /* what the backend takes; of the
+                                            first step a fourth */
+static GstClockTime busy_until;          /* the end of the run, or NONE */
+static guint begun, ended;               /* steps, by the backend */
+
+/* In place of GStreamer's, for the plugin. */
+GstClockTime
+gst_util_get_timestamp(void)
+{
+    GstClockTime t;
+
+    g_mutex_lock(&lock);
+    t = now;
+    g_mutex_unlock(&lock);
+    return t;
+}
+
+void
+fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
+                const atomic_bool *cancel)
+{
+    g_mutex_lock(&lock);
+    if (op == 0) {
+        busy_until = now + run_time +
+                     (first ? step_time / 4 : (guint) steps * step_time);
+        begun += (guint) steps;
+        g_cond_broadcast(&cond);
+    } else if (op == n_ops - 1) {
+        while (now < busy_until && !atomic_load(cancel))
+            g_cond_wait_until(&cond, &lock,
+                              g_get_monotonic_time() +
+                                  10 * G_TIME_SPAN_MILLISECOND);
+        busy_until = GST_CLOCK_TIME_NONE;
+        ended = begun;
+        g_cond_broadcast(&cond);
+    }
+    g_mutex_unlock(&lock);
+}
+
+/* One element and what was seen of it. */
+typedef struct Bench {
+    GstHarness *h;
+    GstBus *bus;
+    gboolean encodes;
+    guint sent;               /* steps */
+    guint left;               /* buffers that came out */
+    guint units;              /* that went in */
+    guint renewed;            /* LATENCY messages */
+    GstClockTime told, worst; /* latency; the worst since it was cleared */
+} Bench;
+
+static void
+set_cost(GstClockTime run, GstClockTime step)
+{
+    g_mutex_lock(&lock);
+    run_time = run;
+    step_time = step;
+    g_mutex_unlock(&lock);
+}
+
+/* What a pipeline does at the start and at each LATENCY message. */
+static void
+ask(Bench *b)
+{
+    GstQuery *query = gst_query_new_latency();
+
+    CHECK(gst_pad_peer_query(b->h->sinkpad, query));
+    gst_query_parse_latency(query, NULL, &b->told, NULL);
+    gst_query_unref(query);
+}
+
+static void
+bench_open(Bench *b, const char *element, guint slice, guint depth)
+{
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    g_mutex_lock(&lock);
+    now = GST_SECOND;
+    busy_until = GST_CLOCK_TIME_NONE;
+    begun = ended = 0;
+    g_mutex_unlock(&lock);
+    *b = (Bench){.encodes = g_str_equal(element, "vaeencode")};
+    b->h = vae_test_harness(element, "slice-size", slice, "queue-depth", depth,
+                            NULL);
+    b->bus = vae_test_bus(b->h);
+    gst_harness_set_upstream_latency(b->h, UPSTREAM);
+    gst_harness_set_src_caps_str(b->h, b->encodes ? VIDEO : caps);
+    g_free(caps);
+    ask(b);
+}
+
+static void
+bench_close(Bench *b)
+{
+    gst_element_set_bus(b->h->element, NULL);
+    gst_object_unref(b->bus);
+    vae_test_teardown(b->h);
+}
+
+static void
+wait_begun(guint steps)
+{
+    g_mutex_lock(&lock);
+    while (begun < steps)
+        g_cond_wait(&cond, &lock);
+    g_mutex_unlock(&lock);
+}
+
+static void
+answer_messages(Bench *b)
+{
+    GstMessage *message;
+
+    while ((message = gst_bus_pop_filtered(b->bus, GST_MESSAGE_LATENCY))) {
+        gst_message_unref(message);
+        b->renewed++;
+        ask(b);
+    }
+}
+
+/* Takes what the steps give that are done, and looks how late it is. */
+static void
+take(Bench *b, guint steps)
+{
+    const guint n = b->encodes ? steps : 4 * steps - 3;
+
+    for (; b->left < n; b->left++) {
+        GstBuffer *buffer = gst_harness_pull(b->h);
+        const GstClockTime at = now - GST_SECOND;
+
+        CHECK(buffer != NULL);
+        if (at > GST_BUFFER_PTS(buffer)) /* or ahead of its time */
+            b->worst = MAX(b->worst, at - GST_BUFFER_PTS(buffer));
+        gst_buffer_unref(buffer);
+    }
+    answer_messages(b);
+}
+
+/* Whether the call has ended of which `done` steps are: it may have several
+ * runs. */
+static gboolean
+call_ended(Bench *b, guint done)
+{
+    for (;;) {
+        guint at;
+
+        g_mutex_lock(&lock);
+        at = begun;
+        g_mutex_unlock(&lock);
+        if (vae_test_stat(b->h, "steps") >= done)
+            return TRUE;
+        if (at > done)
+            return FALSE;
+        g_usleep(100);
+    }
+}
+
+/* Moves time on, with all ends of runs that fall into it. */
+static void
+advance(Bench *b, GstClockTime until)
+{
+    guint done;
+
+    for (;;) {
+        g_mutex_lock(&lock);
+        if (!GST_CLOCK_TIME_IS_VALID(busy_until) || busy_until > until) {
+            now = MAX(now, until);
+            g_mutex_unlock(&lock);
+            return;
+        }
+        now = busy_until;
+        done = begun;
+        g_cond_broadcast(&cond);
+        while (ended < done)
+            g_cond_wait(&cond, &lock);
+        g_mutex_unlock(&lock);
+        if (call_ended(b, done))
+            take(b, done);
+        if (b->sent > done)
+            wait_begun(done + 1);
+    }
+}
+
+/* The next latent or frame comes at its time, or at another. */
+static void
+arrive(Bench *b, GstClockTime when)
+{
+    const guint k = b->units++;
+    GstVideoInfo info;
+    gboolean idle;
+
+    advance(b, GST_SECOND + UPSTREAM + when);
+    g_mutex_lock(&lock);
+    idle = !GST_CLOCK_TIME_IS_VALID(busy_until);
+    g_mutex_unlock(&lock);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
+    CHECK_INT(gst_harness_push(b->h, b->encodes ? vae_test_frame(&info, k)
+                                                : vae_test_latent(LW, LH, k)),
+              GST_FLOW_OK);
+    if (b->encodes && k % 4 != 0)
+        return;
+    b->sent++;
+    if (idle)
+        wait_begun(b->sent);
+}
+
+/* When unit k is due; the times of what goes out are those. */
+static GstClockTime
+due(const Bench *b, guint k)
+{
+    return vae_test_time(b->encodes || k == 0 ? k : 4 * k - 3);
+}
+
+static void
+run_steps(Bench *b, guint n)
+{
+    for (const guint end = b->sent + n; b->sent < end;)
+        arrive(b, due(b, b->units));
+}
+
+static void
+check_told(Bench *b, const char *what)
+{
+    GstClockTime wrong;
+
+    ask(b);
+    wrong = MAX(b->told, b->worst) - MIN(b->told, b->worst);
+
+    g_print("%s: told %" GST_TIME_FORMAT ", measured %" GST_TIME_FORMAT "\n",
+            what, GST_TIME_ARGS(b->told), GST_TIME_ARGS(b->worst));
+    CHECK(wrong <= b->worst / 10);
+}
+
+static void
+check_element(const char *element, guint slice, guint depth)
+{
+    gchar *what = g_strdup_printf("%s slice-size=%u queue-depth=%u", element,
+                                  slice, depth);
+    Bench b;
+
+    set_cost(10 * GST_MSECOND, 150 * GST_MSECOND);
+    bench_open(&b, element, slice, depth);
+    run_steps(&b, 8);
+    b.worst = 0;
+    run_steps(&b, 18);
+    check_told(&b, what);
+    bench_close(&b);
+    if (slice > 1 && depth > 1) {
+        /* One step alone takes longer than a step lasts, two do not: steps
+         * wait for the call before theirs. */
+        set_cost(300 * GST_MSECOND, 20 * GST_MSECOND);
+        bench_open(&b, element, slice, depth);
+        run_steps(&b, 20);
+        b.worst = 0;
+        run_steps(&b, 18);
+        CHECK(vae_test_stat(b.h, "slices") < vae_test_stat(b.h, "steps"));
+        check_told(&b, what);
+        bench_close(&b);
+    }
+    g_free(what);
+}
+
+static void
+check_sizes(const char *element)
+{
+    for (guint slice = 1; slice <= 4; slice *= 2)
+        for (guint depth = 1; depth <= 4; depth++)
+            check_element(element, slice, depth);
+}
+
+static void
+test_decode(void)
+{
+    check_sizes("vaedecode");
+}
+
+static void
+test_encode(void)
+{
+    check_sizes("vaeencode");
+}
+
+/* Three latents at once, when the first of them is due: the second and third
+ * wait, and are ahead of their times by more. */
+static void
+test_bursts(void)
+{
+    Bench b;
+
+    set_cost(0, 100 * GST_MSECOND);
+    bench_open(&b, "vaedecode", 1, 4);
+    for (guint k = 0; k < 30; k++) {
+        if (k == 12)
+            b.worst = 0;
+        arrive(&b, due(&b, k / 3 * 3));
+    }
+    check_told(&b, "bursts of three");
+    bench_close(&b);
+}
+
+/* The pipeline hears of another latency where it is another by more than a
+ * quarter, and of a shorter one once it holds. */
+static void
+test_renewed(void)
+{
+    Bench b;
+
+    set_cost(0, 100 * GST_MSECOND);
+    bench_open(&b, "vaedecode", 1, 2);
+    CHECK_INT(b.told, UPSTREAM);
+    run_steps(&b, 18);
+    CHECK_INT(b.renewed, 2); /* of the first step, and of the second */
+    CHECK_INT(b.told, UPSTREAM + 100 * GST_MSECOND);
+    set_cost(0, 120 * GST_MSECOND);
+    run_steps(&b, 20);
+    CHECK_INT(b.renewed, 2);
+    set_cost(0, 130 * GST_MSECOND);
+    run_steps(&b, 2);
+    CHECK_INT(b.renewed, 3);
+    CHECK_INT(b.told, UPSTREAM + 130 * GST_MSECOND);
+    set_cost(0, 60 * GST_MSECOND);
+    run_steps(&b, 15);
+    CHECK_INT(b.renewed, 3);
+    run_steps(&b, 3);
+    CHECK_INT(b.renewed, 4);
+    CHECK_INT(b.told, UPSTREAM + 60 * GST_MSECOND);
+    bench_close(&b);
+}
+
+/* Where nothing is live, nobody needs to hear of it. */
+static void
+test_not_live(void)
+{
+    Bench b;
+
+    set_cost(0, 100 * GST_MSECOND);
+    bench_open(&b, "vaedecode", 1, 2);
+    gst_harness_set_live(b.h, FALSE);
+    ask(&b);
+    run_steps(&b, 6);
+    CHECK_INT(b.renewed, 0);
+    bench_close(&b);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"decode", test_decode},     {"encode", test_encode},
+        {"bursts", test_bursts},     {"renewed", test_renewed},
+        {"not-live", test_not_live}, {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

@@ -1,0 +1,523 @@
+/*
+ * test_moments.c: flushes, the way to NULL and drains at every moment of a
+ * slice. The backend stops where the test wants it to.
+ */
+#include "fake/fake.h"
+#include "vae_memory.h"
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+#define VIDEO "video/x-raw,format=I420,width=48,height=32,framerate=16/1"
+#define DEPTH 2
+#define STEPS 4 /* of a clip */
+
+typedef enum Moment {
+    IDLE,
+    UPLOAD,
+    COMPUTE,
+    DOWNLOAD,
+    ACQUIRE,       /* all buffers of the pool are out */
+    MAP,           /* memory for the results is being mapped */
+    PUSH,          /* downstream does not return */
+    BACK_PRESSURE, /* and all that may wait does, upstream too */
+    END,           /* and EOS waits behind it */
+    MOMENTS
+} Moment;
+
+static const char *const moments[] = {
+    "idle", "upload", "compute",       "download",     "acquire",
+    "map",  "push",   "back-pressure", "end of stream"};
+
+/* Where the worker stops until it is let go or cancelled. */
+static GMutex lock;
+static GCond cond;
+static gboolean armed, reached, open_again; /* under the lock */
+static FakePoint stop_at;
+static gint ops;       /* atomic: done so far */
+static gint first_ops; /* of a first step */
+
+static void
+wait_here(const atomic_bool *cancel)
+{
+    g_mutex_lock(&lock);
+    armed = FALSE;
+    reached = TRUE;
+    g_cond_broadcast(&cond);
+    while (!open_again && !(cancel && atomic_load(cancel)))
+        g_cond_wait_until(&cond, &lock, g_get_monotonic_time() + 1000);
+    g_mutex_unlock(&lock);
+}
+
+void
+fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
+                const atomic_bool *cancel)
+{
+    gboolean here;
+
+    g_mutex_lock(&lock);
+    here =
+        armed && point == stop_at && (point != FAKE_COMPUTE || op >= n_ops / 2);
+    g_mutex_unlock(&lock);
+    if (here)
+        wait_here(cancel);
+    if (!atomic_load(cancel))
+        g_atomic_int_inc(&ops);
+}
+
+/* Mapping cannot be cancelled. */
+static void
+on_map(GstMapFlags flags)
+{
+    gboolean here;
+
+    g_mutex_lock(&lock);
+    here = armed && stop_at == (FakePoint) -1 && (flags & GST_MAP_WRITE);
+    g_mutex_unlock(&lock);
+    if (here)
+        wait_here(NULL);
+}
+
+static void
+arm(FakePoint point)
+{
+    g_mutex_lock(&lock);
+    armed = TRUE;
+    reached = open_again = FALSE;
+    stop_at = point;
+    g_mutex_unlock(&lock);
+}
+
+static void
+wait_reached(void)
+{
+    g_mutex_lock(&lock);
+    while (!reached)
+        g_cond_wait(&cond, &lock);
+    g_mutex_unlock(&lock);
+}
+
+static void
+let_go(void)
+{
+    g_mutex_lock(&lock);
+    armed = FALSE;
+    open_again = TRUE;
+    g_cond_broadcast(&cond);
+    g_mutex_unlock(&lock);
+}
+
+/* An element, what it is fed by and what stands in its way. */
+typedef struct Bed {
+    GstHarness *h;
+    gboolean encodes;
+    VaeTestAllocator *allocator;
+    VaeTestOffer offer;
+    gulong block; /* a probe of the source pad */
+    GThread *thread;
+    GstFlowReturn result; /* of the thread */
+    gboolean drained;     /* the same */
+} Bed;
+
+static GstFlowReturn
+push_step(Bed *b, guint k)
+{
+    GstFlowReturn ret = GST_FLOW_OK;
+    GstVideoInfo info;
+
+    if (!b->encodes)
+        return gst_harness_push(b->h, vae_test_latent(LW, LH, k));
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
+    for (guint i = k ? 4 * k - 3 : 0; i <= 4 * k && ret == GST_FLOW_OK; i++)
+        ret = gst_harness_push(b->h, vae_test_frame(&info, i));
+    return ret;
+}
+
+static guint
+buffers_of(const Bed *b, guint steps)
+{
+    return b->encodes ? steps : 4 * steps - 3;
+}
+
+/* The sum of what the steps from 0 on give. */
+static gchar *
+run_clip(Bed *b)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    gchar *text;
+
+    for (guint k = 0; k < STEPS; k++)
+        CHECK_INT(push_step(b, k), GST_FLOW_OK);
+    for (guint i = 0; i < buffers_of(b, STEPS); i++) {
+        GstBuffer *buffer = gst_harness_pull(b->h);
+        GstMapInfo map;
+
+        CHECK(buffer != NULL);
+        CHECK_INT(GST_BUFFER_OFFSET(buffer), i);
+        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+        g_checksum_update(sum, map.data, (gssize) map.size);
+        gst_buffer_unmap(buffer, &map);
+        gst_buffer_unref(buffer);
+    }
+    vae_test_no_more(b->h);
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+static void
+bed_open(Bed *b, const char *element)
+{
+    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    GstCaps *caps = gst_caps_from_string(VIDEO);
+
+    *b = (Bed){.encodes = g_str_equal(element, "vaeencode"),
+               .allocator = vae_test_allocator_new()};
+    b->allocator->on_map = on_map;
+    b->offer.allocator = GST_ALLOCATOR(b->allocator);
+    if (!b->encodes) {
+        b->offer.min = 2;
+        b->offer.max = 2 + 4 * (DEPTH + 2);
+        b->offer.pool = vae_test_pool_new(caps, b->offer.min, b->offer.max,
+                                          b->offer.allocator, NULL);
+    }
+    b->h =
+        vae_test_harness(element, "slice-size", 1, "queue-depth", DEPTH, NULL);
+    vae_test_offer(b->h->sinkpad, &b->offer);
+    gst_harness_set_src_caps_str(b->h, b->encodes ? VIDEO : text);
+    gst_caps_unref(caps);
+    g_free(text);
+}
+
+static void
+bed_close(Bed *b)
+{
+    vae_test_teardown(b->h);
+    gst_clear_object(&b->offer.pool);
+    CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(b->allocator), 1);
+    gst_object_unref(b->allocator);
+}
+
+static GstPadProbeReturn
+stay(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    return GST_PAD_PROBE_OK;
+}
+
+static void
+shut(Bed *b)
+{
+    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
+
+    b->block = gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER, stay, NULL,
+        NULL);
+    gst_object_unref(pad);
+}
+
+static void
+wait_shut(Bed *b)
+{
+    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
+
+    while (!gst_pad_is_blocking(pad))
+        g_usleep(1000);
+    gst_object_unref(pad);
+}
+
+static void
+unshut(Bed *b)
+{
+    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
+
+    if (b->block)
+        gst_pad_remove_probe(pad, b->block);
+    b->block = 0;
+    gst_object_unref(pad);
+}
+
+static gpointer
+push_on(gpointer data)
+{
+    Bed *b = data;
+
+    for (guint k = 1; b->result == GST_FLOW_OK; k++)
+        b->result = push_step(b, k);
+    return NULL;
+}
+
+/* Pushes from another thread, which is to be waiting. */
+static void
+push_until_blocked(Bed *b, guint in_flight)
+{
+    b->result = GST_FLOW_OK;
+    b->thread = g_thread_new("pusher", push_on, b);
+    while (vae_test_stat(b->h, "in-flight") < in_flight)
+        g_usleep(1000);
+}
+
+/* The sink holds what it was given: the pool is empty then. */
+static void
+hold_all(Bed *b)
+{
+    push_until_blocked(b, DEPTH);
+    while (gst_harness_buffers_in_queue(b->h) < b->offer.max / 4 * 4)
+        g_usleep(1000);
+    g_usleep(20000); /* to acquire; where that is later, it is another test */
+}
+
+/* The first step is done, and the second is where it is wanted. */
+static void
+go_to(Bed *b, Moment moment)
+{
+    const gint before = g_atomic_int_get(&ops);
+
+    CHECK_INT(push_step(b, 0), GST_FLOW_OK);
+    gst_buffer_unref(gst_harness_pull(b->h));
+    first_ops = g_atomic_int_get(&ops) - before;
+    if (moment >= UPLOAD && moment <= DOWNLOAD)
+        arm(moment == UPLOAD    ? FAKE_UPLOAD
+            : moment == COMPUTE ? FAKE_COMPUTE
+                                : FAKE_DOWNLOAD);
+    if (moment == MAP)
+        arm((FakePoint) -1);
+    if (moment >= PUSH)
+        shut(b);
+    if (moment == ACQUIRE) {
+        hold_all(b);
+    } else if (moment == BACK_PRESSURE) {
+        push_until_blocked(b, DEPTH);
+    } else if (moment != IDLE) {
+        CHECK_INT(push_step(b, 1), GST_FLOW_OK);
+        CHECK_INT(push_step(b, 2), GST_FLOW_OK);
+    }
+    if (moment == END)
+        CHECK(gst_harness_push_event(b->h, gst_event_new_eos()));
+    if (moment >= PUSH)
+        wait_shut(b);
+    else if (moment != IDLE && moment != ACQUIRE)
+        wait_reached();
+}
+
+/* Whoever was blocked comes back. */
+static void
+join(Bed *b)
+{
+    if (!b->thread)
+        return;
+    g_thread_join(b->thread);
+    b->thread = NULL;
+    CHECK_INT(b->result, GST_FLOW_FLUSHING);
+}
+
+static void
+drop_all(Bed *b)
+{
+    GstBuffer *buffer;
+    GstEvent *event;
+
+    while ((buffer = gst_harness_try_pull(b->h)))
+        gst_buffer_unref(buffer);
+    while ((event = gst_harness_try_pull_event(b->h))) {
+        CHECK(GST_EVENT_TYPE(event) != GST_EVENT_EOS);
+        gst_event_unref(event);
+    }
+}
+
+static void
+flush(Bed *b)
+{
+    GstSegment segment;
+
+    CHECK(gst_harness_push_event(b->h, gst_event_new_flush_start()));
+    join(b);
+    let_go();
+    unshut(b);
+    CHECK(gst_harness_push_event(b->h, gst_event_new_flush_stop(TRUE)));
+    drop_all(b);
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(b->h, gst_event_new_segment(&segment)));
+}
+
+/* A flush, and what it leaves of the work that was there. */
+static void
+flush_and_look(Bed *b)
+{
+    const gint before = g_atomic_int_get(&ops);
+
+    flush(b);
+    CHECK_INT(push_step(b, 0), GST_FLOW_OK);
+    gst_buffer_unref(gst_harness_pull(b->h));
+    /* The first step ran, and of what was before at most the op that was being
+     * computed. */
+    CHECK(g_atomic_int_get(&ops) - before <= first_ops + 1);
+}
+
+static void
+check_flushes(const char *element)
+{
+    gchar *wanted = NULL, *found;
+    Bed b;
+
+    bed_open(&b, element);
+    for (guint round = 0; round < 3; round++)
+        for (guint moment = IDLE; moment < MOMENTS; moment++) {
+            if (moment == ACQUIRE && b.encodes)
+                continue; /* latents have no pool */
+            g_print("%s: a flush at: %s\n", element, moments[moment]);
+            go_to(&b, moment);
+            flush_and_look(&b);
+            flush(&b);
+            found = run_clip(&b);
+            CHECK(!wanted || strcmp(found, wanted) == 0);
+            g_free(wanted);
+            wanted = found;
+            flush(&b);
+        }
+    g_free(wanted);
+    bed_close(&b);
+}
+
+static void
+test_flush_decode(void)
+{
+    check_flushes("vaedecode");
+}
+
+static void
+test_flush_encode(void)
+{
+    check_flushes("vaeencode");
+}
+
+static gpointer
+let_go_later(gpointer data)
+{
+    g_usleep(20000);
+    let_go();
+    return NULL;
+}
+
+static void
+check_states(const char *element)
+{
+    for (guint moment = IDLE; moment < MOMENTS; moment++) {
+        GThread *later = NULL;
+        Bed b;
+
+        bed_open(&b, element);
+        if (moment != ACQUIRE || !b.encodes) {
+            g_print("%s: to NULL at: %s\n", element, moments[moment]);
+            go_to(&b, moment);
+            if (moment == MAP)
+                later = g_thread_new("later", let_go_later, NULL);
+            gst_element_set_state(b.h->element, GST_STATE_NULL);
+            join(&b);
+            if (later)
+                g_thread_join(later);
+            unshut(&b);
+        }
+        bed_close(&b);
+    }
+}
+
+static void
+test_states(void)
+{
+    check_states("vaedecode");
+    check_states("vaeencode");
+}
+
+static gpointer
+drain(gpointer data)
+{
+    GstQuery *query = gst_query_new_drain();
+    Bed *b = data;
+
+    b->drained = gst_pad_peer_query(b->h->srcpad, query);
+    gst_query_unref(query);
+    return NULL;
+}
+
+/* Until a serialized query holds the stream. */
+static void
+wait_query(Bed *b)
+{
+    GstPad *pad = gst_element_get_static_pad(b->h->element, "sink");
+
+    while (GST_PAD_STREAM_TRYLOCK(pad)) {
+        GST_PAD_STREAM_UNLOCK(pad);
+        g_usleep(1000);
+    }
+    gst_object_unref(pad);
+}
+
+/* A drain waits for what is under way; a flush ends the wait. */
+static void
+test_drain(void)
+{
+    static const Moment where[] = {UPLOAD, COMPUTE, DOWNLOAD, PUSH};
+
+    for (guint i = 0; i < 2 * G_N_ELEMENTS(where); i++) {
+        const gboolean flushed = i % 2;
+        GThread *thread;
+        Bed b;
+
+        bed_open(&b, "vaedecode");
+        go_to(&b, where[i / 2]);
+        thread = g_thread_new("drain", drain, &b);
+        wait_query(&b);
+        if (flushed) {
+            flush(&b);
+        } else {
+            let_go();
+            unshut(&b);
+        }
+        g_thread_join(thread);
+        CHECK_INT(b.drained, !flushed);
+        if (!flushed)
+            CHECK_INT(gst_harness_buffers_in_queue(b.h), 8);
+        bed_close(&b);
+    }
+}
+
+/* On the way to READY the source pad is shut first. What comes meanwhile is
+ * answered as in a flush: another answer would be an error of the pipeline. */
+static void
+test_half_shut(void)
+{
+    for (guint i = 0; i < 2; i++) {
+        GstCaps *caps = gst_caps_from_string(VIDEO ",pixel-aspect-ratio=1/2");
+        GstSegment segment;
+        GstPad *pad;
+        Bed b;
+
+        bed_open(&b, "vaeencode");
+        pad = gst_element_get_static_pad(b.h->element, "src");
+        CHECK_INT(push_step(&b, 0), GST_FLOW_OK);
+        gst_buffer_unref(gst_harness_pull(b.h));
+        CHECK(gst_pad_set_active(pad, FALSE));
+        gst_segment_init(&segment, GST_FORMAT_TIME);
+        gst_harness_push_event(b.h, i == 0 ? gst_event_new_segment(&segment)
+                                           : gst_event_new_caps(caps));
+        CHECK_INT(push_step(&b, 1), GST_FLOW_FLUSHING);
+        gst_object_unref(pad);
+        gst_caps_unref(caps);
+        bed_close(&b);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"flush-decode", test_flush_decode},
+                                    {"flush-encode", test_flush_encode},
+                                    {"states", test_states},
+                                    {"drain", test_drain},
+                                    {"half-shut", test_half_shut},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

@@ -1,0 +1,386 @@
+/*
+ * test_pools.c: whose memory frames and latents are in: what downstream offers
+ * is used where it can be, and nothing is copied on the way.
+ */
+#include "vae_memory.h"
+#include "vae_test.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <vae/stream.h>
+
+#define LW 6
+#define LH 4
+#define VIDEO "video/x-raw,format=I420,width=48,height=32,framerate=16/1"
+#define STEPS 6
+#define FRAMES (4 * STEPS - 3)
+
+/* What the engine was given, in front of libvae's own functions. */
+static GMutex lock;
+static GPtrArray *written, *read_from; /* under the lock */
+
+static void
+note(GPtrArray *list, const void *data)
+{
+    g_mutex_lock(&lock);
+    if (list && data)
+        g_ptr_array_add(list, (gpointer) data);
+    g_mutex_unlock(&lock);
+}
+
+VaeStatus
+vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
+                  const VaePicture *frames, int n_frames, VaeError *error)
+{
+    static VaeStatus (*real)(VaeStream *, const VaeLatent *, int,
+                             const VaePicture *, int, VaeError *);
+    void *symbol = dlsym(RTLD_NEXT, "vae_stream_decode");
+
+    memcpy(&real, &symbol, sizeof real);
+    for (int i = 0; i < n_latents; i++)
+        note(read_from, latents[i].data);
+    for (int i = 0; i < n_frames; i++)
+        note(written, frames[i].data[0]);
+    return real(stream, latents, n_latents, frames, n_frames, error);
+}
+
+VaeStatus
+vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
+                  const VaeLatent *latents, int n_latents, VaeError *error)
+{
+    static VaeStatus (*real)(VaeStream *, const VaePicture *, int,
+                             const VaeLatent *, int, VaeError *);
+    void *symbol = dlsym(RTLD_NEXT, "vae_stream_encode");
+
+    memcpy(&real, &symbol, sizeof real);
+    for (int i = 0; i < n_latents; i++)
+        note(written, latents[i].data);
+    for (int i = 0; i < n_frames; i++)
+        note(read_from, frames[i].data[0]);
+    return real(stream, frames, n_frames, latents, n_latents, error);
+}
+
+static GstHarness *
+decoder(VaeTestOffer *offer)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    vae_test_offer(h->sinkpad, offer);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* The visible bytes of all frames, whatever their strides; each is handed to
+ * check, which may be NULL. */
+static gchar *
+pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
+         gpointer data)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    GstVideoFrame frame;
+    GstVideoInfo info;
+    gchar *text;
+
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
+    for (guint i = 0; i < FRAMES; i++) {
+        GstBuffer *buffer = gst_harness_pull(h);
+
+        CHECK(buffer != NULL);
+        if (check)
+            check(buffer, data);
+        CHECK(gst_video_frame_map(&frame, &info, buffer, GST_MAP_READ));
+        for (guint c = 0; c < GST_VIDEO_FRAME_N_COMPONENTS(&frame); c++)
+            for (gint y = 0; y < GST_VIDEO_FRAME_COMP_HEIGHT(&frame, c); y++)
+                g_checksum_update(
+                    sum,
+                    (guint8 *) GST_VIDEO_FRAME_COMP_DATA(&frame, c) +
+                        y * GST_VIDEO_FRAME_COMP_STRIDE(&frame, c),
+                    GST_VIDEO_FRAME_COMP_WIDTH(&frame, c));
+        gst_video_frame_unmap(&frame);
+        gst_buffer_unref(buffer);
+    }
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return text;
+}
+
+/* Runs a clip with the offer and expects the bytes of one without any. */
+static void
+check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
+            gpointer data)
+{
+    VaeTestOffer none = {0};
+    GstHarness *h = decoder(&none);
+    gchar *wanted, *found;
+
+    vae_test_push_latents(h, LW, LH, 0, STEPS);
+    wanted = pull_all(h, NULL, NULL);
+    CHECK_INT(none.asked, 1);
+    vae_test_teardown(h);
+    h = decoder(offer);
+    vae_test_push_latents(h, LW, LH, 0, STEPS);
+    found = pull_all(h, check, data);
+    CHECK(strcmp(found, wanted) == 0);
+    CHECK(offer->asked >= 1);
+    g_free(wanted);
+    g_free(found);
+    vae_test_teardown(h);
+}
+
+static GstBufferPool *
+pool_of(guint max, GstAllocator *allocator, const GstVideoAlignment *align)
+{
+    GstCaps *caps = gst_caps_from_string(VIDEO);
+    GstBufferPool *pool = vae_test_pool_new(caps, 0, max, allocator, align);
+
+    gst_caps_unref(caps);
+    return pool;
+}
+
+static void
+from_pool(GstBuffer *frame, gpointer pool)
+{
+    CHECK(frame->pool == pool);
+    CHECK(!gst_buffer_get_video_meta(frame));
+    CHECK_INT(gst_buffer_get_size(frame), 48 * 32 * 3 / 2);
+}
+
+static void
+padded(GstBuffer *frame, gpointer pool)
+{
+    GstVideoMeta *meta = gst_buffer_get_video_meta(frame);
+
+    CHECK(frame->pool == pool);
+    CHECK(meta && meta->stride[0] == 48 + 16 + 64);
+    CHECK_INT(meta->offset[0], 8 * meta->stride[0] + 16);
+}
+
+static void
+not_from_pool(GstBuffer *frame, gpointer pool)
+{
+    CHECK(frame->pool && frame->pool != pool);
+    CHECK_INT(gst_buffer_get_size(frame), 48 * 32 * 3 / 2);
+}
+
+/* A plain pool is taken by those who do not know GstVideoMeta, too. */
+static void
+test_plain_pool(void)
+{
+    VaeTestOffer offer = {.pool = pool_of(0, NULL, NULL),
+                          .size = 48 * 32 * 3 / 2};
+
+    check_offer(&offer, from_pool, offer.pool);
+    gst_object_unref(offer.pool);
+}
+
+/* Strides and borders as downstream wants them. */
+static void
+test_padded_pool(void)
+{
+    GstVideoAlignment align;
+    VaeTestOffer offer = {.size = 48 * 32 * 3 / 2, .video_meta = TRUE};
+
+    gst_video_alignment_reset(&align);
+    align.padding_left = 16;
+    align.padding_right = 64;
+    align.padding_top = 8;
+    align.padding_bottom = 2;
+    offer.pool = pool_of(0, NULL, &align);
+    check_offer(&offer, padded, offer.pool);
+    gst_object_unref(offer.pool);
+}
+
+/* Buffers that are out at once would be all that there are, and everybody
+ * would wait: another pool is taken. */
+static void
+test_small_pool(void)
+{
+    static const guint enough = 4 * (2 + 2);
+
+    for (guint max = 1; max <= enough; max++) {
+        VaeTestOffer offer = {.pool = pool_of(max, NULL, NULL),
+                              .size = 48 * 32 * 3 / 2,
+                              .max = max};
+        GstHarness *h = decoder(&offer);
+        GstBuffer *frame;
+
+        vae_test_push_latents(h, LW, LH, 0, 3);
+        frame = gst_harness_pull(h);
+        CHECK_INT(frame->pool == offer.pool, max == enough);
+        gst_buffer_unref(frame);
+        for (guint i = 1; i < 9; i++)
+            gst_buffer_unref(gst_harness_pull(h));
+        vae_test_teardown(h);
+        gst_object_unref(offer.pool);
+    }
+    {
+        VaeTestOffer offer = {.pool = pool_of(enough - 1, NULL, NULL),
+                              .size = 48 * 32 * 3 / 2,
+                              .max = enough - 1};
+
+        check_offer(&offer, not_from_pool, offer.pool);
+        gst_object_unref(offer.pool);
+    }
+}
+
+static void
+in_memory(GstBuffer *frame, gpointer data)
+{
+    GstMemory *memory = gst_buffer_peek_memory(frame, 0);
+
+    CHECK(gst_memory_is_type(memory, "VaeTestMemory"));
+    CHECK(memory->align >= 127);
+}
+
+/* An allocator without a pool, and an alignment. */
+static void
+test_allocator(void)
+{
+    VaeTestAllocator *allocator = vae_test_allocator_new();
+    VaeTestOffer offer = {.allocator = GST_ALLOCATOR(allocator),
+                          .params = {.align = 127}};
+
+    check_offer(&offer, in_memory, NULL);
+    CHECK_INT(allocator->align, 128);
+    CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(allocator), 1);
+    gst_object_unref(allocator);
+}
+
+static void
+begin_notes(void)
+{
+    g_mutex_lock(&lock);
+    written = g_ptr_array_new();
+    read_from = g_ptr_array_new();
+    g_mutex_unlock(&lock);
+}
+
+static void
+end_notes(void)
+{
+    g_mutex_lock(&lock);
+    g_clear_pointer(&written, g_ptr_array_unref);
+    g_clear_pointer(&read_from, g_ptr_array_unref);
+    g_mutex_unlock(&lock);
+}
+
+/* Memory that is not ours is made: for frames nobody else's may be. */
+static VaeTestAllocator *
+as_default(void)
+{
+    VaeTestAllocator *allocator = vae_test_allocator_new();
+
+    gst_allocator_set_default(gst_object_ref(allocator));
+    return allocator;
+}
+
+static void
+back_to_default(void)
+{
+    gst_allocator_set_default(gst_allocator_find(GST_ALLOCATOR_SYSMEM));
+}
+
+/* The engine writes each frame where it goes out, once, and reads each latent
+ * where it came in; nobody else maps, copies or makes any. */
+static void
+test_decode_copies_nothing(void)
+{
+    VaeTestAllocator *mine = vae_test_allocator_new(), *others = as_default();
+    VaeTestOffer offer = {.pool = pool_of(0, GST_ALLOCATOR(mine), NULL),
+                          .size = 48 * 32 * 3 / 2};
+    GstHarness *h = decoder(&offer);
+    GstBuffer *frames[FRAMES], *latents[STEPS];
+    gint made, mapped;
+
+    begin_notes();
+    for (guint k = 0; k < STEPS; k++) /* of the allocator `others` */
+        latents[k] = vae_test_latent(LW, LH, k);
+    made = g_atomic_int_get(&others->allocated);
+    mapped = g_atomic_int_get(&others->read);
+    for (guint k = 0; k < STEPS; k++)
+        CHECK_INT(gst_harness_push(h, gst_buffer_ref(latents[k])), GST_FLOW_OK);
+    for (guint i = 0; i < FRAMES; i++)
+        frames[i] = gst_harness_pull(h);
+    CHECK_INT(g_atomic_int_get(&others->allocated), made);
+    CHECK_INT(g_atomic_int_get(&others->read), mapped + STEPS);
+    CHECK_INT(g_atomic_int_get(&mine->written), FRAMES);
+    CHECK_INT(g_atomic_int_get(&mine->read), 0);
+    CHECK_INT(written->len, FRAMES);
+    CHECK_INT(read_from->len, STEPS);
+    for (guint i = 0; i < FRAMES; i++) {
+        CHECK(vae_test_memory_holds(frames[i], written->pdata[i]));
+        gst_buffer_unref(frames[i]);
+    }
+    for (guint k = 0; k < STEPS; k++) {
+        CHECK(vae_test_memory_holds(latents[k], read_from->pdata[k]));
+        gst_buffer_unref(latents[k]);
+    }
+    end_notes();
+    vae_test_teardown(h);
+    gst_object_unref(offer.pool);
+    back_to_default();
+    gst_object_unref(mine);
+    gst_object_unref(others);
+}
+
+static void
+test_encode_copies_nothing(void)
+{
+    VaeTestAllocator *mine = vae_test_allocator_new(), *others = as_default();
+    VaeTestOffer offer = {.allocator = GST_ALLOCATOR(mine)};
+    GstHarness *h = vae_test_harness("vaeencode", "slice-size", 1, NULL);
+    GstBuffer *frames[FRAMES], *latents[STEPS];
+    GstVideoInfo info;
+    gint made;
+
+    begin_notes();
+    vae_test_offer(h->sinkpad, &offer);
+    gst_harness_set_src_caps_str(h, VIDEO);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
+    for (guint i = 0; i < FRAMES; i++)
+        frames[i] = vae_test_frame(&info, i);
+    made = g_atomic_int_get(&others->allocated);
+    for (guint i = 0; i < FRAMES; i++)
+        CHECK_INT(gst_harness_push(h, gst_buffer_ref(frames[i])), GST_FLOW_OK);
+    for (guint k = 0; k < STEPS; k++)
+        latents[k] = gst_harness_pull(h);
+    CHECK_INT(g_atomic_int_get(&others->allocated), made);
+    CHECK_INT(g_atomic_int_get(&others->read), FRAMES);
+    CHECK_INT(g_atomic_int_get(&mine->allocated), STEPS);
+    CHECK_INT(g_atomic_int_get(&mine->written), STEPS);
+    CHECK_INT(g_atomic_int_get(&mine->read), 0);
+    CHECK_INT(written->len, STEPS);
+    CHECK_INT(read_from->len, FRAMES);
+    for (guint k = 0; k < STEPS; k++) {
+        CHECK(vae_test_memory_holds(latents[k], written->pdata[k]));
+        gst_buffer_unref(latents[k]);
+    }
+    for (guint i = 0; i < FRAMES; i++) {
+        CHECK(vae_test_memory_holds(frames[i], read_from->pdata[i]));
+        gst_buffer_unref(frames[i]);
+    }
+    end_notes();
+    vae_test_teardown(h);
+    back_to_default();
+    gst_object_unref(mine);
+    gst_object_unref(others);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"plain-pool", test_plain_pool},
+        {"padded-pool", test_padded_pool},
+        {"small-pool", test_small_pool},
+        {"allocator", test_allocator},
+        {"decode-copies-nothing", test_decode_copies_nothing},
+        {"encode-copies-nothing", test_encode_copies_nothing},
+        {NULL, NULL}};
+
+    /* So that libvae is linked, where RTLD_NEXT finds the real functions. */
+    CHECK(vae_backend_available(VAE_BACKEND_REF, NULL, 0));
+    return vae_test_main(argc, argv, tests);
+}
