@@ -59,9 +59,30 @@ scripts() {
     shellcheck -S warning -x -P pipelines $shells .ci/run
 }
 
+# The commands of the compiler, of each file one for every instruction set, of a
+# test also for its definitions: many are compiled into several programs.
+commands() {
+    mkdir -p "$build/static"
+    python3 - "$build" <<'EOF'
+import json, os, shlex, sys
+
+def kind(entry):
+    path = os.path.realpath(os.path.join(entry['directory'], entry['file']))
+    wanted = ('-m', '-D') if '/tests/' in path else ('-m',)
+    return path, *[o for o in shlex.split(entry['command'])
+                   if o.startswith(wanted)]
+
+with open(sys.argv[1] + '/compile_commands.json') as f:
+    entries = {kind(e): e for e in reversed(json.load(f))}
+with open(sys.argv[1] + '/static/compile_commands.json', 'w') as f:
+    json.dump(list(entries.values()), f, indent=1)
+EOF
+}
+
 # Only what each file is compiled with; system headers are not looked at.
 cppcheck_all() {
-    cppcheck --project="$build/compile_commands.json" --quiet -j "$jobs" \
+    cppcheck --project="$build/static/compile_commands.json" --quiet \
+        -j "$jobs" \
         --enable=warning,performance --inline-suppr \
         --error-exitcode=1 --suppress='*:/usr/*' \
         --cppcheck-build-dir="$build/cppcheck"
@@ -87,10 +108,11 @@ analyzer() {
 
 # See .clang-tidy.
 tidy() {
-    run-clang-tidy -quiet -j "$jobs" -p "$build" '^(?!.*/tests/).*\.c$'
+    run-clang-tidy -quiet -j "$jobs" -p "$build/static" '^(?!.*/tests/).*\.c$'
 }
 
 mkdir -p "$build/cppcheck"
+commands || exit
 check format clang-format format
 check scripts shellcheck scripts
 check cppcheck cppcheck cppcheck_all

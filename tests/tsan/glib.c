@@ -160,10 +160,10 @@ gpointer
 g_once_impl(GOnce *once, GThreadFunc func, gpointer arg)
 {
     OnceCall call = {once, func, arg};
-    gpointer result = REAL(g_once_impl)(once, once_call, &call);
 
+    REAL(g_once_impl)(once, once_call, &call);
     __tsan_acquire(once);
-    return result;
+    return once->retval;
 }
 
 gboolean
