@@ -18,15 +18,18 @@ static const char *const files[] = {
 /* Of a GPU: not everywhere. */
 static const char *const gpu_elements[] = {"nvcudah264enc", "cudaupload",
                                            "cudadownload"};
-static const char *const network_elements[] = {"tcpserversink", "tcpserversrc",
-                                               "tcpclientsink", "tcpclientsrc"};
+static const char *const network_elements[] = {
+    "tcpserversink", "tcpserversrc", "tcpclientsink", "tcpclientsrc",
+    "udpsink",       "udpsrc",       "srtsink",       "srtsrc"};
 
 /* Of packages that tests/deps.sh installs, but a folder of plugins may lack. */
 static const char *const other_elements[] = {
     "audioconvert", "audioresample", "audiotestsrc",  "autovideosink",
-    "gdpdepay",     "gdppay",        "opusenc",       "tcpclientsink",
-    "tcpserversrc", "tcpclientsrc",  "tcpserversink", "vp8enc",
-    "wavenc",       "wavparse",      "webmmux"};
+    "gdpdepay",     "rtpgstpay",     "rtpgstdepay",   "rtpjitterbuffer",
+    "udpsink",      "udpsrc",        "srtsink",       "srtsrc",
+    "gdppay",       "opusenc",       "tcpclientsink", "tcpserversrc",
+    "tcpclientsrc", "tcpserversink", "vp8enc",        "wavenc",
+    "wavparse",     "webmmux"};
 
 static guint missing; /* lines that an element is not here for */
 

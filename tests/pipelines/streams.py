@@ -103,6 +103,19 @@ class Streams(unittest.TestCase):
         self.assertEqual(differ, [], "frames that differ")
 
 
+def need_python(modules):
+    """Goes on with a Python that has these modules: Debian's packages bring
+    them to Debian's Python only."""
+    for name in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([name, "-c", modules], stderr=subprocess.DEVNULL,
+                          check=False).returncode == 0:
+            if name != sys.executable:
+                os.execv(name, [name] + sys.argv)
+            return
+    print("skipped: no Python with", modules)
+    sys.exit(77)
+
+
 def main(*elements):
     """Runs the tests of the program; 77 where an element is missing."""
     missing = [name for name in elements if not has(name)]
