@@ -261,6 +261,9 @@ push_segment(GstLatentDemux *self)
         gst_event_set_seqnum(event, self->seqnum);
     self->segment_due = FALSE;
     gst_pad_push_event(self->srcpad, event);
+    gst_pad_push_event(self->srcpad,
+                       gst_event_new_tag(gst_tag_list_new(
+                           GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL)));
 }
 
 static void

@@ -275,7 +275,7 @@ tags(GstVaeBase *base, GstTagList *list)
     gst_tag_list_foreach(list, drop_encoded, out);
     gst_tag_list_unref(list);
     gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_VIDEO_CODEC,
-                     "VAE latents", NULL);
+                     GST_VAE_LATENT_CODEC, NULL);
     return out;
 }
 

@@ -15,6 +15,7 @@
 G_BEGIN_DECLS
 
 #define GST_VAE_LATENT_NAME "video/x-vae-latent"
+#define GST_VAE_LATENT_CODEC "VAE latents" /* of the tag video-codec */
 
 /* For pad templates. The optional fields stay out, so that caps without them
  * are a subset as well. */

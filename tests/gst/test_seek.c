@@ -124,18 +124,21 @@ check_exact(gint fps_n, gint fps_d, guint every)
 
     bed_open(&bed, fps_n, fps_d);
     play = player(&bed, "");
+    vae_play_set(play, GST_STATE_PLAYING);
     for (guint i = 0; i < G_N_ELEMENTS(targets); i += every) {
         const guint n = targets[i], last = MIN(n + 5, FRAMES - 1);
         const GstClockTime inside = at(&bed, n) + GST_SECOND / 100;
 
-        vae_play_set(play, GST_STATE_PAUSED);
-        CHECK(vae_play_seek(play, FLUSH, at(&bed, n), at(&bed, last + 1)));
-        vae_play_set(play, GST_STATE_PAUSED);
-        check_position(play, at(&bed, n));
-        vae_play_forget(play);
-        vae_play_to_end(play);
-        check_frames(&bed, play, n, last);
-
+        if (i % 2) {
+            vae_play_set(play, GST_STATE_PAUSED);
+            CHECK(vae_play_seek(play, FLUSH, at(&bed, n), at(&bed, last + 1)));
+            vae_play_set(play, GST_STATE_PAUSED);
+            check_position(play, at(&bed, n));
+            vae_play_forget(play);
+            vae_play_to_end(play);
+            check_frames(&bed, play, n, last);
+            continue;
+        }
         /* While it plays, and into a frame. */
         vae_play_forget(play);
         CHECK(vae_play_seek(play, FLUSH, inside, at(&bed, last + 1)));

@@ -53,6 +53,25 @@ assert_field(const Run *run, const gchar *field, const gchar *wanted)
     g_free(text);
 }
 
+/* Of the tag of the stream. */
+static void
+assert_codec(const Run *run, const gchar *wanted)
+{
+    GstElement *sink = gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
+    GstPad *pad = gst_element_get_static_pad(sink, "sink");
+    GstEvent *event = gst_pad_get_sticky_event(pad, GST_EVENT_TAG, 0);
+    GstTagList *tags;
+    gchar *found = NULL;
+    fail_unless(event != NULL);
+    gst_event_parse_tag(event, &tags);
+    fail_unless(gst_tag_list_get_string(tags, GST_TAG_VIDEO_CODEC, &found));
+    fail_unless_equals_string(found, wanted);
+    g_free(found);
+    gst_event_unref(event);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+}
+
 /* Contents -------------------------------------------------------------- */
 
 static void
@@ -185,6 +204,7 @@ GST_START_TEST(test_metadata)
     assert_field(run, "latent-width", "5");
     assert_field(run, "latent-height", "3");
     assert_field(run, "layout", "chw");
+    assert_codec(run, "VAE latents");
     fail_unless(
         gst_element_query_duration(run->pipeline, GST_FORMAT_TIME, &duration));
     fail_unless_equals_int64(duration,
