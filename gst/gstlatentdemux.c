@@ -450,31 +450,15 @@ static gboolean
 src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(parent);
-    GstFormat format;
     GST_OBJECT_LOCK(self);
     const GstSegment segment = self->segment;
     GST_OBJECT_UNLOCK(self);
     switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_POSITION:
-        gst_query_parse_position(query, &format, NULL);
-        if (format != GST_FORMAT_TIME)
-            return FALSE;
-        gst_query_set_position(
-            query, format,
-            gst_segment_to_stream_time(&segment, format, segment.position));
-        return TRUE;
     case GST_QUERY_DURATION:
-        gst_query_parse_duration(query, &format, NULL);
-        if (format != GST_FORMAT_TIME)
-            return FALSE;
-        gst_query_set_duration(query, format, segment.duration);
-        return TRUE;
     case GST_QUERY_SEEKING:
-        gst_query_parse_seeking(query, &format, NULL, NULL, NULL);
-        gst_query_set_seeking(query, format,
-                              self->pull && format == GST_FORMAT_TIME, 0,
-                              segment.duration);
-        return TRUE;
+    case GST_QUERY_SEGMENT:
+        return gst_latent_seek_answer(&segment, self->pull, query);
     default:
         return gst_pad_query_default(pad, parent, query);
     }

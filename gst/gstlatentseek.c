@@ -115,3 +115,47 @@ gst_latent_seek_first(const GstLatentClip *clip, const GstSegment *segment,
 
     return shown < clip->data.t ? MAX(shown - warm_up, 0) : clip->data.t;
 }
+
+static void
+answer_segment(const GstSegment *segment, GstQuery *query)
+{
+    const GstFormat time = GST_FORMAT_TIME;
+    const guint64 stop = GST_CLOCK_TIME_IS_VALID(segment->stop)
+                             ? segment->stop
+                             : segment->duration;
+
+    gst_query_set_segment(
+        query, segment->rate, time,
+        (gint64) gst_segment_to_stream_time(segment, time, segment->start),
+        (gint64) gst_segment_to_stream_time(segment, time, stop));
+}
+
+gboolean
+gst_latent_seek_answer(const GstSegment *segment, gboolean seekable,
+                       GstQuery *query)
+{
+    GstFormat format = GST_FORMAT_TIME;
+
+    switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_POSITION:
+        gst_query_parse_position(query, &format, NULL);
+        gst_query_set_position(
+            query, format,
+            (gint64) gst_segment_to_stream_time(segment, GST_FORMAT_TIME,
+                                                segment->position));
+        break;
+    case GST_QUERY_DURATION:
+        gst_query_parse_duration(query, &format, NULL);
+        gst_query_set_duration(query, format, (gint64) segment->duration);
+        break;
+    case GST_QUERY_SEEKING:
+        gst_query_parse_seeking(query, &format, NULL, NULL, NULL);
+        gst_query_set_seeking(query, format,
+                              seekable && format == GST_FORMAT_TIME, 0,
+                              (gint64) segment->duration);
+        return TRUE;
+    default:
+        answer_segment(segment, query);
+    }
+    return format == GST_FORMAT_TIME;
+}

@@ -26,6 +26,11 @@ void gst_latent_seek_stop(GstPad *sinkpad, GstPad *srcpad, GstEvent *event);
 void gst_latent_seek_apply(const GstLatentClip *clip, GstEvent *event,
                            GstSegment *segment);
 
+/* Answers a query for POSITION, DURATION, SEEKING or SEGMENT; FALSE: not in
+ * that format. */
+gboolean gst_latent_seek_answer(const GstSegment *segment, gboolean seekable,
+                                GstQuery *query);
+
 /* The latent to begin with, so that warm_up of them are decoded before the
  * one that is shown first; data.t where nothing is to be shown. */
 gint gst_latent_seek_first(const GstLatentClip *clip, const GstSegment *segment,

@@ -344,6 +344,51 @@ check_snap(const Bed *bed, VaePlay *play, GstSeekFlags snap, GstClockTime to,
     check_frames(bed, play, first, 219);
 }
 
+/* What the demuxer says of itself, without the sink. */
+static void
+test_queries(void)
+{
+    Bed bed;
+    VaePlay *play;
+    GstElement *demux;
+    GstPad *pad;
+    GstQuery *query;
+    gint64 start, stop;
+    gdouble rate;
+    gboolean seekable;
+
+    bed_open(&bed, 16, 1);
+    play = player(&bed, "");
+    demux = gst_bin_get_by_name(GST_BIN(play->pipeline), "demux");
+    pad = gst_element_get_static_pad(demux, "src");
+    CHECK(vae_play_seek(play, FLUSH, at(&bed, 100), at(&bed, 120)));
+    vae_play_to_end(play);
+    query = gst_query_new_segment(GST_FORMAT_TIME);
+    CHECK(gst_pad_query(pad, query));
+    gst_query_parse_segment(query, &rate, NULL, &start, &stop);
+    gst_query_unref(query);
+    CHECK(rate == 1);
+    CHECK_INT(start, at(&bed, 100));
+    CHECK_INT(stop, at(&bed, 120));
+    query = gst_query_new_seeking(GST_FORMAT_TIME);
+    CHECK(gst_pad_query(pad, query));
+    gst_query_parse_seeking(query, NULL, &seekable, &start, &stop);
+    gst_query_unref(query);
+    CHECK(seekable);
+    CHECK_INT(start, 0);
+    CHECK_INT(stop, at(&bed, FRAMES));
+    CHECK(gst_pad_query_position(pad, GST_FORMAT_TIME, &start));
+    CHECK_INT(start, at(&bed, 120));
+    CHECK(gst_pad_query_duration(pad, GST_FORMAT_TIME, &stop));
+    CHECK_INT(stop, at(&bed, FRAMES));
+    CHECK(!gst_pad_query_duration(pad, GST_FORMAT_BYTES, &stop));
+    CHECK(!gst_pad_query_position(pad, GST_FORMAT_BYTES, &stop));
+    gst_object_unref(pad);
+    gst_object_unref(demux);
+    vae_play_free(play);
+    bed_close(&bed);
+}
+
 static void
 test_key_unit(void)
 {
@@ -563,6 +608,7 @@ main(int argc, char **argv)
         {"warm-up", test_warm_up},
         {"stop", test_stop},
         {"ends", test_ends},
+        {"queries", test_queries},
         {"key-unit", test_key_unit},
         {"loop", test_loop},
         {"no-flush", test_no_flush},
