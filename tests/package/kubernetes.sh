@@ -36,9 +36,9 @@ assert container['command'][:2] == ['sh', '-euc'] and len(container['command']) 
 print(container['command'][2])
 END
 
-mkdir -p "$tmp/bin" "$tmp/work/latents"
+mkdir -p "$tmp/bin" "$tmp/pod/latents"
 ln -s "$tool" "$tmp/bin/vaetool"
-cd "$tmp/work"
+cd "$tmp/pod"
 cp "$source/pipelines/demo/demo-tiny.safetensors" \
     model.safetensors
 for n in 1 2 3; do
