@@ -1,0 +1,111 @@
+/*
+ * test_tracer.c: the latency tracer of GStreamer sees through both elements,
+ * although buffers change threads in them.
+ */
+#include "vae_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* VAE_FAKE_STEP_US of the test; of the first step as well. */
+#define STEP (20 * GST_MSECOND)
+
+typedef struct Seen {
+    GMutex lock;
+    guint encode, decode, pipeline; /* lines */
+    guint64 most_encode, most_decode, most_pipeline;
+} Seen;
+
+static Seen seen;
+
+static void
+note(const GstStructure *line, guint *n, guint64 *most)
+{
+    guint64 time = 0;
+
+    CHECK(gst_structure_get_uint64(line, "time", &time));
+    (*n)++;
+    *most = MAX(*most, time);
+}
+
+static void
+on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
+       const gchar *function, gint number, GObject *object,
+       GstDebugMessage *message, gpointer data)
+{
+    GstStructure *line;
+    const gchar *element;
+
+    if (strcmp(gst_debug_category_get_name(category), "GST_TRACER") != 0)
+        return;
+    line = gst_structure_from_string(gst_debug_message_get(message), NULL);
+    if (!line)
+        return;
+    g_mutex_lock(&seen.lock);
+    element = gst_structure_get_string(line, "element");
+    if (gst_structure_has_name(line, "latency"))
+        note(line, &seen.pipeline, &seen.most_pipeline);
+    else if (gst_structure_has_name(line, "element-latency") &&
+             g_strcmp0(element, "encode") == 0)
+        note(line, &seen.encode, &seen.most_encode);
+    else if (gst_structure_has_name(line, "element-latency") &&
+             g_strcmp0(element, "decode") == 0)
+        note(line, &seen.decode, &seen.most_decode);
+    g_mutex_unlock(&seen.lock);
+    gst_structure_free(line);
+}
+
+static void
+test_tracer(void)
+{
+    GstElement *pipeline = gst_parse_launch(
+        "videotestsrc is-live=true num-buffers=17 ! "
+        "video/x-raw,format=I420,width=48,height=32,framerate=50/1 ! "
+        "vaeencode name=encode ! vaedecode name=decode ! fakesink name=sink",
+        NULL);
+    GstBus *bus = gst_element_get_bus(pipeline);
+    GstElement *e = gst_bin_get_by_name(GST_BIN(pipeline), "encode");
+    GstElement *d = gst_bin_get_by_name(GST_BIN(pipeline), "decode");
+    GstMessage *message;
+
+    g_object_set(e, "model", vae_test_weights(), NULL);
+    g_object_set(d, "model", vae_test_weights(), NULL);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    g_print("lines: encode %u, decode %u, pipeline %u\n", seen.encode,
+            seen.decode, seen.pipeline);
+    CHECK(seen.encode > 0 && seen.decode > 0 && seen.pipeline > 0);
+    CHECK(seen.most_encode >= STEP);
+    CHECK(seen.most_decode >= STEP);
+    CHECK(seen.most_pipeline >= 2 * STEP);
+    gst_object_unref(e);
+    gst_object_unref(d);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"tracer", test_tracer}, {NULL, NULL}};
+    GList *tracers;
+
+    g_setenv("GST_TRACERS", "latency(flags=pipeline+element)", TRUE);
+    g_setenv("VAE_FAKE_STEP_US", "20000", TRUE);
+    gst_init(NULL, NULL);
+    tracers = gst_tracing_get_active_tracers();
+    if (!tracers) {
+        g_printerr("GStreamer has no latency tracer here\n");
+        return 77;
+    }
+    g_list_free_full(tracers, gst_object_unref);
+    gst_debug_set_active(TRUE);
+    gst_debug_remove_log_function(gst_debug_log_default);
+    gst_debug_set_threshold_for_name("GST_TRACER", GST_LEVEL_TRACE);
+    gst_debug_add_log_function(on_log, NULL, NULL);
+    return vae_test_main(argc, argv, tests);
+}
