@@ -685,5 +685,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Latent file demuxer", "Codec/Demuxer/Video",
-        "Reads video latents from safetensors and npy files", GST_VAE_AUTHOR);
+        "Reads video latents from files: safetensors, npy, PyTorch (.pt) and "
+        "ComfyUI (.latent)",
+        GST_VAE_AUTHOR);
 }

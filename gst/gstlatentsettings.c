@@ -50,7 +50,9 @@ gst_latent_settings_install(GObjectClass *klass)
                             NULL, flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LAYOUT,
-        g_param_spec_enum("layout", "Layout", "Order of the dimensions",
+        g_param_spec_enum("layout", "Layout",
+                          "Order of the tensor's dimensions where the file "
+                          "does not say",
                           layout_type(), VAE_LAYOUT_AUTO, flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_FRAMERATE,
@@ -69,8 +71,9 @@ gst_latent_settings_install(GObjectClass *klass)
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
-                          "On which side of the latent statistics the "
-                          "numbers stand where the file does not say",
+                          "Whether latents are as the diffusion model emits "
+                          "them or as the network takes them, where the file "
+                          "does not say",
                           normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
                           flags));
     g_object_class_install_property(

@@ -473,7 +473,7 @@ install_flow_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SLICE_SIZE,
         g_param_spec_uint("slice-size", "Slice Size",
-                          "Steps computed as one, in latents; 0: the largest "
+                          "Latents that are computed at once; 0: the largest "
                           "of 4, 2, 1 that fits memory, 1 when live",
                           0, MAX_SLICE_SIZE, 0, ready));
     /**

@@ -593,7 +593,7 @@ install_properties(GObjectClass *klass)
         klass, PROP_TAIL,
         g_param_spec_enum("tail", "Tail",
                           "What becomes of frames at the end of a sequence "
-                          "that fill no group",
+                          "that are fewer than a latent stands for",
                           GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_PLAYING));
@@ -609,7 +609,7 @@ install_properties(GObjectClass *klass)
         klass, PROP_POSTERIOR,
         g_param_spec_enum("posterior", "Posterior",
                           "What is taken of the distribution that the encoder "
-                          "gives",
+                          "gives; the TAEHV family has none and takes mean",
                           GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_READY));

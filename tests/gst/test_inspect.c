@@ -1,0 +1,89 @@
+/*
+ * test_inspect.c: what gst-inspect-1.0 shows of the elements: names, sentences
+ * and flags of all properties, and what the elements say of themselves.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define MUTABLE                                                                \
+    (GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PAUSED |                      \
+     GST_PARAM_MUTABLE_PLAYING)
+
+/* A sentence without its full stop. */
+static gboolean
+is_sentence(const char *text)
+{
+    const gsize n = text ? strlen(text) : 0;
+
+    return n >= 15 && g_ascii_isupper(text[0]) && text[n - 1] != '.';
+}
+
+static void
+check_property(const char *element, GParamSpec *spec)
+{
+    const char *nick = g_param_spec_get_nick(spec);
+
+    if (!is_sentence(g_param_spec_get_blurb(spec)))
+        g_printerr("%s %s: \"%s\"\n", element, spec->name,
+                   g_param_spec_get_blurb(spec));
+    CHECK(is_sentence(g_param_spec_get_blurb(spec)));
+    CHECK(nick && strcmp(nick, spec->name) != 0);
+    CHECK((spec->flags & G_PARAM_STATIC_STRINGS) == G_PARAM_STATIC_STRINGS);
+    if (spec->flags & G_PARAM_WRITABLE)
+        CHECK(spec->flags & MUTABLE);
+    if (G_IS_PARAM_SPEC_ENUM(spec)) {
+        const GEnumClass *values = G_PARAM_SPEC_ENUM(spec)->enum_class;
+
+        for (guint i = 0; i < values->n_values; i++)
+            CHECK(strlen(values->values[i].value_name) > 3);
+    }
+}
+
+static void
+check_element(const char *name, const char *klass, const char *const *words)
+{
+    GstElement *element = gst_element_factory_make(name, NULL);
+    GstElementFactory *factory = gst_element_get_factory(element);
+    const char *text = gst_element_factory_get_metadata(
+        factory, GST_ELEMENT_METADATA_DESCRIPTION);
+    GParamSpec **specs;
+    guint n, own = 0;
+
+    CHECK(strcmp(gst_element_factory_get_metadata(factory,
+                                                  GST_ELEMENT_METADATA_KLASS),
+                 klass) == 0);
+    for (; *words; words++)
+        CHECK(strstr(text, *words));
+    specs = g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
+    for (guint i = 0; i < n; i++)
+        if (g_type_is_a(specs[i]->owner_type, GST_TYPE_ELEMENT)) {
+            check_property(name, specs[i]);
+            own++;
+        }
+    g_print("%s: %u properties\n", name, own);
+    g_free(specs);
+    gst_object_unref(element);
+}
+
+static void
+test_inspect(void)
+{
+    static const char *const decode[] = {"latents", "raw video", NULL};
+    static const char *const files[] = {"safetensors", "npy", ".pt", ".latent",
+                                        NULL};
+    static const char *const file[] = {"latents", "safetensors", NULL};
+
+    check_element("vaedecode", "Codec/Decoder/Video", decode);
+    check_element("vaeencode", "Codec/Encoder/Video", decode);
+    check_element("latentdemux", "Codec/Demuxer/Video", files);
+    check_element("latentmux", "Codec/Muxer/Video", file);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"inspect", test_inspect}, {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
