@@ -33,6 +33,7 @@
 
 #include "gstvaecuda.h"
 #include "gstvaeenums.h"
+#include "gstvaetensors.h"
 #include "gstvaevideo.h"
 
 GST_DEBUG_CATEGORY(gst_vae_decode_debug);
@@ -50,7 +51,8 @@ GST_ELEMENT_REGISTER_DEFINE(vaedecode, "vaedecode", GST_RANK_MARGINAL,
                             gst_vae_decode_get_type())
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
-    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
 
 static gboolean
 mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
@@ -159,10 +161,13 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
 {
     GstVaeDecode *self = GST_VAE_DECODE(base);
 
-    if (!gst_vae_latent_info_from_caps(caps, &self->in, error))
+    self->tensors = gst_vae_tensors_is_caps(caps);
+    if (!gst_vae_tensors_info_from_caps(caps, &self->in, error))
         return FALSE;
     if (!gst_vae_base_use_model(base, error))
         return FALSE;
+    if (self->tensors)
+        gst_vae_tensors_video_rate(&self->in, self->base.info->decode.step_out);
     if (!check_latents(&self->in, self->base.info, error))
         return FALSE;
     complete(self);
@@ -336,6 +341,11 @@ collect(GstVaeBase *base, GstBuffer *buffer)
                           (NULL));
         gst_buffer_unref(buffer);
         return GST_FLOW_ERROR;
+    }
+    /* Tensors have no flag for what continues a sequence. */
+    if (self->tensors && !self->need_start && !GST_BUFFER_IS_DISCONT(buffer)) {
+        buffer = gst_buffer_make_writable(buffer);
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
     }
     if (self->in.frames > 1)
         return collect_many(self, buffer);

@@ -18,6 +18,7 @@ typedef struct GstVaeDecode {
 
     /* Streaming thread. */
     GstVaeLatentInfo in; /* of the sink caps, gaps filled in */
+    gboolean tensors;    /* the sink caps are other/tensors */
     gboolean need_start; /* the next latent begins a sequence */
     gboolean discont;
     GstClockTime anchor;  /* time where counting began, or NONE */

@@ -29,6 +29,7 @@
 
 #include "gstvaecuda.h"
 #include "gstvaeenums.h"
+#include "gstvaetensors.h"
 #include "gstvaevideo.h"
 
 GST_DEBUG_CATEGORY_STATIC(gst_vae_encode_debug);
@@ -88,7 +89,8 @@ GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_NONE,
                             gst_vae_encode_get_type())
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
-    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+    "src", GST_PAD_SRC, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
 
 /* The latent space that downstream asks for, or NULL. (transfer full) */
 static gchar *
@@ -185,6 +187,7 @@ latent_caps(GstVaeEncode *self)
     caps = gst_vae_latent_info_to_caps(&info);
     set_list(caps, "type", "{ float32, float16, bfloat16 }");
     set_list(caps, "normalization", "{ normalized, raw }");
+    gst_caps_append(caps, gst_vae_tensors_caps(&info, model->decode.step_out));
     return caps;
 }
 
@@ -210,7 +213,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     }
     gst_caps_unref(ours);
     session->caps = gst_caps_fixate(session->caps);
-    if (!gst_vae_latent_info_from_caps(session->caps, &session->latent, error))
+    if (!gst_vae_tensors_info_from_caps(session->caps, &session->latent, error))
         return FALSE;
     gst_vae_base_fill_session(base, session);
     session->video = self->in;

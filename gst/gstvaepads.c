@@ -267,6 +267,19 @@ sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
                               caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR);
 }
 
+/* Whether the name of caps is that of one of the template's structures. */
+static gboolean
+names_one_of(const GstCaps *caps, const GstCaps *template)
+{
+    const GstStructure *s = gst_caps_get_structure(caps, 0);
+
+    for (guint i = 0; i < gst_caps_get_size(template); i++)
+        if (gst_structure_has_name(
+                s, gst_structure_get_name(gst_caps_get_structure(template, i))))
+            return TRUE;
+    return FALSE;
+}
+
 /* Whatever is named as the caps here can be talked about: set_caps() says in
  * words what is wrong with the rest. */
 static gboolean
@@ -282,9 +295,7 @@ query_accept(GstVaeBase *base, GstQuery *query)
                                     GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
          (gst_caps_can_intersect(caps, template) &&
           gst_vae_cuda_possible(base))) &&
-        gst_structure_has_name(
-            gst_caps_get_structure(caps, 0),
-            gst_structure_get_name(gst_caps_get_structure(template, 0)));
+        names_one_of(caps, template);
     gst_query_set_accept_caps_result(query, same);
     gst_caps_unref(template);
     return TRUE;

@@ -1,0 +1,243 @@
+/*
+ * test_tensors.c: latents as other/tensors of NNStreamer, which is not needed
+ * for it.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+#define WIDTH (8 * LW)
+#define HEIGHT (8 * LH)
+#define LATENTS 4
+#define FRAMES (4 * LATENTS - 3)
+
+#define TENSORS(dimensions, types, rate)                                       \
+    "other/tensors,format=static,num_tensors=1,types=" types                   \
+    ",dimensions=(string)" dimensions ",framerate=" rate
+
+/* Latents k .. k + n - 1 in one buffer, without flags. */
+static GstBuffer *
+plain(guint k, guint n)
+{
+    GstBuffer *buffer = vae_test_latent(LW, LH, k);
+
+    GST_BUFFER_DURATION(buffer) =
+        vae_test_time(4 * (k + n - 1) + 1) - GST_BUFFER_PTS(buffer);
+    for (guint i = 1; i < n; i++)
+        buffer = gst_buffer_append(buffer, vae_test_latent(LW, LH, k + i));
+    GST_BUFFER_FLAG_UNSET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    return buffer;
+}
+
+/* The frames' MD5. at_once: latents in a buffer, 0: as latents have them. */
+static gchar *
+decoded(const char *caps, guint at_once)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstCaps *out;
+    gchar *sum;
+    gint n, d;
+
+    gst_harness_set_src_caps_str(h, caps);
+    if (at_once == 0)
+        vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    for (guint k = 0; at_once > 0 && k < LATENTS; k += at_once)
+        CHECK_INT(gst_harness_push(h, plain(k, at_once)), GST_FLOW_OK);
+    sum = vae_test_pull_frames(h, 0, FRAMES);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    out = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(gst_structure_get_fraction(gst_caps_get_structure(out, 0),
+                                     "framerate", &n, &d));
+    CHECK_INT(n, VAE_TEST_FPS * d);
+    gst_caps_unref(out);
+    vae_test_teardown(h);
+    return sum;
+}
+
+static void
+test_decode(void)
+{
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    gchar *wanted = decoded(caps, 0);
+    static const struct {
+        const char *caps;
+        guint at_once;
+    } cases[] = {{TENSORS("6:4:16:1", "float32", "4/1"), 1},
+                 {TENSORS("6:4:16", "float32", "4/1"), 1},
+                 {TENSORS("6:4:16:1:1:1", "float32", "0/1"), 1},
+                 {TENSORS("6:4:16:2", "float32", "2/1"), 2}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        gchar *found = decoded(cases[i].caps, cases[i].at_once);
+
+        g_print("%s\n", cases[i].caps);
+        CHECK(strcmp(found, wanted) == 0);
+        g_free(found);
+    }
+    g_free(wanted);
+    g_free(caps);
+}
+
+/* DISCONT begins a sequence, as with latents. */
+static void
+test_discont(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstBuffer *again = plain(0, 1);
+
+    gst_harness_set_src_caps_str(h, TENSORS("6:4:16", "float32", "4/1"));
+    CHECK_INT(gst_harness_push(h, plain(0, 1)), GST_FLOW_OK);
+    CHECK_INT(gst_harness_push(h, plain(1, 1)), GST_FLOW_OK);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    GST_BUFFER_FLAG_SET(again, GST_BUFFER_FLAG_DISCONT);
+    CHECK_INT(gst_harness_push(h, again), GST_FLOW_OK);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    gst_buffer_unref(gst_harness_pull(h));
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+static void
+test_refused(void)
+{
+    static const char *const cases[][3] = {
+        {TENSORS("6:4:15:1", "float32", "4/1"), "channels 15", "16"},
+        {TENSORS("16:6:4:1", "float32", "4/1"), "channels 4", "16"},
+        {TENSORS("6:4", "float32", "4/1"), "dimensions = 6:4", "innermost"},
+        {TENSORS("6:4:16:1:2", "float32", "4/1"), "6:4:16:1:2", "channels"},
+        {TENSORS("6:0:16", "float32", "4/1"), "6:0:16", "width:height"},
+        {TENSORS("6:4:many", "float32", "4/1"), "many", "width:height"},
+        {TENSORS("6:4:16", "int8", "4/1"), "int8", "float16"},
+        {"other/tensors,format=flexible,framerate=4/1", "flexible", "static"},
+        {"other/tensors,format=static,num_tensors=2", "num_tensors = 2", "1"},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        GstBus *bus = vae_test_bus(h);
+        GstCaps *caps = gst_caps_from_string(cases[i][0]);
+
+        gst_harness_push_event(h, gst_event_new_stream_start("s"));
+        gst_harness_push_event(h, gst_event_new_caps(caps));
+        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                              cases[i][1], cases[i][2]);
+        gst_caps_unref(caps);
+        gst_element_set_bus(h->element, NULL);
+        gst_object_unref(bus);
+        vae_test_teardown(h);
+    }
+}
+
+/* Encodes five frames for downstream caps; the bytes' MD5, and the caps that
+ * were chosen. */
+static gchar *
+encoded(const char *downstream, GstCaps **chosen)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    GstVideoInfo info;
+    gchar *text;
+
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, WIDTH, HEIGHT);
+    info.fps_n = VAE_TEST_FPS;
+    info.fps_d = 1;
+    gst_harness_set_sink_caps_str(h, downstream);
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    for (guint n = 0; n < 5; n++)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
+    for (guint k = 0; k < 2; k++) {
+        GstBuffer *buffer = gst_harness_pull(h);
+        GstMapInfo map;
+
+        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+        g_checksum_update(sum, map.data, (gssize) map.size);
+        gst_buffer_unmap(buffer, &map);
+        gst_buffer_unref(buffer);
+    }
+    *chosen = gst_pad_get_current_caps(h->sinkpad);
+    text = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    vae_test_teardown(h);
+    return text;
+}
+
+static void
+test_encode(void)
+{
+    static const char *const types[] = {"float32", "float16"};
+    static const char *const dimensions[] = {"6:4:16:1", "6:4:16"};
+
+    for (guint i = 0; i < 2; i++) {
+        gchar *latents =
+            g_strdup_printf("video/x-vae-latent,type=%s", types[i]);
+        gchar *tensors = g_strdup_printf(
+            "other/tensors,format=static,num_tensors=1,types=%s,"
+            "dimensions=(string)%s,framerate=[0/1,100/1]",
+            types[i], dimensions[i]);
+        GstCaps *caps, *wanted;
+        gchar *right = encoded(latents, &caps), *found;
+
+        gst_caps_unref(caps);
+        found = encoded(tensors, &caps);
+        CHECK(strcmp(found, right) == 0);
+        wanted = gst_caps_from_string(tensors);
+        gst_caps_set_simple(wanted, "framerate", GST_TYPE_FRACTION, 4, 1, NULL);
+        CHECK(gst_caps_is_equal(caps, wanted));
+        gst_caps_unref(wanted);
+        gst_caps_unref(caps);
+        g_free(found);
+        g_free(right);
+        g_free(tensors);
+        g_free(latents);
+    }
+}
+
+/* Who takes both gets latents, which say more. */
+static void
+test_preferred(void)
+{
+    GstCaps *caps;
+
+    g_free(encoded("other/tensors,format=static;video/x-vae-latent", &caps));
+    CHECK(gst_structure_has_name(gst_caps_get_structure(caps, 0),
+                                 "video/x-vae-latent"));
+    gst_caps_unref(caps);
+}
+
+static void
+test_encode_refused(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstCaps *caps = gst_caps_from_string(
+        "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
+
+    gst_harness_set_sink_caps_str(h, TENSORS("6:4:48:1", "float32", "4/1"));
+    gst_harness_push_event(h, gst_event_new_stream_start("s"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                          "6:4:16", "other/tensors");
+    gst_caps_unref(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"decode", test_decode},
+                                    {"discont", test_discont},
+                                    {"refused", test_refused},
+                                    {"encode", test_encode},
+                                    {"preferred", test_preferred},
+                                    {"encode-refused", test_encode_refused},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
