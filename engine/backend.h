@@ -122,6 +122,8 @@ typedef struct VaeBackendClass {
     const char *(*impl)(const VaeExec *exec, int op);
     /* What the maker calls that which computes. */
     void (*device)(const VaeBackend *backend, char *out, size_t size);
+    /* See vae_stream_rates(); NULL: not measured. No run is under way. */
+    VaeStatus (*rates)(VaeBackend *backend, VaeRates *out, VaeError *error);
     /* NULL turns profiling off; else program->n_ops rows to add to. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 

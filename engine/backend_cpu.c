@@ -256,9 +256,8 @@ crowd(void *user)
     return NULL;
 }
 
-/* Runs job on the worker and waits. Takes no memory. */
-static VaeStatus
-on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
+VaeStatus
+vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
 {
     pthread_mutex_lock(&cpu->turn);
     pthread_mutex_lock(&cpu->lock);
@@ -348,7 +347,7 @@ cpu_close(VaeBackend **backend)
     *backend = NULL;
     if (!cpu)
         return;
-    on_worker(cpu, close_job, cpu);
+    vae_cpu_on_worker(cpu, close_job, cpu);
     stop_thread(cpu, &cpu->worker);
     stop_thread(cpu, &cpu->crowd);
     cpu_free(cpu);
@@ -381,7 +380,8 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
                         "the CPU backend cannot start its threads: %s",
                         strerror(failed));
     }
-    const VaeStatus status = on_worker(cpu, open_job, &(OpenJob){cpu, error});
+    const VaeStatus status =
+        vae_cpu_on_worker(cpu, open_job, &(OpenJob){cpu, error});
     if (status == VAE_OK)
         *out = cpu;
     else
@@ -471,7 +471,7 @@ cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
             VaeExec **out, VaeError *error)
 {
     PrepareJob j = {cpu, model, program, NULL, error};
-    const VaeStatus status = on_worker(cpu, prepare_job, &j);
+    const VaeStatus status = vae_cpu_on_worker(cpu, prepare_job, &j);
     *out = j.exec;
     return status;
 }
@@ -487,7 +487,7 @@ static void
 cpu_exec_free(VaeBackend *cpu, VaeExec **exec)
 {
     if (*exec)
-        on_worker(cpu, exec_free_job, exec);
+        vae_cpu_on_worker(cpu, exec_free_job, exec);
 }
 
 static VaeStatus
@@ -514,7 +514,7 @@ run_job(void *user)
 static VaeStatus
 cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
 {
-    return on_worker(cpu, run_job, &(RunJob){exec, run, error});
+    return vae_cpu_on_worker(cpu, run_job, &(RunJob){exec, run, error});
 }
 
 const VaeBackendClass vae_backend_cpu = {.name = "cpu",
@@ -536,4 +536,5 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .run = cpu_run,
                                          .impl = vae_host_impl,
                                          .device = vae_host_device,
+                                         .rates = vae_cpu_rates,
                                          .profile = vae_host_profile};

@@ -31,6 +31,10 @@ struct VaeBackend {
     bool stop;
 };
 
+/* Runs job on the worker and waits. Takes no memory. */
+VaeStatus vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user),
+                            void *user);
+
 /* Which descriptor of a primitive an execution argument has. */
 typedef struct VaeCpuArg {
     int arg; /* DNNL_ARG_* */
@@ -93,5 +97,7 @@ VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
                        VaeError *error);
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                             int i, VaeError *error);
+
+VaeStatus vae_cpu_rates(VaeBackend *cpu, VaeRates *out, VaeError *error);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct Bench {
     const VaePlan *plan;
     int64_t steps, first_frames, later_frames;
     double first, later; /* seconds */
+    VaeRates rates;      /* zero where they are not measured */
     /* One latent and one picture, used for all. */
     float *latent, *result;
     uint8_t *picture;
@@ -137,23 +138,72 @@ run(Bench *b, VaeError *error)
     return status;
 }
 
+/* The best of what was measured before and after the steps; not each backend
+ * is. */
+static VaeStatus
+measure_rates(Bench *b, VaeError *error)
+{
+    VaeRates rates;
+    const VaeStatus status = vae_stream_rates(b->stream, &rates, error);
+    if (status != VAE_OK)
+        return status == VAE_ERR_UNSUPPORTED ? VAE_OK : status;
+    if (rates.flops > b->rates.flops)
+        b->rates.flops = rates.flops;
+    if (rates.bytes > b->rates.bytes)
+        b->rates.bytes = rates.bytes;
+    return VAE_OK;
+}
+
+/* Seconds that a call cannot be done in less than, at these rates. */
+static double
+floor_of(const Bench *b, const VaeProfileRow *r)
+{
+    const double a = r->flop / b->rates.flops, c = r->bytes / b->rates.bytes;
+    return a > c ? a : c;
+}
+
+/* Percent of the floor that all later steps reach; 0: not measured. */
+static double
+whole_floor(const Bench *b)
+{
+    VaeProfileRow r;
+    double least = 0;
+    if (b->rates.flops <= 0 || b->later <= 0)
+        return 0;
+    for (size_t i = 0; vae_stream_profile_row(b->stream, i, &r); i++)
+        if (strcmp(r.program, "first") != 0)
+            least += floor_of(b, &r) * (double) r.calls;
+    return 100 * least / b->later;
+}
+
+static void
+print_csv(const Bench *b, const char *direction, double rate)
+{
+    const bool profile = b->o->profile;
+    printf("arch,direction,backend,precision,threads,slice,width,height,"
+           "first_frames,first_s,later_frames,later_s,later_fps,"
+           "later_gflops%s\n",
+           profile ? ",gemm_gflops,copy_gbytes_s,floor_percent" : "");
+    printf("%s,%s,%s,%s,%d,%d,%d,%d,%lld,%.6f,%lld,%.6f,%.4f,%.2f",
+           b->info->arch, direction, vae_backend_name(b->plan->backend),
+           vae_precision_name(b->plan->precision), b->plan->threads,
+           b->plan->slice_size, b->o->width, b->o->height,
+           (long long) b->first_frames, b->first, (long long) b->later_frames,
+           b->later, b->later > 0 ? (double) b->later_frames / b->later : 0,
+           rate);
+    if (profile)
+        printf(",%.2f,%.2f,%.2f", b->rates.flops * 1e-9, b->rates.bytes * 1e-9,
+               whole_floor(b));
+    printf("\n");
+}
+
 static void
 print_result(const Bench *b)
 {
     const double flop = b->plan->flop_step * (double) (b->steps - 1);
     const double later = b->later > 0 ? b->later : 1;
-    const char *direction = b->o->encode ? "encode" : "decode";
     if (b->o->csv) {
-        printf("arch,direction,backend,precision,threads,slice,width,height,"
-               "first_frames,first_s,later_frames,later_s,later_fps,"
-               "later_gflops\n");
-        printf("%s,%s,%s,%s,%d,%d,%d,%d,%lld,%.6f,%lld,%.6f,%.4f,%.2f\n",
-               b->info->arch, direction, vae_backend_name(b->plan->backend),
-               vae_precision_name(b->plan->precision), b->plan->threads,
-               b->plan->slice_size, b->o->width, b->o->height,
-               (long long) b->first_frames, b->first,
-               (long long) b->later_frames, b->later,
-               (double) b->later_frames / later, flop / later * 1e-9);
+        print_csv(b, b->o->encode ? "encode" : "decode", flop / later * 1e-9);
         return;
     }
     plan_print(stdout, b->o->encode ? VAE_ENCODE : VAE_DECODE, b->plan);
@@ -164,19 +214,31 @@ print_result(const Bench *b)
         printf("later: %lld frames in %.3f s, %.3f frames/s, %.1f GFLOP/s\n",
                (long long) b->later_frames, b->later,
                (double) b->later_frames / later, flop / later * 1e-9);
+    if (b->o->profile && b->rates.flops > 0)
+        printf("floor: %.1f GFLOP/s of a matrix product, %.2f GB/s of a copy; "
+               "later steps reach %.1f %%\n",
+               b->rates.flops * 1e-9, b->rates.bytes * 1e-9, whole_floor(b));
 }
 
 static void
 print_row(const Bench *b, const VaeProfileRow *r, uint64_t total)
 {
-    const double s = (double) r->ns * 1e-9;
-    const double rate = s > 0 ? (double) r->calls / s * 1e-9 : 0;
+    const double s = (double) r->ns * 1e-9, calls = (double) r->calls;
+    const double rate = s > 0 ? calls / s : 0;
     const double share = total ? 100.0 * (double) r->ns / (double) total : 0;
-    printf(b->o->csv ? "%s,%s,%s,%s,%llu,%.6f,%.2f,%.2f,%.2f\n"
-                     : "%-6s %-12s %-44s %-24s %6llu %10.3f %9.2f %8.2f "
-                       "%6.2f\n",
-           r->program, r->op, r->name, r->impl, (unsigned long long) r->calls,
-           b->o->csv ? s : s * 1e3, r->flop * rate, r->bytes * rate, share);
+    const double reached = b->rates.flops > 0 ? 100 * floor_of(b, r) * rate : 0;
+    if (b->o->csv)
+        printf("%s,%s,%s,%s,%llu,%.6f,%.2f,%.2f,%.2f,%.0f,%.0f,%.2f\n",
+               r->program, r->op, r->name, r->impl,
+               (unsigned long long) r->calls, s, r->flop * rate * 1e-9,
+               r->bytes * rate * 1e-9, share, r->flop, r->bytes, reached);
+    else
+        printf("%-6s %-12s %-44s %-24s %6llu %10.3f %9.3f %9.2f %9.2f %8.2f "
+               "%6.2f %6.1f\n",
+               r->program, r->op, r->name, r->impl,
+               (unsigned long long) r->calls, s * 1e3, r->flop * calls * 1e-9,
+               r->bytes * calls * 1e-6, r->flop * rate * 1e-9,
+               r->bytes * rate * 1e-9, share, reached);
 }
 
 static void
@@ -188,11 +250,11 @@ print_profile(const Bench *b)
         total += row.ns;
     if (b->o->csv)
         printf("\nprogram,op,name,impl,calls,seconds,gflops,gbytes_s,"
-               "percent\n");
+               "percent,flop,bytes,floor_percent\n");
     else
-        printf("%-6s %-12s %-44s %-24s %6s %10s %9s %8s %6s\n", "run", "op",
-               "name", "implementation", "calls", "ms", "GFLOP/s", "GB/s",
-               "share%");
+        printf("%-6s %-12s %-44s %-24s %6s %10s %9s %9s %9s %8s %6s %6s\n",
+               "run", "op", "name", "implementation", "calls", "ms", "GFLOP",
+               "MB", "GFLOP/s", "GB/s", "share%", "floor%");
     for (size_t i = 0; vae_stream_profile_row(b->stream, i, &row); i++) {
         if (row.calls > 0)
             print_row(b, &row, total);
@@ -211,7 +273,12 @@ command_bench(const Options *o)
         status = error.status;
     else if (status == VAE_OK) {
         vae_stream_profile(b.stream, o->profile);
-        status = run(&b, &error);
+        if (o->profile)
+            status = measure_rates(&b, &error);
+        if (status == VAE_OK)
+            status = run(&b, &error);
+        if (status == VAE_OK && o->profile)
+            status = measure_rates(&b, &error);
         interrupt_disarm();
     }
     if (status == VAE_OK) {

@@ -71,7 +71,17 @@ static const Entry entries[] = {
      "(--model WEIGHTS | --arch ARCH) --size WxH --frames N",
      "time of one direction, and of every op", 0, command_bench,
      "Runs generated latents (with --encode: frames) through a stream. The\n"
-     "first step is timed apart from the others.\n"},
+     "first step is timed apart from the others. --profile adds a row for "
+     "every "
+     "op:\n"
+     "time, work, bytes read and written, what computed it, and its share of "
+     "the\n"
+     "floor: the time that its work takes at the rate of a large matrix "
+     "product, or\n"
+     "its bytes at that of a copy of memory, whichever is longer. Both are "
+     "measured\n"
+     "before and after (with --backend cpu). What lies in a cache can be "
+     "faster.\n"},
 };
 
 enum { N_ENTRIES = sizeof entries / sizeof entries[0] };

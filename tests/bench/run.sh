@@ -37,8 +37,9 @@ for program in "$vaetool" "$gemm"; do
     }
 done
 
-# ours MODEL DIRECTION PRECISION: frames/s, GFLOP/s after the first step, and
-# GFLOP/s of the convolutions alone.
+# ours MODEL DIRECTION PRECISION: frames/s, GFLOP/s after the first step, GFLOP/s
+# of the convolutions alone, and percent of the floor, which is made of a matrix
+# product and a copy of memory measured in the same process.
 ours() {
     case $1 in
     */* | *.safetensors | *.pth | *.pt) which="--model $1" ;;
@@ -50,10 +51,10 @@ ours() {
     "$vaetool" bench $which $encode --size "$size" --frames "$frames" \
         --backend cpu --precision "$3" --threads "$threads" --profile --csv |
         awk -F, '
-            NR == 2 { fps = $13; rate = $14 }
+            NR == 2 { fps = $13; rate = $14; least = $17 }
             $2 == "conv" && $1 != "first" { flop += $7 * $6; s += $6 }
             END { if (!s) exit 1
-                  printf "%s,%s,%.2f", fps, rate, flop / s }'
+                  printf "%s,%s,%.2f,%s", fps, rate, flop / s, least }'
 }
 
 # torch MODEL DIRECTION PRECISION: frames/s of the official code, or nothing.
@@ -63,7 +64,7 @@ torch() {
         "$OFFICIAL" "$1" "$2" "$3" "$size" "$frames" || echo
 }
 
-echo 'model,direction,precision,threads,size,run,gemm,fps,gflops,conv,torch' \
+echo 'model,direction,precision,threads,size,run,gemm,fps,gflops,conv,floor,torch' \
     >"$out"
 for model; do
     for precision in ${PRECISIONS:-fp32 bf16}; do

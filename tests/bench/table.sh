@@ -25,20 +25,22 @@ NR > 1 {
     # Each run against what was measured right before it.
     whole[key] = whole[key] " " 100 * $9 / $7
     conv[key] = conv[key] " " 100 * $10 / $7
-    if ($11 != "") { torch[key] = torch[key] " " $11
-                     gain[key] = gain[key] " " $8 / $11 }
+    least[key] = least[key] " " $11
+    if ($12 != "") { torch[key] = torch[key] " " $12
+                     gain[key] = gain[key] " " $8 / $12 }
 }
 END {
     print "| network | direction | precision | frames/s | GEMM, GFLOP/s |" \
-        " whole / GEMM | convolutions / GEMM | torch, frames/s | times torch |"
-    print "|---|---|---|---|---|---|---|---|---|"
+        " whole / GEMM | convolutions / GEMM | of the floor |" \
+        " torch, frames/s | times torch |"
+    print "|---|---|---|---|---|---|---|---|---|---|"
     for (i = 1; i <= count; i++) {
         k = order[i]
         split(k, part, ",")
         n = split(part[1], path, "/")
-        printf "| %s | %s | %s | %.2f | %.0f | %.0f %% | %.0f %% |", path[n],
-            part[2], part[3], median(fps[k]), median(gemm[k]),
-            median(whole[k]), median(conv[k])
+        printf "| %s | %s | %s | %.2f | %.0f | %.0f %% | %.0f %% | %.0f %% |",
+            path[n], part[2], part[3], median(fps[k]), median(gemm[k]),
+            median(whole[k]), median(conv[k]), median(least[k])
         if (k in torch)
             printf " %.2f | %.1f |\n", median(torch[k]), median(gain[k])
         else
