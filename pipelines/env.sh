@@ -122,6 +122,19 @@ play() {
     launch=
 }
 
+# tell_options LINE: what an element's message calls a property is an option of
+# the script, where `options` has it.
+options=
+tell_options() {
+    told=
+    for option in $options; do
+        case $1 in
+        *"$option="*) told="$told --$option" ;;
+        esac
+    done
+    [ -z "$told" ] || echo "${0##*/}: here as the option$told; see --help"
+}
+
 # tell_all: what gst-launch-1.0 says, without its progress, each model once. A
 # script with two of them sets preview to the file of one.
 tell_all() {
@@ -143,6 +156,7 @@ tell_all() {
             'Execution ended '* | 'Freeing pipeline '*) ;;
         *)
             echo "$line"
+            tell_options "$line"
             case $doomed,$line in
             ,ERROR:*)
                 (sleep 5 && kill "$launch") >/dev/null 2>&1 </dev/null &

@@ -3,6 +3,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
+# shellcheck disable=SC2034 # read by play
+options='model latent-space normalization'
 
 usage() {
     cat <<'EOF'
@@ -16,6 +18,7 @@ OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed)
                        folder; without it the installed model of the latent
                        space
   --latent-space NAME  of latents that do not state it, such as wan2.1
+  --normalization raw  of latents that are not as a diffusion model makes them
 
 The model and the size of OUT are told on stderr.
 EOF
@@ -23,6 +26,7 @@ EOF
 
 model=
 space=
+normalization=
 while [ $# -gt 0 ]; do
     case $1 in
     --help | -h)
@@ -38,6 +42,11 @@ while [ $# -gt 0 ]; do
     --latent-space)
         has_value "$@"
         space=$2
+        shift 2
+        ;;
+    --normalization)
+        has_value "$@"
+        normalization=$2
         shift 2
         ;;
     -*) die "unknown option $1; see --help" ;;
@@ -85,7 +94,9 @@ write_to "$out"
 # shellcheck disable=SC2086 # an element and its properties, or nothing
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! $crop "$@" ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} \
+    ${normalization:+"normalization=$(quoted "$normalization")"} ! \
+    videoconvert ! $crop "$@" ! \
     filesink "$(location "$part")"
 case $out in
 *.y4m) check_y4m "$part" ;;

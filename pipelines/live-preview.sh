@@ -3,6 +3,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
+# shellcheck disable=SC2034 # read by play
+options='model latent-space normalization'
 
 usage() {
     cat <<'EOF'
@@ -17,6 +19,7 @@ LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
                        folder; without it the installed model of the latent
                        space
   --latent-space NAME  of a file that does not state it, such as wan2.1
+  --normalization raw  of latents that are not as a diffusion model makes them
 
 The model is told on stderr. Without a display the frames are decoded at the
 same pace and dropped.
@@ -25,6 +28,7 @@ EOF
 
 model=
 space=
+normalization=
 from=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -41,6 +45,11 @@ while [ $# -gt 0 ]; do
     --latent-space)
         has_value "$@"
         space=$2
+        shift 2
+        ;;
+    --normalization)
+        has_value "$@"
+        normalization=$2
         shift 2
         ;;
     --from)
@@ -82,6 +91,7 @@ fi
 # seen.
 # shellcheck disable=SC2086 # an element and its property
 play "$@" ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} \
+    ${normalization:+"normalization=$(quoted "$normalization")"} ! \
     queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! \
     videoconvert ! $sink

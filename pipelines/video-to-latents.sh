@@ -3,6 +3,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
+# shellcheck disable=SC2034 # read by play
+options='model latent-space'
 
 usage() {
     cat <<'EOF'

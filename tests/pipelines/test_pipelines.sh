@@ -190,6 +190,12 @@ latents_to_video() {
     zeros 2 "$dir/latents.npy"
     refused 'no latent-space' sh "$pipelines/latents-to-video.sh" \
         "$dir/latents.npy" "$dir/npy.y4m"
+    refused 'option.* --model.* --latent-space' \
+        sh "$pipelines/latents-to-video.sh" "$dir/latents.npy" "$dir/npy.y4m"
+    refused 'normalization' sh "$pipelines/latents-to-video.sh" \
+        --normalization none "$dir/npy.y4m"
+    sh "$pipelines/latents-to-video.sh" --normalization raw "$dir/raw.y4m"
+    [ "$(y4m_frames "$dir/raw.y4m")" = "$lossless" ] || fail 'raw: other frames'
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
         "$dir/latents.npy" "$dir/npy.y4m"
     [ "$(y4m_frames "$dir/npy.y4m")" = 5 ] || fail 'not 5 frames of the .npy'
