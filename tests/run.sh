@@ -44,13 +44,23 @@ fail() { # WHAT
   $*"
 }
 
-# stage WHAT: a headline, with the time since the start.
+# stage WHAT: a headline, with the time since the start. The stage before it
+# has ended.
+headline=
+durations=
 stage() {
-    echo "== $* (after $(($(date +%s) - began)) s)"
+    now=$(date +%s)
+    [ -z "$headline" ] || durations="$durations
+$(printf '%6d s  %s' $((now - stage_began)) "$headline")"
+    headline=$*
+    stage_began=$now
+    echo "== $* (after $((now - began)) s)"
 }
 
 finish() {
+    soak_end
     stage end
+    echo "Durations:$durations"
     [ -z "$failures" ] || echo "Failed:$failures"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
@@ -83,6 +93,9 @@ build() {
     return 1
 }
 
+# More tests than processors at once: now and then each waits for something.
+jobs=$(($(nproc) + 1))
+
 # names FOLDER: of all its tests.
 names() {
     meson test -C "$1" --list 2>/dev/null | sed -n 's/^gst-vae:.* \/ //p'
@@ -97,7 +110,7 @@ run() {
     stage "$folder: $label tests"
     rm -f "$results"
     meson test -C "$folder" --no-rebuild --print-errorlogs \
-        --logbase "$label" "$@"
+        --num-processes "$jobs" --logbase "$label" "$@"
     if [ ! -s "$results" ]; then
         fail "$folder: no $label test ran"
         return
@@ -126,15 +139,36 @@ plugins() {
     done
 }
 
-# fuzz TARGET: from the seeds of the tree, 20 seconds at most; finding more
-# takes hours by hand.
+# fuzz TARGET: a minute, from the seeds and what was found before; finding more
+# takes hours by hand. No file of 4 KiB is worth 64 MiB.
 fuzz() {
     name=${1##*/fuzz-}
     found=build-fuzz/found-$name
     mkdir -p "$found"
-    "$1" -seed=1 -runs=300000 -max_total_time=20 -max_len=4096 \
-        -artifact_prefix="$found/" "$found" "tests/fuzz/seeds/$name" \
-        >"$found.log" 2>&1
+    tar -xzf "tests/fuzz/corpus/$name.tar.gz" -C "$found" || return
+    "$1" -max_total_time=60 -max_len=4096 -malloc_limit_mb=64 \
+        -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found-" \
+        "$found" "tests/fuzz/seeds/$name" >"$found.log" 2>&1
+}
+
+# A pipeline that is disturbed for five minutes, beside the stages that follow:
+# at a low priority, so that it takes little from them.
+soak=
+soak_begin() {
+    nice -n 10 timeout 1500 sh tests/soak.sh 5 >build/soak.log 2>&1 &
+    soak=$!
+}
+
+soak_end() {
+    [ -n "$soak" ] || return 0
+    stage 'build: soak, the rest of five minutes'
+    if wait "$soak"; then
+        count 1 0 0
+    else
+        fail 'soak'
+    fi
+    soak=
+    cat build/soak.log
 }
 
 if ! sh tests/deps.sh tests; then
@@ -152,6 +186,7 @@ build build gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled ||
 # shellcheck disable=SC2086 # an option, or none
 run build all $long
 [ "$quick" = no ] || finish
+soak_begin
 
 # The kernels of CUDA are the same in all configurations: nvcc, where it is,
 # compiles them once. What is here for the first configuration alone is not
@@ -160,16 +195,18 @@ run build all $long
 if build build-clang clang -Dcuda=disabled -Dtests=enabled -Dgst=enabled; then
     run build-clang short $(
         names build-clang | grep -e '^files-' -e '^check-' -e '^gst-' |
-            grep -v -e '-leaks$'
+            grep -v -e '-leaks$' -e '-all$'
     )
 fi
 if build build-no-onednn gcc -Dcuda=disabled -Donednn=disabled; then
     run build-no-onednn short --suite files --suite check
 fi
-if build build-no-gst gcc -Dcuda=disabled -Dgst=disabled; then
+# Of these, it only matters that they build.
+if build build-no-gst gcc -Dcuda=disabled -Dgst=disabled -Dbuildtype=debug
+then
     run build-no-gst short --suite files
 fi
-build build-minimal gcc -Donednn=disabled -Dgst=disabled -Dcuda=disabled \
+build build-minimal gcc -Dbuildtype=debug -Donednn=disabled -Dgst=disabled -Dcuda=disabled \
     -Dtests=disabled -Ddocs=disabled
 
 # Left out: gst-launch-1.0, which is not built with the sanitizers; the memory
@@ -186,7 +223,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
             -e '^resident-' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
             -e '^cuda-.*-seedvr2$' -e '^gpu-table-' \
-            -e '^official$' -e '^bench$' \
+            -e '^official$' -e '^bench$' -e '^slices-seedvr2-full-cpu-fp32$' \
             -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
     )
     # Through GLib only the slow unwinder sees who asked for memory.
@@ -194,9 +231,26 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/build-asan/plugins"
     export ASAN_OPTIONS="$ASAN_OPTIONS:fast_unwind_on_malloc=0"
     run build-asan elements --timeout-multiplier 4 $(
-        names build-asan | grep '^gst-' | grep -v -e '-leaks$' -e '-cuda-emu$'
+        names build-asan | grep '^gst-' |
+            grep -v -e '-leaks$' -e '-cuda-emu$' -e '-all$'
     )
     unset GST_PLUGIN_SYSTEM_PATH_1_0
+fi
+
+# The elements where threads meet, and what of the engine has threads other than
+# OpenMP's, which the sanitizer does not see; see tests/tsan.
+targets=tsan
+# shellcheck disable=SC2046 # names without spaces
+if build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread -Dtests=enabled \
+    -Dgst=enabled; then
+    run build-tsan races --timeout-multiplier 4 $(
+        names build-tsan | grep -x -e 'tsan-race' -e 'together-.*' \
+            -e 'stream-taew2_1-ref-fp32' -e 'gst-storm' -e 'gst-flow' \
+            -e 'gst-release' -e 'gst-switch' -e 'gst-messages' \
+            -e 'gst-queries' -e 'gst-events' -e 'gst-renegotiate' \
+            -e 'gst-sync' -e 'gst-encode' -e 'gst-decode' -e 'gst-latent.*' |
+            grep -v -e '-leaks$'
+    )
 fi
 
 targets=fuzz
