@@ -166,6 +166,19 @@ drop_all(GstLatentDemux *self)
     gst_latent_bytes_clear(&self->bytes);
 }
 
+/* Twice, since gst-launch-1.0 shows of an INFO only what is for debugging. */
+static void
+tell_no_space(GstLatentDemux *self, const gchar *name)
+{
+    gchar *text = g_strdup_printf(
+        "%s declares no latent space: set latent-space=... here, or model=... "
+        "of vaedecode; and normalization=raw, if they are not as a diffusion "
+        "model emits them",
+        name);
+    GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
+    g_free(text);
+}
+
 /* Finds the clip in `bytes` of a file of total bytes. */
 static GstFlowReturn
 find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
@@ -190,13 +203,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
                         self->clip.info.fps_n, self->clip.info.fps_d);
     if (!self->clip.info.space[0])
-        GST_ELEMENT_INFO(self, STREAM, FORMAT,
-                         ("%s declares no latent space: set latent-space=... "
-                          "here, or model=... of vaedecode; and "
-                          "normalization=raw, if they are not as a diffusion "
-                          "model emits them",
-                          name),
-                         (NULL));
+        tell_no_space(self, name);
     return GST_FLOW_OK;
 }
 

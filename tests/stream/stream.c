@@ -349,6 +349,30 @@ not_finite(const Bed *bed)
     clip_free(&clip);
 }
 
+/* A call is what comes in, the network, and what goes out. A device has its own
+ * clock, which the emulated one does not move. */
+static void
+times(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, 3, W, H, 0);
+    VaeStream *stream = plain(bed, VAE_DECODE);
+    const bool host = vae_stream_get_plan(stream)->backend != VAE_BACKEND_CUDA;
+    VaeStreamStats s;
+    run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
+    vae_stream_stats(stream, &s);
+    expect(s.upload_ns > 0 && s.download_ns > 0 &&
+               (!host ||
+                (s.compute_ns > 0 &&
+                 s.upload_ns + s.compute_ns + s.download_ns <= s.busy_ns)),
+           "%llu + %llu + %llu of %llu ns on %s",
+           (unsigned long long) s.upload_ns, (unsigned long long) s.compute_ns,
+           (unsigned long long) s.download_ns, (unsigned long long) s.busy_ns,
+           vae_stream_get_device(stream));
+    expect(strlen(vae_stream_get_device(stream)) > 0, "the device has a name");
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
 /* ------------------------------------------------------------------ */
 
 static void
@@ -536,6 +560,7 @@ main(int argc, char **argv)
     }
     odd_size(&bed);
     not_finite(&bed);
+    times(&bed);
     bad_params(&bed);
     bad_calls(&bed);
     skipped_frames(&bed);

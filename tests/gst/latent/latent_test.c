@@ -197,11 +197,15 @@ note_text(Run *run, GstMessage *message)
 {
     const gboolean info = GST_MESSAGE_TYPE(message) == GST_MESSAGE_INFO;
     gchar **text = info ? &run->info : &run->warning;
+    gchar *debug = NULL;
     GError *error;
     if (info)
-        gst_message_parse_info(message, &error, NULL);
+        gst_message_parse_info(message, &error, &debug);
     else
         gst_message_parse_warning(message, &error, NULL);
+    fail_unless(!info || strstr(debug, error->message),
+                "gst-launch-1.0 does not show: %s", error->message);
+    g_free(debug);
     if (!*text)
         *text = g_strdup(error->message);
     g_error_free(error);
