@@ -530,7 +530,7 @@ install_flow_properties(GObjectClass *klass)
      *   network reads it, converted or copied to the device), `compute` (the
      *   network), `download` (the way out), `slice` (the whole call) or
      *   `queue-wait` (from when its first step came in until it began). `p95`,
-     *   which 95 of 100 do not exceed, is of the last 256 slices
+     *   which 95 of 100 do not exceed, is of the last 128 slices
      * - `nonfinite`: NaN and infinite values among the latents
      * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
      *   `bytes-staging`, `bytes-total`: memory, as `vaetool plan` tells it

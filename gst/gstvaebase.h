@@ -99,7 +99,7 @@ typedef enum {
 } GstVaeTime;
 
 /* Slices that percentiles are of. */
-#define GST_VAE_RECENT 256
+#define GST_VAE_RECENT 128
 
 /* Nanoseconds of one kind. */
 typedef struct GstVaeTimes {
