@@ -38,7 +38,8 @@ enum {
     PROP_STATS,
     PROP_POST_STATS,
     PROP_STATS_INTERVAL,
-    PROP_IDLE_RELEASE
+    PROP_IDLE_RELEASE,
+    PROP_NAN_POLICY
 };
 
 G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
@@ -81,6 +82,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
     params->slice_size = (int) base->settings.slice_size;
     params->threads = (int) base->settings.threads;
     params->deterministic = base->settings.deterministic;
+    params->nan_policy = (VaeNanPolicy) base->settings.nan_policy;
     GST_OBJECT_UNLOCK(base);
     params->log = log_line; /* the session's streams are the base's own */
     params->log_user = base;
@@ -110,6 +112,9 @@ set_number(GstVaeBase *base, guint id, const GValue *value)
         break;
     case PROP_CUDA_DEVICE_ID:
         s->cuda_device_id = g_value_get_int(value);
+        break;
+    case PROP_NAN_POLICY:
+        s->nan_policy = g_value_get_enum(value);
         break;
     case PROP_PRECISION:
         s->precision = g_value_get_enum(value);
@@ -157,6 +162,7 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
         set_text(base, &base->settings.variant, value);
         break;
     case PROP_BACKEND:
+    case PROP_NAN_POLICY:
     case PROP_CUDA_DEVICE_ID:
     case PROP_PRECISION:
     case PROP_SLICE_SIZE:
@@ -205,6 +211,9 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
         break;
     case PROP_CUDA_DEVICE_ID:
         g_value_set_int(value, s->cuda_device_id);
+        break;
+    case PROP_NAN_POLICY:
+        g_value_set_enum(value, s->nan_policy);
         break;
     case PROP_PRECISION:
         g_value_set_enum(value, s->precision);
@@ -278,6 +287,8 @@ clear(GstVaeBase *base)
     g_clear_pointer(&base->loaded, gst_vae_model_unref);
     g_clear_pointer(&base->load_path, g_free);
     g_clear_pointer(&base->load_variant, g_free);
+    g_clear_pointer(&base->save_path, g_free);
+    base->partial = FALSE;
     base->load = GST_VAE_LOAD_NONE;
     base->slice_limit = 0;
     base->release_wanted = FALSE;
@@ -348,6 +359,8 @@ finalize(GObject *object)
     gst_caps_replace(&base->refused_caps, NULL);
     g_free(base->settings.model);
     g_free(base->settings.variant);
+    g_free(base->settings.checkpoint_location);
+    g_free(base->settings.load_checkpoint);
     gst_vae_cuda_close(base); /* a context that came in NULL */
     g_mutex_clear(&base->cuda_lock);
     g_mutex_clear(&base->lock);
@@ -441,6 +454,21 @@ install_model_properties(GObjectClass *klass)
                           "to see; to encode, 32 bits",
                           GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, ready));
     /**
+     * GstVaeBase:nan-policy:
+     *
+     * What is done where the network overflows and its results are NaN or
+     * infinite, though the input was not. `fallback` takes another stream in
+     * fp32 and a copy of the carries (`bytes-fallback` of #GstVaeBase:stats),
+     * therefore it is not the default; where the precision is not of 16 bits
+     * there is nothing to fall back to.
+     */
+    g_object_class_install_property(
+        klass, PROP_NAN_POLICY,
+        g_param_spec_enum("nan-policy", "NaN Policy",
+                          "What is done where the network gives NaN or "
+                          "infinite values of finite ones",
+                          GST_TYPE_VAE_NAN_POLICY, VAE_NAN_PASS, ready));
+    /**
      * GstVaeBase:deterministic:
      *
      * Every run on one machine gives the same bytes, also where a faster way
@@ -532,8 +560,11 @@ install_flow_properties(GObjectClass *klass)
      *   `queue-wait` (from when its first step came in until it began). `p95`,
      *   which 95 of 100 do not exceed, is of the last 128 slices
      * - `nonfinite`: NaN and infinite values among the latents
+     * - `nan-steps`, `mended-steps`: results that were not finite, and those
+     *   of them that are in fp32 (#GstVaeBase:nan-policy)
      * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
-     *   `bytes-staging`, `bytes-total`: memory, as `vaetool plan` tells it
+     *   `bytes-staging`, `bytes-fallback`, `bytes-total`: memory, as `vaetool
+     * plan` tells it
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
      *   or the processor) and `slice-size` (guint): what was chosen
      */

@@ -19,7 +19,7 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
-#include <vae/stream.h>
+#include <vae/checkpoint.h>
 
 #include "gstvaelatent.h"
 #include "gstvaemodels.h"
@@ -63,8 +63,10 @@ typedef struct GstVaeOut {
  * gives for them), or, in the work list only, a session to open. */
 typedef struct GstVaeItem {
     gint refs;
-    GstEvent *event;  /* NULL: a step */
-    VaeError *opened; /* not NULL: a session to open; receives the result */
+    GstEvent *event;   /* NULL: a step */
+    VaeError *opened;  /* not NULL: a session to open; receives the result */
+    const gchar *load; /* then: a checkpoint for it, or NULL */
+    VaeCheckpoint *loaded;
     GstVaeSession *session;
     guint lap;
     gboolean ready; /* under the lock */
@@ -74,9 +76,14 @@ typedef struct GstVaeItem {
     gboolean start; /* begins a sequence */
     gboolean cold;  /* a later step without a past */
     gboolean discont;
-    GstEvent *before;     /* goes out in front of the buffers, or NULL */
-    GstClockTime arrived; /* in the FIFO, by the system's monotonic clock */
-    GstClockTime running; /* of the first buffer that is wanted, or NONE */
+    gboolean partial;         /* begins a sequence, but not its clip */
+    gboolean checkpoint;      /* wanted after it */
+    guint64 frames;           /* of the sequence, up to its end */
+    gboolean gone, delivered; /* under the lock: the task is done with it; all
+                                 of it was pushed */
+    GstEvent *before;         /* goes out in front of the buffers, or NULL */
+    GstClockTime arrived;     /* in the FIFO, by the system's monotonic clock */
+    GstClockTime running;     /* of the first buffer that is wanted, or NONE */
     guint n_in, n_out;
     GstBuffer *in[GST_VAE_MAX_UNITS];
     GstVaeOut out[GST_VAE_MAX_UNITS];
@@ -122,6 +129,7 @@ typedef struct GstVaeCounters {
     guint64 slices, steps, frames, dropped;
     GstVaeTimes times[GST_VAE_TIMES];
     guint64 nonfinite;
+    guint64 nan_steps, mended_steps;
     gint64 first_us, last_us; /* monotonic: first slice began, last ended */
     VaePlan plan;             /* all zero until a stream is open */
     gchar device[128];        /* its name */
@@ -137,9 +145,13 @@ typedef struct GstVaeProgress {
 /* Under the object lock. */
 typedef struct GstVaeSettings {
     gchar *model, *variant;
-    gint backend, precision, cuda_device_id;
+    gint backend, precision, cuda_device_id, nan_policy;
     guint slice_size, queue_depth, threads;
     guint64 idle_release, stats_interval;
+    gchar *checkpoint_location;
+    guint checkpoint_interval;
+    gboolean checkpoint_carries;
+    gchar *load_checkpoint; /* not yet taken */
     gboolean deterministic, qos, post_stats;
     gboolean switch_wanted;  /* model was set and not yet taken */
     gboolean restart_wanted; /* the signal came */
@@ -185,6 +197,10 @@ typedef struct GstVaeBase {
     gboolean release_wanted;
     guint64 release_after, release_last; /* then: so many steps are to be taken
                                             before the first and last time */
+    GstVaeItem *last;    /* the step that the stream stands behind, or NULL */
+    gboolean partial;    /* its sequence does not begin with its clip */
+    gchar *save_path;    /* a checkpoint is wanted there, or NULL */
+    guint64 save_after;  /* then: so many steps are to be taken before */
     gint64 used_us;      /* monotonic: the stream was opened or used last */
     gboolean at_rest;    /* it was released and not used since */
     GstBufferPool *pool; /* the task's: active, or NULL */
@@ -275,6 +291,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
 
 /* Property ids of the subclasses begin here. */
 #define GST_VAE_BASE_LAST_PROPERTY 32
+/* Those of gstvaecheckpoint.c here. */
+#define GST_VAE_CHECKPOINT_PROPERTIES 64
 
 /* The open model and what the properties say about the stream. */
 void gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session);
@@ -293,6 +311,12 @@ gboolean gst_vae_base_use_model(GstVaeBase *base, GError **error);
  */
 GstFlowReturn gst_vae_base_switch(GstVaeBase *base, gboolean start,
                                   GstClockTime pts, gboolean *cold);
+
+/* Puts a stream for the model in use where the checkpoint at path says, and
+ * makes its session that of the steps to come. FALSE with error, or without
+ * it: a flush or an error came first. Streaming thread. */
+gboolean gst_vae_base_load_checkpoint(GstVaeBase *base, const gchar *path,
+                                      VaeCheckpoint *out, GError **error);
 
 /* gstvaeitem.c */
 
@@ -349,7 +373,27 @@ VaeStatus gst_vae_worker_load(GstVaeBase *base, const gchar *path,
 /* Has the worker open a session after all steps that wait, and frees the one
  * before. On an error that one goes on. VAE_ERR_CANCELLED: a flush. */
 VaeStatus gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session,
+                              const gchar *load, VaeCheckpoint *loaded,
                               VaeError *error);
+
+/* gstvaecheckpoint.c: where a stream stands, to a file and back */
+
+/* Property ids from first on, and signals, of a class that calls
+ * gst_vae_checkpoint_load(). */
+void gst_vae_checkpoint_install(GObjectClass *klass, guint first);
+/* FALSE: not one of them. */
+gboolean gst_vae_checkpoint_set(GstVaeBase *base, guint id,
+                                const GValue *value);
+gboolean gst_vae_checkpoint_get(GstVaeBase *base, guint id, GValue *value);
+/* The worker's: writes a checkpoint that is wanted, or waits until all frames
+ * before it are pushed; FALSE: none is. Lock held on entry and exit. */
+gboolean gst_vae_checkpoint_due(GstVaeBase *base);
+/* The worker's: after steps of which the last is item. Lock held. */
+void gst_vae_checkpoint_stand(GstVaeBase *base, GstVaeItem *item);
+/* As if no step had been. Lock held. */
+void gst_vae_checkpoint_forget(GstVaeBase *base);
+/* Takes the wish of load-checkpoint. (transfer full) */
+gchar *gst_vae_checkpoint_take_wish(GstVaeBase *base);
 
 /* gstvaerelease.c: device memory given back; any thread */
 
@@ -395,8 +439,9 @@ void gst_vae_stats_post(GstVaeBase *base, gboolean now);
 void gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
                          gint64 start_us, gint64 end_us);
 
-/* Warns of the first NaN and infinite values in latents, so many so far. */
-void gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite);
+/* Warns of the first NaN and infinite values in latents, so many so far, and of
+ * the first steps that were mended. The worker's. */
+void gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite, gboolean mended);
 
 /* gstvaeprogress.c */
 

@@ -285,20 +285,28 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
     const GstClockTime pts = gst_vae_decode_step_pts(self, latent);
     GstFlowReturn ret = GST_FLOW_EOS;
     gboolean cold = FALSE;
+    gboolean begins = gst_vae_decode_begins(self, latent);
     GstVaeItem *item;
 
     /* What follows without this one has no past. */
     if (gst_vae_decode_is_behind(self, pts))
         self->need_start = self->discont = TRUE;
+    else if (begins)
+        ret = gst_vae_decode_load(self, latent);
     else
-        ret = gst_vae_base_switch(base, gst_vae_decode_begins(self, latent),
-                                  pts, &cold);
+        ret = GST_FLOW_OK;
+    if (ret == GST_FLOW_OK && !self->resuming)
+        ret = gst_vae_base_switch(base, begins, pts, &cold);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(latent);
         return ret;
     }
-    item = gst_vae_decode_plan_step(self, latent);
+    item = self->resuming ? gst_vae_decode_resume_step(self, latent)
+                          : gst_vae_decode_plan_step(self, latent);
+    if (!item)
+        return GST_FLOW_OK;
     item->cold = cold;
+    gst_vae_decode_mark(self, item);
     return gst_vae_queue_push_step(base, item);
 }
 
@@ -392,7 +400,8 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
         self->normalization = g_value_get_enum(value);
         break;
     default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+        if (!gst_vae_checkpoint_set(&self->base, id, value))
+            G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     }
     GST_OBJECT_UNLOCK(self);
 }
@@ -411,7 +420,8 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
         g_value_set_enum(value, self->normalization);
         break;
     default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+        if (!gst_vae_checkpoint_get(&self->base, id, value))
+            G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     }
     GST_OBJECT_UNLOCK(self);
 }
@@ -489,6 +499,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     object_class->set_property = set_property;
     object_class->get_property = get_property;
     install_properties(object_class);
+    gst_vae_checkpoint_install(object_class, GST_VAE_CHECKPOINT_PROPERTIES);
     install_signals(klass);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_pad_template(

@@ -25,6 +25,11 @@ typedef struct GstVaeDecode {
     guint64 since_anchor; /* frames since then */
     guint64 frame;        /* OFFSET of the next frame */
 
+    VaeCheckpoint resume; /* where the stream was put */
+    gboolean resuming;    /* latents up to there still come */
+    guint64 place;        /* of the next latent in its clip, then */
+    guint saved;          /* latents since a checkpoint was wanted */
+
     /* The worker's. */
     guint judged;          /* latents of the sequence seen so far */
     gboolean mark_discont; /* the next frame that is made gets the flag */
@@ -51,6 +56,17 @@ GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer);
  * duration, or NONE. (transfer full) */
 GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
                                 GstClockTime *left);
+
+/* gstvaedecoderesume.c: steps around checkpoints */
+
+/* At the start of a sequence: the checkpoint that load-checkpoint named, if
+ * any. */
+GstFlowReturn gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent);
+/* The step of a latent while resuming, without frames that were had before;
+ * NULL: it is not needed. Takes latent. */
+GstVaeItem *gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent);
+/* Marks a step behind which a checkpoint is due. */
+void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
 
 /* gstvaedecoderun.c: output memory and the call of the engine */
 

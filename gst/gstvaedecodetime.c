@@ -133,6 +133,7 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     if (!is_cold(self, buffer))
         return first;
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
+    item->partial = TRUE;
     if (GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
         self->frame = first + (k - 1) * self->base.info->decode.step_out + skip;
     else
@@ -180,6 +181,7 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer)
     }
     item->in[0] = buffer;
     item->n_in = 1;
+    item->frames = self->frame;
     return item;
 }
 

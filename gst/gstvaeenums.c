@@ -90,3 +90,19 @@ gst_vae_tail_get_type(void)
 
     return enum_type(&once, "GstVaeTail", values);
 }
+
+GType
+gst_vae_nan_policy_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_NAN_PASS, "Results are not looked at", "pass"},
+        {VAE_NAN_FALLBACK,
+         "A step that overflowed in 16 bits is computed once more in fp32; "
+         "takes more than twice the memory",
+         "fallback"},
+        {VAE_NAN_ERROR, "An error", "error"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeNanPolicy", values);
+}

@@ -59,6 +59,7 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->width == q->width && p->height == q->height &&
            p->slice_size == q->slice_size && p->threads == q->threads &&
            p->deterministic == q->deterministic &&
+           p->nan_policy == q->nan_policy &&
            p->normalization == q->normalization &&
            p->posterior == q->posterior && p->seed == q->seed &&
            (p->restarts || !q->restarts);

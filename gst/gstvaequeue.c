@@ -150,6 +150,10 @@ gst_vae_queue_clear(GstVaeBase *base, gboolean keep_sticky)
     }
     base->n_steps = 0;
     base->taken = base->queued;
+    /* The worker may still be at some of them, and stand behind them then. */
+    for (GList *l = fifo.head; l; l = l->next)
+        ((GstVaeItem *) l->data)->gone = TRUE;
+    gst_vae_checkpoint_forget(base);
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
 
@@ -349,10 +353,12 @@ gst_vae_queue_task(gpointer pad)
     } else if (ret != GST_FLOW_OK) {
         stop_pushing(base, item, ret);
     }
-    gst_vae_item_unref(item);
 
     g_mutex_lock(&base->lock);
+    item->gone = TRUE;
+    item->delivered = !unwanted && ret == GST_FLOW_OK;
     base->pushing = FALSE;
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
+    gst_vae_item_unref(item);
 }

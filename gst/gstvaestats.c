@@ -70,8 +70,9 @@ set_plan(GstStructure *s, const VaePlan *plan)
         s, "bytes-weights", G_TYPE_UINT64, plan->weights, "bytes-carries",
         G_TYPE_UINT64, plan->carries, "bytes-arena", G_TYPE_UINT64, plan->arena,
         "bytes-scratch", G_TYPE_UINT64, plan->scratch, "bytes-staging",
-        G_TYPE_UINT64, plan->staging, "bytes-total", G_TYPE_UINT64, plan->total,
-        "backend", G_TYPE_STRING, vae_backend_name(plan->backend), "precision",
+        G_TYPE_UINT64, plan->staging, "bytes-fallback", G_TYPE_UINT64,
+        plan->fallback, "bytes-total", G_TYPE_UINT64, plan->total, "backend",
+        G_TYPE_STRING, vae_backend_name(plan->backend), "precision",
         G_TYPE_STRING, vae_precision_name(plan->precision), "slice-size",
         G_TYPE_UINT, (guint) plan->slice_size, NULL);
 }
@@ -87,12 +88,13 @@ gst_vae_stats_structure(GstVaeBase *base)
     c = base->counters;
     in_flight = base->n_steps;
     g_mutex_unlock(&base->lock);
-    s = gst_structure_new("vae-stats", "slices", G_TYPE_UINT64, c.slices,
-                          "steps", G_TYPE_UINT64, c.steps, "frames",
-                          G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
-                          c.dropped, "in-flight", G_TYPE_UINT, in_flight, "fps",
-                          G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64,
-                          c.nonfinite, "device", G_TYPE_STRING, c.device, NULL);
+    s = gst_structure_new(
+        "vae-stats", "slices", G_TYPE_UINT64, c.slices, "steps", G_TYPE_UINT64,
+        c.steps, "frames", G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
+        c.dropped, "in-flight", G_TYPE_UINT, in_flight, "fps", G_TYPE_DOUBLE,
+        rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite, "nan-steps",
+        G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
+        c.mended_steps, "device", G_TYPE_STRING, c.device, NULL);
     set_times(s, &c);
     set_plan(s, &c.plan);
     return s;
@@ -129,6 +131,8 @@ gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
     c->slices++;
     c->steps += n;
     c->nonfinite += now.nonfinite - before.nonfinite;
+    c->nan_steps += now.spoilt - before.spoilt;
+    c->mended_steps += now.mended - before.mended;
     if (c->first_us == 0)
         c->first_us = start_us;
     c->last_us = end_us;
@@ -160,8 +164,8 @@ gst_vae_stats_post(GstVaeBase *base, gboolean now)
                                     gst_vae_stats_structure(base)));
 }
 
-void
-gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite)
+static void
+warn_latents(GstVaeBase *base, guint64 nonfinite)
 {
     const gboolean decodes =
         GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
@@ -176,4 +180,18 @@ gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite)
                    "another precision, such as precision=fp32, may avoid them"),
         ("%" G_GUINT64_FORMAT " values so far; the property stats counts all",
          nonfinite));
+}
+
+void
+gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite, gboolean mended)
+{
+    if (nonfinite > 0)
+        warn_latents(base, nonfinite);
+    if (mended)
+        GST_ELEMENT_WARNING(
+            base, STREAM, FORMAT,
+            ("The model overflowed in %s; such steps are computed in fp32, "
+             "which takes longer",
+             vae_precision_name(base->counters.plan.precision)),
+            ("the property stats counts them as nan-steps and mended-steps"));
 }

@@ -220,7 +220,7 @@ next_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts)
  * with error, or without it: a flush or an error came first. */
 static gboolean
 begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
-              GError **error)
+              const gchar *load, VaeCheckpoint *loaded, GError **error)
 {
     GstVaeSession *session = next_session(base, model, restarts), *old;
     VaeError fault = {0};
@@ -228,11 +228,12 @@ begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
 
     if (!session)
         return FALSE;
-    if (gst_vae_worker_open(base, session, &fault) != VAE_OK) {
+    if (gst_vae_worker_open(base, session, load, loaded, &fault) != VAE_OK) {
         gst_vae_session_unref(session);
         if (fault.status != VAE_ERR_CANCELLED) {
             *error = gst_vae_error_to_gerror(&fault);
-            g_prefix_error(error, "%s: ", gst_vae_model_info(model)->path);
+            if (!load)
+                g_prefix_error(error, "%s: ", gst_vae_model_info(model)->path);
         }
         return FALSE;
     }
@@ -246,6 +247,13 @@ begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
         gst_element_post_message(GST_ELEMENT(base),
                                  gst_message_new_latency(GST_OBJECT(base)));
     return TRUE;
+}
+
+gboolean
+gst_vae_base_load_checkpoint(GstVaeBase *base, const gchar *path,
+                             VaeCheckpoint *out, GError **error)
+{
+    return begin_session(base, base->model, TRUE, path, out, error);
 }
 
 static void
@@ -327,7 +335,7 @@ go_on(GstVaeBase *base, const gchar *setting, gboolean change, gboolean restart,
                        : gst_vae_model_ref(base->model);
     ok = model && ((model == base->model &&
                     (!restart || base->session->params.restarts)) ||
-                   begin_session(base, model, restart, error));
+                   begin_session(base, model, restart, NULL, NULL, error));
     if (ok) {
         take_model(base, model, path, g_strdup(setting));
     } else {

@@ -106,10 +106,13 @@ gst_vae_worker_load(GstVaeBase *base, const gchar *path, gint64 deadline,
 }
 
 VaeStatus
-gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session, VaeError *error)
+gst_vae_worker_open(GstVaeBase *base, GstVaeSession *session, const gchar *load,
+                    VaeCheckpoint *loaded, VaeError *error)
 {
     GstVaeItem *item = gst_vae_item_new_open(session, error);
 
+    item->load = load;
+    item->loaded = loaded;
     vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
     g_mutex_lock(&base->lock);
     g_queue_push_tail(&base->work, gst_vae_item_ref(item));
@@ -162,6 +165,7 @@ set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
     base->stream = stream;
     base->running = session ? gst_vae_session_ref(session) : NULL;
     base->counted = (VaeStreamStats){0};
+    gst_vae_checkpoint_forget(base);
     base->at_rest = FALSE;
     base->used_us = g_get_monotonic_time();
     if (stream) {
@@ -222,17 +226,19 @@ frames_of(GstVaeBase *base, const GstVaeItem *item)
 static void
 note_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us)
 {
-    gboolean renegotiate, told;
+    gboolean renegotiate, told, mended;
     guint64 nonfinite;
 
     g_mutex_lock(&base->lock);
     told = base->counters.nonfinite > 0;
+    mended = base->counters.mended_steps == 0;
     gst_vae_stats_count(base, items, n, start_us, g_get_monotonic_time());
     nonfinite = base->counters.nonfinite;
+    mended = mended && base->counters.mended_steps > 0;
     renegotiate = gst_vae_latency_leave(base, items, n);
+    gst_vae_checkpoint_stand(base, items[n - 1]);
     g_mutex_unlock(&base->lock);
-    if (nonfinite > 0 && !told)
-        gst_vae_stats_warn(base, nonfinite);
+    gst_vae_stats_warn(base, told ? 0 : nonfinite, mended);
     if (renegotiate)
         gst_element_post_message(GST_ELEMENT(base),
                                  gst_message_new_latency(GST_OBJECT(base)));
@@ -328,9 +334,10 @@ take_slice(GstVaeBase *base, GstVaeItem **items)
     do {
         items[n++] = g_queue_pop_head(&base->work);
         next = g_queue_peek_head(&base->work);
-    } while (n < base->slice_limit && next && !next->event && !next->opened &&
-             !items[0]->start && !items[0]->cold && !next->start &&
-             !next->cold && next->session == items[0]->session);
+    } while (n < base->slice_limit && !items[n - 1]->checkpoint && next &&
+             !next->event && !next->opened && !items[0]->start &&
+             !items[0]->cold && !next->start && !next->cold &&
+             next->session == items[0]->session);
     base->taken += n;
     return n;
 }
@@ -349,6 +356,10 @@ work_open(GstVaeBase *base, GstVaeItem *item)
         vae_fail(&error, VAE_ERR_CANCELLED, "an error came first");
     else
         error.status = open_session(base, item->session, &error);
+    if (error.status == VAE_OK && item->load)
+        error.status = vae_stream_load(
+            base->stream, &(VaeCheckpointParams){.path = item->load},
+            item->loaded, &error);
     if (error.status != VAE_OK && !fatal && !item->opened)
         fail(base, &error);
     g_mutex_lock(&base->lock);
@@ -401,7 +412,7 @@ worker_main(gpointer data)
     while (!base->stop) {
         if (base->load == GST_VAE_LOAD_WANTED)
             load_model(base);
-        else if (gst_vae_release_due(base))
+        else if (gst_vae_checkpoint_due(base) || gst_vae_release_due(base))
             continue;
         else if (base->flushing || g_queue_is_empty(&base->work))
             gst_vae_release_wait(base);

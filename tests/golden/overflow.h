@@ -1,0 +1,22 @@
+/*
+ * overflow.h: weights whose decoder overflows in bf16 and not in fp32.
+ */
+#ifndef VAE_TEST_OVERFLOW_H
+#define VAE_TEST_OVERFLOW_H
+
+#include "vae/tensors.h"
+
+/*
+ * Writes the small Wan2.1 at `weights` to `path` with one more channel in front
+ * of its decoder that nothing reads: 2^127 (1.5 + 0.498 z / OVERFLOW_Z), z
+ * being the first channel of a raw latent. Where z is OVERFLOW_Z that is a
+ * number in fp32 and infinite in bf16, and 0 times it is NaN; where it is 0 all
+ * is well. What it is made of are numbers of bf16. The decoder's first
+ * convolution carries it for two more steps.
+ */
+#define OVERFLOW_Z 16
+
+VaeStatus overflow_write(const char *weights, const char *path,
+                         VaeError *error);
+
+#endif

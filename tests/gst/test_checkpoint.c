@@ -1,0 +1,240 @@
+/*
+ * test_checkpoint.c: vaedecode writes checkpoints, and another one goes on from
+ * them with the same frames.
+ */
+#include "vae_test.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define LW 3
+#define LH 2
+/* More than the 38 that the network looks back. */
+#define LATENTS 46
+#define AT 42
+#define FRAMES_AT (1 + 4 * (AT - 1))
+#define FRAMES (1 + 4 * (LATENTS - 1))
+
+static gchar *folder, *file;
+
+static GstHarness *
+decoder(const gchar *precision)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "precision", precision);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+static void
+finish(GstHarness *h)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+/* The frames behind AT of a run that nothing ended. */
+static gchar *
+undisturbed(void)
+{
+    GstHarness *h = decoder("fp32");
+    gchar *sum;
+
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    g_free(vae_test_pull_frames(h, 0, FRAMES_AT));
+    sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
+    finish(h);
+    return sum;
+}
+
+/* Waits for the message and returns its frames, or -1 where none was saved. */
+static gint64
+wait_saved(GstBus *bus)
+{
+    GstMessage *message;
+    const GstStructure *s = NULL;
+    gboolean saved = FALSE;
+    guint64 frames = 0;
+
+    do {
+        message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                             GST_MESSAGE_ELEMENT);
+        s = gst_message_get_structure(message);
+        if (gst_structure_has_name(s, "vae-checkpoint"))
+            break;
+        gst_message_unref(message);
+    } while (TRUE);
+    CHECK(gst_structure_get_boolean(s, "saved", &saved));
+    CHECK(gst_structure_get_uint64(s, "frames", &frames));
+    CHECK(gst_structure_has_field_typed(s, "location", G_TYPE_STRING));
+    gst_message_unref(message);
+    return saved ? (gint64) frames : -1;
+}
+
+/* A decoder that ends behind its checkpoint at AT, some latents later. */
+static void
+interrupted(gboolean carries, gboolean by_signal)
+{
+    GstHarness *h = decoder("fp32");
+    GstBus *bus = vae_test_bus(h);
+
+    g_object_set(h->element, "checkpoint-location", by_signal ? NULL : file,
+                 "checkpoint-interval", AT / 2, "checkpoint-carries", carries,
+                 NULL);
+    vae_test_push_latents(h, LW, LH, 0, AT);
+    if (by_signal)
+        g_signal_emit_by_name(h->element, "save-checkpoint", file);
+    else
+        CHECK_INT(wait_saved(bus), 1 + 4 * (AT / 2 - 1));
+    if (by_signal)
+        g_free(vae_test_pull_frames(h, 0, FRAMES_AT));
+    CHECK_INT(wait_saved(bus), FRAMES_AT);
+    vae_test_push_latents(h, LW, LH, AT, AT + 2);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    CHECK(g_file_test(file, G_FILE_TEST_IS_REGULAR));
+}
+
+/* Latents from `from` on lead to the frames behind AT. */
+static void
+goes_on(guint from, const gchar *want)
+{
+    GstHarness *h = decoder("fp32");
+    GstBuffer *first;
+    gchar *sum;
+
+    g_signal_emit_by_name(h->element, "load-checkpoint", file);
+    vae_test_push_latents(h, LW, LH, from, LATENTS);
+    first = gst_harness_pull(h);
+    CHECK(GST_BUFFER_FLAG_IS_SET(first, GST_BUFFER_FLAG_DISCONT));
+    CHECK_INT(GST_BUFFER_OFFSET(first), FRAMES_AT);
+    CHECK_INT(GST_BUFFER_PTS(first), vae_test_time(FRAMES_AT));
+    gst_buffer_unref(first);
+    g_free(vae_test_pull_frames(h, FRAMES_AT + 1, FRAMES - FRAMES_AT - 1));
+    finish(h);
+
+    h = decoder("fp32");
+    g_signal_emit_by_name(h->element, "load-checkpoint", file);
+    vae_test_push_latents(h, LW, LH, from, LATENTS);
+    sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
+    CHECK(g_strcmp0(sum, want) == 0);
+    g_free(sum);
+    finish(h);
+}
+
+static void
+test_without_carries(void)
+{
+    gchar *want = undisturbed();
+
+    interrupted(FALSE, FALSE);
+    goes_on(0, want);
+    goes_on(AT - 38, want);
+    g_free(want);
+}
+
+static void
+test_with_carries(void)
+{
+    gchar *want = undisturbed();
+
+    interrupted(TRUE, TRUE);
+    goes_on(AT, want);
+    goes_on(0, want);
+    g_free(want);
+}
+
+static void
+refused(const gchar *precision, guint from, GQuark domain, gint code,
+        const gchar *word, const gchar *other)
+{
+    GstHarness *h = decoder(precision);
+    GstBus *bus = vae_test_bus(h);
+
+    g_signal_emit_by_name(h->element, "load-checkpoint", file);
+    CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, from)),
+              GST_FLOW_ERROR);
+    vae_test_expect_error(bus, domain, code, word, other);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_refused(void)
+{
+    interrupted(FALSE, FALSE);
+    refused("fp32", AT - 37, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+            "begin with number 5", "from 4 on");
+}
+
+/* What cannot be written is a warning. */
+static void
+test_unwritable(void)
+{
+    GstHarness *h = decoder("fp32");
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    GError *warning = NULL;
+
+    /* Before anything was decoded. */
+    g_signal_emit_by_name(h->element, "save-checkpoint", file);
+    CHECK_INT(wait_saved(bus), -1);
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    gst_bus_set_flushing(bus, TRUE);
+    gst_bus_set_flushing(bus, FALSE);
+    g_signal_emit_by_name(h->element, "save-checkpoint", "/dev/full");
+    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                         GST_MESSAGE_WARNING);
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK(
+        g_error_matches(warning, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_WRITE));
+    CHECK(strstr(warning->message, "/dev/full") != NULL);
+    g_clear_error(&warning);
+    gst_message_unref(message);
+    vae_test_push_latents(h, LW, LH, 2, 4);
+    g_free(vae_test_pull_frames(h, 5, 8));
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    finish(h);
+}
+
+/* An empty file, and one of another size of picture. */
+static void
+test_foreign(void)
+{
+    CHECK(g_file_set_contents(file, "", 0, NULL));
+    refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, file,
+            "empty");
+    g_unlink(file);
+    refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, file,
+            "cannot open");
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"without-carries", test_without_carries},
+                                    {"with-carries", test_with_carries},
+                                    {"refused", test_refused},
+                                    {"unwritable", test_unwritable},
+                                    {"foreign", test_foreign},
+                                    {NULL, NULL}};
+    int ret;
+
+    folder = g_dir_make_tmp("vae-checkpoint-XXXXXX", NULL);
+    file = g_build_filename(folder, "a.safetensors", NULL);
+    ret = vae_test_main(argc, argv, tests);
+    g_unlink(file);
+    g_rmdir(folder);
+    g_free(file);
+    g_free(folder);
+    return ret;
+}

@@ -1,0 +1,143 @@
+/*
+ * test_nan.c: the property nan-policy with a model that overflows in bf16.
+ */
+#include "vae_test.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <vae/stream.h>
+
+#include "../golden/overflow.h"
+
+#define LW 4
+#define LH 4
+#define LATENTS 8
+#define BAD 3
+#define FRAMES (1 + 4 * (LATENTS - 1))
+
+/* Exits with 77 where the processor has no bf16. */
+static GstHarness *
+decoder(const gchar *policy, const gchar *model)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, ",normalization=raw");
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cpu");
+    gst_util_set_object_arg(G_OBJECT(h->element), "precision", "bf16");
+    gst_util_set_object_arg(G_OBJECT(h->element), "nan-policy", policy);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* Pushes the clip, in which latent BAD overflows. */
+static GstFlowReturn
+push_clip(GstHarness *h)
+{
+    GstFlowReturn ret = GST_FLOW_OK;
+
+    for (guint k = 0; k < LATENTS && ret == GST_FLOW_OK; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+        GstMapInfo map;
+
+        CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
+        for (guint i = 0; i < LW * LH; i++)
+            ((gfloat *) map.data)[i] = k == BAD ? OVERFLOW_Z : 0;
+        gst_buffer_unmap(latent, &map);
+        ret = gst_harness_push(h, latent);
+    }
+    return ret;
+}
+
+static gchar *
+write_model(gchar **folder)
+{
+    gchar *path;
+    VaeError error;
+
+    *folder = g_dir_make_tmp("vae-nan-XXXXXX", NULL);
+    CHECK(*folder != NULL);
+    path = g_build_filename(*folder, "w.safetensors", NULL);
+    CHECK_INT(overflow_write(vae_test_weights(), path, &error), VAE_OK);
+    return path;
+}
+
+static void
+remove_model(gchar *path, gchar *folder)
+{
+    g_unlink(path);
+    g_rmdir(folder);
+    g_free(path);
+    g_free(folder);
+}
+
+static void
+test_fallback(void)
+{
+    gchar *folder, *model = write_model(&folder), *pass, *mended;
+    GstHarness *h = decoder("fallback", model);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    GError *warning = NULL;
+
+    CHECK_INT(push_clip(h), GST_FLOW_OK);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    mended = vae_test_pull_frames(h, 0, FRAMES);
+    vae_test_wait_eos(h);
+    CHECK_INT(vae_test_stat(h, "nan-steps"), 3);
+    CHECK_INT(vae_test_stat(h, "mended-steps"), 3);
+    CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
+    CHECK(vae_test_stat(h, "bytes-fallback") > 0);
+    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    CHECK(message != NULL);
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK(strstr(warning->message, "overflowed in bf16") != NULL);
+    g_clear_error(&warning);
+    gst_message_unref(message);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+
+    h = decoder("pass", model);
+    CHECK_INT(push_clip(h), GST_FLOW_OK);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    pass = vae_test_pull_frames(h, 0, FRAMES);
+    vae_test_wait_eos(h);
+    CHECK(g_strcmp0(pass, mended) != 0);
+    CHECK_INT(vae_test_stat(h, "bytes-fallback"), 0);
+    vae_test_teardown(h);
+    g_free(pass);
+    g_free(mended);
+    remove_model(model, folder);
+}
+
+/* An error; after a flush the element goes on. */
+static void
+test_error(void)
+{
+    gchar *folder, *model = write_model(&folder);
+    GstHarness *h = decoder("error", model);
+    GstBus *bus = vae_test_bus(h);
+
+    while (push_clip(h) == GST_FLOW_OK)
+        ;
+    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+                          "not finite", "latent 3");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    remove_model(model, folder);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"fallback", test_fallback}, {"error", test_error}, {NULL, NULL}};
+    char why[256];
+
+    if (!vae_backend_available(VAE_BACKEND_CPU, why, sizeof why))
+        return 77;
+    return vae_test_main(argc, argv, tests);
+}
