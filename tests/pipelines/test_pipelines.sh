@@ -62,7 +62,7 @@ frames_of() {
 
 usage() {
     for script in latents-to-video video-to-latents live-preview \
-        preview-and-record round-trip demo; do
+        preview-and-record compare-live round-trip demo; do
         sh "$pipelines/$script.sh" --help >"$tmp/help"
         grep -q "^usage: $script.sh" "$tmp/help" || fail "$script.sh --help"
         refused 'unknown' sh "$pipelines/$script.sh" --no-such-option
@@ -325,6 +325,27 @@ preview_and_record() {
     refused 'vae\|model' sh "$pipelines/preview-and-record.sh" \
         --preview "$source/README.md" "$dir/bad.webm"
     keeps "$dir/out.y4m" preview-and-record "$source/README.md"
+}
+
+compare_live() {
+    need_demo
+    need compare
+    sh "$pipelines/compare-live.sh" >"$tmp/said" 2>"$tmp/log" ||
+        fail "$(cat "$tmp/log")"
+    cat "$tmp/said"
+    frames=$(sed -n 's/^\([0-9]*\) frames: .*/\1/p' "$tmp/said")
+    lines=$(grep -c '^frame [0-9]* SSIM [0-9.]*$' "$tmp/said")
+    if [ "${frames:-0}" -lt 2 ] || [ "$lines" != "$frames" ]; then
+        fail "${frames:-no} frames, $lines lines"
+    fi
+    # Other networks of one latent space: alike, and not the same.
+    grep -q 'SSIM 0\.9[0-9]* on average' "$tmp/said" || fail 'not alike'
+    sh "$pipelines/compare-live.sh" \
+        --model "$pipelines/demo/demo-tiny.safetensors" >"$tmp/said"
+    grep -q "^$frames frames: SSIM 1.0000 on average, 1.0000 at" "$tmp/said" ||
+        fail 'the same model is not the same'
+    refused 'failed' sh "$pipelines/compare-live.sh" \
+        --other "$source/README.md"
 }
 
 # Scripts that mean the demo model take it where others are installed, too.

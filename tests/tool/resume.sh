@@ -20,6 +20,7 @@ decode() {
     "$tool" decode --backend ref --model "$net" "$@"
 }
 # checkpoint after every latent.
+# shellcheck disable=SC2120 # through check
 go() {
     decode --resume --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
         "$out/a.safetensors"
