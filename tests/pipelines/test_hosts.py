@@ -219,15 +219,16 @@ class Tcp(Hosts):
         return kind
 
     def test_again(self):
-        """A client that has gone does not disturb the server, and comes back
-        as a new one."""
+        """A client that has gone does not disturb the server, nor others, and
+        comes back as a new one."""
         server = self.server()
-        client = self.client(server)
+        other, client = self.client(server), self.client(server)
         server.push(0, 1)
         self.assertEqual(len(client.frames(5)), 5)
         client.close()
         server.push(2, 3)
         server.wait("client-removed")
+        self.assertEqual(len(other.frames(13)), 13)  # all that was pushed
         client = self.client(server)
         server.push(4, 5)
         self.assertEqual([i for i, _, _ in client.frames(5)],
