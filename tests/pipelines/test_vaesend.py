@@ -277,6 +277,22 @@ class Gone(Pair):
             sender.send(latent(2))
         sender.close()
 
+    def test_closed_tcp(self):
+        """The next latent already is refused, though TCP would take it."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            sender = vaesend.Sender(
+                f"tcp://127.0.0.1:{listener.getsockname()[1]}", "gst-vae-demo")
+            other, _ = listener.accept()
+        sender.send(latent())
+        wanted = latent().data
+        data = b""
+        while not data.endswith(wanted):
+            data += other.recv(65536)
+        other.close()
+        with self.assertRaisesRegex(vaesend.ReceiverGone, "after 1 latents"):
+            sender.send(latent(1))
+        sender.close()
+
     def test_pipe(self):
         ours, other = os.pipe()
         os.close(ours)
