@@ -433,10 +433,10 @@ class Sender:
         flags = 0 if self.starts else DELTA_UNIT
         if self.latents == 0:
             flags |= DISCONT
-        self.write(packet_header(BUFFER, memoryview(data).nbytes, pts,
-                                 self.time_of(self.frame + count) - pts,
-                                 self.latents, flags))
-        self.write(data)
+        header = packet_header(BUFFER, memoryview(data).nbytes, pts,
+                               self.time_of(self.frame + count) - pts,
+                               self.latents, flags)
+        self.write(b"".join((header, data)))
         self.starts = False
         self.frame += count
         self.latents += 1
