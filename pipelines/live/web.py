@@ -16,7 +16,7 @@ BOUNDARY = "picture"
 # A client that takes nothing for so long is gone.
 PATIENCE_S = 20
 # Bytes on their way to a slow client: what is there is old when it arrives.
-SEND_BUFFER = 128 << 10
+SEND_BUFFER = 64 << 10
 MAX_VIEWERS = 64
 NO_STORE = ("Cache-Control", "no-store")
 

@@ -134,12 +134,10 @@ def several(live):
     check(True, "two have left")
     # What is made while the first one's buffers are full reaches another.
     first = number(live, "pictures_total")
-    until(lambda: number(live, "pictures_total") > first + MANY_PICTURES)
-    newest = number(live, "pictures_total")
+    until(lambda: number(live, "pictures_total") > first + MANY_PICTURES, live.process)
     late = live.ask("GET", "/picture")
-    got = list(itertools.islice(parts(late), 20))
     check(
-        len(got) == 20 and number(live, "pictures_total") >= newest + 18,
+        len(list(itertools.islice(parts(late), 20))) == 20,
         "one that takes nothing holds nobody up",
     )
     late.close()
