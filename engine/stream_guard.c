@@ -134,13 +134,13 @@ convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
         const VaeCarry *b = same_carry(to, a);
         const size_t n = a->bytes / vae_type_size(a->type);
         assert(b->bytes / vae_type_size(b->type) == n);
+        const void *read = src + a->offset;
+        void *written = dst + b->offset;
         if (to->plan.precision == VAE_PRECISION_FP32)
-            vae_type_to_float((float *) (dst + b->offset), src + a->offset,
-                              a->type, n);
+            vae_type_to_float(written, read, a->type, n);
         else
-            vae_type_from_float(dst + b->offset, b->type,
-                                (const float *) (src + a->offset), n);
-        finite = finite && all_finite(dst + b->offset, b->type, n);
+            vae_type_from_float(written, b->type, read, n);
+        finite = finite && all_finite(written, b->type, n);
     }
     return finite;
 }

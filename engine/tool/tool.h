@@ -153,8 +153,9 @@ VaeStatus output_commit(Output *out, VaeError *error);
 void output_close(Output *out);
 
 /* resume.c */
-#define RESUME_EVERY 8 /* latents between checkpoints, unless told otherwise   \
-                        */
+#define RESUME_EVERY                                                           \
+    8 /* latents between checkpoints, unless told otherwise                    \
+       */
 
 typedef struct Resume {
     char *path;     /* of the checkpoint; NULL: not asked for */
