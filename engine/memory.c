@@ -14,8 +14,8 @@
 /* Blocks from here on are mapped by themselves: what is freed goes back to the
  * system at once, and leaves no hole in a heap. */
 #define MAPPED ((size_t) 256 << 10)
-/* Below that a large page would mostly be unused. */
-#define LARGE ((size_t) 8 << 20)
+/* Below that no large page fits. */
+#define LARGE ((size_t) 2 << 20)
 
 /* The sanitizer knows the blocks of malloc() only. */
 #if defined __SANITIZE_ADDRESS__

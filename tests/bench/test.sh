@@ -39,6 +39,9 @@ awk -F, '
           print "floor: told " told ", is " whole
           exit bad || !(gemm > 0 && copy > 0 && sum > 0 &&
                whole / told > 0.98 && whole / told < 1.02) }' "$dir/one.csv"
+"$1/tests/bench/bench-startup" "$here/../../pipelines/demo/demo.safetensors" \
+    fp32 1 3 | tee "$dir/startup"
+grep -q '^reading [0-9.]* s, opening [0-9.]* s, .*: ratio [0-9]' "$dir/startup"
 # Medians, each run against its own neighbour: 50, 80 and 90 percent.
 cat >"$dir/known.csv" <<'END'
 model,direction,precision,threads,size,run,gemm,fps,gflops,conv,floor,torch

@@ -1,0 +1,136 @@
+/*
+ * startup.c: what opening weights costs beside reading their file once.
+ *
+ *   bench-startup FILE PRECISION THREADS RUNS
+ *
+ * Turn by turn, all from the system's cache: the file is read into memory
+ * that was just taken; it is opened with streams of both directions at 64x64,
+ * so that all weights are brought into the library's layout and little else is
+ * taken; and its model alone is opened. Prints the medians in seconds and the
+ * median of the runs' ratios.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vae/stream.h"
+
+enum { MOST = 1000, PIECE = 1 << 20, SIDE = 64 };
+
+static double
+now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
+}
+
+static void
+need(VaeStatus status, const VaeError *error)
+{
+    if (status == VAE_OK)
+        return;
+    fprintf(stderr, "bench-startup: %s\n", error->message);
+    exit(3);
+}
+
+/* Seconds, without those of giving the memory back. */
+static double
+read_file(const char *path)
+{
+    struct stat st;
+    const double start = now();
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        perror(path);
+        exit(3);
+    }
+    const size_t size = (size_t) st.st_size;
+    char *block = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t at = 0;
+    ssize_t n = block == MAP_FAILED ? -1 : 1;
+    while (n > 0 && at < size) {
+        n = read(fd, block + at, size - at < PIECE ? size - at : PIECE);
+        at += n > 0 ? (size_t) n : 0;
+    }
+    const double took = now() - start;
+    if (at < size) {
+        fprintf(stderr, "bench-startup: %s: cannot be read\n", path);
+        exit(3);
+    }
+    munmap(block, size);
+    close(fd);
+    return took;
+}
+
+static double
+open_model(const char *path, VaePrecision precision, int threads, bool streams)
+{
+    VaeModel *model;
+    VaeStream *stream[2] = {NULL, NULL};
+    VaeError error;
+    const double start = now();
+    need(vae_model_open(path, NULL, &model, &error), &error);
+    for (int i = 0; streams && i < 2; i++) {
+        const VaeStreamParams params = {.direction =
+                                            i ? VAE_ENCODE : VAE_DECODE,
+                                        .backend = VAE_BACKEND_CPU,
+                                        .precision = precision,
+                                        .width = SIDE,
+                                        .height = SIDE,
+                                        .slice_size = 1,
+                                        .threads = threads};
+        need(vae_stream_new(model, &params, &stream[i], &error), &error);
+    }
+    const double took = now() - start;
+    vae_stream_free(&stream[0]);
+    vae_stream_free(&stream[1]);
+    vae_model_free(&model);
+    return took;
+}
+
+static int
+by_size(const void *a, const void *b)
+{
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double
+median(double *v, int n)
+{
+    qsort(v, (size_t) n, sizeof *v, by_size);
+    return v[n / 2];
+}
+
+int
+main(int argc, char **argv)
+{
+    static double reading[MOST], opening[MOST], model[MOST], ratio[MOST];
+    VaePrecision precision;
+    const int threads = argc == 5 ? atoi(argv[3]) : 0;
+    const int runs = argc == 5 ? atoi(argv[4]) : 0;
+    if (threads < 1 || runs < 1 || runs > MOST ||
+        !vae_precision_parse(argv[2], &precision)) {
+        fprintf(stderr, "usage: bench-startup FILE PRECISION THREADS RUNS\n");
+        return 2;
+    }
+    read_file(argv[1]); /* into the cache */
+    for (int i = 0; i < runs; i++) {
+        reading[i] = read_file(argv[1]);
+        opening[i] = open_model(argv[1], precision, threads, true);
+        model[i] = open_model(argv[1], precision, threads, false);
+        ratio[i] = opening[i] / reading[i];
+    }
+    printf("reading %.3f s, opening %.3f s, of which the model %.4f s: ratio "
+           "%.2f\n",
+           median(reading, runs), median(opening, runs), median(model, runs),
+           median(ratio, runs));
+    return 0;
+}
