@@ -133,7 +133,7 @@ $bad"
 plugins() {
     mkdir -p "$1"
     from=$(pkg-config --variable=pluginsdir gstreamer-1.0)
-    for plugin in app coreelements playback typefindfunctions \
+    for plugin in app coreelements coretracers playback typefindfunctions \
         videoconvertscale videorate videotestsrc; do
         ln -sf "$from/libgst$plugin.so" "$1/"
     done
