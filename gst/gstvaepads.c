@@ -154,6 +154,12 @@ sink_segment(GstVaeBase *base, GstEvent *event)
         klass->restart(base);
     if (klass->segment)
         klass->segment(base);
+    /* A flush took the caps on their way; they go in front of the segment. */
+    if (base->renegotiate && !gst_pad_has_current_caps(base->srcpad) &&
+        !negotiate(base)) {
+        gst_event_unref(event);
+        return FALSE;
+    }
     return gst_vae_queue_push_event(base, event, NULL);
 }
 

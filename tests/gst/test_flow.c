@@ -207,6 +207,47 @@ test_flush_before_caps(void)
     vae_test_teardown(h);
 }
 
+/* The first question about downstream's caps is when a flush begins. */
+static GstPadProbeReturn
+flush_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    GstHarness *h = data;
+
+    if (GST_QUERY_TYPE(GST_PAD_PROBE_INFO_QUERY(info)) != GST_QUERY_CAPS)
+        return GST_PAD_PROBE_OK;
+    set_flushing(h, TRUE);
+    return GST_PAD_PROBE_REMOVE;
+}
+
+/* The caps go nowhere, and are made again in front of the segment that follows:
+ * behind it GStreamer would warn of the order. */
+static void
+test_flush_in_caps(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    GstCaps *caps = gst_caps_from_string(text);
+    Trace trace = {.text = g_string_new(NULL)};
+
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, trace_probe,
+                      &trace, NULL);
+    gst_harness_push_event(h, gst_event_new_stream_start("caps"));
+    gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM,
+                      flush_probe, h, NULL);
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    set_flushing(h, FALSE);
+    after_flush(h);
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    CHECK(strcmp(trace.text->str, "CS") == 0);
+    g_string_free(trace.text, TRUE);
+    gst_caps_unref(caps);
+    g_free(text);
+    gst_object_unref(pad);
+    vae_test_teardown(h);
+}
+
 /* Flushes at random moments: what follows is what a fresh stream gives. */
 static void
 test_flush_storm(void)
@@ -488,6 +529,7 @@ main(int argc, char **argv)
         {"order", test_order},
         {"back-pressure", test_back_pressure},
         {"flush-before-caps", test_flush_before_caps},
+        {"flush-in-caps", test_flush_in_caps},
         {"flush-storm", test_flush_storm},
         {"drain", test_drain},
         {"empty", test_empty},
