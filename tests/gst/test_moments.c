@@ -326,12 +326,16 @@ drop_all(Bed *b)
     }
 }
 
-static void
+/* Returns the ops that were done or begun when it had begun: where the worker
+ * is held at no point, it went on until then. */
+static gint
 flush(Bed *b)
 {
     GstSegment segment;
+    gint before;
 
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_start()));
+    before = g_atomic_int_get(&ops);
     join(b);
     let_go();
     unshut(b);
@@ -339,15 +343,15 @@ flush(Bed *b)
     drop_all(b);
     gst_segment_init(&segment, GST_FORMAT_TIME);
     CHECK(gst_harness_push_event(b->h, gst_event_new_segment(&segment)));
+    return before;
 }
 
 /* A flush, and what it leaves of the work that was there. */
 static void
 flush_and_look(Bed *b)
 {
-    const gint before = g_atomic_int_get(&ops);
+    const gint before = flush(b);
 
-    flush(b);
     CHECK_INT(push_step(b, 0), GST_FLOW_OK);
     gst_buffer_unref(gst_harness_pull(b->h));
     /* The first step ran, and of what was before at most the op that was being
