@@ -531,7 +531,16 @@ def open_latents(path, tensor=None):
     return Array(array.type, array.shape, array.data[:size]), facts
 
 
+def refuse_same(latents, target):
+    """Opened for writing, the file that is read would be cut under its memory
+    map."""
+    if os.path.exists(target) and os.path.samefile(latents, target):
+        raise ValueError(f"{target}: the same file as the latents, {latents}: "
+                         "wanted another one to write to")
+
+
 def send_file(options):
+    refuse_same(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
     layout = options.layout or facts.get("vae.layout", "").lstrip("b")
     known = {space.channels for space in SPACES.values()}

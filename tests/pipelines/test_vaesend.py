@@ -3,11 +3,13 @@
 usage: test_vaesend.py SOURCE BUILD [TEST...]
 """
 import ctypes
+import json
 import os
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -306,6 +308,48 @@ class Gone(Pair):
                        "unix:///none/at/all"):
             with self.assertRaisesRegex(vaesend.ReceiverGone, "no receiver"):
                 vaesend.Sender(target, "wan2.1")
+
+
+def safetensors(metadata=None, entry=None, data=floats(96)):
+    """A file's bytes; the entry's and the metadata's fields as told."""
+    whole = {"dtype": "F32", "shape": [16, 1, 2, 3],
+             "data_offsets": [0, len(data)], **(entry or {})}
+    header = json.dumps({"__metadata__": metadata or {}, "latents": whole})
+    return struct.pack("<Q", len(header)) + header.encode() + data
+
+
+class Tool(unittest.TestCase):
+    """The program with files that no pipeline made."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def file(self, data, name="clip.safetensors"):
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+        return self.path(name)
+
+    def refused(self, *arguments):
+        """What it says, in one line."""
+        done = subprocess.run([sys.executable, VAESEND, *arguments],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"\Avaesend: .*\n\Z")
+        return done.stderr
+
+    def test_same_file(self):
+        clip = self.file(safetensors())
+        os.symlink(clip, self.path("symbolic"))
+        os.link(clip, self.path("hard"))
+        for target in (clip, self.path("symbolic"), self.path("hard")):
+            said = self.refused("--space", "wan2.1", clip, target)
+            self.assertIn(f"{target}: the same file", said)
+            self.assertEqual(streams.Streams.read(clip), safetensors())
 
 
 class Files(streams.Streams):
