@@ -342,6 +342,11 @@ class Tool(unittest.TestCase):
         self.assertRegex(done.stderr, r"\Avaesend: .*\n\Z")
         return done.stderr
 
+    def test_runs_by_itself(self):
+        done = subprocess.run([VAESEND, "--help"], stdout=subprocess.PIPE,
+                              check=True)
+        self.assertIn(b"--receive TARGET COMMAND", done.stdout)
+
     def test_same_file(self):
         clip = self.file(safetensors())
         os.symlink(clip, self.path("symbolic"))
