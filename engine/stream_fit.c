@@ -114,13 +114,16 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         try_precision(&a);
         try_size(&a);
     }
+    char weights[32] = "not counted";
+    if (s->execs[FIRST])
+        snprintf(weights, sizeof weights, "%.1f", MIB(p->weights));
     return vae_fail(
         error, VAE_ERR_MEMORY,
-        "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %.1f, "
+        "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %s, "
         "carries %.1f, activations %.1f, scratch %.1f, staging %.1f, while "
         "loading %.1f, fallback %.1f) and %.1f MiB are free%s; %s%s%s",
         s->params.width, s->params.height, p->slice_size,
-        s->execs[FIRST] ? "" : "at least ", MIB(p->peak), MIB(p->weights),
+        s->execs[FIRST] ? "" : "at least ", MIB(p->peak), weights,
         MIB(p->carries), MIB(p->arena), MIB(p->scratch), MIB(p->staging),
         MIB(p->loading), MIB(p->fallback), MIB(limit),
         device ? " on the device"

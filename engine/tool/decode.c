@@ -73,6 +73,9 @@ open_input(Decode *d, VaeError *error)
         error);
     if (status == VAE_OK)
         status = output_check(out, d->o->argument[0], d->o->model, error);
+    if (status == VAE_OK && d->o->resume)
+        status =
+            output_check_beside(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK)
         status = open_model(d->o, &d->model, error);
     if (status == VAE_OK) {

@@ -77,12 +77,45 @@ open_file(Output *out, VaeError *error)
     return VAE_OK;
 }
 
+/* Whether the path names the file that is known by its status. */
+static bool
+is_file(const char *path, const struct stat *known)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == known->st_dev &&
+           st.st_ino == known->st_ino;
+}
+
 static bool
 same_file(const char *a, const char *b)
 {
-    struct stat x, y;
-    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 &&
-           S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    struct stat st;
+    return a && b && stat(a, &st) == 0 && S_ISREG(st.st_mode) &&
+           is_file(b, &st);
+}
+
+VaeStatus
+output_check_beside(const char *path, const char *input, const char *model,
+                    VaeError *error)
+{
+    static const char *const endings[] = {".part", ".checkpoint",
+                                          ".checkpoint.tmp"};
+    char *target = realpath(path, NULL);
+    VaeStatus status = VAE_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        char *name;
+        if (asprintf(&name, "%s%s", i == 0 && target ? target : path,
+                     endings[i]) < 0) {
+            status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
+            break;
+        }
+        status = output_check(name, input, model, error);
+        free(name);
+        if (status != VAE_OK)
+            break;
+    }
+    free(target);
+    return status;
 }
 
 VaeStatus
@@ -138,7 +171,8 @@ open_part(Output *out, bool go_on, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
     }
     out->fd =
-        open(out->temporary, O_RDWR | O_CLOEXEC | (go_on ? 0 : O_CREAT), 0666);
+        open(out->temporary,
+             O_RDWR | O_CLOEXEC | O_NONBLOCK | (go_on ? 0 : O_CREAT), 0666);
     if (out->fd < 0 && go_on && errno == ENOENT)
         return vae_fail(error, VAE_ERR_NOT_FOUND,
                         "%s: is not there, though there is a checkpoint; "
@@ -149,6 +183,13 @@ open_part(Output *out, bool go_on, VaeError *error)
     if (flock(out->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: another process is writing it", out->temporary);
+    /* That process may have renamed it in between. */
+    if (fstat(out->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+        !is_file(out->temporary, &st))
+        return vae_fail(error, VAE_ERR_WRITE,
+                        "%s: is no regular file, or another process has just "
+                        "ended it",
+                        out->temporary);
     if (!go_on && ftruncate(out->fd, 0) != 0)
         return system_error(error, out->temporary, "cut");
     return VAE_OK;
@@ -226,13 +267,14 @@ output_write(Output *out, uint64_t offset, const void *data, size_t size,
 VaeStatus
 output_commit(Output *out, VaeError *error)
 {
-    const int fd = out->fd;
-    out->fd = -1;
-    /* Some file systems tell of a full disk only here. */
-    if (close(fd) != 0)
+    /* Some file systems tell of a full disk only here. A device has no disk. */
+    if (fsync(out->fd) != 0 && errno != EINVAL && errno != EROFS)
         return system_error(error, out->path, "write");
+    /* Before it is closed: so long nobody else takes it for his. */
     if (out->temporary && rename(out->temporary, target_of(out)) != 0)
         return system_error(error, out->path, "replace");
+    close(out->fd);
+    out->fd = -1;
     free(out->temporary);
     out->temporary = NULL;
     return VAE_OK;

@@ -131,7 +131,11 @@ typedef struct Output {
     bool keep;       /* what is there, also when it is not committed */
 } Output;
 VaeStatus output_check(const char *path, const char *input, const char *model,
-                       VaeError *error); /* not the same file as either */
+                       VaeError *error);
+/* The same of the files that output_resume() keeps beside path. */
+VaeStatus
+output_check_beside(const char *path, const char *input, const char *model,
+                    VaeError *error); /* not the same file as either */
 VaeStatus output_open(Output *out, const char *path,
                       const VaeTensorOut *tensors, size_t n,
                       const VaeMetadata *metadata, size_t n_metadata,

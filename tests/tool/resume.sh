@@ -135,6 +135,27 @@ check "a device" 3 decode --resume "$out/clip.safetensors" \
 says "is no regular file"
 check "frames, not latents, between checkpoints" 2 go --checkpoint-interval 0
 
+echo "# its own input"
+for end in part checkpoint checkpoint.tmp; do
+    mkdir "$out/own"
+    own=$out/own/a.safetensors.$end
+    cp "$out/clip.safetensors" "$own"
+    check "the latents are OUT.$end" 3 decode --resume "$own" \
+        "$out/own/a.safetensors"
+    says "$own" "is the input"
+    true_that "and stay as they are" cmp "$out/clip.safetensors" "$own"
+    cp "$net" "$own"
+    check "the model is OUT.$end" 3 "$tool" decode --backend ref --resume \
+        --model "$own" "$out/clip.safetensors" "$out/own/a.safetensors"
+    says "$own" "is the model"
+    true_that "and stays as it is" cmp "$net" "$own"
+    rm -r "$out/own"
+done
+mkfifo "$part"
+check "OUT.part is a pipe" 3 go
+says "$part" "no regular file"
+rm "$part"
+
 echo "# two at once"
 exec 9>"$part"
 flock 9
