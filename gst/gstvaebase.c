@@ -309,8 +309,7 @@ start(GstVaeBase *base)
     base->counters = (GstVaeCounters){0};
     base->posted_us = 0;
     g_mutex_unlock(&base->lock);
-    gst_vae_worker_start(base);
-    if (load_named_model(base))
+    if (gst_vae_worker_start(base) && load_named_model(base))
         return TRUE;
     gst_vae_worker_stop(base);
     clear(base);

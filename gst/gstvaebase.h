@@ -358,7 +358,8 @@ void gst_vae_queue_task(gpointer pad);
 
 /* gstvaeworker.c */
 
-void gst_vae_worker_start(GstVaeBase *base);
+/* FALSE: there is no thread; an error was posted. */
+gboolean gst_vae_worker_start(GstVaeBase *base);
 void gst_vae_worker_stop(GstVaeBase *base);
 /*
  * Has the worker open a model and waits for it, at most until deadline

@@ -424,11 +424,21 @@ worker_main(gpointer data)
     return NULL;
 }
 
-void
+gboolean
 gst_vae_worker_start(GstVaeBase *base)
 {
+    GError *error = NULL;
+
     base->stop = FALSE;
-    base->worker = g_thread_new("vae-worker", worker_main, base);
+    base->worker = g_thread_try_new("vae-worker", worker_main, base, &error);
+    if (base->worker)
+        return TRUE;
+    GST_ELEMENT_ERROR(
+        base, RESOURCE, FAILED,
+        ("The system gives no thread to compute with: %s", error->message),
+        ("see ulimit -u and -v"));
+    g_error_free(error);
+    return FALSE;
 }
 
 void
