@@ -93,6 +93,12 @@ need_model() {
     [ -d "$1" ] || need_file "$1"
 }
 
+# space_of FILE: the latent space of weights or latents; none: it says none.
+space_of() {
+    vaetool info --json "$1" 2>/dev/null |
+        sed -n 's/^ *"latent_space": "\(.*\)",*$/\1/p' | grep . || echo none
+}
+
 # quoted TEXT: a value as gst-launch-1.0 wants it, whatever characters it has.
 quoted() {
     printf '"%s"' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"

@@ -20,7 +20,7 @@ OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (as it is). The same
   --model WEIGHTS    the VAE for the record; without it the installed model of
                      the latent space
   --preview WEIGHTS  the one for the preview, of the same latent space; without
-                     it the demo model's tiny companion
+                     it the demo model's tiny companion, for its latents only
   --latent-space S   of the latents, where their file does not say it
 
 Without a display the preview is only saved in the sheet.
@@ -29,7 +29,7 @@ EOF
 
 model=
 space=
-preview=$pipelines/demo/demo-tiny.safetensors
+preview=
 while [ $# -gt 0 ]; do
     case $1 in
     --help | -h)
@@ -60,7 +60,6 @@ case $# in
     ;;
 esac
 need_file "$latents"
-need_model "$preview"
 
 case $out in
 *.webm) set -- vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ;;
@@ -71,6 +70,19 @@ esac
 need_elements latentdemux vaedecode matroskamux pngenc "$1"
 command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
     'the plugin'
+
+# The companion understands the demo model's latents only.
+if [ -z "$preview" ]; then
+    preview=$pipelines/demo/demo-tiny.safetensors
+    theirs=${space:-$(space_of "$latents")}
+    [ "$theirs" != none ] || [ -z "$model" ] || theirs=$(space_of "$model")
+    case $theirs in
+    gst-vae-demo | none) ;;
+    *) die "$latents: of the latent space $theirs; --preview WEIGHTS wants a" \
+        "tiny model of it" ;;
+    esac
+fi
+need_model "$preview"
 
 if has_display; then
     sink=autovideosink

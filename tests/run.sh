@@ -223,7 +223,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
     run build-asan sanitizers --timeout-multiplier 4 $(
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
-            -e '^resident-' \
+            -e '^resident-' -e '^bench-' -e '^installed$' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
             -e '^cuda-.*-seedvr2$' -e '^gpu-table-' \
             -e '^official$' -e '^bench$' -e '^slices-seedvr2-full-cpu-fp32$' \

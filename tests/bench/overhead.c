@@ -335,6 +335,9 @@ main(int argc, char **argv)
         g_mutex_init(&b.lock);
         g_cond_init(&b.cond);
         measure(&b, rounds);
+        g_cond_clear(&b.cond);
+        g_mutex_clear(&b.lock);
+        vae_model_free(&b.model);
     }
     return 0;
 }

@@ -324,6 +324,12 @@ preview_and_record() {
     [ "$(frames_of "$dir/small.webm")" = 17 ] || fail 'not 17 frames recorded'
     refused 'vae\|model' sh "$pipelines/preview-and-record.sh" \
         --preview "$source/README.md" "$dir/bad.webm"
+    # The tiny companion cannot show the latents of others.
+    golden=$source/tests/golden/data
+    refused 'space wan2.1; --preview WEIGHTS' \
+        sh "$pipelines/preview-and-record.sh" \
+        --model "$golden/taehv/taew2_1/weights.safetensors" \
+        "$golden/wan21/decode_t2_6x10.safetensors" "$dir/bad.webm"
     keeps "$dir/out.y4m" preview-and-record "$source/README.md"
 }
 
