@@ -227,7 +227,9 @@ class Link:
 
     def closed_by_peer(self, seconds):
         """A receiver says nothing; all that can be read is its end."""
-        readable, _, _ = select.select([self.socket], [], [], seconds)
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        readable = poll.poll(None if seconds is None else 1000 * seconds)
         return bool(readable) and not self.socket.recv(1)
 
     def finish(self):
@@ -351,7 +353,8 @@ class Sender:
                  in the middle of a group
 
         Raises TypeError or ValueError, with nothing sent, where they are of
-        another type or shape than those before, ReceiverGone or ReceiverBusy.
+        another type or shape than those before; ReceiverGone, ReceiverBusy or,
+        of a file, OSError, which end the stream: so does every later send().
         """
         if self.broken:
             raise self.broken
@@ -445,8 +448,8 @@ class Sender:
         self.guard(self.link.write, data)
 
     def guard(self, function, *args):
-        """Calls it; what goes wrong with the receiver is told in words and ends
-        the stream, which may have stopped in the middle of a packet."""
+        """Calls it; what goes wrong is told in words and ends the stream, which
+        may have stopped in the middle of a packet."""
         sent = f"{self.link.name}: after {self.latents} latents"
         try:
             function(*args)
@@ -459,6 +462,13 @@ class Sender:
             self.broken = ReceiverBusy(f"{sent} the receiver takes nothing "
                                        f"for {self.timeout} s")
             self.broken.__cause__ = error
+        except OSError as error:
+            self.broken = OSError(error.errno,
+                                  f"{sent}: {error.strerror or error}")
+            self.broken.__cause__ = error
+        except BaseException: # such as Ctrl-C
+            self.broken = ReceiverGone(f"{sent} the sender was interrupted")
+            raise
         raise self.broken
 
 

@@ -3,8 +3,11 @@
 usage: test_vaesend.py SOURCE BUILD [TEST...]
 """
 import ctypes
+import errno
+import fcntl
 import json
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -302,6 +305,56 @@ class Gone(Pair):
             sender = vaesend.Sender(file, "wan2.1")
             with self.assertRaises(vaesend.ReceiverGone):
                 sender.send(latent())
+
+    def test_no_space(self):
+        """A file's error names it, and ends the stream."""
+        sender = vaesend.Sender("/dev/full", "wan2.1")
+        for _ in range(2):
+            with self.assertRaisesRegex(OSError, "/dev/full: after 0 latents: "
+                                        "No space") as caught:
+                sender.send(latent())
+            self.assertEqual(caught.exception.errno, errno.ENOSPC)
+        sender.close()
+
+    def test_cut_within_a_packet(self):
+        """Nothing follows a packet that is cut, not even the stream's end."""
+        for failure in (OSError(errno.EIO, "broken"), KeyboardInterrupt()):
+            with tempfile.TemporaryFile() as file:
+                sender = vaesend.Sender(file, "wan2.1")
+                sender.send(latent())
+                write = sender.link.write
+
+                def cut(data, write=write, failure=failure):
+                    write(data[:100])
+                    raise failure
+
+                sender.link.write = cut
+                with self.assertRaises(type(failure)):
+                    sender.send(latent(1))
+                sender.link.write = write
+                end = file.seek(0, os.SEEK_END)
+                with self.assertRaisesRegex(OSError, "after 1 latents"):
+                    sender.send(latent(2))
+                copy = os.dup(file.fileno())
+                sender.close()
+                self.assertEqual(os.fstat(copy).st_size, end)
+                os.close(copy)
+
+    def test_many_descriptors(self):
+        """A descriptor may be greater than select() takes."""
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY and most < 2048:
+            self.skipTest("no 2048 descriptors")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, most))
+        ours, self.other = socket.socketpair()
+        self.addCleanup(self.other.close)
+        high = socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD, 1500))
+        ours.close()
+        with vaesend.Sender(high, "wan2.1") as sender:
+            sender.send(latent())
+        self.assertEqual(len(self.received()), 5)
 
     def test_nobody(self):
         for target in (f"tcp://127.0.0.1:{streams.free_port()}",
