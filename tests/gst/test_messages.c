@@ -349,9 +349,11 @@ test_categories(void)
     gst_debug_add_log_function(look_for_lines, lines, NULL);
     gst_debug_set_threshold_from_string("vae*:6,latent*:6", FALSE);
     play("videotestsrc num-buffers=5 ! video/x-raw,width=48,height=32 ! "
-         "vaeencode model=%s ! latentmux ! filesink location=%s",
+         "vaeencode backend=ref threads=1 model=%s ! latentmux ! "
+         "filesink location=%s",
          vae_test_weights(), file);
-    play("filesrc location=%s ! latentdemux ! vaedecode model=%s ! fakesink",
+    play("filesrc location=%s ! latentdemux ! "
+         "vaedecode backend=ref threads=1 model=%s ! fakesink",
          file, vae_test_weights());
     gst_debug_remove_log_function_by_data(lines);
     gst_debug_set_threshold_from_string("", TRUE);
