@@ -225,8 +225,9 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
         names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
             -e '^resident-' -e '^bench-' -e '^installed$' \
             -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
-            -e '^cuda-.*-seedvr2$' -e '^gpu-table-' \
-            -e '^official$' -e '^bench$' -e '^slices-seedvr2-full-cpu-fp32$' \
+            -e '^cuda-.*-seedvr2$' -e '^cuda-backend-wan21$' -e '^gpu-table-' \
+            -e '^faults-seedvr2-ref$' -e '^package-' -e '^official$' \
+            -e '^bench$' -e '^slices-.*-full-cpu-' \
             -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
     )
     # Through GLib only the slow unwinder sees who asked for memory.
@@ -235,7 +236,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     export ASAN_OPTIONS="$ASAN_OPTIONS:fast_unwind_on_malloc=0"
     run build-asan elements --timeout-multiplier 4 $(
         names build-asan | grep '^gst-' |
-            grep -v -e '-leaks$' -e '-cuda-emu$' -e '-all$'
+            grep -v -e '-leaks$' -e '-cuda-emu$' -e '-all$' -e '^gst-formats$'
     )
     unset GST_PLUGIN_SYSTEM_PATH_1_0
 fi
