@@ -129,9 +129,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         "/events": get_events,
     }
 
+    def url(self):
+        """What is asked for; None where that is no URL."""
+        try:
+            return urllib.parse.urlsplit(self.path)
+        except ValueError:
+            return None
+
     def do_GET(self):
-        path = urllib.parse.urlsplit(self.path).path
-        if path in self.GET:
+        url = self.url()
+        path = url.path if url else None
+        if path is None:
+            self.say(400, "%s is no URL" % self.path)
+        elif path in self.GET:
             self.GET[path](self)
         else:
             self.say(404, "there is no %s" % path)
@@ -141,12 +151,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def is_foreign(self):
         """Whether a page of another site asks."""
         origin = self.headers.get("Origin")
-        return origin is not None and urllib.parse.urlsplit(
-            origin
-        ).netloc != self.headers.get("Host")
+        try:
+            return origin is not None and urllib.parse.urlsplit(
+                origin
+            ).netloc != self.headers.get("Host")
+        except ValueError:
+            return True
 
     def do_POST(self):
-        url = urllib.parse.urlsplit(self.path)
+        url = self.url()
+        if url is None:
+            self.say(400, "%s is no URL" % self.path)
+            return
         live = self.server.live
         name = urllib.parse.parse_qs(url.query).get("name", [""])[0]
         if self.is_foreign():

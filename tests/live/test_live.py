@@ -53,6 +53,9 @@ def page(live):
         "and the browser is told so",
     )
     check(live.get("/nothing")[0] == 404, "404 for what is not there")
+    for method in ("GET", "HEAD", "POST"):
+        status = live.ask(method, "ftp://[::1/").status
+        check(status == 400, method + ": 400 for what is no URL")
     head = live.ask("HEAD", "/")
     check(head.status == 200 and not head.read(), "HEAD has no body")
 
@@ -174,6 +177,7 @@ def controls(live):
         live.post("/pause", Origin="http://elsewhere.example")[0] == 403,
         "none from another site",
     )
+    check(live.post("/pause", Origin="http://[")[0] == 403, "nor from none")
     check(live.state()["playing"], "which changes nothing")
 
 
