@@ -264,17 +264,22 @@ output_write(Output *out, uint64_t offset, const void *data, size_t size,
     return write_at(out, out->begin + offset, data, size, error);
 }
 
+/* A file that is kept is locked until it has its name: so long nobody else
+ * takes it for his. */
 VaeStatus
 output_commit(Output *out, VaeError *error)
 {
-    /* Some file systems tell of a full disk only here. A device has no disk. */
-    if (fsync(out->fd) != 0 && errno != EINVAL && errno != EROFS)
+    if (out->keep && fsync(out->fd) != 0)
         return system_error(error, out->path, "write");
-    /* Before it is closed: so long nobody else takes it for his. */
+    if (!out->keep) {
+        const int fd = out->fd;
+        out->fd = -1;
+        /* Some file systems tell of a full disk only here. */
+        if (close(fd) != 0)
+            return system_error(error, out->path, "write");
+    }
     if (out->temporary && rename(out->temporary, target_of(out)) != 0)
         return system_error(error, out->path, "replace");
-    close(out->fd);
-    out->fd = -1;
     free(out->temporary);
     out->temporary = NULL;
     return VAE_OK;
