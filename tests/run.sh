@@ -104,7 +104,9 @@ names() {
         sed -n 's/^gst-vae:.* \/ //p'
 }
 
-# run FOLDER LABEL ARGUMENT...: meson test, with its results counted.
+# run FOLDER LABEL ARGUMENT...: meson test, with its results counted; by what
+# $through names, where it is set.
+through=
 run() {
     folder=$1
     label=$2
@@ -112,7 +114,8 @@ run() {
     results=$folder/meson-logs/$label.json
     stage "$folder: $label tests"
     rm -f "$results"
-    meson test -C "$folder" --no-rebuild --print-errorlogs \
+    # shellcheck disable=SC2086 # a command with its options, or none
+    $through meson test -C "$folder" --no-rebuild --print-errorlogs \
         --num-processes "$jobs" --logbase "$label" "$@"
     if [ ! -s "$results" ]; then
         fail "$folder: no $label test ran"
@@ -248,9 +251,8 @@ targets=tsan
 if build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread -Dtests=enabled \
     -Dgst=enabled; then
     # With random addresses it now and then meets one that it cannot map.
-    set --
-    if setarch -R true 2>/dev/null; then set -- --wrapper='setarch -R'; fi
-    run build-tsan races --timeout-multiplier 4 "$@" $(
+    if setarch -R true 2>/dev/null; then through='setarch -R'; fi
+    run build-tsan races --timeout-multiplier 4 $(
         names build-tsan | grep -x -e 'tsan-race' -e 'together-.*' \
             -e 'gst-storm' -e 'gst-flow' \
             -e 'gst-release' -e 'gst-switch' -e 'gst-messages' \
@@ -258,6 +260,7 @@ if build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread -Dtests=enabled \
             -e 'gst-sync' -e 'gst-encode' -e 'gst-decode' -e 'gst-latent.*' |
             grep -v -e '-leaks$'
     )
+    through=
 fi
 
 targets=fuzz
