@@ -29,6 +29,7 @@ import os
 import re
 import select
 import socket
+import stat
 import struct
 import sys
 import time
@@ -51,6 +52,9 @@ SPACES = {
 SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 SECOND = 1000000000
+
+UNIX_PATH = 107  # bytes of the path of a Unix socket
+INT_MAX = 2**31 - 1  # of numbers in caps
 
 # Of GStreamer's data protocol, version 1.0: kinds of packets (an event's is 64
 # more than its type), flags of buffers, and "not known".
@@ -191,6 +195,45 @@ def split(array, layout):
                                   for c in range(shape[0]))
 
 
+def whole(name, value, least=1, most=INT_MAX):
+    """The number, where it is a whole one within the bounds."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{name} {value!r}: wanted a whole number")
+    if not least <= value.__index__() <= most:
+        raise ValueError(f"{name} {value}: wanted {least} to {most}")
+    return value.__index__()
+
+
+def rate(fps):
+    """A frame rate as a fraction, such as caps have."""
+    try:
+        fraction = fractions.Fraction(fps).limit_denominator(1001)
+    except (ValueError, TypeError, ArithmeticError):
+        fraction = 0
+    if fraction <= 0 or fraction.numerator > INT_MAX:
+        raise ValueError(f"{fps!r} frames per second: wanted a number above 0 "
+                         "or a fraction such as 30000/1001")
+    return fraction
+
+
+def visible(size):
+    """(width, height), or None where nothing is said."""
+    if size is None:
+        return None
+    try:
+        width, height = size
+    except (TypeError, ValueError):
+        raise ValueError(f"size {size!r}: wanted (width, height)") from None
+    return whole("width", width), whole("height", height)
+
+
+def seconds(name, value, least):
+    """A time to wait, which ends."""
+    if not isinstance(value, (int, float)) or not least <= value < 1e6:
+        raise ValueError(f"{name} {value!r}: wanted seconds, {least} or more")
+    return value
+
+
 class Link:
     """Where the bytes go: a socket, or a file with a descriptor."""
 
@@ -247,11 +290,17 @@ def addresses(target):
     """[(family, address)] of "tcp://HOST:PORT" or "unix://PATH"."""
     scheme, _, rest = target.partition("://")
     if scheme == "unix" and rest:
+        if len(os.fsencode(rest)) > UNIX_PATH:
+            raise ValueError(f"{target}: the path of a Unix socket has at most "
+                             f"{UNIX_PATH} bytes, this one "
+                             f"{len(os.fsencode(rest))}")
         return [(socket.AF_UNIX, rest)]
     host, _, port = rest.rpartition(":")
-    if scheme != "tcp" or not host or not port.isdigit():
+    if scheme != "tcp" or not host or not re.fullmatch("[0-9]+", port):
         raise ValueError(f"{target}: wanted tcp://HOST:PORT, unix://PATH, or "
                          "the path of a pipe or file")
+    if not 1 <= int(port[:6]) <= 65535:
+        raise ValueError(f"{target}: port {port}, wanted 1 to 65535")
     return [(facts[0], facts[4]) for facts in socket.getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM)]
 
@@ -275,9 +324,22 @@ def connect(target, retry=0):
         time.sleep(0.1)
 
 
+def remove_stale(where):
+    """A Unix socket that a receiver left behind that was killed."""
+    if not os.path.exists(where) or not stat.S_ISSOCK(os.stat(where).st_mode):
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(where)
+        except ConnectionRefusedError:
+            os.unlink(where)
+
+
 def accept(target):
     """A socket from the first that connects."""
     family, where = addresses(target)[0]
+    if family == socket.AF_UNIX:
+        remove_stale(where)
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         if family != socket.AF_UNIX:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -320,22 +382,28 @@ class Sender:
         if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
             raise ValueError(f"latent space {space!r}: wanted a name")
         self.space = space
-        self.channels = channels or usual.channels
-        self.temporal = temporal or usual.temporal
-        fps = fps or usual.fps
-        if not self.temporal or not fps:
+        self.channels = usual.channels if channels is None else channels
+        self.temporal = usual.temporal if temporal is None else temporal
+        fps = usual.fps if fps is None else fps
+        if self.temporal is None or fps is None:
             raise ValueError(f"the latent space {space!r} is not known here: "
                              "temporal= and fps= are needed")
-        self.fps = fractions.Fraction(fps).limit_denominator(1001)
-        if self.fps <= 0:
-            raise ValueError(f"{fps} frames per second")
+        self.temporal = whole("temporal", self.temporal, 1, 64)
+        if self.channels is not None:
+            self.channels = whole("channels", self.channels, 1, 4096)
+        self.fps = rate(fps)
+        seconds("retry", retry, 0)
+        if timeout is not None:
+            seconds("timeout", timeout, 0.001)
+        if send_buffer is not None:
+            whole("send_buffer", send_buffer)
         if normalization not in ("normalized", "raw"):
             raise ValueError(f"normalization {normalization!r}: wanted "
                              "normalized or raw")
         if layout not in ("cthw", "tchw"):
             raise ValueError(f"layout {layout!r}: wanted cthw or tchw")
         self.normalization = normalization
-        self.size = size
+        self.size = visible(size)
         self.layout = layout
         self.shape = self.type = None
         self.latents = 0  # sent
@@ -482,7 +550,8 @@ def read_npy(view, path):
         facts = ast.literal_eval(bytes(view[start:end]).decode("latin-1"))
         kind, shape = facts["descr"], tuple(facts["shape"])
         rows_first = not facts["fortran_order"]
-    except (ValueError, SyntaxError, KeyError, TypeError) as error:
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError,
+            MemoryError) as error:
         raise ValueError(f"{path}: no header of .npy ({error})") from error
     if not rows_first:
         raise ValueError(f"{path}: in Fortran order, wanted C order")
@@ -504,18 +573,39 @@ def choose_tensor(header, wanted, path):
     return several[0]
 
 
+def said_of(header, path):
+    """Takes the metadata out of the header: texts by name."""
+    facts = header.pop("__metadata__", {})
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
+                         "wanted names with texts")
+    for name, text in facts.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
+                             "wanted a text")
+    return facts
+
+
+def stated(facts, name, path):
+    """A whole number that the metadata state, or 0."""
+    text = facts.get(name, "0")
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError(f"{path}: {name} is {text!r}, wanted a whole number")
+    return int(text)
+
+
 def read_safetensors(view, path, tensor):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
     try:
         end = 8 + struct.unpack_from("<Q", view)[0]
         header = json.loads(bytes(view[8:end]))
-        facts = header.pop("__metadata__", {})
+        facts = said_of(header, path)
         name, entry = choose_tensor(header, tensor, path)
         kind = known_type(names.get(entry["dtype"], entry["dtype"]))
         first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
     except (struct.error, KeyError, TypeError, AttributeError,
-            json.JSONDecodeError, UnicodeDecodeError) as error:
+            json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
     if name == "latent_tensor" and "latent_format_version_0" in header:
@@ -534,6 +624,9 @@ def open_latents(path, tensor=None):
         array, facts = read_npy(view, path)
     else:
         array, facts = read_safetensors(view, path, tensor)
+    if not all(isinstance(n, int) and n >= 0 for n in array.shape):
+        raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
+                         "wanted whole numbers")
     size = math.prod(array.shape) * SIZES[array.type]
     if len(array.data) < size:
         raise ValueError(f"{path}: {len(array.data)} bytes of latents, wanted "
@@ -558,18 +651,24 @@ def send_file(options):
         shape = array.shape
         layout = "tchw" if (len(shape) == 4 and shape[0] not in known and
                             shape[1] in known) else "cthw"
-    size = None
-    if "vae.width" in facts and "vae.height" in facts:
-        size = int(facts["vae.width"]), int(facts["vae.height"])
+    size = tuple(stated(facts, f"vae.{side}", options.latents)
+                 for side in ("width", "height"))
+    fps = options.fps
+    if fps is None and "vae.framerate" in facts:
+        try:
+            fps = rate(facts["vae.framerate"])
+        except ValueError as error:
+            raise ValueError(f"{options.latents}: vae.framerate: "
+                             f"{error}") from None
     target = sys.stdout.buffer if options.target == "-" else options.target
     with Sender(target, options.space or facts.get("vae.latent_space"),
-                fps=options.fps or facts.get("vae.framerate"),
-                normalization=options.normalization or
+                fps=fps, normalization=options.normalization or
                 facts.get("vae.normalization", "normalized"),
-                temporal=options.temporal, size=size, layout=layout,
-                listen=options.listen, retry=options.retry) as sender:
+                temporal=options.temporal, layout=layout,
+                size=size if all(size) else None, listen=options.listen,
+                retry=options.retry) as sender:
         parts = list(split(array, layout))
-        total = int(facts.get("vae.frames", 0))
+        total = stated(facts, "vae.frames", options.latents)
         for i, (shape, data) in enumerate(parts):
             left = total - sender.frame
             last = total and i + 1 == len(parts) and 1 <= left

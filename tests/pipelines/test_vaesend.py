@@ -216,14 +216,36 @@ class Stream(Pair):
     def test_settings_refused(self):
         for more, text in (({"space": "of mine"}, "wanted a name"),
                            ({"space": "mine"}, "temporal= and fps="),
-                           ({"fps": 0, "temporal": 4, "space": None}, "fps="),
+                           ({"fps": 24, "space": None}, "temporal="),
+                           ({"fps": 0}, "0 frames per second"),
                            ({"fps": -1}, "frames per second"),
+                           ({"fps": "16/0"}, "'16/0' frames per second"),
+                           ({"fps": "fast"}, "'fast' frames per second"),
+                           ({"fps": float("nan")}, "frames per second"),
+                           ({"fps": 1e300}, "frames per second"),
+                           ({"fps": 1e-9}, "frames per second"),
+                           ({"temporal": 0}, "temporal 0: wanted 1 to"),
+                           ({"temporal": 2.5}, "whole number"),
+                           ({"channels": -16}, "channels -16: wanted 1 to"),
+                           ({"size": 32}, r"size 32: wanted \(width"),
+                           ({"size": (0, 16)}, "width 0: wanted 1 to"),
+                           ({"size": (16, "x")}, "height 'x': wanted a whole"),
+                           ({"retry": float("nan")}, "retry nan: wanted"),
+                           ({"retry": -1}, "retry -1: wanted seconds"),
+                           ({"timeout": 0}, "timeout 0: wanted seconds"),
+                           ({"send_buffer": -1}, "send_buffer -1: wanted"),
                            ({"layout": "hwc"}, "cthw or tchw"),
                            ({"normalization": "x"}, "normalized or raw")):
             with self.assertRaisesRegex(ValueError, text):
                 self.pair(**more)
         for target in ("tcp://5000", "tcp://host:x", "http://host:80"):
             with self.assertRaisesRegex(ValueError, "wanted tcp://"):
+                vaesend.Sender(target, "wan2.1")
+        for target, text in (("tcp://host:0", "port 0, wanted 1 to 65535"),
+                             ("tcp://host:70000", "port 70000"),
+                             ("tcp://host:" + "9" * 9999, "port 9999"),
+                             ("unix://" + "x" * 108, "at most 107 bytes")):
+            with self.assertRaisesRegex(ValueError, text):
                 vaesend.Sender(target, "wan2.1")
 
 
@@ -408,6 +430,52 @@ class Tool(unittest.TestCase):
             said = self.refused("--space", "wan2.1", clip, target)
             self.assertIn(f"{target}: the same file", said)
             self.assertEqual(streams.Streams.read(clip), safetensors())
+
+    def test_metadata_refused(self):
+        for metadata, words in (
+                ([["vae.frames", "9"]], "__metadata__ is a list"),
+                ({"vae.frames": 9}, "__metadata__ has 9 as vae.frames"),
+                ({"vae.frames": "-9"}, "vae.frames is '-9'"),
+                ({"vae.width": "wide", "vae.height": "16"}, "vae.width is"),
+                ({"vae.framerate": "16/0"}, "vae.framerate: '16/0' frames")):
+            clip = self.file(safetensors(metadata))
+            said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: {words}", said)
+
+    def test_headers_refused(self):
+        deep = b'{"latents": ' + b"[" * 100000 + b"]" * 100000 + b"}"
+        rows = b"{'descr': '<f4', 'fortran_order': False, 'shape': " \
+            + b"(" * 9000 + b")" * 9000 + b"}"
+        for data, words in (
+                (struct.pack("<Q", len(deep)) + deep, "neither .npy nor"),
+                (b"\x93NUMPY\1\0" + struct.pack("<H", len(rows)) + rows,
+                 "no header of .npy"),
+                (safetensors(entry={"shape": [16, 1, -2, -3]}), "[16, 1, -2"),
+                (safetensors(entry={"shape": ["16"]}), "['16'], wanted"),
+                (safetensors(entry={"shape": 16}), "neither .npy nor")):
+            clip = self.file(data)
+            said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: ", said)
+            self.assertIn(words, said)
+
+    def test_stale_socket(self):
+        """What a receiver left that was killed is no obstacle; a file is."""
+        path = self.path("socket")
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(path)
+        found = []
+        receiver = threading.Thread(
+            target=lambda: found.append(vaesend.accept(f"unix://{path}")))
+        receiver.start()
+        with vaesend.Sender(f"unix://{path}", "wan2.1", retry=600) as sender:
+            sender.send(latent())
+        receiver.join()
+        self.assertEqual(found[0].recv(1), b"\1")
+        found[0].close()
+        clip = self.file(safetensors())
+        said = self.refused("--receive", f"unix://{clip}", "true")
+        self.assertIn("in use", said)
+        self.assertEqual(streams.Streams.read(clip), safetensors())
 
 
 class Files(streams.Streams):
