@@ -149,8 +149,8 @@ warn_nonfinite(const VaeStream *stream)
                 (unsigned long long) stats.nonfinite);
     if (stats.spoilt > 0)
         fprintf(stderr,
-                "vaetool: warning: %llu steps were not finite, %llu of them "
-                "are in fp32\n",
+                "vaetool: warning: %llu steps gave results that are not "
+                "finite; %llu of them were mended in fp32\n",
                 (unsigned long long) stats.spoilt,
                 (unsigned long long) stats.mended);
 }
