@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -62,7 +63,8 @@ class Browser:
     """One page of a browser with a profile of its own."""
 
     def __init__(self, width, height, dark):
-        self.folder = tempfile.TemporaryDirectory()
+        # Its helpers write into it until they are gone, too.
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.process = subprocess.Popen(
             [
                 find(),
@@ -74,6 +76,7 @@ class Browser:
                 "about:blank",
             ],
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         port_file = os.path.join(self.folder.name, "DevToolsActivePort")
         lines = []
@@ -146,4 +149,8 @@ class Browser:
     def close(self):
         self.process.terminate()
         self.process.wait()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         self.folder.cleanup()
