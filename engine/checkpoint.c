@@ -437,17 +437,23 @@ read_place(const VaeTensorFile *file, Place *p, VaeError *error)
     return status;
 }
 
+VaeStatus
+vae_checkpoint_check(const VaeTensorFile *file, VaeError *error)
+{
+    if (!vae_tensor_file_metadata(file, "vae.checkpoint"))
+        return vae_fail(error, VAE_ERR_FORMAT, "%s: is no checkpoint",
+                        vae_file_label(vae_tensor_file_name(file)));
+    return check_sum(file, error);
+}
+
 static VaeStatus
 check_file(const VaeStream *s, const VaeTensorFile *file,
            const VaeCheckpointParams *params, Place *place, VaeError *error)
 {
     Field f[FIELDS];
-    if (!vae_tensor_file_metadata(file, "vae.checkpoint"))
-        return vae_fail(error, VAE_ERR_FORMAT, "%s: is no checkpoint",
-                        vae_file_label(vae_tensor_file_name(file)));
     describe(s, 0, f);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%s", "");
-    VaeStatus status = check_sum(file, error);
+    VaeStatus status = vae_checkpoint_check(file, error);
     if (status == VAE_OK)
         status = check_fields(file, f, params, error);
     if (status == VAE_OK)

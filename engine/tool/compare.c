@@ -12,8 +12,8 @@ enum { BLOCK = 4096 };
 
 typedef struct Peak {
     double value; /* 0: the range of A */
-    bool clamp;   /* both sides, for PSNR only */
-    double low, high;
+    bool clamp;   /* both sides to range, for PSNR only */
+    VideoRange range;
 } Peak;
 
 /* A tensor as rows x columns planes; two of them are gone through alike,
@@ -27,6 +27,7 @@ typedef struct View {
     int64_t rows, columns;
     uint64_t row_stride, column_stride; /* bytes */
     uint64_t plane;                     /* elements */
+    VideoRange black_white;             /* of frames */
     const VideoRange *range;            /* that U8 is read as; NULL: as it is */
 } View;
 
@@ -39,28 +40,43 @@ typedef struct Difference {
     uint64_t nan_a, nan_b, nan_both;
 } Difference;
 
-/* What frames run over: -1..1, with --peak 1 0..1. */
-static VideoRange
-range_of(const Options *o)
+/* What frames of both files run over: as --peak says, else as the files do,
+ * else -1..1. False where these say different things. */
+static bool
+find_range(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b,
+           VideoRange *out)
 {
-    return (VideoRange){.low = o->peak == 1 ? 0 : -1, .high = 1};
+    VideoRange x, y;
+    *out = (VideoRange){.low = o->peak == 1 ? 0 : -1, .high = 1};
+    if (!isnan(o->peak))
+        return true;
+    const bool in_a = video_range(a, &x), in_b = video_range(b, &y);
+    if (in_a || in_b)
+        *out = in_a ? x : y;
+    return !in_a || !in_b || (x.low == y.low && x.high == y.high);
+}
+
+static bool
+is_frames(const VaeTensorInfo *t)
+{
+    return strncmp(t->name, "frames", 6) == 0;
 }
 
 /* By the kind of the tensor, as --help tells. */
 static Peak
 peak_of(const Options *o, const View *a)
 {
-    const VideoRange range = range_of(o);
-    const bool frames = a->range || strncmp(a->tensor->name, "frames", 6) == 0;
+    const VideoRange range = a->black_white;
+    const bool frames = a->range || is_frames(a->tensor);
     const bool given = !isnan(o->peak);
     if (!given && a->type == VAE_TYPE_U8 && !a->range)
         return (Peak){.value = 255};
     if (!given && !frames)
         return (Peak){.value = 0};
-    return (Peak){.value = given ? o->peak : 2,
+    return (Peak){.value = given ? o->peak
+                                 : (double) range.high - (double) range.low,
                   .clamp = frames && (!given || o->peak == 1 || o->peak == 2),
-                  .low = range.low,
-                  .high = range.high};
+                  .range = range};
 }
 
 static double
@@ -68,7 +84,8 @@ clamped(const Peak *p, double v)
 {
     if (!p->clamp)
         return v;
-    return v < p->low ? p->low : v > p->high ? p->high : v;
+    const double low = (double) p->range.low, high = (double) p->range.high;
+    return v < low ? low : v > high ? high : v;
 }
 
 /* Infinite where only one is a number, zero where both are the same. */
@@ -158,8 +175,7 @@ make_views(const VaeTensorFile *file_a, const VaeTensorInfo *a,
 {
     const bool stated = vae_tensor_file_metadata(file_a, "vae.layout") ||
                         vae_tensor_file_metadata(file_b, "vae.layout");
-    const bool video =
-        strncmp(a->name, "frames", 6) == 0 || strncmp(a->name, "video", 5) == 0;
+    const bool video = is_frames(a) || strncmp(a->name, "video", 5) == 0;
     if (stated && !video && latent_view(file_a, a, x) &&
         latent_view(file_b, b, y))
         return;
@@ -227,17 +243,19 @@ ssim_of(const Options *o, const View *a, const View *b, double peak)
     return ssim_video(a->tensor, b->tensor, a->range, peak);
 }
 
-/* The range of A where nothing else says a peak; says which it is. */
-static const char *
-settle_peak(const Options *o, const Difference *d, Peak *p)
+/* The range of A where nothing else says a peak; writes which it is. */
+static void
+settle_peak(const Options *o, const Difference *d, Peak *p, char *kind,
+            size_t size)
 {
     if (p->value <= 0) {
         p->value = d->high > d->low ? d->high - d->low : 1;
-        return ", the range of A";
-    }
-    if (p->clamp)
-        return p->low < 0 ? ", clamped to -1..1" : ", clamped to 0..1";
-    return isnan(o->peak) ? "" : " as given";
+        snprintf(kind, size, ", the range of A");
+    } else if (p->clamp)
+        snprintf(kind, size, ", clamped to %g..%g", (double) p->range.low,
+                 (double) p->range.high);
+    else
+        snprintf(kind, size, "%s", isnan(o->peak) ? "" : " as given");
 }
 
 /* A bound that is given and not kept; what is no number keeps none. */
@@ -258,10 +276,10 @@ print_names(const View *a, const View *b)
 static int
 compare_pair(const Options *o, const View *a, const View *b)
 {
-    char shape[128], where[192];
+    char shape[128], where[192], kind[64];
     Peak p = peak_of(o, a);
     const Difference d = measure(a, b, &p);
-    const char *kind = settle_peak(o, &d, &p);
+    settle_peak(o, &d, &p, kind, sizeof kind);
     const bool nan = d.nan_a || d.nan_b;
     const double n = (double) d.elements;
     const double mse = n > 0 ? d.clamped_squares / n : 0;
@@ -303,14 +321,29 @@ same_shape(const View *a, const View *b)
 }
 
 static int
+ranges_differ(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
+{
+    VideoRange x, y;
+    video_range(a, &x);
+    video_range(b, &y);
+    printf(" DIFFERENT RANGES: black and white are %g and %g in %s, %g and %g "
+           "in %s; --peak compares the numbers as they are\n",
+           (double) x.low, (double) x.high, o->argument[0], (double) y.low,
+           (double) y.high, o->argument[1]);
+    return EXIT_DIFFERS;
+}
+
+static int
 compare_named(const Options *o, const VaeTensorFile *file_a,
               const VaeTensorInfo *a, const VaeTensorFile *file_b,
               const VaeTensorInfo *b)
 {
     char left[128], right[128];
-    const VideoRange range = range_of(o);
+    VideoRange range;
     View x, y;
+    const bool alike = find_range(o, file_a, file_b, &range);
     make_views(file_a, a, file_b, b, &x, &y);
+    x.black_white = y.black_white = range;
     /* Bytes beside the network's numbers are read as such. */
     if (is_video(a) && is_video(b) &&
         (a->type == VAE_TYPE_U8) != (b->type == VAE_TYPE_U8))
@@ -327,6 +360,10 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     if (!a->supported || !b->supported)
         return fail_text("tensor \"%s\": cannot compare %s with %s", a->name,
                          a->type_name, b->type_name);
+    if (!alike && is_frames(a) && is_frames(b)) {
+        print_names(&x, &y);
+        return ranges_differ(o, file_a, file_b);
+    }
     return compare_pair(o, &x, &y);
 }
 

@@ -218,14 +218,16 @@ run(Decode *d, VaeError *error)
 }
 
 static VaeStatus
-open_resumed(Decode *d, const VaeTensorOut *frames, VaeError *error)
+open_resumed(Decode *d, const VaeTensorOut *frames, const VaeMetadata *range,
+             VaeError *error)
 {
     Resume *r = &d->resume;
     const char *path = d->o->argument[1];
     VaeStatus status =
         resume_open(r, path, d->o->every, &d->clip, d->frames, error);
     if (status == VAE_OK)
-        status = output_resume(&d->out, path, frames, 1, r->exists, error);
+        status =
+            output_resume(&d->out, path, frames, 1, range, 1, r->exists, error);
     if (status == VAE_OK)
         status = resume_load(r, d->stream, &d->out, d->frame_size, error);
     return status;
@@ -240,10 +242,14 @@ write_frames(Decode *d, VaeError *error)
         .n_dims = 4,
         .dims = {d->frames, d->height, d->width, 3},
     };
+    char text[64];
+    const VaeMetadata range = {VIDEO_RANGE, text};
     const char *path = d->o->argument[1];
+    snprintf(text, sizeof text, "%g %g", (double) d->info->pixel_low,
+             (double) d->info->pixel_high);
     VaeStatus status =
-        d->o->resume ? open_resumed(d, &frames, error)
-                     : output_open(&d->out, path, &frames, 1, NULL, 0, error);
+        d->o->resume ? open_resumed(d, &frames, &range, error)
+                     : output_open(&d->out, path, &frames, 1, &range, 1, error);
     if (status == VAE_OK)
         status = run(d, error);
     if (status == VAE_OK && d->o->resume)

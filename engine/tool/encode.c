@@ -142,6 +142,20 @@ make_buffers(Encode *e, VaeError *error)
     return VAE_OK;
 }
 
+/* Numbers of a file that states their range, to the network's. */
+static void
+to_range(float *v, size_t n, const Encode *e)
+{
+    const VideoRange to = {e->info->pixel_low, e->info->pixel_high};
+    VideoRange from;
+    if (!video_range(e->file, &from) ||
+        (from.low == to.low && from.high == to.high))
+        return;
+    const float scale = (to.high - to.low) / (from.high - from.low);
+    for (size_t i = 0; i < n; i++)
+        v[i] = to.low + (v[i] - from.low) * scale;
+}
+
 /* Picture i of a slice is frame k of the file; past its end the last one. */
 static void
 load_frame(Encode *e, int i, int64_t k)
@@ -158,6 +172,7 @@ load_frame(Encode *e, int i, int64_t k)
     }
     uint8_t *to = e->frame_data + (size_t) i * e->frame_size;
     vae_type_to_float((float *) to, from, v->type, e->frame_size / 4);
+    to_range((float *) to, e->frame_size / 4, e);
     e->pictures[i].data[0] = to;
 }
 

@@ -15,6 +15,8 @@ typedef struct Info {
     bool has_clip;
     VaeError why_no_clip;
     const VaeTensorInfo *video; /* where there is neither; or NULL */
+    Unfinished unfinished;      /* where is_unfinished */
+    bool is_unfinished;
 } Info;
 
 static json_t *
@@ -88,12 +90,18 @@ clip_json(const VaeLatentClip *c)
 }
 
 static json_t *
-video_json(const VaeTensorInfo *v)
+video_json(const VaeTensorFile *file, const VaeTensorInfo *v)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I}", "tensor", v->name, "type",
-                     vae_type_name(v->type), "frames", (json_int_t) v->dims[0],
-                     "width", (json_int_t) v->dims[2], "height",
-                     (json_int_t) v->dims[1]);
+    VideoRange range;
+    json_t *video = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I}", "tensor", v->name, "type",
+        vae_type_name(v->type), "frames", (json_int_t) v->dims[0], "width",
+        (json_int_t) v->dims[2], "height", (json_int_t) v->dims[1]);
+    if (video_range(file, &range))
+        json_object_set_new(
+            video, "pixel_range",
+            json_pack("[f, f]", (double) range.low, (double) range.high));
+    return video;
 }
 
 static json_t *
@@ -129,7 +137,10 @@ print_json(const Info *in, bool tensors)
 {
     json_t *root = json_object();
     json_object_set_new(root, "file", json_string(in->path));
-    if (in->model)
+    if (in->is_unfinished)
+        json_object_set_new(root, "unfinished",
+                            unfinished_json(&in->unfinished));
+    else if (in->model)
         json_object_set_new(root, "model", model_json(in->model));
     else if (!in->has_clip && !in->video)
         json_object_set_new(root, "no_model",
@@ -137,7 +148,7 @@ print_json(const Info *in, bool tensors)
     if (in->has_clip)
         json_object_set_new(root, "latents", clip_json(&in->clip));
     if (in->video)
-        json_object_set_new(root, "video", video_json(in->video));
+        json_object_set_new(root, "video", video_json(in->file, in->video));
     json_object_set_new(root, "metadata", metadata_json(in->file));
     json_object_set_new(
         root, "tensor_count",
@@ -285,18 +296,29 @@ print_tensors(const VaeTensorFile *file)
 }
 
 static void
+print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
+{
+    VideoRange range;
+    printf("video: tensor \"%s\", %s, %lld frames of %lldx%lld\n", v->name,
+           vae_type_name(v->type), (long long) v->dims[0],
+           (long long) v->dims[2], (long long) v->dims[1]);
+    if (video_range(file, &range))
+        printf("  pixels %g..%g\n", (double) range.low, (double) range.high);
+}
+
+static void
 print_text(const Info *in, bool tensors)
 {
     const VaeTensorInfo *v = in->video;
     printf("%s\n", in->path);
-    if (in->model)
+    if (in->is_unfinished)
+        unfinished_print(&in->unfinished);
+    else if (in->model)
         print_model(in->model);
     else if (in->has_clip)
         print_clip(&in->clip);
     else if (v)
-        printf("video: tensor \"%s\", %s, %lld frames of %lldx%lld\n", v->name,
-               vae_type_name(v->type), (long long) v->dims[0],
-               (long long) v->dims[2], (long long) v->dims[1]);
+        print_video(in->file, v);
     else
         printf("no known model: %s\nno latents: %s\n", in->why_no_model.message,
                in->why_no_clip.message);
@@ -307,35 +329,65 @@ print_text(const Info *in, bool tensors)
         print_tensors(in->file);
 }
 
-int
-command_info(const Options *o)
+/* Weights, latents or frames: which of them the file holds. */
+static void
+recognise(const Options *o, Info *in)
 {
     const VaeModelOptions options = {.variant = o->variant};
     const VaeLatentOptions latents = {.tensor = o->tensor};
+    if (vae_model_open(in->path, &options, &in->model, &in->why_no_model) !=
+        VAE_OK)
+        in->model = NULL;
+    in->has_clip =
+        !in->model && vae_latent_clip_find(in->file, &latents, &in->clip,
+                                           &in->why_no_clip) == VAE_OK;
+    if (!in->model)
+        in->video = find_video(in->file, o->tensor);
+    if (in->video && !is_video(in->video))
+        in->video = NULL;
+    /* One tensor alone could be either; few latents are three pixels wide. */
+    if (in->has_clip && in->video) {
+        in->has_clip = vae_tensor_file_metadata(in->file, "vae.layout") ||
+                       strcmp(in->clip.tensor, in->video->name) != 0;
+        in->video = in->has_clip ? NULL : in->video;
+    }
+}
+
+/* The whole file, or what there is of an OUT.part. */
+static VaeStatus
+open_file(Info *in, VaeError *error)
+{
+    in->is_unfinished = unfinished_part(&in->unfinished, in->path);
+    if (in->is_unfinished) {
+        in->file = in->unfinished.part;
+        return VAE_OK;
+    }
+    const VaeStatus status = vae_tensor_file_open(in->path, &in->file, error);
+    if (status != VAE_OK ||
+        !vae_tensor_file_metadata(in->file, "vae.checkpoint"))
+        return status;
+    in->is_unfinished = true;
+    return unfinished_checkpoint(&in->unfinished, in->file, error);
+}
+
+int
+command_info(const Options *o)
+{
     Info in = {.path = o->argument[0]};
     VaeError error;
     int code = EXIT_OK;
-    if (vae_tensor_file_open(in.path, &in.file, &error) != VAE_OK)
-        return fail(&error);
-    if (vae_model_open(in.path, &options, &in.model, &in.why_no_model) !=
-        VAE_OK)
-        in.model = NULL;
-    in.has_clip = !in.model && vae_latent_clip_find(in.file, &latents, &in.clip,
-                                                    &in.why_no_clip) == VAE_OK;
-    if (!in.model)
-        in.video = find_video(in.file, o->tensor);
-    if (in.video && !is_video(in.video))
-        in.video = NULL;
-    /* One tensor alone could be either; few latents are three pixels wide. */
-    if (in.has_clip && in.video) {
-        in.has_clip = vae_tensor_file_metadata(in.file, "vae.layout") ||
-                      strcmp(in.clip.tensor, in.video->name) != 0;
-        in.video = in.has_clip ? NULL : in.video;
-    }
-    if (o->json)
+    const VaeStatus status = open_file(&in, &error);
+    if (status == VAE_OK && !in.is_unfinished)
+        recognise(o, &in);
+    if (status != VAE_OK)
+        code = fail(&error);
+    else if (o->json)
         code = print_json(&in, o->tensors);
     else
         print_text(&in, o->tensors);
+    if (in.file == in.unfinished.part)
+        in.file = NULL;
+    unfinished_close(&in.unfinished);
     vae_model_free(&in.model);
     vae_tensor_file_free(&in.file);
     return code;

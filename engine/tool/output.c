@@ -202,25 +202,22 @@ check_header(Output *out, const void *header, size_t size, VaeError *error)
     if (!there)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
     const ssize_t n = pread(out->fd, there, size, 0);
-    const bool same = n == (ssize_t) size && memcmp(there, header, size) == 0;
+    out->foreign = n != (ssize_t) size || memcmp(there, header, size) != 0;
     free(there);
-    return same ? VAE_OK
-                : vae_fail(error, VAE_ERR_FORMAT,
-                           "%s: is not what the checkpoint goes on with; "
-                           "remove the checkpoint to start anew",
-                           out->temporary);
+    return VAE_OK;
 }
 
 VaeStatus
 output_resume(Output *out, const char *path, const VaeTensorOut *tensors,
-              size_t n, bool go_on, VaeError *error)
+              size_t n, const VaeMetadata *metadata, size_t n_metadata,
+              bool go_on, VaeError *error)
 {
     void *header;
     size_t size;
     VaeError inner = {0};
     *out = (Output){.fd = -1, .path = path, .keep = true};
-    VaeStatus status =
-        vae_tensor_header_make(tensors, n, NULL, 0, 0, &header, &size, &inner);
+    VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
+                                              0, &header, &size, &inner);
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", path, inner.message);
     out->begin = size;
@@ -237,6 +234,11 @@ output_cut(Output *out, uint64_t bytes, VaeError *error)
 {
     struct stat st;
     const uint64_t whole = out->begin + bytes;
+    if (out->foreign)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: is not what the checkpoint goes on with; "
+                        "remove the checkpoint to start anew",
+                        out->temporary);
     if (fstat(out->fd, &st) != 0)
         return system_error(error, out->temporary, "look at");
     if ((uint64_t) st.st_size < whole)

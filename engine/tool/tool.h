@@ -5,6 +5,7 @@
 #ifndef VAE_TOOL_H
 #define VAE_TOOL_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "vae/latents.h"
@@ -78,10 +79,14 @@ const char *seconds_text(double seconds, char *buffer, size_t size);
  * `name`, else (NULL) video_u8, frames or the file's only one where that is
  * video; NULL where there is none. */
 bool is_video(const VaeTensorInfo *t);
-/* What the bytes 0 and 255 are in the network's numbers. */
+/* What black and white, the bytes 0 and 255, are in the network's numbers. */
 typedef struct VideoRange {
     float low, high;
 } VideoRange;
+/* A file of frames states it under VIDEO_RANGE, as "-1 1". False where it does
+ * not, or in other words. */
+#define VIDEO_RANGE "vae.pixel_range"
+bool video_range(const VaeTensorFile *file, VideoRange *out);
 /* n values as floats, those of U8 as numbers of the range; NULL: as they are.
  */
 void video_read(float *dst, const void *src, VaeType type, size_t n,
@@ -129,6 +134,7 @@ typedef struct Output {
     char *target;    /* path without links, NULL for a new file */
     uint64_t begin;  /* of the data in the file */
     bool keep;       /* what is there, also when it is not committed */
+    bool foreign;    /* what was there begins otherwise */
 } Output;
 VaeStatus output_check(const char *path, const char *input, const char *model,
                        VaeError *error);
@@ -141,11 +147,13 @@ VaeStatus output_open(Output *out, const char *path,
                       const VaeMetadata *metadata, size_t n_metadata,
                       VaeError *error);
 /* The same, but in path.part, which stays until it is committed; where it was
- * there (go_on) with what it holds, which must begin as it would have begun. */
+ * there (go_on) with what it holds: output_cut() looks whether that begins as
+ * it would have begun, so that the checkpoint can say first what differs. */
 VaeStatus output_resume(Output *out, const char *path,
-                        const VaeTensorOut *tensors, size_t n, bool go_on,
-                        VaeError *error);
-/* Leaves so many bytes of data, which must be there. */
+                        const VaeTensorOut *tensors, size_t n,
+                        const VaeMetadata *metadata, size_t n_metadata,
+                        bool go_on, VaeError *error);
+/* Leaves so many bytes of data, which must be there, and of this output. */
 VaeStatus output_cut(Output *out, uint64_t bytes, VaeError *error);
 /* Brings to the disk what was written. */
 VaeStatus output_sync(Output *out, VaeError *error);
@@ -184,5 +192,27 @@ VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
                       int64_t frames, VaeError *error);
 VaeStatus resume_done(Resume *r, VaeError *error);
 void resume_close(Resume *r);
+
+/* unfinished.c: OUT.part, or a checkpoint. */
+typedef struct Unfinished {
+    char *out;                       /* OUT; NULL: no command writes it */
+    const VaeTensorFile *checkpoint; /* whole; NULL: none beside OUT.part */
+    VaeError why_none;
+    const VaeTensorInfo *frames; /* of OUT.part; NULL: is a checkpoint */
+    uint64_t written;            /* of them */
+    /* Owned. */
+    VaeTensorFile *part, *beside;
+    void *header;
+    uint64_t size; /* of OUT.part */
+} Unfinished;
+
+/* Whether path is an OUT.part; false leaves nothing to close. */
+bool unfinished_part(Unfinished *u, const char *path);
+/* file, which states vae.checkpoint and is borrowed, may be damaged. */
+VaeStatus unfinished_checkpoint(Unfinished *u, const VaeTensorFile *file,
+                                VaeError *error);
+void unfinished_close(Unfinished *u);
+void unfinished_print(const Unfinished *u);
+json_t *unfinished_json(const Unfinished *u); /* the caller's */
 
 #endif

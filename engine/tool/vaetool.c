@@ -22,39 +22,52 @@ static const Entry entries[] = {
      "that\n"
      "the file holds, and its metadata. FILE is safetensors, an index of "
      "shards, a\n"
-     "diffusers folder, npy, or what torch.save() wrote (.pth, .pt).\n"},
+     "diffusers folder, npy, or what torch.save() wrote (.pth, .pt). Of "
+     "OUT.part "
+     "and\n"
+     "OUT.checkpoint of decode --resume, and of a checkpoint of vaedecode, it "
+     "prints\n"
+     "where they stand and how they go on.\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
      "latents to frames", 2, command_decode,
      "LATENTS is safetensors (a .latent of ComfyUI is, too), npy or a tensor "
      "that\n"
      "torch.save() wrote (.pt, .pth). OUT is a safetensors file with\n"
-     "`frames`, F32 [T,H,W,3], in the network's own range, not clamped.\n"},
+     "`frames`, F32 [T,H,W,3], in the network's own range, not clamped; "
+     "what\n"
+     "black and white are there it states as vae.pixel_range.\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
      "frames to latents", 2, command_encode,
      "FRAMES holds `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3] in "
      "the\n"
-     "network's own range, or one such tensor alone; it is safetensors, npy or "
-     "what\n"
-     "torch.save() wrote (.pt, .pth). OUT is a safetensors file with `latent`, "
-     "F32\n"
-     "[C,T,h,w], normalized unless --normalization raw is given, and, where "
-     "the\n"
-     "model has a posterior, `mean` and `logvar` as its head gives them.\n"},
+     "network's own range unless the file states another (vae.pixel_range), "
+     "or one\n"
+     "such tensor alone; it is safetensors, npy or what torch.save() wrote "
+     "(.pt,\n"
+     ".pth). OUT is a safetensors file with `latent`, F32 [C,T,h,w], "
+     "normalized\n"
+     "unless --normalization raw is given, and, where the model has a "
+     "posterior,\n"
+     "`mean` and `logvar` as its head gives them.\n"},
     {COMMAND_COMPARE, "compare", "A B", "how far two files are apart", 2,
      command_compare,
      "Prints a line for each tensor that both files have: shape, largest\n"
      "difference and where it is, root mean square, PSNR and its peak. The\n"
-     "peak is 255 for U8 and, unless --peak is given, 2 for frames (both "
-     "sides\n"
-     "clamped to -1..1; with --peak 1 to 0..1); for other tensors it is the\n"
-     "range of A. Latents whose file states a layout (vae.layout) are compared "
-     "as\n"
-     "[C,T,h,w]. `video_u8` of one file is compared with `frames` of the "
-     "other,\n"
-     "0..255 taken for -1..1, with --peak 1 for 0..1. Values that are not "
-     "finite in\n"
-     "one file only are infinitely far apart; with a NaN in either there is "
-     "no PSNR.\n"},
+     "peak is 255 for U8. Frames run over what the file states "
+     "(vae.pixel_range),\n"
+     "else over -1..1; both sides are clamped to that, and its width is the "
+     "peak.\n"
+     "Two files that state different ranges differ. --peak wins over what they "
+     "say:\n"
+     "2 means -1..1, and 1 means 0..1. For other tensors the peak is the range "
+     "of A.\n"
+     "Latents whose file states a layout (vae.layout) are compared as "
+     "[C,T,h,w].\n"
+     "`video_u8` of one file is compared with `frames` of the other, 0..255 "
+     "taken\n"
+     "for the range of the frames. Values that are not finite in one file only "
+     "are\n"
+     "infinitely far apart; with a NaN in either there is no PSNR.\n"},
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
      "memory and work per direction", 0, command_plan,
      "Prints what a stream would take, in bytes by purpose, and the floating\n"

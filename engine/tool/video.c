@@ -1,6 +1,8 @@
 /*
  * video.c: video in tensor files, and file names that are not of tensors.
  */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -21,6 +23,21 @@ video_read(float *dst, const void *src, VaeType type, size_t n,
         return;
     for (size_t i = 0; i < n; i++)
         dst[i] = range->low + (range->high - range->low) * dst[i] / 255;
+}
+
+bool
+video_range(const VaeTensorFile *file, VideoRange *out)
+{
+    const char *text = vae_tensor_file_metadata(file, VIDEO_RANGE);
+    char *end = NULL, *last = NULL;
+    if (!text)
+        return false;
+    out->low = strtof(text, &end);
+    if (end == text || *end != ' ')
+        return false;
+    out->high = strtof(end, &last);
+    return last != end && !*last && isfinite(out->low) && isfinite(out->high) &&
+           out->low < out->high;
 }
 
 const VaeTensorInfo *

@@ -182,4 +182,58 @@ check "bytes with bytes" 0 "$tool" compare \
     "$out/black.safetensors" "$out/white.safetensors"
 says "video_u8 1x4x4x3 max 255 " "peak 255"
 
+echo "# black and white of two networks"
+tae=$data/taehv/taew2_1/weights.safetensors
+for net in wan tae; do
+    weights=$wan
+    [ $net = tae ] && weights=$tae
+    check "decode by $net" 0 "$tool" decode $ref --model "$weights" \
+        "$latents" "$out/$net-frames.safetensors"
+done
+check "what frames run over" 0 "$tool" info "$out/wan-frames.safetensors"
+says "vae.pixel_range = -1 1" "pixels -1..1"
+check "0..1" 0 "$tool" info "$out/tae-frames.safetensors"
+says "vae.pixel_range = 0 1" "pixels 0..1"
+check "in JSON" 0 "$tool" info --json "$out/tae-frames.safetensors"
+says '"pixel_range": ['
+check "compare, 0..1" 0 "$tool" compare --min-ssim 1 \
+    "$out/tae-frames.safetensors" "$out/tae-frames.safetensors"
+says "(peak 1, clamped to 0..1)" "SSIM 1.0"
+check "compare, -1..1" 0 "$tool" compare "$out/wan-frames.safetensors" \
+    "$out/wan-frames.safetensors"
+says "(peak 2, clamped to -1..1)"
+check "where one file says it" 0 "$tool" compare "$latents" \
+    "$out/wan-frames.safetensors"
+says "frames 5x48x80x3" "(peak 2, clamped to -1..1)"
+head -c $((5 * 48 * 80 * 3)) /dev/zero |
+    tensor "$out/dark.safetensors" video_u8 U8 5,48,80,3
+for pair in "dark tae-frames" "tae-frames dark"; do
+    check "bytes, $pair" 0 "$tool" compare \
+        "$out/${pair% *}.safetensors" "$out/${pair#* }.safetensors"
+    says "(peak 1, clamped to 0..1)"
+done
+check "they differ" 1 "$tool" compare "$out/wan-frames.safetensors" \
+    "$out/tae-frames.safetensors"
+says "frames DIFFERENT RANGES: black and white are -1 and 1 in" \
+    "wan-frames.safetensors, 0 and 1 in" "--peak"
+check "--peak wins" 0 "$tool" compare --peak 2 "$out/wan-frames.safetensors" \
+    "$out/tae-frames.safetensors"
+says "(peak 2, clamped to -1..1)"
+check "also over what the files say" 0 "$tool" compare --peak 2 \
+    "$out/tae-frames.safetensors" "$out/tae-frames.safetensors"
+says "(peak 2, clamped to -1..1)"
+# 0 of 0..1 is -1 of -1..1.
+head -c $((48 * 80 * 3 * 4)) /dev/zero |
+    tensor "$out/black0.safetensors" frames F32 1,48,80,3 \
+        '{"vae.pixel_range":"0 1"}'
+head -c $((48 * 80 * 3)) /dev/zero |
+    tensor "$out/black8.safetensors" video_u8 U8 1,48,80,3
+for file in black0 black8; do
+    check "encode $file" 0 "$tool" encode $ref --model "$wan" \
+        "$out/$file.safetensors" "$out/$file-latents.safetensors"
+done
+check "frames of another range are brought to the network's" 0 "$tool" \
+    compare --max-abs 1e-5 --tensor latent \
+    "$out/black0-latents.safetensors" "$out/black8-latents.safetensors"
+
 finish

@@ -87,6 +87,43 @@ until [ -e "$point" ]; do
 done
 cp "$point" "$out/point"
 cp "$part" "$out/kept"
+fingerprint=$("$tool" info "$net" | sed -n 's/^  fingerprint //p')
+command="goes on with: vaetool decode --resume --model WEIGHTS LATENTS"
+check "info of the checkpoint" 0 "$tool" info "$point"
+says "checkpoint: decode of wan2.1, " " latents and " " frames are done" \
+    "without carries" "fingerprint $fingerprint" "backend ref" \
+    "precision fp32" "size 24x16" "latents 21 latents of 16x2x3 float32" \
+    "$command $out/a.safetensors"
+says_not "no known model"
+check "in JSON" 0 "$tool" info --json "$point"
+says '"checkpoint": {' '"direction": "decode"' "\"fingerprint\": \"$fingerprint" \
+    '"precision": "fp32"' '"size": "24x16"' '"carries": false' \
+    "--resume --model WEIGHTS LATENTS $out/a.safetensors"
+head -c -400 "$out/kept" >"$part"
+check "info of frames with a half one" 0 "$tool" info "$part"
+says "unfinished output: " " of 81 frames of 24x16 are written" \
+    "checkpoint: decode of wan2.1, " "fingerprint $fingerprint" \
+    "$command $out/a.safetensors"
+check "in JSON" 0 "$tool" info --json "$part"
+says '"frames": 81' '"frames_written": ' '"output": ' '"checkpoint": {'
+says_not '"no_model"'
+rm "$point"
+check "info of frames without the checkpoint" 0 "$tool" info "$part"
+says "unfinished output: " "no checkpoint, so all is computed again" \
+    "$point" "$command $out/a.safetensors"
+sed 's/"vae.precision":"fp32"/"vae.precision":"bf16"/' "$out/point" >"$point"
+check "info of a damaged checkpoint" 3 "$tool" info "$point"
+says "$point" "damaged"
+check "info of frames with such a one" 0 "$tool" info "$part"
+says "unfinished output: " "damaged"
+cp "$net" "$out/other.part"
+check "info of another file of that name" 0 "$tool" info "$out/other.part"
+says "model: wan2.1"
+head -c 40 "$out/kept" >"$part"
+check "info of frames without their header" 3 "$tool" info "$part"
+says "$part"
+cp "$out/point" "$point"
+cp "$out/kept" "$part"
 refused() {
     name=$1
     shift

@@ -1,0 +1,226 @@
+/*
+ * unfinished.c: what a decode that was ended left: OUT.part with the frames so
+ * far, and checkpoints, those of the elements, too.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+#include "vae/checkpoint.h"
+
+/* path without the ending; NULL where it has another. */
+static char *
+without(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), end = strlen(ending);
+    return n > end && strcmp(path + n - end, ending) == 0
+               ? strndup(path, n - end)
+               : NULL;
+}
+
+/* The header of a file whose data may still be missing. */
+static VaeStatus
+open_header(Unfinished *u, FILE *from, const char *path, VaeError *error)
+{
+    uint8_t head[16];
+    uint64_t need = 0;
+    const size_t n = fread(head, 1, sizeof head, from);
+    VaeStatus status =
+        vae_tensor_header_size(head, n, u->size, path, &need, error);
+    if (status != VAE_OK)
+        return status;
+    u->header = malloc((size_t) need);
+    rewind(from);
+    if (!u->header || fread(u->header, 1, (size_t) need, from) != need)
+        return vae_fail(error, VAE_ERR_READ, "%s: cannot read the header",
+                        path);
+    return vae_tensor_file_open_memory(u->header, (size_t) need, UINT64_MAX,
+                                       path, &u->part, error);
+}
+
+static bool
+size_of(FILE *file, uint64_t *size)
+{
+    if (fseeko(file, 0, SEEK_END) != 0)
+        return false;
+    const off_t end = ftello(file);
+    *size = end > 0 ? (uint64_t) end : 0;
+    rewind(file);
+    return end > 0;
+}
+
+static bool
+open_part(Unfinished *u, const char *path)
+{
+    FILE *from = fopen(path, "rb");
+    const VaeTensorInfo *t = NULL;
+    if (!from)
+        return false;
+    if (size_of(from, &u->size) && open_header(u, from, path, NULL) == VAE_OK &&
+        vae_tensor_file_count(u->part) == 1)
+        t = vae_tensor_file_find(u->part, "frames");
+    fclose(from);
+    if (!t || !is_video(t) || u->size < t->offset)
+        return false;
+    u->frames = t;
+    u->written = (u->size - t->offset) / (t->bytes / (uint64_t) t->dims[0]);
+    return true;
+}
+
+/* Beside OUT.part; why_none says what it lacks. */
+static void
+open_beside(Unfinished *u)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s.checkpoint", u->out) < 0)
+        return;
+    if (vae_tensor_file_open(path, &u->beside, &u->why_none) == VAE_OK &&
+        vae_checkpoint_check(u->beside, &u->why_none) == VAE_OK)
+        u->checkpoint = u->beside;
+    free(path);
+}
+
+bool
+unfinished_part(Unfinished *u, const char *path)
+{
+    *u = (Unfinished){.out = without(path, ".part")};
+    if (u->out && open_part(u, path)) {
+        open_beside(u);
+        return true;
+    }
+    unfinished_close(u);
+    return false;
+}
+
+VaeStatus
+unfinished_checkpoint(Unfinished *u, const VaeTensorFile *file, VaeError *error)
+{
+    *u = (Unfinished){.checkpoint = file};
+    const VaeStatus status = vae_checkpoint_check(file, error);
+    /* What a decode of vaetool saved says which latents it read. */
+    if (status == VAE_OK && vae_tensor_file_metadata(file, "latents"))
+        u->out = without(vae_tensor_file_name(file), ".checkpoint");
+    return status;
+}
+
+void
+unfinished_close(Unfinished *u)
+{
+    vae_tensor_file_free(&u->part);
+    vae_tensor_file_free(&u->beside);
+    free(u->header);
+    free(u->out);
+    *u = (Unfinished){0};
+}
+
+/* "" where the file does not say it. */
+static const char *
+said(const VaeTensorFile *file, const char *key)
+{
+    const char *value = vae_tensor_file_metadata(file, key);
+    return value ? value : "";
+}
+
+/* With what the file goes on, in a line; the caller frees it. */
+static char *
+go_on(const Unfinished *u)
+{
+    const VaeTensorFile *c = u->checkpoint;
+    char *text = NULL;
+    int n;
+    if (u->out)
+        n = asprintf(&text,
+                     "vaetool decode --resume --model WEIGHTS LATENTS %s",
+                     u->out);
+    else if (strcmp(said(c, "vae.direction"), "decode") == 0)
+        n = asprintf(&text, "vaedecode, by its signal load-checkpoint, or "
+                            "vae_stream_load()");
+    else
+        n = asprintf(&text, "vae_stream_load()");
+    return n < 0 ? NULL : text;
+}
+
+json_t *
+unfinished_json(const Unfinished *u)
+{
+    const VaeTensorFile *c = u->checkpoint;
+    char *how = go_on(u);
+    json_t *root = json_pack("{s:s?, s:s?}", "output", u->out, "go_on", how);
+    free(how);
+    if (u->frames)
+        json_object_set_new(root, "part",
+                            json_pack("{s:I, s:I, s:I, s:I}", "frames",
+                                      (json_int_t) u->frames->dims[0],
+                                      "frames_written", (json_int_t) u->written,
+                                      "width", (json_int_t) u->frames->dims[2],
+                                      "height",
+                                      (json_int_t) u->frames->dims[1]));
+    if (c)
+        json_object_set_new(
+            root, "checkpoint",
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b}",
+                      "direction", said(c, "vae.direction"), "arch",
+                      said(c, "vae.arch"), "fingerprint",
+                      said(c, "vae.weights"), "backend", said(c, "vae.backend"),
+                      "precision", said(c, "vae.precision"), "size",
+                      said(c, "vae.size"), "latents",
+                      (json_int_t) strtoull(said(c, "vae.latents"), NULL, 10),
+                      "frames",
+                      (json_int_t) strtoull(said(c, "vae.frames"), NULL, 10),
+                      "carries", strcmp(said(c, "vae.carries"), "0") != 0));
+    else
+        json_object_set_new(root, "no_checkpoint",
+                            json_string(u->why_none.message));
+    return root;
+}
+
+/* Settings that decide the bytes, those that are not empty. */
+static void
+print_settings(const VaeTensorFile *c)
+{
+    static const char *const keys[] = {"vae.backend",       "vae.precision",
+                                       "vae.size",          "vae.normalization",
+                                       "vae.posterior",     "vae.seed",
+                                       "vae.threads",       "vae.nan-policy",
+                                       "vae.deterministic", "latents"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *value = said(c, keys[i]);
+        const char *name = strchr(keys[i], '.');
+        if (*value)
+            printf("  %s %s\n", name ? name + 1 : keys[i], value);
+    }
+}
+
+static void
+print_checkpoint(const VaeTensorFile *c)
+{
+    const bool carries = strcmp(said(c, "vae.carries"), "0") != 0;
+    printf("checkpoint: %s of %s, %s latents and %s frames are done\n",
+           said(c, "vae.direction"), said(c, "vae.arch"),
+           said(c, "vae.latents"), said(c, "vae.frames"));
+    printf("  %s\n", carries ? "with carries"
+                             : "without carries: the latents that the network "
+                               "looks back on are computed again");
+    printf("  weights of fingerprint %s\n", said(c, "vae.weights"));
+    print_settings(c);
+}
+
+void
+unfinished_print(const Unfinished *u)
+{
+    char *how = go_on(u);
+    if (u->frames)
+        printf("unfinished output: %" PRIu64 " of %lld frames of %lldx%lld are "
+               "written\n",
+               u->written, (long long) u->frames->dims[0],
+               (long long) u->frames->dims[2], (long long) u->frames->dims[1]);
+    if (u->checkpoint)
+        print_checkpoint(u->checkpoint);
+    else
+        printf("no checkpoint, so all is computed again: %s\n",
+               u->why_none.message);
+    printf("goes on with: %s\n", how ? how : "");
+    free(how);
+}
