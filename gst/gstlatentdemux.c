@@ -44,6 +44,7 @@
 #include "gstlatentbytes.h"
 #include "gstlatentclip.h"
 #include "gstlatentseek.h"
+#include "gstvaetask.h"
 
 GST_DEBUG_CATEGORY_STATIC(latent_demux_debug);
 #define GST_CAT_DEFAULT latent_demux_debug
@@ -590,7 +591,7 @@ sink_activate_mode(GstPad *pad, GstObject *parent, GstPadMode mode,
     if (!active)
         return gst_pad_stop_task(pad);
     self->pull = TRUE;
-    return gst_pad_start_task(pad, (GstTaskFunction) pull_loop, pad, NULL);
+    return gst_vae_task_start(pad, (GstTaskFunction) pull_loop);
 }
 
 static GstStateChangeReturn

@@ -353,7 +353,8 @@ gboolean gst_vae_queue_drain(GstVaeBase *base);
 void gst_vae_queue_set_flushing(GstVaeBase *base);
 /* Empties the FIFO; sticky events are kept on the source pad. */
 void gst_vae_queue_clear(GstVaeBase *base, gboolean keep_sticky);
-void gst_vae_queue_start(GstVaeBase *base);
+/* FALSE after an error message: there is no thread for it. */
+gboolean gst_vae_queue_start(GstVaeBase *base);
 void gst_vae_queue_task(gpointer pad);
 
 /* gstvaeworker.c */

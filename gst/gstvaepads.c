@@ -200,8 +200,7 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     if (klass->segment)
         klass->segment(base);
     base->renegotiate = base->sink_caps != NULL;
-    gst_vae_queue_start(base);
-    return ok;
+    return gst_vae_queue_start(base) && ok;
 }
 
 /* The event with the tags that hold for what leaves. Takes event. */
@@ -436,10 +435,8 @@ src_activate(GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
 
     if (mode != GST_PAD_MODE_PUSH)
         return FALSE;
-    if (active) {
-        gst_vae_queue_start(base);
-        return TRUE;
-    }
+    if (active)
+        return gst_vae_queue_start(base);
     gst_vae_queue_set_flushing(base);
     return gst_pad_stop_task(pad);
 }

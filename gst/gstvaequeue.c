@@ -3,6 +3,7 @@
  * the source pad.
  */
 #include "gstvaebase.h"
+#include "gstvaetask.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -164,7 +165,7 @@ gst_vae_queue_clear(GstVaeBase *base, gboolean keep_sticky)
     }
 }
 
-void
+gboolean
 gst_vae_queue_start(GstVaeBase *base)
 {
     g_mutex_lock(&base->lock);
@@ -178,7 +179,7 @@ gst_vae_queue_start(GstVaeBase *base)
         gst_buffer_pool_set_flushing(base->pool, FALSE);
     g_cond_broadcast(&base->cond);
     g_mutex_unlock(&base->lock);
-    gst_pad_start_task(base->srcpad, gst_vae_queue_task, base->srcpad, NULL);
+    return gst_vae_task_start(base->srcpad, gst_vae_queue_task);
 }
 
 /* Asks downstream for memory, once its caps are known there. */

@@ -11,7 +11,7 @@
 typedef int (*Create)(pthread_t *, const pthread_attr_t *, void *(*) (void *),
                       void *);
 
-static gint refuse; /* atomic */
+static gint allowed = -1; /* atomic; threads that are still given; -1: any */
 
 /* In place of the C library's, for GLib as well. */
 int
@@ -20,8 +20,102 @@ pthread_create(pthread_t *out, const pthread_attr_t *attributes,
 {
     const Create real = (Create) dlsym(RTLD_NEXT, "pthread_create");
 
-    return g_atomic_int_get(&refuse) ? EAGAIN
-                                     : real(out, attributes, run, data);
+    if (g_atomic_int_get(&allowed) == 0)
+        return EAGAIN;
+    if (g_atomic_int_get(&allowed) > 0)
+        g_atomic_int_add(&allowed, -1);
+    return real(out, attributes, run, data);
+}
+
+/* Takes the error that says that there is no thread. */
+static void
+expect_no_thread(GstBus *bus)
+{
+    GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+    GError *error = NULL;
+
+    CHECK(message != NULL);
+    gst_message_parse_error(message, &error, NULL);
+    CHECK(
+        g_error_matches(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_FAILED));
+    CHECK(strstr(error->message, "thread") != NULL);
+    g_error_free(error);
+    gst_message_unref(message);
+}
+
+static GstElement *
+make(const char *element, const char *name, const char *value)
+{
+    GstElement *made = gst_element_factory_make(element, NULL);
+
+    CHECK(made != NULL);
+    gst_util_set_object_arg(G_OBJECT(made), name, value);
+    return made;
+}
+
+/* The worker of vaedecode gets the only thread that is left. */
+static GstElement *
+decoder(GstStateChangeReturn wanted, gint threads)
+{
+    GstElement *element = make("vaedecode", "model", vae_test_weights());
+    GstBus *bus = gst_bus_new();
+
+    gst_util_set_object_arg(G_OBJECT(element), "backend", "ref");
+    gst_element_set_bus(element, bus);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
+              GST_STATE_CHANGE_SUCCESS);
+    g_atomic_int_set(&allowed, threads);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED), wanted);
+    g_atomic_int_set(&allowed, -1);
+    if (wanted == GST_STATE_CHANGE_FAILURE)
+        expect_no_thread(bus);
+    gst_element_set_bus(element, NULL);
+    gst_object_unref(bus);
+    return element;
+}
+
+static void
+end(GstElement *element)
+{
+    CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+    gst_object_unref(element);
+}
+
+static void
+read_without_threads(void)
+{
+    GstElement *pipeline = gst_pipeline_new(NULL);
+    GstElement *source = make("filesrc", "location", vae_test_weights());
+    GstElement *demux = gst_element_factory_make("latentdemux", NULL);
+    GstBus *bus = gst_element_get_bus(pipeline);
+
+    gst_bin_add_many(GST_BIN(pipeline), source, demux, NULL);
+    CHECK(gst_element_link(source, demux));
+    CHECK_INT(gst_element_set_state(pipeline, GST_STATE_READY),
+              GST_STATE_CHANGE_SUCCESS);
+    g_atomic_int_set(&allowed, 0);
+    CHECK_INT(gst_element_set_state(pipeline, GST_STATE_PAUSED),
+              GST_STATE_CHANGE_FAILURE);
+    g_atomic_int_set(&allowed, -1);
+    expect_no_thread(bus);
+    gst_object_unref(bus);
+    end(pipeline);
+}
+
+/* A pad's task has no thread: an error, and nobody waits for it. This comes
+ * first, while no idle thread is there that could take the task. */
+static void
+test_tasks(void)
+{
+    GstElement *element;
+
+    /* GLib's own thread, without which it ends the process. */
+    gst_object_unref(gst_task_new((GstTaskFunction) end, NULL, NULL));
+    element = decoder(GST_STATE_CHANGE_FAILURE, 1);
+    read_without_threads();
+    end(element);
+    end(decoder(GST_STATE_CHANGE_SUCCESS, -1));
 }
 
 /* The element says so, the process lives on, and a later try works. */
@@ -31,26 +125,17 @@ test_refused(void)
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstElement *element = h->element;
     GstBus *bus = gst_bus_new();
-    GstMessage *message;
-    GError *error = NULL;
 
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
               GST_STATE_CHANGE_SUCCESS);
     CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
               GST_STATE_CHANGE_SUCCESS);
-    g_atomic_int_set(&refuse, 1);
+    g_atomic_int_set(&allowed, 0);
     CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
               GST_STATE_CHANGE_FAILURE);
-    g_atomic_int_set(&refuse, 0);
-    message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
-    CHECK(message != NULL);
-    gst_message_parse_error(message, &error, NULL);
-    CHECK(
-        g_error_matches(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_FAILED));
-    CHECK(strstr(error->message, "thread") != NULL);
-    g_error_free(error);
-    gst_message_unref(message);
+    g_atomic_int_set(&allowed, -1);
+    expect_no_thread(bus);
     gst_element_set_state(element, GST_STATE_NULL);
     CHECK(gst_element_set_state(element, GST_STATE_PLAYING) !=
           GST_STATE_CHANGE_FAILURE);
@@ -62,7 +147,8 @@ test_refused(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"refused", test_refused}, {NULL, NULL}};
+    static const VaeTest tests[] = {
+        {"tasks", test_tasks}, {"refused", test_refused}, {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }
