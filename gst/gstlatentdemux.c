@@ -9,7 +9,7 @@
 /**
  * SECTION:element-latentdemux
  * @title: latentdemux
- * @short_description: reads video latents from safetensors and npy files
+ * @short_description: reads video latents from files
  *
  * Gives one buffer per latent, channels x height x width elements of the
  * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
@@ -674,18 +674,18 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     g_object_class_install_property(
         object_class, PROP_MAX_PUSH_SIZE,
         g_param_spec_uint64("max-push-size", "Max Push Size",
-                            "Bytes of a file to hold in memory when upstream "
-                            "has no random access",
+                            "Largest file, in bytes, that is held in memory "
+                            "where upstream has no random access",
                             0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
     g_object_class_install_property(
         object_class, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",
-                         "Latents that are decoded after a seek before the "
-                         "one that is shown; with 38 every network gives the "
-                         "frames of an undisturbed run, with fewer it is "
-                         "faster and nearly so",
+                         "Latents to decode, unseen, in front of the position "
+                         "of a seek; 38 are enough for every network, 8 for "
+                         "the TAEHV family: what is shown is then exactly "
+                         "what a run from the start shows. Fewer are faster",
                          0, G_MAXINT, GST_LATENT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
@@ -693,7 +693,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Latent file demuxer", "Codec/Demuxer/Video",
-        "Reads video latents from files: safetensors, npy, PyTorch (.pt) and "
-        "ComfyUI (.latent)",
+        "Reads video latents from files: safetensors, npy, .latent of ComfyUI "
+        "and, linked straight to the source of the file, .pt of PyTorch",
         GST_VAE_AUTHOR);
 }

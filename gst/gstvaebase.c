@@ -398,11 +398,11 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_MODEL,
         g_param_spec_string("model", "Model",
-                            "Path of the weights; unset: the file installed "
-                            "for the latent space; while playing, another "
-                            "one takes over at the next start of a "
-                            "sequence, or at once by the action restart "
-                            "of vaedecode",
+                            "Path of the weights, a file or a folder of "
+                            "diffusers; unset: the file installed for the "
+                            "latent space. Set while playing: takes over at "
+                            "the next start of a sequence, or by the action "
+                            "restart where the element has it",
                             NULL, playing));
     /**
      * GstVaeBase:variant:
@@ -448,9 +448,9 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_PRECISION,
         g_param_spec_enum("precision", "Precision",
-                          "Type of the numbers inside the network; auto: to "
-                          "decode, what the backend does best without loss "
-                          "to see; to encode, 32 bits",
+                          "Numbers that the network computes in; auto: to "
+                          "decode bf16 where the backend has it, else fp32; "
+                          "to encode fp32, on cuda tf32",
                           GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, ready));
     /**
      * GstVaeBase:nan-policy:
@@ -464,8 +464,8 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_NAN_POLICY,
         g_param_spec_enum("nan-policy", "NaN Policy",
-                          "What is done where the network gives NaN or "
-                          "infinite values of finite ones",
+                          "What to do where numbers overflow inside the "
+                          "network and results are NaN or infinite",
                           GST_TYPE_VAE_NAN_POLICY, VAE_NAN_PASS, ready));
     /**
      * GstVaeBase:deterministic:
@@ -500,8 +500,10 @@ install_flow_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SLICE_SIZE,
         g_param_spec_uint("slice-size", "Slice Size",
-                          "Latents that are computed at once; 0: the largest "
-                          "of 4, 2, 1 that fits memory, 1 when live",
+                          "Latents that are computed at once: more are "
+                          "faster and come later, the output is the same; 0: "
+                          "the largest of 4, 2, 1 that fits memory, 1 when "
+                          "live",
                           0, MAX_SLICE_SIZE, 0, ready));
     /**
      * GstVaeBase:queue-depth:
@@ -537,9 +539,8 @@ install_flow_properties(GObjectClass *klass)
         klass, PROP_QOS,
         g_param_spec_boolean("qos", "QoS",
                              "Act on quality-of-service events from "
-                             "downstream: vaedecode does not convert frames "
-                             "that come too late, vaeencode passes them "
-                             "upstream",
+                             "downstream: a decoder drops frames that come "
+                             "too late, an encoder passes the events upstream",
                              TRUE, playing));
     /**
      * GstVaeBase:stats:

@@ -238,8 +238,8 @@ gst_vae_checkpoint_install(GObjectClass *klass, guint first)
     g_object_class_install_property(
         klass, first,
         g_param_spec_string("checkpoint-location", "Checkpoint Location",
-                            "Path of the checkpoints of "
-                            "checkpoint-interval",
+                            "File of the checkpoints of checkpoint-interval; "
+                            "each is written over the one before",
                             NULL, playing));
     /**
      * GstVaeDecode:checkpoint-interval:

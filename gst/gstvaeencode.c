@@ -595,8 +595,8 @@ install_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_TAIL,
         g_param_spec_enum("tail", "Tail",
-                          "What becomes of frames at the end of a sequence "
-                          "that are fewer than a latent stands for",
+                          "What to do with the last frames of a sequence "
+                          "where they do not fill a latent",
                           GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_PLAYING));

@@ -39,7 +39,10 @@ gst_vae_precision_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_PRECISION_AUTO, "What the backend does best", "auto"},
+        {VAE_PRECISION_AUTO,
+         "To decode bf16 where the backend has it, else fp32; to encode fp32, "
+         "on cuda tf32",
+         "auto"},
         {VAE_PRECISION_FP32, "32-bit floats, on every backend", "fp32"},
         {VAE_PRECISION_TF32, "32-bit floats, products in TF32 (cuda)", "tf32"},
         {VAE_PRECISION_FP16, "IEEE half floats (cuda)", "fp16"},
@@ -70,7 +73,7 @@ gst_vae_posterior_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_POSTERIOR_MEAN, "Its mean", "mean"},
+        {VAE_POSTERIOR_MEAN, "The mean of the distribution", "mean"},
         {VAE_POSTERIOR_SAMPLE, "A sample, decided by seed and place alone",
          "sample"},
         {0, NULL, NULL}};
@@ -101,7 +104,7 @@ gst_vae_nan_policy_get_type(void)
          "A step that overflowed in 16 bits is computed once more in fp32; "
          "takes more than twice the memory",
          "fallback"},
-        {VAE_NAN_ERROR, "An error", "error"},
+        {VAE_NAN_ERROR, "The stream fails with an error", "error"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeNanPolicy", values);

@@ -66,12 +66,50 @@ check_element(const char *name, const char *klass, const char *const *words)
     gst_object_unref(element);
 }
 
+/* What somebody who meets an element first has to find, and what would lead
+ * him astray. */
+static void
+test_words(void)
+{
+    static const struct {
+        const char *element, *property, *has, *has_not;
+    } wanted[] = {
+        {"vaedecode", "precision", "bf16 where the backend has it", NULL},
+        {"vaeencode", "precision", "to encode fp32, on cuda tf32", NULL},
+        {"vaeencode", "model", "next start of a sequence", "vaedecode"},
+        {"vaedecode", "model", "folder", NULL},
+        {"vaedecode", "slice-size", "output is the same", NULL},
+        {"vaedecode", "idle-release", "in nanoseconds", NULL},
+        {"vaedecode", "stats-interval", "in nanoseconds", NULL},
+        {"vaedecode", "checkpoint-location", "written over", NULL},
+        {"vaedecode", "qos", "drops frames", "vaeencode"},
+        {"vaeencode", "qos", "upstream", "vaedecode"},
+        {"vaedecode", "nan-policy", "overflow", NULL},
+        {"vaeencode", "tail", "do not fill a latent", NULL},
+        {"latentdemux", "max-push-size", "in bytes", NULL},
+        {"latentdemux", "warm-up", "8 for the TAEHV family", NULL},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
+        GstElement *element = gst_element_factory_make(wanted[i].element, NULL);
+        GParamSpec *spec = g_object_class_find_property(
+            G_OBJECT_GET_CLASS(element), wanted[i].property);
+        const char *blurb = g_param_spec_get_blurb(spec);
+
+        g_print("%s %s: %s\n", wanted[i].element, spec->name, blurb);
+        CHECK(strstr(blurb, wanted[i].has));
+        CHECK(!wanted[i].has_not || !strstr(blurb, wanted[i].has_not));
+        gst_object_unref(element);
+    }
+}
+
 static void
 test_inspect(void)
 {
     static const char *const decode[] = {"latents", "raw video", NULL};
-    static const char *const files[] = {"safetensors", "npy", ".pt", ".latent",
-                                        NULL};
+    static const char *const files[] = {
+        "safetensors", "npy", ".latent",
+        "linked straight to the source of the file, .pt", NULL};
     static const char *const file[] = {"latents", "safetensors", NULL};
 
     check_element("vaedecode", "Codec/Decoder/Video", decode);
@@ -83,7 +121,8 @@ test_inspect(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"inspect", test_inspect}, {NULL, NULL}};
+    static const VaeTest tests[] = {
+        {"inspect", test_inspect}, {"words", test_words}, {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }
