@@ -65,10 +65,21 @@ find_usual(const GstVaeLatentInfo *info)
     return &usual[0];
 }
 
+static VaeStatus
+check_rate(const gchar *name, const gchar *what, gint n, gint d,
+           VaeError *error)
+{
+    if (gst_vae_rate_is_possible(n, d))
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: %s is %d/%d, wanted " GST_VAE_RATES, name, what, n, d);
+}
+
 /* The rate is always stated, so that who decodes counts time as it is counted
  * here. */
-static void
-fill_framerate(GstLatentClip *clip, gint n, gint d)
+static VaeStatus
+fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
+               VaeError *error)
 {
     GstVaeLatentInfo *info = &clip->info;
     if (clip->data.fps_n > 0 && clip->data.fps_d > 0) {
@@ -76,15 +87,14 @@ fill_framerate(GstLatentClip *clip, gint n, gint d)
         info->fps_d = clip->data.fps_d;
         if (n > 0 && gst_util_fraction_compare(n, d, info->fps_n, info->fps_d))
             overrule(clip, "framerate");
-    } else if (n > 0) {
-        info->fps_n = n;
-        info->fps_d = d;
+        return check_rate(name, "vae.framerate", info->fps_n, info->fps_d,
+                          error);
     }
-    clip->guessed = info->fps_n == 0;
-    if (clip->guessed) {
-        info->fps_n = find_usual(info)->fps;
-        info->fps_d = 1;
-    }
+    clip->guessed = n == 0;
+    info->fps_n = n > 0 ? n : find_usual(info)->fps;
+    info->fps_d = n > 0 ? d : 1;
+    return check_rate(name, "the property framerate", info->fps_n, info->fps_d,
+                      error);
 }
 
 static void
@@ -148,22 +158,10 @@ fill_frames(GstLatentClip *clip)
                     stated, clip->data.t, clip->frames);
 }
 
-VaeStatus
-gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
-                     guint64 total, const gchar *name,
-                     const GstLatentSettings *settings, VaeError *error)
+static VaeStatus
+fill_info(GstLatentClip *clip, const gchar *name,
+          const GstLatentSettings *settings, VaeError *error)
 {
-    const VaeLatentOptions options = {.tensor = settings->tensor,
-                                      .layout = settings->layout,
-                                      .batch_index = settings->batch_index};
-    VaeStatus status = vae_tensor_file_open_memory(bytes, n_bytes, total, name,
-                                                   &clip->file, error);
-    if (status == VAE_OK)
-        status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
-    if (status != VAE_OK) {
-        gst_latent_clip_clear(clip);
-        return status;
-    }
     GstVaeLatentInfo *info = &clip->info;
     gst_vae_latent_info_init(info);
     info->type = clip->data.type;
@@ -176,11 +174,29 @@ gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
     }
     fill_space(clip, settings->space);
     fill_normalization(clip, settings->normalization);
-    fill_framerate(clip, settings->fps_n, settings->fps_d);
     fill_frames(clip);
     fill_aspect(clip);
     fill_colorimetry(clip);
-    return VAE_OK;
+    return fill_framerate(clip, name, settings->fps_n, settings->fps_d, error);
+}
+
+VaeStatus
+gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
+                     guint64 total, const gchar *name,
+                     const GstLatentSettings *settings, VaeError *error)
+{
+    const VaeLatentOptions options = {.tensor = settings->tensor,
+                                      .layout = settings->layout,
+                                      .batch_index = settings->batch_index};
+    VaeStatus status = vae_tensor_file_open_memory(bytes, n_bytes, total, name,
+                                                   &clip->file, error);
+    if (status == VAE_OK)
+        status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
+    if (status == VAE_OK)
+        status = fill_info(clip, name, settings, error);
+    if (status != VAE_OK)
+        gst_latent_clip_clear(clip);
+    return status;
 }
 
 void

@@ -3,6 +3,8 @@
  */
 #include "gstlatentsettings.h"
 
+#include "gstvaelatent.h"
+
 static GType
 layout_type(void)
 {
@@ -58,8 +60,9 @@ gst_latent_settings_install(GObjectClass *klass)
         klass, GST_LATENT_PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
                                 "Rate of the decoded video where the file "
-                                "states none; 0/1: the usual one of the "
-                                "latent space, 16/1 where that is unknown",
+                                "states none, " GST_VAE_RATES
+                                "; 0/1: the usual one of the latent space, "
+                                "16/1 where that is unknown",
                                 0, 1, G_MAXINT, 1, 0, 1, flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LATENT_SPACE,

@@ -120,6 +120,20 @@ check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     return FALSE;
 }
 
+/* One that the caps of latents state is possible; the property, and what comes
+ * of a rate of tensors, need not be. */
+static gboolean
+check_rate(const GstVaeLatentInfo *in, GError **error)
+{
+    if (gst_vae_rate_is_possible(in->fps_n, in->fps_d))
+        return TRUE;
+    g_set_error(
+        error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        "The framerate of the video would be %d/%d, wanted " GST_VAE_RATES,
+        in->fps_n, in->fps_d);
+    return FALSE;
+}
+
 /* What the caps leave open: size, rate, normalization. */
 static void
 complete(GstVaeDecode *self)
@@ -171,7 +185,8 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!check_latents(&self->in, self->base.info, error))
         return FALSE;
     complete(self);
-    return check_size(&self->in, self->base.info, error);
+    return check_rate(&self->in, error) &&
+           check_size(&self->in, self->base.info, error);
 }
 
 static gboolean
@@ -441,7 +456,8 @@ install_properties(GObjectClass *klass)
         klass, PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
                                 "Frames per second of the video where the caps "
-                                "state none; 0/1: what the model was made for",
+                                "state none, " GST_VAE_RATES
+                                "; 0/1: what the model was made for",
                                 0, 1, G_MAXINT, 1, 0, 1, ready));
     /**
      * GstVaeDecode:normalization:

@@ -51,6 +51,13 @@ bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
     return FALSE;
 }
 
+gboolean
+gst_vae_rate_is_possible(gint n, gint d)
+{
+    return n > 0 && d > 0 && gst_util_fraction_compare(n, d, 1, 3600) >= 0 &&
+           gst_util_fraction_compare(n, d, 100000, 1) <= 0;
+}
+
 /* An int of 1..max; an absent field is an error only where required. */
 static gboolean
 read_int(const GstStructure *s, const gchar *field, gint max, gboolean required,
@@ -68,23 +75,47 @@ read_int(const GstStructure *s, const gchar *field, gint max, gboolean required,
     return TRUE;
 }
 
+/* The two of a fraction, which are left as they are where the field is absent.
+ */
 static gboolean
-read_fraction(const GstStructure *s, const gchar *field, gboolean zero_ok,
-              gint *n, gint *d, GError **error)
+read_fraction(const GstStructure *s, const gchar *field, gint *n, gint *d,
+              GError **error)
 {
     gint value_n, value_d;
 
     if (!gst_structure_has_field(s, field))
         return TRUE;
     if (!gst_structure_get_fraction(s, field, &value_n, &value_d) ||
-        value_n < (zero_ok ? 0 : 1) || value_d < 1)
+        value_n < 0 || value_d < 1)
         return bad_field(s, field, "a positive fraction", error);
-    /* 0/1 is "variable", which says no rate. */
-    if (value_n > 0) {
-        *n = value_n;
-        *d = value_d;
-    }
+    *n = value_n;
+    *d = value_d;
     return TRUE;
+}
+
+static gboolean
+read_rate(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    gint n = 0, d = 1;
+
+    if (!read_fraction(s, "framerate", &n, &d, error))
+        return FALSE;
+    if (n == 0) /* "variable", which says no rate */
+        return TRUE;
+    if (!gst_vae_rate_is_possible(n, d))
+        return bad_field(s, "framerate", GST_VAE_RATES, error);
+    info->fps_n = n;
+    info->fps_d = d;
+    return TRUE;
+}
+
+static gboolean
+read_aspect(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    return read_fraction(s, "pixel-aspect-ratio", &info->par_n, &info->par_d,
+                         error) &&
+           (info->par_d == 0 || info->par_n > 0 ||
+            bad_field(s, "pixel-aspect-ratio", "a positive fraction", error));
 }
 
 gboolean
@@ -189,10 +220,7 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
            read_int(s, "temporal-factor", 64, FALSE, &info->temporal_factor,
                     error) &&
            read_int(s, "first-frames", 64, FALSE, &info->first_frames, error) &&
-           read_fraction(s, "framerate", TRUE, &info->fps_n, &info->fps_d,
-                         error) &&
-           read_fraction(s, "pixel-aspect-ratio", FALSE, &info->par_n,
-                         &info->par_d, error) &&
+           read_rate(s, info, error) && read_aspect(s, info, error) &&
            read_colorimetry(s, info, error) && read_layout(s, info, error);
 }
 

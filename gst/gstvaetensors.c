@@ -98,15 +98,14 @@ gst_vae_tensors_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
 void
 gst_vae_tensors_video_rate(GstVaeLatentInfo *info, gint step_frames)
 {
-    /* A rate that is out of range is none. */
     if (info->fps_d > 0 &&
-        !gst_util_fraction_multiply(info->fps_n, info->fps_d, step_frames, 1,
-                                    &info->fps_n, &info->fps_d))
-        info->fps_n = info->fps_d = 0;
-    if (info->fps_d > 0 &&
-        !gst_util_fraction_multiply(info->fps_n, info->fps_d, info->frames, 1,
-                                    &info->fps_n, &info->fps_d))
-        info->fps_n = info->fps_d = 0;
+        (!gst_util_fraction_multiply(info->fps_n, info->fps_d, step_frames, 1,
+                                     &info->fps_n, &info->fps_d) ||
+         !gst_util_fraction_multiply(info->fps_n, info->fps_d, info->frames, 1,
+                                     &info->fps_n, &info->fps_d))) {
+        info->fps_n = G_MAXINT; /* too high for a fraction */
+        info->fps_d = 1;
+    }
 }
 
 /* A list of strings that intersects with either. */

@@ -181,6 +181,18 @@ read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
     return FALSE;
 }
 
+/* 0/1 is a rate that varies. */
+static gboolean
+check_rate(const GstVideoInfo *info, GError **error)
+{
+    if (info->fps_n == 0 || gst_vae_rate_is_possible(info->fps_n, info->fps_d))
+        return TRUE;
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video has framerate = %d/%d, wanted " GST_VAE_RATES,
+                info->fps_n, info->fps_d);
+    return FALSE;
+}
+
 gboolean
 gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
 {
@@ -188,6 +200,8 @@ gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
         return FALSE;
     if (GST_VIDEO_INFO_IS_INTERLACED(info))
         return bad_caps(caps, "interlace-mode", "progressive", error);
+    if (!check_rate(info, error))
+        return FALSE;
     return !GST_VIDEO_INFO_IS_YUV(info) || check_yuv(caps, info, error);
 }
 

@@ -520,6 +520,74 @@ test_refused(void)
                          "frames", "1");
 }
 
+/* Rates at which times of frames would overflow or coincide. */
+static void
+test_rates_refused(void)
+{
+    static const struct {
+        gint n, d;
+        const char *words;
+    } cases[] = {{1, G_MAXINT, "1/2147483647"}, {G_MAXINT, 1, "2147483647/1"}};
+    const char *latents =
+        "type=float32,channels=16,latent-width=6,latent-height=4";
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GstHarness *h = vae_test_harness("vaedecode", "framerate", cases[i].n,
+                                         cases[i].d, NULL);
+        gchar *stated = g_strdup_printf("%s,framerate=%d/%d", latents,
+                                        cases[i].n, cases[i].d);
+        gchar *caps = g_strdup_printf("video/x-vae-latent,%s", latents);
+        GstBus *bus = vae_test_bus(h);
+
+        check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
+        gst_harness_push_event(h, gst_event_new_stream_start("rates"));
+        gst_harness_push_event(h,
+                               gst_event_new_caps(gst_caps_from_string(caps)));
+        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                              cases[i].words, "1/3600 to 100000/1");
+        g_free(caps);
+        g_free(stated);
+        gst_element_set_bus(h->element, NULL);
+        gst_object_unref(bus);
+        vae_test_teardown(h);
+    }
+}
+
+/* At the highest rate every frame still has a time of its own, at the lowest
+ * none is lost. */
+static void
+test_rates_taken(void)
+{
+    static const gint rates[][2] = {{1, 3600}, {100000, 1}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(rates); i++) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        const GstClockTime time = GST_SECOND * rates[i][1] / rates[i][0];
+        gchar *caps = g_strdup_printf(
+            "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
+            "latent-height=4,framerate=%d/%d",
+            rates[i][0], rates[i][1]);
+
+        gst_harness_set_src_caps_str(h, caps);
+        for (guint k = 0; k < 3; k++) {
+            GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+            GST_BUFFER_PTS(latent) = (k == 0 ? 0 : 4 * k - 3) * time;
+            GST_BUFFER_DURATION(latent) = (k == 0 ? 1 : 4) * time;
+            CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+        }
+        for (guint k = 0; k < 9; k++) {
+            GstBuffer *frame = gst_harness_pull(h);
+
+            CHECK_INT(GST_BUFFER_PTS(frame), k * time);
+            CHECK_INT(GST_BUFFER_DURATION(frame), time);
+            gst_buffer_unref(frame);
+        }
+        g_free(caps);
+        vae_test_teardown(h);
+    }
+}
+
 static void
 test_wrong_buffer(void)
 {
@@ -642,6 +710,8 @@ main(int argc, char **argv)
         {"caps-change", test_caps_change},
         {"layouts", test_layouts},
         {"refused", test_refused},
+        {"rates_refused", test_rates_refused},
+        {"rates_taken", test_rates_taken},
         {"wrong-buffer", test_wrong_buffer},
         {"no-model", test_no_model},
         {"bad-file", test_bad_file},

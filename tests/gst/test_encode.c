@@ -287,22 +287,33 @@ test_drain(void)
 }
 
 static void
-test_refused(void)
+check_refused(const char *more, const char *word, const char *other)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
-    GstCaps *caps = gst_caps_from_string(
-        "video/x-raw,format=I420,width=48,height=32,framerate=16/1,"
-        "colorimetry=smpte240m");
+    gchar *text =
+        g_strdup_printf("video/x-raw,format=I420,width=48,height=32,%s", more);
+    GstCaps *caps = gst_caps_from_string(text);
 
     gst_harness_push_event(h, gst_event_new_stream_start("refused"));
     gst_harness_push_event(h, gst_event_new_caps(caps));
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                          "smpte240m", "bt709");
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word,
+                          other);
     gst_caps_unref(caps);
+    g_free(text);
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);
     vae_test_teardown(h);
+}
+
+static void
+test_refused(void)
+{
+    check_refused("framerate=16/1,colorimetry=smpte240m", "smpte240m", "bt709");
+    check_refused("framerate=1/2147483647", "1/2147483647",
+                  "1/3600 to 100000/1");
+    check_refused("framerate=2147483647/1", "2147483647/1",
+                  "1/3600 to 100000/1");
 }
 
 /* The same picture, in formats that can say the same, gives latents that are

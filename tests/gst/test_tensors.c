@@ -113,6 +113,11 @@ test_refused(void)
         {TENSORS("6:0:16", "float32", "4/1"), "6:0:16", "width:height"},
         {TENSORS("6:4:many", "float32", "4/1"), "many", "width:height"},
         {TENSORS("6:4:16", "int8", "4/1"), "int8", "float16"},
+        {TENSORS("6:4:16", "float32", "1/2147483647"), "4/2147483647",
+         "1/3600"},
+        {TENSORS("6:4:16", "float32", "2147483647/1"), "2147483647/1",
+         "100000/1"},
+        {TENSORS("6:4:16", "float32", "50000/1"), "200000/1", "100000/1"},
         {"other/tensors,format=flexible,framerate=4/1", "flexible", "static"},
         {"other/tensors,format=static,num_tensors=2", "num_tensors = 2", "1"},
     };

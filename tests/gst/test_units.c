@@ -21,6 +21,10 @@ test_caps_round_trip(void)
         "latent-width=7,latent-height=5,width=50,height=34,temporal-factor=4,"
         "first-frames=1,latent-space=wan2.2,normalization=raw,"
         "framerate=30000/1001,pixel-aspect-ratio=4/3,colorimetry=bt2100-hlg",
+        "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
+        "latent-width=1,latent-height=1,framerate=1/3600",
+        "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
+        "latent-width=1,latent-height=1,framerate=100000/1",
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
@@ -77,6 +81,14 @@ test_bad_caps(void)
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",layout=thcw", "thcw", "tchw");
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",framerate=-1/1", "framerate",
                "-1/1");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",framerate=1/2147483647",
+               "framerate = 1/2147483647", "1/3600 to 100000/1");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",framerate=1/3601", "1/3601",
+               "1/3600");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",framerate=2147483647/1",
+               "framerate = 2147483647/1", "1/3600 to 100000/1");
+    check_caps(GST_VAE_LATENT_NAME "," GOOD ",framerate=100001/1", "100001/1",
+               "100000/1");
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",width=wide", "wide", "65535");
 }
 

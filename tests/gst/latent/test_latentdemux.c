@@ -386,6 +386,30 @@ check_refused(gchar *path, const gchar *properties, gint code,
     g_free(path);
 }
 
+/* At such rates times would overflow or coincide. */
+GST_START_TEST(test_rates)
+{
+    static const gchar *const rates[] = {"1/2147483647", "2147483647/1"};
+    for (guint i = 0; i < G_N_ELEMENTS(rates); i++) {
+        const VaeMetadata stated[] = {{"vae.framerate", rates[i]}};
+        gchar *words = g_strdup_printf("vae.framerate is %s, wanted 1/3600 to "
+                                       "100000/1",
+                                       rates[i]);
+        gchar *property = g_strdup_printf("framerate=%s", rates[i]);
+        check_refused(write_clip("a", "latent", &small, CTHW, stated, 1), "",
+                      GST_STREAM_ERROR_DEMUX, words);
+        g_free(words);
+        words = g_strdup_printf("the property framerate is %s, wanted 1/3600 "
+                                "to 100000/1",
+                                rates[i]);
+        check_refused(write_clip("a", "latent", &small, CTHW, NULL, 0),
+                      property, GST_STREAM_ERROR_DEMUX, words);
+        g_free(property);
+        g_free(words);
+    }
+}
+GST_END_TEST
+
 GST_START_TEST(test_broken_files)
 {
     const gint broken = GST_STREAM_ERROR_DEMUX;
@@ -641,6 +665,7 @@ latentdemux_suite(void)
     tcase_add_test(tcase, test_usual_times);
     tcase_add_test(tcase, test_silent_file);
     tcase_add_test(tcase, test_overruled);
+    tcase_add_test(tcase, test_rates);
     tcase_add_test(tcase, test_comfyui);
     tcase = latent_tcase(suite, "errors");
     tcase_add_test(tcase, test_broken_files);
