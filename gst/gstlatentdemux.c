@@ -39,39 +39,14 @@
 
 #include "gstlatentdemux.h"
 
-#include <string.h>
-
-#include "gstlatentbytes.h"
-#include "gstlatentclip.h"
 #include "gstlatentseek.h"
+#include "gstlatentsend.h"
 #include "gstvaetask.h"
 
-GST_DEBUG_CATEGORY_STATIC(latent_demux_debug);
-#define GST_CAT_DEFAULT latent_demux_debug
+GST_DEBUG_CATEGORY(gst_latent_demux_debug);
+#define GST_CAT_DEFAULT gst_latent_demux_debug
 
 #define DEFAULT_MAX_PUSH_SIZE ((guint64) 512 << 20)
-
-struct _GstLatentDemux {
-    GstElement parent;
-    GstPad *sinkpad;
-
-    /* Properties, under the object lock. */
-    GstLatentSettings settings;
-    guint64 max_push_size;
-    gint warm_up;
-
-    /* Under the sink pad's stream lock. */
-    gboolean pull;
-    GstLatentBytes bytes; /* in pull mode of the header only */
-    GstLatentClip clip;
-    gint next; /* the latent to send */
-    gboolean discont, segment_due;
-    guint32 seqnum; /* of the segment and the EOS, 0 before a seek */
-
-    /* Written under both locks. */
-    GstPad *srcpad; /* NULL until a clip was found */
-    GstSegment segment;
-};
 
 enum { PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST, PROP_WARM_UP };
 
@@ -84,64 +59,13 @@ static GstStaticPadTemplate src_template =
                             GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
 
 G_DEFINE_TYPE_WITH_CODE(GstLatentDemux, gst_latent_demux, GST_TYPE_ELEMENT,
-                        GST_DEBUG_CATEGORY_INIT(latent_demux_debug,
+                        GST_DEBUG_CATEGORY_INIT(gst_latent_demux_debug,
                                                 "latentdemux", 0,
                                                 "latent file demuxer"))
 GST_ELEMENT_REGISTER_DEFINE(latentdemux, "latentdemux", GST_RANK_PRIMARY,
                             GST_TYPE_LATENT_DEMUX)
 
-/* Errors ---------------------------------------------------------------- */
-
-/* Posts what the library said. GST_FLOW_CUSTOM_ERROR stands for "failed and
- * posted" inside this file. */
-static GstFlowReturn
-fail(GstLatentDemux *self, const VaeError *error)
-{
-    switch (error->status) {
-    case VAE_ERR_MEMORY:
-        GST_ELEMENT_ERROR(self, RESOURCE, NO_SPACE_LEFT, ("%s", error->message),
-                          (NULL));
-        break;
-    case VAE_ERR_NOT_FOUND:
-        GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE, ("%s", error->message),
-                          (NULL));
-        break;
-    default:
-        GST_ELEMENT_ERROR(self, STREAM, DEMUX, ("%s", error->message), (NULL));
-    }
-    return GST_FLOW_CUSTOM_ERROR;
-}
-
 /* The clip -------------------------------------------------------------- */
-
-static GstFlowReturn
-pull(GstLatentDemux *self, guint64 offset, guint8 *dst, guint64 size)
-{
-    VaeError error;
-    const GstFlowReturn ret =
-        gst_latent_pull(self->sinkpad, offset, dst, size, &error);
-    return ret == GST_FLOW_CUSTOM_ERROR ? fail(self, &error) : ret;
-}
-
-/* Latent k as [C, h, w] into dst. */
-static GstFlowReturn
-read_step(GstLatentDemux *self, gint k, guint8 *dst)
-{
-    const VaeLatentClip *data = &self->clip.data;
-    if (data->data) {
-        vae_latent_clip_read(data, k, dst);
-        return GST_FLOW_OK;
-    }
-    const gsize step = gst_vae_latent_info_step_size(&self->clip.info);
-    const gsize plane = step / data->channels;
-    const guint64 offset = data->offset + k * data->t_stride;
-    if (data->c_stride == plane)
-        return pull(self, offset, dst, step);
-    GstFlowReturn ret = GST_FLOW_OK;
-    for (gint c = 0; c < data->channels && ret == GST_FLOW_OK; c++)
-        ret = pull(self, offset + c * data->c_stride, dst + c * plane, plane);
-    return ret;
-}
 
 /* Removes the source pad and forgets the clip. */
 static void
@@ -194,7 +118,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                              total, name, &settings, &error);
     gst_latent_settings_clear(&settings);
     if (status != VAE_OK)
-        return fail(self, &error);
+        return gst_latent_send_fail(self, &error);
     if (self->clip.overruled[0])
         GST_ELEMENT_WARNING(self, STREAM, FORMAT,
                             ("%s states another %s; the property is not used",
@@ -206,22 +130,6 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
     return GST_FLOW_OK;
-}
-
-static void
-push_stream_start(GstLatentDemux *self, GstPad *pad)
-{
-    gchar *id = gst_pad_create_stream_id(pad, GST_ELEMENT(self), NULL);
-    GstEvent *event = gst_event_new_stream_start(id);
-    GstEvent *upstream =
-        gst_pad_get_sticky_event(self->sinkpad, GST_EVENT_STREAM_START, 0);
-    guint group;
-    if (!upstream || !gst_event_parse_group_id(upstream, &group))
-        group = gst_util_group_id_next();
-    gst_event_set_group_id(event, group);
-    gst_clear_event(&upstream);
-    gst_pad_push_event(pad, event);
-    g_free(id);
 }
 
 static gboolean src_event(GstPad *pad, GstObject *parent, GstEvent *event);
@@ -250,119 +158,11 @@ expose(GstLatentDemux *self)
     self->next = 0;
     self->discont = self->segment_due = TRUE;
 
-    push_stream_start(self, pad);
+    gst_latent_send_stream_start(self, pad);
     gst_pad_push_event(pad, gst_event_new_caps(caps));
     gst_caps_unref(caps);
     gst_element_add_pad(GST_ELEMENT(self), pad);
     gst_element_no_more_pads(GST_ELEMENT(self));
-}
-
-/* Sending --------------------------------------------------------------- */
-
-static void
-push_segment(GstLatentDemux *self)
-{
-    if (!self->segment_due)
-        return;
-    GstEvent *event = gst_event_new_segment(&self->segment);
-    if (self->seqnum)
-        gst_event_set_seqnum(event, self->seqnum);
-    self->segment_due = FALSE;
-    gst_pad_push_event(self->srcpad, event);
-    gst_pad_push_event(self->srcpad,
-                       gst_event_new_tag(gst_tag_list_new(
-                           GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL)));
-}
-
-static void
-stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
-{
-    GST_BUFFER_PTS(buffer) = gst_latent_clip_time(&self->clip, k);
-    GST_BUFFER_DURATION(buffer) =
-        gst_latent_clip_time(&self->clip, k + 1) - GST_BUFFER_PTS(buffer);
-    GST_BUFFER_OFFSET(buffer) = k;
-    GST_BUFFER_OFFSET_END(buffer) = k + 1;
-    if (self->discont)
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
-    else
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-    self->discont = FALSE;
-}
-
-/* What was sent reaches to here; a seek without a flush goes on from it. */
-static void
-set_position(GstLatentDemux *self, GstClockTime end)
-{
-    GST_OBJECT_LOCK(self);
-    const GstSegment *s = &self->segment;
-    self->segment.position = CLAMP(end, s->start, MIN(s->stop, s->duration));
-    GST_OBJECT_UNLOCK(self);
-}
-
-/* Sends the next latent; GST_FLOW_EOS behind the last one. */
-static GstFlowReturn
-push_step(GstLatentDemux *self)
-{
-    const gint k = self->next;
-    push_segment(self);
-    if (k >= self->clip.data.t ||
-        (GST_CLOCK_TIME_IS_VALID(self->segment.stop) &&
-         gst_latent_clip_time(&self->clip, k) >= self->segment.stop))
-        return GST_FLOW_EOS;
-    const gsize size = gst_vae_latent_info_step_size(&self->clip.info);
-    guint8 *data = g_try_malloc(size);
-    if (!data) {
-        const VaeError error = {VAE_ERR_MEMORY, "No memory for one latent"};
-        return fail(self, &error);
-    }
-    const GstFlowReturn ret = read_step(self, k, data);
-    if (ret != GST_FLOW_OK) {
-        g_free(data);
-        return ret;
-    }
-    GstBuffer *buffer = gst_buffer_new_wrapped(data, size);
-    stamp(self, buffer, k);
-    set_position(self, gst_latent_clip_time(&self->clip, k + 1));
-    self->next = k + 1;
-    GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);
-    return gst_pad_push(self->srcpad, buffer);
-}
-
-static void
-push_eos(GstLatentDemux *self)
-{
-    GstEvent *event;
-    if (!self->srcpad)
-        return;
-    if (self->segment.flags & GST_SEEK_FLAG_SEGMENT) {
-        const GstClockTime stop = GST_CLOCK_TIME_IS_VALID(self->segment.stop)
-                                      ? self->segment.stop
-                                      : self->segment.duration;
-        GstMessage *message = gst_message_new_segment_done(
-            GST_OBJECT(self), GST_FORMAT_TIME, stop);
-        gst_message_set_seqnum(message, self->seqnum);
-        gst_element_post_message(GST_ELEMENT(self), message);
-        event = gst_event_new_segment_done(GST_FORMAT_TIME, stop);
-    } else {
-        event = gst_event_new_eos();
-    }
-    if (self->seqnum)
-        gst_event_set_seqnum(event, self->seqnum);
-    gst_pad_push_event(self->srcpad, event);
-}
-
-/* Ends a run that stopped with ret: the EOS and, where nobody has posted
- * yet, the error. */
-static void
-finish(GstLatentDemux *self, GstFlowReturn ret)
-{
-    GST_DEBUG_OBJECT(self, "stopping: %s", gst_flow_get_name(ret));
-    if (ret == GST_FLOW_FLUSHING)
-        return;
-    if (ret == GST_FLOW_NOT_LINKED ||
-        (ret < GST_FLOW_EOS && ret != GST_FLOW_CUSTOM_ERROR))
-        GST_ELEMENT_FLOW_ERROR(self, ret);
-    push_eos(self);
 }
 
 /* Pull mode ------------------------------------------------------------- */
@@ -378,7 +178,7 @@ pull_header(GstLatentDemux *self)
     if (ret == GST_FLOW_OK)
         ret = find_clip(self, total, name);
     else if (ret == GST_FLOW_CUSTOM_ERROR)
-        fail(self, &error);
+        gst_latent_send_fail(self, &error);
     g_free(name);
     return ret;
 }
@@ -394,11 +194,11 @@ pull_loop(GstPad *pad)
             expose(self);
     }
     if (ret == GST_FLOW_OK)
-        ret = push_step(self);
+        ret = gst_latent_send_next(self);
     if (ret == GST_FLOW_OK)
         return;
     gst_pad_pause_task(pad);
-    finish(self, ret);
+    gst_latent_send_end(self, ret);
 }
 
 /* Takes over a seek; the task is stopped and the stream lock held. */
@@ -493,7 +293,7 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
         ok = gst_latent_bytes_append(&self->bytes, buffer, max, &error);
     gst_buffer_unref(buffer);
     if (!ok)
-        fail(self, &error);
+        gst_latent_send_fail(self, &error);
     return ok ? GST_FLOW_OK : GST_FLOW_ERROR;
 }
 
@@ -508,10 +308,10 @@ push_all(GstLatentDemux *self)
     if (ret == GST_FLOW_OK)
         expose(self);
     while (ret == GST_FLOW_OK)
-        ret = push_step(self);
+        ret = gst_latent_send_next(self);
     gst_latent_clip_clear(&self->clip);
     gst_latent_bytes_clear(&self->bytes);
-    finish(self, ret);
+    gst_latent_send_end(self, ret);
 }
 
 /* Flushes come from any thread, so the pad may go away meanwhile. */

@@ -32,7 +32,7 @@
 #include "gstvaetensors.h"
 #include "gstvaevideo.h"
 
-GST_DEBUG_CATEGORY_STATIC(gst_vae_encode_debug);
+GST_DEBUG_CATEGORY(gst_vae_encode_debug);
 #define GST_CAT_DEFAULT gst_vae_encode_debug
 
 enum {
@@ -42,47 +42,6 @@ enum {
     PROP_SEED
 };
 
-/* Frames that came and that no latent covers yet: a group that is being
- * collected, plus what a model that starts with a whole group is behind. */
-#define MAX_UNCOVERED (2 * GST_VAE_MAX_UNITS)
-
-typedef struct Span {
-    GstClockTime pts, end;
-} Span;
-
-/* Somebody downstream wants a sequence to begin. */
-typedef struct KeyRequest {
-    GstClockTime time; /* running time from which on; NONE: at once */
-    guint count;
-} KeyRequest;
-
-typedef struct GstVaeEncode {
-    GstVaeBase base;
-
-    /* Under the object lock. */
-    gint tail, posterior;
-    guint64 seed;
-    GArray *requests; /* KeyRequest that are not due yet */
-
-    /* Streaming thread. */
-    GstVideoInfo in;
-    GstClockTime frame_time;
-    gboolean need_start; /* the next step begins a sequence */
-    gboolean discont;
-    GstBuffer *pending[GST_VAE_MAX_UNITS];
-    guint n_pending;
-    GstBuffer *last; /* the newest frame, for the tail */
-    Span uncovered[MAX_UNCOVERED];
-    guint n_uncovered;
-    guint64 latent;    /* index in the sequence */
-    GstClockTime next; /* where a frame without timestamp goes, or NONE */
-} GstVaeEncode;
-
-typedef struct GstVaeEncodeClass {
-    GstVaeBaseClass parent_class;
-} GstVaeEncodeClass;
-
-#define GST_VAE_ENCODE(object) ((GstVaeEncode *) (object))
 GType gst_vae_encode_get_type(void);
 G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
 GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_NONE,
@@ -243,26 +202,6 @@ set_times(GstVaeBase *base, GstVaeSession *session)
 }
 
 static void
-forget_frames(GstVaeEncode *self)
-{
-    for (guint i = 0; i < self->n_pending; i++)
-        gst_clear_buffer(&self->pending[i]);
-    self->n_pending = 0;
-    self->n_uncovered = 0;
-    gst_clear_buffer(&self->last);
-}
-
-static void
-restart(GstVaeBase *base)
-{
-    GstVaeEncode *self = GST_VAE_ENCODE(base);
-
-    forget_frames(self);
-    self->need_start = TRUE;
-    self->discont = TRUE;
-}
-
-static void
 drop_encoded(const GstTagList *list, const gchar *tag, gpointer out)
 {
     if (gst_tag_get_flag(tag) == GST_TAG_FLAG_ENCODED)
@@ -292,204 +231,11 @@ flush(GstVaeBase *base)
     GST_OBJECT_UNLOCK(self);
 }
 
-static void
-segment(GstVaeBase *base)
-{
-    GST_VAE_ENCODE(base)->next = GST_CLOCK_TIME_NONE;
-}
-
-/* The times of the next latent, from the frames that it stands for. */
-static void
-cover(GstVaeEncode *self, guint n, GstVaeOut *out)
-{
-    const gboolean whole = n <= self->n_uncovered;
-
-    n = MIN(n, self->n_uncovered);
-    out->pts = self->uncovered[0].pts;
-    out->duration = 0;
-    if (self->uncovered[n - 1].end > out->pts)
-        out->duration = self->uncovered[n - 1].end - out->pts;
-    /* Times that jump say nothing of how long n frames are. */
-    if (self->in.fps_n > 0) {
-        const GstClockTime frames = gst_util_uint64_scale(
-            n, GST_SECOND * (guint64) self->in.fps_d, (guint64) self->in.fps_n);
-        const GstClockTime frame = frames / n;
-
-        if (out->duration + frame < frames || out->duration > frames + frame)
-            out->duration = frames;
-    }
-    /* Without a rate a duration would look like a trimmed group. */
-    if (whole && self->in.fps_n == 0)
-        out->duration = GST_CLOCK_TIME_NONE;
-    self->n_uncovered -= n;
-    for (guint i = 0; i < self->n_uncovered; i++)
-        self->uncovered[i] = self->uncovered[i + n];
-}
-
-static guint
-group_size(const GstVaeEncode *self)
-{
-    return self->need_start ? self->base.info->encode.first_in
-                            : self->base.info->encode.step_in;
-}
-
-/* Turns the frames of a whole group into a step. */
-static GstFlowReturn
-push_group(GstVaeEncode *self)
-{
-    const VaeSteps *decode = &self->base.info->decode;
-    GstVaeItem *item = gst_vae_item_new_step();
-
-    item->start = self->need_start;
-    item->discont = self->discont;
-    if (self->need_start)
-        self->latent = 0;
-    item->n_in = self->n_pending;
-    for (guint i = 0; i < self->n_pending; i++)
-        item->in[i] = g_steal_pointer(&self->pending[i]);
-    self->n_pending = 0;
-    item->n_out = 1;
-    cover(self, item->start ? decode->first_out : decode->step_out,
-          &item->out[0]);
-    item->out[0].wanted = TRUE;
-    item->out[0].offset = self->latent++;
-    self->need_start = self->discont = FALSE;
-    return gst_vae_queue_push_step(&self->base, item);
-}
-
-/* Repeats the last frame until every frame that came is covered, or lets go
- * of those that are not. What follows begins a sequence then. */
-static GstFlowReturn
-finish(GstVaeBase *base)
-{
-    GstVaeEncode *self = GST_VAE_ENCODE(base);
-    GstFlowReturn ret = GST_FLOW_OK;
-    gint tail;
-
-    if (self->n_uncovered == 0)
-        return GST_FLOW_OK;
-    GST_OBJECT_LOCK(self);
-    tail = self->tail;
-    GST_OBJECT_UNLOCK(self);
-    while (tail == GST_VAE_TAIL_REPEAT && self->n_uncovered > 0 &&
-           ret == GST_FLOW_OK) {
-        while (self->n_pending < group_size(self))
-            self->pending[self->n_pending++] = gst_buffer_ref(self->last);
-        ret = push_group(self);
-    }
-    if (self->n_uncovered > 0)
-        GST_INFO_OBJECT(self,
-                        "%u frames at the end of a sequence fill no "
-                        "group and are dropped",
-                        self->n_uncovered);
-    forget_frames(self);
-    self->need_start = TRUE;
-    return ret;
-}
-
-static void
-key_unit(GstVaeBase *base)
-{
-    GST_DEBUG_OBJECT(base, "a sequence begins by request");
-    finish(base);
-    GST_VAE_ENCODE(base)->need_start = TRUE;
-}
-
-/* Takes the requests that are due, if any, and the count of the latest. */
-static gboolean
-take_requests(GstVaeEncode *self, GstClockTime running, guint *count)
-{
-    gboolean due = FALSE;
-
-    GST_OBJECT_LOCK(self);
-    for (guint i = 0; i < self->requests->len;) {
-        const KeyRequest *r = &g_array_index(self->requests, KeyRequest, i);
-
-        if (GST_CLOCK_TIME_IS_VALID(r->time) && running < r->time) {
-            i++;
-            continue;
-        }
-        due = TRUE;
-        *count = r->count;
-        g_array_remove_index(self->requests, i);
-    }
-    GST_OBJECT_UNLOCK(self);
-    return due;
-}
-
-/* Begins a sequence where a force-key-unit event is due; tells downstream. */
-static void
-begin_if_forced(GstVaeEncode *self, GstClockTime pts)
-{
-    const GstSegment *s = &self->base.segment;
-    const GstClockTime running = gst_vae_pads_running_time(&self->base, pts);
-    guint count = 0;
-
-    if (!take_requests(self, running, &count))
-        return;
-    key_unit(&self->base);
-    gst_vae_queue_push_event(
-        &self->base,
-        gst_video_event_new_downstream_force_key_unit(
-            pts, gst_segment_to_stream_time(s, GST_FORMAT_TIME, pts), running,
-            FALSE, count),
-        NULL);
-}
-
-/* The time of a frame: its own, else counted. FALSE: outside the segment. */
-static gboolean
-frame_span(GstVaeEncode *self, const GstBuffer *buffer, Span *span)
-{
-    GstClockTime duration = GST_BUFFER_DURATION(buffer);
-
-    if (GST_BUFFER_PTS_IS_VALID(buffer))
-        self->next = GST_BUFFER_PTS(buffer);
-    else if (!GST_CLOCK_TIME_IS_VALID(self->next))
-        self->next = self->base.segment.start;
-    if (!GST_CLOCK_TIME_IS_VALID(duration))
-        duration = self->frame_time;
-    span->pts = self->next;
-    span->end = self->next + duration;
-    self->next = span->end;
-    return gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, span->pts,
-                            span->end, &span->pts, &span->end);
-}
-
-static GstFlowReturn
-collect(GstVaeBase *base, GstBuffer *buffer)
-{
-    GstVaeEncode *self = GST_VAE_ENCODE(base);
-    GstFlowReturn ret = GST_FLOW_OK;
-    gboolean cold;
-    Span span;
-
-    if (!frame_span(self, buffer, &span)) {
-        GST_LOG_OBJECT(self, "dropping a frame outside the segment");
-        gst_buffer_unref(buffer);
-        return GST_FLOW_OK;
-    }
-    if (GST_BUFFER_IS_DISCONT(buffer) && !self->need_start) {
-        ret = finish(base);
-        self->need_start = self->discont = TRUE;
-    }
-    begin_if_forced(self, span.pts);
-    if (ret == GST_FLOW_OK && self->need_start && self->n_pending == 0)
-        ret = gst_vae_base_switch(base, TRUE, span.pts, &cold);
-    if (ret != GST_FLOW_OK) {
-        gst_buffer_unref(buffer);
-        return ret;
-    }
-    gst_buffer_replace(&self->last, buffer);
-    self->uncovered[self->n_uncovered++] = span;
-    self->pending[self->n_pending++] = buffer;
-    return self->n_pending < group_size(self) ? GST_FLOW_OK : push_group(self);
-}
-
 static gboolean
 src_event(GstVaeBase *base, GstEvent *event)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
-    KeyRequest request = {GST_CLOCK_TIME_NONE, 0};
+    GstVaeKeyRequest request = {GST_CLOCK_TIME_NONE, 0};
     gboolean qos;
 
     if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
@@ -577,7 +323,7 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
 static void
 finalize(GObject *object)
 {
-    forget_frames(GST_VAE_ENCODE(object));
+    gst_vae_encode_forget(GST_VAE_ENCODE(object));
     g_array_unref(GST_VAE_ENCODE(object)->requests);
     G_OBJECT_CLASS(gst_vae_encode_parent_class)->finalize(object);
 }
@@ -661,13 +407,13 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     base_class->find_model = find_model;
     base_class->negotiate = negotiate;
     base_class->set_times = set_times;
-    base_class->collect = collect;
-    base_class->finish = finish;
-    base_class->restart = restart;
+    base_class->collect = gst_vae_encode_collect;
+    base_class->finish = gst_vae_encode_finish;
+    base_class->restart = gst_vae_encode_restart;
     base_class->flush = flush;
-    base_class->key_unit = key_unit;
+    base_class->key_unit = gst_vae_encode_key_unit;
     base_class->tags = tags;
-    base_class->segment = segment;
+    base_class->segment = gst_vae_encode_segment;
     base_class->src_event = src_event;
     base_class->propose_allocation = propose_allocation;
     base_class->decide_allocation = gst_vae_encode_decide_allocation;
@@ -678,6 +424,6 @@ static void
 gst_vae_encode_init(GstVaeEncode *self)
 {
     self->next = GST_CLOCK_TIME_NONE;
-    self->requests = g_array_new(FALSE, FALSE, sizeof(KeyRequest));
+    self->requests = g_array_new(FALSE, FALSE, sizeof(GstVaeKeyRequest));
     gst_vae_pads_init(&self->base);
 }
