@@ -477,12 +477,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 3 || atoi(argv[2]) < 1) {
-        fprintf(stderr, "usage: backend MODEL STRIDE\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], "cuda", "fp32");
+    const int stride = bed_open_device(&bed, argc, argv);
     for (int i = 0; i < 2; i++) {
         const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
         all_orders(&bed, direction);
@@ -494,8 +489,8 @@ main(int argc, char **argv)
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");
     ranges(&bed);
-    refused_memory(&bed, VAE_DECODE, atoi(argv[2]));
-    refused_memory(&bed, VAE_ENCODE, atoi(argv[2]));
+    refused_memory(&bed, VAE_DECODE, stride);
+    refused_memory(&bed, VAE_ENCODE, stride);
     lost_device(&bed);
     small_memory(&bed);
     devices(&bed);

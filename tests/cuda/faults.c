@@ -122,16 +122,11 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 3 || atoi(argv[2]) < 1) {
-        fprintf(stderr, "usage: faults MODEL STRIDE\n");
-        return 2;
-    }
     /* Copies are made anew by each run, not recorded once. */
     setenv("VAE_CUDA_GRAPHS", "0", 1);
-    bed_open(&bed, argv[1], "cuda", "fp32");
-    one_direction(&bed, VAE_DECODE, atoi(argv[2]));
-    one_direction(&bed, VAE_ENCODE, atoi(argv[2]));
+    const int stride = bed_open_device(&bed, argc, argv);
+    one_direction(&bed, VAE_DECODE, stride);
+    one_direction(&bed, VAE_ENCODE, stride);
     vae_model_free(&bed.model);
     return tests_end();
 }

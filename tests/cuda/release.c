@@ -391,23 +391,18 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 3 || atoi(argv[2]) < 1) {
-        fprintf(stderr, "usage: release MODEL STRIDE\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], "cuda", "fp32");
+    const int stride = bed_open_device(&bed, argc, argv);
     for (unsigned eager = 0; eager < 8; eager += 7)
         for (int i = 0; i < 2; i++)
             between_calls(&bed, i ? VAE_ENCODE : VAE_DECODE, eager);
     for (int i = 0; i < 2; i++) {
         new_sequence(&bed, i ? VAE_ENCODE : VAE_DECODE);
-        refused_back(&bed, i ? VAE_ENCODE : VAE_DECODE, atoi(argv[2]));
+        refused_back(&bed, i ? VAE_ENCODE : VAE_DECODE, stride);
     }
     shared_weights(&bed);
-    refused_out(&bed, atoi(argv[2]));
+    refused_out(&bed, stride);
     failing_device(&bed);
-    missing_copies(&bed, atoi(argv[2]));
+    missing_copies(&bed, stride);
     on_the_host(&bed);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());

@@ -13,12 +13,7 @@
 static GstHarness *
 decoder(const char *more)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, more);
-
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
-    return h;
+    return vae_test_decoder(NULL, LW, LH, more);
 }
 
 /* The sum of what latents k0 .. k1 - 1 of a fresh stream give. */

@@ -13,13 +13,8 @@ encoder_sized(int width, int height, const char *property, int value,
               GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", property, value, NULL);
-    GstCaps *caps;
 
-    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, width, height);
-    info->fps_n = VAE_TEST_FPS;
-    info->fps_d = 1;
-    caps = gst_video_info_to_caps(info);
-    gst_harness_set_src_caps(h, caps);
+    vae_test_set_video(h, info, width, height);
     return h;
 }
 
@@ -30,34 +25,9 @@ encoder(GstVideoInfo *info)
 }
 
 static void
-push(GstHarness *h, const GstVideoInfo *info, guint from, guint to)
-{
-    for (guint n = from; n < to; n++)
-        CHECK_INT(gst_harness_push(h, vae_test_frame(info, n)), GST_FLOW_OK);
-}
-
-/* The next latent stands for frames from .. to - 1 and is number k of its
- * sequence. */
-static void
 pull(GstHarness *h, guint k, guint from, guint to)
 {
-    GstBuffer *latent = gst_harness_pull(h);
-
-    CHECK(latent != NULL);
-    CHECK_INT(GST_BUFFER_OFFSET(latent), k);
-    CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from));
-    CHECK_INT(GST_BUFFER_DURATION(latent),
-              vae_test_time(to) - vae_test_time(from));
-    CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
-              k > 0);
-    gst_buffer_unref(latent);
-}
-
-static void
-end(GstHarness *h)
-{
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
+    gst_buffer_unref(vae_test_pull_latent(h, k, from, to));
 }
 
 static void
@@ -66,11 +36,11 @@ test_groups(void)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
 
-    push(h, &info, 0, 9);
+    vae_test_push_frames(h, &info, 0, 9);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 9);
-    end(h);
+    vae_test_push_eos(h);
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "steps"), 3);
     CHECK_INT(vae_test_stat(h, "frames"), 9);
@@ -83,8 +53,8 @@ test_tail_repeat(void)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
 
-    push(h, &info, 0, 7);
-    end(h);
+    vae_test_push_frames(h, &info, 0, 7);
+    vae_test_push_eos(h);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 7);
@@ -98,8 +68,8 @@ test_tail_drop(void)
     GstVideoInfo info;
     GstHarness *h = encoder_sized(W, H, "tail", 1, &info);
 
-    push(h, &info, 0, 7);
-    end(h);
+    vae_test_push_frames(h, &info, 0, 7);
+    vae_test_push_eos(h);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     vae_test_no_more(h);
@@ -120,7 +90,7 @@ test_caps(void)
                        "colorimetry=bt601");
     GstBuffer *latent;
 
-    push(h, &info, 0, 1);
+    vae_test_push_frames(h, &info, 0, 1);
     latent = gst_harness_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), 16 * 7 * 5 * 4);
     gst_buffer_unref(latent);
@@ -147,7 +117,7 @@ check_choice(const char *choice, const char *field, const char *value,
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
     info.fps_n = VAE_TEST_FPS;
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
-    push(h, &info, 0, 1);
+    vae_test_push_frames(h, &info, 0, 1);
     latent = gst_harness_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), size);
     gst_buffer_unref(latent);
@@ -181,15 +151,15 @@ test_discont(void)
     GstHarness *h = encoder(&info);
     GstBuffer *frame = vae_test_frame(&info, 3);
 
-    push(h, &info, 0, 3);
+    vae_test_push_frames(h, &info, 0, 3);
     GST_BUFFER_FLAG_SET(frame, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
-    push(h, &info, 4, 8);
+    vae_test_push_frames(h, &info, 4, 8);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 3);
     pull(h, 0, 3, 4);
     pull(h, 1, 4, 8);
-    end(h);
+    vae_test_push_eos(h);
     vae_test_no_more(h);
     vae_test_teardown(h);
 }
@@ -202,28 +172,28 @@ test_force_key_unit(void)
     GstEvent *event;
     gboolean seen = FALSE;
 
-    push(h, &info, 0, 5);
+    vae_test_push_frames(h, &info, 0, 5);
     CHECK(gst_harness_push_upstream_event(
         h, gst_video_event_new_upstream_force_key_unit(vae_test_time(7), TRUE,
                                                        3)));
-    push(h, &info, 5, 12);
+    vae_test_push_frames(h, &info, 5, 12);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 7);
     pull(h, 0, 7, 8);
     pull(h, 1, 8, 12);
-    end(h);
+    vae_test_push_eos(h);
     vae_test_no_more(h);
     vae_test_teardown(h);
 
     /* From upstream, in the stream; it goes on downstream. */
     h = encoder(&info);
-    push(h, &info, 0, 2);
+    vae_test_push_frames(h, &info, 0, 2);
     CHECK(
         gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
                                       vae_test_time(2), vae_test_time(2),
                                       vae_test_time(2), FALSE, 1)));
-    push(h, &info, 2, 3);
+    vae_test_push_frames(h, &info, 2, 3);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 2);
     pull(h, 0, 2, 3);
@@ -260,10 +230,10 @@ test_gap(void)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
 
-    push(h, &info, 0, 2);
+    vae_test_push_frames(h, &info, 0, 2);
     CHECK(gst_harness_push_event(
         h, gst_event_new_gap(vae_test_time(2), vae_test_time(2))));
-    push(h, &info, 4, 5);
+    vae_test_push_frames(h, &info, 4, 5);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 2);
     pull(h, 0, 4, 5);
@@ -277,7 +247,7 @@ test_drain(void)
     GstHarness *h = encoder(&info);
     GstQuery *query = gst_query_new_drain();
 
-    push(h, &info, 0, 3);
+    vae_test_push_frames(h, &info, 0, 3);
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK_INT(gst_harness_buffers_in_queue(h), 2);
     pull(h, 0, 0, 1);
@@ -334,7 +304,7 @@ test_range_matters(void)
         info.colorimetry.range =
             full ? GST_VIDEO_COLOR_RANGE_0_255 : GST_VIDEO_COLOR_RANGE_16_235;
         gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
-        push(h, &info, 0, 1);
+        vae_test_push_frames(h, &info, 0, 1);
         latent = gst_harness_pull(h);
         CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
         for (gsize i = 0; i < map.size / 4; i++)
@@ -360,8 +330,8 @@ latents_of(const char *posterior, guint64 seed, guint slice)
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
     info.fps_n = VAE_TEST_FPS;
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
-    push(h, &info, 0, 9);
-    end(h);
+    vae_test_push_frames(h, &info, 0, 9);
+    vae_test_push_eos(h);
     for (guint k = 0; k < 3; k++) {
         GstBuffer *latent = gst_harness_pull(h);
         GstMapInfo map;

@@ -15,9 +15,7 @@ encoder_of(const char *path, GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", "model", path, NULL);
 
-    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, W, H);
-    info->fps_n = VAE_TEST_FPS;
-    gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+    vae_test_set_video(h, info, W, H);
     return h;
 }
 
@@ -28,33 +26,19 @@ encoder(GstVideoInfo *info)
 }
 
 static void
-push(GstHarness *h, const GstVideoInfo *info, guint from, guint to)
-{
-    for (guint n = from; n < to; n++)
-        CHECK_INT(gst_harness_push(h, vae_test_frame(info, n)), GST_FLOW_OK);
-}
-
-static void
 request(GstHarness *h, GstClockTime when, guint count)
 {
     CHECK(gst_harness_push_upstream_event(
         h, gst_video_event_new_upstream_force_key_unit(when, FALSE, count)));
 }
 
-/* The next latent stands for frames from .. to - 1 and is number k of its
- * sequence. */
+/* Latent k of a sequence; DISCONT is where the clip begins, and nowhere else.
+ */
 static void
 pull(GstHarness *h, guint k, guint from, guint to)
 {
-    GstBuffer *latent = gst_harness_pull(h);
+    GstBuffer *latent = vae_test_pull_latent(h, k, from, to);
 
-    CHECK(latent != NULL);
-    CHECK_INT(GST_BUFFER_OFFSET(latent), k);
-    CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from));
-    CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
-              vae_test_time(to));
-    CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
-              k > 0);
     CHECK_INT(GST_BUFFER_IS_DISCONT(latent), from == 0);
     gst_buffer_unref(latent);
 }
@@ -62,8 +46,7 @@ pull(GstHarness *h, guint k, guint from, guint to)
 static void
 end(GstHarness *h)
 {
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     vae_test_no_more(h);
 }
 
@@ -80,7 +63,7 @@ test_requests(void)
     request(h, vae_test_time(9), 3);
     request(h, vae_test_time(6) - 1, 1);
     request(h, vae_test_time(6), 2);
-    push(h, &info, 0, 14);
+    vae_test_push_frames(h, &info, 0, 14);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 6);
@@ -115,7 +98,7 @@ test_requests_gone(void)
     GstSegment segment;
 
     request(h, GST_CLOCK_TIME_NONE, 1);
-    push(h, &info, 0, 5);
+    vae_test_push_frames(h, &info, 0, 5);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     request(h, vae_test_time(7), 2);
@@ -123,7 +106,7 @@ test_requests_gone(void)
     CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
     gst_segment_init(&segment, GST_FORMAT_TIME);
     CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
-    push(h, &info, 0, 13);
+    vae_test_push_frames(h, &info, 0, 13);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 9);
@@ -139,12 +122,12 @@ test_from_upstream(void)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
 
-    push(h, &info, 0, 5);
+    vae_test_push_frames(h, &info, 0, 5);
     CHECK(
         gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
                                       vae_test_time(5), vae_test_time(5),
                                       vae_test_time(5), FALSE, 1)));
-    push(h, &info, 5, 10);
+    vae_test_push_frames(h, &info, 5, 10);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     pull(h, 0, 5, 6);
@@ -164,7 +147,7 @@ test_tae(void)
     GstHarness *h = encoder_of(path, &info);
 
     request(h, vae_test_time(7), 1);
-    push(h, &info, 0, 12);
+    vae_test_push_frames(h, &info, 0, 12);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
@@ -190,7 +173,7 @@ test_decodes(void)
     GstCaps *caps;
 
     request(h, vae_test_time(7), 1);
-    push(h, &info, 0, 12);
+    vae_test_push_frames(h, &info, 0, 12);
     for (guint i = 0; i < 5; i++)
         latents[i] = gst_harness_pull(h);
     caps = gst_pad_get_current_caps(h->sinkpad);
@@ -224,23 +207,12 @@ test_decodes(void)
 
 /* ------------------------------------------------------------------ */
 
-static GstHarness *
-decoder(void)
-{
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
-    return h;
-}
-
 /* A decoder asks upstream for a sequence; one that upstream tells of does not
  * disturb what it decodes. */
 static void
 test_decoder_requests(void)
 {
-    GstHarness *h = decoder();
+    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     gchar *wanted, *found;
     GstEvent *event;
     gboolean seen = FALSE;
@@ -264,7 +236,7 @@ test_decoder_requests(void)
     wanted = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
 
-    h = decoder();
+    h = vae_test_decoder(NULL, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 2);
     CHECK(
         gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
@@ -400,8 +372,8 @@ test_order(void)
     GstHarness *h = encoder(&info);
     GstBuffer *second = vae_test_frame(&info, 1);
 
-    check_order(decoder(), vae_test_latent(LW, LH, 0),
-                vae_test_latent(LW, LH, 1), 4);
+    check_order(vae_test_decoder(NULL, LW, LH, NULL),
+                vae_test_latent(LW, LH, 0), vae_test_latent(LW, LH, 1), 4);
     GST_BUFFER_FLAG_SET(second, GST_BUFFER_FLAG_DISCONT);
     check_order(h, vae_test_frame(&info, 0), second, 1);
 }
@@ -441,7 +413,7 @@ test_tags(void)
     GstTagList *out, *wanted;
     GstVideoInfo info;
 
-    out = last_tags(decoder(), in);
+    out = last_tags(vae_test_decoder(NULL, LW, LH, NULL), in);
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
 

@@ -124,15 +124,7 @@ typedef struct Bed {
 static GstFlowReturn
 push_step(Bed *b, guint k)
 {
-    GstFlowReturn ret = GST_FLOW_OK;
-    GstVideoInfo info;
-
-    if (!b->encodes)
-        return gst_harness_push(b->h, vae_test_latent(LW, LH, k));
-    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
-    for (guint i = k ? 4 * k - 3 : 0; i <= 4 * k && ret == GST_FLOW_OK; i++)
-        ret = gst_harness_push(b->h, vae_test_frame(&info, i));
-    return ret;
+    return vae_test_push_step(b->h, b->encodes, LW, LH, k);
 }
 
 static guint

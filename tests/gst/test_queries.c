@@ -14,12 +14,7 @@
 static GstHarness *
 decoder(void)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
-    return h;
+    return vae_test_decoder(NULL, LW, LH, NULL);
 }
 
 static void

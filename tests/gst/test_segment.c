@@ -11,12 +11,7 @@
 static GstHarness *
 decoder(void)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
-    return h;
+    return vae_test_decoder(NULL, LW, LH, NULL);
 }
 
 static GstHarness *
@@ -24,9 +19,7 @@ encoder(GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
 
-    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, 48, 32);
-    info->fps_n = VAE_TEST_FPS;
-    gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+    vae_test_set_video(h, info, 48, 32);
     return h;
 }
 
@@ -45,8 +38,7 @@ push_segment(GstHarness *h, guint start, guint stop, guint base)
 static void
 end(GstHarness *h)
 {
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     vae_test_no_more(h);
 }
 

@@ -28,12 +28,7 @@ weights(const char *folder)
 static GstHarness *
 decoder(const char *model)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
-    return h;
+    return vae_test_decoder(model, LW, LH, NULL);
 }
 
 /* Latent k as the next one in time after n frames, so that frames of several

@@ -180,6 +180,27 @@ vae_test_harness(const char *name, const char *property, ...)
     return h;
 }
 
+GstHarness *
+vae_test_decoder(const char *model, int width, int height, const char *more)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model",
+                                     model ? model : vae_test_weights(), NULL);
+    gchar *caps = vae_test_latent_caps(width, height, more);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+void
+vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width, int height)
+{
+    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, width, height);
+    info->fps_n = VAE_TEST_FPS;
+    info->fps_d = 1;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+}
+
 void
 vae_test_teardown(GstHarness *h)
 {
@@ -247,6 +268,45 @@ vae_test_frame(const GstVideoInfo *info, guint n)
     return buffer;
 }
 
+void
+vae_test_push_frames(GstHarness *h, const GstVideoInfo *info, guint from,
+                     guint to)
+{
+    for (guint n = from; n < to; n++)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(info, n)), GST_FLOW_OK);
+}
+
+GstFlowReturn
+vae_test_push_step(GstHarness *h, gboolean frames, int width, int height,
+                   guint k)
+{
+    GstFlowReturn ret = GST_FLOW_OK;
+    GstVideoInfo info;
+
+    if (!frames)
+        return gst_harness_push(h, vae_test_latent(width, height, k));
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * width,
+                              8 * height);
+    for (guint i = k ? 4 * k - 3 : 0; i <= 4 * k && ret == GST_FLOW_OK; i++)
+        ret = gst_harness_push(h, vae_test_frame(&info, i));
+    return ret;
+}
+
+GstBuffer *
+vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to)
+{
+    GstBuffer *latent = gst_harness_pull(h);
+
+    CHECK(latent != NULL);
+    CHECK_INT(GST_BUFFER_OFFSET(latent), k);
+    CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from));
+    CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
+              vae_test_time(to));
+    CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
+              k > 0);
+    return latent;
+}
+
 gchar *
 vae_test_pull_frames(GstHarness *h, guint first, guint n)
 {
@@ -310,6 +370,13 @@ vae_test_wait_eos(GstHarness *h)
         gst_event_unref(event);
     }
     CHECK(eos);
+}
+
+void
+vae_test_push_eos(GstHarness *h)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    vae_test_wait_eos(h);
 }
 
 GstBus *

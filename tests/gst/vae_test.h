@@ -42,6 +42,12 @@ void vae_test_home_free(gchar *home);
 /* An element with the model and threads=1 set, then the named properties, in
  * a harness. */
 GstHarness *vae_test_harness(const char *element, const char *property, ...);
+/* vaedecode with a model, NULL for the small one, and the caps of a grid. */
+GstHarness *vae_test_decoder(const char *model, int width, int height,
+                             const char *more);
+/* Sets caps of I420 at 16/1 in front of vaeencode; fills info. */
+void vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width,
+                        int height);
 /* Tears down; the element must have no other owner. */
 void vae_test_teardown(GstHarness *h);
 
@@ -60,6 +66,17 @@ void vae_test_push_latents(GstHarness *h, int width, int height, guint k0,
 
 /* Frame n of a moving picture, with times. */
 GstBuffer *vae_test_frame(const GstVideoInfo *info, guint n);
+/* Pushes frames from .. to - 1 and expects GST_FLOW_OK. */
+void vae_test_push_frames(GstHarness *h, const GstVideoInfo *info, guint from,
+                          guint to);
+/* Pushes latent k of a grid, or the frames that it stands for, until one is
+ * refused. */
+GstFlowReturn vae_test_push_step(GstHarness *h, gboolean frames, int width,
+                                 int height, guint k);
+
+/* The next latent, which must be number k of its sequence and stand for frames
+ * from .. to - 1. (transfer full) */
+GstBuffer *vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to);
 
 /* Pulls n buffers and expects times of frames from first on, without gap, and
  * OFFSET. Returns their MD5. */
@@ -72,6 +89,8 @@ GstEvent *vae_test_event(GstHarness *h, GstEventType type);
 
 /* Waits for the EOS event and drops events before it. */
 void vae_test_wait_eos(GstHarness *h);
+/* Pushes EOS and does so. */
+void vae_test_push_eos(GstHarness *h);
 
 /* A bus for an element in a harness; g_object_unref() it. */
 GstBus *vae_test_bus(GstHarness *h);

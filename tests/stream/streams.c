@@ -79,6 +79,19 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
     bed->info = vae_model_info(bed->model);
 }
 
+int
+bed_open_device(Bed *bed, int argc, char **argv)
+{
+    const int stride = argc == 3 ? atoi(argv[2]) : 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (stride < 1) {
+        fprintf(stderr, "usage: %s MODEL STRIDE\n", argv[0]);
+        exit(2);
+    }
+    bed_open(bed, argv[1], "cuda", "fp32");
+    return stride;
+}
+
 VaeStream *
 bed_stream(const Bed *bed, VaeStreamParams params)
 {

@@ -20,6 +20,9 @@ typedef struct Bed {
  * generated weights of its real widths. */
 void bed_open(Bed *bed, const char *name, const char *backend,
               const char *precision);
+/* The same for the main() of a test over the emulated device, which takes MODEL
+ * STRIDE: on cuda, in fp32. Returns STRIDE, at least 1. */
+int bed_open_device(Bed *bed, int argc, char **argv);
 /* The golden weights of that name; false where there are none. */
 bool weights_path(char *out, size_t size, const char *name);
 VaeStream *bed_stream(const Bed *bed, VaeStreamParams params);
