@@ -13,7 +13,7 @@
 static const char *const files[] = {
     "gst/gstvaedecode.c", "gst/gstvaeencode.c", "gst/gstlatentdemux.c",
     "gst/gstlatentmux.c", "README.md",          "docs/using.md",
-    "docs/streaming.md"};
+    "docs/streaming.md",  "docs/caps.md"};
 
 /* Of a GPU: not everywhere. */
 static const char *const gpu_elements[] = {"nvcudah264enc", "cudaupload",
