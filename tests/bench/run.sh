@@ -23,23 +23,22 @@ build=$1
 out=$2
 shift 2
 vaetool=$build/engine/vaetool
-gemm=$build/tests/bench/bench-gemm
+pairs=$build/tests/bench/bench-pairs
 size=${SIZE:-416x240}
 frames=${FRAMES:-17}
 threads=${THREADS:-2}
 runs=${RUNS:-7}
 [ $# -gt 0 ] || set -- wan2.1 wan2.2 seedvr2 taew2_1 taew2_2
 
-for program in "$vaetool" "$gemm"; do
+for program in "$vaetool" "$pairs"; do
     [ -x "$program" ] || {
         echo "$program is not there: build with oneDNN and tests" >&2
         exit 2
     }
 done
 
-# ours MODEL DIRECTION PRECISION: frames/s, GFLOP/s after the first step, GFLOP/s
-# of the convolutions alone, and percent of the floor, which is made of a matrix
-# product and a copy of memory measured in the same process.
+# ours MODEL DIRECTION PRECISION: frames/s, and percent of the floor, which is
+# made of a matrix product and a copy of memory measured in the same process.
 ours() {
     case $1 in
     */* | *.safetensors | *.pth | *.pt) which="--model $1" ;;
@@ -51,10 +50,16 @@ ours() {
     "$vaetool" bench $which $encode --size "$size" --frames "$frames" \
         --backend cpu --precision "$3" --threads "$threads" --profile --csv |
         awk -F, '
-            NR == 2 { fps = $13; rate = $14; least = $17 }
-            $2 == "conv" && $1 != "first" { flop += $7 * $6; s += $6 }
-            END { if (!s) exit 1
-                  printf "%s,%s,%.2f,%s", fps, rate, flop / s, least }'
+            NR == 2 { fps = $13; least = $17 }
+            END { if (!fps) exit 1
+                  printf "%s,%s", fps, least }'
+}
+
+# beside MODEL DIRECTION PRECISION: GFLOP/s of matrix products between its
+# convolutions, a step in percent of them, and its convolutions alone.
+beside() {
+    "$pairs" "$1" "$2" "$3" "$size" "$threads" 1 |
+        sed -n 's/^medians: //p'
 }
 
 # torch MODEL DIRECTION PRECISION: frames/s of the official code, or nothing.
@@ -64,7 +69,7 @@ torch() {
         "$OFFICIAL" "$1" "$2" "$3" "$size" "$frames" || echo
 }
 
-echo 'model,direction,precision,threads,size,run,gemm,fps,gflops,conv,floor,torch' \
+echo 'model,direction,precision,threads,size,run,gemm,whole,conv,fps,floor,torch' \
     >"$out"
 for model; do
     for precision in ${PRECISIONS:-fp32 bf16}; do
@@ -72,11 +77,11 @@ for model; do
             run=0
             while [ "$run" -lt "$runs" ]; do
                 run=$((run + 1))
-                beside=$("$gemm" "$precision" "$threads" 1)
+                products=$(beside "$model" "$direction" "$precision")
                 mine=$(ours "$model" "$direction" "$precision")
                 other=$(torch "$model" "$direction" "$precision")
                 line="$model,$direction,$precision,$threads,$size,$run"
-                echo "$line,$beside,$mine,$other" | tee -a "$out" >&2
+                echo "$line,$products,$mine,$other" | tee -a "$out" >&2
             done
         done
     done

@@ -21,13 +21,12 @@ NR > 1 {
     if (!(key in fps)) { order[++count] = key }
     runs[key]++
     gemm[key] = gemm[key] " " $7
-    fps[key] = fps[key] " " $8
-    # Each run against what was measured right before it.
-    whole[key] = whole[key] " " 100 * $9 / $7
-    conv[key] = conv[key] " " 100 * $10 / $7
+    whole[key] = whole[key] " " $8
+    conv[key] = conv[key] " " $9
+    fps[key] = fps[key] " " $10
     least[key] = least[key] " " $11
     if ($12 != "") { torch[key] = torch[key] " " $12
-                     gain[key] = gain[key] " " $8 / $12 }
+                     gain[key] = gain[key] " " $10 / $12 }
 }
 END {
     print "| network | direction | precision | frames/s | GEMM, GFLOP/s |" \

@@ -1,0 +1,253 @@
+/*
+ * pairs.c: a network against a matrix product, turn by turn.
+ *
+ *   bench-pairs NETWORK decode|encode fp32|bf16 WIDTHxHEIGHT THREADS STEPS
+ *
+ * NETWORK: as `vaetool make-weights`, or a weights file. After each convolution
+ * of a step on the cpu backend follows a product of two 2048x2048 matrices by
+ * the same library, threads and precision. What the step's operations would
+ * take at the rate of the products just before and after them is compared with
+ * what they took, so that the quotient holds where the machine's speed changes
+ * from second to second. Of two products after each the second is timed: one
+ * brings the operands back into the caches. The network has to do that, too,
+ * which counts against it.
+ *
+ * Prints for each step the rate of the products (median, GFLOP/s), the step in
+ * percent of it, and its convolutions alone; then the medians of the steps.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend_host.h"
+#include "product.h"
+#include "stream_internal.h"
+
+enum { MOST_STEPS = 99, MOST_FRAMES = 64 };
+
+typedef struct Hook {
+    VaeHostOp op; /* as it was */
+    struct Bench *bench;
+} Hook;
+
+typedef struct Bench {
+    VaeModel *model;
+    VaeStream *stream;
+    VaeStreamParams params;
+    Product product;
+    VaeExec *exec;
+    Hook *hooks; /* of the ops of exec */
+    void *data;  /* of all latents, or all pictures */
+    VaeLatent latents[MOST_FRAMES];
+    VaePicture pictures[MOST_FRAMES];
+
+    /* Of one step. */
+    double last;                  /* seconds of the last product */
+    double left_off;              /* when it ended */
+    double conv_took, conv_needs; /* seconds; at the rate of the products */
+    double rest_took;             /* of ops that are no convolutions */
+    double *rates;                /* seconds of each */
+    int n_rates;
+} Bench;
+
+static void
+need(VaeStatus status, const VaeError *error)
+{
+    if (status == VAE_OK)
+        return;
+    fprintf(stderr, "bench-pairs: %s\n", error->message);
+    exit(3);
+}
+
+static void
+time_product(Bench *b)
+{
+    product_run(&b->product);
+    b->last = product_run(&b->product);
+    b->rates[b->n_rates++] = b->last;
+    b->left_off = product_now();
+}
+
+/* In place of a convolution. */
+static VaeStatus
+run_pair(void *own, const VaeOp *op, VaeError *error)
+{
+    const Hook *h = own;
+    Bench *b = h->bench;
+    const double before = b->last, start = product_now();
+    b->rest_took += start - b->left_off;
+    const VaeStatus status = h->op.run(h->op.own, op, error);
+    const double end = product_now();
+    time_product(b);
+    b->conv_took += end - start;
+    /* A long convolution runs at the mean of the rates, not of the times. */
+    b->conv_needs += op->flop / product_flop() / (0.5 / before + 0.5 / b->last);
+    return status;
+}
+
+static void
+hook(Bench *b, bool on)
+{
+    const VaeProgram *p = b->exec->program;
+    for (int i = 0; i < p->n_ops; i++) {
+        VaeHostOp *op = &b->exec->ops[i];
+        if (p->ops[i].kind != VAE_OP_CONV || !b->hooks[i].op.run)
+            continue;
+        op->run = on ? run_pair : b->hooks[i].op.run;
+        op->own = on ? (void *) &b->hooks[i] : b->hooks[i].op.own;
+    }
+}
+
+static void
+make_data(Bench *b, const VaeModelInfo *info, int n_pictures)
+{
+    const VaeStreamParams *p = &b->params;
+    const size_t latent = (size_t) info->latent_channels *
+                          (size_t) (p->height / info->spatial) *
+                          (size_t) (p->width / info->spatial);
+    const size_t picture = (size_t) p->width * (size_t) p->height * 3;
+    const bool fits = n_pictures <= MOST_FRAMES;
+    float *values = calloc(MOST_FRAMES, latent * sizeof *values);
+    uint8_t *pixels = malloc(picture);
+    if (!fits || !values || !pixels) {
+        fprintf(stderr, "bench-pairs: %s\n",
+                fits ? "out of memory" : "too many frames in a step");
+        exit(3);
+    }
+    for (size_t i = 0; i < latent * MOST_FRAMES; i++)
+        values[i] = (float) ((i * 2654435761u >> 7) % 2048) / 1024 - 1;
+    for (size_t i = 0; i < picture; i++)
+        pixels[i] = (uint8_t) (i * 2654435761u >> 11);
+    for (int k = 0; k < MOST_FRAMES; k++) {
+        b->latents[k] = (VaeLatent){.type = VAE_TYPE_F32,
+                                    .data = values + latent * (size_t) k};
+        b->pictures[k] = (VaePicture){.pixels = VAE_PIXELS_RGB,
+                                      .width = p->width,
+                                      .height = p->height,
+                                      .data = {pixels},
+                                      .stride = {(ptrdiff_t) p->width * 3}};
+    }
+}
+
+static void
+step(Bench *b)
+{
+    VaeError error;
+    int n_in, n_out;
+    vae_stream_count(b->stream, 1, &n_in, &n_out);
+    if (b->params.direction == VAE_DECODE)
+        need(vae_stream_decode(b->stream, b->latents, n_in, b->pictures, n_out,
+                               &error),
+             &error);
+    else
+        need(vae_stream_encode(b->stream, b->pictures, n_in, b->latents, n_out,
+                               &error),
+             &error);
+}
+
+static void
+open_bench(Bench *b, const char *network)
+{
+    VaeError error;
+    const char *const *arch = vae_model_archs();
+    while (*arch && strcmp(*arch, network) != 0)
+        arch++;
+    need(*arch ? vae_model_generate(network, &b->model, &error)
+               : vae_model_open(network, NULL, &b->model, &error),
+         &error);
+    need(vae_stream_new(b->model, &b->params, &b->stream, &error), &error);
+    const VaeModelInfo *info = vae_model_info(b->model);
+    make_data(b, info,
+              b->params.direction == VAE_DECODE ? info->decode.step_out
+                                                : info->encode.step_in);
+    b->exec = b->stream->execs[NEXT1] ? b->stream->execs[NEXT1]
+                                      : b->stream->execs[NEXT];
+    const size_t n = (size_t) b->exec->program->n_ops;
+    b->hooks = calloc(n, sizeof *b->hooks);
+    b->rates = calloc(n + 1, sizeof *b->rates);
+    if (!b->hooks || !b->rates) {
+        fprintf(stderr, "bench-pairs: out of memory\n");
+        exit(3);
+    }
+    for (size_t i = 0; i < n; i++)
+        b->hooks[i] = (Hook){b->exec->ops[i], b};
+    product_open(&b->product, b->params.precision == VAE_PRECISION_BF16);
+}
+
+static int
+by_size(const void *a, const void *b)
+{
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double
+median(double *values, int n)
+{
+    qsort(values, (size_t) n, sizeof *values, by_size);
+    return values[n / 2];
+}
+
+/* {rate of the products, step, convolutions} of one step. */
+static void
+measure(Bench *b, double out[3])
+{
+    double flop = 0, conv = 0;
+    const VaeProgram *p = b->exec->program;
+    for (int i = 0; i < p->n_ops; i++) {
+        flop += p->ops[i].flop;
+        conv += p->ops[i].kind == VAE_OP_CONV ? p->ops[i].flop : 0;
+    }
+    b->conv_took = b->conv_needs = b->rest_took = 0;
+    b->n_rates = 0;
+    time_product(b);
+    step(b);
+    b->rest_took += product_now() - b->left_off;
+    const double needs = b->conv_needs * flop / conv; /* attention, too */
+    out[0] = product_flop() / median(b->rates, b->n_rates) * 1e-9;
+    out[1] = 100 * needs / (b->conv_took + b->rest_took);
+    out[2] = 100 * b->conv_needs / b->conv_took;
+}
+
+int
+main(int argc, char **argv)
+{
+    static double all[3][MOST_STEPS];
+    Bench b = {.params = {.backend = VAE_BACKEND_CPU, .slice_size = 1}};
+    const int steps = argc == 7 ? atoi(argv[6]) : 0;
+    char more;
+    if (steps < 1 || steps > MOST_STEPS ||
+        !vae_precision_parse(argv[3], &b.params.precision) ||
+        sscanf(argv[4], "%dx%d%c", &b.params.width, &b.params.height, &more) !=
+            2 ||
+        (b.params.threads = atoi(argv[5])) < 1) {
+        fprintf(stderr, "usage: bench-pairs NETWORK decode|encode fp32|bf16 "
+                        "WIDTHxHEIGHT THREADS STEPS\n");
+        return 2;
+    }
+    b.params.direction = strcmp(argv[2], "encode") ? VAE_DECODE : VAE_ENCODE;
+    open_bench(&b, argv[1]);
+    step(&b); /* the first of a sequence */
+    step(&b);
+    hook(&b, true);
+    printf("gemm,whole,conv\n");
+    for (int i = 0; i < steps; i++) {
+        double now[3];
+        measure(&b, now);
+        printf("%.1f,%.1f,%.1f\n", now[0], now[1], now[2]);
+        fflush(stdout);
+        for (int k = 0; k < 3; k++)
+            all[k][i] = now[k];
+    }
+    hook(&b, false);
+    printf("medians: %.1f,%.1f,%.1f\n", median(all[0], steps),
+           median(all[1], steps), median(all[2], steps));
+    product_close(&b.product);
+    free((void *) b.latents[0].data);
+    free(b.pictures[0].data[0]);
+    free(b.hooks);
+    free(b.rates);
+    vae_stream_free(&b.stream);
+    vae_model_free(&b.model);
+    return 0;
+}

@@ -1,0 +1,29 @@
+/*
+ * product.h: a product of two 2048x2048 matrices by oneDNN, the yardstick of
+ * the cpu backend. Weights are in the library's own layout.
+ */
+#ifndef PRODUCT_H
+#define PRODUCT_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdbool.h>
+
+typedef struct Product {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t args[3];
+} Product;
+
+/* In fp32 or bf16. Ends the process with 3 where the library refuses. */
+void product_open(Product *product, bool bf16);
+void product_close(Product *product);
+
+/* Computes it once; seconds. By as many threads as OpenMP uses here. */
+double product_run(const Product *product);
+double product_flop(void);
+
+/* Seconds, of a clock that only goes forward. */
+double product_now(void);
+
+#endif
