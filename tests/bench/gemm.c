@@ -12,16 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "median.h"
 #include "product.h"
 
 enum { RUNS = 4096 };
-
-static int
-by_size(const void *a, const void *b)
-{
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
 
 int
 main(int argc, char **argv)
@@ -37,14 +31,13 @@ main(int argc, char **argv)
         return 2;
     }
     omp_set_num_threads(threads);
-    product_open(&product, narrow);
+    product_open(&product, PRODUCT_SIDE, narrow);
     int n = 0;
     const double begin = product_now();
     do
         took[n++] = product_run(&product);
     while (n < RUNS && product_now() - begin < seconds);
     product_close(&product);
-    qsort(took, (size_t) n, sizeof *took, by_size);
-    printf("%.1f\n", product_flop() / took[n / 2] * 1e-9);
+    printf("%.1f\n", product_flop(&product) / median(took, (size_t) n) * 1e-9);
     return 0;
 }

@@ -19,6 +19,8 @@
 #include <gst/video/video.h>
 #include <vae/stream.h>
 
+#include "median.h"
+
 enum { SLICE = 4, MAX_ROUNDS = 99 };
 
 typedef struct Bench {
@@ -259,20 +261,6 @@ run_element(Bench *b)
     return since(start);
 }
 
-static int
-ascending(const void *a, const void *b)
-{
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double
-median(double *values, int n)
-{
-    qsort(values, (size_t) n, sizeof *values, ascending);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
 static void
 measure(Bench *b, int rounds)
 {
@@ -296,7 +284,8 @@ measure(Bench *b, int rounds)
     }
     printf("%s: element / engine: %.4f on the clock, %.4f of the processor "
            "(medians of %d)\n",
-           name, median(wall, rounds), median(cpu, rounds), rounds);
+           name, median(wall, (size_t) rounds), median(cpu, (size_t) rounds),
+           rounds);
     gst_element_set_state(b->pipeline, GST_STATE_NULL);
 }
 

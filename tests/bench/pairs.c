@@ -1,16 +1,16 @@
 /*
  * pairs.c: a network against a matrix product, turn by turn.
  *
- *   bench-pairs NETWORK decode|encode fp32|bf16 WIDTHxHEIGHT THREADS STEPS
+ *   bench-pairs NETWORK decode|encode fp32|bf16 WxH THREADS STEPS [SIDE]
  *
  * NETWORK: as `vaetool make-weights`, or a weights file. After each convolution
- * of a step on the cpu backend follows a product of two 2048x2048 matrices by
- * the same library, threads and precision. What the step's operations would
- * take at the rate of the products just before and after them is compared with
- * what they took, so that the quotient holds where the machine's speed changes
- * from second to second. Of two products after each the second is timed: one
- * brings the operands back into the caches. The network has to do that, too,
- * which counts against it.
+ * of a step on the cpu backend follows a product of two SIDExSIDE matrices,
+ * 2048x2048, by the same library, threads and precision. What the step's
+ * operations would take at the rate of the products just before and after them
+ * is compared with what they took, so that the quotient holds where the
+ * machine's speed changes from second to second. Of two products after each the
+ * second is timed: one brings the operands back into the caches. The network
+ * has to do that, too, which counts against it.
  *
  * Prints for each step the rate of the products (median, GFLOP/s), the step in
  * percent of it, and its convolutions alone; then the medians of the steps.
@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "backend_host.h"
+#include "median.h"
 #include "product.h"
 #include "stream_internal.h"
 
@@ -81,7 +82,8 @@ run_pair(void *own, const VaeOp *op, VaeError *error)
     time_product(b);
     b->conv_took += end - start;
     /* A long convolution runs at the mean of the rates, not of the times. */
-    b->conv_needs += op->flop / product_flop() / (0.5 / before + 0.5 / b->last);
+    b->conv_needs +=
+        op->flop / product_flop(&b->product) / (0.5 / before + 0.5 / b->last);
     return status;
 }
 
@@ -146,7 +148,7 @@ step(Bench *b)
 }
 
 static void
-open_bench(Bench *b, const char *network)
+open_bench(Bench *b, const char *network, int side)
 {
     VaeError error;
     const char *const *arch = vae_model_archs();
@@ -171,21 +173,7 @@ open_bench(Bench *b, const char *network)
     }
     for (size_t i = 0; i < n; i++)
         b->hooks[i] = (Hook){b->exec->ops[i], b};
-    product_open(&b->product, b->params.precision == VAE_PRECISION_BF16);
-}
-
-static int
-by_size(const void *a, const void *b)
-{
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double
-median(double *values, int n)
-{
-    qsort(values, (size_t) n, sizeof *values, by_size);
-    return values[n / 2];
+    product_open(&b->product, side, b->params.precision == VAE_PRECISION_BF16);
 }
 
 /* {rate of the products, step, convolutions} of one step. */
@@ -204,7 +192,8 @@ measure(Bench *b, double out[3])
     step(b);
     b->rest_took += product_now() - b->left_off;
     const double needs = b->conv_needs * flop / conv; /* attention, too */
-    out[0] = product_flop() / median(b->rates, b->n_rates) * 1e-9;
+    out[0] = product_flop(&b->product) / median(b->rates, (size_t) b->n_rates) *
+             1e-9;
     out[1] = 100 * needs / (b->conv_took + b->rest_took);
     out[2] = 100 * b->conv_needs / b->conv_took;
 }
@@ -214,19 +203,20 @@ main(int argc, char **argv)
 {
     static double all[3][MOST_STEPS];
     Bench b = {.params = {.backend = VAE_BACKEND_CPU, .slice_size = 1}};
-    const int steps = argc == 7 ? atoi(argv[6]) : 0;
+    const int steps = argc == 7 || argc == 8 ? atoi(argv[6]) : 0;
+    const int side = argc == 8 ? atoi(argv[7]) : PRODUCT_SIDE;
     char more;
-    if (steps < 1 || steps > MOST_STEPS ||
+    if (steps < 1 || steps > MOST_STEPS || side < 1 ||
         !vae_precision_parse(argv[3], &b.params.precision) ||
         sscanf(argv[4], "%dx%d%c", &b.params.width, &b.params.height, &more) !=
             2 ||
         (b.params.threads = atoi(argv[5])) < 1) {
         fprintf(stderr, "usage: bench-pairs NETWORK decode|encode fp32|bf16 "
-                        "WIDTHxHEIGHT THREADS STEPS\n");
+                        "WIDTHxHEIGHT THREADS STEPS [SIDE]\n");
         return 2;
     }
     b.params.direction = strcmp(argv[2], "encode") ? VAE_DECODE : VAE_ENCODE;
-    open_bench(&b, argv[1]);
+    open_bench(&b, argv[1], side);
     step(&b); /* the first of a sequence */
     step(&b);
     hook(&b, true);
@@ -240,8 +230,8 @@ main(int argc, char **argv)
             all[k][i] = now[k];
     }
     hook(&b, false);
-    printf("medians: %.1f,%.1f,%.1f\n", median(all[0], steps),
-           median(all[1], steps), median(all[2], steps));
+    printf("medians: %.1f,%.1f,%.1f\n", median(all[0], (size_t) steps),
+           median(all[1], (size_t) steps), median(all[2], (size_t) steps));
     product_close(&b.product);
     free((void *) b.latents[0].data);
     free(b.pictures[0].data[0]);

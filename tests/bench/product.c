@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-enum { SIDE = 2048 };
-
 static void
 need(dnnl_status_t status, const char *what)
 {
@@ -32,13 +30,14 @@ operand(const Product *g, const dnnl_memory_desc_t *desc)
 }
 
 void
-product_open(Product *g, bool bf16)
+product_open(Product *g, int side, bool bf16)
 {
     const dnnl_data_type_t type = bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_dims_t dims = {SIDE, SIDE};
+    const dnnl_dims_t dims = {side, side};
     dnnl_memory_desc_t a, b, c;
     dnnl_matmul_desc_t desc;
     dnnl_primitive_desc_t made;
+    g->side = side;
     need(dnnl_engine_create(&g->engine, dnnl_cpu, 0), "an engine");
     need(dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags),
          "a stream");
@@ -87,8 +86,8 @@ product_run(const Product *g)
 }
 
 double
-product_flop(void)
+product_flop(const Product *g)
 {
-    const double side = SIDE;
+    const double side = g->side;
     return 2 * side * side * side;
 }

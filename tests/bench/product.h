@@ -1,6 +1,6 @@
 /*
- * product.h: a product of two 2048x2048 matrices by oneDNN, the yardstick of
- * the cpu backend. Weights are in the library's own layout.
+ * product.h: a product of two square matrices by oneDNN, the yardstick of the
+ * cpu backend. Weights are in the library's own layout.
  */
 #ifndef PRODUCT_H
 #define PRODUCT_H
@@ -13,15 +13,19 @@ typedef struct Product {
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t args[3];
+    int side;
 } Product;
 
-/* In fp32 or bf16. Ends the process with 3 where the library refuses. */
-void product_open(Product *product, bool bf16);
+enum { PRODUCT_SIDE = 2048 }; /* what others quote */
+
+/* Of two side x side matrices, in fp32 or bf16. Ends the process with 3 where
+ * the library refuses. */
+void product_open(Product *product, int side, bool bf16);
 void product_close(Product *product);
 
 /* Computes it once; seconds. By as many threads as OpenMP uses here. */
 double product_run(const Product *product);
-double product_flop(void);
+double product_flop(const Product *product);
 
 /* Seconds, of a clock that only goes forward. */
 double product_now(void);

@@ -8,6 +8,7 @@
 # all full-size networks. Settings by environment:
 #   SIZE=416x240 FRAMES=17 THREADS=2 RUNS=7 PRECISIONS='fp32 bf16'
 #   DIRECTIONS='decode encode'
+#   SIDE=2048         of the matrices beside it
 #   TORCH=python3     a Python with torch and einops
 #   OFFICIAL=DIR      with checkouts Wan2.1, Wan2.2 and taehv
 #
@@ -58,7 +59,7 @@ ours() {
 # beside MODEL DIRECTION PRECISION: GFLOP/s of matrix products between its
 # convolutions, a step in percent of them, and its convolutions alone.
 beside() {
-    "$pairs" "$1" "$2" "$3" "$size" "$threads" 1 |
+    "$pairs" "$1" "$2" "$3" "$size" "$threads" 1 "${SIDE:-2048}" |
         sed -n 's/^medians: //p'
 }
 

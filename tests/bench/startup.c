@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "median.h"
 #include "vae/stream.h"
 
 enum { MOST = 1000, PIECE = 1 << 20, SIDE = 64 };
@@ -95,20 +96,6 @@ open_model(const char *path, VaePrecision precision, int threads, bool streams)
     return took;
 }
 
-static int
-by_size(const void *a, const void *b)
-{
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-static double
-median(double *v, int n)
-{
-    qsort(v, (size_t) n, sizeof *v, by_size);
-    return v[n / 2];
-}
-
 int
 main(int argc, char **argv)
 {
@@ -130,7 +117,7 @@ main(int argc, char **argv)
     }
     printf("reading %.3f s, opening %.3f s, of which the model %.4f s: ratio "
            "%.2f\n",
-           median(reading, runs), median(opening, runs), median(model, runs),
-           median(ratio, runs));
+           median(reading, (size_t) runs), median(opening, (size_t) runs),
+           median(model, (size_t) runs), median(ratio, (size_t) runs));
     return 0;
 }

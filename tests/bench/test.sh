@@ -6,7 +6,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-RUNS=3 FRAMES=5 SIZE=64x48 THREADS=1 PRECISIONS=fp32 \
+RUNS=3 SIDE=128 FRAMES=5 SIZE=64x48 THREADS=1 PRECISIONS=fp32 \
     sh "$here/run.sh" "$1" "$dir/out.csv" "$here/../../pipelines/demo/demo.safetensors" \
     >"$dir/table" 2>"$dir/log" || {
     cat "$dir/log"
@@ -41,7 +41,7 @@ awk -F, '
                whole / told > 0.98 && whole / told < 1.02) }' "$dir/one.csv"
 # A step of pairs takes what its convolutions take, and more.
 "$1/tests/bench/bench-pairs" "$here/../../pipelines/demo/demo.safetensors" \
-    encode fp32 64x48 1 3 | tee "$dir/pairs"
+    encode fp32 64x48 1 3 128 | tee "$dir/pairs"
 awk -F, 'NR > 1 { sub("medians: ", ""); bad = bad || !($1 > 0 && $2 > 0 && $2 < $3) }
     END { exit bad || NR != 5 }' "$dir/pairs"
 "$1/tests/bench/bench-startup" "$here/../../pipelines/demo/demo.safetensors" \
