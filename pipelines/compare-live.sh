@@ -31,15 +31,10 @@ other_precision=auto
 space=
 while [ $# -gt 0 ]; do
     case $1 in
-    --help | -h)
-        usage
-        exit 0
-        ;;
-    --model | --other)
+    --other)
         has_value "$@"
         need_model "$2"
-        if [ "$1" = --model ]; then model=$2; else other=$2; fi
-        shift 2
+        other=$2
         ;;
     --precision | --other-precision)
         has_value "$@"
@@ -48,16 +43,10 @@ while [ $# -gt 0 ]; do
         else
             other_precision=$2
         fi
-        shift 2
         ;;
-    --latent-space)
-        has_value "$@"
-        space=$2
-        shift 2
-        ;;
-    -*) die "unknown option $1; see --help" ;;
-    *) break ;;
+    *) take_option "$@" || break ;;
     esac
+    shift 2
 done
 case $# in
 0)

@@ -35,6 +35,30 @@ has_value() {
     [ $# -ge 2 ] || die "$1 wants a value; see --help"
 }
 
+# take_option OPTION [VALUE...]: what all scripts have alike: --help, and, with a
+# value, --model and --latent-space, which go to model and space. False where the
+# first argument is no option.
+# shellcheck disable=SC2034 # used by who calls this
+take_option() {
+    case $1 in
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    --model)
+        has_value "$@"
+        need_model "$2"
+        model=$2
+        ;;
+    --latent-space)
+        has_value "$@"
+        space=$2
+        ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) return 1 ;;
+    esac
+}
+
 # use_build FOLDER: the plugin and vaetool of that build folder.
 use_build() {
     GST_PLUGIN_PATH_1_0=$1/gst${GST_PLUGIN_PATH_1_0:+:$GST_PLUGIN_PATH_1_0}

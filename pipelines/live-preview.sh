@@ -32,25 +32,9 @@ normalization=
 from=
 while [ $# -gt 0 ]; do
     case $1 in
-    --help | -h)
-        usage
-        exit 0
-        ;;
-    --model)
-        has_value "$@"
-        need_model "$2"
-        model=$2
-        shift 2
-        ;;
-    --latent-space)
-        has_value "$@"
-        space=$2
-        shift 2
-        ;;
     --normalization)
         has_value "$@"
         normalization=$2
-        shift 2
         ;;
     --from)
         has_value "$@"
@@ -59,11 +43,10 @@ while [ $# -gt 0 ]; do
         *:*) from=$2 ;;
         *) die "--from $2: wanted is HOST:PORT" ;;
         esac
-        shift 2
         ;;
-    -*) die "unknown option $1; see --help" ;;
-    *) break ;;
+    *) take_option "$@" || break ;;
     esac
+    shift 2
 done
 
 if has_display; then

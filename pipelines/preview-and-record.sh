@@ -32,24 +32,14 @@ space=
 preview=
 while [ $# -gt 0 ]; do
     case $1 in
-    --help | -h)
-        usage
-        exit 0
-        ;;
-    --model | --preview)
+    --preview)
         has_value "$@"
         need_model "$2"
-        if [ "$1" = --model ]; then model=$2; else preview=$2; fi
-        shift 2
+        preview=$2
         ;;
-    --latent-space)
-        has_value "$@"
-        space=$2
-        shift 2
-        ;;
-    -*) die "unknown option $1; see --help" ;;
-    *) break ;;
+    *) take_option "$@" || break ;;
     esac
+    shift 2
 done
 case $# in
 1) latents=$demo_latents out=$1 ;;

@@ -29,29 +29,13 @@ space=
 size=
 while [ $# -gt 0 ]; do
     case $1 in
-    --help | -h)
-        usage
-        exit 0
-        ;;
-    --model)
-        has_value "$@"
-        need_model "$2"
-        model=$2
-        shift 2
-        ;;
-    --latent-space)
-        has_value "$@"
-        space=$2
-        shift 2
-        ;;
     --size)
         has_value "$@"
         size=$2
-        shift 2
         ;;
-    -*) die "unknown option $1; see --help" ;;
-    *) break ;;
+    *) take_option "$@" || break ;;
     esac
+    shift 2
 done
 if [ $# != 2 ]; then
     usage >&2
