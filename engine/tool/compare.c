@@ -439,6 +439,8 @@ command_compare(const Options *o)
     VaeTensorFile *a = NULL, *b = NULL;
     VaeError error;
     int code;
+    if (o->stream)
+        return compare_streams(o);
     if (vae_tensor_file_open(o->argument[0], &a, &error) != VAE_OK ||
         vae_tensor_file_open(o->argument[1], &b, &error) != VAE_OK)
         code = fail(&error);

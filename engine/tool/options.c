@@ -246,6 +246,12 @@ set_resume(Options *o, const char *word)
 }
 
 static bool
+set_stream(Options *o, const char *word)
+{
+    return o->stream = true;
+}
+
+static bool
 set_every(Options *o, const char *word)
 {
     return whole(word, 1, INT_MAX / 2, &o->every);
@@ -282,6 +288,8 @@ static const Option options[] = {
     {"--min-psnr", "DB", COMMAND_COMPARE, set_min_psnr, "fail below"},
     {"--min-ssim", "S", COMMAND_COMPARE, set_min_ssim,
      "fail below; for [T,H,W,3] tensors"},
+    {"--stream", NULL, COMMAND_COMPARE, set_stream,
+     "of pictures: tell of each as it comes"},
     {"--peak", "P", COMMAND_COMPARE, set_peak, "peak of PSNR and SSIM"},
     {"--tensor", "NAME",
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO,

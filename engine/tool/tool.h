@@ -41,7 +41,7 @@ typedef struct Options {
     int slice, threads, width, height, frames, every;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
     bool json, tensors, csv, encode, profile, deterministic, drop, help;
-    bool resume;
+    bool resume, stream;
 } Options;
 
 /* options.c. False after a sentence on stderr. */
@@ -66,6 +66,7 @@ int command_info(const Options *o);
 int command_decode(const Options *o);
 int command_encode(const Options *o);
 int command_compare(const Options *o);
+int compare_streams(const Options *o); /* pictures.c; an exit code, too */
 int command_plan(const Options *o);
 int command_weights(const Options *o);
 int command_bench(const Options *o);

@@ -67,7 +67,12 @@ static const Entry entries[] = {
      "taken\n"
      "for the range of the frames. Values that are not finite in one file only "
      "are\n"
-     "infinitely far apart; with a NaN in either there is no PSNR.\n"},
+     "infinitely far apart; with a NaN in either there is no PSNR.\n\n"
+     "With --stream, A and B are binary PPM pictures, one behind the other, as "
+     "named\n"
+     "pipes bring them. Each pair gives a line with PSNR and SSIM at once; the "
+     "bounds\n"
+     "are for PSNR and SSIM over all of them.\n"},
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
      "memory and work per direction", 0, command_plan,
      "Prints what a stream would take, in bytes by purpose, and the floating\n"

@@ -182,6 +182,66 @@ check "bytes with bytes" 0 "$tool" compare \
     "$out/black.safetensors" "$out/white.safetensors"
 says "video_u8 1x4x4x3 max 255 " "peak 255"
 
+echo "# streams of pictures"
+# ppm FRAMES VALUE: so many pictures of 5x3, all bytes alike.
+ppm() {
+    i=0
+    while [ $i -lt "$1" ]; do
+        printf 'P6\n# a comment\n5 3\n255\n'
+        head -c 45 /dev/zero | tr '\0' "\\$2"
+        i=$((i + 1))
+    done
+}
+# The same numbers as of a tensor, and each frame told.
+{ ppm 2 100; ppm 1 0; } >"$out/a.ppm"
+{ ppm 1 104; ppm 2 0; } >"$out/b.ppm"
+{ head -c 90 /dev/zero | tr '\0' '\100'; head -c 45 /dev/zero; } |
+    tensor "$out/a.safetensors" video_u8 U8 3,3,5,3
+{ head -c 45 /dev/zero | tr '\0' '\104'; head -c 90 /dev/zero; } |
+    tensor "$out/b.safetensors" video_u8 U8 3,3,5,3
+check "a tensor of it" 0 "$tool" compare --min-ssim 0 \
+    "$out/a.safetensors" "$out/b.safetensors"
+psnr=$(sed -n 's/.* PSNR \([0-9.]*\) dB.*/\1/p' "$out/log")
+ssim=$(sed -n 's/.* SSIM \([0-9.]*\).*/\1/p' "$out/log")
+check "a stream of it" 0 "$tool" compare --stream "$out/a.ppm" "$out/b.ppm"
+says "frame 0 PSNR 36.09 dB" "frame 2 PSNR inf dB SSIM 1.000000" \
+    "3 frames: PSNR $psnr dB, 12.01 dB at least; SSIM $ssim on average"
+mkfifo "$out/a.fifo" "$out/b.fifo"
+cat "$out/a.ppm" >"$out/a.fifo" &
+cat "$out/b.ppm" >"$out/b.fifo" &
+check "of named pipes" 0 "$tool" compare --stream "$out/a.fifo" "$out/b.fifo"
+says "3 frames: PSNR $psnr dB"
+wait
+check "past a bound" 1 "$tool" compare --stream --min-psnr 40 \
+    "$out/a.ppm" "$out/b.ppm"
+says "PAST THE BOUND"
+check "within it" 0 "$tool" compare --stream --min-ssim 0.9 \
+    "$out/a.ppm" "$out/a.ppm"
+says "3 frames: PSNR inf dB"
+ppm 2 1 >"$out/short.ppm"
+check "one ends" 3 "$tool" compare --stream "$out/a.ppm" "$out/short.ppm"
+says "short.ppm ends after 2 pictures" "a.ppm goes on"
+head -c 100 "$out/a.ppm" >"$out/cut.ppm"
+check "cut short" 3 "$tool" compare --stream "$out/a.ppm" "$out/cut.ppm"
+says "cut.ppm: picture 1 is cut short"
+printf 'P6 3 5 255\n%45s' x >"$out/turned.ppm"
+check "another size" 3 "$tool" compare --stream "$out/a.ppm" "$out/turned.ppm"
+says "picture 0 is 5x3 in" "3x5 in"
+for header in 'P5 5 3 255' 'P6 5 3 65535' 'P6 0 3 255' 'P6 5 70000 255' \
+    'P6 5 -3 255' 'P6 5'; do
+    printf '%s\n%90s' "$header" x >"$out/other.ppm"
+    check "$header" 3 "$tool" compare --stream "$out/a.ppm" "$out/other.ppm"
+    says "other.ppm: picture 0 " "wanted a binary PPM (P6) of 8 bits"
+done
+: >"$out/empty.ppm"
+check "nothing" 3 "$tool" compare --stream "$out/empty.ppm" "$out/empty.ppm"
+says "hold no pictures"
+check "no such stream" 3 "$tool" compare --stream "$out/none" "$out/a.ppm"
+says "none: cannot open"
+check "what is for tensors" 2 "$tool" compare --stream --max-abs 1 \
+    "$out/a.ppm" "$out/a.ppm"
+says "--min-psnr and --min-ssim only"
+
 echo "# black and white of two networks"
 tae=$data/taehv/taew2_1/weights.safetensors
 for net in wan tae; do
