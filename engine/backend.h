@@ -106,6 +106,10 @@ typedef struct VaeBackendClass {
     /* The most that making a weight takes beside it, and gives back; NULL:
      * nothing of the memory that alloc() gives. */
     size_t (*loading)(const VaeExec *exec);
+    /* An estimate of what the computing library keeps for itself beside all
+     * that, for n programs of one stream (NULL: none there); NULL: nothing
+     * that is known. */
+    size_t (*library)(VaeExec *const *execs, int n);
     /* Of the memory that alloc() gives, for units on their way; NULL: none. */
     size_t (*staging)(const VaeExec *exec);
     /* Once, before the first run: addresses are fixed from here. */

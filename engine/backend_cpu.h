@@ -98,6 +98,9 @@ VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                             int i, VaeError *error);
 
+/* The class's library(). */
+size_t vae_cpu_library(VaeExec *const *execs, int n);
+
 VaeStatus vae_cpu_rates(VaeBackend *cpu, VaeRates *out, VaeError *error);
 
 #endif

@@ -210,11 +210,12 @@ sum_up(VaeStream *s, int slice)
         if (s->programs[i]->arena > p->arena)
             p->arena = s->programs[i]->arena;
     }
+    p->library = s->class->library ? s->class->library(s->execs, PROGRAMS) : 0;
     const VaePlan *twin = s->twin ? &s->twin->plan : NULL;
     p->fallback = twin ? twin->total + p->carries : 0;
     p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +
-               p->fallback;
-    p->peak = p->weights + p->loading;
+               p->library + p->fallback;
+    p->peak = p->weights + p->loading + p->library;
     if (p->peak < p->total)
         p->peak = p->total;
     /* The twin is made when the rest is there. */

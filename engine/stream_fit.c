@@ -121,11 +121,12 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         error, VAE_ERR_MEMORY,
         "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %s, "
         "carries %.1f, activations %.1f, scratch %.1f, staging %.1f, while "
-        "loading %.1f, fallback %.1f) and %.1f MiB are free%s; %s%s%s",
+        "loading %.1f, library about %.1f, fallback %.1f) and %.1f MiB are "
+        "free%s; %s%s%s",
         s->params.width, s->params.height, p->slice_size,
         s->execs[FIRST] ? "" : "at least ", MIB(p->peak), weights,
         MIB(p->carries), MIB(p->arena), MIB(p->scratch), MIB(p->staging),
-        MIB(p->loading), MIB(p->fallback), MIB(limit),
+        MIB(p->loading), MIB(p->library), MIB(p->fallback), MIB(limit),
         device ? " on the device"
         : own  ? " within this process's limits (ulimit -v, -d)"
                : "",

@@ -563,8 +563,8 @@ install_flow_properties(GObjectClass *klass)
      * - `nan-steps`, `mended-steps`: results that were not finite, and those
      *   of them that are in fp32 (#GstVaeBase:nan-policy)
      * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
-     *   `bytes-staging`, `bytes-fallback`, `bytes-total`: memory, as `vaetool
-     * plan` tells it
+     *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
+     *   memory, as `vaetool plan` tells it
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
      *   or the processor) and `slice-size` (guint): what was chosen
      */

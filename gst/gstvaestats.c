@@ -70,11 +70,12 @@ set_plan(GstStructure *s, const VaePlan *plan)
         s, "bytes-weights", G_TYPE_UINT64, plan->weights, "bytes-carries",
         G_TYPE_UINT64, plan->carries, "bytes-arena", G_TYPE_UINT64, plan->arena,
         "bytes-scratch", G_TYPE_UINT64, plan->scratch, "bytes-staging",
-        G_TYPE_UINT64, plan->staging, "bytes-fallback", G_TYPE_UINT64,
-        plan->fallback, "bytes-total", G_TYPE_UINT64, plan->total, "backend",
-        G_TYPE_STRING, vae_backend_name(plan->backend), "precision",
-        G_TYPE_STRING, vae_precision_name(plan->precision), "slice-size",
-        G_TYPE_UINT, (guint) plan->slice_size, NULL);
+        G_TYPE_UINT64, plan->staging, "bytes-library", G_TYPE_UINT64,
+        plan->library, "bytes-fallback", G_TYPE_UINT64, plan->fallback,
+        "bytes-total", G_TYPE_UINT64, plan->total, "backend", G_TYPE_STRING,
+        vae_backend_name(plan->backend), "precision", G_TYPE_STRING,
+        vae_precision_name(plan->precision), "slice-size", G_TYPE_UINT,
+        (guint) plan->slice_size, NULL);
 }
 
 GstStructure *

@@ -80,7 +80,10 @@ static const Entry entries[] = {
      "`loading` is\n"
      "what one weight takes on its way; it is given back before all but the "
      "weights\n"
-     "is taken. Of ARCH weights in float32 are reckoned with.\n"},
+     "is taken. `library` is an estimate of what the computing library keeps "
+     "for\n"
+     "itself, code and tables; all others are to the byte. Of ARCH weights in\n"
+     "float32 are reckoned with.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
      "a full-size model with generated weights", 2, command_weights,
      "The numbers come from a hash of each tensor's name: they are the same\n"

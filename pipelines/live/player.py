@@ -12,7 +12,7 @@ TICK_MS = 500
 WINDOW = 4
 # Frames that are decoded ahead of time.
 AHEAD = 8
-PURPOSES = ("weights", "carries", "arena", "scratch", "staging")
+PURPOSES = ("weights", "carries", "arena", "scratch", "staging", "library")
 
 PICTURES = (
     "vaedecode name=decode slice-size=1 ! queue name=ahead max-size-buffers=%d "

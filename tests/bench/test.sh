@@ -47,6 +47,10 @@ awk -F, 'NR > 1 { sub("medians: ", ""); bad = bad || !($1 > 0 && $2 > 0 && $2 < 
 "$1/tests/bench/bench-startup" "$here/../../pipelines/demo/demo.safetensors" \
     fp32 1 3 | tee "$dir/startup"
 grep -q '^reading [0-9.]* s, opening [0-9.]* s, .*: ratio [0-9]' "$dir/startup"
+"$1/tests/bench/bench-library" taew2_1 decode fp32 64x48 >"$dir/library"
+tail -n 1 "$dir/library" | tee "$dir/last"
+grep -q '^ *[0-9]* *[0-9]* .* 64x64x3x3 1x64x24x32$' "$dir/library"
+grep -q '^[0-9.]* MiB, planned [1-9][0-9.]* of [1-9][0-9.]*$' "$dir/last"
 # Medians of each column, and of each run against PyTorch's.
 cat >"$dir/known.csv" <<'END'
 model,direction,precision,threads,size,run,gemm,whole,conv,fps,floor,torch

@@ -136,7 +136,8 @@ static void
 test_plan(void)
 {
     static const char *const fields[] = {"weights", "carries", "arena",
-                                         "scratch", "staging", "total"};
+                                         "scratch", "staging", "library",
+                                         "total"};
     const VaeStreamParams params = {.direction = VAE_DECODE,
                                     .backend = VAE_BACKEND_REF,
                                     .precision = VAE_PRECISION_FP32,
@@ -157,7 +158,8 @@ test_plan(void)
     plan = *vae_stream_get_plan(stream);
     for (guint i = 0; i < G_N_ELEMENTS(fields); i++) {
         const guint64 wanted[] = {plan.weights, plan.carries, plan.arena,
-                                  plan.scratch, plan.staging, plan.total};
+                                  plan.scratch, plan.staging, plan.library,
+                                  plan.total};
 
         text = g_strdup_printf("bytes-%s", fields[i]);
         CHECK_INT(vae_test_stat(h, text), wanted[i]);

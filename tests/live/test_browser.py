@@ -34,7 +34,10 @@ def numbers(page):
         "[...document.querySelectorAll('#memory .bar-text')]"
         ".map(e => e.firstChild.textContent).join()"
     )
-    check(bars == "weights,carries,arena,scratch,staging", "five memory bars")
+    check(
+        bars == "weights,carries,arena,scratch,staging,library",
+        "six memory bars",
+    )
     page.until(
         "document.querySelector('#fps-line polyline')"
         ".getAttribute('points').split(' ').length > 3"

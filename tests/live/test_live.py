@@ -114,7 +114,7 @@ def numbers(live):
         for name, labels in after
         if name == "gstvae_memory_bytes"
     }
-    check(len(purposes) == 5, "memory by five purposes")
+    check(len(purposes) == 6, "memory by six purposes")
     promtool = shutil.which("promtool")
     if promtool:
         text = live.get("/metrics")[2]

@@ -7,8 +7,8 @@
  * the backend alone; others open the file, make a stream and run the first
  * step and, where RUNS is 2, a later slice. Their peaks of resident memory
  * differ by the plan's, to 3 %: the file is mapped and its pages go as they are
- * used, and what libraries and the engine keep for themselves has to fit in
- * there, too.
+ * used. What the engine keeps for itself, and by how much the plan's estimate
+ * of the library's own is wrong, has to fit in there, too.
  */
 #include "streams.h"
 

@@ -81,7 +81,7 @@ typedef struct VaeStreamParams {
     void *log_user;
 } VaeStreamParams;
 
-/* Bytes by purpose, as they are asked for. */
+/* Bytes by purpose, as they are asked for; library alone is an estimate. */
 typedef struct VaePlan {
     uint64_t weights; /* as the backend keeps them, once per model */
     uint64_t carries;
@@ -90,10 +90,16 @@ typedef struct VaePlan {
     uint64_t staging;  /* pinned or conversion buffers */
     uint64_t fallback; /* the stream in fp32 that nan_policy holds ready, and a
                           copy of the carries; 0: none */
+    uint64_t library;  /* about what the computing library keeps for itself:
+                          code and tables of its primitives, from means that
+                          were measured. Taken once per process for all streams
+                          alike, and kept when they are freed. 0 for ref, which
+                          has none, and for cuda, where it is not known */
     uint64_t total;    /* of these, as long as the stream lives */
     uint64_t loading;  /* at most, while weights are laid out, beside those that
                           are; given back before anything else is taken */
-    uint64_t peak;     /* total, or weights and loading where that is more */
+    uint64_t peak;     /* total, or weights, loading and library where that is
+                          more */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* chosen */
     VaeBackendKind backend;       /* chosen */

@@ -1,0 +1,125 @@
+/*
+ * library.c: what oneDNN keeps for itself beside what a plan says.
+ *
+ *   bench-library ARCH decode|encode PRECISION WxH
+ *
+ * Plans a stream of one step, and creates each primitive that is planned. A
+ * line for each that was new: what the process's generated code and its blocks
+ * of malloc() grew by in KiB, implementation, type and size of the weights and
+ * of the result. Equal ones add nothing: oneDNN keeps one of each. Last the
+ * sum beside the plan's estimate.
+ */
+#include <malloc.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vae/stream.h"
+
+/* The names are the linker's. */
+const dnnl_memory_desc_t *
+__real_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
+                                    dnnl_query_t what, int index);
+const dnnl_memory_desc_t *
+__wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
+                                    dnnl_query_t what, int index);
+
+/* Less is what malloc() needs for the objects around one that is there. */
+enum { NEW = 12 };
+
+static long sum;
+
+/* KiB of anonymous memory that can be executed. */
+static long
+code_now(void)
+{
+    char line[512], rights[8] = "";
+    long kib, code = 0;
+    FILE *f = fopen("/proc/self/smaps", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%*[0-9a-f]-%*[0-9a-f] %7s", rights) == 1)
+            continue;
+        if (sscanf(line, "Anonymous: %ld", &kib) == 1 && strchr(rights, 'x'))
+            code += kib;
+    }
+    if (f)
+        fclose(f);
+    return code;
+}
+
+static long
+blocks_now(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+    return (long) ((m.uordblks + m.hblkhd) >> 10);
+}
+
+static void
+print_dims(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
+{
+    const dnnl_memory_desc_t *md =
+        __real_dnnl_primitive_desc_query_md(pd, what, 0);
+    for (int i = 0; md && i < md->ndims; i++)
+        printf("%c%lld", i ? 'x' : ' ', (long long) md->dims[i]);
+}
+
+static void
+create(const_dnnl_primitive_desc_t pd)
+{
+    const char *impl = "?";
+    dnnl_primitive_t primitive = NULL;
+    const long code = code_now(), blocks = blocks_now();
+    if (dnnl_primitive_create(&primitive, pd) != dnnl_success)
+        exit(3);
+    const long code_more = code_now() - code;
+    const long blocks_more = blocks_now() - blocks;
+    sum += code_more + blocks_more;
+    if (code_more + blocks_more < NEW)
+        return;
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl);
+    printf("%6ld %6ld %s", code_more, blocks_more, impl);
+    print_dims(pd, dnnl_query_weights_md);
+    print_dims(pd, dnnl_query_dst_md);
+    printf("\n");
+}
+
+/* Whatever is planned is asked for its scratch memory once. The primitives
+ * live as long as the process, as those in oneDNN's cache do. */
+const dnnl_memory_desc_t *
+__wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
+                                    dnnl_query_t what, int index)
+{
+    if (what == dnnl_query_scratchpad_md)
+        create(pd);
+    return __real_dnnl_primitive_desc_query_md(pd, what, index);
+}
+
+int
+main(int argc, char **argv)
+{
+    VaeStreamParams params = {
+        .backend = VAE_BACKEND_CPU, .slice_size = 1, .memory_limit = SIZE_MAX};
+    VaeModel *model;
+    VaePlan plan;
+    VaeError error;
+    if (argc != 5 || !vae_precision_parse(argv[3], &params.precision) ||
+        sscanf(argv[4], "%dx%d", &params.width, &params.height) != 2) {
+        fprintf(stderr,
+                "usage: bench-library ARCH decode|encode PRECISION WxH\n");
+        return 2;
+    }
+    params.direction = strcmp(argv[2], "encode") == 0 ? VAE_ENCODE : VAE_DECODE;
+    VaeStatus status = vae_model_outline(argv[1], &model, &error);
+    if (status == VAE_OK)
+        status = vae_stream_plan(model, &params, &plan, &error);
+    if (status != VAE_OK) {
+        fprintf(stderr, "bench-library: %s\n", error.message);
+        return 3;
+    }
+    printf("%.1f MiB, planned %.1f of %.1f\n", (double) sum / 1024,
+           (double) plan.library / 1048576, (double) plan.peak / 1048576);
+    vae_model_free(&model);
+    return 0;
+}
