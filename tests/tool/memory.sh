@@ -19,7 +19,7 @@ fi
 wan=$data/wan21/weights.safetensors
 check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
-says "vaetool: 1920x1088" "needs" "weights" "activations" \
+says "vaetool: 1920x1088" "needs" "weights" "activations" "library about" \
     "free within this process's limits (ulimit -v, -d)" \
     "what would fit: " "; or raise the limit"
 
