@@ -50,6 +50,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+no_options "$@"
 case $# in
 0)
     latents=$demo_latents

@@ -59,6 +59,32 @@ take_option() {
     esac
 }
 
+# no_options ARGUMENT...: what is left, names of files, has none.
+no_options() {
+    for argument; do
+        case $argument in
+        -*) die "$argument: options come before the names of files; see --help" ;;
+        esac
+    done
+}
+
+# take_size OPTION [WxH]: sets width and height.
+take_size() {
+    has_value "$@"
+    width=${2%x*}
+    height=${2#*x}
+    case $2,$width,$height in
+    *x*,[0-9]*,[0-9]*) ;;
+    *) die "$1 $2: wanted is WxH, as 832x480" ;;
+    esac
+    case $width,$height in
+    *[!0-9,]*) die "$1 $2: wanted is WxH, as 832x480" ;;
+    0*,* | *,0* | ??????*,* | *,??????*) ;;
+    *) [ "$width" -gt 65535 ] || [ "$height" -gt 65535 ] || return 0 ;;
+    esac
+    die "$1 $2: wanted is WxH, 1 to 65535 each"
+}
+
 # use_build FOLDER: the plugin and vaetool of that build folder.
 use_build() {
     GST_PLUGIN_PATH_1_0=$1/gst${GST_PLUGIN_PATH_1_0:+:$GST_PLUGIN_PATH_1_0}
@@ -165,6 +191,34 @@ tell_options() {
     [ -z "$told" ] || echo "${0##*/}: here as the option$told; see --help"
 }
 
+# tell_failure LINE: an error or a warning of gst-launch-1.0 in words of the
+# script. After an error the elements before it also say that they stopped.
+tell_failure() {
+    case $1 in
+    'ERROR: from element '*': Internal data stream error.' | \
+        'ERROR: from element '*': GStreamer error: state change failed'*)
+        [ -z "$doomed" ] || return 0
+        ;;
+    esac
+    case $1 in
+    'ERROR: from element '*': '* | 'WARNING: from element '*': '*)
+        element=${1#*: from element }
+        element=${element%%: *}
+        element=${element##*:}
+        echo "${0##*/}: ${element%%[0-9]*}: ${1#*: from element *: }"
+        ;;
+    *'could not set property "'*'" in element "'*'" to "'*'"')
+        property=${1#*could not set property \"}
+        element=${property#*\" in element \"}
+        echo "${0##*/}: --${property%%\"*} ${1##*\" to \"}:" \
+            "${element%%\"*} does not take this; see gst-inspect-1.0" \
+            "${element%%\"*}" | sed 's/":/:/'
+        ;;
+    *) echo "$1" ;;
+    esac
+    tell_options "$1"
+}
+
 # tell_all: what gst-launch-1.0 says, without its progress, each model once. A
 # script with two of them sets preview to the file of one.
 tell_all() {
@@ -183,10 +237,12 @@ tell_all() {
             ;;
         'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
             'Redistribute latency'* | 'New clock: '* | 'Got EOS '* | \
-            'Execution ended '* | 'Freeing pipeline '*) ;;
+            'Execution ended '* | 'Freeing pipeline '* | \
+            'Additional debug info:' | *'.c('[0-9]*'): '*' (): /Gst'*) ;;
+        "ERROR: pipeline doesn't want to "* | 'Failed to set pipeline '* | \
+            'streaming stopped, reason '*) [ "$doomed" ] || echo "$line" ;;
         *)
-            echo "$line"
-            tell_options "$line"
+            tell_failure "$line"
             case $doomed,$line in
             ,ERROR:*)
                 (sleep 5 && kill "$launch") >/dev/null 2>&1 </dev/null &

@@ -12,7 +12,8 @@ usage: latents-to-video.sh [OPTION...] [LATENTS] OUT
 
 LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
          saved by PyTorch (.pt); without it the bundled demo latents
-OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed)
+OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed, and of a width
+         that is a multiple of 8)
 
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
                        folder; without it the installed model of the latent
@@ -37,6 +38,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+no_options "$@"
 case $# in
 1) latents=$demo_latents out=$1 ;;
 2) latents=$1 out=$2 ;;

@@ -48,6 +48,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+no_options "$@"
 
 if has_display; then
     sink=autovideosink

@@ -41,6 +41,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
+no_options "$@"
 case $# in
 1) latents=$demo_latents out=$1 ;;
 2) latents=$1 out=$2 ;;

@@ -10,7 +10,8 @@ usage: round-trip.sh [--model WEIGHTS] [--size WxH] [--frames N]
 
   --model WEIGHTS   a VAE with encoder and decoder: a file of weights or a
                     diffusers folder; without it the bundled demo model
-  --size WxH        of the picture, 320x192 unless set
+  --size WxH        of the picture, whose width is a multiple of 4;
+                    320x192 unless set
   --frames N        how many, 17 unless set
 EOF
 }
@@ -32,12 +33,7 @@ while [ $# -gt 0 ]; do
         shift 2
         ;;
     --size)
-        has_value "$@"
-        width=${2%x*}
-        height=${2#*x}
-        case $width,$height in
-        ,* | *, | *[!0-9,]*) die "--size $2: wanted is WxH, as 832x480" ;;
-        esac
+        take_size "$@"
         [ $((width % 4)) = 0 ] ||
             die "--size $2: the width must be a multiple of 4 here"
         shift 2

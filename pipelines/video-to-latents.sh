@@ -18,7 +18,7 @@ OUT    the latents, a .safetensors file
   --latent-space NAME  without --model: take the installed model of this space,
                        such as wan2.1; without both the bundled demo model, if
                        no other is installed
-  --size WxH           scales the video first
+  --size WxH           scales the video first; 1 to 65535 each
 
 The model, the latents and the size of OUT are told on stderr.
 EOF
@@ -26,17 +26,18 @@ EOF
 
 model=
 space=
-size=
+caps=video/x-raw
 while [ $# -gt 0 ]; do
     case $1 in
     --size)
-        has_value "$@"
-        size=$2
+        take_size "$@"
+        caps=video/x-raw,width=$width,height=$height
         ;;
     *) take_option "$@" || break ;;
     esac
     shift 2
 done
+no_options "$@"
 if [ $# != 2 ]; then
     usage >&2
     exit 2
@@ -49,14 +50,6 @@ case $out in
 *) die "$out: the name must end in .safetensors" ;;
 esac
 
-caps=video/x-raw
-if [ -n "$size" ]; then
-    case $size in
-    *[!0-9x]* | x* | *x | *x*x*) die "--size $size: wanted is WxH, as 832x480" ;;
-    *x*) caps="video/x-raw,width=${size%x*},height=${size#*x}" ;;
-    *) die "--size $size: wanted is WxH, as 832x480" ;;
-    esac
-fi
 [ -z "$model" ] || [ -z "$space" ] ||
     die '--model and --latent-space exclude each other; see --help'
 need_elements vaeencode latentmux decodebin

@@ -81,6 +81,17 @@ usage() {
         "$dir/none" "$dir/out.webm"
     refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
     refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
+    for size in 0x4 4x0 65536x4 4x99999999999; do
+        for script in round-trip video-to-latents; do
+            refused "--size $size: .*1 to 65535" \
+                sh "$pipelines/$script.sh" --size $size
+        done
+    done
+    for script in latents-to-video video-to-latents live-preview \
+        preview-and-record compare-live; do
+        refused '^[a-z-]*.sh: --model: options come before' \
+            sh "$pipelines/$script.sh" one two --model "$source/README.md"
+    done
 }
 
 # y4m_frames FILE: told by its size.
@@ -192,8 +203,16 @@ latents_to_video() {
         "$dir/latents.npy" "$dir/npy.y4m"
     refused 'option.* --model.* --latent-space' \
         sh "$pipelines/latents-to-video.sh" "$dir/latents.npy" "$dir/npy.y4m"
-    refused 'normalization' sh "$pipelines/latents-to-video.sh" \
-        --normalization none "$dir/npy.y4m"
+    refused '^latents-to-video.sh: --normalization none: vaedecode does not' \
+        sh "$pipelines/latents-to-video.sh" --normalization none "$dir/npy.y4m"
+    # What is wrong, and nothing else.
+    refused '^latents-to-video.sh: latentdemux: .*README.md: no safetensors' \
+        sh "$pipelines/latents-to-video.sh" "$source/README.md" "$dir/npy.y4m"
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
+    refused 'demo.safetensors: .*looks like model weights' \
+        sh "$pipelines/latents-to-video.sh" \
+        "$pipelines/demo/demo.safetensors" "$dir/npy.y4m"
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     sh "$pipelines/latents-to-video.sh" --normalization raw "$dir/raw.y4m"
     [ "$(y4m_frames "$dir/raw.y4m")" = "$lossless" ] || fail 'raw: other frames'
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
@@ -373,7 +392,7 @@ compare_live() {
         fail 'the same model is not the same'
     refused 'README.md: no safetensors' sh "$pipelines/compare-live.sh" \
         --other "$source/README.md"
-    refused '"precision".*"silly"' sh "$pipelines/compare-live.sh" \
+    refused '^compare-live.sh: --precision silly: vaedecode does not' sh "$pipelines/compare-live.sh" \
         --precision silly
 }
 
