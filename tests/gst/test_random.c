@@ -46,6 +46,7 @@ typedef struct Run {
     guint64 frames; /* under the lock */
     gboolean eos;   /* under the lock: at the sink */
     GChecksum *sum; /* under the lock: of all frames, or NULL */
+    gint format;    /* under the lock: from the next frame on; -1: as before */
 } Run;
 
 static gint beats;   /* atomic: something went on */
@@ -187,12 +188,38 @@ set_format(Run *r, guint i)
     gst_caps_unref(caps);
 }
 
+/* Of the source: it has just negotiated, and will again. A filter that changes
+ * between its answer to the source and the source's caps ends the stream. */
+static GstPadProbeReturn
+on_source(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    Run *r = data;
+    gint format;
+
+    g_mutex_lock(&r->lock);
+    format = r->format;
+    r->format = -1;
+    g_mutex_unlock(&r->lock);
+    if (format >= 0)
+        set_format(r, (guint) format);
+    return GST_PAD_PROBE_OK;
+}
+
+static void
+wish_format(Run *r, gint i)
+{
+    g_mutex_lock(&r->lock);
+    r->format = i;
+    g_mutex_unlock(&r->lock);
+}
+
 static void
 run_open(Run *r, guint32 number)
 {
+    GstElement *src;
     GstPad *pad;
 
-    *r = (Run){.rand = g_rand_new_with_seed(number), .wish = ""};
+    *r = (Run){.rand = g_rand_new_with_seed(number), .wish = "", .format = -1};
     g_mutex_init(&r->lock);
     g_cond_init(&r->cond);
     r->pipeline = gst_parse_launch(
@@ -217,6 +244,11 @@ run_open(Run *r, guint32 number)
                           GST_PAD_PROBE_TYPE_EVENT_FLUSH,
                       on_data, r, NULL);
     gst_object_unref(pad);
+    src = gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
+    pad = gst_element_get_static_pad(src, "src");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, on_source, r, NULL);
+    gst_object_unref(pad);
+    gst_object_unref(src);
     r->state = GST_STATE_NULL;
 }
 
@@ -314,7 +346,12 @@ seek(Run *r)
 static void
 change_caps(Run *r)
 {
-    set_format(r, pick(r, G_N_ELEMENTS(formats)));
+    const guint i = pick(r, G_N_ELEMENTS(formats));
+
+    if (r->state <= GST_STATE_READY)
+        set_format(r, i);
+    else
+        wish_format(r, (gint) i);
 }
 
 static void
@@ -521,6 +558,7 @@ clean_clip(Run *r)
     r->wish = "a clip at the end";
     set_state(r, GST_STATE_READY);
     mend_models(r);
+    wish_format(r, -1);
     set_format(r, 0);
     g_object_set(src, "num-buffers", CLIP, NULL);
     g_object_set(r->decode, "qos", FALSE, NULL);
