@@ -69,8 +69,7 @@ need_file "$latents"
 need_elements latentdemux vaedecode
 gst-inspect-1.0 --exists --atleast-version=0.0 pnmenc ||
     die 'pnmenc is missing: install gstreamer1.0-plugins-bad'
-command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
-    'the plugin'
+need_vaetool
 
 # Both sides open the pipes in one order. The queues in front of the decoders
 # hold all latents that wait, so that neither decoder waits for the other.

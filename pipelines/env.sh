@@ -119,6 +119,27 @@ need_elements() {
     done
 }
 
+# need_vaetool: where it is not in PATH, that of the plugin's build folder or
+# prefix.
+need_vaetool() {
+    command -v vaetool >/dev/null && return
+    # The paths may hold spaces.
+    IFS=:
+    for folder in ${GST_PLUGIN_PATH_1_0:-} ${GST_PLUGIN_PATH:-}; do
+        for tool in "$folder/../engine" "$folder/../../../bin" \
+            "$folder/../../bin"; do
+            if [ -f "$tool/vaetool" ] && [ -x "$tool/vaetool" ]; then
+                PATH=$tool:$PATH
+                break 2
+            fi
+        done
+    done
+    unset IFS
+    command -v vaetool >/dev/null ||
+        die 'vaetool is missing: it is built and installed with the plugin;' \
+            'put its folder into PATH'
+}
+
 # need_file FILE
 need_file() {
     [ -e "$1" ] || die "$1: no such file"

@@ -59,8 +59,7 @@ case $out in
 *) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
 esac
 need_elements latentdemux vaedecode matroskamux pngenc "$1"
-command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
-    'the plugin'
+need_vaetool
 
 # The companion understands the demo model's latents only.
 if [ -z "$preview" ]; then

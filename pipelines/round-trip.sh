@@ -50,8 +50,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 need_elements vaeencode vaedecode
-command -v vaetool >/dev/null || die 'vaetool is missing; it is built beside' \
-    'the plugin'
+need_vaetool
 
 tmp=$(mktemp -d)
 

@@ -324,15 +324,29 @@ def connect(target, retry=0):
         time.sleep(0.1)
 
 
+def bound(where):
+    """Whether a process has that Unix socket. Connecting to it would be taken
+    for a sender, so the kernel is asked."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8",
+                  errors="surrogateescape") as file:
+            lines = [line.rstrip("\n").split(None, 7) for line in file]
+    except OSError:
+        return True
+    names = [fields[7] for fields in lines if len(fields) == 8]
+    path = os.path.abspath(where)
+    # Of a relative name the folder is not told.
+    return any(name in (where, path) or
+               (name[0] not in "/@" and
+                os.path.basename(name) == os.path.basename(path))
+               for name in names)
+
+
 def remove_stale(where):
     """A Unix socket that a receiver left behind that was killed."""
-    if not os.path.exists(where) or not stat.S_ISSOCK(os.stat(where).st_mode):
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(where)
-        except ConnectionRefusedError:
-            os.unlink(where)
+    if (os.path.exists(where) and stat.S_ISSOCK(os.stat(where).st_mode) and
+            not bound(where)):
+        os.unlink(where)
 
 
 def accept(target):
@@ -343,7 +357,10 @@ def accept(target):
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         if family != socket.AF_UNIX:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(where)
+        try:
+            listener.bind(where)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, target) from error
         listener.listen(1)
         link, _ = listener.accept()
     if family == socket.AF_UNIX:

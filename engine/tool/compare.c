@@ -442,7 +442,9 @@ command_compare(const Options *o)
     if (o->stream)
         return compare_streams(o);
     if (vae_tensor_file_open(o->argument[0], &a, &error) != VAE_OK ||
-        vae_tensor_file_open(o->argument[1], &b, &error) != VAE_OK)
+        vae_tensor_file_open(o->argument[1], &b, &error) != VAE_OK ||
+        video_range_check(a, &error) != VAE_OK ||
+        video_range_check(b, &error) != VAE_OK)
         code = fail(&error);
     else
         code = compare_files(o, a, b);

@@ -95,6 +95,8 @@ open_input(Encode *e, VaeError *error)
             status = input_is_video(in, error);
     }
     if (status == VAE_OK)
+        status = video_range_check(e->file, error);
+    if (status == VAE_OK)
         status = check_video(e, error);
     return status == VAE_OK ? count(e, error) : status;
 }

@@ -88,6 +88,8 @@ typedef struct VideoRange {
  * not, or in other words. */
 #define VIDEO_RANGE "vae.pixel_range"
 bool video_range(const VaeTensorFile *file, VideoRange *out);
+/* VAE_ERR_FORMAT where it states it in other words. */
+VaeStatus video_range_check(const VaeTensorFile *file, VaeError *error);
 /* n values as floats, those of U8 as numbers of the range; NULL: as they are.
  */
 void video_read(float *dst, const void *src, VaeType type, size_t n,

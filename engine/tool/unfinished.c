@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tool.h"
 #include "vae/checkpoint.h"
@@ -54,15 +55,19 @@ size_of(FILE *file, uint64_t *size)
 static bool
 open_part(Unfinished *u, const char *path)
 {
-    FILE *from = fopen(path, "rb");
+    struct stat facts;
     const VaeTensorInfo *t = NULL;
+    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return false; /* opening a pipe would wait */
+    FILE *from = fopen(path, "rb");
     if (!from)
         return false;
     if (size_of(from, &u->size) && open_header(u, from, path, NULL) == VAE_OK &&
         vae_tensor_file_count(u->part) == 1)
         t = vae_tensor_file_find(u->part, "frames");
     fclose(from);
-    if (!t || !is_video(t) || u->size < t->offset)
+    if (!t || !is_video(t) || u->size < t->offset ||
+        u->size - t->offset > t->bytes)
         return false;
     u->frames = t;
     u->written = (u->size - t->offset) / (t->bytes / (uint64_t) t->dims[0]);

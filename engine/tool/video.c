@@ -11,7 +11,8 @@
 bool
 is_video(const VaeTensorInfo *t)
 {
-    return t->supported && t->n_dims == 4 && t->dims[0] > 0 && t->dims[3] == 3;
+    return t->supported && t->n_dims == 4 && t->dims[0] > 0 && t->dims[1] > 0 &&
+           t->dims[2] > 0 && t->dims[3] == 3;
 }
 
 void
@@ -25,6 +26,9 @@ video_read(float *dst, const void *src, VaeType type, size_t n,
         dst[i] = range->low + (range->high - range->low) * dst[i] / 255;
 }
 
+/* Of black and white: what fp16 has. */
+#define MOST 65504.0f
+
 bool
 video_range(const VaeTensorFile *file, VideoRange *out)
 {
@@ -36,8 +40,21 @@ video_range(const VaeTensorFile *file, VideoRange *out)
     if (end == text || *end != ' ')
         return false;
     out->high = strtof(end, &last);
-    return last != end && !*last && isfinite(out->low) && isfinite(out->high) &&
-           out->low < out->high;
+    return last != end && !*last && out->low >= -MOST && out->high <= MOST &&
+           out->high - out->low >= 1 / MOST;
+}
+
+VaeStatus
+video_range_check(const VaeTensorFile *file, VaeError *error)
+{
+    const char *text = vae_tensor_file_metadata(file, VIDEO_RANGE);
+    VideoRange range;
+    if (!text || video_range(file, &range))
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: %s is \"%.40s\", wanted the numbers of black and of "
+                    "white, such as \"-1 1\"",
+                    vae_tensor_file_name(file), VIDEO_RANGE, text);
 }
 
 const VaeTensorInfo *

@@ -71,6 +71,17 @@ usage() {
     done
     refused 'no such file' sh "$pipelines/latents-to-video.sh" \
         "$dir/none" "$dir/out.webm"
+    # vaetool is found beside the plugin, wherever that is.
+    mkdir -p "$tmp/p q/lib/gstreamer-1.0" "$tmp/p q/bin"
+    ln -s "$build/engine/vaetool" "$tmp/p q/bin/vaetool"
+    for folder in "$build/gst" "$tmp/p q/lib/gstreamer-1.0"; do
+        found=$(
+            GST_PLUGIN_PATH="$tmp:$folder" PATH=/usr/bin:/bin sh -c '
+                . "$0/env.sh"
+                need_vaetool
+                vaetool --help' "$pipelines" 2>&1
+        ) || fail "no vaetool with $folder: $found"
+    done
     refused 'must end in' sh "$pipelines/latents-to-video.sh" \
         "$source/README.md" "$dir/out.avi"
     refused 'no such file' sh "$pipelines/video-to-latents.sh" \

@@ -473,6 +473,16 @@ class Tool(unittest.TestCase):
         self.assertEqual(found[0].recv(1), b"\1")
         found[0].close()
         clip = self.file(safetensors())
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen(1)
+            said = self.refused("--receive", f"unix://{path}", "true")
+            self.assertIn("in use", said)
+            self.assertIn(path, said)
+            other.setblocking(False)
+            with self.assertRaises(BlockingIOError): # nobody came
+                other.accept()
+        os.unlink(path)
         said = self.refused("--receive", f"unix://{clip}", "true")
         self.assertIn("in use", said)
         self.assertEqual(streams.Streams.read(clip), safetensors())

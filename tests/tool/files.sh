@@ -282,6 +282,17 @@ says "(peak 2, clamped to -1..1)"
 check "also over what the files say" 0 "$tool" compare --peak 2 \
     "$out/tae-frames.safetensors" "$out/tae-frames.safetensors"
 says "(peak 2, clamped to -1..1)"
+for range in 'nan nan' '1 0' '0 1 ' hello '0 1e-45' '-3e38 3e38' ''; do
+    head -c $((48 * 80 * 3 * 4)) /dev/zero |
+        tensor "$out/said.safetensors" frames F32 1,48,80,3 \
+            "{\"vae.pixel_range\":\"$range\"}"
+    check "compare, said are '$range'" 3 "$tool" compare \
+        "$out/wan-frames.safetensors" "$out/said.safetensors"
+    says "said.safetensors: vae.pixel_range is \"$range\", wanted the numbers"
+    check "encode, said are '$range'" 3 "$tool" encode $ref --model "$wan" \
+        "$out/said.safetensors" "$out/said-latents.safetensors"
+    says "said.safetensors: vae.pixel_range is \"$range\", wanted the numbers"
+done
 # 0 of 0..1 is -1 of -1..1.
 head -c $((48 * 80 * 3 * 4)) /dev/zero |
     tensor "$out/black0.safetensors" frames F32 1,48,80,3 \
