@@ -531,16 +531,17 @@ test_rates_refused(void)
                                          cases[i].d, NULL);
         gchar *stated = g_strdup_printf("%s,framerate=%d/%d", latents,
                                         cases[i].n, cases[i].d);
-        gchar *caps = g_strdup_printf("video/x-vae-latent,%s", latents);
+        gchar *text = g_strdup_printf("video/x-vae-latent,%s", latents);
+        GstCaps *caps = gst_caps_from_string(text);
         GstBus *bus = vae_test_bus(h);
 
         check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
         gst_harness_push_event(h, gst_event_new_stream_start("rates"));
-        gst_harness_push_event(h,
-                               gst_event_new_caps(gst_caps_from_string(caps)));
+        gst_harness_push_event(h, gst_event_new_caps(caps));
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i].words, "1/3600 to 100000/1");
-        g_free(caps);
+        gst_caps_unref(caps);
+        g_free(text);
         g_free(stated);
         gst_element_set_bus(h->element, NULL);
         gst_object_unref(bus);
