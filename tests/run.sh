@@ -104,19 +104,20 @@ names() {
         sed -n 's/^gst-vae:.* \/ //p'
 }
 
-# run FOLDER LABEL ARGUMENT...: meson test, with its results counted; by what
-# $through names, where it is set.
-through=
+# run FOLDER LABEL ARGUMENT...: meson test, with its results counted. Where
+# $wrapper is set, a test is run by that program, which meson adds to the names
+# of its results.
+wrapper=
 run() {
     folder=$1
     label=$2
     shift 2
-    results=$folder/meson-logs/$label.json
+    results=$folder/meson-logs/$label${wrapper:+-${wrapper##*/}}.json
     stage "$folder: $label tests"
     rm -f "$results"
-    # shellcheck disable=SC2086 # a command with its options, or none
-    $through meson test -C "$folder" --no-rebuild --print-errorlogs \
-        --num-processes "$jobs" --logbase "$label" "$@"
+    meson test -C "$folder" --no-rebuild --print-errorlogs \
+        --num-processes "$jobs" --logbase "$label" \
+        ${wrapper:+--wrapper "$wrapper"} "$@"
     if [ ! -s "$results" ]; then
         fail "$folder: no $label test ran"
         return
@@ -250,8 +251,7 @@ targets=tsan
 # shellcheck disable=SC2046 # names without spaces
 if build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread -Dtests=enabled \
     -Dgst=enabled; then
-    # With random addresses it now and then meets one that it cannot map.
-    if setarch -R true 2>/dev/null; then through='setarch -R'; fi
+    wrapper=$PWD/tests/tsan/again.sh
     run build-tsan races --timeout-multiplier 4 $(
         names build-tsan | grep -x -e 'tsan-race' -e 'together-.*' \
             -e 'gst-storm' -e 'gst-flow' -e 'gst-random' -e 'gst-answers' \
@@ -260,7 +260,7 @@ if build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread -Dtests=enabled \
             -e 'gst-sync' -e 'gst-encode' -e 'gst-decode' -e 'gst-latent.*' |
             grep -v -e '-leaks$'
     )
-    through=
+    wrapper=
 fi
 
 targets=fuzz
