@@ -254,7 +254,7 @@ if build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread -Dtests=enabled \
     wrapper=$PWD/tests/tsan/again.sh
     run build-tsan races --timeout-multiplier 4 $(
         names build-tsan | grep -x -e 'tsan-race' -e 'together-.*' \
-            -e 'gst-storm' -e 'gst-flow' -e 'gst-answers' \
+            -e 'gst-storm' -e 'gst-flow' -e 'gst-random' -e 'gst-answers' \
             -e 'gst-release' -e 'gst-switch' -e 'gst-messages' \
             -e 'gst-queries' -e 'gst-events' -e 'gst-renegotiate' \
             -e 'gst-sync' -e 'gst-encode' -e 'gst-decode' -e 'gst-latent.*' |

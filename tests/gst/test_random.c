@@ -563,6 +563,8 @@ clean_clip(Run *r)
     g_object_set(src, "num-buffers", CLIP, NULL);
     g_object_set(r->decode, "qos", FALSE, NULL);
     gst_util_set_object_arg(G_OBJECT(r->encode), "tail", "repeat");
+    gst_util_set_object_arg(G_OBJECT(r->encode), "precision", "auto");
+    gst_util_set_object_arg(G_OBJECT(r->decode), "precision", "auto");
     r->sum = g_checksum_new(G_CHECKSUM_MD5);
     r->frames = 0;
     r->eos = FALSE;
