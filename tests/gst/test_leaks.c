@@ -1,0 +1,42 @@
+/*
+ * test_leaks.c: who counts what is alive at the end waits for GStreamer's own
+ * threads, which let go of objects later than those who wait for them go on.
+ */
+#include "vae_test.h"
+
+/* So many that they come and go long after the test is over, and so many of
+ * them at a time. */
+#define OBJECTS 400000
+#define AT_ONCE 16
+
+static void
+come_and_go(GstElement *element, gpointer data)
+{
+    GstPad *pads[AT_ONCE] = {NULL};
+
+    for (guint i = 0; i < OBJECTS; i++) {
+        gst_clear_object(&pads[i % AT_ONCE]);
+        pads[i % AT_ONCE] = gst_pad_new(NULL, GST_PAD_SRC);
+    }
+    for (guint i = 0; i < AT_ONCE; i++)
+        gst_clear_object(&pads[i]);
+}
+
+/* The thread has the last reference to the element. */
+static void
+test_late(void)
+{
+    GstElement *element = gst_element_factory_make("identity", NULL);
+
+    CHECK(element != NULL);
+    gst_element_call_async(element, come_and_go, NULL, NULL);
+    gst_object_unref(element);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"late", test_late}, {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
