@@ -68,6 +68,27 @@ print_stack(int number)
         _exit(2);
 }
 
+/* What the pipeline takes itself and its elements for. Without their locks,
+ * which somebody may hold for ever. */
+static void
+print_states(const Run *r)
+{
+    GstElement *const elements[] = {r->pipeline, r->filter, r->encode,
+                                    r->decode, r->sink};
+
+    for (guint i = 0; i < G_N_ELEMENTS(elements); i++) {
+        const GstElement *e = elements[i];
+
+        g_printerr(
+            "%s: %s, next %s, pending %s, target %s, %s\n", GST_OBJECT_NAME(e),
+            gst_element_state_get_name(GST_STATE(e)),
+            gst_element_state_get_name(GST_STATE_NEXT(e)),
+            gst_element_state_get_name(GST_STATE_PENDING(e)),
+            gst_element_state_get_name(GST_STATE_TARGET(e)),
+            gst_element_state_change_return_get_name(GST_STATE_RETURN(e)));
+    }
+}
+
 static void
 print_all_stacks(void)
 {
@@ -100,6 +121,8 @@ watch(gpointer data)
             continue;
         g_printerr("VAE_TEST_SEED=%u: nothing moves at operation %u, %s\n",
                    seed, now ? now->done : 0, now ? now->wish : "");
+        if (now)
+            print_states(now);
         print_all_stacks();
         abort();
     }
@@ -268,15 +291,22 @@ run_close(Run *r)
     g_cond_clear(&r->cond);
 }
 
+/* Until the pipeline is where it was set to, say after a flush. */
+static void
+settle(Run *r)
+{
+    CHECK(gst_element_get_state(r->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) !=
+          GST_STATE_CHANGE_FAILURE);
+    beat();
+}
+
 static void
 set_state(Run *r, GstState state)
 {
     CHECK(gst_element_set_state(r->pipeline, state) !=
           GST_STATE_CHANGE_FAILURE);
     beat();
-    CHECK(gst_element_get_state(r->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) !=
-          GST_STATE_CHANGE_FAILURE);
-    beat();
+    settle(r);
     r->state = state;
     if (state <= GST_STATE_READY)
         r->ended = FALSE;
@@ -321,6 +351,19 @@ mend_models(Run *r)
     g_object_set(r->decode, "model", vae_test_weights(), NULL);
 }
 
+/* Whether the sink takes all, for what waits for the source's streaming thread:
+ * a seek without a flush, and an EOS. A sink that is paused holds that thread.
+ * So does one that was flushed, until the pipeline lets it play again, which
+ * waits for the lock that a seek holds. */
+static gboolean
+flows(Run *r)
+{
+    if (r->state != GST_STATE_PLAYING || r->ended)
+        return FALSE;
+    settle(r);
+    return TRUE;
+}
+
 static void
 seek(Run *r)
 {
@@ -330,9 +373,7 @@ seek(Run *r)
     GstSeekFlags flags = GST_SEEK_FLAG_FLUSH;
 
     flags |= pick(r, 2) ? GST_SEEK_FLAG_ACCURATE : GST_SEEK_FLAG_KEY_UNIT;
-    /* Without a flush a seek waits for the streaming thread, which the sink
-     * holds while it is paused. */
-    if (pick(r, 3) == 0 && r->state == GST_STATE_PLAYING && !r->ended)
+    if (pick(r, 3) == 0 && flows(r))
         flags &= ~GST_SEEK_FLAG_FLUSH;
     if (gst_element_seek(r->pipeline, 1, GST_FORMAT_TIME, flags,
                          GST_SEEK_TYPE_SET, (gint64) start, GST_SEEK_TYPE_SET,
@@ -416,8 +457,7 @@ end_stream(Run *r)
 {
     GstElement *src = gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
 
-    if (r->state >= GST_STATE_PAUSED && !r->ended &&
-        gst_element_send_event(src, gst_event_new_eos())) {
+    if (flows(r) && gst_element_send_event(src, gst_event_new_eos())) {
         beat();
         wait_frames(r, G_MAXUINT);
         r->ended = TRUE;
