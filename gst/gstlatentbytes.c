@@ -78,7 +78,7 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
 }
 
 gchar *
-gst_latent_source_name(GstPad *pad)
+gst_latent_source_path(GstPad *pad)
 {
     gchar *uri = NULL, *path = NULL;
     GstQuery *query = gst_query_new_uri();
@@ -87,11 +87,17 @@ gst_latent_source_name(GstPad *pad)
     gst_query_unref(query);
     if (uri)
         path = g_filename_from_uri(uri, NULL, NULL);
-    if (path) {
-        g_free(uri);
-        return path;
-    }
-    return uri ? uri : g_strdup("latent file");
+    if (!path)
+        return uri;
+    g_free(uri);
+    return path;
+}
+
+gchar *
+gst_latent_source_name(GstPad *pad)
+{
+    gchar *path = gst_latent_source_path(pad);
+    return path ? path : g_strdup("latent file");
 }
 
 /* The length of the file behind the pad. */

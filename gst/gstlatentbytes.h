@@ -38,8 +38,10 @@ GstFlowReturn gst_latent_pull_header(GstPad *pad, const gchar *name,
                                      GstLatentBytes *bytes, guint64 *total,
                                      VaeError *error);
 
-/* What messages call the file behind the sink pad: its path, or its URI where
- * upstream knows one. (transfer full) */
+/* The file behind the sink pad: its path, or its URI; NULL where upstream knows
+ * none. (transfer full) */
+gchar *gst_latent_source_path(GstPad *pad);
+/* The same for messages: never NULL. (transfer full) */
 gchar *gst_latent_source_name(GstPad *pad);
 
 G_END_DECLS

@@ -166,6 +166,7 @@ typedef struct GstVaeBase {
     GstSegment segment;
     GstCaps *sink_caps; /* NULL: none that hold */
     GstCaps *refused_caps;
+    gboolean no_caps_told;    /* the error of a buffer before any */
     gboolean renegotiate;     /* a CAPS event may be lost to a flush */
     GstVaeModel *model;       /* in use, or NULL */
     const VaeModelInfo *info; /* of model */

@@ -2,6 +2,7 @@
  * gstvaepads.c: what arrives at the two pads, and negotiation.
  */
 #include "gstvaecuda.h"
+#include "gstvaeforeign.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -68,6 +69,8 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     GstVaeBase *base = GST_VAE_BASE(parent);
 
     if (!base->sink_caps || base->segment.rate < 0) {
+        if (!base->sink_caps)
+            gst_vae_foreign_bytes(base, buffer);
         gst_buffer_unref(buffer);
         return flow_after_failure(
             base, base->sink_caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
@@ -193,6 +196,7 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
 
     gst_vae_queue_clear(base, TRUE);
     gst_caps_replace(&base->refused_caps, NULL);
+    base->no_caps_told = FALSE;
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     klass->restart(base);
     if (klass->flush)
@@ -272,37 +276,14 @@ sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
                               caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR);
 }
 
-/* Whether the name of caps is that of one of the template's structures. */
-static gboolean
-names_one_of(const GstCaps *caps, const GstCaps *template)
-{
-    const GstStructure *s = gst_caps_get_structure(caps, 0);
-
-    for (guint i = 0; i < gst_caps_get_size(template); i++)
-        if (gst_structure_has_name(
-                s, gst_structure_get_name(gst_caps_get_structure(template, i))))
-            return TRUE;
-    return FALSE;
-}
-
-/* Whatever is named as the caps here can be talked about: set_caps() says in
- * words what is wrong with the rest. */
 static gboolean
 query_accept(GstVaeBase *base, GstQuery *query)
 {
-    GstCaps *caps, *template = gst_pad_get_pad_template_caps(base->sinkpad);
-    gboolean same;
+    GstCaps *caps;
 
     gst_query_parse_accept_caps(query, &caps);
-    same =
-        gst_caps_is_fixed(caps) &&
-        (gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
-                                    GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
-         (gst_caps_can_intersect(caps, template) &&
-          gst_vae_cuda_possible(base))) &&
-        names_one_of(caps, template);
-    gst_query_set_accept_caps_result(query, same);
-    gst_caps_unref(template);
+    gst_query_set_accept_caps_result(query,
+                                     gst_vae_foreign_accepts(base, caps));
     return TRUE;
 }
 
@@ -449,7 +430,7 @@ gst_vae_pads_reset(GstVaeBase *base)
     gst_segment_init(&base->segment, GST_FORMAT_TIME);
     gst_caps_replace(&base->sink_caps, NULL);
     gst_caps_replace(&base->refused_caps, NULL);
-    base->renegotiate = FALSE;
+    base->no_caps_told = base->renegotiate = FALSE;
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);
@@ -476,6 +457,7 @@ gst_vae_pads_init(GstVaeBase *base)
     gst_pad_set_event_full_function(base->sinkpad, sink_event_full);
     gst_pad_set_query_function(base->sinkpad, sink_query);
     gst_pad_set_activatemode_function(base->sinkpad, sink_activate);
+    gst_vae_foreign_watch(base);
     GST_PAD_SET_ACCEPT_INTERSECT(base->sinkpad);
 
     base->srcpad = add_pad(base, klass, "src");
