@@ -59,11 +59,21 @@ gst_vae_progress_opened(GstVaeBase *base, const VaeStreamParams *params,
 /* ------------------------------------------------------------------ */
 /* Through a file.                                                     */
 
-static const gchar *
-file_code(GstVaeBase *base)
+/* A new message has 0 in the field `percent` until
+ * what it tells of is complete. */
+static void
+post_percent(GstVaeBase *base, GstProgressType type, const gchar *text,
+             gint percent)
 {
-    return GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE ? "decode"
-                                                                 : "encode";
+    const gboolean decode =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
+    GstMessage *message = gst_message_new_progress(
+        GST_OBJECT(base), type, decode ? "decode" : "encode", text);
+
+    /* Nobody else has the message yet. */
+    gst_structure_set((GstStructure *) gst_message_get_structure(message),
+                      "percent", G_TYPE_INT, percent, NULL);
+    gst_element_post_message(GST_ELEMENT(base), message);
 }
 
 /* Whether the next message may be posted. */
@@ -88,6 +98,7 @@ gst_vae_progress_at(GstVaeBase *base, GstClockTime position)
     const gint64 now_us = g_get_monotonic_time();
     gint64 duration;
     gint percent;
+    gchar *text;
 
     if (GST_STATE(base) != GST_STATE_PLAYING ||
         !GST_CLOCK_TIME_IS_VALID(position) || !is_due(base, now_us) ||
@@ -97,22 +108,25 @@ gst_vae_progress_at(GstVaeBase *base, GstClockTime position)
         return;
     percent = (gint) gst_util_uint64_scale(MIN(position, (guint64) duration),
                                            100, (guint64) duration);
-    if (!p->begun)
-        gst_vae_progress_post(base, GST_PROGRESS_TYPE_START, file_code(base),
-                              "%.1f s of video",
-                              (gdouble) duration / GST_SECOND);
-    else if (percent != p->percent)
-        gst_vae_progress_post(base, GST_PROGRESS_TYPE_CONTINUE, file_code(base),
-                              "%d %%", percent);
-    else
+    if (p->begun && percent == p->percent)
         return;
+    text = p->begun ? g_strdup_printf("%d %%", percent)
+                    : g_strdup_printf("%.1f s of video",
+                                      (gdouble) duration / GST_SECOND);
+    post_percent(
+        base, p->begun ? GST_PROGRESS_TYPE_CONTINUE : GST_PROGRESS_TYPE_START,
+        text, percent);
+    g_free(text);
     *p = (GstVaeProgress){TRUE, percent, now_us};
 }
 
 void
 gst_vae_progress_end(GstVaeBase *base, GstProgressType type, const gchar *why)
 {
-    if (base->progress.begun)
-        gst_vae_progress_post(base, type, file_code(base), "%s", why);
-    base->progress.begun = FALSE;
+    GstVaeProgress *p = &base->progress;
+
+    if (p->begun)
+        post_percent(base, type, why,
+                     type == GST_PROGRESS_TYPE_COMPLETE ? 100 : p->percent);
+    p->begun = FALSE;
 }

@@ -57,6 +57,99 @@ test_sizes(void)
     g_free(much);
 }
 
+/* The errors of the element "e" of a pipeline that ends with one: its only one
+ * comes first, and holds both words. */
+static void
+check_error(const char *word, const char *other, const char *format, ...)
+{
+    GError *error = NULL;
+    GstElement *pipeline;
+    GstMessage *message;
+    va_list args;
+    gchar *text;
+    GstBus *bus;
+
+    va_start(args, format);
+    text = g_strdup_vprintf(format, args);
+    va_end(args);
+    pipeline = gst_parse_launch(text, &error);
+    CHECK(pipeline != NULL && error == NULL);
+    bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
+                          word, other);
+    gst_element_set_state(pipeline, GST_STATE_READY);
+    while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR))) {
+        CHECK(strcmp(GST_MESSAGE_SRC_NAME(message), "e") != 0);
+        gst_message_unref(message);
+    }
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+    g_free(text);
+}
+
+/* An element is missing in front. */
+static void
+test_foreign(void)
+{
+    const char *const file = vae_test_weights();
+    gchar *bytes = g_strconcat(file,
+                               ": data without caps (by its look "
+                               "application/x-safetensors) came, wanted video/",
+                               NULL);
+    gchar *typed = g_strconcat(file, ": application/x-safetensors came", NULL);
+    const char *const demux = ": put latentdemux (or decodebin) before "
+                              "vaedecode";
+    const char *const decoder = "video/x-raw: put a decoder (such as "
+                                "decodebin) and videoconvert before vaeencode";
+
+    check_error(bytes, demux,
+                "filesrc location=%s ! vaedecode name=e ! fakesink", file);
+    check_error(typed, demux,
+                "filesrc location=%s ! typefind ! vaedecode name=e ! fakesink",
+                file);
+    check_error(bytes, decoder,
+                "filesrc location=%s ! vaeencode name=e ! fakesink", file);
+    check_error(typed, decoder,
+                "filesrc location=%s ! typefind ! vaeencode name=e ! fakesink",
+                file);
+    check_error("data without caps came", demux,
+                "fakesrc sizetype=fixed filltype=zero num-buffers=3 ! "
+                "vaedecode name=e ! fakesink");
+    check_refused("vaedecode", "other/npy", GST_STREAM_ERROR,
+                  GST_STREAM_ERROR_WRONG_TYPE,
+                  "other/npy came, wanted video/"
+                  "x-vae-latent or other/tensors",
+                  demux);
+    check_refused("vaeencode",
+                  "video/x-raw(memory:GLMemory),format=RGBA,width=16,height=16,"
+                  "framerate=16/1",
+                  GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
+                  "video/x-raw(memory:GLMemory) came",
+                  "wanted video/x-raw in the memory of the system");
+    g_free(bytes);
+    g_free(typed);
+}
+
+/* Who only asks, as decodebin does, makes no error. */
+static void
+test_asked(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "sink");
+    GstCaps *caps = gst_caps_new_empty_simple("application/x-safetensors");
+    GstBus *bus = vae_test_bus(h);
+
+    CHECK(!gst_pad_query_accept_caps(pad, caps));
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    gst_caps_unref(caps);
+    gst_object_unref(pad);
+    vae_test_teardown(h);
+}
+
 /* The next progress message of a kind. (transfer full) */
 static gchar *
 progress(GstBus *bus, GstProgressType wanted, const char *code)
@@ -204,7 +297,18 @@ end_file(GstHarness *h, GstBus *bus)
     vae_test_teardown(h);
 }
 
-/* What was told of "decode", as "START 1.1 s of video|CONTINUE ..." */
+/* As programs read it, beside the text. */
+static gint
+percent_of(GstMessage *message)
+{
+    gint percent = -1;
+
+    CHECK(gst_structure_get_int(gst_message_get_structure(message), "percent",
+                                &percent));
+    return percent;
+}
+
+/* What was told of "decode", as "START 1.1 s of video (0)|CONTINUE ..." */
 static gchar *
 file_progress(GstBus *bus)
 {
@@ -223,8 +327,8 @@ file_progress(GstBus *bus)
 
         gst_message_parse_progress(message, &type, &code, &text);
         if (strcmp(code, "decode") == 0)
-            g_string_append_printf(told, "%s%s %s", told->len ? "|" : "",
-                                   names[type], text);
+            g_string_append_printf(told, "%s%s %s (%d)", told->len ? "|" : "",
+                                   names[type], text, percent_of(message));
         g_free(code);
         g_free(text);
         gst_message_unref(message);
@@ -248,11 +352,12 @@ static void
 test_file_progress(void)
 {
     const gint64 whole = (gint64) vae_test_time(17), none = 0;
-    const char *const begun = "START 1.1 s of video|CONTINUE 29 %|"
-                              "CONTINUE 52 %|CONTINUE 76 %|CONTINUE 100 %|";
+    const char *const begun = "START 1.1 s of video (5)|CONTINUE 29 % (29)|"
+                              "CONTINUE 52 % (52)|CONTINUE 76 % (76)|"
+                              "CONTINUE 100 % (100)|";
     GstBus *bus;
     GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
-    gchar *wanted = g_strconcat(begun, "COMPLETE 100 %", NULL);
+    gchar *wanted = g_strconcat(begun, "COMPLETE 100 % (100)", NULL);
 
     gst_harness_push_event(h, gst_event_new_eos());
     vae_test_wait_eos(h);
@@ -263,7 +368,7 @@ test_file_progress(void)
     h = run_file(&bus, &whole, GST_STATE_PLAYING);
     wait_for_task(h);
     gst_element_set_state(h->element, GST_STATE_READY);
-    wanted = g_strconcat(begun, "CANCELED stopped", NULL);
+    wanted = g_strconcat(begun, "CANCELED stopped (100)", NULL);
     check_told(bus, wanted);
     end_file(h, bus);
     g_free(wanted);
@@ -393,6 +498,8 @@ int
 main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"sizes", test_sizes},
+                                    {"foreign", test_foreign},
+                                    {"asked", test_asked},
                                     {"progress", test_progress},
                                     {"file-progress", test_file_progress},
                                     {"log", test_log},
