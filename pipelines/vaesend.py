@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sends latents from a running program, or from a file, to vaedecode.
+"""Sends latents from a running program to vaedecode.
 
     import vaesend
 
@@ -16,15 +16,13 @@ Needs nothing but Python's library. Latents are arrays of numpy or of anything
 with its array interface, and tensors of PyTorch, on any device: float32,
 float16 or bfloat16. They travel as buffers of GStreamer's data protocol, with
 caps and timestamps, over TCP, a Unix socket, a pipe or a file.
+
+As a command it sends a file of latents; that is vaesend_file.py.
 """
-import argparse
-import ast
 import collections
 import ctypes
 import fractions
-import json
 import math
-import mmap
 import os
 import re
 import select
@@ -34,7 +32,7 @@ import struct
 import sys
 import time
 
-__all__ = ["Sender", "ReceiverGone", "ReceiverBusy", "open_latents", "Array"]
+__all__ = ["Sender", "ReceiverGone", "ReceiverBusy", "Array"]
 
 Space = collections.namedtuple("Space", "channels temporal fps")
 
@@ -166,6 +164,11 @@ def as_array(latents):
                     "PyTorch or something with numpy's array interface")
 
 
+# What arrays may be, by the layout of those with several latents.
+SHAPES = {"cthw": "[C, h, w], [C, T, h, w] or [1, C, T, h, w]",
+          "tchw": "[C, h, w], [T, C, h, w] or [1, T, C, h, w]"}
+
+
 def split(array, layout):
     """The latents of an Array one after another: (shape, bytes)."""
     shape = array.shape
@@ -176,7 +179,7 @@ def split(array, layout):
         layout = "cthw"
     if len(shape) != 4 or 0 in shape:
         raise ValueError(f"latents of shape {list(array.shape)}: wanted "
-                         "[C, h, w], [C, T, h, w] or [1, C, T, h, w]")
+                         f"{SHAPES[layout]}")
     view = memoryview(array.data)
     if layout == "tchw":
         count, shape = shape[0], shape[1:]
@@ -418,7 +421,8 @@ class Sender:
             raise ValueError(f"normalization {normalization!r}: wanted "
                              "normalized or raw")
         if layout not in ("cthw", "tchw"):
-            raise ValueError(f"layout {layout!r}: wanted cthw or tchw")
+            raise ValueError(f"layout {layout!r}: wanted cthw or tchw, also of "
+                             "arrays with a batch of 1 in front")
         self.normalization = normalization
         self.size = visible(size)
         self.layout = layout
@@ -445,7 +449,7 @@ class Sender:
             raise self.broken
         array = as_array(latents)
         parts = list(split(array, self.layout))
-        self.check(array.type, parts[0][0])
+        self.check(array, parts[0][0])
         if frames is not None and not 1 <= frames <= self.temporal:
             raise ValueError(f"frames={frames}: wanted 1 to {self.temporal}")
         if self.shape is None:
@@ -482,16 +486,22 @@ class Sender:
             self.broken = ReceiverGone("the sender was closed by an error")
         self.close()
 
-    def check(self, name, shape):
+    def check(self, array, shape):
+        """array: as it came; shape: of one of its latents."""
         if self.channels and shape[0] != self.channels:
-            raise ValueError(f"latents of {shape[0]} channels: those of "
-                             f"{self.space or 'this stream'} have "
-                             f"{self.channels}; the shape is [C, h, w] or "
-                             "[C, T, h, w], with layout=\"tchw\" [T, C, h, w]")
-        if self.shape is not None and (name, shape) != (self.type, self.shape):
-            raise ValueError(f"{name} latents of shape {list(shape)}: those "
-                             f"before are {self.type}, {list(self.shape)}")
-        if math.prod(shape) * SIZES[name] >= 2**32:
+            other = "cthw" if self.layout == "tchw" else "tchw"
+            raise ValueError(f"latents of shape {list(array.shape)} have "
+                             f"{shape[0]} channels, those of "
+                             f"{self.space or 'this stream'} {self.channels}: "
+                             f"wanted {SHAPES[self.layout]}, which is "
+                             f"layout=\"{self.layout}\"; the other is "
+                             f"\"{other}\"")
+        if self.shape is not None and (array.type, shape) != (self.type,
+                                                              self.shape):
+            raise ValueError(f"{array.type} latents of shape {list(shape)}: "
+                             f"those before are {self.type}, "
+                             f"{list(self.shape)}")
+        if math.prod(shape) * SIZES[array.type] >= 2**32:
             raise ValueError(f"latents of shape {list(shape)}: one has 4 GiB "
                              "or more")
 
@@ -557,190 +567,10 @@ class Sender:
         raise self.broken
 
 
-def read_npy(view, path):
-    if len(view) < 12:
-        raise ValueError(f"{path}: cut short")
-    wide = view[6] > 1
-    start = 12 if wide else 10
-    end = start + struct.unpack_from("<I" if wide else "<H", view, 8)[0]
-    try:
-        facts = ast.literal_eval(bytes(view[start:end]).decode("latin-1"))
-        kind, shape = facts["descr"], tuple(facts["shape"])
-        rows_first = not facts["fortran_order"]
-    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError,
-            MemoryError) as error:
-        raise ValueError(f"{path}: no header of .npy ({error})") from error
-    if not rows_first:
-        raise ValueError(f"{path}: in Fortran order, wanted C order")
-    name = known_type({"<f4": "float32", "<f2": "float16"}.get(kind, kind))
-    return Array(name, shape, view[end:]), {}
-
-
-def choose_tensor(header, wanted, path):
-    """Name and entry of the latents."""
-    for name in [wanted] if wanted else ["latent", "latents", "samples",
-                                         "latent_tensor"]:
-        if name in header:
-            return name, header[name]
-    several = [(name, entry) for name, entry in header.items()
-               if len(entry["shape"]) in (4, 5)]
-    if wanted or len(several) != 1:
-        raise ValueError(f"{path}: no tensor {wanted or 'that must be meant'}; "
-                         f"found {', '.join(list(header)[:8]) or 'none'}")
-    return several[0]
-
-
-def said_of(header, path):
-    """Takes the metadata out of the header: texts by name."""
-    facts = header.pop("__metadata__", {})
-    if not isinstance(facts, dict):
-        raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
-                         "wanted names with texts")
-    for name, text in facts.items():
-        if not isinstance(text, str):
-            raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
-                             "wanted a text")
-    return facts
-
-
-def stated(facts, name, path):
-    """A whole number that the metadata state, or 0."""
-    text = facts.get(name, "0")
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"{path}: {name} is {text!r}, wanted a whole number")
-    return int(text)
-
-
-def read_safetensors(view, path, tensor):
-    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-    try:
-        end = 8 + struct.unpack_from("<Q", view)[0]
-        header = json.loads(bytes(view[8:end]))
-        facts = said_of(header, path)
-        name, entry = choose_tensor(header, tensor, path)
-        kind = known_type(names.get(entry["dtype"], entry["dtype"]))
-        first, last = entry["data_offsets"]
-        shape = tuple(entry["shape"])
-    except (struct.error, KeyError, TypeError, AttributeError,
-            json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: neither .npy nor safetensors "
-                         f"({error})") from error
-    if name == "latent_tensor" and "latent_format_version_0" in header:
-        facts.setdefault("vae.normalization", "raw")
-    return Array(kind, shape, view[end + first:end + last]), facts
-
-
-def open_latents(path, tensor=None):
-    """The latents of a .safetensors, ComfyUI or .npy file, and what the file
-    says of them: (Array, {"vae.latent_space": ...})."""
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            raise ValueError(f"{path}: empty")
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    if view[:6] == b"\x93NUMPY":
-        array, facts = read_npy(view, path)
-    else:
-        array, facts = read_safetensors(view, path, tensor)
-    if not all(isinstance(n, int) and n >= 0 for n in array.shape):
-        raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
-                         "wanted whole numbers")
-    size = math.prod(array.shape) * SIZES[array.type]
-    if len(array.data) < size:
-        raise ValueError(f"{path}: {len(array.data)} bytes of latents, wanted "
-                         f"{size} for {list(array.shape)}")
-    return Array(array.type, array.shape, array.data[:size]), facts
-
-
-def refuse_same(latents, target):
-    """Opened for writing, the file that is read would be cut under its memory
-    map."""
-    if os.path.exists(target) and os.path.samefile(latents, target):
-        raise ValueError(f"{target}: the same file as the latents, {latents}: "
-                         "wanted another one to write to")
-
-
-def send_file(options):
-    refuse_same(options.latents, options.target)
-    array, facts = open_latents(options.latents, options.tensor)
-    layout = options.layout or facts.get("vae.layout", "").lstrip("b")
-    known = {space.channels for space in SPACES.values()}
-    if not layout:
-        shape = array.shape
-        layout = "tchw" if (len(shape) == 4 and shape[0] not in known and
-                            shape[1] in known) else "cthw"
-    size = tuple(stated(facts, f"vae.{side}", options.latents)
-                 for side in ("width", "height"))
-    fps = options.fps
-    if fps is None and "vae.framerate" in facts:
-        try:
-            fps = rate(facts["vae.framerate"])
-        except ValueError as error:
-            raise ValueError(f"{options.latents}: vae.framerate: "
-                             f"{error}") from None
-    target = sys.stdout.buffer if options.target == "-" else options.target
-    with Sender(target, options.space or facts.get("vae.latent_space"),
-                fps=fps, normalization=options.normalization or
-                facts.get("vae.normalization", "normalized"),
-                temporal=options.temporal, layout=layout,
-                size=size if all(size) else None, listen=options.listen,
-                retry=options.retry) as sender:
-        parts = list(split(array, layout))
-        total = stated(facts, "vae.frames", options.latents)
-        for i, (shape, data) in enumerate(parts):
-            left = total - sender.frame
-            last = total and i + 1 == len(parts) and 1 <= left
-            sender.send(Array(array.type, shape, data),
-                        min(left, sender.temporal) if last else None)
-        sender.close(wait=True)
-        print(f"vaesend: {sender.latents} latents, {sender.frame} frames",
-              file=sys.stderr)
-
-
-def receive(target, command):
-    """Waits for a sender and becomes the command, which reads from it."""
-    link = accept(target)
-    os.dup2(link.fileno(), 0)
-    os.execvp(command[0], command)
-
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="vaesend.py", usage="""vaesend.py [OPTION...] LATENTS TARGET
-       vaesend.py --receive TARGET COMMAND...""",
-        description="Sends a file of latents (.safetensors, .latent of "
-        "ComfyUI, .npy) to: gst-launch-1.0 tcpserversrc port=5000 ! gdpdepay ! "
-        "vaedecode ! ...",
-        epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
-        "pipe (read by filesrc) or of a new file, or - for the standard output "
-        "(read by fdsrc). --receive waits for a sender and starts the command "
-        "with it as its standard input; with gst-launch-1.0 fdsrc ! gdpdepay "
-        "... it makes a receiver for a Unix socket.")
-    parser.add_argument("latents", metavar="LATENTS")
-    parser.add_argument("target", metavar="TARGET")
-    parser.add_argument("--space", help="latent space, such as wan2.1")
-    parser.add_argument("--fps", help="of the video, such as 16 or 30000/1001")
-    parser.add_argument("--normalization", choices=["normalized", "raw"])
-    parser.add_argument("--temporal", type=int,
-                        help="frames of every latent after the first")
-    parser.add_argument("--tensor", help="name of the tensor in the file")
-    parser.add_argument("--layout", choices=["cthw", "tchw"])
-    parser.add_argument("--listen", action="store_true",
-                        help="wait for the receiver to connect (tcpclientsrc)")
-    parser.add_argument("--retry", type=float, default=0, metavar="SECONDS",
-                        help="try to connect for so long")
-    return parser.parse_args(arguments)
-
-
-def main(arguments):
-    try:
-        if arguments[:1] == ["--receive"] and len(arguments) > 2:
-            receive(arguments[1], arguments[2:])
-        send_file(parse(arguments))
-    except (OSError, ValueError, TypeError) as error:
-        print(f"vaesend: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
+    try:
+        from vaesend_file import main
+    except ImportError:
+        sys.exit("vaesend: vaesend_file.py, which reads files, is wanted beside "
+                 "vaesend.py")
     sys.exit(main(sys.argv[1:]))

@@ -13,6 +13,7 @@ import streams
 from streams import FRAME, FRAMES, HEIGHT, WIDTH
 
 import vaesend
+import vaesend_file
 
 EXAMPLES = os.path.join(streams.PIPELINES, "examples")
 PROGRAM = os.path.join(streams.BUILD, "pipelines/examples/decode-latents")
@@ -33,7 +34,7 @@ class Example(streams.Streams):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.array, _ = vaesend.open_latents(cls.clip)
+        cls.array, _ = vaesend_file.open_latents(cls.clip)
         # What has no visible size in its caps gives whole latents.
         whole = cls.path("whole.rgb")
         cls.play(f"filesrc location={cls.clip} ! latentdemux ! capssetter "

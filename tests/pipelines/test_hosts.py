@@ -21,6 +21,7 @@ from decode_file import Gst, check
 from streams import FRAMES, HEIGHT, LATENTS, WIDTH
 
 import vaesend
+import vaesend_file
 
 SPACE = "gst-vae-demo"
 WHOLE = 4 * LATENTS - 3  # frames, where nothing says how many are the clip's
@@ -73,7 +74,7 @@ class Hosts(streams.Streams):
     def setUpClass(cls):
         super().setUpClass()
         Gst.init(None)
-        array, _ = vaesend.open_latents(cls.clip)
+        array, _ = vaesend_file.open_latents(cls.clip)
         cls.latents = numpy.frombuffer(array.data, "<f4").reshape(array.shape)
         cls.whole = cls.decode(range(LATENTS))
 

@@ -11,6 +11,7 @@ import streams
 from streams import FRAMES, LATENTS
 
 import vaesend
+import vaesend_file
 
 MODEL = os.path.join(streams.SOURCE, "tests", "golden", "data", "wan21",
                      "weights.safetensors")
@@ -23,7 +24,7 @@ class Reference(streams.Streams):
                   "video/x-raw,width=104,height=64,framerate=16/1 ! "
                   f"vaeencode model={MODEL} ! latentmux ! "
                   f"filesink location={clip}")
-        array, facts = vaesend.open_latents(clip)
+        array, facts = vaesend_file.open_latents(clip)
         self.assertEqual(array.shape, (21, 16, 8, 13))
         self.assertEqual((facts["vae.frames"], facts["vae.latent_space"]),
                          ("81", "wan2.1"))

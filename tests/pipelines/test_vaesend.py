@@ -20,6 +20,7 @@ import streams
 from streams import DECODE, FRAME, LATENTS, VAESEND, launch
 
 import vaesend
+import vaesend_file
 
 try:
     import numpy
@@ -442,6 +443,60 @@ class Tool(unittest.TestCase):
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: {words}", said)
 
+    def test_frames_that_do_not_fit(self):
+        """Are named, and all that the latents hold are sent."""
+        def clip(count, frames):
+            return self.file(safetensors(
+                {"vae.frames": str(frames)},
+                {"shape": [16, count, 2, 3],
+                 "data_offsets": [0, 384 * count]}, floats(96 * count)))
+
+        for count, frames, sent, words in (
+                (1, 1, 1, None), (3, 6, 6, None), (3, 9, 9, None),
+                (1, 9, 1, "1 latent is 1 frame"),
+                (3, 5, 9, "3 latents are 6 to 9 frames"),
+                (3, 10, 9, "3 latents are 6 to 9 frames")):
+            path = clip(count, frames)
+            done = subprocess.run(
+                [sys.executable, VAESEND, "--space", "wan2.1", path,
+                 self.path("x.gdp")],
+                stderr=subprocess.PIPE, text=True, check=True)
+            told = f"vaesend: {count} latents, {sent} frames\n"
+            if words:
+                told = (f"vaesend: {path}: vae.frames is {frames}, but "
+                        f"{words}: all are sent\n") + told
+            self.assertEqual(done.stderr, told)
+
+    def test_layouts(self):
+        """A layout of a file is named where it cannot be, and told where it
+        states a batch that is not there."""
+        two = {"shape": [2, 16, 2, 3], "data_offsets": [0, 768]}
+        batch = {**two, "shape": [1, 2, 16, 2, 3]}
+        turned = {**two, "shape": [16, 2, 2, 3]}
+        to = ["--space", "wan2.1"]
+        for entry, word, told in (
+                (two, "btchw", "vae.layout is btchw, but the latents, "
+                 "[2, 16, 2, 3], have no batch in front: taken as tchw\n"),
+                (two, "tchw", ""), (batch, "btchw", "")):
+            clip = self.file(safetensors({"vae.layout": word}, entry,
+                                         floats(192)))
+            done = subprocess.run(
+                [sys.executable, VAESEND, *to, clip, self.path("x.gdp")],
+                stderr=subprocess.PIPE, text=True, check=True)
+            if told:
+                told = f"vaesend: {clip}: {told}"
+            self.assertEqual(done.stderr,
+                             f"{told}vaesend: 2 latents, 5 frames\n")
+        for entry, word, told in (
+                (two, "hwc", "vae.layout is 'hwc', wanted cthw or tchw"),
+                (turned, "tchw", "latents of shape [16, 2, 2, 3] have 2 "
+                 "channels, those of wan2.1 16: wanted [C, h, w], [T, C, h, w] "
+                 'or [1, T, C, h, w], which is layout="tchw"')):
+            clip = self.file(safetensors({"vae.layout": word}, entry,
+                                         floats(192)))
+            said = self.refused(*to, clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: {told}", said)
+
     def test_headers_refused(self):
         deep = b'{"latents": ' + b"[" * 100000 + b"]" * 100000 + b"}"
         rows = b"{'descr': '<f4', 'fortran_order': False, 'shape': " \
@@ -457,6 +512,19 @@ class Tool(unittest.TestCase):
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: ", said)
             self.assertIn(words, said)
+
+    def test_alone(self):
+        """One file is enough for a program; the command says what it lacks."""
+        with open(VAESEND, "rb") as file:
+            alone = self.file(file.read(), "vaesend.py")
+        done = subprocess.run(
+            [sys.executable, "-c", "import vaesend; vaesend.Sender"],
+            cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, 0)
+        done = subprocess.run([sys.executable, alone, "--help"],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("vaesend_file.py, which reads files", done.stderr)
 
     def test_stale_socket(self):
         """What a receiver left that was killed is no obstacle; a file is."""
@@ -562,7 +630,7 @@ class Files(streams.Streams):
     def test_npy(self):
         """The same latents as [C, T, h, w] of .npy, with facts as options; as
         such a file keeps no number of frames, the last group is whole."""
-        array, _ = vaesend.open_latents(self.clip)
+        array, _ = vaesend_file.open_latents(self.clip)
         data = numpy.frombuffer(array.data, "<f4").reshape(array.shape)
         numpy.save(self.path("clip.npy"), numpy.asfortranarray(data))
         done = self.send("--space", "gst-vae-demo", "--fps", "16",
@@ -605,7 +673,7 @@ class Files(streams.Streams):
         port = streams.free_port()
         process = launch(f"tcpserversrc host=127.0.0.1 port={port} ! gdpdepay "
                          f"! {DECODE} ! fakesink")
-        array, _ = vaesend.open_latents(self.clip)
+        array, _ = vaesend_file.open_latents(self.clip)
         with self.assertRaisesRegex(vaesend.ReceiverGone, "closed the"):
             with vaesend.Sender(f"tcp://127.0.0.1:{port}", "gst-vae-demo",
                                 layout="tchw", retry=600) as sender:

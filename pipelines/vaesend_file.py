@@ -1,0 +1,241 @@
+"""Sends a file of latents to vaedecode: the command line of vaesend.py."""
+import argparse
+import ast
+import json
+import math
+import mmap
+import os
+import re
+import struct
+import sys
+
+import vaesend
+from vaesend import SIZES, SPACES, Array, Sender
+
+__all__ = ["open_latents", "main"]
+
+
+def read_npy(view, path):
+    if len(view) < 12:
+        raise ValueError(f"{path}: cut short")
+    wide = view[6] > 1
+    start = 12 if wide else 10
+    end = start + struct.unpack_from("<I" if wide else "<H", view, 8)[0]
+    try:
+        facts = ast.literal_eval(bytes(view[start:end]).decode("latin-1"))
+        kind, shape = facts["descr"], tuple(facts["shape"])
+        rows_first = not facts["fortran_order"]
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError,
+            MemoryError) as error:
+        raise ValueError(f"{path}: no header of .npy ({error})") from error
+    if not rows_first:
+        raise ValueError(f"{path}: in Fortran order, wanted C order")
+    name = vaesend.known_type({"<f4": "float32", "<f2": "float16"}.get(kind, kind))
+    return Array(name, shape, view[end:]), {}
+
+
+def choose_tensor(header, wanted, path):
+    """Name and entry of the latents."""
+    for name in [wanted] if wanted else ["latent", "latents", "samples",
+                                         "latent_tensor"]:
+        if name in header:
+            return name, header[name]
+    several = [(name, entry) for name, entry in header.items()
+               if len(entry["shape"]) in (4, 5)]
+    if wanted or len(several) != 1:
+        raise ValueError(f"{path}: no tensor {wanted or 'that must be meant'}; "
+                         f"found {', '.join(list(header)[:8]) or 'none'}")
+    return several[0]
+
+
+def said_of(header, path):
+    """Takes the metadata out of the header: texts by name."""
+    facts = header.pop("__metadata__", {})
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
+                         "wanted names with texts")
+    for name, text in facts.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
+                             "wanted a text")
+    return facts
+
+
+def stated(facts, name, path):
+    """A whole number that the metadata state, or 0."""
+    text = facts.get(name, "0")
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError(f"{path}: {name} is {text!r}, wanted a whole number")
+    return int(text)
+
+
+def read_safetensors(view, path, tensor):
+    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    try:
+        end = 8 + struct.unpack_from("<Q", view)[0]
+        header = json.loads(bytes(view[8:end]))
+        facts = said_of(header, path)
+        name, entry = choose_tensor(header, tensor, path)
+        kind = vaesend.known_type(names.get(entry["dtype"], entry["dtype"]))
+        first, last = entry["data_offsets"]
+        shape = tuple(entry["shape"])
+    except (struct.error, KeyError, TypeError, AttributeError,
+            json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: neither .npy nor safetensors "
+                         f"({error})") from error
+    if name == "latent_tensor" and "latent_format_version_0" in header:
+        facts.setdefault("vae.normalization", "raw")
+    return Array(kind, shape, view[end + first:end + last]), facts
+
+
+def open_latents(path, tensor=None):
+    """The latents of a .safetensors, ComfyUI or .npy file, and what the file
+    says of them: (Array, {"vae.latent_space": ...})."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ValueError(f"{path}: empty")
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if view[:6] == b"\x93NUMPY":
+        array, facts = read_npy(view, path)
+    else:
+        array, facts = read_safetensors(view, path, tensor)
+    if not all(isinstance(n, int) and n >= 0 for n in array.shape):
+        raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
+                         "wanted whole numbers")
+    size = math.prod(array.shape) * SIZES[array.type]
+    if len(array.data) < size:
+        raise ValueError(f"{path}: {len(array.data)} bytes of latents, wanted "
+                         f"{size} for {list(array.shape)}")
+    return Array(array.type, array.shape, array.data[:size]), facts
+
+
+def refuse_same(latents, target):
+    """Opened for writing, the file that is read would be cut under its memory
+    map."""
+    if os.path.exists(target) and os.path.samefile(latents, target):
+        raise ValueError(f"{target}: the same file as the latents, {latents}: "
+                         "wanted another one to write to")
+
+
+def layout_of(options, array, facts):
+    """"cthw" or "tchw": as asked for, as the file states it, or by the shape."""
+    if options.layout:
+        return options.layout
+    word = facts.get("vae.layout")
+    if word is None:
+        known = {space.channels for space in SPACES.values()}
+        shape = array.shape
+        return "tchw" if (len(shape) == 4 and shape[0] not in known and
+                          shape[1] in known) else "cthw"
+    if word not in ("cthw", "tchw", "bcthw", "btchw"):
+        raise ValueError(f"{options.latents}: vae.layout is {word!r}, wanted "
+                         "cthw or tchw, or with a batch of 1 in front bcthw or "
+                         "btchw")
+    if word[0] == "b" and len(array.shape) == 4:
+        print(f"vaesend: {options.latents}: vae.layout is {word}, but the "
+              f"latents, {list(array.shape)}, have no batch in front: taken as "
+              f"{word[1:]}", file=sys.stderr)
+    return word[-4:]
+
+
+def rate_of(options, facts):
+    """Of the video; None: what is usual."""
+    if options.fps is not None or "vae.framerate" not in facts:
+        return options.fps
+    try:
+        return vaesend.rate(facts["vae.framerate"])
+    except ValueError as error:
+        raise ValueError(f"{options.latents}: vae.framerate: "
+                         f"{error}") from None
+
+
+def shown_of_last(options, facts, latents, temporal):
+    """How many of the last latent's frames the file means; None: all."""
+    total = stated(facts, "vae.frames", options.latents)
+    most = 1 + (latents - 1) * temporal
+    least = most - temporal + 1 if latents > 1 else 1
+    if total and not least <= total <= most:
+        of = (f"{latents} latents are {least} to {most} frames"
+              if latents > 1 else "1 latent is 1 frame")
+        print(f"vaesend: {options.latents}: vae.frames is {total}, but {of}: "
+              "all are sent", file=sys.stderr)
+        return None
+    return total - least + 1 if total else None
+
+
+def send_file(options):
+    refuse_same(options.latents, options.target)
+    array, facts = open_latents(options.latents, options.tensor)
+    layout = layout_of(options, array, facts)
+    size = tuple(stated(facts, f"vae.{side}", options.latents)
+                 for side in ("width", "height"))
+    fps = rate_of(options, facts)
+    target = sys.stdout.buffer if options.target == "-" else options.target
+    with Sender(target, options.space or facts.get("vae.latent_space"),
+                fps=fps, normalization=options.normalization or
+                facts.get("vae.normalization", "normalized"),
+                temporal=options.temporal, layout=layout,
+                size=size if all(size) else None, listen=options.listen,
+                retry=options.retry) as sender:
+        try:
+            parts = list(vaesend.split(array, layout))
+            sender.check(array, parts[0][0])
+        except ValueError as error:
+            raise ValueError(f"{options.latents}: {error}") from None
+        last = shown_of_last(options, facts, len(parts), sender.temporal)
+        for i, (shape, data) in enumerate(parts):
+            sender.send(Array(array.type, shape, data),
+                        last if i + 1 == len(parts) else None)
+        sender.close(wait=True)
+        print(f"vaesend: {sender.latents} latents, {sender.frame} frames",
+              file=sys.stderr)
+
+
+def receive(target, command):
+    """Waits for a sender and becomes the command, which reads from it."""
+    link = vaesend.accept(target)
+    os.dup2(link.fileno(), 0)
+    os.execvp(command[0], command)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="vaesend.py", usage="""vaesend.py [OPTION...] LATENTS TARGET
+       vaesend.py --receive TARGET COMMAND...""",
+        description="Sends a file of latents (.safetensors, .latent of "
+        "ComfyUI, .npy) to: gst-launch-1.0 tcpserversrc port=5000 ! gdpdepay ! "
+        "vaedecode ! ...",
+        epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
+        "pipe (read by filesrc) or of a new file, or - for the standard output "
+        "(read by fdsrc). --receive waits for a sender and starts the command "
+        "with it as its standard input; with gst-launch-1.0 fdsrc ! gdpdepay "
+        "... it makes a receiver for a Unix socket.")
+    parser.add_argument("latents", metavar="LATENTS")
+    parser.add_argument("target", metavar="TARGET")
+    parser.add_argument("--space", help="latent space, such as wan2.1")
+    parser.add_argument("--fps", help="of the video, such as 16 or 30000/1001")
+    parser.add_argument("--normalization", choices=["normalized", "raw"])
+    parser.add_argument("--temporal", type=int,
+                        help="frames of every latent after the first")
+    parser.add_argument("--tensor", help="name of the tensor in the file")
+    parser.add_argument("--layout", choices=["cthw", "tchw"])
+    parser.add_argument("--listen", action="store_true",
+                        help="wait for the receiver to connect (tcpclientsrc)")
+    parser.add_argument("--retry", type=float, default=0, metavar="SECONDS",
+                        help="try to connect for so long")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    try:
+        if arguments[:1] == ["--receive"] and len(arguments) > 2:
+            receive(arguments[1], arguments[2:])
+        send_file(parse(arguments))
+    except (OSError, ValueError, TypeError) as error:
+        print(f"vaesend: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
