@@ -60,26 +60,29 @@ sequence_length(const unsigned char *s, size_t n)
     return bad ? 0 : length;
 }
 
-/*
- * Names out of files stand in messages and go to logs and to the bus, which
- * want UTF-8 on one line: what is no UTF-8 or a control character becomes '?',
- * white space a blank.
- */
-static void
-make_printable(char *text)
+/* Of so many bytes: escape and its like, and those that terminals take for two
+ * of them, U+0080 to U+009f. */
+static bool
+is_control(const unsigned char *s, size_t step)
+{
+    return step == 1 ? *s < 0x20 || *s == 0x7f
+                     : step == 2 && s[0] == 0xc2 && s[1] < 0xa0;
+}
+
+void
+vae_text_printable(char *text)
 {
     unsigned char *s = (unsigned char *) text;
     size_t left = strlen(text);
     while (left > 0 && (s[left - 1] == '\n' || s[left - 1] == '\r'))
         s[--left] = '\0';
     while (left > 0) {
-        size_t step = sequence_length(s, left);
+        const size_t length = sequence_length(s, left);
+        const size_t step = length > 0 ? length : 1;
         if (*s == '\n' || *s == '\r' || *s == '\t')
             *s = ' ';
-        else if (step == 0 || *s < 0x20 || *s == 0x7f)
-            *s = '?';
-        if (step == 0)
-            step = 1;
+        else if (length == 0 || is_control(s, length))
+            memset(s, '?', step);
         s += step;
         left -= step;
     }
@@ -97,7 +100,7 @@ vae_fail(VaeError *error, VaeStatus status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    make_printable(text);
+    vae_text_printable(text);
     error->status = status;
     memcpy(error->message, text, sizeof text);
     return status;

@@ -303,16 +303,27 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
     return VAE_OK;
 }
 
+VaeStatus
+vae_tensor_file_framerate(const VaeTensorFile *file, int *n, int *d,
+                          VaeError *error)
+{
+    const char *key = "vae.framerate";
+    const char *rate = vae_tensor_file_metadata(file, key);
+    *n = *d = 0;
+    if (rate == NULL || parse_rate(rate, n, d))
+        return VAE_OK;
+    return fail_value(file, key, rate, "a fraction like 16/1", error);
+}
+
 static VaeStatus
 read_metadata(const VaeTensorFile *file, VaeLatentClip *clip, VaeError *error)
 {
     clip->space = vae_tensor_file_metadata(file, "vae.latent_space");
-    const char *rate = vae_tensor_file_metadata(file, "vae.framerate");
-    if (rate != NULL && !parse_rate(rate, &clip->fps_n, &clip->fps_d))
-        return fail_value(file, "vae.framerate", rate, "a fraction like 16/1",
-                          error);
     int64_t width, height;
-    VaeStatus status = read_count(file, "vae.width", MAX_PIXELS, &width, error);
+    VaeStatus status =
+        vae_tensor_file_framerate(file, &clip->fps_n, &clip->fps_d, error);
+    if (status == VAE_OK)
+        status = read_count(file, "vae.width", MAX_PIXELS, &width, error);
     if (status == VAE_OK)
         status = read_count(file, "vae.height", MAX_PIXELS, &height, error);
     if (status == VAE_OK)

@@ -40,20 +40,35 @@ typedef struct Difference {
     uint64_t nan_a, nan_b, nan_both;
 } Difference;
 
-/* What frames of both files run over: as --peak says, else as the files do,
- * else -1..1. False where these say different things. */
+/* Whether --peak says what frames run over: 0..1 or -1..1. */
 static bool
-find_range(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b,
-           VideoRange *out)
+peak_is_range(const Options *o)
 {
+    return o->peak == 1 || o->peak == 2;
+}
+
+/* What frames of both files run over: as --peak says, else as the files do,
+ * else -1..1. False where these say different things. Bytes have no range of
+ * their own: beside numbers it is that of the numbers, whichever comes first.
+ */
+static bool
+find_range(const Options *o, const VaeTensorFile *file_a,
+           const VaeTensorInfo *a, const VaeTensorFile *file_b,
+           const VaeTensorInfo *b, VideoRange *out)
+{
+    const bool bytes_a = a->type == VAE_TYPE_U8;
+    const bool bytes_b = b->type == VAE_TYPE_U8;
     VideoRange x, y;
     *out = (VideoRange){.low = o->peak == 1 ? 0 : -1, .high = 1};
-    if (!isnan(o->peak))
+    if (peak_is_range(o))
         return true;
-    const bool in_a = video_range(a, &x), in_b = video_range(b, &y);
-    if (in_a || in_b)
-        *out = in_a ? x : y;
-    return !in_a || !in_b || (x.low == y.low && x.high == y.high);
+    const bool in_a = video_range(file_a, &x), in_b = video_range(file_b, &y);
+    if (in_a && (!in_b || !bytes_a))
+        *out = x;
+    else if (in_b)
+        *out = y;
+    return !isnan(o->peak) || bytes_a || bytes_b || !in_a || !in_b ||
+           (x.low == y.low && x.high == y.high);
 }
 
 static bool
@@ -75,7 +90,7 @@ peak_of(const Options *o, const View *a)
         return (Peak){.value = 0};
     return (Peak){.value = given ? o->peak
                                  : (double) range.high - (double) range.low,
-                  .clamp = frames && (!given || o->peak == 1 || o->peak == 2),
+                  .clamp = frames && (!given || peak_is_range(o)),
                   .range = range};
 }
 
@@ -268,9 +283,10 @@ below(double value, double bound)
 static void
 print_names(const View *a, const View *b)
 {
-    printf("%s", a->tensor->name);
+    Plain name;
+    printf("%s", plain(a->tensor->name, &name));
     if (strcmp(a->tensor->name, b->tensor->name) != 0)
-        printf(" and %s", b->tensor->name);
+        printf(" and %s", plain(b->tensor->name, &name));
 }
 
 static int
@@ -341,12 +357,14 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     char left[128], right[128];
     VideoRange range;
     View x, y;
-    const bool alike = find_range(o, file_a, file_b, &range);
+    const bool alike = find_range(o, file_a, a, file_b, b, &range);
     make_views(file_a, a, file_b, b, &x, &y);
     x.black_white = y.black_white = range;
-    /* Bytes beside the network's numbers are read as such. */
+    /* Bytes beside the network's numbers are read as such, and alone where
+     * --peak is of such. */
+    const int bytes = (a->type == VAE_TYPE_U8) + (b->type == VAE_TYPE_U8);
     if (is_video(a) && is_video(b) &&
-        (a->type == VAE_TYPE_U8) != (b->type == VAE_TYPE_U8))
+        (bytes == 1 || (bytes == 2 && peak_is_range(o))))
         x.range = y.range = &range;
     if (!same_shape(&x, &y)) {
         print_names(&x, &y);
@@ -433,6 +451,18 @@ compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     return common ? code : none_in_common(o, a, b);
 }
 
+/* A difference of the videos, though not of their numbers. */
+static void
+tell_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
+{
+    int n[2], d[2];
+    if (vae_tensor_file_framerate(a, &n[0], &d[0], NULL) == VAE_OK &&
+        vae_tensor_file_framerate(b, &n[1], &d[1], NULL) == VAE_OK &&
+        n[0] > 0 && n[1] > 0 && (int64_t) n[0] * d[1] != (int64_t) n[1] * d[0])
+        printf("other frame rates: %d/%d in %s, %d/%d in %s\n", n[0], d[0],
+               o->argument[0], n[1], d[1], o->argument[1]);
+}
+
 int
 command_compare(const Options *o)
 {
@@ -446,8 +476,10 @@ command_compare(const Options *o)
         video_range_check(a, &error) != VAE_OK ||
         video_range_check(b, &error) != VAE_OK)
         code = fail(&error);
-    else
+    else {
         code = compare_files(o, a, b);
+        tell_rates(o, a, b);
+    }
     vae_tensor_file_free(&a);
     vae_tensor_file_free(&b);
     return code;

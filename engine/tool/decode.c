@@ -217,8 +217,27 @@ run(Decode *d, VaeError *error)
     return status;
 }
 
+/* What the file of frames states. */
+typedef struct Facts {
+    VaeMetadata list[2];
+    size_t n;
+    char range[64], rate[32];
+} Facts;
+
+static void
+collect_facts(const Decode *d, Facts *facts)
+{
+    snprintf(facts->range, sizeof facts->range, "%g %g",
+             (double) d->info->pixel_low, (double) d->info->pixel_high);
+    snprintf(facts->rate, sizeof facts->rate, "%d/%d", d->clip.fps_n,
+             d->clip.fps_d);
+    facts->list[0] = (VaeMetadata){VIDEO_RANGE, facts->range};
+    facts->list[1] = (VaeMetadata){VIDEO_RATE, facts->rate};
+    facts->n = d->clip.fps_n > 0 ? 2 : 1;
+}
+
 static VaeStatus
-open_resumed(Decode *d, const VaeTensorOut *frames, const VaeMetadata *range,
+open_resumed(Decode *d, const VaeTensorOut *frames, const Facts *facts,
              VaeError *error)
 {
     Resume *r = &d->resume;
@@ -226,8 +245,8 @@ open_resumed(Decode *d, const VaeTensorOut *frames, const VaeMetadata *range,
     VaeStatus status =
         resume_open(r, path, d->o->every, &d->clip, d->frames, error);
     if (status == VAE_OK)
-        status =
-            output_resume(&d->out, path, frames, 1, range, 1, r->exists, error);
+        status = output_resume(&d->out, path, frames, 1, facts->list, facts->n,
+                               r->exists, error);
     if (status == VAE_OK)
         status = resume_load(r, d->stream, &d->out, d->frame_size, error);
     return status;
@@ -242,16 +261,16 @@ write_frames(Decode *d, VaeError *error)
         .n_dims = 4,
         .dims = {d->frames, d->height, d->width, 3},
     };
-    char text[64];
-    const VaeMetadata range = {VIDEO_RANGE, text};
     const char *path = d->o->argument[1];
-    snprintf(text, sizeof text, "%g %g", (double) d->info->pixel_low,
-             (double) d->info->pixel_high);
-    VaeStatus status =
-        d->o->resume ? open_resumed(d, &frames, &range, error)
-                     : output_open(&d->out, path, &frames, 1, &range, 1, error);
+    Facts facts;
+    collect_facts(d, &facts);
+    VaeStatus status = d->o->resume ? open_resumed(d, &frames, &facts, error)
+                                    : output_open(&d->out, path, &frames, 1,
+                                                  facts.list, facts.n, error);
     if (status == VAE_OK)
         status = run(d, error);
+    if (status == VAE_ERR_CANCELLED && d->o->resume)
+        resume_told(&d->resume, d->clip.t, error);
     if (status == VAE_OK && d->o->resume)
         status = resume_done(&d->resume, error);
     if (status == VAE_OK)

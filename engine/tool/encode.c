@@ -16,6 +16,7 @@ typedef struct Encode {
     Output out;
     int width, height;
     int64_t frames, latents;   /* read and written in all */
+    int fps_n, fps_d;          /* of the frames; 0: not stated */
     int n_outputs;             /* latent, mean, logvar */
     size_t plane, latent_size; /* bytes of one channel, of one latent */
     size_t frame_size;         /* of one picture */
@@ -96,6 +97,9 @@ open_input(Encode *e, VaeError *error)
     }
     if (status == VAE_OK)
         status = video_range_check(e->file, error);
+    if (status == VAE_OK)
+        status =
+            vae_tensor_file_framerate(e->file, &e->fps_n, &e->fps_d, error);
     if (status == VAE_OK)
         status = check_video(e, error);
     return status == VAE_OK ? count(e, error) : status;
@@ -259,22 +263,26 @@ write_latents(Encode *e, VaeError *error)
 {
     static const char *const names[] = {"latent", "mean", "logvar"};
     VaeTensorOut tensors[3];
-    char width[16], height[16], frames[32];
+    char width[16], height[16], frames[32], rate[32];
     const VaePlan *plan = vae_stream_get_plan(e->stream);
     const int s = e->info->spatial;
     snprintf(width, sizeof width, "%d", e->width);
     snprintf(height, sizeof height, "%d", e->height);
     snprintf(frames, sizeof frames, "%lld", (long long) e->frames);
-    const VaeMetadata metadata[] = {
+    snprintf(rate, sizeof rate, "%d/%d", e->fps_n, e->fps_d);
+    VaeMetadata metadata[7] = {
         {"vae.normalization", vae_normalization_name(e->o->normalization)},
         {"vae.layout", "cthw"},
         {"vae.width", width},
         {"vae.height", height},
         {"vae.frames", frames},
-        {"vae.latent_space", e->info->space}, /* last: it may be NULL */
     };
-    const size_t n_metadata =
-        sizeof metadata / sizeof metadata[0] - (e->info->space ? 0 : 1);
+    size_t n_metadata = 5;
+    if (e->fps_n > 0)
+        metadata[n_metadata++] = (VaeMetadata){VIDEO_RATE, rate};
+    if (e->info->space)
+        metadata[n_metadata++] =
+            (VaeMetadata){"vae.latent_space", e->info->space};
     for (int i = 0; i < e->n_outputs; i++)
         tensors[i] = (VaeTensorOut){
             .name = names[i],

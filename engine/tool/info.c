@@ -93,6 +93,7 @@ static json_t *
 video_json(const VaeTensorFile *file, const VaeTensorInfo *v)
 {
     VideoRange range;
+    int n, d;
     json_t *video = json_pack(
         "{s:s, s:s, s:I, s:I, s:I}", "tensor", v->name, "type",
         vae_type_name(v->type), "frames", (json_int_t) v->dims[0], "width",
@@ -101,6 +102,8 @@ video_json(const VaeTensorFile *file, const VaeTensorInfo *v)
         json_object_set_new(
             video, "pixel_range",
             json_pack("[f, f]", (double) range.low, (double) range.high));
+    if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)
+        json_object_set_new(video, "framerate", json_pack("[i, i]", n, d));
     return video;
 }
 
@@ -155,7 +158,8 @@ print_json(const Info *in, bool tensors)
         json_integer((json_int_t) vae_tensor_file_count(in->file)));
     if (tensors)
         json_object_set_new(root, "tensors", tensors_json(in->file));
-    const int failed = json_dumpf(root, stdout, JSON_INDENT(1));
+    const int failed =
+        json_dumpf(root, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     printf("\n");
     json_decref(root);
     return failed ? fail_text("%s: cannot be told in JSON", in->path) : EXIT_OK;
@@ -204,12 +208,13 @@ print_model(const VaeModel *model)
 {
     const VaeModelInfo *m = vae_model_info(model);
     char text[65];
+    Plain words;
     printf("model: %s (%s names; recognised by %s)\n", m->arch, m->names,
-           m->reason);
+           plain(m->reason, &words));
     printf("  latent space %s, %d channels, %dx%d pixels and %d frames per "
            "latent\n",
-           m->space ? m->space : "not stated", m->latent_channels, m->spatial,
-           m->spatial, m->temporal);
+           m->space ? plain(m->space, &words) : "not stated",
+           m->latent_channels, m->spatial, m->spatial, m->temporal);
     if (m->has_decoder) {
         print_steps("decode", "latent", "frame", &m->decode);
         print_weights(m->decoder_tensors, m->decoder_bytes);
@@ -235,50 +240,53 @@ print_model(const VaeModel *model)
     printf("  fingerprint %s\n", text);
 }
 
+/* How many pixels a latent has each way, and frames, at most. */
+enum { MOST = 64 };
+
+/* What a file may say of its video, whether or not that can be. */
 static void
-print_clip(const VaeLatentClip *c)
+print_stated(const VaeLatentClip *c)
 {
-    printf("latents: tensor \"%s\", %s, %d latents of %d channels, %dx%d\n",
-           c->tensor, vae_type_name(c->type), c->t, c->channels, c->width,
-           c->height);
-    if (c->batch > 1)
-        printf("  a batch of %lld clips, each of that size\n",
-               (long long) c->batch);
-    printf("  latent space %s, %s%s\n", c->space ? c->space : "not stated",
-           vae_normalization_name(c->normalization),
-           c->normalization_stated ? "" : " (not stated)");
     if (c->fps_n > 0)
         printf("  %d/%d frames per second\n", c->fps_n, c->fps_d);
     if (c->width_px > 0)
-        printf("  video %dx%d\n", c->width_px, c->height_px);
+        printf("  video %dx%d%s\n", c->width_px, c->height_px,
+               c->width_px <= MOST * c->width &&
+                       c->height_px <= MOST * c->height
+                   ? ""
+                   : " as stated, more than such latents can be");
     if (c->frames > 0)
-        printf("  %lld frames\n", (long long) c->frames);
+        printf("  %lld frames%s\n", (long long) c->frames,
+               c->frames <= MOST * (int64_t) c->t
+                   ? ""
+                   : " as stated, more than so many latents can be");
 }
 
-/* One line, whatever characters the file has. */
 static void
-print_line(const char *text, size_t most)
+print_clip(const VaeLatentClip *c)
 {
-    const size_t n = strlen(text);
-    for (size_t i = 0; i < n && i < most; i++) {
-        const unsigned char c = (unsigned char) text[i];
-        putchar(c < 0x20 || c == 0x7f ? ' ' : c);
-    }
-    if (n > most)
-        printf("... (%zu bytes)", n);
+    Plain words;
+    printf("latents: tensor \"%s\", %s, %d latents of %d channels, %dx%d\n",
+           plain(c->tensor, &words), vae_type_name(c->type), c->t, c->channels,
+           c->width, c->height);
+    if (c->batch > 1)
+        printf("  a batch of %lld clips, each of that size\n",
+               (long long) c->batch);
+    printf("  latent space %s, %s%s\n",
+           c->space ? plain(c->space, &words) : "not stated",
+           vae_normalization_name(c->normalization),
+           c->normalization_stated ? "" : " (not stated)");
+    print_stated(c);
 }
 
 static void
 print_metadata(const VaeTensorFile *file)
 {
     VaeMetadata m;
-    for (size_t i = 0; vae_tensor_file_metadata_at(file, i, &m); i++) {
-        printf(i ? "  " : "metadata:\n  ");
-        print_line(m.key, 64);
-        printf(" = ");
-        print_line(m.value, 200);
-        printf("\n");
-    }
+    Plain key, value;
+    for (size_t i = 0; vae_tensor_file_metadata_at(file, i, &m); i++)
+        printf("%s  %s = %s\n", i ? "" : "metadata:\n", plain(m.key, &key),
+               plain(m.value, &value));
 }
 
 static void
@@ -286,9 +294,11 @@ print_tensors(const VaeTensorFile *file)
 {
     const size_t n = vae_tensor_file_count(file);
     char text[128];
+    Plain name, type;
     for (size_t i = 0; i < n; i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(file, i);
-        printf("  %-48s %-5s %s%s\n", t->name, t->type_name,
+        printf("  %-48s %-5s %s%s\n", plain(t->name, &name),
+               plain(t->type_name, &type),
                t->n_dims ? vae_dims_text(t->dims, t->n_dims, text, sizeof text)
                          : "scalar",
                t->supported ? "" : " (type not supported)");
@@ -299,11 +309,16 @@ static void
 print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
 {
     VideoRange range;
-    printf("video: tensor \"%s\", %s, %lld frames of %lldx%lld\n", v->name,
-           vae_type_name(v->type), (long long) v->dims[0],
-           (long long) v->dims[2], (long long) v->dims[1]);
+    Plain name;
+    int n, d;
+    printf("video: tensor \"%s\", %s, %lld frames of %lldx%lld\n",
+           plain(v->name, &name), vae_type_name(v->type),
+           (long long) v->dims[0], (long long) v->dims[2],
+           (long long) v->dims[1]);
     if (video_range(file, &range))
         printf("  pixels %g..%g\n", (double) range.low, (double) range.high);
+    if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)
+        printf("  %d/%d frames per second\n", n, d);
 }
 
 static void

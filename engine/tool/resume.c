@@ -103,6 +103,21 @@ resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
     return status;
 }
 
+void
+resume_told(const Resume *r, int latents, VaeError *error)
+{
+    if (r->saved > 0)
+        vae_fail(error, VAE_ERR_CANCELLED,
+                 "interrupted; %d of %d latents are kept: run the same command "
+                 "again to go on from there (%s)",
+                 r->saved, latents, r->path);
+    else
+        vae_fail(error, VAE_ERR_CANCELLED,
+                 "interrupted before the first checkpoint, after %d latents: "
+                 "the same command starts anew",
+                 r->every);
+}
+
 VaeStatus
 resume_done(Resume *r, VaeError *error)
 {

@@ -49,6 +49,15 @@ bool options_parse(Command command, const char *command_name, int argc,
                    char **argv, Options *out);
 void options_print(Command command, FILE *to);
 
+/* Words that a file brought, as a terminal may show them: one line of at most
+ * 200 bytes, without control characters. Each returns buffer->text. */
+typedef struct Plain {
+    char text[240];
+} Plain;
+const char *plain(const char *words, Plain *buffer);
+/* A count that is told in decimal digits; -1: it is none, or absurd. */
+int64_t plain_count(const char *words);
+
 /* Prints "vaetool: message" and returns EXIT_FAILED. */
 int fail(const VaeError *error);
 int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
@@ -87,6 +96,9 @@ typedef struct VideoRange {
 /* A file of frames states it under VIDEO_RANGE, as "-1 1". False where it does
  * not, or in other words. */
 #define VIDEO_RANGE "vae.pixel_range"
+/* And how many of them are a second, as vae_tensor_file_framerate() reads it.
+ */
+#define VIDEO_RATE "vae.framerate"
 bool video_range(const VaeTensorFile *file, VideoRange *out);
 /* VAE_ERR_FORMAT where it states it in other words. */
 VaeStatus video_range_check(const VaeTensorFile *file, VaeError *error);
@@ -193,6 +205,8 @@ VaeStatus resume_load(Resume *r, VaeStream *stream, Output *out,
 /* Writes one where enough latents came since. */
 VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
                       int64_t frames, VaeError *error);
+/* Of a run that was interrupted: how to go on, as error. latents: in all. */
+void resume_told(const Resume *r, int latents, VaeError *error);
 VaeStatus resume_done(Resume *r, VaeError *error);
 void resume_close(Resume *r);
 

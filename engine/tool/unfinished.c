@@ -147,6 +147,14 @@ go_on(const Unfinished *u)
     return n < 0 ? NULL : text;
 }
 
+/* null: no count that can be. */
+static json_t *
+count_json(const VaeTensorFile *c, const char *key)
+{
+    const int64_t n = plain_count(said(c, key));
+    return n < 0 ? json_null() : json_integer((json_int_t) n);
+}
+
 json_t *
 unfinished_json(const Unfinished *u)
 {
@@ -165,16 +173,15 @@ unfinished_json(const Unfinished *u)
     if (c)
         json_object_set_new(
             root, "checkpoint",
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b}",
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b}",
                       "direction", said(c, "vae.direction"), "arch",
                       said(c, "vae.arch"), "fingerprint",
                       said(c, "vae.weights"), "backend", said(c, "vae.backend"),
                       "precision", said(c, "vae.precision"), "size",
                       said(c, "vae.size"), "latents",
-                      (json_int_t) strtoull(said(c, "vae.latents"), NULL, 10),
-                      "frames",
-                      (json_int_t) strtoull(said(c, "vae.frames"), NULL, 10),
-                      "carries", strcmp(said(c, "vae.carries"), "0") != 0));
+                      count_json(c, "vae.latents"), "frames",
+                      count_json(c, "vae.frames"), "carries",
+                      strcmp(said(c, "vae.carries"), "0") != 0));
     else
         json_object_set_new(root, "no_checkpoint",
                             json_string(u->why_none.message));
@@ -193,22 +200,38 @@ print_settings(const VaeTensorFile *c)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const char *value = said(c, keys[i]);
         const char *name = strchr(keys[i], '.');
+        Plain words;
         if (*value)
-            printf("  %s %s\n", name ? name + 1 : keys[i], value);
+            printf("  %s %s\n", name ? name + 1 : keys[i],
+                   plain(value, &words));
     }
+}
+
+static void
+print_count(const VaeTensorFile *c, const char *key, const char *of)
+{
+    const int64_t n = plain_count(said(c, key));
+    if (n >= 0)
+        printf("%" PRId64 " %s", n, of);
+    else
+        printf("an impossible number of %s", of);
 }
 
 static void
 print_checkpoint(const VaeTensorFile *c)
 {
     const bool carries = strcmp(said(c, "vae.carries"), "0") != 0;
-    printf("checkpoint: %s of %s, %s latents and %s frames are done\n",
-           said(c, "vae.direction"), said(c, "vae.arch"),
-           said(c, "vae.latents"), said(c, "vae.frames"));
+    Plain direction, arch, weights;
+    printf("checkpoint: %s of %s, ",
+           plain(said(c, "vae.direction"), &direction),
+           plain(said(c, "vae.arch"), &arch));
+    print_count(c, "vae.latents", "latents and ");
+    print_count(c, "vae.frames", "frames are done\n");
     printf("  %s\n", carries ? "with carries"
                              : "without carries: the latents that the network "
                                "looks back on are computed again");
-    printf("  weights of fingerprint %s\n", said(c, "vae.weights"));
+    printf("  weights of fingerprint %s\n",
+           plain(said(c, "vae.weights"), &weights));
     print_settings(c);
 }
 
@@ -226,6 +249,8 @@ unfinished_print(const Unfinished *u)
     else
         printf("no checkpoint, so all is computed again: %s\n",
                u->why_none.message);
+    if (how)
+        vae_text_printable(how);
     printf("goes on with: %s\n", how ? how : "");
     free(how);
 }

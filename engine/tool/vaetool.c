@@ -3,6 +3,7 @@
  */
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
@@ -35,7 +36,9 @@ static const Entry entries[] = {
      "torch.save() wrote (.pt, .pth). OUT is a safetensors file with\n"
      "`frames`, F32 [T,H,W,3], in the network's own range, not clamped; "
      "what\n"
-     "black and white are there it states as vae.pixel_range.\n"},
+     "black and white are there it states as vae.pixel_range, and the frame "
+     "rate,\n"
+     "where LATENTS state one, as vae.framerate.\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
      "frames to latents", 2, command_encode,
      "FRAMES holds `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3] in "
@@ -48,7 +51,9 @@ static const Entry entries[] = {
      "normalized\n"
      "unless --normalization raw is given, and, where the model has a "
      "posterior,\n"
-     "`mean` and `logvar` as its head gives them.\n"},
+     "`mean` and `logvar` as its head gives them. A frame rate that FRAMES "
+     "state\n"
+     "(vae.framerate) it states, too.\n"},
     {COMMAND_COMPARE, "compare", "A B", "how far two files are apart", 2,
      command_compare,
      "Prints a line for each tensor that both files have: shape, largest\n"
@@ -59,15 +64,19 @@ static const Entry entries[] = {
      "peak.\n"
      "Two files that state different ranges differ. --peak wins over what they "
      "say:\n"
-     "2 means -1..1, and 1 means 0..1. For other tensors the peak is the range "
-     "of A.\n"
+     "2 means -1..1, and 1 means 0..1, also for U8; any other is the peak "
+     "alone.\n"
+     "For other tensors the peak is the range of A.\n"
      "Latents whose file states a layout (vae.layout) are compared as "
      "[C,T,h,w].\n"
      "`video_u8` of one file is compared with `frames` of the other, 0..255 "
      "taken\n"
-     "for the range of the frames. Values that are not finite in one file only "
+     "for the range that the file of `frames` states. Values that are not "
+     "finite in one file only "
      "are\n"
-     "infinitely far apart; with a NaN in either there is no PSNR.\n\n"
+     "infinitely far apart; with a NaN in either there is no PSNR. Where both "
+     "files\n"
+     "state a frame rate and it is not the same, a line tells so.\n\n"
      "With --stream, A and B are binary PPM pictures, one behind the other, as "
      "named\n"
      "pipes bring them. Each pair gives a line with PSNR and SSIM at once; the "
@@ -142,13 +151,17 @@ print_help(const Entry *e)
 int
 fail_text(const char *format, ...)
 {
+    char *text = NULL;
     va_list args;
     fflush(stdout);
-    fprintf(stderr, "vaetool: ");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
     va_end(args);
-    fprintf(stderr, "\n");
+    if (text)
+        vae_text_printable(text);
+    fprintf(stderr, "vaetool: %s\n", text ? text : "no memory");
+    free(text);
     return EXIT_FAILED;
 }
 

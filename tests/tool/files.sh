@@ -81,6 +81,75 @@ says "a = line break" "... (300 bytes)"
 check "in JSON" 0 "$tool" info --json "$out/meta.safetensors"
 says '"a": "line\nbreak"' "$(printf '%0300d' 0)"
 
+echo "# words that a terminal would obey"
+escape=$(printf '\033')
+c1=$(printf '\302\233')
+numbers one | tensor "$out/esc.safetensors" '\u001b[31m\u009b1m' F32 1 \
+    '{"\u001bkey":"\u001b]0;title\u0007\u007f\u009b2J, \u00e4\u00f6\u00fc"}'
+check "info" 0 "$tool" info --tensors "$out/esc.safetensors"
+says "  ?[31m??1m " "?key = ?]0;title????2J, $(printf '\303\244')"
+says_not "$escape" "$c1"
+check "info in JSON" 0 "$tool" info --json --tensors "$out/esc.safetensors"
+says '\u001B' '\u009B'
+says_not "$escape" "$c1"
+check "compare" 0 "$tool" compare "$out/esc.safetensors" "$out/esc.safetensors"
+says "?[31m??1m 1 max 0"
+says_not "$escape" "$c1"
+check "compare with none" 3 "$tool" compare "$out/esc.safetensors" "$wan"
+says "?[31m??1m"
+says_not "$escape" "$c1"
+head -c $((16 * 2 * 6 * 10 * 4)) "$wan" |
+    tensor "$out/esc.safetensors" '\u001bc' F32 16,2,6,10 \
+        '{"vae.latent_space":"\u001bc","vae.frames":"9223372036854775807",'\
+'"vae.width":"1048576","vae.height":"16"}'
+check "info of latents" 0 "$tool" info "$out/esc.safetensors"
+says 'tensor "?c"' "latent space ?c" \
+    "video 1048576x16 as stated, more than such latents can be" \
+    "9223372036854775807 frames as stated, more than so many latents can be"
+says_not "$escape"
+check "decode names the space" 3 "$tool" decode $ref --model "$wan" \
+    "$out/esc.safetensors" "$out/x"
+says "states the latent space ?c"
+head -c $((16 * 16 * 3)) /dev/zero |
+    tensor "$out/esc.safetensors" '\u001bc' U8 1,16,16,3
+check "info of video" 0 "$tool" info "$out/esc.safetensors"
+says 'video: tensor "?c"'
+says_not "$escape"
+
+echo "# frame rate"
+tail -c $((16 * 2 * 6 * 10 * 4)) "$latents" |
+    tensor "$out/ntsc.safetensors" latent F32 16,2,6,10 \
+        '{"vae.framerate":"30000/1001"}'
+check "decode" 0 "$tool" decode $ref --model "$wan" "$out/ntsc.safetensors" \
+    "$out/ntsc-frames.safetensors"
+check "frames state the rate of their latents" 0 "$tool" info \
+    "$out/ntsc-frames.safetensors"
+says "vae.framerate = 30000/1001" "  30000/1001 frames per second"
+check "in JSON" 0 "$tool" info --json "$out/ntsc-frames.safetensors"
+says '"framerate": ['
+check "encode" 0 "$tool" encode $ref --model "$wan" \
+    "$out/ntsc-frames.safetensors" "$out/ntsc2.safetensors"
+check "and the latents that of the frames" 0 "$tool" info \
+    "$out/ntsc2.safetensors"
+says "vae.framerate = 30000/1001" "  30000/1001 frames per second"
+for rate in 24/1 60000/2002; do
+    head -c $((48 * 80 * 3)) /dev/zero | tensor "$out/other.safetensors" \
+        video_u8 U8 1,48,80,3 "{\"vae.framerate\":\"$rate\"}"
+    check "compare with $rate" 1 "$tool" compare \
+        "$out/ntsc-frames.safetensors" "$out/other.safetensors"
+    if [ $rate = 24/1 ]; then
+        says "other frame rates: 30000/1001 in $out/ntsc-frames.safetensors," \
+            ", 24/1 in $out/other.safetensors"
+    else
+        says_not "other frame rates"
+    fi
+done
+head -c $((48 * 80 * 3)) /dev/zero | tensor "$out/other.safetensors" \
+    video_u8 U8 1,48,80,3 '{"vae.framerate":"fast"}'
+check "encode frames of no rate" 3 "$tool" encode $ref --model "$wan" \
+    "$out/other.safetensors" "$out/latents.safetensors"
+says 'other.safetensors: metadata vae.framerate is "fast", wanted a fraction'
+
 echo "# layouts"
 # 16 channels of 2 latents, as [T,C,h,w].
 check "decode, for its latents alone" 0 "$tool" encode $ref --tensor frames \
@@ -181,6 +250,43 @@ check "a bound past" 1 "$tool" compare --max-abs 1.9 \
 check "bytes with bytes" 0 "$tool" compare \
     "$out/black.safetensors" "$out/white.safetensors"
 says "video_u8 1x4x4x3 max 255 " "peak 255"
+
+# --peak 1 and 2 are ranges, any other is a peak alone.
+check "bytes, peak 1" 0 "$tool" compare --peak 1 \
+    "$out/black.safetensors" "$out/white.safetensors"
+says "max 1 " "PSNR 0.00 dB (peak 1, clamped to 0..1)"
+check "bytes, peak 255" 0 "$tool" compare --peak 255 \
+    "$out/black.safetensors" "$out/white.safetensors"
+says "max 255 " "PSNR 0.00 dB (peak 255 as given)"
+for range in '0 1' '-1 1' '0 4'; do
+    # shellcheck disable=SC2086 # 48 words
+    numbers $words | tensor "$out/said.safetensors" frames F32 1,4,4,3 \
+        "{\"vae.pixel_range\":\"$range\"}"
+    # What a file says of bytes is nothing beside numbers that say more.
+    head -c 48 /dev/zero | tensor "$out/black8.safetensors" video_u8 U8 \
+        1,4,4,3 '{"vae.pixel_range":"-4 4"}'
+    for pair in "said black8" "black8 said"; do
+        black=${range% *}
+        white=${range#* }
+        check "$pair, $range" 0 "$tool" compare \
+            "$out/${pair% *}.safetensors" "$out/${pair#* }.safetensors"
+        says "max $((1 - black)) " \
+            "(peak $((white - black)), clamped to $black..$white)"
+        check "$pair, $range, peak 8" 0 "$tool" compare --peak 8 \
+            "$out/${pair% *}.safetensors" "$out/${pair#* }.safetensors"
+        says "max $((1 - black)) " "(peak 8 as given)"
+    done
+done
+for file in black white; do
+    value=0
+    [ $file = black ] || value=377
+    head -c 48 /dev/zero | tr '\0' "\\$value" |
+        tensor "$out/frames-$file.safetensors" frames U8 1,4,4,3 \
+            "{\"vae.pixel_range\":\"0 1$value\"}"
+done
+check "frames in bytes, of whatever range" 0 "$tool" compare \
+    "$out/frames-black.safetensors" "$out/frames-white.safetensors"
+says "max 255 " "PSNR 0.00 dB (peak 255)"
 
 echo "# streams of pictures"
 # ppm FRAMES VALUE: so many pictures of 5x3, all bytes alike.

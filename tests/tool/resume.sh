@@ -44,7 +44,7 @@ over=0
 # In the background, as the process itself: $!.
 start() {
     "$tool" decode --backend ref --model "$net" --resume \
-        --checkpoint-interval 1 "$out/clip.safetensors" \
+        --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
         "$out/a.safetensors" >"$out/log" 2>&1 &
     pid=$!
 }
@@ -74,6 +74,35 @@ true_that "and leaves nothing else" \
     test ! -e "$part" -a ! -e "$point" -a ! -e "$point.tmp"
 echo "$kills kills, $resumed went on, $over were done before"
 true_that "some went on" test "$resumed" -gt 0
+
+echo "# interrupted"
+# interrupt FILE OPTION...: ends a run by a signal once there is FILE.
+interrupt() {
+    file=$1
+    shift
+    tries=0
+    until grep -q interrupted "$out/log" || [ "$tries" -eq 50 ]; do
+        tries=$((tries + 1))
+        rm -f "$part" "$point"
+        start "$@"
+        while kill -0 $pid 2>/dev/null && [ ! -e "$file" ]; do
+            sleep 0.01
+        done
+        kill -TERM $pid 2>/dev/null
+        wait $pid 2>/dev/null
+    done
+    true_that "says so in one line" test "$(wc -l <"$out/log")" -eq 1
+}
+: >"$out/log"
+interrupt "$part" --checkpoint-interval 1000
+says "interrupted before the first checkpoint, after 1000 latents" "anew"
+: >"$out/log"
+interrupt "$point"
+says "vaetool: interrupted; " " of 21 latents are kept: run the same command" \
+    "to go on from there ($point)"
+check "which goes on" 0 go
+says "going on from frame"
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 
 echo "# refused"
 # A run that ends early.
@@ -107,6 +136,23 @@ says "unfinished output: " " of 81 frames of 24x16 are written" \
 check "in JSON" 0 "$tool" info --json "$part"
 says '"frames": 81' '"frames_written": ' '"output": ' '"checkpoint": {'
 says_not '"no_model"'
+# A forged one, whose checksum is right.
+forged='{"__metadata__":{"vae.checkpoint":"1","vae.direction":"decode",'
+forged=$forged'"vae.arch":"\u001b]0;wan\u0007",'
+forged=$forged'"vae.latents":"99999999999999999999","vae.frames":"-5",'
+forged=$forged'"vae.carries":"0","vae.weights":"\u009b31m",'
+forged=$forged'"vae.checksum":"9d7e1972ddfc138a"}}'
+{
+    # shellcheck disable=SC2059 # the byte of the length
+    printf "$(printf '\\%03o' "${#forged}")"
+    printf '\0\0\0\0\0\0\0%s' "$forged"
+} >"$out/forged"
+check "info of a forged checkpoint" 0 "$tool" info "$out/forged"
+says "decode of ?]0;wan?, an impossible number of latents and an impossible" \
+    "of frames are done" "weights of fingerprint ??31m"
+says_not "$(printf '\033')" "$(printf '\302\233')"
+check "in JSON" 0 "$tool" info --json "$out/forged"
+says '"latents": null' '"frames": null' '"fingerprint": "\u009B31m"'
 rm "$point"
 check "info of frames without the checkpoint" 0 "$tool" info "$part"
 says "unfinished output: " "no checkpoint, so all is computed again" \

@@ -53,6 +53,14 @@ VAE_API const char *vae_status_name(VaeStatus status);
 VAE_API VaeStatus vae_fail(VaeError *error, VaeStatus status,
                            const char *format, ...) VAE_PRINTF(3, 4);
 
+/*
+ * Makes text, which a file may have brought, one line of UTF-8 that a terminal
+ * only shows: line breaks at its end go, white space becomes a blank, and every
+ * byte of a control character (C0, DEL, C1) or of what is no UTF-8 a '?'. The
+ * messages of errors are so already.
+ */
+VAE_API void vae_text_printable(char *text);
+
 /* Lets an analyzer, which reads one file at a time, know what is returned. */
 static inline VaeStatus
 vae_not_ok(VaeStatus status)
