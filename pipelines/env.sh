@@ -59,6 +59,12 @@ take_option() {
     esac
 }
 
+# one_model: what take_option took names one model at most.
+one_model() {
+    [ -z "$model" ] || [ -z "$space" ] ||
+        die '--model and --latent-space exclude each other; see --help'
+}
+
 # no_options ARGUMENT...: what is left, names of files, has none.
 no_options() {
     for argument; do

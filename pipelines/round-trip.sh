@@ -6,37 +6,29 @@ pipelines=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'EOF'
-usage: round-trip.sh [--model WEIGHTS] [--size WxH] [--frames N]
+usage: round-trip.sh [OPTION...]
 
-  --model WEIGHTS   a VAE with encoder and decoder: a file of weights or a
-                    diffusers folder; without it the bundled demo model
-  --size WxH        of the picture, whose width is a multiple of 4;
-                    320x192 unless set
-  --frames N        how many, 17 unless set
+  --model WEIGHTS      a VAE with encoder and decoder: a file of weights or a
+                       diffusers folder
+  --latent-space NAME  without --model: take the installed model of this space,
+                       such as wan2.1; without both the bundled demo model
+  --size WxH           of the picture, whose width is a multiple of 4;
+                       320x192 unless set
+  --frames N           how many, 17 unless set
 EOF
 }
 
 model=
+space=
 width=320
 height=192
 frames=17
 while [ $# -gt 0 ]; do
     case $1 in
-    --help | -h)
-        usage
-        exit 0
-        ;;
-    --model)
-        has_value "$@"
-        need_model "$2"
-        model=$2
-        shift 2
-        ;;
     --size)
         take_size "$@"
         [ $((width % 4)) = 0 ] ||
             die "--size $2: the width must be a multiple of 4 here"
-        shift 2
         ;;
     --frames)
         has_value "$@"
@@ -44,18 +36,20 @@ while [ $# -gt 0 ]; do
         '' | *[!0-9]* | 0) die "--frames $2: wanted is a number from 1" ;;
         esac
         frames=$2
-        shift 2
         ;;
-    *) die "unknown argument $1; see --help" ;;
+    *) take_option "$@" || die "unknown argument $1; see --help" ;;
     esac
+    shift 2
 done
+one_model
 need_elements vaeencode vaedecode
 need_vaetool
 
 tmp=$(mktemp -d)
 
-caps=video/x-vae-latent
-[ -n "$model" ] || caps=$demo_caps
+caps=$demo_caps
+[ -z "$model$space" ] ||
+    caps=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
 play videotestsrc num-buffers="$frames" \
     pattern=smpte75 horizontal-speed=2 ! \
     "video/x-raw,format=RGB,width=$width,height=$height,framerate=16/1" ! \
@@ -69,7 +63,7 @@ rgb_to_safetensors "$tmp/in.rgb" "$width" "$height" "$tmp/in.safetensors"
 rgb_to_safetensors "$tmp/out.rgb" "$width" "$height" "$tmp/out.safetensors"
 echo "$frames frames of ${width}x$height, encoded and decoded:"
 vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
-if [ -z "$model" ]; then
+if [ -z "$model$space" ]; then
     echo "With the demo model about 23 dB are right for this picture at" \
         "320x192, whose bars and noise are hard; clips: pipelines/demo/README.md"
 fi

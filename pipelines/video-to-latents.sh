@@ -50,9 +50,16 @@ case $out in
 *) die "$out: the name must end in .safetensors" ;;
 esac
 
-[ -z "$model" ] || [ -z "$space" ] ||
-    die '--model and --latent-space exclude each other; see --help'
+one_model
 need_elements vaeencode latentmux decodebin
+
+# Decoded and encoded once more it would be a copy with losses.
+case $(gst-typefind-1.0 "$video" 2>/dev/null || true) in
+*application/x-safetensors* | *application/x-npy*)
+    die "$video: holds tensors, wanted is a video; latents-to-video.sh decodes" \
+        'latents'
+    ;;
+esac
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
 write_to "$out"

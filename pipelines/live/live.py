@@ -6,20 +6,6 @@ import os
 import signal
 import sys
 
-try:
-    import gi
-
-    gi.require_version("Gst", "1.0")
-    from gi.repository import GLib, Gst
-except (ImportError, ValueError) as e:
-    sys.exit(
-        "live.py: %s: install Debian's python3-gi and gir1.2-gstreamer-1.0, and "
-        "run this with /usr/bin/python3" % e
-    )
-
-import player  # noqa: E402
-import web  # noqa: E402
-
 PIPELINES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEMO = os.path.join(PIPELINES, "demo")
 
@@ -124,9 +110,28 @@ def check_files(o):
             die("%s: cannot be read" % path)
 
 
+def need_gi():
+    try:
+        import gi
+
+        gi.require_version("Gst", "1.0")
+        from gi.repository import Gst  # noqa: F401
+    except (ImportError, ValueError) as e:
+        die(
+            "%s: install Debian's python3-gi and gir1.2-gstreamer-1.0, and run "
+            "this with /usr/bin/python3" % e
+        )
+
+
 def main():
     o = options()
     check_files(o)
+    need_gi()  # --help and what is wrong with the options need none of this
+    from gi.repository import GLib, Gst
+
+    import player
+    import web
+
     find_plugin()
     Gst.init(None)
     loop = GLib.MainLoop()

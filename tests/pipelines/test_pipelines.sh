@@ -71,6 +71,19 @@ usage() {
     done
     refused 'no such file' sh "$pipelines/latents-to-video.sh" \
         "$dir/none" "$dir/out.webm"
+    # The options of live.py are told without what it needs to run.
+    mkdir "$tmp/nothing"
+    echo 'raise ImportError("no gi here")' >"$tmp/nothing/gi.py"
+    export PYTHONPATH="$tmp/nothing"
+    python3 "$pipelines/live/live.py" --help >"$tmp/help" ||
+        fail 'live.py --help'
+    grep -q '^usage: live.py' "$tmp/help" || fail "$(cat "$tmp/help")"
+    refused "no gi here: install Debian's python3-gi" \
+        python3 "$pipelines/live/live.py"
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
+    refused 'exclude each other' python3 "$pipelines/live/live.py" \
+        --from host:1 file
+    unset PYTHONPATH
     # vaetool is found beside the plugin, wherever that is.
     mkdir -p "$tmp/p q/lib/gstreamer-1.0" "$tmp/p q/bin"
     ln -s "$build/engine/vaetool" "$tmp/p q/bin/vaetool"
@@ -260,6 +273,15 @@ video_to_latents() {
     cat "$tmp/info"
     grep -q '12x20\|20x12' "$tmp/info" || fail 'not the size expected'
     keeps "$dir/out.safetensors" video-to-latents "$source/README.md"
+    # Latents are no video, whatever the file is called.
+    zeros 2 "$dir/zeros.npy"
+    cp "$pipelines/demo/latents.safetensors" "$dir/latents.mp4"
+    for file in "$dir/latents.mp4" "$dir/zeros.npy"; do
+        keeps "$dir/out.safetensors" video-to-latents "$file"
+        grep -q "^video-to-latents.sh: .*${file##*/}: holds tensors, wanted is" \
+            "$tmp/said" || fail "$(cat "$tmp/said")"
+        [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
+    done
     refused 'must end in .safetensors' sh "$pipelines/video-to-latents.sh" \
         "$dir/out.safetensors" "$tmp/clip.webm"
     [ "$(frames_of "$tmp/clip.webm")" = 17 ] || fail 'the video is lost'
@@ -423,6 +445,13 @@ round_trip() {
     cat "$tmp/said"
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
     grep -q 'are right' "$tmp/said" || fail 'tells no PSNR to expect'
+    # The options that all scripts have.
+    sh "$pipelines/round-trip.sh" --latent-space gst-vae-demo --size 32x32 \
+        --frames 1 >"$tmp/said"
+    grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR of a space'
+    refused 'exclude each other' sh "$pipelines/round-trip.sh" \
+        --latent-space wan2.1 --model "$source/README.md"
+    refused 'unknown argument more' sh "$pipelines/round-trip.sh" more
 }
 
 demo() {
