@@ -69,15 +69,28 @@ if "$tmp/embed" "$tmp/none" "$tmp/none" 2>"$tmp/said"; then
 fi
 grep -q "$tmp/none" "$tmp/said" || fail "no name in: $(cat "$tmp/said")"
 
-# Links between the pages lead somewhere; those out of them are of the source.
+# Links between the pages lead somewhere, and so do the scripts they tell of.
 pages=$prefix/share/doc/gst-vae
 if [ -d "$pages" ]; then
     find "$pages" -name '*.md' | while read -r page; do
         sed -n 's/.*](\([^)#]*\)[^)]*).*/\1/p' "$page" |
-            grep -v -e '^$' -e '://' -e pipelines/ | while read -r link; do
+            grep -v -e '^$' -e '://' | while read -r link; do
             [ -e "$(dirname "$page")/$link" ] ||
                 fail "$page: no $link"
         done
     done
+    [ -z "$(find "$pages" -name '*.pyc' -o -xtype l)" ] ||
+        fail "$(find "$pages" -name '*.pyc' -o -xtype l)"
+    for script in "$pages"/pipelines/*-*.sh "$pages/pipelines/vaesend.py" \
+        "$pages/pipelines/live/live.py"; do
+        PYTHONDONTWRITEBYTECODE=1 "$script" --help >"$tmp/said" ||
+            fail "$script --help"
+    done
+    if [ -f "$tmp/latents.safetensors" ] &&
+        gst-inspect-1.0 --exists --atleast-version=0.0 webmmux; then
+        sh "$pages/pipelines/latents-to-video.sh" "$tmp/latents.safetensors" \
+            "$tmp/video.webm" 2>"$tmp/said" || fail "$(cat "$tmp/said")"
+        [ -s "$tmp/video.webm" ] || fail 'no video by an installed script'
+    fi
 fi
 echo ok
