@@ -235,13 +235,14 @@ seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
     const gboolean done = self->srcpad != NULL;
     if (done)
         apply_seek(self, event);
-    gst_pad_start_task(self->sinkpad, (GstTaskFunction) pull_loop,
-                       self->sinkpad, NULL);
+    /* Without the lock, which a thread that is given up may be waiting for. */
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
+    const gboolean runs =
+        gst_vae_task_start(self->sinkpad, (GstTaskFunction) pull_loop);
     /* The element may have left PAUSED meanwhile, which stops an older task. */
     if (!GST_PAD_IS_ACTIVE(self->sinkpad))
         gst_pad_stop_task(self->sinkpad);
-    return done;
+    return done && runs;
 }
 
 static gboolean

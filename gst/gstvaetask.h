@@ -6,7 +6,7 @@
 /*
  * gst_pad_start_task() with the pad as what run() is given. Where there is no
  * thread for it, posts an error of the pad's element, RESOURCE/FAILED, and
- * returns FALSE; the pad has no task then.
+ * returns FALSE; the pad has no task then. Not with the pad's stream lock.
  */
 gboolean gst_vae_task_start(GstPad *pad, GstTaskFunction run);
 

@@ -1,7 +1,7 @@
 /*
  * test_threads.c: a system that gives no more threads.
  */
-#include "vae_test.h"
+#include "vae_play.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -144,11 +144,98 @@ test_refused(void)
     vae_test_teardown(h);
 }
 
+/* A pool of no threads: those that wait for work in the usual one would do. As
+ * that, it keeps what it was given for a thread to come. */
+typedef GstTaskPool NoPool;
+typedef GstTaskPoolClass NoPoolClass;
+
+static GstTaskPoolFunction kept_run;
+static gpointer kept_data;
+
+GType no_pool_get_type(void);
+G_DEFINE_TYPE(NoPool, no_pool, GST_TYPE_TASK_POOL)
+
+static gpointer
+no_pool_push(GstTaskPool *pool, GstTaskPoolFunction run, gpointer data,
+             GError **error)
+{
+    kept_run = run;
+    kept_data = data;
+    g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_FAILED, "no thread");
+    return NULL;
+}
+
+static void
+no_pool_class_init(NoPoolClass *klass)
+{
+    klass->push = no_pool_push;
+}
+
+static void
+no_pool_init(NoPool *pool)
+{
+}
+
+/* New tasks of the pipeline get that pool. */
+static GstBusSyncReply
+set_pool(GstBus *bus, GstMessage *message, gpointer pool)
+{
+    GstStreamStatusType type;
+
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_STREAM_STATUS) {
+        gst_message_parse_stream_status(message, &type, NULL);
+        if (type == GST_STREAM_STATUS_TYPE_CREATE)
+            gst_task_set_pool(
+                g_value_get_object(
+                    gst_message_get_stream_status_object(message)),
+                pool);
+    }
+    return GST_BUS_PASS;
+}
+
+/* A seek when the task of latentdemux is gone, and no thread for another. */
+static void
+test_seek(void)
+{
+    gchar *path = vae_play_write(3, 6, 4, "16/1");
+    gchar *text = g_strdup_printf(
+        "filesrc location=%s ! latentdemux name=d ! fakesink name=s", path);
+    GstElement *pipeline = gst_parse_launch(text, NULL);
+    GstElement *demux = gst_bin_get_by_name(GST_BIN(pipeline), "d");
+    GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
+    GstPad *pad = gst_element_get_static_pad(demux, "sink");
+    GstTaskPool *pool = g_object_new(no_pool_get_type(), NULL);
+    GstBus *bus = gst_element_get_bus(pipeline);
+
+    /* GStreamer does not give it back when it refuses. */
+    GST_OBJECT_FLAG_SET(pool, GST_OBJECT_FLAG_MAY_BE_LEAKED);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    gst_message_unref(
+        gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS));
+    CHECK(gst_pad_stop_task(pad));
+    gst_bus_set_sync_handler(bus, set_pool, pool, NULL);
+    CHECK(!gst_element_seek_simple(sink, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                                   0));
+    gst_bus_set_sync_handler(bus, NULL, NULL, NULL);
+    expect_no_thread(bus);
+    kept_run(kept_data);
+    gst_object_unref(bus);
+    gst_object_unref(pool);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+    gst_object_unref(demux);
+    end(pipeline);
+    vae_play_remove(path);
+    g_free(text);
+}
+
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"tasks", test_tasks}, {"refused", test_refused}, {NULL, NULL}};
+    static const VaeTest tests[] = {{"tasks", test_tasks},
+                                    {"refused", test_refused},
+                                    {"seek", test_seek},
+                                    {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }
