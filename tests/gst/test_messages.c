@@ -506,6 +506,11 @@ main(int argc, char **argv)
                                     {"categories", test_categories},
                                     {"author", test_author},
                                     {NULL, NULL}};
+    GstPlugin *finders;
 
+    /* The first look at bytes loads it, and its caps stay for good. */
+    gst_init(&argc, &argv);
+    finders = gst_plugin_load_by_name("typefindfunctions");
+    gst_clear_object(&finders);
     return vae_test_main(argc, argv, tests);
 }
