@@ -198,7 +198,8 @@ play() {
         rm -r "$pipe" # both ends are open
         tell_all
     } <"$pipe/said" >&2
-    wait "$launch" || {
+    # The shell would tell of the one that is ended.
+    wait "$launch" 2>/dev/null || {
         launch=
         return 1
     }
@@ -219,11 +220,11 @@ tell_options() {
 }
 
 # tell_failure LINE: an error or a warning of gst-launch-1.0 in words of the
-# script. After an error the elements before it also say that they stopped.
+# script. After an error other elements also say that they stopped, or that they
+# had too little.
 tell_failure() {
     case $1 in
-    'ERROR: from element '*': Internal data stream error.' | \
-        'ERROR: from element '*': GStreamer error: state change failed'*)
+    'ERROR: from element '* | 'WARNING: from element '*)
         [ -z "$doomed" ] || return 0
         ;;
     esac

@@ -71,6 +71,8 @@ def stated(facts, name, path):
 
 def read_safetensors(view, path, tensor):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    if view[8:9] != b"{":
+        raise ValueError(f"{path}: neither .npy nor safetensors")
     try:
         end = 8 + struct.unpack_from("<Q", view)[0]
         header = json.loads(bytes(view[8:end]))

@@ -53,6 +53,7 @@ static const struct {
     const char *magic;
     size_t length;
     const char *words;
+    size_t at; /* of the first 10 bytes */
 } others[] = {
     {"\x80\2\x8a\x0a\x6c\xfc\x9c\x46", 8,
      "a file of PyTorch before 1.6, or written for it; convert it with "
@@ -66,6 +67,12 @@ static const struct {
     {"version ", 8, "a pointer of git LFS: the file itself was not fetched"},
     {"<!DOCTYP", 8, "a web page"},
     {"<html", 5, "a web page"},
+    {"ftyp", 4, "a video file (MP4 or MOV)", 4},
+    {"\x1a\x45\xdf\xa3", 4, "a video file (WebM or Matroska)"},
+    {"YUV4MPEG", 8, "a video file (Y4M)"},
+    {"RIFF", 4, "a RIFF file, such as AVI"},
+    {"\x89PNG", 4, "a picture (PNG)"},
+    {"\xff\xd8\xff", 3, "a picture (JPEG)"},
 };
 
 /* Where in the file an error is. */
@@ -108,7 +115,8 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
     const bool plausible = length >= 2 && length <= VAE_MAX_HEADER;
     if (!plausible || bytes[LENGTH_BYTES] != '{') {
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-            if (memcmp(bytes, others[i].magic, others[i].length) == 0)
+            if (memcmp(bytes + others[i].at, others[i].magic,
+                       others[i].length) == 0)
                 return vae_fail(
                     error, VAE_ERR_FORMAT,
                     "%s: is %s; wanted a safetensors, npy or PyTorch file",

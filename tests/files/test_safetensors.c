@@ -244,6 +244,15 @@ check_mistakes(void)
         {"GGUFaaaabbbbccccdddd", "GGUF"},
         {"version https://git-lfs.github.com/spec/v1", "git LFS"},
         {"<!DOCTYPE html><html>", "web page"},
+        {"\1\1\1\x20"
+         "ftypisom\1\1",
+         "is a video file (MP4 or MOV); wanted a "
+         "safetensors, npy or PyTorch file"},
+        {"\x1a\x45\xdf\xa3\1\1\1\1\1\1", "video file (WebM or Matroska)"},
+        {"YUV4MPEG2 W16 H16", "video file (Y4M)"},
+        {"RIFF\1\1\1\1AVI LIST", "RIFF file, such as AVI"},
+        {"\x89PNG\r\n\x1a\n\1\1", "picture (PNG)"},
+        {"\xff\xd8\xff\xe0\1\1JFIF", "picture (JPEG)"},
         {"{\"a\": 1, \"b\": 2, \"c\": 3}", "is JSON; an index of shards"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -118,6 +118,23 @@ usage() {
     done
 }
 
+# After the first error nothing is told of what comes of it, nor that the shell
+# ends a gst-launch-1.0 that waits for ever.
+one_error() {
+    mkdir "$tmp/fake"
+    cat >"$tmp/fake/gst-launch-1.0" <<'EOF'
+#!/bin/sh
+echo 'ERROR: from element /GstPipeline:pipeline0/GstLatentDemux:latentdemux0: it'
+echo 'ERROR: from element /GstPipeline:pipeline0/GstH264Parse:parse: too little'
+echo 'WARNING: from element /GstPipeline:pipeline0/GstH264Parse:parse: odd'
+exec sleep 600
+EOF
+    chmod +x "$tmp/fake/gst-launch-1.0"
+    refused '^latents-to-video.sh: latentdemux: it$' env \
+        PATH="$tmp/fake:$PATH" sh "$pipelines/latents-to-video.sh" "$dir/o.webm"
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
+}
+
 # y4m_frames FILE: told by its size.
 y4m_frames() {
     head -n 1 "$1" >"$tmp/header"
@@ -217,6 +234,11 @@ latents_to_video() {
         --model "$source/README.md" "$dir/bad.webm"
     refused 'no folder' sh "$pipelines/latents-to-video.sh" "$dir/none/out.webm"
     keeps "$dir/out.y4m" latents-to-video "$source/README.md"
+    one_error
+    printf '\0\0\0\040ftypisom\0\0\2\0isomiso2avc1mp41' >"$tmp/clip.mp4"
+    refused 'clip.mp4: is a video file (MP4 or MOV); wanted a' \
+        sh "$pipelines/latents-to-video.sh" "$tmp/clip.mp4" "$dir/o.webm"
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     cp "$pipelines/demo/latents.safetensors" "$dir/same.y4m"
     sh "$pipelines/latents-to-video.sh" "$dir/same.y4m" "$dir/same.y4m"
     cmp "$dir/out.y4m" "$dir/same.y4m" || fail 'input and output the same'

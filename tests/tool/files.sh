@@ -43,7 +43,12 @@ says "cannot create"
 printf '\0\0\0\040ftypisom\0\0\2\0isomiso2avc1mp41' >"$out/in.mp4"
 check "encode a video file" 3 "$tool" encode $ref --model "$wan" \
     "$out/in.mp4" "$out/latents.safetensors"
-says "in.mp4" "pipelines/video-to-latents.sh" "vaeencode"
+says "in.mp4: is a video file (MP4 or MOV)" "pipelines/video-to-latents.sh" \
+    "vaeencode"
+check "decode a video file" 3 "$tool" decode $ref --model "$wan" \
+    "$out/in.mp4" "$out/x.safetensors"
+says "in.mp4: is a video file (MP4 or MOV); wanted a safetensors, npy or"
+true_that "in one line" test "$(wc -l <"$out/log")" -eq 1
 cp "$out/in.mp4" "$out/in.safetensors"
 check "encode what is called safetensors" 3 "$tool" encode $ref \
     --model "$wan" "$out/in.safetensors" "$out/latents.safetensors"
