@@ -77,6 +77,8 @@ typedef struct VaeBackendClass {
     VaeType (*act_type)(VaePrecision precision);
     /* Storage of what is added up along the network; NULL: F32. */
     VaeType (*sum_type)(VaePrecision precision);
+    /* Whether it takes convolutions that double what they read. */
+    bool conv_up;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);

@@ -455,10 +455,12 @@ prepare_job(void *user)
         vae_host_prepare(j->program, j->model, &vae_kernels_cpu,
                          j->cpu->params.threads, false, &j->exec, j->error);
     for (int i = 0; i < j->program->n_ops && status == VAE_OK; i++) {
-        const VaeOpKind kind = j->program->ops[i].kind;
-        if (kind == VAE_OP_CONV)
+        const VaeOp *op = &j->program->ops[i];
+        if (op->kind == VAE_OP_CONV && op->conv.up)
+            status = vae_cpu_conv_up(j->cpu, j->model, j->exec, i, j->error);
+        else if (op->kind == VAE_OP_CONV)
             status = vae_cpu_conv(j->cpu, j->model, j->exec, i, j->error);
-        else if (kind == VAE_OP_ATTENTION)
+        else if (op->kind == VAE_OP_ATTENTION)
             status = vae_cpu_attention(j->cpu, j->model, j->exec, i, j->error);
     }
     if (status != VAE_OK)
@@ -523,6 +525,7 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .precision = cpu_precision,
                                          .encode_precision = VAE_PRECISION_FP32,
                                          .act_type = cpu_act_type,
+                                         .conv_up = true,
                                          .open = cpu_open,
                                          .close = cpu_close,
                                          .alloc = vae_host_alloc,

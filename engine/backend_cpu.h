@@ -95,6 +95,9 @@ VaeStatus vae_cpu_status(dnnl_status_t status, const VaeOp *op,
  */
 VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
                        VaeError *error);
+/* The same for an op with conv.up. */
+VaeStatus vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+                          int i, VaeError *error);
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                             int i, VaeError *error);
 

@@ -8,183 +8,58 @@
  * the library's layout.
  */
 #include <assert.h>
-#include <string.h>
 
-#include "backend_cpu.h"
+#include "backend_cpu_conv.h"
 
 enum { SRC, WEIGHTS, DST, REST };
 
-typedef struct Conv {
-    VaeBackend *cpu;
-    const VaeExec *exec;
-    VaeCpuPrimitive primitive;
-    int bias, add; /* arguments; 0: none */
-} Conv;
-
-/* ------------------------------------------------------------------ */
-/* Weights.                                                            */
-
-/* Kept weights are told apart by what they are made from and into. Compared
- * as bytes: descriptors come from oneDNN, which zeroes what it does not use. */
-typedef struct WeightKey {
-    char table[8];
-    int id, parts;
-    dnnl_memory_desc_t md;
-} WeightKey;
-
-typedef struct WeightJob {
-    VaeBackend *cpu;
-    const VaeOp *op;
-    const VaeWeight *weight;
-    const dnnl_memory_desc_t *md;
-} WeightJob;
-
-/* Numbers of that type in the file's order, [out, in, t, h, w], under the dims
- * of md. */
-static dnnl_status_t
-file_layout(const dnnl_memory_desc_t *md, VaeType type, dnnl_memory_desc_t *out)
-{
-    static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_abcd, dnnl_abcde};
-    const int n = md->ndims;
-    return dnnl_memory_desc_init_by_tag(out, n, md->dims, vae_cpu_type(type),
-                                        tags[n == 1 ? 0 : n - 3]);
-}
-
-/* The type that the weight's numbers are laid out from. */
-static VaeType
-source_type(const VaeWeight *w)
-{
-    return vae_weight_lies(w) ? w->part[0]->type : VAE_TYPE_F32;
-}
-
-static dnnl_status_t
-make_reorder(VaeBackend *cpu, const VaeWeight *w, const dnnl_memory_desc_t *md,
-             bool plan, VaeCpuPrimitive *out)
-{
-    dnnl_memory_desc_t plain;
-    const dnnl_status_t s = file_layout(md, source_type(w), &plain);
-    if (s != dnnl_success)
-        return s;
-    return vae_cpu_reorder(cpu, &plain, md, plan, out);
-}
-
-static dnnl_status_t
-reorder_once(const WeightJob *j, const void *src, void *dst)
-{
-    VaeCpuPrimitive p = {0};
-    void *scratch = NULL;
-    dnnl_status_t s = make_reorder(j->cpu, j->weight, j->md, false, &p);
-    if (s == dnnl_success) {
-        scratch = vae_mem_alloc(p.scratch);
-        s = scratch ? vae_cpu_set_scratch(&p, scratch) : dnnl_out_of_memory;
-    }
-    if (s == dnnl_success)
-        s = vae_cpu_set(&p, 0, src);
-    if (s == dnnl_success)
-        s = vae_cpu_set(&p, 1, dst);
-    if (s == dnnl_success)
-        s = vae_cpu_execute(j->cpu, &p);
-    if (s == dnnl_success)
-        s = dnnl_stream_wait(j->cpu->stream);
-    vae_mem_free(scratch);
-    vae_cpu_primitive_free(&p);
-    return s;
-}
-
-/* Out of the file where it has one piece of a type that oneDNN reads. */
-static VaeStatus
-make_weight(void *user, void *dst, VaeError *error)
-{
-    const WeightJob *j = user;
-    const VaeWeight *w = j->weight;
-    dnnl_status_t s;
-    if (vae_weight_lies(w)) {
-        s = reorder_once(j, w->part[0]->data, dst);
-        vae_weight_drop(w);
-        return vae_cpu_status(s, j->op, "lay out the weights", error);
-    }
-    const size_t bytes = vae_weight_count(w) * sizeof(float);
-    float *raw = vae_mem_alloc(bytes);
-    if (!raw)
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s: out of memory for weights (%zu bytes)",
-                        j->op->name, bytes);
-    vae_weight_read(w, raw);
-    s = reorder_once(j, raw, dst);
-    vae_mem_free(raw);
-    return vae_cpu_status(s, j->op, "lay out the weights", error);
-}
-
-/* What make_weight() takes and gives back. */
-static VaeStatus
-count_loading(const Conv *c, VaeExec *exec, const VaeOp *op, const VaeWeight *w,
-              const dnnl_memory_desc_t *md, VaeError *error)
-{
-    VaeCpuPrimitive p = {0};
-    const dnnl_status_t s = make_reorder(c->cpu, w, md, true, &p);
-    size_t bytes = p.scratch;
-    vae_cpu_primitive_free(&p);
-    if (!vae_weight_lies(w))
-        bytes += vae_weight_count(w) * sizeof(float);
-    if (bytes > exec->loading)
-        exec->loading = bytes;
-    return vae_cpu_status(s, op, "lay out the weights", error);
-}
-
-/* Argument i of the primitive holds weight w from here on. */
-static VaeStatus
-give_weight(Conv *c, VaeModel *model, VaeExec *exec, const VaeOp *op,
-            const VaeWeight *w, int i, VaeError *error)
-{
-    const dnnl_memory_desc_t *md = &c->primitive.md[i];
-    const size_t bytes = dnnl_memory_desc_get_size(md);
-    exec->weight_bytes += bytes;
-    VaeStatus status = count_loading(c, exec, op, w, md, error);
-    if (status != VAE_OK || !model)
-        return status;
-    WeightKey key;
-    memset(&key, 0, sizeof key);
-    strcpy(key.table, "dnnl");
-    key.id = w->id;
-    key.parts = w->n_parts;
-    memcpy(&key.md, md, sizeof key.md);
-    WeightJob job = {c->cpu, op, w, md};
-    const void *blob = NULL;
-    status = vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
-                              NULL, &blob, error);
-    if (status != VAE_OK)
-        return status;
-    return vae_cpu_status(vae_cpu_set(&c->primitive, i, blob), op,
-                          "take the weights", error);
-}
-
-/* ------------------------------------------------------------------ */
-/* The primitive.                                                      */
+/* What the primitive makes of x: rows and columns of the kernel, zeros above
+ * and to the left, below and to the right, and the result's size. */
+typedef struct Window {
+    int k, top, left, bottom, right, h, w;
+} Window;
 
 /* What is read past the last row or column; the planned output size decides,
  * so this is right for `same` and for right-and-bottom padding. */
 static int
-pad_end(const VaeOp *op, int in, int out)
+pad_end(const VaeOp *op, int k, int pad, int in, int out)
 {
-    const int past = (out - 1) * op->conv.s + op->conv.k - op->conv.pad - in;
+    const int past = (out - 1) * op->conv.s + k - pad - in;
     return past > 0 ? past : 0;
+}
+
+static Window
+window(const VaeCpuConv *c)
+{
+    const VaeOp *op = c->op;
+    const VaeShape x = op->x->shape, y = op->y->shape;
+    Window w = {op->conv.k, op->conv.pad, op->conv.pad, .h = y.h, .w = y.w};
+    if (c->phase)
+        w = (Window){2, 1 - c->phase->row, 1 - c->phase->column, .h = x.h,
+                     .w = x.w};
+    w.bottom = pad_end(op, w.k, w.top, x.h, w.h);
+    w.right = pad_end(op, w.k, w.left, x.w, w.w);
+    return w;
 }
 
 /* Descriptors without a batch of frames: 5 dimensions, or 4 where kt is 1. */
 static dnnl_status_t
-describe(const VaeOp *op, dnnl_convolution_desc_t *out)
+describe(const VaeCpuConv *c, dnnl_convolution_desc_t *out)
 {
-    const VaeShape x = op->x->shape, y = op->y->shape;
-    const int k = op->conv.k, s = op->conv.s, pad = op->conv.pad;
-    const int pad_h = pad_end(op, x.h, y.h), pad_w = pad_end(op, x.w, y.w);
+    const VaeOp *op = c->op;
+    const Window v = window(c);
+    const VaeShape x = op->x->shape;
+    const VaeShape y = {.h = v.h, .w = v.w, .c = op->y->shape.c};
+    const int k = v.k, s = op->conv.s;
     const dnnl_dims_t x5 = {1, x.c, op->conv.kt, x.h, x.w};
     const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w};
     const dnnl_dims_t w5 = {y.c, x.c, op->conv.kt, k, k};
     const dnnl_dims_t x4 = {1, x.c, x.h, x.w}, y4 = {1, y.c, y.h, y.w};
     const dnnl_dims_t w4 = {y.c, x.c, k, k};
-    const dnnl_dims_t s3 = {1, s, s}, l3 = {0, pad, pad},
-                      r3 = {0, pad_h, pad_w};
-    const dnnl_dims_t s2 = {s, s}, l2 = {pad, pad}, r2 = {pad_h, pad_w};
+    const dnnl_dims_t s3 = {1, s, s}, l3 = {0, v.top, v.left},
+                      r3 = {0, v.bottom, v.right};
+    const dnnl_dims_t s2 = {s, s}, l2 = {v.top, v.left},
+                      r2 = {v.bottom, v.right};
     const dnnl_dims_t b1 = {y.c};
     const bool flat = op->conv.kt == 1;
     const int n = flat ? 4 : 5;
@@ -257,8 +132,9 @@ avoid(const VaeOp *op)
 }
 
 static dnnl_status_t
-make_primitive(Conv *c, const VaeOp *op, bool plan)
+make_primitive(VaeCpuConv *c, bool plan)
 {
+    const VaeOp *op = c->op;
     VaeCpuArg args[REST + 2] = {
         [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
         [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
@@ -279,7 +155,7 @@ make_primitive(Conv *c, const VaeOp *op, bool plan)
     }
     dnnl_convolution_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t s = describe(op, &desc);
+    dnnl_status_t s = describe(c, &desc);
     if (s == dnnl_success)
         s = vae_cpu_attr(&attr);
     if (s == dnnl_success && (op->add || op->conv.relu))
@@ -291,12 +167,42 @@ make_primitive(Conv *c, const VaeOp *op, bool plan)
     return s;
 }
 
+VaeStatus
+vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error)
+{
+    const VaeOp *op = c->op;
+    VaeExec *exec = c->exec;
+    assert(!adds_in_place(op) || op->add->offset == op->y->offset);
+    VaeStatus status = vae_cpu_status(make_primitive(c, !model), op,
+                                      "make the convolution", error);
+    if (status == VAE_OK && c->primitive.scratch > exec->scratch)
+        exec->scratch = c->primitive.scratch;
+    if (status == VAE_OK)
+        status = vae_cpu_conv_weight(c, model, op->weight, WEIGHTS, error);
+    if (status == VAE_OK && op->bias)
+        status = vae_cpu_conv_weight(c, model, op->bias, c->bias, error);
+    return status;
+}
+
+dnnl_status_t
+vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y, const void *add)
+{
+    dnnl_status_t s = vae_cpu_set(&c->primitive, SRC, x);
+    if (s == dnnl_success)
+        s = vae_cpu_set(&c->primitive, DST, y);
+    if (s == dnnl_success && c->add)
+        s = vae_cpu_set(&c->primitive, c->add, add);
+    if (s == dnnl_success)
+        s = vae_cpu_set_scratch(&c->primitive, c->exec->memory.scratch);
+    return s == dnnl_success ? vae_cpu_execute(c->cpu, &c->primitive) : s;
+}
+
 /* ------------------------------------------------------------------ */
 
 static VaeStatus
 conv_run(void *own, const VaeOp *op, VaeError *error)
 {
-    Conv *c = own;
+    VaeCpuConv *c = own;
     const VaeExec *e = c->exec;
     const VaeTensor *x = op->x, *y = op->y;
     const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
@@ -305,15 +211,9 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const uint8_t *src = vae_host_body(e, x) - (size_t) back * x_frame;
     uint8_t *dst = vae_host_body(e, y);
     const uint8_t *add = c->add ? vae_host_body(e, op->add) : NULL;
-    dnnl_status_t s = vae_cpu_set_scratch(&c->primitive, e->memory.scratch);
+    dnnl_status_t s = dnnl_success;
     for (int f = 0; f < y->shape.t && s == dnnl_success; f++) {
-        s = vae_cpu_set(&c->primitive, SRC, src);
-        if (s == dnnl_success)
-            s = vae_cpu_set(&c->primitive, DST, dst);
-        if (s == dnnl_success && add)
-            s = vae_cpu_set(&c->primitive, c->add, add);
-        if (s == dnnl_success)
-            s = vae_cpu_execute(c->cpu, &c->primitive);
+        s = vae_cpu_conv_frame(c, src, dst, add);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;
         if (add)
@@ -327,7 +227,7 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
 static void
 conv_free(void *own)
 {
-    Conv *c = own;
+    VaeCpuConv *c = own;
     vae_cpu_primitive_free(&c->primitive);
     vae_mem_free(c);
 }
@@ -336,24 +236,15 @@ VaeStatus
 vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
              VaeError *error)
 {
-    const VaeOp *op = &exec->program->ops[i];
-    assert(!adds_in_place(op) || op->add->offset == op->y->offset);
-    Conv *c = vae_mem_alloc(sizeof *c);
+    VaeCpuConv *c = vae_mem_alloc(sizeof *c);
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     c->cpu = cpu;
     c->exec = exec;
+    c->op = &exec->program->ops[i];
     exec->ops[i].own = c;
     exec->ops[i].own_free = conv_free;
     exec->ops[i].run = conv_run;
     exec->ops[i].impl = c->primitive.impl;
-    VaeStatus status = vae_cpu_status(make_primitive(c, op, !model), op,
-                                      "make the convolution", error);
-    if (status == VAE_OK && c->primitive.scratch > exec->scratch)
-        exec->scratch = c->primitive.scratch;
-    if (status == VAE_OK)
-        status = give_weight(c, model, exec, op, op->weight, WEIGHTS, error);
-    if (status == VAE_OK && op->bias)
-        status = give_weight(c, model, exec, op, op->bias, c->bias, error);
-    return status;
+    return vae_cpu_conv_make(c, model, error);
 }

@@ -18,12 +18,16 @@ enum { COLUMNS = sizeof columns / sizeof *columns + 1 };
  * Wan2.1, Wan2.2, SeedVR2, taew2_1 and taew2_2, both directions and precisions,
  * at 48x32, 208x128, 416x240, 832x480 and 1280x720, and some with
  * DNNL_MAX_CPU_ISA less; oneDNN 2.6.3 on an Intel Xeon with AMX. A single
- * convolution of brgconv on AMX is between 45 KiB and 17 MiB.
+ * convolution of brgconv on AMX is between 45 KiB and 17 MiB. Those of the four
+ * phases of a doubled picture, which are smaller: of Wan2.1, Wan2.2, taew2_1
+ * and taew2_2 decoding.
  */
 static const struct Kind {
     const char *impl; /* begins so; the first that matches */
     int kib[COLUMNS];
+    bool phase;
 } kinds[] = {
+    {"brgconv:avx512_core_amx", {170, 975, 1480, 600}, .phase = true},
     {"brgconv:avx512_core_amx", {270, 1380, 2820, 650}},
     {"brgconv:", {100, 160, 325, 730}},
     {"brg:avx512_core_amx", {180, 550, 3030, 3030}},
@@ -37,14 +41,18 @@ static const struct Kind {
 static size_t
 bytes_of(const VaeExec *exec, int i)
 {
-    const VaeShape y = exec->program->ops[i].y->shape;
+    const VaeOp *op = &exec->program->ops[i];
+    const bool up = op->kind == VAE_OP_CONV && op->conv.up;
+    /* A primitive for each phase, over the picture that is not doubled. */
+    const VaeShape y = up ? op->x->shape : op->y->shape;
     const struct Kind *kind = kinds;
     int column = 0;
-    while (strncmp(exec->ops[i].impl, kind->impl, strlen(kind->impl)) != 0)
+    while ((kind->phase && !up) ||
+           strncmp(exec->ops[i].impl, kind->impl, strlen(kind->impl)) != 0)
         kind++;
     while (column < COLUMNS - 1 && y.h * y.w > columns[column])
         column++;
-    return (size_t) kind->kib[column] << 10;
+    return ((size_t) kind->kib[column] << 10) * (up ? 4 : 1);
 }
 
 /* Frames apart, of which a primitive knows nothing. */
@@ -68,8 +76,8 @@ same(const VaeOp *a, const VaeOp *b)
         return true;
     return a->conv.k == b->conv.k && a->conv.kt == b->conv.kt &&
            a->conv.s == b->conv.s && a->conv.pad == b->conv.pad &&
-           a->conv.relu == b->conv.relu && !a->bias == !b->bias &&
-           same_tensor(a->add, b->add) &&
+           a->conv.relu == b->conv.relu && a->conv.up == b->conv.up &&
+           !a->bias == !b->bias && same_tensor(a->add, b->add) &&
            (!a->add ||
             (a->add->root == a->y->root) == (b->add->root == b->y->root));
 }

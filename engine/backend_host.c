@@ -257,6 +257,7 @@ run_conv(VaeExec *e, const VaeOp *op, const VaeHostOp *own)
 {
     const VaeTensor *x = op->x, *y = op->y;
     /* A tensor may have more context than this conv looks back. */
+    assert(!op->conv.up);
     const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     e->kernels->conv(
         &e->queue,

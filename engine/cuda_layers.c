@@ -1,6 +1,7 @@
 /*
  * cuda_layers.c: see cuda_layers.h.
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include "alloc.h"
@@ -21,6 +22,7 @@ VaeCudaConvShape
 vae_cuda_shape(const VaeOp *op, bool tf32)
 {
     const VaeTensor *x = op->x, *y = op->y;
+    assert(!op->conv.up);
     return (VaeCudaConvShape){.t = y->shape.t,
                               .h = x->shape.h,
                               .w = x->shape.w,

@@ -142,6 +142,7 @@ typedef struct VaeBuildParams {
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* of what convolutions read; of what is added up */
+    bool conv_up;      /* the backend takes convs that double what they read */
     const char *label;
     VaeCarrySet *carries;
     bool learn; /* only learn which tensors are wanted */

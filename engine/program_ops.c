@@ -1,6 +1,7 @@
 /*
  * program_ops.c: the builder calls that models are written with.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,8 +107,11 @@ conv_defaults(VaeConv c)
     return c;
 }
 
-const VaeTensor *
-vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
+/* up: input is read as if it were doubled in space; each of its pixels then
+ * meets 2x2 sums of taps in each of four phases. */
+static const VaeTensor *
+add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
+         bool up)
 {
     if (b->status != VAE_OK || !input)
         return NULL;
@@ -127,8 +131,8 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
         add_head(b, name, x, ctx, carry);
     }
     const VaeShape out = {.t = (ctx + in.t - conv.kt) / conv.st + 1,
-                          .h = in.h / conv.s,
-                          .w = in.w / conv.s,
+                          .h = in.h * (up ? 2 : 1) / conv.s,
+                          .w = in.w * (up ? 2 : 1) / conv.s,
                           .c = conv.c};
     VaeOp *op = vae_builder_op(b, VAE_OP_CONV, name);
     VaeTensor *y = vae_builder_tensor(
@@ -142,19 +146,20 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
     op->conv.s = conv.s;
     op->conv.st = conv.st;
     op->conv.relu = conv.relu;
+    op->conv.up = up;
     op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
     if (conv.add) {
         op->add = (VaeTensor *) conv.add;
         if (!conv.keep)
             y->root = op->add->root;
     }
-    const double macs = (double) out.t * out.h * out.w * out.c * in.c *
-                        conv.kt * conv.k * conv.k;
+    const int taps = up ? 2 * 2 : conv.kt * conv.k * conv.k;
+    const double macs = (double) out.t * out.h * out.w * out.c * in.c * taps;
     vae_op_count(op, 2 * macs,
                  vae_tensor_bytes(x) +
                      vae_tensor_bytes(y) * (conv.add ? 2 : 1) +
                      (double) ctx * (double) vae_frame_bytes(x) +
-                     (double) conv.c * in.c * conv.kt * conv.k * conv.k *
+                     (double) conv.c * in.c * taps * (up ? 4 : 1) *
                          (double) vae_type_size(x->type));
     op->weight = vae_builder_conv_weight(b, name, &conv, in.c, false);
     op->bias = conv.no_bias
@@ -163,6 +168,26 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
     if (carry)
         add_tail(b, name, x, carry);
     return b->status == VAE_OK ? y : NULL;
+}
+
+const VaeTensor *
+vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x, VaeConv conv)
+{
+    return add_conv(b, name, x, conv, false);
+}
+
+const VaeTensor *
+vae_conv_up(VaeBuilder *b, const char *unfold, const char *name,
+            const VaeTensor *x, int ft, VaeConv conv)
+{
+    assert(conv.k == 3 && conv.pad == VAE_PAD_SAME && !conv.add);
+    assert(conv.kt <= 1 && conv.s <= 1 && conv.st <= 1);
+    const bool up = b->params->conv_up;
+    if (!up || ft > 1)
+        x = vae_rearrange(
+            b, unfold, x,
+            (VaeMove){.kind = VAE_UNFOLD_NEAREST, .ft = ft, .fs = up ? 1 : 2});
+    return add_conv(b, name, x, conv, up);
 }
 
 void

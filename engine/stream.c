@@ -155,6 +155,7 @@ build(VaeStream *s, int slice, VaeError *error)
                               .sum = s->class->sum_type
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
+                              .conv_up = s->class->conv_up,
                               .label = vae_stream_labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);

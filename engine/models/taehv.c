@@ -57,22 +57,24 @@ super_block(VaeBuilder *b, int index, const VaeTensor *x)
     return y;
 }
 
-/* 1x1 from n to s * n channels, dealt to s frames, each pixel to 2x2: the
- * conv commutes with the upsampling and is done before it. */
+/* 1x1 from n to s * n channels, dealt to s frames, each pixel to 2x2, and the
+ * 3x3 behind that: the 1x1 commutes with the upsampling and is done before it.
+ */
 static const VaeTensor *
-grow(VaeBuilder *b, int index, const VaeTensor *x, int s)
+grow(VaeBuilder *b, int index, const VaeTensor *x, int s, VaeConv conv)
 {
     if (!x)
         return NULL;
-    const int n = x->shape.c;
-    vae_enter(b, "%d", index);
-    x = vae_conv(
-        b, "conv", x,
-        (VaeConv){.c = s * n, .two_d = true, .no_bias = true, .narrow = true});
-    x = vae_rearrange(b, "unfold", x,
-                      (VaeMove){.kind = VAE_UNFOLD_NEAREST, .ft = s, .fs = 2});
-    vae_leave(b);
-    return x;
+    char deal[16], unfold[16], name[16];
+    snprintf(deal, sizeof deal, "%d.conv", index);
+    snprintf(unfold, sizeof unfold, "%d", index);
+    snprintf(name, sizeof name, "%d", index + 1);
+    x = vae_conv(b, deal, x,
+                 (VaeConv){.c = s * x->shape.c,
+                           .two_d = true,
+                           .no_bias = true,
+                           .narrow = true});
+    return vae_conv_up(b, unfold, name, x, s, conv);
 }
 
 static const VaeTensor *
@@ -83,18 +85,15 @@ decode_base(VaeBuilder *b, const VaeTae *a, const VaeTensor *x)
         b, "1", x,
         (VaeConv){.c = a->dec_c[0], .k = 3, .two_d = true, .relu = true});
     for (int i = 0; i < 3; i++) {
-        char name[4];
         for (int j = 0; j < 3; j++)
             x = memory_block(b, 3 + 6 * i + j, x);
-        x = grow(b, 7 + 6 * i, x, a->grow[i]);
-        snprintf(name, sizeof name, "%d", 8 + 6 * i);
-        x = vae_conv(b, name, x,
-                     (VaeConv){.c = a->dec_c[i + 1],
-                               .k = 3,
-                               .two_d = true,
-                               .no_bias = true,
-                               .relu = i == 2,
-                               .narrow = i == 2});
+        x = grow(b, 7 + 6 * i, x, a->grow[i],
+                 (VaeConv){.c = a->dec_c[i + 1],
+                           .k = 3,
+                           .two_d = true,
+                           .no_bias = true,
+                           .relu = i == 2,
+                           .narrow = i == 2});
     }
     return x;
 }

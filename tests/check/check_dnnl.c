@@ -143,7 +143,8 @@ compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
                 break;
             }
     }
-    const size_t kept = op->kind == VAE_OP_CONV ? 1 + (op->bias != NULL) : 0;
+    const size_t kept =
+        op->kind == VAE_OP_CONV ? (op->up ? 4 : 1) + (op->bias != NULL) : 0;
     if (vae_rig_kept(model) < kept || vae_rig_kept(model) > 3 * kept)
         vae_check_fail(t, "%zu weight blocks are kept for %zu weights",
                        vae_rig_kept(model), kept);
@@ -242,6 +243,103 @@ check_conv_bf16(VaeCheck *t)
 
 /* ------------------------------------------------------------------ */
 
+/* Frames with each pixel as 2x2. */
+static float *
+doubled(VaeCheck *t, const float *x, VaeShape shape)
+{
+    float *y = vae_check_buffer(t, 4 * frame(shape) * FRAMES * sizeof *y, 4);
+    vae_kernels_ref.rearrange(&t->queue,
+                              &(VaeRearrangeArgs){.kind = VAE_UNFOLD_NEAREST,
+                                                  .y = y,
+                                                  .x = x,
+                                                  .t = FRAMES,
+                                                  .h = shape.h,
+                                                  .w = shape.w,
+                                                  .c = shape.c,
+                                                  .ft = 1,
+                                                  .fs = 2});
+    return y;
+}
+
+/*
+ * The reference convolution of the doubled picture. Taps are multiples of 1/32
+ * below 1, so that sums of four are exact in bf16, too, and the bound holds as
+ * for any other. A narrow result has its own rounding, 2^-9 of it.
+ */
+static void
+check_one_up(VaeCheck *t, const Backends *b, VaeOneOp op, bool bias)
+{
+    if (!vae_check_begin(t, "up_%s_%dx%d_c%d_%d%s%s%s",
+                         op.type == VAE_TYPE_BF16 ? "bf16" : "fp32", op.x.w,
+                         op.x.h, op.x.c, op.y.c, bias ? "_bias" : "",
+                         op.relu ? "_relu" : "", op.narrow ? "_narrow" : ""))
+        return;
+    const size_t n_w = (size_t) op.y.c * op.x.c * 9;
+    float *weight = vae_check_buffer(t, n_w * sizeof *weight, sizeof *weight);
+    for (size_t i = 0; i < n_w; i++)
+        weight[i] = (float) vae_check_range(t, -31, 31) / 32;
+    op.weight = weight;
+    op.bias = bias ? vae_check_random(t, (size_t) op.y.c, 1) : NULL;
+    op.y.h = 2 * op.x.h;
+    op.y.w = 2 * op.x.w;
+    op.y.t = op.x.t = FRAMES;
+    const float *x = numbers(t, frame(op.x) * FRAMES, op.type);
+    const float *big = doubled(t, x, op.x);
+    VaeOneOp plain = op;
+    plain.up = false;
+    plain.x = (VaeShape){FRAMES, op.y.h, op.y.w, op.x.c};
+    const float *want = run_ref(t, b, plain, big, NULL);
+    plain.relu = false;
+    float *bounds = conv_bounds(t, b, plain, big, NULL);
+    for (size_t i = 0; op.narrow && i < frame(op.y) * FRAMES; i++)
+        bounds[i] += (fabsf(want[i]) + bounds[i]) * 0x1p-8f;
+    compare(t, b, &op, x, NULL, want, bounds);
+}
+
+static void
+check_ups(VaeCheck *t, VaePrecision precision)
+{
+    static const int cases[][4] = {
+        {1, 1, 16, 16}, {1, 9, 3, 96},  {7, 1, 96, 3},    {2, 2, 5, 7},
+        {5, 3, 64, 64}, {17, 11, 1, 5}, {13, 16, 33, 20}, {26, 15, 96, 48}};
+    Backends b;
+    if (!open_all(t, precision, &b))
+        return;
+    for (size_t i = 0; i < VAE_COUNT(cases); i++)
+        for (int kind = 0; kind < 4; kind++)
+            check_one_up(
+                t, &b,
+                (VaeOneOp){
+                    .kind = VAE_OP_CONV,
+                    .type = vae_backend_cpu.act_type(precision),
+                    .x = {.w = cases[i][0], .h = cases[i][1], .c = cases[i][2]},
+                    .y = {.c = cases[i][3]},
+                    .k = 3,
+                    .kt = 1,
+                    .s = 1,
+                    .st = 1,
+                    .pad = 1,
+                    .up = true,
+                    .relu = kind > 1,
+                    .narrow = kind == 2},
+                kind % 2 != 0);
+    close_all(&b);
+}
+
+static void
+check_up_fp32(VaeCheck *t)
+{
+    check_ups(t, VAE_PRECISION_FP32);
+}
+
+static void
+check_up_bf16(VaeCheck *t)
+{
+    check_ups(t, VAE_PRECISION_BF16);
+}
+
+/* ------------------------------------------------------------------ */
+
 /*
  * With q, k, v in -1..1 a score is at most sqrt(c) and wrong by d = 8
  * sqrt(c) 2^-24 sqrt(c); its exponential by the factor 1 + d and some 2^-21
@@ -303,10 +401,11 @@ check_attention_bf16(VaeCheck *t)
 /* Sizes told without a model are those of the real thing; no primitive for
  * another number of frames wants weights of its own. */
 static void
-check_plan(VaeCheck *t)
+check_plan_of(VaeCheck *t, bool up)
 {
     Backends b;
-    if (!vae_check_begin(t, "plan") || !open_all(t, VAE_PRECISION_FP32, &b))
+    if (!vae_check_begin(t, up ? "plan_up" : "plan") ||
+        !open_all(t, VAE_PRECISION_FP32, &b))
         return;
     VaeOneOp op = {.kind = VAE_OP_CONV,
                    .x = {3, 10, 14, 16},
@@ -316,12 +415,18 @@ check_plan(VaeCheck *t)
                    .s = 1,
                    .st = 1,
                    .pad = 1};
+    if (up) {
+        op.up = true;
+        op.kt = op.x.t = 1;
+        op.y.h = 20;
+        op.y.w = 28;
+    }
     op.weight = vae_check_random(t, 8 * 16 * 27, 1);
     op.bias = vae_check_random(t, 8, 1);
     VaeModel *model = vae_rig_model();
     VaeRig *plan = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], NULL, &op);
     VaeRig *real = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], model, &op);
-    op.x.t = 6;
+    op.x.t += 3;
     op.y.t = 4;
     VaeRig *more = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], model, &op);
     if (plan && real && more) {
@@ -330,9 +435,11 @@ check_plan(VaeCheck *t)
         vae_check_that(t,
                        vae_rig_weight_bytes(plan) == vae_rig_weight_bytes(real),
                        "the planned weights are not the real ones");
-        vae_check_that(t, vae_rig_weight_bytes(real) >= 4 * (8 * 16 * 27 + 8),
+        vae_check_that(t,
+                       vae_rig_weight_bytes(real) >=
+                           4 * (8 * 16 * (up ? 16u : 27u) + 8),
                        "fewer bytes than weights");
-        vae_check_that(t, vae_rig_kept(model) == 2,
+        vae_check_that(t, vae_rig_kept(model) == (up ? 5 : 2),
                        "the weights are kept more than once");
     }
     vae_rig_free(&plan);
@@ -340,6 +447,13 @@ check_plan(VaeCheck *t)
     vae_rig_free(&more);
     vae_rig_model_free(&model);
     close_all(&b);
+}
+
+static void
+check_plan(VaeCheck *t)
+{
+    check_plan_of(t, false);
+    check_plan_of(t, true);
 }
 
 static void
@@ -373,7 +487,8 @@ int
 main(int argc, char **argv)
 {
     static const VaeCheckFunc all[] = {
-        check_precision, check_plan,           check_conv_fp32,
-        check_conv_bf16, check_attention_fp32, check_attention_bf16};
+        check_precision,      check_plan,          check_conv_fp32,
+        check_conv_bf16,      check_up_fp32,       check_up_bf16,
+        check_attention_fp32, check_attention_bf16};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

@@ -13,7 +13,9 @@ typedef struct VaeOneOp {
     VaeShape x, y; /* x.t counts the context too */
     VaeType type;  /* of the conv's x, of the attention's y; else F32 */
     int k, kt, s, st, pad;
-    bool add;
+    bool add, relu;
+    bool up;                    /* x is read as if each pixel were 2x2 */
+    bool narrow;                /* the conv's y is of its type, too */
     const float *weight, *bias; /* in the file's order; bias may be NULL */
 } VaeOneOp;
 

@@ -85,6 +85,8 @@ describe_conv(VaeRig *r)
     r->op.conv.s = o->s;
     r->op.conv.st = o->st;
     r->op.conv.pad = o->pad;
+    r->op.conv.relu = o->relu;
+    r->op.conv.up = o->up;
 }
 
 /* x, then y (with add in the same place) in one arena. */
@@ -103,7 +105,7 @@ describe(VaeRig *r)
     r->x.shape.t -= ctx;
     r->y = (VaeTensor){.name = (char *) "y",
                        .shape = o->y,
-                       .type = conv ? VAE_TYPE_F32 : o->type,
+                       .type = conv && !o->narrow ? VAE_TYPE_F32 : o->type,
                        .root = o->add ? &r->add : &r->y,
                        .id = 1};
     r->add = r->y;
@@ -140,10 +142,15 @@ vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
     r->one = *op;
     describe(r);
     if (!vae_program_plan(&r->program) ||
-        class->prepare(backend, model, &r->program, &r->exec, &error) ||
-        class->alloc(backend, r->program.arena, &r->arena, &error) ||
-        class->alloc(backend, class->scratch(r->exec), &r->scratch, &error) ||
-        class->bind(backend, r->exec,
+        class->prepare(backend, model, &r->program, &r->exec, &error)) {
+        vae_check_fail(t, "%s: %s", class->name, error.message);
+        vae_rig_free(&r);
+        return NULL;
+    }
+    /* Between guards, as streams align them. */
+    r->arena = vae_check_buffer_at(t, r->program.arena, 0);
+    r->scratch = vae_check_buffer_at(t, class->scratch(r->exec), 0);
+    if (class->bind(backend, r->exec,
                     &(VaeMemory){.arena = r->arena, .scratch = r->scratch},
                     &error)) {
         vae_check_fail(t, "%s: %s", class->name, error.message);
@@ -160,8 +167,6 @@ vae_rig_free(VaeRig **rig)
     if (!r)
         return;
     r->class->exec_free(r->backend, &r->exec);
-    r->class->free(r->backend, r->scratch);
-    r->class->free(r->backend, r->arena);
     free(r);
 }
 
