@@ -20,6 +20,8 @@ struct VaeBuilder {
     size_t path_end[VAE_MAX_DEPTH];
     int depth;
     int ops_room, tensors_room;
+    int next_carry; /* where the next one is likely to be */
+    long next_demand;
 };
 
 /* A new op named by the path and name, or NULL once the builder has failed.

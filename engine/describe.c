@@ -61,8 +61,6 @@ vae_model_fingerprint(const VaeModel *model, char out[65])
 /* ------------------------------------------------------------------ */
 /* The nearest model.                                                  */
 
-enum { NAMINGS = 6 }; /* VaeModel.naming that an architecture may have */
-
 typedef struct Near {
     int arch, naming;
     size_t matched, wanted;
@@ -82,7 +80,7 @@ static void
 match_names(const VaeModel *m, VaeModel *preset, int arch, Near *best)
 {
     const size_t held = vae_tensor_file_count(m->file);
-    for (int naming = 0; naming < NAMINGS; naming++) {
+    for (int naming = 0; naming <= preset->arch->other_names; naming++) {
         size_t matched = 0;
         preset->naming = naming;
         for (size_t i = 0; i < preset->n_demands; i++)
@@ -103,17 +101,24 @@ open_preset(const VaeModel *m, int arch, VaeModel **out)
                             none || m->info.has_encoder, out, &error);
 }
 
-static void
+/* Lists what no tensor of the preset is; false when memory is out. */
+static bool
 list_extra(const VaeModel *m, const VaeModel *preset, VaeListing *extra)
 {
-    for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
-        bool used = false;
-        for (size_t k = 0; k < preset->n_demands && !used; k++)
-            used = in_file(m, preset, k) == t;
-        if (!used)
-            vae_listing_add(extra, "%s", t->name);
+    const size_t n = vae_tensor_file_count(m->file);
+    bool *taken = calloc(n + 1, sizeof *taken);
+    if (!taken)
+        return false;
+    for (size_t k = 0; k < preset->n_demands; k++) {
+        const VaeTensorInfo *t = in_file(m, preset, k);
+        if (t)
+            taken[t - vae_tensor_file_at(m->file, 0)] = true;
     }
+    for (size_t i = 0; i < n; i++)
+        if (!taken[i])
+            vae_listing_add(extra, "%s", vae_tensor_file_at(m->file, i)->name);
+    free(taken);
+    return true;
 }
 
 static VaeStatus
@@ -138,7 +143,8 @@ differences(const VaeModel *m, const VaeModel *preset, const Near *best,
                 vae_dims_text(t->dims, t->n_dims, is, sizeof is),
                 vae_dims_text(d->dims, d->n_dims, should, sizeof should));
     }
-    list_extra(m, preset, &extra);
+    if (!list_extra(m, preset, &extra))
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
     return vae_fail(
         error, VAE_ERR_MODEL,
         "%s: weights of no known VAE; the nearest is %s, of whose %zu tensors "

@@ -64,11 +64,19 @@ vae_model_width(const VaeModel *model, const char *format, ...)
 bool
 vae_model_has_prefix(const VaeModel *model, const char *prefix)
 {
-    for (size_t i = 0; i < vae_tensor_file_count(model->file); i++)
-        if (strncmp(vae_tensor_file_at(model->file, i)->name, prefix,
-                    strlen(prefix)) == 0)
-            return true;
-    return false;
+    return vae_tensor_file_has_prefix(model->file, prefix);
+}
+
+bool
+vae_model_has_block(const VaeModel *model, const char *format, ...)
+{
+    char name[200], renamed[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return model->arch->rename(model, name, renamed) &&
+           vae_tensor_file_has_prefix(model->file, renamed);
 }
 
 bool
@@ -160,163 +168,6 @@ vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
 }
 
 /* ------------------------------------------------------------------ */
-
-static int
-compare_demands(const void *a, const void *b, void *user)
-{
-    const VaeModel *m = user;
-    return strcmp(m->demands[*(const size_t *) a].name,
-                  m->demands[*(const size_t *) b].name);
-}
-
-long
-vae_model_demand(const VaeModel *model, const char *name)
-{
-    if (!model->by_name) { /* still learning: a few hundred, searched once */
-        for (size_t i = 0; i < model->n_demands; i++)
-            if (strcmp(model->demands[i].name, name) == 0)
-                return (long) i;
-        return -1;
-    }
-    size_t low = 0, high = model->n_demands;
-    while (low < high) {
-        const size_t mid = (low + high) / 2;
-        const int order =
-            strcmp(model->demands[model->by_name[mid]].name, name);
-        if (order == 0)
-            return (long) model->by_name[mid];
-        if (order < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return -1;
-}
-
-static VaeStatus
-learn_program(VaeModel *model, VaeDirection direction, bool first,
-              VaeError *error)
-{
-    VaeCarrySet carries = {0};
-    const int side = direction == VAE_DECODE ? 2 : 2 * model->info.spatial;
-    VaeProgram *program;
-    const VaeStatus status =
-        vae_program_build(&(VaeBuildParams){.model = model,
-                                            .direction = direction,
-                                            .first = first,
-                                            .steps = 1,
-                                            .height = side,
-                                            .width = side,
-                                            .act = VAE_TYPE_F32,
-                                            .label = "learn",
-                                            .carries = &carries,
-                                            .learn = true},
-                          &program, error);
-    vae_program_free(&program);
-    vae_carry_set_free(&carries);
-    return status;
-}
-
-/* Runs the builders dry, which lists every tensor that they want. */
-static VaeStatus
-learn_demands(VaeModel *model, VaeError *error)
-{
-    const bool has[2] = {model->info.has_decoder, model->info.has_encoder};
-    for (int d = 0; d < 2; d++)
-        for (int first = 0; has[d] && first < 2; first++) {
-            const VaeStatus status =
-                learn_program(model, d ? VAE_ENCODE : VAE_DECODE, first, error);
-            if (status != VAE_OK)
-                return status;
-            if (d == 0)
-                model->n_decoder = model->n_demands;
-        }
-    model->by_name = calloc(model->n_demands + 1, sizeof *model->by_name);
-    if (!model->by_name)
-        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; i < model->n_demands; i++)
-        model->by_name[i] = i;
-    qsort_r(model->by_name, model->n_demands, sizeof *model->by_name,
-            compare_demands, model);
-    return VAE_OK;
-}
-
-static bool
-same_dims(const VaeTensorInfo *t, const VaeDemand *d)
-{
-    return t->n_dims == d->n_dims &&
-           memcmp(t->dims, d->dims, (size_t) d->n_dims * sizeof *d->dims) == 0;
-}
-
-static void
-match_one(VaeModel *m, VaeDemand *d, VaeListing *missing, VaeListing *wrong)
-{
-    const VaeTensorInfo *t = vae_model_find(m, d->name);
-    char renamed[256], is[96], should[96];
-    if (!t) {
-        const bool known = m->arch->rename(m, d->name, renamed);
-        vae_listing_add(missing, "%s", known ? renamed : d->name);
-        return;
-    }
-    d->found = *t;
-    d->found.name = d->name;
-    if (!same_dims(t, d))
-        vae_listing_add(
-            wrong, "%s is %s, expected %s", t->name,
-            vae_dims_text(t->dims, t->n_dims, is, sizeof is),
-            vae_dims_text(d->dims, d->n_dims, should, sizeof should));
-    else if (!t->supported || t->type == VAE_TYPE_U8)
-        vae_listing_add(wrong, "%s has type %s, expected F32, F16 or BF16",
-                        t->name, t->type_name);
-}
-
-static void
-list_extra(const VaeModel *m, VaeListing *extra)
-{
-    const size_t n = vae_tensor_file_count(m->file);
-    for (size_t i = 0; i < n; i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
-        bool used = false;
-        for (size_t j = 0; j < m->n_demands && !used; j++)
-            used = m->demands[j].found.offset == t->offset &&
-                   m->demands[j].found.bytes == t->bytes &&
-                   m->demands[j].found.data == t->data &&
-                   m->demands[j].found.name != NULL;
-        if (!used)
-            vae_listing_add(extra, "%s", t->name);
-    }
-}
-
-static VaeStatus
-match_file(VaeModel *m, VaeError *error)
-{
-    VaeListing missing = {0}, wrong = {0}, extra = {0};
-    for (size_t i = 0; i < m->n_demands; i++)
-        match_one(m, &m->demands[i], &missing, &wrong);
-    list_extra(m, &extra);
-    if (!missing.count && !wrong.count && !extra.count)
-        return VAE_OK;
-    char text[900];
-    int used = snprintf(text, sizeof text,
-                        "%s: the names are those of the %s VAE, but the "
-                        "tensors are not:",
-                        m->path, m->info.arch);
-    const struct {
-        const VaeListing *list;
-        const char *what;
-    } kinds[] = {{&missing, "missing"},
-                 {&wrong, "of the wrong shape or type"},
-                 {&extra, "not part of it"}};
-    int listed = 0;
-    for (int k = 0; k < 3; k++)
-        if (kinds[k].list->count && used < (int) sizeof text)
-            used += snprintf(text + used, sizeof text - (size_t) used,
-                             "%s %d %s (%s%s)", listed++ ? ";" : "",
-                             kinds[k].list->count, kinds[k].what,
-                             kinds[k].list->text,
-                             kinds[k].list->count > VAE_LISTED ? ", ..." : "");
-    return vae_fail(error, VAE_ERR_MODEL, "%s", text);
-}
 
 void
 vae_model_summarise(VaeModel *m)
@@ -425,12 +276,12 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                           path, m->info.arch, variant);
     if (status == VAE_OK) {
         VaeError why = {0};
-        status = learn_demands(m, &why);
+        status = vae_model_learn(m, &why);
         if (status != VAE_OK)
             vae_fail(error, status, "%s: %s", path, why.message);
     }
     if (status == VAE_OK)
-        status = match_file(m, error);
+        status = vae_model_match(m, error);
     if (status != VAE_OK) {
         vae_model_free(&m);
         return status;
@@ -457,7 +308,7 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
     m->info.reason = "generated";
     VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
     arch->preset(&r);
-    const VaeStatus status = learn_demands(m, error);
+    const VaeStatus status = vae_model_learn(m, error);
     if (status != VAE_OK)
         vae_model_free(&m);
     *out = m;

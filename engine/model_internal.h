@@ -30,6 +30,7 @@ typedef struct VaeRecognise {
 struct VaeArch {
     const char *name;
     size_t data_size;
+    int other_names; /* namings beside the official, 1 to this */
 
     /* The name in the file for a canonical name under this model's naming,
      * or false where the naming has none. buffer holds 256 bytes. */
@@ -73,7 +74,7 @@ struct VaeModel {
     bool outline;      /* no tensor has data */
 
     VaeDemand *demands; /* the decoder's first */
-    size_t n_demands, n_decoder;
+    size_t n_demands, n_decoder, demands_room;
     size_t *by_name; /* demand indices sorted by name */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -93,6 +94,9 @@ int vae_model_width(const VaeModel *model, const char *format, ...)
     VAE_PRINTF(2, 3);
 /* Whether any tensor's name in the file begins so. */
 bool vae_model_has_prefix(const VaeModel *model, const char *prefix);
+/* Whether any canonical name begins so, up to a dot. */
+bool vae_model_has_block(const VaeModel *model, const char *format, ...)
+    VAE_PRINTF(2, 3);
 /* A number stated in __metadata__ or config.json. */
 bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
 /* Per-channel statistics stated as vae.latents_mean / latents_mean and _std:
@@ -120,8 +124,17 @@ void vae_model_summarise(VaeModel *model);
 /* Fails with the nearest known model and what differs. */
 VaeStatus vae_model_unknown(const VaeModel *model, VaeError *error);
 
-/* Index of a demand, or -1. */
-long vae_model_demand(const VaeModel *model, const char *name);
+/* Index of a demand, or -1. likely: where it is looked for first. */
+long vae_model_demand(const VaeModel *model, const char *name, long likely);
+/* The same; where there is none, one is added, and -1 tells that memory is
+ * out. */
+long vae_model_want(VaeModel *model, const char *name, const int64_t *dims,
+                    int n_dims, long likely);
+/* Runs the builders dry, which lists every tensor that they want. */
+VaeStatus vae_model_learn(VaeModel *model, VaeError *error);
+/* Finds each of them in the file; an error lists what is missing, of another
+ * shape, or not wanted. */
+VaeStatus vae_model_match(VaeModel *model, VaeError *error);
 
 /* ------------------------------------------------------------------ */
 /* Building.                                                           */

@@ -3,6 +3,7 @@
  */
 #include <assert.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +34,10 @@ vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
     b->error.status = b->status = status;
 }
 
-/* Memory of the builder; on failure the builder fails and NULL comes back. */
+/* A block by itself, zeroed; on failure the builder fails and NULL comes
+ * back. */
 static void *
-take(VaeBuilder *b, size_t bytes)
+take_block(VaeBuilder *b, size_t bytes)
 {
     void *block = vae_mem_alloc(bytes);
     if (!block)
@@ -46,13 +48,41 @@ take(VaeBuilder *b, size_t bytes)
     return block;
 }
 
+/* A program is some thousand small things that go together. */
+#define CHUNK ((size_t) 32 << 10)
+
+struct VaeChunk {
+    struct VaeChunk *next;
+    size_t used;
+    _Alignas(max_align_t) uint8_t bytes[];
+};
+
+/* The same of at most CHUNK bytes that the program keeps. */
+static void *
+take(VaeBuilder *b, size_t bytes)
+{
+    VaeProgram *p = b->program;
+    const size_t unit = _Alignof(max_align_t);
+    bytes = (bytes + unit - 1) / unit * unit;
+    assert(bytes <= CHUNK);
+    if (!p->chunks || p->chunks->used + bytes > CHUNK) {
+        struct VaeChunk *chunk = take_block(b, sizeof *chunk + CHUNK);
+        if (!chunk)
+            return NULL;
+        chunk->next = p->chunks;
+        p->chunks = chunk;
+    }
+    p->chunks->used += bytes;
+    return p->chunks->bytes + p->chunks->used - bytes;
+}
+
 static bool
 grow(VaeBuilder *b, void *array, int used, int *room, size_t size)
 {
     if (used < *room)
         return true;
     const int wanted = *room ? 2 * *room : 64;
-    void *bigger = take(b, (size_t) wanted * size);
+    void *bigger = take_block(b, (size_t) wanted * size);
     if (!bigger)
         return false;
     void **slot = array;
@@ -67,9 +97,10 @@ grow(VaeBuilder *b, void *array, int used, int *room, size_t size)
 static char *
 copy_text(VaeBuilder *b, const char *text)
 {
-    char *copy = take(b, strlen(text) + 1);
+    const size_t n = strlen(text) + 1;
+    char *copy = take(b, n);
     if (copy)
-        strcpy(copy, text);
+        memcpy(copy, text, n);
     return copy;
 }
 
@@ -127,15 +158,18 @@ static void
 full_name(const VaeBuilder *b, const char *name, const char *suffix,
           char out[VAE_MAX_PATH])
 {
-    out[0] = '\0';
     const char *parts[3] = {b->path, name, suffix};
+    size_t used = 0;
     for (int i = 0; i < 3; i++) {
         if (!parts[i] || !parts[i][0])
             continue;
-        const size_t end = strlen(out);
-        snprintf(out + end, VAE_MAX_PATH - end, "%s%s", end ? "." : "",
-                 parts[i]);
+        if (used > 0 && used + 1 < VAE_MAX_PATH)
+            out[used++] = '.';
+        const size_t room = VAE_MAX_PATH - 1 - used, n = strlen(parts[i]);
+        memcpy(out + used, parts[i], n < room ? n : room);
+        used += n < room ? n : room;
     }
+    out[used] = '\0';
 }
 
 /* ------------------------------------------------------------------ */
@@ -206,24 +240,28 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
     char full[VAE_MAX_PATH];
     full_name(b, name, NULL, full);
     VaeCarrySet *set = b->params->carries;
-    for (int i = 0; i < set->n; i++) {
+    /* The programs of a stream ask for them in the same order. */
+    for (int k = 0; k < set->n; k++) {
+        const int i = (b->next_carry + k) % set->n;
         VaeCarry *c = set->items[i];
         if (strcmp(c->name, full) != 0)
             continue;
+        b->next_carry = i + 1;
         assert(c->frames == frames && c->h == like->shape.h &&
                c->w == like->shape.w && c->c == like->shape.c &&
                c->type == like->type);
         return c;
     }
-    VaeCarry *c = take(b, sizeof *c);
-    VaeCarry **items = take(b, (size_t) (set->n + 1) * sizeof *items);
-    char *copy = copy_text(b, full);
+    VaeCarry *c = take_block(b, sizeof *c);
+    VaeCarry **items = take_block(b, (size_t) (set->n + 1) * sizeof *items);
+    char *copy = take_block(b, strlen(full) + 1);
     if (!c || !items || !copy) {
         vae_mem_free(c);
         vae_mem_free(items);
         vae_mem_free(copy);
         return NULL;
     }
+    strcpy(copy, full);
     *c = (VaeCarry){.name = copy,
                     .frames = frames,
                     .h = like->shape.h,
@@ -256,36 +294,19 @@ vae_carry_set_free(VaeCarrySet *set)
 /* Weights.                                                            */
 
 static void
-learn(VaeBuilder *b, const char *name, const int64_t *dims, int n_dims)
-{
-    VaeModel *m = b->params->model;
-    const long known = vae_model_demand(m, name);
-    if (known >= 0)
-        return;
-    VaeDemand *bigger =
-        realloc(m->demands, (m->n_demands + 1) * sizeof *bigger);
-    char *copy = strdup(name);
-    if (bigger)
-        m->demands = bigger;
-    if (!bigger || !copy) {
-        free(copy);
-        vae_builder_fail(b, VAE_ERR_MEMORY, "out of memory");
-        return;
-    }
-    VaeDemand *d = &m->demands[m->n_demands++];
-    *d = (VaeDemand){.name = copy, .n_dims = n_dims};
-    memcpy(d->dims, dims, (size_t) n_dims * sizeof *dims);
-}
-
-static void
 weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
             int n_dims)
 {
+    /* The programs of a model ask for them in much the same order. */
+    VaeModel *m = b->params->model;
     if (b->params->learn) {
-        learn(b, full, dims, n_dims);
+        const long i = vae_model_want(m, full, dims, n_dims, b->next_demand);
+        if (i < 0)
+            vae_builder_fail(b, VAE_ERR_MEMORY, "out of memory");
+        b->next_demand = i + 1;
         return;
     }
-    const long i = vae_model_demand(b->params->model, full);
+    const long i = vae_model_demand(m, full, b->next_demand);
     if (i < 0) {
         vae_builder_fail(b, VAE_ERR_MODEL,
                          "tensor \"%s\" is not part of "
@@ -293,10 +314,11 @@ weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
                          full);
         return;
     }
+    b->next_demand = i + 1;
     if (w->n_parts == 0)
         w->id = (int) i;
-    w->file = b->params->model->file;
-    w->part[w->n_parts++] = &b->params->model->demands[i].found;
+    w->file = m->file;
+    w->part[w->n_parts++] = &m->demands[i].found;
 }
 
 static VaeWeight *
@@ -393,21 +415,24 @@ check_in_place(VaeBuilder *b)
 {
     const VaeProgram *p = b->program;
     for (int i = 0; i < p->n_ops; i++) {
-        const VaeTensor *add = p->ops[i].add;
-        if (!add || p->ops[i].y->root == p->ops[i].y)
-            continue;
-        for (int j = i + 1; j < p->n_ops; j++)
-            if (p->ops[j].x == add || p->ops[j].add == add)
-                vae_builder_fail(b, VAE_ERR_MODEL,
-                                 "%s: %s is read after "
-                                 "a sum was written over it",
-                                 p->ops[j].name, add->name);
+        const VaeOp *op = &p->ops[i];
+        if ((op->x && op->x->lost) || (op->add && op->add->lost))
+            vae_builder_fail(b, VAE_ERR_MODEL,
+                             "%s: %s is read after "
+                             "a sum was written over it",
+                             op->name,
+                             (op->x && op->x->lost ? op->x : op->add)->name);
+        if (op->add && op->y->root != op->y)
+            op->add->lost = true;
     }
 }
 
+/* What only lists tensors is never run. */
 static void
 finish(VaeBuilder *b)
 {
+    if (b->params->learn)
+        return;
     check_in_place(b);
     VaeProgram *p = b->program;
     for (int i = 0; i < p->n_ops; i++) {
@@ -453,15 +478,10 @@ vae_program_free(VaeProgram **program)
     *program = NULL;
     if (!p)
         return;
-    for (int i = 0; i < p->n_ops; i++) {
-        vae_mem_free((char *) p->ops[i].name);
-        vae_mem_free((char *) p->ops[i].block);
-        vae_mem_free(p->ops[i].weight);
-        vae_mem_free(p->ops[i].bias);
-    }
-    for (int i = 0; i < p->n_tensors; i++) {
-        vae_mem_free(p->tensors[i]->name);
-        vae_mem_free(p->tensors[i]);
+    while (p->chunks) {
+        struct VaeChunk *next = p->chunks->next;
+        vae_mem_free(p->chunks);
+        p->chunks = next;
     }
     vae_mem_free(p->ops);
     vae_mem_free(p->tensors);

@@ -44,6 +44,7 @@ typedef struct VaeTensor {
     int first_op, last_op; /* of the root: over all that share */
     size_t offset;
     int id;
+    bool lost; /* while a program is checked: a sum was written over it */
 } VaeTensor;
 
 typedef enum VaeWeightKind {
@@ -151,6 +152,7 @@ struct VaeProgram {
     int n_tensors;
     size_t arena; /* bytes, set by vae_program_plan() */
     double flop, bytes;
+    struct VaeChunk *chunks; /* all that ops and tensors point to */
 };
 
 /* ------------------------------------------------------------------ */

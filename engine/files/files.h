@@ -38,6 +38,9 @@ struct VaeTensorFile {
  * somebody reads them again. */
 void vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t);
 
+/* Whether the name of any tensor begins so. */
+bool vae_tensor_file_has_prefix(const VaeTensorFile *file, const char *prefix);
+
 /* The end of name that messages show. */
 const char *vae_file_label(const char *name);
 

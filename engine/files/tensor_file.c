@@ -395,6 +395,24 @@ vae_tensor_file_find(const VaeTensorFile *file, const char *name)
     return NULL;
 }
 
+bool
+vae_tensor_file_has_prefix(const VaeTensorFile *file, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    size_t low = 0, high = file->n_tensors;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const int order = strncmp(prefix, file->sorted[middle]->name, n);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return false;
+}
+
 const char *
 vae_tensor_file_metadata(const VaeTensorFile *file, const char *key)
 {

@@ -136,6 +136,7 @@ encode(VaeBuilder *b)
 
 const VaeArch vae_arch_seedvr2 = {.name = "seedvr2",
                                   .data_size = sizeof(VaeSeedVr2),
+                                  .other_names = 1,
                                   .rename = vae_seedvr2_rename,
                                   .recognise = vae_seedvr2_recognise,
                                   .preset = vae_seedvr2_preset,

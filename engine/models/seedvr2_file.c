@@ -44,7 +44,10 @@ read_side(const VaeModel *m, const char *list, bool up_side,
     for (int i = 0; i < VAE_SEEDVR2_BLOCKS; i++) {
         VaeSeedVr2Block *block = &side->blocks[i];
         for (int j = 0; j < 16; j++) {
-            const int c = res_width(m, list, i, j);
+            const int c =
+                vae_model_has_block(m, "%s.%d.resnets.%d.", list, i, j)
+                    ? res_width(m, list, i, j)
+                    : 0;
             if (c) {
                 block->n_res = j + 1;
                 block->c = c;

@@ -130,10 +130,13 @@ read_side(const VaeModel *m, const char *list, const char *conv1, Side *side)
     int c = side->c;
     for (int i = 0; i < MAX_ITEMS; i++) {
         char block[64];
+        Item *item = &side->items[i];
+        item->c = c;
+        if (!vae_model_has_block(m, "%s.%d.", list, i))
+            continue;
         snprintf(block, sizeof block, "%s.%d", list, i);
         const int res = vae_wan_width(m, block);
         const int resample = vae_model_width(m, "%s.%d.resample.1", list, i);
-        Item *item = &side->items[i];
         if (res || resample)
             side->n = i + 1;
         item->resample = resample && !res;
@@ -235,6 +238,7 @@ preset(VaeRecognise *r)
 
 const VaeArch vae_arch_wan21 = {.name = "wan2.1",
                                 .data_size = sizeof(Wan21),
+                                .other_names = 5,
                                 .rename = rename_tensor,
                                 .recognise = recognise,
                                 .preset = preset,

@@ -243,6 +243,7 @@ preset(VaeRecognise *r)
 
 const VaeArch vae_arch_wan22 = {.name = "wan2.2",
                                 .data_size = sizeof(Wan22),
+                                .other_names = 1,
                                 .rename = rename_tensor,
                                 .recognise = recognise,
                                 .preset = preset,

@@ -1,8 +1,13 @@
 /*
- * Any bytes as a latent file that appsrc sends to latentdemux. The first byte
- * says how many come at once, the others are a file; with 0x80 in it they are
- * the header of a safetensors file, whose length is put before them, and the
- * last quarter of them is data.
+ * Any bytes as a latent file that latentdemux reads. The first byte says how
+ * many come at once, the others are a file; with 0x80 in it they are the header
+ * of a safetensors file, whose length is put before them, and the last quarter
+ * of them is data.
+ *
+ * How many come at once also says from where. Of every four numbers, the first
+ * (0, too: all of the file) goes through a pipeline behind appsrc, the second
+ * is pulled out of a source with random access, by the element's own thread,
+ * and the others are pushed into its pad, which takes the least time.
  *
  * Either latents of the size that the caps state come out, then the end of
  * the stream, or an error in words.
@@ -18,6 +23,11 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct File {
+    const uint8_t *data;
+    size_t size, part;
+} File;
 
 static gchar *folder;
 
@@ -65,26 +75,41 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-static GstPadProbeReturn
-check_buffer(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+static void
+check_buffer(GstPad *pad, GstBuffer *buffer)
 {
     GstVaeLatentInfo latent;
     GstCaps *caps = gst_pad_get_current_caps(pad);
     if (!caps || !gst_vae_latent_info_from_caps(caps, &latent, NULL) ||
-        gst_buffer_get_size(GST_PAD_PROBE_INFO_BUFFER(info)) !=
-            gst_vae_latent_info_size(&latent))
+        gst_buffer_get_size(buffer) != gst_vae_latent_info_size(&latent))
         abort();
     gst_caps_unref(caps);
-    return GST_PAD_PROBE_OK;
 }
 
 static void
-link_pad(GstElement *demux, GstPad *pad, gpointer data)
+check_error(GstMessage *message)
 {
-    GstPad *sink = gst_element_get_static_pad(data, "sink");
+    GError *error = NULL;
+    gst_message_parse_error(message, &error, NULL);
+    if (strlen(error->message) < 9)
+        abort();
+    g_clear_error(&error);
+}
+
+static void
+link_pad(GstElement *demux, GstPad *pad, gpointer sink)
+{
     if (gst_pad_link(pad, sink) != GST_PAD_LINK_OK)
         abort();
-    gst_object_unref(sink);
+}
+
+/* Behind appsrc --------------------------------------------------------- */
+
+static GstPadProbeReturn
+probe_buffer(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    check_buffer(pad, GST_PAD_PROBE_INFO_BUFFER(info));
+    return GST_PAD_PROBE_OK;
 }
 
 static GstElement *
@@ -96,9 +121,9 @@ make_pipeline(GstElement **source)
     *source = gst_element_factory_make("appsrc", NULL);
     GstPad *pad = gst_element_get_static_pad(sink, "sink");
     g_object_set(sink, "sync", FALSE, NULL);
-    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, check_buffer, NULL, NULL);
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, probe_buffer, NULL, NULL);
+    g_signal_connect_object(demux, "pad-added", G_CALLBACK(link_pad), pad, 0);
     gst_object_unref(pad);
-    g_signal_connect(demux, "pad-added", G_CALLBACK(link_pad), sink);
     gst_bin_add_many(GST_BIN(pipeline), *source, demux, sink, NULL);
     if (!gst_element_link(*source, demux))
         abort();
@@ -106,40 +131,178 @@ make_pipeline(GstElement **source)
 }
 
 static void
-send(GstElement *source, const uint8_t *data, size_t size, size_t part)
+send(GstElement *source, const File *file)
 {
     GstFlowReturn ret = GST_FLOW_OK;
-    for (size_t at = 0; at < size; at += part) {
-        GstBuffer *buffer =
-            gst_buffer_new_memdup(data + at, MIN(part, size - at));
+    for (size_t at = 0; at < file->size; at += file->part) {
+        GstBuffer *buffer = gst_buffer_new_memdup(
+            file->data + at, MIN(file->part, file->size - at));
         g_signal_emit_by_name(source, "push-buffer", buffer, &ret);
         gst_buffer_unref(buffer);
     }
     g_signal_emit_by_name(source, "end-of-stream", &ret);
 }
 
+/* One pipeline for all files, as a player has it: between them it is in NULL.
+ * One that never ends is libFuzzer's to notice. */
 static void
-run(const uint8_t *data, size_t size, size_t part)
+play(const File *file)
 {
-    GstElement *source, *pipeline = make_pipeline(&source);
+    static GstElement *pipeline, *source;
+    if (!pipeline)
+        pipeline = make_pipeline(&source);
     GstBus *bus = gst_element_get_bus(pipeline);
-    GError *error = NULL;
-    send(source, data, size, part);
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    send(source, file);
     GstMessage *message = gst_bus_timed_pop_filtered(
-        bus, 20 * GST_SECOND, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    if (!message)
-        abort(); /* it hangs */
-    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
-        gst_message_parse_error(message, &error, NULL);
-        if (strlen(error->message) < 9)
-            abort();
-        g_clear_error(&error);
-    }
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR)
+        check_error(message);
     gst_message_unref(message);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
-    gst_object_unref(pipeline);
+}
+
+/* Between two pads ------------------------------------------------------ */
+
+static GMutex lock;
+static GCond changed;
+static gboolean ended; /* with the end of the stream, or an error */
+
+static void
+set_ended(void)
+{
+    g_mutex_lock(&lock);
+    ended = TRUE;
+    g_cond_signal(&changed);
+    g_mutex_unlock(&lock);
+}
+
+static GstBusSyncReply
+on_message(GstBus *bus, GstMessage *message, gpointer data)
+{
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+        check_error(message);
+        set_ended();
+    }
+    gst_message_unref(message);
+    return GST_BUS_DROP;
+}
+
+static GstFlowReturn
+take_buffer(GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+    check_buffer(pad, buffer);
+    gst_buffer_unref(buffer);
+    return GST_FLOW_OK;
+}
+
+static gboolean
+take_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS)
+        set_ended();
+    gst_event_unref(event);
+    return TRUE;
+}
+
+static GstFlowReturn
+read_range(GstPad *pad, GstObject *parent, guint64 offset, guint length,
+           GstBuffer **buffer)
+{
+    const File *file = gst_pad_get_element_private(pad);
+    if (offset >= file->size)
+        return GST_FLOW_EOS;
+    *buffer = gst_buffer_new_memdup(file->data + offset,
+                                    MIN(length, file->size - offset));
+    return GST_FLOW_OK;
+}
+
+static gboolean
+answer(GstPad *pad, GstObject *parent, GstQuery *query)
+{
+    const File *file = gst_pad_get_element_private(pad);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_DURATION) {
+        gst_query_set_duration(query, GST_FORMAT_BYTES, (gint64) file->size);
+        return TRUE;
+    }
+    if (GST_QUERY_TYPE(query) != GST_QUERY_SCHEDULING || file->part % 4 != 1)
+        return FALSE;
+    gst_query_set_scheduling(query, GST_SCHEDULING_FLAG_SEEKABLE, 1, -1, 0);
+    gst_query_add_scheduling_mode(query, GST_PAD_MODE_PULL);
+    return TRUE;
+}
+
+static void
+push_file(GstPad *pad, const File *file)
+{
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_BYTES);
+    gst_pad_set_active(pad, TRUE);
+    gst_pad_push_event(pad, gst_event_new_stream_start("fuzz"));
+    gst_pad_push_event(pad, gst_event_new_segment(&segment));
+    GstFlowReturn ret = GST_FLOW_OK;
+    for (size_t at = 0; at < file->size && ret == GST_FLOW_OK; at += file->part)
+        ret = gst_pad_push(
+            pad, gst_buffer_new_memdup(file->data + at,
+                                       MIN(file->part, file->size - at)));
+    gst_pad_push_event(pad, gst_event_new_eos());
+    if (!ended)
+        abort();
+}
+
+static void
+wait_for_end(void)
+{
+    g_mutex_lock(&lock);
+    while (!ended)
+        g_cond_wait(&changed, &lock);
+    g_mutex_unlock(&lock);
+}
+
+/* Both pads stay; the element is a new one each time. */
+static void
+make_pads(GstPad **from, GstPad **to, GstBus **bus)
+{
+    *bus = gst_bus_new();
+    gst_bus_set_sync_handler(*bus, on_message, NULL, NULL);
+    *from = gst_pad_new("from", GST_PAD_SRC);
+    gst_pad_set_getrange_function(*from, read_range);
+    gst_pad_set_query_function(*from, answer);
+    *to = gst_pad_new("to", GST_PAD_SINK);
+    gst_pad_set_chain_function(*to, take_buffer);
+    gst_pad_set_event_function(*to, take_event);
+}
+
+static void
+pass(File *file)
+{
+    static GstPad *from, *to;
+    static GstBus *bus;
+    if (!bus)
+        make_pads(&from, &to, &bus);
+    const gboolean pulled = file->part % 4 == 1;
+    GstElement *demux =
+        gst_object_ref_sink(gst_element_factory_make("latentdemux", NULL));
+    GstPad *sink = gst_element_get_static_pad(demux, "sink");
+    ended = FALSE;
+    gst_pad_set_element_private(from, file);
+    gst_element_set_bus(demux, bus);
+    g_signal_connect(demux, "pad-added", G_CALLBACK(link_pad), to);
+    if (gst_pad_link(from, sink) != GST_PAD_LINK_OK)
+        abort();
+    gst_pad_set_active(to, TRUE);
+    gst_element_set_state(demux, GST_STATE_PAUSED);
+    if (pulled)
+        wait_for_end();
+    else
+        push_file(from, file);
+    gst_pad_set_active(to, FALSE);
+    gst_element_set_state(demux, GST_STATE_NULL);
+    gst_pad_set_active(from, FALSE);
+    gst_pad_unlink(from, sink);
+    gst_object_unref(sink);
+    gst_object_unref(demux);
 }
 
 int
@@ -151,10 +314,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t before = how & 0x80 ? 8 : 0;
     size--;
     const guint64 length = size - size / 4;
-    guint8 *file = g_malloc(size + 8);
-    memcpy(file, &length, 8);
-    memcpy(file + before, data, size);
-    run(file, size + before, how & 0x7f ? (how & 0x7fU) : size + before);
-    g_free(file);
+    guint8 *bytes = g_malloc(size + 8);
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + before, data, size);
+    File file = {bytes, size + before, how & 0x7f};
+    if (file.part % 4 != 0) {
+        pass(&file);
+    } else {
+        if (file.part == 0)
+            file.part = file.size;
+        play(&file);
+    }
+    g_free(bytes);
     return 0;
 }

@@ -2,28 +2,83 @@
  * Any bytes as what is told of weights: the small models of the tests, with
  * other dimensions, without some tensors, with other metadata, and with a
  * config.json beside them. Either the model is refused in words, or what is
- * said of it holds together.
+ * said of it holds together, and its programs can be built.
  *
- *   byte 0     which model
+ *   byte 0     which model; from 32 on, its decoder or its encoder alone; from
+ *              64 on Wan2.1 with one block in each, a quarter as wide, which
+ *              is opened soonest
  *   then       0 TENSOR TENSOR DIM VALUE VALUE   a dimension
  *              1 TENSOR TENSOR                   a tensor less
  *              2 KEY N text                      metadata
  *              3 text                            config.json: all the rest
  */
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <jansson.h>
+#include <sanitizer/asan_interface.h>
 
 #include "fuzz.h"
-#include "vae/model.h"
+#include "model_internal.h"
 
 enum { MOST_TENSORS = 512, MOST_META = 8, MOST_TEXT = 256 };
 /* Of all tensors; the file has holes. */
 #define MOST_BYTES (UINT64_C(1) << 36)
 
 static char folder[64];
+
+/*
+ * What the JSON reader takes, thousands of small blocks for each file: one
+ * after the other out of a pool, which takes a tenth of the time of the
+ * sanitizer's own allocator. Around a block, and once it is free, its bytes are
+ * poisoned; a block is given once only for each input, after which none may be
+ * left.
+ */
+static _Alignas(16) uint8_t pool[64 << 20];
+static size_t pool_used, pool_blocks;
+
+enum { AROUND = 16 }; /* in front of each block; its first bytes are its size */
+
+static void *
+pool_take(size_t n)
+{
+    const size_t whole = AROUND + (n + AROUND) / 16 * 16;
+    uint8_t *at = pool + pool_used;
+    if (n > sizeof pool || whole > sizeof pool - pool_used)
+        abort(); /* too much for a small file */
+    pool_used += whole;
+    pool_blocks++;
+    ASAN_UNPOISON_MEMORY_REGION(at, sizeof n);
+    memcpy(at, &n, sizeof n);
+    ASAN_POISON_MEMORY_REGION(at, whole);
+    ASAN_UNPOISON_MEMORY_REGION(at + AROUND, n);
+    return at + AROUND;
+}
+
+static void
+pool_give(void *block)
+{
+    if (block == NULL)
+        return;
+    uint8_t *at = (uint8_t *) block - AROUND;
+    size_t n;
+    if (__asan_address_is_poisoned(block))
+        abort(); /* twice */
+    ASAN_UNPOISON_MEMORY_REGION(at, sizeof n);
+    memcpy(&n, at, sizeof n);
+    ASAN_POISON_MEMORY_REGION(at, AROUND + n);
+    pool_blocks--;
+}
+
+static void
+pool_end(void)
+{
+    if (pool_blocks != 0)
+        abort(); /* a leak */
+    pool_used = 0;
+}
 
 typedef struct Told {
     const uint8_t *at, *end;
@@ -50,19 +105,20 @@ clean(void)
     rmdir(folder);
 }
 
-/* The models of the tests, by byte 0. */
-static const VaeTensorFile *
-base(unsigned which)
+/* The models of the tests. */
+static VaeTensorFile *bases[3];
+
+static void
+open_bases(void)
 {
     static const char *const names[] = {"wan21", "seedvr2", "taehv/taew2_1"};
-    static VaeTensorFile *files[3];
-    VaeTensorFile **file = &files[which % 3];
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s/weights.safetensors", FUZZ_VECTORS,
-             names[which % 3]);
-    if (*file == NULL && vae_tensor_file_open(path, file, NULL) != VAE_OK)
-        abort();
-    return *file;
+    for (int i = 0; i < 3; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s/weights.safetensors", FUZZ_VECTORS,
+                 names[i]);
+        if (vae_tensor_file_open(path, &bases[i], NULL) != VAE_OK)
+            abort();
+    }
 }
 
 static unsigned
@@ -78,14 +134,36 @@ two_bytes(Told *t)
     return high << 8 | byte(t);
 }
 
-static void
-copy_base(Told *t, const VaeTensorFile *file)
+/* Whether a tensor is left out of the model that byte 0 says. */
+static bool
+is_left_out(unsigned which, const char *name)
 {
+    static const char *const deeper[] = {"encoder.downsamples.",
+                                         "decoder.upsamples."};
+    if (which >= 32 && which < 64)
+        return strncmp(name, which & 4 ? "decoder." : "encoder.", 8) == 0;
+    for (int i = 0; which >= 64 && i < 2; i++) {
+        const size_t n = strlen(deeper[i]);
+        if (strncmp(name, deeper[i], n) == 0 && strncmp(name + n, "0.", 2) != 0)
+            return true;
+    }
+    return false;
+}
+
+static void
+copy_base(Told *t, unsigned which)
+{
+    const VaeTensorFile *file = bases[which < 64 ? which % 3 : 0];
     for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
         const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (is_left_out(which, info->name))
+            continue;
         VaeTensorOut *out = &t->tensors[t->n_tensors++];
         *out = (VaeTensorOut){.name = info->name, .n_dims = info->n_dims};
-        memcpy(out->dims, info->dims, sizeof out->dims);
+        for (int k = 0; k < info->n_dims; k++)
+            out->dims[k] = which >= 64 && info->dims[k] >= 16
+                               ? info->dims[k] / 4
+                               : info->dims[k];
     }
 }
 
@@ -126,65 +204,109 @@ change(Told *t)
     }
 }
 
-/* The entry of a tensor at *end, which goes on; NULL: more than is written for
- * this. */
-static json_t *
-entry(const VaeTensorOut *tensor, uint64_t *end)
+/* The header as it grows. */
+typedef struct Text {
+    char *at, *end;
+} Text;
+
+static void
+put(Text *to, const char *text)
+{
+    const size_t n = strlen(text);
+    if (n >= (size_t) (to->end - to->at))
+        abort();
+    memcpy(to->at, text, n + 1);
+    to->at += n;
+}
+
+static void
+put_number(Text *to, uint64_t n)
+{
+    char digits[24], *first = digits + sizeof digits - 1;
+    *first = '\0';
+    do
+        *--first = (char) ('0' + n % 10);
+    while (n /= 10);
+    put(to, first);
+}
+
+/* As a string of JSON. */
+static void
+put_string(Text *to, const char *text)
+{
+    put(to, "\"");
+    for (; *text != '\0'; text++) {
+        const char plain[] = {*text, '\0'};
+        char escaped[8];
+        snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned) *text);
+        put(to, *text < ' ' || *text == '"' || *text == '\\' ? escaped : plain);
+    }
+    put(to, "\"");
+}
+
+/* The entry of a tensor at *end, which goes on; false: more than is written
+ * for this. */
+static bool
+put_tensor(Text *to, const VaeTensorOut *tensor, uint64_t *end)
 {
     const uint64_t begin = *end;
     uint64_t bytes = 2;
-    json_t *dims = json_array();
+    put(to, ",\"");
+    put(to, tensor->name);
+    put(to, "\":{\"dtype\":\"F16\",\"shape\":[");
     for (int k = 0; k < tensor->n_dims; k++) {
         bytes *= (uint64_t) tensor->dims[k]; /* 16 bits each */
         if (bytes > MOST_BYTES)
-            break;
-        json_array_append_new(dims, json_integer(tensor->dims[k]));
+            return false;
+        put(to, k > 0 ? "," : "");
+        put_number(to, (uint64_t) tensor->dims[k]);
     }
-    if (bytes > MOST_BYTES || (*end += bytes) > MOST_BYTES) {
-        json_decref(dims);
-        return NULL;
-    }
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F16", "shape", dims,
-                     "data_offsets", (json_int_t) begin, (json_int_t) *end);
+    *end += bytes;
+    put(to, "],\"data_offsets\":[");
+    put_number(to, begin);
+    put(to, ",");
+    put_number(to, *end);
+    put(to, "]}");
+    return *end <= MOST_BYTES;
 }
 
-static json_t *
-header(const Told *t, uint64_t *bytes)
+static bool
+put_header(Text *to, const Told *t, uint64_t *bytes)
 {
-    json_t *all = json_object(), *meta = json_object();
-    for (size_t i = 0; i < t->n_meta; i++)
-        json_object_set_new(meta, t->meta[i].key,
-                            json_string(t->meta[i].value));
-    json_object_set_new(all, "__metadata__", meta);
-    for (size_t i = 0; i < t->n_tensors; i++) {
-        json_t *tensor = entry(&t->tensors[i], bytes);
-        if (tensor == NULL) {
-            json_decref(all);
-            return NULL;
-        }
-        json_object_set_new(all, t->tensors[i].name, tensor);
+    put(to, "{\"__metadata__\":{");
+    for (size_t i = 0; i < t->n_meta; i++) {
+        put(to, i > 0 ? "," : "");
+        put_string(to, t->meta[i].key);
+        put(to, ":");
+        put_string(to, t->meta[i].value);
     }
-    return all;
+    put(to, "}");
+    for (size_t i = 0; i < t->n_tensors; i++)
+        if (!put_tensor(to, &t->tensors[i], bytes))
+            return false;
+    put(to, "}");
+    return true;
 }
 
 /* The numbers are a hole: opening a model reads none. */
 static bool
 write_model(const Told *t)
 {
+    static struct {
+        uint64_t length;
+        char text[MOST_TENSORS * 256];
+    } begin;
+    Text to = {begin.text, begin.text + sizeof begin.text};
     uint64_t bytes = 0;
-    json_t *all = header(t, &bytes);
-    char *text = all != NULL ? json_dumps(all, JSON_COMPACT) : NULL;
-    const uint64_t length = text != NULL ? strlen(text) : 0;
-    json_decref(all);
-    if (text == NULL)
+    if (!put_header(&to, t, &bytes))
         return false;
-    FILE *f = fopen(path_of("m.safetensors"), "wb");
-    if (f == NULL || fwrite(&length, 8, 1, f) != 1 ||
-        fwrite(text, 1, length, f) != length || fflush(f) != 0 ||
-        ftruncate(fileno(f), (off_t) (8 + length + bytes)) != 0 ||
-        fclose(f) != 0)
+    begin.length = (uint64_t) (to.at - begin.text);
+    const size_t n = sizeof begin.length + begin.length;
+    const int fd = open(path_of("m.safetensors"),
+                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, &begin, n) != (ssize_t) n ||
+        ftruncate(fd, (off_t) (n + bytes)) != 0 || close(fd) != 0)
         abort();
-    free(text);
     return true;
 }
 
@@ -201,8 +323,32 @@ check_model(const VaeModelInfo *info)
             abort();
 }
 
+/* What a stream of it would run, of any widths. */
 static void
-open_model(void)
+build_program(VaeModel *model, VaeDirection direction, bool first)
+{
+    const int side =
+        direction == VAE_DECODE ? 2 : 2 * vae_model_info(model)->spatial;
+    VaeCarrySet carries = {0};
+    VaeProgram *program;
+    if (vae_program_build(&(VaeBuildParams){.model = model,
+                                            .direction = direction,
+                                            .first = first,
+                                            .steps = first ? 1 : 2,
+                                            .height = side,
+                                            .width = side,
+                                            .act = VAE_TYPE_BF16,
+                                            .sum = VAE_TYPE_F32,
+                                            .carries = &carries},
+                          &program, NULL) != VAE_OK ||
+        program->arena == 0)
+        abort();
+    vae_program_free(&program);
+    vae_carry_set_free(&carries);
+}
+
+static void
+open_model(bool first)
 {
     VaeError error = {0};
     VaeModel *model;
@@ -211,8 +357,14 @@ open_model(void)
     if ((status == VAE_OK) != (model != NULL) ||
         (status != VAE_OK && strlen(error.message) < 20))
         abort();
-    if (status == VAE_OK)
-        check_model(vae_model_info(model));
+    if (status == VAE_OK) {
+        const VaeModelInfo *info = vae_model_info(model);
+        check_model(info);
+        if (info->has_decoder)
+            build_program(model, VAE_DECODE, first);
+        if (info->has_encoder)
+            build_program(model, VAE_ENCODE, first);
+    }
     vae_model_free(&model);
 }
 
@@ -225,17 +377,31 @@ write_config(const Told *t)
         abort();
 }
 
+/* In memory, where there is a file system that is. */
+static void
+make_folder(void)
+{
+    const char *const parents[] = {"/dev/shm", P_tmpdir};
+    for (int i = 0; i < 2; i++) {
+        snprintf(folder, sizeof folder, "%s/vae-fuzz-XXXXXX", parents[i]);
+        if (mkdtemp(folder) != NULL) {
+            atexit(clean);
+            return;
+        }
+    }
+    abort();
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     Told t = {.at = data, .end = data + size};
     if (folder[0] == '\0') {
-        snprintf(folder, sizeof folder, "%s/vae-fuzz-XXXXXX", P_tmpdir);
-        if (mkdtemp(folder) == NULL)
-            abort();
-        atexit(clean);
+        make_folder();
+        open_bases();
+        json_set_alloc_funcs(pool_take, pool_give);
     }
-    copy_base(&t, base(byte(&t)));
+    copy_base(&t, byte(&t));
     bool config = false;
     while (t.at < t.end && !config) {
         config = *t.at % 4 == 3;
@@ -244,11 +410,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         else
             change(&t);
     }
-    unlink(path_of("config.json"));
-    unlink(path_of("m.safetensors"));
     if (config)
         write_config(&t);
     if (write_model(&t))
-        open_model();
+        open_model(size % 2);
+    if (config)
+        unlink(path_of("config.json"));
+    pool_end();
     return 0;
 }
