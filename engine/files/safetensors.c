@@ -241,6 +241,12 @@ parse_shape(const Place *at, const json_t *entry, VaeTensorInfo *info)
     return VAE_OK;
 }
 
+static const char *
+shape_text(const VaeTensorInfo *info, char text[200])
+{
+    return vae_dims_text(info->dims, info->n_dims, text, 200);
+}
+
 /* Reads data_offsets and holds them against the shape. */
 static VaeStatus
 parse_offsets(const Place *at, const json_t *entry, int bits,
@@ -265,23 +271,22 @@ parse_offsets(const Place *at, const json_t *entry, int bits,
                        (long long) begin, (long long) end, total, data_start);
 
     char text[200];
-    vae_dims_text(info->dims, info->n_dims, text, sizeof text);
     uint64_t count, n_bits;
     if (!vae_dims_count(info->dims, info->n_dims, &count) ||
         __builtin_mul_overflow(count, (uint64_t) bits, &n_bits))
-        return fail_at(at, "shape %s of %s does not fit in 64 bits", text,
-                       info->type_name);
+        return fail_at(at, "shape %s of %s does not fit in 64 bits",
+                       shape_text(info, text), info->type_name);
     if (n_bits % 8 != 0)
         return fail_at(at, "shape %s of %s takes no whole number of bytes",
-                       text, info->type_name);
+                       shape_text(info, text), info->type_name);
     info->offset = data_start + (uint64_t) begin;
     info->bytes = (uint64_t) (end - begin);
     if (info->bytes != n_bits / 8)
         return fail_at(at,
                        "data_offsets [%lld, %lld] hold %" PRIu64
                        " bytes, shape %s of %s wants %" PRIu64,
-                       (long long) begin, (long long) end, info->bytes, text,
-                       info->type_name, n_bits / 8);
+                       (long long) begin, (long long) end, info->bytes,
+                       shape_text(info, text), info->type_name, n_bits / 8);
     return VAE_OK;
 }
 
