@@ -151,6 +151,7 @@ typedef GstTaskPoolClass NoPoolClass;
 
 static GstTaskPoolFunction kept_run;
 static gpointer kept_data;
+static GstTaskPool *no_pool; /* GStreamer keeps what it was refused by */
 
 GType no_pool_get_type(void);
 G_DEFINE_TYPE(NoPool, no_pool, GST_TYPE_TASK_POOL)
@@ -178,7 +179,7 @@ no_pool_init(NoPool *pool)
 
 /* New tasks of the pipeline get that pool. */
 static GstBusSyncReply
-set_pool(GstBus *bus, GstMessage *message, gpointer pool)
+set_pool(GstBus *bus, GstMessage *message, gpointer user)
 {
     GstStreamStatusType type;
 
@@ -188,7 +189,7 @@ set_pool(GstBus *bus, GstMessage *message, gpointer pool)
             gst_task_set_pool(
                 g_value_get_object(
                     gst_message_get_stream_status_object(message)),
-                pool);
+                no_pool);
     }
     return GST_BUS_PASS;
 }
@@ -204,23 +205,22 @@ test_seek(void)
     GstElement *demux = gst_bin_get_by_name(GST_BIN(pipeline), "d");
     GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
     GstPad *pad = gst_element_get_static_pad(demux, "sink");
-    GstTaskPool *pool = g_object_new(no_pool_get_type(), NULL);
     GstBus *bus = gst_element_get_bus(pipeline);
 
-    /* GStreamer does not give it back when it refuses. */
-    GST_OBJECT_FLAG_SET(pool, GST_OBJECT_FLAG_MAY_BE_LEAKED);
+    no_pool = g_object_new(no_pool_get_type(), NULL);
+    GST_OBJECT_FLAG_SET(no_pool, GST_OBJECT_FLAG_MAY_BE_LEAKED);
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
     gst_message_unref(
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS));
     CHECK(gst_pad_stop_task(pad));
-    gst_bus_set_sync_handler(bus, set_pool, pool, NULL);
+    gst_bus_set_sync_handler(bus, set_pool, NULL, NULL);
     CHECK(!gst_element_seek_simple(sink, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
                                    0));
     gst_bus_set_sync_handler(bus, NULL, NULL, NULL);
     expect_no_thread(bus);
     kept_run(kept_data);
     gst_object_unref(bus);
-    gst_object_unref(pool);
+    gst_object_unref(no_pool);
     gst_object_unref(pad);
     gst_object_unref(sink);
     gst_object_unref(demux);
