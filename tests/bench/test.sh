@@ -50,6 +50,8 @@ grep -q '^reading [0-9.]* s, opening [0-9.]* s, .*: ratio [0-9]' "$dir/startup"
 "$1/tests/bench/bench-library" taew2_1 decode fp32 64x48 >"$dir/library"
 tail -n 1 "$dir/library" | tee "$dir/last"
 grep -q '^ *[0-9]* *[0-9]* .* 64x64x3x3 1x64x24x32$' "$dir/library"
+# What follows an upsampling, from the small picture.
+grep -q '^ *[0-9]* *[0-9]* .* 128x256x2x2 1x128x6x8$' "$dir/library"
 grep -q '^[0-9.]* MiB, planned [1-9][0-9.]* of [1-9][0-9.]*$' "$dir/last"
 # Medians of each column, and of each run against PyTorch's.
 cat >"$dir/known.csv" <<'END'
