@@ -188,10 +188,12 @@ open_bytes(const void *bytes, size_t size, uint64_t total, const char *name,
     file->size = size;
     file->total = total;
     const VaeStatus status = read(file, error);
-    if (status != VAE_OK)
+    if (status != VAE_OK) {
         vae_tensor_file_free(&file);
+        return status;
+    }
     *out = file;
-    return status;
+    return VAE_OK;
 }
 
 VaeStatus
