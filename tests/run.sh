@@ -229,27 +229,36 @@ build build-minimal gcc -Dbuildtype=debug -Donednn=disabled -Dgst=disabled -Dcud
 # of a process, which they change; what measures; and whole clips by the plain-C
 # backend or over the emulation of CUDA, which are too slow with them: their
 # kernels run in the checks, the ops in the trace.
-# shellcheck disable=SC2046 # names without spaces
+sanitized() {
+    names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
+        -e '^resident-' -e '^bench-' -e '^installed$' \
+        -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
+        -e '^cuda-.*-seedvr2$' -e '^cuda-backend-' -e '^gpu-table-' \
+        -e '^faults-seedvr2-ref$' -e '^package-' -e '^official$' \
+        -e '^bench$' -e '^slices-.*-full-cpu-' \
+        -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
+}
+# oneDNN 2.6's kernels for AMX read one number past a list of theirs, of 8 bytes
+# for each of up to 255 rows: a fault where the list's block ends what the
+# allocator has mapped, so a block is to be longer than such a list. That takes
+# time, which tests pay that are all about bf16.
 if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     -Dtests=enabled; then
+    asan=detect_leaks=1:allocator_may_return_null=1
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-    # oneDNN 2.6's kernels for AMX read one number past a list of theirs, of
-    # 8 bytes for each of up to 255 rows: a fault where its block ends what the
-    # allocator has mapped, so a block is to be longer than such a list.
-    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:redzone=2048
-    run build-asan sanitizers --timeout-multiplier 4 $(
-        names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
-            -e '^resident-' -e '^bench-' -e '^installed$' \
-            -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
-            -e '^cuda-.*-seedvr2$' -e '^cuda-backend-' -e '^gpu-table-' \
-            -e '^faults-seedvr2-ref$' -e '^package-' -e '^official$' \
-            -e '^bench$' -e '^slices-.*-full-cpu-' \
-            -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
-    )
+    export ASAN_OPTIONS="$asan"
+    # shellcheck disable=SC2046 # names without spaces
+    run build-asan sanitizers --timeout-multiplier 4 \
+        $(sanitized | grep -v -e '-bf16$')
+    export ASAN_OPTIONS="$asan:redzone=2048"
+    # shellcheck disable=SC2046
+    run build-asan sanitizers-bf16 --timeout-multiplier 4 \
+        $(sanitized | grep -e '-bf16$')
     # Through GLib only the slow unwinder sees who asked for memory.
     plugins build-asan/plugins
     export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/build-asan/plugins"
-    export ASAN_OPTIONS="$ASAN_OPTIONS:fast_unwind_on_malloc=0"
+    export ASAN_OPTIONS="$asan:fast_unwind_on_malloc=0"
+    # shellcheck disable=SC2046
     run build-asan elements --timeout-multiplier 4 $(
         names build-asan | grep '^gst-' |
             grep -v -e '-leaks$' -e '-cuda-emu$' -e '-all$' -e '^gst-formats$'
