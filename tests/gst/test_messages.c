@@ -57,25 +57,34 @@ test_sizes(void)
     g_free(much);
 }
 
+/* A pipeline that plays, or tries to, and its bus. */
+static GstElement *
+start(GstBus **bus, const char *format, va_list args)
+{
+    GError *error = NULL;
+    gchar *text = g_strdup_vprintf(format, args);
+    GstElement *pipeline = gst_parse_launch(text, &error);
+
+    CHECK(pipeline != NULL && error == NULL);
+    *bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    g_free(text);
+    return pipeline;
+}
+
 /* The errors of the element "e" of a pipeline that ends with one: its only one
  * comes first, and holds both words. */
 static void
 check_error(const char *word, const char *other, const char *format, ...)
 {
-    GError *error = NULL;
     GstElement *pipeline;
     GstMessage *message;
     va_list args;
-    gchar *text;
     GstBus *bus;
 
     va_start(args, format);
-    text = g_strdup_vprintf(format, args);
+    pipeline = start(&bus, format, args);
     va_end(args);
-    pipeline = gst_parse_launch(text, &error);
-    CHECK(pipeline != NULL && error == NULL);
-    bus = gst_element_get_bus(pipeline);
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
                           word, other);
     gst_element_set_state(pipeline, GST_STATE_READY);
@@ -86,7 +95,6 @@ check_error(const char *word, const char *other, const char *format, ...)
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(pipeline);
-    g_free(text);
 }
 
 /* An element is missing in front. */
@@ -409,20 +417,14 @@ look_for_lines(GstDebugCategory *category, GstDebugLevel level,
 static void
 play(const char *format, ...)
 {
-    GError *error = NULL;
     GstElement *pipeline;
     GstMessage *message;
     va_list args;
-    gchar *text;
     GstBus *bus;
 
     va_start(args, format);
-    text = g_strdup_vprintf(format, args);
+    pipeline = start(&bus, format, args);
     va_end(args);
-    pipeline = gst_parse_launch(text, &error);
-    CHECK(pipeline != NULL && error == NULL);
-    bus = gst_element_get_bus(pipeline);
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
     message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
                                          GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
@@ -430,7 +432,6 @@ play(const char *format, ...)
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(pipeline);
-    g_free(text);
 }
 
 /* Who looks for a category finds there what it is to say. */
