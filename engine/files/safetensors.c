@@ -352,6 +352,25 @@ check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
     return VAE_OK;
 }
 
+/* The key, in its quotes and as the text writes it, that ends before `end`. */
+static const char *
+key_before(const char *text, size_t end, size_t *length)
+{
+    size_t at = end;
+    if (at > 0)
+        at--;
+    while (at > 0) {
+        size_t escapes = 0;
+        at--;
+        while (escapes < at && text[at - 1 - escapes] == '\\')
+            escapes++;
+        if (text[at] == '"' && escapes % 2 == 0)
+            break;
+    }
+    *length = end - at;
+    return text + at;
+}
+
 VaeStatus
 vae_json_load(const char *text, size_t n, const char *label, const char *part,
               json_t **out, VaeError *error)
@@ -367,6 +386,14 @@ vae_json_load(const char *text, size_t n, const char *label, const char *part,
     if (*out == NULL && errno == ENOMEM)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s: no memory for %zu bytes of JSON", label, n);
+    if (*out == NULL && json_error_code(&problem) == json_error_duplicate_key) {
+        size_t length;
+        const char *key = key_before(text, (size_t) problem.position, &length);
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: %sduplicate key %.*s (byte %d)", label, part,
+                        length < VAE_NAME_SHOWN ? (int) length : VAE_NAME_SHOWN,
+                        key, problem.position);
+    }
     if (*out == NULL)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: %sno valid JSON: %s (byte %d)", label, part,

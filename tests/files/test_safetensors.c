@@ -36,14 +36,20 @@ static const Bad bad[] = {
      ",\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
      4, "\"b\"|begins at 2"},
     {"a name twice", "{" A_U8_4 "," A_U8_4 "}", 4, "duplicate|\"a\""},
+    {"a long name twice",
+     "{\"decoder.mid.norm.weight\":{\"dtype\":\"U8\",\"shape\":[4],"
+     "\"data_offsets\":[0,4]},\"decoder.mid.norm.weight\":{}}",
+     4, "duplicate key \"decoder.mid.norm.weight\" (byte"},
+    {"a name with a quote twice", "{\"a\\\\\\\"b\":1,\"a\\\\\\\"b\":1}", 0,
+     "duplicate key \"a\\\\\\\"b\" (byte"},
     {"a name twice, once escaped",
      "{" A_U8_4
      ",\"\\u0061\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]}}",
-     4, "duplicate"},
+     4, "duplicate key \"\\u0061\""},
     {"a key twice",
      "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],"
      "\"data_offsets\":[0,0]}}",
-     0, "duplicate"},
+     0, "duplicate key \"dtype\""},
     {"dtype unknown",
      "{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
      "\"a\"|\"F33\" is not known"},
