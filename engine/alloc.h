@@ -12,6 +12,9 @@
 /* Zeroed, 64-byte aligned, counted (vae_allocation_count()); NULL when out of
  * memory. vae_mem_free(NULL) is fine. */
 void *vae_mem_alloc(size_t bytes);
+/* The same, but the system may give its pages as they are first written, to the
+ * thread that does: for what several threads fill at once. */
+void *vae_mem_alloc_lazy(size_t bytes);
 void vae_mem_free(void *block);
 
 /*

@@ -79,6 +79,9 @@ typedef struct VaeBackendClass {
     VaeType (*sum_type)(VaePrecision precision);
     /* Whether it takes convolutions that double what they read. */
     bool conv_up;
+    /* Whether it takes, in F32, convolutions that compute two frames at a
+     * time. */
+    bool conv_pairs;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);

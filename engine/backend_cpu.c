@@ -458,11 +458,14 @@ prepare_job(void *user)
         const VaeOp *op = &j->program->ops[i];
         if (op->kind == VAE_OP_CONV && op->conv.up)
             status = vae_cpu_conv_up(j->cpu, j->model, j->exec, i, j->error);
+        else if (op->kind == VAE_OP_CONV && op->conv.pairs)
+            status = vae_cpu_conv_pairs(j->cpu, j->model, j->exec, i, j->error);
         else if (op->kind == VAE_OP_CONV)
             status = vae_cpu_conv(j->cpu, j->model, j->exec, i, j->error);
         else if (op->kind == VAE_OP_ATTENTION)
             status = vae_cpu_attention(j->cpu, j->model, j->exec, i, j->error);
     }
+    vae_cpu_weight_end(j->cpu);
     if (status != VAE_OK)
         vae_host_exec_free(&j->exec);
     return status;
@@ -526,6 +529,7 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .encode_precision = VAE_PRECISION_FP32,
                                          .act_type = cpu_act_type,
                                          .conv_up = true,
+                                         .conv_pairs = true,
                                          .open = cpu_open,
                                          .close = cpu_close,
                                          .alloc = vae_host_alloc,

@@ -21,6 +21,9 @@ struct VaeBackend {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
 
+    void *raw; /* of the worker, while weights are laid out */
+    size_t raw_bytes;
+
     pthread_t worker, crowd;
     pthread_mutex_t turn; /* held by the caller from post to result */
     pthread_mutex_t lock; /* guards what follows */
@@ -98,8 +101,14 @@ VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
 /* The same for an op with conv.up. */
 VaeStatus vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                           int i, VaeError *error);
+/* The same for an op with conv.pairs. */
+VaeStatus vae_cpu_conv_pairs(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+                             int i, VaeError *error);
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                             int i, VaeError *error);
+
+/* Gives back what laying out weights has taken for that. */
+void vae_cpu_weight_end(VaeBackend *cpu);
 
 /* The class's library(). */
 size_t vae_cpu_library(VaeExec *const *execs, int n);

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "backend_cpu.h"
+#include "backend_cpu_conv.h"
 
 /* Pixels of the result up to which a column holds; the last: any. */
 static const int columns[] = {256, 4096, 65536};
@@ -43,16 +43,20 @@ bytes_of(const VaeExec *exec, int i)
 {
     const VaeOp *op = &exec->program->ops[i];
     const bool up = op->kind == VAE_OP_CONV && op->conv.up;
-    /* A primitive for each phase, over the picture that is not doubled. */
-    const VaeShape y = up ? op->x->shape : op->y->shape;
+    const bool pairs = op->kind == VAE_OP_CONV && op->conv.pairs;
+    /* A primitive for each phase, over the picture that is not doubled; of
+     * pairs one for those that add and one for the others. */
+    VaeShape y = up ? op->x->shape : op->y->shape;
     const struct Kind *kind = kinds;
     int column = 0;
+    if (pairs)
+        y.h = vae_cpu_pair_rows(op);
     while ((kind->phase && !up) ||
            strncmp(exec->ops[i].impl, kind->impl, strlen(kind->impl)) != 0)
         kind++;
     while (column < COLUMNS - 1 && y.h * y.w > columns[column])
         column++;
-    return ((size_t) kind->kib[column] << 10) * (up ? 4 : 1);
+    return ((size_t) kind->kib[column] << 10) * (up ? 4 : pairs ? 2 : 1);
 }
 
 /* Frames apart, of which a primitive knows nothing. */
@@ -77,7 +81,8 @@ same(const VaeOp *a, const VaeOp *b)
     return a->conv.k == b->conv.k && a->conv.kt == b->conv.kt &&
            a->conv.s == b->conv.s && a->conv.pad == b->conv.pad &&
            a->conv.relu == b->conv.relu && a->conv.up == b->conv.up &&
-           !a->bias == !b->bias && same_tensor(a->add, b->add) &&
+           a->conv.pairs == b->conv.pairs && !a->bias == !b->bias &&
+           same_tensor(a->add, b->add) &&
            (!a->add ||
             (a->add->root == a->y->root) == (b->add->root == b->y->root));
 }

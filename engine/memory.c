@@ -51,7 +51,7 @@ touch(uint8_t *map, size_t bytes)
 }
 
 static Head *
-map_block(size_t bytes)
+map_block(size_t bytes, bool now)
 {
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -62,7 +62,8 @@ map_block(size_t bytes)
     if (bytes >= LARGE)
         madvise(map, bytes, MADV_HUGEPAGE);
 #endif
-    touch(map, bytes);
+    if (now)
+        touch(map, bytes);
     Head *head = map;
     head->mapped = bytes;
     return head;
@@ -77,8 +78,8 @@ heap_block(size_t bytes)
     return head;
 }
 
-void *
-vae_mem_alloc(size_t bytes)
+static void *
+alloc(size_t bytes, bool now)
 {
     const uint64_t number = atomic_fetch_add(&allocations, 1) + 1;
     if (number == atomic_load(&refused) || bytes > SIZE_MAX - 3 * ALIGNMENT)
@@ -86,8 +87,20 @@ vae_mem_alloc(size_t bytes)
     /* Also for 0 bytes a block of its own. */
     const size_t whole = (bytes + 2 * ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     Head *head =
-        MAY_MAP && bytes >= MAPPED ? map_block(whole) : heap_block(whole);
+        MAY_MAP && bytes >= MAPPED ? map_block(whole, now) : heap_block(whole);
     return head != NULL ? (uint8_t *) head + ALIGNMENT : NULL;
+}
+
+void *
+vae_mem_alloc(size_t bytes)
+{
+    return alloc(bytes, true);
+}
+
+void *
+vae_mem_alloc_lazy(size_t bytes)
+{
+    return alloc(bytes, false);
 }
 
 void

@@ -156,6 +156,7 @@ typedef struct VaeBuildParams {
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* of what convolutions read; of what is added up */
     bool conv_up;      /* the backend takes convs that double what they read */
+    bool conv_pairs;   /* it takes convs that compute two frames at a time */
     const char *label;
     VaeCarrySet *carries;
     bool learn; /* only learn which tensors are wanted */

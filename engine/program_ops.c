@@ -107,6 +107,39 @@ conv_defaults(VaeConv c)
     return c;
 }
 
+/* What is computed, and what is read and written once. */
+static void
+count_conv(VaeOp *op, int steps, int ctx)
+{
+    const VaeShape x = op->x->shape, y = op->y->shape;
+    const int frames = y.t / steps, flat = op->conv.k * op->conv.k;
+    double taps = op->conv.up ? 2 * 2 : op->conv.kt * flat;
+    double weights = op->conv.up ? 4 * taps : taps;
+    if (op->conv.pairs) {
+        taps = (2 * frames + frames % 2) * (double) flat / frames;
+        weights = 4 * flat;
+    }
+    const double pair = (double) x.c * y.c;
+    vae_op_count(op, 2 * pair * taps * y.t * y.h * y.w,
+                 vae_tensor_bytes(op->x) +
+                     vae_tensor_bytes(op->y) * (op->add ? 2 : 1) +
+                     (double) ctx * (double) vae_frame_bytes(op->x) +
+                     pair * weights * (double) vae_type_size(op->x->type));
+}
+
+/* Of fewer channels the sums around a product cost what it saves. */
+enum { PAIR_CHANNELS = 32 };
+
+static bool
+takes_pairs(const VaeBuilder *b, const VaeConv *conv, int c_in)
+{
+    const VaeBuildParams *p = b->params;
+    return p->conv_pairs && p->act == VAE_TYPE_F32 && p->sum == VAE_TYPE_F32 &&
+           conv->kt == 3 && conv->k == 3 && conv->s == 1 && conv->st == 1 &&
+           conv->pad == VAE_PAD_SAME && c_in >= PAIR_CHANNELS &&
+           conv->c >= PAIR_CHANNELS;
+}
+
 /* up: input is read as if it were doubled in space; each of its pixels then
  * meets 2x2 sums of taps in each of four phases. */
 static const VaeTensor *
@@ -147,20 +180,14 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
     op->conv.st = conv.st;
     op->conv.relu = conv.relu;
     op->conv.up = up;
+    op->conv.pairs = takes_pairs(b, &conv, in.c);
     op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
     if (conv.add) {
         op->add = (VaeTensor *) conv.add;
         if (!conv.keep)
             y->root = op->add->root;
     }
-    const int taps = up ? 2 * 2 : conv.kt * conv.k * conv.k;
-    const double macs = (double) out.t * out.h * out.w * out.c * in.c * taps;
-    vae_op_count(op, 2 * macs,
-                 vae_tensor_bytes(x) +
-                     vae_tensor_bytes(y) * (conv.add ? 2 : 1) +
-                     (double) ctx * (double) vae_frame_bytes(x) +
-                     (double) conv.c * in.c * taps * (up ? 4 : 1) *
-                         (double) vae_type_size(x->type));
+    count_conv(op, b->program->steps, ctx);
     op->weight = vae_builder_conv_weight(b, name, &conv, in.c, false);
     op->bias = conv.no_bias
                    ? NULL

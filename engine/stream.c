@@ -156,6 +156,7 @@ build(VaeStream *s, int slice, VaeError *error)
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
                               .conv_up = s->class->conv_up,
+                              .conv_pairs = s->class->conv_pairs,
                               .label = vae_stream_labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);

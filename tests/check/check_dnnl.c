@@ -9,7 +9,7 @@
 #include "check_dnnl.h"
 #include "number.h"
 
-enum { FRAMES = 5, MAX_THREADS = 3 };
+enum { FRAMES = 6, MAX_THREADS = 3 };
 
 /* The cpu backend with 1, 2 and 3 threads, or NULL: lacks the precision. */
 typedef struct Backends {
@@ -122,7 +122,15 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeModel *model, VaeOneOp op,
     return y;
 }
 
-/* Every thread count near want within bounds; 1 x 5 and 5 x 1 the same. */
+/* How many weights the backend makes of one. */
+static size_t
+parts(const VaeOneOp *op)
+{
+    return op->up || op->pairs ? 4 : 1;
+}
+
+/* Every thread count near want within bounds; all frames at once the same as
+ * one by one, of pairs as step by step. */
 static void
 compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
         const float *add, const float *want, const float *bounds)
@@ -132,8 +140,9 @@ compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
     for (int i = 0; i < MAX_THREADS; i++) {
         VaeBackend *cpu = b->cpu[i];
         const float *y = run_cpu(t, cpu, model, *op, x, add, FRAMES);
-        const float *single = run_cpu(t, cpu, model, *op, x, add, 1);
-        vae_check_equal(t, "one frame at a time", single, y, n * sizeof *y);
+        const int step = op->pairs ? op->pairs : 1;
+        const float *single = run_cpu(t, cpu, model, *op, x, add, step);
+        vae_check_equal(t, "one step at a time", single, y, n * sizeof *y);
         for (size_t j = 0; j < n; j++)
             if (!(fabs((double) y[j] - want[j]) <= bounds[j])) {
                 vae_check_fail(t,
@@ -144,7 +153,7 @@ compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
             }
     }
     const size_t kept =
-        op->kind == VAE_OP_CONV ? (op->up ? 4 : 1) + (op->bias != NULL) : 0;
+        op->kind == VAE_OP_CONV ? parts(op) + (op->bias != NULL) : 0;
     if (vae_rig_kept(model) < kept || vae_rig_kept(model) > 3 * kept)
         vae_check_fail(t, "%zu weight blocks are kept for %zu weights",
                        vae_rig_kept(model), kept);
@@ -340,6 +349,79 @@ check_up_bf16(VaeCheck *t)
 
 /* ------------------------------------------------------------------ */
 
+/* No product or sum on the way is larger than this of the sizes of all. */
+static float *
+pair_bounds(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
+            const float *add)
+{
+    const size_t n = (size_t) op.y.c * op.x.c * 9;
+    float *sum = vae_check_buffer(t, 3 * n * sizeof *sum, sizeof *sum);
+    for (size_t k = 0; k < 3 * n; k++) {
+        const float *g = op.weight + k / 27 * 27 + k % 9;
+        sum[k] = 2 * (fabsf(g[0]) + fabsf(g[9]) + fabsf(g[18]));
+    }
+    op.weight = sum;
+    return conv_bounds(t, b, op, x, add);
+}
+
+/* Of steps of op.pairs frames. */
+static void
+check_one_pairs(VaeCheck *t, const Backends *b, VaeOneOp op)
+{
+    if (!vae_check_begin(t, "pairs_of_%d_%dx%d_c%d_%d%s%s", op.pairs, op.x.w,
+                         op.x.h, op.x.c, op.y.c, op.add ? "_add" : "",
+                         op.relu ? "_relu" : ""))
+        return;
+    op.y.h = op.x.h;
+    op.y.w = op.x.w;
+    op.y.t = FRAMES;
+    op.x.t = FRAMES + 2;
+    op.weight = vae_check_random(t, (size_t) op.y.c * op.x.c * 27, 1);
+    const float *bias = vae_check_random(t, (size_t) op.y.c, 1);
+    op.bias = vae_check_range(t, 0, 3) ? bias : NULL;
+    const float *x = vae_check_random(t, frame(op.x) * (size_t) op.x.t, 1);
+    const float *add =
+        op.add ? vae_check_random(t, frame(op.y) * FRAMES, 1) : NULL;
+    VaeOneOp plain = op;
+    plain.pairs = 0;
+    const float *want = run_ref(t, b, plain, x, add);
+    plain.relu = false;
+    compare(t, b, &op, x, add, want, pair_bounds(t, b, plain, x, add));
+}
+
+/* The last in bands of 21 and 20 rows. */
+static void
+check_pairs(VaeCheck *t)
+{
+    static const int cases[][4] = {
+        {1, 1, 8, 8},   {1, 9, 3, 33},    {7, 1, 40, 3},    {5, 3, 32, 32},
+        {17, 11, 1, 5}, {26, 15, 48, 64}, {128, 41, 256, 8}};
+    Backends b;
+    if (!open_all(t, VAE_PRECISION_FP32, &b))
+        return;
+    for (size_t i = 0; i < VAE_COUNT(cases); i++)
+        for (int frames = 1; frames <= FRAMES; frames++)
+            if (FRAMES % frames == 0 && (frames == 3 || cases[i][1] < 20))
+                check_one_pairs(t, &b,
+                                (VaeOneOp){.kind = VAE_OP_CONV,
+                                           .type = VAE_TYPE_F32,
+                                           .x = {.w = cases[i][0],
+                                                 .h = cases[i][1],
+                                                 .c = cases[i][2]},
+                                           .y = {.c = cases[i][3]},
+                                           .k = 3,
+                                           .kt = 3,
+                                           .s = 1,
+                                           .st = 1,
+                                           .pad = 1,
+                                           .pairs = frames,
+                                           .add = vae_check_range(t, 0, 1),
+                                           .relu = vae_check_range(t, 0, 1)});
+    close_all(&b);
+}
+
+/* ------------------------------------------------------------------ */
+
 /*
  * With q, k, v in -1..1 a score is at most sqrt(c) and wrong by d = 8
  * sqrt(c) 2^-24 sqrt(c); its exponential by the factor 1 + d and some 2^-21
@@ -401,10 +483,12 @@ check_attention_bf16(VaeCheck *t)
 /* Sizes told without a model are those of the real thing; no primitive for
  * another number of frames wants weights of its own. */
 static void
-check_plan_of(VaeCheck *t, bool up)
+check_plan_of(VaeCheck *t, bool up, bool pairs)
 {
     Backends b;
-    if (!vae_check_begin(t, up ? "plan_up" : "plan") ||
+    if (!vae_check_begin(t, up      ? "plan_up"
+                            : pairs ? "plan_pairs"
+                                    : "plan") ||
         !open_all(t, VAE_PRECISION_FP32, &b))
         return;
     VaeOneOp op = {.kind = VAE_OP_CONV,
@@ -414,7 +498,8 @@ check_plan_of(VaeCheck *t, bool up)
                    .kt = 3,
                    .s = 1,
                    .st = 1,
-                   .pad = 1};
+                   .pad = 1,
+                   .pairs = pairs};
     if (up) {
         op.up = true;
         op.kt = op.x.t = 1;
@@ -436,10 +521,13 @@ check_plan_of(VaeCheck *t, bool up)
                        vae_rig_weight_bytes(plan) == vae_rig_weight_bytes(real),
                        "the planned weights are not the real ones");
         vae_check_that(t,
-                       vae_rig_weight_bytes(real) >=
-                           4 * (8 * 16 * (up ? 16u : 27u) + 8),
+                       vae_rig_weight_bytes(real) >= 4 * (8 * 16 *
+                                                              (up      ? 16u
+                                                               : pairs ? 36u
+                                                                       : 27u) +
+                                                          8),
                        "fewer bytes than weights");
-        vae_check_that(t, vae_rig_kept(model) == (up ? 5 : 2),
+        vae_check_that(t, vae_rig_kept(model) == parts(&op) + 1,
                        "the weights are kept more than once");
     }
     vae_rig_free(&plan);
@@ -452,8 +540,9 @@ check_plan_of(VaeCheck *t, bool up)
 static void
 check_plan(VaeCheck *t)
 {
-    check_plan_of(t, false);
-    check_plan_of(t, true);
+    check_plan_of(t, false, false);
+    check_plan_of(t, true, false);
+    check_plan_of(t, false, true);
 }
 
 static void
@@ -487,8 +576,8 @@ int
 main(int argc, char **argv)
 {
     static const VaeCheckFunc all[] = {
-        check_precision,      check_plan,          check_conv_fp32,
-        check_conv_bf16,      check_up_fp32,       check_up_bf16,
-        check_attention_fp32, check_attention_bf16};
+        check_precision, check_plan,           check_conv_fp32,
+        check_conv_bf16, check_up_fp32,        check_up_bf16,
+        check_pairs,     check_attention_fp32, check_attention_bf16};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

@@ -21,16 +21,20 @@ enum { W = 48, H = 32, MOST = 1 << 20 };
 static struct {
     const void *block;
     size_t bytes;
+    bool loads; /* taken within vae_model_weight() and not kept */
 } live[MOST];
 static size_t n_live, bytes_live;
-static size_t loading, loading_peak; /* within vae_model_weight() */
-static uint64_t library;             /* of slices of 1 */
+static size_t loading;      /* of those that load */
+static size_t weight_peak;  /* the most of that within one weight */
+static size_t loading_peak; /* of all, without what is kept */
+static uint64_t library;    /* of slices of 1 */
 static bool in_weight;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The names are the linker's. */
 void *__real_vae_mem_alloc(size_t bytes);
 void *__wrap_vae_mem_alloc(size_t bytes);
+void *__wrap_vae_mem_alloc_lazy(size_t bytes);
 void __real_vae_mem_free(void *block);
 void __wrap_vae_mem_free(void *block);
 VaeStatus __real_vae_model_weight(VaeModel *model, const void *key,
@@ -52,12 +56,21 @@ __wrap_vae_mem_alloc(size_t bytes)
     if (!block || n_live == MOST)
         abort();
     live[n_live].block = block;
+    live[n_live].loads = in_weight;
     live[n_live++].bytes = bytes;
     bytes_live += bytes;
     if (in_weight)
         loading += bytes;
+    if (loading > weight_peak)
+        weight_peak = loading;
     pthread_mutex_unlock(&lock);
     return block;
+}
+
+void *
+__wrap_vae_mem_alloc_lazy(size_t bytes)
+{
+    return __wrap_vae_mem_alloc(bytes);
 }
 
 static size_t
@@ -77,6 +90,8 @@ __wrap_vae_mem_free(void *block)
         if (live[i].block != block)
             continue;
         bytes_live -= live[i].bytes;
+        if (live[i].loads)
+            loading -= live[i].bytes;
         live[i] = live[--n_live];
         break;
     }
@@ -84,8 +99,17 @@ __wrap_vae_mem_free(void *block)
     __real_vae_mem_free(block);
 }
 
-/* All blocks of one weight but the one that stays count as loading: none of
- * them is given back before the last is taken. */
+static bool
+is_kept(const VaeModel *model, const void *block)
+{
+    for (const VaeKept *k = model->kept; k; k = k->next)
+        if (block == k || block == k->key || block == k->blob)
+            return true;
+    return false;
+}
+
+/* All blocks but those of the model count as loading, also one that is left for
+ * the next weight. */
 VaeStatus
 __wrap_vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                         size_t bytes, VaeWeightMake make, void *user,
@@ -93,14 +117,19 @@ __wrap_vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                         VaeError *error)
 {
     in_weight = true;
-    loading = 0;
-    const size_t before = bytes_live;
+    weight_peak = loading;
     const VaeStatus status = __real_vae_model_weight(
         model, key, key_size, bytes, make, user, memory, out, error);
     in_weight = false;
-    const size_t stays = bytes_live - before;
-    if (loading - stays > loading_peak)
-        loading_peak = loading - stays;
+    size_t stays = 0;
+    for (size_t i = n_live; i-- > 0;)
+        if (live[i].loads && is_kept(model, live[i].block)) {
+            live[i].loads = false;
+            stays += live[i].bytes;
+        }
+    loading -= stays;
+    if (weight_peak - stays > loading_peak)
+        loading_peak = weight_peak - stays;
     return status;
 }
 
