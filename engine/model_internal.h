@@ -164,5 +164,9 @@ typedef struct VaeBuildParams {
 
 VaeStatus vae_program_build(const VaeBuildParams *params, VaeProgram **out,
                             VaeError *error);
+/* Only what makes two frames and more in a step of `next`, the program of later
+ * steps (which may be p), makes them in pairs: so in all programs of a stream
+ * an op has the same kernels. */
+void vae_program_settle_pairs(VaeProgram *p, const VaeProgram *next);
 
 #endif

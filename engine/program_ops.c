@@ -197,6 +197,36 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
     return b->status == VAE_OK ? y : NULL;
 }
 
+/* Frames of a later step that the op of that name makes; from: where it is
+ * likely to be. */
+static int
+later_frames(const VaeProgram *next, const char *name, int from)
+{
+    for (int i = 0; i < next->n_ops; i++) {
+        const VaeOp *op = &next->ops[(from + i) % next->n_ops];
+        if (op->kind == VAE_OP_CONV && strcmp(op->name, name) == 0)
+            return op->y->shape.t / next->steps;
+    }
+    return 1;
+}
+
+void
+vae_program_settle_pairs(VaeProgram *p, const VaeProgram *next)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        VaeOp *op = &p->ops[i];
+        if (op->kind != VAE_OP_CONV || !op->conv.pairs ||
+            later_frames(next, op->name, i) > 1)
+            continue;
+        p->flop -= op->flop;
+        p->bytes -= op->bytes;
+        op->conv.pairs = false;
+        count_conv(op, p->steps, op->x->ctx);
+        p->flop += op->flop;
+        p->bytes += op->bytes;
+    }
+}
+
 const VaeTensor *
 vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x, VaeConv conv)
 {

@@ -163,6 +163,9 @@ build(VaeStream *s, int slice, VaeError *error)
         if (status != VAE_OK)
             return status;
     }
+    for (int i = 0; i < PROGRAMS; i++)
+        if (s->programs[i])
+            vae_program_settle_pairs(s->programs[i], s->programs[NEXT]);
     return VAE_OK;
 }
 

@@ -234,13 +234,15 @@ export ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
 # Left out: gst-launch-1.0, which is not built with the sanitizers; the memory
 # of a process, which they change; what measures; and whole clips and full-size
 # networks by the plain-C backend or over the emulation of CUDA, which are too
-# slow with them: their kernels run in the checks, the ops in the trace.
+# slow with them: their kernels run in the checks, the ops in the trace. In bf16
+# the code around the kernels is that of fp32: a few tests are enough.
 sanitized() {
     names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
         -e '^resident-' -e '^bench-' -e '^installed$' \
         -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
         -e '^cuda-.*-seedvr2$' -e '^cuda-backend-wan21$' -e '^gpu-table-' \
         -e '^cuda-release-wan21$' -e '^golden-generated-' \
+        -e '^\(cold\|counts\|plan\|posterior\|scaled\|stream\)-.*-bf16$' \
         -e '^faults-seedvr2-ref$' -e '^package-' -e '^official$' \
         -e '^bench$' -e '^slices-.*-full-cpu-' \
         -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
