@@ -1,7 +1,6 @@
 /*
  * backend_cpu_conv_pairs.c: a 3x3x3 convolution two frames at a time, by
- * Winograd's F(2,3) along time. Of the frames x0..x3 and the kernel's g0, g1,
- * g2
+ * Winograd's F(2,3) along time. Of frames x0..x3 and the kernel's g0, g1, g2
  *
  *   m0 = (x0 - x2) g0                 y0 = m1 + m2 + m0
  *   m1 = (x1 + x2) (g0 + g1 + g2)/2   y1 = m1 - m2 + m3
@@ -113,9 +112,9 @@ band_in(const ConvPairs *p, const Pair *f, int first)
         const size_t at = inside ? (size_t) row * n : 0;
         const float *const x[4] = {f->x[0] + at, f->x[1] + at, f->x[2] + at,
                                    f->two ? f->x[3] + at : NULL};
-        float *t[KERNELS];
-        for (int k = 0; k < KERNELS; k++)
-            t[k] = in(p, k) + (size_t) r * n;
+        const size_t to = (size_t) r * n;
+        float *const t[KERNELS] = {in(p, 0) + to, in(p, 1) + to, in(p, 2) + to,
+                                   in(p, 3) + to};
         if (!inside)
             for (int k = 0; k < kernels; k++)
                 memset(t[k], 0, n * sizeof(float));
