@@ -213,8 +213,7 @@ typedef struct GstVaeBase {
     GstVaeModel *loaded; /* of load_path, nobody's yet */
 
     GstVaeCounters counters;
-    VaeStreamStats counted; /* already, of this stream */
-    gint64 posted_us;       /* when stats were posted last */
+    gint64 posted_us; /* when stats were posted last */
     GstVaeLatency latency;
     GstClockTime earliest; /* QoS: running time that is still useful */
     gdouble proportion;    /* QoS: how much too slow downstream finds us */
@@ -438,9 +437,12 @@ gboolean gst_vae_latency_query(GstVaeBase *base, GstQuery *query);
 GstStructure *gst_vae_stats_structure(GstVaeBase *base);
 /* Where that is wanted and due, or wanted and now. */
 void gst_vae_stats_post(GstVaeBase *base, gboolean now);
-/* A slice of the worker's stream that is done. Lock held. */
+/* A slice of the worker's stream that is done; before: the stream's numbers at
+ * its start, which a slice that was cancelled has moved on as well. Lock
+ * held. */
 void gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
-                         gint64 start_us, gint64 end_us);
+                         const VaeStreamStats *before, gint64 start_us,
+                         gint64 end_us);
 
 /* Warns of the first NaN and infinite values in latents, so many so far, and of
  * the first steps that were mended. The worker's. */

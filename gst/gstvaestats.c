@@ -114,26 +114,25 @@ add_time(GstVaeCounters *c, GstVaeTime kind, guint64 ns)
 
 void
 gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
-                    gint64 start_us, gint64 end_us)
+                    const VaeStreamStats *before, gint64 start_us,
+                    gint64 end_us)
 {
     GstVaeCounters *c = &base->counters;
-    const VaeStreamStats before = base->counted;
     VaeStreamStats now;
 
     vae_stream_stats(base->stream, &now);
-    base->counted = now;
-    add_time(c, GST_VAE_TIME_UPLOAD, now.upload_ns - before.upload_ns);
-    add_time(c, GST_VAE_TIME_COMPUTE, now.compute_ns - before.compute_ns);
-    add_time(c, GST_VAE_TIME_DOWNLOAD, now.download_ns - before.download_ns);
+    add_time(c, GST_VAE_TIME_UPLOAD, now.upload_ns - before->upload_ns);
+    add_time(c, GST_VAE_TIME_COMPUTE, now.compute_ns - before->compute_ns);
+    add_time(c, GST_VAE_TIME_DOWNLOAD, now.download_ns - before->download_ns);
     add_time(c, GST_VAE_TIME_QUEUE_WAIT,
              (guint64) MAX(start_us - (gint64) (items[0]->arrived / 1000), 0) *
                  1000);
     add_time(c, GST_VAE_TIME_SLICE, (guint64) (end_us - start_us) * 1000);
     c->slices++;
     c->steps += n;
-    c->nonfinite += now.nonfinite - before.nonfinite;
-    c->nan_steps += now.spoilt - before.spoilt;
-    c->mended_steps += now.mended - before.mended;
+    c->nonfinite += now.nonfinite - before->nonfinite;
+    c->nan_steps += now.spoilt - before->spoilt;
+    c->mended_steps += now.mended - before->mended;
     if (c->first_us == 0)
         c->first_us = start_us;
     c->last_us = end_us;

@@ -164,7 +164,6 @@ set_stream(GstVaeBase *base, GstVaeSession *session, VaeStream *stream)
     old_session = base->running;
     base->stream = stream;
     base->running = session ? gst_vae_session_ref(session) : NULL;
-    base->counted = (VaeStreamStats){0};
     gst_vae_checkpoint_forget(base);
     base->at_rest = FALSE;
     base->used_us = g_get_monotonic_time();
@@ -224,7 +223,8 @@ frames_of(GstVaeBase *base, const GstVaeItem *item)
 /* After n steps that ran. The pipeline hears of another latency before the
  * frames that have it go out. */
 static void
-note_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us)
+note_slice(GstVaeBase *base, GstVaeItem **items, guint n,
+           const VaeStreamStats *before, gint64 start_us)
 {
     gboolean renegotiate, told, mended;
     guint64 nonfinite;
@@ -232,7 +232,8 @@ note_slice(GstVaeBase *base, GstVaeItem **items, guint n, gint64 start_us)
     g_mutex_lock(&base->lock);
     told = base->counters.nonfinite > 0;
     mended = base->counters.mended_steps == 0;
-    gst_vae_stats_count(base, items, n, start_us, g_get_monotonic_time());
+    gst_vae_stats_count(base, items, n, before, start_us,
+                        g_get_monotonic_time());
     nonfinite = base->counters.nonfinite;
     mended = mended && base->counters.mended_steps > 0;
     renegotiate = gst_vae_latency_leave(base, items, n);
@@ -287,6 +288,7 @@ static void
 run_slice(GstVaeBase *base, GstVaeItem **items, guint n, guint flushes)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    VaeStreamStats before = {0};
     gint64 start_us;
     VaeError error = {0};
     VaeStatus status;
@@ -302,6 +304,8 @@ run_slice(GstVaeBase *base, GstVaeItem **items, guint n, guint flushes)
     if (status == VAE_OK)
         status = check_wanted(base, flushes, &error);
     if (status == VAE_OK)
+        vae_stream_stats(base->stream, &before);
+    if (status == VAE_OK)
         status = klass->run(base, base->stream, items, n, &error);
     GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", n,
                    (g_get_monotonic_time() - start_us) / 1e3,
@@ -311,7 +315,7 @@ run_slice(GstVaeBase *base, GstVaeItem **items, guint n, guint flushes)
     if (status != VAE_OK && status != VAE_ERR_CANCELLED)
         fail(base, &error);
     if (status == VAE_OK)
-        note_slice(base, items, n, start_us);
+        note_slice(base, items, n, &before, start_us);
     finish_slice(base, items, n, status);
 }
 

@@ -82,6 +82,18 @@ test_to_null(void)
     vae_test_teardown(h);
 }
 
+/* A slice's time is its own, without what was computed of a cancelled one. */
+static void
+check_last_slice(GstHarness *h)
+{
+    const guint64 parts = vae_test_stat(h, "last-upload-ns") +
+                          vae_test_stat(h, "last-compute-ns") +
+                          vae_test_stat(h, "last-download-ns");
+
+    /* The slice's own clock has microseconds. */
+    CHECK(parts <= vae_test_stat(h, "last-slice-ns") + 1000);
+}
+
 /* After the flush the first frame has to wait for what was left of the slice
  * and for itself only, and the bytes are those of a new stream. */
 static void
@@ -110,6 +122,7 @@ test_flush(void)
     vae_test_push_latents(h, SIZE, SIZE, 0, 1);
     found = vae_test_pull_frames(h, 0, 1);
     check_short("a flush", cpu_time() - began - one, slice);
+    check_last_slice(h);
     CHECK(strcmp(found, wanted) == 0);
     g_free(wanted);
     g_free(found);
