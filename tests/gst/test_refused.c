@@ -1,0 +1,214 @@
+/*
+ * test_refused.c: what vaedecode refuses: caps, rates, buffers and files; and
+ * which model it takes where none is named.
+ */
+#include "vae_test.h"
+
+#include <stdio.h>
+
+#define LW 6
+#define LH 4
+
+/* Caps that the decoder refuses, with an error that holds both words. */
+static void
+check_refused(const char *caps, GQuark domain, gint code, const char *word,
+              const char *other)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstCaps *parsed = gst_caps_from_string(caps);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
+    gst_harness_push_event(h, gst_event_new_caps(parsed));
+    vae_test_expect_error(bus, domain, code, word, other);
+    gst_caps_unref(parsed);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+check_format_refused(const char *fields, const char *word, const char *other)
+{
+    gchar *caps = g_strdup_printf("video/x-vae-latent,%s", fields);
+
+    check_refused(caps, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word, other);
+    g_free(caps);
+}
+
+static void
+test_refused(void)
+{
+    check_format_refused("type=float32,channels=48,latent-width=6,"
+                         "latent-height=4",
+                         "48", "16");
+    check_format_refused("type=int8,channels=16,latent-width=6,latent-height=4",
+                         "int8", "float16");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,latent-space=wan2.2",
+                         "wan2.2", "wan2.1");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,width=32,height=32",
+                         "6x4", "4x4");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,temporal-factor=8",
+                         "8", "4");
+    check_format_refused("type=float32,channels=16,latent-width=6",
+                         "latent-height", "nothing");
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,layout=chw,frames=2",
+                         "frames", "1");
+}
+
+/* Rates at which times of frames would overflow or coincide. */
+static void
+test_rates_refused(void)
+{
+    static const struct {
+        gint n, d;
+        const char *words;
+    } cases[] = {{1, G_MAXINT, "1/2147483647"}, {G_MAXINT, 1, "2147483647/1"}};
+    const char *latents =
+        "type=float32,channels=16,latent-width=6,latent-height=4";
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GstHarness *h = vae_test_harness("vaedecode", "framerate", cases[i].n,
+                                         cases[i].d, NULL);
+        gchar *stated = g_strdup_printf("%s,framerate=%d/%d", latents,
+                                        cases[i].n, cases[i].d);
+        gchar *text = g_strdup_printf("video/x-vae-latent,%s", latents);
+        GstCaps *caps = gst_caps_from_string(text);
+        GstBus *bus = vae_test_bus(h);
+
+        check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
+        gst_harness_push_event(h, gst_event_new_stream_start("rates"));
+        gst_harness_push_event(h, gst_event_new_caps(caps));
+        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                              cases[i].words, "1/3600 to 100000/1");
+        gst_caps_unref(caps);
+        g_free(text);
+        g_free(stated);
+        gst_element_set_bus(h->element, NULL);
+        gst_object_unref(bus);
+        vae_test_teardown(h);
+    }
+}
+
+static void
+test_wrong_buffer(void)
+{
+    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    GstBus *bus = vae_test_bus(h);
+
+    CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
+              GST_FLOW_ERROR);
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "1920", "1536");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* Without a model the space decides; none fits here. */
+static void
+check_no_model(const char *more, const char *word, const char *other)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *text = vae_test_latent_caps(LW, LH, more);
+    GstCaps *caps = gst_caps_from_string(text);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("none"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_expect_error(bus, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                          word, other);
+    gst_caps_unref(caps);
+    g_free(text);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_no_model(void)
+{
+    check_no_model(NULL, "latent-space", "model=");
+    check_no_model(",latent-space=wan9", "wan9.safetensors", "model=");
+    check_no_model(",latent-space=\"../wan2.1\"", "../wan2.1", "model=");
+}
+
+static void
+check_bad_file(const char *path, gint code, const char *word)
+{
+    GstElement *element = gst_element_factory_make("vaedecode", NULL);
+    GstBus *bus = gst_bus_new();
+
+    g_object_set(element, "model", path, NULL);
+    gst_element_set_bus(element, bus);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
+              GST_STATE_CHANGE_SUCCESS);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
+              GST_STATE_CHANGE_FAILURE);
+    vae_test_expect_error(bus, GST_RESOURCE_ERROR, code, word, "");
+    CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+    gst_element_set_bus(element, NULL);
+    gst_object_unref(bus);
+    gst_object_unref(element);
+}
+
+static void
+test_bad_file(void)
+{
+    gchar *latents = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "wan21",
+                                      "decode_t1_6x10.safetensors", NULL);
+
+    check_bad_file("/nowhere/at/all.safetensors", GST_RESOURCE_ERROR_NOT_FOUND,
+                   "/nowhere/at/all.safetensors");
+    vae_test_weights();
+    check_bad_file(latents, GST_RESOURCE_ERROR_OPEN_READ,
+                   "decode_t1_6x10.safetensors");
+    g_free(latents);
+}
+
+/* A model is found by its latent space in the XDG data folder. */
+static void
+test_installed(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, ",latent-space=wan2.1");
+    gchar *folder =
+        g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
+    gchar *bytes, *path = g_build_filename(folder, "wan2.1.safetensors", NULL);
+    gsize size;
+
+    CHECK(g_mkdir_with_parents(folder, 0700) == 0);
+    CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
+    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    vae_test_teardown(h);
+    CHECK(remove(path) == 0);
+    g_free(bytes);
+    g_free(path);
+    g_free(folder);
+    g_free(caps);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"refused", test_refused},
+                                    {"rates", test_rates_refused},
+                                    {"wrong-buffer", test_wrong_buffer},
+                                    {"no-model", test_no_model},
+                                    {"bad-file", test_bad_file},
+                                    {"installed", test_installed},
+                                    {NULL, NULL}};
+    gchar *home = vae_test_home_new();
+    const int status = vae_test_main(argc, argv, tests);
+
+    vae_test_home_free(home);
+    return status;
+}
