@@ -18,7 +18,7 @@ demo='gcc libc6-dev dpkg-dev meson ninja-build pkg-config
 live='gstreamer1.0-x'
 page='python3 python3-gi gir1.2-gstreamer-1.0 gstreamer1.0-plugins-bad'
 browser='chromium'
-tests='clang clang-format clang-tidy libomp-dev libclang-rt-dev
+tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
     cppcheck shellcheck python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-ugly
     gir1.2-gst-plugins-base-1.0'

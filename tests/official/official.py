@@ -151,9 +151,12 @@ def find_code(root, arch):
 
 
 def commit_of(path):
-    done = subprocess.run(['git', '-C', os.path.dirname(path), 'rev-parse', '--short', 'HEAD'],
-                          capture_output=True, text=True)
-    return 'commit ' + done.stdout.strip() if done.returncode == 0 else 'unknown commit'
+    try:
+        done = subprocess.run(['git', '-C', os.path.dirname(path), 'rev-parse', '--short', 'HEAD'],
+                              capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return 'unknown commit'  # no git, or no checkout
+    return 'commit ' + done.stdout.strip()
 
 
 def load_module(path, name):

@@ -16,8 +16,8 @@ typedef struct Bed {
 
 /* Ends the test with 77 where the model's file, the backend or the precision
  * is not there. name: a folder of golden vectors ("wan21", "taehv/taew2_1")
- * in the source tree or VAE_TEST_DATA, or an architecture and "-full" for
- * generated weights of its real widths. */
+ * in the source tree, or an architecture and "-full" for generated weights of
+ * its real widths. */
 void bed_open(Bed *bed, const char *name, const char *backend,
               const char *precision);
 /* The same for the main() of a test over the emulated device, which takes MODEL
