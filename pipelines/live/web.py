@@ -4,6 +4,7 @@ waits for."""
 import http.server
 import json
 import os
+import select
 import socket
 import sys
 import threading
@@ -94,10 +95,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def is_gone(self):
         """Whether the client has closed a connection that nothing is sent to,
         as while the pipeline is paused."""
-        try:
-            return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
-            return False
+        poll = select.poll()  # of a socket with a timeout recv() itself waits
+        poll.register(self.connection, select.POLLIN)
+        return bool(poll.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def get_pictures(self):
         if not self.server.enter():

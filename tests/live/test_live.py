@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 import prometheus
 from served import (
@@ -150,6 +151,20 @@ def several(live):
     check(True, "and the others")
 
 
+def gap(live):
+    """A client that has waited gets what is made then."""
+    viewer = parts(live.ask("GET", "/picture"))
+    next(viewer)
+    live.post("/pause")
+    live.until(lambda s: not s["playing"])
+    time.sleep(2)
+    live.post("/play")
+    check(
+        len(list(itertools.islice(viewer, 30))) == 30,
+        "after a pause pictures go on",
+    )
+
+
 def controls(live):
     live.post("/pause")
     live.until(lambda s: not s["playing"] and s["fps"] == 0)
@@ -246,7 +261,7 @@ def main():
         make_latents(latents)
         live = Live("--model", MODELS[0], "--model", MODELS[1], latents)
         try:
-            for test in (page, pictures, events, numbers, several, controls):
+            for test in (page, pictures, events, numbers, several, gap, controls):
                 test(live)
             errors(live, folder)
             end(live)
