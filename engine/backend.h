@@ -86,6 +86,9 @@ typedef struct VaeBackendClass {
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);
     void (*close)(VaeBackend **backend);
+    /* That it computes with: those asked for, or fewer where the system gives
+     * no more. NULL: as many. */
+    int (*threads)(const VaeBackend *backend);
 
     /* Bytes that alloc() can give; NULL: the machine's memory. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,

@@ -305,10 +305,29 @@ typedef struct OpenJob {
     VaeError *error;
 } OpenJob;
 
+/* The threads that OpenMP really gives, of which the environment may allow
+ * fewer (OMP_THREAD_LIMIT): what oneDNN has made for more leaves parts of its
+ * result unwritten. */
+static int
+team_size(int wanted)
+{
+    int size = 1;
+#pragma omp parallel num_threads(wanted)
+#pragma omp master
+    size = omp_get_num_threads();
+    return size;
+}
+
 static VaeStatus
 open_job(void *user)
 {
     const OpenJob *j = user;
+    const int wanted = j->cpu->params.threads, size = team_size(wanted);
+    if (size < wanted)
+        vae_log(&j->cpu->params.log, "OpenMP gives %d of %d threads", size,
+                wanted);
+    j->cpu->params.threads = size;
+    omp_set_num_threads(size);
     dnnl_status_t s = dnnl_engine_create(&j->cpu->engine, dnnl_cpu, 0);
     if (s == dnnl_success)
         s = dnnl_stream_create(&j->cpu->stream, j->cpu->engine,
@@ -387,6 +406,12 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
     else
         cpu_close(&cpu);
     return status;
+}
+
+static int
+cpu_threads(const VaeBackend *cpu)
+{
+    return cpu->params.threads;
 }
 
 /* ------------------------------------------------------------------ */
@@ -532,6 +557,7 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .conv_pairs = true,
                                          .open = cpu_open,
                                          .close = cpu_close,
+                                         .threads = cpu_threads,
                                          .alloc = vae_host_alloc,
                                          .free = vae_host_free,
                                          .prepare = cpu_prepare,

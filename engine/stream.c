@@ -97,9 +97,12 @@ choose_next(VaeStream *s, int *next, VaeError *error)
                             .pixels = s->params.pixels,
                             .log = log},
         &s->backend, error);
-    if (opened == VAE_OK)
-        s->class->device(s->backend, s->device, sizeof s->device);
-    return opened;
+    if (opened != VAE_OK)
+        return opened;
+    if (s->class->threads)
+        s->plan.threads = s->class->threads(s->backend);
+    s->class->device(s->backend, s->device, sizeof s->device);
+    return VAE_OK;
 }
 
 /* What is there, but cannot be opened, is passed over where any will do. */

@@ -54,7 +54,8 @@ typedef struct VaeStreamParams {
                           multiple of VaeModelInfo.spatial by edge repeat */
     int slice_size;    /* steps run as one; 0: 4, 2 or 1, what fits */
     int threads;       /* 0: as many as the process may use; more than four
-                          times that are not taken */
+                          times that are not taken, nor more than the
+                          environment lets OpenMP have (OMP_THREAD_LIMIT) */
     int device;        /* of the cuda backend: its number, or -1: any; the
                           others have none and do not read it */
     bool deterministic;
@@ -104,7 +105,7 @@ typedef struct VaePlan {
     int slice_size;               /* chosen */
     VaeBackendKind backend;       /* chosen */
     VaePrecision precision;       /* chosen */
-    int threads;
+    int threads;                  /* that compute */
     int padded_width, padded_height;
 } VaePlan;
 
