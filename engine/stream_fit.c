@@ -119,14 +119,15 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         snprintf(weights, sizeof weights, "%.1f", MIB(p->weights));
     return vae_fail(
         error, VAE_ERR_MEMORY,
-        "%dx%d with %d latent steps per slice needs %s%.1f MiB (weights %s, "
+        "%dx%d with %d latent step%s per slice needs %s%.1f MiB (weights %s, "
         "carries %.1f, activations %.1f, scratch %.1f, staging %.1f, while "
         "loading %.1f, library about %.1f, fallback %.1f) and %.1f MiB are "
         "free%s; %s%s%s",
         s->params.width, s->params.height, p->slice_size,
-        s->execs[FIRST] ? "" : "at least ", MIB(p->peak), weights,
-        MIB(p->carries), MIB(p->arena), MIB(p->scratch), MIB(p->staging),
-        MIB(p->loading), MIB(p->library), MIB(p->fallback), MIB(limit),
+        p->slice_size == 1 ? "" : "s", s->execs[FIRST] ? "" : "at least ",
+        MIB(p->peak), weights, MIB(p->carries), MIB(p->arena), MIB(p->scratch),
+        MIB(p->staging), MIB(p->loading), MIB(p->library), MIB(p->fallback),
+        MIB(limit),
         device ? " on the device"
         : own  ? " within this process's limits (ulimit -v, -d)"
                : "",

@@ -406,8 +406,10 @@ class Sender:
         self.temporal = usual.temporal if temporal is None else temporal
         fps = usual.fps if fps is None else fps
         if self.temporal is None or fps is None:
-            raise ValueError(f"the latent space {space!r} is not known here: "
-                             "temporal= and fps= are needed")
+            known = ("no latent space is stated: wanted is space, or"
+                     if space is None else
+                     f"the latent space {space!r} is not known here: wanted are")
+            raise ValueError(known + " temporal and fps")
         self.temporal = whole("temporal", self.temporal, 1, 64)
         if self.channels is not None:
             self.channels = whole("channels", self.channels, 1, 4096)

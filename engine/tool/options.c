@@ -411,6 +411,9 @@ check(Command command, const char *name, const Options *o)
         return usage(name, "--size WxH is missing");
     if (command == COMMAND_BENCH && !o->frames)
         return usage(name, "--frames N is missing");
+    if (o->every && !o->resume)
+        return usage(name, "--checkpoint-interval is of --resume, which is "
+                           "missing");
     return true;
 }
 

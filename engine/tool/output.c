@@ -281,7 +281,8 @@ output_commit(Output *out, VaeError *error)
             return system_error(error, out->path, "write");
     }
     if (out->temporary && rename(out->temporary, target_of(out)) != 0)
-        return system_error(error, out->path, "replace");
+        return errno == ENOENT ? system_error(error, out->temporary, "rename")
+                               : system_error(error, out->path, "replace");
     free(out->temporary);
     out->temporary = NULL;
     return VAE_OK;

@@ -71,8 +71,10 @@ resume_load(Resume *r, VaeStream *stream, Output *out, uint64_t frame_size,
     VaeError why = {0};
     VaeStatus status = vae_stream_load(stream, &p, &c, &why);
     if (status != VAE_OK)
-        return vae_fail(error, status, "%s (remove it to start anew)",
-                        why.message);
+        return vae_fail(
+            error, status,
+            "%s (go on as it was begun, or remove it to start anew)",
+            why.message);
     status = output_cut(out, c.frames * frame_size, error);
     if (status != VAE_OK)
         return status;

@@ -43,9 +43,10 @@ export GST_REGISTRY="$tmp/registry.bin" GST_REGISTRY_1_0="$tmp/registry.bin"
 export XDG_DATA_DIRS="$tmp/root/usr/share:/usr/share" XDG_CACHE_HOME="$tmp"
 "$tmp/root/usr/bin/vaetool" --version || fail vaetool
 scripts=$tmp/root/usr/share/doc/gstreamer1.0-vae/pipelines
-sh "$scripts/latents-to-video.sh" --help || fail latents-to-video.sh
-python3 -B "$scripts/vaesend.py" --help || fail vaesend.py
-python3 -B "$scripts/live/live.py" --help || fail live.py
+export PYTHONDONTWRITEBYTECODE=1
+for script in latents-to-video.sh vaesend.py live/live.py; do
+    "$scripts/$script" --help || fail "$script"
+done
 [ -z "$(find "$scripts" -xtype l -o -name '*.gz')" ] ||
     fail "$(find "$scripts" -xtype l -o -name '*.gz')"
 gst-launch-1.0 -q videotestsrc num-buffers=5 ! video/x-raw,width=64,height=48 ! \

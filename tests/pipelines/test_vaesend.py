@@ -216,8 +216,8 @@ class Stream(Pair):
 
     def test_settings_refused(self):
         for more, text in (({"space": "of mine"}, "wanted a name"),
-                           ({"space": "mine"}, "temporal= and fps="),
-                           ({"fps": 24, "space": None}, "temporal="),
+                           ({"space": "mine"}, "wanted are temporal and fps"),
+                           ({"fps": 24, "space": None}, "space, or temporal and"),
                            ({"fps": 0}, "0 frames per second"),
                            ({"fps": -1}, "frames per second"),
                            ({"fps": "16/0"}, "'16/0' frames per second"),

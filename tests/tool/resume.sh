@@ -225,6 +225,16 @@ check "a device" 3 decode --resume "$out/clip.safetensors" \
     "$out/full.safetensors"
 says "is no regular file"
 check "frames, not latents, between checkpoints" 2 go --checkpoint-interval 0
+check "an interval of no checkpoints" 2 decode --checkpoint-interval 1 \
+    "$out/clip.safetensors" "$out/c.safetensors"
+says "--resume"
+start
+while [ ! -e "$part" ]; do sleep 0.01; done
+rm "$part"
+wait $pid
+true_that "the frames so far were removed: what is not there is named" \
+    grep -q 'a.safetensors.part.*No such file' "$out/log"
+rm -f "$point"
 
 echo "# its own input"
 for end in part checkpoint checkpoint.tmp; do
