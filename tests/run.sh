@@ -240,7 +240,7 @@ sanitized() {
     names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
         -e '^resident-' -e '^bench-' -e '^installed$' \
         -e '-ref-fp32$' -e '-cuda-' -e '^cuda-faults-' \
-        -e '^cuda-.*-seedvr2$' -e '^cuda-backend-wan21$' -e '^gpu-table-' \
+        -e '^cuda-.*-seedvr2$' -e '^cuda-backend-' -e '^gpu-table-' \
         -e '^cuda-release-wan21$' -e '^golden-generated-' \
         -e '^\(cold\|counts\|plan\|posterior\|scaled\|stream\)-.*-bf16$' \
         -e '^faults-seedvr2-ref$' -e '^package-' -e '^official$' \
@@ -262,7 +262,7 @@ if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     run build-asan elements --timeout-multiplier 4 $(
         names build-asan | grep '^gst-' |
             grep -v -e '-leaks$' -e '-cuda-emu$' -e '-all$' \
-                -e '^gst-formats$' -e '^gst-roundtrip$'
+                -e '^gst-formats$' -e '^gst-roundtrip$' -e '^gst-cancel$'
     )
     unset GST_PLUGIN_SYSTEM_PATH_1_0
 fi
