@@ -9,10 +9,14 @@
  * no more of them may be on their way through the elements. A busy machine
  * takes longer, until there is enough to judge by.
  */
+#ifdef HAVE_MALLINFO2
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,8 +27,10 @@
 enum { PERIOD = 4, KNOWN = 4 * 80 + 1, FPS = 16 };
 /* Where the memory of a run is looked at: all its programs have run. */
 enum { SAMPLE_AT = 24, MIN_SAMPLES = 64, MAX_SAMPLES = 100000 };
-/* What libraries take and give back for a while. */
-#define NOISE_BYTES (2.0 * 1024 * 1024)
+/* What libraries take and give back for a while: of pages, and of what
+ * malloc() gave. */
+#define NOISE_PAGES (2.0 * 1024 * 1024)
+#define NOISE_HELD (0.25 * 1024 * 1024)
 
 typedef struct Soak {
     GstElement *pipeline;
@@ -37,23 +43,62 @@ typedef struct Soak {
     gint64 next;    /* frame expected */
     gint64 entered; /* the last one that the source sent */
     guint64 frames, wrong;
-    double rss[MAX_SAMPLES], cpu[MAX_SAMPLES]; /* bytes; seconds a frame */
-    double behind[MAX_SAMPLES];                /* frames on their way */
+    double pages[MAX_SAMPLES], held[MAX_SAMPLES]; /* bytes */
+    double cpu[MAX_SAMPLES];                      /* seconds a frame */
+    double behind[MAX_SAMPLES];                   /* frames on their way */
     double cpu_before;
     guint64 frames_before;
     guint n;
     guint flushes, states;
 } Soak;
 
+/* Bytes of files that are mapped. */
+static double
+mapped(void)
+{
+    char line[512];
+    double bytes = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long from, to, inode;
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) == 3 &&
+            inode != 0)
+            bytes += (double) (to - from);
+    }
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
+/* Bytes of the pages that the process has. Those of files count whether they
+ * are in memory or not: the system drops and reads them as it likes. */
 static double
 resident(void)
 {
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (!f || fscanf(f, "%*u %lu", &pages) != 1)
-        exit(1);
-    fclose(f);
-    return (double) pages * (double) sysconf(_SC_PAGESIZE);
+    char line[128];
+    double kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long n;
+        if (sscanf(line, "RssAnon: %lu", &n) == 1 ||
+            sscanf(line, "RssShmem: %lu", &n) == 1)
+            kib += (double) n;
+    }
+    if (f)
+        fclose(f);
+    return 1024 * kib + mapped();
+}
+
+/* Bytes that malloc() gave and nobody has freed. */
+static double
+held(void)
+{
+#ifdef HAVE_MALLINFO2
+    const struct mallinfo2 info = mallinfo2();
+    return (double) info.uordblks + (double) info.hblkhd;
+#else
+    return 0;
+#endif
 }
 
 static double
@@ -103,7 +148,11 @@ take(Soak *s, gint64 k, guint64 found)
     s->frames++;
     if (!s->learning && k == SAMPLE_AT && s->n < MAX_SAMPLES) {
         const double cpu = cpu_seconds();
-        s->rss[s->n] = resident();
+#ifdef HAVE_MALLINFO2
+        malloc_trim(0); /* what it keeps for later depends on chance */
+#endif
+        s->pages[s->n] = resident();
+        s->held[s->n] = held();
         s->cpu[s->n] =
             (cpu - s->cpu_before) / (double) (s->frames - s->frames_before);
         s->behind[s->n] = (double) (s->entered - k);
@@ -297,21 +346,36 @@ rise(const double *v, guint from, guint n, double *spread)
     return slope * m;
 }
 
+/* Whether bytes do not rise by more than noise. The first quarter fills caches
+ * of libraries. */
+static gboolean
+level(const char *what, const double *v, guint n, double noise)
+{
+    double spread;
+    const double grown = rise(v, n / 4, n, &spread);
+    const double bound = MAX(noise, 2 * spread);
+    gchar *format = g_strdup_printf("%s rises by %%.2f MiB, bound %%.2f", what);
+    const gboolean good =
+        judge(grown < bound, format, grown / 1048576, bound / 1048576);
+    g_free(format);
+    printf("     MiB:");
+    for (guint i = 0; i < 8; i++)
+        printf(" %.1f", v[(2 * i + 1) * n / 16] / 1048576);
+    printf("\n");
+    return good;
+}
+
 static int
 report(Soak *s)
 {
     gboolean good = TRUE;
-    double spread;
     printf("%" G_GUINT64_FORMAT " frames, %u flushes, %u changes of state, %u "
            "runs looked at\n",
            s->frames, s->flushes, s->states, s->n);
     good &= judge(s->wrong == 0, "%.0f of %.0f frames are wrong",
                   (double) s->wrong, (double) s->frames);
-    /* The first quarter fills caches of libraries. */
-    const double grown = rise(s->rss, s->n / 4, s->n, &spread);
-    const double bound = MAX(NOISE_BYTES, 2 * spread);
-    good &= judge(grown < bound, "memory rises by %.2f MiB, bound %.2f",
-                  grown / 1048576, bound / 1048576);
+    good &= level("what the process has", s->pages, s->n, NOISE_PAGES);
+    good &= level("what malloc() gave", s->held, s->n, NOISE_HELD);
     const guint quarter = s->n / 4;
     const double begin = median(s->cpu + quarter, quarter);
     const double end = median(s->cpu + s->n - quarter, quarter);
@@ -384,6 +448,9 @@ soak_new(const char *model)
 int
 main(int argc, char **argv)
 {
+    /* The system may make a large page of small ones whenever it likes, and
+     * take memory for it that nobody asked for. */
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     gst_init(&argc, &argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc != 4) {
