@@ -106,7 +106,7 @@ pull(GstHarness *h, GstCudaContext *context)
     gchar *text;
 
     for (guint i = 0; i < FRAMES; i++) {
-        GstBuffer *buffer = gst_harness_pull(h);
+        GstBuffer *buffer = vae_test_pull(h);
         GstMemory *memory;
 
         CHECK(buffer != NULL);
@@ -257,7 +257,7 @@ test_choice(void)
             continue;
         h = decoder(system[i][0], system[i][1]);
         start(h);
-        gst_buffer_unref(gst_harness_pull(h));
+        gst_buffer_unref(vae_test_pull(h));
         CHECK(!gives_cuda(h));
         vae_test_teardown(h);
     }
@@ -277,7 +277,7 @@ test_without_device(void)
         return;
     h = decoder("auto", CUDA "; " SYSTEM);
     start(h);
-    gst_buffer_unref(gst_harness_pull(h));
+    gst_buffer_unref(vae_test_pull(h));
     CHECK(!gives_cuda(h));
     vae_test_teardown(h);
 
@@ -366,7 +366,7 @@ encode(gboolean cuda)
         CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
     }
     for (guint i = 0; i < 2; i++) {
-        GstBuffer *latent = gst_harness_pull(h);
+        GstBuffer *latent = vae_test_pull(h);
         GstMapInfo map;
 
         CHECK(latent != NULL);

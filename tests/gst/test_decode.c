@@ -81,7 +81,7 @@ test_no_pts(void)
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
     for (guint i = 0; i < 9; i++) {
-        GstBuffer *frame = gst_harness_pull(h);
+        GstBuffer *frame = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(frame), 2 * GST_SECOND + vae_test_time(i));
         CHECK_INT(GST_BUFFER_OFFSET(frame), i);
@@ -110,7 +110,7 @@ test_touching(void)
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
     for (guint i = 0; i < 29; i++) {
-        GstBuffer *frame = gst_harness_pull(h);
+        GstBuffer *frame = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(frame), end);
         end = GST_BUFFER_PTS(frame) + GST_BUFFER_DURATION(frame);
@@ -245,7 +245,7 @@ test_clip(void)
     vae_test_push_latents(h, LW, LH, 0, 3);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 3, 4));
-    frame = gst_harness_pull(h); /* cut in half */
+    frame = vae_test_pull(h); /* cut in half */
     CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(7));
     CHECK_INT(GST_BUFFER_DURATION(frame), vae_test_time(1) / 2);
     gst_buffer_unref(frame);
@@ -289,7 +289,7 @@ check_format(const char *wanted, int latent_height, const char *field,
     gst_harness_set_src_caps_str(h, caps);
     g_free(caps);
     vae_test_push_latents(h, 1, latent_height, 0, 1);
-    frame = gst_harness_pull(h);
+    frame = vae_test_pull(h);
     out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_video_info_from_caps(&info, out));
     CHECK_INT(gst_buffer_get_size(frame), info.size);
@@ -337,7 +337,7 @@ test_framerate(void)
                                  "video/x-vae-latent,type=float32,channels=16,"
                                  "latent-width=6,latent-height=4");
     vae_test_push_latents(h, LW, LH, 0, 1);
-    frame = gst_harness_pull(h);
+    frame = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_DURATION(frame), GST_SECOND / 25);
     gst_buffer_unref(frame);
     vae_test_teardown(h);
@@ -404,7 +404,7 @@ test_caps_change(void)
     }
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     for (guint i = 0; i < 14; i++) {
-        frame = gst_harness_pull(h);
+        frame = vae_test_pull(h);
         CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
         CHECK_INT(gst_buffer_get_size(frame),
                   i < 9 ? 48 * 32 * 3 / 2 : 24 * 16 * 3 / 2);
@@ -488,7 +488,7 @@ test_rates_taken(void)
             CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         }
         for (guint k = 0; k < 9; k++) {
-            GstBuffer *frame = gst_harness_pull(h);
+            GstBuffer *frame = vae_test_pull(h);
 
             CHECK_INT(GST_BUFFER_PTS(frame), k * time);
             CHECK_INT(GST_BUFFER_DURATION(frame), time);

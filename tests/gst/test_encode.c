@@ -91,7 +91,7 @@ test_caps(void)
     GstBuffer *latent;
 
     vae_test_push_frames(h, &info, 0, 1);
-    latent = gst_harness_pull(h);
+    latent = vae_test_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), 16 * 7 * 5 * 4);
     gst_buffer_unref(latent);
     caps = gst_pad_get_current_caps(h->sinkpad);
@@ -118,7 +118,7 @@ check_choice(const char *choice, const char *field, const char *value,
     info.fps_n = VAE_TEST_FPS;
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     vae_test_push_frames(h, &info, 0, 1);
-    latent = gst_harness_pull(h);
+    latent = vae_test_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), size);
     gst_buffer_unref(latent);
     caps = gst_pad_get_current_caps(h->sinkpad);
@@ -305,7 +305,7 @@ test_range_matters(void)
             full ? GST_VIDEO_COLOR_RANGE_0_255 : GST_VIDEO_COLOR_RANGE_16_235;
         gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
         vae_test_push_frames(h, &info, 0, 1);
-        latent = gst_harness_pull(h);
+        latent = vae_test_pull(h);
         CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
         for (gsize i = 0; i < map.size / 4; i++)
             sum[full] += ((float *) map.data)[i] * (gdouble) (i % 7);
@@ -333,7 +333,7 @@ latents_of(const char *posterior, guint64 seed, guint slice)
     vae_test_push_frames(h, &info, 0, 9);
     vae_test_push_eos(h);
     for (guint k = 0; k < 3; k++) {
-        GstBuffer *latent = gst_harness_pull(h);
+        GstBuffer *latent = vae_test_pull(h);
         GstMapInfo map;
 
         CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));

@@ -175,7 +175,7 @@ test_decodes(void)
     request(h, vae_test_time(7), 1);
     vae_test_push_frames(h, &info, 0, 12);
     for (guint i = 0; i < 5; i++)
-        latents[i] = gst_harness_pull(h);
+        latents[i] = vae_test_pull(h);
     caps = gst_pad_get_current_caps(h->sinkpad);
     gst_harness_set_src_caps(d, gst_caps_ref(caps));
     gst_harness_set_src_caps(again, caps);
@@ -186,7 +186,7 @@ test_decodes(void)
         CHECK_INT(gst_harness_push(d, latents[i]), GST_FLOW_OK);
     g_free(vae_test_pull_frames(d, 0, 7));
     for (guint n = 7; n < 12; n++) {
-        GstBuffer *a = gst_harness_pull(d), *b = gst_harness_pull(again);
+        GstBuffer *a = vae_test_pull(d), *b = vae_test_pull(again);
         GstMapInfo map;
 
         CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
@@ -333,7 +333,7 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
     gulong probe;
 
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
-    gst_buffer_unref(gst_harness_pull(h));
+    gst_buffer_unref(vae_test_pull(h));
     probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         note, seen, NULL);
@@ -347,7 +347,7 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
     CHECK(gst_harness_push_event(h, custom("two")));
     CHECK_INT(gst_harness_push(h, second), GST_FLOW_OK);
     for (guint i = 0; i < out; i++)
-        gst_buffer_unref(gst_harness_pull(h));
+        gst_buffer_unref(vae_test_pull(h));
     CHECK(gst_harness_push_event(h, custom("three")));
     CHECK(gst_harness_push_event(h, gst_event_new_stream_group_done(7)));
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));

@@ -60,7 +60,7 @@ decode(const GstVideoInfo *info)
     gst_harness_set_sink_caps(h, gst_caps_ref(caps));
     gst_harness_set_src_caps_str(h, in);
     vae_test_push_latents(h, LW, LH, 0, 1);
-    frame = gst_harness_pull(h);
+    frame = vae_test_pull(h);
     out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_caps_can_intersect(out, caps));
     gst_caps_unref(out);
@@ -242,7 +242,7 @@ encode(const GstVideoInfo *info, GstBuffer *frame)
 
     gst_harness_set_src_caps(h, caps);
     CHECK_INT(gst_harness_push(h, gst_buffer_copy(frame)), GST_FLOW_OK);
-    latent = gst_harness_pull(h);
+    latent = vae_test_pull(h);
     vae_test_teardown(h);
     return latent;
 }
@@ -360,7 +360,7 @@ play(const char *format, gchar **taken)
     GstCaps *caps;
 
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, 60 * GST_SECOND,
+    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
                                          GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     CHECK(message != NULL);
     CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
@@ -459,7 +459,7 @@ test_preferred(void)
         gst_harness_set_sink_caps_str(h, choices[i][0]);
         gst_harness_set_src_caps_str(h, in);
         vae_test_push_latents(h, LW, LH, 0, 1);
-        gst_buffer_unref(gst_harness_pull(h));
+        gst_buffer_unref(vae_test_pull(h));
         out = gst_pad_get_current_caps(h->sinkpad);
         CHECK(g_strcmp0(gst_structure_get_string(gst_caps_get_structure(out, 0),
                                                  "format"),

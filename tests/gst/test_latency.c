@@ -145,7 +145,7 @@ take(Bench *b, guint steps)
     const guint n = b->encodes ? steps : 4 * steps - 3;
 
     for (; b->left < n; b->left++) {
-        GstBuffer *buffer = gst_harness_pull(b->h);
+        GstBuffer *buffer = vae_test_pull(b->h);
         const GstClockTime at = now - GST_SECOND;
 
         CHECK(buffer != NULL);

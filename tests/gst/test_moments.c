@@ -143,7 +143,7 @@ run_clip(Bed *b)
     for (guint k = 0; k < STEPS; k++)
         CHECK_INT(push_step(b, k), GST_FLOW_OK);
     for (guint i = 0; i < buffers_of(b, STEPS); i++) {
-        GstBuffer *buffer = gst_harness_pull(b->h);
+        GstBuffer *buffer = vae_test_pull(b->h);
         GstMapInfo map;
 
         CHECK(buffer != NULL);
@@ -267,7 +267,7 @@ go_to(Bed *b, Moment moment)
     const gint before = g_atomic_int_get(&ops);
 
     CHECK_INT(push_step(b, 0), GST_FLOW_OK);
-    gst_buffer_unref(gst_harness_pull(b->h));
+    gst_buffer_unref(vae_test_pull(b->h));
     first_ops = g_atomic_int_get(&ops) - before;
     if (moment >= UPLOAD && moment <= DOWNLOAD)
         arm(moment == UPLOAD    ? FAKE_UPLOAD
@@ -345,7 +345,7 @@ flush_and_look(Bed *b)
     const gint before = flush(b);
 
     CHECK_INT(push_step(b, 0), GST_FLOW_OK);
-    gst_buffer_unref(gst_harness_pull(b->h));
+    gst_buffer_unref(vae_test_pull(b->h));
     /* The first step ran, and of what was before at most the op that was being
      * computed. */
     CHECK(g_atomic_int_get(&ops) - before <= first_ops + 1);
@@ -493,7 +493,7 @@ test_half_shut(void)
         bed_open(&b, "vaeencode");
         pad = gst_element_get_static_pad(b.h->element, "src");
         CHECK_INT(push_step(&b, 0), GST_FLOW_OK);
-        gst_buffer_unref(gst_harness_pull(b.h));
+        gst_buffer_unref(vae_test_pull(b.h));
         CHECK(gst_pad_set_active(pad, FALSE));
         gst_segment_init(&segment, GST_FORMAT_TIME);
         gst_harness_push_event(b.h, i == 0 ? gst_event_new_segment(&segment)

@@ -85,7 +85,7 @@ pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
 
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     for (guint i = 0; i < FRAMES; i++) {
-        GstBuffer *buffer = gst_harness_pull(h);
+        GstBuffer *buffer = vae_test_pull(h);
 
         CHECK(buffer != NULL);
         if (check)
@@ -207,11 +207,11 @@ test_small_pool(void)
         GstBuffer *frame;
 
         vae_test_push_latents(h, LW, LH, 0, 3);
-        frame = gst_harness_pull(h);
+        frame = vae_test_pull(h);
         CHECK_INT(frame->pool == offer.pool, max == enough);
         gst_buffer_unref(frame);
         for (guint i = 1; i < 9; i++)
-            gst_buffer_unref(gst_harness_pull(h));
+            gst_buffer_unref(vae_test_pull(h));
         vae_test_teardown(h);
         gst_object_unref(offer.pool);
     }
@@ -302,7 +302,7 @@ test_decode_copies_nothing(void)
     for (guint k = 0; k < STEPS; k++)
         CHECK_INT(gst_harness_push(h, gst_buffer_ref(latents[k])), GST_FLOW_OK);
     for (guint i = 0; i < FRAMES; i++)
-        frames[i] = gst_harness_pull(h);
+        frames[i] = vae_test_pull(h);
     CHECK_INT(g_atomic_int_get(&others->allocated), made);
     CHECK_INT(g_atomic_int_get(&others->read), mapped + STEPS);
     CHECK_INT(g_atomic_int_get(&mine->written), FRAMES);
@@ -345,7 +345,7 @@ test_encode_copies_nothing(void)
     for (guint i = 0; i < FRAMES; i++)
         CHECK_INT(gst_harness_push(h, gst_buffer_ref(frames[i])), GST_FLOW_OK);
     for (guint k = 0; k < STEPS; k++)
-        latents[k] = gst_harness_pull(h);
+        latents[k] = vae_test_pull(h);
     CHECK_INT(g_atomic_int_get(&others->allocated), made);
     CHECK_INT(g_atomic_int_get(&others->read), FRAMES);
     CHECK_INT(g_atomic_int_get(&mine->allocated), STEPS);

@@ -44,7 +44,7 @@ static void
 pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
 {
     for (guint n = 0; n < p->frames; n++) {
-        GstBuffer *frame = gst_harness_pull(h);
+        GstBuffer *frame = vae_test_pull(h);
         GstVideoInfo info;
         GstEvent *event;
         GstCaps *caps;
@@ -115,7 +115,7 @@ test_decode_type(void)
         GST_BUFFER_DURATION(buffer) = vae_test_time(1);
         gst_harness_set_src_caps_str(h, caps);
         CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
-        buffer = gst_harness_pull(h);
+        buffer = vae_test_pull(h);
         CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
         if (first) {
             GstMapInfo map;
@@ -155,7 +155,7 @@ test_decode_format(void)
     gst_harness_set_sink_caps_str(h, "video/x-raw,format=RGB");
     vae_test_push_latents(h, 2, 2, 2, 3);
     for (guint n = 5; n < 9; n++) {
-        GstBuffer *a = gst_harness_pull(h), *b = gst_harness_pull(plain);
+        GstBuffer *a = vae_test_pull(h), *b = vae_test_pull(plain);
         GstMapInfo map;
 
         CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
@@ -205,7 +205,7 @@ pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
     const guint lh = ((guint) info->height + 7) / 8;
 
     for (guint k = 0, n = 0; n < frames; k++) {
-        GstBuffer *latent = gst_harness_pull(h);
+        GstBuffer *latent = vae_test_pull(h);
         const guint covered = MIN(k ? 4 : 1, frames - n);
 
         CHECK(latent != NULL);

@@ -65,7 +65,7 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
     GstSegment segment;
 
     for (guint n = first; n < last; n++) {
-        GstBuffer *frame = gst_harness_pull(h);
+        GstBuffer *frame = vae_test_pull(h);
 
         if (n == first)
             segment = pull_segment(h, first);
@@ -178,7 +178,7 @@ test_same_times(void)
             CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         }
         for (guint i = 0; i < 9; i++, n++) {
-            GstBuffer *frame = gst_harness_pull(h);
+            GstBuffer *frame = vae_test_pull(h);
 
             CHECK_INT(GST_BUFFER_PTS(frame),
                       gst_util_uint64_scale(n, GST_SECOND, 24));
@@ -208,7 +208,7 @@ check_reverse(GstHarness *h, GstBuffer *buffer)
     /* The process lives on. */
     push_segment(h, 0, 100, 0);
     CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
-    buffer = gst_harness_pull(h);
+    buffer = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_PTS(buffer), 0);
     gst_buffer_unref(buffer);
     gst_element_set_bus(h->element, NULL);
@@ -319,7 +319,7 @@ test_missing_frames(void)
             CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
                       GST_FLOW_OK);
     for (guint i = 0; i < 4; i++) {
-        GstBuffer *latent = gst_harness_pull(h);
+        GstBuffer *latent = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from[i]));
         CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),

@@ -101,7 +101,7 @@ check_encode(const Family *f)
             CHECK_INT(vae_test_stat(h, "steps"), steps);
             continue;
         }
-        latent = gst_harness_pull(h);
+        latent = vae_test_pull(h);
         CHECK_INT(GST_BUFFER_OFFSET(latent), n / g);
         CHECK_INT(GST_BUFFER_PTS(latent),
                   n < g ? 0 : vae_test_time(n + 2 - 2 * g));
@@ -144,7 +144,7 @@ check_count(const Family *f, guint n)
     for (guint k = 0; k < wanted; k++) {
         const guint to = MIN(1 + k * f->group, n);
 
-        latents[k] = gst_harness_pull(encode);
+        latents[k] = vae_test_pull(encode);
         CHECK_INT(GST_BUFFER_PTS(latents[k]) + GST_BUFFER_DURATION(latents[k]),
                   vae_test_time(to));
     }

@@ -97,7 +97,7 @@ test_discont(void)
     CHECK_INT(gst_harness_push(h, again), GST_FLOW_OK);
     gst_harness_push_event(h, gst_event_new_eos());
     vae_test_wait_eos(h);
-    gst_buffer_unref(gst_harness_pull(h));
+    gst_buffer_unref(vae_test_pull(h));
     vae_test_no_more(h);
     vae_test_teardown(h);
 }
@@ -156,7 +156,7 @@ encoded(const char *downstream, GstCaps **chosen)
     for (guint n = 0; n < 5; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
     for (guint k = 0; k < 2; k++) {
-        GstBuffer *buffer = gst_harness_pull(h);
+        GstBuffer *buffer = vae_test_pull(h);
         GstMapInfo map;
 
         CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));

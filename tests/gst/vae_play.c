@@ -8,7 +8,6 @@
 #include <vae/tensors.h>
 
 /* Long enough for a busy machine; nothing waits for it when all is well. */
-#define PATIENCE (120 * GST_SECOND)
 
 gchar *
 vae_play_write(guint n, int width, int height, const char *rate)
@@ -76,11 +75,21 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     g_mutex_unlock(&play->lock);
 }
 
+/* What was shown before a flush is as good as not shown. */
+static GstPadProbeReturn
+on_flush(GstPad *pad, GstPadProbeInfo *info, gpointer play)
+{
+    if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_FLUSH_STOP)
+        vae_play_forget(play);
+    return GST_PAD_PROBE_OK;
+}
+
 void
 vae_play_set(VaePlay *play, GstState state)
 {
     gst_element_set_state(play->pipeline, state);
-    CHECK(gst_element_get_state(play->pipeline, NULL, NULL, PATIENCE) ==
+    CHECK(gst_element_get_state(play->pipeline, NULL, NULL,
+                                GST_CLOCK_TIME_NONE) ==
           GST_STATE_CHANGE_SUCCESS);
 }
 
@@ -88,6 +97,7 @@ VaePlay *
 vae_play_make(const gchar *text)
 {
     VaePlay *play = g_new0(VaePlay, 1);
+    GstPad *pad;
 
     g_mutex_init(&play->lock);
     play->shown = g_array_new(FALSE, FALSE, sizeof(VaeShown));
@@ -96,6 +106,10 @@ vae_play_make(const gchar *text)
     CHECK(play->pipeline != NULL);
     play->sink = gst_bin_get_by_name(GST_BIN(play->pipeline), "s");
     g_signal_connect(play->sink, "handoff", G_CALLBACK(handoff), play);
+    pad = gst_element_get_static_pad(play->sink, "sink");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_FLUSH, on_flush, play,
+                      NULL);
+    gst_object_unref(pad);
     return play;
 }
 
@@ -139,7 +153,7 @@ vae_play_wait(VaePlay *play)
 {
     GstBus *bus = gst_element_get_bus(play->pipeline);
     GstMessage *message = gst_bus_timed_pop_filtered(
-        bus, PATIENCE,
+        bus, GST_CLOCK_TIME_NONE,
         GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_SEGMENT_DONE);
 
     CHECK(message != NULL);

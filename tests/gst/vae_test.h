@@ -87,6 +87,8 @@ void vae_test_no_more(GstHarness *h);
  * none came. */
 GstEvent *vae_test_event(GstHarness *h, GstEventType type);
 
+/* The next buffer, however long it takes; gst_buffer_unref() it. */
+GstBuffer *vae_test_pull(GstHarness *h);
 /* Waits for the EOS event and drops events before it. */
 void vae_test_wait_eos(GstHarness *h);
 /* Pushes EOS and does so. */

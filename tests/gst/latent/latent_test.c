@@ -5,8 +5,6 @@
 #include <glib/gstdio.h>
 #include <gst/base/gsttypefindhelper.h>
 
-#define WAIT (20 * GST_SECOND)
-
 gchar *test_folder;
 static guint live_before;
 
@@ -173,7 +171,7 @@ run_preroll(const gchar *path, const gchar *properties, const gchar *more)
                        path, properties, more);
     gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
     fail_unless(
-        gst_element_get_state(run->pipeline, NULL, NULL, 20 * GST_SECOND) ==
+        gst_element_get_state(run->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) ==
         GST_STATE_CHANGE_SUCCESS);
     return run;
 }
@@ -218,7 +216,7 @@ run_wait(Run *run)
     gboolean done = FALSE;
     while (!done) {
         GstMessage *message = gst_bus_timed_pop_filtered(
-            bus, WAIT,
+            bus, GST_CLOCK_TIME_NONE,
             GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_WARNING |
                 GST_MESSAGE_INFO | GST_MESSAGE_SEGMENT_DONE);
         fail_unless(message != NULL, "the pipeline neither ends nor fails");
