@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import threading
+from time import sleep
 
 import streams
 
@@ -282,15 +283,17 @@ class Broken(Hosts):
 
 class Relay(threading.Thread):
     """Passes UDP packets on, less those that lose(number of the latent, packet)
-    names; latents are told apart by their time."""
+    names, and every other latent so many seconds late; latents are told apart
+    by their time."""
 
-    def __init__(self, port, lose):
+    def __init__(self, port, lose, late):
         super().__init__(daemon=True)
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.socket.bind((LOCAL, 0))
         self.port = self.socket.getsockname()[1]
         self.to, self.lose, self.lost = (LOCAL, port), lose, 0
+        self.late = late
 
     def run(self):
         latent, packet, time = -1, 0, None
@@ -302,6 +305,8 @@ class Relay(threading.Thread):
             packet = packet + 1 if now == time else 0
             latent += now != time
             time = now
+            if packet == 0 and latent % 2 == 0:
+                sleep(self.late)
             if self.lose(latent, packet):
                 self.lost += 1
             else:
@@ -318,12 +323,12 @@ class Rtp(Hosts):
     RTP = ("application/x-rtp,media=application,clock-rate=90000,"
            "encoding-name=X-GST")
 
-    def played(self, lose, frames):
+    def played(self, lose, frames, late=0):
         port = streams.free_port(socket.SOCK_DGRAM)
         receiver = self.receiver(
             f"udpsrc address={LOCAL} port={port} caps={self.RTP} ! "
-            "rtpjitterbuffer do-lost=true ! rtpgstdepay")
-        relay = Relay(port, lose)
+            "rtpjitterbuffer mode=none do-lost=true ! rtpgstdepay")
+        relay = Relay(port, lose, late)
         relay.start()
         sender = streams.launch(
             f"filesrc location={self.clip} ! latentdemux ! rtpgstpay mtu=1000 "
@@ -339,6 +344,11 @@ class Rtp(Hosts):
         found, _, lost = self.played(lambda latent, packet: False, FRAMES)
         self.assertEqual(lost, 0)
         self.assertEqual(b"".join(data for _, _, data in found), self.frames)
+        self.assertEqual([i for i, _, _ in found], list(range(FRAMES)))
+
+    def test_late(self):
+        """Times are those of the sender, whenever latents arrive."""
+        found, _, _ = self.played(lambda latent, packet: False, FRAMES, 0.15)
         self.assertEqual([i for i, _, _ in found], list(range(FRAMES)))
 
     def test_one_packet_lost(self):
