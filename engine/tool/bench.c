@@ -184,7 +184,7 @@ print_csv(const Bench *b, const char *direction, double rate)
            "first_frames,first_s,later_frames,later_s,later_fps,"
            "later_gflops%s\n",
            profile ? ",gemm_gflops,copy_gbytes_s,floor_percent" : "");
-    printf("%s,%s,%s,%s,%d,%d,%d,%d,%lld,%.6f,%lld,%.6f,%.4f,%.2f",
+    printf("%s,%s,%s,%s,%d,%d,%d,%d,%lld,%.9f,%lld,%.9f,%.6g,%.6g",
            b->info->arch, direction, vae_backend_name(b->plan->backend),
            vae_precision_name(b->plan->precision), b->plan->threads,
            b->plan->slice_size, b->o->width, b->o->height,
@@ -192,7 +192,7 @@ print_csv(const Bench *b, const char *direction, double rate)
            b->later, b->later > 0 ? (double) b->later_frames / b->later : 0,
            rate);
     if (profile)
-        printf(",%.2f,%.2f,%.2f", b->rates.flops * 1e-9, b->rates.bytes * 1e-9,
+        printf(",%.6g,%.6g,%.6g", b->rates.flops * 1e-9, b->rates.bytes * 1e-9,
                whole_floor(b));
     printf("\n");
 }
@@ -228,7 +228,7 @@ print_row(const Bench *b, const VaeProfileRow *r, uint64_t total)
     const double share = total ? 100.0 * (double) r->ns / (double) total : 0;
     const double reached = b->rates.flops > 0 ? 100 * floor_of(b, r) * rate : 0;
     if (b->o->csv)
-        printf("%s,%s,%s,%s,%llu,%.6f,%.2f,%.2f,%.2f,%.0f,%.0f,%.2f\n",
+        printf("%s,%s,%s,%s,%llu,%.9f,%.6g,%.6g,%.2f,%.0f,%.0f,%.6g\n",
                r->program, r->op, r->name, r->impl,
                (unsigned long long) r->calls, s, r->flop * rate * 1e-9,
                r->bytes * rate * 1e-9, share, r->flop, r->bytes, reached);
