@@ -303,7 +303,8 @@ static const Option options[] = {
      "steps run as one; 0: the largest of 4, 2, 1 that fits"},
     {"--threads", "N", RUNS, set_threads, "0: as many as the process may use"},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
-     "normalized or raw; default: what the file says, else normalized"},
+     "of latents: normalized or raw; default: what their file says, else "
+     "normalized"},
     {"--variant", "NAME", RUNS | COMMAND_INFO, set_variant,
      "model, where shapes cannot tell it"},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,

@@ -142,6 +142,39 @@ test_choices(void)
                  16 * 6 * 4 * 4);
 }
 
+/* What downstream wants and what the latents are, field by field. */
+static void
+check_unwanted(const char *wanted, const char *word, const char *other)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstVideoInfo info;
+
+    gst_harness_set_sink_caps_str(h, wanted);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
+                          other);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_unwanted(void)
+{
+    check_unwanted("video/x-vae-latent,latent-space=wan2.2",
+                   "latent-space is wan2.1, it wants wan2.2",
+                   vae_test_weights());
+    check_unwanted("video/x-vae-latent,latent-height=5,temporal-factor=8",
+                   "latent-height is 4, it wants 5",
+                   "; temporal-factor is 4, it wants 8");
+    check_unwanted("other/tensors,num_tensors=3",
+                   "num_tensors is 1, it wants 3", "latents of");
+    check_unwanted("video/x-vae-latent,type=float64", "type is { ",
+                   "it wants float64");
+}
+
 /* A frame that begins a sequence in the middle of a group: the group before
  * is filled up. */
 static void
@@ -381,6 +414,7 @@ main(int argc, char **argv)
                                     {"tail-drop", test_tail_drop},
                                     {"caps", test_caps},
                                     {"choices", test_choices},
+                                    {"unwanted", test_unwanted},
                                     {"discont", test_discont},
                                     {"force-key-unit", test_force_key_unit},
                                     {"no-pts", test_no_pts},

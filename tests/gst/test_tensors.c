@@ -226,7 +226,7 @@ test_encode_refused(void)
     gst_harness_push_event(h, gst_event_new_stream_start("s"));
     gst_harness_push_event(h, gst_event_new_caps(caps));
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
-                          "6:4:16", "other/tensors");
+                          "(string)6:4:16 }, it wants", "6:4:48:1");
     gst_caps_unref(caps);
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);

@@ -493,7 +493,14 @@ def main():
     print('%d files, %d recognised; %d runs, %d held against the official code, %d failed or past '
           'a bound; %s' % (len(files), sum('runs' in f for f in files), len(rows),
                            sum('agrees' in r for r in rows), bad, report))
-    return 1 if bad else 0
+    if bad:
+        return 1
+    if not any('agrees' in r for r in rows):
+        print('nothing was checked: ' + (
+            'no official code ran (OFFICIAL, GOLDEN; see --help)' if rows else
+            'no file of %s is recognised' % a.weights))
+        return 77
+    return 0
 
 
 if __name__ == '__main__':

@@ -14,7 +14,7 @@ ways, by its official code and by this project, at every precision of this
 machine, on the same clip and the same latents. Prints a line for each run;
 writes report.json, a picture for each file, and nothing else. Exit status: 0
 where all agree, 1 where a run is past its bound, 2 for wrong usage, 77 where
-Python 3 with numpy is missing.
+nothing was checked: without Python 3 and numpy, files or official code.
 
   WEIGHTS   folder of released files (.pth, .pt, .safetensors), searched with
             its subfolders

@@ -43,8 +43,13 @@ says "SIZE=64"
 check "SIZE that some network does not take whole" 2 official \
     WEIGHTS="$out/empty" SIZE=416x240
 says "multiples of 32"
-check "no files" 0 official WEIGHTS="$out/empty"
-says "0 files, 0 recognised"
+check "no files" 77 official WEIGHTS="$out/empty"
+says "0 files, 0 recognised" "nothing was checked: no file of $out/empty"
+mkdir "$out/alone"
+cp "$data/taehv/taew2_1/weights.safetensors" "$out/alone"
+check "no official code" 77 official WEIGHTS="$out/alone" \
+    OUT="$out/alone-report" SIZE=64x32 FRAMES=9
+says "1 recognised" "nothing was checked: no official code ran"
 
 echo "# files as people have them"
 weights=$out/weights
