@@ -47,6 +47,15 @@ gst_latent_bytes_clear(GstLatentBytes *bytes)
     *bytes = (GstLatentBytes){0};
 }
 
+/* The length of the file behind the pad; -1: not known. */
+static gint64
+length(GstPad *pad)
+{
+    gint64 bytes = -1;
+    return gst_pad_peer_query_duration(pad, GST_FORMAT_BYTES, &bytes) ? bytes
+                                                                      : -1;
+}
+
 GstFlowReturn
 gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
                 VaeError *error)
@@ -60,8 +69,9 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
         if (ret == GST_FLOW_OK) {
             got = gst_buffer_extract(buffer, 0, dst, want);
             gst_buffer_unref(buffer);
-        } else if (ret != GST_FLOW_EOS) {
-            return ret;
+        } else if (ret != GST_FLOW_EOS ||
+                   length(pad) >= (gint64) (offset + want)) {
+            return ret; /* EOS: upstream was told to end */
         }
         if (got < want) {
             vae_fail(error, VAE_ERR_READ,
@@ -100,28 +110,18 @@ gst_latent_source_name(GstPad *pad)
     return path ? path : g_strdup("latent file");
 }
 
-/* The length of the file behind the pad. */
-static gboolean
-query_total(GstPad *pad, const gchar *name, guint64 *total, VaeError *error)
-{
-    gint64 bytes = -1;
-    if (!gst_pad_peer_query_duration(pad, GST_FORMAT_BYTES, &bytes) ||
-        bytes < 0) {
-        vae_fail(error, VAE_ERR_READ, "%s: its length is not known", name);
-        return FALSE;
-    }
-    *total = bytes;
-    return TRUE;
-}
-
 GstFlowReturn
 gst_latent_pull_header(GstPad *pad, const gchar *name, GstLatentBytes *bytes,
                        guint64 *total, VaeError *error)
 {
     guint8 head[16];
     guint64 need;
-    if (!query_total(pad, name, total, error))
+    const gint64 whole = length(pad);
+    if (whole < 0) {
+        vae_fail(error, VAE_ERR_READ, "%s: its length is not known", name);
         return GST_FLOW_CUSTOM_ERROR;
+    }
+    *total = whole;
     const gsize n_head = MIN(*total, sizeof head);
     GstFlowReturn ret = gst_latent_pull(pad, 0, head, n_head, error);
     if (ret != GST_FLOW_OK)

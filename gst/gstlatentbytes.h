@@ -25,7 +25,8 @@ void gst_latent_bytes_clear(GstLatentBytes *bytes);
 
 /*
  * size bytes at offset of the file behind the sink pad. error is filled with
- * GST_FLOW_CUSTOM_ERROR only: the file ends before.
+ * GST_FLOW_CUSTOM_ERROR only: the file ends before. GST_FLOW_EOS: it does not,
+ * but upstream was told to end, as by an EOS event to the pipeline.
  */
 GstFlowReturn gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst,
                               guint64 size, VaeError *error);

@@ -177,6 +177,10 @@ pull_header(GstLatentDemux *self)
                                                &self->bytes, &total, &error);
     if (ret == GST_FLOW_OK)
         ret = find_clip(self, total, name);
+    else if (ret == GST_FLOW_EOS)
+        GST_ELEMENT_ERROR(self, STREAM, DEMUX,
+                          ("%s: the stream was ended before it began", name),
+                          (NULL));
     else if (ret == GST_FLOW_CUSTOM_ERROR)
         gst_latent_send_fail(self, &error);
     g_free(name);

@@ -135,6 +135,13 @@ typedef struct GstVaeCounters {
     gchar device[128];        /* its name */
 } GstVaeCounters;
 
+/* What a warning comes of once in a stream. */
+typedef struct GstVaeNans {
+    guint64 latents; /* values of latents that are not finite */
+    guint64 mended;  /* steps in fp32 instead */
+    guint64 spoilt;  /* steps that are not finite in fp32 either */
+} GstVaeNans;
+
 /* How far through a file of known length; the task's. */
 typedef struct GstVaeProgress {
     gboolean begun;
@@ -444,9 +451,11 @@ void gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
                          const VaeStreamStats *before, gint64 start_us,
                          gint64 end_us);
 
-/* Warns of the first NaN and infinite values in latents, so many so far, and of
- * the first steps that were mended. The worker's. */
-void gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite, gboolean mended);
+/* Warns of what is new since then: the first NaN and infinite values in
+ * latents, steps that were mended, and steps that could not be. The worker's.
+ */
+void gst_vae_stats_warn(GstVaeBase *base, const GstVaeNans *before);
+GstVaeNans gst_vae_stats_nans(const GstVaeBase *base); /* Lock held. */
 
 /* gstvaeprogress.c */
 

@@ -182,16 +182,36 @@ warn_latents(GstVaeBase *base, guint64 nonfinite)
          nonfinite));
 }
 
-void
-gst_vae_stats_warn(GstVaeBase *base, guint64 nonfinite, gboolean mended)
+GstVaeNans
+gst_vae_stats_nans(const GstVaeBase *base)
 {
-    if (nonfinite > 0)
-        warn_latents(base, nonfinite);
-    if (mended)
+    const GstVaeCounters *c = &base->counters;
+
+    return (GstVaeNans){c->nonfinite, c->mended_steps,
+                        c->nan_steps - c->mended_steps};
+}
+
+void
+gst_vae_stats_warn(GstVaeBase *base, const GstVaeNans *before)
+{
+    GstVaeNans now;
+
+    g_mutex_lock(&base->lock);
+    now = gst_vae_stats_nans(base);
+    g_mutex_unlock(&base->lock);
+    if (now.latents > 0 && before->latents == 0)
+        warn_latents(base, now.latents);
+    if (now.mended > 0 && before->mended == 0)
         GST_ELEMENT_WARNING(
             base, STREAM, FORMAT,
             ("The model overflowed in %s; such steps are computed in fp32, "
              "which takes longer",
              vae_precision_name(base->counters.plan.precision)),
             ("the property stats counts them as nan-steps and mended-steps"));
+    if (now.spoilt > 0 && before->spoilt == 0 && now.latents == 0)
+        GST_ELEMENT_WARNING(
+            base, STREAM, FORMAT,
+            ("The model gives NaN or infinite values in fp32, too: what these "
+             "reach is wrong"),
+            ("the property stats counts such steps as nan-steps"));
 }

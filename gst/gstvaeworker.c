@@ -226,20 +226,17 @@ static void
 note_slice(GstVaeBase *base, GstVaeItem **items, guint n,
            const VaeStreamStats *before, gint64 start_us)
 {
-    gboolean renegotiate, told, mended;
-    guint64 nonfinite;
+    gboolean renegotiate;
+    GstVaeNans nans;
 
     g_mutex_lock(&base->lock);
-    told = base->counters.nonfinite > 0;
-    mended = base->counters.mended_steps == 0;
+    nans = gst_vae_stats_nans(base);
     gst_vae_stats_count(base, items, n, before, start_us,
                         g_get_monotonic_time());
-    nonfinite = base->counters.nonfinite;
-    mended = mended && base->counters.mended_steps > 0;
     renegotiate = gst_vae_latency_leave(base, items, n);
     gst_vae_checkpoint_stand(base, items[n - 1]);
     g_mutex_unlock(&base->lock);
-    gst_vae_stats_warn(base, told ? 0 : nonfinite, mended);
+    gst_vae_stats_warn(base, &nans);
     if (renegotiate)
         gst_element_post_message(GST_ELEMENT(base),
                                  gst_message_new_latency(GST_OBJECT(base)));

@@ -30,9 +30,9 @@ decoder(const gchar *policy, const gchar *model)
     return h;
 }
 
-/* Pushes the clip, in which latent BAD overflows. */
+/* Pushes the clip, in which latent BAD has the value z. */
 static GstFlowReturn
-push_clip(GstHarness *h)
+push_clip_of(GstHarness *h, gfloat z)
 {
     GstFlowReturn ret = GST_FLOW_OK;
 
@@ -42,11 +42,18 @@ push_clip(GstHarness *h)
 
         CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
         for (guint i = 0; i < LW * LH; i++)
-            ((gfloat *) map.data)[i] = k == BAD ? OVERFLOW_Z : 0;
+            ((gfloat *) map.data)[i] = k == BAD ? z : 0;
         gst_buffer_unmap(latent, &map);
         ret = gst_harness_push(h, latent);
     }
     return ret;
+}
+
+/* It overflows in bf16. */
+static GstFlowReturn
+push_clip(GstHarness *h)
+{
+    return push_clip_of(h, OVERFLOW_Z);
 }
 
 static gchar *
@@ -112,6 +119,33 @@ test_fallback(void)
     remove_model(model, folder);
 }
 
+/* What overflows in fp32, too, is told, once. */
+static void
+test_hopeless(void)
+{
+    gchar *folder, *model = write_model(&folder);
+    GstHarness *h = decoder("fallback", model);
+    GstBus *bus = vae_test_bus(h);
+    GstMessage *message;
+    GError *warning = NULL;
+
+    CHECK_INT(push_clip_of(h, 3e38f), GST_FLOW_OK);
+    vae_test_push_eos(h);
+    CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "mended-steps"));
+    CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
+    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    CHECK(message != NULL);
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK(strstr(warning->message, "in fp32, too") != NULL);
+    g_clear_error(&warning);
+    gst_message_unref(message);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    remove_model(model, folder);
+}
+
 /* An error; after a flush the element goes on. */
 static void
 test_error(void)
@@ -133,8 +167,10 @@ test_error(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"fallback", test_fallback}, {"error", test_error}, {NULL, NULL}};
+    static const VaeTest tests[] = {{"fallback", test_fallback},
+                                    {"hopeless", test_hopeless},
+                                    {"error", test_error},
+                                    {NULL, NULL}};
     char why[256];
 
     if (!vae_backend_available(VAE_BACKEND_CPU, why, sizeof why))

@@ -51,7 +51,7 @@ typedef struct Run {
 
 /* Parses and starts nothing. */
 Run *run_new(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
-/* Waits for EOS, an error or segment-done, at most 20 seconds. */
+/* Waits for EOS, an error or segment-done. */
 void run_wait(Run *run);
 /* run_new(), PLAYING, run_wait(), NULL. */
 Run *run_all(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
