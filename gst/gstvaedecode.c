@@ -354,6 +354,7 @@ collect(GstVaeBase *base, GstBuffer *buffer)
     const gsize wanted = gst_vae_latent_info_size(&self->in);
 
     if (size != wanted) {
+        gst_vae_queue_drain(base); /* what was good goes out */
         GST_ELEMENT_ERROR(self, STREAM, FORMAT,
                           ("A buffer of %" G_GSIZE_FORMAT
                            " bytes came, wanted %" G_GSIZE_FORMAT

@@ -12,13 +12,15 @@ gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts)
     return gst_segment_to_running_time(&base->segment, GST_FORMAT_TIME, pts);
 }
 
-/* Posts error, or, where there is none, does nothing: a flush was the
- * reason. */
+/* Posts error behind all that was good, or, where there is none, does nothing:
+ * a flush was the reason. */
 static gboolean
 refuse(GstVaeBase *base, GError *error)
 {
-    if (error)
+    if (error) {
+        gst_vae_queue_drain(base);
         gst_vae_post_gerror(GST_ELEMENT(base), error);
+    }
     return FALSE;
 }
 

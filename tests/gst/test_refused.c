@@ -100,10 +100,33 @@ test_wrong_buffer(void)
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
 
+    /* What came before is not lost. */
+    vae_test_push_latents(h, LW, LH, 0, 6);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
               GST_FLOW_ERROR);
+    CHECK_INT(gst_harness_buffers_received(h), 21);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "1920", "1536");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_wrong_caps_later(void)
+{
+    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *text = vae_test_latent_caps(LW, LH, ",latent-space=wan2.2");
+    GstCaps *caps = gst_caps_from_string(text);
+
+    vae_test_push_latents(h, LW, LH, 0, 6);
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "wan2.2", "wan2.1");
+    CHECK_INT(gst_harness_buffers_received(h), 21);
+    gst_caps_unref(caps);
+    g_free(text);
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);
     vae_test_teardown(h);
@@ -202,6 +225,7 @@ main(int argc, char **argv)
     static const VaeTest tests[] = {{"refused", test_refused},
                                     {"rates", test_rates_refused},
                                     {"wrong-buffer", test_wrong_buffer},
+                                    {"wrong-caps-later", test_wrong_caps_later},
                                     {"no-model", test_no_model},
                                     {"bad-file", test_bad_file},
                                     {"installed", test_installed},
