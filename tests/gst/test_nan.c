@@ -84,8 +84,6 @@ test_fallback(void)
     gchar *folder, *model = write_model(&folder), *pass, *mended;
     GstHarness *h = decoder("fallback", model);
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
-    GError *warning = NULL;
 
     CHECK_INT(push_clip(h), GST_FLOW_OK);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
@@ -95,13 +93,7 @@ test_fallback(void)
     CHECK_INT(vae_test_stat(h, "mended-steps"), 3);
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     CHECK(vae_test_stat(h, "bytes-fallback") > 0);
-    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
-    CHECK(message != NULL);
-    gst_message_parse_warning(message, &warning, NULL);
-    CHECK(strstr(warning->message, "overflowed in bf16") != NULL);
-    g_clear_error(&warning);
-    gst_message_unref(message);
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    vae_test_one_warning(bus, "overflowed in bf16");
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);
     vae_test_teardown(h);
@@ -126,20 +118,12 @@ test_hopeless(void)
     gchar *folder, *model = write_model(&folder);
     GstHarness *h = decoder("fallback", model);
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
-    GError *warning = NULL;
 
     CHECK_INT(push_clip_of(h, 3e38f), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "mended-steps"));
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
-    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
-    CHECK(message != NULL);
-    gst_message_parse_warning(message, &warning, NULL);
-    CHECK(strstr(warning->message, "in fp32, too") != NULL);
-    g_clear_error(&warning);
-    gst_message_unref(message);
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    vae_test_one_warning(bus, "in fp32, too");
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);
     vae_test_teardown(h);

@@ -417,6 +417,20 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
     gst_message_unref(message);
 }
 
+void
+vae_test_one_warning(GstBus *bus, const char *words)
+{
+    GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    GError *warning = NULL;
+
+    CHECK(message != NULL);
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK(strstr(warning->message, words) != NULL);
+    g_clear_error(&warning);
+    gst_message_unref(message);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+}
+
 guint64
 vae_test_stat(GstHarness *h, const char *field)
 {

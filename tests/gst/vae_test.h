@@ -99,6 +99,8 @@ GstBus *vae_test_bus(GstHarness *h);
 /* The next error, which must be of that kind and hold both words. */
 void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
                            const char *word, const char *other);
+/* One warning lies on the bus, with these words in it, and no other. */
+void vae_test_one_warning(GstBus *bus, const char *words);
 
 /* A number of the property stats. */
 guint64 vae_test_stat(GstHarness *h, const char *field);

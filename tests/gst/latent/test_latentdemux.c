@@ -526,23 +526,6 @@ GST_START_TEST(test_push_limit)
 }
 GST_END_TEST
 
-/* As gst-launch-1.0 -e does it: an EOS event to the pipeline ends the stream.
- */
-GST_START_TEST(test_told_to_end)
-{
-    const Clip clip = {VAE_TYPE_F32, 6, 16, 8, 8};
-    gchar *path = write_clip("a", "latent", &clip, TCHW, NULL, 0);
-    Run *run = run_preroll(path, "", "");
-    fail_unless(gst_element_send_event(run->pipeline, gst_event_new_eos()));
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    run_wait(run);
-    fail_unless(run->error == NULL);
-    fail_unless(run->buffers->len < 6);
-    run_free(run);
-    g_free(path);
-}
-GST_END_TEST
-
 GST_START_TEST(test_shrinking_file)
 {
     const Clip clip = {VAE_TYPE_F32, 6, 16, 8, 8};
@@ -690,7 +673,6 @@ latentdemux_suite(void)
     tcase_add_test(tcase, test_error_names_file);
     tcase_add_test(tcase, test_mutations);
     tcase_add_test(tcase, test_push_limit);
-    tcase_add_test(tcase, test_told_to_end);
     tcase_add_test(tcase, test_shrinking_file);
     tcase = latent_tcase(suite, "flow");
     tcase_add_test(tcase, test_downstream_ends);

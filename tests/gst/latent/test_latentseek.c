@@ -1,5 +1,5 @@
 /*
- * latentdemux: seeks, and how its files are recognised.
+ * latentdemux: seeks, an end on request, and how its files are recognised.
  */
 #include "latent_test.h"
 
@@ -256,6 +256,23 @@ GST_START_TEST(test_decodebin)
 }
 GST_END_TEST
 
+/* As gst-launch-1.0 -e does it: an EOS event to the pipeline ends the stream.
+ */
+GST_START_TEST(test_told_to_end)
+{
+    const Clip clip = {VAE_TYPE_F32, 6, 16, 8, 8};
+    gchar *path = write_clip("a", "latent", &clip, TCHW, NULL, 0);
+    Run *run = run_preroll(path, "", "");
+    fail_unless(gst_element_send_event(run->pipeline, gst_event_new_eos()));
+    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
+    run_wait(run);
+    fail_unless(run->error == NULL);
+    fail_unless(run->buffers->len < 6);
+    run_free(run);
+    g_free(path);
+}
+GST_END_TEST
+
 static Suite *
 latentseek_suite(void)
 {
@@ -270,6 +287,7 @@ latentseek_suite(void)
     tcase = latent_tcase(suite, "typefind");
     tcase_add_test(tcase, test_typefind);
     tcase_add_test(tcase, test_decodebin);
+    tcase_add_test(tcase, test_told_to_end);
     return suite;
 }
 
