@@ -79,9 +79,8 @@ typedef struct VaeBackendClass {
     VaeType (*sum_type)(VaePrecision precision);
     /* Whether it takes convolutions that double what they read. */
     bool conv_up;
-    /* Whether it takes, in F32, convolutions that compute two frames at a
-     * time. */
-    bool conv_pairs;
+    /* Whether it takes, in F32, convolutions in tiles of pixels. */
+    bool conv_tiles;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);

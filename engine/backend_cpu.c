@@ -179,6 +179,20 @@ vae_cpu_reorder(VaeBackend *cpu, const dnnl_memory_desc_t *src,
     return s;
 }
 
+dnnl_status_t
+vae_cpu_arguments(VaeBackend *cpu, const VaeCpuPrimitive *p,
+                  VaeCpuPrimitive *out)
+{
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < p->n_args && s == dnnl_success; i++) {
+        out->args[i].arg = p->args[i].arg;
+        out->n_args++;
+        s = dnnl_memory_create(&out->args[i].memory, &p->md[i], cpu->engine,
+                               DNNL_MEMORY_NONE);
+    }
+    return s;
+}
+
 void
 vae_cpu_primitive_free(VaeCpuPrimitive *p)
 {
@@ -483,8 +497,8 @@ prepare_job(void *user)
         const VaeOp *op = &j->program->ops[i];
         if (op->kind == VAE_OP_CONV && op->conv.up)
             status = vae_cpu_conv_up(j->cpu, j->model, j->exec, i, j->error);
-        else if (op->kind == VAE_OP_CONV && op->conv.pairs)
-            status = vae_cpu_conv_pairs(j->cpu, j->model, j->exec, i, j->error);
+        else if (op->kind == VAE_OP_CONV && op->conv.tiles)
+            status = vae_cpu_conv_tiles(j->cpu, j->model, j->exec, i, j->error);
         else if (op->kind == VAE_OP_CONV)
             status = vae_cpu_conv(j->cpu, j->model, j->exec, i, j->error);
         else if (op->kind == VAE_OP_ATTENTION)
@@ -554,7 +568,7 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .encode_precision = VAE_PRECISION_FP32,
                                          .act_type = cpu_act_type,
                                          .conv_up = true,
-                                         .conv_pairs = true,
+                                         .conv_tiles = true,
                                          .open = cpu_open,
                                          .close = cpu_close,
                                          .threads = cpu_threads,

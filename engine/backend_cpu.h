@@ -77,6 +77,9 @@ dnnl_status_t vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
 dnnl_status_t vae_cpu_reorder(VaeBackend *cpu, const dnnl_memory_desc_t *src,
                               const dnnl_memory_desc_t *dst, bool plan,
                               VaeCpuPrimitive *out);
+/* Memory objects as p's, for another thread that executes it. */
+dnnl_status_t vae_cpu_arguments(VaeBackend *cpu, const VaeCpuPrimitive *p,
+                                VaeCpuPrimitive *out);
 void vae_cpu_primitive_free(VaeCpuPrimitive *p);
 
 /* Addresses of argument i and of the scratchpad, then execution. */
@@ -101,8 +104,8 @@ VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
 /* The same for an op with conv.up. */
 VaeStatus vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                           int i, VaeError *error);
-/* The same for an op with conv.pairs. */
-VaeStatus vae_cpu_conv_pairs(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+/* The same for an op with conv.tiles. */
+VaeStatus vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                              int i, VaeError *error);
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                             int i, VaeError *error);

@@ -14,10 +14,10 @@
 enum { SRC, WEIGHTS, DST, REST };
 
 /* What the primitive makes of x: rows and columns of the kernel, its frames,
- * zeros above and to the left, below and to the right, the rows of x, and the
- * result's size. */
+ * zeros above and to the left, below and to the right, and the result's size.
+ */
 typedef struct Window {
-    int k, kt, top, left, bottom, right, rows, h, w;
+    int k, kt, top, left, bottom, right, h, w;
 } Window;
 
 /* What is read past the last row or column; the planned output size decides,
@@ -34,27 +34,14 @@ window(const VaeCpuConv *c)
 {
     const VaeOp *op = c->op;
     const VaeShape x = op->x->shape, y = op->y->shape;
-    Window w = {op->conv.k,  op->conv.kt, op->conv.pad, op->conv.pad,
-                .rows = x.h, .h = y.h,    .w = y.w};
+    Window w = {op->conv.k,   op->conv.kt, op->conv.pad,
+                op->conv.pad, .h = y.h,    .w = y.w};
     if (c->phase)
-        w = (Window){
-            2,           1,        1 - c->phase->row, 1 - c->phase->column,
-            .rows = x.h, .h = x.h, .w = x.w};
-    if (c->products) {
-        w.kt = 1;
-        w.top = 0;
-        w.h = c->products->rows;
-        w.rows = w.h + 2;
-    }
-    w.bottom = pad_end(op, w.k, w.top, w.rows, w.h);
+        w = (Window){2,        1,       1 - c->phase->row, 1 - c->phase->column,
+                     .h = x.h, .w = x.w};
+    w.bottom = pad_end(op, w.k, w.top, x.h, w.h);
     w.right = pad_end(op, w.k, w.left, x.w, w.w);
     return w;
-}
-
-static bool
-has_bias(const VaeCpuConv *c)
-{
-    return c->op->bias && (!c->products || vae_cpu_conv_sums(c));
 }
 
 /* Descriptors without a batch of frames: 5 dimensions, or 4 where kt is 1. */
@@ -66,10 +53,10 @@ describe(const VaeCpuConv *c, dnnl_convolution_desc_t *out)
     const VaeShape x = op->x->shape;
     const VaeShape y = {.h = v.h, .w = v.w, .c = op->y->shape.c};
     const int k = v.k, s = op->conv.s;
-    const dnnl_dims_t x5 = {1, x.c, v.kt, v.rows, x.w};
+    const dnnl_dims_t x5 = {1, x.c, v.kt, x.h, x.w};
     const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w};
     const dnnl_dims_t w5 = {y.c, x.c, v.kt, k, k};
-    const dnnl_dims_t x4 = {1, x.c, v.rows, x.w}, y4 = {1, y.c, y.h, y.w};
+    const dnnl_dims_t x4 = {1, x.c, x.h, x.w}, y4 = {1, y.c, y.h, y.w};
     const dnnl_dims_t w4 = {y.c, x.c, k, k};
     const dnnl_dims_t s3 = {1, s, s}, l3 = {0, v.top, v.left},
                       r3 = {0, v.bottom, v.right};
@@ -89,13 +76,13 @@ describe(const VaeCpuConv *c, dnnl_convolution_desc_t *out)
     if (r == dnnl_success)
         r = dnnl_memory_desc_init_by_tag(&weights, n, flat ? w4 : w5, x_type,
                                          dnnl_format_tag_any);
-    if (r == dnnl_success && has_bias(c))
+    if (r == dnnl_success && op->bias)
         r = dnnl_memory_desc_init_by_tag(&bias, 1, b1, dnnl_f32, dnnl_a);
     if (r != dnnl_success)
         return r;
     return dnnl_convolution_forward_desc_init(
         out, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
-        has_bias(c) ? &bias : NULL, &dst, flat ? s2 : s3, flat ? l2 : l3,
+        op->bias ? &bias : NULL, &dst, flat ? s2 : s3, flat ? l2 : l3,
         flat ? r2 : r3);
 }
 
@@ -108,15 +95,9 @@ adds_in_place(const VaeOp *op)
 
 /* Whether the residual is an argument of its own. */
 static bool
-takes_add(const VaeCpuConv *c)
+takes_add(const VaeOp *op)
 {
-    return !c->products && c->op->add && !adds_in_place(c->op);
-}
-
-bool
-vae_cpu_conv_sums(const VaeCpuConv *c)
-{
-    return c->products ? c->products->outer : adds_in_place(c->op);
+    return op->add && !adds_in_place(op);
 }
 
 /* conv + bias + residual, then max(., 0) where the op says so. */
@@ -130,17 +111,16 @@ add_post_ops(const VaeCpuConv *c, dnnl_primitive_attr_t attr)
     const bool flat = op->conv.kt == 1;
     const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w}, y4 = {1, y.c, y.h, y.w};
     dnnl_status_t s = dnnl_post_ops_create(&ops);
-    if (s == dnnl_success && vae_cpu_conv_sums(c))
+    if (s == dnnl_success && adds_in_place(op))
         s = dnnl_post_ops_append_sum(ops, 1);
-    if (s == dnnl_success && takes_add(c)) {
+    if (s == dnnl_success && takes_add(op)) {
         s = dnnl_memory_desc_init_by_tag(&add, flat ? 4 : 5, flat ? y4 : y5,
                                          vae_cpu_type(op->add->type),
                                          flat ? dnnl_nhwc : dnnl_ndhwc);
         if (s == dnnl_success)
             s = dnnl_post_ops_append_binary(ops, dnnl_binary_add, &add);
     }
-    if (s == dnnl_success && op->conv.relu &&
-        (!c->products || vae_cpu_conv_sums(c)))
+    if (s == dnnl_success && op->conv.relu)
         s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
     if (s == dnnl_success)
         s = dnnl_primitive_attr_set_post_ops(attr, ops);
@@ -172,11 +152,11 @@ make_primitive(VaeCpuConv *c, bool plan)
     };
     int n = REST;
     c->bias = c->add = 0;
-    if (has_bias(c)) {
+    if (op->bias) {
         c->bias = n;
         args[n++] = (VaeCpuArg){DNNL_ARG_BIAS, dnnl_query_weights_md, 1};
     }
-    if (takes_add(c)) {
+    if (takes_add(op)) {
         /* described like the result, which it is added to */
         c->add = n;
         args[n++] =
@@ -207,25 +187,11 @@ vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error)
                                       "make the convolution", error);
     if (status == VAE_OK && c->primitive.scratch > exec->scratch)
         exec->scratch = c->primitive.scratch;
-    for (int i = 0; i < (c->products ? 2 : 1) && status == VAE_OK; i++) {
-        if (c->products)
-            c->kernel = c->products->outer ? 3 * i : 1 + i;
+    if (status == VAE_OK)
         status = vae_cpu_conv_weight(c, model, op->weight, WEIGHTS, error);
-        if (status == VAE_OK && model && c->products)
-            status = vae_cpu_status(
-                dnnl_memory_get_data_handle(c->primitive.args[WEIGHTS].memory,
-                                            &c->kernels[i]),
-                op, "take the weights", error);
-    }
-    if (status == VAE_OK && has_bias(c))
+    if (status == VAE_OK && op->bias)
         status = vae_cpu_conv_weight(c, model, op->bias, c->bias, error);
     return status;
-}
-
-dnnl_status_t
-vae_cpu_conv_kernel(VaeCpuConv *c, int i)
-{
-    return vae_cpu_set(&c->primitive, WEIGHTS, c->kernels[i]);
 }
 
 dnnl_status_t

@@ -13,30 +13,18 @@ typedef struct VaeCpuPhase {
     int row, column; /* 0 or 1 each */
 } VaeCpuPhase;
 
-/* Of an op that computes two frames at a time (op->conv.pairs), the products
- * with two of its four kernels, for so many rows of the result; x has one row
- * more above and below. See backend_cpu_conv_pairs.c. */
-typedef struct VaeCpuProducts {
-    bool outer; /* with kernels 0 and 3, added to what is there; else 1, 2 */
-    int rows;
-} VaeCpuProducts;
-
 typedef struct VaeCpuConv {
     VaeBackend *cpu;
     VaeExec *exec;
     const VaeOp *op;
-    /* At most one of both; NULL: all of op's pixels, by its own kernel. */
-    const VaeCpuPhase *phase;
-    const VaeCpuProducts *products;
-    int kernel;       /* of products: the one that weights are made for */
-    void *kernels[2]; /* of products: their weights, of the model */
+    const VaeCpuPhase *phase; /* NULL: all of op's pixels, by its own kernel */
     VaeCpuPrimitive primitive;
     int bias, add; /* arguments of the primitive; 0: none */
 } VaeCpuConv;
 
 /*
  * Makes the primitive and gives it its weights; exec->scratch, weight_bytes and
- * loading grow. c has cpu, exec, op, and phase or products. model NULL: sizes
+ * loading grow. c has cpu, exec, op and phase. model NULL: sizes
  * only. On failure, too, the caller calls vae_cpu_primitive_free().
  */
 VaeStatus vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error);
@@ -44,19 +32,31 @@ VaeStatus vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error);
 dnnl_status_t vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y,
                                  const void *add);
 
-/* Rows of the result that an op with conv.pairs computes at a time. */
-int vae_cpu_pair_rows(const VaeOp *op);
-
-/* Of products, those with kernels[i] come next. */
-dnnl_status_t vae_cpu_conv_kernel(VaeCpuConv *c, int i);
-
-/* Whether c adds the product to what is there. */
-bool vae_cpu_conv_sums(const VaeCpuConv *c);
-
 /* Argument i of the primitive holds weight w from here on: the sums of those of
- * its taps that meet one pixel of x, where c is of a phase; of its frames,
- * for c->kernel, where c is of products. */
+ * its taps that meet one pixel of x, where c is of a phase. */
 VaeStatus vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model,
                               const VaeWeight *w, int i, VaeError *error);
+
+/* ------------------------------------------------------------------ */
+
+/* A tile is so many pixels high and wide; see backend_cpu_conv_tiles.c. */
+enum { VAE_CPU_TILE_SIDE = 4 };
+
+/* Of an op with conv.tiles, the tiles of a frame and of what is computed at a
+ * time. */
+typedef struct VaeCpuChunk {
+    int across, down;
+    int w, h;
+} VaeCpuChunk;
+
+VaeCpuChunk vae_cpu_chunk(const VaeOp *op);
+
+/* op's sixteen kernels of three taps, laid out as md says, each of
+ * vae_cpu_tile_kernel() bytes; exec->weight_bytes and loading grow. model NULL:
+ * sizes only. */
+VaeStatus vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
+                              const dnnl_memory_desc_t *md, VaeModel *model,
+                              const void **out, VaeError *error);
+size_t vae_cpu_tile_kernel(const dnnl_memory_desc_t *md);
 
 #endif

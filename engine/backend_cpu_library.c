@@ -43,20 +43,22 @@ bytes_of(const VaeExec *exec, int i)
 {
     const VaeOp *op = &exec->program->ops[i];
     const bool up = op->kind == VAE_OP_CONV && op->conv.up;
-    const bool pairs = op->kind == VAE_OP_CONV && op->conv.pairs;
     /* A primitive for each phase, over the picture that is not doubled; of
-     * pairs one for those that add and one for the others. */
+     * tiles one for a chunk of them. */
     VaeShape y = up ? op->x->shape : op->y->shape;
     const struct Kind *kind = kinds;
     int column = 0;
-    if (pairs)
-        y.h = vae_cpu_pair_rows(op);
+    if (op->kind == VAE_OP_CONV && op->conv.tiles) {
+        const VaeCpuChunk chunk = vae_cpu_chunk(op);
+        y.h = chunk.h;
+        y.w = chunk.w;
+    }
     while ((kind->phase && !up) ||
            strncmp(exec->ops[i].impl, kind->impl, strlen(kind->impl)) != 0)
         kind++;
     while (column < COLUMNS - 1 && y.h * y.w > columns[column])
         column++;
-    return ((size_t) kind->kib[column] << 10) * (up ? 4 : pairs ? 2 : 1);
+    return ((size_t) kind->kib[column] << 10) * (up ? 4 : 1);
 }
 
 /* Frames apart, of which a primitive knows nothing. */
@@ -81,7 +83,7 @@ same(const VaeOp *a, const VaeOp *b)
     return a->conv.k == b->conv.k && a->conv.kt == b->conv.kt &&
            a->conv.s == b->conv.s && a->conv.pad == b->conv.pad &&
            a->conv.relu == b->conv.relu && a->conv.up == b->conv.up &&
-           a->conv.pairs == b->conv.pairs && !a->bias == !b->bias &&
+           a->conv.tiles == b->conv.tiles && !a->bias == !b->bias &&
            same_tensor(a->add, b->add) &&
            (!a->add ||
             (a->add->root == a->y->root) == (b->add->root == b->y->root));

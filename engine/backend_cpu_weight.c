@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend_cpu_conv.h"
+#include "cpu/simd.h"
 
 /* Kept weights are told apart by what they are made from and into. Compared
  * as bytes: descriptors come from oneDNN, which zeroes what it does not use. */
@@ -12,7 +13,6 @@ typedef struct WeightKey {
     char table[8];
     int id, parts;
     VaeCpuPhase phase;
-    int kernel;
     dnnl_memory_desc_t md;
 } WeightKey;
 
@@ -21,74 +21,69 @@ typedef struct WeightJob {
     const VaeOp *op;
     const VaeWeight *weight;
     const VaeCpuPhase *phase; /* NULL: of all */
-    int kernel;               /* -1: as they are */
+    bool tiles;
     const dnnl_memory_desc_t *md;
 } WeightJob;
-
-/* Of pairs of frames the first and the last kernel are frames of the weights
- * as they are, the others sums. */
-static bool
-is_frame(int kernel)
-{
-    return kernel == 0 || kernel == 3;
-}
 
 /* Whether they are laid out from where they lie in the file. */
 static bool
 from_file(const WeightJob *j)
 {
-    return !j->phase && (j->kernel < 0 || is_frame(j->kernel)) &&
-           vae_weight_lies(j->weight);
+    return !j->phase && !j->tiles && vae_weight_lies(j->weight);
 }
 
-/* Numbers of that type in the file's order, [out, in, t, h, w], under the dims
- * of md; from the file, one frame of them. */
+/* Lays out numbers in the file's order, [out, in, t, h, w]. */
+typedef struct Reorder {
+    VaeBackend *cpu;
+    VaeCpuPrimitive primitive;
+    void *scratch;
+} Reorder;
+
 static dnnl_status_t
-file_layout(const WeightJob *j, VaeType type, dnnl_memory_desc_t *out)
+reorder_make(const WeightJob *j, bool plan, Reorder *out)
 {
     static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_abcd, dnnl_abcde};
-    const dnnl_memory_desc_t *md = j->md;
-    const int n = md->ndims;
-    if (from_file(j) && j->kernel >= 0) {
-        const dnnl_dims_t strides = {27 * md->dims[1], 27, 3, 1};
-        return dnnl_memory_desc_init_by_strides(out, n, md->dims,
-                                                vae_cpu_type(type), strides);
-    }
-    return dnnl_memory_desc_init_by_tag(out, n, md->dims, vae_cpu_type(type),
-                                        tags[n == 1 ? 0 : n - 3]);
+    const VaeType type = from_file(j) ? j->weight->part[0]->type : VAE_TYPE_F32;
+    const int n = j->md->ndims;
+    dnnl_memory_desc_t plain;
+    *out = (Reorder){.cpu = j->cpu};
+    dnnl_status_t s = dnnl_memory_desc_init_by_tag(
+        &plain, n, j->md->dims, vae_cpu_type(type), tags[n == 1 ? 0 : n - 3]);
+    if (s == dnnl_success)
+        s = vae_cpu_reorder(j->cpu, &plain, j->md, plan, &out->primitive);
+    if (s != dnnl_success || plan)
+        return s;
+    out->scratch = vae_mem_alloc(out->primitive.scratch);
+    return out->scratch ? vae_cpu_set_scratch(&out->primitive, out->scratch)
+                        : dnnl_out_of_memory;
 }
 
 static dnnl_status_t
-make_reorder(const WeightJob *j, bool plan, VaeCpuPrimitive *out)
+reorder_run(Reorder *r, const void *src, void *dst)
 {
-    dnnl_memory_desc_t plain;
-    const VaeType type = from_file(j) ? j->weight->part[0]->type : VAE_TYPE_F32;
-    const dnnl_status_t s = file_layout(j, type, &plain);
-    if (s != dnnl_success)
-        return s;
-    return vae_cpu_reorder(j->cpu, &plain, j->md, plan, out);
+    dnnl_status_t s = vae_cpu_set(&r->primitive, 0, src);
+    if (s == dnnl_success)
+        s = vae_cpu_set(&r->primitive, 1, dst);
+    if (s == dnnl_success)
+        s = vae_cpu_execute(r->cpu, &r->primitive);
+    return s == dnnl_success ? dnnl_stream_wait(r->cpu->stream) : s;
+}
+
+static void
+reorder_free(Reorder *r)
+{
+    vae_mem_free(r->scratch);
+    vae_cpu_primitive_free(&r->primitive);
 }
 
 static dnnl_status_t
 reorder_once(const WeightJob *j, const void *src, void *dst)
 {
-    VaeCpuPrimitive p = {0};
-    void *scratch = NULL;
-    dnnl_status_t s = make_reorder(j, false, &p);
-    if (s == dnnl_success) {
-        scratch = vae_mem_alloc(p.scratch);
-        s = scratch ? vae_cpu_set_scratch(&p, scratch) : dnnl_out_of_memory;
-    }
+    Reorder r;
+    dnnl_status_t s = reorder_make(j, false, &r);
     if (s == dnnl_success)
-        s = vae_cpu_set(&p, 0, src);
-    if (s == dnnl_success)
-        s = vae_cpu_set(&p, 1, dst);
-    if (s == dnnl_success)
-        s = vae_cpu_execute(j->cpu, &p);
-    if (s == dnnl_success)
-        s = dnnl_stream_wait(j->cpu->stream);
-    vae_mem_free(scratch);
-    vae_cpu_primitive_free(&p);
+        s = reorder_run(&r, src, dst);
+    reorder_free(&r);
     return s;
 }
 
@@ -112,61 +107,58 @@ sum_taps(float *taps, size_t n, VaeCpuPhase phase)
     }
 }
 
-/* Whether sums are made of them where they lie in the file. */
-static bool
-summed_from_file(const WeightJob *j)
-{
-    return j->kernel >= 0 && vae_weight_lies(j->weight);
-}
+/* ------------------------------------------------------------------ */
+/* Tiles.                                                              */
 
-/*
- * n kernels of three frames g0, g1, g2 of 9 taps -> one of g0, (g0 + g1 + g2) /
- * 2, (g0 - g1 + g2) / 2, g2; y may be taps.
- */
+enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE };
+
+/* Output channels that are made at a time, which stay in the caches from one
+ * pass to the next, and kernels of them. */
+enum { PIECE = 64, SOME = 64 };
+
+/* Of n kernels of three frames from `first` on; taps NULL: out of the file. */
 static void
-sum_frames(float *y, const float *taps, size_t n, int kernel)
-{
-    const float inner = kernel == 1 ? 0.5f : -0.5f;
-    for (size_t k = 0; k < n && is_frame(kernel); k++)
-        memmove(y + 9 * k, taps + 27 * k + 6 * kernel, 9 * sizeof *y);
-    for (size_t k = 0; k < n && !is_frame(kernel); k++) {
-        const float *g = taps + 27 * k;
-        float *sum = y + 9 * k;
-#pragma omp simd
-        for (int t = 0; t < 9; t++)
-            sum[t] = 0.5f * (g[t] + g[18 + t]) + inner * g[9 + t];
-    }
-}
-
-/* Kernels that are summed at a time; which is made last. */
-enum { SUMMED = 64, LAST = 3 };
-
-/* The same of n kernels as they lie in the file. */
-static void
-sum_file(const WeightJob *j, float *y, size_t n)
+tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
+           size_t n)
 {
     const VaeTensorInfo *t = j->weight->part[0];
     const size_t size = vae_type_size(t->type);
+    const VaeSimd *simd = vae_cpu_simd(&(VaeQueue){.threads = 1});
 #pragma omp parallel for num_threads(j->cpu->params.threads) schedule(static)
-    for (size_t k = 0; k < n; k += SUMMED) {
-        float floats[27 * SUMMED];
-        const size_t some = n - k < SUMMED ? n - k : SUMMED;
-        const uint8_t *from = (const uint8_t *) t->data + 27 * k * size;
-        const float *taps = floats;
-        if (t->type == VAE_TYPE_F32)
-            taps = (const float *) from;
+    for (size_t k = 0; k < n; k += SOME) {
+        float floats[27 * SOME];
+        const size_t some = n - k < SOME ? n - k : SOME, at = 27 * (first + k);
+        const uint8_t *lie = (const uint8_t *) t->data + at * size;
+        const float *from = floats;
+        if (taps)
+            from = taps + at;
+        else if (t->type == VAE_TYPE_F32)
+            from = (const float *) lie;
         else
-            vae_type_to_float(floats, from, t->type, 27 * some);
-        sum_frames(y + 9 * k, taps, some, j->kernel);
+            vae_type_to_float(floats, lie, t->type, 27 * some);
+        simd->tile_taps(y + 3 * k, 3 * n, from, 3 * some);
     }
 }
 
-/* Numbers that make_weight() computes with. */
-static size_t
-raw_count(const WeightJob *j)
+/* The job for `some` output channels from `first` on, md where they are in a
+ * kernel: of all channels where the layout does not let itself be cut. */
+static dnnl_status_t
+cut(const WeightJob *j, int first, int *some, dnnl_memory_desc_t *md,
+    WeightJob *out)
 {
-    const size_t n = vae_weight_count(j->weight);
-    return summed_from_file(j) ? n / 3 : n;
+    const dnnl_dims_t at = {first};
+    dnnl_dims_t dims;
+    *out = *j;
+    out->md = md;
+    memcpy(dims, j->md->dims, sizeof dims);
+    dims[0] = *some = first + PIECE < dims[0] ? PIECE : (int) dims[0] - first;
+    dnnl_status_t s = dnnl_memory_desc_init_submemory(md, j->md, dims, at);
+    if (s != dnnl_success && first == 0) {
+        *some = (int) j->md->dims[0];
+        *md = *j->md;
+        s = dnnl_success;
+    }
+    return s;
 }
 
 /* At least that many bytes, the same block as long as it is large enough: to
@@ -190,6 +182,28 @@ vae_cpu_weight_end(VaeBackend *cpu)
     cpu->raw_bytes = 0;
 }
 
+/* Numbers that make_weight() and make_tiles() compute with. */
+static size_t
+raw_count(const WeightJob *j)
+{
+    const size_t n = vae_weight_count(j->weight);
+    WeightJob piece;
+    dnnl_memory_desc_t md;
+    int some;
+    if (!j->tiles || cut(j, 0, &some, &md, &piece) != dnnl_success)
+        return n;
+    return (size_t) some * (size_t) md.dims[1] * 3 * KERNELS +
+           (vae_weight_lies(j->weight) ? 0 : n);
+}
+
+static VaeStatus
+no_memory(const WeightJob *j, VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_MEMORY,
+                    "%s: out of memory for weights (%zu bytes)", j->op->name,
+                    raw_count(j) * sizeof(float));
+}
+
 /* Out of the file where it has one piece of a type that oneDNN reads. */
 static VaeStatus
 make_weight(void *user, void *dst, VaeError *error)
@@ -198,40 +212,68 @@ make_weight(void *user, void *dst, VaeError *error)
     const VaeWeight *w = j->weight;
     dnnl_status_t s;
     if (from_file(j)) {
-        const size_t skip =
-            j->kernel > 0 ? 18 * vae_type_size(w->part[0]->type) : 0;
-        s = reorder_once(j, (const uint8_t *) w->part[0]->data + skip, dst);
-        if (j->kernel < 0 || j->kernel == LAST)
-            vae_weight_drop(w);
+        s = reorder_once(j, w->part[0]->data, dst);
+        vae_weight_drop(w);
         return vae_cpu_status(s, j->op, "lay out the weights", error);
     }
-    const size_t count = raw_count(j);
-    float *raw = take_raw(j->cpu, count * sizeof *raw);
+    float *raw = take_raw(j->cpu, raw_count(j) * sizeof *raw);
     if (!raw)
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s: out of memory for weights (%zu bytes)",
-                        j->op->name, count * sizeof *raw);
-    if (summed_from_file(j)) {
-        sum_file(j, raw, count / 9);
-    } else {
-        vae_weight_read(w, raw);
-        if (j->kernel >= 0)
-            sum_frames(raw, raw, count / 27, j->kernel);
-    }
+        return no_memory(j, error);
+    vae_weight_read(w, raw);
     if (j->phase)
-        sum_taps(raw, count / 9, *j->phase);
+        sum_taps(raw, vae_weight_count(w) / 9, *j->phase);
     s = reorder_once(j, raw, dst);
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
-/* What make_weight() takes and gives back. */
+static dnnl_status_t
+tile_channels(const WeightJob *j, float *raw, const float *taps, uint8_t *dst,
+              int first, int *some)
+{
+    const size_t bytes = vae_cpu_tile_kernel(j->md);
+    const size_t in = (size_t) j->md->dims[1];
+    WeightJob piece;
+    dnnl_memory_desc_t md;
+    Reorder r = {0};
+    dnnl_status_t s = cut(j, first, some, &md, &piece);
+    if (s == dnnl_success)
+        s = reorder_make(&piece, false, &r);
+    if (s == dnnl_success)
+        tile_piece(j, raw, taps, (size_t) first * in, (size_t) *some * in);
+    for (size_t i = 0; i < KERNELS && s == dnnl_success; i++)
+        s = reorder_run(&r, raw + i * (size_t) *some * in * 3, dst + i * bytes);
+    reorder_free(&r);
+    return s;
+}
+
+static VaeStatus
+make_tiles(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    const size_t n = raw_count(j);
+    float *raw = take_raw(j->cpu, n * sizeof *raw), *taps = NULL;
+    if (!raw)
+        return no_memory(j, error);
+    if (!vae_weight_lies(j->weight)) {
+        taps = raw + n - vae_weight_count(j->weight);
+        vae_weight_read(j->weight, taps);
+    }
+    dnnl_status_t s = dnnl_success;
+    for (int first = 0, some = 0; first < j->md->dims[0] && s == dnnl_success;
+         first += some)
+        s = tile_channels(j, raw, taps, dst, first, &some);
+    vae_weight_drop(j->weight);
+    return vae_cpu_status(s, j->op, "lay out the weights", error);
+}
+
+/* What either takes and gives back. */
 static VaeStatus
 count_loading(const WeightJob *j, VaeExec *exec, VaeError *error)
 {
-    VaeCpuPrimitive p = {0};
-    const dnnl_status_t s = make_reorder(j, true, &p);
-    size_t bytes = p.scratch;
-    vae_cpu_primitive_free(&p);
+    Reorder r;
+    const dnnl_status_t s = reorder_make(j, true, &r);
+    size_t bytes = r.primitive.scratch;
+    reorder_free(&r);
     if (!from_file(j))
         bytes += raw_count(j) * sizeof(float);
     if (bytes > exec->loading)
@@ -239,17 +281,34 @@ count_loading(const WeightJob *j, VaeExec *exec, VaeError *error)
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
+/* The block of that many bytes, made if the model has none. */
+static VaeStatus
+keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
+     const void **out, VaeError *error)
+{
+    static const VaeWeightMemory memory = {vae_mem_alloc_lazy, vae_mem_free};
+    WeightKey key;
+    memset(&key, 0, sizeof key);
+    strcpy(key.table, table);
+    key.id = job->weight->id;
+    key.parts = job->weight->n_parts;
+    if (job->phase)
+        key.phase = *job->phase;
+    memcpy(&key.md, job->md, sizeof key.md);
+    return vae_model_weight(model, &key, sizeof key, bytes,
+                            job->tiles ? make_tiles : make_weight, job, &memory,
+                            out, error);
+}
+
 VaeStatus
 vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w, int i,
                     VaeError *error)
 {
-    const bool kernel = w->kind == VAE_WEIGHT_CONV;
-    const VaeCpuPhase *phase = kernel ? c->phase : NULL;
+    const VaeCpuPhase *phase = w->kind == VAE_WEIGHT_CONV ? c->phase : NULL;
     WeightJob job = {.cpu = c->cpu,
                      .op = c->op,
                      .weight = w,
                      .phase = phase,
-                     .kernel = kernel && c->products ? c->kernel : -1,
                      .md = &c->primitive.md[i]};
     const size_t bytes = dnnl_memory_desc_get_size(job.md);
     VaeStatus status = count_loading(&job, c->exec, error);
@@ -258,21 +317,31 @@ vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w, int i,
         c->exec->weight_bytes += bytes;
     if (status != VAE_OK || !model)
         return status;
-    WeightKey key;
-    memset(&key, 0, sizeof key);
-    strcpy(key.table, phase ? "dnnl-up" : job.kernel < 0 ? "dnnl" : "dnnl-x2");
-    key.id = w->id;
-    key.parts = w->n_parts;
-    if (phase)
-        key.phase = *phase;
-    key.kernel = job.kernel;
-    memcpy(&key.md, job.md, sizeof key.md);
-    static const VaeWeightMemory memory = {vae_mem_alloc_lazy, vae_mem_free};
     const void *blob = NULL;
-    status = vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
-                              &memory, &blob, error);
+    status = keep(&job, model, phase ? "dnnl-up" : "dnnl", bytes, &blob, error);
     if (status != VAE_OK)
         return status;
     return vae_cpu_status(vae_cpu_set(&c->primitive, i, blob), c->op,
                           "take the weights", error);
+}
+
+size_t
+vae_cpu_tile_kernel(const dnnl_memory_desc_t *md)
+{
+    return (dnnl_memory_desc_get_size(md) + 63) / 64 * 64;
+}
+
+VaeStatus
+vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
+                    const dnnl_memory_desc_t *md, VaeModel *model,
+                    const void **out, VaeError *error)
+{
+    WeightJob job = {
+        .cpu = cpu, .op = op, .weight = op->weight, .tiles = true, .md = md};
+    const size_t bytes = SIDE * SIDE * vae_cpu_tile_kernel(md);
+    const VaeStatus status = count_loading(&job, exec, error);
+    exec->weight_bytes += bytes;
+    return status == VAE_OK && model
+               ? keep(&job, model, "dnnl-4", bytes, out, error)
+               : status;
 }

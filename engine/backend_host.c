@@ -55,9 +55,9 @@ typedef struct HostKey {
     int id, parts;
 } HostKey;
 
-static VaeStatus
-get_weight(VaeExec *e, VaeModel *model, VaeWeight *w, const float **out,
-           VaeError *error)
+VaeStatus
+vae_host_weight(VaeExec *e, VaeModel *model, VaeWeight *w, const float **out,
+                VaeError *error)
 {
     const size_t bytes = vae_weight_count(w) * sizeof(float);
     e->weight_bytes += bytes;
@@ -116,9 +116,10 @@ vae_host_prepare(const VaeProgram *program, VaeModel *model,
         if (op->kind == VAE_OP_CONV && !with_conv)
             continue;
         if (op->weight)
-            status = get_weight(e, model, op->weight, &ops[i].weight, error);
+            status =
+                vae_host_weight(e, model, op->weight, &ops[i].weight, error);
         if (op->bias && status == VAE_OK)
-            status = get_weight(e, model, op->bias, &ops[i].bias, error);
+            status = vae_host_weight(e, model, op->bias, &ops[i].bias, error);
     }
     if (status != VAE_OK)
         vae_host_exec_free(&e);

@@ -33,6 +33,9 @@ VaeStatus vae_host_prepare(const VaeProgram *program, VaeModel *model,
                            const VaeKernels *kernels, int threads,
                            bool with_conv, VaeExec **out, VaeError *error);
 void vae_host_exec_free(VaeExec **exec);
+/* w as floats in the table's layout; exec->weight_bytes and loading grow. */
+VaeStatus vae_host_weight(VaeExec *exec, VaeModel *model, VaeWeight *w,
+                          const float **out, VaeError *error);
 /* processor.c */
 void vae_host_device(const VaeBackend *backend, char *out, size_t size);
 

@@ -156,7 +156,7 @@ typedef struct VaeBuildParams {
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* of what convolutions read; of what is added up */
     bool conv_up;      /* the backend takes convs that double what they read */
-    bool conv_pairs;   /* it takes convs that compute two frames at a time */
+    bool conv_tiles;   /* it takes convs in tiles of pixels */
     const char *label;
     VaeCarrySet *carries;
     bool learn; /* only learn which tensors are wanted */
@@ -165,8 +165,8 @@ typedef struct VaeBuildParams {
 VaeStatus vae_program_build(const VaeBuildParams *params, VaeProgram **out,
                             VaeError *error);
 /* Only what makes two frames and more in a step of `next`, the program of later
- * steps (which may be p), makes them in pairs: so in all programs of a stream
- * an op has the same kernels. */
-void vae_program_settle_pairs(VaeProgram *p, const VaeProgram *next);
+ * steps (which may be p), is computed in tiles: so in all programs of a stream
+ * an op has the same kernels, and those that save little are not kept. */
+void vae_program_settle_tiles(VaeProgram *p, const VaeProgram *next);
 
 #endif

@@ -121,9 +121,8 @@ typedef struct VaeOp {
             int k, kt, s, st, pad;
             bool relu;
             bool up; /* reads each pixel of x as 2x2, see vae_conv_up() */
-            /* The frames of a step may be computed two at a time, by four
-             * kernels of one frame each; a last odd one by three. */
-            bool pairs;
+            /* In tiles of 2x2 pixels, by sixteen kernels of one tap each. */
+            bool tiles;
         } conv;
         struct {
             VaeNormKind kind;

@@ -109,15 +109,14 @@ conv_defaults(VaeConv c)
 
 /* What is computed, and what is read and written once. */
 static void
-count_conv(VaeOp *op, int steps, int ctx)
+count_conv(VaeOp *op, int ctx)
 {
     const VaeShape x = op->x->shape, y = op->y->shape;
-    const int frames = y.t / steps, flat = op->conv.k * op->conv.k;
-    double taps = op->conv.up ? 2 * 2 : op->conv.kt * flat;
+    double taps = op->conv.up ? 2 * 2 : op->conv.kt * op->conv.k * op->conv.k;
     double weights = op->conv.up ? 4 * taps : taps;
-    if (op->conv.pairs) {
-        taps = (2 * frames + frames % 2) * (double) flat / frames;
-        weights = 4 * flat;
+    if (op->conv.tiles) {
+        weights = op->conv.kt * 16;
+        taps = weights * ((y.h + 1) / 2) * ((y.w + 1) / 2) / (y.h * y.w);
     }
     const double pair = (double) x.c * y.c;
     vae_op_count(op, 2 * pair * taps * y.t * y.h * y.w,
@@ -128,16 +127,16 @@ count_conv(VaeOp *op, int steps, int ctx)
 }
 
 /* Of fewer channels the sums around a product cost what it saves. */
-enum { PAIR_CHANNELS = 32 };
+enum { TILE_CHANNELS = 32 };
 
 static bool
-takes_pairs(const VaeBuilder *b, const VaeConv *conv, int c_in)
+takes_tiles(const VaeBuilder *b, const VaeConv *conv, int c_in)
 {
     const VaeBuildParams *p = b->params;
-    return p->conv_pairs && p->act == VAE_TYPE_F32 && p->sum == VAE_TYPE_F32 &&
+    return p->conv_tiles && p->act == VAE_TYPE_F32 && p->sum == VAE_TYPE_F32 &&
            conv->kt == 3 && conv->k == 3 && conv->s == 1 && conv->st == 1 &&
-           conv->pad == VAE_PAD_SAME && c_in >= PAIR_CHANNELS &&
-           conv->c >= PAIR_CHANNELS;
+           conv->pad == VAE_PAD_SAME && c_in >= TILE_CHANNELS &&
+           conv->c >= TILE_CHANNELS;
 }
 
 /* up: input is read as if it were doubled in space; each of its pixels then
@@ -180,14 +179,14 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
     op->conv.st = conv.st;
     op->conv.relu = conv.relu;
     op->conv.up = up;
-    op->conv.pairs = takes_pairs(b, &conv, in.c);
+    op->conv.tiles = takes_tiles(b, &conv, in.c);
     op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
     if (conv.add) {
         op->add = (VaeTensor *) conv.add;
         if (!conv.keep)
             y->root = op->add->root;
     }
-    count_conv(op, b->program->steps, ctx);
+    count_conv(op, ctx);
     op->weight = vae_builder_conv_weight(b, name, &conv, in.c, false);
     op->bias = conv.no_bias
                    ? NULL
@@ -211,17 +210,17 @@ later_frames(const VaeProgram *next, const char *name, int from)
 }
 
 void
-vae_program_settle_pairs(VaeProgram *p, const VaeProgram *next)
+vae_program_settle_tiles(VaeProgram *p, const VaeProgram *next)
 {
     for (int i = 0; i < p->n_ops; i++) {
         VaeOp *op = &p->ops[i];
-        if (op->kind != VAE_OP_CONV || !op->conv.pairs ||
+        if (op->kind != VAE_OP_CONV || !op->conv.tiles ||
             later_frames(next, op->name, i) > 1)
             continue;
         p->flop -= op->flop;
         p->bytes -= op->bytes;
-        op->conv.pairs = false;
-        count_conv(op, p->steps, op->x->ctx);
+        op->conv.tiles = false;
+        count_conv(op, op->x->ctx);
         p->flop += op->flop;
         p->bytes += op->bytes;
     }

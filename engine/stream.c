@@ -159,7 +159,7 @@ build(VaeStream *s, int slice, VaeError *error)
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
                               .conv_up = s->class->conv_up,
-                              .conv_pairs = s->class->conv_pairs,
+                              .conv_tiles = s->class->conv_tiles,
                               .label = vae_stream_labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);
@@ -168,7 +168,7 @@ build(VaeStream *s, int slice, VaeError *error)
     }
     for (int i = 0; i < PROGRAMS; i++)
         if (s->programs[i])
-            vae_program_settle_pairs(s->programs[i], s->programs[NEXT]);
+            vae_program_settle_tiles(s->programs[i], s->programs[NEXT]);
     return VAE_OK;
 }
 

@@ -547,6 +547,124 @@ depthwise(const VaeDepthwiseArgs *a, int frame, int row)
         depthwise_typed(a, VAE_TYPE_F32, VAE_TYPE_F32, frame, row);
 }
 
+/* ------------------------------------------------------------- tiles */
+
+INLINE V
+tile_tap(V g0, V g1, V g2, int which)
+{
+    return which == 0   ? g0
+           : which == 1 ? 0.5f * (g0 + g2) + 0.5f * g1
+           : which == 2 ? 0.5f * (g0 + g2) - 0.5f * g1
+                        : g2;
+}
+
+/* Of `some` kernels, at most LANES. */
+INLINE void
+tile_taps_some(float *y, size_t stride, const float *taps, int some)
+{
+    float turned[9 * LANES] = {0};
+    V g[9], row[3];
+    for (int k = 0; k < some; k++)
+        for (int i = 0; i < 9; i++)
+            turned[i * LANES + k] = taps[9 * k + i];
+    for (int i = 0; i < 9; i++)
+        g[i] = load(turned, VAE_TYPE_F32, (size_t) i * LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        for (int k = 0; k < 3; k++)
+            row[k] = tile_tap(g[k], g[3 + k], g[6 + k], i / 4);
+        store_some(y + (size_t) i * stride, VAE_TYPE_F32, 0,
+                   tile_tap(row[0], row[1], row[2], i % 4), some);
+    }
+}
+
+static void
+tile_taps(float *y, size_t stride, const float *taps, size_t n)
+{
+    size_t k = 0;
+    for (; k + LANES <= n; k += LANES)
+        tile_taps_some(y + k, stride, taps + 9 * k, LANES);
+    if (k < n)
+        tile_taps_some(y + k, stride, taps + 9 * k, (int) (n - k));
+}
+
+/* n channels from c on; constants for the flags make the compiler drop what
+ * they leave out. */
+INLINE void
+tile_in_some(const VaeTileIn *a, size_t c, int n, bool minus)
+{
+    V e[4];
+    for (int k = 0; k < 4; k++) {
+        const V p = load_some(a->a[k], VAE_TYPE_F32, c, n);
+        const V q = load_some(a->b[k], VAE_TYPE_F32, c, n);
+        e[k] = minus ? p - q : p + q;
+    }
+    store_some(a->y[0], VAE_TYPE_F32, c, e[0] - e[2], n);
+    store_some(a->y[1], VAE_TYPE_F32, c, e[1] + e[2], n);
+    store_some(a->y[2], VAE_TYPE_F32, c, e[2] - e[1], n);
+    store_some(a->y[3], VAE_TYPE_F32, c, e[3] - e[1], n);
+}
+
+INLINE void
+tile_in_all(const VaeTileIn *a, bool minus)
+{
+    int c = 0;
+    for (; c + LANES <= a->n; c += LANES)
+        tile_in_some(a, (size_t) c, LANES, minus);
+    if (c < a->n)
+        tile_in_some(a, (size_t) c, a->n - c, minus);
+}
+
+static void
+tile_in(const VaeTileIn *a)
+{
+    const VaeTileIn own = *a; /* which no store can change */
+    if (own.minus)
+        tile_in_all(&own, true);
+    else
+        tile_in_all(&own, false);
+}
+
+INLINE void
+tile_out_some(const VaeTileOut *a, size_t c, int n, bool minus, bool bias)
+{
+    V m[4], y[2];
+    for (int k = 0; k < 4; k++)
+        m[k] = load_some(a->m[k], VAE_TYPE_F32, c, n);
+    const V z[2] = {m[0] + m[1] + m[2], m[1] - m[2] + m[3]};
+    for (int k = 0; k < 2 && a->y[k]; k++) {
+        y[k] = a->from[k] ? load_some(a->from[k], VAE_TYPE_F32, c, n) : (V){};
+        if (bias)
+            y[k] += load_some(a->bias, VAE_TYPE_F32, c, n);
+        y[k] = minus ? y[k] - z[k] : y[k] + z[k];
+        if (a->relu)
+            y[k] = choose(y[k] < (V){}, (V){}, y[k]);
+        store_some(a->y[k], VAE_TYPE_F32, c, y[k], n);
+    }
+}
+
+INLINE void
+tile_out_all(const VaeTileOut *a, bool minus, bool bias)
+{
+    int c = 0;
+    for (; c + LANES <= a->n; c += LANES)
+        tile_out_some(a, (size_t) c, LANES, minus, bias);
+    if (c < a->n)
+        tile_out_some(a, (size_t) c, a->n - c, minus, bias);
+}
+
+static void
+tile_out(const VaeTileOut *a)
+{
+    const VaeTileOut own = *a;
+    if (own.bias)
+        tile_out_all(&own, own.minus, true);
+    else if (own.minus)
+        tile_out_all(&own, true, false);
+    else
+        tile_out_all(&own, false, false);
+}
+
 const VaeSimd TABLE(VAE_SIMD) = {
     .name = TEXT(VAE_SIMD),
     .rms = rms,
@@ -554,6 +672,9 @@ const VaeSimd TABLE(VAE_SIMD) = {
     .group_apply = group_apply,
     .convert = convert,
     .depthwise = depthwise,
+    .tile_taps = tile_taps,
+    .tile_in = tile_in,
+    .tile_out = tile_out,
     .bytes = bytes,
     .words = words,
 };

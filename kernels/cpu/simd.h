@@ -9,6 +9,27 @@
 
 #include "kernels.h"
 
+/* Of two rows a and b of a 4x4 tile of pixels, of n channels each, what four of
+ * the products of Winograd's F(2x2, 3x3) read: with e = a + b or a - b
+ * y = e0 - e2, e1 + e2, e2 - e1, e3 - e1. */
+typedef struct VaeTileIn {
+    const float *a[4], *b[4];
+    bool minus; /* a - b */
+    float *y[4];
+    int n;
+} VaeTileIn;
+
+/* What four products m give to two pixels of a row of the result: from + bias,
+ * and m0 + m1 + m2 and m1 - m2 + m3 added or taken away; then max(y, 0) where
+ * relu. */
+typedef struct VaeTileOut {
+    const float *m[4];
+    const float *from[2], *bias; /* NULL: zeros; from may be y */
+    float *y[2];                 /* y[1] NULL: outside of the picture */
+    bool minus, relu;
+    int n;
+} VaeTileOut;
+
 /* Pixels are counted over all frames of a call. */
 typedef struct VaeSimd {
     const char *name;
@@ -32,6 +53,12 @@ typedef struct VaeSimd {
 
     /* One row of a frame of y. */
     void (*depthwise)(const VaeDepthwiseArgs *a, int frame, int row);
+
+    /* n kernels of 3x3 taps -> sixteen of one, `stride` numbers apart: of rows
+     * g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2, of columns likewise. */
+    void (*tile_taps)(float *y, size_t stride, const float *taps, size_t n);
+    void (*tile_in)(const VaeTileIn *a);
+    void (*tile_out)(const VaeTileOut *a);
 
     /* Network values to RGB codes and to words, see colour.h. */
     void (*bytes)(uint8_t *y, const float *x, size_t n, float low, float high);

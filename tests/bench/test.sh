@@ -39,10 +39,10 @@ awk -F, '
           print "floor: told " told ", is " whole
           exit bad || !(gemm > 0 && copy > 0 && sum > 0 &&
                whole / told > 0.999 && whole / told < 1.001) }' "$dir/one.csv"
-# Frames go two at a time only where a step has two.
+# Tiles are only where a step has two frames.
 grep -q '^next1,conv,decoder.up_blocks.1.resnets.*winograd' "$dir/one.csv"
 if grep 'mid_block.*winograd' "$dir/one.csv"; then exit 1; fi
-# A step of pairs takes what its convolutions take, and more.
+# A step takes what its convolutions take, and more.
 "$1/tests/bench/bench-pairs" "$here/../../pipelines/demo/demo.safetensors" \
     encode fp32 64x48 1 3 128 | tee "$dir/pairs"
 awk -F, 'NR > 1 { sub("medians: ", ""); bad = bad || !($1 > 0 && $2 > 0 && $2 < $3) }

@@ -15,7 +15,7 @@ typedef struct VaeOneOp {
     int k, kt, s, st, pad;
     bool add, relu;
     bool up;                    /* x is read as if each pixel were 2x2 */
-    int pairs;                  /* frames of a step, in pairs; 0: not so */
+    int tiles;                  /* frames of a step, in tiles; 0: not so */
     bool narrow;                /* the conv's y is of its type, too */
     const float *weight, *bias; /* in the file's order; bias may be NULL */
 } VaeOneOp;

@@ -87,7 +87,7 @@ describe_conv(VaeRig *r)
     r->op.conv.pad = o->pad;
     r->op.conv.relu = o->relu;
     r->op.conv.up = o->up;
-    r->op.conv.pairs = o->pairs > 0;
+    r->op.conv.tiles = o->tiles > 0;
 }
 
 /* x, then y (with add in the same place) in one arena. */
@@ -123,7 +123,7 @@ describe(VaeRig *r)
     if (conv)
         describe_conv(r);
     r->program = (VaeProgram){.label = "one",
-                              .steps = o->pairs ? o->y.t / o->pairs : 1,
+                              .steps = o->tiles ? o->y.t / o->tiles : 1,
                               .ops = &r->op,
                               .n_ops = 1,
                               .tensors = r->tensors,

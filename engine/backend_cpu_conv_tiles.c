@@ -1,0 +1,409 @@
+/*
+ * backend_cpu_conv_tiles.c: a 3x3x3 convolution by Winograd's F(2x2, 3x3) in
+ * space. Of rows x0..x3 of a tile and the kernel's rows g0, g1, g2
+ *
+ *   m0 = (x0 - x2) g0                 y0 = m0 + m1 + m2
+ *   m1 = (x1 + x2) (g0 + g1 + g2)/2   y1 = m1 - m2 + m3
+ *   m2 = (x2 - x1) (g0 - g1 + g2)/2
+ *   m3 = (x3 - x1) g2
+ *
+ * are two rows of the result, and of columns likewise: a tile of 2x2 pixels by
+ * sixteen kernels of three frames of one tap, where there were 36 taps of three
+ * frames. Only in F32: in 16 bits the sums of pixels would round.
+ *
+ * The picture is cut into chunks of tiles. A thread computes a whole chunk, so
+ * that what the products read and write stays in its own cache, and a chunk's
+ * bytes depend neither on the threads nor on the number of frames: a product is
+ * a oneDNN convolution of 3x1 taps for one frame, frames taken as rows and the
+ * chunk's tiles as columns.
+ */
+#include <assert.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend_cpu_conv.h"
+#include "cpu/simd.h"
+
+/* Of a tile, and of what is computed at a time: the products of one row. */
+enum { SIDE = VAE_CPU_TILE_SIDE };
+
+enum { SRC, WEIGHTS, DST, ARGS };
+
+/* A thread's memory objects, and its parts of scratch memory. */
+typedef struct Lane {
+    VaeCpuPrimitive arguments; /* without a primitive */
+    uint8_t *library;
+    float *zeros; /* a pixel of them, of x or y */
+    float *in;    /* [SIDE][frames + 2][tiles][x.c] */
+    float *out;   /* [SIDE][frames][tiles][y.c] */
+} Lane;
+
+typedef struct ConvTiles {
+    VaeBackend *cpu;
+    VaeExec *exec;
+    const VaeOp *op;
+    const VaeSimd *simd;
+    VaeCpuChunk chunk;
+    int frames; /* of a step */
+    VaeCpuPrimitive product;
+    const uint8_t *kernels; /* SIDE * SIDE, of kernel_bytes each */
+    size_t kernel_bytes;
+    const float *bias;
+    int n_lanes;
+    Lane *lanes;
+    /* Where what a lane has begins, and how much it is. */
+    size_t zeros_at, in_at, out_at, lane_bytes;
+    char impl[VAE_CPU_IMPL + 10];
+} ConvTiles;
+
+/* What a chunk is computed from and into. */
+typedef struct Step {
+    const float *x, *add; /* add NULL: none */
+    float *y;
+    int row, column; /* the chunk's first tile */
+} Step;
+
+/* ------------------------------------------------------------------ */
+/* Chunks.                                                             */
+
+/* Tiles of a chunk, about: what four products of four frames read and write
+ * should stay in a thread's cache, and be enough for each weight read. */
+#define CHUNK_BYTES ((size_t) 1 << 20)
+enum { LEAST = 32 };
+
+static int
+parts(int n, int of)
+{
+    return (n + of - 1) / of;
+}
+
+VaeCpuChunk
+vae_cpu_chunk(const VaeOp *op)
+{
+    const VaeShape x = op->x->shape, y = op->y->shape;
+    VaeCpuChunk c = {.across = parts(y.w, 2), .down = parts(y.h, 2)};
+    const size_t tile =
+        SIDE * sizeof(float) * (6 * (size_t) x.c + 4 * (size_t) y.c);
+    const int fit = (int) (CHUNK_BYTES / tile);
+    const int most = fit < LEAST ? LEAST : fit;
+    c.w = parts(c.across, parts(c.across, most));
+    c.h = most / c.w < c.down ? most / c.w : c.down;
+    c.h = parts(c.down, parts(c.down, c.h));
+    return c;
+}
+
+/* ------------------------------------------------------------------ */
+/* One chunk.                                                          */
+
+/* Pixel row, column of x; zeros outside of the picture. */
+static const float *
+pixel(const ConvTiles *p, const Lane *lane, const float *x, int row, int column)
+{
+    const VaeShape s = p->op->x->shape;
+    if (row < 0 || row >= s.h || column < 0 || column >= s.w)
+        return lane->zeros;
+    return x + ((size_t) row * (size_t) s.w + (size_t) column) * (size_t) s.c;
+}
+
+/* What the products of that row of kernels read. */
+static void
+chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
+{
+    static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
+    const VaeShape s = p->op->x->shape;
+    const VaeCpuChunk *c = &p->chunk;
+    const size_t n = (size_t) s.c, frame = n * (size_t) s.w * (size_t) s.h;
+    const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
+    float *y = lane->in;
+    for (int f = 0; f < p->frames + 2; f++)
+        for (int r = 0; r < c->h; r++)
+            for (int q = 0; q < c->w; q++) {
+                const float *x = step->x + (size_t) f * frame;
+                const int row = 2 * (step->row + r) - 1;
+                const int column = 2 * (step->column + q) - 1;
+                VaeTileIn t = {.minus = kernels != 1, .n = s.c};
+                for (int k = 0; k < SIDE; k++) {
+                    t.a[k] =
+                        pixel(p, lane, x, row + rows[kernels][0], column + k);
+                    t.b[k] =
+                        pixel(p, lane, x, row + rows[kernels][1], column + k);
+                    t.y[k] = y + (size_t) k * plane;
+                }
+                p->simd->tile_in(&t);
+                y += n;
+            }
+}
+
+static dnnl_status_t
+chunk_products(const ConvTiles *p, Lane *lane, int kernels)
+{
+    const size_t tiles = (size_t) (p->chunk.h * p->chunk.w);
+    const size_t x_frame = tiles * (size_t) p->op->x->shape.c;
+    const size_t y_frame = tiles * (size_t) p->op->y->shape.c;
+    VaeCpuPrimitive *a = &lane->arguments;
+    const float *x = lane->in;
+    float *y = lane->out;
+    dnnl_status_t s = dnnl_success;
+    for (int k = 0; k < SIDE; k++) {
+        const size_t kernel = (size_t) (SIDE * kernels + k);
+        if (s == dnnl_success)
+            s = vae_cpu_set(a, WEIGHTS, p->kernels + kernel * p->kernel_bytes);
+        for (int f = 0; f < p->frames && s == dnnl_success; f++) {
+            s = vae_cpu_set(a, SRC, x + (size_t) f * x_frame);
+            if (s == dnnl_success)
+                s = vae_cpu_set(a, DST, y + (size_t) f * y_frame);
+            if (s == dnnl_success)
+                s = dnnl_primitive_execute(p->product.primitive, p->cpu->stream,
+                                           a->n_args, a->args);
+        }
+        x += (size_t) (p->frames + 2) * x_frame;
+        y += (size_t) p->frames * y_frame;
+    }
+    return s;
+}
+
+/* Adds what that row of products makes to row `half` of each tile's two; its
+ * first with the residual and the bias, its last through relu. */
+static void
+chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels,
+          int half)
+{
+    const VaeShape s = p->op->y->shape;
+    const VaeCpuChunk *c = &p->chunk;
+    const bool first = kernels == half, last = kernels == half + 2;
+    const size_t n = (size_t) s.c;
+    const size_t plane = (size_t) p->frames * (size_t) (c->h * c->w) * n;
+    for (int f = 0; f < p->frames; f++)
+        for (int r = 0; r < c->h; r++)
+            for (int q = 0; q < c->w; q++) {
+                const int row = 2 * (step->row + r) + half;
+                const int column = 2 * (step->column + q);
+                if (row >= s.h || column >= s.w)
+                    continue;
+                const float *m =
+                    lane->out + (((size_t) f * c->h + r) * c->w + q) * n;
+                const size_t at = (((size_t) f * s.h + row) * s.w + column) * n;
+                VaeTileOut t = {.bias = first ? p->bias : NULL,
+                                .minus = half == 1 && kernels == 2,
+                                .relu = last && p->op->conv.relu,
+                                .n = s.c};
+                for (int k = 0; k < SIDE; k++)
+                    t.m[k] = m + (size_t) k * plane;
+                for (int k = 0; k < 2 && column + k < s.w; k++) {
+                    const size_t to = at + (size_t) k * n;
+                    t.y[k] = step->y + to;
+                    t.from[k] = !first      ? t.y[k]
+                                : step->add ? step->add + to
+                                            : NULL;
+                }
+                p->simd->tile_out(&t);
+            }
+}
+
+static dnnl_status_t
+run_chunk(ConvTiles *p, Lane *lane, const Step *step)
+{
+    dnnl_status_t s = dnnl_success;
+    for (int k = 0; k < SIDE && s == dnnl_success; k++) {
+        chunk_in(p, lane, step, k);
+        s = chunk_products(p, lane, k);
+        if (s == dnnl_success && k < SIDE - 1)
+            chunk_out(p, lane, step, k, 0);
+        if (s == dnnl_success && k > 0)
+            chunk_out(p, lane, step, k, 1);
+    }
+    return s;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+enter(const ConvTiles *p, Lane *lane, int i)
+{
+    const VaeShape x = p->op->x->shape, y = p->op->y->shape;
+    uint8_t *own = p->exec->memory.scratch + (size_t) i * p->lane_bytes;
+    lane->library = own;
+    lane->zeros = (float *) (own + p->zeros_at);
+    lane->in = (float *) (own + p->in_at);
+    lane->out = (float *) (own + p->out_at);
+    memset(lane->zeros, 0, (size_t) (x.c > y.c ? x.c : y.c) * sizeof(float));
+    vae_cpu_set_scratch(&lane->arguments, lane->library);
+}
+
+static VaeStatus
+conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
+{
+    ConvTiles *p = own;
+    const VaeExec *e = p->exec;
+    const VaeCpuChunk *c = &p->chunk;
+    const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
+    const size_t y_frame = vae_frame_bytes(op->y) / sizeof(float);
+    /* A tensor may have more context than this conv looks back. */
+    const int back = op->y->shape.t + 2 - op->x->shape.t;
+    const float *x =
+        (const float *) vae_host_body(e, op->x) - (size_t) back * x_frame;
+    const float *add =
+        op->add ? (const float *) vae_host_body(e, op->add) : NULL;
+    float *y = (float *) vae_host_body(e, op->y);
+    const int wide = parts(c->across, c->w), high = parts(c->down, c->h);
+    int failed = dnnl_success;
+    for (int i = 0; i < p->n_lanes; i++)
+        enter(p, &p->lanes[i], i);
+#pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
+    reduction(max                                                              \
+              : failed)
+    for (int i = 0; i < e->program->steps * high * wide; i++) {
+        const size_t f = (size_t) (i / (high * wide)) * (size_t) p->frames;
+        const Step step = {.x = x + f * x_frame,
+                           .add = add ? add + f * y_frame : NULL,
+                           .y = y + f * y_frame,
+                           .row = i / wide % high * c->h,
+                           .column = i % wide * c->w};
+        const int s =
+            (int) run_chunk(p, &p->lanes[omp_get_thread_num()], &step);
+        failed = s > failed ? s : failed;
+    }
+    return vae_cpu_status((dnnl_status_t) failed, op, "run the convolution",
+                          error);
+}
+
+static void
+conv_tiles_free(void *own)
+{
+    ConvTiles *p = own;
+    for (int i = 0; i < p->n_lanes && p->lanes; i++)
+        vae_cpu_primitive_free(&p->lanes[i].arguments);
+    vae_mem_free(p->lanes);
+    vae_cpu_primitive_free(&p->product);
+    vae_mem_free(p);
+}
+
+/* ------------------------------------------------------------------ */
+
+static dnnl_status_t
+describe(const ConvTiles *p, dnnl_convolution_desc_t *out)
+{
+    const int tiles = p->chunk.h * p->chunk.w;
+    const int x_c = p->op->x->shape.c, y_c = p->op->y->shape.c;
+    const dnnl_dims_t x = {1, x_c, 3, tiles}, y = {1, y_c, 1, tiles};
+    const dnnl_dims_t w = {y_c, x_c, 3, 1}, ones = {1, 1}, none = {0, 0};
+    dnnl_memory_desc_t src, dst, weights;
+    dnnl_status_t s =
+        dnnl_memory_desc_init_by_tag(&src, 4, x, dnnl_f32, dnnl_nhwc);
+    if (s == dnnl_success)
+        s = dnnl_memory_desc_init_by_tag(&dst, 4, y, dnnl_f32, dnnl_nhwc);
+    if (s == dnnl_success)
+        s = dnnl_memory_desc_init_by_tag(&weights, 4, w, dnnl_f32,
+                                         dnnl_format_tag_any);
+    return s == dnnl_success
+               ? dnnl_convolution_forward_desc_init(
+                     out, dnnl_forward_inference, dnnl_convolution_direct, &src,
+                     &weights, NULL, &dst, ones, none, none)
+               : s;
+}
+
+/* For one thread, as each chunk is computed by one. */
+static dnnl_status_t
+make_product(ConvTiles *p, bool plan)
+{
+    static const VaeCpuArg args[] = {
+        [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
+        [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+        [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+    };
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t s = describe(p, &desc);
+    if (s == dnnl_success)
+        s = vae_cpu_attr(&attr);
+    omp_set_num_threads(1);
+    if (s == dnnl_success)
+        s = vae_cpu_primitive_op(p->cpu, &desc, attr, NULL, args, ARGS, plan,
+                                 &p->product);
+    omp_set_num_threads(p->cpu->params.threads);
+    dnnl_primitive_attr_destroy(attr);
+    return s;
+}
+
+static dnnl_status_t
+make_lanes(ConvTiles *p)
+{
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < p->n_lanes && s == dnnl_success; i++)
+        s = vae_cpu_arguments(p->cpu, &p->product, &p->lanes[i].arguments);
+    return s;
+}
+
+static size_t
+aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Lays out a lane's scratch. */
+static void
+place(ConvTiles *p)
+{
+    const size_t tiles = (size_t) (p->chunk.h * p->chunk.w) * sizeof(float);
+    const size_t x_c = (size_t) p->op->x->shape.c;
+    const size_t y_c = (size_t) p->op->y->shape.c;
+    const size_t frames = (size_t) p->frames;
+    p->zeros_at = aligned(p->product.scratch);
+    p->in_at = p->zeros_at + aligned((x_c > y_c ? x_c : y_c) * sizeof(float));
+    p->out_at = p->in_at + aligned(SIDE * (frames + 2) * tiles * x_c);
+    p->lane_bytes = p->out_at + aligned(SIDE * frames * tiles * y_c);
+}
+
+static VaeStatus
+take_weights(ConvTiles *p, VaeModel *model, int i, VaeError *error)
+{
+    const dnnl_memory_desc_t *md = &p->product.md[WEIGHTS];
+    const void *kernels = NULL;
+    VaeStatus status =
+        vae_cpu_tile_weight(p->cpu, p->exec, p->op, md, model, &kernels, error);
+    p->kernels = kernels;
+    p->kernel_bytes = vae_cpu_tile_kernel(md);
+    if (status == VAE_OK && p->op->bias)
+        status = vae_host_weight(p->exec, model, p->op->bias,
+                                 &p->exec->ops[i].bias, error);
+    p->bias = p->exec->ops[i].bias;
+    return status;
+}
+
+VaeStatus
+vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+                   VaeError *error)
+{
+    const VaeOp *op = &exec->program->ops[i];
+    assert(op->conv.k == 3 && op->conv.kt == 3 && op->conv.s == 1 &&
+           op->conv.st == 1 && op->conv.pad == 1 && !op->conv.up);
+    assert(op->x->type == VAE_TYPE_F32 && op->y->type == VAE_TYPE_F32);
+    ConvTiles *p = vae_mem_alloc(sizeof *p);
+    if (!p)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    exec->ops[i].own = p;
+    exec->ops[i].own_free = conv_tiles_free;
+    exec->ops[i].run = conv_tiles_run;
+    exec->ops[i].impl = p->impl;
+    p->cpu = cpu;
+    p->exec = exec;
+    p->op = op;
+    p->simd = vae_cpu_simd(&exec->queue);
+    p->chunk = vae_cpu_chunk(op);
+    p->frames = op->y->shape.t / exec->program->steps;
+    p->n_lanes = cpu->params.threads;
+    p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
+    if (!p->lanes)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    dnnl_status_t s = make_product(p, !model);
+    if (s == dnnl_success && model)
+        s = make_lanes(p);
+    if (s != dnnl_success)
+        return vae_cpu_status(s, op, "make the convolution", error);
+    snprintf(p->impl, sizeof p->impl, "%s winograd", p->product.impl);
+    place(p);
+    if ((size_t) p->n_lanes * p->lane_bytes > exec->scratch)
+        exec->scratch = (size_t) p->n_lanes * p->lane_bytes;
+    return take_weights(p, model, i, error);
+}
