@@ -33,8 +33,7 @@ enum { SRC, WEIGHTS, DST, ARGS };
 /* A thread's memory objects, and its parts of scratch memory. */
 typedef struct Lane {
     VaeCpuPrimitive arguments; /* without a primitive */
-    uint8_t *library;
-    float *zeros; /* a pixel of them, of x or y */
+    float *zeros; /* a pixel of them */
     float *in;    /* [SIDE][frames + 2][tiles][x.c] */
     float *out;   /* [SIDE][frames][tiles][y.c] */
 } Lane;
@@ -221,14 +220,12 @@ run_chunk(ConvTiles *p, Lane *lane, const Step *step)
 static void
 enter(const ConvTiles *p, Lane *lane, int i)
 {
-    const VaeShape x = p->op->x->shape, y = p->op->y->shape;
     uint8_t *own = p->exec->memory.scratch + (size_t) i * p->lane_bytes;
-    lane->library = own;
     lane->zeros = (float *) (own + p->zeros_at);
     lane->in = (float *) (own + p->in_at);
     lane->out = (float *) (own + p->out_at);
-    memset(lane->zeros, 0, (size_t) (x.c > y.c ? x.c : y.c) * sizeof(float));
-    vae_cpu_set_scratch(&lane->arguments, lane->library);
+    memset(lane->zeros, 0, (size_t) p->op->x->shape.c * sizeof(float));
+    vae_cpu_set_scratch(&lane->arguments, own);
 }
 
 static VaeStatus
@@ -350,7 +347,7 @@ place(ConvTiles *p)
     const size_t y_c = (size_t) p->op->y->shape.c;
     const size_t frames = (size_t) p->frames;
     p->zeros_at = aligned(p->product.scratch);
-    p->in_at = p->zeros_at + aligned((x_c > y_c ? x_c : y_c) * sizeof(float));
+    p->in_at = p->zeros_at + aligned(x_c * sizeof(float));
     p->out_at = p->in_at + aligned(SIDE * (frames + 2) * tiles * x_c);
     p->lane_bytes = p->out_at + aligned(SIDE * frames * tiles * y_c);
 }
