@@ -33,9 +33,9 @@ enum { SRC, WEIGHTS, DST, ARGS };
 /* A thread's memory objects, and its parts of scratch memory. */
 typedef struct Lane {
     VaeCpuPrimitive arguments; /* without a primitive */
-    float *zeros; /* a pixel of them */
-    float *in;    /* [SIDE][frames + 2][tiles][x.c] */
-    float *out;   /* [SIDE][frames][tiles][y.c] */
+    float *zeros;              /* a pixel of them */
+    float *in;                 /* [SIDE][frames + 2][tiles][x.c] */
+    float *out;                /* [SIDE][frames][tiles][y.c] */
 } Lane;
 
 typedef struct ConvTiles {
@@ -137,17 +137,19 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 static dnnl_status_t
 chunk_products(const ConvTiles *p, Lane *lane, int kernels)
 {
-    const size_t tiles = (size_t) (p->chunk.h * p->chunk.w);
+    const size_t tiles = (size_t) p->chunk.h * (size_t) p->chunk.w;
     const size_t x_frame = tiles * (size_t) p->op->x->shape.c;
     const size_t y_frame = tiles * (size_t) p->op->y->shape.c;
     VaeCpuPrimitive *a = &lane->arguments;
     const float *x = lane->in;
     float *y = lane->out;
     dnnl_status_t s = dnnl_success;
+    const uint8_t *kernel =
+        p->kernels + SIDE * (size_t) kernels * p->kernel_bytes;
     for (int k = 0; k < SIDE; k++) {
-        const size_t kernel = (size_t) (SIDE * kernels + k);
         if (s == dnnl_success)
-            s = vae_cpu_set(a, WEIGHTS, p->kernels + kernel * p->kernel_bytes);
+            s = vae_cpu_set(a, WEIGHTS, kernel);
+        kernel += p->kernel_bytes;
         for (int f = 0; f < p->frames && s == dnnl_success; f++) {
             s = vae_cpu_set(a, SRC, x + (size_t) f * x_frame);
             if (s == dnnl_success)
@@ -342,7 +344,8 @@ aligned(size_t bytes)
 static void
 place(ConvTiles *p)
 {
-    const size_t tiles = (size_t) (p->chunk.h * p->chunk.w) * sizeof(float);
+    const size_t tiles =
+        (size_t) p->chunk.h * (size_t) p->chunk.w * sizeof(float);
     const size_t x_c = (size_t) p->op->x->shape.c;
     const size_t y_c = (size_t) p->op->y->shape.c;
     const size_t frames = (size_t) p->frames;

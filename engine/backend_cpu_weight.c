@@ -147,7 +147,7 @@ cut(const WeightJob *j, int first, int *some, dnnl_memory_desc_t *md,
     WeightJob *out)
 {
     const dnnl_dims_t at = {first};
-    dnnl_dims_t dims;
+    dnnl_dims_t dims = {0};
     *out = *j;
     out->md = md;
     memcpy(dims, j->md->dims, sizeof dims);

@@ -115,8 +115,9 @@ count_conv(VaeOp *op, int ctx)
     double taps = op->conv.up ? 2 * 2 : op->conv.kt * op->conv.k * op->conv.k;
     double weights = op->conv.up ? 4 * taps : taps;
     if (op->conv.tiles) {
+        const int tiles = ((y.h + 1) / 2) * ((y.w + 1) / 2);
         weights = op->conv.kt * 16;
-        taps = weights * ((y.h + 1) / 2) * ((y.w + 1) / 2) / (y.h * y.w);
+        taps = weights * tiles / (y.h * y.w);
     }
     const double pair = (double) x.c * y.c;
     vae_op_count(op, 2 * pair * taps * y.t * y.h * y.w,
