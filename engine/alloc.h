@@ -24,6 +24,8 @@ void vae_mem_free(void *block);
  * tells whether the process's limits decided. UINT64_MAX where nothing says.
  */
 uint64_t vae_mem_left(int threads, bool *limited);
+/* A backend's threads begin or have ended. */
+void vae_mem_team(bool begins);
 
 /* For tests: allocation number n of the process, as vae_allocation_count()
  * counts, is refused; 0 (as at the start): none. */

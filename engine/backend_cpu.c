@@ -384,6 +384,7 @@ cpu_close(VaeBackend **backend)
     stop_thread(cpu, &cpu->worker);
     stop_thread(cpu, &cpu->crowd);
     cpu_free(cpu);
+    vae_mem_team(false);
 }
 
 static VaeStatus
@@ -413,6 +414,7 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
                         "the CPU backend cannot start its threads: %s",
                         strerror(failed));
     }
+    vae_mem_team(true);
     const VaeStatus status =
         vae_cpu_on_worker(cpu, open_job, &(OpenJob){cpu, error});
     if (status == VAE_OK)

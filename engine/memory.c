@@ -171,9 +171,24 @@ limit_left(int which, uint64_t used)
     return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
+/* Backends with threads of their own: those there are, and most of those that
+ * have ended were there at a time. */
+static atomic_int teams, most_teams;
+
+void
+vae_mem_team(bool begins)
+{
+    int most = atomic_load(&most_teams);
+    const int all = atomic_fetch_add(&teams, begins ? 1 : -1);
+    while (!begins && all > most &&
+           !atomic_compare_exchange_weak(&most_teams, &most, all))
+        continue;
+}
+
 /* Stacks are reserved whole, of these threads and of a few others; the C
- * library reserves 128 MiB at a time for the heaps of threads, and 64 MiB are
- * for what another library keeps. */
+ * library reserves 128 MiB at a time for the heaps of threads, of which it
+ * keeps 64 for the next when they end, and 64 MiB are for what another library
+ * keeps. */
 static uint64_t
 beside(int threads)
 {
@@ -182,7 +197,10 @@ beside(int threads)
     if (getrlimit(RLIMIT_STACK, &stack) == 0 &&
         stack.rlim_cur != RLIM_INFINITY && stack.rlim_cur > one)
         one = stack.rlim_cur;
-    return (UINT64_C(192) << 20) + one * (uint64_t) (threads + 4);
+    const int most = atomic_load(&most_teams);
+    const bool kept = most > 0 && atomic_load(&teams) <= most;
+    return ((uint64_t) (kept ? 128 : 192) << 20) +
+           one * (uint64_t) (threads + 4);
 }
 
 uint64_t

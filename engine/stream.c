@@ -89,16 +89,21 @@ choose_next(VaeStream *s, int *next, VaeError *error)
     s->plan.threads = s->params.threads ? s->params.threads : cpus;
     if (s->plan.threads > most)
         s->plan.threads = most;
-    const VaeStatus opened = s->class->open(
-        &(VaeBackendParams){.precision = s->plan.precision,
-                            .threads = s->plan.threads,
-                            .device = s->params.device,
-                            .deterministic = s->params.deterministic,
-                            .pixels = s->params.pixels,
-                            .log = log},
-        &s->backend, error);
+    const VaeStatus opened =
+        s->lent
+            ? VAE_OK
+            : s->class->open(
+                  &(VaeBackendParams){.precision = s->plan.precision,
+                                      .threads = s->plan.threads,
+                                      .device = s->params.device,
+                                      .deterministic = s->params.deterministic,
+                                      .pixels = s->params.pixels,
+                                      .log = log},
+                  &s->backend, error);
     if (opened != VAE_OK)
         return opened;
+    if (s->lent)
+        s->backend = s->lent;
     if (s->class->threads)
         s->plan.threads = s->class->threads(s->backend);
     s->class->device(s->backend, s->device, sizeof s->device);
@@ -295,7 +300,8 @@ set_statistics(VaeStream *s)
 }
 
 static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
-                            bool advise, VaeStream **out, VaeError *error);
+                            VaeBackend *lent, bool advise, VaeStream **out,
+                            VaeError *error);
 
 /* The stream in fp32 for steps that 16 bits cannot hold, planned; what limits
  * memory is for both together, and is seen to later. */
@@ -315,15 +321,15 @@ plan_twin(VaeStream *s, VaeError *error)
     params.memory_limit = SIZE_MAX;
     params.dump = NULL;
     const VaeStatus status =
-        new_stream(s->model, &params, false, &s->twin, error);
+        new_stream(s->model, &params, s->lent, false, &s->twin, error);
     if (status == VAE_OK)
         s->twin->twin_of = s;
     return status;
 }
 
 static VaeStatus
-new_stream(VaeModel *model, const VaeStreamParams *params, bool advise,
-           VaeStream **out, VaeError *error)
+new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
+           bool advise, VaeStream **out, VaeError *error)
 {
     *out = NULL;
     VaeStatus status = check_params(model, params, error);
@@ -334,6 +340,7 @@ new_stream(VaeModel *model, const VaeStreamParams *params, bool advise,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     s->model = vae_model_ref(model);
     s->params = *params;
+    s->lent = lent;
     s->steps = params->direction == VAE_DECODE ? model->info.decode
                                                : model->info.encode;
     s->at_start = true;
@@ -350,11 +357,11 @@ new_stream(VaeModel *model, const VaeStreamParams *params, bool advise,
 }
 
 static VaeStatus
-plan_only(VaeModel *model, const VaeStreamParams *params, bool advise,
-          VaePlan *out, VaeError *error)
+plan_only(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
+          bool advise, VaePlan *out, VaeError *error)
 {
     VaeStream *s;
-    const VaeStatus status = new_stream(model, params, advise, &s, error);
+    const VaeStatus status = new_stream(model, params, lent, advise, &s, error);
     if (status == VAE_OK)
         *out = s->plan;
     vae_stream_free(&s);
@@ -365,13 +372,14 @@ VaeStatus
 vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
                 VaeError *error)
 {
-    return plan_only(model, params, true, out, error);
+    return plan_only(model, params, NULL, true, out, error);
 }
 
 bool
-vae_stream_fits(VaeModel *model, const VaeStreamParams *params, VaePlan *out)
+vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
-    return plan_only(model, params, false, out, NULL) == VAE_OK;
+    VaeBackend *lent = s->class->memory_left ? NULL : s->backend;
+    return plan_only(s->model, params, lent, false, out, NULL) == VAE_OK;
 }
 
 /* Weights and memory of what was planned. */
@@ -394,7 +402,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "an outline of %s has no numbers to compute with",
                         model->info.arch);
-    VaeStatus status = new_stream(model, params, true, out, error);
+    VaeStatus status = new_stream(model, params, NULL, true, out, error);
     if (status != VAE_OK)
         return status;
     status = make(*out, error);
@@ -418,7 +426,8 @@ vae_stream_free(VaeStream **stream)
     drop_programs(s);
     if (s->backend) {
         vae_stream_free_memory(s);
-        s->class->close(&s->backend);
+        if (!s->lent)
+            s->class->close(&s->backend);
     }
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);

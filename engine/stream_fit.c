@@ -51,8 +51,7 @@ try_slice(Advice *a)
     VaePlan plan;
     VaeStreamParams params = a->params;
     params.slice_size = 1;
-    if (a->s->plan.slice_size > 1 &&
-        vae_stream_fits(a->s->model, &params, &plan))
+    if (a->s->plan.slice_size > 1 && vae_stream_fits(a->s, &params, &plan))
         add(a, plan.peak, "slice size 1");
 }
 
@@ -63,7 +62,7 @@ try_precision(Advice *a)
     VaeStreamParams params = a->params;
     params.precision = VAE_PRECISION_BF16;
     if (a->s->plan.precision == VAE_PRECISION_FP32 &&
-        vae_stream_fits(a->s->model, &params, &plan))
+        vae_stream_fits(a->s, &params, &plan))
         add(a, plan.peak, "precision bf16");
 }
 
@@ -91,7 +90,7 @@ try_size(Advice *a)
     while (too_large - fits > 1) {
         const int n = fits + (too_large - fits) / 2;
         scale(s, n, all, &params);
-        if (vae_stream_fits(s->model, &params, &plan)) {
+        if (vae_stream_fits(s, &params, &plan)) {
             fits = n;
             best = plan;
         } else {

@@ -24,6 +24,7 @@ struct VaeStream {
 
     const VaeBackendClass *class;
     VaeBackend *backend;
+    VaeBackend *lent; /* backend, where it is another stream's */
     char device[128]; /* its name */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
@@ -56,8 +57,10 @@ struct VaeStream {
     VaeOpTime *times[PROGRAMS];
 };
 
-/* The plan of a stream with these params, where it fits; quiet otherwise. */
-bool vae_stream_fits(VaeModel *model, const VaeStreamParams *params,
+/* The plan of a stream of s's model with these params, where it fits; quiet
+ * otherwise. On the host it uses s's backend: its threads have taken what a
+ * limit on the process leaves for threads. */
+bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
                      VaePlan *out);
 /* VAE_ERR_MEMORY: what the plan wants of `limit` bytes, and what would fit.
  * own: the process's limits leave no more. */

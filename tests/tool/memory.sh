@@ -65,6 +65,14 @@ if "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; then
     fi
 fi
 
+echo "# with little left, advice and the second direction are planned, too"
+demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
+check "a picture past a narrow limit" 3 limited 560000 "$tool" plan \
+    --model "$demo" --size 416x240 --precision fp32 --threads 2 --backend cpu
+says "what would fit: "
+check "both directions" 0 limited 560000 "$tool" plan --model "$demo" \
+    --size 208x120 --precision fp32 --threads 2 --slice 1 --backend cpu
+
 check "a smaller one" 0 limited 1000000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2
 check "no room for threads" 3 limited 200000 "$tool" plan --model "$wan" \
