@@ -4,6 +4,7 @@
  * {"dtype", "shape", "data_offsets": [begin, end]}, counted from the end of the
  * header, and "__metadata__" to strings. The tensors cover the data exactly.
  */
+#include "alloc.h"
 #include "files.h"
 
 #include <errno.h>
@@ -371,6 +372,20 @@ key_before(const char *text, size_t end, size_t *length)
     return text + at;
 }
 
+/*
+ * jansson 2.14 ends the process where it cannot lengthen a string that has an
+ * escape. So what lengthening takes at most has to be there just before.
+ */
+static bool
+has_room(const char *text, size_t n)
+{
+    if (!memchr(text, '\\', n))
+        return true;
+    void *room = vae_mem_alloc(4 * n);
+    vae_mem_free(room);
+    return room != NULL;
+}
+
 VaeStatus
 vae_json_load(const char *text, size_t n, const char *label, const char *part,
               json_t **out, VaeError *error)
@@ -381,8 +396,9 @@ vae_json_load(const char *text, size_t n, const char *label, const char *part,
         return status;
     json_error_t problem;
     /* Where it got no memory, the reader finds fault with the text. */
-    errno = 0;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
+    errno = has_room(text, n) ? 0 : ENOMEM;
+    if (errno == 0)
+        *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
     if (*out == NULL && errno == ENOMEM)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s: no memory for %zu bytes of JSON", label, n);

@@ -252,10 +252,25 @@ WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr,
                : __real_pthread_create(thread, attr, start, user);
 }
 
+/* Whether jansson reads a text with an escape, where it ends the process if a
+ * string cannot be lengthened; the engine looks for memory before. */
+static _Thread_local bool fragile;
+
 static void *
 json_block(size_t size)
 {
-    return hit(INJECT_MEMORY, "json") ? NULL : counted(__real_malloc(size));
+    return !fragile && hit(INJECT_MEMORY, "json")
+               ? NULL
+               : counted(__real_malloc(size));
+}
+
+WRAP(json_t *, json_loadb, const char *text, size_t n, size_t flags,
+     json_error_t *problem)
+{
+    fragile = memchr(text, '\\', n) != NULL;
+    json_t *json = __real_json_loadb(text, n, flags, problem);
+    fragile = false;
+    return json;
 }
 
 __attribute__((constructor)) static void
