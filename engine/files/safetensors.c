@@ -394,7 +394,7 @@ vae_json_load(const char *text, size_t n, const char *label, const char *part,
     const VaeStatus status = check_nesting(text, n, label, part, error);
     if (status != VAE_OK)
         return status;
-    json_error_t problem;
+    json_error_t problem = {0};
     /* Where it got no memory, the reader finds fault with the text. */
     errno = has_room(text, n) ? 0 : ENOMEM;
     if (errno == 0)
