@@ -11,10 +11,10 @@
  * sixteen kernels of three frames of one tap, where there were 36 taps of three
  * frames. Only in F32: in 16 bits the sums of pixels would round.
  *
- * The picture is cut into chunks of tiles. A thread computes a chunk of one
- * step whole, so that what the products read and write stays in its own cache,
- * and its bytes depend neither on the threads nor on the steps of a slice. A
- * product is a oneDNN convolution of 3x1 taps, frames taken as rows and the
+ * The picture is cut into chunks of tiles. A thread computes a whole chunk, so
+ * that what the products read and write stays in its own cache, and a chunk's
+ * bytes depend neither on the threads nor on the number of frames: a product is
+ * a oneDNN convolution of 3x1 taps for one frame, frames taken as rows and the
  * chunk's tiles as columns.
  */
 #include <assert.h>
@@ -138,22 +138,28 @@ static dnnl_status_t
 chunk_products(const ConvTiles *p, Lane *lane, int kernels)
 {
     const size_t tiles = (size_t) p->chunk.h * (size_t) p->chunk.w;
-    const size_t in = tiles * (size_t) p->op->x->shape.c;
-    const size_t out = tiles * (size_t) p->op->y->shape.c;
-    const size_t frames = (size_t) p->frames;
+    const size_t x_frame = tiles * (size_t) p->op->x->shape.c;
+    const size_t y_frame = tiles * (size_t) p->op->y->shape.c;
+    VaeCpuPrimitive *a = &lane->arguments;
+    const float *x = lane->in;
+    float *y = lane->out;
+    dnnl_status_t s = dnnl_success;
     const uint8_t *kernel =
         p->kernels + SIDE * (size_t) kernels * p->kernel_bytes;
-    VaeCpuPrimitive *a = &lane->arguments;
-    dnnl_status_t s = dnnl_success;
-    for (size_t k = 0; k < SIDE && s == dnnl_success; k++) {
-        s = vae_cpu_set(a, WEIGHTS, kernel + k * p->kernel_bytes);
+    for (int k = 0; k < SIDE; k++) {
         if (s == dnnl_success)
-            s = vae_cpu_set(a, SRC, lane->in + k * (frames + 2) * in);
-        if (s == dnnl_success)
-            s = vae_cpu_set(a, DST, lane->out + k * frames * out);
-        if (s == dnnl_success)
-            s = dnnl_primitive_execute(p->product.primitive, p->cpu->stream,
-                                       a->n_args, a->args);
+            s = vae_cpu_set(a, WEIGHTS, kernel);
+        kernel += p->kernel_bytes;
+        for (int f = 0; f < p->frames && s == dnnl_success; f++) {
+            s = vae_cpu_set(a, SRC, x + (size_t) f * x_frame);
+            if (s == dnnl_success)
+                s = vae_cpu_set(a, DST, y + (size_t) f * y_frame);
+            if (s == dnnl_success)
+                s = dnnl_primitive_execute(p->product.primitive, p->cpu->stream,
+                                           a->n_args, a->args);
+        }
+        x += (size_t) (p->frames + 2) * x_frame;
+        y += (size_t) p->frames * y_frame;
     }
     return s;
 }
@@ -279,8 +285,7 @@ describe(const ConvTiles *p, dnnl_convolution_desc_t *out)
 {
     const int tiles = p->chunk.h * p->chunk.w;
     const int x_c = p->op->x->shape.c, y_c = p->op->y->shape.c;
-    const dnnl_dims_t x = {1, x_c, p->frames + 2, tiles};
-    const dnnl_dims_t y = {1, y_c, p->frames, tiles};
+    const dnnl_dims_t x = {1, x_c, 3, tiles}, y = {1, y_c, 1, tiles};
     const dnnl_dims_t w = {y_c, x_c, 3, 1}, ones = {1, 1}, none = {0, 0};
     dnnl_memory_desc_t src, dst, weights;
     dnnl_status_t s =
