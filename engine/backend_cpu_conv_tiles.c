@@ -11,10 +11,10 @@
  * sixteen kernels of three frames of one tap, where there were 36 taps of three
  * frames. Only in F32: in 16 bits the sums of pixels would round.
  *
- * The picture is cut into chunks of tiles. A thread computes a whole chunk, so
- * that what the products read and write stays in its own cache, and a chunk's
- * bytes depend neither on the threads nor on the number of frames: a product is
- * a oneDNN convolution of 3x1 taps for one frame, frames taken as rows and the
+ * The picture is cut into chunks of tiles. A thread computes a chunk of one
+ * step whole, so that what the products read and write stays in its own cache,
+ * and its bytes depend neither on the threads nor on the steps of a slice. A
+ * product is a oneDNN convolution of 3x1 taps, frames taken as rows and the
  * chunk's tiles as columns.
  */
 #include <assert.h>
@@ -44,7 +44,8 @@ typedef struct ConvTiles {
     const VaeOp *op;
     const VaeSimd *simd;
     VaeCpuChunk chunk;
-    int frames; /* of a step */
+    int frames;  /* of a step */
+    int at_once; /* of them in one product: all or one */
     VaeCpuPrimitive product;
     const uint8_t *kernels; /* SIDE * SIDE, of kernel_bytes each */
     size_t kernel_bytes;
@@ -58,7 +59,10 @@ typedef struct ConvTiles {
 
 /* What a chunk is computed from and into. */
 typedef struct Step {
-    const float *x, *add; /* add NULL: none */
+    const float *context, *x; /* frames of the op; so many of context: */
+    int back;
+    int frame;        /* the step's first */
+    const float *add; /* of the step; NULL: none */
     float *y;
     int row, column; /* the chunk's first tile */
 } Step;
@@ -66,15 +70,26 @@ typedef struct Step {
 /* ------------------------------------------------------------------ */
 /* Chunks.                                                             */
 
-/* Tiles of a chunk, about: what four products of four frames read and write
- * should stay in a thread's cache, and be enough for each weight read. */
-#define CHUNK_BYTES ((size_t) 1 << 20)
-enum { LEAST = 32 };
+/* Tiles of a chunk: what four products of four frames read and write should
+ * stay in a thread's cache beside the picture, and be enough for each weight
+ * read; from LEAST on oneDNN reads the weights of any number of frames alike.
+ */
+#define CHUNK_BYTES ((size_t) 512 << 10)
+enum { LEAST = 28, FEW = 36 };
 
 static int
 parts(int n, int of)
 {
     return (n + of - 1) / of;
+}
+
+/* What a frame costs in chunks of w x h tiles, in products of a tile; to read a
+ * pixel costs about a hundredth of one. */
+static double
+cost(const VaeCpuChunk *c, int w, int h)
+{
+    return (double) parts(c->across, w) * parts(c->down, h) *
+           (w * h + (2 * w + 2) * (2 * h + 2) / 100.0);
 }
 
 VaeCpuChunk
@@ -85,24 +100,48 @@ vae_cpu_chunk(const VaeOp *op)
     const size_t tile =
         SIDE * sizeof(float) * (6 * (size_t) x.c + 4 * (size_t) y.c);
     const int fit = (int) (CHUNK_BYTES / tile);
-    const int most = fit < LEAST ? LEAST : fit;
-    c.w = parts(c.across, parts(c.across, most));
-    c.h = most / c.w < c.down ? most / c.w : c.down;
-    c.h = parts(c.down, parts(c.down, c.h));
+    const int most = fit < FEW ? FEW : fit;
+    double best = 0;
+    for (int h = 1; h <= c.down && h <= most; h++)
+        for (int w = 1; w <= c.across && w * h <= most; w++) {
+            const bool least = w * h >= LEAST || (w == c.across && h == c.down);
+            const double is = cost(&c, w, h);
+            if (!least || (c.w > 0 && is >= best))
+                continue;
+            best = is;
+            c.w = w;
+            c.h = h;
+        }
+    assert(c.w > 0);
     return c;
 }
 
 /* ------------------------------------------------------------------ */
 /* One chunk.                                                          */
 
-/* Pixel row, column of x; zeros outside of the picture. */
+/* Frame f of what the step reads. */
 static const float *
-pixel(const ConvTiles *p, const Lane *lane, const float *x, int row, int column)
+frame_of(const ConvTiles *p, const Step *step, int f)
+{
+    const size_t bytes = vae_frame_bytes(p->op->x);
+    const int at = step->frame + f;
+    const float *from = at < step->back ? step->context : step->x;
+    const int behind = at < step->back ? at : at - step->back;
+    return from + (size_t) behind * (bytes / sizeof(float));
+}
+
+/* The second pixel of those rows of tiles; of a row outside of the picture
+ * zeros. */
+static const float *
+row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
+       int column, size_t *step)
 {
     const VaeShape s = p->op->x->shape;
-    if (row < 0 || row >= s.h || column < 0 || column >= s.w)
-        return lane->zeros;
-    return x + ((size_t) row * (size_t) s.w + (size_t) column) * (size_t) s.c;
+    const bool outside = row < 0 || row >= s.h;
+    *step = outside ? 0 : (size_t) s.c;
+    return outside ? lane->zeros
+                   : x + ((size_t) row * (size_t) s.w + (size_t) column) *
+                             (size_t) s.c;
 }
 
 /* What the products of that row of kernels read. */
@@ -112,26 +151,26 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
     static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
     const VaeShape s = p->op->x->shape;
     const VaeCpuChunk *c = &p->chunk;
-    const size_t n = (size_t) s.c, frame = n * (size_t) s.w * (size_t) s.h;
+    const size_t n = (size_t) s.c;
     const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
+    const int column = 2 * step->column;
+    VaeTileIn t = {.minus = kernels != 1,
+                   .first = column == 0,
+                   .end = s.w - column + 1,
+                   .tiles = c->w,
+                   .n = s.c};
     float *y = lane->in;
     for (int f = 0; f < p->frames + 2; f++)
-        for (int r = 0; r < c->h; r++)
-            for (int q = 0; q < c->w; q++) {
-                const float *x = step->x + (size_t) f * frame;
-                const int row = 2 * (step->row + r) - 1;
-                const int column = 2 * (step->column + q) - 1;
-                VaeTileIn t = {.minus = kernels != 1, .n = s.c};
-                for (int k = 0; k < SIDE; k++) {
-                    t.a[k] =
-                        pixel(p, lane, x, row + rows[kernels][0], column + k);
-                    t.b[k] =
-                        pixel(p, lane, x, row + rows[kernels][1], column + k);
-                    t.y[k] = y + (size_t) k * plane;
-                }
-                p->simd->tile_in(&t);
-                y += n;
-            }
+        for (int r = 0; r < c->h; r++) {
+            const float *x = frame_of(p, step, f);
+            const int row = 2 * (step->row + r) - 1;
+            t.a = row_of(p, lane, x, row + rows[kernels][0], column, &t.a_step);
+            t.b = row_of(p, lane, x, row + rows[kernels][1], column, &t.b_step);
+            for (int k = 0; k < SIDE; k++)
+                t.y[k] = y + (size_t) k * plane;
+            p->simd->tile_in(&t);
+            y += (size_t) c->w * n;
+        }
 }
 
 static dnnl_status_t
@@ -150,7 +189,7 @@ chunk_products(const ConvTiles *p, Lane *lane, int kernels)
         if (s == dnnl_success)
             s = vae_cpu_set(a, WEIGHTS, kernel);
         kernel += p->kernel_bytes;
-        for (int f = 0; f < p->frames && s == dnnl_success; f++) {
+        for (int f = 0; f < p->frames && s == dnnl_success; f += p->at_once) {
             s = vae_cpu_set(a, SRC, x + (size_t) f * x_frame);
             if (s == dnnl_success)
                 s = vae_cpu_set(a, DST, y + (size_t) f * y_frame);
@@ -164,42 +203,53 @@ chunk_products(const ConvTiles *p, Lane *lane, int kernels)
     return s;
 }
 
-/* Adds what that row of products makes to row `half` of each tile's two; its
- * first with the residual and the bias, its last through relu. */
+/* Row `half` of a row of tiles' two, at that pixel and frame of y: to its first
+ * products come the residual and the bias, its last go through relu. */
+static VaeTileRow
+row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
+        int row)
+{
+    const VaeShape s = p->op->y->shape;
+    const bool first = kernels == half, last = kernels == half + 2;
+    if (kernels < half || kernels > half + 2 || row >= s.h)
+        return (VaeTileRow){0};
+    const size_t at =
+        (((size_t) frame * (size_t) s.h + (size_t) row) * (size_t) s.w +
+         2 * (size_t) step->column) *
+        (size_t) s.c;
+    float *y = step->y + at;
+    return (VaeTileRow){
+        .y = y,
+        .from = !first      ? y
+                : step->add ? step->add + at
+                            : NULL,
+        .bias = first ? p->bias : NULL,
+        .minus = half == 1 && kernels == 2,
+        .relu = last && p->op->conv.relu,
+    };
+}
+
+/* Adds what that row of products makes to each tile's two rows. */
 static void
-chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels,
-          int half)
+chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
     const VaeShape s = p->op->y->shape;
     const VaeCpuChunk *c = &p->chunk;
-    const bool first = kernels == half, last = kernels == half + 2;
-    const size_t n = (size_t) s.c;
-    const size_t plane = (size_t) p->frames * (size_t) (c->h * c->w) * n;
+    const size_t row = (size_t) c->w * (size_t) s.c;
+    const size_t plane = (size_t) p->frames * (size_t) c->h * row;
+    const int there = s.w - 2 * step->column;
+    VaeTileOut t = {.pixels = there < 2 * c->w ? there : 2 * c->w, .n = s.c};
+    const float *m = lane->out;
     for (int f = 0; f < p->frames; f++)
-        for (int r = 0; r < c->h; r++)
-            for (int q = 0; q < c->w; q++) {
-                const int row = 2 * (step->row + r) + half;
-                const int column = 2 * (step->column + q);
-                if (row >= s.h || column >= s.w)
-                    continue;
-                const float *m =
-                    lane->out + (((size_t) f * c->h + r) * c->w + q) * n;
-                const size_t at = (((size_t) f * s.h + row) * s.w + column) * n;
-                VaeTileOut t = {.bias = first ? p->bias : NULL,
-                                .minus = half == 1 && kernels == 2,
-                                .relu = last && p->op->conv.relu,
-                                .n = s.c};
-                for (int k = 0; k < SIDE; k++)
-                    t.m[k] = m + (size_t) k * plane;
-                for (int k = 0; k < 2 && column + k < s.w; k++) {
-                    const size_t to = at + (size_t) k * n;
-                    t.y[k] = step->y + to;
-                    t.from[k] = !first      ? t.y[k]
-                                : step->add ? step->add + to
-                                            : NULL;
-                }
-                p->simd->tile_out(&t);
-            }
+        for (int r = 0; r < c->h; r++) {
+            for (int k = 0; k < SIDE; k++)
+                t.m[k] = m + (size_t) k * plane;
+            for (int half = 0; half < 2; half++)
+                t.row[half] = row_out(p, step, kernels, half, f,
+                                      2 * (step->row + r) + half);
+            p->simd->tile_out(&t);
+            m += row;
+        }
 }
 
 static dnnl_status_t
@@ -209,10 +259,8 @@ run_chunk(ConvTiles *p, Lane *lane, const Step *step)
     for (int k = 0; k < SIDE && s == dnnl_success; k++) {
         chunk_in(p, lane, step, k);
         s = chunk_products(p, lane, k);
-        if (s == dnnl_success && k < SIDE - 1)
-            chunk_out(p, lane, step, k, 0);
-        if (s == dnnl_success && k > 0)
-            chunk_out(p, lane, step, k, 1);
+        if (s == dnnl_success)
+            chunk_out(p, lane, step, k);
     }
     return s;
 }
@@ -238,13 +286,14 @@ conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
     const VaeCpuChunk *c = &p->chunk;
     const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
     const size_t y_frame = vae_frame_bytes(op->y) / sizeof(float);
-    /* A tensor may have more context than this conv looks back. */
-    const int back = op->y->shape.t + 2 - op->x->shape.t;
-    const float *x =
-        (const float *) vae_host_body(e, op->x) - (size_t) back * x_frame;
+    const float *x = (const float *) vae_host_body(e, op->x);
     const float *add =
         op->add ? (const float *) vae_host_body(e, op->add) : NULL;
     float *y = (float *) vae_host_body(e, op->y);
+    /* A tensor may have more context than this conv looks back. */
+    const int back = op->y->shape.t + 2 - op->x->shape.t;
+    const float *context = op->carry ? (const float *) vae_host_carry(e, op)
+                                     : x - (size_t) back * x_frame;
     const int wide = parts(c->across, c->w), high = parts(c->down, c->h);
     int failed = dnnl_success;
     for (int i = 0; i < p->n_lanes; i++)
@@ -253,10 +302,14 @@ conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
     reduction(max                                                              \
               : failed)
     for (int i = 0; i < e->program->steps * high * wide; i++) {
-        const size_t f = (size_t) (i / (high * wide)) * (size_t) p->frames;
-        const Step step = {.x = x + f * x_frame,
-                           .add = add ? add + f * y_frame : NULL,
-                           .y = y + f * y_frame,
+        const int frame = i / (high * wide) * p->frames;
+        const size_t at = (size_t) frame * y_frame;
+        const Step step = {.context = context,
+                           .x = x,
+                           .back = back,
+                           .frame = frame,
+                           .add = add ? add + at : NULL,
+                           .y = y + at,
                            .row = i / wide % high * c->h,
                            .column = i % wide * c->w};
         const int s =
@@ -280,31 +333,34 @@ conv_tiles_free(void *own)
 
 /* ------------------------------------------------------------------ */
 
+/* weights NULL: the library may choose how they lie. */
 static dnnl_status_t
-describe(const ConvTiles *p, dnnl_convolution_desc_t *out)
+describe(const ConvTiles *p, int frames, const dnnl_memory_desc_t *weights,
+         dnnl_convolution_desc_t *out)
 {
     const int tiles = p->chunk.h * p->chunk.w;
     const int x_c = p->op->x->shape.c, y_c = p->op->y->shape.c;
-    const dnnl_dims_t x = {1, x_c, 3, tiles}, y = {1, y_c, 1, tiles};
+    const dnnl_dims_t x = {1, x_c, frames + 2, tiles};
+    const dnnl_dims_t y = {1, y_c, frames, tiles};
     const dnnl_dims_t w = {y_c, x_c, 3, 1}, ones = {1, 1}, none = {0, 0};
-    dnnl_memory_desc_t src, dst, weights;
+    dnnl_memory_desc_t src, dst, any;
     dnnl_status_t s =
         dnnl_memory_desc_init_by_tag(&src, 4, x, dnnl_f32, dnnl_nhwc);
     if (s == dnnl_success)
         s = dnnl_memory_desc_init_by_tag(&dst, 4, y, dnnl_f32, dnnl_nhwc);
     if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&weights, 4, w, dnnl_f32,
+        s = dnnl_memory_desc_init_by_tag(&any, 4, w, dnnl_f32,
                                          dnnl_format_tag_any);
     return s == dnnl_success
                ? dnnl_convolution_forward_desc_init(
                      out, dnnl_forward_inference, dnnl_convolution_direct, &src,
-                     &weights, NULL, &dst, ones, none, none)
+                     weights ? weights : &any, NULL, &dst, ones, none, none)
                : s;
 }
 
-/* For one thread, as each chunk is computed by one. */
 static dnnl_status_t
-make_product(ConvTiles *p, bool plan)
+make_product(ConvTiles *p, int frames, const dnnl_memory_desc_t *weights,
+             bool plan, VaeCpuPrimitive *out)
 {
     static const VaeCpuArg args[] = {
         [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
@@ -313,16 +369,37 @@ make_product(ConvTiles *p, bool plan)
     };
     dnnl_convolution_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t s = describe(p, &desc);
+    dnnl_status_t s = describe(p, frames, weights, &desc);
     if (s == dnnl_success)
         s = vae_cpu_attr(&attr);
+    /* For one thread, as each chunk is computed by one. */
     omp_set_num_threads(1);
     if (s == dnnl_success)
         s = vae_cpu_primitive_op(p->cpu, &desc, attr, NULL, args, ARGS, plan,
-                                 &p->product);
+                                 out);
     omp_set_num_threads(p->cpu->params.threads);
     dnnl_primitive_attr_destroy(attr);
     return s;
+}
+
+/* Of all frames where the library has one that reads the weights as that of one
+ * frame does: programs have different frames, and the weights are kept once. */
+static dnnl_status_t
+choose_product(ConvTiles *p, bool plan)
+{
+    VaeCpuPrimitive one = {0}, all = {0};
+    dnnl_status_t s = make_product(p, 1, NULL, true, &one);
+    if (s == dnnl_success && p->frames > 1)
+        s = make_product(p, p->frames, &one.md[WEIGHTS], true, &all);
+    if (s != dnnl_success)
+        return s;
+    const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0;
+    p->at_once = fits ? p->frames : 1;
+    if (plan)
+        p->product = fits ? all : one;
+    return plan ? s
+                : make_product(p, p->at_once, &one.md[WEIGHTS], false,
+                               &p->product);
 }
 
 static dnnl_status_t
@@ -378,6 +455,7 @@ vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     const VaeOp *op = &exec->program->ops[i];
     assert(op->conv.k == 3 && op->conv.kt == 3 && op->conv.s == 1 &&
            op->conv.st == 1 && op->conv.pad == 1 && !op->conv.up);
+    assert(!op->carry || op->carry->frames == 2);
     assert(op->x->type == VAE_TYPE_F32 && op->y->type == VAE_TYPE_F32);
     ConvTiles *p = vae_mem_alloc(sizeof *p);
     if (!p)
@@ -396,7 +474,7 @@ vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
     if (!p->lanes)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    dnnl_status_t s = make_product(p, !model);
+    dnnl_status_t s = choose_product(p, !model);
     if (s == dnnl_success && model)
         s = make_lanes(p);
     if (s != dnnl_success)

@@ -222,8 +222,8 @@ run_pictures(VaeExec *e, const VaeOp *op, const VaeRun *run)
     }
 }
 
-static uint8_t *
-carried(const VaeExec *e, const VaeOp *op)
+uint8_t *
+vae_host_carry(const VaeExec *e, const VaeOp *op)
 {
     assert(op->carry);
     return e->memory.carries + op->carry->offset;
@@ -235,7 +235,7 @@ run_memory_op(VaeExec *e, const VaeOp *op)
     const VaeTensor *x = op->x;
     const VaeCarry *c = op->carry;
     if (op->kind == VAE_OP_CARRY_ZERO) {
-        memset(carried(e, op), 0, c->bytes);
+        memset(vae_host_carry(e, op), 0, c->bytes);
         return;
     }
     const size_t frame = vae_frame_bytes(x);
@@ -243,12 +243,12 @@ run_memory_op(VaeExec *e, const VaeOp *op)
     if (op->kind == VAE_OP_HEAD_ZERO)
         memset(slab, 0, (size_t) x->ctx * frame);
     else if (op->kind == VAE_OP_HEAD_CARRY)
-        memcpy(slab, carried(e, op), c->bytes);
+        memcpy(slab, vae_host_carry(e, op), c->bytes);
     else if (op->kind == VAE_OP_HEAD_REPEAT)
         for (int i = 0; i < x->ctx; i++)
             memcpy(slab + (size_t) i * frame, vae_host_body(e, x), frame);
     else
-        memcpy(carried(e, op),
+        memcpy(vae_host_carry(e, op),
                slab + (size_t) (x->ctx + x->shape.t - c->frames) * frame,
                c->bytes);
 }

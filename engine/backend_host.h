@@ -58,5 +58,7 @@ vae_host_body(const VaeExec *e, const VaeTensor *t)
     return e->memory.arena + t->offset;
 }
 uint8_t *vae_host_slab(const VaeExec *e, const VaeTensor *t);
+/* Of op->carry. */
+uint8_t *vae_host_carry(const VaeExec *e, const VaeOp *op);
 
 #endif

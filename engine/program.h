@@ -97,7 +97,7 @@ typedef enum VaeOpKind {
     VAE_OP_HEAD_CARRY,  /* slab context of x <- carry */
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
     VAE_OP_CARRY_ZERO,  /* carry <- 0 */
-    VAE_OP_CONV,
+    VAE_OP_CONV,        /* with a carry: that is x's context */
     VAE_OP_NORM,
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,

@@ -60,13 +60,20 @@ cast_to_act(VaeBuilder *b, const char *name, const VaeTensor *x)
     return y;
 }
 
+/* Whether there is no past. */
+static bool
+is_empty(const VaeBuilder *b)
+{
+    return b->params->first || b->params->cold;
+}
+
 /* Puts ctx frames in front of x: zeros or copies of its first frame where
  * there is no past, else the carry. */
 static void
 add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
          VaeCarry *carry)
 {
-    const bool empty = b->params->first || b->params->cold;
+    const bool empty = is_empty(b);
     const VaeOpKind kind = !empty                     ? VAE_OP_HEAD_CARRY
                            : b->head == VAE_HEAD_ZERO ? VAE_OP_HEAD_ZERO
                                                       : VAE_OP_HEAD_REPEAT;
@@ -130,12 +137,15 @@ count_conv(VaeOp *op, int ctx)
 /* Of fewer channels the sums around a product cost what it saves. */
 enum { TILE_CHANNELS = 32 };
 
+/* frames: of the result. What makes one in a later step keeps its 27 taps; of a
+ * first step vae_program_settle_tiles() decides. */
 static bool
-takes_tiles(const VaeBuilder *b, const VaeConv *conv, int c_in)
+takes_tiles(const VaeBuilder *b, const VaeConv *conv, int c_in, int frames)
 {
     const VaeBuildParams *p = b->params;
-    return p->conv_tiles && p->act == VAE_TYPE_F32 && p->sum == VAE_TYPE_F32 &&
-           conv->kt == 3 && conv->k == 3 && conv->s == 1 && conv->st == 1 &&
+    return p->conv_tiles && (p->first || frames > p->steps) &&
+           p->act == VAE_TYPE_F32 && p->sum == VAE_TYPE_F32 && conv->kt == 3 &&
+           conv->k == 3 && conv->s == 1 && conv->st == 1 &&
            conv->pad == VAE_PAD_SAME && c_in >= TILE_CHANNELS &&
            conv->c >= TILE_CHANNELS;
 }
@@ -153,20 +163,23 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
     if (!x)
         return NULL;
     const VaeShape in = x->shape;
-    VaeCarry *carry = NULL;
-    int ctx = 0;
-    if (conv.kt > conv.st) {
-        const int keep = conv.kt - conv.st;
-        ctx = b->params->first ? conv.kt - 1 : keep;
-        carry = vae_builder_carry(b, name, x, keep);
-        if (!carry)
-            return NULL;
-        add_head(b, name, x, ctx, carry);
-    }
+    const int keep = conv.kt > conv.st ? conv.kt - conv.st : 0;
+    const int ctx = keep > 0 && b->params->first ? conv.kt - 1 : keep;
     const VaeShape out = {.t = (ctx + in.t - conv.kt) / conv.st + 1,
                           .h = in.h * (up ? 2 : 1) / conv.s,
                           .w = in.w * (up ? 2 : 1) / conv.s,
                           .c = conv.c};
+    const bool tiles = takes_tiles(b, &conv, in.c, out.t);
+    VaeCarry *carry = NULL;
+    if (keep > 0) {
+        carry = vae_builder_carry(b, name, x, keep);
+        if (!carry)
+            return NULL;
+    }
+    /* In tiles the carry is read where it is; the tail is all of new frames. */
+    const bool direct = tiles && carry && !is_empty(b) && in.t >= keep;
+    if (carry && !direct)
+        add_head(b, name, x, ctx, carry);
     VaeOp *op = vae_builder_op(b, VAE_OP_CONV, name);
     VaeTensor *y = vae_builder_tensor(
         b, name, out, conv.narrow ? b->params->act : b->params->sum);
@@ -174,13 +187,14 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
         return NULL;
     op->x = x;
     op->y = y;
+    op->carry = direct ? carry : NULL;
     op->conv.k = conv.k;
     op->conv.kt = conv.kt;
     op->conv.s = conv.s;
     op->conv.st = conv.st;
     op->conv.relu = conv.relu;
     op->conv.up = up;
-    op->conv.tiles = takes_tiles(b, &conv, in.c);
+    op->conv.tiles = tiles;
     op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
     if (conv.add) {
         op->add = (VaeTensor *) conv.add;
@@ -218,6 +232,7 @@ vae_program_settle_tiles(VaeProgram *p, const VaeProgram *next)
         if (op->kind != VAE_OP_CONV || !op->conv.tiles ||
             later_frames(next, op->name, i) > 1)
             continue;
+        assert(!op->carry);
         p->flop -= op->flop;
         p->bytes -= op->bytes;
         op->conv.tiles = false;

@@ -45,14 +45,24 @@ add(Advice *a, uint64_t bytes, const char *format, ...)
         a->used += (size_t) n;
 }
 
+/* The most steps per slice. */
 static void
 try_slice(Advice *a)
 {
-    VaePlan plan;
     VaeStreamParams params = a->params;
-    params.slice_size = 1;
-    if (a->s->plan.slice_size > 1 && vae_stream_fits(a->s, &params, &plan))
-        add(a, plan.peak, "slice size 1");
+    VaePlan plan, best;
+    int fits = 0, too_large = a->s->plan.slice_size;
+    while (too_large - fits > 1) {
+        params.slice_size = fits + (too_large - fits) / 2;
+        if (vae_stream_fits(a->s, &params, &plan)) {
+            fits = params.slice_size;
+            best = plan;
+        } else {
+            too_large = params.slice_size;
+        }
+    }
+    if (fits)
+        add(a, best.peak, "slice size %d", fits);
 }
 
 static void
@@ -113,20 +123,26 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         try_precision(&a);
         try_size(&a);
     }
-    char weights[32] = "not counted";
+    char parts[160];
     if (s->execs[FIRST])
-        snprintf(weights, sizeof weights, "%.1f", MIB(p->weights));
+        snprintf(parts, sizeof parts,
+                 "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
+                 "staging %.1f, while loading %.1f, library about %.1f, "
+                 "fallback %.1f",
+                 MIB(p->weights), MIB(p->carries), MIB(p->arena),
+                 MIB(p->scratch), MIB(p->staging), MIB(p->loading),
+                 MIB(p->library), MIB(p->fallback));
+    else
+        snprintf(parts, sizeof parts,
+                 "carries %.1f, activations %.1f, others not counted",
+                 MIB(p->carries), MIB(p->arena));
     return vae_fail(
         error, VAE_ERR_MEMORY,
-        "%dx%d with %d latent step%s per slice needs %s%.1f MiB (weights %s, "
-        "carries %.1f, activations %.1f, scratch %.1f, staging %.1f, while "
-        "loading %.1f, library about %.1f, fallback %.1f) and %.1f MiB are "
-        "free%s; %s%s%s",
+        "%dx%d with %d latent step%s per slice needs %s%.1f MiB (%s) and %.1f "
+        "MiB are free%s; %s%s%s",
         s->params.width, s->params.height, p->slice_size,
         p->slice_size == 1 ? "" : "s", s->execs[FIRST] ? "" : "at least ",
-        MIB(p->peak), weights, MIB(p->carries), MIB(p->arena), MIB(p->scratch),
-        MIB(p->staging), MIB(p->loading), MIB(p->library), MIB(p->fallback),
-        MIB(limit),
+        MIB(p->peak), parts, MIB(limit),
         device ? " on the device"
         : own  ? " within this process's limits (ulimit -v, -d)"
                : "",

@@ -198,6 +198,20 @@ print_csv(const Bench *b, const char *direction, double rate)
 }
 
 static void
+print_later(const Bench *b, double seconds, double flop)
+{
+    /* Those that fill no slice. */
+    const int64_t alone = (b->steps - 1) % b->plan->slice_size;
+    printf("later: %lld frames in %.3f s, %.3f frames/s, %.1f GFLOP/s",
+           (long long) b->later_frames, b->later,
+           (double) b->later_frames / seconds, flop / seconds * 1e-9);
+    if (alone > 0)
+        printf("; %lld step%s one by one", (long long) alone,
+               alone == 1 ? "" : "s");
+    printf("\n");
+}
+
+static void
 print_result(const Bench *b)
 {
     const double flop = b->plan->flop_step * (double) (b->steps - 1);
@@ -211,9 +225,7 @@ print_result(const Bench *b)
            (long long) b->first_frames, b->first_frames == 1 ? "" : "s",
            b->first, b->plan->flop_first / b->first * 1e-9);
     if (b->later_frames > 0)
-        printf("later: %lld frames in %.3f s, %.3f frames/s, %.1f GFLOP/s\n",
-               (long long) b->later_frames, b->later,
-               (double) b->later_frames / later, flop / later * 1e-9);
+        print_later(b, later, flop);
     if (b->o->profile && b->rates.flops > 0)
         printf("floor: %.1f GFLOP/s of a matrix product, %.2f GB/s of a copy; "
                "later steps reach %.1f %%\n",

@@ -588,31 +588,59 @@ tile_taps(float *y, size_t stride, const float *taps, size_t n)
         tile_taps_some(y + k, stride, taps + 9 * k, (int) (n - k));
 }
 
-/* n channels from c on; constants for the flags make the compiler drop what
- * they leave out. */
-INLINE void
-tile_in_some(const VaeTileIn *a, size_t c, int n, bool minus)
+/* Channels c.. of pixel i of the sums; constants for the flags make the
+ * compiler drop what they leave out. */
+INLINE V
+tile_sum(const VaeTileIn *a, int i, size_t c, int n, bool minus)
 {
-    V e[4];
-    for (int k = 0; k < 4; k++) {
-        const V p = load_some(a->a[k], VAE_TYPE_F32, c, n);
-        const V q = load_some(a->b[k], VAE_TYPE_F32, c, n);
-        e[k] = minus ? p - q : p + q;
+    const V p =
+        load_some(a->a + (ptrdiff_t) a->a_step * (i - 1), VAE_TYPE_F32, c, n);
+    const V q =
+        load_some(a->b + (ptrdiff_t) a->b_step * (i - 1), VAE_TYPE_F32, c, n);
+    return minus ? p - q : p + q;
+}
+
+/* Of `wide` vectors at a time, so that memory is read in longer pieces. */
+INLINE void
+tile_in_some(const VaeTileIn *a, size_t c, int wide, int n, bool minus)
+{
+    V e0[4], e1[4];
+    for (int v = 0; v < wide; v++) {
+        e1[v] = tile_sum(a, 1, c + (size_t) v * LANES, n, minus);
+        e0[v] = a->first == 0 ? tile_sum(a, 0, c + (size_t) v * LANES, n, minus)
+                              : (V){0};
     }
-    store_some(a->y[0], VAE_TYPE_F32, c, e[0] - e[2], n);
-    store_some(a->y[1], VAE_TYPE_F32, c, e[1] + e[2], n);
-    store_some(a->y[2], VAE_TYPE_F32, c, e[2] - e[1], n);
-    store_some(a->y[3], VAE_TYPE_F32, c, e[3] - e[1], n);
+    for (int i = 0; i < a->tiles; i++) {
+        for (int v = 0; v < wide; v++) {
+            const size_t at = c + (size_t) v * LANES;
+            const size_t to = (size_t) i * (size_t) a->n + at;
+            V e2 = {0}, e3 = {0};
+            if (2 * i + 2 < a->end)
+                e2 = tile_sum(a, 2 * i + 2, at, n, minus);
+            if (2 * i + 3 < a->end)
+                e3 = tile_sum(a, 2 * i + 3, at, n, minus);
+            store_some(a->y[0], VAE_TYPE_F32, to, e0[v] - e2, n);
+            store_some(a->y[1], VAE_TYPE_F32, to, e1[v] + e2, n);
+            store_some(a->y[2], VAE_TYPE_F32, to, e2 - e1[v], n);
+            store_some(a->y[3], VAE_TYPE_F32, to, e3 - e1[v], n);
+            e0[v] = e2;
+            e1[v] = e3;
+        }
+    }
 }
 
 INLINE void
 tile_in_all(const VaeTileIn *a, bool minus)
 {
     int c = 0;
+    for (; c + 4 * LANES <= a->n; c += 4 * LANES)
+        tile_in_some(a, (size_t) c, 4, LANES, minus);
+    for (; c + 2 * LANES <= a->n; c += 2 * LANES)
+        tile_in_some(a, (size_t) c, 2, LANES, minus);
     for (; c + LANES <= a->n; c += LANES)
-        tile_in_some(a, (size_t) c, LANES, minus);
+        tile_in_some(a, (size_t) c, 1, LANES, minus);
     if (c < a->n)
-        tile_in_some(a, (size_t) c, a->n - c, minus);
+        tile_in_some(a, (size_t) c, 1, a->n - c, minus);
 }
 
 static void
@@ -625,44 +653,55 @@ tile_in(const VaeTileIn *a)
         tile_in_all(&own, false);
 }
 
+/* z at channel c of that pixel of the row. */
 INLINE void
-tile_out_some(const VaeTileOut *a, size_t c, int n, bool minus, bool bias)
+tile_row(const VaeTileRow *r, size_t pixel, size_t c, int n, V z)
 {
-    V m[4], y[2];
+    V y = r->from ? load_some(r->from, VAE_TYPE_F32, pixel + c, n) : (V){0};
+    if (r->bias)
+        y += load_some(r->bias, VAE_TYPE_F32, c, n);
+    y = r->minus ? y - z : y + z;
+    if (r->relu)
+        y = choose(y < (V){0}, (V){0}, y);
+    store_some(r->y, VAE_TYPE_F32, pixel + c, y, n);
+}
+
+INLINE void
+tile_out_some(const VaeTileOut *a, int i, size_t c, int n, bool both)
+{
+    const size_t channels = (size_t) a->n;
+    const size_t pixel = 2 * (size_t) i * channels;
+    V m[4];
     for (int k = 0; k < 4; k++)
-        m[k] = load_some(a->m[k], VAE_TYPE_F32, c, n);
-    const V z[2] = {m[0] + m[1] + m[2], m[1] - m[2] + m[3]};
-    for (int k = 0; k < 2 && a->y[k]; k++) {
-        y[k] = a->from[k] ? load_some(a->from[k], VAE_TYPE_F32, c, n) : (V){};
-        if (bias)
-            y[k] += load_some(a->bias, VAE_TYPE_F32, c, n);
-        y[k] = minus ? y[k] - z[k] : y[k] + z[k];
-        if (a->relu)
-            y[k] = choose(y[k] < (V){}, (V){}, y[k]);
-        store_some(a->y[k], VAE_TYPE_F32, c, y[k], n);
+        m[k] = load_some(a->m[k], VAE_TYPE_F32, (size_t) i * channels + c, n);
+    const V z0 = m[0] + m[1] + m[2], z1 = m[1] - m[2] + m[3];
+    for (int k = 0; k < 2; k++) {
+        if (!a->row[k].y)
+            continue;
+        tile_row(&a->row[k], pixel, c, n, z0);
+        if (both)
+            tile_row(&a->row[k], pixel + channels, c, n, z1);
     }
 }
 
 INLINE void
-tile_out_all(const VaeTileOut *a, bool minus, bool bias)
+tile_out_tile(const VaeTileOut *a, int i, bool both)
 {
     int c = 0;
     for (; c + LANES <= a->n; c += LANES)
-        tile_out_some(a, (size_t) c, LANES, minus, bias);
+        tile_out_some(a, i, (size_t) c, LANES, both);
     if (c < a->n)
-        tile_out_some(a, (size_t) c, a->n - c, minus, bias);
+        tile_out_some(a, i, (size_t) c, a->n - c, both);
 }
 
 static void
 tile_out(const VaeTileOut *a)
 {
     const VaeTileOut own = *a;
-    if (own.bias)
-        tile_out_all(&own, own.minus, true);
-    else if (own.minus)
-        tile_out_all(&own, true, false);
-    else
-        tile_out_all(&own, false, false);
+    for (int i = 0; i < own.pixels / 2; i++)
+        tile_out_tile(&own, i, true);
+    if (own.pixels % 2)
+        tile_out_tile(&own, own.pixels / 2, false);
 }
 
 const VaeSimd TABLE(VAE_SIMD) = {

@@ -9,25 +9,35 @@
 
 #include "kernels.h"
 
-/* Of two rows a and b of a 4x4 tile of pixels, of n channels each, what four of
- * the products of Winograd's F(2x2, 3x3) read: with e = a + b or a - b
- * y = e0 - e2, e1 + e2, e2 - e1, e3 - e1. */
+/*
+ * Of two rows a and b of 4x4 tiles of pixels, side by side and two pixels
+ * apart, what four of the products of Winograd's F(2x2, 3x3) read: with
+ * e = a + b or a - b y = e0 - e2, e1 + e2, e2 - e1, e3 - e1.
+ */
 typedef struct VaeTileIn {
-    const float *a[4], *b[4];
-    bool minus; /* a - b */
-    float *y[4];
-    int n;
+    const float *a, *b;    /* the first tile's second pixel */
+    size_t a_step, b_step; /* to the next; 0: all are the same */
+    bool minus;            /* a - b */
+    int first, end;        /* pixels that are there, counted from the first
+                              tile's first (0: it is; 1: it is not); the others
+                              are zeros */
+    int tiles, n;          /* n channels */
+    float *y[4];           /* [tiles][n] */
 } VaeTileIn;
 
-/* What four products m give to two pixels of a row of the result: from + bias,
- * and m0 + m1 + m2 and m1 - m2 + m3 added or taken away; then max(y, 0) where
- * relu. */
-typedef struct VaeTileOut {
-    const float *m[4];
-    const float *from[2], *bias; /* NULL: zeros; from may be y */
-    float *y[2];                 /* y[1] NULL: outside of the picture */
+/* One of a tile's two rows of the result: from + bias, and m0 + m1 + m2 and
+ * m1 - m2 + m3 of four products added or taken away; then max(y, 0) where relu.
+ */
+typedef struct VaeTileRow {
+    float *y;                 /* the first tile's first pixel; NULL: no row */
+    const float *from, *bias; /* NULL: zeros; from may be y */
     bool minus, relu;
-    int n;
+} VaeTileRow;
+
+typedef struct VaeTileOut {
+    const float *m[4]; /* [tiles][n] */
+    VaeTileRow row[2];
+    int pixels, n; /* of a row, at most two of each tile; channels */
 } VaeTileOut;
 
 /* Pixels are counted over all frames of a call. */

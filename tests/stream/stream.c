@@ -392,6 +392,7 @@ bad_params(const Bed *bed)
                                   .height = H,
                                   .slice_size = 1};
     VaeStream *stream = NULL;
+    VaePlan plan;
     VaeError error = {0};
     VaeStreamParams p = good;
     p.width = 0;
@@ -413,6 +414,18 @@ bad_params(const Bed *bed)
     p.memory_limit = 1000;
     expect_status(vae_stream_new(bed->model, &p, &stream, &error),
                   VAE_ERR_MEMORY, &error, "a limit of 1000 bytes");
+    expect(strstr(error.message, "activations") &&
+               strstr(error.message, "others not counted"),
+           "names what is known by then");
+    p = good;
+    must(vae_stream_plan(bed->model, &p, &plan, &error), &error);
+    p.memory_limit = (size_t) plan.peak - 1;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_MEMORY, &error, "a byte less than planned");
+    expect(strstr(error.message, "weights") &&
+               strstr(error.message, "library about") &&
+               !strstr(error.message, "not counted"),
+           "names every purpose");
     p = good;
     p.backend = VAE_BACKEND_REF;
     p.precision = VAE_PRECISION_FP16;

@@ -19,7 +19,7 @@ fi
 wan=$data/wan21/weights.safetensors
 check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
-says "vaetool: 1920x1088" "needs" "weights" "activations" "library about" \
+says "vaetool: 1920x1088" "needs at least" "activations" "others not counted" \
     "free within this process's limits (ulimit -v, -d)" \
     "what would fit: " "; or raise the limit"
 
@@ -40,16 +40,19 @@ less() { # A B: A <= B
 if "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; then
     check "slices past the limit" 3 limited 960000 "$tool" plan --backend cpu \
         --arch taew2_1 --size 416x240 --threads 2 --precision fp32 --slice 4
-    says "what would fit: slice size 1 (" " MiB), or " "; or raise the limit"
+    says "what would fit: slice size " " MiB), or " "; or raise the limit"
     mv "$out/log" "$out/refused"
     free=$(said ' and \([0-9.]*\) MiB are free')
-    slice=$(said 'slice size 1 (\([0-9.]*\) MiB)')
+    steps=$(said 'slice size \([0-9]*\) ([0-9.]* MiB)')
+    slice=$(said 'slice size [0-9]* (\([0-9.]*\) MiB)')
     narrow=$(said 'precision bf16 (\([0-9.]*\) MiB)')
     size=$(said ' \([0-9]*x[0-9]*\) ([0-9.]* MiB)')
     bytes=$(said ' [0-9]*x[0-9]* (\([0-9.]*\) MiB)')
-    true_that "of slice size 1 $slice MiB of $free" less "$slice" "$free"
+    true_that "of slice size $steps $slice MiB of $free" less "$slice" "$free"
     true_that "as planned" test "$slice" = \
-        "$(peak --size 416x240 --precision fp32 --slice 1)"
+        "$(peak --size 416x240 --precision fp32 --slice "$steps")"
+    true_that "the largest, since one more does not fit" less "$free" \
+        "$(peak --size 416x240 --precision fp32 --slice $((steps + 1)))"
     true_that "of a smaller size $bytes MiB" less "$bytes" "$free"
     true_that "as planned for $size" test "$bytes" = \
         "$(peak --size "$size" --precision fp32 --slice 4)"

@@ -215,7 +215,8 @@ check "no such architecture" 3 "$tool" plan --arch wan9 --size 832x480
 says "wan9" "known:" "wan2.1"
 check "bench" 0 "$tool" bench $ref --model "$wan" --size 32x32 --frames 5 \
     --profile
-says "first step" "frames/s" "upsamples.0.residual.2" "share%" "floor%"
+says "first step" "frames/s" "; 1 step one by one" "upsamples.0.residual.2" \
+    "share%" "floor%"
 says_not "of a copy"
 check "bench as CSV" 0 "$tool" bench $ref --model "$wan" --size 32x32 \
     --frames 5 --encode --profile --csv
