@@ -71,6 +71,15 @@ same_tensor(const VaeTensor *a, const VaeTensor *b)
            a->shape.w == b->shape.w && a->shape.c == b->shape.c;
 }
 
+/* Frames of one product, which is of all of a step; of others of one. */
+static int
+frames(const VaeExec *exec, const VaeOp *op)
+{
+    return op->kind == VAE_OP_CONV && op->conv.tiles
+               ? op->y->shape.t / exec->program->steps
+               : 1;
+}
+
 /* Whether both are computed by the same primitives. */
 static bool
 same(const VaeOp *a, const VaeOp *b)
@@ -95,9 +104,12 @@ is_first(VaeExec *const *execs, int e, int i)
     const VaeOp *op = &execs[e]->program->ops[i];
     for (int d = 0; d <= e; d++) {
         const int n = !execs[d] ? 0 : d < e ? execs[d]->program->n_ops : i;
-        for (int j = 0; j < n; j++)
-            if (same(&execs[d]->program->ops[j], op))
+        for (int j = 0; j < n; j++) {
+            const VaeOp *other = &execs[d]->program->ops[j];
+            if (same(other, op) &&
+                frames(execs[d], other) == frames(execs[e], op))
                 return false;
+        }
     }
     return true;
 }
