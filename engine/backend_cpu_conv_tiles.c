@@ -59,9 +59,9 @@ typedef struct ConvTiles {
 
 /* What a chunk is computed from and into. */
 typedef struct Step {
-    const float *context, *x; /* frames of the op; so many of context: */
+    const float *context, *x; /* the op's frames: `back` of context, then x */
     int back;
-    int frame;        /* the step's first */
+    int frame;        /* the step's first of these */
     const float *add; /* of the step; NULL: none */
     float *y;
     int row, column; /* the chunk's first tile */
