@@ -7,17 +7,11 @@
 
 #include "backend_cpu.h"
 
-/* Of an op that doubles what it reads (op->conv.up), the pixels of one phase:
- * of rows 2i + row and columns 2j + column. */
-typedef struct VaeCpuPhase {
-    int row, column; /* 0 or 1 each */
-} VaeCpuPhase;
-
 typedef struct VaeCpuConv {
     VaeBackend *cpu;
     VaeExec *exec;
     const VaeOp *op;
-    const VaeCpuPhase *phase; /* NULL: all of op's pixels, by its own kernel */
+    const VaePhase *phase; /* NULL: all of op's pixels, by its own kernel */
     VaeCpuPrimitive primitive;
     int bias, add; /* arguments of the primitive; 0: none */
 } VaeCpuConv;

@@ -1,10 +1,6 @@
 /*
  * backend_cpu_conv_up.c: a 3x3 convolution over a picture of which each pixel
- * is read as 2x2. The pixels of the result with one parity of row and column
- * are a 2x2 convolution over the small picture, of taps that are sums of those
- * that meet the same pixel of it; the ring of zeros around the doubled picture
- * is one around the small one. So four convolutions over the small picture, 16
- * multiplications where there were 36, and nothing is doubled.
+ * is read as 2x2, in four phases (phases.c).
  *
  * As elsewhere each is a primitive for one frame, which the number of frames
  * cannot change. oneDNN writes dense rows: both parities of columns go to
@@ -16,11 +12,9 @@
 
 #include "backend_cpu_conv.h"
 
-static const VaeCpuPhase phases[] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
-enum { PHASES = sizeof phases / sizeof *phases };
-
 typedef struct ConvUp {
-    VaeCpuConv conv[PHASES];
+    VaePhase phase[VAE_PHASES];
+    VaeCpuConv conv[VAE_PHASES];
     /* Where the pixels of even and odd columns are in scratch; the library's
      * own begins at 0. */
     size_t column[2];
@@ -54,13 +48,13 @@ run_frame(ConvUp *u, const VaeOp *op, const uint8_t *x, uint8_t *y)
     const VaeExec *e = u->conv[0].exec;
     const size_t row = vae_frame_bytes(op->y) / (size_t) op->y->shape.h;
     dnnl_status_t s = dnnl_success;
-    for (int p = 0; p < PHASES && s == dnnl_success; p++) {
-        s = vae_cpu_conv_frame(&u->conv[p], x,
-                               e->memory.scratch + u->column[phases[p].column],
-                               NULL);
-        if (s == dnnl_success && phases[p].column == 1) {
+    for (int p = 0; p < VAE_PHASES && s == dnnl_success; p++) {
+        s = vae_cpu_conv_frame(
+            &u->conv[p], x, e->memory.scratch + u->column[u->phase[p].column],
+            NULL);
+        if (s == dnnl_success && u->phase[p].column == 1) {
             s = dnnl_stream_wait(u->conv[p].cpu->stream);
-            interleave(e, op, y + (size_t) phases[p].row * row, u->column);
+            interleave(e, op, y + (size_t) u->phase[p].row * row, u->column);
         }
     }
     return s;
@@ -86,7 +80,7 @@ static void
 conv_up_free(void *own)
 {
     ConvUp *u = own;
-    for (int p = 0; p < PHASES; p++)
+    for (int p = 0; p < VAE_PHASES; p++)
         vae_cpu_primitive_free(&u->conv[p].primitive);
     vae_mem_free(u);
 }
@@ -95,9 +89,9 @@ conv_up_free(void *own)
 static size_t
 place(ConvUp *u, const VaeOp *op)
 {
-    const size_t quarter = vae_frame_bytes(op->y) / PHASES;
+    const size_t quarter = vae_frame_bytes(op->y) / VAE_PHASES;
     size_t end = 0;
-    for (int p = 0; p < PHASES; p++)
+    for (int p = 0; p < VAE_PHASES; p++)
         if (u->conv[p].primitive.scratch > end)
             end = u->conv[p].primitive.scratch;
     for (int i = 0; i < 2; i++) {
@@ -121,15 +115,16 @@ vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     exec->ops[i].run = conv_up_run;
     exec->ops[i].impl = u->impl;
     VaeStatus status = VAE_OK;
-    for (int p = 0; p < PHASES && status == VAE_OK; p++) {
+    for (int p = 0; p < VAE_PHASES && status == VAE_OK; p++) {
+        u->phase[p] = vae_phase(p);
         u->conv[p] = (VaeCpuConv){
-            .cpu = cpu, .exec = exec, .op = op, .phase = &phases[p]};
+            .cpu = cpu, .exec = exec, .op = op, .phase = &u->phase[p]};
         status = vae_cpu_conv_make(&u->conv[p], model, error);
     }
     if (status != VAE_OK)
         return status;
     snprintf(u->impl, sizeof u->impl, "%s x%d", u->conv[0].primitive.impl,
-             PHASES);
+             VAE_PHASES);
     const size_t scratch = place(u, op);
     if (scratch > exec->scratch)
         exec->scratch = scratch;

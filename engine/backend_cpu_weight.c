@@ -12,7 +12,7 @@
 typedef struct WeightKey {
     char table[8];
     int id, parts;
-    VaeCpuPhase phase;
+    VaePhase phase;
     dnnl_memory_desc_t md;
 } WeightKey;
 
@@ -20,7 +20,7 @@ typedef struct WeightJob {
     VaeBackend *cpu;
     const VaeOp *op;
     const VaeWeight *weight;
-    const VaeCpuPhase *phase; /* NULL: of all */
+    const VaePhase *phase; /* NULL: of all */
     bool tiles;
     const dnnl_memory_desc_t *md;
 } WeightJob;
@@ -85,26 +85,6 @@ reorder_once(const WeightJob *j, const void *src, void *dst)
         s = reorder_run(&r, src, dst);
     reorder_free(&r);
     return s;
-}
-
-/*
- * n kernels of 3x3 taps -> 2x2, over each other. Rows 2i of the result meet row
- * i - 1 of the small picture by their first row of taps and row i by the other
- * two, rows 2i + 1 row i by the first two and row i + 1 by the last; columns
- * likewise.
- */
-static void
-sum_taps(float *taps, size_t n, VaeCpuPhase phase)
-{
-    for (size_t k = 0; k < n; k++) {
-        float sum[4] = {0};
-        for (int t = 0; t < 9; t++) {
-            const int row = (t / 3 + 1 - phase.row) / 2;
-            const int column = (t % 3 + 1 - phase.column) / 2;
-            sum[2 * row + column] += taps[9 * k + (size_t) t];
-        }
-        memcpy(taps + 4 * k, sum, sizeof sum);
-    }
 }
 
 /* ------------------------------------------------------------------ */
@@ -221,7 +201,7 @@ make_weight(void *user, void *dst, VaeError *error)
         return no_memory(j, error);
     vae_weight_read(w, raw);
     if (j->phase)
-        sum_taps(raw, vae_weight_count(w) / 9, *j->phase);
+        vae_phase_taps(raw, raw, vae_weight_count(w) / 9, *j->phase);
     s = reorder_once(j, raw, dst);
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
@@ -304,7 +284,7 @@ VaeStatus
 vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w, int i,
                     VaeError *error)
 {
-    const VaeCpuPhase *phase = w->kind == VAE_WEIGHT_CONV ? c->phase : NULL;
+    const VaePhase *phase = w->kind == VAE_WEIGHT_CONV ? c->phase : NULL;
     WeightJob job = {.cpu = c->cpu,
                      .op = c->op,
                      .weight = w,

@@ -238,6 +238,7 @@ const VaeBackendClass vae_backend_cuda = {
     .encode_precision = VAE_PRECISION_TF32,
     .act_type = cuda_type,
     .sum_type = cuda_type,
+    .conv_up = true,
     .open = cuda_open,
     .close = cuda_close,
     .memory_left = cuda_memory_left,

@@ -22,6 +22,7 @@ static const VaeWeightMemory weight_memory = {weight_alloc, vae_rt_free};
 typedef enum Layout {
     LAYOUT_PLAIN,  /* as in the file */
     LAYOUT_CONV,   /* [out][kt][k][k][in] */
+    LAYOUT_PHASES, /* [phase][out][2][2][in] */
     LAYOUT_DEPTH,  /* [k][k][c] */
     LAYOUT_NOTHING /* zeros */
 } Layout;
@@ -50,12 +51,20 @@ swap(const float *src, float *dst, size_t a, size_t b, size_t n)
                 dst[(i * n + k) * b + j] = src[(i * b + j) * n + k];
 }
 
+/* src: as large as dst, of which a weight in phases fills 9/16. */
 static void
-lay_out(const WeightJob *j, const float *src, float *dst)
+lay_out(const WeightJob *j, float *src, float *dst)
 {
     const int *d = j->weight->dims;
     const size_t taps = (size_t) d[2] * d[3] * d[4];
-    if (j->layout == LAYOUT_CONV)
+    if (j->layout == LAYOUT_PHASES) {
+        const size_t pairs = (size_t) d[0] * d[1];
+        float *phase = src + 9 * pairs;
+        for (int i = 0; i < VAE_PHASES; i++) {
+            vae_phase_taps(phase, src, pairs, vae_phase(i));
+            swap(phase, dst + 4 * pairs * i, (size_t) d[0], (size_t) d[1], 4);
+        }
+    } else if (j->layout == LAYOUT_CONV)
         swap(src, dst, (size_t) d[0], (size_t) d[1], taps);
     else if (j->layout == LAYOUT_DEPTH)
         swap(src, dst, 1, (size_t) d[0], taps);
@@ -91,19 +100,31 @@ make_weight(void *user, void *dst, VaeError *error)
     return vae_cuda_status(j->cuda, code, "take weights", error);
 }
 
-/* w NULL: count zeros. model NULL: only counts the bytes. */
-static VaeStatus
-give_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeWeight *w,
-            size_t count, VaeType type, const void **out, VaeError *error)
+static Layout
+layout_of(const VaeWeight *w, bool phases)
 {
+    if (!w)
+        return LAYOUT_NOTHING;
+    if (w->kind == VAE_WEIGHT_CONV)
+        return phases ? LAYOUT_PHASES : LAYOUT_CONV;
+    return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
+}
+
+/* Of op's weight and bias, w; NULL: as many zeros as y has channels. model
+ * NULL: only counts the bytes. */
+static VaeStatus
+give_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
+            const VaeWeight *w, VaeType type, const void **out, VaeError *error)
+{
+    const bool up = op->kind == VAE_OP_CONV && op->conv.up;
     WeightJob job = {.cuda = cuda,
                      .weight = w,
-                     .layout = !w                           ? LAYOUT_NOTHING
-                               : w->kind == VAE_WEIGHT_CONV ? LAYOUT_CONV
-                               : w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH
-                                                                 : LAYOUT_PLAIN,
+                     .layout = layout_of(w, up),
                      .type = type,
-                     .count = w ? vae_weight_count(w) : count};
+                     .count =
+                         w ? vae_weight_count(w) : (size_t) op->y->shape.c};
+    if (job.layout == LAYOUT_PHASES)
+        job.count = job.count / 9 * 4 * VAE_PHASES;
     const size_t bytes = job.count * vae_type_size(type);
     e->weight_bytes += bytes;
     if (!model)
@@ -152,12 +173,13 @@ prepare_conv(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", op->name, why.message);
     snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
-    need_scratch(e, vae_cuda_conv_workspace(own->conv.conv[0]));
-    status = give_weight(cuda, model, e, op->weight, 0, op->x->type,
+    own->phases = vae_cuda_parts_workspace(&own->conv);
+    need_scratch(e, own->phases + own->conv.bytes);
+    status = give_weight(cuda, model, e, op, op->weight, op->x->type,
                          &own->weight, error);
     if (status == VAE_OK)
-        status = give_weight(cuda, model, e, op->bias, (size_t) op->y->shape.c,
-                             op->y->type, &own->bias, error);
+        status = give_weight(cuda, model, e, op, op->bias, op->y->type,
+                             &own->bias, error);
     return status;
 }
 
@@ -177,10 +199,10 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
                                              x->shape.t, x->shape.h, x->shape.w,
                                              x->shape.c, op->norm.groups));
     if (op->weight)
-        status = give_weight(cuda, model, e, op->weight, 0, VAE_TYPE_F32,
+        status = give_weight(cuda, model, e, op, op->weight, VAE_TYPE_F32,
                              &own->weight, error);
     if (op->bias && status == VAE_OK)
-        status = give_weight(cuda, model, e, op->bias, 0, VAE_TYPE_F32,
+        status = give_weight(cuda, model, e, op, op->bias, VAE_TYPE_F32,
                              &own->bias, error);
     return status;
 }
@@ -242,10 +264,12 @@ bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
     /* A tensor may have more context than this conv looks back. */
     const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
-    for (int i = 0; i < p->n; i++) {
-        const size_t frame = (size_t) i * p->t;
+    const size_t taps = (size_t) 4 * x->shape.c * y->shape.c;
+    for (int i = 0; i < p->n * p->phases; i++) {
+        const size_t frame = (size_t) (i / p->phases) * p->t;
+        const size_t phase = (size_t) (i % p->phases);
         const size_t y_at = frame * y_frame;
-        const VaeCudaConvArgs args = {
+        VaeCudaConvArgs args = {
             .y = e->memory.arena + y->offset + y_at,
             .x = e->memory.arena + x->offset - (size_t) back * x_frame +
                  frame * op->conv.st * x_frame,
@@ -253,6 +277,12 @@ bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
             .weight = own->weight,
             .bias = own->bias,
             .workspace = e->memory.scratch};
+        if (op->conv.up) {
+            args.y = e->memory.scratch + own->phases +
+                     phase * (p->bytes / VAE_PHASES);
+            args.weight = (const uint8_t *) own->weight +
+                          phase * taps * vae_type_size(x->type);
+        }
         const VaeStatus status = vae_cuda_conv_bind(p->conv[i], &args, error);
         if (status != VAE_OK)
             return status;

@@ -274,13 +274,38 @@ run_clamp_or_cast(Context *c, const VaeOp *op)
                                                    .n = count(x)});
 }
 
+/* Part i of y, out of its phases. */
+static void
+join_phases(Context *c, const VaeOp *op, const VaeCudaOp *own, int i)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    c->kernels->rearrange(
+        &c->queue,
+        &(VaeRearrangeArgs){.kind = VAE_JOIN_PHASES,
+                            .y = body(c->exec, y) +
+                                 (size_t) i * own->conv.t * vae_frame_bytes(y),
+                            .x = c->exec->memory.scratch + own->phases,
+                            .x_type = y->type,
+                            .y_type = y->type,
+                            .t = own->conv.t,
+                            .h = x->shape.h,
+                            .w = x->shape.w,
+                            .c = y->shape.c,
+                            .ft = 1,
+                            .fs = 2});
+}
+
 static VaeStatus
 run_conv(Context *c, const VaeOp *op, const VaeCudaOp *own, VaeError *error)
 {
     VaeError why;
+    const VaeCudaParts *p = &own->conv;
     VaeStatus status = VAE_OK;
-    for (int i = 0; i < own->conv.n && status == VAE_OK; i++)
-        status = vae_cuda_conv_run(own->conv.conv[i], c->cuda->compute, &why);
+    for (int i = 0; i < p->n * p->phases && status == VAE_OK; i++) {
+        status = vae_cuda_conv_run(p->conv[i], c->cuda->compute, &why);
+        if (op->conv.up && i % p->phases == p->phases - 1)
+            join_phases(c, op, own, i / p->phases);
+    }
     return status == VAE_OK
                ? VAE_OK
                : vae_fail(error, status, "%s: %s", op->name, why.message);

@@ -279,7 +279,8 @@ run_conv(VaeExec *e, const VaeOp *op, const VaeHostOp *own)
                        .kt = op->conv.kt,
                        .s = op->conv.s,
                        .st = op->conv.st,
-                       .pad = op->conv.pad,
+                       .pad_y = op->conv.pad,
+                       .pad_x = op->conv.pad,
                        .relu = op->conv.relu});
 }
 

@@ -18,7 +18,7 @@ typedef struct VaeCudaConv VaeCudaConv;
  * y and add: t frames of ho x wo x c_out. */
 typedef struct VaeCudaConvShape {
     int t, h, w, c_in, ho, wo, c_out;
-    int k, kt, s, st, pad;
+    int k, kt, s, st, pad_y, pad_x; /* pads above and to the left */
     bool add, relu;
     bool tf32;              /* F32 may be multiplied with 10 bits of mantissa */
     VaeType x_type, y_type; /* of x and weights; of y, add and bias */

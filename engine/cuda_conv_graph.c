@@ -116,8 +116,10 @@ static Dims
 dims_of(const VaeCudaConvShape *s)
 {
     const int64_t t_in = (int64_t) (s->t - 1) * s->st + s->kt;
-    const int64_t after_h = (int64_t) (s->ho - 1) * s->s + s->k - s->pad - s->h;
-    const int64_t after_w = (int64_t) (s->wo - 1) * s->s + s->k - s->pad - s->w;
+    const int64_t after_h =
+        (int64_t) (s->ho - 1) * s->s + s->k - s->pad_y - s->h;
+    const int64_t after_w =
+        (int64_t) (s->wo - 1) * s->s + s->k - s->pad_x - s->w;
     if (s->kt == 1)
         return (Dims){.n = 4,
                       .x = {s->t, s->c_in, s->h, s->w},
@@ -125,7 +127,7 @@ dims_of(const VaeCudaConvShape *s)
                       .y = {s->t, s->c_out, s->ho, s->wo},
                       .bias = {1, s->c_out, 1, 1},
                       .stride = {s->s, s->s},
-                      .pre = {s->pad, s->pad},
+                      .pre = {s->pad_y, s->pad_x},
                       .post = {after_h, after_w}};
     if (s->k == 1 && s->s == 1)
         return (Dims){.n = 4,
@@ -140,7 +142,7 @@ dims_of(const VaeCudaConvShape *s)
                   .y = {1, s->c_out, s->t, s->ho, s->wo},
                   .bias = {1, s->c_out, 1, 1, 1},
                   .stride = {s->st, s->s, s->s},
-                  .pre = {0, s->pad, s->pad},
+                  .pre = {0, s->pad_y, s->pad_x},
                   .post = {0, after_h, after_w}};
 }
 

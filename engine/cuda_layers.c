@@ -9,12 +9,15 @@
 
 /* A part is not made smaller for less workspace than this. */
 #define PART_WORKSPACE ((size_t) 256 << 20)
+/* Nor for less of what it leaves in phases: most of that many bytes are still
+ * in a large device's cache when they are joined. */
+#define PART_PHASES ((size_t) 64 << 20)
 
 /* Blocks begin at multiples of 64 bytes, and frames follow each other. */
 static int
-alignment(const VaeTensor *a, const VaeTensor *b)
+alignment(size_t x_frame, size_t y_frame)
 {
-    const size_t bytes = vae_frame_bytes(a) | vae_frame_bytes(b) | 16;
+    const size_t bytes = x_frame | y_frame | 16;
     return (int) (bytes & (~bytes + 1));
 }
 
@@ -22,25 +25,34 @@ VaeCudaConvShape
 vae_cuda_shape(const VaeOp *op, bool tf32)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    assert(!op->conv.up);
-    return (VaeCudaConvShape){.t = y->shape.t,
-                              .h = x->shape.h,
-                              .w = x->shape.w,
-                              .c_in = x->shape.c,
-                              .ho = y->shape.h,
-                              .wo = y->shape.w,
-                              .c_out = y->shape.c,
-                              .k = op->conv.k,
-                              .kt = op->conv.kt,
-                              .s = op->conv.s,
-                              .st = op->conv.st,
-                              .pad = op->conv.pad,
-                              .add = op->add != NULL,
-                              .relu = op->conv.relu,
-                              .tf32 = tf32 && x->type == VAE_TYPE_F32,
-                              .x_type = x->type,
-                              .y_type = y->type,
-                              .align = alignment(x, y)};
+    VaeCudaConvShape s = {.t = y->shape.t,
+                          .h = x->shape.h,
+                          .w = x->shape.w,
+                          .c_in = x->shape.c,
+                          .ho = y->shape.h,
+                          .wo = y->shape.w,
+                          .c_out = y->shape.c,
+                          .k = op->conv.k,
+                          .kt = op->conv.kt,
+                          .s = op->conv.s,
+                          .st = op->conv.st,
+                          .pad_y = op->conv.pad,
+                          .pad_x = op->conv.pad,
+                          .add = op->add != NULL,
+                          .relu = op->conv.relu,
+                          .tf32 = tf32 && x->type == VAE_TYPE_F32,
+                          .x_type = x->type,
+                          .y_type = y->type};
+    size_t y_frame = vae_frame_bytes(y);
+    if (op->conv.up) {
+        assert(s.k == 3 && s.kt == 1 && s.s == 1 && s.pad_y == 1 && !s.add);
+        s.k = 2;
+        s.ho = s.h;
+        s.wo = s.w;
+        y_frame /= VAE_PHASES;
+    }
+    s.align = alignment(vae_frame_bytes(x), y_frame);
+    return s;
 }
 
 VaeCudaConvShape
@@ -58,7 +70,8 @@ vae_cuda_test_shape(int i, VaeType type, bool tf32)
                               .kt = i ? 1 : 3,
                               .s = 1,
                               .st = 1,
-                              .pad = 1,
+                              .pad_y = 1,
+                              .pad_x = 1,
                               .add = i == 0,
                               .relu = i == 1,
                               .tf32 = tf32,
@@ -81,9 +94,16 @@ vae_cuda_layer_name(const VaeCudaConvShape *s, char out[VAE_CUDA_LAYER_NAME])
     snprintf(out, VAE_CUDA_LAYER_NAME,
              "%s>%s%s %dx%dx%d stride %d,%d pad %d %d>%d %dx%d%s%s align %d",
              vae_type_name(s->x_type), vae_type_name(s->y_type),
-             s->tf32 ? " tf32" : "", s->kt, s->k, s->k, s->st, s->s, s->pad,
+             s->tf32 ? " tf32" : "", s->kt, s->k, s->k, s->st, s->s, s->pad_y,
              s->c_in, s->c_out, s->w, s->h, s->add ? " add" : "",
              s->relu ? " relu" : "", s->align);
+}
+
+static size_t
+phases_bytes(const VaeCudaConvShape *s)
+{
+    return (size_t) VAE_PHASES * s->t * s->ho * s->wo * s->c_out *
+           vae_type_size(s->y_type);
 }
 
 static VaeStatus
@@ -91,10 +111,23 @@ make_parts(VaeCudaConvs *convs, VaeCudaConvShape shape,
            const VaeCudaChoice *choice, VaeCudaParts *p, VaeError *error)
 {
     shape.t = p->t;
-    p->conv = vae_mem_alloc((size_t) p->n * sizeof(VaeCudaConv *));
+    p->phases = 1;
+    if (shape.k == 2) {
+        p->phases = VAE_PHASES;
+        p->bytes = phases_bytes(&shape);
+    }
+    if (p->bytes > PART_PHASES && p->t > 1)
+        return vae_fail(error, VAE_ERR_BACKEND, "too much between");
+    const int n = p->n * p->phases;
+    p->conv = vae_mem_alloc((size_t) n * sizeof(VaeCudaConv *));
     if (!p->conv)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < n; i++) {
+        if (shape.k == 2) {
+            const VaePhase phase = vae_phase(i % VAE_PHASES);
+            shape.pad_y = 1 - phase.row;
+            shape.pad_x = 1 - phase.column;
+        }
         const VaeStatus status =
             vae_cuda_conv_new(convs, &shape, choice, &p->conv[i], error);
         if (status != VAE_OK)
@@ -122,10 +155,21 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     return status;
 }
 
+size_t
+vae_cuda_parts_workspace(const VaeCudaParts *p)
+{
+    size_t most = 0;
+    for (int i = 0; i < p->n * p->phases; i++) {
+        const size_t bytes = vae_cuda_conv_workspace(p->conv[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return (most + 255) / 256 * 256;
+}
+
 void
 vae_cuda_parts_free(VaeCudaParts *parts)
 {
-    for (int i = 0; parts->conv && i < parts->n; i++)
+    for (int i = 0; parts->conv && i < parts->n * parts->phases; i++)
         vae_cuda_conv_free(&parts->conv[i]);
     vae_mem_free(parts->conv);
     *parts = (VaeCudaParts){0};

@@ -18,7 +18,11 @@
 /* Workspace that a layer should do with: more is a copy of its input. */
 size_t vae_cuda_layer_workspace(const VaeCudaConvShape *shape);
 
-/* The convolution of op; tf32: as in VaeCudaConvShape. */
+/*
+ * The convolution of op; tf32: as in VaeCudaConvShape. Of one that doubles what
+ * it reads, the first of its four phases, a 2x2 convolution over the small
+ * picture; the others are computed in the same way and differ in pad_y, pad_x.
+ */
 VaeCudaConvShape vae_cuda_shape(const VaeOp *op, bool tf32);
 /* The convolutions of the self-test: a large one, a small one. */
 enum { VAE_CUDA_TEST_SHAPES = 2 };
@@ -31,16 +35,21 @@ void vae_cuda_layer_name(const VaeCudaConvShape *shape,
 /*
  * One convolution of a program: over all its frames at once or, where the
  * library cannot take so many or wants much workspace for them, over equal
- * parts one after another.
+ * parts one after another. Of phases, those of a part lie behind each other
+ * before they are joined.
  */
 typedef struct VaeCudaParts {
     int n, t;           /* n parts of t frames */
-    VaeCudaConv **conv; /* n of them */
+    int phases;         /* VAE_PHASES, or 1 */
+    size_t bytes;       /* of the phases of a part, or 0 */
+    VaeCudaConv **conv; /* n * phases, part by part */
 } VaeCudaParts;
 
 VaeStatus vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                              const VaeCudaChoice *choice, VaeCudaParts *out,
                              VaeError *error);
+/* That of any of its convolutions, a multiple of 256. */
+size_t vae_cuda_parts_workspace(const VaeCudaParts *parts);
 void vae_cuda_parts_free(VaeCudaParts *parts);
 
 #endif

@@ -201,8 +201,8 @@ convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
     double sum = 0;
     for (int i = 0; i < taps; i++) {
         const int f = frame + i / (s->k * s->k);
-        const int y = py + i / s->k % s->k - s->pad;
-        const int x = px + i % s->k - s->pad;
+        const int y = py + i / s->k % s->k - s->pad_y;
+        const int x = px + i % s->k - s->pad_x;
         if (y < 0 || y >= s->h || x < 0 || x >= s->w)
             continue;
         const float *in = n->x + (((size_t) f * s->h + y) * s->w + x) * s->c_in;

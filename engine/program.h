@@ -78,6 +78,18 @@ typedef struct VaeWeight {
     int id;                    /* canonical index of part 0 in the model */
 } VaeWeight;
 
+/* Of an op that doubles what it reads (VaeOp's conv.up), the pixels of rows
+ * 2i + row and columns 2j + column. */
+typedef struct VaePhase {
+    int row, column; /* 0 or 1 each */
+} VaePhase;
+enum { VAE_PHASES = 4 };
+/* Phase i: columns before rows. */
+VaePhase vae_phase(int i);
+/* n kernels of 3x3 taps -> the 2x2 of a phase: sums of the taps that meet one
+ * pixel of the small picture. dst may be src. */
+void vae_phase_taps(float *dst, const float *src, size_t n, VaePhase phase);
+
 size_t vae_weight_count(const VaeWeight *w);
 /* The numbers as floats in the order of dims; afterwards the process holds the
  * file's pages with them no more. */

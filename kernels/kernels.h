@@ -44,9 +44,9 @@ typedef struct VaeQueue {
  * Convolution, cross-correlation; not in the cuda table. x: (t_in, h, w, c_in)
  * with t_in = (t - 1) * st + kt, context frames in front, no padding in time.
  * y: (t, ho, wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st +
- * a, row y * s + i - pad, column x * s + j - pad; zero outside 0..h-1, 0..w-1
- * on every side. k is 1 or 3 (both ways), kt 1 to 3, s and st 1 or 2, pad 0 or
- * 1 (top and left; what is read past the other edges is zero too). w:
+ * a, row y * s + i - pad_y, column x * s + j - pad_x; zero outside 0..h-1,
+ * 0..w-1 on every side. k is 1 to 3 (both ways), kt 1 to 3, s and st 1 or 2,
+ * pads 0 or 1 (top and left; what is read past the other edges is zero too). w:
  * [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
  * after the bias; may be y itself. relu: then max(v, 0), NaN stays. All F32.
  */
@@ -55,7 +55,7 @@ typedef struct VaeConvArgs {
     const void *x, *add;
     const float *weight, *bias;
     int t, h, w, c_in, ho, wo, c_out;
-    int k, kt, s, st, pad;
+    int k, kt, s, st, pad_y, pad_x;
     bool relu;
 } VaeConvArgs;
 
@@ -153,6 +153,9 @@ typedef enum VaeRearrange {
     VAE_UNFOLD_NEAREST,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
     VAE_SHUFFLE_RQTC,
+    /* y[f, fs*y+r, fs*x+q, c] = x[(r*fs+q)*t + f, y, x, c], ft 1: x is fs * fs
+     * times t frames, all of one row and column of the squares first. */
+    VAE_JOIN_PHASES,
     /* Space to depth and back, ft 1, colour slowest: column before row as in
      * Wan2.2, y[f, y, x, (c*fs+q)*fs+r] = x[f, fs*y+r, fs*x+q, c] ... */
     VAE_FOLD_CQR,

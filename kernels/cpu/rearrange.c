@@ -13,16 +13,20 @@ size_of(VaeType type)
     return type == VAE_TYPE_F32 ? 4 : 2;
 }
 
-/* Channel of x where channel 0 of phase i, row r, column q is. */
+/* Element of x, counted from pixel 0 of its row, where channel 0 of phase i,
+ * row r, column q is. */
 static size_t
 source(const VaeRearrangeArgs *a, int i, int r, int q)
 {
+    const size_t square = (size_t) r * a->fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (size_t) i * a->c;
-    return ((size_t) (r * a->fs + q) * a->ft + i) * a->c;
+    if (a->kind == VAE_JOIN_PHASES)
+        return square * a->t * a->h * a->w * a->c;
+    return (square * a->ft + i) * a->c;
 }
 
-/* Row r of those that phase i of the w pixels at x make. */
+/* Row r of those that phase i of the w pixels at x, cx apart, make. */
 static void
 row(const VaeRearrangeArgs *a, const VaeSimd *simd, uint8_t *y,
     const uint8_t *x, size_t cx, int i, int r)
@@ -81,7 +85,9 @@ vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
     }
     const VaeSimd *simd = vae_cpu_simd(q);
     const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
-    const int phases = nearest ? a->ft : a->ft * a->fs * a->fs;
+    const int phases = nearest                      ? a->ft
+                       : a->kind == VAE_JOIN_PHASES ? 1
+                                                    : a->ft * a->fs * a->fs;
     const int frames = a->t * a->ft;
     const size_t cx = (size_t) phases * a->c;
     const size_t x_row = a->w * cx * size_of(a->x_type);

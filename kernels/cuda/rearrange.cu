@@ -6,13 +6,19 @@
 
 /* ----------------------------------------------------------- unfold */
 
-/* Channel of x where channel 0 of phase i, row r, column q is. */
-VAE_DEVICE int
-source(const VaeRearrangeArgs &a, int i, int r, int q)
+/* Where a pixel of x begins, frame i of those made of it, and how far it is
+ * from there to what the next of the fs x fs pixels is made of. */
+VAE_DEVICE size_t
+source(const VaeRearrangeArgs &a, size_t pixel, int i, size_t *step)
 {
+    *step = 0;
     if (a.kind == VAE_UNFOLD_NEAREST)
-        return i * a.c;
-    return ((r * a.fs + q) * a.ft + i) * a.c;
+        return (pixel * a.ft + i) * a.c;
+    *step = (size_t) a.c * a.ft;
+    if (a.kind == VAE_SHUFFLE_RQTC)
+        return pixel * a.fs * a.fs * *step + (size_t) i * a.c;
+    *step = (size_t) a.c * a.t * a.h * a.w;
+    return pixel * a.c;
 }
 
 /*
@@ -28,26 +34,23 @@ unfold(VaeRearrangeArgs a)
     const int column = i / octets, first = i % octets * 8;
     if (column >= a.w)
         return;
-    const bool nearest = a.kind == VAE_UNFOLD_NEAREST;
-    const int phases = nearest ? a.ft : a.ft * a.fs * a.fs;
     const int to = (int) blockIdx.z, k = a.drop && to ? to + 1 : to;
     const int row = (int) blockIdx.y, n = vae_octet_valid(first, a.c);
-    const size_t from =
-        (((size_t) (k / a.ft) * a.h + row) * a.w + column) * phases * a.c +
-        first;
+    const size_t pixel = ((size_t) (k / a.ft) * a.h + row) * a.w + column;
+    const size_t line = (size_t) a.w * a.fs * a.c;
+    size_t step;
+    size_t from = source(a, pixel, k % a.ft, &step) + first;
+    size_t at = ((size_t) to * a.h + row) * a.fs * line +
+                (size_t) column * a.fs * a.c + first;
     VaeOctet<X> x;
     VaeOctet<Y> y;
-    for (int r = 0; r < a.fs; r++)
-        for (int q = 0; q < a.fs; q++) {
-            if (!nearest || r + q == 0) {
-                vae_octet_load<X>(x, a.x, a.x_type,
-                                  from + source(a, k % a.ft, r, q), n);
+    for (int r = 0; r < a.fs; r++, at += line)
+        for (int q = 0; q < a.fs; q++, from += step) {
+            if (step || r + q == 0) {
+                vae_octet_load<X>(x, a.x, a.x_type, from, n);
                 vae_octet_convert<X, Y>(y, x);
             }
-            const size_t line = ((size_t) to * a.h + row) * a.fs + r;
-            const size_t at =
-                (line * a.w * a.fs + (size_t) column * a.fs + q) * a.c + first;
-            vae_octet_store<Y>(a.y, a.y_type, at, y, n);
+            vae_octet_store<Y>(a.y, a.y_type, at + (size_t) q * a.c, y, n);
         }
 }
 

@@ -46,8 +46,8 @@ pixel(const VaeConvArgs *a, int f, int py, int px, int first, int n)
     const int taps = a->kt * a->k * a->k;
     for (int i = 0; i < taps; i++) {
         const int frame = f * a->st + i / (a->k * a->k);
-        const int y = py * a->s + i / a->k % a->k - a->pad;
-        const int x = px * a->s + i % a->k - a->pad;
+        const int y = py * a->s + i / a->k % a->k - a->pad_y;
+        const int x = px * a->s + i % a->k - a->pad_x;
         if (y < 0 || y >= a->h || x < 0 || x >= a->w)
             continue;
         const size_t at = ((size_t) frame * a->h + y) * a->w + x;

@@ -4,28 +4,29 @@
 #include "ref.h"
 #include "number.h"
 
-/* Channel of x where channel 0 of phase i, row r, column q is. */
+/* Element of x where channel 0 of phase i, row r, column q of pixel (x, y) of
+ * frame f is. */
 static size_t
-source(const VaeRearrangeArgs *a, int i, int r, int q)
+source(const VaeRearrangeArgs *a, int f, int i, int y, int x, int r, int q)
 {
+    const size_t area = (size_t) a->h * a->w, fs = (size_t) a->fs;
+    const size_t pixel = f * area + (size_t) y * a->w + x, square = r * fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
-        return (size_t) i * a->c;
-    return ((size_t) (r * a->fs + q) * a->ft + i) * a->c;
+        return (pixel * a->ft + i) * a->c;
+    if (a->kind == VAE_JOIN_PHASES)
+        return (square * a->t * area + pixel) * a->c;
+    return ((pixel * fs * fs + square) * a->ft + i) * a->c;
 }
 
 /* Frame i of those made of frame f, to frame `to` of y. */
 static void
 frame(const VaeRearrangeArgs *a, int f, int i, int to)
 {
-    const int phases =
-        a->kind == VAE_UNFOLD_NEAREST ? a->ft : a->ft * a->fs * a->fs;
-    const size_t cx = (size_t) phases * a->c;
     const int h = a->h * a->fs, w = a->w * a->fs;
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++) {
             const size_t from =
-                (((size_t) f * a->h + y / a->fs) * a->w + x / a->fs) * cx +
-                source(a, i, y % a->fs, x % a->fs);
+                source(a, f, i, y / a->fs, x / a->fs, y % a->fs, x % a->fs);
             const size_t at = (((size_t) to * h + y) * w + x) * a->c;
             for (int c = 0; c < a->c; c++)
                 vae_store(a->y, a->y_type, at + c,

@@ -8,15 +8,15 @@
 
 #include "check.h"
 
-/* k, kt, s, st, pad as the models use them, and all other allowed ones. */
+/* k, kt, s, st, pads as the models use them, and all other allowed ones. */
 typedef struct Shape {
-    int k, kt, s, st, pad;
+    int k, kt, s, st, pad_y, pad_x;
 } Shape;
 
 static int
 out_size(int n, const Shape *p, int extra)
 {
-    return (n + 2 * p->pad + extra - p->k) / p->s + 1;
+    return p->k == 2 ? n : (n + 2 * p->pad_y + extra - p->k) / p->s + 1;
 }
 
 static size_t
@@ -58,7 +58,8 @@ arguments(const Shape *p, int t, int h, int w, int c_in, int c_out, int extra)
                          .kt = p->kt,
                          .s = p->s,
                          .st = p->st,
-                         .pad = p->pad};
+                         .pad_y = p->pad_y,
+                         .pad_x = p->pad_x};
 }
 
 /* Adds input element (f, y, x, c) times its weights to all it reaches. */
@@ -70,8 +71,8 @@ scatter(const VaeConvArgs *a, double *sum, double *size, int f, int y, int x,
     const double v = in[(((size_t) f * a->h + y) * a->w + x) * a->c_in + c];
     for (int n = 0; n < a->kt * a->k * a->k; n++) {
         const int ft = f - n / (a->k * a->k);
-        const int yt = y + a->pad - n / a->k % a->k;
-        const int xt = x + a->pad - n % a->k;
+        const int yt = y + a->pad_y - n / a->k % a->k;
+        const int xt = x + a->pad_x - n % a->k;
         if (ft < 0 || yt < 0 || xt < 0 || ft % a->st || yt % a->s ||
             xt % a->s || ft / a->st >= a->t || yt / a->s >= a->ho ||
             xt / a->s >= a->wo)
@@ -125,9 +126,9 @@ static void
 one_case(VaeCheck *t, const Shape *p, int frames, int h, int w, int c_in,
          int c_out, int extra)
 {
-    if (!vae_check_begin(t, "conv_k%d_kt%d_s%d_st%d_p%d_%dx%dx%d_%dto%d_e%d",
-                         p->k, p->kt, p->s, p->st, p->pad, frames, h, w, c_in,
-                         c_out, extra))
+    if (!vae_check_begin(t, "conv_k%d_kt%d_s%d_st%d_p%d%d_%dx%dx%d_%dto%d_e%d",
+                         p->k, p->kt, p->s, p->st, p->pad_y, p->pad_x, frames,
+                         h, w, c_in, c_out, extra))
         return;
     VaeConvArgs a = arguments(p, frames, h, w, c_in, c_out, extra);
     const size_t n = out_count(&a);
@@ -150,8 +151,10 @@ one_case(VaeCheck *t, const Shape *p, int frames, int h, int w, int c_in,
 }
 
 static const Shape shapes[] = {
-    {1, 1, 1, 1, 0}, {3, 1, 1, 1, 1}, {3, 3, 1, 1, 1}, {1, 3, 1, 1, 0},
-    {1, 3, 1, 2, 0}, {3, 1, 2, 1, 0}, {3, 3, 2, 2, 1}, {3, 3, 2, 2, 0},
+    {1, 1, 1, 1, 0, 0}, {3, 1, 1, 1, 1, 1}, {3, 3, 1, 1, 1, 1},
+    {1, 3, 1, 1, 0, 0}, {1, 3, 1, 2, 0, 0}, {3, 1, 2, 1, 0, 0},
+    {3, 3, 2, 2, 1, 1}, {3, 3, 2, 2, 0, 0}, {2, 1, 1, 1, 1, 1},
+    {2, 1, 1, 1, 1, 0}, {2, 1, 1, 1, 0, 1}, {2, 1, 1, 1, 0, 0},
 };
 
 static void
@@ -164,7 +167,7 @@ check_random(VaeCheck *t)
     for (size_t i = 0; i < VAE_COUNT(shapes); i++)
         for (size_t j = 0; j < VAE_COUNT(sizes); j++) {
             const int *n = sizes[j];
-            const int most = shapes[i].s == 2 && shapes[i].pad == 0 ? 1 : 0;
+            const int most = shapes[i].s == 2 && shapes[i].pad_y == 0 ? 1 : 0;
             for (int extra = 0; extra <= most; extra++)
                 one_case(t, &shapes[i], n[0], n[1], n[2], n[3], n[4], extra);
         }
@@ -176,10 +179,10 @@ check_one_hot(VaeCheck *t)
 {
     for (size_t i = 0; i < VAE_COUNT(shapes); i++) {
         const Shape *p = &shapes[i];
-        if (!vae_check_begin(t, "conv_one_hot_k%d_kt%d_s%d_st%d_p%d", p->k,
-                             p->kt, p->s, p->st, p->pad))
+        if (!vae_check_begin(t, "conv_one_hot_k%d_kt%d_s%d_st%d_p%d%d", p->k,
+                             p->kt, p->s, p->st, p->pad_y, p->pad_x))
             continue;
-        VaeConvArgs a = arguments(p, 2, 4, 5, 2, 3, p->s == 2 && !p->pad);
+        VaeConvArgs a = arguments(p, 2, 4, 5, 2, 3, p->s == 2 && !p->pad_y);
         const size_t n = out_count(&a), n_in = in_count(&a);
         float *x = vae_check_random(t, n_in, 0);
         double *want = vae_check_buffer(t, n * sizeof *want, 8);
@@ -207,7 +210,7 @@ check_one_hot(VaeCheck *t)
 static void
 check_frames(VaeCheck *t)
 {
-    const Shape p = {3, 3, 1, 1, 1};
+    const Shape p = {3, 3, 1, 1, 1, 1};
     if (!vae_check_begin(t, "conv_frames"))
         return;
     VaeConvArgs a = arguments(&p, 5, 6, 7, 24, 40, 0);
@@ -270,7 +273,7 @@ check_far(VaeCheck *t)
 static void
 check_speed(VaeCheck *t)
 {
-    const Shape p = {3, 3, 1, 1, 1};
+    const Shape p = {3, 3, 1, 1, 1, 1};
     if (!t->bench || !vae_check_begin(t, "conv_speed_96"))
         return;
     VaeConvArgs a = arguments(&p, 1, 64, 64, 96, 96, 0);

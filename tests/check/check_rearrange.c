@@ -56,6 +56,15 @@ definition(const VaeRearrangeArgs *a, const float *x, float *y)
                 column * a->fs + rq % a->fs, c, x[i]);
             continue;
         }
+        if (a->kind == VAE_JOIN_PHASES) {
+            const size_t plane = site * n + place;
+            const size_t frames = (size_t) a->t * a->h * a->w;
+            const int rq = (int) (plane / frames);
+            put(a, y, (int) (plane % frames / a->w / a->h),
+                (int) (plane / a->w % a->h) * a->fs + rq / a->fs,
+                (int) (plane % a->w) * a->fs + rq % a->fs, c, x[i]);
+            continue;
+        }
         for (int k = 0; k < area; k++)
             put(a, y, f * a->ft + place, row * a->fs + k / a->fs,
                 column * a->fs + k % a->fs, c, x[i]);
@@ -94,9 +103,11 @@ convert(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeRearrangeArgs a,
 static void
 one_case(VaeCheck *t, VaeRearrangeArgs a)
 {
+    static const char *const names[] = {[VAE_UNFOLD_NEAREST] = "nearest",
+                                        [VAE_SHUFFLE_RQTC] = "shuffle",
+                                        [VAE_JOIN_PHASES] = "phases"};
     if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d",
-                         a.kind == VAE_SHUFFLE_RQTC ? "shuffle" : "nearest",
-                         a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c))
+                         names[a.kind], a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c))
         return;
     float *x = vae_check_random(t, in_count(&a), 0);
     for (size_t i = 0; i < in_count(&a); i++)
@@ -118,17 +129,16 @@ check_orders(VaeCheck *t)
                                      {2, 2, 0}, {2, 2, 1}, {2, 1, 1}};
     for (size_t i = 0; i < VAE_COUNT(sizes); i++)
         for (size_t j = 0; j < VAE_COUNT(factors); j++)
-            for (int kind = 0; kind < 2; kind++)
-                one_case(t,
-                         (VaeRearrangeArgs){.kind = kind ? VAE_SHUFFLE_RQTC
-                                                         : VAE_UNFOLD_NEAREST,
-                                            .t = sizes[i][0],
-                                            .h = sizes[i][1],
-                                            .w = sizes[i][2],
-                                            .c = sizes[i][3],
-                                            .ft = factors[j][0],
-                                            .fs = factors[j][1],
-                                            .drop = factors[j][2]});
+            for (int kind = VAE_UNFOLD_NEAREST; kind <= VAE_JOIN_PHASES; kind++)
+                if (kind != VAE_JOIN_PHASES || factors[j][0] == 1)
+                    one_case(t, (VaeRearrangeArgs){.kind = (VaeRearrange) kind,
+                                                   .t = sizes[i][0],
+                                                   .h = sizes[i][1],
+                                                   .w = sizes[i][2],
+                                                   .c = sizes[i][3],
+                                                   .ft = factors[j][0],
+                                                   .fs = factors[j][1],
+                                                   .drop = factors[j][2]});
 }
 
 static void

@@ -116,12 +116,13 @@ call_rearrange(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
 static void
 check_rearrange(VaeCheck *t)
 {
-    for (int i = 0; i < 12; i++) {
-        const int kind = i % 6, c = i / 6 ? 16 : 12;
+    const int kinds = VAE_UNFOLD_CRQ + 1;
+    for (int i = 0; i < 2 * kinds; i++) {
+        const int kind = i % kinds, c = i / kinds ? 16 : 12;
         if (!vae_check_begin(t, "types_rearrange_%d_c%d", kind, c))
             continue;
         const bool nearest = kind == VAE_UNFOLD_NEAREST;
-        const bool flat = kind >= VAE_FOLD_CQR;
+        const bool flat = kind >= VAE_JOIN_PHASES;
         const VaeRearrangeArgs a = {.kind = (VaeRearrange) kind,
                                     .t = 2,
                                     .h = 4,

@@ -41,6 +41,8 @@ static const VaeCudaConvShape shapes[] = {
     {.h = 16, .w = 24, .c_in = 64, .c_out = 64, .k = 3, .kt = 1, .s = 2},
     {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 1, .kt = 3, .st = 2},
     {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 3, .kt = 1, .relu = true},
+    {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 2, .kt = 1, .pad_y = 1},
+    {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 2, .kt = 1, .pad_x = 1},
 };
 
 static VaeCudaConvShape
@@ -50,7 +52,8 @@ shape_of(int i, int t, const Types *types)
     s.t = t;
     s.s = s.s ? s.s : 1;
     s.st = s.st ? s.st : 1;
-    s.pad = s.k == 3 && s.s == 1;
+    if (s.k != 2)
+        s.pad_y = s.pad_x = s.k == 3 && s.s == 1;
     /* Of stride 2, zeros follow the last row and column. */
     s.ho = s.h / s.s;
     s.wo = s.w / s.s;
@@ -108,7 +111,8 @@ reference(const DeviceConv *c, bool absolute)
                                         .kt = s->kt,
                                         .s = s->s,
                                         .st = s->st,
-                                        .pad = s->pad,
+                                        .pad_y = s->pad_y,
+                                        .pad_x = s->pad_x,
                                         .relu = !absolute && s->relu});
     free(x);
     free(w);

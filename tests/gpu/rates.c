@@ -95,7 +95,7 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     int n = 0;
     float least = 0;
     c.shape.s = c.shape.st = 1;
-    c.shape.pad = shape.k == 3;
+    c.shape.pad_y = c.shape.pad_x = shape.k > 1;
     c.shape.ho = shape.h;
     c.shape.wo = shape.w;
     c.shape.x_type = c.shape.y_type = type;

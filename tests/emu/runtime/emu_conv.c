@@ -261,7 +261,8 @@ run(const void *args)
                                         .kt = s->kt,
                                         .s = s->s,
                                         .st = s->st,
-                                        .pad = s->pad});
+                                        .pad_y = s->pad_y,
+                                        .pad_x = s->pad_x});
     for (size_t i = 0; i < n_y; i++) {
         float v = y[i];
         if (add)
