@@ -2,14 +2,16 @@
  * plans.c: has every convolution of every full-size model a plan of cuDNN, on
  * devices that are not there?
  *
- * plans FOLDER WIDTHxHEIGHT DEVICE [mixed] [-v]
+ * plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled] [-v]
  *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
  *   with -v also one per layer. Fails when a layer has no plan in types that
- *   the backend uses. mixed: tells instead how many layers would have one if
- *   sums were kept in another type than convolutions read.
+ *   the backend uses, or wants too much workspace. mixed: tells instead how
+ *   many layers would have one if sums were kept in another type than
+ *   convolutions read. compiled: fails when one layer of each kind has no plan
+ *   then.
  *
- * Only engines that come with cuDNN can be seen: those that are compiled need
- * a driver.
+ * Only engines that come with cuDNN can be seen: those that are compiled, as
+ * all for mixed types are, need a driver, or what driver.sh makes in its place.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +46,10 @@ static const Types all_types[] = {
 
 static Layer *layers;
 static int n_layers;
-static bool verbose, mixed;
+static bool verbose, mixed, compiled;
+
+/* Bytes: more is a copy of the input, which no layer of these sizes needs. */
+#define MOST_WORKSPACE ((size_t) 256 << 20)
 
 static void
 must(VaeStatus status, const VaeError *error)
@@ -58,10 +63,20 @@ must(VaeStatus status, const VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Layers.                                                             */
 
+static bool
+same_kind(const VaeCudaConvShape *a, const VaeCudaConvShape *b)
+{
+    return a->k == b->k && a->kt == b->kt && a->s == b->s && a->st == b->st &&
+           a->add == b->add && a->relu == b->relu;
+}
+
 static void
 add_layer(const VaeCudaConvShape *shape)
 {
     char name[VAE_CUDA_LAYER_NAME];
+    for (int i = 0; compiled && i < n_layers; i++)
+        if (same_kind(&layers[i].shape, shape))
+            return;
     vae_cuda_layer_name(shape, name);
     int i = 0;
     while (i < n_layers && strcmp(layers[i].name, name) != 0)
@@ -101,6 +116,7 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
                                .width = (width + unit - 1) / unit * unit / down,
                                .act = types->act,
                                .sum = types->sum,
+                               .conv_up = true,
                                .label = "test",
                                .carries = &carries},
              &program, &error),
@@ -149,7 +165,7 @@ typedef struct Tally {
 /* Every number of frames of the layer, computed by that choice. */
 static bool
 make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
-         Tally *tally, VaeError *error)
+         size_t *most, int *most_parts, VaeError *error)
 {
     size_t workspace = 0;
     int parts = 0;
@@ -159,17 +175,34 @@ make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
         shape.t = l->times[i];
         if (vae_cuda_parts_new(convs, &shape, choice, &p, error) != VAE_OK)
             return false;
-        const size_t bytes = vae_cuda_conv_workspace(p.conv[0]);
+        const size_t bytes = vae_cuda_parts_workspace(&p);
         workspace = bytes > workspace ? bytes : workspace;
         parts = p.n > parts ? p.n : parts;
         vae_cuda_parts_free(&p);
     }
+    *most = workspace;
+    *most_parts = parts;
+    return true;
+}
+
+/* By the guess, and phases by all choices: that of the first is for all. */
+static bool
+make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
+             int n, Tally *tally, VaeError *error)
+{
+    size_t workspace, other;
+    int parts, other_parts;
+    if (!make_all(convs, l, choices, &workspace, &parts, error))
+        return false;
+    for (int i = 1; l->shape.k == 2 && i < n; i++)
+        if (!make_all(convs, l, &choices[i], &other, &other_parts, error))
+            return false;
     tally->split += parts > 1;
     if (workspace > tally->workspace)
         tally->workspace = workspace;
     if (verbose)
         printf("    %-64s %d parts, %.1f MiB, engine %s\n", l->name, parts,
-               (double) workspace / 1048576, choice->text);
+               (double) workspace / 1048576, choices->text);
     return true;
 }
 
@@ -183,9 +216,9 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
     VaeCudaConvShape shape = l->shape;
     shape.t = VAE_CUDA_LAYER_FRAMES;
     if (vae_cuda_conv_choices(convs, &shape, vae_cuda_layer_workspace(&shape),
-                              choices, VAE_CUDA_MAX_CHOICES, &n,
+                              choices, compiled ? 1 : VAE_CUDA_MAX_CHOICES, &n,
                               &error) == VAE_OK &&
-        make_all(convs, l, &choices[0], tally, &error)) {
+        make_choices(convs, l, choices, n, tally, &error)) {
         tally->least = n < tally->least ? n : tally->least;
         tally->most = n > tally->most ? n : tally->most;
         tally->sum += n;
@@ -209,7 +242,10 @@ plan_types(VaeCudaConvs *convs, const char *device, const Types *types)
                t.least, t.most, (double) t.sum / t.planned,
                (double) t.workspace / 1048576, t.split);
     printf("\n");
-    return t.planned == n_layers || types->mixed;
+    if (t.workspace > MOST_WORKSPACE)
+        printf("    that is more than %zu MiB\n", MOST_WORKSPACE >> 20);
+    return (t.planned == n_layers || (types->mixed && !compiled)) &&
+           t.workspace <= MOST_WORKSPACE;
 }
 
 /* The convolutions by which a device is tested before its first use. */
@@ -262,7 +298,8 @@ plan_device(const char *folder, const char *device, int width, int height)
     }
     must(status, &error);
     for (size_t i = 0; i < sizeof all_types / sizeof *all_types; i++) {
-        if (all_types[i].mixed != mixed)
+        if (all_types[i].mixed != mixed ||
+            (compiled && all_types[i].sum != VAE_TYPE_F32))
             continue;
         collect(width, height, &all_types[i]);
         good = plan_types(convs, device, &all_types[i]) && good;
@@ -278,13 +315,15 @@ main(int argc, char **argv)
     int width, height;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 4 || sscanf(argv[2], "%dx%d", &width, &height) != 2) {
-        fprintf(stderr,
-                "usage: plans FOLDER WIDTHxHEIGHT DEVICE [mixed] [-v]\n");
+        fprintf(
+            stderr,
+            "usage: plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled] [-v]\n");
         return 2;
     }
     for (int i = 4; i < argc; i++) {
         verbose = verbose || strcmp(argv[i], "-v") == 0;
-        mixed = mixed || strcmp(argv[i], "mixed") == 0;
+        compiled = compiled || strcmp(argv[i], "compiled") == 0;
+        mixed = mixed || compiled || strcmp(argv[i], "mixed") == 0;
     }
     layers = calloc(MAX_LAYERS, sizeof *layers);
     if (!layers)
