@@ -60,9 +60,10 @@ const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
 /*
  * At most `most` ways to compute it, the library's best guess first, into
  * choices; *n is their number. Left out are those whose sums depend on chance
- * or on t, or have less precision than the shape says; those that need more
- * than `workspace` bytes, and those compiled when made, are given only where
- * there are no others. Errors: VAE_ERR_BACKEND when there is none at all.
+ * or on t, or have less precision than the shape says, and those that cannot
+ * be made for one frame; those that need more than `workspace` bytes, and those
+ * compiled when made, are given only where there are no others. Errors:
+ * VAE_ERR_BACKEND when there is none at all.
  */
 VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 const VaeCudaConvShape *shape, size_t workspace,

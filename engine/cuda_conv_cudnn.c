@@ -311,7 +311,7 @@ can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
 typedef struct Search {
     const VaeCudaConvs *convs;
     const VaeCudaConvShape *shape;
-    Desc graph;
+    Desc graph, frame; /* of the shape, and of one frame of it */
     size_t workspace;
     VaeCudaChoice *choices;
     int most, n;
@@ -342,7 +342,9 @@ consider(Search *s, Desc config)
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->choices[i].text, choice.text) == 0)
             return;
-    if (can_make(s->convs, s->graph, choice.text, s->workspace))
+    /* Any number of frames can be computed one by one. */
+    if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
+        can_make(s->convs, s->frame, choice.text, SIZE_MAX))
         s->choices[s->n++] = choice;
 }
 
@@ -386,9 +388,12 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     static const cudnnBackendHeurMode_t modes[] = {
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     VaeCudnnBag b = {0};
+    VaeCudaConvShape frame = *shape;
     Search s = {
         .convs = convs, .shape = shape, .choices = choices, .most = most};
+    frame.t = 1;
     s.graph = vae_cudnn_add_graph(&b, convs, shape);
+    s.frame = vae_cudnn_add_graph(&b, convs, &frame);
     VaeStatus status = vae_cudnn_bag_status(&b, error);
     for (int pass = 0; pass < 4 && status == VAE_OK && s.n == 0; pass++) {
         s.compiled = pass & 1;

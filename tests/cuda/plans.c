@@ -5,7 +5,8 @@
  * plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled] [-v]
  *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
  *   with -v also one per layer. Fails when a layer has no plan in types that
- *   the backend uses, or wants too much workspace. mixed: tells instead how
+ *   the backend uses, or one of its choices none for a number of frames, or
+ *   when one wants too much workspace. mixed: tells instead how
  *   many layers would have one if sums were kept in another type than
  *   convolutions read. compiled: fails when one layer of each kind has no plan
  *   then.
@@ -185,7 +186,7 @@ make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
     return true;
 }
 
-/* By the guess, and phases by all choices: that of the first is for all. */
+/* Any of the choices may be the fastest on a device. */
 static bool
 make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
              int n, Tally *tally, VaeError *error)
@@ -194,7 +195,7 @@ make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
     int parts, other_parts;
     if (!make_all(convs, l, choices, &workspace, &parts, error))
         return false;
-    for (int i = 1; l->shape.k == 2 && i < n; i++)
+    for (int i = 1; i < n; i++)
         if (!make_all(convs, l, &choices[i], &other, &other_parts, error))
             return false;
     tally->split += parts > 1;
