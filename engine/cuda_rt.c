@@ -56,14 +56,21 @@ vae_rt_failure(void)
     return cudaGetLastError();
 }
 
+/* What a call tells by its code, vae_rt_failure() does not tell again, perhaps
+ * of another stream's work. */
+static int
+told(int code)
+{
+    if (code)
+        cudaGetLastError();
+    return code;
+}
+
 int
 vae_rt_devices(int *count)
 {
     *count = 0;
-    const int code = cudaGetDeviceCount(count);
-    if (code)
-        cudaGetLastError(); /* told; later calls should not tell it again */
-    return code;
+    return told(cudaGetDeviceCount(count));
 }
 
 int
@@ -77,7 +84,7 @@ vae_rt_device(int device, VaeRtDevice *out)
     if (!code)
         code = cudaRuntimeGetVersion(&out->runtime);
     if (code)
-        return code;
+        return told(code);
     snprintf(out->name, sizeof out->name, "%s", p.name);
     out->capability = 10 * p.major + p.minor;
     out->memory = p.totalGlobalMem;
@@ -87,7 +94,7 @@ vae_rt_device(int device, VaeRtDevice *out)
 int
 vae_rt_use(int device)
 {
-    return cudaSetDevice(device);
+    return told(cudaSetDevice(device));
 }
 
 int
@@ -96,16 +103,7 @@ vae_rt_memory_left(uint64_t *bytes)
     size_t left = 0, all = 0;
     const int code = cudaMemGetInfo(&left, &all);
     *bytes = left;
-    return code;
-}
-
-/* A refused allocation is answered by its code alone. */
-static int
-told(int code)
-{
-    if (code == cudaErrorMemoryAllocation)
-        cudaGetLastError();
-    return code;
+    return told(code);
 }
 
 int
@@ -118,7 +116,7 @@ vae_rt_alloc(void **out, size_t bytes)
 void
 vae_rt_free(void *block)
 {
-    cudaFree(block);
+    told(cudaFree(block));
 }
 
 int
@@ -132,84 +130,86 @@ void
 vae_rt_free_host(void *block)
 {
     if (block)
-        cudaFreeHost(block);
+        told(cudaFreeHost(block));
 }
 
 int
 vae_rt_stream_new(VaeRtStream *out)
 {
     *out = NULL;
-    return cudaStreamCreateWithFlags((cudaStream_t *) out,
-                                     cudaStreamNonBlocking);
+    return told(
+        cudaStreamCreateWithFlags((cudaStream_t *) out, cudaStreamNonBlocking));
 }
 
 void
 vae_rt_stream_free(VaeRtStream stream)
 {
     if (stream)
-        cudaStreamDestroy(stream);
+        told(cudaStreamDestroy(stream));
 }
 
 int
 vae_rt_stream_sync(VaeRtStream stream)
 {
-    return cudaStreamSynchronize(stream);
+    return told(cudaStreamSynchronize(stream));
 }
 
 int
 vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 {
-    return cudaStreamWaitEvent(stream, event, 0);
+    return told(cudaStreamWaitEvent(stream, event, 0));
 }
 
 int
 vae_rt_event_new(VaeRtEvent *out)
 {
     *out = NULL;
-    return cudaEventCreateWithFlags((cudaEvent_t *) out, cudaEventBlockingSync);
+    return told(
+        cudaEventCreateWithFlags((cudaEvent_t *) out, cudaEventBlockingSync));
 }
 
 void
 vae_rt_event_free(VaeRtEvent event)
 {
     if (event)
-        cudaEventDestroy(event);
+        told(cudaEventDestroy(event));
 }
 
 int
 vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
 {
-    return cudaEventRecord(event, stream);
+    return told(cudaEventRecord(event, stream));
 }
 
 int
 vae_rt_event_sync(VaeRtEvent event)
 {
-    return cudaEventSynchronize(event);
+    return told(cudaEventSynchronize(event));
 }
 
 int
 vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
 {
-    return cudaEventElapsedTime(ms, from, to);
+    return told(cudaEventElapsedTime(ms, from, to));
 }
 
 int
 vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
 {
-    return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream);
+    return told(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream));
 }
 
 int
 vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream)
 {
-    return cudaMemsetAsync(dst, 0, bytes, stream);
+    return told(cudaMemsetAsync(dst, 0, bytes, stream));
 }
 
 int
 vae_rt_capture_begin(VaeRtStream stream)
 {
-    return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    return told(
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
 }
 
 int
@@ -222,20 +222,20 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
         code = cudaGraphInstantiate((cudaGraphExec_t *) out, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
-    return code;
+    return told(code);
 }
 
 int
 vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream)
 {
-    return cudaGraphLaunch(graph, stream);
+    return told(cudaGraphLaunch(graph, stream));
 }
 
 void
 vae_rt_graph_free(VaeRtGraph graph)
 {
     if (graph)
-        cudaGraphExecDestroy(graph);
+        told(cudaGraphExecDestroy(graph));
 }
 
 void

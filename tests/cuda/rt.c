@@ -1,0 +1,130 @@
+/*
+ * rt.c: cuda_rt.c over a run-time library that refuses every call, and keeps
+ * the last refusal as CUDA's does: what a call has told by its code must not be
+ * told again as the failure of a launch.
+ */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+
+#include "cuda_rt.h"
+
+static cudaError_t last;
+
+static cudaError_t
+refuse(void)
+{
+    return last = cudaErrorNotSupported;
+}
+
+#define REFUSED(name, ...)                                                     \
+    cudaError_t name(__VA_ARGS__)                                              \
+    {                                                                          \
+        return refuse();                                                       \
+    }
+
+REFUSED(cudaGetDeviceCount, int *count)
+REFUSED(cudaGetDeviceProperties, struct cudaDeviceProp *prop, int device)
+REFUSED(cudaDriverGetVersion, int *version)
+REFUSED(cudaRuntimeGetVersion, int *version)
+REFUSED(cudaSetDevice, int device)
+REFUSED(cudaMemGetInfo, size_t *left, size_t *all)
+REFUSED(cudaMalloc, void **out, size_t bytes)
+REFUSED(cudaFree, void *block)
+REFUSED(cudaHostAlloc, void **out, size_t bytes, unsigned int flags)
+REFUSED(cudaFreeHost, void *block)
+REFUSED(cudaStreamCreateWithFlags, cudaStream_t *out, unsigned int flags)
+REFUSED(cudaStreamDestroy, cudaStream_t stream)
+REFUSED(cudaStreamSynchronize, cudaStream_t stream)
+REFUSED(cudaStreamWaitEvent, cudaStream_t stream, cudaEvent_t event,
+        unsigned int flags)
+REFUSED(cudaEventCreateWithFlags, cudaEvent_t *out, unsigned int flags)
+REFUSED(cudaEventDestroy, cudaEvent_t event)
+REFUSED(cudaEventRecord, cudaEvent_t event, cudaStream_t stream)
+REFUSED(cudaEventSynchronize, cudaEvent_t event)
+REFUSED(cudaEventElapsedTime, float *ms, cudaEvent_t from, cudaEvent_t to)
+REFUSED(cudaMemcpyAsync, void *dst, const void *src, size_t bytes,
+        enum cudaMemcpyKind kind, cudaStream_t stream)
+REFUSED(cudaMemsetAsync, void *dst, int value, size_t bytes,
+        cudaStream_t stream)
+REFUSED(cudaStreamBeginCapture, cudaStream_t stream,
+        enum cudaStreamCaptureMode mode)
+REFUSED(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
+REFUSED(cudaGraphInstantiate, cudaGraphExec_t *out, cudaGraph_t graph,
+        unsigned long long flags)
+REFUSED(cudaGraphDestroy, cudaGraph_t graph)
+REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
+REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
+
+cudaError_t
+cudaGetLastError(void)
+{
+    const cudaError_t code = last;
+    last = cudaSuccess;
+    return code;
+}
+
+const char *
+cudaGetErrorString(cudaError_t code)
+{
+    return "refused";
+}
+
+const VaeKernels vae_kernels_cuda;
+
+/* ------------------------------------------------------------------ */
+
+static int failed;
+
+static void
+expect(bool good, const char *what)
+{
+    printf("%s %s\n", good ? "ok  " : "FAIL", what);
+    failed += !good;
+}
+
+/* code: of the call, not 0. */
+static void
+told_once(int code, const char *what)
+{
+    expect(code == cudaErrorNotSupported && vae_rt_failure() == 0, what);
+}
+
+int
+main(void)
+{
+    int n;
+    float ms;
+    char byte = 0;
+    void *out;
+    uint64_t left;
+    VaeRtDevice device;
+    told_once(vae_rt_devices(&n), "devices");
+    told_once(vae_rt_device(0, &device), "device");
+    told_once(vae_rt_use(0), "use");
+    told_once(vae_rt_memory_left(&left), "memory_left");
+    told_once(vae_rt_alloc(&out, 1), "alloc");
+    told_once(vae_rt_alloc_host(&out, 1), "alloc_host");
+    told_once(vae_rt_stream_new(&out), "stream_new");
+    told_once(vae_rt_stream_sync(&byte), "stream_sync");
+    told_once(vae_rt_stream_wait(&byte, &byte), "stream_wait");
+    told_once(vae_rt_event_new(&out), "event_new");
+    told_once(vae_rt_event_record(&byte, &byte), "event_record");
+    told_once(vae_rt_event_sync(&byte), "event_sync");
+    told_once(vae_rt_event_span(&byte, &byte, &ms), "event_span");
+    told_once(vae_rt_copy(&byte, &byte, 1, &byte), "copy");
+    told_once(vae_rt_zero(&byte, 1, &byte), "zero");
+    told_once(vae_rt_capture_begin(&byte), "capture_begin");
+    told_once(vae_rt_capture_end(&byte, &out), "capture_end");
+    told_once(vae_rt_graph_run(&byte, &byte), "graph_run");
+    vae_rt_free(&byte);
+    vae_rt_free_host(&byte);
+    vae_rt_stream_free(&byte);
+    vae_rt_event_free(&byte);
+    vae_rt_graph_free(&byte);
+    expect(vae_rt_failure() == 0, "what is freed");
+    last = cudaErrorInvalidConfiguration; /* as a launch leaves it */
+    expect(vae_rt_failure() == cudaErrorInvalidConfiguration &&
+               vae_rt_failure() == 0,
+           "a launch");
+    return failed != 0;
+}
