@@ -313,22 +313,38 @@ load(VaeBackend *cuda, VaeExec *e, VaeError *error)
     return status;
 }
 
-/* Everything between the first and the last op as one graph. */
 static VaeStatus
-record(VaeBackend *cuda, VaeExec *e, VaeError *error)
+capture(VaeBackend *cuda, VaeExec *e, VaeError *error)
 {
-    const int last = e->program->n_ops - 1;
-    VaeStatus status = load(cuda, e, error);
-    if (status != VAE_OK)
-        return status;
     int code = vae_rt_capture_begin(cuda->compute);
     if (code)
         return vae_cuda_status(cuda, code, "record a program", error);
-    status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);
+    const VaeStatus status =
+        vae_cuda_run_ops(cuda, e, 1, e->program->n_ops - 1, NULL, NULL, error);
     code = vae_rt_capture_end(cuda->compute, &e->graph);
     return status != VAE_OK
                ? status
                : vae_cuda_status(cuda, code, "record a program", error);
+}
+
+/* Everything between the first and the last op as one graph; none where
+ * something in it cannot be recorded, but can be run. */
+static VaeStatus
+record(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    VaeError why;
+    const VaeStatus status = load(cuda, e, error);
+    if (status != VAE_OK || capture(cuda, e, &why) == VAE_OK)
+        return status;
+    vae_rt_graph_free(e->graph);
+    e->graph = NULL;
+    vae_rt_failure(); /* of launches while it was recorded */
+    const int lost = vae_rt_stream_sync(cuda->compute);
+    if (lost)
+        return vae_cuda_status(cuda, lost, "record a program", error);
+    vae_log(&cuda->params.log, "the program \"%s\" runs op by op: %s",
+            e->program->label, why.message);
+    return VAE_OK;
 }
 
 VaeStatus

@@ -455,6 +455,35 @@ devices(const Bed *bed)
     }
 }
 
+/* What cannot be recorded is run op by op. */
+static void
+unrecorded(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeError error = {0};
+    char said[200] = "";
+    VaeStream *stream = bed_stream(bed, params);
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    vae_stream_free(&stream);
+    params.log = listen;
+    params.log_user = said;
+    emu_set_fault(EMU_FAULT_CAPTURE, 1);
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    expect(status == VAE_OK && strstr(said, "runs op by op"),
+           "a program that cannot be recorded: %s%s", error.message, said);
+    if (stream) {
+        run_clip(bed, stream, VAE_DECODE, &clip, calls);
+        same_result(bed, &clip, &want, VAE_DECODE, "and runs all the same");
+    }
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
 /* A wider kind of pixels than was planned. */
 static void
 wide_pictures(const Bed *bed)
@@ -494,6 +523,7 @@ main(int argc, char **argv)
     lost_device(&bed);
     small_memory(&bed);
     devices(&bed);
+    unrecorded(&bed);
     wide_pictures(&bed);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());

@@ -43,6 +43,7 @@ vae_rt_words(int code)
     return code == EMU_OUT_OF_MEMORY ? "out of memory"
            : code == EMU_NO_DEVICE   ? "there is no NVIDIA GPU"
            : code == EMU_NO_IMAGE    ? "there is none for the emulated device"
+           : code == EMU_NO_CAPTURE  ? "it cannot be recorded"
                                      : "the emulated device has failed";
 }
 

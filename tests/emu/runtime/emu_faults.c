@@ -16,7 +16,7 @@ static struct {
     bool broken;
     EmuFault fault;
     int at, done;
-    int counts[EMU_FAULT_DOWNLOAD + 1];
+    int counts[EMU_FAULT_CAPTURE + 1];
     Pair pairs[4096];
     int n_pairs;
 } state;

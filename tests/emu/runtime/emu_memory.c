@@ -40,6 +40,7 @@ static int
 take(void **out, size_t bytes, bool device)
 {
     *out = NULL;
+    emu_no_capture("an allocation");
     if (!emu_count_alloc() ||
         (device && emu_memory_used() + bytes > emu_memory()))
         return EMU_OUT_OF_MEMORY;
@@ -61,6 +62,7 @@ give_back(void *data)
 {
     if (!data)
         return;
+    emu_no_capture("freeing memory");
     emu_force_all();
     Block **at = &blocks;
     while (*at && (*at)->data != data)

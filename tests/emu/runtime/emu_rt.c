@@ -2,6 +2,7 @@
  * emu_rt.c: streams, events and graphs of the emulated device.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ static struct {
     int n_streams; /* ever made since emu_set_eager() */
     int alive;
     unsigned eager;
+    int captures;
     float clock;
 } emu;
 
@@ -63,6 +65,15 @@ emu_set_eager(unsigned streams)
 {
     emu.eager = streams;
     emu.n_streams = 0;
+}
+
+void
+emu_no_capture(const char *call)
+{
+    if (!emu.captures)
+        return;
+    fprintf(stderr, "%s while a stream records\n", call);
+    abort();
 }
 
 int
@@ -214,6 +225,8 @@ int
 vae_rt_stream_sync(VaeRtStream stream)
 {
     Stream *s = stream;
+    if (s->capture)
+        emu_no_capture("waiting for a stream");
     if (emu_broken())
         return EMU_BROKEN;
     force(s, end_of(s));
@@ -301,6 +314,7 @@ vae_rt_capture_begin(VaeRtStream stream)
 {
     Stream *s = stream;
     s->capture = emu_must(calloc(1, sizeof(List)));
+    emu.captures++;
     return 0;
 }
 
@@ -308,8 +322,16 @@ int
 vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
 {
     Stream *s = stream;
-    *out = s->capture;
+    List *list = s->capture;
     s->capture = NULL;
+    emu.captures--;
+    *out = NULL;
+    if (emu_strikes(EMU_FAULT_CAPTURE)) {
+        clear(list);
+        free(list);
+        return EMU_NO_CAPTURE;
+    }
+    *out = list;
     emu.alive++;
     return emu_broken();
 }

@@ -11,12 +11,15 @@ enum {
     EMU_OUT_OF_MEMORY = 2,
     EMU_NO_DEVICE = 100,
     EMU_NO_IMAGE = 209,
-    EMU_BROKEN = 700
+    EMU_BROKEN = 700,
+    EMU_NO_CAPTURE = 901
 };
 
 /* p, which is not NULL, or the process ends. */
 void *emu_must(void *p);
 
+/* Ends the process where a stream records: CUDA allows no such call then. */
+void emu_no_capture(const char *call);
 /* Does all work of all streams. */
 void emu_force_all(void);
 /* Streams, events and graphs alive. */
