@@ -77,6 +77,7 @@ typedef struct VaeCudaOp {
 
 struct VaeExec {
     const VaeProgram *program;
+    int number;      /* of the device */
     VaeModel *model; /* NULL: only to plan; weights are not used */
     VaeCudaOp *ops;
     VaeMemory memory;

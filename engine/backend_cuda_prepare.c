@@ -221,6 +221,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
     e->program = program;
+    e->number = cuda->number;
     e->model = model;
     e->ops = ops;
     vae_cuda_stage_plan(cuda, e);

@@ -406,6 +406,7 @@ vae_cuda_profile(VaeExec *e, VaeOpTime *rows)
     e->times = NULL;
     if (!rows)
         return;
+    vae_rt_use(e->number);
     e->marks = vae_mem_alloc((size_t) n * sizeof(VaeRtEvent));
     for (int i = 0; e->marks && i < n; i++)
         if (vae_rt_event_new(&e->marks[i])) {

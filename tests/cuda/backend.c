@@ -484,6 +484,42 @@ unrecorded(const Bed *bed)
     clip_free(&want);
 }
 
+/* The second of two, for callers whose threads use the first. */
+static void
+second_device(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeModel *model;
+    VaeError error;
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    emu_set_devices(2, 90);
+    params.device = 1;
+    VaeStream *stream;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    vae_rt_use(0);
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    vae_rt_use(0);
+    vae_stream_profile(stream, true);
+    vae_stream_reset(stream);
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    vae_rt_use(0);
+    vae_stream_profile(stream, false);
+    must(vae_stream_release(stream, &error), &error);
+    vae_rt_use(0);
+    vae_stream_reset(stream);
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    vae_rt_use(0);
+    vae_stream_free(&stream);
+    vae_rt_use(0);
+    vae_model_free(&model);
+    emu_set_devices(1, 90);
+    same_result(bed, &clip, &want, VAE_DECODE, "a second device");
+    clip_free(&clip);
+    clip_free(&want);
+}
+
 /* A wider kind of pixels than was planned. */
 static void
 wide_pictures(const Bed *bed)
@@ -524,6 +560,7 @@ main(int argc, char **argv)
     small_memory(&bed);
     devices(&bed);
     unrecorded(&bed);
+    second_device(&bed);
     wide_pictures(&bed);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());

@@ -1,6 +1,8 @@
 /*
  * emu_device.c: the emulated devices themselves, and ranges for profilers.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "emu_state.h"
@@ -36,6 +38,8 @@ emu_alive(void)
 {
     return emu_handles_alive() + emu_blocks_alive();
 }
+
+static _Thread_local int current; /* 0 in a new thread, as there */
 
 const char *
 vae_rt_words(int code)
@@ -82,7 +86,26 @@ vae_rt_device(int device, VaeRtDevice *out)
 int
 vae_rt_use(int device)
 {
-    return device < emu.devices ? 0 : EMU_NO_DEVICE;
+    if (device >= emu.devices)
+        return EMU_NO_DEVICE;
+    current = device;
+    return 0;
+}
+
+int
+emu_current(void)
+{
+    return current;
+}
+
+void
+emu_same_device(int device, const char *what)
+{
+    if (device == current)
+        return;
+    fprintf(stderr, "%s of device %d while the thread uses device %d\n", what,
+            device, current);
+    abort();
 }
 
 int

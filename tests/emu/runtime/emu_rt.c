@@ -26,6 +26,7 @@ typedef struct Stream {
     struct Stream *next;
     List work;
     int base, done; /* tasks that work no longer holds; tasks done */
+    int device;
     bool eager, running;
     List *capture;
 } Stream;
@@ -33,7 +34,7 @@ typedef struct Stream {
 /* Came once for every record; the last record's place in its stream. */
 struct Event {
     Stream *stream;
-    int recorded, came, place;
+    int device, recorded, came, place;
     float time;
 };
 
@@ -185,6 +186,7 @@ void
 emu_submit(VaeRtStream stream, void (*run)(const void *args), const void *args,
            size_t size)
 {
+    emu_same_device(((const Stream *) stream)->device, "work");
     if (emu_count_work())
         return;
     void *copy = emu_must(malloc(size ? size : 1));
@@ -198,6 +200,7 @@ vae_rt_stream_new(VaeRtStream *out)
     Stream *s = emu_must(calloc(1, sizeof *s));
     s->eager = emu.n_streams < 32 && (emu.eager >> emu.n_streams & 1);
     emu.n_streams++;
+    s->device = emu_current();
     s->next = emu.streams;
     emu.streams = s;
     emu.alive++;
@@ -251,7 +254,9 @@ vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 int
 vae_rt_event_new(VaeRtEvent *out)
 {
-    *out = emu_must(calloc(1, sizeof(Event)));
+    Event *e = emu_must(calloc(1, sizeof *e));
+    e->device = emu_current();
+    *out = e;
     emu.alive++;
     return 0;
 }
@@ -273,6 +278,8 @@ vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
 {
     Event *e = event;
     Stream *s = stream;
+    emu_same_device(s->device, "a stream");
+    emu_same_device(e->device, "an event");
     if (e->came < e->recorded)
         force(e->stream, e->place); /* one record at a time is enough here */
     e->stream = s;

@@ -18,6 +18,11 @@ enum {
 /* p, which is not NULL, or the process ends. */
 void *emu_must(void *p);
 
+/* The device that this thread uses. */
+int emu_current(void);
+/* Ends the process where this thread uses another device: what belongs to one
+ * can be made and used for it alone. */
+void emu_same_device(int device, const char *what);
 /* Ends the process where a stream records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
 /* Does all work of all streams. */
