@@ -110,10 +110,10 @@ cuda_close(VaeBackend **backend)
         return;
     vae_rt_use(cuda->number);
     vae_cuda_stage_free(cuda);
+    vae_cuda_convs_free(&cuda->convs); /* it knows the stream it ran in */
     vae_rt_stream_free(cuda->up);
     vae_rt_stream_free(cuda->compute);
     vae_rt_stream_free(cuda->down);
-    vae_cuda_convs_free(&cuda->convs);
     vae_mem_free(cuda->layers);
     vae_cuda_store_close(&cuda->store);
     vae_mem_free(cuda);

@@ -16,10 +16,11 @@
 enum { WORKSPACE = 512, CHOICES = 3 };
 
 struct VaeCudaConvs {
-    int unused;
+    VaeRtStream stream; /* of the last run, as a library's handle knows it */
 };
 
 struct VaeCudaConv {
+    VaeCudaConvs *convs;
     VaeCudaConvShape shape;
     VaeCudaConvArgs args;
     float ms;
@@ -95,6 +96,10 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
 void
 vae_cuda_convs_free(VaeCudaConvs **convs)
 {
+    if (*convs && (*convs)->stream && !emu_is_stream((*convs)->stream)) {
+        fprintf(stderr, "the library outlives the stream that it ran in\n");
+        abort();
+    }
     vae_mem_free(*convs);
     *convs = NULL;
 }
@@ -144,6 +149,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     *out = vae_mem_alloc(sizeof **out);
     if (!*out)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    (*out)->convs = convs;
     (*out)->shape = *shape;
     (*out)->ms = times[index - 1];
     convs_alive++;
@@ -288,6 +294,7 @@ VaeStatus
 vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
 {
     runs++;
+    conv->convs->stream = stream;
     emu_submit(stream, run, conv, sizeof *conv);
     return vae_rt_failure() ? vae_fail(error, VAE_ERR_BACKEND, "%s",
                                        vae_rt_words(vae_rt_failure()))

@@ -224,6 +224,15 @@ vae_rt_stream_free(VaeRtStream stream)
     emu.alive--;
 }
 
+bool
+emu_is_stream(VaeRtStream stream)
+{
+    const Stream *s = emu.streams;
+    while (s && s != stream)
+        s = s->next;
+    return s;
+}
+
 int
 vae_rt_stream_sync(VaeRtStream stream)
 {

@@ -16,6 +16,8 @@
 /* Work of a stream; args are copied. In a capture it is recorded instead. */
 void emu_submit(VaeRtStream stream, void (*run)(const void *args),
                 const void *args, size_t size);
+/* Whether it is a stream that has not been freed. */
+bool emu_is_stream(VaeRtStream stream);
 /* Adds to the clock that events read. */
 void emu_take_time(float ms);
 
