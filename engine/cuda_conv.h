@@ -39,8 +39,8 @@ typedef struct VaeCudaConvArgs {
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
 
-/* Whether the library is there and of a version that is known to compute
- * right. Errors: VAE_ERR_UNSUPPORTED. */
+/* Whether the library is there, whole, and of a version that is known to
+ * compute right. Errors: VAE_ERR_UNSUPPORTED. */
 VaeStatus vae_cuda_convs_check(VaeError *error);
 
 /*

@@ -1,6 +1,7 @@
 /*
  * cuda_conv_cudnn.c: convolutions by the graph interface of cuDNN 9.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +33,55 @@ name_library(char *out, size_t size)
     snprintf(out, size, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
+/* Beside libcudnn itself or, as it does, wherever libraries are found; it
+ * stays open for cuDNN. */
+static bool
+open_part(const char *part)
+{
+    Dl_info self;
+    char path[4096];
+    cudnnStatus_t (*call)(cudnnHandle_t *) = cudnnCreate;
+    void *address;
+    memcpy(&address, &call, sizeof address);
+    if (dladdr(address, &self) && self.dli_fname) {
+        const char *slash = strrchr(self.dli_fname, '/');
+        const int n = slash ? (int) (slash + 1 - self.dli_fname) : 0;
+        snprintf(path, sizeof path, "%.*slibcudnn_%s.so.9", n, self.dli_fname,
+                 part);
+        if (slash && dlopen(path, RTLD_LAZY | RTLD_LOCAL))
+            return true;
+    }
+    snprintf(path, sizeof path, "libcudnn_%s.so", part);
+    if (dlopen(path, RTLD_LAZY | RTLD_LOCAL))
+        return true;
+    snprintf(path, sizeof path, "libcudnn_%s.so.9", part);
+    return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
+/* libcudnn only forwards calls to libraries that it opens when they are first
+ * needed; without that of graphs it ends the process. */
+static VaeStatus
+check_parts(VaeError *error)
+{
+    static const char *const parts[] = {"graph", "heuristic",
+                                        "engines_precompiled",
+                                        "engines_runtime_compiled"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!open_part(parts[i])) {
+            const char *words = dlerror();
+            return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                            "cuDNN is not complete: %s",
+                            words ? words : parts[i]);
+        }
+    return VAE_OK;
+}
+
 VaeStatus
 vae_cuda_convs_check(VaeError *error)
 {
+    const VaeStatus whole = check_parts(error);
+    if (whole != VAE_OK)
+        return whole;
     const size_t v = cudnnGetVersion();
     char name[32];
     if (v >= OLDEST && v < 100000)
@@ -78,11 +125,12 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    name_library(c->name, sizeof c->name);
     VaeStatus status = vae_cuda_convs_check(error);
-    if (status == VAE_OK)
+    if (status == VAE_OK) {
+        name_library(c->name, sizeof c->name);
         status = properties ? open_properties(c, properties, error)
                             : open_device(c, error);
+    }
     if (status != VAE_OK)
         vae_cuda_convs_free(&c);
     *out = c;
