@@ -9,10 +9,17 @@
 
 #include "backend_cuda.h"
 
-/* A choice that takes this much longer than the best in its first run is not
- * run again. */
+/* A choice that takes this much longer than the best in a run is not run
+ * again. In its first run it may take twice as long, and some ms for loading
+ * the kernel. */
 #define HOPELESS 1.2f
+#define LOADING 20.0f
+/* Runs of one choice, fewer where they took so many ms together. */
 #define RUNS 3
+#define LONG 50.0f
+/* ms of all runs after which a layer's other choices are left out: the
+ * library's best guesses come first. */
+#define ENOUGH 1000.0f
 
 /* ------------------------------------------------------------------ */
 /* Timing.                                                             */
@@ -24,6 +31,7 @@ typedef struct Bench {
     const VaeCudaConvShape *shape;
     void *x, *y, *add, *weight, *bias, *workspace;
     VaeRtEvent from, to;
+    float spent; /* ms of all runs */
 } Bench;
 
 static size_t
@@ -126,6 +134,7 @@ time_once(Bench *b, VaeCudaConv *conv)
         vae_rt_event_record(b->to, b->cuda->compute) ||
         vae_rt_event_sync(b->to) || vae_rt_event_span(b->from, b->to, &ms))
         return -1;
+    b->spent += ms;
     return ms;
 }
 
@@ -143,15 +152,18 @@ time_choice(Bench *b, const VaeCudaChoice *choice, float best)
                                   .weight = b->weight,
                                   .bias = b->bias,
                                   .workspace = b->workspace};
+    float first = -1, sum = 0;
     if (vae_cuda_conv_new(b->cuda->convs, b->shape, choice, &conv, &error) ==
             VAE_OK &&
-        vae_cuda_conv_bind(conv, &args, &error) == VAE_OK &&
-        time_once(b, conv) >= 0) /* the first loads the kernel */
-        for (int i = 0; i < RUNS; i++) {
+        vae_cuda_conv_bind(conv, &args, &error) == VAE_OK)
+        first = time_once(b, conv);
+    if (first >= 0 && (best < 0 || first <= 2 * best + LOADING))
+        for (int i = 0; i < RUNS && sum < LONG; i++) {
             const float ms = time_once(b, conv);
             if (ms < 0 || (best >= 0 && ms > HOPELESS * best))
                 break;
             least = least < 0 || ms < least ? ms : least;
+            sum += ms;
         }
     vae_cuda_conv_free(&conv);
     return least;
@@ -187,7 +199,7 @@ find_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
     if (n == 1)
         return 0;
     if (bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0)
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n && (fastest < 0 || b.spent < ENOUGH); i++) {
             const float ms = time_choice(&b, &choices[i], *best);
             if (ms >= 0 && (*best < 0 || ms < *best)) {
                 *best = ms;
@@ -272,7 +284,9 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
 {
     float ms;
     VaeCudaStore *store = get_store(cuda);
-    const int i = find_fastest(cuda, shape, choices, n, &ms);
+    VaeCudaConvShape timed = *shape;
+    timed.t = vae_cuda_timed_frames(shape);
+    const int i = find_fastest(cuda, &timed, choices, n, &ms);
     l->choice = choices[i < 0 ? 0 : i];
     l->timed = true; /* or would fail again */
     if (i < 0) {

@@ -55,6 +55,20 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
     return s;
 }
 
+/* 2000 of the largest tiles that engines compute at a time, ten and more for
+ * each multiprocessor: one left over at the end hardly counts. */
+#define MANY_RESULTS ((size_t) 2000 * 256 * 128)
+
+int
+vae_cuda_timed_frames(const VaeCudaConvShape *s)
+{
+    const size_t frame = (size_t) s->ho * s->wo * s->c_out;
+    int t = 1;
+    while (t < VAE_CUDA_LAYER_FRAMES && (size_t) t * frame < MANY_RESULTS)
+        t *= 2;
+    return t;
+}
+
 VaeCudaConvShape
 vae_cuda_test_shape(int i, VaeType type, bool tf32)
 {

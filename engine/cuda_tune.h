@@ -31,7 +31,7 @@ void vae_cuda_store_close(VaeCudaStore **store);
 /* The layer's choice, or NULL; valid until the next put. */
 const VaeCudaChoice *vae_cuda_store_find(const VaeCudaStore *store,
                                          const char *layer);
-/* ms: of one run of VAE_CUDA_LAYER_FRAMES frames. */
+/* ms: of one run of vae_cuda_timed_frames() frames. */
 void vae_cuda_store_put(VaeCudaStore *store, const char *layer,
                         const VaeCudaChoice *choice, float ms);
 /* Writes what was put since, with what others wrote meanwhile. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../stream/streams.h"
+#include "cuda_layers.h"
 #include "emu_rt.h"
 
 static char said[1 << 16];
@@ -209,6 +210,52 @@ choices(const Bed *bed)
     expect_start(bed, fp32, "cudnn:3 2", false, "what took its place");
 }
 
+/* Runs of a layer, on a device whose times are not kept yet. */
+static void
+expect_runs(const Bed *bed, int capability, int wanted, const char *way)
+{
+    VaeStream *stream;
+    VaeProfileRow row;
+    VaeError error;
+    int others = 0;
+    emu_set_devices(1, capability);
+    must(try_start(bed, fp32, &stream, &error), &error);
+    /* One for the plan, one for the times. */
+    const int layers = emu_conv_searches() / 2, runs = emu_conv_runs();
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, way);
+    vae_stream_free(&stream);
+    expect(layers > 0 && runs == wanted * layers && others == 0,
+           "%d runs of %d layers, %d convolutions not by %s", runs, layers,
+           others, way);
+}
+
+/* What takes long is run seldom. */
+static void
+few_runs(const Bed *bed)
+{
+    VaeCudaConvShape shape = {.t = 4, .k = 3, .kt = 3, .c_in = 96, .c_out = 96};
+    shape.ho = 60;
+    shape.wo = 104;
+    expect(vae_cuda_timed_frames(&shape) == 4, "a small layer by 4 frames");
+    shape.ho = 480;
+    shape.wo = 832;
+    expect(vae_cuda_timed_frames(&shape) == 2, "a larger one by two");
+    shape.ho = 1080;
+    shape.wo = 1920;
+    expect(vae_cuda_timed_frames(&shape) == 1, "a large one by one");
+    emu_set_conv_times(1.15f, 1, 1.1f);
+    expect_runs(bed, 81, 12, "cudnn:2 1");
+    emu_set_conv_times(10, 100, 9);
+    expect_runs(bed, 82, 4 + 1 + 4, "cudnn:3 2");
+    emu_set_conv_times(30, 60, 29); /* may be loading what it runs */
+    expect_runs(bed, 83, 3 + 2 + 3, "cudnn:3 2");
+    emu_set_conv_times(400, 700, 300);
+    expect_runs(bed, 84, 2 + 2, "cudnn:1 3");
+    emu_set_conv_times(3, 1, 2);
+    emu_set_devices(1, 90);
+}
+
 /* The first guess, whatever is stored; nothing is timed or stored. */
 static void
 deterministic(const Bed *bed)
@@ -311,6 +358,7 @@ main(void)
     wrong_device(&bed, (Start){VAE_PRECISION_BF16, 2, true});
     wrong_device(&bed, (Start){VAE_PRECISION_FP16, 2, true});
     choices(&bed);
+    few_runs(&bed);
     deterministic(&bed);
     spoilt_store(&bed);
     no_memory(&bed);
