@@ -35,6 +35,10 @@ vae_rt_words(int code)
     case cudaErrorLaunchTimeout:
     case cudaErrorLaunchFailure:
     case cudaErrorECCUncorrectable:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorExternalDevice:
+    case 226: /* cudaErrorContained and ... */
+    case 721: /* ... cudaErrorTensorMemoryLeak, of later releases than 12.4 */
         snprintf(text, sizeof text,
                  "%s; until it ends, this process cannot use CUDA any more",
                  cudaGetErrorString((cudaError_t) code));

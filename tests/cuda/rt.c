@@ -5,6 +5,7 @@
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cuda_rt.h"
 
@@ -89,6 +90,18 @@ told_once(int code, const char *what)
     expect(code == cudaErrorNotSupported && vae_rt_failure() == 0, what);
 }
 
+/* Codes of which driver_types.h says that the process must be terminated. */
+static void
+last_words(void)
+{
+    static const int codes[] = {226, 700, 702, 710, 714, 715, 716,
+                                717, 718, 719, 721, 810, 911};
+    int silent = 0;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        silent += !strstr(vae_rt_words(codes[i]), "cannot use CUDA any more");
+    expect(silent == 0, "what the process does not survive");
+}
+
 int
 main(void)
 {
@@ -126,5 +139,6 @@ main(void)
     expect(vae_rt_failure() == cudaErrorInvalidConfiguration &&
                vae_rt_failure() == 0,
            "a launch");
+    last_words();
     return failed != 0;
 }
