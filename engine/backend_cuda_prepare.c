@@ -41,13 +41,14 @@ typedef struct WeightJob {
     size_t count;
 } WeightJob;
 
-/* [a][b][n] -> [a][n][b] */
+/* [a][b][n] -> [a][n][b]; in the order of dst, whose rows are often multiples
+ * of 4 KiB apart and would leave the cache in turn. */
 static void
 swap(const float *src, float *dst, size_t a, size_t b, size_t n)
 {
     for (size_t i = 0; i < a; i++)
-        for (size_t j = 0; j < b; j++)
-            for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++)
+            for (size_t j = 0; j < b; j++)
                 dst[(i * n + k) * b + j] = src[(i * b + j) * n + k];
 }
 
