@@ -194,9 +194,10 @@ def speed(run):
         said = bench(run, model, direction, precision, size, frames)
         rows.append(row)
         if isinstance(said, str):
-            memory = 'memory' in said or 'bytes' in said
+            # What does not fit is no fault; that sentence has both words.
+            fits = not (' needs ' in said and ' MiB are free' in said)
             row['result'] = ('stopped' if said.startswith('stopped') else
-                             'ok' if memory else 'failed')
+                             'failed' if fits else 'skipped')
             row['faults'] = [said]
             continue
         one = said[0][0]
@@ -210,6 +211,9 @@ def speed(run):
                 row['ops'] = said[1]
                 row.update(floor(run.report['rates'], row)
                            if 'rates' in run.report else {})
+            else:
+                row.update(result='stopped' if str(said).startswith('stopped')
+                           else 'failed', faults=['--profile: %s' % said])
     return verdict(rows, len(cases))
 
 

@@ -107,6 +107,24 @@ found = speed.floor({'convs': [{'type': 'bf16', 'tflops': 1}],
 assert found['floor_share'] == 0.5, found
 END
 
+# A network that crashes is no network that does not fit.
+expect 'what cannot run has failed' env PYTHONPATH="$here" python3 -B - <<'END'
+import types
+import speed
+options = types.SimpleNamespace(
+    models=['wan2.1'], sizes=['832x480'], directions=['decode'], frames=9,
+    precisions=['bf16'], usual=True)
+run = types.SimpleNamespace(options=options, report={}, over=lambda: False)
+says = {'an illegal memory access was encountered': 'failed',
+        'read 12 of 99 bytes': 'failed', 'stopped after 180 s': 'stopped',
+        '832x480 with 4 latent steps per slice needs 9.0 MiB (x) and 8.0 MiB '
+        'are free; 64x48 would fit': 'skipped'}
+for said, result in says.items():
+    speed.bench = lambda *_: said
+    assert speed.speed(run)['rows'][0]['result'] == result, said
+assert speed.speed(run)['status'] == 'skipped'
+END
+
 # No GPU: said, and nothing is done.
 if [ ! -e /dev/nvidiactl ]; then
     status=0
