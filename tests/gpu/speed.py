@@ -80,7 +80,11 @@ def flow_faults(row):
                       row['taken_later'])
     if abs(row['taken_by_plan'] - 1) > PLAN_BOUND:
         faults.append('it takes %.3f of its plan' % row['taken_by_plan'])
-    if row['download']['hidden'] < HIDDEN_BOUND:
+    for copies in 'upload', 'download':
+        if row[copies]['copies'] < row['slices']:
+            faults.append('%d of %d %ss were seen' % (
+                row[copies]['copies'], row['slices'], copies))
+    if not row['download']['hidden'] >= HIDDEN_BOUND:
         faults.append('%.0f %% of the downloads are hidden' %
                       (100 * row['download']['hidden']))
     return faults

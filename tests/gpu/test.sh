@@ -92,10 +92,13 @@ OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 expect 'faults are found' env PYTHONPATH="$here" python3 -B - <<'END'
 import speed
 good = {'allocs_later': 0, 'allocs_host_later': 0, 'taken_later': 0,
-        'taken_by_plan': 1.01, 'download': {'hidden': 0.99}}
+        'taken_by_plan': 1.01, 'slices': 3, 'upload': {'copies': 3},
+        'download': {'copies': 3, 'hidden': 0.99}}
 bad = [('allocs_later', 1), ('allocs_host_later', 2), ('taken_later', 4096),
        ('taken_by_plan', 1.05), ('taken_by_plan', 0.9),
-       ('download', {'hidden': 0.5})]
+       ('upload', {'copies': 0}), ('download', {'copies': 0, 'hidden': 1}),
+       ('download', {'copies': 3, 'hidden': float('nan')}),
+       ('download', {'copies': 3, 'hidden': 0.5})]
 assert not speed.flow_faults(good)
 for key, value in bad:
     assert len(speed.flow_faults({**good, key: value})) == 1, key
