@@ -92,8 +92,13 @@ def find_cudnn(run):
     nvcc = nvcc_of(run)
     cuda = os.path.dirname(os.path.dirname(os.path.realpath(nvcc))) \
         if nvcc else '/usr/local/cuda'
+    triplet = platform.machine() + '-linux-gnu'
     for root in cuda, '/usr':
-        for lib in 'lib64', 'lib', 'lib/%s-linux-gnu' % platform.machine():
+        # Images may have the libraries without the headers.
+        if not any(os.path.exists(os.path.join(root, 'include', f, 'cudnn.h'))
+                   for f in ('', triplet)):
+            continue
+        for lib in 'lib64', 'lib', 'lib/' + triplet:
             if os.path.exists(os.path.join(root, lib, 'libcudnn.so.9')):
                 return None
     say = 'import nvidia.cudnn as c; print(list(c.__path__)[0])'
