@@ -83,7 +83,7 @@ def main():
     table = report.table([run.report])
     with open(os.path.join(run.out, 'table.txt'), 'w') as f:
         f.write(table)
-    shutil.rmtree(os.path.join(run.out, 'tmp'), ignore_errors=True)
+    shutil.rmtree(run.tmp, ignore_errors=True)
     print('\n' + table, end='')
     failed = [s for s in run.report['steps'] if s['status'] == 'failed']
     return 1 if failed else 0

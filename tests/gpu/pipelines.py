@@ -25,7 +25,7 @@ def psnr(a, b):
 class Elements:
     def __init__(self, run):
         self.run, self.rows = run, []
-        self.tmp = os.path.join(run.out, 'tmp')
+        self.tmp = run.tmp
         os.makedirs(self.tmp, exist_ok=True)
         self.env = {'GST_PLUGIN_PATH_1_0': run.path('gst'),
                     'GST_REGISTRY_1_0': os.path.join(self.tmp, 'registry'),

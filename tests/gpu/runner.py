@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import traceback
 
@@ -38,11 +39,18 @@ class Run:
         self.emulate = options.emulate
         self.out = os.path.abspath(options.out)
         self.build = os.path.abspath(options.build)
+        self.tmp = os.path.join(self.build, 'tmp-gpu')
         self.began = time.monotonic()
         self.deadline = None  # of the step
         self.env = dict(os.environ)
         self.env.setdefault('VAE_TEST_VECTORS',
                             os.path.join(TOP, 'tests/golden/data'))
+        # Of a virtual environment: Meson and Ninja lie beside this Python.
+        self.env['PATH'] = os.pathsep.join([
+            self.env.get('PATH', os.defpath), os.path.dirname(sys.executable)])
+        # Layers are timed once for all steps, whatever the user's folders.
+        self.cache = os.path.join(self.build, 'cache')
+        self.env['XDG_CACHE_HOME'] = self.cache
         self.meson = None
         self.report = {'what': 'tests/gpu/run.sh', 'machine': {},
                        'settings': {k: v for k, v in vars(options).items()
