@@ -1,6 +1,7 @@
 /*
- * flow.c: how a stream's uploads, computation and downloads overlap, and what
- * it takes of the device's memory against its plan, as JSON.
+ * flow.c: how a stream's uploads, computation and downloads overlap, what it
+ * takes of the device's memory against its plan, what its programs are made of
+ * and how long it takes to give its memory back, as JSON.
  *
  * flow MODEL decode|encode PRECISION WxH SLICES SLICE
  *   MODEL: a weights file or the name of a network, which gets generated
@@ -16,7 +17,8 @@
 #include <time.h>
 
 #include "cuda_rt.h"
-#include "vae/stream.h"
+#include "graph.h"
+#include "stream_internal.h"
 
 enum { SKIP = 77, MAX_SPANS = 4096, MAX_UNITS = 64 };
 enum { UP, COMPUTE, DOWN, STREAMS };
@@ -140,6 +142,18 @@ __wrap_vae_rt_alloc_host(void **out, size_t bytes)
     return __real_vae_rt_alloc_host(out, bytes);
 }
 
+/* Over the emulation there are no such graphs. */
+__attribute__((weak)) void
+graph_forget(void)
+{
+}
+
+__attribute__((weak)) void
+graph_tell(void)
+{
+    printf("[]");
+}
+
 static void
 trace_begin(int spans)
 {
@@ -236,6 +250,12 @@ tell_overlap(int frames)
            "\"fps\": %.3f},\n",
            n, busy, span > 0 ? busy / span : 1,
            span > 0 ? frames / span * 1e3 : 0);
+    printf(" \"slice_ms\": [");
+    for (int i = 0, k = 0; i < trace.n && k < 40; i++)
+        if (trace.spans[i].kind == COMPUTE)
+            printf("%s%.4f", k++ ? ", " : "",
+                   trace.spans[i].end - trace.spans[i].begin);
+    printf("],\n");
     static const char *const names[] = {"up", "compute", "down"};
     printf(" \"spans\": [");
     for (int i = 0; i < trace.n && i < 60; i++)
@@ -243,6 +263,47 @@ tell_overlap(int frames)
                names[trace.spans[i].kind], trace.spans[i].begin,
                trace.spans[i].end);
     printf("]}\n");
+}
+
+/* What the recorded programs should hold: a kernel or more for each op, copies
+ * for the carries, and nothing else. */
+static void
+tell_programs(const VaeStream *stream)
+{
+    const char *before = "";
+    printf(" \"programs\": [");
+    for (int i = 0; i < PROGRAMS; i++) {
+        const VaeProgram *p = stream->programs[i];
+        int convs = 0, kernels = 0, copies = 0, fills = 0;
+        /* The first and the last op are launched beside the graph. */
+        for (int k = 1; p && k < p->n_ops - 1; k++) {
+            const VaeOp *op = &p->ops[k];
+            switch (op->kind) {
+            case VAE_OP_HEAD_ZERO:
+            case VAE_OP_CARRY_ZERO:
+                fills++;
+                break;
+            case VAE_OP_HEAD_REPEAT:
+                copies += op->x->ctx;
+                break;
+            case VAE_OP_HEAD_CARRY:
+            case VAE_OP_TAIL:
+                copies++;
+                break;
+            default:
+                convs += op->kind == VAE_OP_CONV;
+                kernels++;
+            }
+        }
+        if (p)
+            printf("%s{\"program\": \"%s\", \"convs\": %d, \"kernels\": %d, "
+                   "\"copies\": %d, \"fills\": %d}",
+                   before, p->label, convs, kernels, copies, fills);
+        before = p ? ", " : before;
+    }
+    printf("],\n \"graphs\": ");
+    graph_tell();
+    printf(",\n");
 }
 
 /* ------------------------------------------------------------------ */
@@ -379,14 +440,12 @@ close_run(Run *r)
     r->picture = NULL;
 }
 
-/* What a first stream of a process makes the driver and the library take is
- * not a stream's. */
+/* What a first stream of a process makes the driver and the library take, such
+ * as the kernels of all ways that are timed, is not a stream's. */
 static void
 warm_up(const Run *wanted)
 {
     Run r = *wanted;
-    if (r.params.width > 64 && r.params.height > 64)
-        r.params.width = r.params.height = 64;
     open_run(&r);
     open_stream(&r);
     for (int i = 0; i < 3; i++)
@@ -395,15 +454,75 @@ warm_up(const Run *wanted)
     close_run(&r);
 }
 
+/* Seconds that the bytes take from the device or to it. */
+static double
+copy_seconds(void *to, const void *from, size_t bytes)
+{
+    const double start = seconds();
+    must(vae_rt_copy(to, from, bytes, trace.streams[DOWN]), "copy");
+    must(vae_rt_stream_sync(trace.streams[DOWN]), "copy");
+    return seconds() - start;
+}
+
+/* The device's memory given back and taken again, beside copies of what has to
+ * be kept: weights in pinned memory, carries in the host's. */
+static void
+tell_release(const Run *r)
+{
+    const VaePlan *plan = vae_stream_get_plan(r->stream);
+    const size_t weights = (size_t) plan->weights;
+    const size_t carries = (size_t) plan->carries;
+    void *device, *pinned, *plain = malloc(carries ? carries : 1);
+    VaeError error;
+    const size_t most = weights > carries ? weights : carries;
+    must(vae_rt_alloc(&device, most ? most : 1), "take memory");
+    must(vae_rt_alloc_host(&pinned, weights ? weights : 1), "take memory");
+    if (!plain) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    memset(pinned, 1, weights);
+    const double out = copy_seconds(pinned, device, weights) +
+                       copy_seconds(plain, device, carries);
+    const double back = copy_seconds(device, pinned, weights) +
+                        copy_seconds(device, plain, carries);
+    vae_rt_free(device);
+    vae_rt_free_host(pinned);
+    free(plain);
+    double start = seconds();
+    check(vae_stream_release(r->stream, &error), &error);
+    const double release = seconds() - start;
+    start = seconds();
+    check(vae_stream_resume(r->stream, &error), &error);
+    printf(" \"release\": {\"release_s\": %.4f, \"copies_out_s\": %.4f, "
+           "\"resume_s\": %.4f, \"copies_back_s\": %.4f},\n",
+           release, out, seconds() - start, back);
+}
+
+/* What the backend says of its test at the start. */
+static void
+listen(void *user, const char *line)
+{
+    double *selftest_s = user;
+    const char *took = strstr(line, " computes right in ");
+    took = took ? strstr(took, ", in ") : NULL;
+    if (took)
+        *selftest_s = strtod(took + 5, NULL);
+}
+
 static void
 run(Run *r)
 {
+    double selftest_s = -1; /* it is done once in a process */
+    r->params.log = listen;
+    r->params.log_user = &selftest_s;
     warm_up(r);
     const uint64_t before = memory_left();
     double start = seconds();
     open_run(r);
     const double model_s = seconds() - start;
     trace.allocs = trace.allocs_host = 0;
+    graph_forget();
     start = seconds();
     open_stream(r);
     const double open_s = seconds() - start;
@@ -437,8 +556,12 @@ run(Run *r)
            allocs_host, trace.allocs + trace.allocs_host - allocs - allocs_host,
            later_host);
     printf(" \"model_s\": %.4f, \"open_s\": %.4f, \"first_s\": %.4f, "
-           "\"later_s\": %.4f, \"frames\": %d, \"slice\": %d,\n",
-           model_s, open_s, first_s, later_s, frames, plan->slice_size);
+           "\"later_s\": %.4f, \"frames\": %d, \"slice\": %d,\n"
+           " \"selftest_s\": %.4f,\n",
+           model_s, open_s, first_s, later_s, frames, plan->slice_size,
+           selftest_s);
+    tell_programs(r->stream);
+    tell_release(r);
     tell_overlap(frames);
     close_run(r);
 }
