@@ -68,6 +68,19 @@ class Elements:
             row['result'] = 'failed'
 
 
+    def same(self, row, a, b):
+        """Of both memories: the same bytes."""
+        if row['result'] != 'ok':
+            return
+        if not os.path.exists(self.file(b)):
+            row.update(result='failed', words='nothing to compare with')
+            return
+        with open(self.file(a), 'rb') as f, open(self.file(b), 'rb') as g:
+            if f.read() != g.read():
+                row.update(result='failed',
+                           words='other bytes than by CUDAMemory')
+
+
 def pipelines(run):
     """the elements: decoding, encoding, memory of the device"""
     if not os.path.exists(run.path('gst/libgstvae.so')):
@@ -98,6 +111,11 @@ def pipelines(run):
                        'cudadownload', '!', 'videoconvert', '!', *raw,
                        'location=' + e.file('cuda.rgb'))
         e.compare(row, 'cuda.rgb', 'cpu.rgb')
+        # The same frames by way of the host's memory.
+        row = e.decode('decode to RGBA', e.backend, 'video/x-raw,format=RGBA',
+                       '!', 'videoconvert', '!', *raw,
+                       'location=' + e.file('host.rgb'))
+        e.same(row, 'host.rgb', 'cuda.rgb')
         if e.has('nvh264enc'):
             e.decode('decode to nvh264enc', e.backend,
                      'video/x-raw' + memory + ',format=NV12', '!',
