@@ -10,7 +10,8 @@ know.
 
   --device cpu|cuda  cpu unless given
   --mode MODE        eager (the default); channels_last: weights and input in
-                     that layout; compile: torch.compile of encoder and decoder
+                     that layout; compile: torch.compile of encoder and decoder;
+                     graphs: the same with CUDA graphs (reduce-overhead)
   --runs N           2 unless given
   --json             prints all that is known instead
 
@@ -44,10 +45,11 @@ class Network:
     def __init__(self, net):
         self.net = net
 
-    def compile(self):
+    def compile(self, **how):
         import torch
         for part in 'encoder', 'decoder':
-            setattr(self.net, part, torch.compile(getattr(self.net, part)))
+            setattr(self.net, part,
+                    torch.compile(getattr(self.net, part), **how))
 
 
 class Wan(Network):
@@ -106,10 +108,10 @@ class Taehv(Network):
                 dict(patch_size=1, latent_channels=16))
         super().__init__(module.TAEHV(checkpoint_path=None, **kind))
 
-    def compile(self):  # its code takes the two apart
+    def compile(self, **how):  # its code takes the two apart
         import torch
-        self.encode = torch.compile(self.encode)
-        self.decode = torch.compile(self.decode)
+        self.encode = torch.compile(self.encode, **how)
+        self.decode = torch.compile(self.decode, **how)
 
     def video(self, x):
         return dict(parallel=x.device.type == 'cuda', show_progress_bar=False)
@@ -148,6 +150,8 @@ def make(a):
                         memory_format=wanted)
     if a.mode == 'compile':
         made.compile()
+    if a.mode == 'graphs':
+        made.compile(mode='reduce-overhead')
     return made, dtype
 
 
@@ -184,7 +188,7 @@ def main():
     parser.add_argument('frames', type=int)
     parser.add_argument('--device', default='cpu', choices=['cpu', 'cuda'])
     parser.add_argument('--mode', default='eager',
-                        choices=['eager', 'channels_last', 'compile'])
+                        choices=['eager', 'channels_last', 'compile', 'graphs'])
     parser.add_argument('--runs', type=int, default=2)
     parser.add_argument('--json', action='store_true')
     a = parser.parse_args()
@@ -196,7 +200,7 @@ def main():
     # is so again when it sees what changes between runs.
     gpu = a.device == 'cuda'
     first = run(a, made, dtype, a.frames if gpu else 5)
-    for _ in range(2 if a.mode == 'compile' else 0):
+    for _ in range(2 if a.mode in ('compile', 'graphs') else 0):
         run(a, made, dtype, a.frames)
     if gpu:
         torch.cuda.reset_peak_memory_stats()
