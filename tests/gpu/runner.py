@@ -1,4 +1,5 @@
 """The steps' common ground: programs with time limits, a log, a report."""
+import glob
 import json
 import os
 import signal
@@ -6,6 +7,8 @@ import subprocess
 import sys
 import time
 import traceback
+
+import timed
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -54,7 +57,7 @@ class Run:
         self.meson = None
         self.report = {'what': 'tests/gpu/run.sh', 'machine': {},
                        'settings': {k: v for k, v in vars(options).items()
-                                    if k not in ('out', 'build', 'debs')},
+                                    if k not in ('out', 'build', 'debs', 'timed')},
                        'steps': []}
         os.makedirs(self.out, exist_ok=True)
         self.log = open(os.path.join(self.out, 'log.txt'), 'w')
@@ -65,6 +68,13 @@ class Run:
 
     def over(self):
         return time.monotonic() >= self.deadline
+
+    def take_timed(self, folder):
+        """Layers that were timed with another cache folder are for all steps;
+        one file per device and library lists all that was timed."""
+        for path in glob.glob(os.path.join(folder, 'cuda-*.txt')):
+            timed.merge(path, os.path.join(self.cache, 'gst-vae',
+                                           os.path.basename(path)))
 
     def path(self, name):
         """A program of the build folder."""

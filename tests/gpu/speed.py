@@ -13,12 +13,29 @@ PLAN_BOUND = 0.03
 HIDDEN_BOUND = 0.95
 
 
-def model_words(name):
-    """The option of vaetool for a network or a file of weights."""
-    path = os.path.join(TOP, name)
-    if os.path.exists(path):
-        return ['--model', path]
-    return ['--model', name] if os.path.exists(name) else ['--arch', name]
+def tool_of(run):
+    tool = run.path('tests/emu/vaetool' if run.emulate else 'engine/vaetool')
+    if not os.access(tool, os.X_OK):
+        raise Skip('%s is not built' % os.path.relpath(tool, run.build))
+    return tool
+
+
+def weights(run, name):
+    """The file of weights of that name, or those of a network, which are made
+    once for all steps."""
+    for path in os.path.join(TOP, name), os.path.abspath(name):
+        if os.path.exists(path):
+            return path
+    path = run.path('weights/%s.safetensors' % name)
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = path[:-len('safetensors')] + 'part.safetensors'
+        done = run.call([tool_of(run), 'make-weights', name, part])
+        if done.code or done.stopped:
+            raise RuntimeError('no weights of %s: %s' % (
+                name, 'stopped' if done.stopped else done.last()))
+        os.replace(part, path)
+    return path
 
 
 def told(text):
@@ -65,7 +82,7 @@ def flow_cases(o):
     cases += [(o.models[0], 'decode', precision, s, slices, 1)
               for s in o.sizes[1:]]
     if not o.emulate:
-        cases.insert(1, (o.models[0], 'decode', precision, size, 200, 1))
+        cases.insert(1, (o.models[0], 'decode', precision, size, 203, 1))
     return cases
 
 
@@ -99,9 +116,7 @@ def overlap(run):
             break
         row = {'model': os.path.basename(model), 'direction': direction,
                'precision': precision, 'size': size, 'slices': slices}
-        path = os.path.join(TOP, model)
-        done = run.call([run.program('flow'),
-                         path if os.path.exists(path) else model, direction,
+        done = run.call([run.program('flow'), weights(run, model), direction,
                          precision, size, slices, steps], 120)
         rows.append(row)
         if done.code or done.stopped:
@@ -134,18 +149,38 @@ def verdict(rows, wanted):
 
 # ---------------------------------------------------------------------------
 
+# Those that stand for the others.
+MAIN = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2']
+
+
+def is_usual(o, model, direction, precision, size):
+    """Whether somebody would run it so: the first precision everywhere, fp16
+    when decoding, tf32 when encoding, fp32 once."""
+    if not o.usual or precision == o.precisions[0]:
+        return True
+    wanted = {'fp16': 'decode', 'tf32': 'encode', 'fp32': 'decode'}
+    return (wanted.get(precision) == direction and size == o.sizes[0] and
+            model in (MAIN[:1] if precision == 'fp32' else MAIN))
+
+
 def speed_cases(o):
-    return [(m, d, p, s) for p in o.precisions for s in o.sizes
-            for d in o.directions for m in o.models]
+    """In this order, so that what is not reached in time matters least."""
+    cases = [(m, d, p, s) for p in o.precisions for s in o.sizes
+             for d in o.directions for m in o.models
+             if is_usual(o, m, d, p, s)]
+
+    def later(case):
+        model, direction, precision, size = case
+        return (precision != o.precisions[0], model not in MAIN and
+                model in o.models[1:], direction == 'encode')
+    return sorted(cases, key=later)
 
 
 def bench(run, model, direction, precision, size, frames, *more):
     """The rows of `vaetool bench --csv`, each table a list of dicts; a text
     where it cannot be done."""
-    tool = run.path('tests/emu/vaetool' if run.emulate else 'engine/vaetool')
-    if not os.access(tool, os.X_OK):
-        raise Skip('%s is not built' % os.path.relpath(tool, run.build))
-    done = run.call([tool, 'bench', *model_words(model), '--backend', 'cuda',
+    done = run.call([tool_of(run), 'bench', '--model', weights(run, model),
+                     '--backend', 'cuda',
                      '--size', size, '--frames', frames, '--precision',
                      precision, '--csv', *more,
                      *(['--encode'] if direction == 'encode' else [])], 180)
@@ -187,11 +222,11 @@ def speed(run):
     """vaetool bench for every network, direction, size and precision"""
     o = run.options
     rows, cases = [], speed_cases(o)
-    for i, (model, direction, precision, size) in enumerate(cases):
+    for model, direction, precision, size in cases:
         if run.over():
             break
         # The slow ones say as much with fewer frames.
-        frames = o.frames if i < len(cases) // 2 else min(o.frames, 33)
+        frames = min(o.frames, 33) if precision == 'fp32' else o.frames
         row = {'model': os.path.basename(model), 'direction': direction,
                'precision': precision, 'size': size, 'frames': frames,
                'faults': []}
@@ -223,8 +258,29 @@ def speed(run):
 
 # ---------------------------------------------------------------------------
 
+def torch_cases(o, models):
+    """(model, direction, mode, size), what is asked first before the rest:
+    tiny networks compiled, with and without graphs, at the second size; the
+    others as they are, and compiled at last, as that takes longest."""
+    if o.emulate:
+        return [(m, d, mode, o.sizes[0]) for mode in ('eager', 'channels_last')
+                for d in o.directions for m in models]
+    tiny = [m for m in models if m.startswith('tae')]
+    full = [m for m in models if m not in tiny]
+    cases = [(m, d, mode, s) for s in o.sizes[:2] for d in o.directions
+             for mode in ('eager', 'channels_last') for m in full]
+    cases += [(m, d, 'compile', o.sizes[0]) for d in o.directions for m in full]
+    cases[2 * len(full):2 * len(full)] = [
+        (m, 'decode', mode, o.sizes[min(1, len(o.sizes) - 1)])
+        for m in tiny[:1] for mode in ('graphs', 'compile', 'eager')
+        if 'decode' in o.directions]
+    cases += [(m, d, mode, o.sizes[0]) for m in tiny for d in o.directions
+              for mode in ('eager', 'channels_last', 'compile', 'graphs')]
+    return cases
+
+
 def torch(run):
-    """the official code in PyTorch, three ways, on the same device"""
+    """the official code in PyTorch, four ways, on the same device"""
     o = run.options
     official = run.env.get('OFFICIAL')
     python = run.env.get('TORCH', 'python3')
@@ -239,20 +295,17 @@ def torch(run):
     known = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2']
     models = [m for m in o.models if m in known] or (
         ['taew2_1'] if o.emulate else [])
-    modes = ['eager', 'channels_last'] + ([] if o.emulate else ['compile'])
     device = 'cpu' if o.emulate else 'cuda'
     # Longer clips do not fit the memory of some of its ways.
     frames = min(o.frames, 33)
-    cases = [(m, d, mode, s) for s in o.sizes[:2] for mode in modes
-             for d in o.directions for m in models]
-    rows = []
+    rows, cases = [], torch_cases(o, models)
     for model, direction, mode, size in cases:
         if run.over():
             break
         done = run.call(
             [python, os.path.join(TOP, 'tests/bench/torch_bench.py'),
              '--device', device, '--mode', mode, '--json', official, model,
-             direction, o.precisions[0], size, frames], 200)
+             direction, o.precisions[0], size, frames], 150)
         row = {'model': model, 'direction': direction, 'mode': mode,
                'precision': o.precisions[0], 'size': size, 'faults': []}
         rows.append(row)

@@ -5,8 +5,10 @@ import os
 import re
 import shutil
 
+import exact
 import pipelines
 import speed
+import start
 from runner import Skip
 
 FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
@@ -23,6 +25,7 @@ def choose(o):
         o.sizes = o.sizes or ['832x480']
     o.models = o.models or FULL
     o.sizes = o.sizes or ['832x480', '1280x720', '1920x1080']
+    o.usual = not o.precisions
     o.precisions = o.precisions or (
         ['bf16'] if o.quick or o.emulate else ['bf16', 'fp16', 'tf32', 'fp32'])
     o.frames = o.frames or (9 if o.emulate else 33 if o.quick else 81)
@@ -52,8 +55,9 @@ def tests(run, suite, emulated):
                 'test': name, 'result': one['result'],
                 'seconds': round(one['duration'], 1),
                 'failed': [s for s in lines if s.startswith('FAIL')][:20],
-                'lines': [s for s in lines if s.startswith('ok ')][:40]
-                if suite == 'gpu-golden' else []})
+                'lines': [s for s in lines if s.startswith(('ok ', 'FAIL'))
+                          and ': max ' in s][:200]
+                if suite == 'gpu-golden' and 'trace' not in name else []})
             if one['result'] == 'SKIP':
                 skips.update(s for s in lines if s.startswith('skipped: '))
     count = {k: sum(r['result'] == k for r in rows) for k in ('OK', 'SKIP')}
@@ -155,8 +159,10 @@ def sanitizer(run):
 
 
 # In this order, so that what is not reached in time is what matters least.
-STEPS = [('rates', speed.rates, 150), ('kernels', kernels, 240),
-         ('golden', golden, 150), ('streams', streams, 240),
-         ('overlap', speed.overlap, 240), ('speed', speed.speed, 540),
-         ('sanitizer', sanitizer, 300), ('torch', speed.torch, 540),
-         ('pipelines', pipelines.pipelines, 180)]
+STEPS = [('rates', speed.rates, 120), ('kernels', kernels, 120),
+         ('golden', golden, 120), ('start', start.start, 120),
+         ('speed', speed.speed, 540), ('overlap', speed.overlap, 240),
+         ('torch', speed.torch, 540), ('exact', exact.exact, 150),
+         ('streams', streams, 240), ('failures', start.failures, 150),
+         ('pipelines', pipelines.pipelines, 120),
+         ('sanitizer', sanitizer, 300)]
