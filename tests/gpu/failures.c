@@ -17,7 +17,7 @@
 #include "cuda_rt.h"
 #include "vae/stream.h"
 
-enum { SKIP = 77, LONGEST = 60, TRIES = 48, MAX_UNITS = 64 };
+enum { SKIP = 77, LONGEST = 60, TRIES = 16, MAX_UNITS = 64 };
 
 int __real_vae_rt_stream_new(VaeRtStream *out);
 int __real_vae_rt_alloc(void **out, size_t bytes);

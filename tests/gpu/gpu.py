@@ -1,11 +1,13 @@
 """What run.sh does: one step after another, each with a time limit, none of
 which keeps the others from running; a report after each."""
 import argparse
+import glob
 import os
 import shutil
 import sys
 
 import build
+import checks
 import report
 import steps
 from runner import Run, TOP
@@ -27,12 +29,13 @@ def parse(argv):
   VAE_TEST_DATA folder with the large vectors, for golden and streams
 
 Missing packages may be unpacked rather than installed: --debs names a folder
-of .deb files (Meson, Ninja, jansson, GStreamer and what they need). cuDNN is
+of .deb files, such as debs.sh downloads. cuDNN is
 taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
 
 Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
     p.add_argument('--out', default='gpu-report', metavar='DIR',
-                   help='for report.json, table.txt, log.txt, device.json')
+                   help='for report.json, table.txt, log.txt, device.json, '
+                   'cuda-*.txt')
     p.add_argument('--build', default=os.path.join(TOP, 'build-gpu'),
                    metavar='DIR', help='build folder, build-gpu unless given')
     p.add_argument('--only', type=words, metavar='STEP,...',
@@ -49,6 +52,8 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
     p.add_argument('--directions', type=words, default=['decode', 'encode'],
                    metavar='decode,encode')
     p.add_argument('--frames', type=int, metavar='N', help='of a clip; 81')
+    p.add_argument('--timed', metavar='DIR',
+                   help='of a report, whose cuda-*.txt spares timing layers')
     p.add_argument('--debs', metavar='DIR', help='packages to unpack')
     p.add_argument('--revision', metavar='TEXT',
                    help='of the sources, where there is no git')
@@ -71,6 +76,8 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
 def main():
     o = parse(sys.argv[1:])
     run = Run(o)
+    if o.timed:
+        run.take_timed(o.timed)
     made = run.step('build', build.build, 900)
     build.describe(run)
     run.save()
@@ -80,12 +87,19 @@ def main():
         if (o.only and name not in o.only) or name in o.skip:
             continue
         run.step(name, function, limit)
+        run.report['checks'] = checks.check(run.report)
+        run.save()
+    for path in glob.glob(os.path.join(run.cache, 'gst-vae/cuda-*.txt')):
+        shutil.copy(path, run.out)
     table = report.table([run.report])
     with open(os.path.join(run.out, 'table.txt'), 'w') as f:
         f.write(table)
     shutil.rmtree(run.tmp, ignore_errors=True)
     print('\n' + table, end='')
+    run.report.setdefault('checks', [])
     failed = [s for s in run.report['steps'] if s['status'] == 'failed']
+    if not o.emulate:  # where no number means anything
+        failed += [c for c in run.report['checks'] if c['result'] == 'FAIL']
     return 1 if failed else 0
 
 

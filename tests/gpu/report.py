@@ -7,6 +7,8 @@ Steps that were run one by one, each with a report of its own, make one table.
 import json
 import sys
 
+import checks
+
 
 def columns(head, rows):
     """Text in columns; all but the first two are numbers."""
@@ -55,13 +57,13 @@ def speed_table(reports):
             number(r['first_s'], 2), number(r['tflops'], 1),
             share and '%.0f %%' % (100 * share),
             *(number(others.get(m), 2)
-              for m in ('eager', 'channels_last', 'compile')),
+              for m in ('eager', 'channels_last', 'compile', 'graphs')),
             number(r['fps'] / fastest, 2) if fastest else None,
             flow and number(flow['taken'] / 2**30, 2),
             number(others['peak'] / 2**30, 2)
             if others.get('peak', 1 << 62) < 1 << 62 else None])
     head = ['network', 'at', 'fps', 'first s', 'TFLOP/s', 'of floor', 'eager',
-            'ch. last', 'compile', 'gain', 'GiB', 'torch GiB']
+            'ch. last', 'compile', 'graphs', 'gain', 'GiB', 'torch GiB']
     return columns(head, rows) + '\n' if rows else ''
 
 
@@ -85,8 +87,32 @@ def rates_table(reports):
     return columns(head, rows) + '\n' if rows else ''
 
 
+def checks_table(made):
+    """What holds, what nobody measured, and at the end what does not hold, as
+    a terminal or a log shows the end first."""
+    order = ['pass', 'not measured', 'FAIL']
+    text = ''
+    for c in sorted(made, key=lambda c: order.index(c['result'])):
+        text += '%-4s %2d %s' % (
+            {'not measured': '?'}.get(c['result'], c['result']), c['number'],
+            c['check'])
+        if c['value'] not in (None, 'ok', c['wanted']):
+            text += ': %s, wanted %s' % (c['value'], c['wanted'])
+        if c['result'] == 'FAIL' or (c['words'] and c['value'] is None):
+            text += ' (%s)' % c['words'][:100]
+        text += '\n'
+    return text + ', '.join('%d %s' % (
+        sum(c['result'] == k for c in made), k) for k in order) + '\n'
+
+
+def merged(reports):
+    """Of steps that were run one by one."""
+    return {'machine': {k: v for p in reports for k, v in p['machine'].items()},
+            'steps': [s for p in reports for s in p['steps']]}
+
+
 def table(reports):
-    m = {k: v for p in reports for k, v in p['machine'].items()}
+    m = merged(reports)['machine']
     text = ', '.join('%s %s' % kv for kv in m.items()) + '\n'
     text += 'revision ' + ', '.join(sorted({p.get('revision', 'unknown')
                                             for p in reports})) + '\n\n'
@@ -96,8 +122,8 @@ def table(reports):
         text += 'pipeline %(pipeline)s: %(result)s %(words)s\n' % r
     for s in (s for p in reports for s in p['steps']):
         text += '%-10s %-8s %6.1f s  %s\n' % (
-            s['step'], s['status'], s.get('seconds', 0), s['words'])
-    return text
+            s['step'], s['status'], s.get('seconds', 0), s['words'][:300])
+    return text + '\n' + checks_table(checks.check(merged(reports)))
 
 
 if __name__ == '__main__':

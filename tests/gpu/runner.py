@@ -88,15 +88,17 @@ class Run:
             raise Skip('%s is not built' % os.path.basename(found))
         return found
 
-    def call(self, command, limit=None, **env):
-        """Runs it within the limit and the step's time."""
+    def call(self, command, limit=None, own=False, **env):
+        """Runs it within the limit and the step's time. own: a program that
+        wants none of the libraries that were unpacked."""
         limit = min(limit or 1e9, self.left())
         command = [str(word) for word in command]
         print('$ ' + ' '.join(command), file=self.log, flush=True)
         start, stopped = time.monotonic(), False
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=TOP,
-            text=True, errors='replace', env={**self.env, **env},
+            text=True, errors='replace',
+            env={**(os.environ if own else self.env), **env},
             start_new_session=True)
         try:
             out, err = process.communicate(timeout=limit)

@@ -305,7 +305,7 @@ def torch(run):
         done = run.call(
             [python, os.path.join(TOP, 'tests/bench/torch_bench.py'),
              '--device', device, '--mode', mode, '--json', official, model,
-             direction, o.precisions[0], size, frames], 150)
+             direction, o.precisions[0], size, frames], 150, own=True)
         row = {'model': model, 'direction': direction, 'mode': mode,
                'precision': o.precisions[0], 'size': size, 'faults': []}
         rows.append(row)

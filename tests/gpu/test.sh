@@ -62,11 +62,18 @@ small='--models tests/golden/data/taehv/taew2_1/weights.safetensors
 
 # All that works, and what is missing has its name.
 # shellcheck disable=SC2086 # words
-run 0 $small --only rates,overlap,speed,torch
+run 0 $small --only rates,start,overlap,speed,torch,exact,failures
 entry rates passed 'product'
 entry overlap passed '1 of 1'
 entry speed passed '1 of 1'
 entry torch skipped 'OFFICIAL is not set'
+entry start passed 'stored'
+entry exact passed '1 of 1'
+entry failures passed '13 of 13'
+expect 'its checks' grep -q '^pass *2 weights.safetensors .* in slices$' \
+    "$out/said"
+expect 'what nobody measured' grep -q '^? *2 kernels .*was not run' "$out/said"
+expect 'timed layers for the next one' sh -c 'ls "$1"/report/cuda-*.txt' sh "$out"
 expect 'a table last' grep -q '^weights.safetensors decode.*48x32' "$out/said"
 expect 'the same from the report' sh -c '
     python3 -B "$1/report.py" "$2/report/report.json" |
@@ -127,6 +134,10 @@ for said, result in says.items():
     assert speed.speed(run)['rows'][0]['result'] == result, said
 assert speed.speed(run)['status'] == 'skipped'
 END
+
+# Numbers that are not what they should be.
+expect 'numbers that miss are told' env PYTHONPATH="$here" \
+    python3 -B "$here/test_checks.py"
 
 # No GPU: said, and nothing is done.
 if [ ! -e /dev/nvidiactl ]; then

@@ -1,0 +1,390 @@
+"""What the numbers should be: named checks of a report.
+
+Each has a number, what is wanted of it, and holds or does not; one whose
+number nobody took says why. A number that is not there never holds.
+"""
+import math
+import re
+
+from speed import HIDDEN_BOUND, PLAN_BOUND
+
+# Frames per second that decoding in bf16 has to reach, by what the device's
+# name has in it. docs/performance.md says how they are measured.
+GOALS = {'H200': {'wan2.1': {'832x480': 100, '1280x720': 44, '1920x1080': 19},
+                  'wan2.2': {'832x480': 83, '1280x720': 36, '1920x1080': 16},
+                  'seedvr2': {'832x480': 50, '1280x720': 21, '1920x1080': 9}}}
+NORM_GOALS = {'H200': 3500}  # GB/s of norm and SiLU at 96 channels
+FULL_SIZE = ['wan2.1', 'wan2.2', 'seedvr2']
+TORCH_GAIN = 1.8  # full-size networks beside PyTorch's best way
+TINY_GAIN = 1.3  # TAEHV beside compiled code in CUDA graphs, at 1280x720
+TORCH_MEMORY = 0.6  # SeedVR2's peak beside PyTorch's
+FIRST_FRAME = {'stored': 2, 'none': 10}  # seconds, with timed layers or without
+TENTH_SLICE = 0.05
+SELF_TEST = 0.3  # seconds
+RELEASE = 1.2  # times the copies of what is kept
+DEMO_PSNR = {'fp16': 60, 'bf16': 50}
+# Of the golden vectors: largest difference; and of 16 bits the least PSNR, of
+# tiny networks and others.
+FP32, FP32_GROUPS = 1e-4, 2e-4  # the latter: SeedVR2's encoder
+NARROW = {'fp16': {True: (0.008, 62), False: (0.03, 58)},
+          'tf32': {True: (0.008, 62), False: (0.03, 58)},
+          'bf16': {True: (0.05, 45), False: (0.2, 40)}}
+LEAST_CUDNN = (9, 15)
+# Kernels that only move a tensor into another layout, by their names.
+RELAYOUT = re.compile(r'nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|transpos|relayout|'
+                      r'reorder|convert_?tensor|tensor_?transform|im2col|'
+                      r'concat|CatArray|pad(ding)?_?kernel', re.I)
+
+
+class Checks:
+    def __init__(self, report):
+        self.report, self.all = report, []
+        self.steps = {s['step']: s for s in report['steps']}
+        gpu = report['machine'].get('gpu', '')
+        self.gpu = next((k for k in GOALS if k in gpu), None)
+
+    def rows(self, step):
+        return [r for s in self.report['steps'] if s['step'] == step
+                for r in s.get('rows', [])]
+
+    def why(self, step):
+        """Why a step has no such number."""
+        one = self.steps.get(step)
+        return 'the step %s was not run' % step if not one else \
+            '%s %s: %s' % (step, one['status'], one['words'])
+
+    def add(self, number, name, value, wanted, good, words=''):
+        if isinstance(value, float):
+            value = round(value, 6) if math.isfinite(value) else str(value)
+        self.all.append({
+            'number': number, 'check': name, 'value': value, 'wanted': wanted,
+            'result': 'not measured' if value is None else
+            'pass' if good else 'FAIL',
+            'words': words if value is not None else words[:160]})
+
+    def least(self, number, name, value, bound, step, words=''):
+        self.add(number, name, value, '>= %g' % bound,
+                 value is not None and value >= bound,
+                 self.why(step) if value is None else words)
+
+    def most(self, number, name, value, bound, step, words=''):
+        self.add(number, name, value, '<= %g' % bound,
+                 value is not None and value <= bound,
+                 self.why(step) if value is None else words)
+
+    def told(self, number, name, value, step, words=''):
+        """A number that nothing is wanted of."""
+        self.add(number, name, value, 'reported', True,
+                 self.why(step) if value is None else words)
+
+
+# ---------------------------------------------------------------------------
+
+def steps(c):
+    for name, one in c.steps.items():
+        if one['status'] == 'failed':
+            c.add(0, 'step ' + name, 'failed', 'not so', False, one['words'])
+
+
+def build(c):
+    status = c.steps.get('build', {}).get('status')
+    c.add(1, 'built', status, 'passed', status == 'passed',
+          c.steps.get('build', {}).get('words', ''))
+    said = re.search(r'(\d+)\.(\d+)', c.report['machine'].get('cudnn', ''))
+    c.add(1, 'cuDNN', said and said[0], '>= %d.%d' % LEAST_CUDNN,
+          said and (int(said[1]), int(said[2])) >= LEAST_CUDNN,
+          '' if said else c.why('rates'))
+
+
+def test_rows(c, number, step, name, chosen=lambda test: True):
+    """None of the chosen tests may fail or be stopped, and one has to pass."""
+    rows = [r for r in c.rows(step) if chosen(r['test'])]
+    bad = [r['test'] for r in rows if r['result'] not in ('OK', 'SKIP')]
+    ok = sum(r['result'] == 'OK' for r in rows)
+    skipped = [r['test'] for r in rows if r['result'] == 'SKIP']
+    value = '%d passed, %d failed, %d skipped' % (
+        ok, len(bad), len(skipped)) if ok or bad else None
+    c.add(number, name, value, 'all pass', ok and not bad,
+          c.why(step) if value is None else ' '.join(bad or skipped))
+
+
+def tests(c):
+    test_rows(c, 2, 'kernels', 'kernels against ref')
+    worst = {}
+    for row in c.rows('golden'):
+        said = re.match(r'gpu-golden-(small|more|generated)-(\w+)$',
+                        row['test'])
+        for line in row.get('lines', []) if said else []:
+            found = re.match(r'(?:ok  |FAIL) (\S+) (.*): max (\S+) .*'
+                             r'PSNR (\S+) dB', line)
+            if not found:
+                continue
+            groups = found[1] == 'seedvr2' and 'encode' in found[2]
+            key = (said[2], groups if said[2] == 'fp32' else
+                   found[1].startswith('tae'))
+            most, least = worst.get(key, (0, math.inf))
+            one, psnr = float(found[3]), float(found[4])
+            # NaN has to win.
+            worst[key] = (one if not one <= most else most,
+                          psnr if not psnr >= least else least)
+    for groups in False, True:
+        c.most(2, 'golden fp32%s, largest difference' %
+               (', SeedVR2 encoder' if groups else ''),
+               worst.get(('fp32', groups), [None])[0],
+               FP32_GROUPS if groups else FP32, 'golden')
+    for precision in 'tf32', 'fp16', 'bf16':
+        for tiny in False, True:
+            most, least = NARROW[precision][tiny]
+            got = worst.get((precision, tiny), (None, None))
+            name = 'golden %s%s' % (precision, ', tiny' if tiny else '')
+            if precision == 'tf32':
+                c.told(2, name + ', largest difference', got[0], 'golden',
+                       got[0] and 'PSNR %.1f dB' % got[1])
+                continue
+            c.most(2, name + ', largest difference', got[0], most, 'golden')
+            c.least(2, name + ', PSNR', got[1], least, 'golden')
+    test_rows(c, 2, 'golden', 'golden tests by their own bounds')
+    test_rows(c, 2, 'streams', 'slices of all sizes: the same bytes',
+              lambda t: 'slices' in t)
+    test_rows(c, 2, 'streams', 'five runs and resets: the same bytes',
+              lambda t: '-stream' in t)
+    test_rows(c, 2, 'streams', 'other tests of streams',
+              lambda t: 'slices' not in t and '-stream' not in t)
+    exact = c.rows('exact')
+    for precision, bound in DEMO_PSNR.items():
+        for direction in 'decode', 'encode':
+            found = [r for r in exact if r['case'] ==
+                     'demo %s %s' % (direction, precision)]
+            value = found[0].get('psnr') if found else None
+            if found and found[0]['result'] == 'failed':
+                value = math.nan
+            c.least(2, 'demo %s %s, PSNR' % (direction, precision), value,
+                    bound, 'exact', found[0]['words'] if found else '')
+    for r in exact:
+        if 'same' in r:
+            c.add(2, r['case'], r['same'], 'the same bytes',
+                  r['same'] == 'the same bytes', r['words'])
+
+
+def sanitizers(c):
+    for tool in 'memcheck', 'racecheck', 'synccheck':
+        rows = [r for r in c.rows('sanitizer') if r['tool'] == tool]
+        bad = [r for r in rows if r['result'] == 'failed']
+        ok = sum(r['result'] == 'ok' for r in rows)
+        late = [r['case'] for r in rows if r['result'] == 'stopped']
+        value = '%d clean, %d not, %d not in time' % (
+            ok, len(bad), len(late)) if ok or bad else None
+        c.add(3, tool, value, 'all clean', ok and not bad,
+              c.why('sanitizer') if value is None else
+              '; '.join('%(case)s: %(words)s' % r for r in bad) or
+              ', '.join(late))
+
+
+def name_of(r):
+    return '%(model)s %(direction)s %(precision)s %(size)s' % r
+
+
+def run(c, number, step):
+    """What failed altogether, in a line for each reason."""
+    reasons = {}
+    for r in c.rows(step):
+        if r['result'] == 'failed' and 'fps' not in r and 'compute' not in r:
+            reasons.setdefault(', '.join(r['faults']), []).append(name_of(r))
+    for words, names in reasons.items():
+        c.add(number, '%s: %s%s' % (
+            step, names[0], ' and %d more' % (len(names) - 1)
+            if names[1:] else ''), 'failed', 'it runs', False, words)
+
+
+def flows(c):
+    run(c, 7, 'overlap')
+    rows = [r for r in c.rows('overlap') if 'compute' in r]
+    if not rows:
+        for number, name in ((4, 'downloads hidden'), (7, 'memory by the plan'),
+                             (7, 'memory does not grow'), (9, 'release'),
+                             (10, 'test at the start'),
+                             (5, 'relayout kernels'), (5, 'copies')):
+            c.add(number, name, None, '', False, c.why('overlap'))
+        return
+    least = min(rows, key=lambda r: r['download']['hidden'])
+    c.least(4, 'downloads hidden, the least', least['download']['hidden'],
+            HIDDEN_BOUND, 'overlap', name_of(least))
+    most = max(rows, key=lambda r: abs(r['taken_by_plan'] - 1))
+    c.most(7, 'memory apart from the plan, the most',
+           abs(most['taken_by_plan'] - 1), PLAN_BOUND, 'overlap', name_of(most))
+    grown = max(rows, key=lambda r: r['taken_later'])
+    c.most(7, 'memory grows over %d frames, bytes' %
+           max(r['frames'] for r in rows), max(grown['taken_later'], 0), 0,
+           'overlap', name_of(grown))
+    c.most(7, 'allocations after the first slice',
+           max(r['allocs_later'] + r['allocs_host_later'] for r in rows), 0,
+           'overlap')
+    for key, number, name in (('release', 9, 'giving memory back'),
+                              ('resume', 9, 'taking it again')):
+        times = [(r['release'][key + '_s'] / max(r['release'][
+            'copies_%s_s' % ('out' if key == 'release' else 'back')], 1e-9), r)
+            for r in rows if 'release' in r]
+        worst = max(times, key=lambda t: t[0]) if times else (None, None)
+        c.most(number, name + ', times the copies', worst[0], RELEASE,
+               'overlap', worst[1] and '%s: %.3f s' % (
+                   name_of(worst[1]), worst[1]['release'][key + '_s']))
+    tests = [r['selftest_s'] for r in rows if r.get('selftest_s', -1) >= 0]
+    c.most(10, 'test at the start, s', max(tests) if tests else None,
+           SELF_TEST, 'overlap')
+    slices(c, rows)
+    graphs(c, rows)
+
+
+def slices(c, rows):
+    """The first of the later slices against the tenth."""
+    apart = [(abs(r['slice_ms'][0] / r['slice_ms'][9] - 1), r) for r in rows
+             if r['model'] in FULL_SIZE and len(r.get('slice_ms', [])) >= 10 and
+             r['slice_ms'][9] > 0]
+    most = max(apart, key=lambda a: a[0]) if apart else (None, None)
+    c.most(6, 'slice 1 apart from slice 10, the most', most[0], TENTH_SLICE,
+           'overlap', most[1] and '%s: %.2f and %.2f ms' % (
+               name_of(most[1]), most[1]['slice_ms'][0],
+               most[1]['slice_ms'][9]))
+
+
+def graphs(c, rows):
+    """Kernels and copies of the programs as they were recorded."""
+    seen = [r for r in rows if r.get('graphs')]
+    if not seen:
+        for name in 'relayout kernels', 'copies':
+            c.add(5, name, None, '', False, 'no program was recorded')
+        return
+    moved, nameless, other, copies, wanted = {}, 0, 0, 0, 0
+    for r in seen:
+        if len(r['graphs']) != len(r['programs']):
+            other += 1
+        for g, p in zip(r['graphs'], r['programs']):
+            copies += g['copies']
+            wanted += p['copies']
+            other += (g['copies'] != p['copies']) + g['others']
+            for name, n in g['names'].items():
+                nameless += n if name == '?' else 0
+                if RELAYOUT.search(name):
+                    moved[name] = moved.get(name, 0) + n
+    if nameless and not moved:
+        c.add(5, 'relayout kernels', None, '0', False,
+              '%d kernels have no name' % nameless)
+    else:
+        c.most(5, 'relayout kernels', sum(moved.values()), 0, 'overlap',
+               ', '.join(moved)[:200])
+    c.add(5, 'copies of all programs', copies, 'those of carries, %d' % wanted,
+          copies == wanted and not other,
+          other and '%d programs or nodes differ' % other or '')
+
+
+def speeds(c):
+    goals = GOALS.get(c.gpu, {})
+    fps = {(r['model'], r['direction'], r['precision'], r['size']): r['fps']
+           for r in c.rows('speed') if 'fps' in r}
+    for model in goals:
+        for size, goal in goals[model].items():
+            c.least(5, '%s decode bf16 %s, frames/s' % (model, size),
+                    fps.get((model, 'decode', 'bf16', size)), goal, 'speed')
+    if not goals:
+        c.add(5, 'frames/s', None, '', False, 'no goals for this device')
+    run(c, 5, 'speed')
+    beside_torch(c, fps)
+    norm = [r for r in c.rows('rates') if r['type'] == 'bf16' and
+            r['name'].startswith('norm and SiLU 96 ')]
+    value = norm[0]['gbytes_s'] if norm else None
+    if c.gpu:
+        c.least(5, 'norm and SiLU of 96 channels, GB/s', value,
+                NORM_GOALS[c.gpu], 'rates')
+    else:
+        c.told(5, 'norm and SiLU of 96 channels, GB/s', value, 'rates')
+
+
+def beside_torch(c, fps):
+    best, graphed, peak = {}, {}, {}
+    for r in c.rows('torch'):
+        if r['result'] != 'ok':
+            continue
+        key = (r['model'], r['direction'], r['precision'], r['size'])
+        best[key] = max(best.get(key, 0), r['fps'])
+        if r['mode'] in ('compile', 'graphs'):
+            graphed[key] = max(graphed.get(key, 0), r['fps'])
+        if r.get('peak_bytes'):
+            peak[key] = min(peak.get(key, 1 << 62), r['peak_bytes'])
+    version = 'PyTorch ' + c.report['machine'].get('torch', 'unknown')
+    wanted = [k for k in best if k[0] in FULL_SIZE]
+    for model in FULL_SIZE:  # what nobody measured is said, too
+        for direction in 'decode', 'encode':
+            if not any(k[:2] == (model, direction) for k in wanted):
+                wanted.append((model, direction, 'bf16', '832x480'))
+    for key in wanted:
+        both = key in best and key in fps
+        c.least(5, '%s %s %s %s, times PyTorch' % key,
+                fps[key] / best[key] if both else None, TORCH_GAIN,
+                'speed' if key in best else 'torch', version)
+    key = ('taew2_1', 'decode', 'bf16', '1280x720')
+    both = key in graphed and key in fps
+    c.least(5, '%s %s %s %s, times PyTorch compiled' % key,
+            fps[key] / graphed[key] if both else None, TINY_GAIN,
+            'speed' if key in graphed else 'torch', version)
+    taken = {(r['model'], r['direction'], r['precision'], r['size']): r['taken']
+             for r in c.rows('overlap') if 'taken' in r}
+    keys = [k for k in taken if k[0] == 'seedvr2' and k in peak]
+    for k in keys or [('seedvr2', 'decode', 'bf16', '832x480')]:
+        c.most(5, "%s %s %s %s, memory beside PyTorch's" % k,
+               taken[k] / peak[k] if keys else None, TORCH_MEMORY,
+               'overlap' if k in peak else 'torch', version)
+
+
+def starts(c):
+    for store, bound in FIRST_FRAME.items():
+        rows = [r for r in c.rows('start') if r.get('store') == store]
+        for r in rows or [None]:
+            c.most(6, 'first frame, %s, s' % (
+                'layers timed before' if store == 'stored' else
+                'nothing timed before'), r and r.get(
+                    'seconds', math.nan if r['result'] == 'failed' else None),
+                bound, 'start', r and ', '.join([name_of(r), *r['faults']])
+                or '')
+
+
+def failures(c):
+    rows = c.rows('failures')
+    if not rows:
+        c.add(8, 'failures', None, '', False, c.why('failures'))
+    for r in rows:
+        c.add(8, r['case'], r['result'], 'ok', r['result'] == 'ok', r['words'])
+
+
+def others(c):
+    rows = c.rows('pipelines')
+    if not rows:
+        c.add(11, 'pipelines', None, '', False, c.why('pipelines'))
+    for r in rows:
+        c.add(11, r['pipeline'], r['result'], 'ok', r['result'] == 'ok',
+              r['words'])
+    if rows and not any('CUDAMemory' in r['pipeline'] for r in rows):
+        c.add(11, 'CUDAMemory', None, '', False, 'the plugin or GStreamer here '
+              'has none')
+    c.told(12, "the device's properties", 'device.json'
+           if c.rows('rates') else None, 'rates')
+    for channels in 96, 192, 384, 512:
+        for precision in 'bf16', 'fp16':
+            found = [r['tflops'] for r in c.rows('rates') if precision ==
+                     r['type'] and r['name'].startswith('conv %d ' % channels)]
+            c.told(12, 'convolution of %d channels, %s, TFLOP/s' % (
+                channels, precision), found[0] if found else None, 'rates')
+    c.add(12, 'range of fp16 on released weights', None, '', False,
+          'there are no released weights here: tests/official/run.sh')
+
+
+def check(report):
+    """The list of checks; made for whatever was run."""
+    c = Checks(report)
+    for part in (steps, build, tests, sanitizers, flows, speeds, starts, failures,
+                 others):
+        try:
+            part(c)
+        except Exception as why:  # a report that is not as it should be
+            c.add(0, part.__name__, 'unreadable', 'readable', False,
+                  '%s: %s' % (type(why).__name__, why))
+    return sorted(c.all, key=lambda one: one['number'])

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Downloads the packages that `run.sh --debs FOLDER` unpacks on a machine where
+# nothing can be installed, from this machine's Debian or Ubuntu.
+#
+#   debs.sh FOLDER [build] [onednn] [gst]    all of them unless said
+#
+# What every system has at run time, such as zlib, is left out, so that no older
+# one takes its place; run.sh needs Meson and Ninja besides, such as pip's.
+set -eu
+folder=${1:?usage: debs.sh FOLDER [build] [onednn] [gst]}
+shift
+[ $# -gt 0 ] || set -- build onednn gst
+names=
+for group; do
+    case $group in
+    build) names="$names libjansson4 libjansson-dev pkgconf pkgconf-bin
+        libpkgconf3" ;;
+    onednn) names="$names libdnnl2 libdnnl-dev" ;;
+    gst) names="$names gstreamer1.0-tools gstreamer1.0-plugins-base
+        gstreamer1.0-plugins-good gstreamer1.0-plugins-bad
+        libgstreamer1.0-0 libgstreamer1.0-dev
+        libgstreamer-plugins-base1.0-0 libgstreamer-plugins-base1.0-dev
+        libgstreamer-plugins-bad1.0-0 libgstreamer-plugins-bad1.0-dev
+        libgstreamer-gl1.0-0 libglib2.0-0 libglib2.0-bin libglib2.0-dev
+        libglib2.0-dev-bin libpcre2-8-0 libpcre2-dev libffi8 libffi-dev
+        liborc-0.4-0 liborc-0.4-dev libunwind8 libunwind-dev libdw1 libdw-dev
+        libelf1 libelf-dev libcap2-bin liblzma-dev zlib1g-dev libmount-dev
+        libblkid-dev libselinux1-dev libsepol-dev libgl-dev libglx-dev
+        libegl-dev libgles-dev libopengl-dev libglvnd-dev libgl1 libglx0
+        libegl1 libgles2 libopengl0 libglvnd0 libdrm2 libdrm-dev libx11-6
+        libx11-dev libx11-xcb1 libx11-xcb-dev libxcb1 libxcb1-dev libxau6
+        libxau-dev libxdmcp6 libxdmcp-dev x11proto-dev libwayland-client0
+        libwayland-cursor0 libwayland-egl1 libwayland-server0 libwayland-dev
+        libgbm1 libgbm-dev libgudev-1.0-0 libgudev-1.0-dev libudev-dev
+        libgraphene-1.0-0 libbsd0 libmd0" ;;
+    *) echo "debs.sh: there is no group $group" >&2 && exit 2 ;;
+    esac
+done
+mkdir -p "$folder"
+cd "$folder"
+# shellcheck disable=SC2086 # words
+apt-get download $names

@@ -1,0 +1,173 @@
+"""Reports as they could be: what misses its goal must be told, and what nobody
+measured must not hold."""
+import copy
+import math
+
+import checks
+import report
+
+
+def flow(**more):
+    row = {'model': 'wan2.1', 'direction': 'decode', 'precision': 'bf16',
+           'size': '832x480', 'slices': 20, 'frames': 801, 'result': 'ok',
+           'compute': {'busy': 0.99, 'fps': 110},
+           'upload': {'copies': 20, 'hidden': 1},
+           'download': {'copies': 20, 'hidden': 0.99}, 'taken': 100,
+           'taken_by_plan': 1.01, 'taken_later': 0, 'allocs_later': 0,
+           'allocs_host_later': 0, 'selftest_s': 0.1,
+           'slice_ms': [10.0] * 20, 'faults': [],
+           'release': {'release_s': 0.11, 'copies_out_s': 0.1,
+                       'resume_s': 0.11, 'copies_back_s': 0.1},
+           'programs': [{'copies': 4}],
+           'graphs': [{'copies': 4, 'others': 0, 'kernels': 2,
+                       'names': {'sm90_xmma_fprop_implicit_gemm': 1,
+                                 'norm_rows': 1}}]}
+    row.update(more)
+    return row
+
+
+def torch(model, size, mode, fps):
+    return {'model': model, 'direction': 'decode', 'precision': 'bf16',
+            'size': size, 'mode': mode, 'fps': fps, 'result': 'ok',
+            'peak_bytes': 1000}
+
+
+def speed(model, size, fps):
+    return {'model': model, 'direction': 'decode', 'precision': 'bf16',
+            'size': size, 'fps': fps, 'first_s': 1, 'tflops': 1,
+            'result': 'ok', 'faults': []}
+
+
+def golden(precision, line):
+    return {'test': 'gpu-golden-small-' + precision, 'result': 'OK',
+            'lines': [line]}
+
+
+def line(label, most, psnr):
+    return 'ok   %s: max %s at [0 of 1] (got 1, want 1), PSNR %s dB' % (
+        label, most, psnr)
+
+
+STEPS = {
+    'build': [], 'kernels': [{'test': 'gpu-check-norm', 'result': 'OK'}],
+    'rates': [{'name': 'norm and SiLU 96 832x480', 'type': 'bf16',
+               'gbytes_s': 3600}],
+    'golden': [golden('fp32', line('wan2.1 decode', '9e-05', '99.0')),
+               golden('fp32', line('seedvr2 encode mean', '1.9e-04', '99.0')),
+               golden('fp16', line('wan2.1 decode', '0.01', '60.0')),
+               golden('bf16', line('taew2_1 decode', '0.04', 'inf'))],
+    'streams': [{'test': 'gpu-slices-wan21-bf16', 'result': 'OK'}],
+    'start': [{'model': 'wan2.1', 'direction': 'decode', 'precision': 'bf16',
+               'size': '832x480', 'store': 'stored', 'seconds': 1.5,
+               'result': 'ok', 'faults': []}],
+    'speed': [speed('wan2.1', '832x480', 101), speed('seedvr2', '832x480', 51),
+              speed('taew2_1', '1280x720', 1400)],
+    'overlap': [flow(), flow(model='seedvr2', taken=500)],
+    'torch': [torch('wan2.1', '832x480', 'eager', 30),
+              torch('wan2.1', '832x480', 'compile', 50),
+              torch('seedvr2', '832x480', 'eager', 20),
+              torch('taew2_1', '1280x720', 'graphs', 1000)],
+    'exact': [{'case': 'demo decode fp16', 'result': 'ok', 'words': '',
+               'psnr': 61.0},
+              {'case': 'wan2.1 in slices', 'result': 'ok', 'words': '',
+               'same': 'the same bytes'}],
+    'failures': [{'case': 'refused', 'result': 'ok', 'words': ''}],
+    'pipelines': [{'pipeline': 'decode', 'result': 'ok', 'words': ''}],
+    'sanitizer': [{'tool': 'memcheck', 'case': 'norm', 'result': 'ok',
+                   'words': ''}],
+}
+
+
+def made(steps):
+    return {'machine': {'gpu': 'NVIDIA H200', 'cudnn': 'cuDNN 9.19.0'},
+            'steps': [{'step': k, 'status': 'passed', 'words': '', 'rows': v}
+                      for k, v in steps.items()]}
+
+
+def results(steps):
+    found = checks.check(made(steps))
+    return {'%d %s' % (c['number'], c['check']): c['result'] for c in found}
+
+
+good = results(STEPS)
+assert 'FAIL' not in good.values(), good
+assert '0 FAIL' in report.checks_table(checks.check(made(STEPS)))
+
+# (step, row, what it says instead, the check that must fail)
+NAN = math.nan
+BAD = [
+    ('kernels', 0, {'result': 'FAIL'}, '2 kernels'),
+    ('kernels', 0, {'result': 'TIMEOUT'}, '2 kernels'),
+    ('golden', 0, {'lines': [line('wan2.1 decode', '1.1e-04', '99.0')]},
+     '2 golden fp32, largest'),
+    ('golden', 0, {'lines': [line('wan2.1 decode', 'inf', 'nan')]},
+     '2 golden fp32, largest'),
+    ('golden', 1, {'lines': [line('seedvr2 encode mean', '3e-4', '99.0')]},
+     '2 golden fp32, SeedVR2'),
+    ('golden', 2, {'lines': [line('wan2.1 decode', '0.01', '57.9')]},
+     '2 golden fp16, PSNR'),
+    ('golden', 2, {'lines': [line('wan2.1 decode', '0.01', 'nan')]},
+     '2 golden fp16, PSNR'),
+    ('golden', 3, {'lines': [line('taew2_1 decode', '0.06', '50.0')]},
+     '2 golden bf16, tiny, largest'),
+    ('streams', 0, {'result': 'FAIL'}, '2 slices'),
+    ('exact', 0, {'psnr': 59.9}, '2 demo decode fp16'),
+    ('exact', 1, {'same': 'other bytes'}, '2 wan2.1 in slices'),
+    ('sanitizer', 0, {'result': 'failed'}, '3 memcheck'),
+    ('overlap', 0, {'download': {'copies': 20, 'hidden': 0.5}}, '4 downloads'),
+    ('overlap', 0, {'taken_by_plan': 0.9}, '7 memory apart'),
+    ('overlap', 0, {'taken_later': 4096}, '7 memory grows'),
+    ('overlap', 0, {'allocs_later': 1}, '7 allocations'),
+    ('overlap', 0, {'selftest_s': 0.4}, '10 test'),
+    ('overlap', 0, {'slice_ms': [11.0] + [10.0] * 19}, '6 slice 1'),
+    ('overlap', 0, {'release': {'release_s': 0.13, 'copies_out_s': 0.1,
+                                'resume_s': 0.1, 'copies_back_s': 0.1}},
+     '9 giving'),
+    ('overlap', 0, {'programs': [{'copies': 3}]}, '5 copies'),
+    ('overlap', 0, {'graphs': [{'copies': 4, 'others': 0, 'kernels': 1,
+                                'names': {'cudnn_nchwToNhwcKernel': 1}}]},
+     '5 relayout'),
+    ('overlap', 1, {'taken': 700}, '5 seedvr2 decode bf16 832x480, memory'),
+    ('speed', 0, {'fps': 99.9}, '5 wan2.1 decode bf16 832x480, frames'),
+    ('speed', 0, {'fps': NAN}, '5 wan2.1 decode bf16 832x480, frames'),
+    ('speed', 0, {'fps': 89.0}, '5 wan2.1 decode bf16 832x480, times'),
+    ('speed', 2, {'fps': 1200}, '5 taew2_1 decode bf16 1280x720, times'),
+    ('rates', 0, {'gbytes_s': 3400}, '5 norm'),
+    ('start', 0, {'seconds': 2.1}, '6 first frame'),
+    ('failures', 0, {'result': 'failed'}, '8 refused'),
+    ('pipelines', 0, {'result': 'failed'}, '11 decode'),
+    ('pipelines', 0, {'result': 'stopped'}, '11 decode'),
+]
+for step, i, change, name in BAD:
+    steps = copy.deepcopy(STEPS)
+    steps[step][i].update(change)
+    found = [v for k, v in results(steps).items() if k.startswith(name)]
+    assert found and 'FAIL' in found, (step, change, name, found)
+
+# What crashed has no number, and fails.
+for step, gone in ('exact', 'psnr'), ('start', 'seconds'):
+    steps = copy.deepcopy(STEPS)
+    steps[step][0].update(result='failed', faults=['it crashed'])
+    del steps[step][0][gone]
+    assert 'FAIL' in results(steps).values(), step
+crashed = made(STEPS)
+crashed['steps'][3]['status'] = 'failed'
+assert [c['check'] for c in checks.check(crashed) if c['result'] == 'FAIL'] == [
+    'step ' + crashed['steps'][3]['step']]
+
+# What was stopped or left out is neither good nor bad, and says why.
+for step in STEPS:
+    steps = {k: v for k, v in STEPS.items() if k != step}
+    found = results(steps)
+    assert 'FAIL' not in found.values() or step == 'build', (step, found)
+    assert list(found.values()).count('pass') < list(
+        good.values()).count('pass'), step
+stopped = copy.deepcopy(STEPS)
+stopped['overlap'][0] = {'model': 'wan2.1', 'direction': 'decode', 'precision':
+                         'bf16', 'size': '832x480', 'result': 'failed',
+                         'faults': ['an illegal memory access']}
+assert results(stopped)['7 overlap: wan2.1 decode bf16 832x480'] == 'FAIL'
+# A report of which a part makes no sense is no good report.
+broken = copy.deepcopy(STEPS)
+broken['rates'][0] = {'type': 'bf16'}
+assert 'FAIL' in results(broken).values()
