@@ -137,12 +137,14 @@ def build(run):
     setup = ['setup', '--reconfigure'] if configured else ['setup']
     done = run.call(run.meson + setup + ['--buildtype=release', *words,
                                          run.build, TOP])
-    if not done.code:
-        done = run.call(run.meson + ['compile', '-C', run.build])
-    if done.code:
+    if not done.code:  # what can be built is, whatever cannot
+        done = run.call(run.meson + ['compile', '-C', run.build,
+                                     '--ninja-args=-k0'])
+    if done.code or done.stopped:
         found = [s for s in (done.out + done.err).splitlines()
-                 if 'error' in s.lower() or 'ERROR' in s]
-        return {'status': 'failed', 'words': (found or [done.last()])[0]}
+                 if 'error' in s.lower() or 'undefined reference' in s]
+        return {'status': 'failed', 'words': 'stopped' if done.stopped else
+                (found or [done.last()])[0]}
     return {'status': 'passed', 'words': 'for %s%s%s' % (
         'the emulation' if run.emulate else
         'sm_' + arch if arch else 'the default devices',

@@ -15,7 +15,7 @@ for group; do
     case $group in
     build) names="$names libjansson4 libjansson-dev pkgconf pkgconf-bin
         libpkgconf3" ;;
-    onednn) names="$names libdnnl2 libdnnl-dev" ;;
+    onednn) names="$names libdnnl2 libdnnl-dev ocl-icd-libopencl1" ;;
     gst) names="$names gstreamer1.0-tools gstreamer1.0-plugins-base
         gstreamer1.0-plugins-good gstreamer1.0-plugins-bad
         libgstreamer1.0-0 libgstreamer1.0-dev

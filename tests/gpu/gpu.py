@@ -82,8 +82,9 @@ def main():
     build.describe(run)
     run.save()
     for name, function, limit in steps.STEPS:
-        if made['status'] == 'failed':
-            break
+        if made['status'] == 'failed' and not os.path.exists(
+                run.path('build.ninja')):
+            break  # else steps skip what is not built
         if (o.only and name not in o.only) or name in o.skip:
             continue
         run.step(name, function, limit)
