@@ -17,7 +17,7 @@ for group; do
         libpkgconf3" ;;
     onednn) names="$names libdnnl2 libdnnl-dev ocl-icd-libopencl1" ;;
     gst) names="$names gstreamer1.0-tools gstreamer1.0-plugins-base
-        gstreamer1.0-plugins-good gstreamer1.0-plugins-bad
+        gstreamer1.0-plugins-bad
         libgstreamer1.0-0 libgstreamer1.0-dev
         libgstreamer-plugins-base1.0-0 libgstreamer-plugins-base1.0-dev
         libgstreamer-plugins-bad1.0-0 libgstreamer-plugins-bad1.0-dev
