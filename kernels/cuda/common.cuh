@@ -6,7 +6,7 @@
  * VAE_ANY, where the type is told at run time and it may have fewer than eight
  * elements at any address. Typed octets stay as they were loaded until their
  * numbers are asked for, so that a thread can have several loads under way.
- * Both ways give the same numbers and bits.
+ * Both ways give the same numbers, and what is only moved keeps its bits.
  */
 #ifndef VAE_COMMON_CUH
 #define VAE_COMMON_CUH
@@ -37,17 +37,24 @@ vae_octet_valid(int first, int c)
     return left < 0 ? 0 : left < 8 ? left : 8;
 }
 
-/* Two numbers as 16-bit T, a low; the same bits as vae_store() writes. */
+/* Two results as 16-bit T, a low. A NaN is that which the device's arithmetic
+ * gives, so its bits need no care. */
 template <int T>
 VAE_DEVICE uint32_t
 vae_pair(float a, float b)
 {
-    const bool numbers = a == a && b == b;
-    if (T == VAE_TYPE_BF16)
-        return numbers ? vae_ptx_bf16x2(a, b)
-                       : vae_to_bf16(a) | (uint32_t) vae_to_bf16(b) << 16;
-    return numbers ? vae_ptx_f16x2(a, b)
-                   : vae_to_f16(a) | (uint32_t) vae_to_f16(b) << 16;
+    return T == VAE_TYPE_BF16 ? vae_ptx_bf16x2(a, b) : vae_ptx_f16x2(a, b);
+}
+
+/* The same bits as vae_store() writes, for numbers that are only moved. */
+template <int T>
+VAE_DEVICE uint32_t
+vae_pair_moved(float a, float b)
+{
+    if (a == a && b == b)
+        return vae_pair<T>(a, b);
+    return T == VAE_TYPE_BF16 ? vae_to_bf16(a) | (uint32_t) vae_to_bf16(b) << 16
+                              : vae_to_f16(a) | (uint32_t) vae_to_f16(b) << 16;
 }
 
 /* Elements at..at+n-1 of p and zeros; n is 0 or 8 but for VAE_ANY. */
@@ -69,7 +76,7 @@ vae_octet_load(VaeOctet<T> &o, const void *p, VaeType type, size_t at, int n)
         vae_load16(o.word + half, x + 16);
 }
 
-/* Element i, the same bits as vae_load() gives. */
+/* Element i to compute with: what vae_load() gives, a NaN of any bits. */
 template <int T>
 VAE_DEVICE float
 vae_octet_get(const VaeOctet<T> &o, int i)
@@ -79,11 +86,22 @@ vae_octet_get(const VaeOctet<T> &o, int i)
     const uint32_t word = o.word[i / 2];
     if (T == VAE_TYPE_BF16)
         return vae_from_bits(i % 2 ? word & 0xffff0000u : word << 16);
-    const uint32_t half = i % 2 ? word >> 16 : word & 0xffffu;
-    const float v = vae_ptx_from_f16(half);
-    return v == v ? v : vae_from_f16((uint16_t) half);
+    return vae_ptx_from_f16(i % 2 ? word >> 16 : word & 0xffffu);
 }
 
+/* Element i, the same bits as vae_load() gives. */
+template <int T>
+VAE_DEVICE float
+vae_octet_moved(const VaeOctet<T> &o, int i)
+{
+    const float v = vae_octet_get<T>(o, i);
+    if (T != VAE_TYPE_F16 || v == v)
+        return v;
+    const uint32_t word = o.word[i / 2];
+    return vae_from_f16((uint16_t) (i % 2 ? word >> 16 : word & 0xffffu));
+}
+
+/* From results, see vae_pair(). */
 template <int T>
 VAE_DEVICE void
 vae_octet_set(VaeOctet<T> &o, const float *v)
@@ -117,7 +135,7 @@ vae_octet_store(void *p, VaeType type, size_t at, const VaeOctet<T> &o, int n)
     }
 }
 
-/* An octet from one type to another. */
+/* An octet from one type to another; the bits of NaN as by vae_store(). */
 template <int X, int Y>
 VAE_DEVICE void
 vae_octet_convert(VaeOctet<Y> &to, const VaeOctet<X> &from)
@@ -128,8 +146,13 @@ vae_octet_convert(VaeOctet<Y> &to, const VaeOctet<X> &from)
         float v[8];
         VAE_UNROLL
         for (int i = 0; i < 8; i++)
-            v[i] = vae_octet_get<X>(from, i);
-        vae_octet_set<Y>(to, v);
+            v[i] = vae_octet_moved<X>(from, i);
+        VAE_UNROLL
+        for (int i = 0; i < VaeOctet<Y>::WORDS; i++)
+            to.word[i] =
+                VaeOctet<Y>::WIDE
+                    ? vae_bits(v[i])
+                    : vae_pair_moved<Y>(v[2 * i % 8], v[(2 * i + 1) % 8]);
     }
 }
 
@@ -154,18 +177,15 @@ vae_lanes_max(float v, int lanes)
 }
 
 /*
- * v * sigmoid(v) within 5 units. The rest of -v * log2(e) that a float cannot
- * hold goes into e^-v as a first-order term; 2^-8 keeps the reciprocal from
- * being flushed while the result is a normal number.
+ * v * sigmoid(v). The product in the exponent is rounded once, which for v < 0
+ * makes a relative error of 1.2 |v| 2^-24; as the result falls off faster, that
+ * is never more than 2^-24 of 1. For v > 0 it is within 5 units. Results below
+ * 1.1e-36 are 0.
  */
 VAE_DEVICE float
 vae_silu(float v)
 {
-    const float t = -fminf(fmaxf(v, -100.0f), 100.0f);
-    const float high = t * 1.44269502f;
-    const float rest = fmaf(t, 1.92596303e-8f, fmaf(t, 1.44269502f, -high));
-    const float e = vae_ptx_ex2(high) * fmaf(rest, 0.693147181f, 1.0f);
-    return v * (vae_ptx_rcp(fmaf(e, 0x1p-8f, 0x1p-8f)) * 0x1p-8f);
+    return v * vae_ptx_rcp(1 + vae_ptx_ex2(v * -1.44269502f));
 }
 
 /* -------------------------------------------------------- launching */

@@ -28,10 +28,11 @@ sum_squares(float sum, const VaeOctet<T> &o)
     return sum;
 }
 
-/* Octet `first` / 8 of the row, n of it; gain as aligned as x is. */
+/* The octet from channel `first` on, n of it, which is at `at` in x and y;
+ * gain as aligned as x is. */
 template <int X, int Y>
 VAE_DEVICE void
-rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t row, int first,
+rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, int first,
           int n, float scale)
 {
     const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
@@ -46,7 +47,7 @@ rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t row, int first,
             v[i] = vae_silu(v[i]);
     }
     vae_octet_set<Y>(y, v);
-    vae_octet_store<Y>(a.y, a.y_type, row + first, y, n);
+    vae_octet_store<Y>(a.y, a.y_type, at, y, n);
 }
 
 /*
@@ -60,30 +61,29 @@ VAE_KERNEL void
 rms(VaeNormArgs a, int lanes, float root)
 {
     const size_t pixels = (size_t) a.t * a.h * a.w;
-    const int lane = (int) threadIdx.x & (lanes - 1);
+    const int first = 8 * ((int) threadIdx.x & (lanes - 1)), next = 8 * lanes;
     const unsigned step = VAE_THREADS / (unsigned) lanes;
     size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
+    size_t at = p * a.c + first;
     VAE_NO_UNROLL
-    for (int round = 0; round < ROUNDS; round++, p += step) {
+    for (int round = 0; round < ROUNDS; round++) {
         VaeOctet<X> x[CHUNKS];
-        const bool live = p < pixels;
+        const int c = p < pixels ? a.c : 0;
         VAE_UNROLL
-        for (int i = 0; i < CHUNKS; i++) {
-            const int first = 8 * (i * lanes + lane);
-            const int n = live ? vae_octet_valid(first, a.c) : 0;
-            vae_octet_load<X>(x[i], a.x, a.x_type, p * a.c + first, n);
-        }
+        for (int i = 0; i < CHUNKS; i++)
+            vae_octet_load<X>(x[i], a.x, a.x_type, at + i * next,
+                              first + i * next < c ? 8 : 0);
         float sum = 0;
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
             sum = sum_squares<X>(sum, x[i]);
         const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
         VAE_UNROLL
-        for (int i = 0; i < CHUNKS; i++) {
-            const int first = 8 * (i * lanes + lane);
-            const int n = live ? vae_octet_valid(first, a.c) : 0;
-            rms_octet<X, Y>(a, x[i], p * a.c, first, n, scale);
-        }
+        for (int i = 0; i < CHUNKS; i++)
+            rms_octet<X, Y>(a, x[i], at + i * next, first + i * next,
+                            first + i * next < c ? 8 : 0, scale);
+        p += step;
+        at += (size_t) step * a.c;
     }
 }
 
@@ -111,7 +111,7 @@ rms_any(VaeNormArgs a, int lanes, float root)
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
-        rms_octet<VAE_ANY, VAE_ANY>(a, x, row, first, n, scale);
+        rms_octet<VAE_ANY, VAE_ANY>(a, x, row + first, first, n, scale);
     }
 }
 
