@@ -407,9 +407,19 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at, int n)
     vae_octet_store<Y>(g.a.y, g.a.y_type, at, y, n);
 }
 
+/* Blocks at a time. 16-bit octets leave registers for a third; before sm_90
+ * the assembler would spill. */
+template <int X, int Y> struct ApplyBlocks {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    static const int N = VaeOctet<X>::WIDE || VaeOctet<Y>::WIDE ? 2 : 3;
+#else
+    static const int N = 2;
+#endif
+};
+
 template <int X, int Y>
-VAE_KERNEL void
-group_apply(Group g)
+static __global__
+__launch_bounds__(VAE_THREADS, (ApplyBlocks<X, Y>::N)) void group_apply(Group g)
 {
     const int octets = (g.a.c + 7) / 8, pixels = g.a.h * g.a.w;
     const int width = octets < VAE_THREADS ? octets : VAE_THREADS;
