@@ -5,15 +5,44 @@
 #include "cuda.h"
 
 /*
- * One octet of pixel (blockIdx.y, i / octets) of frame blockIdx.z of y. Where
- * every channel of x goes to as many places as y has for it, its channels lie
- * as those of y do.
+ * What is added to n channels of y from `o` on at a place of the block, from
+ * the pixel of x that begins at `from`. Where every channel of x goes to as
+ * many places as y has for it, its channels lie as those of y do; where to a
+ * whole part of them, every few channels.
  */
+template <int X>
+VAE_DEVICE void
+sources(const VaeShortcutArgs &a, float *v, size_t from, int o, int n, int rep,
+        int place)
+{
+    const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
+    const int step = a.ft * a.fs * a.fs, each = step / rep;
+    if (rep == step) {
+        VaeOctet<X> x;
+        vae_octet_load<X>(x, a.x, a.x_type, from + o, n);
+        VAE_UNROLL
+        for (int l = 0; l < 8; l++)
+            v[l] = vae_octet_get<X>(x, l);
+    } else if (each * rep == step) {
+        const size_t first = from + (size_t) o * each + place / rep;
+        VAE_UNROLL
+        for (int l = 0; l < 8; l++)
+            v[l] = l < n ? vae_load(a.x, type, first + l * each) : 0;
+    } else {
+        VAE_UNROLL
+        for (int l = 0; l < 8; l++) {
+            const int channel = ((o + l) * step + place) / rep;
+            v[l] = l < n ? vae_load(a.x, type, from + channel) : 0;
+        }
+    }
+}
+
+/* One octet of pixel (blockIdx.y, i / octets) of frame blockIdx.z of y. */
 template <int X, int Y>
 VAE_KERNEL void
 dup(VaeShortcutArgs a, int rep)
 {
-    const int octets = (a.cy + 7) / 8, step = a.ft * a.fs * a.fs;
+    const int octets = (a.cy + 7) / 8;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
     const int column = i / octets, o = i % octets * 8;
     if (column >= a.w * a.fs)
@@ -25,21 +54,13 @@ dup(VaeShortcutArgs a, int rep)
         (((size_t) (f / a.ft) * a.h + row / a.fs) * a.w + column / a.fs) * a.cx;
     const size_t line = (size_t) blockIdx.z * a.h * a.fs + row;
     const size_t at = (line * a.w * a.fs + column) * a.cy + o;
-    VaeOctet<X> x;
     VaeOctet<Y> y;
     float v[8];
     vae_octet_load<Y>(y, a.y, a.y_type, at, n);
-    if (rep == step)
-        vae_octet_load<X>(x, a.x, a.x_type, from + o, n);
+    sources<X>(a, v, from, o, n, rep, place);
     VAE_UNROLL
-    for (int l = 0; l < 8; l++) {
-        const int channel = ((o + l) * step + place) / rep;
-        v[l] = vae_octet_get<Y>(y, l);
-        if (rep == step)
-            v[l] += vae_octet_get<X>(x, l);
-        else if (l < n)
-            v[l] += vae_load(a.x, a.x_type, from + channel);
-    }
+    for (int l = 0; l < 8; l++)
+        v[l] += vae_octet_get<Y>(y, l);
     vae_octet_set<Y>(y, v);
     vae_octet_store<Y>(a.y, a.y_type, at, y, n);
 }
@@ -71,15 +92,21 @@ average(VaeShortcutArgs a, int g, int front)
     const int column = i / a.cy, o = i % a.cy;
     if (column >= w)
         return;
+    int c = o * g / deep, place = o * g % deep;
+    int t = place / area, r = place % area / a.fs, q = place % a.fs;
     float sum = 0;
-    for (int j = o * g; j < (o + 1) * g; j++) {
-        const int f = (int) blockIdx.z * a.ft + j / area % a.ft - front;
-        if (f < 0)
-            continue;
-        const size_t row = (size_t) blockIdx.y * a.fs + j / a.fs % a.fs;
-        const size_t x = (size_t) column * a.fs + j % a.fs;
+    VAE_NO_UNROLL
+    for (int j = 0; j < g; j++) {
+        const int f = (int) blockIdx.z * a.ft + t - front;
+        const size_t row = (size_t) blockIdx.y * a.fs + r;
+        const size_t x = (size_t) column * a.fs + q;
         const size_t site = ((size_t) f * a.h + row) * a.w + x;
-        sum += vae_load(a.x, a.x_type, site * a.cx + j / deep);
+        if (f >= 0)
+            sum += vae_load(a.x, a.x_type, site * a.cx + c);
+        q = q + 1 < a.fs ? q + 1 : 0;
+        r = q ? r : r + 1 < a.fs ? r + 1 : 0;
+        t = q || r ? t : t + 1 < a.ft ? t + 1 : 0;
+        c += !q && !r && !t;
     }
     const size_t line = (size_t) blockIdx.z * (a.h / a.fs) + blockIdx.y;
     const size_t at = line * w * a.cy + i;
