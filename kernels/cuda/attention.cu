@@ -11,11 +11,14 @@
 #include "cuda.h"
 
 enum { WARPS = 8, EACH = 4, KEYS = WARPS * EACH }; /* keys of a warp: EACH */
+enum { WIDTH = VAE_THREADS / 2 }; /* threads beside each other for the result */
 
-template <int ROWS> struct Tile {
+template <int ROWS, int COLUMNS> struct Tile {
     static const int STRIDE = ROWS + 4; /* of weight, fewer bank conflicts */
-    float weight[KEYS * STRIDE];        /* scores, then weights: [key][row] */
+    static const int DEEP = COLUMNS * WIDTH; /* channels at most */
+    float weight[KEYS * STRIDE];             /* scores, then weights */
     float most[ROWS], sum[ROWS], shrink[ROWS];
+    float query[ROWS * DEEP];
 };
 
 /*
@@ -37,57 +40,70 @@ sum_scattered(float *v, int lane)
         sum_scattered<N / 2, BIT / 2>(v, lane);
 }
 
-/* Scores of a warp's EACH keys from `key` on; those past n are -inf. */
-template <int X, int ROWS>
+/* Four channels from `at` on, zeros where n is 0; n is 4 but for VAE_ANY. */
+template <int X>
 VAE_DEVICE void
-scores(const VaeAttentionArgs &a, Tile<ROWS> *tile, const float *query, int key,
+load_quad(float *v, const void *p, VaeType type, size_t at, int n)
+{
+    uint32_t word[4] = {0, 0, 0, 0};
+    if (X == VAE_TYPE_F32 && n)
+        vae_load16(word, static_cast<const float *>(p) + at);
+    VAE_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = X == VAE_TYPE_F32 ? vae_from_bits(word[i])
+               : i < n           ? vae_load(p, type, at + i)
+                                 : 0;
+}
+
+/* Scores of a warp's EACH keys from `key` on; those past n are -inf. A lane
+ * has every 32nd four channels, so that neighbours read neighbouring banks. */
+template <int X, int ROWS, int COLUMNS>
+VAE_DEVICE void
+scores(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile, int key,
        float scale)
 {
+    const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
     const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
-    const int stride = (a.c + 7) / 8 * 8, N = EACH * ROWS;
+    const int N = EACH * ROWS;
     float dot[N] = {0};
-    for (int first = 8 * lane; first < a.c; first += 256) {
-        VaeOctet<X> k[EACH];
+    size_t at = ((size_t) blockIdx.y * a.n + key) * 3 * a.c + a.c + 4 * lane;
+    VAE_NO_UNROLL
+    for (int first = 4 * lane; first < a.c; first += 128, at += 128) {
+        const int n = a.c - first < 4 ? a.c - first : 4;
+        float k[EACH][4];
         VAE_UNROLL
-        for (int j = 0; j < EACH; j++) {
-            const int site = key + j < a.n ? key + j : a.n - 1;
-            vae_octet_load<X>(k[j], a.qkv, a.x_type,
-                              ((size_t) blockIdx.y * a.n + site) * 3 * a.c +
-                                  a.c + first,
-                              vae_octet_valid(first, a.c));
-        }
+        for (int j = 0; j < EACH; j++)
+            load_quad<X>(k[j], a.qkv, type, at + (size_t) j * 3 * a.c,
+                         key + j < a.n ? n : 0);
         VAE_UNROLL
         for (int row = 0; row < ROWS; row++) {
-            uint32_t q[8];
-            vae_load16(q, query + row * stride + first);
-            vae_load16(q + 4, query + row * stride + first + 4);
+            uint32_t q[4];
+            vae_load16(q, tile->query + row * tile->DEEP + first);
             VAE_UNROLL
             for (int j = 0; j < EACH; j++)
                 VAE_UNROLL
-            for (int i = 0; i < 8; i++)
+            for (int i = 0; i < 4; i++)
                 dot[j * ROWS + row] =
-                    fmaf(vae_from_bits(q[i]), vae_octet_get<X>(k[j], i),
-                         dot[j * ROWS + row]);
+                    fmaf(vae_from_bits(q[i]), k[j][i], dot[j * ROWS + row]);
         }
     }
     sum_scattered<N, 16>(dot, lane);
+    const int j = lane * (N / 32) / ROWS, row = lane * (N / 32) % ROWS;
+    float *to =
+        tile->weight + (warp * EACH + j) * Tile<ROWS, COLUMNS>::STRIDE + row;
     VAE_UNROLL
-    for (int i = 0; i < N / 32; i++) {
-        const int j = (lane * (N / 32) + i) / ROWS;
-        const int row = (lane * (N / 32) + i) % ROWS;
-        tile->weight[(warp * EACH + j) * Tile<ROWS>::STRIDE + row] =
-            key + j < a.n ? dot[i] * scale : -INFINITY;
-    }
+    for (int i = 0; i < N / 32; i++)
+        to[i] = key + j < a.n ? dot[i] * scale : -INFINITY;
 }
 
 /* Scores to weights, a row for a warp at a time and a key for a lane. */
-template <int ROWS>
+template <int ROWS, int COLUMNS>
 VAE_DEVICE void
-weigh(Tile<ROWS> *tile)
+weigh(Tile<ROWS, COLUMNS> *tile)
 {
     const int lane = (int) threadIdx.x % 32;
     for (int row = (int) threadIdx.x / 32; row < ROWS; row += WARPS) {
-        float *at = tile->weight + lane * Tile<ROWS>::STRIDE + row;
+        float *at = tile->weight + lane * Tile<ROWS, COLUMNS>::STRIDE + row;
         const float score = *at, before = tile->most[row];
         const float most = fmaxf(before, vae_lanes_max(score, 32));
         const float weight = vae_ptx_ex2((score - most) * 1.44269504f);
@@ -103,42 +119,48 @@ weigh(Tile<ROWS> *tile)
     }
 }
 
-/* Adds KEYS sites of V to columns threadIdx.x, + 256, ... of the result. */
+/* Adds KEYS sites of V to the thread's half of the rows and columns. */
 template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
-add_values(const VaeAttentionArgs &a, const Tile<ROWS> *tile,
+add_values(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
            float (*y)[COLUMNS], int key)
 {
+    const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
+    const int first_row = (int) threadIdx.x / WIDTH * (ROWS / 2);
     VAE_UNROLL
-    for (int row = 0; row < ROWS; row++)
+    for (int row = 0; row < ROWS / 2; row++)
         VAE_UNROLL
     for (int j = 0; j < COLUMNS; j++)
-        y[row][j] *= tile->shrink[row];
+        y[row][j] *= tile->shrink[first_row + row];
     const int keys = a.n - key < KEYS ? a.n - key : KEYS;
-    for (int k = 0; k < keys; k++) {
-        const size_t site = (size_t) blockIdx.y * a.n + key + k;
-        const float *weight = tile->weight + k * Tile<ROWS>::STRIDE;
+    const int column = (int) threadIdx.x % WIDTH;
+    size_t at = (((size_t) blockIdx.y * a.n + key) * 3 + 2) * a.c + column;
+    for (int k = 0; k < keys; k++, at += 3 * (size_t) a.c) {
+        uint32_t weight[ROWS / 2];
         float v[COLUMNS];
         VAE_UNROLL
-        for (int j = 0; j < COLUMNS; j++) {
-            const int c = (int) threadIdx.x + j * VAE_THREADS;
-            v[j] = c < a.c
-                       ? vae_load(a.qkv, X == VAE_ANY ? a.x_type : (VaeType) X,
-                                  site * 3 * a.c + 2 * a.c + c)
-                       : 0;
-        }
+        for (int row = 0; row < ROWS / 2; row += 4)
+            vae_load16(weight + row, tile->weight +
+                                         k * Tile<ROWS, COLUMNS>::STRIDE +
+                                         first_row + row);
         VAE_UNROLL
-        for (int row = 0; row < ROWS; row++)
+        for (int j = 0; j < COLUMNS; j++)
+            v[j] = column + j * WIDTH < a.c
+                       ? vae_load(a.qkv, type, at + j * WIDTH)
+                       : 0;
+        VAE_UNROLL
+        for (int row = 0; row < ROWS / 2; row++)
             VAE_UNROLL
         for (int j = 0; j < COLUMNS; j++)
-            y[row][j] = fmaf(weight[row], v[j], y[row][j]);
+            y[row][j] = fmaf(vae_from_bits(weight[row]), v[j], y[row][j]);
     }
 }
 
 /* The block's queries as floats; rows past n and channels past c are zero. */
-template <int X, int ROWS>
+template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
-load_queries(const VaeAttentionArgs &a, float *query, int first_row)
+load_queries(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile,
+             int first_row)
 {
     const int octets = (a.c + 7) / 8;
     for (int i = (int) threadIdx.x; i < ROWS * octets; i += VAE_THREADS) {
@@ -149,42 +171,56 @@ load_queries(const VaeAttentionArgs &a, float *query, int first_row)
         vae_octet_load<X>(x, a.qkv, a.x_type, site * 3 * a.c + first, n);
         VAE_UNROLL
         for (int l = 0; l < 8; l++)
-            query[8 * i + l] = vae_octet_get<X>(x, l);
+            tile->query[row * tile->DEEP + first + l] = vae_octet_get<X>(x, l);
     }
 }
 
-/* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
+/* Blocks at a time: where the assembler need not spill for a second. */
+template <int X, int COLUMNS> struct Blocks {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+    static const int N = X == VAE_TYPE_F32 && COLUMNS == 3 ? 2 : 1;
+#else
+    static const int N = 1;
+#endif
+};
+
+/*
+ * Queries blockIdx.x * ROWS and on of frame blockIdx.y. For the result a thread
+ * has half of the rows and columns threadIdx.x % WIDTH, + WIDTH, ...
+ */
 template <int X, int ROWS, int COLUMNS>
-VAE_KERNEL_LARGE void
-attention(VaeAttentionArgs a, float scale)
+static __global__
+__launch_bounds__(VAE_THREADS,
+                  (Blocks<X, COLUMNS>::N)) void attention(VaeAttentionArgs a,
+                                                          float scale)
 {
-    VAE_SHARED(Tile<ROWS>, tile);
-    float *query = reinterpret_cast<float *>(tile + 1);
+    typedef Tile<ROWS, COLUMNS> Block;
+    VAE_SHARED(Block, tile);
     const int first_row = (int) blockIdx.x * ROWS;
     const int warp = (int) threadIdx.x / 32;
-    float y[ROWS][COLUMNS] = {};
-    load_queries<X, ROWS>(a, query, first_row);
+    float y[ROWS / 2][COLUMNS] = {};
+    load_queries<X>(a, tile, first_row);
     if (threadIdx.x < ROWS) {
         tile->most[threadIdx.x] = -INFINITY;
         tile->sum[threadIdx.x] = 0;
     }
     for (int key = 0; key < a.n; key += KEYS) {
         __syncthreads();
-        scores<X, ROWS>(a, tile, query, key + warp * EACH, scale);
+        scores<X>(a, tile, key + warp * EACH, scale);
         __syncthreads();
-        weigh<ROWS>(tile);
+        weigh(tile);
         __syncthreads();
-        add_values<X, ROWS, COLUMNS>(a, tile, y, key);
+        add_values<X>(a, tile, y, key);
     }
     VAE_UNROLL
-    for (int row = 0; row < ROWS; row++)
+    for (int i = 0; i < ROWS / 2; i++)
         VAE_UNROLL
     for (int j = 0; j < COLUMNS; j++) {
-        const int c = (int) threadIdx.x + j * VAE_THREADS;
+        const int row = (int) threadIdx.x / WIDTH * (ROWS / 2) + i;
+        const int c = (int) threadIdx.x % WIDTH + j * WIDTH;
         const size_t site = (size_t) blockIdx.y * a.n + first_row + row;
         if (first_row + row < a.n && c < a.c)
-            vae_store(a.y, a.y_type, site * a.c + c,
-                      y[row][j] / tile->sum[row]);
+            vae_store(a.y, a.y_type, site * a.c + c, y[i][j] / tile->sum[row]);
     }
 }
 
@@ -192,11 +228,10 @@ template <int X, int ROWS, int COLUMNS>
 static void
 launch(const VaeQueue *q, const VaeAttentionArgs *a)
 {
-    const size_t stride = ((size_t) a->c + 7) / 8 * 8;
     vae_launch(attention<X, ROWS, COLUMNS>,
                dim3(vae_blocks((size_t) a->n, ROWS), (unsigned) a->t),
-               VAE_THREADS, sizeof(Tile<ROWS>) + stride * ROWS * sizeof(float),
-               q->stream, *a, 1 / sqrtf((float) a->c));
+               VAE_THREADS, sizeof(Tile<ROWS, COLUMNS>), q->stream, *a,
+               1 / sqrtf((float) a->c));
 }
 
 void
@@ -204,10 +239,12 @@ vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a)
 {
     const bool aligned = vae_octets_aligned(a->qkv, (size_t) a->c);
     const auto run = [&](auto x) {
-        if (a->c <= 2 * VAE_THREADS)
-            launch<decltype(x)::value, 16, 2>(q, a);
+        if (a->c <= 3 * WIDTH)
+            launch<decltype(x)::value, 16, 3>(q, a);
+        else if (a->c <= 4 * WIDTH)
+            launch<decltype(x)::value, 16, 4>(q, a);
         else
-            launch<decltype(x)::value, 8, 4>(q, a);
+            launch<decltype(x)::value, 8, 8>(q, a);
     };
     if (!a->t || !a->n)
         return;
