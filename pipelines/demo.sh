@@ -56,7 +56,7 @@ if [ -z "$build" ]; then
     build=$top/build-demo
     [ -f "$build/build.ninja" ] ||
         meson setup "$build" "$top" --buildtype=release -Dtests=disabled \
-            -Dcuda="$(cuda_wanted)"
+            -Dcuda="$(cuda_wanted)" -Dcuda-archs=native
     meson compile -C "$build"
 fi
 use_build "$build"

@@ -197,8 +197,16 @@ fi
 export OMP_WAIT_POLICY=passive
 
 echo "test data: ${VAE_TEST_DATA:-none}"
-build build gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled ||
-    finish
+# Other configurations are without CUDA.
+pkg_config_path=${PKG_CONFIG_PATH-}
+if ! gst_cuda=$(sh tests/gst_cuda.sh build-gst-cuda); then
+    echo 'SKIP memory:CUDAMemory: gstreamer-cuda is not to be had'
+    count 0 0 1
+fi
+export PKG_CONFIG_PATH="${gst_cuda:+$gst_cuda:}$pkg_config_path"
+build build gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled \
+    -Dcuda-archs=90a,120 || finish
+export PKG_CONFIG_PATH="$pkg_config_path"
 # shellcheck disable=SC2046 # names without spaces
 run build all $(once build)
 [ "$quick" = no ] || finish
