@@ -57,6 +57,9 @@ struct VaeBackend {
     VaeCudaConvs *convs;
     VaeRtStream up, compute, down;
 
+    uint8_t *room; /* while weights are made, see backend_cuda_weight.c */
+    size_t room_bytes;
+
     VaeCudaLayer *layers;
     int n_layers, layers_room;
     VaeCudaStore *store; /* NULL until it is asked, and where none is used */
@@ -101,6 +104,14 @@ VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeModel *model,
 void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
 VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
+
+/* backend_cuda_weight.c: w, op's weight or bias, in that type on the device;
+ * NULL: as many zeros as y has channels. model NULL: only counts the bytes. */
+VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *exec,
+                          const VaeOp *op, const VaeWeight *w, VaeType type,
+                          const void **out, VaeError *error);
+/* Gives back what making weights took of the host's memory. */
+void vae_cuda_weights_end(VaeBackend *cuda);
 
 /* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
  * when first asked for: as the store says, else by timing (time) or by guess.

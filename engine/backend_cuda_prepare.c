@@ -8,147 +8,6 @@
 #include "backend_cuda.h"
 
 /* ------------------------------------------------------------------ */
-/* Weights, once per model and device.                                 */
-
-static void *
-weight_alloc(size_t bytes)
-{
-    void *block;
-    return vae_rt_alloc(&block, bytes) ? NULL : block;
-}
-
-static const VaeWeightMemory weight_memory = {weight_alloc, vae_rt_free};
-
-typedef enum Layout {
-    LAYOUT_PLAIN,  /* as in the file */
-    LAYOUT_CONV,   /* [out][kt][k][k][in] */
-    LAYOUT_PHASES, /* [phase][out][2][2][in] */
-    LAYOUT_DEPTH,  /* [k][k][c] */
-    LAYOUT_NOTHING /* zeros */
-} Layout;
-
-typedef struct WeightKey {
-    char table[8];
-    int device, id, parts;
-    int type, layout, count;
-} WeightKey;
-
-typedef struct WeightJob {
-    VaeBackend *cuda;
-    const VaeWeight *weight; /* NULL for LAYOUT_NOTHING */
-    Layout layout;
-    VaeType type;
-    size_t count;
-} WeightJob;
-
-/* [a][b][n] -> [a][n][b]; in the order of dst, whose rows are often multiples
- * of 4 KiB apart and would leave the cache in turn. */
-static void
-swap(const float *src, float *dst, size_t a, size_t b, size_t n)
-{
-    for (size_t i = 0; i < a; i++)
-        for (size_t k = 0; k < n; k++)
-            for (size_t j = 0; j < b; j++)
-                dst[(i * n + k) * b + j] = src[(i * b + j) * n + k];
-}
-
-/* src: as large as dst, of which a weight in phases fills 9/16. */
-static void
-lay_out(const WeightJob *j, float *src, float *dst)
-{
-    const int *d = j->weight->dims;
-    const size_t taps = (size_t) d[2] * d[3] * d[4];
-    if (j->layout == LAYOUT_PHASES) {
-        const size_t pairs = (size_t) d[0] * d[1];
-        float *phase = src + 9 * pairs;
-        for (int i = 0; i < VAE_PHASES; i++) {
-            vae_phase_taps(phase, src, pairs, vae_phase(i));
-            swap(phase, dst + 4 * pairs * i, (size_t) d[0], (size_t) d[1], 4);
-        }
-    } else if (j->layout == LAYOUT_CONV)
-        swap(src, dst, (size_t) d[0], (size_t) d[1], taps);
-    else if (j->layout == LAYOUT_DEPTH)
-        swap(src, dst, 1, (size_t) d[0], taps);
-    else
-        memcpy(dst, src, j->count * sizeof *dst);
-}
-
-static VaeStatus
-make_weight(void *user, void *dst, VaeError *error)
-{
-    const WeightJob *j = user;
-    VaeRtStream stream = j->cuda->compute;
-    int code;
-    float *raw = vae_mem_alloc(j->count * sizeof *raw);
-    float *laid = vae_mem_alloc(j->count * sizeof *laid);
-    if (!raw || !laid) {
-        vae_mem_free(raw);
-        vae_mem_free(laid);
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "out of memory for weights (%zu bytes)",
-                        j->count * sizeof *raw);
-    }
-    if (j->weight) {
-        vae_weight_read(j->weight, raw);
-        lay_out(j, raw, laid);
-    }
-    vae_type_from_float(raw, j->type, laid, j->count);
-    code = vae_rt_copy(dst, raw, j->count * vae_type_size(j->type), stream);
-    if (!code)
-        code = vae_rt_stream_sync(stream);
-    vae_mem_free(raw);
-    vae_mem_free(laid);
-    return vae_cuda_status(j->cuda, code, "take weights", error);
-}
-
-static Layout
-layout_of(const VaeWeight *w, bool phases)
-{
-    if (!w)
-        return LAYOUT_NOTHING;
-    if (w->kind == VAE_WEIGHT_CONV)
-        return phases ? LAYOUT_PHASES : LAYOUT_CONV;
-    return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
-}
-
-/* Of op's weight and bias, w; NULL: as many zeros as y has channels. model
- * NULL: only counts the bytes. */
-static VaeStatus
-give_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
-            const VaeWeight *w, VaeType type, const void **out, VaeError *error)
-{
-    const bool up = op->kind == VAE_OP_CONV && op->conv.up;
-    WeightJob job = {.cuda = cuda,
-                     .weight = w,
-                     .layout = layout_of(w, up),
-                     .type = type,
-                     .count =
-                         w ? vae_weight_count(w) : (size_t) op->y->shape.c};
-    if (job.layout == LAYOUT_PHASES)
-        job.count = job.count / 9 * 4 * VAE_PHASES;
-    const size_t bytes = job.count * vae_type_size(type);
-    e->weight_bytes += bytes;
-    if (!model)
-        return VAE_OK;
-    WeightKey key;
-    memset(&key, 0, sizeof key);
-    strcpy(key.table, "cuda");
-    key.device = cuda->number;
-    key.id = w ? w->id : -1;
-    key.parts = w ? w->n_parts : 0;
-    key.type = (int) type;
-    key.layout = (int) job.layout;
-    key.count = (int) job.count;
-    const VaeStatus status =
-        vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
-                         &weight_memory, out, error);
-    /* A device that is lost gives no memory, either. */
-    const int lost =
-        status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
-    return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;
-}
-
-/* ------------------------------------------------------------------ */
 /* Ops.                                                                */
 
 static void
@@ -176,11 +35,11 @@ prepare_conv(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
     snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
     own->phases = vae_cuda_parts_workspace(&own->conv);
     need_scratch(e, own->phases + own->conv.bytes);
-    status = give_weight(cuda, model, e, op, op->weight, op->x->type,
-                         &own->weight, error);
+    status = vae_cuda_weight(cuda, model, e, op, op->weight, op->x->type,
+                             &own->weight, error);
     if (status == VAE_OK)
-        status = give_weight(cuda, model, e, op, op->bias, op->y->type,
-                             &own->bias, error);
+        status = vae_cuda_weight(cuda, model, e, op, op->bias, op->y->type,
+                                 &own->bias, error);
     return status;
 }
 
@@ -200,11 +59,11 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
                                              x->shape.t, x->shape.h, x->shape.w,
                                              x->shape.c, op->norm.groups));
     if (op->weight)
-        status = give_weight(cuda, model, e, op, op->weight, VAE_TYPE_F32,
-                             &own->weight, error);
+        status = vae_cuda_weight(cuda, model, e, op, op->weight, VAE_TYPE_F32,
+                                 &own->weight, error);
     if (op->bias && status == VAE_OK)
-        status = give_weight(cuda, model, e, op, op->bias, VAE_TYPE_F32,
-                             &own->bias, error);
+        status = vae_cuda_weight(cuda, model, e, op, op->bias, VAE_TYPE_F32,
+                                 &own->bias, error);
     return status;
 }
 
@@ -231,6 +90,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
         status = prepare_op(cuda, model, e, i, error);
     vae_cuda_layers_keep(cuda);
+    vae_cuda_weights_end(cuda);
     if (status != VAE_OK)
         vae_cuda_exec_free(cuda, &e);
     *out = e;

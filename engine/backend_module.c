@@ -23,6 +23,8 @@ static const VaeEngineCalls calls = {
     .model_let_go = vae_model_let_go,
     .weight_count = vae_weight_count,
     .weight_read = vae_weight_read,
+    .weight_lies = vae_weight_lies,
+    .weight_drop = vae_weight_drop,
     .frame_bytes = vae_frame_bytes,
 };
 

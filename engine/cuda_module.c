@@ -75,6 +75,18 @@ vae_weight_read(const VaeWeight *w, float *dst)
     engine->weight_read(w, dst);
 }
 
+bool
+vae_weight_lies(const VaeWeight *w)
+{
+    return engine->weight_lies(w);
+}
+
+void
+vae_weight_drop(const VaeWeight *w)
+{
+    engine->weight_drop(w);
+}
+
 size_t
 vae_frame_bytes(const VaeTensor *t)
 {

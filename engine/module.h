@@ -12,7 +12,7 @@
 #include "backend.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION " 6"
+#define VAE_MODULE_VERSION VAE_VERSION " 7"
 
 typedef struct VaeEngineCalls {
     const char *version;
@@ -32,6 +32,8 @@ typedef struct VaeEngineCalls {
                          const VaeWeightMove *move);
     size_t (*weight_count)(const VaeWeight *w);
     void (*weight_read)(const VaeWeight *w, float *dst);
+    bool (*weight_lies)(const VaeWeight *w);
+    void (*weight_drop)(const VaeWeight *w);
     size_t (*frame_bytes)(const VaeTensor *t);
 } VaeEngineCalls;
 

@@ -1,12 +1,13 @@
 /*
  * startup.c: what opening weights costs beside reading their file once.
  *
- *   bench-startup FILE PRECISION THREADS RUNS
+ *   bench-startup FILE PRECISION THREADS RUNS [BACKEND]
  *
  * Turn by turn, all from the system's cache: the file is read into memory
  * that was just taken; it is opened with streams of both directions at 64x64,
  * so that all weights are brought into the library's layout and little else is
- * taken; and its model alone is opened. Prints the medians in seconds and the
+ * taken; and its model alone is opened. BACKEND is cpu where none is named.
+ * Prints the medians in seconds and the
  * median of the runs' ratios.
  */
 #include <fcntl.h>
@@ -71,7 +72,8 @@ read_file(const char *path)
 }
 
 static double
-open_model(const char *path, VaePrecision precision, int threads, bool streams)
+open_model(const char *path, VaeBackendKind backend, VaePrecision precision,
+           int threads, bool streams)
 {
     VaeModel *model;
     VaeStream *stream[2] = {NULL, NULL};
@@ -81,7 +83,7 @@ open_model(const char *path, VaePrecision precision, int threads, bool streams)
     for (int i = 0; streams && i < 2; i++) {
         const VaeStreamParams params = {.direction =
                                             i ? VAE_ENCODE : VAE_DECODE,
-                                        .backend = VAE_BACKEND_CPU,
+                                        .backend = backend,
                                         .precision = precision,
                                         .width = SIDE,
                                         .height = SIDE,
@@ -101,18 +103,21 @@ main(int argc, char **argv)
 {
     static double reading[MOST], opening[MOST], model[MOST], ratio[MOST];
     VaePrecision precision;
-    const int threads = argc == 5 ? atoi(argv[3]) : 0;
-    const int runs = argc == 5 ? atoi(argv[4]) : 0;
-    if (threads < 1 || runs < 1 || runs > MOST ||
-        !vae_precision_parse(argv[2], &precision)) {
-        fprintf(stderr, "usage: bench-startup FILE PRECISION THREADS RUNS\n");
+    VaeBackendKind backend = VAE_BACKEND_CPU;
+    const int threads = argc >= 5 ? atoi(argv[3]) : 0;
+    const int runs = argc >= 5 ? atoi(argv[4]) : 0;
+    if (threads < 1 || runs < 1 || runs > MOST || argc > 6 ||
+        !vae_precision_parse(argv[2], &precision) ||
+        (argc == 6 && !vae_backend_parse(argv[5], &backend))) {
+        fprintf(stderr, "usage: bench-startup FILE PRECISION THREADS RUNS "
+                        "[BACKEND]\n");
         return 2;
     }
     read_file(argv[1]); /* into the cache */
     for (int i = 0; i < runs; i++) {
         reading[i] = read_file(argv[1]);
-        opening[i] = open_model(argv[1], precision, threads, true);
-        model[i] = open_model(argv[1], precision, threads, false);
+        opening[i] = open_model(argv[1], backend, precision, threads, true);
+        model[i] = open_model(argv[1], backend, precision, threads, false);
         ratio[i] = opening[i] / reading[i];
     }
     printf("reading %.3f s, opening %.3f s, of which the model %.4f s: ratio "

@@ -1,0 +1,293 @@
+/*
+ * backend_cuda_weight.c: weights as the device reads them, once per model,
+ * device and type.
+ *
+ * Those of a convolution go from the file into the device's layout and type by
+ * output channels, which several threads share; what a channel passes through
+ * stays in a thread's cache.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "backend_cuda.h"
+
+enum {
+    MOST_THREADS = 8,
+    /* Weights that are worth a thread of their own. */
+    WORTH = 1 << 16
+};
+
+static void *
+weight_alloc(size_t bytes)
+{
+    void *block;
+    return vae_rt_alloc(&block, bytes) ? NULL : block;
+}
+
+static const VaeWeightMemory weight_memory = {weight_alloc, vae_rt_free};
+
+typedef enum Layout {
+    LAYOUT_PLAIN,  /* as in the file */
+    LAYOUT_CONV,   /* [out][kt][k][k][in] */
+    LAYOUT_PHASES, /* [phase][out][2][2][in] */
+    LAYOUT_DEPTH,  /* [k][k][c] */
+    LAYOUT_NOTHING /* zeros */
+} Layout;
+
+typedef struct WeightKey {
+    char table[8];
+    int device, id, parts;
+    int type, layout, count;
+} WeightKey;
+
+typedef struct WeightJob {
+    VaeBackend *cuda;
+    const VaeWeight *weight; /* NULL for LAYOUT_NOTHING */
+    Layout layout;
+    VaeType type;
+    size_t count;
+} WeightJob;
+
+/* ------------------------------------------------------------------ */
+/* Layouts.                                                            */
+
+/* [b][n] -> [n][b]; in the order of dst: rows of src are often multiples of
+ * 4 KiB apart and would leave the cache in turn. */
+static void
+swap(const float *src, float *dst, size_t b, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        for (size_t j = 0; j < b; j++)
+            dst[k * b + j] = src[j * n + k];
+}
+
+/* Output channels first..end-1 of a convolution's kernels. */
+typedef struct Share {
+    const WeightJob *job;
+    const float *raw; /* all kernels, or NULL: they lie in the file */
+    uint8_t *dst;     /* of all kernels */
+    float *room;      /* 2 * that of one output channel */
+    size_t first, end;
+    pthread_t thread;
+    bool running;
+} Share;
+
+/* Floats of one output channel. */
+static size_t
+channel_size(const WeightJob *j)
+{
+    const int *d = j->weight->dims;
+    return (size_t) d[1] * d[2] * d[3] * d[4];
+}
+
+/* src: n of them; room: as many. */
+static void
+lay_out_channel(const Share *s, size_t o, const float *src, float *room)
+{
+    const WeightJob *j = s->job;
+    const size_t in = (size_t) j->weight->dims[1], n = channel_size(j);
+    const size_t size = vae_type_size(j->type);
+    if (j->layout == LAYOUT_CONV) {
+        swap(src, room, in, n / in);
+        vae_type_from_float(s->dst + o * n * size, j->type, room, n);
+        return;
+    }
+    const size_t out = (size_t) j->weight->dims[0];
+    for (size_t i = 0; i < VAE_PHASES; i++) {
+        float *swapped = room + 4 * in; /* of 9 * in */
+        vae_phase_taps(room, src, in, vae_phase((int) i));
+        swap(room, swapped, in, 4);
+        vae_type_from_float(s->dst + (i * out + o) * 4 * in * size, j->type,
+                            swapped, 4 * in);
+    }
+}
+
+static void *
+lay_out_share(void *user)
+{
+    const Share *s = user;
+    const VaeTensorInfo *part = s->job->weight->part[0];
+    const size_t n = channel_size(s->job);
+    for (size_t o = s->first; o < s->end; o++) {
+        const float *src = s->raw ? s->raw + o * n : s->room;
+        if (!s->raw)
+            vae_type_to_float(s->room,
+                              (const uint8_t *) part->data +
+                                  o * n * vae_type_size(part->type),
+                              part->type, n);
+        lay_out_channel(s, o, src, s->room + n);
+    }
+    return NULL;
+}
+
+static int
+share_count(const WeightJob *j)
+{
+    const size_t worth = vae_weight_count(j->weight) / WORTH + 1;
+    int n = j->cuda->params.threads;
+    n = n < MOST_THREADS ? n : MOST_THREADS;
+    n = (size_t) n < worth ? n : (int) worth;
+    return n < j->weight->dims[0] ? n : j->weight->dims[0];
+}
+
+/* raw: as in Share; room: 2 * channel_size() for each share. */
+static void
+lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
+{
+    Share share[MOST_THREADS];
+    const int n = share_count(j);
+    const size_t out = (size_t) j->weight->dims[0];
+    for (int i = n - 1; i >= 0; i--) {
+        share[i] = (Share){.job = j,
+                           .raw = raw,
+                           .dst = dst,
+                           .room = room + (size_t) i * 2 * channel_size(j),
+                           .first = out * (size_t) i / (size_t) n,
+                           .end = out * ((size_t) i + 1) / (size_t) n};
+        share[i].running =
+            i > 0 && pthread_create(&share[i].thread, NULL, lay_out_share,
+                                    &share[i]) == 0;
+        if (!share[i].running)
+            lay_out_share(&share[i]);
+    }
+    for (int i = 1; i < n; i++)
+        if (share[i].running)
+            pthread_join(share[i].thread, NULL);
+}
+
+/* ------------------------------------------------------------------ */
+/* Making one.                                                         */
+
+/* That many bytes, the same as long as they are enough: new pages for each
+ * weight would cost as much as what is done with them. */
+static uint8_t *
+take_room(VaeBackend *cuda, size_t bytes)
+{
+    if (cuda->room_bytes < bytes) {
+        vae_cuda_weights_end(cuda);
+        cuda->room = vae_mem_alloc(bytes);
+        cuda->room_bytes = cuda->room ? bytes : 0;
+    }
+    return cuda->room;
+}
+
+void
+vae_cuda_weights_end(VaeBackend *cuda)
+{
+    vae_mem_free(cuda->room);
+    cuda->room = NULL;
+    cuda->room_bytes = 0;
+}
+
+static bool
+is_conv(const WeightJob *j)
+{
+    return j->layout == LAYOUT_CONV || j->layout == LAYOUT_PHASES;
+}
+
+/* Floats that fill() takes. */
+static size_t
+fill_room(const WeightJob *j)
+{
+    if (!j->weight)
+        return 0;
+    const size_t n = vae_weight_count(j->weight);
+    if (!is_conv(j))
+        return 2 * n;
+    return (size_t) share_count(j) * 2 * channel_size(j) +
+           (vae_weight_lies(j->weight) ? 0 : n);
+}
+
+/* As the device wants it, into dst. */
+static void
+fill(const WeightJob *j, float *room, uint8_t *dst)
+{
+    const VaeWeight *w = j->weight;
+    if (!w) {
+        memset(dst, 0, j->count * vae_type_size(j->type));
+        return;
+    }
+    if (is_conv(j) && vae_weight_lies(w)) {
+        lay_out_conv(j, NULL, room, dst);
+        vae_weight_drop(w);
+        return;
+    }
+    const size_t n = vae_weight_count(w);
+    float *raw = room;
+    vae_weight_read(w, raw);
+    if (is_conv(j)) {
+        lay_out_conv(j, raw, room + n, dst);
+        return;
+    }
+    if (j->layout == LAYOUT_DEPTH) {
+        const size_t c = (size_t) w->dims[0];
+        swap(raw, room + n, c, n / c);
+        raw = room + n;
+    }
+    vae_type_from_float(dst, j->type, raw, n);
+}
+
+static VaeStatus
+make_weight(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    VaeRtStream stream = j->cuda->compute;
+    const size_t bytes = j->count * vae_type_size(j->type);
+    const size_t at = (bytes + 63) / 64 * 64;
+    const size_t all = at + fill_room(j) * sizeof(float);
+    uint8_t *host = take_room(j->cuda, all);
+    if (!host)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory for weights (%zu bytes)", all);
+    fill(j, (float *) (void *) (host + at), host);
+    int code = vae_rt_copy(dst, host, bytes, stream);
+    if (!code)
+        code = vae_rt_stream_sync(stream);
+    return vae_cuda_status(j->cuda, code, "take weights", error);
+}
+
+static Layout
+layout_of(const VaeWeight *w, bool phases)
+{
+    if (!w)
+        return LAYOUT_NOTHING;
+    if (w->kind == VAE_WEIGHT_CONV)
+        return phases ? LAYOUT_PHASES : LAYOUT_CONV;
+    return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
+}
+
+VaeStatus
+vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
+                const VaeWeight *w, VaeType type, const void **out,
+                VaeError *error)
+{
+    const bool up = op->kind == VAE_OP_CONV && op->conv.up;
+    WeightJob job = {.cuda = cuda,
+                     .weight = w,
+                     .layout = layout_of(w, up && w == op->weight),
+                     .type = type,
+                     .count =
+                         w ? vae_weight_count(w) : (size_t) op->y->shape.c};
+    if (job.layout == LAYOUT_PHASES)
+        job.count = job.count / 9 * 4 * VAE_PHASES;
+    const size_t bytes = job.count * vae_type_size(type);
+    e->weight_bytes += bytes;
+    if (!model)
+        return VAE_OK;
+    WeightKey key;
+    memset(&key, 0, sizeof key);
+    strcpy(key.table, "cuda");
+    key.device = cuda->number;
+    key.id = w ? w->id : -1;
+    key.parts = w ? w->n_parts : 0;
+    key.type = (int) type;
+    key.layout = (int) job.layout;
+    key.count = (int) job.count;
+    const VaeStatus status =
+        vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
+                         &weight_memory, out, error);
+    /* A device that is lost gives no memory, either. */
+    const int lost =
+        status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
+    return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;
+}
