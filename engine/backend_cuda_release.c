@@ -16,18 +16,20 @@ copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
     return vae_cuda_status(cuda, code, "move what is kept", error);
 }
 
-/* Into pinned memory, so that the way back is as fast as it can be. */
+/* Into ordinary memory: to pin it would take longer than the faster copies
+ * save, and the system could not use it for others. */
 static VaeStatus
 weight_out(VaeBackend *cuda, const void *block, size_t bytes, void **out,
            VaeError *error)
 {
-    VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_alloc_host(out, bytes),
-                        "take memory of the host for weights", error);
-    if (status == VAE_OK)
-        status = copy(cuda, *out, block, bytes, error);
+    *out = vae_mem_alloc(bytes);
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory of the host for weights (%zu bytes)",
+                        bytes);
+    const VaeStatus status = copy(cuda, *out, block, bytes, error);
     if (status != VAE_OK) {
-        vae_rt_free_host(*out);
+        vae_mem_free(*out);
         *out = NULL;
     }
     return status;
@@ -51,7 +53,7 @@ weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
 static VaeWeightMove
 move_of(VaeBackend *cuda)
 {
-    return (VaeWeightMove){cuda, weight_out, weight_back, vae_rt_free_host};
+    return (VaeWeightMove){cuda, weight_out, weight_back, vae_mem_free};
 }
 
 /* ------------------------------------------------------------------ */

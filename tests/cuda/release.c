@@ -268,7 +268,7 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
     close_clips(&c);
 }
 
-/* The host has no memory for what is kept: pinned or its own. */
+/* The host has no memory for what is kept: carries, weights. */
 static void
 refused_out(const Bed *bed, int stride)
 {
@@ -285,10 +285,12 @@ refused_out(const Bed *bed, int stride)
     expect(status == VAE_ERR_MEMORY && !vae_stream_is_released(stream),
            "no memory for the carries: %s", error.message);
     must(call(bed, stream, &at, steps[1], &error), &error);
-    for (int n = 1; !all; n += stride) {
-        emu_fail_alloc(n);
+    for (uint64_t n = 2; !all; n += (uint64_t) stride) {
+        const uint64_t before = vae_allocation_count();
+        vae_mem_fail_at(before + n);
         const VaeStatus one = vae_stream_release(stream, &error);
-        all = emu_fail_alloc(0) < n;
+        vae_mem_fail_at(0);
+        all = vae_allocation_count() - before < n;
         tried += !all;
         wrong += one != (all ? VAE_OK : VAE_ERR_MEMORY) ||
                  !vae_stream_is_released(stream);

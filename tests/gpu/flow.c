@@ -465,30 +465,23 @@ copy_seconds(void *to, const void *from, size_t bytes)
 }
 
 /* The device's memory given back and taken again, beside copies of what has to
- * be kept: weights in pinned memory, carries in the host's. */
+ * be kept into memory of the host that was just taken, and out of it. */
 static void
 tell_release(const Run *r)
 {
     const VaePlan *plan = vae_stream_get_plan(r->stream);
-    const size_t weights = (size_t) plan->weights;
-    const size_t carries = (size_t) plan->carries;
-    void *device, *pinned, *plain = malloc(carries ? carries : 1);
+    const size_t bytes = (size_t) (plan->weights + plan->carries);
+    void *device, *host = malloc(bytes + 1);
     VaeError error;
-    const size_t most = weights > carries ? weights : carries;
-    must(vae_rt_alloc(&device, most ? most : 1), "take memory");
-    must(vae_rt_alloc_host(&pinned, weights ? weights : 1), "take memory");
-    if (!plain) {
+    must(vae_rt_alloc(&device, bytes + 1), "take memory");
+    if (!host) {
         fprintf(stderr, "out of memory\n");
         exit(1);
     }
-    memset(pinned, 1, weights);
-    const double out = copy_seconds(pinned, device, weights) +
-                       copy_seconds(plain, device, carries);
-    const double back = copy_seconds(device, pinned, weights) +
-                        copy_seconds(device, plain, carries);
+    const double out = copy_seconds(host, device, bytes);
+    const double back = copy_seconds(device, host, bytes);
     vae_rt_free(device);
-    vae_rt_free_host(pinned);
-    free(plain);
+    free(host);
     double start = seconds();
     check(vae_stream_release(r->stream, &error), &error);
     const double release = seconds() - start;

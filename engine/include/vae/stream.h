@@ -8,7 +8,8 @@
  *
  * Threads: one stream is used by one thread at a time (any thread);
  * vae_stream_cancel() may be called from another. Different streams, also of
- * one model, are independent.
+ * one model, are independent. With the cuda backend, a call may leave the
+ * stream's device as that of the thread (cudaSetDevice()).
  */
 #ifndef VAE_STREAM_H
 #define VAE_STREAM_H
