@@ -17,6 +17,32 @@ void *vae_mem_alloc(size_t bytes);
 void *vae_mem_alloc_lazy(size_t bytes);
 void vae_mem_free(void *block);
 
+/* A block that is used again and again, and grows: new pages each time would
+ * cost as much as what is done with them. Zeroed, it has none. */
+typedef struct VaeRoom {
+    void *block;
+    size_t bytes;
+} VaeRoom;
+
+static inline void
+vae_room_free(VaeRoom *room)
+{
+    vae_mem_free(room->block);
+    *room = (VaeRoom){0};
+}
+
+/* At least that many bytes, of any contents; NULL when out of memory. */
+static inline void *
+vae_room_take(VaeRoom *room, size_t bytes)
+{
+    if (room->bytes < bytes) {
+        vae_room_free(room);
+        room->block = vae_mem_alloc(bytes);
+        room->bytes = room->block ? bytes : 0;
+    }
+    return room->block;
+}
+
 /*
  * Bytes that can still be taken: what the system gives without swapping, and
  * no more than the process's own limits leave (ulimit -v, -d), less what

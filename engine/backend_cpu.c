@@ -506,7 +506,7 @@ prepare_job(void *user)
         else if (op->kind == VAE_OP_ATTENTION)
             status = vae_cpu_attention(j->cpu, j->model, j->exec, i, j->error);
     }
-    vae_cpu_weight_end(j->cpu);
+    vae_room_free(&j->cpu->raw);
     if (status != VAE_OK)
         vae_host_exec_free(&j->exec);
     return status;

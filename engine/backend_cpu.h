@@ -21,8 +21,7 @@ struct VaeBackend {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
 
-    void *raw; /* of the worker, while weights are laid out */
-    size_t raw_bytes;
+    VaeRoom raw; /* of the worker, while weights are laid out */
 
     pthread_t worker, crowd;
     pthread_mutex_t turn; /* held by the caller from post to result */
@@ -109,9 +108,6 @@ VaeStatus vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                              int i, VaeError *error);
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
                             int i, VaeError *error);
-
-/* Gives back what laying out weights has taken for that. */
-void vae_cpu_weight_end(VaeBackend *cpu);
 
 /* The class's library(). */
 size_t vae_cpu_library(VaeExec *const *execs, int n);

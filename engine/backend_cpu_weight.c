@@ -141,27 +141,6 @@ cut(const WeightJob *j, int first, int *some, dnnl_memory_desc_t *md,
     return s;
 }
 
-/* At least that many bytes, the same block as long as it is large enough: to
- * have new pages each time would cost as much as what is done with them. */
-static void *
-take_raw(VaeBackend *cpu, size_t bytes)
-{
-    if (cpu->raw_bytes < bytes) {
-        vae_cpu_weight_end(cpu);
-        cpu->raw = vae_mem_alloc(bytes);
-        cpu->raw_bytes = cpu->raw ? bytes : 0;
-    }
-    return cpu->raw;
-}
-
-void
-vae_cpu_weight_end(VaeBackend *cpu)
-{
-    vae_mem_free(cpu->raw);
-    cpu->raw = NULL;
-    cpu->raw_bytes = 0;
-}
-
 /* Numbers that make_weight() and make_tiles() compute with. */
 static size_t
 raw_count(const WeightJob *j)
@@ -196,7 +175,7 @@ make_weight(void *user, void *dst, VaeError *error)
         vae_weight_drop(w);
         return vae_cpu_status(s, j->op, "lay out the weights", error);
     }
-    float *raw = take_raw(j->cpu, raw_count(j) * sizeof *raw);
+    float *raw = vae_room_take(&j->cpu->raw, raw_count(j) * sizeof *raw);
     if (!raw)
         return no_memory(j, error);
     vae_weight_read(w, raw);
@@ -231,7 +210,7 @@ make_tiles(void *user, void *dst, VaeError *error)
 {
     const WeightJob *j = user;
     const size_t n = raw_count(j);
-    float *raw = take_raw(j->cpu, n * sizeof *raw), *taps = NULL;
+    float *raw = vae_room_take(&j->cpu->raw, n * sizeof *raw), *taps = NULL;
     if (!raw)
         return no_memory(j, error);
     if (!vae_weight_lies(j->weight)) {

@@ -57,8 +57,7 @@ struct VaeBackend {
     VaeCudaConvs *convs;
     VaeRtStream up, compute, down;
 
-    uint8_t *room; /* while weights are made, see backend_cuda_weight.c */
-    size_t room_bytes;
+    VaeRoom room; /* while weights are made */
 
     VaeCudaLayer *layers;
     int n_layers, layers_room;
@@ -110,8 +109,6 @@ VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
 VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *exec,
                           const VaeOp *op, const VaeWeight *w, VaeType type,
                           const void **out, VaeError *error);
-/* Gives back what making weights took of the host's memory. */
-void vae_cuda_weights_end(VaeBackend *cuda);
 
 /* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
  * when first asked for: as the store says, else by timing (time) or by guess.

@@ -90,7 +90,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
         status = prepare_op(cuda, model, e, i, error);
     vae_cuda_layers_keep(cuda);
-    vae_cuda_weights_end(cuda);
+    vae_room_free(&cuda->room);
     if (status != VAE_OK)
         vae_cuda_exec_free(cuda, &e);
     *out = e;

@@ -158,27 +158,6 @@ lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
 /* ------------------------------------------------------------------ */
 /* Making one.                                                         */
 
-/* That many bytes, the same as long as they are enough: new pages for each
- * weight would cost as much as what is done with them. */
-static uint8_t *
-take_room(VaeBackend *cuda, size_t bytes)
-{
-    if (cuda->room_bytes < bytes) {
-        vae_cuda_weights_end(cuda);
-        cuda->room = vae_mem_alloc(bytes);
-        cuda->room_bytes = cuda->room ? bytes : 0;
-    }
-    return cuda->room;
-}
-
-void
-vae_cuda_weights_end(VaeBackend *cuda)
-{
-    vae_mem_free(cuda->room);
-    cuda->room = NULL;
-    cuda->room_bytes = 0;
-}
-
 static bool
 is_conv(const WeightJob *j)
 {
@@ -235,7 +214,7 @@ make_weight(void *user, void *dst, VaeError *error)
     const size_t bytes = j->count * vae_type_size(j->type);
     const size_t at = (bytes + 63) / 64 * 64;
     const size_t all = at + fill_room(j) * sizeof(float);
-    uint8_t *host = take_room(j->cuda, all);
+    uint8_t *host = vae_room_take(&j->cuda->room, all);
     if (!host)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", all);
