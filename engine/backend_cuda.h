@@ -110,6 +110,10 @@ VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *exec,
                           const VaeOp *op, const VaeWeight *w, VaeType type,
                           const void **out, VaeError *error);
 
+/* Elements from one phase of op's weight to the next: libraries are told that
+ * weights begin at multiples of 16 bytes, whatever the type. */
+size_t vae_cuda_phase_room(const VaeOp *op);
+
 /* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
  * when first asked for: as the store says, else by timing (time) or by guess.
  * A deterministic backend guesses. */

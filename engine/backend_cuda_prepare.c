@@ -126,7 +126,6 @@ bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
     /* A tensor may have more context than this conv looks back. */
     const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
-    const size_t taps = (size_t) 4 * x->shape.c * y->shape.c;
     for (int i = 0; i < p->n * p->phases; i++) {
         const size_t frame = (size_t) (i / p->phases) * p->t;
         const size_t phase = (size_t) (i % p->phases);
@@ -142,8 +141,9 @@ bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
         if (op->conv.up) {
             args.y = e->memory.scratch + own->phases +
                      phase * (p->bytes / VAE_PHASES);
-            args.weight = (const uint8_t *) own->weight +
-                          phase * taps * vae_type_size(x->type);
+            args.weight =
+                (const uint8_t *) own->weight +
+                phase * vae_cuda_phase_room(op) * vae_type_size(x->type);
         }
         const VaeStatus status = vae_cuda_conv_bind(p->conv[i], &args, error);
         if (status != VAE_OK)

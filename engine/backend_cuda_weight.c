@@ -29,7 +29,7 @@ static const VaeWeightMemory weight_memory = {weight_alloc, vae_rt_free};
 typedef enum Layout {
     LAYOUT_PLAIN,  /* as in the file */
     LAYOUT_CONV,   /* [out][kt][k][k][in] */
-    LAYOUT_PHASES, /* [phase][out][2][2][in] */
+    LAYOUT_PHASES, /* [phase][out][2][2][in], see vae_cuda_phase_room() */
     LAYOUT_DEPTH,  /* [k][k][c] */
     LAYOUT_NOTHING /* zeros */
 } Layout;
@@ -50,6 +50,13 @@ typedef struct WeightJob {
 
 /* ------------------------------------------------------------------ */
 /* Layouts.                                                            */
+
+size_t
+vae_cuda_phase_room(const VaeOp *op)
+{
+    const size_t n = (size_t) 4 * op->x->shape.c * op->y->shape.c;
+    return (n + 7) / 8 * 8;
+}
 
 /* [b][n] -> [n][b]; in the order of dst: rows of src are often multiples of
  * 4 KiB apart and would leave the cache in turn. */
@@ -92,13 +99,13 @@ lay_out_channel(const Share *s, size_t o, const float *src, float *room)
         vae_type_from_float(s->dst + o * n * size, j->type, room, n);
         return;
     }
-    const size_t out = (size_t) j->weight->dims[0];
     for (size_t i = 0; i < VAE_PHASES; i++) {
         float *swapped = room + 4 * in; /* of 9 * in */
         vae_phase_taps(room, src, in, vae_phase((int) i));
         swap(room, swapped, in, 4);
-        vae_type_from_float(s->dst + (i * out + o) * 4 * in * size, j->type,
-                            swapped, 4 * in);
+        vae_type_from_float(
+            s->dst + (i * (j->count / VAE_PHASES) + o * 4 * in) * size, j->type,
+            swapped, 4 * in);
     }
 }
 
@@ -248,7 +255,7 @@ vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
                      .count =
                          w ? vae_weight_count(w) : (size_t) op->y->shape.c};
     if (job.layout == LAYOUT_PHASES)
-        job.count = job.count / 9 * 4 * VAE_PHASES;
+        job.count = vae_cuda_phase_room(op) * VAE_PHASES;
     const size_t bytes = job.count * vae_type_size(type);
     e->weight_bytes += bytes;
     if (!model)

@@ -183,9 +183,12 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
 {
     const uintptr_t all =
         (uintptr_t) args->x | (uintptr_t) args->y | (uintptr_t) args->add;
-    if (all % (uintptr_t) conv->shape.align)
+    const uintptr_t model =
+        (uintptr_t) args->weight | (uintptr_t) args->bias; /* as for cuDNN */
+    if (all % (uintptr_t) conv->shape.align || model % 16)
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "addresses are no multiples of %d", conv->shape.align);
+                        "addresses are no multiples of %d, or weights of 16",
+                        conv->shape.align);
     conv->args = *args;
     return VAE_OK;
 }
