@@ -82,6 +82,9 @@ call(const Bed *bed, VaeStream *stream, Place *at, int n, VaeError *error)
     TestClip part = *at->clip;
     vae_stream_count(stream, n, decode ? &part.t : &part.frames,
                      decode ? &part.frames : &part.t);
+    /* The clip may end within the last step's. */
+    const int left = at->clip->frames - at->frame;
+    part.frames = part.frames < left ? part.frames : left;
     part.latents += (size_t) at->t * latent;
     part.video += (size_t) at->frame * SIZE * SIZE * 3;
     const VaeStatus status =
