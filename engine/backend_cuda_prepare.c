@@ -54,6 +54,12 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
     strcpy(own->impl, "cuda");
     if (op->kind == VAE_OP_CONV)
         return prepare_conv(cuda, model, e, op, own, error);
+    if (op->kind == VAE_OP_ATTENTION &&
+        op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s: attention over %d channels; cuda computes it "
+                        "over at most %d",
+                        op->name, op->y->shape.c, VAE_ATTENTION_CHANNELS_CUDA);
     if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
         need_scratch(e, sizeof(double) * vae_norm_sums_cuda(
                                              x->shape.t, x->shape.h, x->shape.w,

@@ -92,8 +92,9 @@ size_t vae_norm_sums_cuda(int t, int h, int w, int c, int groups);
  * One head over the h * w = n sites of each frame. qkv: (t, n, 3c) of x_type,
  * blocks Q | K | V; y: (t, n, c) of y_type = softmax(Q K^T / sqrt(c)) V.
  * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
- * cuda: c <= 1024. Types, host: F32. Where cuda multiplies on the matrix units
- * (x_type of 16 bits), the weights of the sum over V are rounded to x_type.
+ * cuda: c <= VAE_ATTENTION_CHANNELS_CUDA. Types, host: F32. Where cuda
+ * multiplies on the matrix units (x_type of 16 bits), the weights of the sum
+ * over V are rounded to x_type.
  */
 typedef struct VaeAttentionArgs {
     void *y;
@@ -102,6 +103,7 @@ typedef struct VaeAttentionArgs {
     int t, n, c;
     VaeType x_type, y_type;
 } VaeAttentionArgs;
+enum { VAE_ATTENTION_CHANNELS_CUDA = 1024 };
 size_t vae_attention_scratch_ref(int n, int c);
 
 /*

@@ -1,7 +1,8 @@
 /*
  * odd.c: a decoder whose convolutions all have odd numbers of channels, over
  * the emulated device: nothing in it lies where the alignment of a type's
- * vectors would be given for free.
+ * vectors would be given for free. And attention over more channels than its
+ * kernels hold.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "../stream/streams.h"
+#include "backend_cuda.h"
 #include "vae/tensors.h"
 
 enum { LATENTS = 5, WIDTH = 24, HEIGHT = 16 };
@@ -92,6 +94,29 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     clip_free(&more);
 }
 
+/* Over c channels, refused or not. */
+static void
+attention(VaePrecision precision, int c, VaeStatus want)
+{
+    VaeTensor x = {.shape = {1, 1, 1, 3 * c}};
+    VaeTensor y = {.shape = {1, 1, 1, c}};
+    VaeOp ops[] = {
+        {.kind = VAE_OP_ATTENTION, .name = "middle", .x = &x, .y = &y}};
+    const VaeProgram program = {.label = "test", .ops = ops, .n_ops = 1};
+    const VaeBackendParams params = {.precision = precision, .device = -1};
+    VaeBackend *backend;
+    VaeExec *exec;
+    VaeError error = {.message = "no error"};
+    must(vae_backend_cuda.open(&params, &backend, &error), &error);
+    const VaeStatus status =
+        vae_backend_cuda.prepare(backend, NULL, &program, &exec, &error);
+    expect(status == want, "attention over %d channels in %s: %s", c,
+           vae_precision_name(precision), error.message);
+    if (exec)
+        vae_backend_cuda.exec_free(backend, &exec);
+    vae_backend_cuda.close(&backend);
+}
+
 int
 main(void)
 {
@@ -113,8 +138,11 @@ main(void)
     rmdir(folder);
     bed.info = vae_model_info(bed.model);
     TestClip want = decode(&bed, VAE_BACKEND_REF, VAE_PRECISION_FP32, 1);
-    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++)
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         one_precision(&bed, precisions[i], &want);
+        attention(precisions[i], 1024, VAE_OK);
+        attention(precisions[i], 1025, VAE_ERR_UNSUPPORTED);
+    }
     clip_free(&want);
     vae_model_free(&bed.model);
     return tests_end();
