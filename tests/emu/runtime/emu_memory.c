@@ -139,8 +139,12 @@ spoil(Copy *c, const Block *from, const Block *to)
     const Copy before = *c;
     if (!from || !from->device)
         return !to || !to->device || !emu_strikes(EMU_FAULT_UPLOAD);
-    if (!to || !to->device)
-        return !emu_strikes(EMU_FAULT_DOWNLOAD);
+    if (!to || !to->device) {
+        const bool strikes = emu_strikes(EMU_FAULT_DOWNLOAD);
+        if (strikes) /* the host's memory is of any contents, not zeros */
+            memset(c->to, 0xff, c->bytes);
+        return !strikes;
+    }
     const EmuFault fault = emu_copy_fault(c->from, c->to);
     if (fault == EMU_FAULT_FROM)
         c->from = beside(from, c->from, c->bytes);
