@@ -5,6 +5,13 @@
 #
 # usage: gst_cuda.sh FOLDER
 set -eu
+case ${1:-} in
+'' | -*)
+    sed -n '2,/^set/s/^#//p' "$0"
+    [ "${1:-}" = --help ] && exit 0
+    exit 2
+    ;;
+esac
 name=gstreamer-cuda-1.0
 package=libgstreamer-plugins-bad1.0
 command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || exit 0

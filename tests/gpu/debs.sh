@@ -7,7 +7,14 @@
 # What every system has at run time, such as zlib, is left out, so that no older
 # one takes its place; run.sh needs Meson and Ninja besides, such as pip's.
 set -eu
-folder=${1:?usage: debs.sh FOLDER [build] [onednn] [gst]}
+case ${1:-} in
+'' | -*)
+    sed -n '2,/^set/s/^#//p' "$0"
+    [ "${1:-}" = --help ] && exit 0
+    exit 2
+    ;;
+esac
+folder=$1
 shift
 [ $# -gt 0 ] || set -- build onednn gst
 names=

@@ -3,6 +3,7 @@ which keeps the others from running; a report after each."""
 import argparse
 import glob
 import os
+import re
 import shutil
 import sys
 
@@ -35,7 +36,7 @@ taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
 Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
     p.add_argument('--out', default='gpu-report', metavar='DIR',
                    help='for report.json, table.txt, log.txt, device.json, '
-                   'cuda-*.txt')
+                   'cuda-*.txt; gpu-report unless given')
     p.add_argument('--build', default=os.path.join(TOP, 'build-gpu'),
                    metavar='DIR', help='build folder, build-gpu unless given')
     p.add_argument('--only', type=words, metavar='STEP,...',
@@ -65,6 +66,9 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
     for name in (o.only or []) + o.skip:
         if name not in names:
             p.error('there is no step %s, only %s' % (name, ', '.join(names)))
+    for size in o.sizes or []:
+        if not re.fullmatch('[1-9][0-9]*x[1-9][0-9]*', size):
+            p.error('the size %s is no WIDTHxHEIGHT' % size)
     if o.list:
         for name, function, limit in steps.STEPS:
             print('%-10s at most %3d s: %s' % (name, limit, function.__doc__))
@@ -73,8 +77,16 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
     return o
 
 
+def has_gpu():
+    return os.path.exists('/dev/nvidiactl') or \
+        (build.ask('nvidia-smi', '-L') or '').startswith('GPU')
+
+
 def main():
     o = parse(sys.argv[1:])
+    if not o.emulate and not has_gpu():
+        print('skipped: there is no NVIDIA GPU here (nor a driver for one)')
+        return 77
     run = Run(o)
     if o.timed:
         run.take_timed(o.timed)
@@ -99,8 +111,7 @@ def main():
     print('\n' + table, end='')
     run.report.setdefault('checks', [])
     failed = [s for s in run.report['steps'] if s['status'] == 'failed']
-    if not o.emulate:  # where no number means anything
-        failed += [c for c in run.report['checks'] if c['result'] == 'FAIL']
+    failed += [c for c in run.report['checks'] if c['result'] == 'FAIL']
     return 1 if failed else 0
 
 

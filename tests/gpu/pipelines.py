@@ -95,11 +95,12 @@ def pipelines(run):
     if wanted['result'] != 'ok':  # a build without oneDNN
         e.rows.pop()
         e.decode('decode by ref', 'ref', *raw, 'location=' + e.file('cpu.rgb'))
-    row = e.decode('decode', e.backend, *raw, 'location=' + e.file('got.rgb'))
+    by = ' by ' + e.backend  # not by cuda over the emulation
+    row = e.decode('decode' + by, e.backend, *raw, 'location=' + e.file('got.rgb'))
     e.compare(row, 'got.rgb', 'cpu.rgb')
-    e.decode('decode to I420', e.backend, 'video/x-raw,format=I420', '!',
+    e.decode('decode to I420' + by, e.backend, 'video/x-raw,format=I420', '!',
              'fakesink')
-    e.play('encode', 'videotestsrc', 'num-buffers=17', '!',
+    e.play('encode' + by, 'videotestsrc', 'num-buffers=17', '!',
            'video/x-raw,format=RGB,width=416,height=240,framerate=16/1', '!',
            'vaeencode', 'backend=' + e.backend,
            'model=%s/demo.safetensors' % DEMO, '!', 'latentmux', '!',

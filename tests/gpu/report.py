@@ -93,11 +93,13 @@ def checks_table(made):
     order = ['pass', 'not measured', 'FAIL']
     text = ''
     for c in sorted(made, key=lambda c: order.index(c['result'])):
-        text += '%-4s %2d %s' % (
-            {'not measured': '?'}.get(c['result'], c['result']), c['number'],
-            c['check'])
+        text += '%-4s %s: %s' % (
+            {'not measured': '?'}.get(c['result'], c['result']),
+            checks.TOPICS[c['number']], c['check'])
         if c['value'] not in (None, 'ok', c['wanted']):
-            text += ': %s, wanted %s' % (c['value'], c['wanted'])
+            text += ': %s' % c['value']
+            if c['wanted'] != 'reported':
+                text += ', wanted %s' % c['wanted']
         if c['result'] == 'FAIL' or (c['words'] and c['value'] is None):
             text += ' (%s)' % c['words'][:100]
         text += '\n'
@@ -108,6 +110,7 @@ def checks_table(made):
 def merged(reports):
     """Of steps that were run one by one."""
     return {'machine': {k: v for p in reports for k, v in p['machine'].items()},
+            'emulated': any(p.get('emulated') for p in reports),
             'steps': [s for p in reports for s in p['steps']]}
 
 
@@ -127,7 +130,7 @@ def table(reports):
 
 
 if __name__ == '__main__':
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith('-'):
         sys.exit(__doc__)
     found = []
     for path in sys.argv[1:]:

@@ -56,6 +56,7 @@ class Run:
         self.env['XDG_CACHE_HOME'] = self.cache
         self.meson = None
         self.report = {'what': 'tests/gpu/run.sh', 'machine': {},
+                       'emulated': self.emulate,
                        'settings': {k: v for k, v in vars(options).items()
                                     if k not in ('out', 'build', 'debs', 'timed')},
                        'steps': []}

@@ -70,9 +70,9 @@ entry torch skipped 'OFFICIAL is not set'
 entry start passed 'stored'
 entry exact passed '1 of 1'
 entry failures passed '13 of 13'
-expect 'its checks' grep -q '^pass *2 weights.safetensors .* in slices$' \
+expect 'its checks' grep -q '^pass results: weights.safetensors .* in slices$' \
     "$out/said"
-expect 'what nobody measured' grep -q '^? *2 kernels .*was not run' "$out/said"
+expect 'what nobody measured' grep -q '^? *results: kernels .*was not run' "$out/said"
 expect 'timed layers for the next one' sh -c 'ls "$1"/report/cuda-*.txt' sh "$out"
 expect 'a table last' grep -q '^weights.safetensors decode.*48x32' "$out/said"
 expect 'the same from the report' sh -c '
@@ -148,4 +148,5 @@ if [ ! -e /dev/nvidiactl ]; then
     expect 'and nothing written' [ ! -e "$out/none" ]
 fi
 run 2 --only nothing
+run 2 --sizes large
 exit $failed

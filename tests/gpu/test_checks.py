@@ -167,6 +167,17 @@ stopped['overlap'][0] = {'model': 'wan2.1', 'direction': 'decode', 'precision':
                          'bf16', 'size': '832x480', 'result': 'failed',
                          'faults': ['an illegal memory access']}
 assert results(stopped)['7 overlap: wan2.1 decode bf16 832x480'] == 'FAIL'
+# Over the emulation no time is judged, and the rest is.
+slow = copy.deepcopy(STEPS)
+slow['overlap'][0].update(selftest_s=9, slice_ms=[11.0] + [10.0] * 19)
+slow['start'][0].update(seconds=100)
+slow['speed'][0].update(fps=1)
+assert 'FAIL' in results(slow).values()
+found = checks.check({**made(slow), 'emulated': True})
+assert 'FAIL' not in [c['result'] for c in found], found
+slow['exact'][1].update(same='other bytes')
+found = checks.check({**made(slow), 'emulated': True})
+assert 'FAIL' in [c['result'] for c in found]
 # A report of which a part makes no sense is no good report.
 broken = copy.deepcopy(STEPS)
 broken['rates'][0] = {'type': 'bf16'}
