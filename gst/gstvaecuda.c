@@ -415,6 +415,31 @@ gst_vae_cuda_offer(GstVaeBase *base, GstCaps *caps)
     return cuda;
 }
 
+gchar *
+gst_vae_cuda_why_not(GstVaeBase *base)
+{
+    gchar why[400] = "";
+    gint backend;
+
+    if (!is_preferred(base->srcpad) || gst_vae_cuda_usable(base))
+        return NULL;
+    if (!library_fits())
+        return g_strdup("this plugin was built for another release of "
+                        "GStreamer, whose memory:CUDAMemory differs");
+    GST_OBJECT_LOCK(base);
+    backend = base->settings.backend;
+    GST_OBJECT_UNLOCK(base);
+    if (backend != VAE_BACKEND_AUTO && backend != VAE_BACKEND_CUDA)
+        return g_strdup_printf(
+            "backend=%s has no memory:CUDAMemory; set backend=cuda",
+            vae_backend_name((VaeBackendKind) backend));
+    if (!vae_backend_available(VAE_BACKEND_CUDA, why, sizeof why))
+        return g_strdup_printf("for memory:CUDAMemory %s", why);
+    return g_strdup_printf("no context of CUDA device %d could be made for "
+                           "memory:CUDAMemory",
+                           device_of(base));
+}
+
 GstBufferPool *
 gst_vae_cuda_pool(GstVaeBase *base, GstCaps *caps, guint size)
 {
@@ -534,6 +559,12 @@ gboolean
 gst_vae_cuda_usable(GstVaeBase *base)
 {
     return FALSE;
+}
+
+gchar *
+gst_vae_cuda_why_not(GstVaeBase *base)
+{
+    return NULL;
 }
 
 GstCaps *

@@ -40,6 +40,9 @@ gboolean gst_vae_cuda_possible(GstVaeBase *base);
 /* caps, of the source pad's template: CUDAMemory first where the peer prefers
  * it and it is usable, else none. (takes caps, transfer full) */
 GstCaps *gst_vae_cuda_offer(GstVaeBase *base, GstCaps *caps);
+/* Why the peer of the source pad, which prefers CUDAMemory, gets none; NULL: it
+ * does not prefer it, or can have it. (transfer full) */
+gchar *gst_vae_cuda_why_not(GstVaeBase *base);
 /* caps without those of CUDAMemory. (takes caps, transfer full) */
 GstCaps *gst_vae_cuda_remove(GstCaps *caps);
 

@@ -266,10 +266,14 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 
     session->caps = raw_caps(self);
     if (!session->caps) {
+        gchar *why = gst_vae_cuda_why_not(base);
+
         g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                     "Downstream takes no video of %dx%d pixels at %d/%d in "
-                    "any of the formats " GST_VAE_RAW_FORMATS,
-                    in->width, in->height, in->fps_n, in->fps_d);
+                    "any of the formats " GST_VAE_RAW_FORMATS "%s%s",
+                    in->width, in->height, in->fps_n, in->fps_d,
+                    why ? " of the host's memory; " : "", why ? why : "");
+        g_free(why);
         return FALSE;
     }
     if (!gst_vae_video_info(session->caps, &session->video, error))
