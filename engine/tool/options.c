@@ -234,6 +234,12 @@ set_profile(Options *o, const char *word)
 }
 
 static bool
+set_verbose(Options *o, const char *word)
+{
+    return o->verbose = true;
+}
+
+static bool
 set_deterministic(Options *o, const char *word)
 {
     return o->deterministic = true;
@@ -296,7 +302,7 @@ static const Option options[] = {
      set_tensor, "the tensor to take"},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
     {"--device", "N", RUNS, set_device,
-     "the GPU of --backend cuda; default: the first that works"},
+     "the GPU of --backend cuda, from 0; default: the first that works"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_slice,
@@ -323,6 +329,8 @@ static const Option options[] = {
      "keep OUT.part and OUT.checkpoint meanwhile, and go on from them"},
     {"--checkpoint-interval", "N", COMMAND_DECODE, set_every,
      "of --resume: latents between checkpoints; default 8"},
+    {"--verbose", NULL, RUNS, set_verbose,
+     "say which backend is taken and how, on standard error"},
     {"--help", NULL, ~0u, set_help, "this text"},
 };
 

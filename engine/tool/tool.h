@@ -40,7 +40,8 @@ typedef struct Options {
     int device; /* -1: not given */
     int slice, threads, width, height, frames, every;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
-    bool json, tensors, csv, encode, profile, deterministic, drop, help;
+    bool json, tensors, csv, encode, profile, deterministic, drop, help,
+        verbose;
     bool resume, stream;
 } Options;
 

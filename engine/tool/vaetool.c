@@ -198,6 +198,12 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
     return vae_model_open(o->model, &options, out, error);
 }
 
+static void
+say(void *user, const char *line)
+{
+    fprintf(stderr, "%s\n", line);
+}
+
 VaeStreamParams
 stream_params(const Options *o, VaeDirection direction, int width, int height)
 {
@@ -215,6 +221,7 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .posterior = o->posterior,
         .nan_policy = o->nan_policy,
         .seed = o->seed,
+        .log = o->verbose ? say : NULL,
     };
 }
 

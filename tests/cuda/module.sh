@@ -13,7 +13,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 echo 'no module' >"$folder/text"
 
-# expect MODULE WORDS: so says --backend cuda, and --backend auto works.
+# expect MODULE WORDS: so says --backend cuda, and --backend auto works without.
 expect() {
     VAE_CUDA_MODULE=$1
     export VAE_CUDA_MODULE
@@ -30,8 +30,21 @@ expect() {
             ;;
         esac
     fi
-    "$tool" plan --model "$weights" --size 64x64 >/dev/null || {
+    # The reason is said where it is asked for, and nothing else is.
+    if ! why=$("$tool" plan --model "$weights" --size 64x64 --verbose \
+        2>&1 >/dev/null); then
         echo "FAIL $1: auto"
+        failed=1
+    fi
+    case $why in
+    'backend cuda is not taken: '*) ;;
+    *)
+        echo "FAIL $1: auto said \"$why\""
+        failed=1
+        ;;
+    esac
+    [ -z "$("$tool" plan --model "$weights" --size 64x64 2>&1 >/dev/null)" ] || {
+        echo "FAIL $1: auto says what nobody asked"
         failed=1
     }
 }
