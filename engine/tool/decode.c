@@ -262,7 +262,7 @@ write_frames(Decode *d, VaeError *error)
         .dims = {d->frames, d->height, d->width, 3},
     };
     const char *path = d->o->argument[1];
-    Facts facts;
+    Facts facts = {.n = 0};
     collect_facts(d, &facts);
     VaeStatus status = d->o->resume ? open_resumed(d, &frames, &facts, error)
                                     : output_open(&d->out, path, &frames, 1,
