@@ -72,6 +72,9 @@ struct VaeBackend {
 typedef struct VaeCudaOp {
     VaeCudaParts conv;
     size_t phases; /* where in the scratch they are, if it has any */
+    /* Of a norm: what it does of other ops, or NULL; of those: not again. */
+    const VaeOp *head, *tail;
+    bool done;
     const void *weight, *bias;        /* device memory, the model's */
     VaeKept *kept_weight, *kept_bias; /* in their place while they rest */
     char impl[VAE_CUDA_CHOICE + 8];

@@ -73,6 +73,22 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
     return status;
 }
 
+static void
+give_tails(VaeExec *e)
+{
+    for (int i = 0; i < e->program->n_ops; i++) {
+        int head, tail;
+        if (!vae_cuda_norm_keeps(e->program, i, &head, &tail))
+            continue;
+        e->ops[i].tail = &e->program->ops[tail];
+        e->ops[tail].done = true;
+        if (head >= 0) {
+            e->ops[i].head = &e->program->ops[head];
+            e->ops[head].done = true;
+        }
+    }
+}
+
 VaeStatus
 vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
                  VaeExec **out, VaeError *error)
@@ -90,6 +106,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
     e->number = cuda->number;
     e->model = model;
     e->ops = ops;
+    give_tails(e);
     vae_cuda_stage_plan(cuda, e);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);

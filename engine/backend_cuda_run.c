@@ -165,14 +165,22 @@ run_memory_op(Context *c, const VaeOp *op)
 /* ------------------------------------------------------------------ */
 /* The rest.                                                           */
 
-static void
+static int
 run_norm(Context *c, const VaeOp *op, const VaeCudaOp *own)
 {
     const VaeTensor *x = op->x, *y = op->y;
+    const VaeCarry *kept = own->tail ? own->tail->carry : NULL;
+    /* What was kept is read before it is written over. */
+    const int code = own->head ? run_memory_op(c, own->head) : 0;
+    if (code)
+        return code;
     c->kernels->norm(
         &c->queue,
         &(VaeNormArgs){.kind = op->norm.kind,
                        .y = body(c->exec, y),
+                       .tail =
+                           kept ? c->exec->memory.carries + kept->offset : NULL,
+                       .tail_frames = kept ? kept->frames : 0,
                        .x = body(c->exec, x),
                        .gain = own->weight,
                        .offset = own->bias,
@@ -185,6 +193,7 @@ run_norm(Context *c, const VaeOp *op, const VaeCudaOp *own)
                        .groups = op->norm.groups,
                        .silu = op->norm.silu,
                        .sums = (double *) (void *) c->exec->memory.scratch});
+    return 0;
 }
 
 static void
@@ -316,6 +325,8 @@ run_op(Context *c, int i, VaeError *error)
 {
     const VaeOp *op = &c->exec->program->ops[i];
     const VaeCudaOp *own = &c->exec->ops[i];
+    if (own->done)
+        return VAE_OK;
     switch (op->kind) {
     case VAE_OP_LATENT_IN:
         run_latents_in(c, op);
@@ -339,8 +350,8 @@ run_op(Context *c, int i, VaeError *error)
     case VAE_OP_CONV:
         return run_conv(c, op, own, error);
     case VAE_OP_NORM:
-        run_norm(c, op, own);
-        break;
+        return vae_cuda_status(c->cuda, run_norm(c, op, own), "copy a carry",
+                               error);
     case VAE_OP_DEPTHWISE:
         run_depthwise(c, op, own);
         break;

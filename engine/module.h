@@ -12,7 +12,7 @@
 #include "backend.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION " 7"
+#define VAE_MODULE_VERSION VAE_VERSION " 8"
 
 typedef struct VaeEngineCalls {
     const char *version;

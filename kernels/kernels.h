@@ -68,14 +68,16 @@ typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
  * variance. x: t * h * w * c of x_type; y likewise of y_type; y may be x when
  * the types agree. gain, offset: c floats; offset NULL for rms. Group sums
  * are taken over fixed blocks of pixels, the same for every thread count.
+ * tail, in the cuda table only: NULL, or where the last tail_frames of y go,
+ * too; it overlaps neither x nor y.
  */
 typedef struct VaeNormArgs {
     VaeNormKind kind;
-    void *y;
+    void *y, *tail;
     const void *x;
     const float *gain, *offset;
     VaeType x_type, y_type;
-    int t, h, w, c, groups;
+    int t, h, w, c, groups, tail_frames;
     bool silu;
     double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, of
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */

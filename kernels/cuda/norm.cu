@@ -28,12 +28,28 @@ sum_squares(float sum, const VaeOctet<T> &o)
     return sum;
 }
 
+/* The element of y from which on it goes to the tail, too. */
+VAE_DEVICE size_t
+tail_from(const VaeNormArgs &a)
+{
+    return a.tail ? (size_t) (a.t - a.tail_frames) * a.h * a.w * a.c : SIZE_MAX;
+}
+
+template <int Y>
+VAE_DEVICE void
+store(const VaeNormArgs &a, size_t at, size_t tail, const VaeOctet<Y> &y, int n)
+{
+    vae_octet_store<Y>(a.y, a.y_type, at, y, n);
+    if (at >= tail)
+        vae_octet_store<Y>(a.tail, a.y_type, at - tail, y, n);
+}
+
 /* The octet from channel `first` on, n of it, which is at `at` in x and y;
  * gain as aligned as x is. */
 template <int X, int Y>
 VAE_DEVICE void
-rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, int first,
-          int n, float scale)
+rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, size_t tail,
+          int first, int n, float scale)
 {
     const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
     VaeOctet<G> gain;
@@ -47,7 +63,7 @@ rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, int first,
             v[i] = vae_silu(v[i]);
     }
     vae_octet_set<Y>(y, v);
-    vae_octet_store<Y>(a.y, a.y_type, at, y, n);
+    store<Y>(a, at, tail, y, n);
 }
 
 /*
@@ -65,6 +81,7 @@ rms(VaeNormArgs a, int lanes, float root)
     const unsigned step = VAE_THREADS / (unsigned) lanes;
     size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
     size_t at = p * a.c + first;
+    const size_t tail = tail_from(a);
     VAE_NO_UNROLL
     for (int round = 0; round < ROUNDS; round++) {
         VaeOctet<X> x[CHUNKS];
@@ -80,7 +97,7 @@ rms(VaeNormArgs a, int lanes, float root)
         const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
-            rms_octet<X, Y>(a, x[i], at + i * next, first + i * next,
+            rms_octet<X, Y>(a, x[i], at + i * next, tail, first + i * next,
                             first + i * next < c ? 8 : 0, scale);
         p += step;
         at += (size_t) step * a.c;
@@ -111,7 +128,8 @@ rms_any(VaeNormArgs a, int lanes, float root)
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
-        rms_octet<VAE_ANY, VAE_ANY>(a, x, row + first, first, n, scale);
+        rms_octet<VAE_ANY, VAE_ANY>(a, x, row + first, tail_from(a), first, n,
+                                    scale);
     }
 }
 
@@ -392,7 +410,8 @@ load_channels(const Group &g, Channel8 &to, int o)
 
 template <int X, int Y>
 VAE_DEVICE void
-apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at, int n)
+apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
+      size_t tail, int n)
 {
     VaeOctet<Y> y;
     float v[8];
@@ -404,7 +423,7 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at, int n)
             v[i] = vae_silu(v[i]);
     }
     vae_octet_set<Y>(y, v);
-    vae_octet_store<Y>(g.a.y, g.a.y_type, at, y, n);
+    store<Y>(g.a, at, tail, y, n);
 }
 
 /* Blocks at a time. 16-bit octets leave registers for a third; before sm_90
@@ -427,6 +446,7 @@ __launch_bounds__(VAE_THREADS, (ApplyBlocks<X, Y>::N)) void group_apply(Group g)
     const int row = (int) threadIdx.x / width;
     const int from = (int) blockIdx.x * g.part;
     const int end = from + g.part < pixels ? from + g.part : pixels;
+    const size_t tail = tail_from(g.a);
     if (row >= rows)
         return;
     for (int o = (int) threadIdx.x % width; o < octets; o += width) {
@@ -443,7 +463,7 @@ __launch_bounds__(VAE_THREADS, (ApplyBlocks<X, Y>::N)) void group_apply(Group g)
             for (int j = 0; j < BATCH; j++) {
                 const int q = p + j * rows;
                 apply<X, Y>(g, k, x[j],
-                            frame_start(g) + (size_t) q * g.a.c + 8 * o,
+                            frame_start(g) + (size_t) q * g.a.c + 8 * o, tail,
                             q < end ? n : 0);
             }
         }
@@ -484,9 +504,9 @@ void
 vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a)
 {
     const size_t c = (size_t) a->c;
-    const bool aligned = vae_octets_aligned(a->x, c) &&
-                         vae_octets_aligned(a->y, c) &&
-                         vae_octets_aligned(a->gain, c);
+    const bool aligned =
+        vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c) &&
+        vae_octets_aligned(a->tail, c) && vae_octets_aligned(a->gain, c);
     if (!a->t || !a->h || !a->w)
         return;
     if (a->kind == VAE_NORM_GROUP)

@@ -10,6 +10,7 @@
 
 #include "../stream/streams.h"
 #include "emu_rt.h"
+#include "stream_internal.h"
 
 /* First, next, next1, next. */
 enum { LATENTS = 6, SLICE = 2, SIZE = 16 };
@@ -484,6 +485,49 @@ unrecorded(const Bed *bed)
     clip_free(&want);
 }
 
+/* A step copies what was kept in front of each convolution's input, and out of
+ * it what no norm has written there itself. */
+static void
+copies_of_a_step(const Bed *bed)
+{
+    static const int first[] = {1, 0}, next[] = {SLICE, 0};
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0), part = clip;
+    const VaeStreamParams params = params_of(VAE_DECODE);
+    VaeStream *stream;
+    VaeError error;
+    int heads = 0, tails = 0, by_norms = 0;
+    setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    unsetenv("VAE_CUDA_GRAPHS");
+    vae_stream_count(stream, 1, &part.t, &part.frames);
+    must(test_decode(stream, bed->info, &part, first, &error), &error);
+    emu_set_fault(EMU_FAULT_NO_COPY, -1);
+    vae_stream_count(stream, SLICE, &part.t, &part.frames);
+    must(test_decode(stream, bed->info, &part, next, &error), &error);
+    const int copies = emu_fault_count(EMU_FAULT_NO_COPY);
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    for (int i = 0; i < PROGRAMS; i++) {
+        const VaeProgram *p = stream->programs[i];
+        if (!p || strcmp(p->label, "next") != 0)
+            continue;
+        for (int k = 0; k < p->n_ops; k++) {
+            const VaeOp *op = &p->ops[k];
+            bool norm = false;
+            for (int j = 0; j < k; j++)
+                norm = norm ||
+                       (p->ops[j].kind == VAE_OP_NORM && p->ops[j].y == op->x);
+            heads += op->kind == VAE_OP_HEAD_CARRY;
+            tails += op->kind == VAE_OP_TAIL && !norm;
+            by_norms += op->kind == VAE_OP_TAIL && norm;
+        }
+    }
+    expect(heads == tails + by_norms && copies == heads + tails,
+           "%d copies in a step: %d in, %d out, %d by norms", copies, heads,
+           tails, by_norms);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
 /* The second of two, for callers whose threads use the first. */
 static void
 second_device(const Bed *bed)
@@ -550,6 +594,7 @@ main(int argc, char **argv)
         steps_take_nothing(&bed, direction);
         failing_device(&bed, direction);
     }
+    copies_of_a_step(&bed);
     calls_under_way(&bed);
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");

@@ -169,6 +169,9 @@ norm(const VaeQueue *ignored, const VaeNormArgs *args)
     VaeNormArgs a = *args;
     const size_t n = (size_t) a.t * a.h * a.w * a.c;
     a.y = OUT(a.y, bytes_of(a.y_type, n));
+    if (a.tail)
+        a.tail = OUT(a.tail, bytes_of(a.y_type, n / (size_t) a.t *
+                                                    (size_t) a.tail_frames));
     a.x = IN(a.x, bytes_of(a.x_type, n));
     a.gain = IN(a.gain, (size_t) a.c * 4);
     a.offset = IN(a.offset, (size_t) a.c * 4);

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cuda_layers.h"
 #include "cuda_rt.h"
 #include "graph.h"
 #include "stream_internal.h"
@@ -265,6 +266,17 @@ tell_overlap(int frames)
     printf("]}\n");
 }
 
+/* Whether a norm does what op k, a tail, would do. */
+static bool
+is_kept(const VaeProgram *p, int k)
+{
+    int head, tail;
+    for (int i = 0; i < k; i++)
+        if (vae_cuda_norm_keeps(p, i, &head, &tail) && tail == k)
+            return true;
+    return false;
+}
+
 /* What the recorded programs should hold: a kernel or more for each op, copies
  * for the carries, and nothing else. */
 static void
@@ -286,8 +298,10 @@ tell_programs(const VaeStream *stream)
             case VAE_OP_HEAD_REPEAT:
                 copies += op->x->ctx;
                 break;
-            case VAE_OP_HEAD_CARRY:
             case VAE_OP_TAIL:
+                copies += !is_kept(p, k);
+                break;
+            case VAE_OP_HEAD_CARRY:
                 copies++;
                 break;
             default:
