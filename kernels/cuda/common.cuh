@@ -177,15 +177,18 @@ vae_lanes_max(float v, int lanes)
 }
 
 /*
- * v * sigmoid(v). The product in the exponent is rounded once, which for v < 0
- * makes a relative error of 1.2 |v| 2^-24; as the result falls off faster, that
- * is never more than 2^-24 of 1. For v > 0 it is within 5 units. Results below
- * 1.1e-36 are 0.
+ * v * sigmoid(v) within 5 units. What -v * log2(e) has beyond a float goes into
+ * e^-v as a first-order term, which is held below 2 so that infinities stay
+ * what they are; 2^-8 keeps the reciprocal from being flushed while the result
+ * is a normal number.
  */
 VAE_DEVICE float
 vae_silu(float v)
 {
-    return v * vae_ptx_rcp(1 + vae_ptx_ex2(v * -1.44269502f));
+    const float high = v * -1.44269502f;
+    const float rest = fmaf(v, -1.92596303e-8f, fmaf(v, -1.44269502f, -high));
+    const float more = fminf(fmaf(rest, 0x1.62e430p-9f, 0x1p-8f), 0x1p-7f);
+    return v * 0x1p-8f * vae_ptx_rcp(fmaf(vae_ptx_ex2(high), more, 0x1p-8f));
 }
 
 /* -------------------------------------------------------- launching */

@@ -426,20 +426,22 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
     store<Y>(g.a, at, tail, y, n);
 }
 
-/* Blocks at a time. 16-bit octets leave registers for a third; before sm_90
- * the assembler would spill. */
-template <int X, int Y> struct ApplyBlocks {
+/* Blocks at a time, and octets that a thread has under way. 16-bit octets leave
+ * registers for a third; before sm_90 the assembler would spill. */
+template <int X, int Y> struct Apply {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    static const int N = VaeOctet<X>::WIDE || VaeOctet<Y>::WIDE ? 2 : 3;
+    static const int BLOCKS = VaeOctet<X>::WIDE || VaeOctet<Y>::WIDE ? 2 : 3;
 #else
-    static const int N = 2;
+    static const int BLOCKS = 2;
 #endif
+    static const int OCTETS = BLOCKS == 3 ? 3 : 4;
 };
 
 template <int X, int Y>
 static __global__
-__launch_bounds__(VAE_THREADS, (ApplyBlocks<X, Y>::N)) void group_apply(Group g)
+__launch_bounds__(VAE_THREADS, (Apply<X, Y>::BLOCKS)) void group_apply(Group g)
 {
+    const int batch = Apply<X, Y>::OCTETS;
     const int octets = (g.a.c + 7) / 8, pixels = g.a.h * g.a.w;
     const int width = octets < VAE_THREADS ? octets : VAE_THREADS;
     const int rows = VAE_THREADS / width;
@@ -454,13 +456,13 @@ __launch_bounds__(VAE_THREADS, (ApplyBlocks<X, Y>::N)) void group_apply(Group g)
         Channel8 k;
         load_channels(g, k, o);
         VAE_NO_UNROLL
-        for (int p = from + row; p < end; p += BATCH * rows) {
-            VaeOctet<X> x[BATCH];
+        for (int p = from + row; p < end; p += batch * rows) {
+            VaeOctet<X> x[batch];
             VAE_UNROLL
-            for (int j = 0; j < BATCH; j++)
+            for (int j = 0; j < batch; j++)
                 load_pixel<X>(g, x[j], p + j * rows, end, o, n);
             VAE_UNROLL
-            for (int j = 0; j < BATCH; j++) {
+            for (int j = 0; j < batch; j++) {
                 const int q = p + j * rows;
                 apply<X, Y>(g, k, x[j],
                             frame_start(g) + (size_t) q * g.a.c + 8 * o, tail,
