@@ -254,6 +254,7 @@ const VaeBackendClass vae_backend_cuda = {
     .finish = vae_cuda_stage_finish,
     .impl = cuda_impl,
     .device = cuda_device,
+    .rates = vae_cuda_rates,
     .profile = vae_cuda_profile,
     .rest = vae_cuda_rest,
     .wake = vae_cuda_wake,

@@ -117,6 +117,14 @@ VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *exec,
  * weights begin at multiples of 16 bytes, whatever the type. */
 size_t vae_cuda_phase_room(const VaeOp *op);
 
+/* backend_cuda_time.c: the index of the fastest of n choices and its ms, the
+ * least of some runs; -1 where nothing could be timed, after which
+ * vae_rt_failure() tells no more of it. */
+int vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
+                     const VaeCudaChoice *choices, int n, float *best);
+/* backend_cuda_rates.c: an entry of the class. */
+VaeStatus vae_cuda_rates(VaeBackend *cuda, VaeRates *out, VaeError *error);
+
 /* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
  * when first asked for: as the store says, else by timing (time) or by guess.
  * A deterministic backend guesses. */

@@ -32,14 +32,6 @@ typedef struct Test {
     double worst; /* error, as a share of what is allowed */
 } Test;
 
-static VaeType
-type_of(VaePrecision precision)
-{
-    return precision == VAE_PRECISION_BF16   ? VAE_TYPE_BF16
-           : precision == VAE_PRECISION_FP16 ? VAE_TYPE_F16
-                                             : VAE_TYPE_F32;
-}
-
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */
 
@@ -439,7 +431,7 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     const VaePrecision precision = cuda->params.precision;
     const unsigned bit = 1u << precision;
     const bool counted = cuda->number < MOST_DEVICES;
-    Test t = {.cuda = cuda, .type = type_of(precision)};
+    Test t = {.cuda = cuda, .type = vae_backend_cuda.act_type(precision)};
     t.eps = t.type == VAE_TYPE_BF16  ? 0x1p-7
             : t.type == VAE_TYPE_F16 ? 0x1p-10
                                      : 0x1p-20; /* and what TF32 may cut */

@@ -110,7 +110,7 @@ static const Entry entries[] = {
      "product, or\n"
      "its bytes at that of a copy of memory, whichever is longer. Both are "
      "measured\n"
-     "before and after (with --backend cpu). What lies in a cache can be "
+     "before and after (not with --backend ref). What lies in a cache can be "
      "faster.\n"},
 };
 

@@ -46,6 +46,9 @@ check "auto takes the emulated device" 0 "$tool" plan \
 says "decode: cuda"
 check "the device's number" 0 "$tool" plan --device 0 --backend cuda \
     --model "$demo/demo-tiny.safetensors" --size 64x64
+check "a profile" 0 "$tool" bench --backend cuda --precision bf16 --profile \
+    --model "$demo/demo-tiny.safetensors" --size 32x32 --frames 5
+says "GFLOP/s of a matrix product" "GB/s of a copy" "floor%"
 check "a device that is not there" 3 "$tool" plan --device 7 --backend cuda \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "there is no CUDA device 7"

@@ -276,8 +276,10 @@ VAE_API bool vae_stream_profile_row(const VaeStream *stream, size_t i,
  * What the stream's backend does at most, measured now with its threads: a
  * large product of matrices of the type that its convolutions read, by the
  * library that computes them, and a copy of more memory than caches hold.
- * Medians; takes a fraction of a second and some 300 MiB meanwhile. Errors:
- * VAE_ERR_UNSUPPORTED (not of this backend), VAE_ERR_MEMORY, VAE_ERR_BACKEND.
+ * On a processor medians, in a fraction of a second and some 300 MiB meanwhile;
+ * on a GPU the least times, in up to 1 GiB of its memory, of smaller ones where
+ * there is less. Errors: VAE_ERR_UNSUPPORTED (not of this backend),
+ * VAE_ERR_MEMORY, VAE_ERR_BACKEND.
  */
 typedef struct VaeRates {
     double flops; /* per second */
