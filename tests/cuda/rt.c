@@ -1,9 +1,12 @@
 /*
  * rt.c: cuda_rt.c over a run-time library that refuses every call, and keeps
  * the last refusal as CUDA's does: what a call has told by its code must not be
- * told again as the failure of a launch.
+ * told again as the failure of a launch. And what a profiler is told.
  */
 #include <cuda_runtime_api.h>
+#ifdef VAE_HAVE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
 #include <stdio.h>
 #include <string.h>
 
@@ -102,6 +105,55 @@ last_words(void)
     expect(silent == 0, "what the process does not survive");
 }
 
+/* ------------------------------------------------------------------ */
+/* A profiler that came with the program.                              */
+
+#ifdef VAE_HAVE_NVTX
+static char ranges[64];
+
+static int NVTX_API
+range_begins(const char *name)
+{
+    strcat(strcat(ranges, name), "(");
+    return 0;
+}
+
+static int NVTX_API
+range_ends(void)
+{
+    strcat(ranges, ")");
+    return 0;
+}
+
+static int NVTX_API
+watch(NvtxGetExportTableFunc_t tables)
+{
+    const NvtxExportTableCallbacks *callbacks = tables(NVTX_ETID_CALLBACKS);
+    NvtxFunctionTable table = NULL;
+    unsigned size = 0;
+    if (!callbacks ||
+        !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))
+        return 0;
+    *table[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer) range_begins;
+    *table[NVTX_CBID_CORE_RangePop] = (NvtxFunctionPointer) range_ends;
+    return 1;
+}
+
+NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = watch;
+
+static void
+watched(void)
+{
+    vae_rt_range_begin("decode");
+    vae_rt_range_begin("decoder.conv1");
+    vae_rt_range_end();
+    vae_rt_range_begin("decoder.conv2");
+    vae_rt_range_end();
+    vae_rt_range_end();
+    expect(!strcmp(ranges, "decode(decoder.conv1()decoder.conv2())"), ranges);
+}
+#endif
+
 int
 main(void)
 {
@@ -140,5 +192,8 @@ main(void)
                vae_rt_failure() == 0,
            "a launch");
     last_words();
+#ifdef VAE_HAVE_NVTX
+    watched();
+#endif
     return failed != 0;
 }
