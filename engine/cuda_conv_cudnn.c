@@ -319,8 +319,12 @@ is_exact(Desc engine, const VaeCudaConvShape *s)
     return true;
 }
 
-/* Whether a setting may sum over more than one block of threads: the blocks
- * could then be counted by the size of the whole, and so by t. */
+/*
+ * Whether a setting may sum over more than one block of threads: the blocks
+ * could then be counted by the size of the whole, and so by t. Hopper's engines
+ * do so unless they are kept from taking workspace; how much they take goes by
+ * the tiles that are left over for the multiprocessors.
+ */
 static bool
 splits_sums(const VaeCudaChoice *choice)
 {
@@ -331,6 +335,8 @@ splits_sums(const VaeCudaChoice *choice)
     int type, used;
     long long value;
     while (text && sscanf(text, " %d=%lld%n", &type, &value, &used) == 2) {
+        if (type == CUDNN_KNOB_TYPE_WORKSPACE && value == 0)
+            return true;
         for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
             if (type == knobs[i] && value > 0)
                 return true;

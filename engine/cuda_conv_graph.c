@@ -73,10 +73,12 @@ VaeStatus
 vae_cudnn_fail(cudnnStatus_t status, const char *doing, VaeError *error)
 {
     char text[400] = "";
+    /* The host's, and the device's. */
+    const bool memory =
+        status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     cudnnGetLastErrorString(text, sizeof text);
-    return vae_fail(error,
-                    status == CUDNN_STATUS_ALLOC_FAILED ? VAE_ERR_MEMORY
-                                                        : VAE_ERR_BACKEND,
+    return vae_fail(error, memory ? VAE_ERR_MEMORY : VAE_ERR_BACKEND,
                     "cuDNN cannot %s: %s%s%s", doing,
                     cudnnGetErrorString(status), text[0] ? ": " : "", text);
 }

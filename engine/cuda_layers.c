@@ -12,6 +12,10 @@
 /* Nor for less of what it leaves in phases: most of that many bytes are still
  * in a large device's cache when they are joined. */
 #define PART_PHASES ((size_t) 64 << 20)
+/* Nor for less than this of what a convolution reads or writes: libraries of
+ * that generation were seen to compute wrong where offsets in bytes do not fit
+ * 31 bits. One frame is always computed at once. */
+#define PART_BYTES ((size_t) 1 << 31)
 
 /* Blocks begin at multiples of 64 bytes, and frames follow each other. */
 static int
@@ -138,6 +142,17 @@ phases_bytes(const VaeCudaConvShape *s)
            vae_type_size(s->y_type);
 }
 
+/* Of the larger one of x and y. */
+static size_t
+part_bytes(const VaeCudaConvShape *s)
+{
+    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
+    const size_t x = frames * s->h * s->w * s->c_in * vae_type_size(s->x_type);
+    const size_t y =
+        (size_t) s->t * s->ho * s->wo * s->c_out * vae_type_size(s->y_type);
+    return x > y ? x : y;
+}
+
 static VaeStatus
 make_parts(VaeCudaConvs *convs, VaeCudaConvShape shape,
            const VaeCudaChoice *choice, VaeCudaParts *p, VaeError *error)
@@ -150,6 +165,8 @@ make_parts(VaeCudaConvs *convs, VaeCudaConvShape shape,
     }
     if (p->bytes > PART_PHASES && p->t > 1)
         return vae_fail(error, VAE_ERR_BACKEND, "too much between");
+    if (part_bytes(&shape) > PART_BYTES && p->t > 1)
+        return vae_fail(error, VAE_ERR_BACKEND, "too much at once");
     const int n = p->n * p->phases;
     p->conv = vae_mem_alloc((size_t) n * sizeof(VaeCudaConv *));
     if (!p->conv)

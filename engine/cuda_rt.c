@@ -224,6 +224,8 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
     int code = cudaStreamEndCapture(stream, &graph);
     if (!code)
         code = cudaGraphInstantiate((cudaGraphExec_t *) out, graph, 0);
+    if (!code) /* or the first launch would do it */
+        code = cudaGraphUpload(*out, stream);
     if (graph)
         cudaGraphDestroy(graph);
     return told(code);

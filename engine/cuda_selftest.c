@@ -214,17 +214,16 @@ run_conv(Test *t, const VaeCudaConvShape *s, Numbers *n, VaeCudaConv *conv,
          VaeError *error)
 {
     VaeCudaConvArgs args = {0};
-    void *x, *weight, *bias, *add, *y;
+    void *x, *weight, *bias, *y;
     const size_t workspace = vae_cuda_conv_workspace(conv);
     int code = give(t, n->x, t->type, n->n_x, &x);
     if (!code)
         code = give(t, n->weight, t->type, n->n_weight, &weight);
     if (!code)
         code = give(t, n->bias, t->type, (size_t) s->c_out, &bias);
+    /* As the network does: what is added lies where the result goes. */
     if (!code)
-        code = give(t, n->add, t->type, n->n_y, &add);
-    if (!code)
-        code = give(t, NULL, t->type, n->n_y, &y);
+        code = give(t, s->add ? n->add : NULL, t->type, n->n_y, &y);
     if (!code && workspace) {
         code = vae_rt_alloc(&args.workspace, workspace);
         if (!code)
@@ -235,7 +234,7 @@ run_conv(Test *t, const VaeCudaConvShape *s, Numbers *n, VaeCudaConv *conv,
     args.x = x;
     args.weight = weight;
     args.bias = bias;
-    args.add = s->add ? add : NULL;
+    args.add = s->add ? y : NULL;
     args.y = y;
     VaeStatus status = vae_cuda_conv_bind(conv, &args, error);
     if (status == VAE_OK)

@@ -4,7 +4,7 @@
  *
  * One file for each device and library in $XDG_CACHE_HOME/gst-vae, text:
  *
- *   gst-vae convolutions 2
+ *   gst-vae convolutions 3
  *   KEY
  *   LAYER <tab> CHOICE <tab> NANOSECONDS      for each layer
  *   end CHECKSUM

@@ -22,6 +22,7 @@
 #include "model_internal.h"
 
 enum { MAX_LAYERS = 1024, MAX_TIMES = 16, SKIP = 77 };
+enum { EVEN_FRAMES = 6, EVEN_CHOICES = 3 }; /* see is_even() */
 
 typedef struct Layer {
     char name[VAE_CUDA_LAYER_NAME];
@@ -186,6 +187,35 @@ make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
     return true;
 }
 
+/* Workspace that goes up and down with the number of frames is for sums in
+ * parts, which follow how many tiles are left over: other bytes for other
+ * slices. */
+static bool
+is_even(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
+        VaeError *error)
+{
+    size_t before = 0;
+    for (int t = 1; t <= EVEN_FRAMES; t++) {
+        VaeCudaConv *conv;
+        VaeCudaConvShape shape = l->shape;
+        shape.t = t;
+        if (vae_cuda_conv_new(convs, &shape, choice, &conv, error) != VAE_OK)
+            return t > 1; /* so many are computed in parts */
+        const size_t bytes = vae_cuda_conv_workspace(conv);
+        vae_cuda_conv_free(&conv);
+        const size_t most = before * (size_t) t / (size_t) (t > 1 ? t - 1 : 1);
+        if (t > 1 && (bytes < before || bytes > most + 4096)) {
+            vae_fail(error, VAE_ERR_BACKEND,
+                     "%s takes %zu bytes of workspace for %d frames and %zu "
+                     "for %d",
+                     choice->text, before, t - 1, bytes, t);
+            return false;
+        }
+        before = bytes;
+    }
+    return true;
+}
+
 /* Any of the choices may be the fastest on a device. */
 static bool
 make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
@@ -195,6 +225,9 @@ make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
     int parts, other_parts;
     if (!make_all(convs, l, choices, &workspace, &parts, error))
         return false;
+    for (int i = 0; i < n && i < EVEN_CHOICES; i++)
+        if (!is_even(convs, l, &choices[i], error))
+            return false;
     for (int i = 1; i < n; i++)
         if (!make_all(convs, l, &choices[i], &other, &other_parts, error))
             return false;

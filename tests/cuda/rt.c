@@ -55,6 +55,7 @@ REFUSED(cudaStreamBeginCapture, cudaStream_t stream,
 REFUSED(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
 REFUSED(cudaGraphInstantiate, cudaGraphExec_t *out, cudaGraph_t graph,
         unsigned long long flags)
+REFUSED(cudaGraphUpload, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphDestroy, cudaGraph_t graph)
 REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
