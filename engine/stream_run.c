@@ -246,6 +246,12 @@ vae_stream_wait(VaeStream *s, int left, VaeError *error)
     return status;
 }
 
+bool
+vae_stream_overlaps(const VaeStream *stream)
+{
+    return stream->class->finish != NULL;
+}
+
 VaeStatus
 vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
                         int n_latents, const VaePicture *frames, int n_frames,

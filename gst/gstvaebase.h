@@ -235,6 +235,7 @@ typedef struct GstVaeBase {
 } GstVaeBase;
 
 typedef struct GstVaeBaseClass GstVaeBaseClass;
+typedef struct GstVaeCall GstVaeCall; /* gstvaecall.h */
 
 struct GstVaeBaseClass {
     GstElementClass parent_class;
@@ -279,9 +280,10 @@ struct GstVaeBaseClass {
     void (*decide_allocation)(GstVaeBase *base, GstVaeSession *session,
                               GstQuery *query);
 
-    /* Worker: n steps of one session, all of one sequence, in one call. */
-    VaeStatus (*run)(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
-                     guint n, VaeError *error);
+    /* Worker: begins a call of n steps of one session, all of one sequence. The
+     * call, which is new, is to be cleared when it is done or has failed. */
+    VaeStatus (*begin)(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+                       guint n, GstVaeCall *call, VaeError *error);
 };
 
 #define GST_TYPE_VAE_BASE (gst_vae_base_get_type())

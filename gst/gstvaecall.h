@@ -8,17 +8,18 @@
 
 G_BEGIN_DECLS
 
-typedef struct GstVaeCall {
+struct GstVaeCall {
     guint n_latents, n_pictures; /* added */
     VaeLatent *latents;
     VaePicture *pictures;
 
     gpointer engine; /* gst_vae_cuda_engine() of the stream, or NULL */
+    gboolean begun;  /* the engine was asked; a failure is its own */
 
     GstBuffer **buffers; /* of the latents; borrowed until they are unmapped */
     GstMapInfo *maps;
     GstVideoFrame *frames; /* buffer NULL: a picture that is not converted */
-} GstVaeCall;
+};
 
 /* Room for the steps. */
 GstVaeCall gst_vae_call_new(GstVaeItem **items, guint n);

@@ -72,8 +72,9 @@ void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
 
 void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
-VaeStatus gst_vae_decode_run(GstVaeBase *base, VaeStream *stream,
-                             GstVaeItem **items, guint n, VaeError *error);
+VaeStatus gst_vae_decode_begin(GstVaeBase *base, VaeStream *stream,
+                               GstVaeItem **items, guint n, GstVaeCall *call,
+                               VaeError *error);
 
 /* gstvaedecodecheck.c */
 

@@ -204,18 +204,18 @@ add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
 }
 
 VaeStatus
-gst_vae_decode_run(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
-                   guint n, VaeError *error)
+gst_vae_decode_begin(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+                     guint n, GstVaeCall *call, VaeError *error)
 {
-    GstVaeCall call = gst_vae_call_new(items, n);
     VaeStatus status = VAE_OK;
 
-    call.engine = gst_vae_cuda_engine(base, stream);
+    call->engine = gst_vae_cuda_engine(base, stream);
     for (guint i = 0; i < n && status == VAE_OK; i++)
-        status = add_step(base, &call, items[i], error);
-    if (status == VAE_OK)
-        status = vae_stream_decode(stream, call.latents, (int) call.n_latents,
-                                   call.pictures, (int) call.n_pictures, error);
-    gst_vae_call_clear(&call);
-    return status;
+        status = add_step(base, call, items[i], error);
+    if (status != VAE_OK)
+        return status;
+    call->begun = TRUE;
+    return vae_stream_decode_begin(stream, call->latents, (int) call->n_latents,
+                                   call->pictures, (int) call->n_pictures,
+                                   error);
 }

@@ -72,8 +72,9 @@ void gst_vae_encode_segment(GstVaeBase *base);
 
 void gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
-VaeStatus gst_vae_encode_run(GstVaeBase *base, VaeStream *stream,
-                             GstVaeItem **items, guint n, VaeError *error);
+VaeStatus gst_vae_encode_begin(GstVaeBase *base, VaeStream *stream,
+                               GstVaeItem **items, guint n, GstVaeCall *call,
+                               VaeError *error);
 
 G_END_DECLS
 #endif

@@ -1,12 +1,31 @@
 /*
- * gstvaeworker.c: the one thread of an element that calls the engine.
+ * gstvaeworker.c: the one thread of an element that calls the engine. Where the
+ * engine computes in the background, the next slice is begun while one runs.
  */
-#include "gstvaebase.h"
+#include "gstvaecall.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 /* The most steps of one call, whatever slice-size says. */
 #define MAX_SLICE 64
+
+/* Steps of one call. */
+typedef struct Slice {
+    GstVaeItem *items[MAX_SLICE];
+    guint n;
+    GstVaeCall call;
+    gint64 start_us;
+} Slice;
+
+/* What nobody else sees. */
+typedef struct Worker {
+    GstVaeBase *base;
+    Slice slices[2];
+    Slice *running;        /* begun and not waited for, or NULL */
+    VaeStreamStats before; /* those of calls that have ended */
+    gint64 ended_us;       /* when the last one did */
+    gint64 step_us;        /* what it took for each step */
+} Worker;
 
 /* Runs the load that somebody waits for. Lock held on entry and exit. */
 static void
@@ -280,40 +299,117 @@ check_wanted(GstVaeBase *base, guint flushes, VaeError *error)
                   : vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
 }
 
-/* Runs n steps. No lock. */
+/* A call has ended so. No lock. */
 static void
-run_slice(GstVaeBase *base, GstVaeItem **items, guint n, guint flushes)
+end_slice(Worker *w, Slice *slice, VaeStatus status)
 {
-    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
-    VaeStreamStats before = {0};
-    gint64 start_us;
+    GstVaeBase *base = w->base;
+    const gint64 now = g_get_monotonic_time();
+    /* One that was begun early began to run when the one before it ended. */
+    const gint64 start_us = MAX(slice->start_us, w->ended_us);
+
+    gst_vae_call_clear(&slice->call);
+    GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", slice->n,
+                   (now - start_us) / 1e3, vae_status_name(status));
+    if (status == VAE_OK) {
+        note_slice(base, slice->items, slice->n, &w->before, start_us);
+        vae_stream_stats(base->stream, &w->before);
+    }
+    w->ended_us = now;
+    w->step_us = (now - start_us) / slice->n;
+    finish_slice(base, slice->items, slice->n, status);
+}
+
+/* Cancelled by a flush, or the pool was taken away with its session; neither
+ * is an error, and what follows begins a sequence. */
+static void
+tell(GstVaeBase *base, VaeStatus status, const VaeError *error)
+{
+    if (status != VAE_OK && status != VAE_ERR_CANCELLED)
+        fail(base, error);
+}
+
+/* Waits for the call that runs; left: 1 if another one was begun behind it.
+ * lost: what that one failed with, which takes this along. No lock. */
+static VaeStatus
+end_running(Worker *w, int left, VaeStatus lost)
+{
+    Slice *slice = w->running;
     VaeError error = {0};
     VaeStatus status;
 
-    status = open_session(base, items[0]->session, &error);
+    w->running = NULL;
+    status = vae_stream_wait(w->base->stream, left, &error);
+    if (lost == VAE_OK)
+        tell(w->base, status, &error);
+    else
+        status = lost;
+    end_slice(w, slice, status);
+    return status;
+}
+
+/* The stream for a slice behind which nothing runs. No lock. */
+static VaeStatus
+prepare(GstVaeBase *base, GstVaeItem *first, VaeError *error)
+{
+    VaeStatus status = open_session(base, first->session, error);
+
     if (status == VAE_OK)
-        status = gst_vae_release_undo(base, &error);
-    start_us = g_get_monotonic_time();
-    if (status == VAE_OK && items[0]->start)
+        status = gst_vae_release_undo(base, error);
+    if (status == VAE_OK && first->start)
         vae_stream_reset(base->stream);
-    if (status == VAE_OK && items[0]->cold)
-        status = vae_stream_restart(base->stream, 0, &error);
+    if (status == VAE_OK && first->cold)
+        status = vae_stream_restart(base->stream, 0, error);
+    return status;
+}
+
+/* Whether another slice may be begun before this one is done. */
+static gboolean
+runs_on(GstVaeBase *base, const Slice *slice)
+{
+    return vae_stream_overlaps(base->stream) &&
+           base->running->params.nan_policy == VAE_NAN_PASS &&
+           !slice->items[slice->n - 1]->checkpoint;
+}
+
+/* Begins a slice, and ends the one that runs. flushes: how many there were when
+ * it was taken. No lock. */
+static void
+run_slice(Worker *w, Slice *slice, guint flushes)
+{
+    GstVaeBase *base = w->base;
+    const gboolean behind = w->running != NULL;
+    VaeError error = {0};
+    VaeStatus status = VAE_OK, other = VAE_OK;
+
+    slice->call = gst_vae_call_new(slice->items, slice->n);
+    if (!behind)
+        status = prepare(base, slice->items[0], &error);
+    slice->start_us = g_get_monotonic_time();
     if (status == VAE_OK)
         status = check_wanted(base, flushes, &error);
+    if (status == VAE_OK && !behind)
+        vae_stream_stats(base->stream, &w->before);
     if (status == VAE_OK)
-        vae_stream_stats(base->stream, &before);
-    if (status == VAE_OK)
-        status = klass->run(base, base->stream, items, n, &error);
-    GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", n,
-                   (g_get_monotonic_time() - start_us) / 1e3,
-                   vae_status_name(status));
-    /* Cancelled by a flush, or the pool was taken away with its session;
-     * neither is an error, and what follows begins a sequence. */
-    if (status != VAE_OK && status != VAE_ERR_CANCELLED)
-        fail(base, &error);
-    if (status == VAE_OK)
-        note_slice(base, items, n, &before, start_us);
-    finish_slice(base, items, n, status);
+        status = GST_VAE_BASE_GET_CLASS(base)->begin(
+            base, base->stream, slice->items, slice->n, &slice->call, &error);
+    tell(base, status, &error);
+    if (behind) {
+        GST_LOG_OBJECT(base, "%u steps begun while %u run", slice->n,
+                       w->running->n);
+        other = end_running(w, status == VAE_OK,
+                            slice->call.begun ? status : VAE_OK);
+    }
+    if (status == VAE_OK && other != VAE_OK) {
+        status = other; /* and told */
+    } else if (status == VAE_OK && runs_on(base, slice)) {
+        w->running = slice;
+        return;
+    } else if (status == VAE_OK) {
+        status = vae_stream_wait(base->stream, 0, &error);
+        tell(base, status, &error);
+    }
+    end_slice(w, slice, status);
 }
 
 static gboolean
@@ -322,25 +418,97 @@ unwanted(GstVaeBase *base, const GstVaeItem *item)
     return base->fatal || item->lap == base->discard_lap;
 }
 
+/* Whether a step can be computed in one call with, or behind, what came
+ * before it. */
+static gboolean
+follows(const GstVaeItem *item, const GstVaeItem *before)
+{
+    return !item->event && !item->opened && !item->start && !item->cold &&
+           !before->checkpoint && item->session == before->session;
+}
+
 /* Takes the steps that go into one call: those that wait, up to the slice
  * size. The first of a sequence goes alone, so that its picture leaves at
  * once and the slices after it are whole. The next thing to do is a step.
  * Lock held. */
-static guint
-take_slice(GstVaeBase *base, GstVaeItem **items)
+static void
+take_slice(GstVaeBase *base, Slice *slice)
 {
     GstVaeItem *next;
     guint n = 0;
 
     do {
-        items[n++] = g_queue_pop_head(&base->work);
+        slice->items[n++] = g_queue_pop_head(&base->work);
         next = g_queue_peek_head(&base->work);
-    } while (n < base->slice_limit && !items[n - 1]->checkpoint && next &&
-             !next->event && !next->opened && !items[0]->start &&
-             !items[0]->cold && !next->start && !next->cold &&
-             next->session == items[0]->session);
+    } while (n < base->slice_limit && next && !slice->items[0]->start &&
+             !slice->items[0]->cold && follows(next, slice->items[n - 1]));
+    slice->n = n;
     base->taken += n;
+}
+
+/* Takes and runs one. Lock held on entry and exit. */
+static void
+work_slice(Worker *w)
+{
+    GstVaeBase *base = w->base;
+    Slice *slice = &w->slices[w->running == &w->slices[0]];
+    const guint flushes = base->flushes;
+
+    take_slice(base, slice);
+    g_mutex_unlock(&base->lock);
+    run_slice(w, slice, flushes);
+    g_mutex_lock(&base->lock);
+}
+
+/* Steps at the head of the work that could be begun behind the call that runs.
+ * *whole: no more can come. Lock held. */
+static guint
+count_behind(const Worker *w, gboolean *whole)
+{
+    GstVaeBase *base = w->base;
+    const GstVaeItem *before = w->running->items[w->running->n - 1];
+    guint n = 0;
+
+    for (GList *l = base->work.head; l && n < base->slice_limit; l = l->next) {
+        if (unwanted(base, l->data) || !follows(l->data, before))
+            break;
+        before = l->data;
+        n++;
+    }
+    *whole = n == base->slice_limit || g_queue_get_length(&base->work) > n;
     return n;
+}
+
+/* While a call runs: begins a whole slice behind it, waits for one half of the
+ * time that the call will take, or ends the call. Lock held on entry and
+ * exit. */
+static void
+work_behind(Worker *w)
+{
+    GstVaeBase *base = w->base;
+    const GstVaeItem *first = w->running->items[0];
+    const gint64 took = w->step_us * w->running->n;
+    gint64 until = MAX(w->running->start_us, w->ended_us) + took / 2;
+    gboolean whole = FALSE;
+    guint n = 0;
+
+    if (!base->flushing && base->load != GST_VAE_LOAD_WANTED &&
+        !base->save_path && !base->release_wanted) {
+        n = count_behind(w, &whole);
+        if (first->start || first->cold) /* another program, other times */
+            until = 0;
+        if (!whole && g_get_monotonic_time() < until) {
+            g_cond_wait_until(&base->cond, &base->lock, until);
+            return;
+        }
+    }
+    if (n > 0 && whole) {
+        work_slice(w);
+    } else {
+        g_mutex_unlock(&base->lock);
+        end_running(w, 0, VAE_OK);
+        g_mutex_lock(&base->lock);
+    }
 }
 
 /* Opens the session of an event, whose failure is the end, or of somebody who
@@ -376,11 +544,10 @@ work_open(GstVaeBase *base, GstVaeItem *item)
 
 /* The next thing to do. Lock held on entry and exit. */
 static void
-work(GstVaeBase *base)
+work(Worker *w)
 {
-    GstVaeItem *items[MAX_SLICE], *item = g_queue_peek_head(&base->work);
-    const guint flushes = base->flushes;
-    guint n;
+    GstVaeBase *base = w->base;
+    GstVaeItem *item = g_queue_peek_head(&base->work);
 
     if (item->event || item->opened) {
         work_open(base, item);
@@ -397,10 +564,7 @@ work(GstVaeBase *base)
     } else if (!item->session->allocated) {
         g_cond_wait(&base->cond, &base->lock);
     } else {
-        n = take_slice(base, items);
-        g_mutex_unlock(&base->lock);
-        run_slice(base, items, n, flushes);
-        g_mutex_lock(&base->lock);
+        work_slice(w);
     }
 }
 
@@ -408,19 +572,24 @@ static gpointer
 worker_main(gpointer data)
 {
     GstVaeBase *base = data;
+    Worker w = {.base = base};
 
     g_mutex_lock(&base->lock);
     while (!base->stop) {
-        if (base->load == GST_VAE_LOAD_WANTED)
+        if (w.running)
+            work_behind(&w);
+        else if (base->load == GST_VAE_LOAD_WANTED)
             load_model(base);
         else if (gst_vae_checkpoint_due(base) || gst_vae_release_due(base))
             continue;
         else if (base->flushing || g_queue_is_empty(&base->work))
             gst_vae_release_wait(base);
         else
-            work(base);
+            work(&w);
     }
     g_mutex_unlock(&base->lock);
+    if (w.running)
+        end_running(&w, 0, VAE_OK);
     set_stream(base, NULL, NULL);
     return NULL;
 }

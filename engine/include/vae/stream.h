@@ -211,6 +211,9 @@ VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
  * not done: theirs are the last `left`. vae_stream_reset() and
  * vae_stream_free() end them all, and what was not waited for may be lost. */
 VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int left, VaeError *error);
+/* Whether a call that was begun may still run when it has returned. Where not,
+ * as on a processor, it is done then. */
+VAE_API bool vae_stream_overlaps(const VaeStream *stream);
 
 /*
  * Makes the call that runs or, where none does, the next one return

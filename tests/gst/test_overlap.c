@@ -1,0 +1,191 @@
+/*
+ * test_overlap.c: slices begun while others run, on the emulated device, whose
+ * module VAE_CUDA_MODULE names.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 4
+#define LH 4
+#define LATENTS 9
+#define FRAMES (1 + 4 * (LATENTS - 1))
+
+static gint begun; /* behind another one */
+
+static void
+count(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
+      const gchar *function, gint line, GObject *object,
+      GstDebugMessage *message, gpointer data)
+{
+    if (strstr(gst_debug_message_get(message), " steps begun while "))
+        g_atomic_int_inc(&begun);
+}
+
+static void
+listen(void)
+{
+    gst_debug_remove_log_function(count);
+    gst_debug_set_active(TRUE);
+    gst_debug_set_threshold_for_name("vaedecode", GST_LEVEL_LOG);
+    gst_debug_set_threshold_for_name("vaeencode", GST_LEVEL_LOG);
+    gst_debug_add_log_function(count, NULL, NULL);
+    g_atomic_int_set(&begun, 0);
+}
+
+/* nan_policy error: each slice is waited for. */
+static GstHarness *
+element(const char *name, const char *nan_policy, guint slice)
+{
+    GstHarness *h =
+        vae_test_harness(name, "slice-size", slice, "queue-depth", 4, NULL);
+
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
+    gst_util_set_object_arg(G_OBJECT(h->element), "nan-policy", nan_policy);
+    return h;
+}
+
+static GstHarness *
+decoder(const char *nan_policy, guint slice)
+{
+    GstHarness *h = element("vaedecode", nan_policy, slice);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+static gchar *
+decode(const char *nan_policy, guint slice)
+{
+    GstHarness *h = decoder(nan_policy, slice);
+    gchar *sum;
+
+    listen();
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    vae_test_push_eos(h);
+    sum = vae_test_pull_frames(h, 0, FRAMES);
+    CHECK_INT(vae_test_stat(h, "steps"), LATENTS);
+    vae_test_teardown(h);
+    return sum;
+}
+
+static void
+same(gchar *found, const gchar *wanted)
+{
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+}
+
+/* The same frames; one after another where each is looked at. */
+static void
+test_decode(void)
+{
+    gchar *wanted = decode("error", 1);
+
+    CHECK_INT(begun, 0);
+    same(decode("pass", 1), wanted);
+    CHECK(begun > 0);
+    same(decode("pass", 2), wanted);
+    CHECK(begun > 0);
+    g_free(wanted);
+}
+
+static void
+test_encode(void)
+{
+    gchar *sums[2];
+
+    for (guint run = 0; run < 2; run++) {
+        GstHarness *h = element("vaeencode", run ? "pass" : "error", 1);
+        GChecksum *all = g_checksum_new(G_CHECKSUM_MD5);
+        GstVideoInfo info;
+
+        listen();
+        vae_test_set_video(h, &info, LW * 8, LH * 8);
+        vae_test_push_frames(h, &info, 0, FRAMES);
+        vae_test_push_eos(h);
+        for (guint k = 0; k < LATENTS; k++) {
+            GstBuffer *buffer =
+                vae_test_pull_latent(h, k, k ? 4 * k - 3 : 0, 4 * k + 1);
+            GstMapInfo map;
+
+            CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+            g_checksum_update(all, map.data, (gssize) map.size);
+            gst_buffer_unmap(buffer, &map);
+            gst_buffer_unref(buffer);
+        }
+        CHECK_INT(begun > 0, run);
+        sums[run] = g_strdup(g_checksum_get_string(all));
+        g_checksum_free(all);
+        vae_test_teardown(h);
+    }
+    same(sums[1], sums[0]);
+    g_free(sums[0]);
+}
+
+/* Flushes at any moment, and a sequence that is whole behind them. */
+static void
+test_flush(void)
+{
+    gchar *wanted = decode("error", 1);
+    GstHarness *h = decoder("pass", 1);
+
+    listen();
+    for (guint turn = 0; turn < 12; turn++) {
+        GstSegment segment;
+
+        vae_test_push_latents(h, LW, LH, 0, 2 + turn % 4);
+        g_usleep(turn % 3 * 20000);
+        CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+        CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+        while (gst_harness_buffers_in_queue(h) > 0)
+            gst_buffer_unref(vae_test_pull(h));
+        gst_segment_init(&segment, GST_FORMAT_TIME);
+        CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    }
+    CHECK(begun > 0);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    vae_test_push_eos(h);
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+/* What came in last goes out without anything behind it. */
+static void
+test_alone(void)
+{
+    GstHarness *h = decoder("pass", 1);
+
+    for (guint k = 0; k < 3; k++) {
+        vae_test_push_latents(h, LW, LH, k, k + 1);
+        g_free(vae_test_pull_frames(h, k ? 4 * k - 3 : 0, k ? 4 : 1));
+    }
+    vae_test_teardown(h);
+}
+
+/* Down to NULL while slices run. */
+static void
+test_stop(void)
+{
+    for (guint turn = 0; turn < 5; turn++) {
+        GstHarness *h = decoder("pass", 1);
+
+        vae_test_push_latents(h, LW, LH, 0, 4);
+        g_usleep(turn * 30000);
+        vae_test_teardown(h);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"decode", test_decode}, {"encode", test_encode}, {"flush", test_flush},
+        {"alone", test_alone},   {"stop", test_stop},     {NULL, NULL},
+    };
+
+    return vae_test_main(argc, argv, tests);
+}
