@@ -29,12 +29,13 @@ note(GPtrArray *list, const void *data)
 }
 
 VaeStatus
-vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
-                  const VaePicture *frames, int n_frames, VaeError *error)
+vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
+                        int n_latents, const VaePicture *frames, int n_frames,
+                        VaeError *error)
 {
     static VaeStatus (*real)(VaeStream *, const VaeLatent *, int,
                              const VaePicture *, int, VaeError *);
-    void *symbol = dlsym(RTLD_NEXT, "vae_stream_decode");
+    void *symbol = dlsym(RTLD_NEXT, "vae_stream_decode_begin");
 
     memcpy(&real, &symbol, sizeof real);
     for (int i = 0; i < n_latents; i++)
@@ -45,12 +46,13 @@ vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
 }
 
 VaeStatus
-vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
-                  const VaeLatent *latents, int n_latents, VaeError *error)
+vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
+                        int n_frames, const VaeLatent *latents, int n_latents,
+                        VaeError *error)
 {
     static VaeStatus (*real)(VaeStream *, const VaePicture *, int,
                              const VaeLatent *, int, VaeError *);
-    void *symbol = dlsym(RTLD_NEXT, "vae_stream_encode");
+    void *symbol = dlsym(RTLD_NEXT, "vae_stream_encode_begin");
 
     memcpy(&real, &symbol, sizeof real);
     for (int i = 0; i < n_latents; i++)
