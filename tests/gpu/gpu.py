@@ -39,8 +39,9 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
                    'cuda-*.txt; gpu-report unless given')
     p.add_argument('--build', default=os.path.join(TOP, 'build-gpu'),
                    metavar='DIR', help='build folder, build-gpu unless given')
-    p.add_argument('--only', type=words, metavar='STEP,...',
-                   help='these steps (and the build)')
+    p.add_argument('--only', type=words, metavar='STEP[:SECONDS],...',
+                   help='these steps (and the build), in this order; with a '
+                   'limit of time other than their own')
     p.add_argument('--skip', type=words, default=[], metavar='STEP,...')
     p.add_argument('--limit', type=int, metavar='SECONDS',
                    help='for all of it; steps have limits of their own, too')
@@ -63,7 +64,8 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
                    help='over the emulated device, to see that this works')
     p.add_argument('--list', action='store_true', help='the steps')
     o = p.parse_args(argv)
-    for name in (o.only or []) + o.skip:
+    only = [re.sub(':[1-9][0-9]*$', '', word) for word in o.only or []]
+    for name in only + o.skip:
         if name not in names:
             p.error('there is no step %s, only %s' % (name, ', '.join(names)))
     for size in o.sizes or []:
@@ -75,6 +77,17 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
         sys.exit(0)
     steps.choose(o)
     return o
+
+
+def chosen(o):
+    """The steps to run, in the order of --only where that is given."""
+    known = {s[0]: s for s in steps.STEPS}
+    wanted = []
+    for word in o.only or known:
+        name, _, limit = word.partition(':')
+        if name not in o.skip:
+            wanted.append((name, known[name][1], int(limit or known[name][2])))
+    return wanted
 
 
 def has_gpu():
@@ -93,12 +106,10 @@ def main():
     made = run.step('build', build.build, 900)
     build.describe(run)
     run.save()
-    for name, function, limit in steps.STEPS:
+    for name, function, limit in chosen(o):
         if made['status'] == 'failed' and not os.path.exists(
                 run.path('build.ninja')):
             break  # else steps skip what is not built
-        if (o.only and name not in o.only) or name in o.skip:
-            continue
         run.step(name, function, limit)
         run.report['checks'] = checks.check(run.report)
         run.save()

@@ -161,7 +161,7 @@ def sanitizer(run):
 # In this order, so that what is not reached in time is what matters least.
 STEPS = [('rates', speed.rates, 120), ('kernels', kernels, 180),
          ('golden', golden, 240), ('start', start.start, 120),
-         ('speed', speed.speed, 540), ('overlap', speed.overlap, 240),
+         ('overlap', speed.overlap, 240), ('speed', speed.speed, 540),
          ('torch', speed.torch, 540), ('exact', exact.exact, 150),
          ('streams', streams, 240), ('failures', start.failures, 150),
          ('pipelines', pipelines.pipelines, 120),

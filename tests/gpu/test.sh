@@ -148,5 +148,16 @@ if [ ! -e /dev/nvidiactl ]; then
     expect 'and nothing written' [ ! -e "$out/none" ]
 fi
 run 2 --only nothing
+run 2 --only speed:fast
+run 2 --skip speed:9
+expect 'steps in the order of --only' env PYTHONPATH="$here" python3 -B - <<'END'
+import gpu
+def names(*words):
+    return [(s[0], s[2]) for s in gpu.chosen(gpu.parse(list(words)))]
+assert names('--only', 'torch:7,rates,speed', '--skip', 'rates') == [
+    ('torch', 7), ('speed', 540)]
+usual = [n for n, _ in names()]
+assert usual.index('overlap') < usual.index('speed') < usual.index('torch')
+END
 run 2 --sizes large
 exit $failed
