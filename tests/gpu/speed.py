@@ -260,23 +260,24 @@ def speed(run):
 
 def torch_cases(o, models):
     """(model, direction, mode, size), what is asked first before the rest:
-    tiny networks compiled, with and without graphs, at the second size; the
-    others as they are, and compiled at last, as that takes longest."""
+    decoding with each full-size network in all its ways, as the best counts; a
+    tiny one in graphs and compiled, at the second size."""
     if o.emulate:
         return [(m, d, mode, o.sizes[0]) for mode in ('eager', 'channels_last')
                 for d in o.directions for m in models]
     tiny = [m for m in models if m.startswith('tae')]
     full = [m for m in models if m not in tiny]
-    cases = [(m, d, mode, s) for s in o.sizes[:2] for d in o.directions
-             for mode in ('eager', 'channels_last') for m in full]
-    cases += [(m, d, 'compile', o.sizes[0]) for d in o.directions for m in full]
-    cases[2 * len(full):2 * len(full)] = [
-        (m, 'decode', mode, o.sizes[min(1, len(o.sizes) - 1)])
-        for m in tiny[:1] for mode in ('graphs', 'compile', 'eager')
-        if 'decode' in o.directions]
+    ways = 'compile', 'eager', 'channels_last'
+    cases = [(m, 'decode', mode, o.sizes[0]) for m in full for mode in ways
+             if 'decode' in o.directions]
+    cases += [(m, 'decode', mode, o.sizes[min(1, len(o.sizes) - 1)])
+              for m in tiny[:1] for mode in ('graphs', 'compile')
+              if 'decode' in o.directions]
+    cases += [(m, d, mode, s) for s in o.sizes[:2] for d in o.directions
+              for m in full for mode in ways]
     cases += [(m, d, mode, o.sizes[0]) for m in tiny for d in o.directions
-              for mode in ('eager', 'channels_last', 'compile', 'graphs')]
-    return cases
+              for mode in ('graphs', *ways)]
+    return list(dict.fromkeys(cases))
 
 
 def torch(run):

@@ -135,6 +135,24 @@ for said, result in says.items():
 assert speed.speed(run)['status'] == 'skipped'
 END
 
+expect 'PyTorch in all its ways, decoding first' \
+    env PYTHONPATH="$here" python3 -B - <<'END'
+import types
+import speed
+options = types.SimpleNamespace(
+    emulate=False, sizes=['832x480', '1280x720', '1920x1080'],
+    directions=['decode', 'encode'])
+cases = speed.torch_cases(options, ['taew2_1', 'wan2.1', 'seedvr2'])
+ways = ['compile', 'eager', 'channels_last']
+assert cases[:8] == [
+    *((m, 'decode', w, '832x480') for m in ('wan2.1', 'seedvr2') for w in ways),
+    ('taew2_1', 'decode', 'graphs', '1280x720'),
+    ('taew2_1', 'decode', 'compile', '1280x720')], cases
+assert len(set(cases)) == len(cases)
+for m, d, _, s in cases:
+    assert m == 'taew2_1' or all((m, d, w, s) in cases for w in ways), (m, d, s)
+END
+
 # Numbers that are not what they should be.
 expect 'numbers that miss are told' env PYTHONPATH="$here" \
     python3 -B "$here/test_checks.py"

@@ -29,7 +29,7 @@ def flow(**more):
 def torch(model, size, mode, fps):
     return {'model': model, 'direction': 'decode', 'precision': 'bf16',
             'size': size, 'mode': mode, 'fps': fps, 'result': 'ok',
-            'peak_bytes': 1000}
+            'peak_bytes': 1000, 'faults': []}
 
 
 def speed(model, size, fps):
@@ -65,8 +65,13 @@ STEPS = {
     'overlap': [flow(), flow(model='seedvr2', taken=500)],
     'torch': [torch('wan2.1', '832x480', 'eager', 30),
               torch('wan2.1', '832x480', 'compile', 50),
+              torch('taew2_1', '1280x720', 'graphs', 1000),
+              torch('wan2.1', '832x480', 'channels_last', 40),
               torch('seedvr2', '832x480', 'eager', 20),
-              torch('taew2_1', '1280x720', 'graphs', 1000)],
+              torch('seedvr2', '832x480', 'channels_last', 20),
+              {'model': 'seedvr2', 'direction': 'decode', 'precision': 'bf16',
+               'size': '832x480', 'mode': 'compile', 'result': 'skipped',
+               'faults': ['it does not compile']}],
     'exact': [{'case': 'demo decode fp16', 'result': 'ok', 'words': '',
                'psnr': 61.0},
               {'case': 'wan2.1 in slices', 'result': 'ok', 'words': '',
@@ -167,6 +172,23 @@ stopped['overlap'][0] = {'model': 'wan2.1', 'direction': 'decode', 'precision':
                          'bf16', 'size': '832x480', 'result': 'failed',
                          'faults': ['an illegal memory access']}
 assert results(stopped)['7 overlap: wan2.1 decode bf16 832x480'] == 'FAIL'
+# PyTorch's best way is known when each has been tried; what misses beside
+# those that were misses.
+for i, result, name in ((1, 'stopped', 'wan2.1'), (5, 'stopped', 'seedvr2'),
+                        (6, 'stopped', 'seedvr2'), (2, 'stopped', 'taew2_1')):
+    untried = copy.deepcopy(STEPS)
+    untried['torch'][i].update(result=result, faults=[result])
+    if i == 2:
+        untried['torch'].append(torch('taew2_1', '1280x720', 'compile', 900))
+    found = [v for k, v in results(untried).items()
+             if k.startswith('5 %s decode' % name) and 'times PyTorch' in k]
+    assert found == ['not measured'], (i, found)
+slower = copy.deepcopy(STEPS)
+del slower['torch'][3]
+slower['speed'][0]['fps'] = 80
+assert results(slower)[
+    '5 wan2.1 decode bf16 832x480, times PyTorch'] == 'FAIL'
+
 # Over the emulation no time is judged, and the rest is.
 slow = copy.deepcopy(STEPS)
 slow['overlap'][0].update(selftest_s=9, slice_ms=[11.0] + [10.0] * 19)
