@@ -8,7 +8,7 @@ import random
 import re
 import struct
 
-from runner import TOP
+from runner import Skip, Stopped, TOP
 from speed import tool_of, weights
 
 DEMO = os.path.join(TOP, 'pipelines/demo')
@@ -48,7 +48,7 @@ def digest(path):
 
 class Exact:
     def __init__(self, run):
-        self.run, self.rows = run, []
+        self.run, self.rows = run, run.rows
         self.tmp = run.tmp
         os.makedirs(self.tmp, exist_ok=True)
 
@@ -67,6 +67,7 @@ class Exact:
         self.rows.append({'case': case, 'result': 'stopped' if
                           wrong == 'stopped' else 'failed' if wrong else 'ok',
                           'words': wrong or '', **more})
+        self.run.save()
 
     def precisions(self):
         """The demo's PSNR against what the device makes in fp32."""
@@ -128,7 +129,15 @@ def exact(run):
     for name in names or o.models[:1]:
         if run.over():
             break
-        e.slices(name, o.precisions[0], o.sizes[0])
+        try:
+            e.slices(name, o.precisions[0], o.sizes[0])
+        except Skip:
+            raise
+        except Exception as why:  # the other networks' rows stand
+            late = isinstance(why, Stopped)
+            e.row('%s in slices' % os.path.basename(name), 'stopped' if late
+                  else '%s: %s' % (type(why).__name__, why),
+                  same=None if late else 'failed')
     bad = [r for r in e.rows if r['result'] == 'failed']
     ok = sum(r['result'] == 'ok' for r in e.rows)
     return {'rows': e.rows, 'status': 'failed' if bad else 'passed' if

@@ -24,7 +24,7 @@ def psnr(a, b):
 
 class Elements:
     def __init__(self, run):
-        self.run, self.rows = run, []
+        self.run, self.rows = run, run.rows
         self.tmp = run.tmp
         os.makedirs(self.tmp, exist_ok=True)
         self.env = {'GST_PLUGIN_PATH_1_0': run.path('gst'),
@@ -44,6 +44,7 @@ class Elements:
                           'result': 'stopped' if done.stopped else
                           'failed' if done.code else 'ok',
                           'words': done.last() if failed else ''})
+        self.run.save()
         return self.rows[-1]
 
     def has(self, element):

@@ -1,4 +1,5 @@
 """The steps' common ground: programs with time limits, a log, a report."""
+import contextlib
 import glob
 import json
 import os
@@ -17,6 +18,10 @@ LOG_TAIL = 200000  # characters of one command's output that are kept
 
 class Skip(Exception):
     """A step cannot be done here; says what is missing."""
+
+
+class Stopped(Exception):
+    """What took longer than it may, of a case or a step."""
 
 
 class Result:
@@ -45,6 +50,7 @@ class Run:
         self.tmp = os.path.join(self.build, 'tmp-gpu')
         self.began = time.monotonic()
         self.deadline = None  # of the step
+        self.rows = []  # of the step, in the report as soon as they are here
         self.env = dict(os.environ)
         self.env.setdefault('VAE_TEST_VECTORS',
                             os.path.join(TOP, 'tests/golden/data'))
@@ -133,12 +139,33 @@ class Run:
             f.write('\n')
         os.replace(path + '.part', path)
 
+    @contextlib.contextmanager
+    def case(self, row):
+        """One row of the step; it is kept, and so are those before it, whatever
+        comes of it."""
+        self.rows.append(row)
+        try:
+            yield row
+        except Skip:
+            self.rows.remove(row)
+            raise
+        except Stopped as why:
+            row.update(result='stopped', faults=[str(why)], words=str(why))
+        except Exception as why:  # a case's failure is its own
+            words = '%s: %s' % (type(why).__name__, why)
+            row.update(result='failed', faults=[words], words=words)
+            traceback.print_exc(file=self.log)
+        finally:
+            self.save()
+
     def step(self, name, function, limit):
         """One step; whatever happens is an entry of the report."""
         whole = self.options.limit
         if whole:
             limit = min(limit, whole - (time.monotonic() - self.began))
-        entry = {'step': name, 'status': 'failed', 'words': '', 'rows': []}
+        entry = {'step': name, 'status': 'failed', 'words': 'it did not end',
+                 'rows': []}
+        self.rows = entry['rows']
         self.report['steps'].append(entry)
         if limit < 2:
             entry.update(status='skipped', words='no time was left')
@@ -152,6 +179,8 @@ class Run:
             entry.update(function(self))
         except Skip as why:
             entry.update(status='skipped', words=str(why))
+        except Stopped as why:
+            entry.update(status='stopped', words=str(why))
         except Exception as why:  # a step's failure is its own
             entry.update(words='%s: %s' % (type(why).__name__, why))
             traceback.print_exc(file=self.log)

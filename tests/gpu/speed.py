@@ -5,7 +5,7 @@ import json
 import os
 
 from build import ask
-from runner import Skip, TOP
+from runner import Skip, Stopped, TOP
 
 # A stream's memory may be so far from its plan, and so much of the downloads
 # has to be hidden behind computing: what docs/performance.md says.
@@ -31,15 +31,18 @@ def weights(run, name):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         part = path[:-len('safetensors')] + 'part.safetensors'
         done = run.call([tool_of(run), 'make-weights', name, part])
-        if done.code or done.stopped:
-            raise RuntimeError('no weights of %s: %s' % (
-                name, 'stopped' if done.stopped else done.last()))
+        if done.stopped:
+            raise Stopped('no weights of %s in time' % name)
+        if done.code:
+            raise RuntimeError('no weights of %s: %s' % (name, done.last()))
         os.replace(part, path)
     return path
 
 
 def told(text):
     """The JSON that a program printed, after what else it did."""
+    if '{' not in text:
+        raise RuntimeError('it told no numbers, but "%s"' % text.strip()[-200:])
     return json.loads(text[text.index('{'):])
 
 
@@ -109,26 +112,29 @@ def flow_faults(row):
 
 def overlap(run):
     """copies beside computing, memory against the plan"""
-    rows = []
     cases = flow_cases(run.options)
     for model, direction, precision, size, slices, steps in cases:
         if run.over():
             break
-        row = {'model': os.path.basename(model), 'direction': direction,
-               'precision': precision, 'size': size, 'slices': slices}
-        done = run.call([run.program('flow'), weights(run, model), direction,
-                         precision, size, slices, steps], 120)
-        rows.append(row)
-        if done.code or done.stopped:
-            row['faults'] = ['stopped' if done.stopped else done.last()]
-            row['result'] = ('stopped' if done.stopped else
-                             'skipped' if done.code == 77 else 'failed')
-            continue
-        row.update(told(done.out))
-        row['taken_by_plan'] = round(row['taken'] / row['plan']['total'], 4)
-        row['faults'] = flow_faults(row)
-        row['result'] = 'failed' if row['faults'] else 'ok'
-    return verdict(rows, len(cases))
+        with run.case({'model': os.path.basename(model), 'direction': direction,
+                       'precision': precision, 'size': size,
+                       'slices': slices}) as row:
+            one_flow(run, row, weights(run, model), steps)
+    return verdict(run.rows, len(cases))
+
+
+def one_flow(run, row, model, steps):
+    done = run.call([run.program('flow'), model, row['direction'],
+                     row['precision'], row['size'], row['slices'], steps], 120)
+    if done.code or done.stopped:
+        row['faults'] = ['stopped' if done.stopped else done.last()]
+        row['result'] = ('stopped' if done.stopped else
+                         'skipped' if done.code == 77 else 'failed')
+        return
+    row.update(told(done.out))
+    row['taken_by_plan'] = round(row['taken'] / row['plan']['total'], 4)
+    row['faults'] = flow_faults(row)
+    row['result'] = 'failed' if row['faults'] else 'ok'
 
 
 def verdict(rows, wanted):
@@ -221,39 +227,44 @@ def floor(found, profile):
 def speed(run):
     """vaetool bench for every network, direction, size and precision"""
     o = run.options
-    rows, cases = [], speed_cases(o)
+    cases = speed_cases(o)
     for model, direction, precision, size in cases:
         if run.over():
             break
         # The slow ones say as much with fewer frames.
         frames = min(o.frames, 33) if precision == 'fp32' else o.frames
-        row = {'model': os.path.basename(model), 'direction': direction,
-               'precision': precision, 'size': size, 'frames': frames,
-               'faults': []}
-        said = bench(run, model, direction, precision, size, frames)
-        rows.append(row)
-        if isinstance(said, str):
-            # What does not fit is no fault; that sentence has both words.
-            fits = not (' needs ' in said and ' MiB are free' in said)
-            row['result'] = ('stopped' if said.startswith('stopped') else
-                             'failed' if fits else 'skipped')
-            row['faults'] = [said]
-            continue
-        one = said[0][0]
-        row.update(result='ok', fps=float(one['later_fps']),
-                   first_s=float(one['first_s']), slice=int(one['slice']),
-                   tflops=round(float(one['later_gflops']) / 1e3, 3))
-        if precision == o.precisions[0] and size == o.sizes[0]:
-            said = bench(run, model, direction, precision, size,
-                         min(frames, 17), '--profile')
-            if not isinstance(said, str) and len(said) > 1:
-                row['ops'] = said[1]
-                row.update(floor(run.report['rates'], row)
-                           if 'rates' in run.report else {})
-            else:
-                row.update(result='stopped' if str(said).startswith('stopped')
-                           else 'failed', faults=['--profile: %s' % said])
-    return verdict(rows, len(cases))
+        with run.case({'model': os.path.basename(model), 'direction': direction,
+                       'precision': precision, 'size': size, 'frames': frames,
+                       'faults': []}) as row:
+            one_speed(run, row, model)
+    return verdict(run.rows, len(cases))
+
+
+def one_speed(run, row, model):
+    o = run.options
+    case = model, row['direction'], row['precision'], row['size']
+    said = bench(run, *case, row['frames'])
+    if isinstance(said, str):
+        # What does not fit is no fault; that sentence has both words.
+        fits = not (' needs ' in said and ' MiB are free' in said)
+        row['result'] = ('stopped' if said.startswith('stopped') else
+                         'failed' if fits else 'skipped')
+        row['faults'] = [said]
+        return
+    one = said[0][0]
+    row.update(result='ok', fps=float(one['later_fps']),
+               first_s=float(one['first_s']), slice=int(one['slice']),
+               tflops=round(float(one['later_gflops']) / 1e3, 3))
+    if row['precision'] != o.precisions[0] or row['size'] != o.sizes[0]:
+        return
+    said = bench(run, *case, min(row['frames'], 17), '--profile')
+    if not isinstance(said, str) and len(said) > 1:
+        row['ops'] = said[1]
+        row.update(floor(run.report['rates'], row)
+                   if 'rates' in run.report else {})
+    else:
+        row.update(result='stopped' if str(said).startswith('stopped')
+                   else 'failed', faults=['--profile: %s' % said])
 
 
 # ---------------------------------------------------------------------------
@@ -299,21 +310,22 @@ def torch(run):
     device = 'cpu' if o.emulate else 'cuda'
     # Longer clips do not fit the memory of some of its ways.
     frames = min(o.frames, 33)
-    rows, cases = [], torch_cases(o, models)
+    cases = torch_cases(o, models)
     for model, direction, mode, size in cases:
         if run.over():
             break
-        done = run.call(
-            [python, os.path.join(TOP, 'tests/bench/torch_bench.py'),
-             '--device', device, '--mode', mode, '--json', official, model,
-             direction, o.precisions[0], size, frames], 150, own=True)
-        row = {'model': model, 'direction': direction, 'mode': mode,
-               'precision': o.precisions[0], 'size': size, 'faults': []}
-        rows.append(row)
-        if done.code or done.stopped:
-            row['faults'] = ['stopped' if done.stopped else done.last()[:300]]
-            # What it cannot do is no failure of ours.
-            row['result'] = 'stopped' if done.stopped else 'skipped'
-            continue
-        row.update(told(done.out), result='ok')
-    return verdict(rows, len(cases))
+        with run.case({'model': model, 'direction': direction, 'mode': mode,
+                       'precision': o.precisions[0], 'size': size,
+                       'faults': []}) as row:
+            done = run.call(
+                [python, os.path.join(TOP, 'tests/bench/torch_bench.py'),
+                 '--device', device, '--mode', mode, '--json', official, model,
+                 direction, o.precisions[0], size, frames], 150, own=True)
+            if done.code or done.stopped:
+                row['faults'] = ['stopped' if done.stopped
+                                 else done.last()[:300]]
+                # What it cannot do is no failure of ours.
+                row['result'] = 'stopped' if done.stopped else 'skipped'
+            else:
+                row.update(told(done.out), result='ok')
+    return verdict(run.rows, len(cases))

@@ -21,26 +21,25 @@ def first_frame(run, model, precision, size, cache):
 
 def start(run):
     """seconds to the first frame, with timed layers and without"""
-    o, rows = run.options, []
+    o, rows = run.options, run.rows
     cache = os.path.join(run.tmp, 'cache')
     cases = [(m, s) for m in o.models if not m.startswith('tae')
              for s in (o.sizes[:2] if m == o.models[0] else o.sizes[:1])]
     for model, size in cases or [(o.models[0], o.sizes[0])]:
         shutil.rmtree(cache, ignore_errors=True)
-        path = weights(run, model)
         for store in 'none', 'stored':
             if run.over():
                 break
-            done = first_frame(run, path, o.precisions[0], size, cache)
-            row = {'model': os.path.basename(model), 'direction': 'decode',
-                   'precision': o.precisions[0], 'size': size, 'store': store,
-                   'faults': []}
-            rows.append(row)
-            if done.code or done.stopped:
-                row['faults'] = ['stopped' if done.stopped else done.last()]
-                row['result'] = 'stopped' if done.stopped else 'failed'
-                continue
-            row.update(result='ok', seconds=round(done.seconds, 3))
+            with run.case({'model': os.path.basename(model),
+                           'direction': 'decode', 'precision': o.precisions[0],
+                           'size': size, 'store': store, 'faults': []}) as row:
+                path = weights(run, model)
+                done = first_frame(run, path, o.precisions[0], size, cache)
+                if done.code or done.stopped:
+                    row['faults'] = ['stopped' if done.stopped else done.last()]
+                    row['result'] = 'stopped' if done.stopped else 'failed'
+                else:
+                    row.update(result='ok', seconds=round(done.seconds, 3))
         run.take_timed(os.path.join(cache, 'gst-vae'))
     bad = [r for r in rows if r['result'] == 'failed']
     ok = [r for r in rows if r['result'] == 'ok']
@@ -101,7 +100,7 @@ def stores(run, rows):
 
 def failures(run):
     """refused memory, a broken device, damaged files: errors in words"""
-    rows = []
+    rows = run.rows
     size = '16x16' if run.emulate else '96x64'
     done = run.call([run.program('failures'), SMALL, size], 200)
     for line in done.out.splitlines():

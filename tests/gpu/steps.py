@@ -43,12 +43,15 @@ def tests(run, suite, emulated):
         'test', '-C', run.build, '--no-rebuild', '--print-errorlogs',
         '--num-processes', '1' if run.emulate else '4', '--logbase', suite,
         *(emulated if run.emulate else ['--suite', suite])])
-    rows, skips = [], set()
+    rows, skips = run.rows, set()
     if not os.path.exists(results):
         raise RuntimeError('no test ran: ' + done.last())
     with open(results) as f:
         for line in f:
-            one = json.loads(line)
+            try:
+                one = json.loads(line)
+            except ValueError:
+                continue  # the last one, where that was stopped
             lines = (one.get('stdout') or '').splitlines()
             name = one['name'].split(' / ')[-1]
             rows.append({

@@ -118,21 +118,59 @@ assert found['floor_share'] == 0.5, found
 END
 
 # A network that crashes is no network that does not fit.
-expect 'what cannot run has failed' env PYTHONPATH="$here" python3 -B - <<'END'
-import types
-import speed
+expect 'what cannot run has failed' \
+    env PYTHONPATH="$here" python3 -B - "$out/crash" <<'END'
+import sys, types
+import runner, speed
 options = types.SimpleNamespace(
     models=['wan2.1'], sizes=['832x480'], directions=['decode'], frames=9,
-    precisions=['bf16'], usual=True)
-run = types.SimpleNamespace(options=options, report={}, over=lambda: False)
+    precisions=['bf16'], usual=True, emulate=False, limit=None,
+    out=sys.argv[1] + '-out', build=sys.argv[1])
 says = {'an illegal memory access was encountered': 'failed',
         'read 12 of 99 bytes': 'failed', 'stopped after 180 s': 'stopped',
         '832x480 with 4 latent steps per slice needs 9.0 MiB (x) and 8.0 MiB '
         'are free; 64x48 would fit': 'skipped'}
 for said, result in says.items():
     speed.bench = lambda *_: said
-    assert speed.speed(run)['rows'][0]['result'] == result, said
-assert speed.speed(run)['status'] == 'skipped'
+    step = runner.Run(options).step('speed', speed.speed, 9)
+    assert step['rows'][0]['result'] == result, said
+assert step['status'] == 'skipped'
+END
+
+# What goes wrong in one case is its own: the rows before it are kept.
+tool vaetool <<'END'
+#!/bin/sh
+case $* in
+make-weights\ taehv1_5*) sleep 30 ;;
+make-weights*) : >"$3" ;;
+*taew2_2*) echo 'not,what,is,wanted' ;;
+bench*) printf 'arch,later_fps,first_s,slice,later_gflops\nx,100,1,4,5\n\nprogram,op,seconds,gflops,gbytes_s\nnext,conv,1,2,3\n' ;;
+esac
+END
+expect 'one case loses no other' env PYTHONPATH="$here" python3 -B - "$out" <<'END'
+import json, sys, types
+import exact, runner, speed
+out = sys.argv[1]
+run = runner.Run(types.SimpleNamespace(
+    out=out + '/cases', build=out + '/cases', emulate=True, limit=None,
+    models=['taew2_1', 'taew2_2', 'taehv1_5'], sizes=['64x48'], frames=5,
+    precisions=['bf16'], directions=['decode'], usual=True))
+speed.tool_of = lambda run: out + '/bin/vaetool'
+step = run.step('speed', speed.speed, 4)
+saved = json.load(open(out + '/cases/report.json'))['steps'][0]['rows']
+assert [r['result'] for r in saved] == ['ok', 'failed', 'stopped'], saved
+assert step['status'] == 'failed' and saved[0]['fps'] == 100, step
+
+def breaks(run):
+    run.rows.append({'case': 'first'})
+    raise ValueError('broken')
+step = run.step('exact', breaks, 4)
+assert step['status'] == 'failed' and len(step['rows']) == 1, step
+try:
+    speed.told('none')
+    assert False
+except RuntimeError as why:
+    assert 'none' in str(why)
 END
 
 expect 'PyTorch in all its ways, decoding first' \
