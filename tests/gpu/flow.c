@@ -49,7 +49,7 @@ typedef struct Span {
 static struct {
     VaeRtStream streams[STREAMS]; /* as the backend makes them */
     int n_streams;
-    bool on;
+    bool on, waited; /* waited: for the upload of the slice to come */
     Span spans[MAX_SPANS];
     int n, computing; /* computing: its span, or -1 */
     VaeRtEvent base;
@@ -102,17 +102,20 @@ int
 __wrap_vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 {
     const int code = __real_vae_rt_stream_wait(stream, event);
-    if (stream == trace.streams[COMPUTE] && trace.computing < 0)
-        trace.computing = span_begin(COMPUTE);
+    if (stream == trace.streams[COMPUTE])
+        trace.waited = true;
     return code;
 }
 
+/* After the wait for the upload, the first event is recorded before the
+ * slice's work and the second one behind it. */
 int
 __wrap_vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
 {
     if (stream == trace.streams[COMPUTE]) {
         span_end(trace.computing);
-        trace.computing = -1;
+        trace.computing = trace.waited ? span_begin(COMPUTE) : -1;
+        trace.waited = false;
     }
     return __real_vae_rt_event_record(event, stream);
 }

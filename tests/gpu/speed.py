@@ -100,6 +100,10 @@ def flow_faults(row):
                       row['taken_later'])
     if abs(row['taken_by_plan'] - 1) > PLAN_BOUND:
         faults.append('it takes %.3f of its plan' % row['taken_by_plan'])
+    if row['compute']['slices'] < row['slices'] or \
+            not row['compute']['ms'] > 0:
+        faults.append('%d of %d slices were seen computing, %g ms' % (
+            row['compute']['slices'], row['slices'], row['compute']['ms']))
     for copies in 'upload', 'download':
         if row[copies]['copies'] < row['slices']:
             faults.append('%d of %d %ss were seen' % (

@@ -65,6 +65,13 @@ small='--models tests/golden/data/taehv/taew2_1/weights.safetensors
 run 0 $small --only rates,start,overlap,speed,torch,exact,failures
 entry rates passed 'product'
 entry overlap passed '1 of 1'
+expect 'slices are seen computing' python3 - "$out/report/report.json" <<'END'
+import json, sys
+step = [s for s in json.load(open(sys.argv[1]))['steps']
+        if s['step'] == 'overlap'][0]
+found = step['rows'][0]['compute']
+assert found['ms'] > 0 and found['busy'] > 0.5, found
+END
 entry speed passed '1 of 1'
 entry torch skipped 'OFFICIAL is not set'
 entry start passed 'stored'
@@ -100,9 +107,11 @@ expect 'faults are found' env PYTHONPATH="$here" python3 -B - <<'END'
 import speed
 good = {'allocs_later': 0, 'allocs_host_later': 0, 'taken_later': 0,
         'taken_by_plan': 1.01, 'slices': 3, 'upload': {'copies': 3},
+        'compute': {'slices': 3, 'ms': 1.5},
         'download': {'copies': 3, 'hidden': 0.99}}
 bad = [('allocs_later', 1), ('allocs_host_later', 2), ('taken_later', 4096),
        ('taken_by_plan', 1.05), ('taken_by_plan', 0.9),
+       ('compute', {'slices': 3, 'ms': 0}), ('compute', {'slices': 2, 'ms': 1}),
        ('upload', {'copies': 0}), ('download', {'copies': 0, 'hidden': 1}),
        ('download', {'copies': 3, 'hidden': float('nan')}),
        ('download', {'copies': 3, 'hidden': 0.5})]
