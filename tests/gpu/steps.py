@@ -64,14 +64,19 @@ def tests(run, suite, emulated):
             if one['result'] == 'SKIP':
                 skips.update(s for s in lines if s.startswith('skipped: '))
     count = {k: sum(r['result'] == k for r in rows) for k in ('OK', 'SKIP')}
-    bad = [r['test'] for r in rows if r['result'] not in ('OK', 'SKIP')]
+    # INTERRUPT: the step's end was that of the test.
+    cut = [r['test'] for r in rows if r['result'] == 'INTERRUPT']
+    bad = [r['test'] for r in rows
+           if r['result'] not in ('OK', 'SKIP', 'INTERRUPT')]
     words = '%d passed' % count['OK']
     if count['SKIP']:
         words += ', %d skipped (%s)' % (
             count['SKIP'], '; '.join(sorted(s[9:] for s in skips))[:200])
     if bad:
         words += ', %d failed: %s' % (len(bad), ' '.join(bad))
-    status = ('failed' if bad else 'stopped' if done.stopped else
+    if cut:
+        words += ', %d stopped: %s' % (len(cut), ' '.join(cut))
+    status = ('failed' if bad else 'stopped' if done.stopped or cut else
               'passed' if count['OK'] else 'skipped')
     return {'status': status, 'words': words, 'rows': rows}
 
@@ -115,10 +120,10 @@ def sanitizer_cases(run):
                 [run.program('check-' + family), *words], env or {})
     cases = [check('memcheck', 'latent', env=exact),
              check('memcheck', 'types', 'c96', exact),
-             check('racecheck', 'norm', 'c96'),
-             check('racecheck', 'attention', 'c64'),
-             check('memcheck', 'attention', 'c64', exact),
-             check('synccheck', 'norm', 'c96')]
+             check('racecheck', 'norm', 'x96'),
+             check('racecheck', 'attention', '33x96'),
+             check('memcheck', 'attention', '33x96', exact),
+             check('synccheck', 'norm', 'x96')]
     if run.options.quick or run.emulate:
         return cases
     cases += [check('memcheck', family, env=exact)
@@ -135,11 +140,13 @@ def sanitizer_cases(run):
 def sanitizer(run):
     """compute-sanitizer's memcheck, racecheck and synccheck"""
     tool = find_sanitizer(run)
-    rows = []
+    rows = run.rows
     cases = sanitizer_cases(run)
     for kind, label, command, env in cases:
         if run.over():
-            break
+            rows.append({'tool': kind, 'case': label.strip(),
+                         'result': 'stopped', 'words': 'not begun in time'})
+            continue
         done = run.call([tool, '--tool', kind, '--error-exitcode', '99',
                          '--print-limit', '20', *command], 120, **env)
         text = done.out + done.err
@@ -152,6 +159,7 @@ def sanitizer(run):
                      'skipped' if done.code == 77 else 'failed',
                      'words': said[2] if said else done.last(),
                      'seconds': round(done.seconds, 1)})
+        run.save()
     bad = [r for r in rows if r['result'] == 'failed']
     ok = sum(r['result'] == 'ok' for r in rows)
     return {'rows': rows,

@@ -97,8 +97,26 @@ case $* in
 esac
 END
 run 1 --only sanitizer,torch --limit 20
-entry sanitizer failed 'racecheck norm c96: 1 hazard displayed'
+entry sanitizer failed 'racecheck norm x96: 1 hazard displayed'
 entry sanitizer failed '3 of 6 cases clean'
+expect 'the cases of sanitizers are there' env PYTHONPATH="$here" \
+    python3 -B - "$build/tests/gpu" <<'END'
+import subprocess, sys, types
+import steps
+run = types.SimpleNamespace(
+    options=types.SimpleNamespace(quick=False), emulate=False,
+    program=lambda name: '%s/%s-emu' % (sys.argv[1], name), path=str)
+for _, label, command, _ in steps.sanitizer_cases(run):
+    if '-emu' in command[0]:
+        said = subprocess.run([*command, '--list'], capture_output=True,
+                              text=True, check=True).stdout
+        assert len(said.splitlines()) > 0, (label, said)
+rows = []
+run = types.SimpleNamespace(**vars(run), over=lambda: True, rows=rows)
+steps.find_sanitizer = lambda run: 'none'
+assert steps.sanitizer(run)['status'] == 'stopped'
+assert len(rows) == len(steps.sanitizer_cases(run)), rows
+END
 OFFICIAL=$out TORCH=false run 0 --only torch
 OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 

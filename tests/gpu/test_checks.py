@@ -172,6 +172,24 @@ stopped['overlap'][0] = {'model': 'wan2.1', 'direction': 'decode', 'precision':
                          'bf16', 'size': '832x480', 'result': 'failed',
                          'faults': ['an illegal memory access']}
 assert results(stopped)['7 overlap: wan2.1 decode bf16 832x480'] == 'FAIL'
+# What was not done in time is open, unless something else failed.
+late = {'tool': 'memcheck', 'case': 'fold', 'result': 'stopped',
+        'words': 'not begun in time'}
+cut = {'test': 'gpu-convs', 'result': 'INTERRUPT'}
+for step, row, name in (('sanitizer', late, '3 memcheck'),
+                        ('kernels', cut, '2 kernels against ref')):
+    steps = copy.deepcopy(STEPS)
+    steps[step].append(row)
+    assert results(steps)[name] == 'not measured', step
+    steps[step][0]['result'] = 'failed' if step == 'sanitizer' else 'TIMEOUT'
+    assert results(steps)[name] == 'FAIL', step
+ended = made(STEPS)
+for one in ended['steps']:
+    if one['step'] == 'streams':
+        one['status'] = 'stopped'
+assert [c['result'] for c in checks.check(ended) if c['check'].startswith(
+    'slices of all')] == ['not measured']
+
 # PyTorch's best way is known when each has been tried; what misses beside
 # those that were misses.
 for i, result, name in ((1, 'stopped', 'wan2.1'), (5, 'stopped', 'seedvr2'),
