@@ -45,7 +45,7 @@ typedef struct DeviceConv {
 } DeviceConv;
 
 void device_conv_open(Device *d, DeviceConv *c, bool on_host);
-/* Makes it by that choice; false where the device cannot. */
+/* Makes it by that choice and runs it once; false where the device cannot. */
 bool device_conv_make(Device *d, DeviceConv *c, const VaeCudaChoice *choice);
 void device_conv_run(Device *d, void *conv); /* a DeviceRun */
 void device_conv_close(DeviceConv *c);

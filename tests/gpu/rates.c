@@ -171,7 +171,7 @@ convs(Device *d)
             one_conv(d, name, shape, types[i].type, types[i].tf32);
         }
     }
-    printf("],\n");
+    printf("]}\n");
 }
 
 /* ------------------------------------------------------------------ */
@@ -345,7 +345,7 @@ kernels(Device *d)
     attention(d, 1024, 30 * 52, VAE_TYPE_BF16);
     attention(d, 384, 60 * 104, VAE_TYPE_F32);
     picture(d);
-    printf("]}\n");
+    printf("],\n");
 }
 
 /* ------------------------------------------------------------------ */
@@ -378,8 +378,8 @@ main(int argc, char **argv)
            d.info.name, d.info.capability, (unsigned long long) d.info.memory,
            d.info.driver, d.info.runtime, vae_cuda_convs_name(d.convs));
     copies(&d);
-    convs(&d);
     kernels(&d);
+    convs(&d); /* last, as a failure of the library may end it */
     device_close(&d);
     return 0;
 }
