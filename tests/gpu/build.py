@@ -85,28 +85,46 @@ def nvcc_of(run):
             shutil.which('nvcc', path='/usr/local/cuda/bin'))
 
 
+def version_of(include):
+    """Of cuDNN by its header, (major, minor); none where it does not tell."""
+    try:
+        with open(os.path.join(include, 'cudnn_version.h')) as f:
+            text = f.read()
+    except OSError:
+        return ()
+    found = [re.search(r'#define\s+CUDNN_%s\s+(\d+)' % part, text)
+             for part in ('MAJOR', 'MINOR', 'PATCHLEVEL')]
+    return tuple(int(m[1]) for m in found if m)
+
+
 def find_cudnn(run):
-    """The folder of cuDNN for Meson, or None where it finds it by itself."""
+    """The folder of cuDNN for Meson, or None where it finds it by itself; the
+    newest one, as an old one may lie beside a package of Python's."""
     if run.options.cudnn:
         return os.path.abspath(run.options.cudnn)
     nvcc = nvcc_of(run)
     cuda = os.path.dirname(os.path.dirname(os.path.realpath(nvcc))) \
         if nvcc else '/usr/local/cuda'
     triplet = platform.machine() + '-linux-gnu'
+    best, version = None, None
     for root in cuda, '/usr':
         # Images may have the libraries without the headers.
-        if not any(os.path.exists(os.path.join(root, 'include', f, 'cudnn.h'))
-                   for f in ('', triplet)):
-            continue
-        for lib in 'lib64', 'lib', 'lib/' + triplet:
-            if os.path.exists(os.path.join(root, lib, 'libcudnn.so.9')):
-                return None
+        headers = [f for f in (os.path.join(root, 'include', sub)
+                               for sub in ('', triplet))
+                   if os.path.exists(os.path.join(f, 'cudnn.h'))]
+        libs = [lib for lib in ('lib64', 'lib', 'lib/' + triplet) if
+                os.path.exists(os.path.join(root, lib, 'libcudnn.so.9'))]
+        if headers and libs:  # the first is what Meson takes
+            version = version_of(headers[0])
+            break
     say = 'import nvidia.cudnn as c; print(list(c.__path__)[0])'
     for python in sys.executable, run.env.get('TORCH', 'python3'):
         folder = ask(python, '-c', say)
         if folder and os.path.exists(folder + '/lib/libcudnn.so.9'):
-            return folder
-    return None
+            found = version_of(folder + '/include')
+            if version is None or found > version:
+                best, version = folder, found
+    return best
 
 
 def architecture():
@@ -163,11 +181,13 @@ def processor():
 def describe(run):
     """What a number is worth nothing without."""
     m = run.report['machine']
-    revision = run.options.revision or ask('git', 'rev-parse', 'HEAD')
+    run.report['revision'] = 'unknown'
+    revision = (run.options.revision or ask('git', 'rev-parse', 'HEAD') or
+                'unknown')
     if not run.options.revision and ask(
             'git', 'status', '--porcelain', '--untracked-files=no'):
         revision += ' and changes'
-    run.report['revision'] = revision or 'unknown'
+    run.report['revision'] = revision
     m['cpu'] = processor()
     m['system'] = ' '.join((platform.system(), platform.release()))
     text = ask('nvidia-smi', '--query-gpu=name,driver_version,memory.total',

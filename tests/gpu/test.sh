@@ -218,6 +218,39 @@ for m, d, _, s in cases:
     assert m == 'taew2_1' or all((m, d, w, s) in cases for w in ways), (m, d, s)
 END
 
+expect 'the newest cuDNN is taken' env PYTHONPATH="$here" \
+    python3 -B - "$out/cuda" <<'END'
+import os, sys, types
+import build
+root = sys.argv[1]
+def write(path, text=''):
+    path = os.path.join(root, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, 'w') as f:
+        f.write(text)
+    os.chmod(path, 0o755)
+def version(minor):
+    return '#define CUDNN_MAJOR 9\n#define CUDNN_MINOR %d\n' % minor
+for path in ('bin/nvcc', 'include/cudnn.h', 'lib64/libcudnn.so.9',
+             'wheel/lib/libcudnn.so.9'):
+    write(path)
+write('wheel/include/cudnn_version.h', version(15))
+build.ask = lambda *_, **__: root + '/wheel'
+run = types.SimpleNamespace(options=types.SimpleNamespace(cudnn=None),
+                            env={'PATH': root + '/bin'})
+for minor, found in (9, root + '/wheel'), (15, None), (19, None):
+    write('include/cudnn_version.h', version(minor))
+    assert build.find_cudnn(run) == found, minor
+# Sources that git does not know.
+build.ask = lambda *words, **_: ' M a' if words[:2] == ('git', 'status') \
+    else None
+run = types.SimpleNamespace(
+    report={'machine': {}}, emulate=True, env={'PATH': root},
+    options=types.SimpleNamespace(revision=None))
+build.describe(run)
+assert run.report['revision'] == 'unknown and changes'
+END
+
 # Numbers that are not what they should be.
 expect 'numbers that miss are told' env PYTHONPATH="$here" \
     python3 -B "$here/test_checks.py"
