@@ -30,10 +30,11 @@ NARROW = {'fp16': {True: (0.008, 62), False: (0.03, 58)},
           'tf32': {True: (0.008, 62), False: (0.03, 58)},
           'bf16': {True: (0.05, 45), False: (0.2, 40)}}
 LEAST_CUDNN = (9, 15)
-# Kernels that only move a tensor into another layout, by their names.
+# Kernels that only move a tensor into another layout, by their names; a load
+# in the manner of im2col is part of a convolution.
 RELAYOUT = re.compile(r'nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|transpos|relayout|'
-                      r'reorder|convert_?tensor|tensor_?transform|im2col|'
-                      r'concat|CatArray|pad(ding)?_?kernel', re.I)
+                      r'reorder|convert_?tensor|tensor_?transform|'
+                      r'(?<!LOAD_)im2col|concat|CatArray|pad(ding)?_?kernel', re.I)
 
 
 # What the numbers of checks are about.

@@ -201,6 +201,12 @@ for i, result, name in ((1, 'stopped', 'wan2.1'), (5, 'stopped', 'seedvr2'),
     found = [v for k, v in results(untried).items()
              if k.startswith('5 %s decode' % name) and 'times PyTorch' in k]
     assert found == ['not measured'], (i, found)
+loads = copy.deepcopy(STEPS)
+loads['overlap'][0]['graphs'][0]['names'] = {
+    'cutlass13device_kernelINS_4conv13ConvUniversalSM90_TMA_LOAD_IM2COL': 3}
+assert results(loads)['5 relayout kernels'] == 'pass'
+loads['overlap'][0]['graphs'][0]['names'] = {'void im2col4d_kernel': 3}
+assert results(loads)['5 relayout kernels'] == 'FAIL'
 slower = copy.deepcopy(STEPS)
 del slower['torch'][3]
 slower['speed'][0]['fps'] = 80
