@@ -5,6 +5,8 @@ import glob
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 
 import build
@@ -36,7 +38,7 @@ taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
 Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
     p.add_argument('--out', default='gpu-report', metavar='DIR',
                    help='for report.json, table.txt, log.txt, device.json, '
-                   'cuda-*.txt; gpu-report unless given')
+                   'clocks.txt, cuda-*.txt; gpu-report unless given')
     p.add_argument('--build', default=os.path.join(TOP, 'build-gpu'),
                    metavar='DIR', help='build folder, build-gpu unless given')
     p.add_argument('--only', type=words, metavar='STEP[:SECONDS],...',
@@ -95,7 +97,23 @@ def has_gpu():
         (build.ask('nvidia-smi', '-L') or '').startswith('GPU')
 
 
+def watch(run):
+    """Writes the device's clocks and power once a second; None where nothing
+    tells them."""
+    seconds = (run.options.limit or 7200) + 60  # even if nobody ends it
+    try:
+        with open(os.path.join(run.out, 'clocks.txt'), 'w') as f:
+            return subprocess.Popen(
+                ['nvidia-smi', 'dmon', '-s', 'pc', '-d', '1', '-o', 'T', '-c',
+                 str(seconds)], stdin=subprocess.DEVNULL, stdout=f,
+                stderr=subprocess.STDOUT)
+    except OSError:
+        return None
+
+
 def main():
+    # So that what runs is ended, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     o = parse(sys.argv[1:])
     if not o.emulate and not has_gpu():
         print('skipped: there is no NVIDIA GPU here (nor a driver for one)')
@@ -103,6 +121,17 @@ def main():
     run = Run(o)
     if o.timed:
         run.take_timed(o.timed)
+    watcher = watch(run)
+    try:
+        return run_all(run)
+    finally:
+        if watcher:
+            watcher.kill()
+            watcher.wait()
+
+
+def run_all(run):
+    o = run.options
     made = run.step('build', build.build, 900)
     try:
         build.describe(run)

@@ -117,7 +117,18 @@ steps.find_sanitizer = lambda run: 'none'
 assert steps.sanitizer(run)['status'] == 'stopped'
 assert len(rows) == len(steps.sanitizer_cases(run)), rows
 END
+# A device whose clocks are told until the end.
+tool nvidia-smi <<END
+#!/bin/sh
+[ "\$1" = dmon ] || exit 1
+echo \$\$ >'$out/watcher'
+exec sleep 100
+END
 OFFICIAL=$out TORCH=false run 0 --only torch
+expect 'clocks are watched' [ -s "$out/watcher" ]
+expect 'and no longer' sh -c '! kill -0 "$(cat "$1")" 2>&-' sh "$out/watcher"
+expect 'into the report' [ -e "$out/report/clocks.txt" ]
+rm "$out/bin/nvidia-smi"
 OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 
 # A stream that is not as it should be.
