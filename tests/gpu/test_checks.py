@@ -207,6 +207,12 @@ loads['overlap'][0]['graphs'][0]['names'] = {
 assert results(loads)['5 relayout kernels'] == 'pass'
 loads['overlap'][0]['graphs'][0]['names'] = {'void im2col4d_kernel': 3}
 assert results(loads)['5 relayout kernels'] == 'FAIL'
+bounds = copy.deepcopy(STEPS)
+bounds['golden'][2]['lines'] = [line('wan2.1 decode', '0.01', '57.9')]
+bounds['golden'][3]['lines'] = [line('taew2_1 decode', '0.06', '50').replace(
+    'ok  ', 'FAIL')]
+told = {c['words'] for c in checks.check(made(bounds)) if c['result'] == 'FAIL'}
+assert told == {"%s golden.c's own bound" % w for w in ('within', 'beyond')}, told
 slower = copy.deepcopy(STEPS)
 del slower['torch'][3]
 slower['speed'][0]['fps'] = 80
