@@ -5,7 +5,8 @@
  *
  * flow MODEL decode|encode PRECISION WxH SLICES SLICE
  *   MODEL: a weights file or the name of a network, which gets generated
- *   weights. SLICES of SLICE steps are run after the first step.
+ *   weights. SLICES of SLICE steps are run after the first step; 0: of as many
+ *   as fit.
  *
  * Linked with --wrap for the calls below, so that it sees when the backend
  * copies and waits, whatever is behind them: an event before and after each
@@ -466,7 +467,7 @@ warm_up(const Run *wanted)
     open_run(&r);
     open_stream(&r);
     for (int i = 0; i < 3; i++)
-        run_slice(&r, i ? r.params.slice_size : 1);
+        run_slice(&r, i ? vae_stream_get_plan(r.stream)->slice_size : 1);
     finish(&r);
     close_run(&r);
 }
@@ -588,7 +589,7 @@ main(int argc, char **argv)
         !vae_precision_parse(argv[3], &r.params.precision) ||
         sscanf(argv[4], "%dx%d", &r.params.width, &r.params.height) != 2 ||
         (r.slices = atoi(argv[5])) < 1 ||
-        (r.params.slice_size = atoi(argv[6])) < 1) {
+        (r.params.slice_size = atoi(argv[6])) < 0) {
         fprintf(stderr, "usage: flow MODEL decode|encode PRECISION WxH SLICES "
                         "SLICE\n");
         return 2;

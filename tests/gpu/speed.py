@@ -76,11 +76,14 @@ def rates(run):
 # ---------------------------------------------------------------------------
 
 def flow_cases(o):
-    """(model, direction, precision, size, slices, slice)"""
+    """(model, direction, precision, size, slices, slice); slice 0: as `speed`
+    runs it, for the memory that PyTorch's is held against."""
     slices = 3 if o.emulate else 20
     size, precision = o.sizes[0], o.precisions[0]
     cases = [(m, d, precision, size, slices, 1 if o.emulate else 2)
              for m in o.models for d in o.directions]
+    cases += [(m, 'decode', precision, size, slices, 0) for m in o.models
+              if m == 'seedvr2' and 'decode' in o.directions]
     # The same at a larger size, and a longer run: memory must not grow.
     cases += [(o.models[0], 'decode', precision, s, slices, 1)
               for s in o.sizes[1:]]
