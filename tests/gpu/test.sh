@@ -182,12 +182,12 @@ case $* in
 make-weights\ taehv1_5*) sleep 30 ;;
 make-weights*) : >"$3" ;;
 *taew2_2*) echo 'not,what,is,wanted' ;;
-bench*) printf 'arch,later_fps,first_s,slice,later_gflops\nx,100,1,4,5\n\nprogram,op,seconds,gflops,gbytes_s\nnext,conv,1,2,3\n' ;;
+bench*) printf 'arch,later_fps,first_s,slice,later_gflops,floor_percent\nx,100,1,4,5,40\n\nprogram,op,seconds,gflops,gbytes_s\nnext,conv,1,2,3\n' ;;
 esac
 END
 expect 'one case loses no other' env PYTHONPATH="$here" python3 -B - "$out" <<'END'
 import json, sys, types
-import exact, runner, speed
+import report, runner, speed
 out = sys.argv[1]
 run = runner.Run(types.SimpleNamespace(
     out=out + '/cases', build=out + '/cases', emulate=True, limit=None,
@@ -198,6 +198,10 @@ step = run.step('speed', speed.speed, 4)
 saved = json.load(open(out + '/cases/report.json'))['steps'][0]['rows']
 assert [r['result'] for r in saved] == ['ok', 'failed', 'stopped'], saved
 assert step['status'] == 'failed' and saved[0]['fps'] == 100, step
+assert saved[0]['floor_percent'] == 40, saved
+assert '40 %' in report.speed_table([{'steps': [step]}])
+run.options.models = ['seedvr2']
+assert [c[5] for c in speed.flow_cases(run.options)] == [1, 0]
 
 def breaks(run):
     run.rows.append({'case': 'first'})
