@@ -162,13 +162,14 @@ floor_of(const Bench *b, const VaeProfileRow *r)
     return a > c ? a : c;
 }
 
-/* Percent of the floor that all later steps reach; 0: not measured. */
+/* Percent of the floor that all later steps reach; 0: not measured, or there
+ * are none. */
 static double
 whole_floor(const Bench *b)
 {
     VaeProfileRow r;
     double least = 0;
-    if (b->rates.flops <= 0 || b->later <= 0)
+    if (b->rates.flops <= 0 || b->later_frames == 0)
         return 0;
     for (size_t i = 0; vae_stream_profile_row(b->stream, i, &r); i++)
         if (strcmp(r.program, "first") != 0)
@@ -227,9 +228,12 @@ print_result(const Bench *b)
     if (b->later_frames > 0)
         print_later(b, later, flop);
     if (b->o->profile && b->rates.flops > 0)
-        printf("floor: %.1f GFLOP/s of a matrix product, %.2f GB/s of a copy; "
-               "later steps reach %.1f %%\n",
-               b->rates.flops * 1e-9, b->rates.bytes * 1e-9, whole_floor(b));
+        printf("floor: %.1f GFLOP/s of a matrix product, %.2f GB/s of a copy",
+               b->rates.flops * 1e-9, b->rates.bytes * 1e-9);
+    if (b->o->profile && whole_floor(b) > 0)
+        printf("; later steps reach %.1f %%", whole_floor(b));
+    if (b->o->profile && b->rates.flops > 0)
+        printf("\n");
 }
 
 static void

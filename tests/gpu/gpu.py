@@ -66,13 +66,31 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
                    help='over the emulated device, to see that this works')
     p.add_argument('--list', action='store_true', help='the steps')
     o = p.parse_args(argv)
-    only = [re.sub(':[1-9][0-9]*$', '', word) for word in o.only or []]
-    for name in only + o.skip:
+    only = [word.partition(':') for word in o.only or []]
+    for name in [name for name, _, _ in only] + o.skip:
         if name not in names:
             p.error('there is no step %s, only %s' % (name, ', '.join(names)))
+    for name, colon, limit in only:
+        if colon and not re.fullmatch('[1-9][0-9]*', limit):
+            p.error('the limit "%s" of %s is no number of seconds' % (
+                limit, name))
+    if o.only is not None and not [n for n, _, _ in only if n not in o.skip]:
+        p.error('--only and --skip leave no step')
     for size in o.sizes or []:
         if not re.fullmatch('[1-9][0-9]*x[1-9][0-9]*', size):
             p.error('the size %s is no WIDTHxHEIGHT' % size)
+    for option, known in (('directions', ('decode', 'encode')),
+                          ('precisions', ('fp32', 'tf32', 'fp16', 'bf16'))):
+        for word in getattr(o, option) or []:
+            if word not in known:
+                p.error('--%s: %s is none of %s' % (option, word,
+                                                    ', '.join(known)))
+    for option in 'limit', 'frames':
+        value = getattr(o, option)
+        if value is not None and value < 1:
+            p.error('--%s %d: at least 1 is wanted' % (option, value))
+    if o.timed and not glob.glob(os.path.join(o.timed, 'cuda-*.txt')):
+        p.error('--timed: there is no cuda-*.txt in %s' % o.timed)
     if o.list:
         for name, function, limit in steps.STEPS:
             print('%-10s at most %3d s: %s' % (name, limit, function.__doc__))

@@ -291,4 +291,12 @@ usual = [n for n, _ in names()]
 assert usual.index('overlap') < usual.index('speed') < usual.index('torch')
 END
 run 2 --sizes large
+run 2 --only speed:0
+run 2 --only speed --skip speed
+run 2 --only ,
+run 2 --directions up
+run 2 --precisions fp8
+run 2 --frames 0
+run 2 --limit -1
+run 2 --timed "$out/nothing"
 exit $failed
