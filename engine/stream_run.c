@@ -197,6 +197,8 @@ finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
     const VaeStatus end = s->class->finish(s->backend, keep ? left : 0, keep,
                                            keep ? error : NULL);
     s->broken = s->broken || end != VAE_OK;
+    if (keep && end != VAE_OK) /* those behind it, too */
+        s->class->finish(s->backend, 0, false, NULL);
     return keep ? end : status;
 }
 

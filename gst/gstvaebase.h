@@ -45,7 +45,8 @@ typedef struct GstVaeSession {
     /* Under the lock of the element. */
     gboolean allocated; /* the allocation query was made */
     GstBufferPool *pool;
-    gboolean clear; /* rows end in bytes that no pixel has */
+    gboolean bounded; /* the pool has no more than so many buffers */
+    gboolean clear;   /* rows end in bytes that no pixel has */
     GstAllocator *allocator;
     GstAllocationParams allocation;
 } GstVaeSession;

@@ -14,6 +14,18 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 /* What GStreamer calls the default quality. */
 #define FULL_QUALITY 1000000
 
+/* Whether it may have no buffer left. */
+static gboolean
+is_bounded(GstBufferPool *pool)
+{
+    GstStructure *config = gst_buffer_pool_get_config(pool);
+    guint max = 0;
+
+    gst_buffer_pool_config_get_params(config, NULL, NULL, NULL, &max);
+    gst_structure_free(config);
+    return max > 0;
+}
+
 /* A pool of our own where downstream offers none that fits. */
 static GstBufferPool *
 own_pool(GstVaeSession *session, guint size, gboolean video_meta)
@@ -105,6 +117,7 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
             session->params.width % 8 != 0 || session->params.height % 2 != 0;
     }
     session->pool = pool;
+    session->bounded = pool && is_bounded(pool);
 }
 
 /* Posts what a dropped frame is worth to the application. */

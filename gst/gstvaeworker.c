@@ -24,7 +24,7 @@ typedef struct Worker {
     Slice *running;        /* begun and not waited for, or NULL */
     VaeStreamStats before; /* those of calls that have ended */
     gint64 ended_us;       /* when the last one did */
-    gint64 step_us;        /* what it took for each step */
+    gint64 step_us;        /* what the engine computed for each step */
 } Worker;
 
 /* Runs the load that somebody waits for. Lock held on entry and exit. */
@@ -312,11 +312,14 @@ end_slice(Worker *w, Slice *slice, VaeStatus status)
     GST_LOG_OBJECT(base, "%u steps in %.3f ms: %s", slice->n,
                    (now - start_us) / 1e3, vae_status_name(status));
     if (status == VAE_OK) {
+        const guint64 computed_ns = w->before.compute_ns;
+
         note_slice(base, slice->items, slice->n, &w->before, start_us);
         vae_stream_stats(base->stream, &w->before);
+        w->step_us =
+            (gint64) (w->before.compute_ns - computed_ns) / 1000 / slice->n;
     }
     w->ended_us = now;
-    w->step_us = (now - start_us) / slice->n;
     finish_slice(base, slice->items, slice->n, status);
 }
 
@@ -363,11 +366,13 @@ prepare(GstVaeBase *base, GstVaeItem *first, VaeError *error)
     return status;
 }
 
-/* Whether another slice may be begun before this one is done. */
+/* Whether another slice may be begun before this one is done. Frames that are
+ * done must not wait for memory of the next ones. */
 static gboolean
 runs_on(GstVaeBase *base, const Slice *slice)
 {
     return vae_stream_overlaps(base->stream) &&
+           !slice->items[0]->session->bounded &&
            base->running->params.nan_policy == VAE_NAN_PASS &&
            !slice->items[slice->n - 1]->checkpoint;
 }
@@ -479,6 +484,15 @@ count_behind(const Worker *w, gboolean *whole)
     return n;
 }
 
+/* Whether what came in last is an event, such as EOS. Lock held. */
+static gboolean
+last_is_event(GstVaeBase *base)
+{
+    const GstVaeItem *last = g_queue_peek_tail(&base->fifo);
+
+    return last && last->event;
+}
+
 /* While a call runs: begins a whole slice behind it, waits for one half of the
  * time that the call will take, or ends the call. Lock held on entry and
  * exit. */
@@ -495,6 +509,7 @@ work_behind(Worker *w)
     if (!base->flushing && base->load != GST_VAE_LOAD_WANTED &&
         !base->save_path && !base->release_wanted) {
         n = count_behind(w, &whole);
+        whole = whole || last_is_event(base);
         if (first->start || first->cold) /* another program, other times */
             until = 0;
         if (!whole && g_get_monotonic_time() < until) {
@@ -589,7 +604,7 @@ worker_main(gpointer data)
     }
     g_mutex_unlock(&base->lock);
     if (w.running)
-        end_running(&w, 0, VAE_OK);
+        end_running(&w, 0, VAE_ERR_CANCELLED);
     set_stream(base, NULL, NULL);
     return NULL;
 }

@@ -166,6 +166,41 @@ test_alone(void)
     vae_test_teardown(h);
 }
 
+static GstPadProbeReturn
+offer(GstPad *pad, GstPadProbeInfo *info, gpointer pool)
+{
+    GstQuery *query = GST_PAD_PROBE_INFO_QUERY(info);
+
+    if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION)
+        return GST_PAD_PROBE_OK;
+    gst_query_add_allocation_pool(query, pool, 1, 0, 64);
+    return GST_PAD_PROBE_HANDLED;
+}
+
+/* Frames that are done do not wait for buffers for the next ones. */
+static void
+test_bounded(void)
+{
+    gchar *wanted = decode("error", 1);
+    GstHarness *h = element("vaedecode", "pass", 1);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    GstBufferPool *pool = gst_video_buffer_pool_new();
+
+    gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM, offer,
+                      gst_object_ref(pool), gst_object_unref);
+    listen();
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    vae_test_push_eos(h);
+    CHECK(gst_buffer_pool_is_active(pool));
+    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    CHECK_INT(begun, 0);
+    g_free(wanted);
+    vae_test_teardown(h);
+    gst_object_unref(pool);
+}
+
 /* Down to NULL while slices run. */
 static void
 test_stop(void)
@@ -183,8 +218,13 @@ int
 main(int argc, char **argv)
 {
     static const VaeTest tests[] = {
-        {"decode", test_decode}, {"encode", test_encode}, {"flush", test_flush},
-        {"alone", test_alone},   {"stop", test_stop},     {NULL, NULL},
+        {"decode", test_decode},
+        {"encode", test_encode},
+        {"flush", test_flush},
+        {"alone", test_alone},
+        {"bounded", test_bounded},
+        {"stop", test_stop},
+        {NULL, NULL},
     };
 
     return vae_test_main(argc, argv, tests);
