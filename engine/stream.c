@@ -393,6 +393,25 @@ make(VaeStream *s, VaeError *error)
     return vae_stream_take_memory(s, error);
 }
 
+/* Plans and makes a stream with fewer steps per slice than `most`, if that is
+ * not 0. */
+static VaeStatus
+new_and_make(VaeModel *model, const VaeStreamParams *params, int most,
+             VaeStream **out, VaeError *error)
+{
+    VaeStatus status = new_stream(model, params, NULL, true, out, error);
+    if (status != VAE_OK)
+        return status;
+    if (most && (*out)->plan.slice_size >= most) {
+        vae_stream_free(out);
+        return VAE_ERR_MEMORY; /* the error is that of before */
+    }
+    status = make(*out, error);
+    if (status == VAE_OK && (*out)->twin)
+        status = make((*out)->twin, error);
+    return status;
+}
+
 VaeStatus
 vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                VaeError *error)
@@ -402,12 +421,15 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "an outline of %s has no numbers to compute with",
                         model->info.arch);
-    VaeStatus status = new_stream(model, params, NULL, true, out, error);
-    if (status != VAE_OK)
-        return status;
-    status = make(*out, error);
-    if (status == VAE_OK && (*out)->twin)
-        status = make((*out)->twin, error);
+    VaeStatus status = new_and_make(model, params, 0, out, error);
+    /* Others take a device's memory, too, and so do libraries while they are
+     * prepared: what is left now may do for smaller slices. */
+    while (status == VAE_ERR_MEMORY && *out && (*out)->class->memory_left &&
+           !params->slice_size && (*out)->plan.slice_size > 1) {
+        const int slice = (*out)->plan.slice_size;
+        vae_stream_free(out);
+        status = new_and_make(model, params, slice, out, error);
+    }
     if (status != VAE_OK)
         vae_stream_free(out);
     return status;

@@ -313,6 +313,47 @@ small_memory(const Bed *bed)
     emu_set_memory((uint64_t) 4 << 30);
 }
 
+/* Memory that was free when the stream was planned, and is not when it is
+ * taken: fewer steps per slice, where the number was the stream's to choose. */
+static void
+lost_memory(const Bed *bed, bool asked)
+{
+    enum { WIDE = 512 };
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    VaePlan most, least;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.width = params.height = WIDE;
+    params.slice_size = 1;
+    must(vae_stream_plan(bed->model, &params, &least, &error), &error);
+    params.slice_size = 4;
+    must(vae_stream_plan(bed->model, &params, &most, &error), &error);
+    const uint64_t beside = (uint64_t) 128 << 20;
+    const uint64_t gain = most.total - least.total;
+    if (!expect(gain > beside, "slices of 4 take %.1f MiB more",
+                (double) gain / 1048576))
+        return;
+    uint64_t left;
+    vae_rt_memory_left(&left);
+    emu_set_memory(((uint64_t) 4 << 30) - left + beside + most.peak + 4096);
+    params.slice_size = asked ? 4 : 0;
+    setenv("VAE_CUDA_GRAPHS", "0", 1); /* or it would compute */
+    emu_take_memory(1, gain);
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    emu_take_memory(0, 0);
+    if (asked)
+        expect(status == VAE_ERR_MEMORY, "what was asked for: %s",
+               vae_status_name(status));
+    else if (expect(status == VAE_OK, "memory that went: %s", error.message)) {
+        const int slice = vae_stream_get_plan(stream)->slice_size;
+        expect(slice < 4, "slices of %d", slice);
+    }
+    vae_stream_free(&stream);
+    unsetenv("VAE_CUDA_GRAPHS");
+    emu_set_memory((uint64_t) 4 << 30);
+}
+
 /* ------------------------------------------------------------------ */
 /* Failures.                                                           */
 
@@ -603,6 +644,8 @@ main(int argc, char **argv)
     refused_memory(&bed, VAE_ENCODE, stride);
     lost_device(&bed);
     small_memory(&bed);
+    lost_memory(&bed, true);
+    lost_memory(&bed, false);
     devices(&bed);
     unrecorded(&bed);
     second_device(&bed);

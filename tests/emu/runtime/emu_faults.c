@@ -12,6 +12,8 @@ typedef struct Pair {
 
 static struct {
     int allocs, refused;
+    int taken_at;
+    uint64_t taken;
     int work, broken_at;
     bool broken;
     EmuFault fault;
@@ -30,9 +32,19 @@ emu_fail_alloc(int n)
     return before;
 }
 
+void
+emu_take_memory(int n, uint64_t bytes)
+{
+    state.allocs = 0;
+    state.taken_at = n;
+    state.taken = bytes;
+}
+
 bool
 emu_count_alloc(void)
 {
+    if (state.taken_at && state.allocs + 1 == state.taken_at)
+        emu_set_memory(emu_memory() - state.taken);
     return ++state.allocs != state.refused;
 }
 
