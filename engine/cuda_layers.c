@@ -94,26 +94,50 @@ vae_cuda_norm_keeps(const VaeProgram *p, int i, int *head, int *tail)
 VaeCudaConvShape
 vae_cuda_test_shape(int i, VaeType type, bool tf32)
 {
-    const int c = i ? 64 : 96, h = i ? 9 : 12, w = i ? 7 : 20;
-    return (VaeCudaConvShape){.t = i ? 1 : 4,
-                              .h = h,
-                              .w = w,
-                              .c_in = c,
-                              .ho = h,
-                              .wo = w,
-                              .c_out = c,
-                              .k = 3,
-                              .kt = i ? 1 : 3,
-                              .s = 1,
-                              .st = 1,
-                              .pad_y = 1,
-                              .pad_x = 1,
-                              .add = i == 0,
-                              .relu = i == 1,
-                              .tf32 = tf32,
-                              .x_type = type,
-                              .y_type = type,
-                              .align = 16};
+    static const VaeCudaConvShape shapes[VAE_CUDA_TEST_SHAPES] = {
+        {.t = 4,
+         .h = 12,
+         .w = 20,
+         .c_in = 96,
+         .ho = 12,
+         .wo = 20,
+         .c_out = 96,
+         .k = 3,
+         .kt = 3,
+         .s = 1,
+         .pad_y = 1,
+         .pad_x = 1,
+         .add = true},
+        {.t = 1,
+         .h = 9,
+         .w = 7,
+         .c_in = 64,
+         .ho = 9,
+         .wo = 7,
+         .c_out = 64,
+         .k = 3,
+         .kt = 1,
+         .s = 1,
+         .pad_y = 1,
+         .pad_x = 1,
+         .relu = true},
+        {.t = 1,
+         .h = 10,
+         .w = 14,
+         .c_in = 96,
+         .ho = 5,
+         .wo = 7,
+         .c_out = 96,
+         .k = 3,
+         .kt = 1,
+         .s = 2},
+    };
+    VaeCudaConvShape s = shapes[i];
+    s.st = 1;
+    s.tf32 = tf32;
+    s.x_type = s.y_type = type;
+    s.align = 16;
+    return s;
 }
 
 size_t

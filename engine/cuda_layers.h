@@ -36,8 +36,9 @@ bool vae_cuda_norm_keeps(const VaeProgram *program, int i, int *head,
  * picture; the others are computed in the same way and differ in pad_y, pad_x.
  */
 VaeCudaConvShape vae_cuda_shape(const VaeOp *op, bool tf32);
-/* The convolutions of the self-test: a large one, a small one. */
-enum { VAE_CUDA_TEST_SHAPES = 2 };
+/* The convolutions of the self-test: a large one, a small one, and one that
+ * halves the picture and is padded below and to the right alone. */
+enum { VAE_CUDA_TEST_SHAPES = 3 };
 VaeCudaConvShape vae_cuda_test_shape(int i, VaeType type, bool tf32);
 /* What tells layers apart, as text; what is equal is the same layer. */
 #define VAE_CUDA_LAYER_NAME 96

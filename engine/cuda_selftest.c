@@ -181,7 +181,8 @@ make_numbers(const VaeCudaConvShape *s, Numbers *n)
     return n->x && n->weight && n->bias && n->add && n->y;
 }
 
-/* Strides of 1; *size: the largest number that may have been rounded. */
+/* Strides of 1 in time; *size: the largest number that may have been rounded.
+ */
 static double
 convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
 {
@@ -193,8 +194,8 @@ convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
     double sum = 0;
     for (int i = 0; i < taps; i++) {
         const int f = frame + i / (s->k * s->k);
-        const int y = py + i / s->k % s->k - s->pad_y;
-        const int x = px + i % s->k - s->pad_x;
+        const int y = py * s->s + i / s->k % s->k - s->pad_y;
+        const int x = px * s->s + i % s->k - s->pad_x;
         if (y < 0 || y >= s->h || x < 0 || x >= s->w)
             continue;
         const float *in = n->x + (((size_t) f * s->h + y) * s->w + x) * s->c_in;
@@ -262,6 +263,10 @@ look_at_conv(Test *t, const VaeCudaConvShape *s, const Numbers *n, Looks *l)
 static VaeStatus
 test_conv(Test *t, int i, VaeError *error)
 {
+    static const char *const names[VAE_CUDA_TEST_SHAPES] = {
+        "a large convolution (96 channels, 3x3x3)",
+        "a small convolution (64 channels, 1x3x3)",
+        "a halving convolution (96 channels, 1x3x3, stride 2)"};
     const VaeCudaConvShape s = vae_cuda_test_shape(
         i, t->type, t->cuda->params.precision == VAE_PRECISION_TF32);
     VaeCudaChoice choice;
@@ -280,10 +285,7 @@ test_conv(Test *t, int i, VaeError *error)
         status = run_conv(t, &s, &n, conv, error);
     if (status == VAE_OK) {
         look_at_conv(t, &s, &n, &l);
-        status = judge(t, &l,
-                       i ? "a small convolution (64 channels, 1x3x3)"
-                         : "a large convolution (96 channels, 3x3x3)",
-                       s.ho, s.wo, s.c_out, error);
+        status = judge(t, &l, names[i], s.ho, s.wo, s.c_out, error);
     }
     vae_cuda_conv_free(&conv);
     drop_blocks(t);
@@ -448,9 +450,9 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     if (counted)
         atomic_fetch_or(&passed[cuda->number], bit);
     vae_log(&cuda->params.log,
-            "%s computes right in %s: 2 convolutions and 2 norms, largest "
+            "%s computes right in %s: %d convolutions and 2 norms, largest "
             "error %.2f of what is allowed, in %.3f s",
-            cuda->device.name, vae_precision_name(precision), t.worst,
-            now() - begin);
+            cuda->device.name, vae_precision_name(precision),
+            VAE_CUDA_TEST_SHAPES, t.worst, now() - begin);
     return VAE_OK;
 }

@@ -82,7 +82,7 @@ test_wants_memory(const Bed *bed, Start start)
         n += !last;
     }
     /* 4 and 5 blocks of the norms, 5 of each convolution. */
-    expect(n == 19 && left == 0, "%d blocks refused, %d times something left",
+    expect(n == 24 && left == 0, "%d blocks refused, %d times something left",
            n, left);
 }
 
@@ -108,6 +108,7 @@ wrong_device(const Bed *bed, Start start)
     VaeError error;
     expect_refused(bed, start, EMU_WRONG_LARGE, "a large convolution");
     expect_refused(bed, start, EMU_WRONG_SMALL, "a small convolution");
+    expect_refused(bed, start, EMU_WRONG_PADS, "a halving convolution");
     expect_refused(bed, start, EMU_WRONG_RMS, "an RMS norm");
     expect_refused(bed, start, EMU_WRONG_GROUP, "a group norm");
     expect_refused(bed, start, EMU_WRONG_IMAGE,

@@ -254,6 +254,7 @@ run(const void *args)
     float *add = s->add ? widen(c->args.add, s->y_type, n_y, false) : NULL;
     float *ordered = reorder(w, (size_t) s->c_out, taps, (size_t) s->c_in);
     float *y = room(n_y, sizeof *y);
+    const int pad = wrong == EMU_WRONG_PADS && s->s > 1;
     memset(c->args.workspace, 0xff, WORKSPACE);
     vae_kernels_ref.conv(&(VaeQueue){.threads = 1},
                          &(VaeConvArgs){.y = y,
@@ -270,7 +271,7 @@ run(const void *args)
                                         .kt = s->kt,
                                         .s = s->s,
                                         .st = s->st,
-                                        .pad_y = s->pad_y,
+                                        .pad_y = s->pad_y + pad,
                                         .pad_x = s->pad_x});
     for (size_t i = 0; i < n_y; i++) {
         float v = y[i];

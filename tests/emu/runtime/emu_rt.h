@@ -80,6 +80,7 @@ typedef enum EmuWrong {
     EMU_WRONG_NONE,
     EMU_WRONG_LARGE, /* convolutions over time: some rows of a frame are 0 */
     EMU_WRONG_SMALL, /* the others: one number */
+    EMU_WRONG_PADS,  /* those of strides: padded above, not below */
     EMU_WRONG_RMS,   /* one number of each norm */
     EMU_WRONG_GROUP,
     EMU_WRONG_IMAGE /* kernels cannot be launched: made for other devices */
