@@ -492,6 +492,25 @@ is_of(GstBuffer *buffer, gpointer engine)
                engine;
 }
 
+/* The engine's streams wait for no other, not even for the default one: so what
+ * was begun with the memory, by its producer, by mapping it, or by who had it
+ * before and still reads it, is waited for here. */
+static void
+wait_for_others(GstCudaMemory *memory, GstMapFlags flags)
+{
+    CUstream stream = NULL;
+
+#if GST_CHECK_VERSION(1, 24, 0)
+    /* Before, producers waited. */
+    gst_cuda_memory_sync(memory);
+    stream = gst_cuda_stream_get_handle(gst_cuda_memory_get_stream(memory));
+#endif
+    if ((flags & GST_MAP_WRITE) && gst_cuda_context_push(memory->context)) {
+        CuStreamSynchronize(stream);
+        gst_cuda_context_pop(NULL);
+    }
+}
+
 gboolean
 gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
                  GstBuffer *buffer, GstMapFlags flags, gpointer engine,
@@ -500,13 +519,12 @@ gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
     *on_device = is_of(buffer, engine);
     if (!*on_device)
         return gst_video_frame_map(frame, info, buffer, flags);
-#if GST_CHECK_VERSION(1, 24, 0)
-    /* What its producer began on a stream. Before, producers waited. */
-    gst_cuda_memory_sync(
-        GST_CUDA_MEMORY_CAST(gst_buffer_peek_memory(buffer, 0)));
-#endif
-    return gst_video_frame_map(frame, info, buffer,
-                               flags | (GstMapFlags) GST_MAP_CUDA);
+    if (!gst_video_frame_map(frame, info, buffer,
+                             flags | (GstMapFlags) GST_MAP_CUDA))
+        return FALSE;
+    wait_for_others(GST_CUDA_MEMORY_CAST(gst_buffer_peek_memory(buffer, 0)),
+                    flags);
+    return TRUE;
 }
 
 #else

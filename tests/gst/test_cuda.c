@@ -30,15 +30,15 @@ on_device(void)
     return g_getenv("VAE_CUDA_MODULE") != NULL;
 }
 
-/* Copies that the driver made so far; it stays open. */
+/* A count of the driver's, which stays open. */
 static int
-copies(void)
+driver_count(const char *name)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
     int (*count)(void);
 
     CHECK(driver != NULL);
-    symbol = dlsym(driver, "emu_driver_copies");
+    symbol = dlsym(driver, name);
     CHECK(symbol != NULL);
     memcpy(&count, &symbol, sizeof count);
     return count();
@@ -177,7 +177,7 @@ had(GstBus *bus, GstMessageType type)
 }
 
 /* A context is asked for, made and told of; the engine writes the frames
- * itself. */
+ * itself, each after what may still read the memory. */
 static void
 test_decode(void)
 {
@@ -185,17 +185,19 @@ test_decode(void)
     GstCudaContext *context;
     GstBus *bus;
     gchar *sum;
-    int before;
+    int before, waits;
 
     if (!on_device())
         return;
     h = decoder("cuda", CUDA);
     bus = vae_test_bus(h);
-    before = copies();
+    before = driver_count("emu_driver_copies");
+    waits = driver_count("emu_driver_waits");
     start(h);
     while (gst_harness_buffers_in_queue(h) < FRAMES)
         g_usleep(1000);
-    CHECK_INT(copies(), before);
+    CHECK_INT(driver_count("emu_driver_copies"), before);
+    CHECK_INT(driver_count("emu_driver_waits"), waits + FRAMES);
     CHECK(gives_cuda(h));
     CHECK(had(bus, GST_MESSAGE_NEED_CONTEXT));
     CHECK(had(bus, GST_MESSAGE_HAVE_CONTEXT));

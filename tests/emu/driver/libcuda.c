@@ -1,7 +1,8 @@
 /*
  * libcuda.c: as much of a CUDA driver as gstreamer-cuda needs, over the memory
  * of the host, where the emulated device has its own. Contexts are only told
- * from each other. emu_driver_copies() tells how many copies were made.
+ * from each other. emu_driver_copies() tells how many copies were made, and
+ * emu_driver_waits() how often a stream was waited for.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,7 +46,7 @@ typedef struct Copy {
     int name(__VA_ARGS__)
 
 static char primary;
-static atomic_int copies;
+static atomic_int copies, waits;
 static _Thread_local void *stack[DEPTH];
 static _Thread_local int depth;
 
@@ -220,6 +221,7 @@ CALL(cuStreamDestroy, void *stream)
 
 CALL(cuStreamSynchronize, void *stream)
 {
+    waits++;
     return CUDA_SUCCESS;
 }
 
@@ -229,6 +231,11 @@ CALL(cuStreamSynchronize, void *stream)
 CALL(emu_driver_copies, void)
 {
     return copies;
+}
+
+CALL(emu_driver_waits, void)
+{
+    return waits;
 }
 
 #define LACKING(name)                                                          \
