@@ -160,12 +160,13 @@ extern const VaeBackendClass vae_backend_cpu;
 #endif
 
 /* Kept weights, owned by the model; see model_internal.h. memory: where they
- * lie, for as long as the process; NULL: with vae_mem_alloc(). What never rests
- * need not be let go. */
+ * lie, copied; NULL: with vae_mem_alloc(). place is for free() alone, which any
+ * thread may call. What never rests need not be let go. */
 typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
 typedef struct VaeWeightMemory {
     void *(*alloc)(size_t bytes);
-    void (*free)(void *block);
+    void (*free)(void *block, int place);
+    int place;
 } VaeWeightMemory;
 VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                            size_t bytes, VaeWeightMake make, void *user,

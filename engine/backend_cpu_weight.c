@@ -240,12 +240,18 @@ count_loading(const WeightJob *j, VaeExec *exec, VaeError *error)
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
+static void
+lazy_free(void *block, int place)
+{
+    vae_mem_free(block);
+}
+
 /* The block of that many bytes, made if the model has none. */
 static VaeStatus
 keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
      const void **out, VaeError *error)
 {
-    static const VaeWeightMemory memory = {vae_mem_alloc_lazy, vae_mem_free};
+    static const VaeWeightMemory memory = {vae_mem_alloc_lazy, lazy_free, 0};
     WeightKey key;
     memset(&key, 0, sizeof key);
     strcpy(key.table, table);

@@ -410,6 +410,7 @@ void
 vae_cuda_profile(VaeExec *e, VaeOpTime *rows)
 {
     const int n = e->program->n_ops + 1;
+    vae_rt_use(e->number);
     for (int i = 0; e->marks && i < n; i++)
         vae_rt_event_free(e->marks[i]);
     vae_mem_free(e->marks);
@@ -417,7 +418,6 @@ vae_cuda_profile(VaeExec *e, VaeOpTime *rows)
     e->times = NULL;
     if (!rows)
         return;
-    vae_rt_use(e->number);
     e->marks = vae_mem_alloc((size_t) n * sizeof(VaeRtEvent));
     for (int i = 0; e->marks && i < n; i++)
         if (vae_rt_event_new(&e->marks[i])) {

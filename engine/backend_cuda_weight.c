@@ -24,7 +24,14 @@ weight_alloc(size_t bytes)
     return vae_rt_alloc(&block, bytes) ? NULL : block;
 }
 
-static const VaeWeightMemory weight_memory = {weight_alloc, vae_rt_free};
+/* By whatever thread drops the model: without a device of its own, it would
+ * take up the first one. */
+static void
+weight_free(void *block, int device)
+{
+    vae_rt_use(device);
+    vae_rt_free(block);
+}
 
 typedef enum Layout {
     LAYOUT_PLAIN,  /* as in the file */
@@ -269,9 +276,9 @@ vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
     key.type = (int) type;
     key.layout = (int) job.layout;
     key.count = (int) job.count;
-    const VaeStatus status =
-        vae_model_weight(model, &key, sizeof key, bytes, make_weight, &job,
-                         &weight_memory, out, error);
+    const VaeWeightMemory memory = {weight_alloc, weight_free, cuda->number};
+    const VaeStatus status = vae_model_weight(
+        model, &key, sizeof key, bytes, make_weight, &job, &memory, out, error);
     /* A device that is lost gives no memory, either. */
     const int lost =
         status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;

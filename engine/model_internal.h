@@ -54,7 +54,8 @@ struct VaeKept {
     void *key;
     size_t key_size, bytes;
     void *blob; /* NULL: moved out */
-    void (*blob_free)(void *blob);
+    void (*blob_free)(void *blob, int place);
+    int place;
     int users, resting; /* those that let it rest are no users */
     void *out;          /* the copy in the host's memory, or NULL */
     void (*out_free)(void *copy);

@@ -7,11 +7,24 @@
 
 #include "model_internal.h"
 
+static void
+host_free(void *block, int place)
+{
+    vae_mem_free(block);
+}
+
+static void
+drop_blob(VaeKept *k)
+{
+    k->blob_free(k->blob, k->place);
+    k->blob = NULL;
+}
+
 void
 vae_kept_free(VaeKept *k)
 {
     if (k->blob)
-        k->blob_free(k->blob);
+        drop_blob(k);
     if (k->out)
         k->out_free(k->out);
     free(k->key);
@@ -25,13 +38,13 @@ make_blob(VaeKept *k, VaeWeightMake make, void *user,
 {
     k->blob = memory->alloc(k->bytes);
     k->blob_free = memory->free;
+    k->place = memory->place;
     if (!k->blob)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", k->bytes);
     const VaeStatus status = make(user, k->blob, error);
     if (status != VAE_OK) {
-        k->blob_free(k->blob);
-        k->blob = NULL;
+        drop_blob(k);
     } else if (k->out) {
         k->out_free(k->out);
         k->out = NULL;
@@ -65,7 +78,7 @@ vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                  const VaeWeightMemory *memory, const void **out,
                  VaeError *error)
 {
-    static const VaeWeightMemory host = {vae_mem_alloc, vae_mem_free};
+    static const VaeWeightMemory host = {vae_mem_alloc, host_free, 0};
     VaeStatus status = VAE_OK;
     pthread_mutex_lock(&model->lock);
     VaeKept *k = model->kept;
@@ -97,8 +110,7 @@ move_out(VaeKept *k, const VaeWeightMove *move, VaeError *error)
     if (status != VAE_OK)
         return status;
     k->out_free = move->out_free;
-    k->blob_free(k->blob);
-    k->blob = NULL;
+    drop_blob(k);
     return VAE_OK;
 }
 

@@ -12,7 +12,7 @@
 #include "backend.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION " 8"
+#define VAE_MODULE_VERSION VAE_VERSION " 9"
 
 typedef struct VaeEngineCalls {
     const char *version;

@@ -13,6 +13,7 @@ typedef struct Block {
     struct Block *next;
     size_t bytes;
     bool device;
+    int number; /* of the device */
     uint8_t *data;
 } Block;
 
@@ -50,6 +51,7 @@ take(void **out, size_t bytes, bool device)
     memset(b->data, POISON, whole);
     b->bytes = bytes;
     b->device = device;
+    b->number = emu_current();
     b->next = blocks;
     blocks = b;
     *out = b->data;
@@ -68,6 +70,8 @@ give_back(void *data)
     while (*at && (*at)->data != data)
         at = &(*at)->next;
     Block *b = emu_must(*at);
+    if (b->device)
+        emu_same_device(b->number, "memory");
     *at = b->next;
     free(b->data);
     free(b);

@@ -276,6 +276,7 @@ vae_rt_event_free(VaeRtEvent event)
     Event *e = event;
     if (!e)
         return;
+    emu_same_device(e->device, "an event");
     if (e->came < e->recorded)
         force(e->stream, e->place);
     free(e);
