@@ -7,6 +7,8 @@
 #include "backend_cuda.h"
 #include "cuda_selftest.h"
 
+pthread_mutex_t vae_cuda_recording = PTHREAD_MUTEX_INITIALIZER;
+
 VaeStatus
 vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
                 VaeError *error)
@@ -101,6 +103,23 @@ check_device(const VaeBackend *cuda, VaeError *error)
     return VAE_OK;
 }
 
+static VaeStatus
+open_convs(VaeBackend *cuda, VaeError *error)
+{
+    pthread_mutex_lock(&vae_cuda_recording);
+    const VaeStatus status = vae_cuda_convs_new(NULL, &cuda->convs, error);
+    pthread_mutex_unlock(&vae_cuda_recording);
+    return status;
+}
+
+static void
+close_convs(VaeBackend *cuda)
+{
+    pthread_mutex_lock(&vae_cuda_recording);
+    vae_cuda_convs_free(&cuda->convs);
+    pthread_mutex_unlock(&vae_cuda_recording);
+}
+
 static void
 cuda_close(VaeBackend **backend)
 {
@@ -110,7 +129,7 @@ cuda_close(VaeBackend **backend)
         return;
     vae_rt_use(cuda->number);
     vae_cuda_stage_free(cuda);
-    vae_cuda_convs_free(&cuda->convs); /* it knows the stream it ran in */
+    close_convs(cuda); /* it knows the stream it ran in */
     vae_rt_stream_free(cuda->up);
     vae_rt_stream_free(cuda->compute);
     vae_rt_stream_free(cuda->down);
@@ -144,7 +163,7 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
     if (status == VAE_OK)
         status = open_streams(cuda, error);
     if (status == VAE_OK)
-        status = vae_cuda_convs_new(NULL, &cuda->convs, error);
+        status = open_convs(cuda, error);
     if (status == VAE_OK)
         status = vae_cuda_selftest(cuda, error);
     if (status != VAE_OK)

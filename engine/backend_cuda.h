@@ -10,6 +10,8 @@
 #ifndef VAE_BACKEND_CUDA_H
 #define VAE_BACKEND_CUDA_H
 
+#include <pthread.h>
+
 #include "backend.h"
 #include "cuda_layers.h"
 #include "cuda_rt.h"
@@ -93,6 +95,10 @@ struct VaeExec {
     VaeOpTime *times;
     VaeRtEvent *marks; /* n_ops + 1, while times are taken */
 };
+
+/* Held while a stream records and where a library waits for a whole device, by
+ * any thread: then the wait fails, and so does the recording. */
+extern pthread_mutex_t vae_cuda_recording;
 
 /* VAE_OK for code 0, else VAE_ERR_BACKEND or VAE_ERR_MEMORY: "cannot DOING:
  * words". */

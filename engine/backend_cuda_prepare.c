@@ -175,6 +175,8 @@ bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
     return VAE_OK;
 }
 
+enum { TRIES = 3 }; /* to record a program */
+
 /* Graphs are for speed alone. */
 static bool
 wants_graph(void)
@@ -199,7 +201,7 @@ load(VaeBackend *cuda, VaeExec *e, VaeError *error)
 }
 
 static VaeStatus
-capture(VaeBackend *cuda, VaeExec *e, VaeError *error)
+capture_once(VaeBackend *cuda, VaeExec *e, VaeError *error)
 {
     int code = vae_rt_capture_begin(cuda->compute);
     if (code)
@@ -212,6 +214,25 @@ capture(VaeBackend *cuda, VaeExec *e, VaeError *error)
                : vae_cuda_status(cuda, code, "record a program", error);
 }
 
+/* Any thread of the process that waits for the device, such as the
+ * application's, breaks a recording off. */
+static VaeStatus
+capture(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    VaeStatus status = VAE_ERR_BACKEND;
+    for (int i = 0; i < TRIES; i++) {
+        pthread_mutex_lock(&vae_cuda_recording);
+        status = capture_once(cuda, e, error);
+        pthread_mutex_unlock(&vae_cuda_recording);
+        if (status == VAE_OK)
+            return VAE_OK;
+        vae_rt_graph_free(e->graph);
+        e->graph = NULL;
+        vae_rt_failure(); /* of launches while it was recorded */
+    }
+    return status;
+}
+
 /* Everything between the first and the last op as one graph; none where
  * something in it cannot be recorded, but can be run. */
 static VaeStatus
@@ -221,9 +242,6 @@ record(VaeBackend *cuda, VaeExec *e, VaeError *error)
     const VaeStatus status = load(cuda, e, error);
     if (status != VAE_OK || capture(cuda, e, &why) == VAE_OK)
         return status;
-    vae_rt_graph_free(e->graph);
-    e->graph = NULL;
-    vae_rt_failure(); /* of launches while it was recorded */
     const int lost = vae_rt_stream_sync(cuda->compute);
     if (lost)
         return vae_cuda_status(cuda, lost, "record a program", error);

@@ -18,7 +18,7 @@ static struct {
     bool broken;
     EmuFault fault;
     int at, done;
-    int counts[EMU_FAULT_CAPTURE + 1];
+    int counts[EMU_FAULT_CAPTURES + 1];
     Pair pairs[4096];
     int n_pairs;
 } state;
@@ -111,7 +111,10 @@ emu_fault_struck(void)
 bool
 emu_strikes(EmuFault kind)
 {
-    const bool hit = state.fault == kind && state.counts[kind] == state.at;
+    const int n = state.counts[kind];
+    const bool hit =
+        state.fault == kind &&
+        (n == state.at || (n > state.at && kind == EMU_FAULT_CAPTURES));
     state.counts[kind]++;
     state.done += hit;
     return hit;

@@ -343,7 +343,7 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
     s->capture = NULL;
     emu.captures--;
     *out = NULL;
-    if (emu_strikes(EMU_FAULT_CAPTURE)) {
+    if (emu_strikes(EMU_FAULT_CAPTURE) || emu_strikes(EMU_FAULT_CAPTURES)) {
         clear(list);
         free(list);
         return EMU_NO_CAPTURE;
