@@ -12,8 +12,8 @@
  * together. */
 #define RUNS 3
 #define LONG 50.0f
-/* What takes fewer ms is run so many times at once: the device would wait for
- * the host to launch each, which in a recorded program it does not. */
+/* What takes fewer ms is recorded so many times behind each other: the device
+ * would wait for the host to launch each, which in a program it does not. */
 #define SHORT 0.2f
 #define MANY 8
 /* ms of all timed runs after which a layer's other choices are left out: the
@@ -119,22 +119,45 @@ bench_close(Bench *b)
     vae_rt_event_free(b->to);
 }
 
-/* Milliseconds of one of n runs behind each other, or a negative number. */
-static float
-time_runs(Bench *b, VaeCudaConv *conv, int n)
+/* MANY runs, or NULL where they cannot be recorded. */
+static VaeRtGraph
+record_many(const Bench *b, VaeCudaConv *conv)
 {
+    VaeRtGraph many = NULL;
+    VaeError error;
+    pthread_mutex_lock(&vae_cuda_recording);
+    bool good = vae_rt_capture_begin(b->cuda->compute) == 0;
+    if (good) {
+        for (int i = 0; i < MANY && good; i++)
+            good = vae_cuda_conv_run(conv, b->cuda->compute, &error) == VAE_OK;
+        good = vae_rt_capture_end(b->cuda->compute, &many) == 0 && good;
+    }
+    pthread_mutex_unlock(&vae_cuda_recording);
+    if (good)
+        return many;
+    vae_rt_graph_free(many);
+    vae_rt_failure(); /* then the program is not recorded, either */
+    return NULL;
+}
+
+/* Milliseconds of a run, one of `many` if that is given, or a negative
+ * number. */
+static float
+time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
+{
+    VaeRtStream stream = b->cuda->compute;
     VaeError error;
     float ms = -1;
-    if (vae_rt_event_record(b->from, b->cuda->compute))
-        return -1;
-    for (int i = 0; i < n; i++)
-        if (vae_cuda_conv_run(conv, b->cuda->compute, &error) != VAE_OK)
-            return -1;
-    if (vae_rt_event_record(b->to, b->cuda->compute) ||
-        vae_rt_event_sync(b->to) || vae_rt_event_span(b->from, b->to, &ms))
+    /* The device is busy while the runs that are timed are launched. */
+    if ((many && vae_rt_graph_run(many, stream)) ||
+        vae_rt_event_record(b->from, stream) ||
+        (many ? vae_rt_graph_run(many, stream) != 0
+              : vae_cuda_conv_run(conv, stream, &error) != VAE_OK) ||
+        vae_rt_event_record(b->to, stream) || vae_rt_event_sync(b->to) ||
+        vae_rt_event_span(b->from, b->to, &ms))
         return -1;
     b->spent += ms;
-    return ms / (float) n;
+    return many ? ms / MANY : ms;
 }
 
 /* Once for what is loaded with the first run. */
@@ -151,17 +174,20 @@ load(const Bench *b, VaeCudaConv *conv)
 static float
 least_time(Bench *b, VaeCudaConv *conv, float best)
 {
+    VaeRtGraph many = NULL;
     float least = -1, sum = 0;
-    int n = 1;
     for (int i = 0; i < RUNS && sum < LONG; i++) {
-        float ms = time_runs(b, conv, n);
-        if (n == 1 && ms >= 0 && ms < SHORT)
-            ms = time_runs(b, conv, n = MANY);
+        float ms = time_run(b, conv, many);
+        if (i == 0 && ms >= 0 && ms < SHORT) {
+            many = record_many(b, conv);
+            ms = many ? time_run(b, conv, many) : ms;
+        }
         if (ms < 0 || (best >= 0 && ms > HOPELESS * best))
             break;
         least = least < 0 || ms < least ? ms : least;
-        sum += ms * (float) n;
+        sum += ms;
     }
+    vae_rt_graph_free(many);
     return least;
 }
 
