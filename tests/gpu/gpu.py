@@ -141,11 +141,21 @@ def main():
         run.take_timed(o.timed)
     watcher = watch(run)
     try:
-        return run_all(run)
-    finally:
+        run_all(run)
+    finally:  # also where it is told to end
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if watcher:
             watcher.kill()
             watcher.wait()
+        conclude(run)
+    failed = [s for s in run.report['steps'] if s['status'] == 'failed']
+    failed += [c for c in run.report['checks'] if c['result'] == 'FAIL']
+    return 1 if failed else 0
+
+
+def keep_timed(run):
+    for path in glob.glob(os.path.join(run.cache, 'gst-vae/cuda-*.txt')):
+        shutil.copy(path, run.out)
 
 
 def run_all(run):
@@ -163,17 +173,19 @@ def run_all(run):
         run.step(name, function, limit)
         run.report['checks'] = checks.check(run.report)
         run.save()
-    for path in glob.glob(os.path.join(run.cache, 'gst-vae/cuda-*.txt')):
-        shutil.copy(path, run.out)
+        keep_timed(run)
+
+
+def conclude(run):
+    """The table of what was done."""
+    keep_timed(run)
+    run.report['checks'] = checks.check(run.report)
+    run.save()
     table = report.table([run.report])
     with open(os.path.join(run.out, 'table.txt'), 'w') as f:
         f.write(table)
     shutil.rmtree(run.tmp, ignore_errors=True)
     print('\n' + table, end='')
-    run.report.setdefault('checks', [])
-    failed = [s for s in run.report['steps'] if s['status'] == 'failed']
-    failed += [c for c in run.report['checks'] if c['result'] == 'FAIL']
-    return 1 if failed else 0
 
 
 if __name__ == '__main__':

@@ -122,7 +122,8 @@ class Run:
                 except subprocess.TimeoutExpired:
                     out = err = ''
         except BaseException:  # such as an interrupt: leave nothing running
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise
         seconds = time.monotonic() - start
         for text in (out, err):
@@ -184,7 +185,11 @@ class Run:
         except Exception as why:  # a step's failure is its own
             entry.update(words='%s: %s' % (type(why).__name__, why))
             traceback.print_exc(file=self.log)
-        entry['seconds'] = round(time.monotonic() - start, 1)
-        self.save()
+        except BaseException:  # run.sh is told to end
+            entry.update(status='stopped', words='run.sh was told to end')
+            raise
+        finally:
+            entry['seconds'] = round(time.monotonic() - start, 1)
+            self.save()
         print('   %s: %s' % (entry['status'], entry['words']), flush=True)
         return entry

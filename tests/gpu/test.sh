@@ -117,6 +117,28 @@ steps.find_sanitizer = lambda run: 'none'
 assert steps.sanitizer(run)['status'] == 'stopped'
 assert len(rows) == len(steps.sanitizer_cases(run)), rows
 END
+# Told to end in the middle of it.
+tool compute-sanitizer <<END
+#!/bin/sh
+: >'$out/begun'
+exec sleep 100
+END
+rm "$out/report/table.txt"
+sh "$here/run.sh" --emulate --build "$build" --out "$out/report" \
+    --only rates,sanitizer >"$out/said" 2>&1 &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    [ -e "$out/begun" ] || sleep 1
+done
+kill "$pid"
+status=0
+wait "$pid" || status=$?
+expect 'ended with 143' [ "$status" = 143 ]
+entry rates passed 'product'
+entry sanitizer stopped 'told to end'
+expect 'what was done is in the table' grep -q '^rates *passed' \
+    "$out/report/table.txt"
+
 # A device whose clocks are told until the end.
 tool nvidia-smi <<END
 #!/bin/sh
