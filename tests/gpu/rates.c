@@ -365,6 +365,7 @@ int
 main(int argc, char **argv)
 {
     Device d;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what is told before a crash counts */
     tiny = argc > 1 && strcmp(argv[1], "--tiny") == 0;
     if (argc > 2 + tiny) {
         fprintf(stderr, "usage: rates [--tiny] [PROPERTIES]\n");

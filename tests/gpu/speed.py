@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import re
 
 from build import ask
 from runner import Skip, Stopped, TOP
@@ -40,10 +41,29 @@ def weights(run, name):
 
 
 def told(text):
-    """The JSON that a program printed, after what else it did."""
-    if '{' not in text:
-        raise RuntimeError('it told no numbers, but "%s"' % text.strip()[-200:])
-    return json.loads(text[text.index('{'):])
+    """The JSON that a program printed, before or after what else it did."""
+    for at in re.finditer('^{', text, re.M):
+        try:
+            return json.JSONDecoder().raw_decode(text, at.start())[0]
+        except ValueError:
+            pass
+    raise RuntimeError('it told no numbers, but "%s"' % text.strip()[-200:])
+
+
+def told_rates(text):
+    """What `rates` told, also where it ended before its last line."""
+    lines = text.splitlines()
+    while lines:
+        whole = '\n'.join(lines)
+        begun = whole.rstrip('], ') + (
+            ']}' if '"convs"' in whole else '], "convs": []}')
+        for text in whole, begun:
+            try:
+                return told(text)
+            except RuntimeError:
+                pass
+        lines.pop()
+    return {}
 
 
 def rates(run):
@@ -53,12 +73,13 @@ def rates(run):
                      *(['--tiny'] if run.emulate else []), device])
     if done.code == 77:
         raise Skip(done.last())
-    if done.stopped:
-        return {'status': 'stopped', 'words': 'no rates in time'}
-    if done.code:
+    found = told_rates(done.out)
+    if 'kernels' not in found:
+        if done.stopped:
+            return {'status': 'stopped', 'words': 'no rates in time'}
         raise RuntimeError(done.last())
-    found = told(done.out)
     run.report['rates'] = found
+    run.report['machine'].setdefault('gpu', found['device'])
     run.report['machine']['cudnn'] = found['library']
     run.report['machine']['cuda'] = '%d, driver %d' % (found['runtime'],
                                                        found['driver'])
@@ -66,8 +87,11 @@ def rates(run):
     for c in found['convs']:
         if c['name'] == 'product':
             best[c['type']] = c['tflops']
-    return {'status': 'passed', 'rows': found['convs'] + found['kernels'],
-            'words': 'copies %.0f GB/s, up %.1f, down %.1f; products %s' % (
+    return {'status': 'stopped' if done.stopped else
+            'failed' if done.code else 'passed',
+            'rows': found['convs'] + found['kernels'],
+            'words': '%scopies %.0f GB/s, up %.1f, down %.1f; products %s' % (
+                done.last() + '; ' if done.code and not done.stopped else '',
                 found['copy_gbytes_s'], found['upload_gbytes_s'],
                 found['download_gbytes_s'],
                 ', '.join('%s %.0f TFLOP/s' % b for b in best.items()))}

@@ -237,6 +237,27 @@ except RuntimeError as why:
     assert 'none' in str(why)
 END
 
+expect 'rates that end early' env PYTHONPATH="$here" python3 -B - <<'END'
+import speed
+text = """a line before {
+{"device": "H200", "copy_gbytes_s": 4300,
+"kernels": [
+  {"name": "norm", "type": "bf16"},
+  {"name": "picture"}],
+"convs": [
+  {"name": "product"},
+  {"name": "conv"}]}
+"""
+want = speed.told(text)
+assert speed.told_rates(text + 'and behind }') == want
+for at in range(text.index('"norm"') + 30, len(text)):
+    found = speed.told_rates(text[:at])
+    for part in 'kernels', 'convs':
+        assert found[part] == want[part][:len(found[part])], text[:at]
+    assert len(found['kernels']) >= (2 if '"conv' in text[:at] else 1), text[:at]
+assert speed.told_rates('{"device": "H2') == speed.told_rates('') == {}
+END
+
 expect 'PyTorch in all its ways, decoding first' \
     env PYTHONPATH="$here" python3 -B - <<'END'
 import types
