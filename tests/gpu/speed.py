@@ -302,25 +302,35 @@ def one_speed(run, row, model):
 
 # ---------------------------------------------------------------------------
 
+PLAIN = 'eager', 'channels_last'
+COMPILED = 'compile', 'graphs'  # takes minutes
+
+
 def torch_cases(o, models):
-    """(model, direction, mode, size), what is asked first before the rest:
-    decoding with each full-size network in all its ways, as the best counts; a
-    tiny one in graphs and compiled, at the second size."""
+    """(model, direction, mode, size), what is asked first before the rest: each
+    full-size network in the ways that need no compiler, and a tiny one in
+    graphs, at the second size; then compiled, as the best way counts."""
     if o.emulate:
-        return [(m, d, mode, o.sizes[0]) for mode in ('eager', 'channels_last')
+        return [(m, d, mode, o.sizes[0]) for mode in PLAIN
                 for d in o.directions for m in models]
     tiny = [m for m in models if m.startswith('tae')]
     full = [m for m in models if m not in tiny]
-    ways = 'compile', 'eager', 'channels_last'
-    cases = [(m, 'decode', mode, o.sizes[0]) for m in full for mode in ways
-             if 'decode' in o.directions]
-    cases += [(m, 'decode', mode, o.sizes[min(1, len(o.sizes) - 1)])
-              for m in tiny[:1] for mode in ('graphs', 'compile')
-              if 'decode' in o.directions]
-    cases += [(m, d, mode, s) for s in o.sizes[:2] for d in o.directions
-              for m in full for mode in ways]
-    cases += [(m, d, mode, o.sizes[0]) for m in tiny for d in o.directions
-              for mode in ('graphs', *ways)]
+    second = o.sizes[min(1, len(o.sizes) - 1)]
+
+    def ask(some, direction, ways, size):
+        return [(m, direction, mode, size) for m in some for mode in ways
+                if direction in o.directions]
+    first = o.sizes[0]
+    cases = ask(full, 'decode', PLAIN, first)
+    cases += ask(tiny[:1], 'decode', ['graphs'], second)
+    cases += ask(full, 'encode', PLAIN, first)
+    for direction in 'decode', 'encode':
+        cases += ask(full, direction, ['compile'], first)
+    cases += ask(tiny[:1], 'decode', ['compile'], second)
+    for direction in 'decode', 'encode':
+        cases += ask(full, direction, (*PLAIN, 'compile'), second)
+    for direction in 'decode', 'encode':
+        cases += ask(tiny, direction, (*COMPILED, *PLAIN), first)
     return list(dict.fromkeys(cases))
 
 
@@ -353,7 +363,8 @@ def torch(run):
             done = run.call(
                 [python, os.path.join(TOP, 'tests/bench/torch_bench.py'),
                  '--device', device, '--mode', mode, '--json', official, model,
-                 direction, o.precisions[0], size, frames], 150, own=True)
+                 direction, o.precisions[0], size, frames],
+                300 if mode in COMPILED else 120, own=True)
             if done.code or done.stopped:
                 row['faults'] = ['stopped' if done.stopped
                                  else done.last()[:300]]

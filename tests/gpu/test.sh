@@ -258,7 +258,7 @@ for at in range(text.index('"norm"') + 30, len(text)):
 assert speed.told_rates('{"device": "H2') == speed.told_rates('') == {}
 END
 
-expect 'PyTorch in all its ways, decoding first' \
+expect 'PyTorch in all its ways, the soonest first' \
     env PYTHONPATH="$here" python3 -B - <<'END'
 import types
 import speed
@@ -266,14 +266,19 @@ options = types.SimpleNamespace(
     emulate=False, sizes=['832x480', '1280x720', '1920x1080'],
     directions=['decode', 'encode'])
 cases = speed.torch_cases(options, ['taew2_1', 'wan2.1', 'seedvr2'])
-ways = ['compile', 'eager', 'channels_last']
-assert cases[:8] == [
-    *((m, 'decode', w, '832x480') for m in ('wan2.1', 'seedvr2') for w in ways),
+plain, full = ['eager', 'channels_last'], ('wan2.1', 'seedvr2')
+assert cases[:12] == [
+    *((m, 'decode', w, '832x480') for m in full for w in plain),
     ('taew2_1', 'decode', 'graphs', '1280x720'),
-    ('taew2_1', 'decode', 'compile', '1280x720')], cases
+    *((m, 'encode', w, '832x480') for m in full for w in plain),
+    *((m, 'decode', 'compile', '832x480') for m in full),
+    ('wan2.1', 'encode', 'compile', '832x480')], cases
 assert len(set(cases)) == len(cases)
 for m, d, _, s in cases:
-    assert m == 'taew2_1' or all((m, d, w, s) in cases for w in ways), (m, d, s)
+    assert m == 'taew2_1' or all((m, d, w, s) in cases
+                                 for w in (*plain, 'compile')), (m, d, s)
+options.directions = ['encode']
+assert all(c[1] == 'encode' for c in speed.torch_cases(options, ['wan2.1']))
 END
 
 expect 'the newest cuDNN is taken' env PYTHONPATH="$here" \
