@@ -127,9 +127,22 @@ def find_cudnn(run):
     return best
 
 
+# Major and minor compute capability (75 and 76 in cuda.h) by the driver.
+ASK_DRIVER = '''
+import ctypes
+driver, values = ctypes.CDLL('libcuda.so.1'), [ctypes.c_int() for _ in '12']
+codes = [driver.cuInit(0), *(driver.cuDeviceGetAttribute(
+    ctypes.byref(v), what, 0) for v, what in zip(values, (75, 76)))]
+assert not any(codes)
+print('%d.%d' % tuple(v.value for v in values))
+'''
+
+
 def architecture():
     """Of the first GPU, as cuda-archs names it; None where nobody knows."""
     text = ask('nvidia-smi', '--query-gpu=compute_cap', '--format=csv,noheader')
+    if not re.match(r'\d+\.\d', text or ''):
+        text = ask(sys.executable, '-c', ASK_DRIVER)
     if not text:
         return None
     number = text.splitlines()[0].strip().replace('.', '')
