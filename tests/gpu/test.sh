@@ -93,7 +93,8 @@ tool compute-sanitizer <<'END'
 case $* in
 *racecheck*) echo '========= RACECHECK SUMMARY: 1 hazard displayed (1 error)' && exit 99 ;;
 *synccheck*) sleep 100 ;;
-*) echo '========= ERROR SUMMARY: 0 errors' ;;
+*memcheck*--report-api-errors\ no*) echo '========= ERROR SUMMARY: 0 errors' ;;
+*) echo '========= ERROR SUMMARY: 1 error' && exit 99 ;;
 esac
 END
 run 1 --only sanitizer,torch --limit 20
