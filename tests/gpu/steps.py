@@ -34,6 +34,12 @@ def choose(o):
 # ---------------------------------------------------------------------------
 # Tests.
 
+def name_of(test):
+    """Meson calls it "project:suite / name", a later one "suite -
+    project:name"."""
+    return test.split(' / ')[-1].split(':')[-1]
+
+
 def tests(run, suite, emulated):
     """Those of a suite, or the named ones that need no device."""
     results = run.path('meson-logs/%s.json' % suite)
@@ -53,7 +59,7 @@ def tests(run, suite, emulated):
             except ValueError:
                 continue  # the last one, where that was stopped
             lines = (one.get('stdout') or '').splitlines()
-            name = one['name'].split(' / ')[-1]
+            name = name_of(one['name'])
             rows.append({
                 'test': name, 'result': one['result'],
                 'seconds': round(one['duration'], 1),

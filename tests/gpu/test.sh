@@ -140,6 +140,13 @@ entry sanitizer stopped 'told to end'
 expect 'what was done is in the table' grep -q '^rates *passed' \
     "$out/report/table.txt"
 
+expect 'what Meson calls a test' env PYTHONPATH="$here" python3 -B - <<'END'
+import steps
+for said in ('gst-vae:gpu+gpu-golden / a-test', 'a-test', 'gst-vae / a-test',
+             'gpu+gpu-golden - gst-vae:a-test', 'gst-vae:a-test'):
+    assert steps.name_of(said) == 'a-test', said
+END
+
 # A device whose clocks are told until the end.
 tool nvidia-smi <<END
 #!/bin/sh
