@@ -107,7 +107,9 @@ import steps
 run = types.SimpleNamespace(
     options=types.SimpleNamespace(quick=False), emulate=False,
     program=lambda name: '%s/%s-emu' % (sys.argv[1], name), path=str)
-for _, label, command, _ in steps.sanitizer_cases(run):
+cases = steps.sanitizer_cases(run)
+assert cases[-1][3]['XDG_CACHE_HOME'] == 'tests/cache', cases[-1]
+for _, label, command, _ in cases:
     if '-emu' in command[0]:
         said = subprocess.run([*command, '--list'], capture_output=True,
                               text=True, check=True).stdout
@@ -128,7 +130,7 @@ rm "$out/report/table.txt"
 sh "$here/run.sh" --emulate --build "$build" --out "$out/report" \
     --only rates,sanitizer >"$out/said" 2>&1 &
 pid=$!
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     [ -e "$out/begun" ] || sleep 1
 done
 kill "$pid"
