@@ -97,6 +97,151 @@ fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
               vae_load(a.x, a.x_type, back ? folded : flat));
 }
 
+/*
+ * The same for what models have much of, x and y of one type (whose 16-bit
+ * numbers are moved two in a word): without a division, and whole words.
+ */
+
+/* Number i of those in `word`, as a word's low part. */
+template <int T>
+VAE_DEVICE uint32_t
+number(const uint32_t *word, int i)
+{
+    return T == VAE_TYPE_F32 ? word[i] : word[i / 2] >> i % 2 * 16 & 0xffffu;
+}
+
+template <int T>
+VAE_DEVICE uint32_t
+numbers(const uint32_t *word, int i, int next)
+{
+    const uint32_t low = number<T>(word, i);
+    return T == VAE_TYPE_F32 ? low : low | number<T>(word, next) << 16;
+}
+
+/* Three colours: where number i of a folded pixel is in its P x P flat ones,
+ * or of these in it. */
+template <int P, bool BACK, bool COLUMN_FIRST>
+VAE_DEVICE int
+place_of(int i)
+{
+    const int area = P * P, line = 3 * P;
+    const int slow = BACK ? i / line : i / P % P,
+              fast = BACK ? i / 3 % P : i % P;
+    const int r = COLUMN_FIRST && !BACK ? fast : slow;
+    const int q = COLUMN_FIRST && !BACK ? slow : fast;
+    if (!BACK)
+        return r * line + q * 3 + i / area;
+    return i % 3 * area + (COLUMN_FIRST ? q * P + r : r * P + q);
+}
+
+/* Folded pixel (blockIdx.y, thread) of frame blockIdx.z, in words. */
+template <int T, int P, bool BACK, bool COLUMN_FIRST>
+VAE_KERNEL void
+fold_three(VaeRearrangeArgs a, int w)
+{
+    const int EACH = T == VAE_TYPE_F32 ? 1 : 2, LINE = 3 * P / EACH;
+    const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
+    if (x >= w)
+        return;
+    const size_t row = (size_t) blockIdx.z * gridDim.y + blockIdx.y;
+    const size_t folded = (row * w + x) * P * LINE;
+    const size_t flat = (row * P * w + x) * LINE, line = (size_t) w * LINE;
+    const uint32_t *from = static_cast<const uint32_t *>(a.x);
+    uint32_t *to = static_cast<uint32_t *>(a.y);
+    uint32_t word[P * LINE];
+    VAE_UNROLL
+    for (int i = 0; i < P * LINE; i++)
+        word[i] = from[BACK ? folded + i : flat + i / LINE * line + i % LINE];
+    VAE_UNROLL
+    for (int i = 0; i < P * LINE; i++)
+        to[BACK ? flat + i / LINE * line + i % LINE : folded + i] =
+            numbers<T>(word, place_of<P, BACK, COLUMN_FIRST>(i * EACH),
+                       place_of<P, BACK, COLUMN_FIRST>(i * EACH + 1));
+}
+
+/* Eight colours of 2 x 2 pixels, unfolded: octet i % octets of folded pixel
+ * (blockIdx.y, i / octets) of frame blockIdx.z. */
+template <int T>
+VAE_KERNEL void
+unfold_octets(VaeRearrangeArgs a, bool column_first)
+{
+    const int WORDS = VaeOctet<T>::WORDS, octets = a.c / 8;
+    const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
+    const int column = i / octets, first = i % octets * 8;
+    if (column >= a.w)
+        return;
+    const size_t row = (size_t) blockIdx.z * a.h + blockIdx.y;
+    const size_t from = ((row * a.w + column) * a.c + first) * 4;
+    const size_t line = (size_t) a.w * 2 * a.c;
+    size_t at = row * 2 * line + (size_t) column * 2 * a.c + first;
+    uint32_t word[4 * WORDS];
+    VaeOctet<T> o;
+    VAE_UNROLL
+    for (int k = 0; k < 4; k++) {
+        vae_octet_load<T>(o, a.x, a.x_type, from + 8 * k, 8);
+        VAE_UNROLL
+        for (int j = 0; j < WORDS; j++)
+            word[k * WORDS + j] = o.word[j];
+    }
+    VAE_UNROLL
+    for (int k = 0; k < 4; k++) {
+        const int r = column_first ? k % 2 : k / 2;
+        const int q = column_first ? k / 2 : k % 2;
+        const int next = 32 / WORDS; /* from one word's first number */
+        VAE_UNROLL
+        for (int j = 0; j < WORDS; j++)
+            o.word[j] = numbers<T>(word, next * j + k, next * j + k + 4);
+        vae_octet_store<T>(a.y, a.y_type, at + r * line + (size_t) q * a.c, o,
+                           8);
+    }
+}
+
+template <int T, int P>
+static void
+launch_three(const VaeQueue *q, const VaeRearrangeArgs *a, dim3 grid, int w)
+{
+    vae_launch(a->kind == VAE_FOLD_CQR     ? fold_three<T, P, false, true>
+               : a->kind == VAE_FOLD_CRQ   ? fold_three<T, P, false, false>
+               : a->kind == VAE_UNFOLD_CQR ? fold_three<T, P, true, true>
+                                           : fold_three<T, P, true, false>,
+               grid, VAE_THREADS, 0, q->stream, *a, w);
+}
+
+/* Whether one of the above did it, w by h folded pixels of some colours. */
+static bool
+launch_fold_words(const VaeQueue *q, const VaeRearrangeArgs *a, int w, int h,
+                  int colours)
+{
+    const bool wide = a->x_type == VAE_TYPE_F32;
+    const bool back = a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ;
+    const bool octets = colours % 8 == 0 && back && a->fs == 2 &&
+                        vae_octets_aligned(a->x, 8) &&
+                        vae_octets_aligned(a->y, 8);
+    const bool words = ((uintptr_t) a->x | (uintptr_t) a->y) % 4 == 0;
+    dim3 grid(vae_blocks((size_t) w, VAE_THREADS), (unsigned) h,
+              (unsigned) a->t);
+    if (a->x_type != a->y_type)
+        return false;
+    if (octets) {
+        grid.x = vae_blocks((size_t) w * colours / 8, VAE_THREADS);
+        vae_launch(
+            wide ? unfold_octets<VAE_TYPE_F32> : unfold_octets<VAE_TYPE_BF16>,
+            grid, VAE_THREADS, 0, q->stream, *a, a->kind == VAE_UNFOLD_CQR);
+        return true;
+    }
+    if (colours != 3 || (a->fs != 2 && a->fs != 4) || !words)
+        return false;
+    if (wide && a->fs == 2)
+        launch_three<VAE_TYPE_F32, 2>(q, a, grid, w);
+    else if (wide)
+        launch_three<VAE_TYPE_F32, 4>(q, a, grid, w);
+    else if (a->fs == 2)
+        launch_three<VAE_TYPE_BF16, 2>(q, a, grid, w);
+    else
+        launch_three<VAE_TYPE_BF16, 4>(q, a, grid, w);
+    return true;
+}
+
 static void
 launch_fold(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
@@ -108,6 +253,8 @@ launch_fold(const VaeQueue *q, const VaeRearrangeArgs *a)
     const int colours = back ? a->c : a->c / area;
     const dim3 grid(vae_blocks((size_t) w * colours * area, VAE_THREADS),
                     (unsigned) h, (unsigned) a->t);
+    if (launch_fold_words(q, a, w, h, colours))
+        return;
     vae_launch(fold, grid, VAE_THREADS, 0, q->stream, *a, w, colours, back,
                column_first);
 }

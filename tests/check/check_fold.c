@@ -37,12 +37,15 @@ fold_definition(const Fold *f, const float *flat, float *deep)
                 }
 }
 
+/* F32 in both directions and to BF16, then BF16 in both. */
 static void
 fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
          const float *flat, const float *deep, size_t n)
 {
     float *y = vae_check_buffer(t, n * 4, 4);
     uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
+    const uint16_t *deep16 = vae_check_bf16(t, deep, n);
+    const uint16_t *flat16 = vae_check_bf16(t, flat, n);
     VaeRearrangeArgs a = {.kind = f->column_first ? VAE_FOLD_CQR : VAE_FOLD_CRQ,
                           .y = y,
                           .x = flat,
@@ -52,33 +55,47 @@ fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
                           .c = f->colours * f->p * f->p,
                           .ft = 1,
                           .fs = f->p};
+    VaeRearrangeArgs back = {.kind = f->column_first ? VAE_UNFOLD_CQR
+                                                     : VAE_UNFOLD_CRQ,
+                             .y = vae_check_buffer(t, n * 4, 4),
+                             .x = deep,
+                             .t = f->t,
+                             .h = f->h,
+                             .w = f->w,
+                             .c = f->colours,
+                             .ft = 1,
+                             .fs = f->p};
     k->rearrange(q, &a);
     vae_check_equal(t, "fold", y, deep, n * 4);
     a.y = y16;
     a.y_type = VAE_TYPE_BF16;
     k->rearrange(q, &a);
-    vae_check_equal(t, "fold to BF16", y16, vae_check_bf16(t, deep, n), n * 2);
-    float *back = vae_check_buffer(t, n * 4, 4);
-    k->rearrange(q,
-                 &(VaeRearrangeArgs){.kind = f->column_first ? VAE_UNFOLD_CQR
-                                                             : VAE_UNFOLD_CRQ,
-                                     .y = back,
-                                     .x = deep,
-                                     .t = f->t,
-                                     .h = f->h,
-                                     .w = f->w,
-                                     .c = f->colours,
-                                     .ft = 1,
-                                     .fs = f->p});
-    vae_check_equal(t, "unfold", back, flat, n * 4);
+    vae_check_equal(t, "fold to BF16", y16, deep16, n * 2);
+    memset(y16, 0xff, n * 2);
+    a.x = flat16;
+    a.x_type = VAE_TYPE_BF16;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "fold BF16", y16, deep16, n * 2);
+    k->rearrange(q, &back);
+    vae_check_equal(t, "unfold", back.y, flat, n * 4);
+    back.x = deep16;
+    back.y = y16;
+    back.x_type = back.y_type = VAE_TYPE_BF16;
+    memset(y16, 0xff, n * 2);
+    k->rearrange(q, &back);
+    vae_check_equal(t, "unfold BF16", y16, flat16, n * 2);
 }
 
 static void
 check_fold(VaeCheck *t)
 {
-    static const Fold cases[] = {{1, 1, 1, 3, 2, true},  {2, 3, 5, 3, 2, true},
-                                 {2, 3, 5, 3, 2, false}, {1, 2, 3, 3, 4, false},
-                                 {3, 5, 1, 7, 2, false}, {1, 4, 4, 1, 1, true}};
+    static const Fold cases[] = {
+        {1, 1, 1, 3, 2, true},   {2, 3, 5, 3, 2, true},
+        {2, 3, 5, 3, 2, false},  {1, 2, 3, 3, 4, false},
+        {2, 1, 5, 3, 4, true},   {3, 5, 1, 7, 2, false},
+        {1, 4, 4, 1, 1, true},   {1, 2, 261, 3, 2, false},
+        {2, 3, 5, 16, 2, false}, {1, 2, 3, 24, 2, true},
+    };
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
         const Fold *f = &cases[i];
         const size_t n = (size_t) f->t * f->h * f->w * f->colours * f->p * f->p;

@@ -339,6 +339,8 @@ kernels(Device *d)
     norm(d, 512, 32, 120, 208, VAE_TYPE_BF16);
     rearrange(d, "nearest", VAE_UNFOLD_NEAREST, 192, 240, 416);
     rearrange(d, "shuffle", VAE_SHUFFLE_RQTC, 256, 240, 416);
+    rearrange(d, "unfold", VAE_UNFOLD_CRQ, 64, 240, 416);
+    rearrange(d, "unfold", VAE_UNFOLD_CRQ, 3, 360, 640);
     attention(d, 384, 60 * 104, VAE_TYPE_BF16);
     attention(d, 384, 90 * 160, VAE_TYPE_BF16);
     attention(d, 512, 60 * 104, VAE_TYPE_BF16);
