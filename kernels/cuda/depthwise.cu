@@ -10,26 +10,29 @@ typedef struct Row {
     float v[PIXELS][8];
 } Row;
 
-/* Moves the window one column on, its new last column is `column`. */
+/* Moves the window one column on; its new last column is `column`, which
+ * begins at `at` in x. */
 template <int X>
 VAE_DEVICE void
-shift_in(const VaeDepthwiseArgs &a, Row &window, size_t line, int column,
-         int first, int n)
+shift_in(const VaeDepthwiseArgs &a, Row &window, int column, size_t at, int n)
 {
     VaeOctet<X> x;
-    const bool inside = column >= 0 && column < a.w;
     VAE_UNROLL
     for (int p = 0; p + 1 < PIXELS; p++)
         VAE_UNROLL
     for (int i = 0; i < 8; i++)
         window.v[p][i] = window.v[p + 1][i];
-    vae_octet_load<X>(x, a.x, a.x_type,
-                      (line + (inside ? column : 0)) * a.n + first,
-                      inside ? n : 0);
+    vae_octet_load<X>(x, a.x, a.x_type, at,
+                      (unsigned) column < (unsigned) a.w ? n : 0);
     VAE_UNROLL
     for (int i = 0; i < 8; i++)
         window.v[PIXELS - 1][i] = vae_octet_get<X>(x, i);
 }
+
+/* Blocks at a time: an octet of F32 under way takes twice the registers. */
+template <int X> struct Blocks {
+    static const int N = X == VAE_TYPE_F32 ? 1 : 2;
+};
 
 /*
  * Octet o of 2 * octets of PIXELS columns of row blockIdx.y of frame
@@ -37,8 +40,8 @@ shift_in(const VaeDepthwiseArgs &a, Row &window, size_t line, int column,
  * Columns outside count as zeros.
  */
 template <int X, int Y>
-VAE_KERNEL void
-depthwise(VaeDepthwiseArgs a)
+static __global__
+__launch_bounds__(VAE_THREADS, Blocks<X>::N) void depthwise(VaeDepthwiseArgs a)
 {
     const int W = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
     const int octets = (a.n + 7) / 8;
@@ -47,22 +50,31 @@ depthwise(VaeDepthwiseArgs a)
     if (left >= a.w)
         return;
     const int half = o / octets, first = o % octets * 8;
-    const int n = vae_octet_valid(first, a.n), channel = half * a.n + first;
+    const int n = X == VAE_ANY ? vae_octet_valid(first, a.n) : 8;
+    const int channel = half * a.n + first;
     const size_t frame = (size_t) blockIdx.z + 1 - half;
     Row sum = {}, window = {};
+    VAE_NO_UNROLL
     for (int i = 0; i < SIZE; i++) {
         const int y = (int) blockIdx.y + i - REACH;
         if (y < 0 || y >= a.h)
             continue;
-        const size_t line = (frame * a.h + y) * a.w;
-        for (int p = 1; p < PIXELS; p++)
-            shift_in<X>(a, window, line, left + p - 1 - REACH, first, n);
-        for (int j = 0; j < SIZE; j++) {
+        int column = left - REACH;
+        size_t at = ((frame * a.h + y) * a.w + column) * a.n + first;
+        size_t tap = (size_t) (i * SIZE * 2 * a.n + channel);
+        VAE_UNROLL
+        for (int p = 1; p < PIXELS; p++, column++, at += a.n)
+            shift_in<X>(a, window, column, at, n);
+        /* After PIXELS columns the window is where it was in the registers. */
+        VAE_NO_UNROLL
+        for (int j = 0; j < SIZE; j += PIXELS)
+            VAE_UNROLL
+        for (int k = 0; k < PIXELS; k++, column++, at += a.n, tap += 2 * a.n) {
             VaeOctet<W> w;
-            vae_octet_load<W>(w, a.weight, VAE_TYPE_F32,
-                              (size_t) (i * SIZE + j) * 2 * a.n + channel, n);
-            shift_in<X>(a, window, line, left + j + PIXELS - 1 - REACH, first,
-                        n);
+            if (j + k == SIZE)
+                break;
+            vae_octet_load<W>(w, a.weight, VAE_TYPE_F32, tap, n);
+            shift_in<X>(a, window, column, at, n);
             VAE_UNROLL
             for (int p = 0; p < PIXELS; p++)
                 VAE_UNROLL
