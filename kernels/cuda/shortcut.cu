@@ -113,6 +113,70 @@ average(VaeShortcutArgs a, int g, int front)
     vae_store(a.y, a.y_type, at, vae_load(a.y, a.y_type, at) + sum / (float) g);
 }
 
+/*
+ * The same where a mean is of 2 x 2 pixels of one frame and channel, F frames
+ * together, which is what models have, and all is of one type: eight channels
+ * of x in a thread, whose F means each lie beside each other in y.
+ */
+template <int T, int F>
+VAE_KERNEL void
+average_octets(VaeShortcutArgs a, int front)
+{
+    const int octets = a.cx / 8, w = a.w / 2;
+    const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
+    const int column = i / octets, first = i % octets * 8;
+    if (column >= w)
+        return;
+    VaeOctet<T> x[F][4], y[F];
+    const size_t line = (size_t) blockIdx.z * (a.h / 2) + blockIdx.y;
+    const size_t at = (line * w + column) * a.cy + first * F;
+    VAE_UNROLL
+    for (int t = 0; t < F; t++) {
+        const int f = (int) blockIdx.z * F + t - front;
+        VAE_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const size_t row = (size_t) f * a.h + 2 * blockIdx.y + k / 2;
+            const size_t site = row * a.w + 2 * column + k % 2;
+            vae_octet_load<T>(x[t][k], a.x, a.x_type, site * a.cx + first,
+                              f >= 0 ? 8 : 0);
+        }
+        vae_octet_load<T>(y[t], a.y, a.y_type, at + 8 * t, 8);
+    }
+    VAE_UNROLL
+    for (int o = 0; o < F; o++) {
+        float v[8];
+        VAE_UNROLL
+        for (int l = 0; l < 8; l++) {
+            const int t = (8 * o + l) % F, c = (8 * o + l) / F;
+            float sum = 0;
+            VAE_UNROLL
+            for (int k = 0; k < 4; k++)
+                sum += vae_octet_get<T>(x[t][k], c);
+            v[l] = vae_octet_get<T>(y[o], l) + sum / 4;
+        }
+        vae_octet_set<T>(y[o], v);
+        vae_octet_store<T>(a.y, a.y_type, at + 8 * o, y[o], 8);
+    }
+}
+
+/* Whether that did it. */
+static bool
+launch_average_octets(const VaeQueue *q, const VaeShortcutArgs *a, dim3 grid,
+                      int front)
+{
+    if (a->fs != 2 || a->ft > 2 || a->cy != a->cx * a->ft ||
+        a->x_type != a->y_type || !vae_octets_aligned(a->x, (size_t) a->cx) ||
+        !vae_octets_aligned(a->y, (size_t) a->cy))
+        return false;
+    grid.x = vae_blocks((size_t) (a->w / 2) * a->cx / 8, VAE_THREADS);
+    vae_with_type(a->x_type, [&](auto x) {
+        const int T = decltype(x)::value;
+        vae_launch(a->ft == 1 ? average_octets<T, 1> : average_octets<T, 2>,
+                   grid, VAE_THREADS, 0, q->stream, *a, front);
+    });
+    return true;
+}
+
 void
 vae_cuda_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
 {
@@ -128,8 +192,10 @@ vae_cuda_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
     const size_t row = (size_t) (a->w / a->fs) * a->cy;
     if (!t || !h || !row)
         return;
-    vae_launch(average,
-               dim3(vae_blocks(row, VAE_THREADS), (unsigned) h, (unsigned) t),
-               VAE_THREADS, 0, q->stream, *a,
-               a->cx * a->ft * a->fs * a->fs / a->cy, t * a->ft - a->t);
+    const dim3 grid(vae_blocks(row, VAE_THREADS), (unsigned) h, (unsigned) t);
+    const int front = t * a->ft - a->t;
+    if (launch_average_octets(q, a, grid, front))
+        return;
+    vae_launch(average, grid, VAE_THREADS, 0, q->stream, *a,
+               a->cx * a->ft * a->fs * a->fs / a->cy, front);
 }

@@ -225,6 +225,10 @@ check_shortcut(VaeCheck *t)
          .ft = 2, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 1, .h = 2, .w = 2, .cx = 8, .cy = 16,
          .ft = 2, .fs = 2},
+        {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 4, .w = 6, .cx = 24, .cy = 48,
+         .ft = 2, .fs = 2},
+        {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 2, .w = 258, .cx = 24, .cy = 24,
+         .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 3, .w = 3, .cx = 7, .cy = 7,
          .ft = 1, .fs = 1}};
     for (size_t i = 0; i < VAE_COUNT(cases); i++)

@@ -187,6 +187,8 @@ check_shortcut(VaeCheck *t)
          .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 4, .w = 6, .cx = 8, .cy = 16,
          .ft = 2, .fs = 2},
+        {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 4, .w = 6, .cx = 16, .cy = 16,
+         .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 3, .w = 5, .cx = 24, .cy = 24,
          .ft = 1, .fs = 1}};
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
