@@ -227,6 +227,9 @@ enum { MEAN, SCALE, STATISTICS };
  * in each for a large one. */
 enum { PART_ELEMENTS = 1 << 16 };
 enum { BATCH = 4 }; /* octets that a thread has under way */
+/* Floats between a thread's sums: lanes that add up others' sums, eight of each
+ * of four threads, read 32 banks. */
+enum { SUMS_STRIDE = VAE_THREADS + 4 };
 
 static int
 part_pixels(int c)
@@ -273,8 +276,8 @@ add_rows(const float *part, double *sum, int base, int width, int rows, int c)
         double s = 0, s2 = 0;
         for (int row = 0; row < rows; row++) {
             const int at = row * width + i / 8;
-            s += part[i % 8 * VAE_THREADS + at];
-            s2 += part[(8 + i % 8) * VAE_THREADS + at];
+            s += part[i % 8 * SUMS_STRIDE + at];
+            s2 += part[(8 + i % 8) * SUMS_STRIDE + at];
         }
         sum[2 * channel] = s;
         sum[2 * channel + 1] = s2;
@@ -340,8 +343,8 @@ group_sums(Group g)
             sum_column<X>(g, s, s2, base + column, row, rows);
         VAE_UNROLL
         for (int i = 0; i < 8; i++) {
-            part[i * VAE_THREADS + threadIdx.x] = s[i];
-            part[(8 + i) * VAE_THREADS + threadIdx.x] = s2[i];
+            part[i * SUMS_STRIDE + threadIdx.x] = s[i];
+            part[(8 + i) * SUMS_STRIDE + threadIdx.x] = s2[i];
         }
         __syncthreads();
         add_rows(part, sum, base, width, rows, g.a.c);
@@ -483,7 +486,7 @@ launch_group(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
     const dim3 grid((unsigned) g.parts, (unsigned) a->t);
     const dim3 each((unsigned) a->groups, (unsigned) a->t);
     const size_t smem =
-        sizeof(double) * 2 * a->c + sizeof(float) * 16 * VAE_THREADS;
+        sizeof(double) * 2 * a->c + sizeof(float) * 16 * SUMS_STRIDE;
     const auto sum = [&](auto x) {
         vae_launch(group_sums<decltype(x)::value>, grid, VAE_THREADS, smem,
                    q->stream, g);
