@@ -160,18 +160,22 @@ extern const VaeBackendClass vae_backend_cpu;
 #endif
 
 /* Kept weights, owned by the model; see model_internal.h. memory: where they
- * lie, copied; NULL: with vae_mem_alloc(). place is for free() alone, which any
- * thread may call. What never rests need not be let go. */
+ * lie, copied; NULL: with vae_mem_alloc(). user is for alloc() alone, in this
+ * call, and place for free() alone, which any thread may call. What never rests
+ * need not be let go. */
 typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
 typedef struct VaeWeightMemory {
-    void *(*alloc)(size_t bytes);
+    void *(*alloc)(size_t bytes, void *user);
     void (*free)(void *block, int place);
+    void *user;
     int place;
 } VaeWeightMemory;
 VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                            size_t bytes, VaeWeightMake make, void *user,
                            const VaeWeightMemory *memory, const void **out,
                            VaeError *error);
+/* Whether it is there and does not rest. */
+bool vae_model_has_weight(VaeModel *model, const void *key, size_t key_size);
 
 /*
  * Who got a weight uses it until vae_model_let_go(). Where others may want its

@@ -240,6 +240,12 @@ count_loading(const WeightJob *j, VaeExec *exec, VaeError *error)
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
+static void *
+lazy_alloc(size_t bytes, void *user)
+{
+    return vae_mem_alloc_lazy(bytes);
+}
+
 static void
 lazy_free(void *block, int place)
 {
@@ -251,7 +257,7 @@ static VaeStatus
 keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
      const void **out, VaeError *error)
 {
-    static const VaeWeightMemory memory = {vae_mem_alloc_lazy, lazy_free, 0};
+    static const VaeWeightMemory memory = {lazy_alloc, lazy_free, NULL, 0};
     WeightKey key;
     memset(&key, 0, sizeof key);
     strcpy(key.table, table);

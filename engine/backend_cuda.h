@@ -45,6 +45,8 @@ typedef struct VaeCudaSlot {
     bool busy;
 } VaeCudaSlot;
 
+typedef struct VaeCudaBlock VaeCudaBlock;
+
 /* How a layer is computed; one per layer of all programs. */
 typedef struct VaeCudaLayer {
     char name[VAE_CUDA_LAYER_NAME];
@@ -59,7 +61,9 @@ struct VaeBackend {
     VaeCudaConvs *convs;
     VaeRtStream up, compute, down;
 
-    VaeRoom room; /* while weights are made */
+    VaeRoom room;        /* while weights are made */
+    VaeCudaBlock *block; /* that they go into, or NULL */
+    size_t pieces;       /* bytes of those that are still to come */
 
     VaeCudaLayer *layers;
     int n_layers, layers_room;
@@ -113,11 +117,27 @@ void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
 VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
-/* backend_cuda_weight.c: w, op's weight or bias, in that type on the device;
- * NULL: as many zeros as y has channels. model NULL: only counts the bytes. */
+/* backend_cuda_weight.c: op's weight, or its bias, on the device: in the types
+ * of its tensors for a convolution, which gets zeros where it has no bias, else
+ * in fp32. *out stays where op has none. model NULL: only counts the bytes. */
 VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *exec,
-                          const VaeOp *op, const VaeWeight *w, VaeType type,
-                          const void **out, VaeError *error);
+                          const VaeOp *op, bool bias, const void **out,
+                          VaeError *error);
+/* Bytes, as pieces, of those of the program that are not on the device or rest;
+ * 0 where there is no memory to count them. */
+size_t vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
+                                const VaeProgram *program);
+
+/* backend_cuda_piece.c: between begin and end, pieces that are taken lie behind
+ * each other in blocks, the next of which has room for what is left of `bytes`;
+ * more may be taken. A block lives as long as one of its pieces. */
+void vae_cuda_pieces_begin(VaeBackend *cuda, size_t bytes);
+void vae_cuda_pieces_end(VaeBackend *cuda);
+/* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */
+void *vae_cuda_piece_take(size_t bytes, void *user);
+void vae_cuda_piece_free(void *piece, int device);
+/* What a piece takes of its block. */
+size_t vae_cuda_piece(size_t bytes);
 
 /* Elements from one phase of op's weight to the next: libraries are told that
  * weights begin at multiples of 16 bytes, whatever the type. */
@@ -146,6 +166,9 @@ void vae_cuda_stage_plan(const VaeBackend *cuda, VaeExec *exec);
 VaeStatus vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec,
                               VaeError *error);
 void vae_cuda_stage_free(VaeBackend *cuda);
+/* Gives back what lies on the device, until vae_cuda_stage_take(). The pinned
+ * memory of the host stays: to pin it anew takes longer than all the copies. */
+void vae_cuda_stage_rest(VaeBackend *cuda);
 /* The next slot, its earlier results handed over; what comes in is on its way
  * and compute waits for it. */
 VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,

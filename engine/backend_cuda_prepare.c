@@ -17,16 +17,16 @@ need_scratch(VaeExec *e, size_t bytes)
         e->scratch = bytes;
 }
 
+/* time: choices that are not known are timed, not guessed. */
 static VaeStatus
-prepare_conv(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
+prepare_conv(VaeBackend *cuda, bool time, VaeExec *e, const VaeOp *op,
              VaeCudaOp *own, VaeError *error)
 {
     VaeError why;
     VaeCudaChoice choice;
     const VaeCudaConvShape shape =
         vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
-    VaeStatus status =
-        vae_cuda_layer_choice(cuda, &shape, model != NULL, &choice, &why);
+    VaeStatus status = vae_cuda_layer_choice(cuda, &shape, time, &choice, &why);
     if (status == VAE_OK)
         status =
             vae_cuda_parts_new(cuda->convs, &shape, &choice, &own->conv, &why);
@@ -35,12 +35,7 @@ prepare_conv(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
     snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
     own->phases = vae_cuda_parts_workspace(&own->conv);
     need_scratch(e, own->phases + own->conv.bytes);
-    status = vae_cuda_weight(cuda, model, e, op, op->weight, op->x->type,
-                             &own->weight, error);
-    if (status == VAE_OK)
-        status = vae_cuda_weight(cuda, model, e, op, op->bias, op->y->type,
-                                 &own->bias, error);
-    return status;
+    return VAE_OK;
 }
 
 static VaeStatus
@@ -53,7 +48,7 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
     VaeStatus status = VAE_OK;
     strcpy(own->impl, "cuda");
     if (op->kind == VAE_OP_CONV)
-        return prepare_conv(cuda, model, e, op, own, error);
+        status = prepare_conv(cuda, model != NULL, e, op, own, error);
     if (op->kind == VAE_OP_ATTENTION &&
         op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
@@ -64,12 +59,11 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
         need_scratch(e, sizeof(double) * vae_norm_sums_cuda(
                                              x->shape.t, x->shape.h, x->shape.w,
                                              x->shape.c, op->norm.groups));
-    if (op->weight)
-        status = vae_cuda_weight(cuda, model, e, op, op->weight, VAE_TYPE_F32,
-                                 &own->weight, error);
-    if (op->bias && status == VAE_OK)
-        status = vae_cuda_weight(cuda, model, e, op, op->bias, VAE_TYPE_F32,
-                                 &own->bias, error);
+    if (status == VAE_OK)
+        status =
+            vae_cuda_weight(cuda, model, e, op, false, &own->weight, error);
+    if (status == VAE_OK)
+        status = vae_cuda_weight(cuda, model, e, op, true, &own->bias, error);
     return status;
 }
 
@@ -110,8 +104,12 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
     vae_cuda_stage_plan(cuda, e);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    if (model)
+        vae_cuda_pieces_begin(cuda,
+                              vae_cuda_weights_lacking(cuda, model, program));
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
         status = prepare_op(cuda, model, e, i, error);
+    vae_cuda_pieces_end(cuda);
     vae_cuda_layers_keep(cuda);
     vae_room_free(&cuda->room);
     if (status != VAE_OK)

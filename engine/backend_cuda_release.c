@@ -39,12 +39,14 @@ static VaeStatus
 weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
             VaeError *error)
 {
-    VaeStatus status = vae_cuda_status(cuda, vae_rt_alloc(out, bytes),
-                                       "take memory for weights", error);
-    if (status == VAE_OK)
-        status = copy(cuda, *out, host, bytes, error);
+    *out = vae_cuda_piece_take(bytes, cuda);
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "%s has no memory left for weights (%zu bytes)",
+                        cuda->device.name, bytes);
+    const VaeStatus status = copy(cuda, *out, host, bytes, error);
     if (status != VAE_OK) {
-        vae_rt_free(*out);
+        vae_cuda_piece_free(*out, cuda->number);
         *out = NULL;
     }
     return status;
@@ -103,7 +105,7 @@ vae_cuda_rest(VaeBackend *cuda, VaeExec *e, VaeError *error)
     }
     vae_rt_graph_free(e->graph);
     e->graph = NULL;
-    vae_cuda_stage_free(cuda);
+    vae_cuda_stage_rest(cuda);
     return status;
 }
 
@@ -113,12 +115,15 @@ vae_cuda_wake(VaeBackend *cuda, VaeExec *e, VaeError *error)
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    vae_cuda_pieces_begin(cuda,
+                          vae_cuda_weights_lacking(cuda, e->model, e->program));
     for (int i = 0; i < e->program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
         status = wake_one(e, &move, &own->weight, &own->kept_weight, error);
         if (status == VAE_OK)
             status = wake_one(e, &move, &own->bias, &own->kept_bias, error);
     }
+    vae_cuda_pieces_end(cuda);
     return status;
 }
 

@@ -100,12 +100,19 @@ vae_cuda_stage_counter(const VaeCudaSlot *slot)
 /* Memory.                                                             */
 
 static void
-free_slot(VaeCudaSlot *s)
+free_on_device(VaeCudaSlot *s)
 {
-    vae_rt_free_host(s->host_in);
-    vae_rt_free_host(s->host_out);
     vae_rt_free(s->device_in);
     vae_rt_free(s->device_out);
+    s->device_in = s->device_out = NULL;
+}
+
+static void
+free_slot(VaeCudaSlot *s)
+{
+    free_on_device(s);
+    vae_rt_free_host(s->host_in);
+    vae_rt_free_host(s->host_out);
     vae_rt_event_free(s->begun);
     vae_rt_event_free(s->uploaded);
     vae_rt_event_free(s->started);
@@ -117,6 +124,13 @@ free_slot(VaeCudaSlot *s)
 }
 
 void
+vae_cuda_stage_rest(VaeBackend *cuda)
+{
+    for (int i = 0; i < VAE_CUDA_SLOTS; i++)
+        free_on_device(&cuda->slots[i]);
+}
+
+void
 vae_cuda_stage_free(VaeBackend *cuda)
 {
     for (int i = 0; i < VAE_CUDA_SLOTS; i++)
@@ -125,6 +139,14 @@ vae_cuda_stage_free(VaeBackend *cuda)
     cuda->room_in = cuda->room_out = 0;
 }
 
+static VaeStatus
+taken(const VaeBackend *cuda, int code, VaeError *error)
+{
+    return vae_cuda_status(cuda, code, "take memory for pictures and latents",
+                           error);
+}
+
+/* All of a slot but what lies on the device. */
 static VaeStatus
 take_slot(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
@@ -145,12 +167,18 @@ take_slot(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
         code = vae_rt_alloc_host((void **) &s->host_in, cuda->in_bytes);
     if (!code)
         code = vae_rt_alloc_host((void **) &s->host_out, cuda->out_bytes);
-    if (!code)
+    return taken(cuda, code, error);
+}
+
+static VaeStatus
+take_on_device(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
+{
+    int code = 0;
+    if (!s->device_in)
         code = vae_rt_alloc((void **) &s->device_in, cuda->in_bytes);
-    if (!code)
+    if (!code && !s->device_out)
         code = vae_rt_alloc((void **) &s->device_out, cuda->out_bytes);
-    return vae_cuda_status(cuda, code, "take memory for pictures and latents",
-                           error);
+    return taken(cuda, code, error);
 }
 
 static size_t
@@ -159,29 +187,39 @@ larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-VaeStatus
-vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+/* Slots that hold what exec needs and what others needed before it. */
+static VaeStatus
+make_slots(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
 {
     const VaeProgram *p = exec->program;
-    if (exec->in_bytes <= cuda->in_bytes &&
-        exec->out_bytes <= cuda->out_bytes && p->n_in <= cuda->room_in &&
-        p->n_out <= cuda->room_out)
-        return VAE_OK;
     const size_t in = larger(cuda->in_bytes, exec->in_bytes);
     const size_t out = larger(cuda->out_bytes, exec->out_bytes);
     const int n_in = p->n_in > cuda->room_in ? p->n_in : cuda->room_in;
     const int n_out = p->n_out > cuda->room_out ? p->n_out : cuda->room_out;
+    VaeStatus status = VAE_OK;
     vae_cuda_stage_free(cuda);
     cuda->in_bytes = in;
     cuda->out_bytes = out;
     cuda->room_in = n_in;
     cuda->room_out = n_out;
-    for (int i = 0; i < VAE_CUDA_SLOTS; i++) {
-        const VaeStatus status = take_slot(cuda, &cuda->slots[i], error);
-        if (status != VAE_OK)
-            return status;
-    }
-    return VAE_OK;
+    for (int i = 0; i < VAE_CUDA_SLOTS && status == VAE_OK; i++)
+        status = take_slot(cuda, &cuda->slots[i], error);
+    if (status != VAE_OK)
+        vae_cuda_stage_free(cuda);
+    return status;
+}
+
+VaeStatus
+vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+{
+    const VaeProgram *p = exec->program;
+    VaeStatus status = VAE_OK;
+    if (exec->in_bytes > cuda->in_bytes || exec->out_bytes > cuda->out_bytes ||
+        p->n_in > cuda->room_in || p->n_out > cuda->room_out)
+        status = make_slots(cuda, exec, error);
+    for (int i = 0; i < VAE_CUDA_SLOTS && status == VAE_OK; i++)
+        status = take_on_device(cuda, &cuda->slots[i], error);
+    return status;
 }
 
 /* ------------------------------------------------------------------ */

@@ -17,22 +17,6 @@ enum {
     WORTH = 1 << 16
 };
 
-static void *
-weight_alloc(size_t bytes)
-{
-    void *block;
-    return vae_rt_alloc(&block, bytes) ? NULL : block;
-}
-
-/* By whatever thread drops the model: without a device of its own, it would
- * take up the first one. */
-static void
-weight_free(void *block, int device)
-{
-    vae_rt_use(device);
-    vae_rt_free(block);
-}
-
 typedef enum Layout {
     LAYOUT_PLAIN,  /* as in the file */
     LAYOUT_CONV,   /* [out][kt][k][k][in] */
@@ -54,6 +38,12 @@ typedef struct WeightJob {
     VaeType type;
     size_t count;
 } WeightJob;
+
+static size_t
+job_bytes(const WeightJob *j)
+{
+    return j->count * vae_type_size(j->type);
+}
 
 /* ------------------------------------------------------------------ */
 /* Layouts.                                                            */
@@ -225,7 +215,7 @@ make_weight(void *user, void *dst, VaeError *error)
 {
     const WeightJob *j = user;
     VaeRtStream stream = j->cuda->compute;
-    const size_t bytes = j->count * vae_type_size(j->type);
+    const size_t bytes = job_bytes(j);
     const size_t at = (bytes + 63) / 64 * 64;
     const size_t all = at + fill_room(j) * sizeof(float);
     uint8_t *host = vae_room_take(&j->cuda->room, all);
@@ -249,38 +239,79 @@ layout_of(const VaeWeight *w, bool phases)
     return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
 }
 
+/* The weight of op, or its bias, and what the model knows it by; false where it
+ * has none. A convolution always has a bias. */
+static bool
+describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
+         WeightKey *key)
+{
+    const bool conv = op->kind == VAE_OP_CONV;
+    const VaeWeight *w = bias ? op->bias : op->weight;
+    if (!w && !conv)
+        return false;
+    *job =
+        (WeightJob){.cuda = cuda,
+                    .weight = w,
+                    .layout = layout_of(w, conv && op->conv.up && !bias),
+                    .type = !conv  ? VAE_TYPE_F32
+                            : bias ? op->y->type
+                                   : op->x->type,
+                    .count = w ? vae_weight_count(w) : (size_t) op->y->shape.c};
+    if (job->layout == LAYOUT_PHASES)
+        job->count = vae_cuda_phase_room(op) * VAE_PHASES;
+    memset(key, 0, sizeof *key);
+    strcpy(key->table, "cuda");
+    key->device = cuda->number;
+    key->id = w ? w->id : -1;
+    key->parts = w ? w->n_parts : 0;
+    key->type = (int) job->type;
+    key->layout = (int) job->layout;
+    key->count = (int) job->count;
+    return true;
+}
+
 VaeStatus
 vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
-                const VaeWeight *w, VaeType type, const void **out,
-                VaeError *error)
+                bool bias, const void **out, VaeError *error)
 {
-    const bool up = op->kind == VAE_OP_CONV && op->conv.up;
-    WeightJob job = {.cuda = cuda,
-                     .weight = w,
-                     .layout = layout_of(w, up && w == op->weight),
-                     .type = type,
-                     .count =
-                         w ? vae_weight_count(w) : (size_t) op->y->shape.c};
-    if (job.layout == LAYOUT_PHASES)
-        job.count = vae_cuda_phase_room(op) * VAE_PHASES;
-    const size_t bytes = job.count * vae_type_size(type);
-    e->weight_bytes += bytes;
+    WeightJob job;
+    WeightKey key;
+    if (!describe(cuda, op, bias, &job, &key))
+        return VAE_OK;
+    e->weight_bytes += vae_cuda_piece(job_bytes(&job));
     if (!model)
         return VAE_OK;
-    WeightKey key;
-    memset(&key, 0, sizeof key);
-    strcpy(key.table, "cuda");
-    key.device = cuda->number;
-    key.id = w ? w->id : -1;
-    key.parts = w ? w->n_parts : 0;
-    key.type = (int) type;
-    key.layout = (int) job.layout;
-    key.count = (int) job.count;
-    const VaeWeightMemory memory = {weight_alloc, weight_free, cuda->number};
-    const VaeStatus status = vae_model_weight(
-        model, &key, sizeof key, bytes, make_weight, &job, &memory, out, error);
+    const VaeWeightMemory memory = {vae_cuda_piece_take, vae_cuda_piece_free,
+                                    cuda, cuda->number};
+    const VaeStatus status =
+        vae_model_weight(model, &key, sizeof key, job_bytes(&job), make_weight,
+                         &job, &memory, out, error);
     /* A device that is lost gives no memory, either. */
     const int lost =
         status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
     return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;
+}
+
+size_t
+vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
+                         const VaeProgram *program)
+{
+    const int most = 2 * program->n_ops;
+    WeightKey *seen = vae_mem_alloc((size_t) most * sizeof *seen);
+    size_t bytes = 0;
+    int n = 0;
+    for (int i = 0; seen && i < most; i++) {
+        WeightJob job;
+        int k = 0;
+        if (!describe(cuda, &program->ops[i / 2], i % 2, &job, &seen[n]))
+            continue;
+        while (memcmp(&seen[k], &seen[n], sizeof *seen) != 0)
+            k++;
+        if (k < n || vae_model_has_weight(model, &seen[n], sizeof *seen))
+            continue;
+        bytes += vae_cuda_piece(job_bytes(&job));
+        n++;
+    }
+    vae_mem_free(seen);
+    return bytes;
 }

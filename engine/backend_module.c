@@ -18,6 +18,7 @@ static const VaeEngineCalls calls = {
     .mem_alloc = vae_mem_alloc,
     .mem_free = vae_mem_free,
     .model_weight = vae_model_weight,
+    .model_has_weight = vae_model_has_weight,
     .model_rest = vae_model_rest,
     .model_wake = vae_model_wake,
     .model_let_go = vae_model_let_go,

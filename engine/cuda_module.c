@@ -42,6 +42,12 @@ vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                                 out, error);
 }
 
+bool
+vae_model_has_weight(VaeModel *model, const void *key, size_t key_size)
+{
+    return engine->model_has_weight(model, key, key_size);
+}
+
 VaeStatus
 vae_model_rest(VaeModel *model, const void *block, const VaeWeightMove *move,
                VaeKept **out, VaeError *error)

@@ -7,6 +7,12 @@
 
 #include "model_internal.h"
 
+static void *
+host_alloc(size_t bytes, void *user)
+{
+    return vae_mem_alloc(bytes);
+}
+
 static void
 host_free(void *block, int place)
 {
@@ -36,7 +42,7 @@ static VaeStatus
 make_blob(VaeKept *k, VaeWeightMake make, void *user,
           const VaeWeightMemory *memory, VaeError *error)
 {
-    k->blob = memory->alloc(k->bytes);
+    k->blob = memory->alloc(k->bytes, memory->user);
     k->blob_free = memory->free;
     k->place = memory->place;
     if (!k->blob)
@@ -72,18 +78,36 @@ make_kept(VaeModel *model, const void *key, size_t key_size, size_t bytes,
     return VAE_OK;
 }
 
+/* Lock held; NULL where there is none. */
+static VaeKept *
+find_key(const VaeModel *model, const void *key, size_t key_size)
+{
+    VaeKept *k = model->kept;
+    while (k && (k->key_size != key_size || memcmp(k->key, key, key_size) != 0))
+        k = k->next;
+    return k;
+}
+
+bool
+vae_model_has_weight(VaeModel *model, const void *key, size_t key_size)
+{
+    pthread_mutex_lock(&model->lock);
+    const VaeKept *k = find_key(model, key, key_size);
+    const bool has = k && k->blob;
+    pthread_mutex_unlock(&model->lock);
+    return has;
+}
+
 VaeStatus
 vae_model_weight(VaeModel *model, const void *key, size_t key_size,
                  size_t bytes, VaeWeightMake make, void *user,
                  const VaeWeightMemory *memory, const void **out,
                  VaeError *error)
 {
-    static const VaeWeightMemory host = {vae_mem_alloc, host_free, 0};
+    static const VaeWeightMemory host = {host_alloc, host_free, NULL, 0};
     VaeStatus status = VAE_OK;
     pthread_mutex_lock(&model->lock);
-    VaeKept *k = model->kept;
-    while (k && (k->key_size != key_size || memcmp(k->key, key, key_size) != 0))
-        k = k->next;
+    VaeKept *k = find_key(model, key, key_size);
     if (!k)
         status = make_kept(model, key, key_size, bytes, &k, error);
     if (status == VAE_OK && !k->blob)

@@ -12,7 +12,7 @@
 #include "backend.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION " 9"
+#define VAE_MODULE_VERSION VAE_VERSION " 10"
 
 typedef struct VaeEngineCalls {
     const char *version;
@@ -22,6 +22,7 @@ typedef struct VaeEngineCalls {
                               size_t bytes, VaeWeightMake make, void *user,
                               const VaeWeightMemory *memory, const void **out,
                               VaeError *error);
+    bool (*model_has_weight)(VaeModel *model, const void *key, size_t key_size);
     VaeStatus (*model_rest)(VaeModel *model, const void *block,
                             const VaeWeightMove *move, VaeKept **out,
                             VaeError *error);
