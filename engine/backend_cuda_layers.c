@@ -126,7 +126,7 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
     char name[VAE_CUDA_LAYER_NAME];
     VaeCudaConvShape s = *shape;
     VaeStatus status = VAE_OK;
-    s.t = VAE_CUDA_LAYER_FRAMES;
+    s.t = vae_cuda_layer_frames(shape);
     vae_cuda_layer_name(&s, name);
     VaeCudaLayer *l = find_layer(cuda, name);
     if (!l)

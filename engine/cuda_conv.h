@@ -76,9 +76,8 @@ VaeStatus vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                             VaeError *error);
 void vae_cuda_conv_free(VaeCudaConv **conv);
 size_t vae_cuda_conv_workspace(const VaeCudaConv *conv);
-/* True when its kernel was compiled for it rather than came with the
- * library. */
-bool vae_cuda_conv_compiled(const VaeCudaConv *conv);
+/* True when it multiplies by the device's matrix units. */
+bool vae_cuda_conv_matrix(const VaeCudaConv *conv);
 
 /* Fixes the addresses, which must stay; then run as often as wanted. */
 VaeStatus vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,

@@ -20,7 +20,7 @@ struct VaeCudaConv {
     VaeCudnnBag graph, pack;
     Desc engine, plan, variant;
     size_t workspace;
-    bool compiled;
+    bool matrix;
 };
 
 /* ------------------------------------------------------------------ */
@@ -292,20 +292,46 @@ has_behaviour(Desc engine, cudnnBackendBehaviorNote_t wanted)
     return false;
 }
 
+typedef struct Notes {
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n;
+} Notes;
+
+/* What the engine tells of its numbers; false when it tells nothing. */
+static bool
+get_notes(Desc engine, Notes *out)
+{
+    out->n = 0;
+    const cudnnStatus_t s = cudnnBackendGetAttribute(
+        engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &out->n, out->note);
+    if (out->n > CUDNN_NUMERICAL_NOTE_TYPE_COUNT)
+        out->n = CUDNN_NUMERICAL_NOTE_TYPE_COUNT;
+    return s == CUDNN_STATUS_SUCCESS;
+}
+
+static bool
+has_note(Desc engine, cudnnBackendNumericalNote_t wanted)
+{
+    Notes notes;
+    bool has = false;
+    if (get_notes(engine, &notes))
+        for (int64_t i = 0; i < notes.n; i++)
+            has = has || notes.note[i] == wanted;
+    return has;
+}
+
 /* Whether the engine computes as exactly as the shape wants, in the same
  * order every time. */
 static bool
 is_exact(Desc engine, const VaeCudaConvShape *s)
 {
-    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t n = 0;
-    if (cudnnBackendGetAttribute(
-            engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-            CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes) != CUDNN_STATUS_SUCCESS)
+    Notes notes;
+    if (!get_notes(engine, &notes))
         return false;
     const bool full = s->x_type == VAE_TYPE_F32 && !s->tf32;
-    for (int64_t i = 0; i < n && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
-        switch (notes[i]) {
+    for (int64_t i = 0; i < notes.n; i++)
+        switch (notes.note[i]) {
         case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
         case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
             if (full)
@@ -487,8 +513,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
             1, &one, &bytes);
     c->workspace = (size_t) bytes;
     if (b->status == CUDNN_STATUS_SUCCESS)
-        c->compiled =
-            has_behaviour(c->engine, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+        c->matrix = has_note(c->engine, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     const VaeStatus status = vae_cudnn_bag_status(b, error);
     if (status != VAE_OK)
         vae_cuda_conv_free(&c);
@@ -515,9 +540,9 @@ vae_cuda_conv_workspace(const VaeCudaConv *conv)
 }
 
 bool
-vae_cuda_conv_compiled(const VaeCudaConv *conv)
+vae_cuda_conv_matrix(const VaeCudaConv *conv)
 {
-    return conv->compiled;
+    return conv->matrix;
 }
 
 VaeStatus

@@ -59,6 +59,27 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
     return s;
 }
 
+/* Of the larger one of x and y. */
+static size_t
+part_bytes(const VaeCudaConvShape *s)
+{
+    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
+    const size_t x = frames * s->h * s->w * s->c_in * vae_type_size(s->x_type);
+    const size_t y =
+        (size_t) s->t * s->ho * s->wo * s->c_out * vae_type_size(s->y_type);
+    return x > y ? x : y;
+}
+
+int
+vae_cuda_layer_frames(const VaeCudaConvShape *shape)
+{
+    VaeCudaConvShape s = *shape;
+    s.t = VAE_CUDA_LAYER_FRAMES;
+    while (s.t > 1 && part_bytes(&s) > PART_BYTES)
+        s.t /= 2;
+    return s.t;
+}
+
 /* 2000 of the largest tiles that engines compute at a time, ten and more for
  * each multiprocessor: one left over at the end hardly counts. */
 #define MANY_RESULTS ((size_t) 2000 * 256 * 128)
@@ -67,8 +88,9 @@ int
 vae_cuda_timed_frames(const VaeCudaConvShape *s)
 {
     const size_t frame = (size_t) s->ho * s->wo * s->c_out;
+    const int most = vae_cuda_layer_frames(s);
     int t = 1;
-    while (t < VAE_CUDA_LAYER_FRAMES && (size_t) t * frame < MANY_RESULTS)
+    while (t < most && (size_t) t * frame < MANY_RESULTS)
         t *= 2;
     return t;
 }
@@ -144,8 +166,10 @@ size_t
 vae_cuda_layer_workspace(const VaeCudaConvShape *s)
 {
     const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
-    return ((size_t) 64 << 20) +
-           frames * s->h * s->w * s->c_in * vae_type_size(s->x_type) / 8;
+    const size_t pixel = (size_t) s->c_in * vae_type_size(s->x_type);
+    /* Matrix units take pixels of whole 16 bytes. */
+    const size_t copy = pixel % 16 ? (pixel + 15) / 16 * 16 : pixel / 8;
+    return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
 }
 
 void
@@ -164,17 +188,6 @@ phases_bytes(const VaeCudaConvShape *s)
 {
     return (size_t) VAE_PHASES * s->t * s->ho * s->wo * s->c_out *
            vae_type_size(s->y_type);
-}
-
-/* Of the larger one of x and y. */
-static size_t
-part_bytes(const VaeCudaConvShape *s)
-{
-    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
-    const size_t x = frames * s->h * s->w * s->c_in * vae_type_size(s->x_type);
-    const size_t y =
-        (size_t) s->t * s->ho * s->wo * s->c_out * vae_type_size(s->y_type);
-    return x > y ? x : y;
 }
 
 static VaeStatus

@@ -10,15 +10,18 @@
 #include "cuda_conv.h"
 #include "program.h"
 
-/* Frames by which a layer's choices are looked for, whatever the slices
- * have. */
+/* Frames by which a layer's choices are looked for, whatever the slices have:
+ * so many or, of large pictures, as few as are computed at once, because
+ * libraries have hardly any choices for more. */
 #define VAE_CUDA_LAYER_FRAMES 4
+int vae_cuda_layer_frames(const VaeCudaConvShape *shape);
 #define VAE_CUDA_MAX_CHOICES 128
-/* Frames by which they are timed: as many or, of large pictures, as few as
- * fill a device many times over. */
+/* Frames by which they are timed: as many or as few as fill a device many times
+ * over. */
 int vae_cuda_timed_frames(const VaeCudaConvShape *shape);
 
-/* Workspace that a layer should do with: more is a copy of its input. */
+/* Workspace that a layer should do with: more is a copy of its input, which
+ * only one of few channels may be worth. */
 size_t vae_cuda_layer_workspace(const VaeCudaConvShape *shape);
 
 /*

@@ -14,7 +14,7 @@
 
 /* The number changes with the format, and with which choices
  * vae_cuda_conv_choices() leaves out. */
-#define TITLE "gst-vae convolutions 3"
+#define TITLE "gst-vae convolutions 4"
 #define LARGEST ((off_t) 4 << 20)
 #define MOST_ROWS 20000
 #define PATH_ROOM 4096

@@ -4,7 +4,7 @@
  *
  * One file for each device and library in $XDG_CACHE_HOME/gst-vae, text:
  *
- *   gst-vae convolutions 3
+ *   gst-vae convolutions 4
  *   KEY
  *   LAYER <tab> CHOICE <tab> NANOSECONDS      for each layer
  *   end CHECKSUM

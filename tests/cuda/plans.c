@@ -6,7 +6,8 @@
  *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
  *   with -v also one per layer. Fails when a layer has no plan in types that
  *   the backend uses, or one of its choices none for a number of frames, or
- *   when one wants too much workspace. mixed: tells instead how
+ *   when one wants too much workspace, or has no choice that multiplies 16-bit
+ *   numbers by the device's matrix units. mixed: tells instead how
  *   many layers would have one if sums were kept in another type than
  *   convolutions read. compiled: fails when one layer of each kind has no plan
  *   then.
@@ -159,7 +160,7 @@ collect(int width, int height, const Types *types)
 /* Plans.                                                              */
 
 typedef struct Tally {
-    int planned, split, least, most;
+    int planned, split, slow, least, most;
     size_t workspace;
     long sum;
 } Tally;
@@ -216,6 +217,24 @@ is_even(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
     return true;
 }
 
+/* Whether one of the choices multiplies by matrix units; without them a layer
+ * takes many times as long. */
+static bool
+is_fast(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+        const VaeCudaChoice *choices, int n)
+{
+    bool fast = false;
+    for (int i = 0; i < n && !fast; i++) {
+        VaeCudaConv *conv;
+        VaeError error;
+        if (vae_cuda_conv_new(convs, shape, &choices[i], &conv, &error) ==
+            VAE_OK)
+            fast = vae_cuda_conv_matrix(conv);
+        vae_cuda_conv_free(&conv);
+    }
+    return fast;
+}
+
 /* Any of the choices may be the fastest on a device. */
 static bool
 make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
@@ -248,7 +267,7 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
     VaeError error;
     int n = 0;
     VaeCudaConvShape shape = l->shape;
-    shape.t = VAE_CUDA_LAYER_FRAMES;
+    shape.t = vae_cuda_layer_frames(&shape);
     if (vae_cuda_conv_choices(convs, &shape, vae_cuda_layer_workspace(&shape),
                               choices, compiled ? 1 : VAE_CUDA_MAX_CHOICES, &n,
                               &error) == VAE_OK &&
@@ -257,6 +276,12 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
         tally->most = n > tally->most ? n : tally->most;
         tally->sum += n;
         tally->planned++;
+        if (!is_fast(convs, &shape, choices, n)) {
+            tally->slow++;
+            if (verbose || shape.x_type != VAE_TYPE_F32)
+                printf("    %-64s only slow ones, engine %s\n", l->name,
+                       choices->text);
+        }
     } else if (verbose || !types->mixed) {
         printf("    %-64s NONE: %s\n", l->name, error.message);
     }
@@ -272,13 +297,14 @@ plan_types(VaeCudaConvs *convs, const char *device, const Types *types)
            n_layers);
     if (t.planned)
         printf(", choices %3d to %3d, mean %5.1f, workspace %6.1f MiB, %d in "
-               "parts",
+               "parts, %d without matrix units",
                t.least, t.most, (double) t.sum / t.planned,
-               (double) t.workspace / 1048576, t.split);
+               (double) t.workspace / 1048576, t.split, t.slow);
     printf("\n");
     if (t.workspace > MOST_WORKSPACE)
         printf("    that is more than %zu MiB\n", MOST_WORKSPACE >> 20);
     return (t.planned == n_layers || (types->mixed && !compiled)) &&
+           (t.slow == 0 || types->act == VAE_TYPE_F32 || compiled) &&
            t.workspace <= MOST_WORKSPACE;
 }
 

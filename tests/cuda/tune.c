@@ -246,6 +246,27 @@ few_runs(const Bed *bed)
     shape.ho = 1080;
     shape.wo = 1920;
     expect(vae_cuda_timed_frames(&shape) == 1, "a large one by one");
+    /* Small results of more than 2 GiB. */
+    VaeCudaConvShape wide = {.t = 4,
+                             .h = 1080,
+                             .w = 1920,
+                             .c_in = 256,
+                             .ho = 10,
+                             .wo = 10,
+                             .c_out = 16,
+                             .k = 3,
+                             .kt = 3,
+                             .s = 1,
+                             .st = 1,
+                             .x_type = VAE_TYPE_BF16,
+                             .y_type = VAE_TYPE_BF16};
+    expect(vae_cuda_layer_frames(&wide) == 1 &&
+               vae_cuda_timed_frames(&wide) == 1,
+           "what is computed frame by frame by one");
+    wide.c_in = 96;
+    expect(vae_cuda_layer_frames(&wide) == 2 &&
+               vae_cuda_timed_frames(&wide) == 2,
+           "what is computed two frames at a time by two");
     emu_set_conv_times(1.15f, 1, 1.1f);
     expect_runs(bed, 81, 12, "cudnn:2 1");
     emu_set_conv_times(10, 100, 9);

@@ -172,7 +172,7 @@ vae_cuda_conv_workspace(const VaeCudaConv *conv)
 }
 
 bool
-vae_cuda_conv_compiled(const VaeCudaConv *conv)
+vae_cuda_conv_matrix(const VaeCudaConv *conv)
 {
     return false;
 }
