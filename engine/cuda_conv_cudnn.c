@@ -349,14 +349,19 @@ is_exact(Desc engine, const VaeCudaConvShape *s)
  * Whether a setting may sum over more than one block of threads: the blocks
  * could then be counted by the size of the whole, and so by t. Hopper's engines
  * do so unless they are kept from taking workspace; how much they take goes by
- * the tiles that are left over for the multiprocessors.
+ * the tiles that are left over for the multiprocessors. One slice is the whole
+ * sum: Blackwell's engines always say how many.
  */
 static bool
 splits_sums(const VaeCudaChoice *choice)
 {
-    static const int knobs[] = {
-        CUDNN_KNOB_TYPE_SPLIT_K_BUF, CUDNN_KNOB_TYPE_SPLIT_K_SLC,
-        CUDNN_KNOB_TYPE_SPLIT_P_SLC, CUDNN_KNOB_TYPE_STREAM_K};
+    static const struct {
+        int type;
+        long long most;
+    } knobs[] = {{CUDNN_KNOB_TYPE_SPLIT_K_BUF, 0},
+                 {CUDNN_KNOB_TYPE_SPLIT_K_SLC, 1},
+                 {CUDNN_KNOB_TYPE_SPLIT_P_SLC, 1},
+                 {CUDNN_KNOB_TYPE_STREAM_K, 0}};
     const char *text = strchr(choice->text, ' ');
     int type, used;
     long long value;
@@ -364,7 +369,7 @@ splits_sums(const VaeCudaChoice *choice)
         if (type == CUDNN_KNOB_TYPE_WORKSPACE && value == 0)
             return true;
         for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
-            if (type == knobs[i] && value > 0)
+            if (type == knobs[i].type && value > knobs[i].most)
                 return true;
         text += used;
     }
