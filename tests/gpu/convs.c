@@ -142,15 +142,16 @@ most_over(const DeviceConv *c, const Types *types, const float *got,
     return most;
 }
 
+/* As the networks do: what is added lies where the result goes. */
 static float *
 computed(Device *d, DeviceConv *c)
 {
     const VaeType type = c->shape.y_type;
     float *nothing = room(c->n_y * sizeof *nothing);
     memset(nothing, 0xff, c->n_y * sizeof *nothing);
-    device_must(
-        vae_rt_copy(c->y, nothing, c->n_y * vae_type_size(type), d->stream),
-        "copy");
+    device_must(vae_rt_copy(c->y, c->in_place ? c->add : nothing,
+                            c->n_y * vae_type_size(type), d->stream),
+                "copy");
     device_conv_run(d, c);
     float *got = device_floats(d, c->y, type, c->n_y);
     free(nothing);
@@ -203,6 +204,7 @@ one_shape(Device *d, int i, const Types *types, int most)
     for (int k = 0; k < 2; k++) {
         pair[k] = (DeviceConv){.shape = shape_of(i, times[k], types)};
         device_conv_open(d, &pair[k], true);
+        pair[k].in_place = pair[k].shape.add;
         want[k] = reference(&pair[k], false);
         terms[k] = reference(&pair[k], true);
     }

@@ -198,7 +198,7 @@ device_conv_make(Device *d, DeviceConv *c, const VaeCudaChoice *choice)
     c->workspace = device_bytes(d, vae_cuda_conv_workspace(c->conv));
     const VaeCudaConvArgs args = {.y = c->y,
                                   .x = c->x,
-                                  .add = c->add,
+                                  .add = c->in_place ? c->y : c->add,
                                   .weight = c->weight,
                                   .bias = c->bias,
                                   .workspace = c->workspace};

@@ -42,6 +42,7 @@ typedef struct DeviceConv {
     void *x, *y, *add, *weight, *bias, *workspace;
     size_t n_x, n_y, n_weight;
     float *x_host, *add_host, *weight_host, *bias_host; /* where wanted */
+    bool in_place; /* what is added is read from y, where the caller puts it */
 } DeviceConv;
 
 void device_conv_open(Device *d, DeviceConv *c, bool on_host);
