@@ -78,7 +78,7 @@ void *
 device_numbers(Device *d, VaeType type, size_t n, uint32_t seed, float **host)
 {
     const size_t size = vae_type_size(type);
-    const size_t first = host || n < 1 << 20 ? n : 1 << 20;
+    const size_t first = host || n < DEVICE_PERIOD ? n : DEVICE_PERIOD;
     float *wide = room(first * sizeof *wide);
     uint8_t *narrow = room(first * size);
     uint8_t *p = device_bytes(d, n * size);

@@ -23,7 +23,9 @@ void device_status(VaeStatus status, const VaeError *error);
 
 /* n elements of the device's memory, from -1 to 1, which depend on seed; the
  * same on the host as they are after rounding, where `host` is not NULL (to be
- * freed). */
+ * freed), else they repeat after DEVICE_PERIOD: a prime, so that an offset of
+ * which bits are lost meets other numbers. */
+enum { DEVICE_PERIOD = 1048573 };
 void *device_numbers(Device *d, VaeType type, size_t n, uint32_t seed,
                      float **host);
 void *device_bytes(Device *d, size_t bytes);
