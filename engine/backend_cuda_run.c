@@ -215,14 +215,16 @@ static void
 run_attention(Context *c, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    c->kernels->attention(&c->queue,
-                          &(VaeAttentionArgs){.y = body(c->exec, y),
-                                              .qkv = body(c->exec, x),
-                                              .x_type = x->type,
-                                              .y_type = y->type,
-                                              .t = y->shape.t,
-                                              .n = y->shape.h * y->shape.w,
-                                              .c = y->shape.c});
+    c->kernels->attention(
+        &c->queue, &(VaeAttentionArgs){.y = body(c->exec, y),
+                                       .qkv = body(c->exec, x),
+                                       .x_type = x->type,
+                                       .y_type = y->type,
+                                       .t = y->shape.t,
+                                       .n = y->shape.h * y->shape.w,
+                                       .c = y->shape.c,
+                                       .tf32 = c->cuda->params.precision ==
+                                               VAE_PRECISION_TF32});
 }
 
 static void

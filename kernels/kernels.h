@@ -96,7 +96,7 @@ size_t vae_norm_sums_cuda(int t, int h, int w, int c, int groups);
  * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
  * cuda: c <= VAE_ATTENTION_CHANNELS_CUDA. Types, host: F32. Where cuda
  * multiplies on the matrix units (x_type of 16 bits), the weights of the sum
- * over V are rounded to x_type.
+ * over V are rounded to x_type; with tf32, they and qkv are to TF32.
  */
 typedef struct VaeAttentionArgs {
     void *y;
@@ -104,6 +104,7 @@ typedef struct VaeAttentionArgs {
     void *scratch;
     int t, n, c;
     VaeType x_type, y_type;
+    bool tf32; /* F32 may be multiplied with 10 bits of mantissa: cuda */
 } VaeAttentionArgs;
 enum { VAE_ATTENTION_CHANNELS_CUDA = 1024 };
 size_t vae_attention_scratch_ref(int n, int c);

@@ -248,9 +248,11 @@ vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a)
     };
     if (!a->t || !a->n)
         return;
-    if (a->x_type != VAE_TYPE_F32 && a->c % 8 == 0 &&
-        vae_launch_capability() >= 80)
+    const bool matrix = a->c % 8 == 0 && vae_launch_capability() >= 80;
+    if (matrix && a->x_type != VAE_TYPE_F32)
         vae_cuda_attention_matrix(q, a);
+    else if (matrix && aligned && a->tf32 && a->y_type == VAE_TYPE_F32)
+        vae_cuda_attention_tf32(q, a);
     else if (!aligned)
         run(VaeTypeIs<VAE_ANY>());
     else

@@ -38,6 +38,17 @@ vae_store16(void *p, const uint32_t *word)
 #endif
 }
 
+/* v. What is computed from it is not taken for what was computed before, which
+ * then need not be kept. */
+VAE_DEVICE int
+vae_ptx_anew(int v)
+{
+#ifdef __CUDACC__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
 /* 2^v, within 2 units of the last place; results below 2^-126 are 0. */
 VAE_DEVICE float
 vae_ptx_ex2(float v)
@@ -111,6 +122,36 @@ vae_ptx_bf16x2(float a, float b)
     const uint32_t low = a != a ? 0x7fff : vae_to_bf16(a);
     const uint32_t high = b != b ? 0x7fff : vae_to_bf16(b);
     return low | high << 16;
+#endif
+}
+
+/* v with ten bits of mantissa, halves away from zero, as the matrix units take
+ * TF32; any NaN becomes some NaN. Not before sm_80: there it traps. */
+VAE_DEVICE uint32_t
+vae_ptx_tf32(float v)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return r;
+#elif defined(__CUDACC__)
+    (void) v;
+    asm volatile("trap;");
+    return 0;
+#else
+    return v != v ? 0x7fffe000u : (vae_bits(v) + 0x1000u) & ~0x1fffu;
+#endif
+}
+
+/* v as the matrix units take TF32: without the lower 13 bits, which they do not
+ * look at; the assembler's cvt.rna.tf32 leaves them, too. */
+VAE_DEVICE uint32_t
+vae_ptx_tf32_cut(float v)
+{
+#ifdef __CUDACC__
+    return vae_bits(v);
+#else
+    return v != v ? 0x7fffe000u : vae_bits(v) & ~0x1fffu;
 #endif
 }
 
@@ -263,6 +304,58 @@ vae_ptx_multiply(float *d, const uint32_t *a, const uint32_t *b)
     const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
     const double(*sum)[8] = static_cast<const double(*)[8]>(
         vae_emu_combine(VAE_EMU_HERE, mine, sizeof mine, vae_ptx_product<T>));
+    const unsigned lane = vae_emu_lane();
+    for (unsigned i = 0; i < 4; i++)
+        d[i] = (float) (d[i] + sum[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+#endif
+}
+
+#ifndef __CUDACC__
+/* The same for TF32. What is no TF32 was not rounded: an error. */
+static void
+vae_ptx_product_tf32(const void *all, void *result)
+{
+    const uint32_t(*word)[6] = static_cast<const uint32_t(*)[6]>(all);
+    double(*d)[8] = static_cast<double(*)[8]>(result);
+    for (unsigned i = 0; i < 32 * 6; i++)
+        if (word[i / 6][i % 6] & 0x1fffu)
+            vae_emu_fail("%08x is no TF32", word[i / 6][i % 6]);
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned j = 0; j < 8; j++) {
+            double sum = 0;
+            for (unsigned k = 0; k < 8; k++) {
+                const uint32_t a = word[i % 8 * 4 + k % 4][k / 4 * 2 + i / 8];
+                const uint32_t b = word[j * 4 + k % 4][4 + k / 4];
+                sum += (double) vae_from_bits(a) * vae_from_bits(b);
+            }
+            d[i][j] = sum;
+        }
+}
+#endif
+
+/*
+ * d += a b, a 16 x 8 and b 8 x 8 of TF32, d 16 x 8 of F32. With g = lane / 4
+ * and p = lane % 4 the lane has of d what vae_ptx_multiply() says; of a, column
+ * p of rows g, g + 8, then column p + 4 of both; of b, rows p, p + 4 of column
+ * g. The order of the sum over 8 is the machine's.
+ */
+VAE_DEVICE void
+vae_ptx_multiply_tf32(float *d, const uint32_t *a, const uint32_t *b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    (void) d, (void) a, (void) b;
+    asm volatile("trap;");
+#elif defined(__CUDACC__)
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const double(*sum)[8] = static_cast<const double(*)[8]>(
+        vae_emu_combine(VAE_EMU_HERE, mine, sizeof mine, vae_ptx_product_tf32));
     const unsigned lane = vae_emu_lane();
     for (unsigned i = 0; i < 4; i++)
         d[i] = (float) (d[i] + sum[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);

@@ -40,9 +40,17 @@ definition(const float *qkv, int n, int c, int site, double *y)
  * A score is up to c / 16 + 20 roundings of its terms off, which are of
  * deviation d^2; e^score by as much relatively; then n terms are added. Where
  * weights are rounded to 16 bits, the sum over V is off by a rounding of it.
+ *
+ * TF32 has 10 bits after the point: rounding to nearest is 2^-11 of a number at
+ * most, that of K and V less than 2^-10; both together are of a deviation below
+ * 2^-10 of a product of q and k. The c errors of a score are independent, so
+ * they add up to a deviation of at most 2^-10 d^2 sqrt(c) / sqrt(c); those of
+ * the scores are independent of V, so y is off by no more than one score makes
+ * a V off: six deviations are never seen. Rounding of the weights moves y by
+ * 2^-11 of what V and y are apart, that of V by less than 2^-10 of V.
  */
 static double
-bound(int n, int c, double d, VaeType type)
+bound(int n, int c, double d, VaeType type, bool tf32)
 {
     const double most = 2 * sqrt(3) * d; /* of what vae_check_random() makes */
     const double terms = c / 16 + 20;
@@ -51,7 +59,7 @@ bound(int n, int c, double d, VaeType type)
         return wide + 0x1p-9 * most;
     if (type == VAE_TYPE_F16) /* below 2^-14 the rounding is 2^-25 */
         return wide + (0x1p-12 + n * 0x1p-25) * most;
-    return wide;
+    return wide + (tf32 ? 6 * 0x1p-10 * d * d * d + 4 * 0x1p-11 * most : 0);
 }
 
 static void
@@ -99,18 +107,23 @@ agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
 
 static void
 under_test(VaeCheck *t, const float *x, int frames, int n, int c, double d,
-           VaeType type)
+           VaeType type, bool tf32)
 {
     static const char *const names[] = {"F32", "F16", "BF16"};
     const size_t in = (size_t) frames * n * 3 * c;
     const size_t out = (size_t) frames * n * c;
     float *y = vae_check_buffer(t, out * sizeof *y, sizeof *y);
     const void *qkv = vae_check_narrow(t, x, in, type, 0);
-    const VaeAttentionArgs a = {
-        .y = y, .qkv = qkv, .t = frames, .n = n, .c = c, .x_type = type};
+    const VaeAttentionArgs a = {.y = y,
+                                .qkv = qkv,
+                                .t = frames,
+                                .n = n,
+                                .c = c,
+                                .x_type = type,
+                                .tf32 = tf32};
     t->dut->attention(&t->queue, &a);
-    compare(t, names[type], vae_check_widen(t, qkv, in, type), y, frames, n, c,
-            bound(n, c, d, type));
+    compare(t, tf32 ? "TF32" : names[type], vae_check_widen(t, qkv, in, type),
+            y, frames, n, c, bound(n, c, d, type, tf32));
     agreement(t, a, y);
 }
 
@@ -132,11 +145,13 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
                           .c = c};
     t->ref->attention(&t->queue, &a);
     compare(t, "ref", qkv, y, frames, n, c,
-            bound(n, c, deviation, VAE_TYPE_F32));
+            bound(n, c, deviation, VAE_TYPE_F32, false));
     /* Emulated, more sites take seconds and do nothing new. */
     const int types = t->cuda && n < 200 ? 3 : 0;
     for (int type = 0; type < types; type++)
-        under_test(t, qkv, frames, n, c, deviation, (VaeType) type);
+        under_test(t, qkv, frames, n, c, deviation, (VaeType) type, false);
+    if (types)
+        under_test(t, qkv, frames, n, c, deviation, VAE_TYPE_F32, true);
 }
 
 /* Scores so far apart that only one site counts, and large ones. */
@@ -171,11 +186,30 @@ check_sharp(VaeCheck *t)
 static void
 check_widths(VaeCheck *t)
 {
-    static const int cases[][3] = {{1, 31, 8},    {2, 33, 96},  {1, 130, 384},
-                                   {2, 65, 512},  {1, 64, 640}, {1, 33, 1016},
-                                   {1, 97, 1024}, {1, 17, 520}, {2, 9, 600}};
+    static const int cases[][3] = {
+        {1, 31, 8},    {2, 33, 96},   {1, 130, 384}, {2, 65, 512}, {1, 64, 640},
+        {1, 33, 1016}, {1, 97, 1024}, {1, 17, 520},  {2, 9, 600},  {3, 1, 384}};
     for (size_t i = 0; t->cuda && i < VAE_COUNT(cases); i++)
         one_case(t, cases[i][0], cases[i][1], cases[i][2], 1);
+}
+
+/* What tf32 allows is not done where addresses are odd: then it is fp32. */
+static void
+check_odd_address(VaeCheck *t)
+{
+    enum { N = 33, C = 64, ALL = N * 3 * C };
+    if (!t->cuda || !vae_check_begin(t, "attention_odd_address"))
+        return;
+    const float *x = vae_check_random(t, ALL, 1);
+    float *y = vae_check_buffer(t, N * C * sizeof *y, sizeof *y);
+    const VaeAttentionArgs a = {.y = y,
+                                .qkv = vae_check_narrow(t, x, ALL, 0, 4),
+                                .t = 1,
+                                .n = N,
+                                .c = C,
+                                .tf32 = true};
+    t->dut->attention(&t->queue, &a);
+    compare(t, "odd", x, y, 1, N, C, bound(N, C, 1, VAE_TYPE_F32, false));
 }
 
 #ifdef VAE_CHECK_CUDA
@@ -205,6 +239,7 @@ check_random(VaeCheck *t)
     one_case(t, 2, 15, 16, 1);
     one_case(t, 3, 35, 33, 2);
     one_case(t, 1, 60, 384, 1);
+    one_case(t, 2, 35, 40, 2);
     one_case(t, 1, 1001, 32, 1);
 }
 
@@ -225,7 +260,8 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_random, check_sharp, check_widths,
+    static const VaeCheckFunc all[] = {check_random,   check_sharp,
+                                       check_widths,   check_odd_address,
                                        check_old_card, check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

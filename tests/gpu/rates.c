@@ -183,6 +183,7 @@ typedef struct Kernel {
     double bytes, flop;
     void (*call)(const VaeQueue *q, const void *args);
     const void *args;
+    bool tf32;
 } Kernel;
 
 static void
@@ -198,7 +199,7 @@ tell(Device *d, Kernel k)
     const float ms = device_time(d, run_kernel, &k, tiny ? 1 : RUNS);
     printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"ms\": %.4f, "
            "\"gbytes_s\": %.2f, \"gflops\": %.2f}",
-           separator, k.name, type_name(k.type, false), (double) ms,
+           separator, k.name, type_name(k.type, k.tf32), (double) ms,
            rate(k.bytes * 1e-6, ms), rate(k.flop * 1e-6, ms));
     separator = ",\n  ";
 }
@@ -280,18 +281,22 @@ call_attention(const VaeQueue *q, const void *args)
 }
 
 static void
-attention(Device *d, int c, int sites, VaeType type)
+attention(Device *d, int c, int sites, VaeType type, bool tf32)
 {
     char name[64];
-    VaeAttentionArgs a = {
-        .x_type = type, .y_type = type, .t = 1, .n = small(sites, 40), .c = c};
+    VaeAttentionArgs a = {.x_type = type,
+                          .y_type = type,
+                          .t = 1,
+                          .n = small(sites, 40),
+                          .c = c,
+                          .tf32 = tf32};
     const size_t n = (size_t) a.n * c;
     void *qkv = device_numbers(d, type, 3 * n, 8, NULL);
     a.qkv = qkv;
     a.y = device_bytes(d, n * vae_type_size(type));
     snprintf(name, sizeof name, "attention %d over %d", c, a.n);
     tell(d, (Kernel){name, type, (double) (4 * n * vae_type_size(type)),
-                     4.0 * a.n * a.n * c, call_attention, &a});
+                     4.0 * a.n * a.n * c, call_attention, &a, tf32});
     vae_rt_free(qkv);
     vae_rt_free(a.y);
 }
@@ -341,11 +346,12 @@ kernels(Device *d)
     rearrange(d, "shuffle", VAE_SHUFFLE_RQTC, 256, 240, 416);
     rearrange(d, "unfold", VAE_UNFOLD_CRQ, 64, 240, 416);
     rearrange(d, "unfold", VAE_UNFOLD_CRQ, 3, 360, 640);
-    attention(d, 384, 60 * 104, VAE_TYPE_BF16);
-    attention(d, 384, 90 * 160, VAE_TYPE_BF16);
-    attention(d, 512, 60 * 104, VAE_TYPE_BF16);
-    attention(d, 1024, 30 * 52, VAE_TYPE_BF16);
-    attention(d, 384, 60 * 104, VAE_TYPE_F32);
+    attention(d, 384, 60 * 104, VAE_TYPE_BF16, false);
+    attention(d, 384, 90 * 160, VAE_TYPE_BF16, false);
+    attention(d, 512, 60 * 104, VAE_TYPE_BF16, false);
+    attention(d, 1024, 30 * 52, VAE_TYPE_BF16, false);
+    attention(d, 384, 60 * 104, VAE_TYPE_F32, false);
+    attention(d, 384, 60 * 104, VAE_TYPE_F32, true);
     picture(d);
     printf("],\n");
 }

@@ -185,6 +185,14 @@ forgotten_copy(const uint16_t *x)
     vae_ptx_copy_commit();
 }
 
+VAE_KERNEL void
+not_tf32(void)
+{
+    float d[4] = {0};
+    uint32_t a[4] = {0}, b[2] = {0, 1};
+    vae_ptx_multiply_tf32(d, a, b);
+}
+
 alignas(16) const uint16_t numbers[16] = {0};
 
 void
@@ -233,6 +241,12 @@ void
 launch_forgotten_copy(void)
 {
     vae_launch(forgotten_copy, 1, THREADS, 16, nullptr, numbers);
+}
+
+void
+launch_not_tf32(void)
+{
+    vae_launch(not_tf32, 1, THREADS, 0, nullptr);
 }
 
 void
@@ -286,6 +300,7 @@ test_wrong(void)
                ASAN ? "AddressSanitizer" : "shared memory was written outside");
     expect_end(launch_odd_address, "16 bytes at");
     expect_end(launch_forgotten_copy, "before its copies are waited for");
+    expect_end(launch_not_tf32, "00000001 is no TF32");
     expect_end(launch_nothing, "a grid of 0 x 1 x 1");
 }
 

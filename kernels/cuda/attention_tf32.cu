@@ -1,0 +1,403 @@
+/*
+ * attention_tf32.cu: one head of fp32, multiplied as TF32 on the matrix units.
+ *
+ * As attention_matrix.cu, but queries of four bytes would leave no shared
+ * memory to K and V: the queries are in registers. For the scores each warp has
+ * some of the channels of some rows, and the softmax adds up what the warps
+ * have; for the result each has all rows of some columns. K and V come through
+ * shared memory, eight keys at a time, several such pieces on their way.
+ */
+#include "attention.cuh"
+#include "common.cuh"
+
+enum { WARPS = 8, KEYS = 32, SITES = 8, TURNS = KEYS / SITES };
+enum { KEY_PAD = 4, VALUE_PAD = 8 }; /* floats between rows: no bank twice */
+static_assert(SITES == WARPS, "a warp copies a row");
+
+/*
+ * Sizes for up to C channels. For the scores the warps lie in DOWN rows, each
+ * with ROWS / DOWN queries. A thread has ROWS x C / 256 numbers of Q and as
+ * many of the result in registers.
+ */
+template <int C_, int ROWS_, int DOWN_, int STAGES_> struct Plan {
+    static const int C = C_, ROWS = ROWS_, DOWN = DOWN_;
+    static const int STAGES = STAGES_;      /* pieces there or on their way */
+    static const int GROUPS = WARPS / DOWN; /* warps that share the channels */
+    static const int DEEP = C / GROUPS;     /* channels of a warp */
+    static const int TALL = ROWS / 16;      /* matrices below each other */
+    static const int HIGH = TALL / DOWN; /* those of a warp, for the scores */
+    static const int SUMS =
+        HIGH > 2 ? 1 : 2;                  /* that need not wait for others */
+    static const int COLUMNS = C / WARPS;  /* of a warp, for the result */
+    static const int PAIRS = COLUMNS / 16; /* of matrices beside each other */
+    static const int BESIDE = ROWS > 32 ? 4 : 8; /* threads for a softmax */
+    static const int EACH = KEYS / BESIDE;       /* their keys */
+    static const int SCORES = ROWS * KEYS;
+    static const int PIECE = SITES * (C + VALUE_PAD);
+    static const int BYTES =
+        (int) sizeof(float) * (GROUPS * SCORES + STAGES * PIECE + ROWS);
+    static_assert(BYTES <= 99 << 10, "shared memory of a block");
+    static_assert(DEEP % 16 == 0 && COLUMNS % 16 == 0, "pairs are loaded");
+    static_assert(TALL % DOWN == 0 && C % 128 == 0, "nothing is left over");
+    static_assert(ROWS * BESIDE <= VAE_THREADS, "a thread has one row");
+};
+
+/* The block's shared memory. */
+typedef struct Memory {
+    float *score; /* [GROUPS][ROWS][KEYS], see at(); weights in the first */
+    float *piece; /* [STAGES] */
+    float *row;   /* [ROWS], what y is to be scaled by, at last the sum */
+} Memory;
+
+template <typename P>
+VAE_DEVICE Memory
+divide(float *all)
+{
+    Memory m;
+    m.score = all;
+    m.piece = m.score + P::GROUPS * P::SCORES;
+    m.row = m.piece + P::STAGES * P::PIECE;
+    return m;
+}
+
+/* Where a score is. Four keys stay together; their order differs in eight
+ * rows, so that neither matrices nor rows have a bank twice. */
+VAE_DEVICE int
+at(int row, int key)
+{
+    const int turn = row % 4 * 8 + row / 4 % 2 * 4;
+    return row * KEYS + (key ^ turn);
+}
+
+/* As TF32, of which the matrix units leave out the lower 13 bits: numbers that
+ * are TF32 stay what they are, of others the mean is right if their logarithms
+ * are spread evenly, and none is off by 0.7 units. One instruction, where
+ * vae_ptx_tf32() takes three on sm_90. */
+VAE_DEVICE uint32_t
+nearly(uint32_t bits)
+{
+    return vae_ptx_tf32_cut(vae_from_bits(bits) * (1 + 0x1p-11f * 0.6931472f));
+}
+
+/*
+ * Starts copying a piece: number `index` of those of the keys from `first` on,
+ * of 32 keys four of K, then four of V. Sites past n and channels past c become
+ * zero. `kv` is where K begins in the frame's site `warp`, for the lane.
+ */
+template <typename P>
+VAE_DEVICE void
+copy_piece(const VaeAttentionArgs &a, float *to, const float *kv, int first,
+           int index)
+{
+    const int warp = (int) threadIdx.x / 32, lane = (int) threadIdx.x % 32;
+    const unsigned which = (unsigned) index / TURNS % 2;
+    const unsigned site = (unsigned) first +
+                          (unsigned) index / (2 * TURNS) * KEYS +
+                          (unsigned) index % TURNS * SITES;
+    const float *from = kv + (size_t) (3 * site + which) * (unsigned) a.c;
+    const int left = (int) site + warp < a.n ? a.c - 4 * lane : 0;
+    to += warp * (P::C + (which ? VALUE_PAD : KEY_PAD)) + 4 * lane;
+    VAE_UNROLL
+    for (int c = 0; c < P::C; c += 128)
+        vae_ptx_copy_async(to + c, from + c, c >= left);
+    vae_ptx_copy_commit();
+}
+
+/* Piece `index` is there for all, and another on its way to where `last`, the
+ * one before, was. */
+template <typename P>
+VAE_DEVICE const float *
+next_piece(const VaeAttentionArgs &a, const Memory &m, int *last,
+           const float *kv, int first, int index)
+{
+    float *const free = m.piece + *last;
+    vae_ptx_copy_wait<P::STAGES - 2>();
+    __syncthreads();
+    copy_piece<P>(a, free, kv, first, index + P::STAGES - 1);
+    *last = *last == (P::STAGES - 1) * P::PIECE ? 0 : *last + P::PIECE;
+    return m.piece + *last;
+}
+
+/* The warp's rows and channels of Q; past n and c they are zero. */
+template <typename P>
+VAE_DEVICE void
+load_queries(const VaeAttentionArgs &a, uint32_t (*q)[P::DEEP / 8][4],
+             int first_row)
+{
+    const int warp = (int) threadIdx.x / 32, lane = (int) threadIdx.x % 32;
+    const int row = first_row + warp % P::DOWN * P::HIGH * 16 + lane / 4;
+    const int channel = warp / P::DOWN * P::DEEP + lane % 4;
+    const float *from = static_cast<const float *>(a.qkv) +
+                        ((size_t) blockIdx.y * a.n + row) * 3 * a.c + channel;
+    VAE_UNROLL
+    for (int t = 0; t < P::HIGH; t++)
+        VAE_UNROLL
+    for (int k = 0; k < P::DEEP / 8; k++)
+        VAE_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const int down = 16 * t + i % 2 * 8, right = 8 * k + i / 2 * 4;
+        const bool inside = row + down < a.n && channel + right < a.c;
+        q[t][k][i] =
+            vae_ptx_tf32(inside ? from[(size_t) down * 3 * a.c + right] : 0);
+    }
+}
+
+/* The share of the warp's channels in its rows' scores for eight keys. */
+template <typename P>
+VAE_DEVICE void
+add_scores(const Memory &m, const float *keys,
+           const uint32_t (*q)[P::DEEP / 8][4], int key)
+{
+    const int warp = (int) threadIdx.x / 32, lane = (int) threadIdx.x % 32;
+    const int row = warp % P::DOWN * P::HIGH * 16, group = warp / P::DOWN;
+    float *to = m.score + group * P::SCORES + row * KEYS +
+                at(lane / 4, key + lane % 4 * 2);
+    const float *from =
+        keys + lane % 8 * (P::C + KEY_PAD) + group * P::DEEP + lane / 8 * 4;
+    float score[P::HIGH][P::SUMS][4] = {};
+    VAE_UNROLL
+    for (int k = 0; k < P::DEEP / 8; k += 2) {
+        uint32_t b[4];
+        vae_ptx_load_matrices<false>(b, from + 8 * k);
+        VAE_UNROLL
+        for (int i = 0; i < 4; i++)
+            b[i] = nearly(b[i]);
+        VAE_UNROLL
+        for (int t = 0; t < P::HIGH; t++) {
+            vae_ptx_multiply_tf32(score[t][0], q[t][k], b);
+            vae_ptx_multiply_tf32(score[t][P::SUMS - 1], q[t][k + 1], b + 2);
+        }
+    }
+    VAE_UNROLL
+    for (int t = 0; t < P::HIGH; t++)
+        VAE_UNROLL
+    for (int i = 0; i < 4; i += 2) {
+        float x = score[t][0][i], y = score[t][0][i + 1];
+        if (P::SUMS > 1) {
+            x += score[t][P::SUMS - 1][i];
+            y += score[t][P::SUMS - 1][i + 1];
+        }
+        *reinterpret_cast<uint64_t *>(to + (16 * t + 4 * i) * KEYS) =
+            vae_bits(x) | (uint64_t) vae_bits(y) << 32;
+    }
+}
+
+/* Whose softmax the thread makes, with BESIDE - 1 others; some warps have none.
+ * Of eight threads four have a row four below, which is in other banks. */
+template <typename P>
+VAE_DEVICE int
+softmax_row(int thread)
+{
+    return P::BESIDE == 8
+               ? thread / 8
+               : thread / 32 * 8 + thread / 8 % 4 + thread / 4 % 2 * 4;
+}
+
+/*
+ * Scores to weights; `most` is the row's and `sum` of what the thread has made.
+ * Scores are in powers of two.
+ */
+template <typename P>
+VAE_DEVICE void
+weigh(const Memory &m, int left, float scale, float *most, float *sum)
+{
+    const int thread = vae_ptx_anew((int) threadIdx.x);
+    const int row = softmax_row<P>(thread);
+    const int key = thread % P::BESIDE * P::EACH;
+    if (row >= P::ROWS)
+        return;
+    const float before = *most;
+    float score[P::EACH] = {};
+    VAE_NO_UNROLL /* of all groups at a time, too many registers */
+        for (int four = 0; four < P::GROUPS; four += 4)
+            VAE_UNROLL for (int g = 0; g < 4; g++)
+                VAE_UNROLL for (int i = 0; i < P::EACH; i += 4)
+    {
+        uint32_t part[4];
+        vae_load16(part, m.score + (four + g) * P::SCORES + at(row, key + i));
+        VAE_UNROLL
+        for (int j = 0; j < 4; j++)
+            score[i + j] += vae_from_bits(part[j]);
+    }
+    VAE_UNROLL
+    for (int i = 0; i < P::EACH; i++) {
+        score[i] = key + i < left ? score[i] * scale : -INFINITY;
+        *most = fmaxf(*most, score[i]);
+    }
+    *most = vae_lanes_max(*most, P::BESIDE);
+    const float shrink = vae_ptx_ex2(before - *most);
+    *sum *= shrink;
+    VAE_UNROLL
+    for (int i = 0; i < P::EACH; i += 4) {
+        uint32_t weight[4];
+        VAE_UNROLL
+        for (int j = 0; j < 4; j++) {
+            weight[j] = vae_ptx_tf32(vae_ptx_ex2(score[i + j] - *most));
+            *sum += vae_from_bits(weight[j]);
+        }
+        vae_store16(m.score + at(row, key + i), weight);
+    }
+    if (key == 0)
+        m.row[row] = shrink;
+}
+
+/* After weigh() and a barrier: what was summed before is scaled down, mostly
+ * by one. */
+template <typename P>
+VAE_DEVICE void
+shrink(const Memory &m, float (*y)[2 * P::PAIRS][4])
+{
+    const int lane = (int) threadIdx.x % 32;
+    float by[P::TALL][2];
+    bool any = false;
+    VAE_UNROLL
+    for (int t = 0; t < P::TALL; t++)
+        VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        by[t][i] = m.row[16 * t + lane / 4 + 8 * i];
+        any = any || by[t][i] != 1;
+    }
+    if (!__ballot_sync(VAE_ALL_LANES, any))
+        return;
+    VAE_UNROLL
+    for (int t = 0; t < P::TALL; t++)
+        VAE_UNROLL
+    for (int j = 0; j < 2 * P::PAIRS; j++)
+        VAE_UNROLL
+    for (int i = 0; i < 4; i++)
+        y[t][j][i] *= by[t][i / 2];
+}
+
+/*
+ * Adds eight keys' share to the warp's columns. Two matrices beside each other
+ * have the even and the odd of 16 columns: a lane's two are one load.
+ */
+template <typename P>
+VAE_DEVICE void
+add_values(const Memory &m, const float *values, float (*y)[2 * P::PAIRS][4],
+           int key)
+{
+    const int warp = (int) threadIdx.x / 32, lane = (int) threadIdx.x % 32;
+    const float *from = values + lane % 4 * (P::C + VALUE_PAD) +
+                        warp * P::COLUMNS + lane / 4 * 2;
+    uint32_t v[P::PAIRS][2][2];
+    VAE_UNROLL
+    for (int j = 0; j < P::PAIRS; j++)
+        VAE_UNROLL
+    for (int k = 0; k < 2; k++) {
+        const uint64_t two = *reinterpret_cast<const uint64_t *>(
+            from + 4 * k * (P::C + VALUE_PAD) + 16 * j);
+        v[j][0][k] = nearly((uint32_t) two);
+        v[j][1][k] = nearly((uint32_t) (two >> 32));
+    }
+    VAE_UNROLL
+    for (int t = 0; t < P::TALL; t++) {
+        uint32_t w[4];
+        vae_ptx_load_matrices<false>(w, m.score + 16 * t * KEYS +
+                                            at(lane % 16, key + lane / 16 * 4));
+        VAE_UNROLL
+        for (int j = 0; j < P::PAIRS; j++) {
+            vae_ptx_multiply_tf32(y[t][2 * j], w, v[j][0]);
+            vae_ptx_multiply_tf32(y[t][2 * j + 1], w, v[j][1]);
+        }
+    }
+}
+
+template <typename P>
+VAE_DEVICE void
+store(const VaeAttentionArgs &a, const Memory &m,
+      const float (*y)[2 * P::PAIRS][4])
+{
+    const int thread = vae_ptx_anew((int) threadIdx.x);
+    const int warp = thread / 32, lane = thread % 32;
+    const int first_row = vae_ptx_anew((int) blockIdx.x) * P::ROWS;
+    const int column = warp * P::COLUMNS + lane % 4 * 4;
+    VAE_UNROLL
+    for (int t = 0; t < P::TALL; t++)
+        VAE_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const int row = 16 * t + lane / 4 + 8 * i;
+        const float by = 1 / m.row[row];
+        const size_t site = (size_t) blockIdx.y * a.n + first_row + row;
+        if (first_row + row >= a.n)
+            continue;
+        VAE_UNROLL
+        for (int j = 0; j < 4 * P::PAIRS; j++) {
+            const int c = column + j / 4 * 16 + j % 4;
+            if (c < a.c)
+                static_cast<float *>(a.y)[site * a.c + c] =
+                    y[t][j / 4 * 2 + j % 2][2 * i + j % 4 / 2] * by;
+        }
+    }
+}
+
+/* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
+template <typename P>
+VAE_KERNEL_LARGE void
+attention_tf32(VaeAttentionArgs a, float scale)
+{
+    VAE_SHARED(float, all);
+    const Memory m = divide<P>(all);
+    const int thread = (int) threadIdx.x;
+    uint32_t q[P::HIGH][P::DEEP / 8][4];
+    float y[P::TALL][2 * P::PAIRS][4] = {};
+    float most = -INFINITY, sum = 0;
+    const float *kv = static_cast<const float *>(a.qkv) +
+                      ((size_t) blockIdx.y * a.n + thread / 32) * 3 * a.c +
+                      a.c + thread % 32 * 4;
+    int last = (P::STAGES - 1) * P::PIECE;
+    VAE_UNROLL
+    for (int i = 0; i < P::STAGES - 1; i++)
+        copy_piece<P>(a, m.piece + i * P::PIECE, kv, 0, i);
+    load_queries<P>(a, q, (int) blockIdx.x * P::ROWS);
+    /* Scores are written where all have passed a barrier since the weights were
+     * read, and scaling by m.row is done long before it is written again. */
+    VAE_NO_UNROLL
+    for (int first = 0; first < a.n; first += KEYS) {
+        VAE_NO_UNROLL
+        for (int i = 0; i < TURNS; i++) {
+            const float *keys = next_piece<P>(a, m, &last, kv, first, i);
+            add_scores<P>(m, keys, q, i * SITES);
+        }
+        __syncthreads();
+        weigh<P>(m, a.n - first, scale, &most, &sum);
+        VAE_NO_UNROLL
+        for (int i = 0; i < TURNS; i++) {
+            const float *values =
+                next_piece<P>(a, m, &last, kv, first, TURNS + i);
+            if (i == 0)
+                shrink<P>(m, y);
+            add_values<P>(m, values, y, i * SITES);
+        }
+    }
+    vae_ptx_copy_wait<0>(); /* of pieces past the end */
+    const int row = softmax_row<P>(vae_ptx_anew(thread));
+    sum = vae_lanes_sum(sum, P::BESIDE);
+    if (row < P::ROWS)
+        m.row[row] = sum;
+    __syncthreads();
+    store<P>(a, m, y);
+}
+
+template <typename P>
+static void
+launch(const VaeQueue *q, const VaeAttentionArgs *a)
+{
+    vae_launch(attention_tf32<P>,
+               dim3(vae_blocks((size_t) a->n, P::ROWS), (unsigned) a->t),
+               VAE_THREADS, P::BYTES, q->stream, *a,
+               1.44269504f / sqrtf((float) a->c));
+}
+
+void
+vae_cuda_attention_tf32(const VaeQueue *q, const VaeAttentionArgs *a)
+{
+    if (a->c <= 384)
+        launch<Plan<384, 64, 2, 5>>(q, a);
+    else if (a->c <= 512)
+        launch<Plan<512, 48, 1, 3>>(q, a);
+    else if (a->c <= 640)
+        launch<Plan<640, 32, 1, 3>>(q, a);
+    else
+        launch<Plan<1024, 16, 1, 2>>(q, a);
+}
