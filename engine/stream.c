@@ -322,7 +322,7 @@ plan_twin(VaeStream *s, VaeError *error)
     params.dump = NULL;
     const VaeStatus status =
         new_stream(s->model, &params, s->lent, false, &s->twin, error);
-    if (status == VAE_OK)
+    if (s->twin)
         s->twin->twin_of = s;
     return status;
 }

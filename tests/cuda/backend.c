@@ -479,8 +479,8 @@ devices(const Bed *bed)
     params.log_user = said;
     must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
     expect(plan.backend != VAE_BACKEND_CUDA &&
-               strcmp(said, "backend cuda is not taken: there is no NVIDIA "
-                            "GPU") == 0,
+               strstr(said, "backend cuda is not taken: there is no NVIDIA "
+                            "GPU"),
            "auto without a GPU takes %s: %s", vae_backend_name(plan.backend),
            said);
     params.log = NULL;
