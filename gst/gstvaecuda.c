@@ -195,21 +195,6 @@ gst_vae_cuda_set_context(GstVaeBase *base, GstContext *context)
     gst_clear_object(&found);
 }
 
-gboolean
-gst_vae_cuda_answer(GstVaeBase *base, GstQuery *query)
-{
-    GstCudaContext *context;
-    gboolean answered;
-
-    if (!library_fits())
-        return FALSE;
-    context = current(base);
-    answered = context &&
-               gst_cuda_handle_context_query(GST_ELEMENT(base), query, context);
-    gst_clear_object(&context);
-    return answered;
-}
-
 static void
 ask_neighbour(GstVaeBase *base, GstPad *pad)
 {
@@ -311,6 +296,48 @@ gst_vae_cuda_possible(GstVaeBase *base)
     return (backend == VAE_BACKEND_AUTO || backend == VAE_BACKEND_CUDA) &&
            (state < GST_STATE_READY ||
             vae_backend_available(VAE_BACKEND_CUDA, NULL, 0));
+}
+
+/* A neighbour that is READY first would else make a context of its own, in
+ * which the engine cannot write. Another thread that holds the lock makes one
+ * now, or asks for one, perhaps here. */
+static void
+make_early(GstVaeBase *base)
+{
+    const gint device = device_of(base);
+    GstCudaContext *context;
+
+    if (!gst_vae_cuda_possible(base) ||
+        !vae_backend_available(VAE_BACKEND_CUDA, NULL, 0) ||
+        !g_mutex_trylock(&base->cuda_lock))
+        return;
+    context = current(base);
+    if (!context && hold_primary(base, device))
+        make_context(base, device);
+    g_mutex_unlock(&base->cuda_lock);
+    gst_clear_object(&context);
+}
+
+gboolean
+gst_vae_cuda_answer(GstVaeBase *base, GstQuery *query)
+{
+    GstCudaContext *context;
+    const gchar *type;
+    gboolean answered;
+
+    if (!library_fits() || !gst_query_parse_context_type(query, &type) ||
+        g_strcmp0(type, GST_CUDA_CONTEXT_TYPE) != 0)
+        return FALSE;
+    context = current(base);
+    if (!context)
+        make_early(base);
+    else
+        gst_object_unref(context);
+    context = current(base);
+    answered = context &&
+               gst_cuda_handle_context_query(GST_ELEMENT(base), query, context);
+    gst_clear_object(&context);
+    return answered;
 }
 
 gboolean

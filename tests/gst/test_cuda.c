@@ -428,6 +428,39 @@ test_template(void)
     }
 }
 
+/* An encoder downstream is READY first, and shall not need a context of its
+ * own; others' contexts are none of the element's business. */
+static void
+test_asked_early(void)
+{
+    GstElement *element = gst_element_factory_make("vaedecode", NULL);
+    GstPad *pad = gst_element_get_static_pad(element, "src");
+    GstPad *peer = gst_pad_new("peer", GST_PAD_SINK);
+    GstQuery *other = gst_query_new_context("gst.gl.GLDisplay");
+    GstCudaContext *early, *later;
+
+    CHECK_INT(gst_pad_link(pad, peer), GST_PAD_LINK_OK);
+    CHECK(!gst_pad_peer_query(peer, other));
+    gst_util_set_object_arg(G_OBJECT(element), "backend", "cpu");
+    CHECK(context_of(peer) == NULL);
+    gst_util_set_object_arg(G_OBJECT(element), "backend", "cuda");
+    early = context_of(peer);
+    CHECK_INT(early != NULL, on_device());
+    CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
+              GST_STATE_CHANGE_SUCCESS);
+    later = context_of(peer);
+    CHECK(later == early);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+    gst_clear_object(&early);
+    gst_clear_object(&later);
+    gst_query_unref(other);
+    gst_pad_unlink(pad, peer);
+    gst_object_unref(peer);
+    gst_object_unref(pad);
+    gst_object_unref(element);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -437,6 +470,7 @@ main(int argc, char **argv)
         {"decode_other_context", test_decode_other_context},
         {"choice", test_choice},
         {"without_device", test_without_device},
+        {"asked_early", test_asked_early},
         {"encode", test_encode},
         {NULL, NULL},
     };
