@@ -253,7 +253,7 @@ sanitized() {
         -e '^\(cold\|counts\|plan\|posterior\|scaled\|stream\)-.*-bf16$' \
         -e '^faults-seedvr2-ref$' -e '^package-' -e '^official$' \
         -e '^bench$' -e '^slices-.*-full-cpu-' -e '^plan-wan2.1-full-' \
-        -e '^gpu-run$' -e '^faults-.*-all$' -e '^soak$'
+        -e '^gpu-run$' -e '^gpu-large-' -e '^faults-.*-all$' -e '^soak$'
 }
 if build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
     -Dtests=enabled; then
