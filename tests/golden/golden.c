@@ -86,21 +86,24 @@ official_bf16_psnr(const char *folder, const char *name)
 
 /*
  * The margins of random networks, tiny or not, in less than fp32: bf16 with 8
- * bits of mantissa, tf32 and fp16 with 11. They are those of sums kept in
- * fp32: where the backend keeps them in 16 bits (cuda), a block rounds two
- * sums beside the inputs of its two convolutions, which doubles the power of
- * the error: 3 dB.
+ * bits of mantissa, tf32 and fp16 with 11.
+ *
+ * SeedVR2's encoder with sums kept in 16 bits (cuda) does not reach them, nor
+ * does the official code: 34.7 to 35.7 dB in bf16, and 55.8 to 57.6 dB where
+ * the result of each of its operations is rounded to fp16 (PyTorch 1.13 on a
+ * CPU, mean and logvar of the vectors here). A block rounds two sums beside
+ * the inputs of its two convolutions, which doubles the power of the error:
+ * 3 dB.
  */
 static TestBound
-margin(const Golden *g, bool tiny)
+margin(const Golden *g, bool tiny, bool seedvr2_encoder)
 {
     const bool bf16 = g->precision == VAE_PRECISION_BF16;
-    const bool narrow =
-        g->backend == VAE_BACKEND_CUDA && g->precision != VAE_PRECISION_TF32;
+    const bool sums = seedvr2_encoder && g->backend == VAE_BACKEND_CUDA &&
+                      g->precision != VAE_PRECISION_TF32;
     const double psnr = bf16 ? tiny ? 45 : 40 : tiny ? 62 : 58;
     const double most = bf16 ? tiny ? 0.05 : 0.2 : tiny ? 0.008 : 0.03;
-    return (TestBound){.min_psnr = psnr - (narrow ? 3 : 0),
-                       .max_abs = most * (narrow ? sqrt(2) : 1)};
+    return (TestBound){.min_psnr = psnr - (sums ? 3 : 0), .max_abs = most};
 }
 
 /*
@@ -117,10 +120,10 @@ bound_for(const Golden *g, const VaeModelInfo *info, const char *folder,
     const double official = g->precision == VAE_PRECISION_BF16
                                 ? official_bf16_psnr(folder, name)
                                 : 0;
-    TestBound b = margin(g, info->pixel_low == 0);
+    const bool seedvr2_encoder = !frames && strstr(folder, "seedvr2");
+    TestBound b = margin(g, info->pixel_low == 0, seedvr2_encoder);
     if (g->precision == VAE_PRECISION_FP32)
-        b = (TestBound){.max_abs =
-                            !frames && strstr(folder, "seedvr2") ? 2e-4 : 1e-4};
+        b = (TestBound){.max_abs = seedvr2_encoder ? 2e-4 : 1e-4};
     else if (official > 0)
         b = (TestBound){.min_psnr = official - 1};
     if (frames) {
@@ -330,11 +333,11 @@ read_raw(const char *path, size_t n)
 /* Evaluated in fp64 by the official code; models.md of the vectors states
  * 2e-5 for a correct fp32 implementation. Else as bound_for(). */
 static TestBound
-generated_bound(const Golden *g, bool frames)
+generated_bound(const Golden *g, const VaeModelInfo *info, bool frames)
 {
     TestBound b = {.max_abs = 2e-5};
     if (g->precision != VAE_PRECISION_FP32)
-        b = margin(g, false);
+        b = margin(g, false, !frames && !strcmp(info->arch, "seedvr2"));
     b.low = frames && g->precision != VAE_PRECISION_FP32 ? -1 : 0;
     b.high = -b.low;
     return b;
@@ -380,8 +383,8 @@ generated_decode(Golden *g, const Generated *m, const char *path)
     float *got = test_planes(clip.video, frames, pixels);
     float *want = read_raw(path, n);
     snprintf(label, sizeof label, "%s full size decode", m->info->arch);
-    golden_check(
-        g, test_compare(label, got, want, out, 4, generated_bound(g, true)));
+    golden_check(g, test_compare(label, got, want, out, 4,
+                                 generated_bound(g, m->info, true)));
     vae_stream_free(&stream);
     free(latent);
     free(got);
@@ -429,7 +432,7 @@ generated_encode(Golden *g, const Generated *m, const char *path)
         snprintf(label, sizeof label, "%s full size encode %s", m->info->arch,
                  i ? "logvar" : "mean");
         golden_check(g, test_compare(label, got, want + (size_t) i * n, out, 4,
-                                     generated_bound(g, false)));
+                                     generated_bound(g, m->info, false)));
         free(got);
     }
     vae_stream_free(&stream);

@@ -23,12 +23,14 @@ TENTH_SLICE = 0.05
 SELF_TEST = 0.3  # seconds
 RELEASE = 1.2  # times the copies of what is kept
 DEMO_PSNR = {'fp16': 60, 'bf16': 50}
-# Of the golden vectors: largest difference; and of 16 bits the least PSNR, of
-# tiny networks and others.
-FP32, FP32_GROUPS = 1e-4, 2e-4  # the latter: SeedVR2's encoder
-NARROW = {'fp16': {True: (0.008, 62), False: (0.03, 58)},
-          'tf32': {True: (0.008, 62), False: (0.03, 58)},
-          'bf16': {True: (0.05, 45), False: (0.2, 40)}}
+# Of the golden vectors: largest difference; and of 16 bits the least PSNR. Of
+# SeedVR2's encoder, whose official code is below 40 and 58 dB itself, as in
+# golden.c.
+ENCODER, TINY = ', SeedVR2 encoder', ', tiny'
+GOLDEN = {'fp32': {'': 1e-4, ENCODER: 2e-4},
+          'tf32': {'': None, ENCODER: None, TINY: None},
+          'fp16': {'': (0.03, 58), ENCODER: (0.03, 55), TINY: (0.008, 62)},
+          'bf16': {'': (0.2, 40), ENCODER: (0.2, 37), TINY: (0.05, 45)}}
 LEAST_CUDNN = (9, 15)
 # Kernels that only move a tensor into another layout, by their names; a load
 # in the manner of im2col is part of a convolution.
@@ -137,9 +139,9 @@ def tests(c):
                              r'PSNR (\S+) dB', line)
             if not found:
                 continue
-            groups = found[1] == 'seedvr2' and 'encode' in found[2]
-            key = (said[2], groups if said[2] == 'fp32' else
-                   found[1].startswith('tae'))
+            kind = (ENCODER if found[1] == 'seedvr2' and 'encode' in found[2]
+                    else TINY if found[1].startswith('tae') else '')
+            key = said[2], kind if kind in GOLDEN[said[2]] else ''
             if line.startswith('FAIL'):
                 own[key] = 'beyond'
             most, least = worst.get(key, (0, math.inf))
@@ -147,25 +149,23 @@ def tests(c):
             # NaN has to win.
             worst[key] = (one if not one <= most else most,
                           psnr if not psnr >= least else least)
-    for groups in False, True:
-        c.most(2, 'golden fp32%s, largest difference' %
-               (', SeedVR2 encoder' if groups else ''),
-               worst.get(('fp32', groups), [None])[0],
-               FP32_GROUPS if groups else FP32, 'golden')
-    for precision in 'tf32', 'fp16', 'bf16':
-        for tiny in False, True:
-            most, least = NARROW[precision][tiny]
-            got = worst.get((precision, tiny), (None, None))
-            name = 'golden %s%s' % (precision, ', tiny' if tiny else '')
+    for precision, kinds in GOLDEN.items():
+        for kind, bounds in kinds.items():
+            got = worst.get((precision, kind), (None, None))
+            name = 'golden %s%s' % (precision, kind)
+            if precision == 'fp32':
+                c.most(2, name + ', largest difference', got[0], bounds,
+                       'golden')
+                continue
             if precision == 'tf32':
                 c.told(2, name + ', largest difference', got[0], 'golden',
                        got[0] and 'PSNR %.1f dB' % got[1])
                 continue
-            words = "%s golden.c's own bound" % own.get((precision, tiny),
+            words = "%s golden.c's own bound" % own.get((precision, kind),
                                                         'within')
-            c.most(2, name + ', largest difference', got[0], most, 'golden',
-                   words)
-            c.least(2, name + ', PSNR', got[1], least, 'golden', words)
+            c.most(2, name + ', largest difference', got[0], bounds[0],
+                   'golden', words)
+            c.least(2, name + ', PSNR', got[1], bounds[1], 'golden', words)
     test_rows(c, 2, 'golden', 'golden tests by their own bounds')
     test_rows(c, 2, 'streams', 'slices of all sizes: the same bytes',
               lambda t: 'slices' in t)
