@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "pixels.h"
 #include "stream_internal.h"
 
 VaeStatus
@@ -61,6 +62,34 @@ steps_of(const VaeStream *stream, int n_in)
     return rest / s->step_in + stream->at_start;
 }
 
+/* A device that reads a number at an odd address is lost to the process. */
+static VaeStatus
+check_place(const VaeStream *s, const VaePicture *p, int number,
+            VaeError *error)
+{
+    size_t row[3];
+    int rows[3];
+    if (!p->data[0] || !p->on_device)
+        return VAE_OK;
+    if (s->class->kind != VAE_BACKEND_CUDA)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "picture %d is in the memory of a device, which the "
+                        "backend %s does not have",
+                        number, s->class->name);
+    const int bytes = vae_layout(p->pixels)->bytes;
+    const int planes = vae_picture_planes(p, row, rows);
+    for (int i = 0; i < planes; i++)
+        if (((uintptr_t) p->data[i] | (uintptr_t) p->stride[i]) %
+            (uintptr_t) bytes)
+            return vae_fail(error, VAE_ERR_ARGUMENT,
+                            "picture %d is in the memory of a device, where "
+                            "samples of %d bytes begin at multiples of %d; "
+                            "plane %d is at %p, its rows %td bytes apart",
+                            number, bytes, bytes, i, (void *) p->data[i],
+                            p->stride[i]);
+    return VAE_OK;
+}
+
 static VaeStatus
 check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
            const VaePicture *pictures, int n_pictures, VaeError *error)
@@ -93,11 +122,9 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
                             "stream was made for %dx%d",
                             i, p->width, p->height, s->params.width,
                             s->params.height);
-        if (p->data[0] && p->on_device && s->class->kind != VAE_BACKEND_CUDA)
-            return vae_fail(error, VAE_ERR_ARGUMENT,
-                            "picture %d is in the memory of a device, which "
-                            "the backend %s does not have",
-                            i, s->class->name);
+        const VaeStatus status = check_place(s, p, i, error);
+        if (status != VAE_OK)
+            return status;
         if (!p->data[0] && direction == VAE_ENCODE)
             return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
                             i);

@@ -261,6 +261,40 @@ other_backends_refuse(const Bed *bed)
     clip_free(&clip);
 }
 
+/* What a kernel would fault at, after which the process has no device. */
+static void
+odd_samples_are_refused(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    static const VaePixels wide[] = {VAE_PIXELS_P010, VAE_PIXELS_RGB_F32};
+    for (int i = 0; i < 4; i++) {
+        const VaePixels pixels = wide[i / 2];
+        Frames device = frames_new(pixels, clip.frames, true);
+        VaePicture odd = device.pictures[0];
+        VaeStream *stream = open_stream(bed, VAE_DECODE, pixels);
+        const VaeLatent latent = {.type = VAE_TYPE_F32, .data = clip.latents};
+        const int plane = pixels == VAE_PIXELS_P010;
+        VaeError error = {0};
+        int n_in, n_out;
+        if (i % 2)
+            odd.stride[plane]++;
+        else
+            odd.data[plane] += vae_layout(pixels)->bytes / 2;
+        VaePicture pictures[FRAMES];
+        memcpy(pictures, device.pictures, sizeof pictures);
+        pictures[0] = odd;
+        vae_stream_count(stream, 1, &n_in, &n_out);
+        const VaeStatus status =
+            vae_stream_decode(stream, &latent, 1, pictures, n_out, &error);
+        expect(status == VAE_ERR_ARGUMENT && strstr(error.message, "multiples"),
+               "odd samples %d: status %d, %s", i, status, error.message);
+        run(bed, stream, VAE_DECODE, device.pictures, &clip);
+        vae_stream_free(&stream);
+        frames_free(&device);
+    }
+    clip_free(&clip);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -279,6 +313,7 @@ main(int argc, char **argv)
     is_waited_for(&bed);
 #endif
     other_backends_refuse(&bed);
+    odd_samples_are_refused(&bed);
     vae_model_free(&bed.model);
 #ifndef VAE_TEST_GPU
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
