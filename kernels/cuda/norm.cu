@@ -265,6 +265,21 @@ shift_of(const Group &g, int c)
     return vae_load(g.a.x, g.a.x_type, frame_start(g) + c / per * per);
 }
 
+/* The same of n channels from `first` on, zeros up to eight; one division. */
+template <int X>
+VAE_DEVICE void
+load_shifts(const Group &g, float *shift, int first, int n)
+{
+    const VaeType type = X == VAE_ANY ? g.a.x_type : (VaeType) X;
+    const int per = g.a.c / g.a.groups;
+    int group = first / per * per; /* its first channel */
+    VAE_UNROLL
+    for (int i = 0; i < 8; i++) {
+        group += first + i == group + per ? per : 0;
+        shift[i] = i < n ? vae_load(g.a.x, type, frame_start(g) + group) : 0;
+    }
+}
+
 /* Adds each channel of n octets' columns to its sums in `sum`. */
 VAE_DEVICE void
 add_rows(const float *part, double *sum, int base, int width, int rows, int c)
@@ -303,9 +318,7 @@ sum_column(const Group &g, float *sum, float *squares, int o, int row, int rows)
     const int pixels = g.a.h * g.a.w, from = (int) blockIdx.x * g.part;
     const int end = from + g.part < pixels ? from + g.part : pixels;
     float shift[8];
-    VAE_UNROLL
-    for (int i = 0; i < 8; i++)
-        shift[i] = i < n ? shift_of(g, 8 * o + i) : 0;
+    load_shifts<X>(g, shift, 8 * o, n);
     VAE_NO_UNROLL
     for (int p = from + row; p < end; p += BATCH * rows) {
         VaeOctet<X> x[BATCH];
