@@ -38,6 +38,20 @@ prepare_conv(VaeBackend *cuda, bool time, VaeExec *e, const VaeOp *op,
     return VAE_OK;
 }
 
+/* Of frames as the network has them: rounded up, and so more than the caller's.
+ */
+static VaeStatus
+check_rows(const VaeOp *op, VaeError *error)
+{
+    const VaeTensor *t = op->y ? op->y : op->x;
+    return !t || t->shape.h <= VAE_ROWS_CUDA
+               ? VAE_OK
+               : vae_fail(error, VAE_ERR_UNSUPPORTED,
+                          "frames of %d rows inside the network; cuda computes "
+                          "at most %d",
+                          t->shape.h, VAE_ROWS_CUDA);
+}
+
 static VaeStatus
 prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
            VaeError *error)
@@ -45,9 +59,9 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
     const VaeOp *op = &e->program->ops[i];
     const VaeTensor *x = op->x;
     VaeCudaOp *own = &e->ops[i];
-    VaeStatus status = VAE_OK;
+    VaeStatus status = check_rows(op, error);
     strcpy(own->impl, "cuda");
-    if (op->kind == VAE_OP_CONV)
+    if (status == VAE_OK && op->kind == VAE_OP_CONV)
         status = prepare_conv(cuda, model != NULL, e, op, own, error);
     if (op->kind == VAE_OP_ATTENTION &&
         op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)

@@ -15,7 +15,8 @@
  * too, while the argument structs and VaePicture itself are read on the host
  * before the call returns. A call only launches: what it could not launch is
  * told by the CUDA error state, which the caller asks for. Any alignment that
- * fits the element will do; 16 bytes are fast.
+ * fits the element will do; 16 bytes are fast. A frame has VAE_ROWS_CUDA rows
+ * at most.
  */
 #ifndef VAE_KERNELS_H
 #define VAE_KERNELS_H
@@ -25,6 +26,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* As many as a grid has blocks in its second dimension. */
+enum { VAE_ROWS_CUDA = 65535 };
 
 /* The widest vector code that a call may take. */
 typedef enum VaeVectors {

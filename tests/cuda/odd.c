@@ -1,8 +1,8 @@
 /*
  * odd.c: a decoder whose convolutions all have odd numbers of channels, over
  * the emulated device: nothing in it lies where the alignment of a type's
- * vectors would be given for free. And attention over more channels than its
- * kernels hold.
+ * vectors would be given for free. And what is more than kernels take: channels
+ * of attention, rows of a frame.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,15 +94,12 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     clip_free(&more);
 }
 
-/* Over c channels, refused or not. */
+/* A program of one op, refused or not. */
 static void
-attention(VaePrecision precision, int c, VaeStatus want)
+one_op(VaePrecision precision, VaeOp op, VaeStatus want, const char *what,
+       int n)
 {
-    VaeTensor x = {.shape = {1, 1, 1, 3 * c}};
-    VaeTensor y = {.shape = {1, 1, 1, c}};
-    VaeOp ops[] = {
-        {.kind = VAE_OP_ATTENTION, .name = "middle", .x = &x, .y = &y}};
-    const VaeProgram program = {.label = "test", .ops = ops, .n_ops = 1};
+    const VaeProgram program = {.label = "test", .ops = &op, .n_ops = 1};
     const VaeBackendParams params = {.precision = precision, .device = -1};
     VaeBackend *backend;
     VaeExec *exec;
@@ -110,11 +107,32 @@ attention(VaePrecision precision, int c, VaeStatus want)
     must(vae_backend_cuda.open(&params, &backend, &error), &error);
     const VaeStatus status =
         vae_backend_cuda.prepare(backend, NULL, &program, &exec, &error);
-    expect(status == want, "attention over %d channels in %s: %s", c,
+    expect(status == want, "%d %s in %s: %s", n, what,
            vae_precision_name(precision), error.message);
     if (exec)
         vae_backend_cuda.exec_free(backend, &exec);
     vae_backend_cuda.close(&backend);
+}
+
+static void
+attention(VaePrecision precision, int c, VaeStatus want)
+{
+    VaeTensor x = {.shape = {1, 1, 1, 3 * c}};
+    VaeTensor y = {.shape = {1, 1, 1, c}};
+    one_op(
+        precision,
+        (VaeOp){.kind = VAE_OP_ATTENTION, .name = "middle", .x = &x, .y = &y},
+        want, "channels of attention", c);
+}
+
+static void
+rows(VaePrecision precision, int h, VaeStatus want)
+{
+    VaeTensor x = {.shape = {1, h, 8, 3}};
+    VaeTensor y = {.shape = {1, h, 8, 3}};
+    one_op(precision,
+           (VaeOp){.kind = VAE_OP_REARRANGE, .name = "up", .x = &x, .y = &y},
+           want, "rows of a frame", h);
 }
 
 int
@@ -142,6 +160,9 @@ main(void)
         one_precision(&bed, precisions[i], &want);
         attention(precisions[i], 1024, VAE_OK);
         attention(precisions[i], 1025, VAE_ERR_UNSUPPORTED);
+        /* A grid has so many blocks in its second dimension. */
+        rows(precisions[i], 65535, VAE_OK);
+        rows(precisions[i], 65536, VAE_ERR_UNSUPPORTED);
     }
     clip_free(&want);
     vae_model_free(&bed.model);
