@@ -255,6 +255,25 @@ launch_nothing(void)
     vae_launch(some_return, 0, THREADS, 0, nullptr);
 }
 
+void
+launch_much_shared(void)
+{
+    vae_launch(some_return, 1, THREADS, (99 << 10) + 1, nullptr);
+}
+
+void
+launch_much_shared_75(void)
+{
+    vae_emu_set_capability(75);
+    vae_launch(some_return, 1, THREADS, (64 << 10) + 1, nullptr);
+}
+
+void
+launch_many_rows(void)
+{
+    vae_launch(some_return, dim3(1, 65536), THREADS, 0, nullptr);
+}
+
 /* The child must end by itself, having said `words`. */
 void
 expect_end(void (*run)(void), const char *words)
@@ -302,6 +321,9 @@ test_wrong(void)
     expect_end(launch_forgotten_copy, "before its copies are waited for");
     expect_end(launch_not_tf32, "00000001 is no TF32");
     expect_end(launch_nothing, "a grid of 0 x 1 x 1");
+    expect_end(launch_much_shared, "with 101377 bytes");
+    expect_end(launch_much_shared_75, "with 65537 bytes");
+    expect_end(launch_many_rows, "a grid of 1 x 65536 x 1");
 }
 
 } // namespace
