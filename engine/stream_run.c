@@ -214,7 +214,8 @@ run_steps(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
     return VAE_OK;
 }
 
-/* After calls that failed nothing is written to the caller's memory. */
+/* After calls that failed nothing is read from the caller's memory or written
+ * to it, by the twin, either. */
 static VaeStatus
 finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
 {
@@ -226,6 +227,8 @@ finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
     s->broken = s->broken || end != VAE_OK;
     if (keep && end != VAE_OK) /* those behind it, too */
         s->class->finish(s->backend, 0, false, NULL);
+    if (!keep && s->twin)
+        s->class->finish(s->twin->backend, 0, false, NULL);
     return keep ? end : status;
 }
 

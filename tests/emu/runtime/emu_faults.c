@@ -16,6 +16,9 @@ static struct {
     uint64_t taken;
     int work, broken_at;
     bool broken;
+    int called_at;
+    void (*call)(void *user);
+    void *user;
     EmuFault fault;
     int at, done;
     int counts[EMU_FAULT_CAPTURES + 1];
@@ -58,10 +61,20 @@ emu_fail_work(int n)
     return before;
 }
 
+void
+emu_at_work(int n, void (*call)(void *user), void *user)
+{
+    state.work = 0;
+    state.called_at = n;
+    state.call = call;
+    state.user = user;
+}
+
 int
 emu_count_work(void)
 {
-    state.work++;
+    if (++state.work == state.called_at)
+        state.call(state.user);
     if (state.broken_at && state.work >= state.broken_at)
         state.broken = true;
     return emu_broken();

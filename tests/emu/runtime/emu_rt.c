@@ -136,6 +136,15 @@ end_of(const Stream *s)
     return s->base + s->work.n;
 }
 
+int
+emu_pending(void)
+{
+    int n = 0;
+    for (const Stream *s = emu.streams; s; s = s->next)
+        n += end_of(s) - s->done;
+    return n;
+}
+
 static void
 force(Stream *s, int upto)
 {

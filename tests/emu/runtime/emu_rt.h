@@ -36,6 +36,12 @@ int emu_alive(void);
 /* The n-th launch or copy from now fails, and all that follow; 0: none.
  * Returns how many there were since the last call. */
 int emu_fail_work(int n);
+/* Before the n-th launch or copy from now (of a recorded program: its one) is
+ * given to its stream, calls that; 0: nothing. Counts as emu_fail_work() does.
+ */
+void emu_at_work(int n, void (*call)(void *user), void *user);
+/* Work that streams were given and have not done. */
+int emu_pending(void);
 
 /* Faults, to see that a test finds them. The n-th one (from 0) of its kind
  * since this call is not done; of copies within the device, those between the
