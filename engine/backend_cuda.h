@@ -47,6 +47,13 @@ typedef struct VaeCudaSlot {
 
 typedef struct VaeCudaBlock VaeCudaBlock;
 
+/* Which weights are loaded: streams of both alike, and of one precision, have
+ * the same. */
+typedef struct VaeCudaLoad {
+    const VaeModel *model;
+    bool decode;
+} VaeCudaLoad;
+
 /* How a layer is computed; one per layer of all programs. */
 typedef struct VaeCudaLayer {
     char name[VAE_CUDA_LAYER_NAME];
@@ -61,7 +68,8 @@ struct VaeBackend {
     VaeCudaConvs *convs;
     VaeRtStream up, compute, down;
 
-    VaeRoom room;        /* while weights are made */
+    VaeRoom room; /* while weights are made */
+    VaeCudaLoad load;
     VaeCudaBlock *block; /* that they go into, or NULL */
     size_t pieces;       /* bytes of those that are still to come */
 
@@ -129,9 +137,11 @@ size_t vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
                                 const VaeProgram *program);
 
 /* backend_cuda_piece.c: between begin and end, pieces that are taken lie behind
- * each other in blocks, the next of which has room for what is left of `bytes`;
- * more may be taken. A block lives as long as one of its pieces. */
-void vae_cuda_pieces_begin(VaeBackend *cuda, size_t bytes);
+ * each other in blocks, the next of which has room for what the program lacks;
+ * more may be taken. A block lives as long as one of its pieces. Whoever takes
+ * one holds the model's lock. */
+void vae_cuda_pieces_begin(VaeBackend *cuda, VaeModel *model,
+                           const VaeProgram *program);
 void vae_cuda_pieces_end(VaeBackend *cuda);
 /* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */
 void *vae_cuda_piece_take(size_t bytes, void *user);

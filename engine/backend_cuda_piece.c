@@ -3,6 +3,10 @@
  * program. A device gives memory in steps of 2 MiB and takes some time for
  * each block, so a block for each of a few hundred weights would be more than
  * was planned and slow to give back and to take again.
+ *
+ * Streams that load the same weights at the same time, in threads of their own,
+ * have each of them in turn. All have counted the whole, so the first block of
+ * those that is open serves the others, too.
  */
 #include <pthread.h>
 
@@ -15,6 +19,8 @@ struct VaeCudaBlock {
     uint8_t *data;
     size_t bytes, used;
     int device, pieces;
+    VaeCudaLoad load;
+    VaePrecision precision;
     bool open; /* more pieces may come */
 };
 
@@ -45,9 +51,11 @@ look_at(VaeCudaBlock *b)
 }
 
 void
-vae_cuda_pieces_begin(VaeBackend *cuda, size_t bytes)
+vae_cuda_pieces_begin(VaeBackend *cuda, VaeModel *model,
+                      const VaeProgram *program)
 {
-    cuda->pieces = bytes;
+    cuda->load = (VaeCudaLoad){model, program->ops[0].kind == VAE_OP_LATENT_IN};
+    cuda->pieces = vae_cuda_weights_lacking(cuda, model, program);
 }
 
 void
@@ -63,22 +71,65 @@ vae_cuda_pieces_end(VaeBackend *cuda)
     cuda->block = NULL;
 }
 
-static VaeCudaBlock *
-new_block(VaeBackend *cuda, size_t bytes)
+/* Whether it has the room, and cuda loads what its owner does. Lock held. */
+static bool
+serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
 {
+    return b->open && b->device == cuda->number &&
+           b->load.model == cuda->load.model &&
+           b->load.decode == cuda->load.decode &&
+           b->precision == cuda->params.precision && b->bytes - b->used >= size;
+}
+
+/* Lock held. */
+static void *
+add_piece(VaeCudaBlock *b, size_t size)
+{
+    void *piece = b->data + b->used;
+    b->used += size;
+    b->pieces++;
+    return piece;
+}
+
+/* Of a block that is open, or NULL. */
+static void *
+take_from_open(const VaeBackend *cuda, size_t size)
+{
+    pthread_mutex_lock(&lock);
+    VaeCudaBlock *b = blocks;
+    while (b && !serves(b, cuda, size))
+        b = b->next;
+    void *piece = b ? add_piece(b, size) : NULL;
+    pthread_mutex_unlock(&lock);
+    return piece;
+}
+
+/* Of a block of its own for what is left. */
+static void *
+take_from_new(VaeBackend *cuda, size_t size)
+{
+    const size_t bytes = cuda->pieces > size ? cuda->pieces : size;
+    vae_cuda_pieces_end(cuda);
     VaeCudaBlock *b = vae_mem_alloc(sizeof *b);
     void *data = NULL;
     if (!b || vae_rt_alloc(&data, bytes)) {
         vae_mem_free(b);
         return NULL;
     }
-    *b = (VaeCudaBlock){
-        .data = data, .bytes = bytes, .device = cuda->number, .open = true};
+    *b = (VaeCudaBlock){.data = data,
+                        .bytes = bytes,
+                        .device = cuda->number,
+                        .load = cuda->load,
+                        .precision = cuda->params.precision,
+                        .open = true};
     pthread_mutex_lock(&lock);
     b->next = blocks;
     blocks = b;
+    void *piece = add_piece(b, size);
     pthread_mutex_unlock(&lock);
-    return b;
+    cuda->block = b;
+    cuda->pieces = bytes;
+    return piece;
 }
 
 void *
@@ -86,21 +137,11 @@ vae_cuda_piece_take(size_t bytes, void *user)
 {
     VaeBackend *cuda = user;
     const size_t size = vae_cuda_piece(bytes ? bytes : 1);
-    if (!cuda->block || cuda->block->bytes - cuda->block->used < size) {
-        const size_t left = cuda->pieces;
-        vae_cuda_pieces_end(cuda);
-        cuda->pieces = left > size ? left : size;
-        cuda->block = new_block(cuda, cuda->pieces);
-    }
-    VaeCudaBlock *b = cuda->block;
-    if (!b)
-        return NULL;
-    cuda->pieces -= size;
-    pthread_mutex_lock(&lock);
-    void *piece = b->data + b->used;
-    b->used += size;
-    b->pieces++;
-    pthread_mutex_unlock(&lock);
+    void *piece = take_from_open(cuda, size);
+    if (!piece)
+        piece = take_from_new(cuda, size);
+    if (piece)
+        cuda->pieces -= size < cuda->pieces ? size : cuda->pieces;
     return piece;
 }
 

@@ -119,8 +119,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
     if (model)
-        vae_cuda_pieces_begin(cuda,
-                              vae_cuda_weights_lacking(cuda, model, program));
+        vae_cuda_pieces_begin(cuda, model, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
         status = prepare_op(cuda, model, e, i, error);
     vae_cuda_pieces_end(cuda);

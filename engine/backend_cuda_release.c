@@ -115,8 +115,7 @@ vae_cuda_wake(VaeBackend *cuda, VaeExec *e, VaeError *error)
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    vae_cuda_pieces_begin(cuda,
-                          vae_cuda_weights_lacking(cuda, e->model, e->program));
+    vae_cuda_pieces_begin(cuda, e->model, e->program);
     for (int i = 0; i < e->program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
         status = wake_one(e, &move, &own->weight, &own->kept_weight, error);

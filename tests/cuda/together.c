@@ -1,0 +1,98 @@
+/*
+ * together.c: two streams of one model, the second one opened while the first
+ * one is, take weights of the device once.
+ *
+ * together MODEL
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+
+static VaeStreamParams
+params_new(void)
+{
+    return (VaeStreamParams){.direction = VAE_DECODE,
+                             .backend = VAE_BACKEND_CUDA,
+                             .precision = VAE_PRECISION_FP32,
+                             .width = 16,
+                             .height = 16,
+                             .slice_size = 2,
+                             .device = -1,
+                             .deterministic = true};
+}
+
+/* Opens a second stream while the first one's convolutions are timed. */
+typedef struct Second {
+    VaeModel *model;
+    VaeStream *stream;
+    int line, at;
+} Second;
+
+static void
+open_second(void *user, const char *line)
+{
+    Second *s = user;
+    VaeError error;
+    const VaeStreamParams params = params_new();
+    if (strstr(line, "fastest of") && ++s->line == s->at)
+        must(vae_stream_new(s->model, &params, &s->stream, &error), &error);
+}
+
+/* Bytes of two streams of one model, the second one opened behind the first
+ * or, where at is not 0, when so many of its layers are prepared. */
+static uint64_t
+bytes_of_two(const Bed *bed, int at)
+{
+    Second second = {.at = at};
+    VaeStreamParams params = params_new();
+    VaeStream *stream;
+    VaeError error;
+    uint64_t before, after;
+    must(vae_model_open(bed->info->path, NULL, &second.model, &error), &error);
+    params.deterministic = false; /* or it says nothing */
+    params.log = open_second;
+    params.log_user = &second;
+    vae_rt_memory_left(&before);
+    must(vae_stream_new(second.model, &params, &stream, &error), &error);
+    params.log = NULL;
+    params.deterministic = true;
+    if (!second.stream)
+        must(vae_stream_new(second.model, &params, &second.stream, &error),
+             &error);
+    vae_rt_memory_left(&after);
+    expect(at == 0 || second.line > at, "%d layers, the second stream at %d",
+           second.line, at);
+    vae_stream_free(&stream);
+    vae_stream_free(&second.stream);
+    vae_model_free(&second.model);
+    return before - after;
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 2) {
+        fprintf(stderr, "usage: together MODEL\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], "cuda", "fp32");
+    /* Nowhere to keep what was timed: each stream tells of its layers. */
+    setenv("XDG_CACHE_HOME", "", 1);
+    setenv("HOME", "", 1);
+    const uint64_t want = bytes_of_two(&bed, 0);
+    for (int at = 2; at < 16; at += 6) {
+        const uint64_t found = bytes_of_two(&bed, at);
+        expect(found == want,
+               "opened amid each other: %llu bytes of the device, %llu behind "
+               "each other",
+               (unsigned long long) found, (unsigned long long) want);
+    }
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
