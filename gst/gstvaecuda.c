@@ -496,12 +496,14 @@ gst_vae_cuda_is_pool(GstBufferPool *pool)
 gpointer
 gst_vae_cuda_engine(GstVaeBase *base, VaeStream *stream)
 {
-    gpointer primary;
+    gpointer primary = NULL;
 
     if (vae_stream_get_plan(stream)->backend != VAE_BACKEND_CUDA)
         return NULL;
     GST_OBJECT_LOCK(base);
-    primary = base->cuda_primary;
+    /* The property may name another device than it did for the stream. */
+    if (base->cuda_device == MAX(base->running->params.device, 0))
+        primary = base->cuda_primary;
     GST_OBJECT_UNLOCK(base);
     return primary;
 }

@@ -50,7 +50,8 @@ GstCaps *gst_vae_cuda_remove(GstCaps *caps);
 GstBufferPool *gst_vae_cuda_pool(GstVaeBase *base, GstCaps *caps, guint size);
 gboolean gst_vae_cuda_is_pool(GstBufferPool *pool);
 
-/* The context of the engine's stream, or NULL: it computes elsewhere. */
+/* The context of the engine's stream, or NULL: it computes elsewhere. The
+ * worker's. */
 gpointer gst_vae_cuda_engine(GstVaeBase *base, VaeStream *stream);
 /* Maps a frame: on the device where it is of the context engine (may be NULL),
  * else in the memory of the host. */

@@ -355,25 +355,32 @@ to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
     return buffer;
 }
 
-/* What the latents of five frames are. */
+/* What the latents of five frames are. other: the property names another device
+ * once there are caps, and the frames come in memory of that. */
 static gchar *
-encode(gboolean cuda)
+encode(gboolean cuda, gboolean other)
 {
     GstHarness *h = encoder(cuda ? CUDA : SYSTEM);
-    GstBufferPool *pool = cuda ? proposed_pool(h) : NULL;
+    GstBufferPool *pool;
+    GstBuffer *frames[5];
     GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
     gchar *text;
+    int before;
 
+    if (other)
+        g_object_set(h->element, "cuda-device-id", 1, NULL);
+    pool = cuda ? proposed_pool(h) : NULL;
     CHECK(
         gst_video_info_set_format(&info, GST_VIDEO_FORMAT_NV12, WIDTH, HEIGHT));
     for (guint i = 0; i < 5; i++) {
-        GstBuffer *frame = vae_test_frame(&info, i);
-
+        frames[i] = vae_test_frame(&info, i);
         if (cuda)
-            frame = to_pool(pool, frame, &info);
-        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+            frames[i] = to_pool(pool, frames[i], &info);
     }
+    before = driver_count("emu_driver_copies");
+    for (guint i = 0; i < 5; i++)
+        CHECK_INT(gst_harness_push(h, frames[i]), GST_FLOW_OK);
     for (guint i = 0; i < 2; i++) {
         GstBuffer *latent = vae_test_pull(h);
         GstMapInfo map;
@@ -384,6 +391,8 @@ encode(gboolean cuda)
         gst_buffer_unmap(latent, &map);
         gst_buffer_unref(latent);
     }
+    /* The element brings them onto the device where it reads them there. */
+    CHECK_INT(driver_count("emu_driver_copies") > before, cuda && !other);
     vae_test_teardown(h);
     if (pool) {
         gst_buffer_pool_set_active(pool, FALSE);
@@ -398,7 +407,16 @@ static void
 test_encode(void)
 {
     if (on_device())
-        same(encode(TRUE), encode(FALSE));
+        same(encode(TRUE, FALSE), encode(FALSE, FALSE));
+}
+
+/* Memory of another device than the stream's, which may not touch it: frames
+ * go through the host, where they are already. */
+static void
+test_encode_other_device(void)
+{
+    if (on_device())
+        same(encode(TRUE, TRUE), encode(FALSE, FALSE));
 }
 
 /* The templates, and an element that was never started. */
@@ -472,6 +490,7 @@ main(int argc, char **argv)
         {"without_device", test_without_device},
         {"asked_early", test_asked_early},
         {"encode", test_encode},
+        {"encode_other_device", test_encode_other_device},
         {NULL, NULL},
     };
 

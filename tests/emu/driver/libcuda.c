@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PITCH = 512, DEPTH = 8 };
+enum { PITCH = 512, DEPTH = 8, DEVICES = 2 };
 
 /* The driver's numbers. */
 enum {
@@ -45,7 +45,7 @@ typedef struct Copy {
     int name(__VA_ARGS__);                                                     \
     int name(__VA_ARGS__)
 
-static char primary;
+static char primary[DEVICES];
 static atomic_int copies, waits;
 static _Thread_local void *stack[DEPTH];
 static _Thread_local int depth;
@@ -74,14 +74,15 @@ CALL(cuGetErrorString, int error, const char **words)
 
 CALL(cuDeviceGetCount, int *count)
 {
-    *count = 1;
+    *count = DEVICES;
     return CUDA_SUCCESS;
 }
 
 CALL(cuDeviceGet, int *device, int number)
 {
     *device = number;
-    return number == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return number >= 0 && number < DEVICES ? CUDA_SUCCESS
+                                           : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CALL(cuDeviceGetName, char *name, int size, int device)
@@ -106,7 +107,7 @@ CALL(cuDeviceCanAccessPeer, int *can, int device, int peer)
 
 CALL(cuDevicePrimaryCtxRetain, void **context, int device)
 {
-    *context = &primary;
+    *context = &primary[device];
     return CUDA_SUCCESS;
 }
 
