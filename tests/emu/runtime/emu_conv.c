@@ -11,7 +11,7 @@
 
 #include "alloc.h"
 #include "cuda_conv.h"
-#include "emu_rt.h"
+#include "emu_state.h"
 
 enum { WORKSPACE = 512, CHOICES = 3 };
 
@@ -89,6 +89,7 @@ vae_cuda_convs_check(VaeError *error)
 VaeStatus
 vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
 {
+    emu_wait_for_device("opening the library");
     *out = vae_mem_alloc(sizeof **out);
     return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }
@@ -100,6 +101,8 @@ vae_cuda_convs_free(VaeCudaConvs **convs)
         fprintf(stderr, "the library outlives the stream that it ran in\n");
         abort();
     }
+    if (*convs)
+        emu_wait_for_device("closing the library");
     vae_mem_free(*convs);
     *convs = NULL;
 }
@@ -121,6 +124,7 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                       size_t workspace, VaeCudaChoice *choices, int most,
                       int *n, VaeError *error)
 {
+    EMU_LOCKED;
     static const char *const texts[] = {"1 3", "2 1", "3 2"};
     searches++;
     *n = 0;
@@ -138,6 +142,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                   const VaeCudaChoice *choice, VaeCudaConv **out,
                   VaeError *error)
 {
+    EMU_LOCKED;
     int index;
     *out = NULL;
     if (sscanf(choice->text, "%d", &index) != 1 || index < 1 ||
@@ -159,6 +164,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 void
 vae_cuda_conv_free(VaeCudaConv **conv)
 {
+    EMU_LOCKED;
     if (*conv)
         convs_alive--;
     vae_mem_free(*conv);
@@ -297,6 +303,7 @@ run(const void *args)
 VaeStatus
 vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
 {
+    EMU_LOCKED;
     runs++;
     conv->convs->stream = stream;
     emu_submit(stream, run, conv, sizeof *conv);

@@ -122,6 +122,7 @@ vae_rt_memory_left(uint64_t *bytes)
 void
 vae_rt_range_begin(const char *name)
 {
+    EMU_LOCKED;
     emu.ranges_open++;
     emu.ranges += emu.range && strcmp(name, emu.range) == 0;
 }
@@ -129,6 +130,7 @@ vae_rt_range_begin(const char *name)
 void
 vae_rt_range_end(void)
 {
+    EMU_LOCKED;
     emu.ranges_open--;
 }
 

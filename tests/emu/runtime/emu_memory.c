@@ -22,6 +22,7 @@ static Block *blocks;
 int
 emu_blocks_alive(void)
 {
+    EMU_LOCKED;
     int n = 0;
     for (const Block *b = blocks; b; b = b->next)
         n++;
@@ -31,6 +32,7 @@ emu_blocks_alive(void)
 uint64_t
 emu_memory_used(void)
 {
+    EMU_LOCKED;
     uint64_t used = 0;
     for (const Block *b = blocks; b; b = b->next)
         used += b->device ? b->bytes : 0;
@@ -40,6 +42,7 @@ emu_memory_used(void)
 static int
 take(void **out, size_t bytes, bool device)
 {
+    EMU_LOCKED;
     *out = NULL;
     emu_no_capture("an allocation");
     if (!emu_count_alloc() ||
@@ -62,6 +65,7 @@ take(void **out, size_t bytes, bool device)
 static void
 give_back(void *data)
 {
+    EMU_LOCKED;
     if (!data)
         return;
     emu_no_capture("freeing memory");
@@ -177,6 +181,7 @@ inside(const Block *b, const void *p, size_t bytes)
 int
 vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
 {
+    EMU_LOCKED;
     Copy c = {dst, src, bytes, 0};
     const Block *from = block_of(src), *to = block_of(dst);
     if (!inside(from, src, bytes) || !inside(to, dst, bytes)) {
@@ -200,6 +205,7 @@ run_zero(const void *args)
 int
 vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream)
 {
+    EMU_LOCKED;
     const Copy c = {dst, NULL, bytes, 0};
     if (!inside(block_of(dst), dst, bytes)) {
         fprintf(stderr, "a fill of %zu bytes leaves its block\n", bytes);

@@ -2,6 +2,7 @@
  * emu_rt.c: streams, events and graphs of the emulated device.
  */
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,22 @@ static struct {
     float clock;
 } emu;
 
+static _Thread_local int captures; /* of this thread */
+
+static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+int
+emu_lock(void)
+{
+    return pthread_mutex_lock(&mutex);
+}
+
+void
+emu_unlock(const int *locked)
+{
+    pthread_mutex_unlock(&mutex);
+}
+
 void *
 emu_must(void *p)
 {
@@ -58,6 +75,7 @@ emu_must(void *p)
 void
 emu_take_time(float ms)
 {
+    EMU_LOCKED;
     emu.clock += ms;
 }
 
@@ -71,15 +89,27 @@ emu_set_eager(unsigned streams)
 void
 emu_no_capture(const char *call)
 {
-    if (!emu.captures)
+    if (!captures)
         return;
     fprintf(stderr, "%s while a stream records\n", call);
     abort();
 }
 
+void
+emu_wait_for_device(const char *call)
+{
+    EMU_LOCKED;
+    if (emu.captures) {
+        fprintf(stderr, "%s while a thread records\n", call);
+        abort();
+    }
+    emu_force_all();
+}
+
 int
 emu_handles_alive(void)
 {
+    EMU_LOCKED;
     return emu.alive;
 }
 
@@ -139,6 +169,7 @@ end_of(const Stream *s)
 int
 emu_pending(void)
 {
+    EMU_LOCKED;
     int n = 0;
     for (const Stream *s = emu.streams; s; s = s->next)
         n += end_of(s) - s->done;
@@ -195,6 +226,7 @@ void
 emu_submit(VaeRtStream stream, void (*run)(const void *args), const void *args,
            size_t size)
 {
+    EMU_LOCKED;
     emu_same_device(((const Stream *) stream)->device, "work");
     if (emu_count_work())
         return;
@@ -206,6 +238,7 @@ emu_submit(VaeRtStream stream, void (*run)(const void *args), const void *args,
 int
 vae_rt_stream_new(VaeRtStream *out)
 {
+    EMU_LOCKED;
     Stream *s = emu_must(calloc(1, sizeof *s));
     s->eager = emu.n_streams < 32 && (emu.eager >> emu.n_streams & 1);
     emu.n_streams++;
@@ -220,6 +253,7 @@ vae_rt_stream_new(VaeRtStream *out)
 void
 vae_rt_stream_free(VaeRtStream stream)
 {
+    EMU_LOCKED;
     Stream *s = stream;
     if (!s)
         return;
@@ -236,6 +270,7 @@ vae_rt_stream_free(VaeRtStream stream)
 bool
 emu_is_stream(VaeRtStream stream)
 {
+    EMU_LOCKED;
     const Stream *s = emu.streams;
     while (s && s != stream)
         s = s->next;
@@ -245,6 +280,7 @@ emu_is_stream(VaeRtStream stream)
 int
 vae_rt_stream_sync(VaeRtStream stream)
 {
+    EMU_LOCKED;
     Stream *s = stream;
     if (s->capture)
         emu_no_capture("waiting for a stream");
@@ -258,6 +294,7 @@ vae_rt_stream_sync(VaeRtStream stream)
 int
 vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 {
+    EMU_LOCKED;
     Event *e = event;
     if (emu_strikes(EMU_FAULT_STREAM_WAIT))
         return 0;
@@ -272,6 +309,7 @@ vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 int
 vae_rt_event_new(VaeRtEvent *out)
 {
+    EMU_LOCKED;
     Event *e = emu_must(calloc(1, sizeof *e));
     e->device = emu_current();
     *out = e;
@@ -282,6 +320,7 @@ vae_rt_event_new(VaeRtEvent *out)
 void
 vae_rt_event_free(VaeRtEvent event)
 {
+    EMU_LOCKED;
     Event *e = event;
     if (!e)
         return;
@@ -295,6 +334,7 @@ vae_rt_event_free(VaeRtEvent event)
 int
 vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
 {
+    EMU_LOCKED;
     Event *e = event;
     Stream *s = stream;
     emu_same_device(s->device, "a stream");
@@ -311,6 +351,7 @@ vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
 int
 vae_rt_event_sync(VaeRtEvent event)
 {
+    EMU_LOCKED;
     Event *e = event;
     if (emu_broken())
         return EMU_BROKEN;
@@ -325,6 +366,7 @@ vae_rt_event_sync(VaeRtEvent event)
 int
 vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
 {
+    EMU_LOCKED;
     const Event *a = from, *b = to;
     if (a->came < a->recorded || b->came < b->recorded)
         return EMU_BROKEN;
@@ -338,19 +380,23 @@ vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
 int
 vae_rt_capture_begin(VaeRtStream stream)
 {
+    EMU_LOCKED;
     Stream *s = stream;
     s->capture = emu_must(calloc(1, sizeof(List)));
     emu.captures++;
+    captures++;
     return 0;
 }
 
 int
 vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
 {
+    EMU_LOCKED;
     Stream *s = stream;
     List *list = s->capture;
     s->capture = NULL;
     emu.captures--;
+    captures--;
     *out = NULL;
     if (emu_strikes(EMU_FAULT_CAPTURE) || emu_strikes(EMU_FAULT_CAPTURES)) {
         clear(list);
@@ -380,6 +426,7 @@ vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream)
 void
 vae_rt_graph_free(VaeRtGraph graph)
 {
+    EMU_LOCKED;
     if (!graph)
         return;
     emu_force_all();

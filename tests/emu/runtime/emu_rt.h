@@ -6,7 +6,7 @@
  * (NaN in all types) until something is written there, so that whoever does
  * not wait reads poison. Streams named eager, by the order in which they were
  * made, do their work at once as far as their waits allow: what comes too
- * early shows there.
+ * early shows there. Calls may come from several threads.
  */
 #ifndef EMU_RT_H
 #define EMU_RT_H

@@ -15,6 +15,14 @@ enum {
     EMU_NO_CAPTURE = 901
 };
 
+/* From there on a function is no other thread's: calls may come from several,
+ * as with CUDA. */
+#define EMU_LOCKED                                                             \
+    __attribute__((cleanup(emu_unlock), unused)) const int emu_locked =        \
+        emu_lock()
+int emu_lock(void);
+void emu_unlock(const int *locked);
+
 /* p, which is not NULL, or the process ends. */
 void *emu_must(void *p);
 
@@ -23,8 +31,11 @@ int emu_current(void);
 /* Ends the process where this thread uses another device: what belongs to one
  * can be made and used for it alone. */
 void emu_same_device(int device, const char *what);
-/* Ends the process where a stream records: CUDA allows no such call then. */
+/* Ends the process where this thread records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
+/* What waits for the whole device, and so ends the process where any thread
+ * records. */
+void emu_wait_for_device(const char *call);
 /* Does all work of all streams. */
 void emu_force_all(void);
 /* Streams, events and graphs alive. */
