@@ -34,19 +34,32 @@ vae_cuda_piece(size_t bytes)
     return (bytes + STEP - 1) / STEP * STEP;
 }
 
+static void *
+free_data(void *user)
+{
+    const VaeCudaBlock *b = user;
+    vae_rt_use(b->device);
+    vae_rt_free(b->data);
+    return NULL;
+}
+
 /* Frees the block if nobody wants it any more. Lock held. */
 static void
 look_at(VaeCudaBlock *b)
 {
     VaeCudaBlock **at = &blocks;
+    pthread_t thread;
     if (b->open || b->pieces > 0)
         return;
     while (*at != b)
         at = &(*at)->next;
     *at = b->next;
-    /* A thread without a device of its own would take up the first one. */
-    vae_rt_use(b->device);
-    vae_rt_free(b->data);
+    /* In a thread of its own: who frees a model, such as an application that
+     * stops a pipeline, keeps the device and the context of its thread. */
+    if (pthread_create(&thread, NULL, free_data, b) == 0)
+        pthread_join(thread, NULL);
+    else
+        free_data(b);
     vae_mem_free(b);
 }
 

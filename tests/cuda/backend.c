@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../stream/streams.h"
-#include "emu_rt.h"
+#include "emu_state.h"
 #include "stream_internal.h"
 
 /* First, next, next1, next. */
@@ -606,6 +606,7 @@ second_device(const Bed *bed)
     vae_stream_free(&stream);
     vae_rt_use(0);
     vae_model_free(&model);
+    expect(emu_current() == 0, "who frees a model keeps the thread's device");
     emu_set_devices(1, 90);
     same_result(bed, &clip, &want, VAE_DECODE, "a second device");
     clip_free(&clip);
