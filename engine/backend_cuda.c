@@ -29,9 +29,8 @@ cuda_available(char *why, size_t size)
     int n = 0;
     VaeError error;
     const int code = vae_rt_devices(&n);
-    if (code || n == 0)
-        snprintf(why, size, "%s",
-                 code ? vae_rt_words(code) : "there is no NVIDIA GPU");
+    if (code)
+        snprintf(why, size, "%s", vae_rt_words(code));
     else if (vae_cuda_convs_check(&error) != VAE_OK)
         snprintf(why, size, "%s", error.message);
     else

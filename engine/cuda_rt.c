@@ -3,6 +3,7 @@
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda_rt.h"
@@ -11,16 +12,59 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
+/* What a call tells by its code, vae_rt_failure() does not tell again, perhaps
+ * of another stream's work. */
+static int
+told(int code)
+{
+    if (code)
+        cudaGetLastError();
+    return code;
+}
+
+/* The run time has one code for no driver and for one that is too old; all
+ * drivers of its own generation, 13.x say, will do. */
+static const char *
+driver_words(char *text, size_t size)
+{
+    int driver = 0, needed = 0;
+    told(cudaDriverGetVersion(&driver)); /* 0 where there is none */
+    told(cudaRuntimeGetVersion(&needed));
+    if (driver > 0)
+        snprintf(text, size,
+                 "the NVIDIA driver supports CUDA %d.%d, this build needs "
+                 "%d.0; a later driver is wanted, or backend cpu",
+                 driver / 1000, driver % 1000 / 10, needed / 1000);
+    else
+        snprintf(text, size,
+                 "there is no NVIDIA driver; a GPU is wanted and its driver, "
+                 "in a container also NVIDIA's container runtime, or backend "
+                 "cpu");
+    return text;
+}
+
+static const char *
+no_device_words(char *text, size_t size)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!visible)
+        return "there is no NVIDIA GPU";
+    snprintf(text, size,
+             "there is no NVIDIA GPU among those that CUDA_VISIBLE_DEVICES "
+             "lets this process see, which is \"%.60s\"",
+             visible);
+    return text;
+}
+
 const char *
 vae_rt_words(int code)
 {
     static _Thread_local char text[200];
     switch (code) {
     case cudaErrorInsufficientDriver:
-        return "there is no NVIDIA driver, or one too old for this build's "
-               "CUDA";
+        return driver_words(text, sizeof text);
     case cudaErrorNoDevice:
-        return "there is no NVIDIA GPU";
+        return no_device_words(text, sizeof text);
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
         return "this build has kernels for compute capability " VAE_CUDA_ARCHS
@@ -60,21 +104,12 @@ vae_rt_failure(void)
     return cudaGetLastError();
 }
 
-/* What a call tells by its code, vae_rt_failure() does not tell again, perhaps
- * of another stream's work. */
-static int
-told(int code)
-{
-    if (code)
-        cudaGetLastError();
-    return code;
-}
-
 int
 vae_rt_devices(int *count)
 {
     *count = 0;
-    return told(cudaGetDeviceCount(count));
+    const int code = told(cudaGetDeviceCount(count));
+    return code || *count > 0 ? code : cudaErrorNoDevice;
 }
 
 int

@@ -28,6 +28,7 @@ bool vae_rt_is_memory(int code);
 /* The first failure since the last call, of this thread's launches. */
 int vae_rt_failure(void);
 
+/* 0 only with a count of 1 or more. */
 int vae_rt_devices(int *count);
 int vae_rt_device(int device, VaeRtDevice *out);
 /* The device of this thread's calls from here on. */

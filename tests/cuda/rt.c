@@ -8,11 +8,14 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda_rt.h"
 
 static cudaError_t last;
+static int driver; /* its version; -1: it does not tell */
+static bool empty; /* there are no devices, and that is no refusal */
 
 static cudaError_t
 refuse(void)
@@ -26,10 +29,7 @@ refuse(void)
         return refuse();                                                       \
     }
 
-REFUSED(cudaGetDeviceCount, int *count)
 REFUSED(cudaGetDeviceProperties, struct cudaDeviceProp *prop, int device)
-REFUSED(cudaDriverGetVersion, int *version)
-REFUSED(cudaRuntimeGetVersion, int *version)
 REFUSED(cudaSetDevice, int device)
 REFUSED(cudaMemGetInfo, size_t *left, size_t *all)
 REFUSED(cudaMalloc, void **out, size_t bytes)
@@ -59,6 +59,26 @@ REFUSED(cudaGraphUpload, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphDestroy, cudaGraph_t graph)
 REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
+
+cudaError_t
+cudaGetDeviceCount(int *count)
+{
+    return empty ? cudaSuccess : refuse();
+}
+
+cudaError_t
+cudaDriverGetVersion(int *version)
+{
+    *version = driver;
+    return driver < 0 ? refuse() : cudaSuccess;
+}
+
+cudaError_t
+cudaRuntimeGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
 
 cudaError_t
 cudaGetLastError(void)
@@ -104,6 +124,44 @@ last_words(void)
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         silent += !strstr(vae_rt_words(codes[i]), "cannot use CUDA any more");
     expect(silent == 0, "what the process does not survive");
+}
+
+static void
+expect_words(int code, const char *first, const char *second)
+{
+    const char *words = vae_rt_words(code);
+    expect(strstr(words, first) && strstr(words, second) &&
+               vae_rt_failure() == 0,
+           words);
+}
+
+/* What is wrong with the machine, and what to do. */
+static void
+machine_words(void)
+{
+    int n = 1;
+    driver = 0;
+    expect_words(cudaErrorInsufficientDriver, "there is no NVIDIA driver",
+                 "backend cpu");
+    driver = -1;
+    expect_words(cudaErrorInsufficientDriver, "there is no NVIDIA driver",
+                 "container runtime");
+    driver = 12020;
+    expect_words(cudaErrorInsufficientDriver,
+                 "the NVIDIA driver supports CUDA 12.2",
+                 "this build needs 13.0");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    expect(!strcmp(vae_rt_words(cudaErrorNoDevice), "there is no NVIDIA GPU"),
+           "no GPU");
+    setenv("CUDA_VISIBLE_DEVICES", "7,8", 1);
+    expect_words(cudaErrorNoDevice, "there is no NVIDIA GPU",
+                 "CUDA_VISIBLE_DEVICES lets this process see, which is "
+                 "\"7,8\"");
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    expect_words(cudaErrorNoDevice, "CUDA_VISIBLE_DEVICES", "\"\"");
+    empty = true;
+    expect(vae_rt_devices(&n) == cudaErrorNoDevice && n == 0, "a count of 0");
+    empty = false;
 }
 
 /* ------------------------------------------------------------------ */
@@ -193,6 +251,7 @@ main(void)
                vae_rt_failure() == 0,
            "a launch");
     last_words();
+    machine_words();
 #ifdef VAE_HAVE_NVTX
     watched();
 #endif
