@@ -65,15 +65,36 @@ try_slice(Advice *a)
         add(a, best.peak, "slice size %d", fits);
 }
 
+/* The first of 16 bits that the device has, where it was a wider one. */
 static void
 try_precision(Advice *a)
 {
+    static const VaePrecision narrow[] = {VAE_PRECISION_BF16,
+                                          VAE_PRECISION_FP16};
+    const VaePrecision now = a->s->plan.precision;
     VaePlan plan;
     VaeStreamParams params = a->params;
-    params.precision = VAE_PRECISION_BF16;
-    if (a->s->plan.precision == VAE_PRECISION_FP32 &&
-        vae_stream_fits(a->s, &params, &plan))
-        add(a, plan.peak, "precision bf16");
+    if (now != VAE_PRECISION_FP32 && now != VAE_PRECISION_TF32)
+        return;
+    for (int i = 0; i < 2; i++) {
+        params.precision = narrow[i];
+        if (vae_stream_fits(a->s, &params, &plan)) {
+            add(a, plan.peak, "precision %s", vae_precision_name(narrow[i]));
+            return;
+        }
+    }
+}
+
+/* The processor beside a device, whose memory is not the machine's. */
+static void
+try_processor(Advice *a)
+{
+    VaePlan plan;
+    VaeStreamParams params = a->s->params;
+    params.log = NULL;
+    params.backend = VAE_BACKEND_CPU;
+    if (a->s->class->memory_left && vae_stream_fits(a->s, &params, &plan))
+        add(a, plan.peak, "backend cpu");
 }
 
 /* The picture with n of `all` units of the longer side. */
@@ -123,6 +144,7 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         try_precision(&a);
         try_size(&a);
     }
+    try_processor(&a);
     char parts[160];
     if (s->execs[FIRST])
         snprintf(parts, sizeof parts,
@@ -138,9 +160,10 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
                  MIB(p->carries), MIB(p->arena));
     return vae_fail(
         error, VAE_ERR_MEMORY,
-        "%dx%d with %d latent step%s per slice needs %s%.1f MiB (%s) and %.1f "
-        "MiB are free%s; %s%s%s",
-        s->params.width, s->params.height, p->slice_size,
+        "%s of %dx%d in %s with %d latent step%s per slice needs %s%.1f MiB "
+        "(%s) and %.1f MiB are free%s; %s%s%s",
+        vae_stream_direction(s), s->params.width, s->params.height,
+        vae_precision_name(p->precision), p->slice_size,
         p->slice_size == 1 ? "" : "s", s->execs[FIRST] ? "" : "at least ",
         MIB(p->peak), parts, MIB(limit),
         device ? " on the device"

@@ -57,6 +57,12 @@ struct VaeStream {
     VaeOpTime *times[PROGRAMS];
 };
 
+static inline const char *
+vae_stream_direction(const VaeStream *s)
+{
+    return s->params.direction == VAE_DECODE ? "decode" : "encode";
+}
+
 /* The plan of a stream of s's model with these params, where it fits; quiet
  * otherwise. On the host it uses s's backend: its threads have taken what a
  * limit on the process leaves for threads. */

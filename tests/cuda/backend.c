@@ -296,20 +296,44 @@ refused_memory(const Bed *bed, VaeDirection direction, int stride)
            direction == VAE_DECODE ? "decode" : "encode", tried, wrong, left);
 }
 
+/* Leaves streams that many bytes of the device. */
+static void
+leave(uint64_t bytes)
+{
+    uint64_t left;
+    emu_set_memory((uint64_t) 4 << 30);
+    vae_rt_memory_left(&left);
+    emu_set_memory(((uint64_t) 4 << 30) - left + ((uint64_t) 128 << 20) +
+                   bytes);
+}
+
 static void
 small_memory(const Bed *bed)
 {
     VaeStream *stream = NULL;
     VaeError error = {0};
-    uint64_t left;
-    const VaeStreamParams params = params_of(VAE_DECODE);
-    emu_set_memory(256 << 20);
-    vae_rt_memory_left(&left);
-    emu_set_memory(((uint64_t) 128 << 20) + ((256 << 20) - left) + 4096);
-    const VaeStatus status =
-        vae_stream_new(bed->model, &params, &stream, &error);
-    expect(status == VAE_ERR_MEMORY && strstr(error.message, "on the device"),
+    VaePlan plan;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    leave(4096);
+    VaeStatus status = vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == VAE_ERR_MEMORY &&
+               strstr(error.message, "decode of 16x16 in fp32 with ") &&
+               strstr(error.message, "on the device"),
            "4 KiB left: %s", error.message);
+    expect(!strstr(error.message, "what would fit: backend cpu (") ==
+               !vae_backend_available(VAE_BACKEND_CPU, NULL, 0),
+           "what would: the processor, where there is one");
+    emu_set_memory((uint64_t) 4 << 30);
+    params.direction = VAE_ENCODE;
+    params.precision = VAE_PRECISION_BF16;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    leave(plan.peak);
+    params.precision = VAE_PRECISION_TF32;
+    status = vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == VAE_ERR_MEMORY &&
+               strstr(error.message, "encode of 16x16 in tf32 with ") &&
+               strstr(error.message, "precision bf16 ("),
+           "of bf16 enough: %s", error.message);
     emu_set_memory((uint64_t) 4 << 30);
 }
 

@@ -198,8 +198,8 @@ options = types.SimpleNamespace(
     out=sys.argv[1] + '-out', build=sys.argv[1])
 says = {'an illegal memory access was encountered': 'failed',
         'read 12 of 99 bytes': 'failed', 'stopped after 180 s': 'stopped',
-        '832x480 with 4 latent steps per slice needs 9.0 MiB (x) and 8.0 MiB '
-        'are free; 64x48 would fit': 'skipped'}
+        'decode of 832x480 in bf16 with 4 latent steps per slice needs 9.0 MiB '
+        '(x) and 8.0 MiB are free on the device; what would fit: 64x48': 'skipped'}
 for said, result in says.items():
     speed.bench = lambda *_: said
     step = runner.Run(options).step('speed', speed.speed, 9)

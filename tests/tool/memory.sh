@@ -19,7 +19,7 @@ fi
 wan=$data/wan21/weights.safetensors
 check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
-says "vaetool: 1920x1088" "needs at least" "activations" "others not counted" \
+says "vaetool: decode of 1920x1088 in " "needs at least" "activations" "others not counted" \
     "free within this process's limits (ulimit -v, -d)" \
     "what would fit: " "; or raise the limit"
 
@@ -40,7 +40,9 @@ less() { # A B: A <= B
 if "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; then
     check "slices past the limit" 3 limited 960000 "$tool" plan --backend cpu \
         --arch taew2_1 --size 416x240 --threads 2 --precision fp32 --slice 4
-    says "what would fit: slice size " " MiB), or " "; or raise the limit"
+    says "decode of 416x240 in fp32 with 4 latent steps per slice needs " \
+        "what would fit: slice size " " MiB), or " "; or raise the limit"
+    says_not "backend cpu"
     mv "$out/log" "$out/refused"
     free=$(said ' and \([0-9.]*\) MiB are free')
     steps=$(said 'slice size \([0-9]*\) ([0-9.]* MiB)')
