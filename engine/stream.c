@@ -3,6 +3,7 @@
  */
 #include <assert.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend_choose.h"
@@ -356,14 +357,35 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
     return status;
 }
 
+/* The log's last word of what was asked for: what it came to. */
+static void
+tell(const VaeStream *s)
+{
+    const VaeLog log = {s->params.log, s->params.log_user};
+    const VaePlan *p = &s->plan;
+    char how[64] = "";
+    if (p->backend == VAE_BACKEND_CUDA) /* any is the first */
+        snprintf(how, sizeof how, " device %d",
+                 s->params.device < 0 ? 0 : s->params.device);
+    else if (p->backend == VAE_BACKEND_CPU)
+        snprintf(how, sizeof how, " with %d thread%s", p->threads,
+                 p->threads == 1 ? "" : "s");
+    vae_log(&log, "%s: %s%s (%s), %s, %dx%d, slices of %d",
+            vae_stream_direction(s), vae_backend_name(p->backend), how,
+            s->device, vae_precision_name(p->precision), s->params.width,
+            s->params.height, p->slice_size);
+}
+
 static VaeStatus
 plan_only(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
           bool advise, VaePlan *out, VaeError *error)
 {
     VaeStream *s;
     const VaeStatus status = new_stream(model, params, lent, advise, &s, error);
-    if (status == VAE_OK)
+    if (status == VAE_OK) {
         *out = s->plan;
+        tell(s);
+    }
     vae_stream_free(&s);
     return status;
 }
@@ -430,7 +452,9 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         vae_stream_free(out);
         status = new_and_make(model, params, slice, out, error);
     }
-    if (status != VAE_OK)
+    if (status == VAE_OK)
+        tell(*out);
+    else
         vae_stream_free(out);
     return status;
 }

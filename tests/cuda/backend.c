@@ -472,11 +472,13 @@ expect_refused(const Bed *bed, VaeStreamParams params, VaeStatus wanted,
     vae_stream_free(&stream);
 }
 
-/* The last line. */
+enum { SAID = 1000 };
+
 static void
 listen(void *user, const char *line)
 {
-    snprintf(user, 200, "%s", line);
+    const size_t n = strlen(user);
+    snprintf((char *) user + n, SAID - n, "%s\n", line);
 }
 
 static void
@@ -497,7 +499,7 @@ devices(const Bed *bed)
                    "backend cuda: there is no NVIDIA GPU");
     VaePlan plan;
     VaeError error;
-    char said[200] = "";
+    char said[SAID] = "";
     params.backend = VAE_BACKEND_AUTO;
     params.log = listen;
     params.log_user = said;
@@ -530,7 +532,7 @@ unrecorded(const Bed *bed)
     TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeError error = {0};
-    char said[200] = "";
+    char said[SAID] = "";
     VaeStream *stream = bed_stream(bed, params);
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     vae_stream_free(&stream);

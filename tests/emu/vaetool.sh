@@ -45,7 +45,8 @@ check "auto takes the emulated device" 0 "$tool" plan \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "decode: cuda"
 check "the device's number" 0 "$tool" plan --device 0 --backend cuda \
-    --model "$demo/demo-tiny.safetensors" --size 64x64
+    --verbose --model "$demo/demo-tiny.safetensors" --size 64x48
+says "decode: cuda device 0 (the emulated device), bf16, 64x48, slices of 4"
 check "a profile" 0 "$tool" bench --backend cuda --precision bf16 --profile \
     --model "$demo/demo-tiny.safetensors" --size 32x32 --frames 5
 says "GFLOP/s of a matrix product" "GB/s of a copy" "floor%"

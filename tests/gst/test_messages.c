@@ -253,6 +253,27 @@ test_log(void)
     CHECK_INT(wanted.found, 1);
 }
 
+/* So is which backend was taken. */
+static void
+test_log_taken(void)
+{
+    Wanted wanted = {"), fp32, 48x32, slices of 1", 0};
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
+    gchar *caps = vae_test_latent_caps(6, 4, NULL);
+
+    gst_debug_add_log_function(look, &wanted, NULL);
+    gst_debug_set_threshold_for_name("vaeengine", GST_LEVEL_INFO);
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, 6, 4, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    g_free(caps);
+    vae_test_teardown(h);
+    gst_debug_remove_log_function_by_data(&wanted);
+    gst_debug_unset_threshold_for_name("vaeengine");
+    CHECK_INT(wanted.found, 1);
+}
+
 /* Upstream knows how long the file is. */
 static GstPadProbeReturn
 answer_duration(GstPad *pad, GstPadProbeInfo *info, gpointer duration)
@@ -504,6 +525,7 @@ main(int argc, char **argv)
                                     {"progress", test_progress},
                                     {"file-progress", test_file_progress},
                                     {"log", test_log},
+                                    {"log-taken", test_log_taken},
                                     {"categories", test_categories},
                                     {"author", test_author},
                                     {NULL, NULL}};

@@ -83,6 +83,12 @@ echo "# decode and encode"
 check "decode" 0 "$tool" decode $ref --model "$wan" "$latents" \
     "$out/frames.safetensors"
 true_that "quiet where there is no terminal" test ! -s "$out/log"
+check "decode --verbose" 0 "$tool" decode $ref --verbose --slice 2 \
+    --model "$wan" "$latents" "$out/again.safetensors"
+says "decode: ref (" "), fp32, 80x48, slices of 2"
+check "plan --verbose" 0 "$tool" plan --backend ref --verbose --model "$wan" \
+    --size 64x48
+says "decode: ref (" "encode: ref (" "), fp32, 64x48, slices of 4"
 check "decoded as the official network" 0 "$tool" compare \
     --max-abs 1e-4 --min-psnr 100 --min-ssim 0.9999 \
     "$out/frames.safetensors" "$latents"
