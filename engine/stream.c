@@ -74,13 +74,29 @@ round_up(int v, int step)
     return (v + step - 1) / step * step;
 }
 
+/* Hands the log's lines on and keeps the first. */
+typedef struct Reasons {
+    VaeLog to;
+    char first[600];
+} Reasons;
+
+static void
+keep_first(void *user, const char *line)
+{
+    Reasons *r = user;
+    if (!r->first[0])
+        snprintf(r->first, sizeof r->first, "%s", line);
+    vae_log(&r->to, "%s", line);
+}
+
+/* passed: what is told of backends that are passed over. */
 static VaeStatus
-choose_next(VaeStream *s, int *next, VaeError *error)
+choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaeStatus status = vae_backend_choose(
-        s->params.backend, s->params.precision, s->params.direction, next, &log,
-        &s->class, &s->plan.precision, error);
+        s->params.backend, s->params.precision, s->params.direction, next,
+        passed, &s->class, &s->plan.precision, error);
     if (status != VAE_OK)
         return status;
     s->plan.backend = s->class->kind;
@@ -111,23 +127,40 @@ choose_next(VaeStream *s, int *next, VaeError *error)
     return VAE_OK;
 }
 
+/* Where any backend will do, but the device was named. */
+static void
+warn_of_device(const VaeStream *s, const char *why)
+{
+    char line[800];
+    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
+        s->params.device < 0 || s->class->kind == VAE_BACKEND_CUDA)
+        return;
+    snprintf(line, sizeof line,
+             "device %d was asked for, and the %s backend is taken: %s",
+             s->params.device, vae_backend_name(s->class->kind), why);
+    s->params.warn(s->params.log_user, line);
+}
+
 /* What is there, but cannot be opened, is passed over where any will do. */
 static VaeStatus
 choose(VaeStream *s, VaeError *error)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
+    Reasons reasons = {.to = {s->params.log, s->params.log_user}};
+    const VaeLog log = {keep_first, &reasons};
     int next = 0;
     VaeError why = {0};
-    VaeStatus status = choose_next(s, &next, &why);
+    VaeStatus status = choose_next(s, &next, &log, &why);
     while (s->params.backend == VAE_BACKEND_AUTO && s->class &&
            s->class->kind != VAE_BACKEND_REF &&
            (status == VAE_ERR_BACKEND || status == VAE_ERR_UNSUPPORTED)) {
         vae_log(&log, "backend %s is not taken: %s",
                 vae_backend_name(s->class->kind), why.message);
-        status = choose_next(s, &next, &why);
+        status = choose_next(s, &next, &log, &why);
     }
     if (error && status != VAE_OK)
         *error = why;
+    if (status == VAE_OK)
+        warn_of_device(s, reasons.first);
     return status;
 }
 

@@ -23,7 +23,7 @@ begin(const VaeStream *s, uint64_t limit)
     a.params.backend = s->plan.backend;
     a.params.precision = s->plan.precision;
     a.params.memory_limit = (size_t) limit;
-    a.params.log = NULL;
+    a.params.log = a.params.warn = NULL;
     return a;
 }
 
@@ -91,7 +91,7 @@ try_processor(Advice *a)
 {
     VaePlan plan;
     VaeStreamParams params = a->s->params;
-    params.log = NULL;
+    params.log = params.warn = NULL;
     params.backend = VAE_BACKEND_CPU;
     if (a->s->class->memory_left && vae_stream_fits(a->s, &params, &plan))
         add(a, plan.peak, "backend cpu");

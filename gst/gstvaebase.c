@@ -67,6 +67,14 @@ log_line(void *user, const char *line)
     GST_CAT_INFO_OBJECT(gst_vae_engine_debug, user, "%s", line);
 }
 
+static void
+warn_line(void *user, const char *line)
+{
+    GstVaeBase *base = user;
+
+    GST_ELEMENT_WARNING(base, RESOURCE, NOT_FOUND, ("%s", line), (NULL));
+}
+
 void
 gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
 {
@@ -85,6 +93,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
     params->nan_policy = (VaeNanPolicy) base->settings.nan_policy;
     GST_OBJECT_UNLOCK(base);
     params->log = log_line; /* the session's streams are the base's own */
+    params->warn = warn_line;
     params->log_user = base;
     if (params->slice_size == 0 && upstream_is_live(base))
         params->slice_size = 1;
@@ -432,7 +441,7 @@ install_model_properties(GObjectClass *klass)
      * GstVaeBase:cuda-device-id:
      *
      * Number of the GPU that the `cuda` backend takes. The other backends do
-     * not read it.
+     * not read it; where `auto` has to take one of them, there is a WARNING.
      */
     g_object_class_install_property(
         klass, PROP_CUDA_DEVICE_ID,

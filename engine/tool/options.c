@@ -421,6 +421,10 @@ check(Command command, const char *name, const Options *o)
         return usage(name, "--size WxH is missing");
     if (command == COMMAND_BENCH && !o->frames)
         return usage(name, "--frames N is missing");
+    if (o->device >= 0 && o->backend != VAE_BACKEND_AUTO &&
+        o->backend != VAE_BACKEND_CUDA)
+        return usage(name, "--device is of --backend cuda, and %s is given",
+                     vae_backend_name(o->backend));
     if (o->every && !o->resume)
         return usage(name, "--checkpoint-interval is of --resume, which is "
                            "missing");

@@ -204,6 +204,12 @@ say(void *user, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+static void
+warn(void *user, const char *line)
+{
+    fprintf(stderr, "vaetool: warning: %s\n", line);
+}
+
 VaeStreamParams
 stream_params(const Options *o, VaeDirection direction, int width, int height)
 {
@@ -222,6 +228,7 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .nan_policy = o->nan_policy,
         .seed = o->seed,
         .log = o->verbose ? say : NULL,
+        .warn = warn,
     };
 }
 

@@ -53,4 +53,11 @@ says "GFLOP/s of a matrix product" "GB/s of a copy" "floor%"
 check "a device that is not there" 3 "$tool" plan --device 7 --backend cuda \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "there is no CUDA device 7"
+check "nor for auto" 0 "$tool" plan --device 7 \
+    --model "$demo/demo-tiny.safetensors" --size 64x64
+says "decode: $host" "vaetool: warning: device 7 was asked for, and the $host" \
+    "backend is taken: backend cuda is not taken: there is no CUDA device 7"
+check "one that is" 0 "$tool" plan --device 0 \
+    --model "$demo/demo-tiny.safetensors" --size 64x64
+says_not "warning"
 finish

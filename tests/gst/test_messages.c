@@ -274,6 +274,30 @@ test_log_taken(void)
     CHECK_INT(wanted.found, 1);
 }
 
+/* A GPU that was named and is not there, and one that nobody named. */
+static void
+test_device(void)
+{
+    for (gint i = 0; i < 2; i++) {
+        GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id",
+                                         i == 0 ? G_MAXINT : -1, NULL);
+        GstBus *bus = vae_test_bus(h);
+        gchar *caps = vae_test_latent_caps(6, 4, NULL);
+
+        gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
+        gst_harness_set_src_caps_str(h, caps);
+        vae_test_push_latents(h, 6, 4, 0, 1);
+        g_free(vae_test_pull_frames(h, 0, 1));
+        if (i == 0)
+            vae_test_one_warning(bus, "device 2147483647 was asked for, and");
+        CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+        gst_element_set_bus(h->element, NULL);
+        gst_object_unref(bus);
+        g_free(caps);
+        vae_test_teardown(h);
+    }
+}
+
 /* Upstream knows how long the file is. */
 static GstPadProbeReturn
 answer_duration(GstPad *pad, GstPadProbeInfo *info, gpointer duration)
@@ -526,6 +550,7 @@ main(int argc, char **argv)
                                     {"file-progress", test_file_progress},
                                     {"log", test_log},
                                     {"log-taken", test_log_taken},
+                                    {"device", test_device},
                                     {"categories", test_categories},
                                     {"author", test_author},
                                     {NULL, NULL}};

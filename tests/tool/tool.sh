@@ -31,6 +31,11 @@ check "decode without a model" 2 "$tool" decode "$latents" "$out/x"
 says "--model"
 check "bad backend" 2 "$tool" decode --model "$wan" --backend gpu a b
 says "gpu"
+for backend in cpu ref; do
+    check "a device of $backend" 2 "$tool" decode --model "$wan" \
+        --backend $backend --device 7 a b
+    says "--device is of --backend cuda, and $backend is given"
+done
 check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
 check "bad posterior" 2 "$tool" encode --model "$wan" \
     --posterior median "$video" "$out/x"

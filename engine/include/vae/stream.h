@@ -63,7 +63,9 @@ typedef struct VaeStreamParams {
                           times that are not taken, nor more than the
                           environment lets OpenMP have (OMP_THREAD_LIMIT) */
     int device;        /* of the cuda backend: its number, or -1: any; the
-                          others have none and do not read it */
+                          others have none and do not read it. Where AUTO
+                          takes another than the cuda backend for a number,
+                          warn is told */
     bool deterministic;
     bool restarts; /* vae_stream_restart() may come: one program more */
     VaeNormalization normalization; /* of the latents in or out */
@@ -84,8 +86,9 @@ typedef struct VaeStreamParams {
                             has free */
     VaeDumpFunc dump;    /* or NULL */
     void *dump_user;
-    VaeLogFunc log; /* or NULL */
-    void *log_user;
+    VaeLogFunc log;  /* or NULL */
+    VaeLogFunc warn; /* or NULL; gets what was asked for and is not done */
+    void *log_user;  /* of both */
 } VaeStreamParams;
 
 /* Bytes by purpose, as they are asked for; library alone is an estimate. */
