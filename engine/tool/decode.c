@@ -77,6 +77,8 @@ open_input(Decode *d, VaeError *error)
         status =
             output_check_beside(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK)
+        status = output_check_place(out, error);
+    if (status == VAE_OK)
         status = open_model(d->o, &d->model, error);
     if (status == VAE_OK) {
         d->info = vae_model_info(d->model);

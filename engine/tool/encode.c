@@ -88,6 +88,8 @@ open_input(Encode *e, VaeError *error)
     if (status == VAE_OK)
         status = output_check(out, in, e->o->model, error);
     if (status == VAE_OK)
+        status = output_check_place(out, error);
+    if (status == VAE_OK)
         status = open_model(e->o, &e->model, error);
     if (status == VAE_OK) {
         e->info = vae_model_info(e->model);

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -47,17 +48,50 @@ target_of(const Output *out)
     return out->target ? out->target : out->path;
 }
 
+/* Whether the path is a file that is written in place, such as a device, or
+ * that a new one takes the place of; a folder is neither. */
+static VaeStatus
+look_at(const char *path, bool *in_place, VaeError *error)
+{
+    struct stat st;
+    const bool exists = stat(path, &st) == 0;
+    if (!exists && errno != ENOENT)
+        return system_error(error, path, "create");
+    if (exists && S_ISDIR(st.st_mode))
+        return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", path);
+    *in_place = exists && !S_ISREG(st.st_mode);
+    return VAE_OK;
+}
+
+VaeStatus
+output_check_place(const char *path, VaeError *error)
+{
+    bool in_place;
+    VaeStatus status = look_at(path, &in_place, error);
+    if (status != VAE_OK)
+        return status;
+    char *target = realpath(path, NULL); /* a link may lead elsewhere */
+    char *place = strdup(target ? target : path);
+    free(target);
+    if (!place)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
+    const int wanted = in_place ? W_OK : W_OK | X_OK;
+    if (faccessat(AT_FDCWD, in_place ? place : dirname(place), wanted,
+                  AT_EACCESS) != 0)
+        status = system_error(error, path, "create");
+    free(place);
+    return status;
+}
+
 /* A new file beside the old one, or the device itself. */
 static VaeStatus
 open_file(Output *out, VaeError *error)
 {
-    struct stat st;
-    const bool exists = stat(out->path, &st) == 0;
-    if (!exists && errno != ENOENT)
-        return system_error(error, out->path, "create");
-    if (exists && S_ISDIR(st.st_mode))
-        return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", out->path);
-    if (exists && !S_ISREG(st.st_mode)) {
+    bool in_place;
+    const VaeStatus status = look_at(out->path, &in_place, error);
+    if (status != VAE_OK)
+        return status;
+    if (in_place) {
         out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
     } else {
         char *name;

@@ -158,6 +158,9 @@ VaeStatus output_check(const char *path, const char *input, const char *model,
 VaeStatus
 output_check_beside(const char *path, const char *input, const char *model,
                     VaeError *error); /* not the same file as either */
+/* The error of output_open() where the path's folder is not there or may not be
+ * written, before anything is made. */
+VaeStatus output_check_place(const char *path, VaeError *error);
 VaeStatus output_open(Output *out, const char *path,
                       const VaeTensorOut *tensors, size_t n,
                       const VaeMetadata *metadata, size_t n_metadata,

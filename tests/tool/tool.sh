@@ -290,8 +290,25 @@ true_that "no output of a failed run" test ! -e "$out/x"
 check "no such folder" 3 "$tool" decode $ref --model "$wan" "$latents" \
     "$out/none/x"
 says "$out/none/x"
+check "before anything is opened, decode" 3 "$tool" decode \
+    --model "$out/none/model" "$latents" "$out/none/x"
+says "vaetool: $out/none/x: cannot create: No such file or directory"
+check "before anything is opened, encode" 3 "$tool" encode \
+    --model "$out/none/model" "$video" "$wan/x"
+says "vaetool: $wan/x: cannot create: Not a directory"
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir "$out/closed" && chmod a-w "$out/closed"
+    check "a folder that may not be written" 3 "$tool" decode \
+        --model "$out/none/model" "$latents" "$out/closed/x"
+    says "closed/x: cannot create: Permission denied"
+fi
+mkdir "$out/linked" && ln -s "$out/linked/file" "$out/link"
+check "a link to a new file" 0 "$tool" decode $ref --model "$wan" "$latents" \
+    "$out/link"
+rm -r "$out/link" "$out/linked"
 check "a folder for a file" 3 "$tool" decode $ref --model "$wan" "$latents" \
     "$out"
+says "$out: is a directory"
 cp "$latents" "$out/old.safetensors"
 check "a limit on file sizes" 3 sh -c 'ulimit -f 20; exec "$@"' - "$tool" \
     decode $ref --model "$wan" "$latents" "$out/old.safetensors"
