@@ -25,13 +25,31 @@ typedef struct Decode {
     VaePicture *pictures;
 } Decode;
 
+/* The visible pixels: those that the file states, else all of the grid. */
+static VaeStatus
+find_size(Decode *d, VaeError *error)
+{
+    const VaeLatentClip *c = &d->clip;
+    const int s = d->info->spatial;
+    d->width = c->width_px > 0 ? c->width_px : c->width * s;
+    d->height = c->height_px > 0 ? c->height_px : c->height * s;
+    const int width = (d->width - 1) / s + 1;
+    const int height = (d->height - 1) / s + 1;
+    if (width == c->width && height == c->height)
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_SIZE,
+                    "%s: the latents have a grid of %dx%d for %dx%d pixels, "
+                    "the model %s wants %dx%d",
+                    vae_tensor_file_name(d->file), c->width, c->height,
+                    d->width, d->height, d->info->path, width, height);
+}
+
 /* The clip must be the model's; its metadata may crop and trim it. */
 static VaeStatus
 fit(Decode *d, VaeError *error)
 {
     const VaeLatentClip *c = &d->clip;
     const VaeModelInfo *info = d->info;
-    const int s = info->spatial;
     if (!info->has_decoder)
         return vae_fail(error, VAE_ERR_MODEL, "%s: has no decoder", info->path);
     if (c->channels != info->latent_channels)
@@ -46,16 +64,10 @@ fit(Decode *d, VaeError *error)
                         "%s",
                         vae_tensor_file_name(d->file), c->space, info->path,
                         info->space);
-    d->width = c->width * s;
-    d->height = c->height * s;
-    if (c->width_px > 0 && (c->width_px + s - 1) / s == c->width)
-        d->width = c->width_px;
-    if (c->height_px > 0 && (c->height_px + s - 1) / s == c->height)
-        d->height = c->height_px;
     d->frames = vae_model_frames_of(d->model, c->t);
     if (c->frames > 0 && c->frames < d->frames)
         d->frames = c->frames;
-    return VAE_OK;
+    return find_size(d, error);
 }
 
 static VaeStatus

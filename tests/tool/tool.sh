@@ -255,6 +255,26 @@ sed 's/"shape":\[16,2,6,10\]/"shape":[32,1,6,10]/' "$latents" \
 check "wrong channels" 3 "$tool" decode $ref --model "$wan" \
     "$out/channels.safetensors" "$out/x"
 says "32 channels" "16" "channels.safetensors"
+# sized WIDTH HEIGHT: the latents in a file that states so many pixels.
+sized() {
+    tail -c $((16 * 2 * 6 * 10 * 4)) "$latents" |
+        tensor "$out/sized.safetensors" latent F32 16,2,6,10 \
+            "{\"vae.width\":\"$1\",\"vae.height\":\"$2\"}"
+}
+sized 170 33
+check "another size than its grid's" 3 "$tool" decode $ref --model "$wan" \
+    "$out/sized.safetensors" "$out/x"
+says "sized.safetensors: the latents have a grid of 10x6 for 170x33 pixels" \
+    "wants 22x5"
+sized 1048576 41
+check "an absurd one" 3 "$tool" decode $ref --model "$wan" \
+    "$out/sized.safetensors" "$out/x"
+says "a grid of 10x6 for 1048576x41 pixels"
+sized 73 41
+check "one within its grid" 0 "$tool" decode $ref --model "$wan" \
+    "$out/sized.safetensors" "$out/cropped.safetensors"
+check "is the picture's" 0 "$tool" info "$out/cropped.safetensors"
+says "5 frames of 73x41"
 check "no such tensor" 3 "$tool" decode $ref --model "$wan" --tensor nix \
     "$latents" "$out/x"
 says "nix" "latent"
