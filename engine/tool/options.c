@@ -280,7 +280,7 @@ static const Option options[] = {
     {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_arch,
      "this model at full size, with generated weights, instead"},
     {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
-     "visible pixels, such as 832x480"},
+     "visible pixels, such as 832x480; at most 65535 each way"},
     {"--frames", "N", COMMAND_BENCH, set_frames,
      "video frames, up to the end of a latent"},
     {"--encode", NULL, COMMAND_BENCH, set_encode, "encode instead of decode"},

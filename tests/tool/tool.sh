@@ -37,6 +37,8 @@ for backend in cpu ref; do
     says "--device is of --backend cuda, and $backend is given"
 done
 check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
+check "a size past the limit" 2 "$tool" plan --model "$wan" --size 65536x10
+says "--size \"65536x10\" is not possible" "at most 65535 each way"
 check "bad posterior" 2 "$tool" encode --model "$wan" \
     --posterior median "$video" "$out/x"
 says "median" "mean (default) or sample"
