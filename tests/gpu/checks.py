@@ -6,6 +6,7 @@ number nobody took says why. A number that is not there never holds.
 import math
 import re
 
+from runner import short
 from speed import HIDDEN_BOUND, PLAN_BOUND
 
 # Frames per second that decoding in bf16 has to reach, by what the device's
@@ -45,12 +46,15 @@ TOPICS = ['steps', 'build', 'results', 'sanitizers', 'overlap', 'speed',
           'device']
 # Over the emulation, where no time means anything.
 TIMED = [4, 6, 9, 10, 12]
+EMULATED = 'an emulated device tells nothing of this'
+QUICK = ['overlap', 'speed', 'torch']  # of which --quick leaves numbers out
 
 
 class Checks:
     def __init__(self, report):
         self.report, self.all = report, []
         self.emulated = report.get('emulated', False)
+        self.quick = report.get('settings', {}).get('quick', False)
         self.steps = {s['step']: s for s in report['steps']}
         gpu = report['machine'].get('gpu', '')
         self.gpu = next((k for k in GOALS if k in gpu), None)
@@ -62,19 +66,27 @@ class Checks:
     def why(self, step):
         """Why a step has no such number."""
         one = self.steps.get(step)
-        return 'the step %s was not run' % step if not one else \
-            '%s %s: %s' % (step, one['status'], one['words'])
+        if not one:
+            return 'the step %s was not run' % step
+        if one['status'] == 'passed' and self.emulated:
+            return EMULATED
+        if one['status'] == 'passed' and self.quick and step in QUICK:
+            return 'left out by --quick'
+        # What passed tells of what it did; only what it skipped is a reason.
+        if one['status'] == 'passed' and ' skipped' not in one['words']:
+            return 'the step %s passed without it' % step
+        return '%s %s: %s' % (step, one['status'], one['words'])
 
     def add(self, number, name, value, wanted, good, words=''):
         if self.emulated and number in TIMED and value is not None:
-            value, words = None, 'an emulated device tells nothing of this'
+            value, words = None, EMULATED
         if isinstance(value, float):
             value = round(value, 6) if math.isfinite(value) else str(value)
         self.all.append({
             'number': number, 'check': name, 'value': value, 'wanted': wanted,
             'result': 'not measured' if value is None else
             'pass' if good else 'FAIL',
-            'words': words if value is not None else words[:160]})
+            'words': words if value is not None else short(words, 160)})
 
     def least(self, number, name, value, bound, step, words=''):
         self.add(number, name, value, '>= %g' % bound,
@@ -295,7 +307,7 @@ def graphs(c, rows):
               '%d kernels have no name' % nameless)
     else:
         c.most(5, 'relayout kernels', sum(moved.values()), 0, 'overlap',
-               ', '.join(moved)[:200])
+               short(', '.join(moved), 200))
     c.add(5, 'copies of all programs', copies, 'those of carries, %d' % wanted,
           copies == wanted and not other,
           other and '%d programs or nodes differ' % other or '')
@@ -304,8 +316,7 @@ def graphs(c, rows):
 def speeds(c):
     if c.emulated:
         run(c, 5, 'speed')
-        c.add(5, 'frames/s', None, '', False,
-              'an emulated device tells nothing of this')
+        c.add(5, 'frames/s', None, '', False, EMULATED)
         return
     goals = GOALS.get(c.gpu, {})
     fps = {(r['model'], r['direction'], r['precision'], r['size']): r['fps']

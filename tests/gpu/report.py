@@ -8,6 +8,7 @@ import json
 import sys
 
 import checks
+from runner import short
 
 
 def columns(head, rows):
@@ -103,7 +104,7 @@ def checks_table(made):
             if c['wanted'] != 'reported':
                 text += ', wanted %s' % c['wanted']
         if c['result'] == 'FAIL' or (c['words'] and c['value'] is None):
-            text += ' (%s)' % c['words'][:100]
+            text += ' (%s)' % short(c['words'], 100)
         text += '\n'
     return text + ', '.join('%d %s' % (
         sum(c['result'] == k for c in made), k) for k in order) + '\n'
@@ -113,6 +114,8 @@ def merged(reports):
     """Of steps that were run one by one."""
     return {'machine': {k: v for p in reports for k, v in p['machine'].items()},
             'emulated': any(p.get('emulated') for p in reports),
+            'settings': {'quick': all(p.get('settings', {}).get('quick')
+                                      for p in reports)},
             'steps': [s for p in reports for s in p['steps']]}
 
 
@@ -127,7 +130,7 @@ def table(reports):
         text += 'pipeline %(pipeline)s: %(result)s %(words)s\n' % r
     for s in (s for p in reports for s in p['steps']):
         text += '%-10s %-8s %6.1f s  %s\n' % (
-            s['step'], s['status'], s.get('seconds', 0), s['words'][:300])
+            s['step'], s['status'], s.get('seconds', 0), short(s['words'], 300))
     return text + '\n' + checks_table(checks.check(merged(reports)))
 
 

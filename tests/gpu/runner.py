@@ -16,6 +16,13 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(
 LOG_TAIL = 200000  # characters of one command's output that are kept
 
 
+def short(text, most):
+    """At most so many characters of it, in whole words."""
+    if len(text) <= most:
+        return text
+    return text[:most - 3].rsplit(' ', 1)[0].rstrip(' ,;:') + ' ...'
+
+
 class Skip(Exception):
     """A step cannot be done here; says what is missing."""
 

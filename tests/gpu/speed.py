@@ -6,7 +6,7 @@ import os
 import re
 
 from build import ask
-from runner import Skip, Stopped, TOP
+from runner import Skip, Stopped, TOP, short
 
 # A stream's memory may be so far from its plan, and so much of the downloads
 # has to be hidden behind computing: what docs/performance.md says.
@@ -21,12 +21,25 @@ def tool_of(run):
     return tool
 
 
-def weights(run, name):
-    """The file of weights of that name, or those of a network, which are made
-    once for all steps."""
+# What `vaetool make-weights` makes.
+NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2',
+            'taew2_2_super', 'taehv', 'taehv1_5', 'taehv1_5_super',
+            'taeltx_2']
+
+
+def file_of(name):
+    """The weights that are there by that name, or None."""
     for path in os.path.join(TOP, name), os.path.abspath(name):
         if os.path.exists(path):
             return path
+    return None
+
+
+def weights(run, name):
+    """The file of weights of that name, or those of a network, which are made
+    once for all steps."""
+    if file_of(name):
+        return file_of(name)
     path = run.path('weights/%s.safetensors' % name)
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -367,7 +380,7 @@ def torch(run):
                 300 if mode in COMPILED else 120, own=True)
             if done.code or done.stopped:
                 row['faults'] = ['stopped' if done.stopped
-                                 else done.last()[:300]]
+                                 else short(done.last(), 300)]
                 # What it cannot do is no failure of ours.
                 row['result'] = 'stopped' if done.stopped else 'skipped'
             else:

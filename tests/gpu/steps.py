@@ -9,7 +9,7 @@ import exact
 import pipelines
 import speed
 import start
-from runner import Skip
+from runner import Skip, short
 
 FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
         'taeltx_2']
@@ -77,7 +77,7 @@ def tests(run, suite, emulated):
     words = '%d passed' % count['OK']
     if count['SKIP']:
         words += ', %d skipped (%s)' % (
-            count['SKIP'], '; '.join(sorted(s[9:] for s in skips))[:200])
+            count['SKIP'], short('; '.join(sorted(s[9:] for s in skips)), 200))
     if bad:
         words += ', %d failed: %s' % (len(bad), ' '.join(bad))
     if cut:
