@@ -327,6 +327,29 @@ build.describe(run)
 assert run.report['revision'] == 'unknown and changes'
 END
 
+expect 'an old emulation is compiled anew' env PYTHONPATH="$here" \
+    python3 -B - "$out/old" <<'END'
+import os, sys, types
+import build
+root, calls, code = sys.argv[1], [], 0
+for path in 'build.ninja', 'tests/gpu/flow-emu':
+    path = os.path.join(root, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, 'w').close()
+    os.chmod(path, 0o755)
+def call(command):
+    calls.append(command[1])
+    return types.SimpleNamespace(code=code, stopped=False, out='error: x',
+                                 err='', last=lambda: '')
+build.find_meson = lambda run: ['meson']
+run = types.SimpleNamespace(
+    options=types.SimpleNamespace(debs=None, cudnn=None), emulate=True,
+    build=root, path=lambda name: os.path.join(root, name), env={}, call=call)
+assert build.build(run)['status'] == 'passed' and calls == ['compile'], calls
+code = 1
+assert build.build(run)['status'] == 'failed'
+END
+
 # Numbers that are not what they should be.
 expect 'numbers that miss are told' env PYTHONPATH="$here" \
     python3 -B "$here/test_checks.py"
