@@ -97,6 +97,18 @@ def version_of(include):
     return tuple(int(m[1]) for m in found if m)
 
 
+def parts_of_cudnn(root):
+    """The folders with its header and with its library below a folder, in the
+    order in which Meson looks."""
+    triplet = platform.machine() + '-linux-gnu'
+    headers = [f for f in (os.path.join(root, 'include', sub)
+                           for sub in ('', triplet))
+               if os.path.exists(os.path.join(f, 'cudnn.h'))]
+    libs = [lib for lib in ('lib64', 'lib', 'lib/' + triplet) if
+            os.path.exists(os.path.join(root, lib, 'libcudnn.so.9'))]
+    return headers, libs
+
+
 def find_cudnn(run):
     """The folder of cuDNN for Meson, or None where it finds it by itself; the
     newest one, as an old one may lie beside a package of Python's."""
@@ -105,15 +117,10 @@ def find_cudnn(run):
     nvcc = nvcc_of(run)
     cuda = os.path.dirname(os.path.dirname(os.path.realpath(nvcc))) \
         if nvcc else '/usr/local/cuda'
-    triplet = platform.machine() + '-linux-gnu'
     best, version = None, None
     for root in cuda, '/usr':
         # Images may have the libraries without the headers.
-        headers = [f for f in (os.path.join(root, 'include', sub)
-                               for sub in ('', triplet))
-                   if os.path.exists(os.path.join(f, 'cudnn.h'))]
-        libs = [lib for lib in ('lib64', 'lib', 'lib/' + triplet) if
-                os.path.exists(os.path.join(root, lib, 'libcudnn.so.9'))]
+        headers, libs = parts_of_cudnn(root)
         if headers and libs:  # the first is what Meson takes
             version = version_of(headers[0])
             break

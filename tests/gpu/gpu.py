@@ -12,6 +12,7 @@ import sys
 import build
 import checks
 import report
+import speed
 import steps
 from runner import Run, TOP
 
@@ -20,9 +21,15 @@ def words(text):
     return [w for w in text.replace(',', ' ').split() if w]
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One line; the usage alone is longer than a screen is wide."""
+        self.exit(2, '%s: %s (see --help)\n' % (self.prog, message))
+
+
 def parse(argv):
     names = [s[0] for s in steps.STEPS]
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog='sh tests/gpu/run.sh',
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description='Builds, tests and measures gst-vae on an NVIDIA GPU.',
@@ -35,7 +42,8 @@ Missing packages may be unpacked rather than installed: --debs names a folder
 of .deb files, such as debs.sh downloads. cuDNN is
 taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
 
-Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
+Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
+143 where it was interrupted or told to end: the report has what was done.''')
     p.add_argument('--out', default='gpu-report', metavar='DIR',
                    help='for report.json, table.txt, log.txt, device.json, '
                    'clocks.txt, cuda-*.txt; gpu-report unless given')
@@ -89,6 +97,15 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU.''')
         value = getattr(o, option)
         if value is not None and value < 1:
             p.error('--%s %d: at least 1 is wanted' % (option, value))
+    for name in o.models or []:
+        if name not in speed.NETWORKS and not speed.file_of(name):
+            p.error('--models: %s is no file and none of %s' % (
+                name, ', '.join(speed.NETWORKS)))
+    if o.debs and not glob.glob(os.path.join(o.debs, '*.deb')):
+        p.error('--debs: there are no .deb files in %s' % o.debs)
+    if o.cudnn and not all(build.parts_of_cudnn(o.cudnn)):
+        p.error('--cudnn: there is no include/cudnn.h or no '
+                'lib/libcudnn.so.9 in %s' % o.cudnn)
     if o.timed and not glob.glob(os.path.join(o.timed, 'cuda-*.txt')):
         p.error('--timed: there is no cuda-*.txt in %s' % o.timed)
     if o.list:
@@ -129,21 +146,36 @@ def watch(run):
         return None
 
 
+# What ends run.sh, and its exit status then.
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def end(number, _):
+    """So that what runs is ended, too, and the report is kept."""
+    sys.exit(ENDS[number])
+
+
 def main():
-    # So that what runs is ended, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for one in ENDS:
+        if signal.getsignal(one) != signal.SIG_IGN:  # of a job behind a shell
+            signal.signal(one, end)
     o = parse(sys.argv[1:])
     if not o.emulate and not has_gpu():
         print('skipped: there is no NVIDIA GPU here (nor a driver for one)')
         return 77
-    run = Run(o)
+    try:
+        run = Run(o)
+    except OSError as why:
+        print('run.sh: --out: %s' % why, file=sys.stderr)
+        return 2
     if o.timed:
         run.take_timed(o.timed)
     watcher = watch(run)
     try:
         run_all(run)
     finally:  # also where it is told to end
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for one in ENDS:
+            signal.signal(one, signal.SIG_IGN)
         if watcher:
             watcher.kill()
             watcher.wait()

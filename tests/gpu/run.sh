@@ -3,7 +3,7 @@
 # and writes what it found; `sh tests/gpu/run.sh --help` tells the options.
 #
 # Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 there is no
-# GPU here.
+# GPU here; 130 or 143 where it was interrupted or told to end.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 

@@ -141,6 +141,27 @@ entry rates passed 'product'
 entry sanitizer stopped 'told to end'
 expect 'what was done is in the table' grep -q '^rates *passed' \
     "$out/report/table.txt"
+# The same by Ctrl-C, which a shell keeps from what it runs in the background.
+rm "$out/report/table.txt" "$out/begun"
+expect 'interrupted: 130, and no traceback' python3 -B - "$here/run.sh" \
+    "$build" "$out" <<'END'
+import os, signal, subprocess, sys, time
+script, build, out = sys.argv[1:]
+with open(out + '/said', 'w') as said:
+    run = subprocess.Popen(
+        ['sh', script, '--emulate', '--build', build, '--out', out + '/report',
+         '--only', 'rates,sanitizer'], stdout=said, stderr=subprocess.STDOUT)
+for _ in range(200):
+    if os.path.exists(out + '/begun'):
+        break
+    time.sleep(0.1)
+run.send_signal(signal.SIGINT)
+status, said = run.wait(60), open(out + '/said').read()
+assert status == 130 and 'Traceback' not in said, (status, said)
+END
+entry sanitizer stopped 'told to end'
+expect 'what was done is in that table' grep -q '^rates *passed' \
+    "$out/report/table.txt"
 
 expect 'what Meson calls a test' env PYTHONPATH="$here" python3 -B - <<'END'
 import steps
@@ -314,6 +335,9 @@ run = types.SimpleNamespace(options=types.SimpleNamespace(cudnn=None),
 for minor, found in (9, root + '/wheel'), (15, None), (19, None):
     write('include/cudnn_version.h', version(minor))
     assert build.find_cudnn(run) == found, minor
+# A folder is what it is said to be, or none of cuDNN.
+assert build.parts_of_cudnn(root) == ([root + '/include/'], ['lib64'])
+assert not any(build.parts_of_cudnn(root + '/nope'))
 # A device that only its driver tells of.
 build.ask = lambda *words, **_: '9.0' if words[0] == sys.executable else None
 assert build.architecture() == '90a'
@@ -383,4 +407,20 @@ run 2 --precisions fp8
 run 2 --frames 0
 run 2 --limit -1
 run 2 --timed "$out/nothing"
+run 2 --models nope
+run 2 --debs "$out/nothing"
+run 2 --cudnn "$out/nothing"
+expect 'in one line' [ "$(wc -l <"$out/said")" = 1 ]
+expect 'with its name' grep -q "cudnn: .* $out/nothing" "$out/said"
+: >"$out/file"
+run 2 --out "$out/file/x"
+expect 'a folder that cannot be made: one line' [ "$(wc -l <"$out/said")" = 1 ]
+expect 'networks are those of vaetool' env PYTHONPATH="$here" python3 -B - \
+    "$build/engine/vaetool" "$out/none.safetensors" <<'END'
+import subprocess, sys
+import speed
+said = subprocess.run([sys.argv[1], 'make-weights', 'nope', sys.argv[2]],
+                      capture_output=True, text=True).stderr
+assert '(known: %s)' % ', '.join(speed.NETWORKS) in said, said
+END
 exit $failed
