@@ -1,7 +1,7 @@
 /*
  * backend_module.c: opens the CUDA backend's module, once in a process. It is
- * what the environment variable VAE_CUDA_MODULE names, or lies beside the file
- * that this code is in, or where libraries are installed.
+ * what the environment variable VAE_CUDA_MODULE names, unless that is empty, or
+ * lies beside the file that this code is in, or where libraries are installed.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -66,7 +66,7 @@ open_module(void)
     Dl_info self;
     char path[4096];
     const char *named = secure_getenv("VAE_CUDA_MODULE");
-    if (named) {
+    if (named && *named) {
         if (!open_path(named))
             snprintf(reason, sizeof reason, "VAE_CUDA_MODULE: no file %s",
                      named);

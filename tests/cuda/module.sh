@@ -49,9 +49,23 @@ expect() {
     }
 }
 
-expect /nonexistent 'VAE_CUDA_MODULE: no file /nonexistent'
+expect "$folder/none" "VAE_CUDA_MODULE: no file $folder/none"
 expect "$folder/text" 'cannot load'
 [ -z "$other" ] || expect "$other" 'is of another version of gst-vae'
 [ -z "$ours" ] || [ -e /dev/nvidiactl ] ||
     expect "$ours" 'backend cuda: there is no NVIDIA'
+# An empty name is none: the same is said as without one.
+said() {
+    "$tool" plan --model "$weights" --size 64x64 --backend cuda 2>&1
+}
+unset VAE_CUDA_MODULE
+want=$(said)
+VAE_CUDA_MODULE=
+export VAE_CUDA_MODULE
+if [ "$(said)" = "$want" ]; then
+    echo 'ok   an empty name'
+else
+    echo 'FAIL an empty name is taken for a file'
+    failed=1
+fi
 exit "$failed"
