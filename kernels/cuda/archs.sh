@@ -1,6 +1,7 @@
 #!/bin/sh
 # archs.sh NVCC ARCH...: the compute capabilities to compile for, with `native`
-# and `all` in words that nvcc takes. Without a GPU native is all.
+# and `all` in words that nvcc takes. Without a GPU native is all, and a line on
+# standard error says so.
 set -eu
 nvcc=$1
 shift
@@ -17,7 +18,13 @@ native() {
 for arch; do
     case $arch in
     all) all ;;
-    native) native | grep . || all ;;
+    native)
+        native | grep . || {
+            echo 'cuda-archs=native: no GPU is found; all that nvcc knows are' \
+                'compiled for' >&2
+            all
+        }
+        ;;
     *) echo "$arch" ;;
     esac
 done | sort -nu
