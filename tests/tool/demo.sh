@@ -1,0 +1,34 @@
+#!/bin/sh
+# The demo model in 16 bits: its weights are exact in them, and its latents and
+# frames are those of fp32 but for the rounding on the way.
+# usage: demo.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+set -u
+# shellcheck source=tests/tool/checks.sh
+. "$(dirname "$0")/checks.sh"
+
+demo=$(dirname "$0")/../../pipelines/demo
+# run COMMAND PRECISION FILE...
+run() {
+    command=$1
+    precision=$2
+    shift 2
+    "$tool" "$command" --model "$demo/demo.safetensors" --backend cpu \
+        --precision "$precision" "$@"
+}
+if ! run plan bf16 --size 16x16 >"$out/log" 2>&1; then
+    echo "skipped: $(cat "$out/log")"
+    exit 77
+fi
+
+frames() { echo "$out/frames-$1.safetensors"; }
+latents() { echo "$out/latents-$1.safetensors"; }
+for type in fp32 bf16; do
+    check "decode in $type" 0 run decode $type "$demo/latents.safetensors" \
+        "$(frames $type)"
+    check "encode in $type" 0 run encode $type "$(frames fp32)" \
+        "$(latents $type)"
+done
+check "frames" 0 "$tool" compare --min-psnr 56 "$(frames fp32)" "$(frames bf16)"
+check "latents" 0 "$tool" compare --tensor latent --min-psnr 60 \
+    "$(latents fp32)" "$(latents bf16)"
+finish
