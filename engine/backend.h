@@ -25,7 +25,7 @@ void vae_log(const VaeLog *log, const char *format, ...) VAE_PRINTF(2, 3);
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
     int threads;            /* >= 1 */
-    int device;             /* -1: any */
+    int device;             /* -1: 0 */
     bool deterministic;
     VaePixels pixels; /* of pictures; RGB_F32 stands for any */
     VaeLog log;

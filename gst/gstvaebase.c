@@ -446,8 +446,8 @@ install_model_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_CUDA_DEVICE_ID,
         g_param_spec_int("cuda-device-id", "CUDA Device ID",
-                         "Number of the GPU for the cuda backend; -1: the "
-                         "first that it can use",
+                         "Number of the GPU for the cuda backend, as CUDA "
+                         "counts them; -1: 0",
                          -1, G_MAXINT, -1, ready));
     /**
      * GstVaeBase:precision:

@@ -303,7 +303,7 @@ static const Option options[] = {
      set_tensor, "the tensor to take"},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
     {"--device", "N", RUNS, set_device,
-     "the GPU of --backend cuda, from 0; default: the first that works"},
+     "the GPU of --backend cuda, as CUDA counts them; default: 0"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_slice,

@@ -62,7 +62,7 @@ typedef struct VaeStreamParams {
     int threads;       /* 0: as many as the process may use; more than four
                           times that are not taken, nor more than the
                           environment lets OpenMP have (OMP_THREAD_LIMIT) */
-    int device;        /* of the cuda backend: its number, or -1: any; the
+    int device;        /* of the cuda backend: its number, or -1: 0; the
                           others have none and do not read it. Where AUTO
                           takes another than the cuda backend for a number,
                           warn is told */
