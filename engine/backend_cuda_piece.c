@@ -51,9 +51,10 @@ look_at(VaeCudaBlock *b)
     pthread_t thread;
     if (b->open || b->pieces > 0)
         return;
-    while (*at != b)
+    while (*at && *at != b)
         at = &(*at)->next;
-    *at = b->next;
+    if (*at)
+        *at = b->next;
     /* In a thread of its own: who frees a model, such as an application that
      * stops a pipeline, keeps the device and the context of its thread. */
     if (pthread_create(&thread, NULL, free_data, b) == 0)

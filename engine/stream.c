@@ -133,11 +133,11 @@ warn_of_device(const VaeStream *s, const char *why)
 {
     char line[800];
     if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->params.device < 0 || s->class->kind == VAE_BACKEND_CUDA)
+        s->params.device < 0 || s->plan.backend == VAE_BACKEND_CUDA)
         return;
     snprintf(line, sizeof line,
              "device %d was asked for, and the %s backend is taken: %s",
-             s->params.device, vae_backend_name(s->class->kind), why);
+             s->params.device, vae_backend_name(s->plan.backend), why);
     s->params.warn(s->params.log_user, line);
 }
 
