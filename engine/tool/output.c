@@ -55,11 +55,11 @@ look_at(const char *path, bool *in_place, VaeError *error)
 {
     struct stat st;
     const bool exists = stat(path, &st) == 0;
+    *in_place = exists && !S_ISREG(st.st_mode);
     if (!exists && errno != ENOENT)
         return system_error(error, path, "create");
     if (exists && S_ISDIR(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", path);
-    *in_place = exists && !S_ISREG(st.st_mode);
     return VAE_OK;
 }
 

@@ -167,7 +167,7 @@ def build(run):
     # Any folder with the emulation will do, as it is configured.
     ready = run.emulate and configured and os.path.exists(
         run.path('tests/gpu/flow-emu'))
-    words = ['-Dwerror=false', '-Dtests=enabled', '-Ddocs=disabled',
+    words = ['-Dtests=enabled', '-Ddocs=disabled',
              '-Dcuda=' + ('disabled' if run.emulate else 'enabled')]
     arch, cudnn = architecture(), find_cudnn(run)
     if not run.emulate:
