@@ -10,215 +10,16 @@
 
 #include "backend_cpu.h"
 
-/* ------------------------------------------------------------------ */
-/* Primitives.                                                         */
-
-dnnl_data_type_t
-vae_cpu_type(VaeType type)
-{
-    return type == VAE_TYPE_BF16  ? dnnl_bf16
-           : type == VAE_TYPE_F16 ? dnnl_f16
-           : type == VAE_TYPE_U8  ? dnnl_u8
-                                  : dnnl_f32;
-}
-
-static const char *
-status_word(dnnl_status_t status)
-{
-    switch (status) {
-    case dnnl_success:
-        return "success";
-    case dnnl_out_of_memory:
-        return "out of memory";
-    case dnnl_invalid_arguments:
-        return "invalid arguments";
-    case dnnl_unimplemented:
-        return "unimplemented";
-    case dnnl_iterator_ends:
-        return "iterator ends";
-    case dnnl_runtime_error:
-        return "runtime error";
-    case dnnl_not_required:
-        return "not required";
-    }
-    return "unknown status";
-}
-
 VaeStatus
-vae_cpu_status(dnnl_status_t status, const VaeOp *op, const char *doing,
+vae_cpu_status(VaeDnnlStatus status, const VaeOp *op, const char *doing,
                VaeError *error)
 {
-    if (status == dnnl_success)
+    if (status == VAE_DNNL_OK)
         return VAE_OK;
     return vae_fail(
-        error, status == dnnl_out_of_memory ? VAE_ERR_MEMORY : VAE_ERR_BACKEND,
-        "%s: oneDNN cannot %s: %s (%d)", op->name, doing, status_word(status),
-        (int) status);
-}
-
-dnnl_status_t
-vae_cpu_attr(dnnl_primitive_attr_t *attr)
-{
-    dnnl_status_t s = dnnl_primitive_attr_create(attr);
-    if (s == dnnl_success)
-        s = dnnl_primitive_attr_set_scratchpad_mode(*attr,
-                                                    dnnl_scratchpad_mode_user);
-    return s;
-}
-
-static dnnl_status_t
-add_arg(VaeBackend *cpu, dnnl_primitive_desc_t pd, VaeCpuArg arg, bool plan,
-        VaeCpuPrimitive *p)
-{
-    const dnnl_memory_desc_t *md =
-        dnnl_primitive_desc_query_md(pd, arg.md, arg.index);
-    if (!md)
-        return dnnl_invalid_arguments;
-    const int i = p->n_args++;
-    memcpy(&p->md[i], md, sizeof *md); /* with padding: see WeightKey */
-    p->args[i].arg = arg.arg;
-    return plan ? dnnl_success
-                : dnnl_memory_create(&p->args[i].memory, md, cpu->engine,
-                                     DNNL_MEMORY_NONE);
-}
-
-dnnl_status_t
-vae_cpu_primitive(VaeBackend *cpu, dnnl_primitive_desc_t pd,
-                  const VaeCpuArg *args, int n, bool plan, VaeCpuPrimitive *p)
-{
-    const char *impl = "?";
-    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl);
-    snprintf(p->impl, sizeof p->impl, "%s", impl);
-    dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < n && s == dnnl_success; i++)
-        s = add_arg(cpu, pd, args[i], plan, p);
-    if (s == dnnl_success)
-        s = add_arg(
-            cpu, pd,
-            (VaeCpuArg){DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0}, plan,
-            p);
-    if (s == dnnl_success) {
-        p->scratch = dnnl_memory_desc_get_size(&p->md[n]);
-        if (!plan)
-            s = dnnl_primitive_create(&p->primitive, pd);
-    }
-    dnnl_primitive_desc_destroy(pd);
-    return s;
-}
-
-static bool
-begins_with(const_dnnl_primitive_desc_t pd, const char *prefix)
-{
-    const char *name = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) ==
-               dnnl_success &&
-           name && strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static dnnl_status_t
-choose_primitive(VaeBackend *cpu, const void *op_desc,
-                 const_dnnl_primitive_attr_t attr, const char *avoid,
-                 const VaeCpuArg *args, int n, bool plan, VaeCpuPrimitive *out)
-{
-    dnnl_primitive_desc_iterator_t it = NULL;
-    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, op_desc, attr,
-                                                          cpu->engine, NULL);
-    if (s != dnnl_success)
-        return s;
-    dnnl_primitive_desc_t pd = NULL;
-    do {
-        dnnl_primitive_desc_destroy(pd);
-        pd = dnnl_primitive_desc_iterator_fetch(it);
-        if (!pd || !avoid || !begins_with(pd, avoid))
-            break;
-        s = dnnl_primitive_desc_iterator_next(it);
-    } while (s == dnnl_success);
-    dnnl_primitive_desc_iterator_destroy(it);
-    if (s != dnnl_success || !pd) {
-        dnnl_primitive_desc_destroy(pd);
-        return s == dnnl_success || s == dnnl_iterator_ends ? dnnl_unimplemented
-                                                            : s;
-    }
-    return vae_cpu_primitive(cpu, pd, args, n, plan, out);
-}
-
-/* oneDNN 2.6 keeps the blocking of a convolution that it describes in static
- * variables: two threads that describe one each get a mixture. */
-static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
-
-dnnl_status_t
-vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
-                     const_dnnl_primitive_attr_t attr, const char *avoid,
-                     const VaeCpuArg *args, int n, bool plan,
-                     VaeCpuPrimitive *out)
-{
-    pthread_mutex_lock(&describing);
-    const dnnl_status_t s =
-        choose_primitive(cpu, op_desc, attr, avoid, args, n, plan, out);
-    pthread_mutex_unlock(&describing);
-    return s;
-}
-
-dnnl_status_t
-vae_cpu_reorder(VaeBackend *cpu, const dnnl_memory_desc_t *src,
-                const dnnl_memory_desc_t *dst, bool plan, VaeCpuPrimitive *out)
-{
-    static const VaeCpuArg args[] = {
-        {DNNL_ARG_FROM, dnnl_query_src_md, 0},
-        {DNNL_ARG_TO, dnnl_query_dst_md, 0},
-    };
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = vae_cpu_attr(&attr);
-    if (s == dnnl_success)
-        s = dnnl_reorder_primitive_desc_create(&pd, src, cpu->engine, dst,
-                                               cpu->engine, attr);
-    if (s == dnnl_success)
-        s = vae_cpu_primitive(cpu, pd, args, 2, plan, out);
-    dnnl_primitive_attr_destroy(attr);
-    return s;
-}
-
-dnnl_status_t
-vae_cpu_arguments(VaeBackend *cpu, const VaeCpuPrimitive *p,
-                  VaeCpuPrimitive *out)
-{
-    dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < p->n_args && s == dnnl_success; i++) {
-        out->args[i].arg = p->args[i].arg;
-        out->n_args++;
-        s = dnnl_memory_create(&out->args[i].memory, &p->md[i], cpu->engine,
-                               DNNL_MEMORY_NONE);
-    }
-    return s;
-}
-
-void
-vae_cpu_primitive_free(VaeCpuPrimitive *p)
-{
-    for (int i = 0; i < p->n_args; i++)
-        dnnl_memory_destroy(p->args[i].memory);
-    dnnl_primitive_destroy(p->primitive);
-    *p = (VaeCpuPrimitive){0};
-}
-
-dnnl_status_t
-vae_cpu_set(VaeCpuPrimitive *p, int i, const void *address)
-{
-    return dnnl_memory_set_data_handle(p->args[i].memory, (void *) address);
-}
-
-dnnl_status_t
-vae_cpu_set_scratch(VaeCpuPrimitive *p, void *address)
-{
-    return vae_cpu_set(p, p->n_args - 1, address);
-}
-
-dnnl_status_t
-vae_cpu_execute(VaeBackend *cpu, const VaeCpuPrimitive *p)
-{
-    return dnnl_primitive_execute(p->primitive, cpu->stream, p->n_args,
-                                  p->args);
+        error, status == VAE_DNNL_NO_MEMORY ? VAE_ERR_MEMORY : VAE_ERR_BACKEND,
+        "%s: oneDNN cannot %s: %s (%d)", op->name, doing, vae_dnnl_word(status),
+        status);
 }
 
 /* ------------------------------------------------------------------ */
@@ -342,23 +143,18 @@ open_job(void *user)
                 wanted);
     j->cpu->params.threads = size;
     omp_set_num_threads(size);
-    dnnl_status_t s = dnnl_engine_create(&j->cpu->engine, dnnl_cpu, 0);
-    if (s == dnnl_success)
-        s = dnnl_stream_create(&j->cpu->stream, j->cpu->engine,
-                               dnnl_stream_default_flags);
-    if (s == dnnl_success)
+    const VaeDnnlStatus s = vae_dnnl_open(&j->cpu->dnnl);
+    if (s == VAE_DNNL_OK)
         return VAE_OK;
     return vae_fail(j->error, VAE_ERR_BACKEND,
-                    "oneDNN gives no CPU engine: %s (%d)", status_word(s),
-                    (int) s);
+                    "oneDNN gives no CPU engine: %s (%d)", vae_dnnl_word(s), s);
 }
 
 static VaeStatus
 close_job(void *user)
 {
     VaeBackend *cpu = user;
-    dnnl_stream_destroy(cpu->stream);
-    dnnl_engine_destroy(cpu->engine);
+    vae_dnnl_close(&cpu->dnnl);
     return VAE_OK;
 }
 
@@ -434,27 +230,9 @@ cpu_threads(const VaeBackend *cpu)
 /* What the machine can.                                               */
 
 static bool
-cpu_available(char *why, size_t size)
-{
-    if (dnnl_engine_get_count(dnnl_cpu) > 0)
-        return true;
-    snprintf(why, size, "this build of oneDNN has no CPU engine");
-    return false;
-}
-
-/* Before avx512_bf16 oneDNN computes bf16 by emulation, slower than fp32. */
-static bool
-has_bf16(void)
-{
-    const unsigned isa = dnnl_get_effective_cpu_isa();
-    return (isa & dnnl_cpu_isa_avx512_core_bf16) ==
-           dnnl_cpu_isa_avx512_core_bf16;
-}
-
-static bool
 cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
-    const bool bf16 = has_bf16();
+    const bool bf16 = vae_dnnl_has_bf16();
     if (wanted == VAE_PRECISION_AUTO)
         wanted = bf16 ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
     *out = wanted;
@@ -565,7 +343,7 @@ cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
 
 const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .kind = VAE_BACKEND_CPU,
-                                         .available = cpu_available,
+                                         .available = vae_dnnl_usable,
                                          .precision = cpu_precision,
                                          .encode_precision = VAE_PRECISION_FP32,
                                          .act_type = cpu_act_type,

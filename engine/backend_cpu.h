@@ -1,6 +1,5 @@
 /*
- * backend_cpu.h: what the files of the oneDNN backend share. Only they see
- * oneDNN, whose 2.x interface is used.
+ * backend_cpu.h: what the files of the cpu backend share.
  *
  * All oneDNN objects of a backend are made, run and freed on its one worker
  * thread, whose OpenMP thread count is set once.
@@ -8,18 +7,14 @@
 #ifndef VAE_BACKEND_CPU_H
 #define VAE_BACKEND_CPU_H
 
-#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 
 #include "backend_host.h"
-
-#define VAE_CPU_MAX_ARGS 6
-#define VAE_CPU_IMPL 40 /* of an implementation's name */
+#include "dnnl.h"
 
 struct VaeBackend {
     VaeBackendParams params;
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
+    VaeDnnl dnnl;
 
     VaeRoom raw; /* of the worker, while weights are laid out */
 
@@ -37,60 +32,9 @@ struct VaeBackend {
 VaeStatus vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user),
                             void *user);
 
-/* Which descriptor of a primitive an execution argument has. */
-typedef struct VaeCpuArg {
-    int arg; /* DNNL_ARG_* */
-    dnnl_query_t md;
-    int index;
-} VaeCpuArg;
-
-/* A primitive with one memory object per argument, in the order of the table
- * it was made with; the last is the scratchpad. */
-typedef struct VaeCpuPrimitive {
-    dnnl_primitive_t primitive; /* NULL when only planned */
-    dnnl_exec_arg_t args[VAE_CPU_MAX_ARGS];
-    dnnl_memory_desc_t md[VAE_CPU_MAX_ARGS];
-    int n_args;
-    size_t scratch;
-    char impl[VAE_CPU_IMPL];
-} VaeCpuPrimitive;
-
-/* Attributes with the user's scratchpad; the caller destroys them. */
-dnnl_status_t vae_cpu_attr(dnnl_primitive_attr_t *attr);
-
-/*
- * From pd, which is destroyed in any case. plan: descriptors and sizes only.
- * args: n <= VAE_CPU_MAX_ARGS - 1 of them. On failure the caller still calls
- * vae_cpu_primitive_free().
- */
-dnnl_status_t vae_cpu_primitive(VaeBackend *cpu, dnnl_primitive_desc_t pd,
-                                const VaeCpuArg *args, int n, bool plan,
-                                VaeCpuPrimitive *out);
-/* The same from an operation descriptor: the library's first choice whose
- * name does not begin with `avoid` (NULL: the first). */
-dnnl_status_t vae_cpu_primitive_op(VaeBackend *cpu, const void *op_desc,
-                                   const_dnnl_primitive_attr_t attr,
-                                   const char *avoid, const VaeCpuArg *args,
-                                   int n, bool plan, VaeCpuPrimitive *out);
-/* src -> dst, arguments 0 and 1. */
-dnnl_status_t vae_cpu_reorder(VaeBackend *cpu, const dnnl_memory_desc_t *src,
-                              const dnnl_memory_desc_t *dst, bool plan,
-                              VaeCpuPrimitive *out);
-/* Memory objects as p's, for another thread that executes it. */
-dnnl_status_t vae_cpu_arguments(VaeBackend *cpu, const VaeCpuPrimitive *p,
-                                VaeCpuPrimitive *out);
-void vae_cpu_primitive_free(VaeCpuPrimitive *p);
-
-/* Addresses of argument i and of the scratchpad, then execution. */
-dnnl_status_t vae_cpu_set(VaeCpuPrimitive *p, int i, const void *address);
-dnnl_status_t vae_cpu_set_scratch(VaeCpuPrimitive *p, void *address);
-dnnl_status_t vae_cpu_execute(VaeBackend *cpu, const VaeCpuPrimitive *p);
-
-dnnl_data_type_t vae_cpu_type(VaeType type);
-
-/* VAE_OK for dnnl_success, else VAE_ERR_BACKEND: which op, what it was doing
+/* VAE_OK for VAE_DNNL_OK, else VAE_ERR_BACKEND: which op, what it was doing
  * ("make the convolution"), oneDNN's word for the failure. */
-VaeStatus vae_cpu_status(dnnl_status_t status, const VaeOp *op,
+VaeStatus vae_cpu_status(VaeDnnlStatus status, const VaeOp *op,
                          const char *doing, VaeError *error);
 
 /*

@@ -11,8 +11,6 @@
 
 #include "backend_cpu_conv.h"
 
-enum { SRC, WEIGHTS, DST, REST };
-
 /* What the primitive makes of x: rows and columns of the kernel, its frames,
  * zeros above and to the left, below and to the right, and the result's size.
  */
@@ -44,88 +42,11 @@ window(const VaeCpuConv *c)
     return w;
 }
 
-/* Descriptors without a batch of frames: 5 dimensions, or 4 where kt is 1. */
-static dnnl_status_t
-describe(const VaeCpuConv *c, dnnl_convolution_desc_t *out)
-{
-    const VaeOp *op = c->op;
-    const Window v = window(c);
-    const VaeShape x = op->x->shape;
-    const VaeShape y = {.h = v.h, .w = v.w, .c = op->y->shape.c};
-    const int k = v.k, s = op->conv.s;
-    const dnnl_dims_t x5 = {1, x.c, v.kt, x.h, x.w};
-    const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w};
-    const dnnl_dims_t w5 = {y.c, x.c, v.kt, k, k};
-    const dnnl_dims_t x4 = {1, x.c, x.h, x.w}, y4 = {1, y.c, y.h, y.w};
-    const dnnl_dims_t w4 = {y.c, x.c, k, k};
-    const dnnl_dims_t s3 = {1, s, s}, l3 = {0, v.top, v.left},
-                      r3 = {0, v.bottom, v.right};
-    const dnnl_dims_t s2 = {s, s}, l2 = {v.top, v.left},
-                      r2 = {v.bottom, v.right};
-    const dnnl_dims_t b1 = {y.c};
-    const bool flat = v.kt == 1;
-    const int n = flat ? 4 : 5;
-    const dnnl_format_tag_t tag = flat ? dnnl_nhwc : dnnl_ndhwc;
-    const dnnl_data_type_t x_type = vae_cpu_type(op->x->type);
-    dnnl_memory_desc_t src, dst, weights, bias = {0};
-    dnnl_status_t r =
-        dnnl_memory_desc_init_by_tag(&src, n, flat ? x4 : x5, x_type, tag);
-    if (r == dnnl_success)
-        r = dnnl_memory_desc_init_by_tag(&dst, n, flat ? y4 : y5,
-                                         vae_cpu_type(op->y->type), tag);
-    if (r == dnnl_success)
-        r = dnnl_memory_desc_init_by_tag(&weights, n, flat ? w4 : w5, x_type,
-                                         dnnl_format_tag_any);
-    if (r == dnnl_success && op->bias)
-        r = dnnl_memory_desc_init_by_tag(&bias, 1, b1, dnnl_f32, dnnl_a);
-    if (r != dnnl_success)
-        return r;
-    return dnnl_convolution_forward_desc_init(
-        out, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
-        op->bias ? &bias : NULL, &dst, flat ? s2 : s3, flat ? l2 : l3,
-        flat ? r2 : r3);
-}
-
 /* Whether y is computed over the residual, or beside it. */
 static bool
 adds_in_place(const VaeOp *op)
 {
     return op->add && op->add->root == op->y->root;
-}
-
-/* Whether the residual is an argument of its own. */
-static bool
-takes_add(const VaeOp *op)
-{
-    return op->add && !adds_in_place(op);
-}
-
-/* conv + bias + residual, then max(., 0) where the op says so. */
-static dnnl_status_t
-add_post_ops(const VaeCpuConv *c, dnnl_primitive_attr_t attr)
-{
-    const VaeOp *op = c->op;
-    dnnl_post_ops_t ops = NULL;
-    dnnl_memory_desc_t add;
-    const VaeShape y = op->y->shape;
-    const bool flat = op->conv.kt == 1;
-    const dnnl_dims_t y5 = {1, y.c, 1, y.h, y.w}, y4 = {1, y.c, y.h, y.w};
-    dnnl_status_t s = dnnl_post_ops_create(&ops);
-    if (s == dnnl_success && adds_in_place(op))
-        s = dnnl_post_ops_append_sum(ops, 1);
-    if (s == dnnl_success && takes_add(op)) {
-        s = dnnl_memory_desc_init_by_tag(&add, flat ? 4 : 5, flat ? y4 : y5,
-                                         vae_cpu_type(op->add->type),
-                                         flat ? dnnl_nhwc : dnnl_ndhwc);
-        if (s == dnnl_success)
-            s = dnnl_post_ops_append_binary(ops, dnnl_binary_add, &add);
-    }
-    if (s == dnnl_success && op->conv.relu)
-        s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
-    if (s == dnnl_success)
-        s = dnnl_primitive_attr_set_post_ops(attr, ops);
-    dnnl_post_ops_destroy(ops);
-    return s;
 }
 
 /*
@@ -141,40 +62,32 @@ avoid(const VaeOp *op)
     return struck ? "brgconv" : NULL;
 }
 
-static dnnl_status_t
+/* conv + bias + residual, then max(., 0) where the op says so. */
+static VaeDnnlStatus
 make_primitive(VaeCpuConv *c, bool plan)
 {
     const VaeOp *op = c->op;
-    VaeCpuArg args[REST + 2] = {
-        [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
-        [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-        [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-    };
-    int n = REST;
-    c->bias = c->add = 0;
-    if (op->bias) {
-        c->bias = n;
-        args[n++] = (VaeCpuArg){DNNL_ARG_BIAS, dnnl_query_weights_md, 1};
-    }
-    if (takes_add(op)) {
-        /* described like the result, which it is added to */
-        c->add = n;
-        args[n++] =
-            (VaeCpuArg){DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
-                        dnnl_query_dst_md, 0};
-    }
-    dnnl_convolution_desc_t desc;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t s = describe(c, &desc);
-    if (s == dnnl_success)
-        s = vae_cpu_attr(&attr);
-    if (s == dnnl_success)
-        s = add_post_ops(c, attr);
-    if (s == dnnl_success)
-        s = vae_cpu_primitive_op(c->cpu, &desc, attr, avoid(op), args, n, plan,
-                                 &c->primitive);
-    dnnl_primitive_attr_destroy(attr);
-    return s;
+    const Window w = window(c);
+    const VaeShape x = op->x->shape;
+    const int s = op->conv.s;
+    const VaeDnnlConv conv = {.flat = w.kt == 1,
+                              .x_type = op->x->type,
+                              .y_type = op->y->type,
+                              .x_c = x.c,
+                              .y_c = op->y->shape.c,
+                              .x = {w.kt, x.h, x.w},
+                              .y = {1, w.h, w.w},
+                              .k = {w.kt, w.k, w.k},
+                              .stride = {1, s, s},
+                              .begin = {0, w.top, w.left},
+                              .end = {0, w.bottom, w.right},
+                              .bias = op->bias != NULL,
+                              .add_dst = adds_in_place(op),
+                              .add_slot = op->add && !adds_in_place(op),
+                              .add_type = op->add ? op->add->type : 0,
+                              .relu = op->conv.relu,
+                              .avoid = avoid(op)};
+    return vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
 }
 
 VaeStatus
@@ -188,23 +101,25 @@ vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error)
     if (status == VAE_OK && c->primitive.scratch > exec->scratch)
         exec->scratch = c->primitive.scratch;
     if (status == VAE_OK)
-        status = vae_cpu_conv_weight(c, model, op->weight, WEIGHTS, error);
+        status =
+            vae_cpu_conv_weight(c, model, op->weight, VAE_DNNL_WEIGHTS, error);
     if (status == VAE_OK && op->bias)
-        status = vae_cpu_conv_weight(c, model, op->bias, c->bias, error);
+        status = vae_cpu_conv_weight(c, model, op->bias, VAE_DNNL_BIAS, error);
     return status;
 }
 
-dnnl_status_t
+VaeDnnlStatus
 vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y, const void *add)
 {
-    dnnl_status_t s = vae_cpu_set(&c->primitive, SRC, x);
-    if (s == dnnl_success)
-        s = vae_cpu_set(&c->primitive, DST, y);
-    if (s == dnnl_success && c->add)
-        s = vae_cpu_set(&c->primitive, c->add, add);
-    if (s == dnnl_success)
-        s = vae_cpu_set_scratch(&c->primitive, c->exec->memory.scratch);
-    return s == dnnl_success ? vae_cpu_execute(c->cpu, &c->primitive) : s;
+    VaeDnnlPrimitive *p = &c->primitive;
+    VaeDnnlStatus s = vae_dnnl_set(p, VAE_DNNL_SRC, x);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_DST, y);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_ADD, add);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_SCRATCH, c->exec->memory.scratch);
+    return s == VAE_DNNL_OK ? vae_dnnl_execute(&c->cpu->dnnl, p) : s;
 }
 
 /* ------------------------------------------------------------------ */
@@ -220,17 +135,17 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     const uint8_t *src = vae_host_body(e, x) - (size_t) back * x_frame;
     uint8_t *dst = vae_host_body(e, y);
-    const uint8_t *add = c->add ? vae_host_body(e, op->add) : NULL;
-    dnnl_status_t s = dnnl_success;
-    for (int f = 0; f < y->shape.t && s == dnnl_success; f++) {
+    const uint8_t *add = op->add ? vae_host_body(e, op->add) : NULL;
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
         s = vae_cpu_conv_frame(c, src, dst, add);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;
         if (add)
             add += y_frame;
     }
-    if (s == dnnl_success)
-        s = dnnl_stream_wait(c->cpu->stream);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_wait(&c->cpu->dnnl);
     return vae_cpu_status(s, op, "run the convolution", error);
 }
 
@@ -238,7 +153,7 @@ static void
 conv_free(void *own)
 {
     VaeCpuConv *c = own;
-    vae_cpu_primitive_free(&c->primitive);
+    vae_dnnl_free(&c->primitive);
     vae_mem_free(c);
 }
 

@@ -12,24 +12,24 @@ typedef struct VaeCpuConv {
     VaeExec *exec;
     const VaeOp *op;
     const VaePhase *phase; /* NULL: all of op's pixels, by its own kernel */
-    VaeCpuPrimitive primitive;
-    int bias, add; /* arguments of the primitive; 0: none */
+    VaeDnnlPrimitive primitive;
 } VaeCpuConv;
 
 /*
  * Makes the primitive and gives it its weights; exec->scratch, weight_bytes and
  * loading grow. c has cpu, exec, op and phase. model NULL: sizes
- * only. On failure, too, the caller calls vae_cpu_primitive_free().
+ * only. On failure, too, the caller calls vae_dnnl_free().
  */
 VaeStatus vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error);
-/* One frame; add: of the residual, or NULL where it is none or y itself. */
-dnnl_status_t vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y,
+/* One frame; add: of the residual, ignored where it is none or y itself. */
+VaeDnnlStatus vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y,
                                  const void *add);
 
-/* Argument i of the primitive holds weight w from here on: the sums of those of
- * its taps that meet one pixel of x, where c is of a phase. */
+/* An argument of the primitive holds weight w from here on: the sums of those
+ * of its taps that meet one pixel of x, where c is of a phase. */
 VaeStatus vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model,
-                              const VaeWeight *w, int i, VaeError *error);
+                              const VaeWeight *w, VaeDnnlSlot slot,
+                              VaeError *error);
 
 /* ------------------------------------------------------------------ */
 
@@ -45,12 +45,12 @@ typedef struct VaeCpuChunk {
 
 VaeCpuChunk vae_cpu_chunk(const VaeOp *op);
 
-/* op's sixteen kernels of three taps, laid out as md says, each of
+/* op's sixteen kernels of three taps, in that layout, each of
  * vae_cpu_tile_kernel() bytes; exec->weight_bytes and loading grow. model NULL:
  * sizes only. */
 VaeStatus vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
-                              const dnnl_memory_desc_t *md, VaeModel *model,
+                              const VaeDnnlLayout *layout, VaeModel *model,
                               const void **out, VaeError *error);
-size_t vae_cpu_tile_kernel(const dnnl_memory_desc_t *md);
+size_t vae_cpu_tile_kernel(const VaeDnnlLayout *layout);
 
 #endif

@@ -28,14 +28,12 @@
 /* Of a tile, and of what is computed at a time: the products of one row. */
 enum { SIDE = VAE_CPU_TILE_SIDE };
 
-enum { SRC, WEIGHTS, DST, ARGS };
-
 /* A thread's memory objects, and its parts of scratch memory. */
 typedef struct Lane {
-    VaeCpuPrimitive arguments; /* without a primitive */
-    float *zeros;              /* a pixel of them */
-    float *in;                 /* [SIDE][frames + 2][tiles][x.c] */
-    float *out;                /* [SIDE][frames][tiles][y.c] */
+    VaeDnnlPrimitive product; /* shared */
+    float *zeros;             /* a pixel of them */
+    float *in;                /* [SIDE][frames + 2][tiles][x.c] */
+    float *out;               /* [SIDE][frames][tiles][y.c] */
 } Lane;
 
 typedef struct ConvTiles {
@@ -46,7 +44,7 @@ typedef struct ConvTiles {
     VaeCpuChunk chunk;
     int frames;  /* of a step */
     int at_once; /* of them in one product: all or one */
-    VaeCpuPrimitive product;
+    VaeDnnlPrimitive product;
     const uint8_t *kernels; /* SIDE * SIDE, of kernel_bytes each */
     size_t kernel_bytes;
     const float *bias;
@@ -54,7 +52,7 @@ typedef struct ConvTiles {
     Lane *lanes;
     /* Where what a lane has begins, and how much it is. */
     size_t zeros_at, in_at, out_at, lane_bytes;
-    char impl[VAE_CPU_IMPL + 10];
+    char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 10];
 } ConvTiles;
 
 /* What a chunk is computed from and into. */
@@ -173,29 +171,28 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
         }
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 chunk_products(const ConvTiles *p, Lane *lane, int kernels)
 {
     const size_t tiles = (size_t) p->chunk.h * (size_t) p->chunk.w;
     const size_t x_frame = tiles * (size_t) p->op->x->shape.c;
     const size_t y_frame = tiles * (size_t) p->op->y->shape.c;
-    VaeCpuPrimitive *a = &lane->arguments;
+    VaeDnnlPrimitive *a = &lane->product;
     const float *x = lane->in;
     float *y = lane->out;
-    dnnl_status_t s = dnnl_success;
+    VaeDnnlStatus s = VAE_DNNL_OK;
     const uint8_t *kernel =
         p->kernels + SIDE * (size_t) kernels * p->kernel_bytes;
     for (int k = 0; k < SIDE; k++) {
-        if (s == dnnl_success)
-            s = vae_cpu_set(a, WEIGHTS, kernel);
+        if (s == VAE_DNNL_OK)
+            s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS, kernel);
         kernel += p->kernel_bytes;
-        for (int f = 0; f < p->frames && s == dnnl_success; f += p->at_once) {
-            s = vae_cpu_set(a, SRC, x + (size_t) f * x_frame);
-            if (s == dnnl_success)
-                s = vae_cpu_set(a, DST, y + (size_t) f * y_frame);
-            if (s == dnnl_success)
-                s = dnnl_primitive_execute(p->product.primitive, p->cpu->stream,
-                                           a->n_args, a->args);
+        for (int f = 0; f < p->frames && s == VAE_DNNL_OK; f += p->at_once) {
+            s = vae_dnnl_set(a, VAE_DNNL_SRC, x + (size_t) f * x_frame);
+            if (s == VAE_DNNL_OK)
+                s = vae_dnnl_set(a, VAE_DNNL_DST, y + (size_t) f * y_frame);
+            if (s == VAE_DNNL_OK)
+                s = vae_dnnl_execute(&p->cpu->dnnl, a);
         }
         x += (size_t) (p->frames + 2) * x_frame;
         y += (size_t) p->frames * y_frame;
@@ -252,14 +249,14 @@ chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
         }
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 run_chunk(ConvTiles *p, Lane *lane, const Step *step)
 {
-    dnnl_status_t s = dnnl_success;
-    for (int k = 0; k < SIDE && s == dnnl_success; k++) {
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int k = 0; k < SIDE && s == VAE_DNNL_OK; k++) {
         chunk_in(p, lane, step, k);
         s = chunk_products(p, lane, k);
-        if (s == dnnl_success)
+        if (s == VAE_DNNL_OK)
             chunk_out(p, lane, step, k);
     }
     return s;
@@ -275,7 +272,7 @@ enter(const ConvTiles *p, Lane *lane, int i)
     lane->in = (float *) (own + p->in_at);
     lane->out = (float *) (own + p->out_at);
     memset(lane->zeros, 0, (size_t) p->op->x->shape.c * sizeof(float));
-    vae_cpu_set_scratch(&lane->arguments, own);
+    vae_dnnl_set(&lane->product, VAE_DNNL_SCRATCH, own);
 }
 
 static VaeStatus
@@ -295,7 +292,7 @@ conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
     const float *context = op->carry ? (const float *) vae_host_carry(e, op)
                                      : x - (size_t) back * x_frame;
     const int wide = parts(c->across, c->w), high = parts(c->down, c->h);
-    int failed = dnnl_success;
+    int failed = VAE_DNNL_OK;
     for (int i = 0; i < p->n_lanes; i++)
         enter(p, &p->lanes[i], i);
 #pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
@@ -312,12 +309,10 @@ conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
                            .y = y + at,
                            .row = i / wide % high * c->h,
                            .column = i % wide * c->w};
-        const int s =
-            (int) run_chunk(p, &p->lanes[omp_get_thread_num()], &step);
+        const int s = run_chunk(p, &p->lanes[omp_get_thread_num()], &step);
         failed = s > failed ? s : failed;
     }
-    return vae_cpu_status((dnnl_status_t) failed, op, "run the convolution",
-                          error);
+    return vae_cpu_status(failed, op, "run the convolution", error);
 }
 
 static void
@@ -325,89 +320,63 @@ conv_tiles_free(void *own)
 {
     ConvTiles *p = own;
     for (int i = 0; i < p->n_lanes && p->lanes; i++)
-        vae_cpu_primitive_free(&p->lanes[i].arguments);
+        vae_dnnl_free(&p->lanes[i].product);
     vae_mem_free(p->lanes);
-    vae_cpu_primitive_free(&p->product);
+    vae_dnnl_free(&p->product);
     vae_mem_free(p);
 }
 
 /* ------------------------------------------------------------------ */
 
-/* weights NULL: the library may choose how they lie. */
-static dnnl_status_t
-describe(const ConvTiles *p, int frames, const dnnl_memory_desc_t *weights,
-         dnnl_convolution_desc_t *out)
+/* weights NULL: the library's choice. */
+static VaeDnnlStatus
+make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
+             VaeDnnlPrimitive *out)
 {
     const int tiles = p->chunk.h * p->chunk.w;
-    const int x_c = p->op->x->shape.c, y_c = p->op->y->shape.c;
-    const dnnl_dims_t x = {1, x_c, frames + 2, tiles};
-    const dnnl_dims_t y = {1, y_c, frames, tiles};
-    const dnnl_dims_t w = {y_c, x_c, 3, 1}, ones = {1, 1}, none = {0, 0};
-    dnnl_memory_desc_t src, dst, any;
-    dnnl_status_t s =
-        dnnl_memory_desc_init_by_tag(&src, 4, x, dnnl_f32, dnnl_nhwc);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&dst, 4, y, dnnl_f32, dnnl_nhwc);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&any, 4, w, dnnl_f32,
-                                         dnnl_format_tag_any);
-    return s == dnnl_success
-               ? dnnl_convolution_forward_desc_init(
-                     out, dnnl_forward_inference, dnnl_convolution_direct, &src,
-                     weights ? weights : &any, NULL, &dst, ones, none, none)
-               : s;
-}
-
-static dnnl_status_t
-make_product(ConvTiles *p, int frames, const dnnl_memory_desc_t *weights,
-             bool plan, VaeCpuPrimitive *out)
-{
-    static const VaeCpuArg args[] = {
-        [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
-        [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-        [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-    };
-    dnnl_convolution_desc_t desc;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t s = describe(p, frames, weights, &desc);
-    if (s == dnnl_success)
-        s = vae_cpu_attr(&attr);
+    const VaeDnnlConv conv = {.flat = true,
+                              .x_type = VAE_TYPE_F32,
+                              .y_type = VAE_TYPE_F32,
+                              .x_c = p->op->x->shape.c,
+                              .y_c = p->op->y->shape.c,
+                              .x = {1, frames + 2, tiles},
+                              .y = {1, frames, tiles},
+                              .k = {1, 3, 1},
+                              .stride = {1, 1, 1},
+                              .weights = weights};
     /* For one thread, as each chunk is computed by one. */
     omp_set_num_threads(1);
-    if (s == dnnl_success)
-        s = vae_cpu_primitive_op(p->cpu, &desc, attr, NULL, args, ARGS, plan,
-                                 out);
+    const VaeDnnlStatus s = vae_dnnl_conv(&p->cpu->dnnl, &conv, plan, out);
     omp_set_num_threads(p->cpu->params.threads);
-    dnnl_primitive_attr_destroy(attr);
     return s;
 }
 
 /* Of all frames where the library has one that reads the weights as that of one
  * frame does: programs have different frames, and the weights are kept once. */
-static dnnl_status_t
+static VaeDnnlStatus
 choose_product(ConvTiles *p, bool plan)
 {
-    VaeCpuPrimitive one = {0}, all = {0};
-    dnnl_status_t s = make_product(p, 1, NULL, true, &one);
-    if (s == dnnl_success && p->frames > 1)
-        s = make_product(p, p->frames, &one.md[WEIGHTS], true, &all);
-    if (s != dnnl_success)
-        return s;
-    const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0;
-    p->at_once = fits ? p->frames : 1;
-    if (plan)
-        p->product = fits ? all : one;
-    return plan ? s
-                : make_product(p, p->at_once, &one.md[WEIGHTS], false,
-                               &p->product);
+    VaeDnnlPrimitive one = {0}, all = {0};
+    VaeDnnlStatus s = make_product(p, 1, NULL, true, &one);
+    const VaeDnnlLayout *weights = one.layout[VAE_DNNL_WEIGHTS];
+    if (s == VAE_DNNL_OK && p->frames > 1)
+        s = make_product(p, p->frames, weights, true, &all);
+    if (s == VAE_DNNL_OK) {
+        const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0;
+        p->at_once = fits ? p->frames : 1;
+        s = make_product(p, p->at_once, weights, plan, &p->product);
+    }
+    vae_dnnl_free(&one);
+    vae_dnnl_free(&all);
+    return s;
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 make_lanes(ConvTiles *p)
 {
-    dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < p->n_lanes && s == dnnl_success; i++)
-        s = vae_cpu_arguments(p->cpu, &p->product, &p->lanes[i].arguments);
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int i = 0; i < p->n_lanes && s == VAE_DNNL_OK; i++)
+        s = vae_dnnl_share(&p->cpu->dnnl, &p->product, &p->lanes[i].product);
     return s;
 }
 
@@ -435,12 +404,12 @@ place(ConvTiles *p)
 static VaeStatus
 take_weights(ConvTiles *p, VaeModel *model, int i, VaeError *error)
 {
-    const dnnl_memory_desc_t *md = &p->product.md[WEIGHTS];
+    const VaeDnnlLayout *layout = p->product.layout[VAE_DNNL_WEIGHTS];
     const void *kernels = NULL;
-    VaeStatus status =
-        vae_cpu_tile_weight(p->cpu, p->exec, p->op, md, model, &kernels, error);
+    VaeStatus status = vae_cpu_tile_weight(p->cpu, p->exec, p->op, layout,
+                                           model, &kernels, error);
     p->kernels = kernels;
-    p->kernel_bytes = vae_cpu_tile_kernel(md);
+    p->kernel_bytes = vae_cpu_tile_kernel(layout);
     if (status == VAE_OK && p->op->bias)
         status = vae_host_weight(p->exec, model, p->op->bias,
                                  &p->exec->ops[i].bias, error);
@@ -474,10 +443,10 @@ vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
     if (!p->lanes)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    dnnl_status_t s = choose_product(p, !model);
-    if (s == dnnl_success && model)
+    VaeDnnlStatus s = choose_product(p, !model);
+    if (s == VAE_DNNL_OK && model)
         s = make_lanes(p);
-    if (s != dnnl_success)
+    if (s != VAE_DNNL_OK)
         return vae_cpu_status(s, op, "make the convolution", error);
     snprintf(p->impl, sizeof p->impl, "%s winograd", p->product.impl);
     place(p);

@@ -18,7 +18,7 @@ typedef struct ConvUp {
     /* Where the pixels of even and odd columns are in scratch; the library's
      * own begins at 0. */
     size_t column[2];
-    char impl[VAE_CPU_IMPL + 4];
+    char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 4];
 } ConvUp;
 
 /* Every other row of y, from its pixels of even and odd columns. */
@@ -42,18 +42,18 @@ interleave(const VaeExec *e, const VaeOp *op, uint8_t *y,
     }
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 run_frame(ConvUp *u, const VaeOp *op, const uint8_t *x, uint8_t *y)
 {
     const VaeExec *e = u->conv[0].exec;
     const size_t row = vae_frame_bytes(op->y) / (size_t) op->y->shape.h;
-    dnnl_status_t s = dnnl_success;
-    for (int p = 0; p < VAE_PHASES && s == dnnl_success; p++) {
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int p = 0; p < VAE_PHASES && s == VAE_DNNL_OK; p++) {
         s = vae_cpu_conv_frame(
             &u->conv[p], x, e->memory.scratch + u->column[u->phase[p].column],
             NULL);
-        if (s == dnnl_success && u->phase[p].column == 1) {
-            s = dnnl_stream_wait(u->conv[p].cpu->stream);
+        if (s == VAE_DNNL_OK && u->phase[p].column == 1) {
+            s = vae_dnnl_wait(&u->conv[p].cpu->dnnl);
             interleave(e, op, y + (size_t) u->phase[p].row * row, u->column);
         }
     }
@@ -67,8 +67,8 @@ conv_up_run(void *own, const VaeOp *op, VaeError *error)
     const VaeExec *e = u->conv[0].exec;
     const uint8_t *x = vae_host_body(e, op->x);
     uint8_t *y = vae_host_body(e, op->y);
-    dnnl_status_t s = dnnl_success;
-    for (int f = 0; f < op->y->shape.t && s == dnnl_success; f++) {
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int f = 0; f < op->y->shape.t && s == VAE_DNNL_OK; f++) {
         s = run_frame(u, op, x, y);
         x += vae_frame_bytes(op->x);
         y += vae_frame_bytes(op->y);
@@ -81,7 +81,7 @@ conv_up_free(void *own)
 {
     ConvUp *u = own;
     for (int p = 0; p < VAE_PHASES; p++)
-        vae_cpu_primitive_free(&u->conv[p].primitive);
+        vae_dnnl_free(&u->conv[p].primitive);
     vae_mem_free(u);
 }
 

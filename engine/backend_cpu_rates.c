@@ -13,11 +13,11 @@
  * are larger than caches. */
 enum { SIDE = 2048, COPY = 128 << 20, RUNS = 7 };
 
-enum { SRC, WEIGHTS, DST, OPERANDS };
+enum { OPERANDS = VAE_DNNL_DST + 1 };
 
 typedef struct Rates {
     VaeBackend *cpu;
-    VaeCpuPrimitive product;
+    VaeDnnlPrimitive product;
     void *operand[OPERANDS], *scratch;
     VaeRates *out;
     VaeError *error;
@@ -38,70 +38,52 @@ by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 make_product(Rates *r)
 {
-    static const VaeCpuArg args[] = {
-        [SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
-        [WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-        [DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-    };
-    const dnnl_data_type_t type = vae_cpu_type(
-        r->cpu->params.precision == VAE_PRECISION_BF16 ? VAE_TYPE_BF16
-                                                       : VAE_TYPE_F32);
-    const dnnl_dims_t dims = {SIDE, SIDE};
-    dnnl_memory_desc_t a, b, c;
-    dnnl_matmul_desc_t desc;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(&a, 2, dims, type, dnnl_ab);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&b, 2, dims, type,
-                                         dnnl_format_tag_any);
-    if (s == dnnl_success)
-        s = dnnl_memory_desc_init_by_tag(&c, 2, dims, dnnl_f32, dnnl_ab);
-    if (s == dnnl_success)
-        s = dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c);
-    if (s == dnnl_success)
-        s = vae_cpu_attr(&attr);
-    if (s == dnnl_success)
-        s = vae_cpu_primitive_op(r->cpu, &desc, attr, NULL, args, OPERANDS,
-                                 false, &r->product);
-    dnnl_primitive_attr_destroy(attr);
-    return s;
+    const VaeDnnlProduct product = {
+        .m = SIDE,
+        .k = SIDE,
+        .n = SIDE,
+        .type = r->cpu->params.precision == VAE_PRECISION_BF16 ? VAE_TYPE_BF16
+                                                               : VAE_TYPE_F32,
+        .dst_type = VAE_TYPE_F32,
+        .scale = 1};
+    return vae_dnnl_product(&r->cpu->dnnl, &product, false, &r->product);
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 take_operands(Rates *r)
 {
-    dnnl_status_t s = dnnl_success;
-    for (int i = 0; i < OPERANDS && s == dnnl_success; i++) {
-        r->operand[i] =
-            vae_mem_alloc(dnnl_memory_desc_get_size(&r->product.md[i]));
-        s = r->operand[i] ? vae_cpu_set(&r->product, i, r->operand[i])
-                          : dnnl_out_of_memory;
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int i = 0; i < OPERANDS && s == VAE_DNNL_OK; i++) {
+        r->operand[i] = vae_mem_alloc(vae_dnnl_bytes(r->product.layout[i]));
+        s = r->operand[i]
+                ? vae_dnnl_set(&r->product, (VaeDnnlSlot) i, r->operand[i])
+                : VAE_DNNL_NO_MEMORY;
     }
-    r->scratch = s == dnnl_success ? vae_mem_alloc(r->product.scratch) : NULL;
-    if (s == dnnl_success)
-        s = r->scratch ? vae_cpu_set_scratch(&r->product, r->scratch)
-                       : dnnl_out_of_memory;
+    r->scratch = s == VAE_DNNL_OK ? vae_mem_alloc(r->product.scratch) : NULL;
+    if (s == VAE_DNNL_OK)
+        s = r->scratch ? vae_dnnl_set(&r->product, VAE_DNNL_SCRATCH, r->scratch)
+                       : VAE_DNNL_NO_MEMORY;
     return s;
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 time_product(Rates *r)
 {
     double took[RUNS];
     const double side = SIDE;
-    dnnl_status_t s = dnnl_success;
-    for (int i = -1; i < RUNS && s == dnnl_success; i++) {
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int i = -1; i < RUNS && s == VAE_DNNL_OK; i++) {
         const double start = now();
-        s = vae_cpu_execute(r->cpu, &r->product);
-        if (s == dnnl_success)
-            s = dnnl_stream_wait(r->cpu->stream);
+        s = vae_dnnl_execute(&r->cpu->dnnl, &r->product);
+        if (s == VAE_DNNL_OK)
+            s = vae_dnnl_wait(&r->cpu->dnnl);
         if (i >= 0)
             took[i] = now() - start;
     }
-    if (s != dnnl_success)
+    if (s != VAE_DNNL_OK)
         return s;
     qsort(took, RUNS, sizeof *took, by_size);
     r->out->flops = 2 * side * side * side / took[RUNS / 2];
@@ -142,15 +124,15 @@ rates_job(void *user)
 {
     static const VaeOp op = {.kind = VAE_OP_CONV, .name = "rates"};
     Rates *r = user;
-    dnnl_status_t s = make_product(r);
-    if (s == dnnl_success)
+    VaeDnnlStatus s = make_product(r);
+    if (s == VAE_DNNL_OK)
         s = take_operands(r);
-    if (s == dnnl_success)
+    if (s == VAE_DNNL_OK)
         s = time_product(r);
     for (int i = 0; i < OPERANDS; i++)
         vae_mem_free(r->operand[i]);
     vae_mem_free(r->scratch);
-    vae_cpu_primitive_free(&r->product);
+    vae_dnnl_free(&r->product);
     const VaeStatus status =
         vae_cpu_status(s, &op, "multiply matrices", r->error);
     return status == VAE_OK ? time_copy(r) : status;

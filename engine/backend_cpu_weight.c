@@ -7,13 +7,12 @@
 #include "backend_cpu_conv.h"
 #include "cpu/simd.h"
 
-/* Kept weights are told apart by what they are made from and into. Compared
- * as bytes: descriptors come from oneDNN, which zeroes what it does not use. */
+/* Kept weights are told apart by what they are made from and into, as bytes. */
 typedef struct WeightKey {
     char table[8];
     int id, parts;
     VaePhase phase;
-    dnnl_memory_desc_t md;
+    VaeDnnlKey layout;
 } WeightKey;
 
 typedef struct WeightJob {
@@ -22,7 +21,8 @@ typedef struct WeightJob {
     const VaeWeight *weight;
     const VaePhase *phase; /* NULL: of all */
     bool tiles;
-    const dnnl_memory_desc_t *md;
+    const VaeDnnlLayout *layout;
+    VaeDnnlKey key; /* of the layout */
 } WeightJob;
 
 /* Whether they are laid out from where they lie in the file. */
@@ -35,53 +35,49 @@ from_file(const WeightJob *j)
 /* Lays out numbers in the file's order, [out, in, t, h, w]. */
 typedef struct Reorder {
     VaeBackend *cpu;
-    VaeCpuPrimitive primitive;
+    VaeDnnlPrimitive primitive;
     void *scratch;
 } Reorder;
 
-static dnnl_status_t
+static VaeDnnlStatus
 reorder_make(const WeightJob *j, bool plan, Reorder *out)
 {
-    static const dnnl_format_tag_t tags[] = {dnnl_a, dnnl_abcd, dnnl_abcde};
     const VaeType type = from_file(j) ? j->weight->part[0]->type : VAE_TYPE_F32;
-    const int n = j->md->ndims;
-    dnnl_memory_desc_t plain;
     *out = (Reorder){.cpu = j->cpu};
-    dnnl_status_t s = dnnl_memory_desc_init_by_tag(
-        &plain, n, j->md->dims, vae_cpu_type(type), tags[n == 1 ? 0 : n - 3]);
-    if (s == dnnl_success)
-        s = vae_cpu_reorder(j->cpu, &plain, j->md, plan, &out->primitive);
-    if (s != dnnl_success || plan)
+    const VaeDnnlStatus s = vae_dnnl_reorder_plain(
+        &j->cpu->dnnl, type, j->layout, plan, &out->primitive);
+    if (s != VAE_DNNL_OK || plan)
         return s;
     out->scratch = vae_mem_alloc(out->primitive.scratch);
-    return out->scratch ? vae_cpu_set_scratch(&out->primitive, out->scratch)
-                        : dnnl_out_of_memory;
+    return out->scratch
+               ? vae_dnnl_set(&out->primitive, VAE_DNNL_SCRATCH, out->scratch)
+               : VAE_DNNL_NO_MEMORY;
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 reorder_run(Reorder *r, const void *src, void *dst)
 {
-    dnnl_status_t s = vae_cpu_set(&r->primitive, 0, src);
-    if (s == dnnl_success)
-        s = vae_cpu_set(&r->primitive, 1, dst);
-    if (s == dnnl_success)
-        s = vae_cpu_execute(r->cpu, &r->primitive);
-    return s == dnnl_success ? dnnl_stream_wait(r->cpu->stream) : s;
+    VaeDnnlStatus s = vae_dnnl_set(&r->primitive, VAE_DNNL_SRC, src);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(&r->primitive, VAE_DNNL_DST, dst);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_execute(&r->cpu->dnnl, &r->primitive);
+    return s == VAE_DNNL_OK ? vae_dnnl_wait(&r->cpu->dnnl) : s;
 }
 
 static void
 reorder_free(Reorder *r)
 {
     vae_mem_free(r->scratch);
-    vae_cpu_primitive_free(&r->primitive);
+    vae_dnnl_free(&r->primitive);
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 reorder_once(const WeightJob *j, const void *src, void *dst)
 {
     Reorder r;
-    dnnl_status_t s = reorder_make(j, false, &r);
-    if (s == dnnl_success)
+    VaeDnnlStatus s = reorder_make(j, false, &r);
+    if (s == VAE_DNNL_OK)
         s = reorder_run(&r, src, dst);
     reorder_free(&r);
     return s;
@@ -120,25 +116,31 @@ tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
     }
 }
 
-/* The job for `some` output channels from `first` on, md where they are in a
- * kernel: of all channels where the layout does not let itself be cut. */
-static dnnl_status_t
-cut(const WeightJob *j, int first, int *some, dnnl_memory_desc_t *md,
-    WeightJob *out)
+/* The job for `some` output channels from `first` on, as they are in a kernel:
+ * for all channels where the layout cannot be cut. The caller frees out->layout
+ * unless it is j's. */
+static VaeDnnlStatus
+cut(const WeightJob *j, int first, int *some, WeightJob *out)
 {
-    const dnnl_dims_t at = {first};
-    dnnl_dims_t dims = {0};
+    VaeDnnlLayout *part = NULL;
+    const int channels = (int) j->key.dims[0];
     *out = *j;
-    out->md = md;
-    memcpy(dims, j->md->dims, sizeof dims);
-    dims[0] = *some = first + PIECE < dims[0] ? PIECE : (int) dims[0] - first;
-    dnnl_status_t s = dnnl_memory_desc_init_submemory(md, j->md, dims, at);
-    if (s != dnnl_success && first == 0) {
-        *some = (int) j->md->dims[0];
-        *md = *j->md;
-        s = dnnl_success;
+    *some = first + PIECE < channels ? PIECE : channels - first;
+    const VaeDnnlStatus s = vae_dnnl_part(j->layout, first, *some, &part);
+    if (s == VAE_DNNL_OK) {
+        out->layout = part;
+        return s;
     }
-    return s;
+    *some = channels;
+    return first == 0 && s != VAE_DNNL_NO_MEMORY ? VAE_DNNL_OK : s;
+}
+
+static void
+cut_free(const WeightJob *j, WeightJob *piece)
+{
+    VaeDnnlLayout *part = (VaeDnnlLayout *) piece->layout;
+    if (part != j->layout)
+        vae_dnnl_layout_free(&part);
 }
 
 /* Numbers that make_weight() and make_tiles() compute with. */
@@ -147,11 +149,11 @@ raw_count(const WeightJob *j)
 {
     const size_t n = vae_weight_count(j->weight);
     WeightJob piece;
-    dnnl_memory_desc_t md;
     int some;
-    if (!j->tiles || cut(j, 0, &some, &md, &piece) != dnnl_success)
+    if (!j->tiles || cut(j, 0, &some, &piece) != VAE_DNNL_OK)
         return n;
-    return (size_t) some * (size_t) md.dims[1] * 3 * KERNELS +
+    cut_free(j, &piece);
+    return (size_t) some * (size_t) j->key.dims[1] * 3 * KERNELS +
            (vae_weight_lies(j->weight) ? 0 : n);
 }
 
@@ -169,7 +171,7 @@ make_weight(void *user, void *dst, VaeError *error)
 {
     const WeightJob *j = user;
     const VaeWeight *w = j->weight;
-    dnnl_status_t s;
+    VaeDnnlStatus s;
     if (from_file(j)) {
         s = reorder_once(j, w->part[0]->data, dst);
         vae_weight_drop(w);
@@ -185,23 +187,24 @@ make_weight(void *user, void *dst, VaeError *error)
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
-static dnnl_status_t
+static VaeDnnlStatus
 tile_channels(const WeightJob *j, float *raw, const float *taps, uint8_t *dst,
               int first, int *some)
 {
-    const size_t bytes = vae_cpu_tile_kernel(j->md);
-    const size_t in = (size_t) j->md->dims[1];
+    const size_t bytes = vae_cpu_tile_kernel(j->layout);
+    const size_t in = (size_t) j->key.dims[1];
     WeightJob piece;
-    dnnl_memory_desc_t md;
     Reorder r = {0};
-    dnnl_status_t s = cut(j, first, some, &md, &piece);
-    if (s == dnnl_success)
-        s = reorder_make(&piece, false, &r);
-    if (s == dnnl_success)
+    VaeDnnlStatus s = cut(j, first, some, &piece);
+    if (s != VAE_DNNL_OK)
+        return s;
+    s = reorder_make(&piece, false, &r);
+    if (s == VAE_DNNL_OK)
         tile_piece(j, raw, taps, (size_t) first * in, (size_t) *some * in);
-    for (size_t i = 0; i < KERNELS && s == dnnl_success; i++)
+    for (size_t i = 0; i < KERNELS && s == VAE_DNNL_OK; i++)
         s = reorder_run(&r, raw + i * (size_t) *some * in * 3, dst + i * bytes);
     reorder_free(&r);
+    cut_free(j, &piece);
     return s;
 }
 
@@ -217,23 +220,26 @@ make_tiles(void *user, void *dst, VaeError *error)
         taps = raw + n - vae_weight_count(j->weight);
         vae_weight_read(j->weight, taps);
     }
-    dnnl_status_t s = dnnl_success;
-    for (int first = 0, some = 0; first < j->md->dims[0] && s == dnnl_success;
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int first = 0, some = 0; first < j->key.dims[0] && s == VAE_DNNL_OK;
          first += some)
         s = tile_channels(j, raw, taps, dst, first, &some);
     vae_weight_drop(j->weight);
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
-/* What either takes and gives back. */
+/* Takes the layout's key, and counts what making the weights takes and gives
+ * back. */
 static VaeStatus
-count_loading(const WeightJob *j, VaeExec *exec, VaeError *error)
+begin(WeightJob *j, VaeExec *exec, VaeError *error)
 {
-    Reorder r;
-    const dnnl_status_t s = reorder_make(j, true, &r);
+    Reorder r = {0};
+    VaeDnnlStatus s = vae_dnnl_key(j->layout, &j->key);
+    if (s == VAE_DNNL_OK)
+        s = reorder_make(j, true, &r);
     size_t bytes = r.primitive.scratch;
     reorder_free(&r);
-    if (!from_file(j))
+    if (s == VAE_DNNL_OK && !from_file(j))
         bytes += raw_count(j) * sizeof(float);
     if (bytes > exec->loading)
         exec->loading = bytes;
@@ -265,24 +271,24 @@ keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
     key.parts = job->weight->n_parts;
     if (job->phase)
         key.phase = *job->phase;
-    memcpy(&key.md, job->md, sizeof key.md);
+    key.layout = job->key;
     return vae_model_weight(model, &key, sizeof key, bytes,
                             job->tiles ? make_tiles : make_weight, job, &memory,
                             out, error);
 }
 
 VaeStatus
-vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w, int i,
-                    VaeError *error)
+vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w,
+                    VaeDnnlSlot slot, VaeError *error)
 {
     const VaePhase *phase = w->kind == VAE_WEIGHT_CONV ? c->phase : NULL;
     WeightJob job = {.cpu = c->cpu,
                      .op = c->op,
                      .weight = w,
                      .phase = phase,
-                     .md = &c->primitive.md[i]};
-    const size_t bytes = dnnl_memory_desc_get_size(job.md);
-    VaeStatus status = count_loading(&job, c->exec, error);
+                     .layout = c->primitive.layout[slot]};
+    const size_t bytes = vae_dnnl_bytes(job.layout);
+    VaeStatus status = begin(&job, c->exec, error);
     /* All phases have one bias. */
     if (phase || !c->phase || (c->phase->row == 0 && c->phase->column == 0))
         c->exec->weight_bytes += bytes;
@@ -292,25 +298,28 @@ vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w, int i,
     status = keep(&job, model, phase ? "dnnl-up" : "dnnl", bytes, &blob, error);
     if (status != VAE_OK)
         return status;
-    return vae_cpu_status(vae_cpu_set(&c->primitive, i, blob), c->op,
+    return vae_cpu_status(vae_dnnl_set(&c->primitive, slot, blob), c->op,
                           "take the weights", error);
 }
 
 size_t
-vae_cpu_tile_kernel(const dnnl_memory_desc_t *md)
+vae_cpu_tile_kernel(const VaeDnnlLayout *layout)
 {
-    return (dnnl_memory_desc_get_size(md) + 63) / 64 * 64;
+    return (vae_dnnl_bytes(layout) + 63) / 64 * 64;
 }
 
 VaeStatus
 vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
-                    const dnnl_memory_desc_t *md, VaeModel *model,
+                    const VaeDnnlLayout *layout, VaeModel *model,
                     const void **out, VaeError *error)
 {
-    WeightJob job = {
-        .cpu = cpu, .op = op, .weight = op->weight, .tiles = true, .md = md};
-    const size_t bytes = SIDE * SIDE * vae_cpu_tile_kernel(md);
-    const VaeStatus status = count_loading(&job, exec, error);
+    WeightJob job = {.cpu = cpu,
+                     .op = op,
+                     .weight = op->weight,
+                     .tiles = true,
+                     .layout = layout};
+    const size_t bytes = SIDE * SIDE * vae_cpu_tile_kernel(layout);
+    const VaeStatus status = begin(&job, exec, error);
     exec->weight_bytes += bytes;
     return status == VAE_OK && model
                ? keep(&job, model, "dnnl-4", bytes, out, error)

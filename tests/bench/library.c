@@ -16,13 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dnnl.h"
 #include "vae/stream.h"
 
+#if DNNL_VERSION_MAJOR < 3
+typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
+#endif
+
 /* The names are the linker's. */
-const dnnl_memory_desc_t *
+const_dnnl_memory_desc_t
 __real_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
                                     dnnl_query_t what, int index);
-const dnnl_memory_desc_t *
+const_dnnl_memory_desc_t
 __wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
                                     dnnl_query_t what, int index);
 
@@ -59,10 +64,14 @@ blocks_now(void)
 static void
 print_dims(const_dnnl_primitive_desc_t pd, dnnl_query_t what)
 {
-    const dnnl_memory_desc_t *md =
-        __real_dnnl_primitive_desc_query_md(pd, what, 0);
-    for (int i = 0; md && i < md->ndims; i++)
-        printf("%c%lld", i ? 'x' : ' ', (long long) md->dims[i]);
+    const VaeDnnlLayout *layout =
+        (const VaeDnnlLayout *) __real_dnnl_primitive_desc_query_md(pd, what,
+                                                                    0);
+    VaeDnnlKey key = {0};
+    if (layout)
+        vae_dnnl_key(layout, &key);
+    for (int i = 0; i < key.n; i++)
+        printf("%c%lld", i ? 'x' : ' ', (long long) key.dims[i]);
 }
 
 static void
@@ -87,7 +96,7 @@ create(const_dnnl_primitive_desc_t pd)
 }
 
 /* Whatever is planned is asked for its scratch memory once. */
-const dnnl_memory_desc_t *
+const_dnnl_memory_desc_t
 __wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
                                     dnnl_query_t what, int index)
 {

@@ -5,67 +5,50 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-static void
-need(dnnl_status_t status, const char *what)
-{
-    if (status == dnnl_success)
-        return;
-    fprintf(stderr, "oneDNN refuses %s: error %d\n", what, (int) status);
-    exit(3);
-}
+#include "alloc.h"
 
-static dnnl_memory_t
-operand(const Product *g, const dnnl_memory_desc_t *desc)
+static void
+need(VaeDnnlStatus status, const char *what)
 {
-    dnnl_memory_t memory;
-    void *data;
-    need(dnnl_memory_create(&memory, desc, g->engine, DNNL_MEMORY_ALLOCATE),
-         "memory");
-    need(dnnl_memory_get_data_handle(memory, &data), "memory");
-    memset(data, 0, dnnl_memory_desc_get_size(desc));
-    return memory;
+    if (status == VAE_DNNL_OK)
+        return;
+    fprintf(stderr, "oneDNN refuses %s: %s\n", what, vae_dnnl_word(status));
+    exit(3);
 }
 
 void
 product_open(Product *g, int side, bool bf16)
 {
-    const dnnl_data_type_t type = bf16 ? dnnl_bf16 : dnnl_f32;
-    const dnnl_dims_t dims = {side, side};
-    dnnl_memory_desc_t a, b, c;
-    dnnl_matmul_desc_t desc;
-    dnnl_primitive_desc_t made;
-    g->side = side;
-    need(dnnl_engine_create(&g->engine, dnnl_cpu, 0), "an engine");
-    need(dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags),
-         "a stream");
-    need(dnnl_memory_desc_init_by_tag(&a, 2, dims, type, dnnl_ab), "a layout");
-    need(dnnl_memory_desc_init_by_tag(&b, 2, dims, type, dnnl_format_tag_any),
-         "a layout");
-    need(dnnl_memory_desc_init_by_tag(&c, 2, dims, dnnl_f32, dnnl_ab),
-         "a layout");
-    need(dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c), "the product");
-    need(dnnl_primitive_desc_create(&made, &desc, NULL, g->engine, NULL),
+    const VaeDnnlProduct product = {.m = side,
+                                    .k = side,
+                                    .n = side,
+                                    .type = bf16 ? VAE_TYPE_BF16 : VAE_TYPE_F32,
+                                    .dst_type = VAE_TYPE_F32,
+                                    .scale = 1};
+    *g = (Product){.side = side};
+    need(vae_dnnl_open(&g->dnnl), "an engine");
+    need(vae_dnnl_product(&g->dnnl, &product, false, &g->primitive),
          "the product");
-    need(dnnl_primitive_create(&g->primitive, made), "the product");
-    const dnnl_memory_desc_t *own =
-        dnnl_primitive_desc_query_md(made, dnnl_query_weights_md, 0);
-    g->args[0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, operand(g, &a)};
-    g->args[1] = (dnnl_exec_arg_t){DNNL_ARG_WEIGHTS, operand(g, own)};
-    g->args[2] = (dnnl_exec_arg_t){DNNL_ARG_DST, operand(g, &c)};
-    need(dnnl_primitive_desc_destroy(made), "to free");
+    for (int i = 0; i < VAE_DNNL_SLOTS; i++) {
+        if (!g->primitive.layout[i])
+            continue;
+        g->operand[i] = vae_mem_alloc(vae_dnnl_bytes(g->primitive.layout[i]));
+        need(g->operand[i]
+                 ? vae_dnnl_set(&g->primitive, (VaeDnnlSlot) i, g->operand[i])
+                 : VAE_DNNL_NO_MEMORY,
+             "memory");
+    }
 }
 
 void
 product_close(Product *g)
 {
-    for (int i = 0; i < 3; i++)
-        dnnl_memory_destroy(g->args[i].memory);
-    dnnl_primitive_destroy(g->primitive);
-    dnnl_stream_destroy(g->stream);
-    dnnl_engine_destroy(g->engine);
+    for (int i = 0; i < VAE_DNNL_SLOTS; i++)
+        vae_mem_free(g->operand[i]);
+    vae_dnnl_free(&g->primitive);
+    vae_dnnl_close(&g->dnnl);
 }
 
 double
@@ -80,8 +63,8 @@ double
 product_run(const Product *g)
 {
     const double start = product_now();
-    need(dnnl_primitive_execute(g->primitive, g->stream, 3, g->args), "to run");
-    need(dnnl_stream_wait(g->stream), "to run");
+    need(vae_dnnl_execute(&g->dnnl, &g->primitive), "to run");
+    need(vae_dnnl_wait(&g->dnnl), "to run");
     return product_now() - start;
 }
 

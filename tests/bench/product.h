@@ -5,14 +5,12 @@
 #ifndef PRODUCT_H
 #define PRODUCT_H
 
-#include <oneapi/dnnl/dnnl.h>
-#include <stdbool.h>
+#include "dnnl.h"
 
 typedef struct Product {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t args[3];
+    VaeDnnl dnnl;
+    VaeDnnlPrimitive primitive;
+    void *operand[VAE_DNNL_SLOTS];
     int side;
 } Product;
 

@@ -1,0 +1,829 @@
+/*
+ * dnnl.c: see dnnl.h. The first half gives the C interfaces of oneDNN 2 and 3
+ * one form; the second half is the same for both.
+ */
+#include <assert.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dnnl.h"
+
+static_assert(VAE_DNNL_OK == (int) dnnl_success, "success");
+static_assert(VAE_DNNL_NO_MEMORY == (int) dnnl_out_of_memory, "out of memory");
+
+/* What a convolution is described by. */
+typedef struct ConvArgs {
+    const VaeDnnlLayout *x, *weights, *bias, *y;
+    const dnnl_dim_t *stride, *begin, *end;
+} ConvArgs;
+
+/* oneDNN 2.6 keeps the blocking of a convolution that it describes in static
+ * variables: two threads that describe one each get a mixture. */
+static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
+
+static bool
+begins_with(const_dnnl_primitive_desc_t pd, const char *prefix)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) ==
+               dnnl_success &&
+           name && strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+
+static const_dnnl_memory_desc_t
+md_of(const VaeDnnlLayout *layout)
+{
+    return (const_dnnl_memory_desc_t) layout;
+}
+
+static dnnl_status_t
+layout_tag(int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+           dnnl_format_tag_t tag, VaeDnnlLayout **out)
+{
+    return dnnl_memory_desc_create_with_tag((dnnl_memory_desc_t *) out, n, dims,
+                                            type, tag);
+}
+
+static dnnl_status_t
+layout_strides(int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+               const dnnl_dims_t strides, VaeDnnlLayout **out)
+{
+    return dnnl_memory_desc_create_with_strides((dnnl_memory_desc_t *) out, n,
+                                                dims, type, strides);
+}
+
+static dnnl_status_t
+layout_part(const VaeDnnlLayout *from, const dnnl_dims_t dims,
+            const dnnl_dims_t at, VaeDnnlLayout **out)
+{
+    return dnnl_memory_desc_create_submemory((dnnl_memory_desc_t *) out,
+                                             md_of(from), dims, at);
+}
+
+static dnnl_status_t
+layout_copy(const_dnnl_memory_desc_t md, VaeDnnlLayout **out)
+{
+    return dnnl_memory_desc_clone((dnnl_memory_desc_t *) out, md);
+}
+
+void
+vae_dnnl_layout_free(VaeDnnlLayout **layout)
+{
+    if (*layout)
+        dnnl_memory_desc_destroy((dnnl_memory_desc_t) *layout);
+    *layout = NULL;
+}
+
+static void
+copy_dims(const_dnnl_memory_desc_t md, dnnl_query_t what, int n, int64_t *out)
+{
+    const dnnl_dims_t *dims = NULL;
+    if (dnnl_memory_desc_query(md, what, &dims) == dnnl_success && dims)
+        memcpy(out, *dims, (size_t) n * sizeof *out);
+}
+
+static bool
+is_blocked(const_dnnl_memory_desc_t md)
+{
+    dnnl_format_kind_t kind = dnnl_format_kind_undef;
+    dnnl_memory_desc_query(md, dnnl_query_format_kind, &kind);
+    return kind == dnnl_blocked;
+}
+
+static void
+fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
+{
+    dnnl_data_type_t type = dnnl_data_type_undef;
+    dnnl_memory_desc_query(md, dnnl_query_data_type, &type);
+    dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &key->n);
+    dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &key->n_blocks);
+    key->type = (int32_t) type;
+    assert(key->n <= VAE_DNNL_DIMS && key->n_blocks <= 12);
+    copy_dims(md, dnnl_query_dims, key->n, key->dims);
+    copy_dims(md, dnnl_query_padded_dims, key->n, key->padded);
+    copy_dims(md, dnnl_query_strides, key->n, key->strides);
+    copy_dims(md, dnnl_query_inner_blks, key->n_blocks, key->block);
+    copy_dims(md, dnnl_query_inner_idxs, key->n_blocks, key->index);
+}
+
+/* From the first implementation to the first whose name does not begin with
+ * `avoid`. */
+static dnnl_status_t
+skip(dnnl_status_t s, const char *avoid, dnnl_primitive_desc_t pd)
+{
+    while (s == dnnl_success && avoid && begins_with(pd, avoid))
+        s = dnnl_primitive_desc_next_impl(pd);
+    return s == dnnl_last_impl_reached ? dnnl_unimplemented : s;
+}
+
+static dnnl_status_t
+describe_conv(dnnl_engine_t engine, const ConvArgs *a,
+              const_dnnl_primitive_attr_t attr, const char *avoid,
+              dnnl_primitive_desc_t *out)
+{
+    static const dnnl_dims_t dense = {0};
+    return skip(dnnl_convolution_forward_primitive_desc_create(
+                    out, engine, dnnl_forward_inference,
+                    dnnl_convolution_direct, md_of(a->x), md_of(a->weights),
+                    md_of(a->bias), md_of(a->y), a->stride, dense, a->begin,
+                    a->end, attr),
+                avoid, *out);
+}
+
+static dnnl_status_t
+describe_product(dnnl_engine_t engine, const VaeDnnlLayout *a,
+                 const VaeDnnlLayout *b, const VaeDnnlLayout *y,
+                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+{
+    return dnnl_matmul_primitive_desc_create(out, engine, md_of(a), md_of(b),
+                                             NULL, md_of(y), attr);
+}
+
+static dnnl_status_t
+describe_softmax(dnnl_engine_t engine, const VaeDnnlLayout *x,
+                 const VaeDnnlLayout *y, const_dnnl_primitive_attr_t attr,
+                 dnnl_primitive_desc_t *out)
+{
+    return dnnl_softmax_forward_primitive_desc_create(
+        out, engine, dnnl_forward_inference, dnnl_softmax_accurate, md_of(x),
+        md_of(y), 1, attr);
+}
+
+static dnnl_status_t
+append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t
+append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
+{
+    return dnnl_post_ops_append_eltwise(ops, kind, alpha, 0);
+}
+
+#else /* 2.x: a layout is a structure of ours, which the library fills. Like   \
+         3.x's own it comes from the C library and is in no plan. */
+
+typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
+
+struct VaeDnnlLayout {
+    dnnl_memory_desc_t md;
+};
+
+static const_dnnl_memory_desc_t
+md_of(const VaeDnnlLayout *layout)
+{
+    return layout ? &layout->md : NULL;
+}
+
+static dnnl_status_t
+layout_new(VaeDnnlLayout **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? dnnl_success : dnnl_out_of_memory;
+}
+
+void
+vae_dnnl_layout_free(VaeDnnlLayout **layout)
+{
+    free(*layout);
+    *layout = NULL;
+}
+
+/* Frees a layout that the library did not fill. */
+static dnnl_status_t
+filled(dnnl_status_t s, VaeDnnlLayout **layout)
+{
+    if (s != dnnl_success)
+        vae_dnnl_layout_free(layout);
+    return s;
+}
+
+static dnnl_status_t
+layout_tag(int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+           dnnl_format_tag_t tag, VaeDnnlLayout **out)
+{
+    const dnnl_status_t s = layout_new(out);
+    return s != dnnl_success ? s
+                             : filled(dnnl_memory_desc_init_by_tag(
+                                          &(*out)->md, n, dims, type, tag),
+                                      out);
+}
+
+static dnnl_status_t
+layout_strides(int n, const dnnl_dims_t dims, dnnl_data_type_t type,
+               const dnnl_dims_t strides, VaeDnnlLayout **out)
+{
+    const dnnl_status_t s = layout_new(out);
+    return s != dnnl_success ? s
+                             : filled(dnnl_memory_desc_init_by_strides(
+                                          &(*out)->md, n, dims, type, strides),
+                                      out);
+}
+
+static dnnl_status_t
+layout_part(const VaeDnnlLayout *from, const dnnl_dims_t dims,
+            const dnnl_dims_t at, VaeDnnlLayout **out)
+{
+    const dnnl_status_t s = layout_new(out);
+    return s != dnnl_success ? s
+                             : filled(dnnl_memory_desc_init_submemory(
+                                          &(*out)->md, &from->md, dims, at),
+                                      out);
+}
+
+static dnnl_status_t
+layout_copy(const_dnnl_memory_desc_t md, VaeDnnlLayout **out)
+{
+    const dnnl_status_t s = layout_new(out);
+    if (s == dnnl_success)
+        (*out)->md = *md;
+    return s;
+}
+
+static bool
+is_blocked(const_dnnl_memory_desc_t md)
+{
+    return md->format_kind == dnnl_blocked;
+}
+
+static void
+fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
+{
+    const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
+    key->type = (int32_t) md->data_type;
+    key->n = md->ndims;
+    key->n_blocks = b->inner_nblks;
+    assert(key->n <= VAE_DNNL_DIMS && key->n_blocks <= 12);
+    for (int i = 0; i < key->n; i++) {
+        key->dims[i] = md->dims[i];
+        key->padded[i] = md->padded_dims[i];
+        key->strides[i] = b->strides[i];
+    }
+    for (int i = 0; i < key->n_blocks; i++) {
+        key->block[i] = b->inner_blks[i];
+        key->index[i] = b->inner_idxs[i];
+    }
+}
+
+/* The first implementation whose name does not begin with `avoid`. */
+static dnnl_status_t
+describe(dnnl_engine_t engine, const void *op_desc,
+         const_dnnl_primitive_attr_t attr, const char *avoid,
+         dnnl_primitive_desc_t *out)
+{
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t s =
+        dnnl_primitive_desc_iterator_create(&it, op_desc, attr, engine, NULL);
+    if (s != dnnl_success)
+        return s;
+    do {
+        dnnl_primitive_desc_destroy(*out);
+        *out = dnnl_primitive_desc_iterator_fetch(it);
+        if (!*out || !avoid || !begins_with(*out, avoid))
+            break;
+        s = dnnl_primitive_desc_iterator_next(it);
+    } while (s == dnnl_success);
+    dnnl_primitive_desc_iterator_destroy(it);
+    if (s == dnnl_success && *out)
+        return s;
+    return s == dnnl_success || s == dnnl_iterator_ends ? dnnl_unimplemented
+                                                        : s;
+}
+
+static dnnl_status_t
+describe_conv(dnnl_engine_t engine, const ConvArgs *a,
+              const_dnnl_primitive_attr_t attr, const char *avoid,
+              dnnl_primitive_desc_t *out)
+{
+    dnnl_convolution_desc_t desc;
+    const dnnl_status_t s = dnnl_convolution_forward_desc_init(
+        &desc, dnnl_forward_inference, dnnl_convolution_direct, md_of(a->x),
+        md_of(a->weights), md_of(a->bias), md_of(a->y), a->stride, a->begin,
+        a->end);
+    return s == dnnl_success ? describe(engine, &desc, attr, avoid, out) : s;
+}
+
+static dnnl_status_t
+describe_product(dnnl_engine_t engine, const VaeDnnlLayout *a,
+                 const VaeDnnlLayout *b, const VaeDnnlLayout *y,
+                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+{
+    dnnl_matmul_desc_t desc;
+    const dnnl_status_t s =
+        dnnl_matmul_desc_init(&desc, md_of(a), md_of(b), NULL, md_of(y));
+    return s == dnnl_success ? describe(engine, &desc, attr, NULL, out) : s;
+}
+
+static dnnl_status_t
+describe_softmax(dnnl_engine_t engine, const VaeDnnlLayout *x,
+                 const VaeDnnlLayout *y, const_dnnl_primitive_attr_t attr,
+                 dnnl_primitive_desc_t *out)
+{
+    dnnl_softmax_v2_desc_t desc;
+    const dnnl_status_t s = dnnl_softmax_v2_forward_desc_init(
+        &desc, dnnl_forward_inference, dnnl_softmax_accurate, md_of(x),
+        md_of(y), 1);
+    return s == dnnl_success ? describe(engine, &desc, attr, NULL, out) : s;
+}
+
+static dnnl_status_t
+append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1);
+}
+
+static dnnl_status_t
+append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha)
+{
+    return dnnl_post_ops_append_eltwise(ops, 1, kind, alpha, 0);
+}
+
+#endif
+
+/* ------------------------------------------------------------------ */
+/* The library and the processor.                                      */
+
+const char *
+vae_dnnl_word(VaeDnnlStatus status)
+{
+    switch ((dnnl_status_t) status) {
+    case dnnl_success:
+        return "success";
+    case dnnl_out_of_memory:
+        return "out of memory";
+    case dnnl_invalid_arguments:
+        return "invalid arguments";
+    case dnnl_unimplemented:
+        return "unimplemented";
+    case dnnl_runtime_error:
+        return "runtime error";
+    default:
+        return "error";
+    }
+}
+
+void
+vae_dnnl_version(char *out, size_t size)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(out, size, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
+bool
+vae_dnnl_usable(char *why, size_t size)
+{
+    char version[40];
+    vae_dnnl_version(version, sizeof version);
+    if (dnnl_version()->major != DNNL_VERSION_MAJOR) {
+        snprintf(why, size, "%s is loaded, this was built with %d.%d", version,
+                 DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR);
+        return false;
+    }
+    if (dnnl_engine_get_count(dnnl_cpu) == 0) {
+        snprintf(why, size, "%s was built without a CPU engine", version);
+        return false;
+    }
+    return true;
+}
+
+static bool
+has_isa(unsigned isa)
+{
+    return ((unsigned) dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+/* Only the numbers of x86 are compared with; elsewhere they mean others. */
+bool
+vae_dnnl_has_bf16(void)
+{
+#ifdef __x86_64__
+    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
+#else
+    return false;
+#endif
+}
+
+bool
+vae_dnnl_has_amx(void)
+{
+#ifdef __x86_64__
+    return has_isa(dnnl_cpu_isa_avx512_core_amx);
+#else
+    return false;
+#endif
+}
+
+VaeDnnlStatus
+vae_dnnl_open(VaeDnnl *out)
+{
+    dnnl_engine_t engine = NULL;
+    dnnl_stream_t stream = NULL;
+    dnnl_status_t s = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    if (s == dnnl_success)
+        s = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+    *out = (VaeDnnl){engine, stream};
+    return (VaeDnnlStatus) s;
+}
+
+void
+vae_dnnl_close(VaeDnnl *dnnl)
+{
+    dnnl_stream_destroy(dnnl->stream);
+    dnnl_engine_destroy(dnnl->engine);
+    *dnnl = (VaeDnnl){NULL, NULL};
+}
+
+VaeDnnlStatus
+vae_dnnl_wait(const VaeDnnl *dnnl)
+{
+    return (VaeDnnlStatus) dnnl_stream_wait(dnnl->stream);
+}
+
+/* ------------------------------------------------------------------ */
+/* Layouts.                                                            */
+
+static dnnl_data_type_t
+type_of(VaeType type)
+{
+    return type == VAE_TYPE_BF16  ? dnnl_bf16
+           : type == VAE_TYPE_F16 ? dnnl_f16
+           : type == VAE_TYPE_U8  ? dnnl_u8
+                                  : dnnl_f32;
+}
+
+VaeDnnlStatus
+vae_dnnl_key(const VaeDnnlLayout *layout, VaeDnnlKey *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!is_blocked(md_of(layout)))
+        return (VaeDnnlStatus) dnnl_unimplemented;
+    fill_key(md_of(layout), out);
+    return VAE_DNNL_OK;
+}
+
+size_t
+vae_dnnl_bytes(const VaeDnnlLayout *layout)
+{
+    return dnnl_memory_desc_get_size(md_of(layout));
+}
+
+VaeDnnlStatus
+vae_dnnl_matrix(const VaeDnnlMatrix *m, VaeDnnlLayout **out)
+{
+    const dnnl_dims_t dims = {m->rows, m->columns};
+    const dnnl_dims_t strides = {m->row_stride, m->column_stride};
+    return (VaeDnnlStatus) layout_strides(2, dims, type_of(m->type), strides,
+                                          out);
+}
+
+VaeDnnlStatus
+vae_dnnl_part(const VaeDnnlLayout *layout, int first, int n,
+              VaeDnnlLayout **out)
+{
+    VaeDnnlKey key;
+    const VaeDnnlStatus s = vae_dnnl_key(layout, &key);
+    if (s != VAE_DNNL_OK)
+        return s;
+    dnnl_dims_t dims = {0}, at = {first};
+    memcpy(dims, key.dims, sizeof key.dims);
+    dims[0] = n;
+    return (VaeDnnlStatus) layout_part(layout, dims, at, out);
+}
+
+/* ------------------------------------------------------------------ */
+/* Primitives.                                                         */
+
+/* Which argument and which layout of a primitive each slot is. */
+static const struct {
+    int arg;
+    dnnl_query_t query;
+    int index;
+} slots[VAE_DNNL_SLOTS] = {
+    [VAE_DNNL_SRC] = {DNNL_ARG_SRC, dnnl_query_src_md, 0},
+    [VAE_DNNL_WEIGHTS] = {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+    [VAE_DNNL_DST] = {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+    [VAE_DNNL_BIAS] = {DNNL_ARG_BIAS, dnnl_query_weights_md, 1},
+    [VAE_DNNL_ADD] = {DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1,
+                      dnnl_query_dst_md, 0},
+    [VAE_DNNL_SCRATCH] = {DNNL_ARG_SCRATCHPAD, dnnl_query_scratchpad_md, 0},
+};
+
+static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST,
+              "a reorder has the slots of other primitives");
+
+#define SLOT(name) (1u << VAE_DNNL_##name)
+
+static dnnl_status_t
+make_memory(const VaeDnnl *dnnl, const VaeDnnlLayout *layout, void **out)
+{
+    return dnnl_memory_create((dnnl_memory_t *) out, md_of(layout),
+                              dnnl->engine, DNNL_MEMORY_NONE);
+}
+
+/* The arguments of a described primitive: bits SLOT(). */
+static dnnl_status_t
+take_arguments(const VaeDnnl *dnnl, const_dnnl_primitive_desc_t pd,
+               unsigned has, bool plan, VaeDnnlPrimitive *out)
+{
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < VAE_DNNL_SLOTS && s == dnnl_success; i++) {
+        if (!(has & 1u << i))
+            continue;
+        const_dnnl_memory_desc_t md =
+            dnnl_primitive_desc_query_md(pd, slots[i].query, slots[i].index);
+        s = md ? layout_copy(md, &out->layout[i]) : dnnl_invalid_arguments;
+        if (s == dnnl_success && !plan)
+            s = make_memory(dnnl, out->layout[i], &out->memory[i]);
+    }
+    return s;
+}
+
+/* Makes what pd describes; pd is destroyed. s: what describing it gave. */
+static VaeDnnlStatus
+finish(const VaeDnnl *dnnl, dnnl_status_t s, dnnl_primitive_desc_t pd,
+       unsigned has, bool plan, VaeDnnlPrimitive *out)
+{
+    const char *impl = "?";
+    if (s == dnnl_success) {
+        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl);
+        snprintf(out->impl, sizeof out->impl, "%s", impl);
+        s = take_arguments(dnnl, pd, has | SLOT(SCRATCH), plan, out);
+    }
+    if (s == dnnl_success) {
+        out->scratch = vae_dnnl_bytes(out->layout[VAE_DNNL_SCRATCH]);
+        if (!plan)
+            s = dnnl_primitive_create((dnnl_primitive_t *) &out->primitive, pd);
+    }
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return (VaeDnnlStatus) s;
+}
+
+static dnnl_status_t
+make_attr(dnnl_primitive_attr_t *attr)
+{
+    const dnnl_status_t s = dnnl_primitive_attr_create(attr);
+    return s == dnnl_success ? dnnl_primitive_attr_set_scratchpad_mode(
+                                   *attr, dnnl_scratchpad_mode_user)
+                             : s;
+}
+
+/* ------------------------------------------------------------------ */
+/* Convolutions.                                                       */
+
+typedef struct Conv {
+    VaeDnnlLayout *x, *weights, *bias, *y, *add;
+    dnnl_primitive_attr_t attr;
+    dnnl_post_ops_t ops;
+} Conv;
+
+/* Channels last, one picture or stack of pictures. */
+static dnnl_status_t
+channels_last(const VaeDnnlConv *c, VaeType type, int channels,
+              const int size[3], VaeDnnlLayout **out)
+{
+    const dnnl_dims_t flat = {1, channels, size[1], size[2]};
+    const dnnl_dims_t deep = {1, channels, size[0], size[1], size[2]};
+    return c->flat ? layout_tag(4, flat, type_of(type), dnnl_nhwc, out)
+                   : layout_tag(5, deep, type_of(type), dnnl_ndhwc, out);
+}
+
+static dnnl_status_t
+conv_layouts(const VaeDnnlConv *c, Conv *out)
+{
+    const dnnl_dims_t flat = {c->y_c, c->x_c, c->k[1], c->k[2]};
+    const dnnl_dims_t deep = {c->y_c, c->x_c, c->k[0], c->k[1], c->k[2]};
+    const dnnl_dims_t vector = {c->y_c};
+    dnnl_status_t s = channels_last(c, c->x_type, c->x_c, c->x, &out->x);
+    if (s == dnnl_success)
+        s = channels_last(c, c->y_type, c->y_c, c->y, &out->y);
+    if (s == dnnl_success && c->add_slot)
+        s = channels_last(c, c->add_type, c->y_c, c->y, &out->add);
+    if (s == dnnl_success && !c->weights)
+        s = layout_tag(c->flat ? 4 : 5, c->flat ? flat : deep,
+                       type_of(c->x_type), dnnl_format_tag_any, &out->weights);
+    if (s == dnnl_success && c->bias)
+        s = layout_tag(1, vector, dnnl_f32, dnnl_a, &out->bias);
+    return s;
+}
+
+static dnnl_status_t
+conv_attr(const VaeDnnlConv *c, Conv *out)
+{
+    dnnl_status_t s = make_attr(&out->attr);
+    if (s == dnnl_success)
+        s = dnnl_post_ops_create(&out->ops);
+    if (s == dnnl_success && c->add_dst)
+        s = append_sum(out->ops);
+    if (s == dnnl_success && c->add_slot)
+        s = dnnl_post_ops_append_binary(out->ops, dnnl_binary_add,
+                                        md_of(out->add));
+    if (s == dnnl_success && c->relu)
+        s = append_eltwise(out->ops, dnnl_eltwise_relu, 0);
+    return s == dnnl_success
+               ? dnnl_primitive_attr_set_post_ops(out->attr, out->ops)
+               : s;
+}
+
+static void
+conv_free(Conv *c)
+{
+    vae_dnnl_layout_free(&c->x);
+    vae_dnnl_layout_free(&c->weights);
+    vae_dnnl_layout_free(&c->bias);
+    vae_dnnl_layout_free(&c->y);
+    vae_dnnl_layout_free(&c->add);
+    dnnl_post_ops_destroy(c->ops);
+    dnnl_primitive_attr_destroy(c->attr);
+}
+
+VaeDnnlStatus
+vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
+              VaeDnnlPrimitive *out)
+{
+    const int skip = c->flat ? 1 : 0;
+    dnnl_dims_t stride = {0}, begin = {0}, end = {0};
+    for (int i = skip; i < 3; i++) {
+        stride[i - skip] = c->stride[i];
+        begin[i - skip] = c->begin[i];
+        end[i - skip] = c->end[i];
+    }
+    Conv own = {0};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = conv_layouts(c, &own);
+    if (s == dnnl_success)
+        s = conv_attr(c, &own);
+    if (s == dnnl_success) {
+        const ConvArgs args = {own.x,    c->weights ? c->weights : own.weights,
+                               own.bias, own.y,
+                               stride,   begin,
+                               end};
+        pthread_mutex_lock(&describing);
+        s = describe_conv(dnnl->engine, &args, own.attr, c->avoid, &pd);
+        pthread_mutex_unlock(&describing);
+    }
+    conv_free(&own);
+    return finish(dnnl, s, pd,
+                  SLOT(SRC) | SLOT(WEIGHTS) | SLOT(DST) |
+                      (c->bias ? SLOT(BIAS) : 0) |
+                      (c->add_slot ? SLOT(ADD) : 0),
+                  plan, out);
+}
+
+/* ------------------------------------------------------------------ */
+/* The other primitives.                                               */
+
+static dnnl_status_t
+dense(int rows, int columns, VaeType type, VaeDnnlLayout **out)
+{
+    return (dnnl_status_t) vae_dnnl_matrix(
+        &(VaeDnnlMatrix){type, rows, columns, columns, 1}, out);
+}
+
+static dnnl_status_t
+product_attr(float scale, dnnl_primitive_attr_t *out)
+{
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t s = make_attr(out);
+    if (s != dnnl_success || scale == 1)
+        return s;
+    s = dnnl_post_ops_create(&ops);
+    if (s == dnnl_success)
+        s = append_eltwise(ops, dnnl_eltwise_linear, scale);
+    if (s == dnnl_success)
+        s = dnnl_primitive_attr_set_post_ops(*out, ops);
+    dnnl_post_ops_destroy(ops);
+    return s;
+}
+
+VaeDnnlStatus
+vae_dnnl_product(VaeDnnl *dnnl, const VaeDnnlProduct *p, bool plan,
+                 VaeDnnlPrimitive *out)
+{
+    const dnnl_dims_t dims = {p->k, p->n};
+    VaeDnnlLayout *a = NULL, *b = NULL, *y = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dense(p->m, p->k, p->type, &a);
+    if (s == dnnl_success)
+        s = layout_tag(2, dims, type_of(p->type), dnnl_format_tag_any, &b);
+    if (s == dnnl_success)
+        s = dense(p->m, p->n, p->dst_type, &y);
+    if (s == dnnl_success)
+        s = product_attr(p->scale, &attr);
+    if (s == dnnl_success)
+        s = describe_product(dnnl->engine, a, b, y, attr, &pd);
+    vae_dnnl_layout_free(&a);
+    vae_dnnl_layout_free(&b);
+    vae_dnnl_layout_free(&y);
+    dnnl_primitive_attr_destroy(attr);
+    return finish(dnnl, s, pd, SLOT(SRC) | SLOT(WEIGHTS) | SLOT(DST), plan,
+                  out);
+}
+
+VaeDnnlStatus
+vae_dnnl_softmax(VaeDnnl *dnnl, int rows, int columns, VaeType type, bool plan,
+                 VaeDnnlPrimitive *out)
+{
+    VaeDnnlLayout *x = NULL, *y = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dense(rows, columns, VAE_TYPE_F32, &x);
+    if (s == dnnl_success)
+        s = dense(rows, columns, type, &y);
+    if (s == dnnl_success)
+        s = make_attr(&attr);
+    if (s == dnnl_success)
+        s = describe_softmax(dnnl->engine, x, y, attr, &pd);
+    vae_dnnl_layout_free(&x);
+    vae_dnnl_layout_free(&y);
+    dnnl_primitive_attr_destroy(attr);
+    return finish(dnnl, s, pd, SLOT(SRC) | SLOT(DST), plan, out);
+}
+
+VaeDnnlStatus
+vae_dnnl_reorder(VaeDnnl *dnnl, const VaeDnnlLayout *src,
+                 const VaeDnnlLayout *dst, bool plan, VaeDnnlPrimitive *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = make_attr(&attr);
+    if (s == dnnl_success)
+        s = dnnl_reorder_primitive_desc_create(&pd, md_of(src), dnnl->engine,
+                                               md_of(dst), dnnl->engine, attr);
+    dnnl_primitive_attr_destroy(attr);
+    return finish(dnnl, s, pd, SLOT(SRC) | SLOT(DST), plan, out);
+}
+
+VaeDnnlStatus
+vae_dnnl_reorder_plain(VaeDnnl *dnnl, VaeType type, const VaeDnnlLayout *dst,
+                       bool plan, VaeDnnlPrimitive *out)
+{
+    VaeDnnlKey key;
+    VaeDnnlLayout *src = NULL;
+    dnnl_dims_t dims = {0}, strides = {0};
+    VaeDnnlStatus s = vae_dnnl_key(dst, &key);
+    if (s != VAE_DNNL_OK)
+        return s;
+    for (int i = key.n - 1; i >= 0; i--) {
+        dims[i] = key.dims[i];
+        strides[i] = i == key.n - 1 ? 1 : strides[i + 1] * dims[i + 1];
+    }
+    s = (VaeDnnlStatus) layout_strides(key.n, dims, type_of(type), strides,
+                                       &src);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_reorder(dnnl, src, dst, plan, out);
+    vae_dnnl_layout_free(&src);
+    return s;
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeDnnlStatus
+vae_dnnl_share(VaeDnnl *dnnl, const VaeDnnlPrimitive *p, VaeDnnlPrimitive *out)
+{
+    dnnl_status_t s = dnnl_success;
+    *out = (VaeDnnlPrimitive){.primitive = p->primitive, .borrowed = true};
+    for (int i = 0; i < VAE_DNNL_SLOTS && s == dnnl_success; i++)
+        if (p->layout[i])
+            s = make_memory(dnnl, p->layout[i], &out->memory[i]);
+    return (VaeDnnlStatus) s;
+}
+
+void
+vae_dnnl_free(VaeDnnlPrimitive *p)
+{
+    for (int i = 0; i < VAE_DNNL_SLOTS; i++) {
+        dnnl_memory_destroy(p->memory[i]);
+        vae_dnnl_layout_free(&p->layout[i]);
+    }
+    if (!p->borrowed)
+        dnnl_primitive_destroy(p->primitive);
+    *p = (VaeDnnlPrimitive){0};
+}
+
+VaeDnnlStatus
+vae_dnnl_set(VaeDnnlPrimitive *p, VaeDnnlSlot slot, const void *address)
+{
+    return p->memory[slot] ? (VaeDnnlStatus) dnnl_memory_set_data_handle(
+                                 p->memory[slot], (void *) address)
+                           : VAE_DNNL_OK;
+}
+
+VaeDnnlStatus
+vae_dnnl_execute(const VaeDnnl *dnnl, const VaeDnnlPrimitive *p)
+{
+    dnnl_exec_arg_t args[VAE_DNNL_SLOTS];
+    int n = 0;
+    for (int i = 0; i < VAE_DNNL_SLOTS; i++)
+        if (p->memory[i])
+            args[n++] = (dnnl_exec_arg_t){slots[i].arg, p->memory[i]};
+    return (VaeDnnlStatus) dnnl_primitive_execute(p->primitive, dnnl->stream, n,
+                                                  args);
+}
