@@ -1,5 +1,5 @@
 #!/bin/sh
-# From a bare Debian 12 to a picture: installs what is missing, builds, decodes
+# From a bare Debian or Ubuntu to a picture: installs what is missing, builds, decodes
 # the bundled latents to a video, encodes and decodes that video, and tells how
 # fast and how close it was.
 set -eu
@@ -123,6 +123,17 @@ vaetool compare "$tmp/decoded.safetensors" "$tmp/again.safetensors" |
 for result in demo.webm demo.png demo-latents.safetensors; do
     wrote "$(pwd)/$result"
 done
+
+backends=$(vaetool --backends)
+case $backends in
+*'cuda: yes'* | *'cpu: yes'*) ;;
+*)
+    echo 'The CPU backend is missing' \
+        "($(echo "$backends" | sed -n 's/^cpu: no: //p')):"
+    echo 'decoding was about 10 times slower. Install libdnnl-dev, remove the' \
+        "folder $build and try again."
+    ;;
+esac
 
 if [ -n "$live" ]; then
     gst-launch-1.0 -q filesrc location=demo.webm ! matroskademux ! vp8dec ! \

@@ -123,10 +123,26 @@ print_usage(FILE *to)
     for (int i = 0; i < N_ENTRIES; i++)
         fprintf(to, "  %-13s %s\n", entries[i].name, entries[i].summary);
     fprintf(to,
-            "\nvaetool COMMAND --help tells more; vaetool --version.\n\n"
+            "\nvaetool COMMAND --help tells more; vaetool --version; "
+            "vaetool --backends\ntells what computes here.\n\n"
             "Exit codes: 0 done; 1 compare found a difference past a "
             "bound,\nshapes that differ or a NaN in one file only; 2 usage; "
             "3 failure.\n");
+}
+
+/* The fastest first, as --backend auto takes them. */
+static void
+print_backends(void)
+{
+    static const VaeBackendKind kinds[] = {VAE_BACKEND_CUDA, VAE_BACKEND_CPU,
+                                           VAE_BACKEND_REF};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char why[512];
+        if (vae_backend_available(kinds[i], why, sizeof why))
+            printf("%s: yes\n", vae_backend_name(kinds[i]));
+        else
+            printf("%s: no: %s\n", vae_backend_name(kinds[i]), why);
+    }
 }
 
 static void
@@ -277,6 +293,10 @@ main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("vaetool %s\n", VAE_VERSION);
+        return finish(EXIT_OK);
+    }
+    if (strcmp(argv[1], "--backends") == 0) {
+        print_backends();
         return finish(EXIT_OK);
     }
     for (int i = 0; i < N_ENTRIES; i++) {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What configuring says of CUDA's options: which architectures, and what is
-# missing. The toolkit is one of empty files, of which nothing is compiled.
+# What configuring says of the options of the backends: which architectures, and
+# what is missing. The toolkit is one of empty files, of which nothing is compiled.
 #
 #   options.sh SOURCE
 set -u
@@ -81,4 +81,18 @@ options 1 "ERROR: .* no libcudnn.so.9 .* in $folder/half " -Dcuda=enabled \
     "$with" -Dcudnn-path="$folder/half"
 options 0 "WARNING: .* in $none\$" -Dcuda-path="$none"
 also "CUDA backend (cuDNN) *: NO: "
+
+# Without a choice, and with a oneDNN that is none.
+mkdir -p "$folder/other/oneapi/dnnl"
+echo '#error' >"$folder/other/oneapi/dnnl/dnnl.h"
+CPATH=$folder/other
+export CPATH
+options 0 'WARNING: the CPU backend is missing: .* times slower' \
+    -Dcuda=disabled -Donednn=auto
+also 'CPU backend (oneDNN) *: NO: '
+options 1 'ERROR: .*the option onednn is enabled, but' -Dcuda=disabled \
+    -Donednn=enabled
+options 0 'CPU backend (oneDNN) *: NO: the option onednn is disabled' \
+    -Dcuda=disabled
+! grep 'CPU backend is missing' "$folder/said" || failed=1
 exit "$failed"

@@ -479,8 +479,19 @@ round_trip() {
 demo() {
     need_demo
     install_another
-    sh "$pipelines/demo.sh" --build "$build" --out "$dir/out" >"$tmp/said"
+    # A build that says of itself that only plain C is left.
+    mkdir -p "$tmp/plain/engine"
+    ln -s "$build/gst" "$tmp/plain/gst"
+    cat >"$tmp/plain/engine/vaetool" <<END
+#!/bin/sh
+[ "\$1" = --backends ] || exec "$build/engine/vaetool" "\$@"
+printf '%s\n' 'cuda: no: no GPU' 'cpu: no: no oneDNN' 'ref: yes'
+END
+    chmod +x "$tmp/plain/engine/vaetool"
+    sh "$pipelines/demo.sh" --build "$tmp/plain" --out "$dir/out" >"$tmp/said"
     cat "$tmp/said"
+    grep -q 'CPU backend is missing (no oneDNN)' "$tmp/said" ||
+        fail 'does not tell why it is slow'
     grep -q 'frames/s\|a second' "$tmp/said" || fail 'tells no rate'
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
     [ "$(frames_of "$dir/out/demo.webm")" -gt 1 ] || fail 'no video'

@@ -16,6 +16,8 @@ check "no command" 2 "$tool"
 check "--help" 0 "$tool" --help
 says decode encode compare plan make-weights bench info "Exit codes"
 check "--version" 0 "$tool" --version
+check "--backends" 0 "$tool" --backends
+says "cuda: " "cpu: " "ref: yes"
 for command in info decode encode compare plan make-weights bench; do
     check "$command --help" 0 "$tool" $command --help
     says "Usage: vaetool $command"
