@@ -11,7 +11,7 @@
 set -eu
 
 # dpkg-dev: without it Meson takes lib64 for Debian's library folder.
-demo='gcc libc6-dev dpkg-dev meson ninja-build pkg-config
+demo='gcc libc6-dev dpkg-dev meson ninja-build pkgconf
     libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
     gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
     libdnnl-dev libjansson-dev'

@@ -22,12 +22,19 @@ esac
 folder=$1
 shift
 [ $# -gt 0 ] || set -- build onednn gst
+# library PACKAGE NAME: the library of that name that the package depends on;
+# each release has another.
+library() {
+    apt-cache depends "$1" | sed -n "s/^ *Depends: \($2[0-9.]*\)$/\1/p"
+}
+
 names=
 for group; do
     case $group in
     build) names="$names libjansson4 libjansson-dev pkgconf pkgconf-bin
-        libpkgconf3" ;;
-    onednn) names="$names libdnnl2 libdnnl-dev ocl-icd-libopencl1" ;;
+        $(library pkgconf-bin libpkgconf)" ;;
+    onednn) names="$names libdnnl-dev $(library libdnnl-dev libdnnl)
+        ocl-icd-libopencl1" ;;
     gst) names="$names gstreamer1.0-tools gstreamer1.0-plugins-base
         gstreamer1.0-plugins-bad
         libgstreamer1.0-0 libgstreamer1.0-dev
@@ -37,7 +44,8 @@ for group; do
         libglib2.0-dev-bin libpcre2-8-0 libpcre2-dev libffi8 libffi-dev
         liborc-0.4-0 liborc-0.4-dev libunwind8 libunwind-dev libdw1 libdw-dev
         libelf1 libelf-dev libcap2-bin liblzma-dev zlib1g-dev libmount-dev
-        libblkid-dev libselinux1-dev libsepol-dev libgl-dev libglx-dev
+        libblkid-dev $(library libmount-dev 'libselinux1*-dev') libsepol-dev
+        libgl-dev libglx-dev
         libegl-dev libgles-dev libopengl-dev libglvnd-dev libgl1 libglx0
         libegl1 libgles2 libopengl0 libglvnd0 libdrm2 libdrm-dev libx11-6
         libx11-dev libx11-xcb1 libx11-xcb-dev libxcb1 libxcb1-dev libxau6
@@ -50,5 +58,11 @@ for group; do
 done
 mkdir -p "$folder"
 cd "$folder"
+# Since Debian 13 some are for 64 bits of time, and named so.
+wanted=
+for name in $names; do
+    [ -n "$(apt-cache madison "$name")" ] || name=${name}t64
+    wanted="$wanted $name"
+done
 # shellcheck disable=SC2086 # words
-apt-get download $names
+apt-get download $wanted
