@@ -392,31 +392,27 @@ vae_dnnl_usable(char *why, size_t size)
     return true;
 }
 
+/* The numbers are those of x86; elsewhere they mean others. */
 static bool
 has_isa(unsigned isa)
 {
-    return ((unsigned) dnnl_get_effective_cpu_isa() & isa) == isa;
-}
-
-/* Only the numbers of x86 are compared with; elsewhere they mean others. */
-bool
-vae_dnnl_has_bf16(void)
-{
 #ifdef __x86_64__
-    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
+    return ((unsigned) dnnl_get_effective_cpu_isa() & isa) == isa;
 #else
     return false;
 #endif
+}
+
+bool
+vae_dnnl_has_bf16(void)
+{
+    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
 bool
 vae_dnnl_has_amx(void)
 {
-#ifdef __x86_64__
     return has_isa(dnnl_cpu_isa_avx512_core_amx);
-#else
-    return false;
-#endif
 }
 
 VaeDnnlStatus
