@@ -36,7 +36,9 @@ void vae_host_exec_free(VaeExec **exec);
 /* w as floats in the table's layout; exec->weight_bytes and loading grow. */
 VaeStatus vae_host_weight(VaeExec *exec, VaeModel *model, VaeWeight *w,
                           const float **out, VaeError *error);
-/* processor.c */
+/* processor.c: the processor's name, the first as a file like /proc/cpuinfo
+ * has it. */
+bool vae_processor_name(const char *path, char *out, size_t size);
 void vae_host_device(const VaeBackend *backend, char *out, size_t size);
 
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);

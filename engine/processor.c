@@ -7,17 +7,16 @@
 
 #include "backend_host.h"
 
-/* What stands behind "model name : " in /proc/cpuinfo; some systems have no
- * such line. */
+/* What stands behind the first "key : " of the file. */
 static bool
-read_name(char *out, size_t size)
+read_value(const char *path, const char *key, char *out, size_t size)
 {
-    FILE *f = fopen("/proc/cpuinfo", "re");
+    FILE *f = fopen(path, "re");
     char line[256];
     bool found = false;
     while (f && !found && fgets(line, sizeof line, f)) {
         const char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !value)
+        if (strncmp(line, key, strlen(key)) != 0 || !value)
             continue;
         value += 1 + strspn(value + 1, " \t");
         const int length = (int) strcspn(value, "\n");
@@ -29,11 +28,26 @@ read_name(char *out, size_t size)
     return found;
 }
 
+/* Arm's processors have two numbers instead of a name; some systems tell
+ * nothing. */
+bool
+vae_processor_name(const char *path, char *out, size_t size)
+{
+    char maker[32], part[32];
+    if (read_value(path, "model name", out, size))
+        return true;
+    if (!read_value(path, "CPU implementer", maker, sizeof maker) ||
+        !read_value(path, "CPU part", part, sizeof part))
+        return false;
+    snprintf(out, size, "Arm processor, implementer %s, part %s", maker, part);
+    return true;
+}
+
 void
 vae_host_device(const VaeBackend *backend, char *out, size_t size)
 {
     struct utsname machine;
-    if (!read_name(out, size))
+    if (!vae_processor_name("/proc/cpuinfo", out, size))
         snprintf(out, size, "%s processor",
                  uname(&machine) == 0 ? machine.machine : "unknown");
 }
