@@ -6,6 +6,7 @@
 #   sh tests/deps.sh page    the same as demo, and the live page
 #   sh tests/deps.sh tests   the same as demo, and all that the tests use
 #   sh tests/deps.sh browser a browser, for the test of the live page in one
+#   sh tests/deps.sh arm     to build for 64-bit Arm, and to run that
 #
 # Nothing missing: no network and no rights are needed. Asks no question.
 set -eu
@@ -18,6 +19,8 @@ demo='gcc libc6-dev dpkg-dev meson ninja-build pkgconf
 live='gstreamer1.0-x'
 page='python3 python3-gi gir1.2-gstreamer-1.0 gstreamer1.0-plugins-bad'
 browser='chromium'
+arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+    dpkg-dev meson ninja-build pkg-config'
 tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
     cppcheck shellcheck python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-ugly
@@ -29,8 +32,9 @@ live) want="$demo $live" ;;
 page) want="$demo $page" ;;
 tests) want="$demo $page $tests" ;;
 browser) want=$browser ;;
+arm) want=$arm ;;
 *)
-    echo 'usage: sh tests/deps.sh demo|live|page|tests|browser' >&2
+    echo 'usage: sh tests/deps.sh demo|live|page|tests|browser|arm' >&2
     exit 2
     ;;
 esac

@@ -1,8 +1,9 @@
 /*
  * golden.c: frames and latents against those of the official networks.
  *
- * golden SET BACKEND PRECISION
- *   small      the vectors of this source tree
+ * golden SET BACKEND PRECISION [WORD...]
+ *   small      the vectors of this source tree; only those whose name holds
+ *              one of the words, where there are any
  *   more       those of VAE_TEST_DATA/golden that are not in it
  *   generated  full-size models with generated weights, against
  *              VAE_TEST_DATA/design/golden
@@ -294,13 +295,25 @@ static const Case cases[] = {
 #undef D
 #undef E
 
+/* Whether the case's name, MODEL/INPUT, holds one of the words; none: any. */
 static bool
-run_cases(Golden *g, bool small)
+is_wanted(const Case *c, char *const *words)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s/%s", c->model, c->input);
+    bool wanted = !*words;
+    for (; *words; words++)
+        wanted |= strstr(name, *words) != NULL;
+    return wanted;
+}
+
+static bool
+run_cases(Golden *g, bool small, char *const *words)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const Case *c = &cases[i];
         char folder[256], path[512];
-        if (c->small != small)
+        if (c->small != small || !is_wanted(c, words))
             continue;
         if (!test_path(folder, sizeof folder,
                        small ? "VAE_TEST_VECTORS" : "VAE_TEST_DATA", "%s%s",
@@ -508,10 +521,10 @@ main(int argc, char **argv)
     char why[256];
     bool there = false;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4 || !vae_backend_parse(argv[2], &g.backend) ||
+    if (argc < 4 || !vae_backend_parse(argv[2], &g.backend) ||
         !vae_precision_parse(argv[3], &g.precision)) {
         fprintf(stderr, "usage: golden small|more|generated|trace BACKEND "
-                        "PRECISION\n");
+                        "PRECISION [WORD...]\n");
         return 2;
     }
     if (!vae_backend_available(g.backend, why, sizeof why)) {
@@ -519,9 +532,9 @@ main(int argc, char **argv)
         return TEST_SKIP;
     }
     if (strcmp(argv[1], "small") == 0)
-        there = run_cases(&g, true);
+        there = run_cases(&g, true, argv + 4);
     else if (strcmp(argv[1], "more") == 0)
-        there = run_cases(&g, false);
+        there = run_cases(&g, false, argv + 4);
     else if (strcmp(argv[1], "generated") == 0)
         there = run_generated(&g);
     else if (strcmp(argv[1], "trace") == 0)
