@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gstvaelatent.h"
+#include "quarks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -131,6 +132,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     GError *error = NULL;
     if (!gst_is_initialized())
         gst_init(NULL, NULL);
+    fuzz_reserve_quarks();
     GstCaps *caps = make_caps(&bytes);
     if (gst_vae_latent_info_from_caps(caps, &info, &error)) {
         GstCaps *made = gst_vae_latent_info_to_caps(&info);

@@ -20,6 +20,7 @@
 
 #include "gstlatentdemux.h"
 #include "gstvaelatent.h"
+#include "quarks.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -310,6 +311,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
+    fuzz_reserve_quarks();
     const uint8_t how = *data++;
     const size_t before = how & 0x80 ? 8 : 0;
     size--;
