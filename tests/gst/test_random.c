@@ -20,7 +20,7 @@
 /* Of a second each. They are counted while this process runs, so a machine
  * that stops or starves it is not taken for a hang. */
 #define TICKS 20
-#define PATIENCE (5 * TICKS)
+#define PATIENCE (600 * TICKS)
 
 #define SEEDS 10
 #define OPERATIONS 100

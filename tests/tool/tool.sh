@@ -371,10 +371,8 @@ for signal in $signals; do
     "$tool" decode $ref --model "$out/full.safetensors" "$latents" \
         "$out/x" >"$out/log" 2>&1 &
     child=$!
-    tries=0
-    while no_rest && [ $tries -lt 300 ]; do # until it writes
+    while no_rest && kill -0 $child; do # until it writes
         sleep 0.1
-        tries=$((tries + 1))
     done
     kill -$signal $child
     wait $child
