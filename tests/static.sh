@@ -95,7 +95,8 @@ cppcheck_all() {
 # whose leaks the sanitizers would find.
 analyzer() {
     rm -rf "$build-analyzer"
-    CC=gcc meson setup "$build-analyzer" -Dbuildtype=debug -Dtests=disabled \
+    CC=gcc meson setup "$build-analyzer" -Dbuildtype=debug -Dwerror=true \
+        -Dtests=disabled \
         -Ddocs=disabled -Dcuda=disabled -Dc_args='-fanalyzer
             -Wno-analyzer-shift-count-overflow
             -Wno-error=analyzer-malloc-leak' || return

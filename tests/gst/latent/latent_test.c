@@ -390,7 +390,6 @@ TCase *
 latent_tcase(Suite *suite, const gchar *name)
 {
     TCase *tcase = tcase_create(name);
-    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     suite_add_tcase(suite, tcase);
     return tcase;
