@@ -91,7 +91,7 @@ job=
 # shellcheck disable=SC2317 # the trap calls it
 clean_up() {
     [ -z "$job" ] || {
-        kill "$job" 2>/dev/null || true
+        kill -KILL "$job" 2>/dev/null || true # it waits through others
         wait "$job" 2>/dev/null || true
     }
     [ -z "$system" ] || [ -n "$keep" ] ||
