@@ -42,6 +42,7 @@
 #include "gstlatentseek.h"
 #include "gstlatentsend.h"
 #include "gstvaetask.h"
+#include "gstvaetensormeta.h"
 
 GST_DEBUG_CATEGORY(gst_latent_demux_debug);
 #define GST_CAT_DEFAULT gst_latent_demux_debug
@@ -140,6 +141,7 @@ static void
 expose(GstLatentDemux *self)
 {
     GstCaps *caps = gst_vae_latent_info_to_caps(&self->clip.info);
+    gst_vae_tensor_meta_describe(caps, &self->clip.info);
     GST_INFO_OBJECT(self,
                     "%d latents, %" G_GINT64_FORMAT " frames, %" GST_PTR_FORMAT,
                     self->clip.data.t, self->clip.frames, caps);

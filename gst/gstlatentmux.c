@@ -44,6 +44,7 @@
 #include <vae/tensors.h>
 
 #include "gstlatentclip.h"
+#include "gstvaetensormeta.h"
 
 GST_DEBUG_CATEGORY_STATIC(latent_mux_debug);
 #define GST_CAT_DEFAULT latent_mux_debug
@@ -312,23 +313,38 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     return ret;
 }
 
+/* The latent of a buffer, whose size it has; NULL: it has none, and the error
+ * is told. Takes buffer. */
+static GstBuffer *
+read_latent(GstLatentMux *self, GstBuffer *buffer)
+{
+    const gsize wanted = gst_vae_latent_info_step_size(&self->info);
+    GError *error = NULL;
+    buffer = gst_vae_tensor_meta_take(buffer, &self->info, NULL, &error);
+    if (!buffer) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", error->message), (NULL));
+        g_error_free(error);
+    } else if (gst_buffer_get_size(buffer) != wanted) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
+                          ("Latent %" G_GINT64_FORMAT " has %" G_GSIZE_FORMAT
+                           " bytes, its caps ask for %" G_GSIZE_FORMAT,
+                           self->latents, gst_buffer_get_size(buffer), wanted),
+                          (NULL));
+        gst_clear_buffer(&buffer);
+    }
+    return buffer;
+}
+
 static GstFlowReturn
 sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
     GstLatentMux *self = GST_LATENT_MUX(parent);
-    const gsize size = gst_buffer_get_size(buffer);
     GstFlowReturn ret = GST_FLOW_OK;
     if (self->state == STATE_DONE) {
         ret = GST_FLOW_EOS;
     } else if (!self->caps) {
         ret = GST_FLOW_NOT_NEGOTIATED;
-    } else if (size != gst_vae_latent_info_step_size(&self->info)) {
-        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
-                          ("Latent %" G_GINT64_FORMAT " has %" G_GSIZE_FORMAT
-                           " bytes, its caps ask for %" G_GSIZE_FORMAT,
-                           self->latents, size,
-                           gst_vae_latent_info_step_size(&self->info)),
-                          (NULL));
+    } else if (!(buffer = read_latent(self, buffer))) {
         ret = GST_FLOW_ERROR;
         if (self->state == STATE_WRITING)
             complete(self);
@@ -337,7 +353,7 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
         self->state = ret == GST_FLOW_OK ? STATE_WRITING : STATE_EMPTY;
     }
     if (ret != GST_FLOW_OK) {
-        gst_buffer_unref(buffer);
+        gst_clear_buffer(&buffer);
     } else {
         ret = write_latent(self, buffer);
     }

@@ -3,6 +3,8 @@
  */
 #include "gstlatentsend.h"
 
+#include "gstvaetensormeta.h"
+
 #define GST_CAT_DEFAULT gst_latent_demux_debug
 
 GstFlowReturn
@@ -131,6 +133,7 @@ gst_latent_send_next(GstLatentDemux *self)
     }
     GstBuffer *buffer = gst_buffer_new_wrapped(data, size);
     stamp(self, buffer, k);
+    gst_vae_tensor_meta_add(buffer, &self->clip.info, NULL);
     set_position(self, gst_latent_clip_time(&self->clip, k + 1));
     self->next = k + 1;
     GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);

@@ -33,6 +33,7 @@
 
 #include "gstvaecuda.h"
 #include "gstvaeenums.h"
+#include "gstvaetensormeta.h"
 #include "gstvaetensors.h"
 #include "gstvaevideo.h"
 
@@ -350,15 +351,25 @@ collect_many(GstVaeDecode *self, GstBuffer *buffer)
     return ret;
 }
 
-static GstFlowReturn
-collect(GstVaeBase *base, GstBuffer *buffer)
+/* The latents of a buffer; NULL: it has none, and the error is told. Takes
+ * buffer. */
+static GstBuffer *
+read_latents(GstVaeDecode *self, GstBuffer *buffer)
 {
-    GstVaeDecode *self = GST_VAE_DECODE(base);
-    const gsize size = gst_buffer_get_size(buffer);
     const gsize wanted = gst_vae_latent_info_size(&self->in);
+    GError *error = NULL;
+    gsize size;
 
+    buffer = gst_vae_tensor_meta_take(buffer, &self->in, self->base.info->space,
+                                      &error);
+    if (!buffer) {
+        gst_vae_queue_drain(&self->base);
+        gst_vae_post_gerror(GST_ELEMENT(self), error);
+        return NULL;
+    }
+    size = gst_buffer_get_size(buffer);
     if (size != wanted) {
-        gst_vae_queue_drain(base); /* what was good goes out */
+        gst_vae_queue_drain(&self->base); /* what was good goes out */
         GST_ELEMENT_ERROR(self, STREAM, FORMAT,
                           ("A buffer of %" G_GSIZE_FORMAT
                            " bytes came, wanted %" G_GSIZE_FORMAT
@@ -367,9 +378,19 @@ collect(GstVaeBase *base, GstBuffer *buffer)
                            self->in.latent_height, self->in.latent_width,
                            vae_type_name(self->in.type)),
                           (NULL));
-        gst_buffer_unref(buffer);
-        return GST_FLOW_ERROR;
+        gst_clear_buffer(&buffer);
     }
+    return buffer;
+}
+
+static GstFlowReturn
+collect(GstVaeBase *base, GstBuffer *buffer)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    buffer = read_latents(self, buffer);
+    if (!buffer)
+        return GST_FLOW_ERROR;
     /* Tensors have no flag for what continues a sequence. */
     if (self->tensors && !self->need_start && !GST_BUFFER_IS_DISCONT(buffer)) {
         buffer = gst_buffer_make_writable(buffer);

@@ -29,6 +29,7 @@
 
 #include "gstvaecuda.h"
 #include "gstvaeenums.h"
+#include "gstvaetensormeta.h"
 #include "gstvaetensors.h"
 #include "gstvaevideo.h"
 
@@ -119,14 +120,13 @@ keep_colorimetry(const GstVideoInfo *in, GstVaeLatentInfo *info)
     g_free(words);
 }
 
-/* What this model makes of this video, with all that may be chosen open. */
-static GstCaps *
-latent_caps(GstVaeEncode *self)
+/* What this model makes of this video, as float32. */
+static GstVaeLatentInfo
+latent_info(GstVaeEncode *self)
 {
     const VaeModelInfo *model = self->base.info;
     const GstVideoInfo *in = &self->in;
     GstVaeLatentInfo info;
-    GstCaps *caps;
 
     gst_vae_latent_info_init(&info);
     info.channels = model->latent_channels;
@@ -143,10 +143,42 @@ latent_caps(GstVaeEncode *self)
     info.first_frames = model->decode.first_out;
     if (model->space)
         g_strlcpy(info.space, model->space, sizeof info.space);
-    caps = gst_vae_latent_info_to_caps(&info);
+    return info;
+}
+
+/* The same with all that may be chosen open. */
+static GstCaps *
+latent_caps(GstVaeEncode *self)
+{
+    const GstVaeLatentInfo info = latent_info(self);
+    GstCaps *caps = gst_vae_latent_info_to_caps(&info);
+
     set_list(caps, "type", "{ float32, float16, bfloat16 }");
     set_list(caps, "normalization", "{ normalized, raw }");
-    gst_caps_append(caps, gst_vae_tensors_caps(&info, model->decode.step_out));
+    gst_caps_append(
+        caps, gst_vae_tensors_caps(&info, self->base.info->decode.step_out));
+    return caps;
+}
+
+/* latent_caps() with the field `tensors`, which holds the type a second time:
+ * so each type has a structure of its own. */
+static GstCaps *
+offered_caps(GstVaeEncode *self, const GstCaps *ours)
+{
+    static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
+    GstVaeLatentInfo info = latent_info(self);
+    GstCaps *caps = gst_caps_new_empty();
+
+    for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
+        GstCaps *one = gst_caps_copy_nth(ours, 0);
+
+        info.type = types[i];
+        gst_caps_set_simple(one, "type", G_TYPE_STRING, vae_type_name(types[i]),
+                            NULL);
+        gst_vae_tensor_meta_describe(one, &info);
+        gst_caps_append(caps, one);
+    }
+    gst_caps_append(caps, gst_caps_copy_nth(ours, 1));
     return caps;
 }
 
@@ -199,12 +231,14 @@ static gboolean
 negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
-    GstCaps *ours = latent_caps(self), *caps = NULL;
+    GstCaps *ours = latent_caps(self), *offer, *caps;
     gchar *text;
 
-    caps = gst_pad_peer_query_caps(base->srcpad, ours);
+    offer = offered_caps(self, ours);
+    caps = gst_pad_peer_query_caps(base->srcpad, offer);
     session->caps =
-        gst_caps_intersect_full(ours, caps, GST_CAPS_INTERSECT_FIRST);
+        gst_caps_intersect_full(offer, caps, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(offer);
     gst_caps_unref(caps);
     if (gst_caps_is_empty(session->caps)) {
         caps = gst_pad_peer_query_caps(base->srcpad, NULL);
@@ -221,6 +255,9 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->caps = gst_caps_fixate(session->caps);
     if (!gst_vae_tensors_info_from_caps(session->caps, &session->latent, error))
         return FALSE;
+    /* Of tensors that downstream names, the latents are only these. */
+    if (!gst_vae_tensors_is_caps(session->caps))
+        gst_vae_tensor_meta_describe(session->caps, &session->latent);
     gst_vae_base_fill_session(base, session);
     session->video = self->in;
     session->params.width = self->in.width;

@@ -4,6 +4,7 @@
  */
 #include "gstvaebase.h"
 #include "gstvaetask.h"
+#include "gstvaetensormeta.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -237,14 +238,22 @@ push_event(GstVaeBase *base, GstVaeItem *item)
 static GstFlowReturn
 push_step(GstVaeBase *base, GstVaeItem *item)
 {
+    const gboolean latents =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
     GstFlowReturn ret = item->result;
 
     if (item->before)
         gst_pad_push_event(base->srcpad, g_steal_pointer(&item->before));
-    for (guint i = 0; i < item->n_out && ret == GST_FLOW_OK; i++)
-        if (item->out[i].buffer)
-            ret = gst_pad_push(base->srcpad,
-                               g_steal_pointer(&item->out[i].buffer));
+    for (guint i = 0; i < item->n_out && ret == GST_FLOW_OK; i++) {
+        GstBuffer *buffer = g_steal_pointer(&item->out[i].buffer);
+
+        if (buffer && latents)
+            gst_vae_tensor_meta_add(
+                buffer, &item->session->latent,
+                gst_vae_model_info(item->session->model)->space);
+        if (buffer)
+            ret = gst_pad_push(base->srcpad, buffer);
+    }
     if (ret == GST_FLOW_OK)
         gst_vae_progress_at(base, item->position);
     return ret;

@@ -5,6 +5,7 @@
 #   sh tests/deps.sh live    the same, and windows on a display
 #   sh tests/deps.sh page    the same as demo, and the live page
 #   sh tests/deps.sh tests   the same as demo, and all that the tests use
+#   sh tests/deps.sh tensors the same as demo, and GstTensorMeta (Debian 13)
 #   sh tests/deps.sh browser a browser, for the test of the live page in one
 #   sh tests/deps.sh arm     to build for 64-bit Arm, and to run that
 #
@@ -18,6 +19,7 @@ demo='gcc libc6-dev dpkg-dev meson ninja-build pkgconf
     libdnnl-dev libjansson-dev'
 live='gstreamer1.0-x'
 page='python3 python3-gi gir1.2-gstreamer-1.0 gstreamer1.0-plugins-bad'
+tensors='libgstreamer-plugins-bad1.0-dev'
 browser='chromium'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     dpkg-dev meson ninja-build pkg-config'
@@ -31,10 +33,11 @@ demo) want=$demo ;;
 live) want="$demo $live" ;;
 page) want="$demo $page" ;;
 tests) want="$demo $page $tests" ;;
+tensors) want="$demo $tensors" ;;
 browser) want=$browser ;;
 arm) want=$arm ;;
 *)
-    echo 'usage: sh tests/deps.sh demo|live|page|tests|browser|arm' >&2
+    echo 'usage: sh tests/deps.sh demo|live|page|tests|tensors|browser|arm' >&2
     exit 2
     ;;
 esac

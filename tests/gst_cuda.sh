@@ -1,7 +1,8 @@
 #!/bin/sh
-# Unpacks what building with gstreamer-cuda takes into FOLDER, where CUDA's
-# toolkit is and Debian's package of it is not installed (it asks for 120 MB of
-# others, OpenCV among them), and prints the folder for PKG_CONFIG_PATH.
+# Unpacks what building with gstreamer-cuda and gstreamer-analytics takes into
+# FOLDER, where Debian's package of both is not installed (it asks for 120 MB
+# of others, OpenCV among them), and prints the folder for PKG_CONFIG_PATH.
+# Nothing is done without both CUDA's toolkit and GStreamer 1.26.
 #
 # usage: gst_cuda.sh FOLDER
 set -eu
@@ -12,25 +13,35 @@ case ${1:-} in
     exit 2
     ;;
 esac
-name=gstreamer-cuda-1.0
 package=libgstreamer-plugins-bad1.0
-command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || exit 0
-! pkg-config --exists $name || exit 0
+wanted=
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    wanted=gstreamer-cuda-1.0
+fi
+if pkg-config --exists 'gstreamer-1.0 >= 1.26'; then
+    wanted="$wanted gstreamer-analytics-1.0"
+fi
+[ -n "$wanted" ] || exit 0
+# shellcheck disable=SC2086 # a list of words
+! pkg-config --exists $wanted 2>/dev/null || exit 0
 command -v apt-get >/dev/null || exit 0
 version=$(dpkg-query -W -f '${Version}' $package-0 2>/dev/null) || exit 0
-library=$(dpkg-query -L $package-0 | grep -m 1 '/libgstcuda-1\.0\.so\.0$')
 
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
-found=$(find "$folder" -name $name.pc)
+found=$(find "$folder" -name gstreamer-cuda-1.0.pc)
 if [ -z "$found" ]; then
     (cd "$folder" && apt-get download -q "$package-dev=$version" >&2)
     dpkg -x "$folder"/*.deb "$folder"
     rm -f "$folder"/*.deb
-    found=$(find "$folder" -name $name.pc)
+    found=$(find "$folder" -name gstreamer-cuda-1.0.pc)
     # Its headers do not want those of OpenGL.
     sed -i "s|^prefix=.*|prefix=$folder/usr|
-        s|, gstreamer-gl-prototypes-1.0[^,]*||" "$found"
-    ln -sf "$library" "$(dirname "$found")/../libgstcuda-1.0.so"
+        s|, gstreamer-gl-prototypes-1.0[^,]*||" "$(dirname "$found")"/*.pc
+    for library in $(dpkg-query -L $package-0 |
+        grep '/libgst\(cuda\|analytics\)-1\.0\.so\.0$'); do
+        ln -sf "$library" \
+            "$(dirname "$found")/../$(basename "$library" .0)"
+    done
 fi
 dirname "$found"

@@ -220,6 +220,11 @@ CALL(cuStreamDestroy, void *stream)
     return CUDA_SUCCESS;
 }
 
+CALL(cuStreamDestroy_v2, void *stream)
+{
+    return CUDA_SUCCESS;
+}
+
 CALL(cuStreamSynchronize, void *stream)
 {
     waits++;
@@ -245,6 +250,7 @@ CALL(emu_driver_waits, void)
         return CUDA_ERROR_NOT_SUPPORTED;                                       \
     }
 
+/* Of all releases. */
 LACKING(cuCtxEnablePeerAccess)
 LACKING(cuCtxDisablePeerAccess)
 LACKING(cuGraphicsMapResources)
@@ -262,3 +268,29 @@ LACKING(cuGLGetDevices_v2)
 LACKING(cuGraphicsResourceSetMapFlags_v2)
 LACKING(cuGraphicsSubResourceGetMappedArray)
 LACKING(cuGraphicsResourceGetMappedPointer_v2)
+/* From 1.24 on. */
+LACKING(cuCtxSynchronize)
+LACKING(cuCtxGetLimit)
+LACKING(cuCtxSetLimit)
+LACKING(cuDeviceGetUuid)
+LACKING(cuMemcpyDtoD_v2)
+LACKING(cuMemcpyDtoDAsync_v2)
+LACKING(cuMemcpyDtoH_v2)
+LACKING(cuMemcpyDtoHAsync_v2)
+LACKING(cuMemcpyHtoD_v2)
+LACKING(cuMemcpyHtoDAsync_v2)
+LACKING(cuMemsetD2D8_v2)
+LACKING(cuMemsetD2D8Async)
+LACKING(cuMemsetD2D16_v2)
+LACKING(cuMemsetD2D16Async)
+LACKING(cuMemsetD2D32_v2)
+LACKING(cuMemsetD2D32Async)
+LACKING(cuEventCreate)
+LACKING(cuEventDestroy_v2)
+LACKING(cuEventRecord)
+LACKING(cuEventSynchronize)
+LACKING(cuIpcGetEventHandle)
+LACKING(cuIpcOpenEventHandle)
+LACKING(cuIpcGetMemHandle)
+LACKING(cuIpcOpenMemHandle)
+LACKING(cuIpcCloseMemHandle)
