@@ -94,7 +94,9 @@ test_caps(void)
     latent = vae_test_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), 16 * 7 * 5 * 4);
     gst_buffer_unref(latent);
-    caps = gst_pad_get_current_caps(h->sinkpad);
+    caps = gst_caps_make_writable(gst_pad_get_current_caps(h->sinkpad));
+    /* GStreamer 1.28, see test_tensormeta.c */
+    gst_structure_remove_field(gst_caps_get_structure(caps, 0), "tensors");
     if (!gst_caps_is_equal(caps, wanted))
         g_printerr("%s\n", gst_caps_to_string(caps));
     CHECK(gst_caps_is_equal(caps, wanted));
