@@ -8,6 +8,7 @@
  * the library's layout.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "backend_cpu_conv.h"
 
@@ -62,6 +63,17 @@ avoid(const VaeOp *op)
     return struck ? "brgconv" : NULL;
 }
 
+/*
+ * oneDNN 2.6's convolution as a matrix product adds wrong numbers of another
+ * tensor on Arm: y begins as a copy of the residual there.
+ */
+static bool
+adds_wrongly(const VaeDnnlConv *conv, const char *impl)
+{
+    return conv->add_slot && conv->add_type == conv->y_type &&
+           strncmp(impl, "gemm", 4) == 0;
+}
+
 /* conv + bias + residual, then max(., 0) where the op says so. */
 static VaeDnnlStatus
 make_primitive(VaeCpuConv *c, bool plan)
@@ -70,23 +82,31 @@ make_primitive(VaeCpuConv *c, bool plan)
     const Window w = window(c);
     const VaeShape x = op->x->shape;
     const int s = op->conv.s;
-    const VaeDnnlConv conv = {.flat = w.kt == 1,
-                              .x_type = op->x->type,
-                              .y_type = op->y->type,
-                              .x_c = x.c,
-                              .y_c = op->y->shape.c,
-                              .x = {w.kt, x.h, x.w},
-                              .y = {1, w.h, w.w},
-                              .k = {w.kt, w.k, w.k},
-                              .stride = {1, s, s},
-                              .begin = {0, w.top, w.left},
-                              .end = {0, w.bottom, w.right},
-                              .bias = op->bias != NULL,
-                              .add_dst = adds_in_place(op),
-                              .add_slot = op->add && !adds_in_place(op),
-                              .add_type = op->add ? op->add->type : 0,
-                              .relu = op->conv.relu,
-                              .avoid = avoid(op)};
+    VaeDnnlConv conv = {.flat = w.kt == 1,
+                        .x_type = op->x->type,
+                        .y_type = op->y->type,
+                        .x_c = x.c,
+                        .y_c = op->y->shape.c,
+                        .x = {w.kt, x.h, x.w},
+                        .y = {1, w.h, w.w},
+                        .k = {w.kt, w.k, w.k},
+                        .stride = {1, s, s},
+                        .begin = {0, w.top, w.left},
+                        .end = {0, w.bottom, w.right},
+                        .bias = op->bias != NULL,
+                        .add_dst = adds_in_place(op),
+                        .add_slot = op->add && !adds_in_place(op),
+                        .add_type = op->add ? op->add->type : 0,
+                        .relu = op->conv.relu,
+                        .avoid = avoid(op)};
+    const VaeDnnlStatus status =
+        vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
+    if (status != VAE_DNNL_OK || !adds_wrongly(&conv, c->primitive.impl))
+        return status;
+    vae_dnnl_free(&c->primitive);
+    conv.add_slot = false;
+    conv.add_dst = true;
+    c->copies = true;
     return vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
 }
 
@@ -138,6 +158,8 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const uint8_t *add = op->add ? vae_host_body(e, op->add) : NULL;
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
+        if (c->copies)
+            memcpy(dst, add, y_frame);
         s = vae_cpu_conv_frame(c, src, dst, add);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;

@@ -13,6 +13,7 @@ typedef struct VaeCpuConv {
     const VaeOp *op;
     const VaePhase *phase; /* NULL: all of op's pixels, by its own kernel */
     VaeDnnlPrimitive primitive;
+    bool copies; /* the residual into y, before each frame */
 } VaeCpuConv;
 
 /*
