@@ -67,7 +67,8 @@ typedef struct VaeBackendClass {
 
     /* False and a sentence when this machine or build cannot. Cheap. */
     bool (*available)(char *why, size_t size);
-    /* Resolves AUTO; false and a sentence for one that it lacks. */
+    /* Resolves AUTO, and says why it takes that one ("the processor has
+     * AMX") or nothing; false and a sentence for one that it lacks. */
     bool (*precision)(VaePrecision wanted, VaePrecision *out, char *why,
                       size_t size);
     /* AUTO when encoding: latents feed a diffusion model, which is sensitive
@@ -131,10 +132,17 @@ typedef struct VaeBackendClass {
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
     const char *(*impl)(const VaeExec *exec, int op);
+    /* Processor seconds that the largest convolutions of a model take: of its
+     * program in fp32, and in bf16. False where the precision that precision()
+     * takes of AUTO is the faster one anyway. No run is under way. NULL: never
+     * asked. */
+    bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
+                    double seconds[2]);
     /* What the maker calls that which computes. */
     void (*device)(const VaeBackend *backend, char *out, size_t size);
     /* See vae_stream_rates(); NULL: not measured. No run is under way. */
-    VaeStatus (*rates)(VaeBackend *backend, VaeRates *out, VaeError *error);
+    VaeStatus (*rates)(VaeBackend *backend, VaePrecision precision,
+                       VaeRates *out, VaeError *error);
     /* NULL turns profiling off; else program->n_ops rows to add to. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 

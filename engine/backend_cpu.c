@@ -61,7 +61,7 @@ crowd(void *user)
 {
     VaeBackend *cpu = user;
 #pragma omp parallel num_threads(2)
-#pragma omp master
+#pragma omp single nowait
     {
         pthread_mutex_lock(&cpu->lock);
         while (!cpu->stop)
@@ -128,7 +128,7 @@ team_size(int wanted)
 {
     int size = 1;
 #pragma omp parallel num_threads(wanted)
-#pragma omp master
+#pragma omp single nowait
     size = omp_get_num_threads();
     return size;
 }
@@ -144,6 +144,9 @@ open_job(void *user)
     j->cpu->params.threads = size;
     omp_set_num_threads(size);
     const VaeDnnlStatus s = vae_dnnl_open(&j->cpu->dnnl);
+    char version[40];
+    vae_dnnl_version(version, sizeof version);
+    vae_log(&j->cpu->params.log, "backend cpu: %s", version);
     if (s == VAE_DNNL_OK)
         return VAE_OK;
     return vae_fail(j->error, VAE_ERR_BACKEND,
@@ -229,12 +232,19 @@ cpu_threads(const VaeBackend *cpu)
 /* ------------------------------------------------------------------ */
 /* What the machine can.                                               */
 
+/* Before AVX512_BF16 oneDNN emulates bf16. With AMX bf16 is the faster; with
+ * AVX512_BF16 alone compare() tells. */
 static bool
 cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
-    const bool bf16 = vae_dnnl_has_bf16();
-    if (wanted == VAE_PRECISION_AUTO)
-        wanted = bf16 ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
+    const bool bf16 = vae_dnnl_has_bf16(), amx = vae_dnnl_has_amx();
+    if (wanted == VAE_PRECISION_AUTO) {
+        wanted = amx ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
+        snprintf(why, size, "the processor has %s",
+                 amx    ? "AMX"
+                 : bf16 ? "AVX512_BF16 without AMX"
+                        : "neither AMX nor AVX512_BF16");
+    }
     *out = wanted;
     if (wanted == VAE_PRECISION_FP32 || (wanted == VAE_PRECISION_BF16 && bf16))
         return true;
@@ -266,28 +276,34 @@ typedef struct PrepareJob {
     VaeError *error;
 } PrepareJob;
 
+VaeStatus
+vae_cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
+                VaeExec **out, VaeError *error)
+{
+    VaeStatus status = vae_host_prepare(program, model, &vae_kernels_cpu,
+                                        cpu->params.threads, false, out, error);
+    for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
+        const VaeOp *op = &program->ops[i];
+        if (op->kind == VAE_OP_CONV && op->conv.up)
+            status = vae_cpu_conv_up(cpu, model, *out, i, error);
+        else if (op->kind == VAE_OP_CONV && op->conv.tiles)
+            status = vae_cpu_conv_tiles(cpu, model, *out, i, error);
+        else if (op->kind == VAE_OP_CONV)
+            status = vae_cpu_conv(cpu, model, *out, i, error);
+        else if (op->kind == VAE_OP_ATTENTION)
+            status = vae_cpu_attention(cpu, model, *out, i, error);
+    }
+    vae_room_free(&cpu->raw);
+    if (status != VAE_OK)
+        vae_host_exec_free(out);
+    return status;
+}
+
 static VaeStatus
 prepare_job(void *user)
 {
     PrepareJob *j = user;
-    VaeStatus status =
-        vae_host_prepare(j->program, j->model, &vae_kernels_cpu,
-                         j->cpu->params.threads, false, &j->exec, j->error);
-    for (int i = 0; i < j->program->n_ops && status == VAE_OK; i++) {
-        const VaeOp *op = &j->program->ops[i];
-        if (op->kind == VAE_OP_CONV && op->conv.up)
-            status = vae_cpu_conv_up(j->cpu, j->model, j->exec, i, j->error);
-        else if (op->kind == VAE_OP_CONV && op->conv.tiles)
-            status = vae_cpu_conv_tiles(j->cpu, j->model, j->exec, i, j->error);
-        else if (op->kind == VAE_OP_CONV)
-            status = vae_cpu_conv(j->cpu, j->model, j->exec, i, j->error);
-        else if (op->kind == VAE_OP_ATTENTION)
-            status = vae_cpu_attention(j->cpu, j->model, j->exec, i, j->error);
-    }
-    vae_room_free(&j->cpu->raw);
-    if (status != VAE_OK)
-        vae_host_exec_free(&j->exec);
-    return status;
+    return vae_cpu_prepare(j->cpu, j->model, j->program, &j->exec, j->error);
 }
 
 static VaeStatus
@@ -364,5 +380,6 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .run = cpu_run,
                                          .impl = vae_host_impl,
                                          .device = vae_host_device,
+                                         .compare = vae_cpu_compare,
                                          .rates = vae_cpu_rates,
                                          .profile = vae_host_profile};

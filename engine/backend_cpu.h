@@ -56,6 +56,16 @@ VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
 /* The class's library(). */
 size_t vae_cpu_library(VaeExec *const *execs, int n);
 
-VaeStatus vae_cpu_rates(VaeBackend *cpu, VaeRates *out, VaeError *error);
+/* The class's prepare(), on the worker. */
+VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeModel *model,
+                          const VaeProgram *program, VaeExec **out,
+                          VaeError *error);
+
+/* The class's compare(). */
+bool vae_cpu_compare(VaeBackend *cpu, const VaeProgram *const programs[2],
+                     double seconds[2]);
+
+VaeStatus vae_cpu_rates(VaeBackend *cpu, VaePrecision precision, VaeRates *out,
+                        VaeError *error);
 
 #endif

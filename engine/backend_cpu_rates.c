@@ -17,6 +17,7 @@ enum { OPERANDS = VAE_DNNL_DST + 1 };
 
 typedef struct Rates {
     VaeBackend *cpu;
+    VaePrecision precision;
     VaeDnnlPrimitive product;
     void *operand[OPERANDS], *scratch;
     VaeRates *out;
@@ -41,14 +42,14 @@ by_size(const void *a, const void *b)
 static VaeDnnlStatus
 make_product(Rates *r)
 {
-    const VaeDnnlProduct product = {
-        .m = SIDE,
-        .k = SIDE,
-        .n = SIDE,
-        .type = r->cpu->params.precision == VAE_PRECISION_BF16 ? VAE_TYPE_BF16
-                                                               : VAE_TYPE_F32,
-        .dst_type = VAE_TYPE_F32,
-        .scale = 1};
+    const VaeDnnlProduct product = {.m = SIDE,
+                                    .k = SIDE,
+                                    .n = SIDE,
+                                    .type = r->precision == VAE_PRECISION_BF16
+                                                ? VAE_TYPE_BF16
+                                                : VAE_TYPE_F32,
+                                    .dst_type = VAE_TYPE_F32,
+                                    .scale = 1};
     return vae_dnnl_product(&r->cpu->dnnl, &product, false, &r->product);
 }
 
@@ -139,8 +140,9 @@ rates_job(void *user)
 }
 
 VaeStatus
-vae_cpu_rates(VaeBackend *cpu, VaeRates *out, VaeError *error)
+vae_cpu_rates(VaeBackend *cpu, VaePrecision precision, VaeRates *out,
+              VaeError *error)
 {
-    Rates r = {.cpu = cpu, .out = out, .error = error};
+    Rates r = {.cpu = cpu, .precision = precision, .out = out, .error = error};
     return vae_cpu_on_worker(cpu, rates_job, &r);
 }

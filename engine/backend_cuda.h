@@ -159,7 +159,8 @@ size_t vae_cuda_phase_room(const VaeOp *op);
 int vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                      const VaeCudaChoice *choices, int n, float *best);
 /* backend_cuda_rates.c: an entry of the class. */
-VaeStatus vae_cuda_rates(VaeBackend *cuda, VaeRates *out, VaeError *error);
+VaeStatus vae_cuda_rates(VaeBackend *cuda, VaePrecision precision,
+                         VaeRates *out, VaeError *error);
 
 /* backend_cuda_layers.c: how the layer of that convolution is computed; chosen
  * when first asked for: as the store says, else by timing (time) or by guess.

@@ -116,7 +116,8 @@ find_bytes(VaeBackend *cuda, VaeRates *out)
 }
 
 VaeStatus
-vae_cuda_rates(VaeBackend *cuda, VaeRates *out, VaeError *error)
+vae_cuda_rates(VaeBackend *cuda, VaePrecision precision, VaeRates *out,
+               VaeError *error)
 {
     *out = (VaeRates){0};
     const VaeStatus status =

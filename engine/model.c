@@ -375,10 +375,7 @@ vae_model_free(VaeModel **model)
     *model = NULL;
     if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
         return;
-    for (VaeKept *k = m->kept, *next; k; k = next) {
-        next = k->next;
-        vae_kept_free(k);
-    }
+    vae_model_drop_weights(m);
     for (size_t i = 0; i < m->n_demands; i++) {
         free(m->demands[i].name);
         if (m->generated)

@@ -60,7 +60,6 @@ struct VaeKept {
     void *out;          /* the copy in the host's memory, or NULL */
     void (*out_free)(void *copy);
 };
-void vae_kept_free(VaeKept *kept);
 
 struct VaeModel {
     atomic_int refs;
@@ -82,6 +81,9 @@ struct VaeModel {
     VaeKept *kept;
     char fingerprint[65]; /* empty until it is asked for */
 };
+
+/* Frees all kept weights, which nobody uses. */
+void vae_model_drop_weights(VaeModel *model);
 
 /* A tensor of the file by canonical name; NULL where there is none. */
 const VaeTensorInfo *vae_model_find(const VaeModel *model, const char *name);

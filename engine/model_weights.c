@@ -26,8 +26,8 @@ drop_blob(VaeKept *k)
     k->blob = NULL;
 }
 
-void
-vae_kept_free(VaeKept *k)
+static void
+kept_free(VaeKept *k)
 {
     if (k->blob)
         drop_blob(k);
@@ -35,6 +35,16 @@ vae_kept_free(VaeKept *k)
         k->out_free(k->out);
     free(k->key);
     free(k);
+}
+
+void
+vae_model_drop_weights(VaeModel *model)
+{
+    for (VaeKept *k = model->kept, *next; k; k = next) {
+        next = k->next;
+        kept_free(k);
+    }
+    model->kept = NULL;
 }
 
 /* Makes a new one, or one anew that was moved out. Lock held. */

@@ -74,16 +74,17 @@ round_up(int v, int step)
     return (v + step - 1) / step * step;
 }
 
-/* Hands the log's lines on and keeps the first. */
+/* Hands the log's lines on and keeps the first and the last. */
 typedef struct Reasons {
     VaeLog to;
-    char first[600];
+    char first[600], last[600];
 } Reasons;
 
 static void
-keep_first(void *user, const char *line)
+keep(void *user, const char *line)
 {
     Reasons *r = user;
+    snprintf(r->last, sizeof r->last, "%s", line);
     if (!r->first[0])
         snprintf(r->first, sizeof r->first, "%s", line);
     vae_log(&r->to, "%s", line);
@@ -124,6 +125,11 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     if (s->class->threads)
         s->plan.threads = s->class->threads(s->backend);
     s->class->device(s->backend, s->device, sizeof s->device);
+    if (s->params.precision == VAE_PRECISION_AUTO &&
+        s->params.direction == VAE_DECODE)
+        s->class->precision(VAE_PRECISION_AUTO, &s->plan.precision, s->why,
+                            sizeof s->why);
+    vae_stream_settle_precision(s);
     return VAE_OK;
 }
 
@@ -141,12 +147,27 @@ warn_of_device(const VaeStream *s, const char *why)
     s->params.warn(s->params.log_user, line);
 }
 
+/* Where any backend will do, and only the slowest is there. */
+static void
+warn_of_ref(const VaeStream *s, const char *why)
+{
+    char line[800];
+    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
+        s->plan.backend != VAE_BACKEND_REF)
+        return;
+    snprintf(line, sizeof line,
+             "the ref backend computes, in plain C, about 10 times slower "
+             "than the cpu backend: %s",
+             why);
+    s->params.warn(s->params.log_user, line);
+}
+
 /* What is there, but cannot be opened, is passed over where any will do. */
 static VaeStatus
 choose(VaeStream *s, VaeError *error)
 {
     Reasons reasons = {.to = {s->params.log, s->params.log_user}};
-    const VaeLog log = {keep_first, &reasons};
+    const VaeLog log = {keep, &reasons};
     int next = 0;
     VaeError why = {0};
     VaeStatus status = choose_next(s, &next, &log, &why);
@@ -161,6 +182,8 @@ choose(VaeStream *s, VaeError *error)
         *error = why;
     if (status == VAE_OK)
         warn_of_device(s, reasons.first);
+    if (status == VAE_OK)
+        warn_of_ref(s, reasons.last);
     return status;
 }
 
@@ -403,9 +426,10 @@ tell(const VaeStream *s)
     else if (p->backend == VAE_BACKEND_CPU)
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
-    vae_log(&log, "%s: %s%s (%s), %s, %dx%d, slices of %d",
+    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
-            s->device, vae_precision_name(p->precision), s->params.width,
+            s->device, vae_precision_name(p->precision),
+            s->why[0] ? " since " : "", s->why, s->params.width,
             s->params.height, p->slice_size);
 }
 
@@ -485,10 +509,11 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         vae_stream_free(out);
         status = new_and_make(model, params, slice, out, error);
     }
-    if (status == VAE_OK)
-        tell(*out);
-    else
+    if (status != VAE_OK) {
         vae_stream_free(out);
+        return status;
+    }
+    tell(*out);
     return status;
 }
 

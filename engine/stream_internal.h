@@ -26,6 +26,7 @@ struct VaeStream {
     VaeBackend *backend;
     VaeBackend *lent; /* backend, where it is another stream's */
     char device[128]; /* its name */
+    char why[512];    /* why AUTO took the precision; empty: it was asked for */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarrySet carries;
@@ -56,6 +57,10 @@ struct VaeStream {
     uint64_t before;    /* stats.nonfinite before the run */
     VaeOpTime *times[PROGRAMS];
 };
+
+/* stream_precision.c: where the backend can time it, sets plan.precision for
+ * AUTO, or warns of a slow one. The backend is open, nothing is planned yet. */
+void vae_stream_settle_precision(VaeStream *s);
 
 static inline const char *
 vae_stream_direction(const VaeStream *s)

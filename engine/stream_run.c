@@ -403,5 +403,7 @@ vae_stream_rates(VaeStream *s, VaeRates *out, VaeError *error)
                         "what the backend %s does at most is not measured",
                         s->class->name);
     const VaeStatus status = vae_stream_wait(s, 0, error);
-    return status == VAE_OK ? s->class->rates(s->backend, out, error) : status;
+    return status == VAE_OK
+               ? s->class->rates(s->backend, s->plan.precision, out, error)
+               : status;
 }

@@ -458,8 +458,8 @@ install_model_properties(GObjectClass *klass)
         klass, PROP_PRECISION,
         g_param_spec_enum("precision", "Precision",
                           "Numbers that the network computes in; auto: to "
-                          "decode bf16 where the backend has it, else fp32; "
-                          "to encode fp32, on cuda tf32",
+                          "decode bf16 where it is faster, else fp32; to "
+                          "encode fp32, on cuda tf32",
                           GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, ready));
     /**
      * GstVaeBase:nan-policy:

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check_dnnl.h"
+#include "dnnl.h"
 #include "number.h"
 
 enum { FRAMES = 6, MAX_THREADS = 3 };
@@ -637,9 +638,10 @@ check_precision(VaeCheck *t)
     vae_check_that(t,
                    vae_backend_cpu.precision(VAE_PRECISION_AUTO, &chosen, why,
                                              sizeof why) &&
-                       chosen ==
-                           (bf16 ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32),
-                   "auto chooses something else");
+                       chosen == (vae_dnnl_has_amx() ? VAE_PRECISION_BF16
+                                                     : VAE_PRECISION_FP32) &&
+                       strstr(why, "AMX"),
+                   "auto chooses something else, or does not say why");
 }
 
 int
