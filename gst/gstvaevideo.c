@@ -99,10 +99,10 @@ gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
         state_string(s, "colorimetry", GST_VIDEO_COLORIMETRY_SRGB);
     else
         state_string(s, "colorimetry", yuv_colorimetry(colorimetry, height));
+    /* Of others it says nothing; downstream may want it there all the same, as
+     * GStreamer 1.26 states it for 4:4:4. */
     if (is_subsampled(format))
         state_string(s, "chroma-site", "mpeg2");
-    else
-        gst_structure_remove_field(s, "chroma-site");
     state_string(s, "interlace-mode", "progressive");
     return gst_caps_fixate(caps);
 }

@@ -124,10 +124,12 @@ static guint8 *
 bytes(GstBuffer *buffer)
 {
     GstMapInfo map;
+    guint8 *data;
     if (!gst_buffer_map(buffer, &map, GST_MAP_READ))
         fail("a buffer cannot be mapped");
+    data = map.data;
     gst_buffer_unmap(buffer, &map); /* plain memory stays where it is */
-    return map.data;
+    return data;
 }
 
 static void
