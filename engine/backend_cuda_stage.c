@@ -423,6 +423,19 @@ fill(const Side *side, const VaeRun *run)
     }
 }
 
+/* The network begins when the pictures of one side may be touched. */
+static int
+wait_for_pictures(const VaeBackend *cuda, const Side *side)
+{
+    int code = 0;
+    for (int i = 0; i < side->n && !code; i++) {
+        const VaePicture *p = &side->units[i].picture;
+        if (p->on_device && p->ready)
+            code = vae_rt_stream_wait(cuda->compute, p->ready);
+    }
+    return code;
+}
+
 VaeStatus
 vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
                   VaeCudaSlot **out, VaeError *error)
@@ -466,6 +479,10 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
         code = vae_rt_event_record(s->uploaded, cuda->up);
     if (!code)
         code = vae_rt_stream_wait(cuda->compute, s->uploaded);
+    if (!code)
+        code = wait_for_pictures(cuda, &in);
+    if (!code)
+        code = wait_for_pictures(cuda, &to);
     if (!code)
         code = vae_rt_event_record(s->started, cuda->compute);
     if (!code)

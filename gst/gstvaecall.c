@@ -23,8 +23,11 @@ gst_vae_call_clear(GstVaeCall *call)
     for (guint i = 0; i < call->n_latents; i++)
         gst_buffer_unmap(call->buffers[i], &call->maps[i]);
     for (guint i = 0; i < call->n_pictures; i++)
-        if (call->frames[i].buffer)
+        if (call->frames[i].buffer) {
+            gst_vae_cuda_ready_free(call->frames[i].buffer,
+                                    call->pictures[i].ready);
             gst_video_frame_unmap(&call->frames[i]);
+        }
     g_free(call->latents);
     g_free(call->pictures);
     g_free(call->buffers);
@@ -61,6 +64,8 @@ gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
                                 call->engine, &on_device)) {
         gst_vae_video_frame_picture(frame, picture);
         picture->on_device = on_device;
+        if (on_device)
+            picture->ready = gst_vae_cuda_ready(buffer, flags);
     } else {
         frame->buffer = NULL;
         return FALSE;

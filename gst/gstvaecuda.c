@@ -467,6 +467,20 @@ gst_vae_cuda_why_not(GstVaeBase *base)
                            device_of(base));
 }
 
+/* What is copied to and from the memory of a pool is done in a stream of its
+ * own, for which nobody waits who does not want the memory. */
+static void
+use_own_stream(GstStructure *config, GstCudaContext *context)
+{
+#if GST_CHECK_VERSION(1, 24, 0)
+    GstCudaStream *stream = gst_cuda_stream_new(context);
+
+    if (stream)
+        gst_buffer_pool_config_set_cuda_stream(config, stream);
+    gst_clear_cuda_stream(&stream);
+#endif
+}
+
 GstBufferPool *
 gst_vae_cuda_pool(GstVaeBase *base, GstCaps *caps, guint size)
 {
@@ -477,8 +491,9 @@ gst_vae_cuda_pool(GstVaeBase *base, GstCaps *caps, guint size)
     if (!context)
         return NULL;
     pool = gst_cuda_buffer_pool_new(context);
-    gst_object_unref(context);
     config = gst_buffer_pool_get_config(pool);
+    use_own_stream(config, context);
+    gst_object_unref(context);
     gst_buffer_pool_config_set_params(config, caps, size, 0, 0);
     gst_buffer_pool_config_add_option(config,
                                       GST_BUFFER_POOL_OPTION_VIDEO_META);
@@ -521,23 +536,61 @@ is_of(GstBuffer *buffer, gpointer engine)
                engine;
 }
 
-/* The engine's streams wait for no other, not even for the default one: so what
- * was begun with the memory, by its producer, by mapping it, or by who had it
- * before and still reads it, is waited for here. */
-static void
-wait_for_others(GstCudaMemory *memory, GstMapFlags flags)
+#if GST_CHECK_VERSION(1, 24, 0)
+
+/* All that the stream has to do so far; NULL: no event is to be had. */
+static CUevent
+mark(CUstream stream)
 {
+    CUevent event;
+
+    if (CuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return NULL;
+    if (CuEventRecord(event, stream) == CUDA_SUCCESS)
+        return event;
+    CuEventDestroy(event);
+    return NULL;
+}
+
+#endif
+
+gpointer
+gst_vae_cuda_ready(GstBuffer *buffer, GstMapFlags flags)
+{
+    GstCudaMemory *memory =
+        GST_CUDA_MEMORY_CAST(gst_buffer_peek_memory(buffer, 0));
+    gboolean pending = (flags & GST_MAP_WRITE) != 0;
     CUstream stream = NULL;
+    CUevent event = NULL;
 
 #if GST_CHECK_VERSION(1, 24, 0)
     /* Before, producers waited. */
-    gst_cuda_memory_sync(memory);
+    pending |= GST_MEMORY_FLAG_IS_SET(GST_MEMORY_CAST(memory),
+                                      GST_CUDA_MEMORY_TRANSFER_NEED_SYNC);
     stream = gst_cuda_stream_get_handle(gst_cuda_memory_get_stream(memory));
 #endif
-    if ((flags & GST_MAP_WRITE) && gst_cuda_context_push(memory->context)) {
+    if (!pending || !gst_cuda_context_push(memory->context))
+        return NULL;
+#if GST_CHECK_VERSION(1, 24, 0)
+    event = mark(stream);
+#endif
+    if (!event)
         CuStreamSynchronize(stream);
+    gst_cuda_context_pop(NULL);
+    return event;
+}
+
+void
+gst_vae_cuda_ready_free(GstBuffer *buffer, gpointer event)
+{
+#if GST_CHECK_VERSION(1, 24, 0)
+    GstMemory *memory = gst_buffer_peek_memory(buffer, 0);
+
+    if (event && gst_cuda_context_push(GST_CUDA_MEMORY_CAST(memory)->context)) {
+        CuEventDestroy(event);
         gst_cuda_context_pop(NULL);
     }
+#endif
 }
 
 gboolean
@@ -548,12 +601,8 @@ gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
     *on_device = is_of(buffer, engine);
     if (!*on_device)
         return gst_video_frame_map(frame, info, buffer, flags);
-    if (!gst_video_frame_map(frame, info, buffer,
-                             flags | (GstMapFlags) GST_MAP_CUDA))
-        return FALSE;
-    wait_for_others(GST_CUDA_MEMORY_CAST(gst_buffer_peek_memory(buffer, 0)),
-                    flags);
-    return TRUE;
+    return gst_video_frame_map(frame, info, buffer,
+                               flags | (GstMapFlags) GST_MAP_CUDA);
 }
 
 #else
@@ -651,6 +700,17 @@ gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
 {
     *on_device = FALSE;
     return gst_video_frame_map(frame, info, buffer, flags);
+}
+
+gpointer
+gst_vae_cuda_ready(GstBuffer *buffer, GstMapFlags flags)
+{
+    return NULL;
+}
+
+void
+gst_vae_cuda_ready_free(GstBuffer *buffer, gpointer event)
+{
 }
 
 #endif

@@ -58,6 +58,13 @@ gpointer gst_vae_cuda_engine(GstVaeBase *base, VaeStream *stream);
 gboolean gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
                           GstBuffer *buffer, GstMapFlags flags, gpointer engine,
                           gboolean *on_device);
+/* The engine's streams wait for no other, not even for the default one. So this
+ * is for VaePicture.ready of a buffer that is mapped on the device: an event
+ * behind all that its producer, the mapping, or who had the memory before and
+ * still reads it, have begun. Before GStreamer 1.24 it is waited for here, and
+ * NULL. Free it, which NULL allows, before the buffer is unmapped. */
+gpointer gst_vae_cuda_ready(GstBuffer *buffer, GstMapFlags flags);
+void gst_vae_cuda_ready_free(GstBuffer *buffer, gpointer event);
 
 G_END_DECLS
 #endif

@@ -214,6 +214,52 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     clip_free(&b);
 }
 
+/* Pictures that another stream brings to the device meanwhile, and whose event
+ * the device waits for or, which shows that it does, is not told of. */
+static void
+ready_is_waited_for(const Bed *bed, bool told)
+{
+    TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
+    Frames host = frames_new(VAE_PIXELS_NV12, FRAMES, false);
+    Frames device = frames_new(VAE_PIXELS_NV12, FRAMES, true);
+    VaeStream *stream;
+    VaeRtStream other;
+    VaeRtEvent ready;
+    void *bytes;
+    emu_set_eager(0);
+    stream = open_stream(bed, VAE_ENCODE, VAE_PIXELS_NV12);
+    fill(&host);
+    run(bed, stream, VAE_ENCODE, host.pictures, &a);
+    vae_stream_reset(stream);
+    if (vae_rt_stream_new(&other) || vae_rt_event_new(&ready) ||
+        vae_rt_alloc_host(&bytes, host.bytes))
+        abort();
+    memset(bytes, POISON, host.bytes);
+    move(device.data, bytes, host.bytes);
+    memcpy(bytes, host.data, host.bytes);
+    if (vae_rt_copy(device.data, bytes, host.bytes, other) ||
+        vae_rt_event_record(ready, other))
+        abort();
+    for (int i = 0; i < FRAMES && told; i++)
+        device.pictures[i].ready = ready;
+    run(bed, stream, VAE_ENCODE, device.pictures, &b);
+    expect((memcmp(a.latents, b.latents,
+                   clip_latent_count(bed, &a) * sizeof *a.latents) == 0) ==
+               told,
+           "pictures on their way, %stold: latents", told ? "" : "not ");
+    if (vae_rt_stream_sync(other))
+        abort();
+    vae_rt_event_free(ready);
+    vae_rt_stream_free(other);
+    vae_rt_free_host(bytes);
+    vae_stream_free(&stream);
+    frames_free(&host);
+    frames_free(&device);
+    clip_free(&a);
+    clip_free(&b);
+}
+
 #ifndef VAE_TEST_GPU
 /* The host waits for what the device writes: left out, the frames lack. */
 static void
@@ -309,7 +355,9 @@ main(int argc, char **argv)
         decode_same(&bed, kinds[i], (unsigned) i);
         encode_same(&bed, kinds[i], 7u - (unsigned) i);
     }
+    ready_is_waited_for(&bed, true);
 #ifndef VAE_TEST_GPU
+    ready_is_waited_for(&bed, false);
     is_waited_for(&bed);
 #endif
     other_backends_refuse(&bed);

@@ -60,6 +60,8 @@ typedef enum VaeMatrix {
  * on_device: data are addresses of the device that the stream computes on, in
  * the context that the CUDA run time takes there (the primary one), and no copy
  * through the host is made. Whole samples begin at multiples of their size.
+ * ready, of such a picture: a CUevent (or cudaEvent_t) that the device waits
+ * for before it touches the picture, and that stays as long as data; or NULL.
  */
 typedef struct VaePicture {
     VaePixels pixels;
@@ -71,6 +73,7 @@ typedef struct VaePicture {
     bool on_device;
     uint8_t *data[3];
     ptrdiff_t stride[3];
+    void *ready;
 } VaePicture;
 
 #ifdef __cplusplus

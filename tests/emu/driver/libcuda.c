@@ -1,8 +1,9 @@
 /*
  * libcuda.c: as much of a CUDA driver as gstreamer-cuda needs, over the memory
  * of the host, where the emulated device has its own. Contexts are only told
- * from each other. emu_driver_copies() tells how many copies were made, and
- * emu_driver_waits() how often a stream was waited for.
+ * from each other. emu_driver_copies() tells how many copies were made,
+ * emu_driver_waits() how often a stream was waited for, emu_driver_events() how
+ * often an event was recorded, emu_driver_events_alive() how many there are.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PITCH = 512, DEPTH = 8, DEVICES = 2 };
+enum { PITCH = 512, DEPTH = 8, DEVICES = 2, EVENT_BYTES = 256 };
 
 /* The driver's numbers. */
 enum {
@@ -46,7 +47,7 @@ typedef struct Copy {
     int name(__VA_ARGS__)
 
 static char primary[DEVICES];
-static atomic_int copies, waits;
+static atomic_int copies, waits, events, events_alive;
 static _Thread_local void *stack[DEPTH];
 static _Thread_local int depth;
 
@@ -211,23 +212,46 @@ CALL(cuMemcpy2DAsync_v2, const Copy *copy, void *stream)
 
 CALL(cuStreamCreate, void **stream, unsigned int flags)
 {
-    *stream = NULL;
+    *stream = malloc(1);
+    return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CALL(cuStreamDestroy_v2, void *stream)
+{
+    free(stream);
     return CUDA_SUCCESS;
 }
 
 CALL(cuStreamDestroy, void *stream)
 {
-    return CUDA_SUCCESS;
-}
-
-CALL(cuStreamDestroy_v2, void *stream)
-{
-    return CUDA_SUCCESS;
+    return cuStreamDestroy_v2(stream);
 }
 
 CALL(cuStreamSynchronize, void *stream)
 {
     waits++;
+    return CUDA_SUCCESS;
+}
+
+/* Nothing is ever under way, and so an event has always come. The emulated
+ * device takes the zeros for one that was not recorded. */
+CALL(cuEventCreate, void **event, unsigned int flags)
+{
+    *event = calloc(1, EVENT_BYTES);
+    events_alive += *event != NULL;
+    return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CALL(cuEventDestroy_v2, void *event)
+{
+    events_alive--;
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+CALL(cuEventRecord, void *event, void *stream)
+{
+    events++;
     return CUDA_SUCCESS;
 }
 
@@ -242,6 +266,16 @@ CALL(emu_driver_copies, void)
 CALL(emu_driver_waits, void)
 {
     return waits;
+}
+
+CALL(emu_driver_events, void)
+{
+    return events;
+}
+
+CALL(emu_driver_events_alive, void)
+{
+    return events_alive;
 }
 
 #define LACKING(name)                                                          \
@@ -285,9 +319,6 @@ LACKING(cuMemsetD2D16_v2)
 LACKING(cuMemsetD2D16Async)
 LACKING(cuMemsetD2D32_v2)
 LACKING(cuMemsetD2D32Async)
-LACKING(cuEventCreate)
-LACKING(cuEventDestroy_v2)
-LACKING(cuEventRecord)
 LACKING(cuEventSynchronize)
 LACKING(cuIpcGetEventHandle)
 LACKING(cuIpcOpenEventHandle)
