@@ -82,6 +82,25 @@ options 1 "ERROR: .* no libcudnn.so.9 .* in $folder/half " -Dcuda=enabled \
 options 0 "WARNING: .* in $none\$" -Dcuda-path="$none"
 also "CUDA backend (cuDNN) *: NO: "
 
+# Another machine's: not the toolkit and the library of this one.
+cat >"$folder/cross.ini" <<'END'
+[binaries]
+c = 'cc'
+pkgconfig = 'pkg-config'
+[host_machine]
+system = 'linux'
+cpu_family = 'aarch64'
+cpu = 'aarch64'
+endian = 'little'
+END
+cross=--cross-file=$folder/cross.ini
+PATH=$cuda/bin:$PATH
+options 0 'CUDA backend (cuDNN) *: NO$' "$cross"
+options 1 "ERROR: .* no libcudart_static.a in $cuda " -Dcuda=enabled "$cross"
+mkdir -p "$cuda/targets/sbsa-linux/lib"
+cp "$cuda/lib64/libcudart_static.a" "$cuda/targets/sbsa-linux/lib"
+options 0 'CUDA architectures *: 75 80 90a$' -Dcuda=enabled "$cross"
+
 # Without a choice, and with a oneDNN that is none.
 mkdir -p "$folder/other/oneapi/dnnl"
 echo '#error' >"$folder/other/oneapi/dnnl/dnnl.h"
