@@ -123,6 +123,21 @@ def need_gi():
         )
 
 
+def on_signal(number, call):
+    """Calls it in the main loop. Newer PyGObject has that in another place."""
+    import gi
+    from gi.repository import GLib
+
+    try:
+        gi.require_version("GLibUnix", "2.0")
+        from gi.repository import GLibUnix
+
+        add = GLibUnix.signal_add
+    except (ValueError, ImportError, AttributeError):
+        add = GLib.unix_signal_add
+    add(GLib.PRIORITY_HIGH, number, call)
+
+
 def main():
     o = options()
     check_files(o)
@@ -145,7 +160,7 @@ def main():
         hint = "; choose another with --port" if e.errno == 98 else ""
         die("%s, port %d: %s%s" % (o.host, o.port, e.strerror, hint))
     for number in (signal.SIGINT, signal.SIGTERM):
-        GLib.unix_signal_add(GLib.PRIORITY_HIGH, number, loop.quit)
+        on_signal(number, loop.quit)
     server.start()
     print("live.py: %s" % server.url(), flush=True)
     live.start(loop.quit)
