@@ -64,14 +64,15 @@ avoid(const VaeOp *op)
 }
 
 /*
- * oneDNN 2.6's convolution as a matrix product adds wrong numbers of another
- * tensor on Arm: y begins as a copy of the residual there.
+ * oneDNN 2.6's convolution as a matrix product, which it takes on Arm and on
+ * x86 before AVX2, adds wrong numbers of another tensor: y begins as a copy of
+ * the residual there.
  */
 static bool
 adds_wrongly(const VaeDnnlConv *conv, const char *impl)
 {
     return conv->add_slot && conv->add_type == conv->y_type &&
-           strncmp(impl, "gemm", 4) == 0;
+           strstr(impl, "gemm:") != NULL;
 }
 
 /* conv + bias + residual, then max(., 0) where the op says so. */
