@@ -99,8 +99,13 @@ compile() {
     fi && meson compile -C "$build" arm
 }
 
-if ! compile --cross-file "$root/cross.ini" -Dwerror=true -Dtests=enabled \
-    -Dgst=enabled -Donednn=enabled >"$build.log" 2>&1; then
+# Warnings are errors where it is known that there are none.
+werror=false
+case $(aarch64-linux-gnu-gcc -dumpversion) in
+12* | 14*) werror=true ;;
+esac
+if ! compile --cross-file "$root/cross.ini" -Dwerror="$werror" \
+    -Dtests=enabled -Dgst=enabled -Donednn=enabled >"$build.log" 2>&1; then
     tail -n 60 "$build.log"
     echo 'FAILED: build'
     echo '0 passed, 1 failed, 0 skipped'
