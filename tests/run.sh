@@ -279,8 +279,8 @@ full_options() {
         run build-clang short --suite files --suite check --suite golden \
             --no-suite cuda --no-suite full --no-suite long
     build build-no-onednn gcc -Dcuda=disabled -Donednn=disabled &&
-        run build-no-onednn short --suite golden --suite tool \
-            --no-suite cuda --no-suite full --no-suite long
+        run build-no-onednn short --suite golden --no-suite cuda \
+            --no-suite full --no-suite long
     # Of these, it only matters that they build.
     build build-no-gst gcc -Dcuda=disabled -Dgst=disabled -Dbuildtype=debug
     build build-minimal gcc -Dbuildtype=debug -Donednn=disabled \
