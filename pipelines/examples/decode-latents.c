@@ -13,6 +13,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <gst/app/gstappsink.h>
 #include <gst/app/gstappsrc.h>
@@ -49,17 +50,33 @@ wrap(guint8 *data, gsize size, guint64 k)
     return buffer;
 }
 
+/* Bytes of one latent. Not by fread(): after an error the program would wait at
+ * its end for a stream from which this thread still reads. */
+static gsize
+read_latent(guint8 *data, gsize size)
+{
+    gsize n = 0;
+    ssize_t more = 1;
+
+    while (n < size && more > 0) {
+        more = read(STDIN_FILENO, data + n, size - n);
+        if (more > 0)
+            n += (gsize) more;
+    }
+    return n;
+}
+
 static void
 push_all(Feed *self)
 {
     for (guint64 k = 0;; k++) {
         guint8 *latent = g_malloc(self->size);
-        const size_t n = fread(latent, 1, self->size, stdin);
+        const gsize n = read_latent(latent, self->size);
 
         if (n < self->size) {
             if (n > 0)
-                g_printerr("the last latent has %zu bytes, wanted %zu\n", n,
-                           (size_t) self->size);
+                g_printerr("the last latent has %zu bytes, wanted %zu\n",
+                           (size_t) n, (size_t) self->size);
             g_free(latent);
             break;
         }
