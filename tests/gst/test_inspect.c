@@ -74,7 +74,7 @@ test_words(void)
     static const struct {
         const char *element, *property, *has, *has_not;
     } wanted[] = {
-        {"vaedecode", "precision", "bf16 where the backend has it", NULL},
+        {"vaedecode", "precision", "bf16 where it is faster", NULL},
         {"vaeencode", "precision", "to encode fp32, on cuda tf32", NULL},
         {"vaeencode", "model", "next start of a sequence", "vaedecode"},
         {"vaedecode", "model", "folder", NULL},
