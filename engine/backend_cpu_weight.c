@@ -23,6 +23,7 @@ typedef struct WeightJob {
     bool tiles;
     const VaeDnnlLayout *layout;
     VaeDnnlKey key; /* of the layout */
+    int piece;      /* of tiles: output channels that are made at a time */
 } WeightJob;
 
 /* Whether they are laid out from where they lie in the file. */
@@ -148,12 +149,9 @@ static size_t
 raw_count(const WeightJob *j)
 {
     const size_t n = vae_weight_count(j->weight);
-    WeightJob piece;
-    int some;
-    if (!j->tiles || cut(j, 0, &some, &piece) != VAE_DNNL_OK)
+    if (!j->tiles)
         return n;
-    cut_free(j, &piece);
-    return (size_t) some * (size_t) j->key.dims[1] * 3 * KERNELS +
+    return (size_t) j->piece * (size_t) j->key.dims[1] * 3 * KERNELS +
            (vae_weight_lies(j->weight) ? 0 : n);
 }
 
@@ -228,13 +226,26 @@ make_tiles(void *user, void *dst, VaeError *error)
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
-/* Takes the layout's key, and counts what making the weights takes and gives
- * back. */
+/* How many channels of the layout are made at a time. */
+static VaeDnnlStatus
+choose_piece(WeightJob *j)
+{
+    WeightJob piece;
+    const VaeDnnlStatus s = cut(j, 0, &j->piece, &piece);
+    if (s == VAE_DNNL_OK)
+        cut_free(j, &piece);
+    return s;
+}
+
+/* Fills what is known of the layout, and counts what making the weights takes
+ * and gives back. */
 static VaeStatus
 begin(WeightJob *j, VaeExec *exec, VaeError *error)
 {
     Reorder r = {0};
     VaeDnnlStatus s = vae_dnnl_key(j->layout, &j->key);
+    if (s == VAE_DNNL_OK && j->tiles)
+        s = choose_piece(j);
     if (s == VAE_DNNL_OK)
         s = reorder_make(j, true, &r);
     size_t bytes = r.primitive.scratch;
