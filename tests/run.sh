@@ -281,7 +281,12 @@ full_options() {
     build build-no-onednn gcc -Dcuda=disabled -Donednn=disabled &&
         run build-no-onednn short --suite golden --no-suite cuda \
             --no-suite full --no-suite long
-    # Of these, it only matters that they build.
+    # Of these, it only matters that they build, without a warning: optimising
+    # across files shows a compiler more.
+    build build-lto gcc --buildtype=release -Db_lto=true -Dcuda=disabled \
+        -Dtests=disabled
+    build build-lto-clang clang --buildtype=release -Db_lto=true \
+        -Dcuda=disabled -Dtests=disabled
     build build-no-gst gcc -Dcuda=disabled -Dgst=disabled -Dbuildtype=debug
     build build-minimal gcc -Dbuildtype=debug -Donednn=disabled \
         -Dgst=disabled -Dcuda=disabled -Dtests=disabled -Ddocs=disabled
