@@ -93,7 +93,15 @@ main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"tracer", test_tracer}, {NULL, NULL}};
     GList *tracers;
+    guint major, minor, micro, nano;
 
+    gst_version(&major, &minor, &micro, &nano);
+    if (minor == 26) {
+        g_printerr(
+            "GStreamer 1.26's latency tracer waits for itself behind "
+            "any live source (seen in 1.26.2, without these elements)\n");
+        return 77;
+    }
     g_setenv("GST_TRACERS", "latency(flags=pipeline+element)", TRUE);
     g_setenv("VAE_FAKE_STEP_US", "20000", TRUE);
     gst_init(NULL, NULL);
