@@ -15,7 +15,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-what=${1:-}
+what=$*
 case $what in
 '' | --full | --long) ;;
 *)
