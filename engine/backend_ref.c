@@ -75,6 +75,12 @@ ref_run(VaeBackend *backend, VaeExec *exec, const VaeRun *run, VaeError *error)
     return vae_host_run(exec, run, error);
 }
 
+static int
+ref_threads(const VaeBackend *backend)
+{
+    return 1;
+}
+
 const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .kind = VAE_BACKEND_REF,
                                          .available = ref_available,
@@ -83,6 +89,7 @@ const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .act_type = ref_act_type,
                                          .open = ref_open,
                                          .close = ref_close,
+                                         .threads = ref_threads,
                                          .alloc = vae_host_alloc,
                                          .free = vae_host_free,
                                          .prepare = ref_prepare,

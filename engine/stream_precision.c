@@ -86,6 +86,10 @@ vae_stream_settle_precision(VaeStream *s)
     const VaeStreamParams *p = &s->params;
     const bool automatic = p->precision == VAE_PRECISION_AUTO &&
                            p->direction == VAE_DECODE && !p->deterministic;
+    if (s->class->compare && p->deterministic && s->why[0] &&
+        s->plan.precision == VAE_PRECISION_FP32)
+        snprintf(s->why + strlen(s->why), sizeof s->why - strlen(s->why), "%s",
+                 ", and deterministic times nothing");
     const bool asked = p->precision == VAE_PRECISION_BF16 && p->warn;
     if (!s->class->compare || s->lent || (!automatic && !asked))
         return;

@@ -40,8 +40,8 @@ gst_vae_precision_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {VAE_PRECISION_AUTO,
-         "To decode bf16 where the backend has it, else fp32; to encode fp32, "
-         "on cuda tf32",
+         "To decode bf16 where it is faster, else fp32; to encode fp32, on "
+         "cuda tf32",
          "auto"},
         {VAE_PRECISION_FP32, "32-bit floats, on every backend", "fp32"},
         {VAE_PRECISION_TF32, "32-bit floats, products in TF32 (cuda)", "tf32"},

@@ -10,6 +10,13 @@
 # rights. Where packages cannot be had, all of it is skipped.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+case $#,${1:-} in
+0, | 1,[!-]*) ;;
+*)
+    echo 'usage: sh tests/arm.sh [BUILD FOLDER]' >&2
+    exit 2
+    ;;
+esac
 build=${1:-build-arm}
 # Options of the build machine do not hold for the other.
 unset CC CXX CFLAGS CXXFLAGS LDFLAGS PKG_CONFIG_PATH

@@ -49,6 +49,15 @@ while [ $# -gt 0 ]; do
     shift
 done
 : "${suites:=bookworm trixie forky}"
+# All names before anything is made.
+for suite in $suites; do
+    case $suite in
+    *[!a-z]*)
+        echo "distros: $suite is no name of a release" >&2
+        exit 2
+        ;;
+    esac
+done
 
 passed=0
 failed=0
