@@ -159,8 +159,10 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const uint8_t *add = op->add ? vae_host_body(e, op->add) : NULL;
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
-        if (c->copies)
+        if (c->copies) {
+            assert(dst && add); /* copies where there is a residual */
             memcpy(dst, add, y_frame);
+        }
         s = vae_cpu_conv_frame(c, src, dst, add);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;

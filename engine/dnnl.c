@@ -456,10 +456,12 @@ type_of(VaeType type)
 VaeDnnlStatus
 vae_dnnl_key(const VaeDnnlLayout *layout, VaeDnnlKey *out)
 {
+    const_dnnl_memory_desc_t md = md_of(layout);
+    assert(md);
     memset(out, 0, sizeof *out);
-    if (!is_blocked(md_of(layout)))
+    if (!is_blocked(md))
         return (VaeDnnlStatus) dnnl_unimplemented;
-    fill_key(md_of(layout), out);
+    fill_key(md, out);
     return VAE_DNNL_OK;
 }
 
