@@ -14,8 +14,11 @@
 #include "backend_cpu.h"
 #include "model_internal.h"
 
-/* How many convolutions, of different widths; runs of each after the first. */
-enum { CONVS = 2, RUNS = 2 };
+/* How many convolutions, of different widths. Each runs once, and then LEAST
+ * times, or as often as ENOUGH seconds last, at most MOST times: an interrupt
+ * counts as much as a short run. */
+enum { CONVS = 2, LEAST = 2, MOST = 100 };
+#define ENOUGH 0.01
 
 /* One convolution as a program, with weights of zeros and a model of its own
  * that keeps them. */
@@ -137,7 +140,7 @@ thread_seconds(void)
 static double
 time_trial(VaeBackend *cpu, Trial *t)
 {
-    double best = 0;
+    double best = 0, sum = 0;
     t->zeros = vae_mem_alloc(t->info.bytes);
     t->info.data = t->zeros;
     if (!t->zeros || !vae_program_plan(&t->program) ||
@@ -148,7 +151,7 @@ time_trial(VaeBackend *cpu, Trial *t)
     if (!t->arena || !t->scratch)
         return 0;
     t->exec->memory = (VaeMemory){.arena = t->arena, .scratch = t->scratch};
-    for (int i = 0; i <= RUNS; i++) {
+    for (int i = 0; i <= LEAST || (i <= MOST && sum < ENOUGH); i++) {
         const double start = thread_seconds();
         const VaeHostOp *own = &t->exec->ops[0];
         if (own->run(own->own, &t->op, NULL) != VAE_OK)
@@ -156,6 +159,7 @@ time_trial(VaeBackend *cpu, Trial *t)
         const double took = thread_seconds() - start;
         if (i == 1 || (i > 1 && took < best))
             best = took;
+        sum += took;
     }
     return best;
 }
