@@ -8,17 +8,17 @@
  * processor time counts, so that a busy machine changes nothing.
  */
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "backend_cpu.h"
 #include "model_internal.h"
 
-/* How many convolutions, of different widths. Each runs once, and then LEAST
- * times, or as often as ENOUGH seconds last, at most MOST times: an interrupt
- * counts as much as a short run. */
-enum { CONVS = 2, LEAST = 2, MOST = 100 };
-#define ENOUGH 0.01
+/* How many convolutions, of different widths. Both precisions of each run in
+ * turns, in PAIRS and one before that does not count, so that what slows the
+ * processor down for a while slows both. */
+enum { CONVS = 2, PAIRS = 15 };
 
 /* One convolution as a program, with weights of zeros and a model of its own
  * that keeps them. */
@@ -118,7 +118,7 @@ describe(Trial *t, const VaeOp *op, int steps)
 }
 
 static void
-trial_free(VaeBackend *cpu, Trial *t)
+trial_free(Trial *t)
 {
     vae_host_exec_free(&t->exec);
     vae_model_drop_weights(&t->model);
@@ -136,44 +136,71 @@ thread_seconds(void)
     return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
 }
 
-/* The shortest; 0 where it does not run. */
-static double
-time_trial(VaeBackend *cpu, Trial *t)
+static bool
+trial_new(VaeBackend *cpu, const VaeOp *op, int steps, Trial *t)
 {
-    double best = 0, sum = 0;
+    if (pthread_mutex_init(&t->model.lock, NULL) != 0)
+        return false;
+    describe(t, op, steps);
     t->zeros = vae_mem_alloc(t->info.bytes);
     t->info.data = t->zeros;
     if (!t->zeros || !vae_program_plan(&t->program) ||
         vae_cpu_prepare(cpu, &t->model, &t->program, &t->exec, NULL) != VAE_OK)
-        return 0;
+        return false;
     t->arena = vae_mem_alloc(t->program.arena);
     t->scratch = vae_mem_alloc(t->exec->scratch);
-    if (!t->arena || !t->scratch)
-        return 0;
     t->exec->memory = (VaeMemory){.arena = t->arena, .scratch = t->scratch};
-    for (int i = 0; i <= LEAST || (i <= MOST && sum < ENOUGH); i++) {
-        const double start = thread_seconds();
-        const VaeHostOp *own = &t->exec->ops[0];
-        if (own->run(own->own, &t->op, NULL) != VAE_OK)
-            return 0;
-        const double took = thread_seconds() - start;
-        if (i == 1 || (i > 1 && took < best))
-            best = took;
-        sum += took;
-    }
-    return best;
+    return t->arena && t->scratch;
 }
 
+/* Seconds of one run; 0 where it fails. */
 static double
-time_op(VaeBackend *cpu, const VaeOp *op, int steps)
+time_once(Trial *t)
 {
-    Trial t = {.exec = NULL};
-    if (pthread_mutex_init(&t.model.lock, NULL) != 0)
-        return 0;
-    describe(&t, op, steps);
-    const double seconds = time_trial(cpu, &t);
-    trial_free(cpu, &t);
-    return seconds;
+    const VaeHostOp *own = &t->exec->ops[0];
+    const double start = thread_seconds();
+    return own->run(own->own, &t->op, NULL) == VAE_OK ? thread_seconds() - start
+                                                      : 0;
+}
+
+static int
+by_size(const void *a, const void *b)
+{
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+/* Adds what both take: the shortest run in fp32, and that by the median of the
+ * quotients of all pairs. */
+static void
+time_pairs(Trial *fp32, Trial *bf16, double seconds[2])
+{
+    double quotient[PAIRS], best = 0;
+    for (int i = -1; i < PAIRS; i++) {
+        const double wide = time_once(fp32), narrow = time_once(bf16);
+        if (wide <= 0 || narrow <= 0)
+            return;
+        if (i < 0)
+            continue;
+        quotient[i] = narrow / wide;
+        best = i == 0 || wide < best ? wide : best;
+    }
+    qsort(quotient, PAIRS, sizeof *quotient, by_size);
+    seconds[0] += best;
+    seconds[1] += best * quotient[PAIRS / 2];
+}
+
+static void
+time_op(VaeBackend *cpu, const VaeProgram *const programs[2],
+        const VaeOp *const ops[2], double seconds[2])
+{
+    Trial t[2] = {{.exec = NULL}, {.exec = NULL}};
+    const bool made = trial_new(cpu, ops[0], programs[0]->steps, &t[0]) &&
+                      trial_new(cpu, ops[1], programs[1]->steps, &t[1]);
+    if (made)
+        time_pairs(&t[0], &t[1], seconds);
+    trial_free(&t[0]);
+    trial_free(&t[1]);
 }
 
 static VaeStatus
@@ -190,12 +217,8 @@ compare_job(void *user)
         same = op ? find(bf16, op->name) : NULL;
         if (!same)
             break;
-        const double wide = time_op(j->cpu, op, fp32->steps);
-        const double narrow = time_op(j->cpu, same, bf16->steps);
-        if (wide > 0 && narrow > 0) {
-            j->seconds[0] += wide;
-            j->seconds[1] += narrow;
-        }
+        time_op(j->cpu, j->programs, (const VaeOp *const[]){op, same},
+                j->seconds);
     }
     j->cpu->params.threads = threads;
     omp_set_num_threads(threads);
