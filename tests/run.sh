@@ -79,7 +79,8 @@ finish() {
 # script NAME COMMAND...: a command whose last line has counts like ours, which
 # are added. What it says of failures begins with "FAILED: ".
 script() {
-    log=build-$1.log
+    # Not build-NAME.log: that is where NAME may put what its build says.
+    log=build-script-$1.log
     stage "$1"
     name=$1
     shift
