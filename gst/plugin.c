@@ -3,10 +3,10 @@
  */
 #include <gst/gst.h>
 
-#include "gstlatentdemux.h"
-#include "gstlatentmux.h"
-#include "gstvaedecode.h"
-#include "gstvaeencode.h"
+#include "demux.h"
+#include "mux.h"
+#include "decode.h"
+#include "encode.h"
 
 static gboolean
 plugin_init(GstPlugin *plugin)

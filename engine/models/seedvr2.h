@@ -4,7 +4,7 @@
 #ifndef VAE_SEEDVR2_H
 #define VAE_SEEDVR2_H
 
-#include "model_internal.h"
+#include "model.h"
 
 #define VAE_SEEDVR2_BLOCKS 6
 

@@ -4,7 +4,7 @@
 #ifndef VAE_TAEHV_H
 #define VAE_TAEHV_H
 
-#include "model_internal.h"
+#include "model.h"
 
 typedef struct VaeTae {
     int z, patch;

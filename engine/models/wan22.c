@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spaces.h"
+#include "latent_spaces.h"
 #include "wan_parts.h"
 
 #define MAX_STAGES 8

@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_host.h"
+#include "executor.h"
 #include "median.h"
 #include "product.h"
-#include "stream_internal.h"
+#include "stream.h"
 
 enum { MOST_STEPS = 99, MOST_FRAMES = 64 };
 

@@ -5,7 +5,7 @@
 #define VAE_CHECK_DNNL_H
 
 #include "check.h"
-#include "model_internal.h"
+#include "model.h"
 
 /* A convolution or an attention over y.t frames. */
 typedef struct VaeOneOp {

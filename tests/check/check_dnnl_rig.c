@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_host.h"
+#include "executor.h"
 #include "check_dnnl.h"
 
 struct VaeRig {

@@ -10,7 +10,7 @@
 
 #include "../stream/streams.h"
 #include "emu_state.h"
-#include "stream_internal.h"
+#include "stream.h"
 
 /* First, next, next1, next. */
 enum { LATENTS = 6, SLICE = 2, SIZE = 16 };

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "../stream/streams.h"
-#include "backend_cuda.h"
+#include "gpu.h"
 #include "vae/tensors.h"
 
 enum { LATENTS = 5, WIDTH = 24, HEIGHT = 16 };

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_layers.h"
-#include "model_internal.h"
+#include "layers.h"
+#include "model.h"
 
 enum { MAX_LAYERS = 1024, MAX_TIMES = 16, SKIP = 77 };
 enum { EVEN_FRAMES = 6, EVEN_CHOICES = 3 }; /* see is_even() */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "../stream/streams.h"
-#include "cuda_layers.h"
+#include "layers.h"
 #include "emu_rt.h"
 
 static char said[1 << 16];

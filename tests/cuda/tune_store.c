@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "../stream/streams.h"
-#include "cuda_tune.h"
+#include "plan_cache.h"
 
 #define KEY "a device, compute capability 9.0, a library"
 

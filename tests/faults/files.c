@@ -13,7 +13,7 @@
 
 #include "../../engine/tool/tool.h"
 #include "../files/test.h"
-#include "files/files.h"
+#include "files.h"
 #include "inject.h"
 #include "vae/model.h"
 

@@ -1,7 +1,7 @@
 /*
  * The processor's name from what a Linux kernel says of it.
  */
-#include "backend_host.h"
+#include "executor.h"
 #include "test.h"
 
 static const struct Case {

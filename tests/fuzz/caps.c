@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "gstvaelatent.h"
+#include "latent.h"
 #include "quarks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -18,8 +18,8 @@
 
 #include <glib/gstdio.h>
 
-#include "gstlatentdemux.h"
-#include "gstvaelatent.h"
+#include "demux.h"
+#include "latent.h"
 #include "quarks.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

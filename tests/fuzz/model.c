@@ -21,7 +21,7 @@
 #include <sanitizer/asan_interface.h>
 
 #include "fuzz.h"
-#include "model_internal.h"
+#include "model.h"
 
 enum { MOST_TENSORS = 512, MOST_META = 8, MOST_TEXT = 256 };
 /* Of all tensors; the file has holes. */

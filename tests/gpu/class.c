@@ -1,7 +1,7 @@
 /*
  * class.c: the CUDA backend linked in, in place of its module.
  */
-#include "backend_cuda.h"
+#include "gpu.h"
 
 const VaeBackendClass *
 vae_backend_cuda_class(char *why, size_t size)

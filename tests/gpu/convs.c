@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_layers.h"
+#include "layers.h"
 #include "device.h"
 
 static int n_run, n_failed;

@@ -6,7 +6,7 @@
 #ifndef GPU_DEVICE_H
 #define GPU_DEVICE_H
 
-#include "cuda_conv.h"
+#include "convs.h"
 #include "cuda_rt.h"
 
 typedef struct Device {

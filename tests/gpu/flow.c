@@ -17,10 +17,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "cuda_layers.h"
+#include "layers.h"
 #include "cuda_rt.h"
 #include "graph.h"
-#include "stream_internal.h"
+#include "stream.h"
 
 enum { SKIP = 77, MAX_SPANS = 4096, MAX_UNITS = 64 };
 enum { UP, COMPUTE, DOWN, STREAMS };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_layers.h"
+#include "layers.h"
 #include "device.h"
 
 enum { RUNS = 15, CHOICES = 8 };

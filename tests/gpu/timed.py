@@ -1,4 +1,4 @@
-"""The engine's file of timed layers, as engine/cuda_tune.c writes it: a title,
+"""The engine's file of timed layers, as engine/cuda/conv/plan_cache.c writes it: a title,
 a line for the device, one line for each layer, a checksum."""
 import os
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <utime.h>
 
-#include "gstvaelatent.h"
-#include "gstvaemodels.h"
+#include "latent.h"
+#include "models.h"
 
 static void
 test_caps_round_trip(void)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model_internal.h"
+#include "model.h"
 
 /* What the network below does with the tensor `a` that `sum` is added to. */
 static struct {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model_internal.h"
+#include "model.h"
 
 enum { T = 4, W = 48, H = 32 };
 static const int one_by_one[] = {1, 0}, threes[] = {3, 0}, whole[] = {T, 0};

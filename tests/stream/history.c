@@ -1,6 +1,6 @@
 /*
- * history.c: how far back a result looks, and that what begins so many steps
- * earlier gives the bytes of what began at the start.
+ * program/receptive_field.c: how far back a result looks, and that what begins
+ * so many steps earlier gives the bytes of what began at the start.
  *
  * history MODEL BACKEND PRECISION
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model_internal.h"
+#include "model.h"
 
 /* Steps behind the pre-roll that are compared. */
 enum { AFTER = 3 };

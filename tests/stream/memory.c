@@ -1,5 +1,5 @@
 /*
- * memory.c: 900 frames take no more memory than 9.
+ * frames.c: 900 frames take no more memory than 9.
  *
  * memory MODEL BACKEND PRECISION. Each length runs in a process of its own,
  * so that its peak is its own.

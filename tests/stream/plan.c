@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stream_internal.h"
+#include "stream.h"
 
 enum { W = 48, H = 32, MOST = 1 << 20 };
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend_cpu.h"
+#include "cpu.h"
 
 enum { SIZE = 32 };
 

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend_choose.h"
+#include "choose.h"
 
 enum { THREADS = 2 };
 

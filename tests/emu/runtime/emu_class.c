@@ -1,7 +1,7 @@
 /*
  * emu_class.c: the CUDA backend over the emulation, in place of the module.
  */
-#include "backend_cuda.h"
+#include "gpu.h"
 
 const VaeBackendClass *
 vae_backend_cuda_class(char *why, size_t size)

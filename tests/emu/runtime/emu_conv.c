@@ -1,6 +1,6 @@
 /*
- * emu_conv.c: cuda_conv.h by the reference convolution: fp32 sums of numbers
- * as their type or TF32 holds them, rounded once.
+ * emu_conv.c: cuda/conv/convs.h by the reference convolution: fp32 sums of
+ * numbers as their type or TF32 holds them, rounded once.
  *
  * There are three choices, which differ in the time that they are said to
  * take; the second is the fastest unless a test says otherwise.
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "cuda_conv.h"
+#include "convs.h"
 #include "emu_state.h"
 
 enum { WORKSPACE = 512, CHOICES = 3 };

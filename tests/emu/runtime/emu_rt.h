@@ -1,5 +1,6 @@
 /*
- * emu_rt.h: a device made of host memory, behind cuda_rt.h and cuda_conv.h.
+ * emu_rt.h: a device made of host memory, behind cuda_rt.h and
+ * cuda/conv/convs.h.
  *
  * Work given to a stream is kept until something forces it: a host that waits,
  * or another stream's work that waits for an event. Memory is full of 0xff

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend_host.h"
+#include "executor.h"
 #include "fake.h"
 #include "module.h"
 

@@ -1,0 +1,92 @@
+/*
+ * module.c: opens the CUDA backend's module, once in a process. It is
+ * what the environment variable VAE_CUDA_MODULE names, unless that is empty, or
+ * lies beside the file that this code is in, or where libraries are installed.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "module.h"
+
+#define MODULE "libvae-cuda.so"
+
+static const VaeEngineCalls calls = {
+    .version = VAE_MODULE_VERSION,
+    .mem_alloc = vae_mem_alloc,
+    .mem_free = vae_mem_free,
+    .model_weight = vae_model_weight,
+    .model_has_weight = vae_model_has_weight,
+    .model_rest = vae_model_rest,
+    .model_wake = vae_model_wake,
+    .model_let_go = vae_model_let_go,
+    .weight_count = vae_weight_count,
+    .weight_read = vae_weight_read,
+    .weight_lies = vae_weight_lies,
+    .weight_drop = vae_weight_drop,
+    .frame_bytes = vae_frame_bytes,
+};
+
+/* Set once by open_module(). */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const VaeBackendClass *class;
+static char reason[400] =
+    "this build has no cuda backend and " MODULE " is not installed";
+
+/* True when there was a file of that name: the search ends. */
+static bool
+open_path(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    fclose(f);
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!module) {
+        /* In words what is missing: cuDNN, for instance. */
+        const char *words = dlerror();
+        snprintf(reason, sizeof reason, "cannot load %s", words ? words : path);
+        return true;
+    }
+    VaeModuleOpen open;
+    void *symbol = dlsym(module, "vae_module_open");
+    memcpy(&open, &symbol, sizeof open);
+    class = open ? open(&calls) : NULL;
+    if (!class)
+        snprintf(reason, sizeof reason, "%s is of another version of gst-vae",
+                 path);
+    return true;
+}
+
+static void
+open_module(void)
+{
+    Dl_info self;
+    char path[4096];
+    const char *named = secure_getenv("VAE_CUDA_MODULE");
+    if (named && *named) {
+        if (!open_path(named))
+            snprintf(reason, sizeof reason, "VAE_CUDA_MODULE: no file %s",
+                     named);
+        return;
+    }
+    if (dladdr(&calls, &self) && self.dli_fname) {
+        const char *slash = strrchr(self.dli_fname, '/');
+        const int n = slash ? (int) (slash + 1 - self.dli_fname) : 0;
+        snprintf(path, sizeof path, "%.*s" MODULE, n, self.dli_fname);
+        if (slash && open_path(path))
+            return;
+    }
+    open_path(VAE_LIBDIR "/" MODULE);
+}
+
+const VaeBackendClass *
+vae_backend_cuda_class(char *why, size_t size)
+{
+    pthread_once(&once, open_module);
+    if (!class)
+        snprintf(why, size, "%s", reason);
+    return class;
+}

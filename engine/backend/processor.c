@@ -1,0 +1,53 @@
+/*
+ * processor.c: what the processor is called.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "executor.h"
+
+/* What stands behind the first "key : " of the file. */
+static bool
+read_value(const char *path, const char *key, char *out, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    char line[256];
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *value = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !value)
+            continue;
+        value += 1 + strspn(value + 1, " \t");
+        const int length = (int) strcspn(value, "\n");
+        found = length > 0;
+        snprintf(out, size, "%.*s", length, value);
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* Arm's processors have two numbers instead of a name; some systems tell
+ * nothing. */
+bool
+vae_processor_name(const char *path, char *out, size_t size)
+{
+    char maker[32], part[32];
+    if (read_value(path, "model name", out, size))
+        return true;
+    if (!read_value(path, "CPU implementer", maker, sizeof maker) ||
+        !read_value(path, "CPU part", part, sizeof part))
+        return false;
+    snprintf(out, size, "Arm processor, implementer %s, part %s", maker, part);
+    return true;
+}
+
+void
+vae_host_device(const VaeBackend *backend, char *out, size_t size)
+{
+    struct utsname machine;
+    if (!vae_processor_name("/proc/cpuinfo", out, size))
+        snprintf(out, size, "%s processor",
+                 uname(&machine) == 0 ? machine.machine : "unknown");
+}

@@ -1,0 +1,104 @@
+/*
+ * ref.c: every op through the reference kernels. Slow, obvious,
+ * always built; fp32 only; one thread.
+ */
+#include <stdio.h>
+
+#include "executor.h"
+
+struct VaeBackend {
+    int unused;
+};
+
+static bool
+ref_available(char *why, size_t size)
+{
+    return true;
+}
+
+static bool
+ref_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+{
+    *out = VAE_PRECISION_FP32;
+    if (wanted == VAE_PRECISION_AUTO || wanted == VAE_PRECISION_FP32)
+        return true;
+    snprintf(why, size, "the ref backend computes in fp32 only, not in %s",
+             vae_precision_name(wanted));
+    return false;
+}
+
+static VaeType
+ref_act_type(VaePrecision precision)
+{
+    return VAE_TYPE_F32;
+}
+
+static VaeStatus
+ref_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+{
+    *out = vae_mem_alloc(sizeof **out);
+    return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+}
+
+static void
+ref_close(VaeBackend **backend)
+{
+    vae_mem_free(*backend);
+    *backend = NULL;
+}
+
+static VaeStatus
+ref_prepare(VaeBackend *backend, VaeModel *model, const VaeProgram *program,
+            VaeExec **out, VaeError *error)
+{
+    return vae_host_prepare(program, model, &vae_kernels_ref, 1, true, out,
+                            error);
+}
+
+static void
+ref_exec_free(VaeBackend *backend, VaeExec **exec)
+{
+    vae_host_exec_free(exec);
+}
+
+static VaeStatus
+ref_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
+         VaeError *error)
+{
+    exec->memory = *memory;
+    return VAE_OK;
+}
+
+static VaeStatus
+ref_run(VaeBackend *backend, VaeExec *exec, const VaeRun *run, VaeError *error)
+{
+    return vae_host_run(exec, run, error);
+}
+
+static int
+ref_threads(const VaeBackend *backend)
+{
+    return 1;
+}
+
+const VaeBackendClass vae_backend_ref = {.name = "ref",
+                                         .kind = VAE_BACKEND_REF,
+                                         .available = ref_available,
+                                         .precision = ref_precision,
+                                         .encode_precision = VAE_PRECISION_FP32,
+                                         .act_type = ref_act_type,
+                                         .open = ref_open,
+                                         .close = ref_close,
+                                         .threads = ref_threads,
+                                         .alloc = vae_host_alloc,
+                                         .free = vae_host_free,
+                                         .prepare = ref_prepare,
+                                         .exec_free = ref_exec_free,
+                                         .scratch = vae_host_scratch,
+                                         .weight_bytes = vae_host_weight_bytes,
+                                         .loading = vae_host_loading,
+                                         .bind = ref_bind,
+                                         .run = ref_run,
+                                         .impl = vae_host_impl,
+                                         .device = vae_host_device,
+                                         .profile = vae_host_profile};

@@ -1,0 +1,210 @@
+/*
+ * attention.c: softmax(Q K^T / sqrt(c)) V frame by frame, in
+ * blocks of query rows, so that scratch grows with n and not with n * n. The
+ * products are in the type of the result (fp32 or bf16), scores and softmax
+ * in fp32. All work is of one frame, so the number of frames changes no byte.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "cpu.h"
+
+/* Query rows of one block; one gives 33 MB of scores at n = 32400. */
+#define MAX_ROWS 256
+
+typedef struct Attention {
+    VaeBackend *cpu;
+    const VaeExec *exec;
+    int n, c, rows, blocks;
+    VaeType type;
+    VaeDnnlPrimitive pack[3]; /* Q, K, V of one frame into the products' own
+                                 layouts */
+    VaeDnnlPrimitive scores, softmax, product;
+    /* Offsets in scratch; offset 0 is the library's own. Probabilities take
+     * the scores' place where the types agree. */
+    size_t packed[3], score, probability;
+    char impl[2 * sizeof((VaeDnnlPrimitive *) 0)->impl +
+              4]; /* of both products */
+} Attention;
+
+/* Column block i of the packed (n, 3c) into the operand of a product: Q as
+ * (n, c), K transposed to (c, n), V as (n, c). */
+static VaeDnnlStatus
+make_pack(Attention *a, int i, VaeType x_type, bool plan)
+{
+    const int n = a->n, c = a->c;
+    const VaeDnnlMatrix packed = i == 1
+                                     ? (VaeDnnlMatrix){x_type, c, n, 1, 3 * c}
+                                     : (VaeDnnlMatrix){x_type, n, c, 3 * c, 1};
+    VaeDnnlLayout *src = NULL, *rows = NULL;
+    VaeDnnlStatus s = vae_dnnl_matrix(&packed, &src);
+    if (s == VAE_DNNL_OK && i == 0)
+        s = vae_dnnl_matrix(&(VaeDnnlMatrix){a->type, n, c, c, 1}, &rows);
+    const VaeDnnlLayout *to = i == 0   ? rows
+                              : i == 1 ? a->scores.layout[VAE_DNNL_WEIGHTS]
+                                       : a->product.layout[VAE_DNNL_WEIGHTS];
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_reorder(&a->cpu->dnnl, src, to, plan, &a->pack[i]);
+    vae_dnnl_layout_free(&src);
+    vae_dnnl_layout_free(&rows);
+    return s;
+}
+
+static VaeDnnlStatus
+make_all(Attention *a, VaeType x_type, bool plan)
+{
+    const VaeDnnlProduct scores = {.m = a->rows,
+                                   .k = a->c,
+                                   .n = a->n,
+                                   .type = a->type,
+                                   .dst_type = VAE_TYPE_F32,
+                                   .scale = 1 / sqrtf((float) a->c)};
+    const VaeDnnlProduct product = {.m = a->rows,
+                                    .k = a->n,
+                                    .n = a->c,
+                                    .type = a->type,
+                                    .dst_type = a->type,
+                                    .scale = 1};
+    VaeDnnl *d = &a->cpu->dnnl;
+    VaeDnnlStatus s = vae_dnnl_product(d, &scores, plan, &a->scores);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_softmax(d, a->rows, a->n, a->type, plan, &a->softmax);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_product(d, &product, plan, &a->product);
+    for (int i = 0; i < 3 && s == VAE_DNNL_OK; i++)
+        s = make_pack(a, i, x_type, plan);
+    return s;
+}
+
+/* ------------------------------------------------------------------ */
+
+static size_t
+reserve(size_t *end, size_t bytes)
+{
+    const size_t start = *end;
+    *end += (bytes + 63) / 64 * 64;
+    return start;
+}
+
+/* Lays out the scratch; returns its bytes. */
+static size_t
+place(Attention *a)
+{
+    const VaeDnnlPrimitive *all[] = {&a->pack[0], &a->pack[1], &a->pack[2],
+                                     &a->scores,  &a->softmax, &a->product};
+    size_t library = 0, end = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]->scratch > library)
+            library = all[i]->scratch;
+    reserve(&end, library);
+    for (int i = 0; i < 3; i++)
+        a->packed[i] =
+            reserve(&end, vae_dnnl_bytes(a->pack[i].layout[VAE_DNNL_DST]));
+    const size_t count = (size_t) a->rows * (size_t) a->n;
+    a->score = reserve(&end, count * sizeof(float));
+    a->probability = a->type == VAE_TYPE_F32
+                         ? a->score
+                         : reserve(&end, count * vae_type_size(a->type));
+    return end;
+}
+
+/* p with scratch, source, weights (or NULL) and destination. */
+static VaeDnnlStatus
+execute(Attention *a, VaeDnnlPrimitive *p, const void *src, const void *weights,
+        void *dst)
+{
+    VaeDnnlStatus s =
+        vae_dnnl_set(p, VAE_DNNL_SCRATCH, a->exec->memory.scratch);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_SRC, src);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_WEIGHTS, weights);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_DST, dst);
+    return s == VAE_DNNL_OK ? vae_dnnl_execute(&a->cpu->dnnl, p) : s;
+}
+
+static VaeDnnlStatus
+run_frame(Attention *a, const uint8_t *qkv, VaeType x_type, uint8_t *y)
+{
+    uint8_t *base = a->exec->memory.scratch;
+    const size_t column = (size_t) a->c * vae_type_size(x_type);
+    const size_t row = (size_t) a->c * vae_type_size(a->type);
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (size_t i = 0; i < 3 && s == VAE_DNNL_OK; i++)
+        s = execute(a, &a->pack[i], qkv + i * column, NULL,
+                    base + a->packed[i]);
+    for (int i = 0; i < a->blocks && s == VAE_DNNL_OK; i++) {
+        /* The last block begins early and computes some rows again. */
+        const int wanted = i * a->rows, last = a->n - a->rows;
+        const size_t first = (size_t) (wanted < last ? wanted : last);
+        s = execute(a, &a->scores, base + a->packed[0] + first * row,
+                    base + a->packed[1], base + a->score);
+        if (s == VAE_DNNL_OK)
+            s = execute(a, &a->softmax, base + a->score, NULL,
+                        base + a->probability);
+        if (s == VAE_DNNL_OK)
+            s = execute(a, &a->product, base + a->probability,
+                        base + a->packed[2], y + first * row);
+    }
+    return s;
+}
+
+static VaeStatus
+attention_run(void *own, const VaeOp *op, VaeError *error)
+{
+    Attention *a = own;
+    const uint8_t *x = vae_host_body(a->exec, op->x);
+    uint8_t *y = vae_host_body(a->exec, op->y);
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int f = 0; f < op->y->shape.t && s == VAE_DNNL_OK; f++) {
+        s = run_frame(a, x, op->x->type, y);
+        x += vae_frame_bytes(op->x);
+        y += vae_frame_bytes(op->y);
+    }
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_wait(&a->cpu->dnnl);
+    return vae_cpu_status(s, op, "run the attention", error);
+}
+
+static void
+attention_free(void *own)
+{
+    Attention *a = own;
+    for (int i = 0; i < 3; i++)
+        vae_dnnl_free(&a->pack[i]);
+    vae_dnnl_free(&a->scores);
+    vae_dnnl_free(&a->softmax);
+    vae_dnnl_free(&a->product);
+    vae_mem_free(a);
+}
+
+VaeStatus
+vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+                  VaeError *error)
+{
+    const VaeOp *op = &exec->program->ops[i];
+    Attention *a = vae_mem_alloc(sizeof *a);
+    if (!a)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    exec->ops[i].own = a;
+    exec->ops[i].own_free = attention_free;
+    exec->ops[i].run = attention_run;
+    exec->ops[i].impl = a->impl;
+    a->cpu = cpu;
+    a->exec = exec;
+    a->n = op->y->shape.h * op->y->shape.w;
+    a->c = op->y->shape.c;
+    a->type = op->y->type;
+    a->blocks = (a->n + MAX_ROWS - 1) / MAX_ROWS;
+    a->rows = (a->n + a->blocks - 1) / a->blocks;
+    const VaeDnnlStatus s = make_all(a, op->x->type, !model);
+    if (s != VAE_DNNL_OK)
+        return vae_cpu_status(s, op, "make the attention", error);
+    snprintf(a->impl, sizeof a->impl, "%s + %s", a->scores.impl,
+             a->product.impl);
+    const size_t scratch = place(a);
+    if (scratch > exec->scratch)
+        exec->scratch = scratch;
+    return VAE_OK;
+}

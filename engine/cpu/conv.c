@@ -1,0 +1,200 @@
+/*
+ * conv.c: a convolution as one oneDNN primitive for one output
+ * frame, run once per frame at successive places of the slab. The primitive
+ * knows nothing of the number of frames, so a frame's bytes cannot depend on
+ * it; one primitive over all frames would sum in an order that does.
+ *
+ * Activations are plain channels-last, as everywhere; only the weights have
+ * the library's layout.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "conv.h"
+
+/* What the primitive makes of x: rows and columns of the kernel, its frames,
+ * zeros above and to the left, below and to the right, and the result's size.
+ */
+typedef struct Window {
+    int k, kt, top, left, bottom, right, h, w;
+} Window;
+
+/* What is read past the last row or column; the planned output size decides,
+ * so this is right for `same` and for right-and-bottom padding. */
+static int
+pad_end(const VaeOp *op, int k, int pad, int in, int out)
+{
+    const int past = (out - 1) * op->conv.s + k - pad - in;
+    return past > 0 ? past : 0;
+}
+
+static Window
+window(const VaeCpuConv *c)
+{
+    const VaeOp *op = c->op;
+    const VaeShape x = op->x->shape, y = op->y->shape;
+    Window w = {op->conv.k,   op->conv.kt, op->conv.pad,
+                op->conv.pad, .h = y.h,    .w = y.w};
+    if (c->phase)
+        w = (Window){2,        1,       1 - c->phase->row, 1 - c->phase->column,
+                     .h = x.h, .w = x.w};
+    w.bottom = pad_end(op, w.k, w.top, x.h, w.h);
+    w.right = pad_end(op, w.k, w.left, x.w, w.w);
+    return w;
+}
+
+/* Whether y is computed over the residual, or beside it. */
+static bool
+adds_in_place(const VaeOp *op)
+{
+    return op->add && op->add->root == op->y->root;
+}
+
+/*
+ * oneDNN 2.6's brgconv for bf16 gives wrong sums now and then, from one
+ * process to the next, for kernels of 3x3x3 with a stride in space; another
+ * implementation takes those (two layers of SeedVR2's encoder).
+ */
+static const char *
+avoid(const VaeOp *op)
+{
+    const bool struck =
+        op->x->type == VAE_TYPE_BF16 && op->conv.kt > 1 && op->conv.s > 1;
+    return struck ? "brgconv" : NULL;
+}
+
+/*
+ * oneDNN 2.6's convolution as a matrix product, which it takes on Arm and on
+ * x86 before AVX2, adds wrong numbers of another tensor: y begins as a copy of
+ * the residual there.
+ */
+static bool
+adds_wrongly(const VaeDnnlConv *conv, const char *impl)
+{
+    return conv->add_slot && conv->add_type == conv->y_type &&
+           strstr(impl, "gemm:") != NULL;
+}
+
+/* conv + bias + residual, then max(., 0) where the op says so. */
+static VaeDnnlStatus
+make_primitive(VaeCpuConv *c, bool plan)
+{
+    const VaeOp *op = c->op;
+    const Window w = window(c);
+    const VaeShape x = op->x->shape;
+    const int s = op->conv.s;
+    VaeDnnlConv conv = {.flat = w.kt == 1,
+                        .x_type = op->x->type,
+                        .y_type = op->y->type,
+                        .x_c = x.c,
+                        .y_c = op->y->shape.c,
+                        .x = {w.kt, x.h, x.w},
+                        .y = {1, w.h, w.w},
+                        .k = {w.kt, w.k, w.k},
+                        .stride = {1, s, s},
+                        .begin = {0, w.top, w.left},
+                        .end = {0, w.bottom, w.right},
+                        .bias = op->bias != NULL,
+                        .add_dst = adds_in_place(op),
+                        .add_slot = op->add && !adds_in_place(op),
+                        .add_type = op->add ? op->add->type : 0,
+                        .relu = op->conv.relu,
+                        .avoid = avoid(op)};
+    const VaeDnnlStatus status =
+        vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
+    if (status != VAE_DNNL_OK || !adds_wrongly(&conv, c->primitive.impl))
+        return status;
+    vae_dnnl_free(&c->primitive);
+    conv.add_slot = false;
+    conv.add_dst = true;
+    c->copies = true;
+    return vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
+}
+
+VaeStatus
+vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error)
+{
+    const VaeOp *op = c->op;
+    VaeExec *exec = c->exec;
+    assert(!adds_in_place(op) || op->add->offset == op->y->offset);
+    VaeStatus status = vae_cpu_status(make_primitive(c, !model), op,
+                                      "make the convolution", error);
+    if (status == VAE_OK && c->primitive.scratch > exec->scratch)
+        exec->scratch = c->primitive.scratch;
+    if (status == VAE_OK)
+        status =
+            vae_cpu_conv_weight(c, model, op->weight, VAE_DNNL_WEIGHTS, error);
+    if (status == VAE_OK && op->bias)
+        status = vae_cpu_conv_weight(c, model, op->bias, VAE_DNNL_BIAS, error);
+    return status;
+}
+
+VaeDnnlStatus
+vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y, const void *add)
+{
+    VaeDnnlPrimitive *p = &c->primitive;
+    VaeDnnlStatus s = vae_dnnl_set(p, VAE_DNNL_SRC, x);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_DST, y);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_ADD, add);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(p, VAE_DNNL_SCRATCH, c->exec->memory.scratch);
+    return s == VAE_DNNL_OK ? vae_dnnl_execute(&c->cpu->dnnl, p) : s;
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+conv_run(void *own, const VaeOp *op, VaeError *error)
+{
+    VaeCpuConv *c = own;
+    const VaeExec *e = c->exec;
+    const VaeTensor *x = op->x, *y = op->y;
+    const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
+    /* A tensor may have more context than this conv looks back. */
+    const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
+    const uint8_t *src = vae_host_body(e, x) - (size_t) back * x_frame;
+    uint8_t *dst = vae_host_body(e, y);
+    const uint8_t *add = op->add ? vae_host_body(e, op->add) : NULL;
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
+        if (c->copies) {
+            assert(dst && add); /* copies where there is a residual */
+            memcpy(dst, add, y_frame);
+        }
+        s = vae_cpu_conv_frame(c, src, dst, add);
+        src += x_frame * (size_t) op->conv.st;
+        dst += y_frame;
+        if (add)
+            add += y_frame;
+    }
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_wait(&c->cpu->dnnl);
+    return vae_cpu_status(s, op, "run the convolution", error);
+}
+
+static void
+conv_free(void *own)
+{
+    VaeCpuConv *c = own;
+    vae_dnnl_free(&c->primitive);
+    vae_mem_free(c);
+}
+
+VaeStatus
+vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+             VaeError *error)
+{
+    VaeCpuConv *c = vae_mem_alloc(sizeof *c);
+    if (!c)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    c->cpu = cpu;
+    c->exec = exec;
+    c->op = &exec->program->ops[i];
+    exec->ops[i].own = c;
+    exec->ops[i].own_free = conv_free;
+    exec->ops[i].run = conv_run;
+    exec->ops[i].impl = c->primitive.impl;
+    return vae_cpu_conv_make(c, model, error);
+}

@@ -1,0 +1,385 @@
+/*
+ * cpu.c: programs on oneDNN. Convolutions and attention are oneDNN
+ * primitives, all other ops vae_kernels_cpu; both use the worker's OpenMP
+ * threads.
+ */
+#include <omp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu.h"
+
+VaeStatus
+vae_cpu_status(VaeDnnlStatus status, const VaeOp *op, const char *doing,
+               VaeError *error)
+{
+    if (status == VAE_DNNL_OK)
+        return VAE_OK;
+    return vae_fail(
+        error, status == VAE_DNNL_NO_MEMORY ? VAE_ERR_MEMORY : VAE_ERR_BACKEND,
+        "%s: oneDNN cannot %s: %s (%d)", op->name, doing, vae_dnnl_word(status),
+        status);
+}
+
+/* ------------------------------------------------------------------ */
+/* The worker.                                                         */
+
+static void *
+worker(void *user)
+{
+    VaeBackend *cpu = user;
+    omp_set_dynamic(0);
+    omp_set_num_threads(cpu->params.threads);
+    pthread_mutex_lock(&cpu->lock);
+    for (;;) {
+        while (!cpu->job && !cpu->stop)
+            pthread_cond_wait(&cpu->posted, &cpu->lock);
+        if (cpu->stop)
+            break;
+        pthread_mutex_unlock(&cpu->lock);
+        const VaeStatus result = cpu->job(cpu->user);
+        pthread_mutex_lock(&cpu->lock);
+        cpu->result = result;
+        cpu->job = NULL;
+        pthread_cond_signal(&cpu->finished);
+    }
+    pthread_mutex_unlock(&cpu->lock);
+    return NULL;
+}
+
+/*
+ * libgomp's threads spin for 300,000 rounds at every barrier before they
+ * sleep, 10 ms and more, unless the process has more OpenMP threads than
+ * processors: then 1,000. With one thread per processor and any other load
+ * (the rest of a pipeline) the long spin takes the time slices of the threads
+ * that are waited for. Nothing but the environment can set the rounds, so one
+ * sleeping thread more is kept.
+ */
+static void *
+crowd(void *user)
+{
+    VaeBackend *cpu = user;
+#pragma omp parallel num_threads(2)
+#pragma omp single nowait
+    {
+        pthread_mutex_lock(&cpu->lock);
+        while (!cpu->stop)
+            pthread_cond_wait(&cpu->closing, &cpu->lock);
+        pthread_mutex_unlock(&cpu->lock);
+    }
+    return NULL;
+}
+
+VaeStatus
+vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
+{
+    pthread_mutex_lock(&cpu->turn);
+    pthread_mutex_lock(&cpu->lock);
+    cpu->job = job;
+    cpu->user = user;
+    pthread_cond_signal(&cpu->posted);
+    while (cpu->job)
+        pthread_cond_wait(&cpu->finished, &cpu->lock);
+    const VaeStatus result = cpu->result;
+    pthread_mutex_unlock(&cpu->lock);
+    pthread_mutex_unlock(&cpu->turn);
+    return result;
+}
+
+static void
+stop_thread(VaeBackend *cpu, pthread_t *thread)
+{
+    pthread_mutex_lock(&cpu->lock);
+    cpu->stop = true;
+    pthread_cond_signal(&cpu->posted);
+    pthread_cond_signal(&cpu->closing);
+    pthread_mutex_unlock(&cpu->lock);
+    pthread_join(*thread, NULL);
+}
+
+/* Signals are for the application's threads. */
+static int
+start_threads(VaeBackend *cpu)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&cpu->worker, NULL, worker, cpu);
+    if (!failed) {
+        failed = pthread_create(&cpu->crowd, NULL, crowd, cpu);
+        if (failed)
+            stop_thread(cpu, &cpu->worker);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed;
+}
+
+typedef struct OpenJob {
+    VaeBackend *cpu;
+    VaeError *error;
+} OpenJob;
+
+/* The threads that OpenMP really gives, of which the environment may allow
+ * fewer (OMP_THREAD_LIMIT): what oneDNN has made for more leaves parts of its
+ * result unwritten. */
+static int
+team_size(int wanted)
+{
+    int size = 1;
+#pragma omp parallel num_threads(wanted)
+#pragma omp single nowait
+    size = omp_get_num_threads();
+    return size;
+}
+
+static VaeStatus
+open_job(void *user)
+{
+    const OpenJob *j = user;
+    const int wanted = j->cpu->params.threads, size = team_size(wanted);
+    if (size < wanted)
+        vae_log(&j->cpu->params.log, "OpenMP gives %d of %d threads", size,
+                wanted);
+    j->cpu->params.threads = size;
+    omp_set_num_threads(size);
+    const VaeDnnlStatus s = vae_dnnl_open(&j->cpu->dnnl);
+    char version[40];
+    vae_dnnl_version(version, sizeof version);
+    vae_log(&j->cpu->params.log, "backend cpu: %s", version);
+    if (s == VAE_DNNL_OK)
+        return VAE_OK;
+    return vae_fail(j->error, VAE_ERR_BACKEND,
+                    "oneDNN gives no CPU engine: %s (%d)", vae_dnnl_word(s), s);
+}
+
+static VaeStatus
+close_job(void *user)
+{
+    VaeBackend *cpu = user;
+    vae_dnnl_close(&cpu->dnnl);
+    return VAE_OK;
+}
+
+static void
+cpu_free(VaeBackend *cpu)
+{
+    pthread_cond_destroy(&cpu->closing);
+    pthread_cond_destroy(&cpu->finished);
+    pthread_cond_destroy(&cpu->posted);
+    pthread_mutex_destroy(&cpu->lock);
+    pthread_mutex_destroy(&cpu->turn);
+    vae_mem_free(cpu);
+}
+
+static void
+cpu_close(VaeBackend **backend)
+{
+    VaeBackend *cpu = *backend;
+    *backend = NULL;
+    if (!cpu)
+        return;
+    vae_cpu_on_worker(cpu, close_job, cpu);
+    stop_thread(cpu, &cpu->worker);
+    stop_thread(cpu, &cpu->crowd);
+    cpu_free(cpu);
+    vae_mem_team(false);
+}
+
+static VaeStatus
+cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+{
+    bool limited;
+    *out = NULL;
+    /* OpenMP ends the process where it cannot start a thread. */
+    if (vae_mem_left(params->threads, &limited) == 0 && limited)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "this process's limits (ulimit -v, -d) leave no "
+                        "memory for %d threads: raise them",
+                        params->threads);
+    VaeBackend *cpu = vae_mem_alloc(sizeof *cpu);
+    if (!cpu)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    cpu->params = *params;
+    pthread_mutex_init(&cpu->turn, NULL);
+    pthread_mutex_init(&cpu->lock, NULL);
+    pthread_cond_init(&cpu->posted, NULL);
+    pthread_cond_init(&cpu->finished, NULL);
+    pthread_cond_init(&cpu->closing, NULL);
+    const int failed = start_threads(cpu);
+    if (failed) {
+        cpu_free(cpu);
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the CPU backend cannot start its threads: %s",
+                        strerror(failed));
+    }
+    vae_mem_team(true);
+    const VaeStatus status =
+        vae_cpu_on_worker(cpu, open_job, &(OpenJob){cpu, error});
+    if (status == VAE_OK)
+        *out = cpu;
+    else
+        cpu_close(&cpu);
+    return status;
+}
+
+static int
+cpu_threads(const VaeBackend *cpu)
+{
+    return cpu->params.threads;
+}
+
+/* ------------------------------------------------------------------ */
+/* What the machine can.                                               */
+
+/* Before AVX512_BF16 oneDNN emulates bf16. With AMX bf16 is the faster; with
+ * AVX512_BF16 alone compare() tells. */
+static bool
+cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+{
+    const bool bf16 = vae_dnnl_has_bf16(), amx = vae_dnnl_has_amx();
+    if (wanted == VAE_PRECISION_AUTO) {
+        wanted = amx ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
+        snprintf(why, size, "the processor has %s",
+                 amx    ? "AMX"
+                 : bf16 ? "AVX512_BF16 without AMX"
+                        : "neither AMX nor AVX512_BF16");
+    }
+    *out = wanted;
+    if (wanted == VAE_PRECISION_FP32 || (wanted == VAE_PRECISION_BF16 && bf16))
+        return true;
+    if (wanted == VAE_PRECISION_BF16)
+        snprintf(why, size,
+                 "precision bf16 on the cpu backend needs a processor with "
+                 "AVX512_BF16 or AMX, which this one lacks; use fp32 or auto");
+    else
+        snprintf(why, size,
+                 "the cpu backend computes in fp32 or bf16, not in %s",
+                 vae_precision_name(wanted));
+    return false;
+}
+
+static VaeType
+cpu_act_type(VaePrecision precision)
+{
+    return precision == VAE_PRECISION_BF16 ? VAE_TYPE_BF16 : VAE_TYPE_F32;
+}
+
+/* ------------------------------------------------------------------ */
+/* Programs.                                                           */
+
+typedef struct PrepareJob {
+    VaeBackend *cpu;
+    VaeModel *model;
+    const VaeProgram *program;
+    VaeExec *exec;
+    VaeError *error;
+} PrepareJob;
+
+VaeStatus
+vae_cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
+                VaeExec **out, VaeError *error)
+{
+    VaeStatus status = vae_host_prepare(program, model, &vae_kernels_cpu,
+                                        cpu->params.threads, false, out, error);
+    for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
+        const VaeOp *op = &program->ops[i];
+        if (op->kind == VAE_OP_CONV && op->conv.up)
+            status = vae_cpu_conv_up(cpu, model, *out, i, error);
+        else if (op->kind == VAE_OP_CONV && op->conv.tiles)
+            status = vae_cpu_conv_tiles(cpu, model, *out, i, error);
+        else if (op->kind == VAE_OP_CONV)
+            status = vae_cpu_conv(cpu, model, *out, i, error);
+        else if (op->kind == VAE_OP_ATTENTION)
+            status = vae_cpu_attention(cpu, model, *out, i, error);
+    }
+    vae_room_free(&cpu->raw);
+    if (status != VAE_OK)
+        vae_host_exec_free(out);
+    return status;
+}
+
+static VaeStatus
+prepare_job(void *user)
+{
+    PrepareJob *j = user;
+    return vae_cpu_prepare(j->cpu, j->model, j->program, &j->exec, j->error);
+}
+
+static VaeStatus
+cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
+            VaeExec **out, VaeError *error)
+{
+    PrepareJob j = {cpu, model, program, NULL, error};
+    const VaeStatus status = vae_cpu_on_worker(cpu, prepare_job, &j);
+    *out = j.exec;
+    return status;
+}
+
+static VaeStatus
+exec_free_job(void *user)
+{
+    vae_host_exec_free(user);
+    return VAE_OK;
+}
+
+static void
+cpu_exec_free(VaeBackend *cpu, VaeExec **exec)
+{
+    if (*exec)
+        vae_cpu_on_worker(cpu, exec_free_job, exec);
+}
+
+static VaeStatus
+cpu_bind(VaeBackend *cpu, VaeExec *exec, const VaeMemory *memory,
+         VaeError *error)
+{
+    exec->memory = *memory;
+    return VAE_OK;
+}
+
+typedef struct RunJob {
+    VaeExec *exec;
+    const VaeRun *run;
+    VaeError *error;
+} RunJob;
+
+static VaeStatus
+run_job(void *user)
+{
+    const RunJob *j = user;
+    return vae_host_run(j->exec, j->run, j->error);
+}
+
+static VaeStatus
+cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
+{
+    return vae_cpu_on_worker(cpu, run_job, &(RunJob){exec, run, error});
+}
+
+const VaeBackendClass vae_backend_cpu = {.name = "cpu",
+                                         .kind = VAE_BACKEND_CPU,
+                                         .available = vae_dnnl_usable,
+                                         .precision = cpu_precision,
+                                         .encode_precision = VAE_PRECISION_FP32,
+                                         .act_type = cpu_act_type,
+                                         .conv_up = true,
+                                         .conv_tiles = true,
+                                         .open = cpu_open,
+                                         .close = cpu_close,
+                                         .threads = cpu_threads,
+                                         .alloc = vae_host_alloc,
+                                         .free = vae_host_free,
+                                         .prepare = cpu_prepare,
+                                         .exec_free = cpu_exec_free,
+                                         .scratch = vae_host_scratch,
+                                         .weight_bytes = vae_host_weight_bytes,
+                                         .loading = vae_host_loading,
+                                         .library = vae_cpu_library,
+                                         .bind = cpu_bind,
+                                         .run = cpu_run,
+                                         .impl = vae_host_impl,
+                                         .device = vae_host_device,
+                                         .compare = vae_cpu_compare,
+                                         .rates = vae_cpu_rates,
+                                         .profile = vae_host_profile};

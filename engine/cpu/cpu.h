@@ -1,0 +1,71 @@
+/*
+ * cpu.h: what the files of the cpu backend share.
+ *
+ * All oneDNN objects of a backend are made, run and freed on its one worker
+ * thread, whose OpenMP thread count is set once.
+ */
+#ifndef VAE_BACKEND_CPU_H
+#define VAE_BACKEND_CPU_H
+
+#include <pthread.h>
+
+#include "executor.h"
+#include "dnnl.h"
+
+struct VaeBackend {
+    VaeBackendParams params;
+    VaeDnnl dnnl;
+
+    VaeRoom raw; /* of the worker, while weights are laid out */
+
+    pthread_t worker, crowd;
+    pthread_mutex_t turn; /* held by the caller from post to result */
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t posted, finished, closing;
+    VaeStatus (*job)(void *user); /* NULL: none */
+    void *user;
+    VaeStatus result;
+    bool stop;
+};
+
+/* Runs job on the worker and waits. Takes no memory. */
+VaeStatus vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user),
+                            void *user);
+
+/* VAE_OK for VAE_DNNL_OK, else VAE_ERR_BACKEND: which op, what it was doing
+ * ("make the convolution"), oneDNN's word for the failure. */
+VaeStatus vae_cpu_status(VaeDnnlStatus status, const VaeOp *op,
+                         const char *doing, VaeError *error);
+
+/*
+ * Fill own, run, own_free and impl of exec->ops[i], and let exec->scratch and
+ * exec->weight_bytes grow. model NULL: sizes only. On failure own may be set
+ * and is freed with the exec.
+ */
+VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+                       VaeError *error);
+/* The same for an op with conv.up. */
+VaeStatus vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+                          int i, VaeError *error);
+/* The same for an op with conv.tiles. */
+VaeStatus vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+                             int i, VaeError *error);
+VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+                            int i, VaeError *error);
+
+/* The class's library(). */
+size_t vae_cpu_library(VaeExec *const *execs, int n);
+
+/* The class's prepare(), on the worker. */
+VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeModel *model,
+                          const VaeProgram *program, VaeExec **out,
+                          VaeError *error);
+
+/* The class's compare(). */
+bool vae_cpu_compare(VaeBackend *cpu, const VaeProgram *const programs[2],
+                     double seconds[2]);
+
+VaeStatus vae_cpu_rates(VaeBackend *cpu, VaePrecision precision, VaeRates *out,
+                        VaeError *error);
+
+#endif

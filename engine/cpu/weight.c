@@ -1,0 +1,338 @@
+/*
+ * weight.c: the weights of a convolution in the layout that its
+ * primitive wants, once per model.
+ */
+#include <string.h>
+
+#include "conv.h"
+#include "cpu/simd.h"
+
+/* Kept weights are told apart by what they are made from and into, as bytes. */
+typedef struct WeightKey {
+    char table[8];
+    int id, parts;
+    VaePhase phase;
+    VaeDnnlKey layout;
+} WeightKey;
+
+typedef struct WeightJob {
+    VaeBackend *cpu;
+    const VaeOp *op;
+    const VaeWeight *weight;
+    const VaePhase *phase; /* NULL: of all */
+    bool tiles;
+    const VaeDnnlLayout *layout;
+    VaeDnnlKey key; /* of the layout */
+    int piece;      /* of tiles: output channels that are made at a time */
+} WeightJob;
+
+/* Whether they are laid out from where they lie in the file. */
+static bool
+from_file(const WeightJob *j)
+{
+    return !j->phase && !j->tiles && vae_weight_lies(j->weight);
+}
+
+/* Lays out numbers in the file's order, [out, in, t, h, w]. */
+typedef struct Reorder {
+    VaeBackend *cpu;
+    VaeDnnlPrimitive primitive;
+    void *scratch;
+} Reorder;
+
+static VaeDnnlStatus
+reorder_make(const WeightJob *j, bool plan, Reorder *out)
+{
+    const VaeType type = from_file(j) ? j->weight->part[0]->type : VAE_TYPE_F32;
+    *out = (Reorder){.cpu = j->cpu};
+    const VaeDnnlStatus s = vae_dnnl_reorder_plain(
+        &j->cpu->dnnl, type, j->layout, plan, &out->primitive);
+    if (s != VAE_DNNL_OK || plan)
+        return s;
+    out->scratch = vae_mem_alloc(out->primitive.scratch);
+    return out->scratch
+               ? vae_dnnl_set(&out->primitive, VAE_DNNL_SCRATCH, out->scratch)
+               : VAE_DNNL_NO_MEMORY;
+}
+
+static VaeDnnlStatus
+reorder_run(Reorder *r, const void *src, void *dst)
+{
+    VaeDnnlStatus s = vae_dnnl_set(&r->primitive, VAE_DNNL_SRC, src);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_set(&r->primitive, VAE_DNNL_DST, dst);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_execute(&r->cpu->dnnl, &r->primitive);
+    return s == VAE_DNNL_OK ? vae_dnnl_wait(&r->cpu->dnnl) : s;
+}
+
+static void
+reorder_free(Reorder *r)
+{
+    vae_mem_free(r->scratch);
+    vae_dnnl_free(&r->primitive);
+}
+
+static VaeDnnlStatus
+reorder_once(const WeightJob *j, const void *src, void *dst)
+{
+    Reorder r;
+    VaeDnnlStatus s = reorder_make(j, false, &r);
+    if (s == VAE_DNNL_OK)
+        s = reorder_run(&r, src, dst);
+    reorder_free(&r);
+    return s;
+}
+
+/* ------------------------------------------------------------------ */
+/* Tiles.                                                              */
+
+enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE };
+
+/* Output channels that are made at a time, which stay in the caches from one
+ * pass to the next, and kernels of them. */
+enum { PIECE = 64, SOME = 64 };
+
+/* Of n kernels of three frames from `first` on; taps NULL: out of the file. */
+static void
+tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
+           size_t n)
+{
+    const VaeTensorInfo *t = j->weight->part[0];
+    const size_t size = vae_type_size(t->type);
+    const VaeSimd *simd = vae_cpu_simd(&(VaeQueue){.threads = 1});
+#pragma omp parallel for num_threads(j->cpu->params.threads) schedule(static)
+    for (size_t k = 0; k < n; k += SOME) {
+        float floats[27 * SOME];
+        const size_t some = n - k < SOME ? n - k : SOME, at = 27 * (first + k);
+        const uint8_t *lie = (const uint8_t *) t->data + at * size;
+        const float *from = floats;
+        if (taps)
+            from = taps + at;
+        else if (t->type == VAE_TYPE_F32)
+            from = (const float *) lie;
+        else
+            vae_type_to_float(floats, lie, t->type, 27 * some);
+        simd->tile_taps(y + 3 * k, 3 * n, from, 3 * some);
+    }
+}
+
+/* The job for `some` output channels from `first` on, as they are in a kernel:
+ * for all channels where the layout cannot be cut. The caller frees out->layout
+ * unless it is j's. */
+static VaeDnnlStatus
+cut(const WeightJob *j, int first, int *some, WeightJob *out)
+{
+    VaeDnnlLayout *part = NULL;
+    const int channels = (int) j->key.dims[0];
+    *out = *j;
+    *some = first + PIECE < channels ? PIECE : channels - first;
+    const VaeDnnlStatus s = vae_dnnl_part(j->layout, first, *some, &part);
+    if (s == VAE_DNNL_OK) {
+        out->layout = part;
+        return s;
+    }
+    *some = channels;
+    return first == 0 && s != VAE_DNNL_NO_MEMORY ? VAE_DNNL_OK : s;
+}
+
+static void
+cut_free(const WeightJob *j, WeightJob *piece)
+{
+    VaeDnnlLayout *part = (VaeDnnlLayout *) piece->layout;
+    if (part != j->layout)
+        vae_dnnl_layout_free(&part);
+}
+
+/* Numbers that make_weight() and make_tiles() compute with. */
+static size_t
+raw_count(const WeightJob *j)
+{
+    const size_t n = vae_weight_count(j->weight);
+    if (!j->tiles)
+        return n;
+    return (size_t) j->piece * (size_t) j->key.dims[1] * 3 * KERNELS +
+           (vae_weight_lies(j->weight) ? 0 : n);
+}
+
+static VaeStatus
+no_memory(const WeightJob *j, VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_MEMORY,
+                    "%s: out of memory for weights (%zu bytes)", j->op->name,
+                    raw_count(j) * sizeof(float));
+}
+
+/* Out of the file where it has one piece of a type that oneDNN reads. */
+static VaeStatus
+make_weight(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    const VaeWeight *w = j->weight;
+    VaeDnnlStatus s;
+    if (from_file(j)) {
+        s = reorder_once(j, w->part[0]->data, dst);
+        vae_weight_drop(w);
+        return vae_cpu_status(s, j->op, "lay out the weights", error);
+    }
+    float *raw = vae_room_take(&j->cpu->raw, raw_count(j) * sizeof *raw);
+    if (!raw)
+        return no_memory(j, error);
+    vae_weight_read(w, raw);
+    if (j->phase)
+        vae_phase_taps(raw, raw, vae_weight_count(w) / 9, *j->phase);
+    s = reorder_once(j, raw, dst);
+    return vae_cpu_status(s, j->op, "lay out the weights", error);
+}
+
+static VaeDnnlStatus
+tile_channels(const WeightJob *j, float *raw, const float *taps, uint8_t *dst,
+              int first, int *some)
+{
+    const size_t bytes = vae_cpu_tile_kernel(j->layout);
+    const size_t in = (size_t) j->key.dims[1];
+    WeightJob piece;
+    Reorder r = {0};
+    VaeDnnlStatus s = cut(j, first, some, &piece);
+    if (s != VAE_DNNL_OK)
+        return s;
+    s = reorder_make(&piece, false, &r);
+    if (s == VAE_DNNL_OK)
+        tile_piece(j, raw, taps, (size_t) first * in, (size_t) *some * in);
+    for (size_t i = 0; i < KERNELS && s == VAE_DNNL_OK; i++)
+        s = reorder_run(&r, raw + i * (size_t) *some * in * 3, dst + i * bytes);
+    reorder_free(&r);
+    cut_free(j, &piece);
+    return s;
+}
+
+static VaeStatus
+make_tiles(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    const size_t n = raw_count(j);
+    float *raw = vae_room_take(&j->cpu->raw, n * sizeof *raw), *taps = NULL;
+    if (!raw)
+        return no_memory(j, error);
+    if (!vae_weight_lies(j->weight)) {
+        taps = raw + n - vae_weight_count(j->weight);
+        vae_weight_read(j->weight, taps);
+    }
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int first = 0, some = 0; first < j->key.dims[0] && s == VAE_DNNL_OK;
+         first += some)
+        s = tile_channels(j, raw, taps, dst, first, &some);
+    vae_weight_drop(j->weight);
+    return vae_cpu_status(s, j->op, "lay out the weights", error);
+}
+
+/* How many channels of the layout are made at a time. */
+static VaeDnnlStatus
+choose_piece(WeightJob *j)
+{
+    WeightJob piece;
+    const VaeDnnlStatus s = cut(j, 0, &j->piece, &piece);
+    if (s == VAE_DNNL_OK)
+        cut_free(j, &piece);
+    return s;
+}
+
+/* Fills what is known of the layout, and counts what making the weights takes
+ * and gives back. */
+static VaeStatus
+begin(WeightJob *j, VaeExec *exec, VaeError *error)
+{
+    Reorder r = {0};
+    VaeDnnlStatus s = vae_dnnl_key(j->layout, &j->key);
+    if (s == VAE_DNNL_OK && j->tiles)
+        s = choose_piece(j);
+    if (s == VAE_DNNL_OK)
+        s = reorder_make(j, true, &r);
+    size_t bytes = r.primitive.scratch;
+    reorder_free(&r);
+    if (s == VAE_DNNL_OK && !from_file(j))
+        bytes += raw_count(j) * sizeof(float);
+    if (bytes > exec->loading)
+        exec->loading = bytes;
+    return vae_cpu_status(s, j->op, "lay out the weights", error);
+}
+
+static void *
+lazy_alloc(size_t bytes, void *user)
+{
+    return vae_mem_alloc_lazy(bytes);
+}
+
+static void
+lazy_free(void *block, int place)
+{
+    vae_mem_free(block);
+}
+
+/* The block of that many bytes, made if the model has none. */
+static VaeStatus
+keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
+     const void **out, VaeError *error)
+{
+    static const VaeWeightMemory memory = {lazy_alloc, lazy_free, NULL, 0};
+    WeightKey key;
+    memset(&key, 0, sizeof key);
+    strcpy(key.table, table);
+    key.id = job->weight->id;
+    key.parts = job->weight->n_parts;
+    if (job->phase)
+        key.phase = *job->phase;
+    key.layout = job->key;
+    return vae_model_weight(model, &key, sizeof key, bytes,
+                            job->tiles ? make_tiles : make_weight, job, &memory,
+                            out, error);
+}
+
+VaeStatus
+vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w,
+                    VaeDnnlSlot slot, VaeError *error)
+{
+    const VaePhase *phase = w->kind == VAE_WEIGHT_CONV ? c->phase : NULL;
+    WeightJob job = {.cpu = c->cpu,
+                     .op = c->op,
+                     .weight = w,
+                     .phase = phase,
+                     .layout = c->primitive.layout[slot]};
+    const size_t bytes = vae_dnnl_bytes(job.layout);
+    VaeStatus status = begin(&job, c->exec, error);
+    /* All phases have one bias. */
+    if (phase || !c->phase || (c->phase->row == 0 && c->phase->column == 0))
+        c->exec->weight_bytes += bytes;
+    if (status != VAE_OK || !model)
+        return status;
+    const void *blob = NULL;
+    status = keep(&job, model, phase ? "dnnl-up" : "dnnl", bytes, &blob, error);
+    if (status != VAE_OK)
+        return status;
+    return vae_cpu_status(vae_dnnl_set(&c->primitive, slot, blob), c->op,
+                          "take the weights", error);
+}
+
+size_t
+vae_cpu_tile_kernel(const VaeDnnlLayout *layout)
+{
+    return (vae_dnnl_bytes(layout) + 63) / 64 * 64;
+}
+
+VaeStatus
+vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
+                    const VaeDnnlLayout *layout, VaeModel *model,
+                    const void **out, VaeError *error)
+{
+    WeightJob job = {.cpu = cpu,
+                     .op = op,
+                     .weight = op->weight,
+                     .tiles = true,
+                     .layout = layout};
+    const size_t bytes = SIDE * SIDE * vae_cpu_tile_kernel(layout);
+    const VaeStatus status = begin(&job, exec, error);
+    exec->weight_bytes += bytes;
+    return status == VAE_OK && model
+               ? keep(&job, model, "dnnl-4", bytes, out, error)
+               : status;
+}

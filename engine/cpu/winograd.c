@@ -1,0 +1,456 @@
+/*
+ * winograd.c: a 3x3x3 convolution by Winograd's F(2x2, 3x3) in
+ * space. Of rows x0..x3 of a tile and the kernel's rows g0, g1, g2
+ *
+ *   m0 = (x0 - x2) g0                 y0 = m0 + m1 + m2
+ *   m1 = (x1 + x2) (g0 + g1 + g2)/2   y1 = m1 - m2 + m3
+ *   m2 = (x2 - x1) (g0 - g1 + g2)/2
+ *   m3 = (x3 - x1) g2
+ *
+ * are two rows of the result, and of columns likewise: a tile of 2x2 pixels by
+ * sixteen kernels of three frames of one tap, where there were 36 taps of three
+ * frames. Only in F32: in 16 bits the sums of pixels would round.
+ *
+ * The picture is cut into chunks of tiles. A thread computes a chunk of one
+ * step whole, so that what the products read and write stays in its own cache,
+ * and its bytes depend neither on the threads nor on the steps of a slice. A
+ * product is a oneDNN convolution of 3x1 taps, frames taken as rows and the
+ * chunk's tiles as columns.
+ */
+#include <assert.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "conv.h"
+#include "cpu/simd.h"
+
+/* Of a tile, and of what is computed at a time: the products of one row. */
+enum { SIDE = VAE_CPU_TILE_SIDE };
+
+/* A thread's memory objects, and its parts of scratch memory. */
+typedef struct Lane {
+    VaeDnnlPrimitive product; /* shared */
+    float *zeros;             /* a pixel of them */
+    float *in;                /* [SIDE][frames + 2][tiles][x.c] */
+    float *out;               /* [SIDE][frames][tiles][y.c] */
+} Lane;
+
+typedef struct ConvTiles {
+    VaeBackend *cpu;
+    VaeExec *exec;
+    const VaeOp *op;
+    const VaeSimd *simd;
+    VaeCpuChunk chunk;
+    int frames;  /* of a step */
+    int at_once; /* of them in one product: all or one */
+    VaeDnnlPrimitive product;
+    const uint8_t *kernels; /* SIDE * SIDE, of kernel_bytes each */
+    size_t kernel_bytes;
+    const float *bias;
+    int n_lanes;
+    Lane *lanes;
+    /* Where what a lane has begins, and how much it is. */
+    size_t zeros_at, in_at, out_at, lane_bytes;
+    char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 10];
+} ConvTiles;
+
+/* What a chunk is computed from and into. */
+typedef struct Step {
+    const float *context, *x; /* the op's frames: `back` of context, then x */
+    int back;
+    int frame;        /* the step's first of these */
+    const float *add; /* of the step; NULL: none */
+    float *y;
+    int row, column; /* the chunk's first tile */
+} Step;
+
+/* ------------------------------------------------------------------ */
+/* Chunks.                                                             */
+
+/* Tiles of a chunk: what four products of four frames read and write should
+ * stay in a thread's cache beside the picture, and be enough for each weight
+ * read; from LEAST on oneDNN reads the weights of any number of frames alike.
+ */
+#define CHUNK_BYTES ((size_t) 512 << 10)
+enum { LEAST = 28, FEW = 36 };
+
+static int
+parts(int n, int of)
+{
+    return (n + of - 1) / of;
+}
+
+/* What a frame costs in chunks of w x h tiles, in products of a tile; to read a
+ * pixel costs about a hundredth of one. */
+static double
+cost(const VaeCpuChunk *c, int w, int h)
+{
+    return (double) parts(c->across, w) * parts(c->down, h) *
+           (w * h + (2 * w + 2) * (2 * h + 2) / 100.0);
+}
+
+VaeCpuChunk
+vae_cpu_chunk(const VaeOp *op)
+{
+    const VaeShape x = op->x->shape, y = op->y->shape;
+    VaeCpuChunk c = {.across = parts(y.w, 2), .down = parts(y.h, 2)};
+    const size_t tile =
+        SIDE * sizeof(float) * (6 * (size_t) x.c + 4 * (size_t) y.c);
+    const int fit = (int) (CHUNK_BYTES / tile);
+    const int most = fit < FEW ? FEW : fit;
+    double best = 0;
+    for (int h = 1; h <= c.down && h <= most; h++)
+        for (int w = 1; w <= c.across && w * h <= most; w++) {
+            const bool least = w * h >= LEAST || (w == c.across && h == c.down);
+            const double is = cost(&c, w, h);
+            if (!least || (c.w > 0 && is >= best))
+                continue;
+            best = is;
+            c.w = w;
+            c.h = h;
+        }
+    assert(c.w > 0);
+    return c;
+}
+
+/* ------------------------------------------------------------------ */
+/* One chunk.                                                          */
+
+/* Frame f of what the step reads. */
+static const float *
+frame_of(const ConvTiles *p, const Step *step, int f)
+{
+    const size_t bytes = vae_frame_bytes(p->op->x);
+    const int at = step->frame + f;
+    const float *from = at < step->back ? step->context : step->x;
+    const int behind = at < step->back ? at : at - step->back;
+    return from + (size_t) behind * (bytes / sizeof(float));
+}
+
+/* The second pixel of those rows of tiles; of a row outside of the picture
+ * zeros. */
+static const float *
+row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
+       int column, size_t *step)
+{
+    const VaeShape s = p->op->x->shape;
+    const bool outside = row < 0 || row >= s.h;
+    *step = outside ? 0 : (size_t) s.c;
+    return outside ? lane->zeros
+                   : x + ((size_t) row * (size_t) s.w + (size_t) column) *
+                             (size_t) s.c;
+}
+
+/* What the products of that row of kernels read. */
+static void
+chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
+{
+    static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
+    const VaeShape s = p->op->x->shape;
+    const VaeCpuChunk *c = &p->chunk;
+    const size_t n = (size_t) s.c;
+    const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
+    const int column = 2 * step->column;
+    VaeTileIn t = {.minus = kernels != 1,
+                   .first = column == 0,
+                   .end = s.w - column + 1,
+                   .tiles = c->w,
+                   .n = s.c};
+    float *y = lane->in;
+    for (int f = 0; f < p->frames + 2; f++)
+        for (int r = 0; r < c->h; r++) {
+            const float *x = frame_of(p, step, f);
+            const int row = 2 * (step->row + r) - 1;
+            t.a = row_of(p, lane, x, row + rows[kernels][0], column, &t.a_step);
+            t.b = row_of(p, lane, x, row + rows[kernels][1], column, &t.b_step);
+            for (int k = 0; k < SIDE; k++)
+                t.y[k] = y + (size_t) k * plane;
+            p->simd->tile_in(&t);
+            y += (size_t) c->w * n;
+        }
+}
+
+static VaeDnnlStatus
+chunk_products(const ConvTiles *p, Lane *lane, int kernels)
+{
+    const size_t tiles = (size_t) p->chunk.h * (size_t) p->chunk.w;
+    const size_t x_frame = tiles * (size_t) p->op->x->shape.c;
+    const size_t y_frame = tiles * (size_t) p->op->y->shape.c;
+    VaeDnnlPrimitive *a = &lane->product;
+    const float *x = lane->in;
+    float *y = lane->out;
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    const uint8_t *kernel =
+        p->kernels + SIDE * (size_t) kernels * p->kernel_bytes;
+    for (int k = 0; k < SIDE; k++) {
+        if (s == VAE_DNNL_OK)
+            s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS, kernel);
+        kernel += p->kernel_bytes;
+        for (int f = 0; f < p->frames && s == VAE_DNNL_OK; f += p->at_once) {
+            s = vae_dnnl_set(a, VAE_DNNL_SRC, x + (size_t) f * x_frame);
+            if (s == VAE_DNNL_OK)
+                s = vae_dnnl_set(a, VAE_DNNL_DST, y + (size_t) f * y_frame);
+            if (s == VAE_DNNL_OK)
+                s = vae_dnnl_execute(&p->cpu->dnnl, a);
+        }
+        x += (size_t) (p->frames + 2) * x_frame;
+        y += (size_t) p->frames * y_frame;
+    }
+    return s;
+}
+
+/* Row `half` of a row of tiles' two, at that pixel and frame of y: to its first
+ * products come the residual and the bias, its last go through relu. */
+static VaeTileRow
+row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
+        int row)
+{
+    const VaeShape s = p->op->y->shape;
+    const bool first = kernels == half, last = kernels == half + 2;
+    if (kernels < half || kernels > half + 2 || row >= s.h)
+        return (VaeTileRow){0};
+    const size_t at =
+        (((size_t) frame * (size_t) s.h + (size_t) row) * (size_t) s.w +
+         2 * (size_t) step->column) *
+        (size_t) s.c;
+    float *y = step->y + at;
+    return (VaeTileRow){
+        .y = y,
+        .from = !first      ? y
+                : step->add ? step->add + at
+                            : NULL,
+        .bias = first ? p->bias : NULL,
+        .minus = half == 1 && kernels == 2,
+        .relu = last && p->op->conv.relu,
+    };
+}
+
+/* Adds what that row of products makes to each tile's two rows. */
+static void
+chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
+{
+    const VaeShape s = p->op->y->shape;
+    const VaeCpuChunk *c = &p->chunk;
+    const size_t row = (size_t) c->w * (size_t) s.c;
+    const size_t plane = (size_t) p->frames * (size_t) c->h * row;
+    const int there = s.w - 2 * step->column;
+    VaeTileOut t = {.pixels = there < 2 * c->w ? there : 2 * c->w, .n = s.c};
+    const float *m = lane->out;
+    for (int f = 0; f < p->frames; f++)
+        for (int r = 0; r < c->h; r++) {
+            for (int k = 0; k < SIDE; k++)
+                t.m[k] = m + (size_t) k * plane;
+            for (int half = 0; half < 2; half++)
+                t.row[half] = row_out(p, step, kernels, half, f,
+                                      2 * (step->row + r) + half);
+            p->simd->tile_out(&t);
+            m += row;
+        }
+}
+
+static VaeDnnlStatus
+run_chunk(ConvTiles *p, Lane *lane, const Step *step)
+{
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int k = 0; k < SIDE && s == VAE_DNNL_OK; k++) {
+        chunk_in(p, lane, step, k);
+        s = chunk_products(p, lane, k);
+        if (s == VAE_DNNL_OK)
+            chunk_out(p, lane, step, k);
+    }
+    return s;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+enter(const ConvTiles *p, Lane *lane, int i)
+{
+    uint8_t *own = p->exec->memory.scratch + (size_t) i * p->lane_bytes;
+    lane->zeros = (float *) (own + p->zeros_at);
+    lane->in = (float *) (own + p->in_at);
+    lane->out = (float *) (own + p->out_at);
+    memset(lane->zeros, 0, (size_t) p->op->x->shape.c * sizeof(float));
+    vae_dnnl_set(&lane->product, VAE_DNNL_SCRATCH, own);
+}
+
+static VaeStatus
+conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
+{
+    ConvTiles *p = own;
+    const VaeExec *e = p->exec;
+    const VaeCpuChunk *c = &p->chunk;
+    const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
+    const size_t y_frame = vae_frame_bytes(op->y) / sizeof(float);
+    const float *x = (const float *) vae_host_body(e, op->x);
+    const float *add =
+        op->add ? (const float *) vae_host_body(e, op->add) : NULL;
+    float *y = (float *) vae_host_body(e, op->y);
+    /* A tensor may have more context than this conv looks back. */
+    const int back = op->y->shape.t + 2 - op->x->shape.t;
+    const float *context = op->carry ? (const float *) vae_host_carry(e, op)
+                                     : x - (size_t) back * x_frame;
+    const int wide = parts(c->across, c->w), high = parts(c->down, c->h);
+    int failed = VAE_DNNL_OK;
+    for (int i = 0; i < p->n_lanes; i++)
+        enter(p, &p->lanes[i], i);
+#pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
+    reduction(max                                                              \
+              : failed)
+    for (int i = 0; i < e->program->steps * high * wide; i++) {
+        const int frame = i / (high * wide) * p->frames;
+        const size_t at = (size_t) frame * y_frame;
+        const Step step = {.context = context,
+                           .x = x,
+                           .back = back,
+                           .frame = frame,
+                           .add = add ? add + at : NULL,
+                           .y = y + at,
+                           .row = i / wide % high * c->h,
+                           .column = i % wide * c->w};
+        const int s = run_chunk(p, &p->lanes[omp_get_thread_num()], &step);
+        failed = s > failed ? s : failed;
+    }
+    return vae_cpu_status(failed, op, "run the convolution", error);
+}
+
+static void
+conv_tiles_free(void *own)
+{
+    ConvTiles *p = own;
+    for (int i = 0; i < p->n_lanes && p->lanes; i++)
+        vae_dnnl_free(&p->lanes[i].product);
+    vae_mem_free(p->lanes);
+    vae_dnnl_free(&p->product);
+    vae_mem_free(p);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* weights NULL: the library's choice. */
+static VaeDnnlStatus
+make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
+             VaeDnnlPrimitive *out)
+{
+    const int tiles = p->chunk.h * p->chunk.w;
+    const VaeDnnlConv conv = {.flat = true,
+                              .x_type = VAE_TYPE_F32,
+                              .y_type = VAE_TYPE_F32,
+                              .x_c = p->op->x->shape.c,
+                              .y_c = p->op->y->shape.c,
+                              .x = {1, frames + 2, tiles},
+                              .y = {1, frames, tiles},
+                              .k = {1, 3, 1},
+                              .stride = {1, 1, 1},
+                              .weights = weights};
+    /* For one thread, as each chunk is computed by one. */
+    omp_set_num_threads(1);
+    const VaeDnnlStatus s = vae_dnnl_conv(&p->cpu->dnnl, &conv, plan, out);
+    omp_set_num_threads(p->cpu->params.threads);
+    return s;
+}
+
+/* Of all frames where the library has one that reads the weights as that of one
+ * frame does: programs have different frames, and the weights are kept once. */
+static VaeDnnlStatus
+choose_product(ConvTiles *p, bool plan)
+{
+    VaeDnnlPrimitive one = {0}, all = {0};
+    VaeDnnlStatus s = make_product(p, 1, NULL, true, &one);
+    const VaeDnnlLayout *weights = one.layout[VAE_DNNL_WEIGHTS];
+    if (s == VAE_DNNL_OK && p->frames > 1)
+        s = make_product(p, p->frames, weights, true, &all);
+    if (s == VAE_DNNL_OK) {
+        const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0;
+        p->at_once = fits ? p->frames : 1;
+        s = make_product(p, p->at_once, weights, plan, &p->product);
+    }
+    vae_dnnl_free(&one);
+    vae_dnnl_free(&all);
+    return s;
+}
+
+static VaeDnnlStatus
+make_lanes(ConvTiles *p)
+{
+    VaeDnnlStatus s = VAE_DNNL_OK;
+    for (int i = 0; i < p->n_lanes && s == VAE_DNNL_OK; i++)
+        s = vae_dnnl_share(&p->cpu->dnnl, &p->product, &p->lanes[i].product);
+    return s;
+}
+
+static size_t
+aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Lays out a lane's scratch. */
+static void
+place(ConvTiles *p)
+{
+    const size_t tiles =
+        (size_t) p->chunk.h * (size_t) p->chunk.w * sizeof(float);
+    const size_t x_c = (size_t) p->op->x->shape.c;
+    const size_t y_c = (size_t) p->op->y->shape.c;
+    const size_t frames = (size_t) p->frames;
+    p->zeros_at = aligned(p->product.scratch);
+    p->in_at = p->zeros_at + aligned(x_c * sizeof(float));
+    p->out_at = p->in_at + aligned(SIDE * (frames + 2) * tiles * x_c);
+    p->lane_bytes = p->out_at + aligned(SIDE * frames * tiles * y_c);
+}
+
+static VaeStatus
+take_weights(ConvTiles *p, VaeModel *model, int i, VaeError *error)
+{
+    const VaeDnnlLayout *layout = p->product.layout[VAE_DNNL_WEIGHTS];
+    const void *kernels = NULL;
+    VaeStatus status = vae_cpu_tile_weight(p->cpu, p->exec, p->op, layout,
+                                           model, &kernels, error);
+    p->kernels = kernels;
+    p->kernel_bytes = vae_cpu_tile_kernel(layout);
+    if (status == VAE_OK && p->op->bias)
+        status = vae_host_weight(p->exec, model, p->op->bias,
+                                 &p->exec->ops[i].bias, error);
+    p->bias = p->exec->ops[i].bias;
+    return status;
+}
+
+VaeStatus
+vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+                   VaeError *error)
+{
+    const VaeOp *op = &exec->program->ops[i];
+    assert(op->conv.k == 3 && op->conv.kt == 3 && op->conv.s == 1 &&
+           op->conv.st == 1 && op->conv.pad == 1 && !op->conv.up);
+    assert(!op->carry || op->carry->frames == 2);
+    assert(op->x->type == VAE_TYPE_F32 && op->y->type == VAE_TYPE_F32);
+    ConvTiles *p = vae_mem_alloc(sizeof *p);
+    if (!p)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    exec->ops[i].own = p;
+    exec->ops[i].own_free = conv_tiles_free;
+    exec->ops[i].run = conv_tiles_run;
+    exec->ops[i].impl = p->impl;
+    p->cpu = cpu;
+    p->exec = exec;
+    p->op = op;
+    p->simd = vae_cpu_simd(&exec->queue);
+    p->chunk = vae_cpu_chunk(op);
+    p->frames = op->y->shape.t / exec->program->steps;
+    p->n_lanes = cpu->params.threads;
+    p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
+    if (!p->lanes)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    VaeDnnlStatus s = choose_product(p, !model);
+    if (s == VAE_DNNL_OK && model)
+        s = make_lanes(p);
+    if (s != VAE_DNNL_OK)
+        return vae_cpu_status(s, op, "make the convolution", error);
+    snprintf(p->impl, sizeof p->impl, "%s winograd", p->product.impl);
+    place(p);
+    if ((size_t) p->n_lanes * p->lane_bytes > exec->scratch)
+        exec->scratch = (size_t) p->n_lanes * p->lane_bytes;
+    return take_weights(p, model, i, error);
+}

@@ -1,0 +1,147 @@
+/*
+ * autotune.c: how each layer is computed: as the library guesses,
+ * or by the fastest of its choices, timed on the device now or at an earlier
+ * start.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu.h"
+
+/* ------------------------------------------------------------------ */
+
+static VaeCudaLayer *
+find_layer(VaeBackend *cuda, const char *name)
+{
+    for (int i = 0; i < cuda->n_layers; i++)
+        if (strcmp(cuda->layers[i].name, name) == 0)
+            return &cuda->layers[i];
+    if (cuda->n_layers == cuda->layers_room) {
+        const int room = cuda->layers_room ? 2 * cuda->layers_room : 64;
+        VaeCudaLayer *bigger = vae_mem_alloc((size_t) room * sizeof *bigger);
+        if (!bigger)
+            return NULL;
+        if (cuda->n_layers)
+            memcpy(bigger, cuda->layers,
+                   (size_t) cuda->n_layers * sizeof *bigger);
+        vae_mem_free(cuda->layers);
+        cuda->layers = bigger;
+        cuda->layers_room = room;
+    }
+    VaeCudaLayer *l = &cuda->layers[cuda->n_layers++];
+    *l = (VaeCudaLayer){0};
+    strcpy(l->name, name);
+    return l;
+}
+
+/* Opens the store; it stays NULL where there is no memory for it. */
+static VaeCudaStore *
+get_store(VaeBackend *cuda)
+{
+    char key[VAE_CUDA_KEY];
+    const VaeRtDevice *d = &cuda->device;
+    if (cuda->params.deterministic || cuda->store)
+        return cuda->store;
+    snprintf(key, sizeof key,
+             "%s, compute capability %d.%d, %.0f MiB, driver %d, %s", d->name,
+             d->capability / 10, d->capability % 10,
+             (double) d->memory / 1048576, d->driver,
+             vae_cuda_convs_name(cuda->convs));
+    cuda->store = vae_cuda_store_open(key, &cuda->params.log);
+    return cuda->store;
+}
+
+/* What an earlier start found, if it can still be made. */
+static bool
+use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
+{
+    VaeError error;
+    VaeCudaConv *conv = NULL;
+    const VaeCudaStore *store = get_store(cuda);
+    const VaeCudaChoice *choice =
+        store ? vae_cuda_store_find(store, l->name) : NULL;
+    if (!choice)
+        return false;
+    const bool good =
+        vae_cuda_conv_new(cuda->convs, shape, choice, &conv, &error) == VAE_OK;
+    vae_cuda_conv_free(&conv);
+    if (good) {
+        l->choice = *choice;
+        l->timed = true;
+    } else
+        vae_log(&cuda->params.log, "%s: \"%s\" of %s cannot be made, %s",
+                l->name, choice->text, vae_cuda_store_path(store),
+                error.message);
+    return good;
+}
+
+static void
+choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
+               const VaeCudaChoice *choices, int n, VaeCudaLayer *l)
+{
+    float ms = 0; /* where there is no other */
+    VaeCudaStore *store = get_store(cuda);
+    VaeCudaConvShape timed = *shape;
+    timed.t = vae_cuda_timed_frames(shape);
+    const int i = n > 1 ? vae_cuda_fastest(cuda, &timed, choices, n, &ms) : 0;
+    l->choice = choices[i < 0 ? 0 : i];
+    l->timed = true; /* or would fail again */
+    if (i < 0) {
+        vae_log(&cuda->params.log, "%s: none of %d ways could be timed, by %s",
+                l->name, n, l->choice.text);
+        return;
+    }
+    vae_log(&cuda->params.log, "%s: by %s, %.3f ms, fastest of %d", l->name,
+            l->choice.text, (double) ms, n);
+    if (store)
+        vae_cuda_store_put(store, l->name, &l->choice, ms);
+}
+
+/* Looks for the layer's ways and takes one. */
+static VaeStatus
+choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
+       VaeCudaLayer *l, VaeError *error)
+{
+    int n = 0;
+    const int most = time ? VAE_CUDA_MAX_CHOICES : 1;
+    VaeCudaChoice *choices =
+        vae_mem_alloc((size_t) most * sizeof(VaeCudaChoice));
+    if (!choices)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    const VaeStatus status = vae_cuda_conv_choices(
+        cuda->convs, shape, vae_cuda_layer_workspace(shape), choices, most, &n,
+        error);
+    if (status == VAE_OK && time)
+        choose_fastest(cuda, shape, choices, n, l);
+    else if (status == VAE_OK)
+        l->choice = choices[0];
+    vae_mem_free(choices);
+    return status;
+}
+
+VaeStatus
+vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
+                      bool time, VaeCudaChoice *out, VaeError *error)
+{
+    char name[VAE_CUDA_LAYER_NAME];
+    VaeCudaConvShape s = *shape;
+    VaeStatus status = VAE_OK;
+    s.t = vae_cuda_layer_frames(shape);
+    vae_cuda_layer_name(&s, name);
+    VaeCudaLayer *l = find_layer(cuda, name);
+    if (!l)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    time = time && !cuda->params.deterministic;
+    const bool wanted = !l->choice.text[0] || (time && !l->timed);
+    if (wanted && !use_stored(cuda, &s, l))
+        status = choose(cuda, &s, time, l, error);
+    *out = l->choice;
+    return status;
+}
+
+void
+vae_cuda_layers_keep(VaeBackend *cuda)
+{
+    if (cuda->store)
+        vae_cuda_store_save(cuda->store);
+}

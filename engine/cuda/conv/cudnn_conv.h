@@ -1,0 +1,53 @@
+/*
+ * cudnn_conv.h: what the two files share that see cudnn.h.
+ */
+#ifndef VAE_CUDA_CONV_CUDNN_H
+#define VAE_CUDA_CONV_CUDNN_H
+
+#include <cudnn.h>
+
+#include "convs.h"
+
+typedef cudnnBackendDescriptor_t Desc;
+
+enum { UID_X = 1, UID_WEIGHT, UID_Y, UID_ADD, UID_BIAS, UID_VIRTUAL };
+
+struct VaeCudaConvs {
+    cudnnHandle_t handle; /* NULL without a device */
+    Desc device;          /* NULL with one */
+    char name[32];
+    char *properties;
+};
+
+#define VAE_CUDNN_MAX_DESCS 80
+
+/* Descriptors that belong together. After a call has failed, those that
+ * follow do nothing. */
+typedef struct VaeCudnnBag {
+    Desc desc[VAE_CUDNN_MAX_DESCS];
+    int n;
+    cudnnStatus_t status; /* of the first call that failed */
+    const char *doing;
+} VaeCudnnBag;
+
+Desc vae_cudnn_bag_new(VaeCudnnBag *b, cudnnBackendDescriptorType_t type);
+void vae_cudnn_bag_free(VaeCudnnBag *b);
+void vae_cudnn_bag_set(VaeCudnnBag *b, Desc d, cudnnBackendAttributeName_t name,
+                       cudnnBackendAttributeType_t type, int64_t n,
+                       const void *values);
+void vae_cudnn_bag_set_ints(VaeCudnnBag *b, Desc d,
+                            cudnnBackendAttributeName_t name, int64_t n,
+                            const int64_t *values);
+void vae_cudnn_bag_set_desc(VaeCudnnBag *b, Desc d,
+                            cudnnBackendAttributeName_t name, Desc value);
+/* doing: for the error, "cuDNN cannot ..."; NULL where nobody asks. */
+void vae_cudnn_bag_finalize(VaeCudnnBag *b, Desc d, const char *doing);
+VaeStatus vae_cudnn_bag_status(const VaeCudnnBag *b, VaeError *error);
+VaeStatus vae_cudnn_fail(cudnnStatus_t status, const char *doing,
+                         VaeError *error);
+
+/* The graph of a convolution, finalized, with all it is made of. */
+Desc vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaConvs *c,
+                         const VaeCudaConvShape *s);
+
+#endif

@@ -1,0 +1,371 @@
+/*
+ * plan_cache.c: see cuda/conv/plan_cache.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plan_cache.h"
+
+/* The number changes with the format, and with which choices
+ * vae_cuda_conv_choices() leaves out. */
+#define TITLE "gst-vae convolutions 4"
+#define LARGEST ((off_t) 4 << 20)
+#define MOST_ROWS 20000
+#define PATH_ROOM 4096
+
+typedef struct Row {
+    char layer[VAE_CUDA_LAYER_NAME];
+    VaeCudaChoice choice;
+    long long ns;
+} Row;
+
+typedef struct Rows {
+    Row *row;
+    int n, room;
+} Rows;
+
+struct VaeCudaStore {
+    char key[VAE_CUDA_KEY], path[PATH_ROOM];
+    const VaeLog *log;
+    Rows rows;
+    bool changed;
+};
+
+/* FNV-1a: against accidents, not against forgery. */
+static uint64_t
+checksum(const char *text, size_t n)
+{
+    uint64_t sum = 0xcbf29ce484222325;
+    for (size_t i = 0; i < n; i++)
+        sum = (sum ^ (unsigned char) text[i]) * 0x100000001b3;
+    return sum;
+}
+
+/* ------------------------------------------------------------------ */
+/* Rows.                                                               */
+
+static const Row *
+find(const Rows *rows, const char *layer)
+{
+    for (int i = 0; i < rows->n; i++)
+        if (strcmp(rows->row[i].layer, layer) == 0)
+            return &rows->row[i];
+    return NULL;
+}
+
+/* False when there is no memory, or no room, for one more. */
+static bool
+add(Rows *rows, const Row *row)
+{
+    if (rows->n == rows->room) {
+        const int room = rows->room ? 2 * rows->room : 64;
+        Row *bigger = room <= MOST_ROWS
+                          ? vae_mem_alloc((size_t) room * sizeof *bigger)
+                          : NULL;
+        if (!bigger)
+            return false;
+        if (rows->n)
+            memcpy(bigger, rows->row, (size_t) rows->n * sizeof *bigger);
+        vae_mem_free(rows->row);
+        rows->row = bigger;
+        rows->room = room;
+    }
+    rows->row[rows->n++] = *row;
+    return true;
+}
+
+static void
+drop(Rows *rows)
+{
+    vae_mem_free(rows->row);
+    *rows = (Rows){0};
+}
+
+/* ------------------------------------------------------------------ */
+/* Reading.                                                            */
+
+/* The whole file, NUL-terminated, or NULL: *why says what is wrong with it,
+ * and is NULL where there is none. */
+static char *
+read_file(const char *path, size_t *size, const char **why)
+{
+    struct stat st;
+    char *text = NULL;
+    size_t at = 0;
+    /* Nothing but a file is waited for. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *why = NULL;
+    if (fd < 0) {
+        *why = errno == ENOENT ? NULL : strerror(errno);
+        return NULL;
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        *why = "it is no file";
+    else if (st.st_size > LARGEST)
+        *why = "it is too large";
+    else
+        text = vae_mem_alloc((size_t) st.st_size + 1);
+    if (text)
+        for (ssize_t n = 1; n > 0 && at < (size_t) st.st_size;) {
+            n = read(fd, text + at, (size_t) st.st_size - at);
+            at += n > 0 ? (size_t) n : 0;
+        }
+    else if (!*why)
+        *why = "out of memory";
+    close(fd);
+    *size = at;
+    return text;
+}
+
+/* Cuts the line off that begins at *at; NULL where there is no whole one. */
+static char *
+next_line(char **at)
+{
+    char *line = *at, *end = strchr(line, '\n');
+    if (!end)
+        return NULL;
+    *end = '\0';
+    *at = end + 1;
+    return line;
+}
+
+static bool
+read_row(char *line, Row *out)
+{
+    char *choice = strchr(line, '\t');
+    char *ns = choice ? strchr(choice + 1, '\t') : NULL;
+    char *end;
+    if (!ns)
+        return false;
+    *choice++ = '\0';
+    *ns++ = '\0';
+    *out = (Row){0};
+    if (strlen(line) >= sizeof out->layer || !*choice ||
+        strlen(choice) >= sizeof out->choice.text ||
+        strspn(choice, "0123456789=- ") != strlen(choice))
+        return false;
+    strcpy(out->layer, line);
+    strcpy(out->choice.text, choice);
+    out->ns = strtoll(ns, &end, 10);
+    return end != ns && *end == '\0';
+}
+
+/* Reads text (which it cuts up) into rows; NULL, or what is wrong. */
+static const char *
+parse(char *text, size_t size, const char *key, Rows *rows)
+{
+    static const char last[] = "end 0123456789abcdef\n";
+    const size_t tail = sizeof last - 1;
+    char want[sizeof last];
+    if (size < tail || memchr(text, '\0', size))
+        return "it is cut off or damaged";
+    snprintf(want, sizeof want, "end %016" PRIx64 "\n",
+             checksum(text, size - tail));
+    if (memcmp(text + size - tail, want, tail) != 0)
+        return "it is cut off or damaged";
+    text[size - tail] = '\0';
+    const char *line = next_line(&text);
+    if (!line || strcmp(line, TITLE) != 0)
+        return "it is of another version";
+    line = next_line(&text);
+    if (!line || strcmp(line, key) != 0)
+        return "it is of another device, driver or library";
+    while (*text) {
+        Row row;
+        char *next = next_line(&text);
+        if (!next || !read_row(next, &row) || !add(rows, &row))
+            return "a line in it cannot be read";
+    }
+    return NULL;
+}
+
+/* What the file holds, into rows; nothing where it is not all right. Returns
+ * what is wrong with it, or NULL. */
+static const char *
+load(const VaeCudaStore *s, Rows *rows)
+{
+    const char *why = NULL;
+    size_t size = 0;
+    char *text = read_file(s->path, &size, &why);
+    if (text)
+        why = parse(text, size, s->key, rows);
+    vae_mem_free(text);
+    if (why)
+        drop(rows);
+    return why;
+}
+
+/* ------------------------------------------------------------------ */
+/* Writing.                                                            */
+
+/* Makes the folders above path. */
+static void
+make_folders(const char *path)
+{
+    char folder[PATH_ROOM];
+    strcpy(folder, path);
+    for (char *p = strchr(folder + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+        mkdir(folder, 0700); /* what is wrong shows when the file is made */
+        *p = '/';
+    }
+}
+
+/* The whole text, to be freed with free(), or NULL. */
+static char *
+format(const VaeCudaStore *s, size_t *size)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, size);
+    if (!f)
+        return NULL;
+    fprintf(f, TITLE "\n%s\n", s->key);
+    for (int i = 0; i < s->rows.n; i++)
+        fprintf(f, "%s\t%s\t%lld\n", s->rows.row[i].layer,
+                s->rows.row[i].choice.text, s->rows.row[i].ns);
+    if (fflush(f) == 0)
+        fprintf(f, "end %016" PRIx64 "\n", checksum(text, *size));
+    if (fclose(f) != 0) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+/* Under a name of its own, then in the place of the old one: who reads sees
+ * one of them, whole. */
+static bool
+replace_file(const char *path, const char *text, size_t size)
+{
+    char name[PATH_ROOM + 8];
+    snprintf(name, sizeof name, "%s.XXXXXX", path);
+    const int fd = mkostemp(name, O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    size_t at = 0;
+    for (ssize_t n = 1; n > 0 && at < size;) {
+        n = write(fd, text + at, size - at);
+        at += n > 0 ? (size_t) n : 0;
+    }
+    bool good = at == size && fsync(fd) == 0;
+    good = close(fd) == 0 && good;
+    good = good && rename(name, path) == 0;
+    if (!good) {
+        const int code = errno;
+        unlink(name);
+        errno = code;
+    }
+    return good;
+}
+
+void
+vae_cuda_store_save(VaeCudaStore *s)
+{
+    Rows others = {0};
+    size_t size = 0;
+    if (!s->changed || !s->path[0])
+        return;
+    s->changed = false; /* once is enough where it cannot be written */
+    load(s, &others);
+    for (int i = 0; i < others.n; i++)
+        if (!find(&s->rows, others.row[i].layer))
+            add(&s->rows, &others.row[i]);
+    drop(&others);
+    make_folders(s->path);
+    char *text = format(s, &size);
+    errno = ENOMEM;
+    if (text && replace_file(s->path, text, size))
+        vae_log(s->log, "%d timed convolutions kept in %s", s->rows.n, s->path);
+    else
+        vae_log(s->log,
+                "cannot keep the timed convolutions in %s (%s): the next start "
+                "times them again",
+                s->path, strerror(errno));
+    free(text);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* The cache folder of the XDG rules, by which a relative path counts as none;
+ * false where there is none. */
+static bool
+find_folder(char *out, size_t size)
+{
+    const char *cache = secure_getenv("XDG_CACHE_HOME");
+    const char *home = secure_getenv("HOME");
+    int n = -1;
+    if (cache && cache[0] == '/')
+        n = snprintf(out, size, "%s/gst-vae", cache);
+    else if (home && home[0] == '/')
+        n = snprintf(out, size, "%s/.cache/gst-vae", home);
+    return n > 0 && (size_t) n < size;
+}
+
+VaeCudaStore *
+vae_cuda_store_open(const char *key, const VaeLog *log)
+{
+    /* The rest of the path: "/cuda-", 16 digits, ".txt". */
+    char folder[PATH_ROOM - 32];
+    VaeCudaStore *s = vae_mem_alloc(sizeof *s);
+    if (!s)
+        return NULL;
+    s->log = log;
+    snprintf(s->key, sizeof s->key, "%s", key);
+    if (!find_folder(folder, sizeof folder)) {
+        vae_log(log, "no cache folder (XDG_CACHE_HOME, HOME): convolutions "
+                     "are timed at every start");
+        return s;
+    }
+    snprintf(s->path, sizeof s->path, "%s/cuda-%016" PRIx64 ".txt", folder,
+             checksum(s->key, strlen(s->key)));
+    const char *why = load(s, &s->rows);
+    if (why)
+        vae_log(log, "%s is not used: %s; convolutions are timed anew", s->path,
+                why);
+    return s;
+}
+
+void
+vae_cuda_store_close(VaeCudaStore **store)
+{
+    VaeCudaStore *s = *store;
+    *store = NULL;
+    if (!s)
+        return;
+    drop(&s->rows);
+    vae_mem_free(s);
+}
+
+const VaeCudaChoice *
+vae_cuda_store_find(const VaeCudaStore *s, const char *layer)
+{
+    const Row *row = find(&s->rows, layer);
+    return row ? &row->choice : NULL;
+}
+
+void
+vae_cuda_store_put(VaeCudaStore *s, const char *layer,
+                   const VaeCudaChoice *choice, float ms)
+{
+    Row row = {.choice = *choice, .ns = (long long) (ms * 1e6f)};
+    snprintf(row.layer, sizeof row.layer, "%s", layer);
+    for (int i = 0; i < s->rows.n; i++)
+        if (strcmp(s->rows.row[i].layer, layer) == 0) {
+            s->rows.row[i] = row;
+            s->changed = true;
+            return;
+        }
+    s->changed = add(&s->rows, &row) || s->changed;
+}
+
+const char *
+vae_cuda_store_path(const VaeCudaStore *s)
+{
+    return s->path;
+}

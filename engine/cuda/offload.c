@@ -1,0 +1,147 @@
+/*
+ * offload.c: device memory given back while nothing is computed.
+ *
+ * What stays on the device is what no call can give back: the driver's context
+ * and the libraries' code.
+ */
+#include "gpu.h"
+
+static VaeStatus
+copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
+     VaeError *error)
+{
+    int code = vae_rt_copy(dst, src, bytes, cuda->compute);
+    if (!code)
+        code = vae_rt_stream_sync(cuda->compute);
+    return vae_cuda_status(cuda, code, "move what is kept", error);
+}
+
+/* Into ordinary memory: to pin it would take longer than the faster copies
+ * save, and the system could not use it for others. */
+static VaeStatus
+weight_out(VaeBackend *cuda, const void *block, size_t bytes, void **out,
+           VaeError *error)
+{
+    *out = vae_mem_alloc(bytes);
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory of the host for weights (%zu bytes)",
+                        bytes);
+    const VaeStatus status = copy(cuda, *out, block, bytes, error);
+    if (status != VAE_OK) {
+        vae_mem_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static VaeStatus
+weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
+            VaeError *error)
+{
+    *out = vae_cuda_piece_take(bytes, cuda);
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "%s has no memory left for weights (%zu bytes)",
+                        cuda->device.name, bytes);
+    const VaeStatus status = copy(cuda, *out, host, bytes, error);
+    if (status != VAE_OK) {
+        vae_cuda_piece_free(*out, cuda->number);
+        *out = NULL;
+    }
+    return status;
+}
+
+static VaeWeightMove
+move_of(VaeBackend *cuda)
+{
+    return (VaeWeightMove){cuda, weight_out, weight_back, vae_mem_free};
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+rest_one(VaeExec *e, const VaeWeightMove *move, const void **block,
+         VaeKept **kept, VaeError *error)
+{
+    if (!*block)
+        return VAE_OK;
+    const VaeStatus status =
+        vae_model_rest(e->model, *block, move, kept, error);
+    *block = NULL;
+    return status;
+}
+
+static VaeStatus
+wake_one(VaeExec *e, const VaeWeightMove *move, const void **block,
+         VaeKept **kept, VaeError *error)
+{
+    if (!*kept)
+        return VAE_OK;
+    const VaeStatus status =
+        vae_model_wake(e->model, *kept, move, block, error);
+    if (status == VAE_OK)
+        *kept = NULL;
+    return status;
+}
+
+VaeStatus
+vae_cuda_rest(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    const VaeWeightMove move = move_of(cuda);
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    for (int i = 0; i < e->program->n_ops; i++) {
+        VaeCudaOp *own = &e->ops[i];
+        VaeError *first = status == VAE_OK ? error : NULL;
+        VaeStatus one =
+            rest_one(e, &move, &own->weight, &own->kept_weight, first);
+        if (status == VAE_OK)
+            status = one;
+        first = status == VAE_OK ? error : NULL;
+        one = rest_one(e, &move, &own->bias, &own->kept_bias, first);
+        if (status == VAE_OK)
+            status = one;
+    }
+    vae_rt_graph_free(e->graph);
+    e->graph = NULL;
+    vae_cuda_stage_rest(cuda);
+    return status;
+}
+
+VaeStatus
+vae_cuda_wake(VaeBackend *cuda, VaeExec *e, VaeError *error)
+{
+    const VaeWeightMove move = move_of(cuda);
+    VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    vae_cuda_pieces_begin(cuda, e->model, e->program);
+    for (int i = 0; i < e->program->n_ops && status == VAE_OK; i++) {
+        VaeCudaOp *own = &e->ops[i];
+        status = wake_one(e, &move, &own->weight, &own->kept_weight, error);
+        if (status == VAE_OK)
+            status = wake_one(e, &move, &own->bias, &own->kept_bias, error);
+    }
+    vae_cuda_pieces_end(cuda);
+    return status;
+}
+
+void
+vae_cuda_let_go(VaeBackend *cuda, VaeExec *e)
+{
+    const VaeWeightMove move = move_of(cuda);
+    for (int i = 0; i < e->program->n_ops; i++) {
+        const VaeCudaOp *own = &e->ops[i];
+        vae_model_let_go(e->model, own->weight, own->kept_weight, &move);
+        vae_model_let_go(e->model, own->bias, own->kept_bias, &move);
+    }
+}
+
+VaeStatus
+vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
+              VaeError *error)
+{
+    const VaeStatus status =
+        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    return status == VAE_OK ? copy(cuda, dst, src, bytes, error) : status;
+}

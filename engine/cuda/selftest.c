@@ -1,0 +1,458 @@
+/*
+ * selftest.c: see cuda/selftest.h.
+ *
+ * The numbers convolved are whole multiples of 1/8 and 1/64 with few bits, so
+ * that every product and every sum, in any order, is exact in fp32: only the
+ * rounding to the type of the result is left. A single missing tap of the large
+ * convolution shows in some of its results.
+ */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "selftest.h"
+
+enum {
+    LOOKS = 4096, /* results of a convolution that are looked at */
+    MOST_DEVICES = 64,
+    MOST_BLOCKS = 6
+};
+
+/* Precisions, as bits, in which a device has passed in this process. */
+static atomic_uint passed[MOST_DEVICES];
+
+typedef struct Test {
+    VaeBackend *cuda;
+    VaeType type;
+    double eps; /* spacing of the type's numbers near 1 */
+    void *blocks[MOST_BLOCKS];
+    int n_blocks;
+    double worst; /* error, as a share of what is allowed */
+} Test;
+
+/* ------------------------------------------------------------------ */
+/* Memory.                                                             */
+
+/* n numbers: -8..8 times unit. */
+static float *
+numbers(size_t n, unsigned seed, float unit)
+{
+    float *v = vae_mem_alloc(n * sizeof *v);
+    uint32_t state = 2654435761u * seed + 12345;
+    for (size_t i = 0; v && i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        v[i] = (float) ((int) ((state >> 16) % 17) - 8) * unit;
+    }
+    return v;
+}
+
+/* A block of the device that lives until the test ends; with n numbers, or
+ * (values NULL) with bytes 0xff, which are NaN in all types. */
+static int
+give(Test *t, const float *values, VaeType type, size_t n, void **out)
+{
+    const size_t bytes = n * vae_type_size(type);
+    void *narrow = vae_mem_alloc(bytes);
+    int code = -1;
+    if (narrow) {
+        if (values)
+            vae_type_from_float(narrow, type, values, n);
+        else
+            memset(narrow, 0xff, bytes);
+        code = vae_rt_alloc(out, bytes);
+    }
+    if (!code) {
+        t->blocks[t->n_blocks++] = *out;
+        code = vae_rt_copy(*out, narrow, bytes, t->cuda->compute);
+        if (!code)
+            code = vae_rt_stream_sync(t->cuda->compute);
+    }
+    vae_mem_free(narrow);
+    return code;
+}
+
+/* n numbers of the device. */
+static int
+take(const Test *t, const void *from, float *values, size_t n)
+{
+    const size_t bytes = n * vae_type_size(t->type);
+    void *narrow = vae_mem_alloc(bytes);
+    int code = -1;
+    if (narrow) {
+        code = vae_rt_copy(narrow, from, bytes, t->cuda->compute);
+        if (!code)
+            code = vae_rt_stream_sync(t->cuda->compute);
+        if (!code)
+            vae_type_to_float(values, narrow, t->type, n);
+    }
+    vae_mem_free(narrow);
+    return code;
+}
+
+static void
+drop_blocks(Test *t)
+{
+    while (t->n_blocks)
+        vae_rt_free(t->blocks[--t->n_blocks]);
+}
+
+/* As vae_cuda_status(); -1: out of memory here. */
+static VaeStatus
+status_of(const Test *t, int code, const char *doing, VaeError *error)
+{
+    return code == -1 ? vae_fail(error, VAE_ERR_MEMORY, "out of memory")
+                      : vae_cuda_status(t->cuda, code, doing, error);
+}
+
+/* ------------------------------------------------------------------ */
+/* Comparing.                                                          */
+
+typedef struct Looks {
+    int n, wrong;
+    double got, want; /* of the first that is wrong */
+    size_t at;
+} Looks;
+
+static void
+look(Test *t, Looks *l, size_t at, double got, double want, double allowed)
+{
+    const double share = fabs(got - want) / allowed;
+    l->n++;
+    if (share <= 1) { /* false for NaN, too */
+        t->worst = share > t->worst ? share : t->worst;
+        return;
+    }
+    if (l->wrong++ == 0) {
+        l->got = got;
+        l->want = want;
+        l->at = at;
+    }
+}
+
+/* h, w, c: of a frame of the results. */
+static VaeStatus
+judge(const Test *t, const Looks *l, const char *what, int h, int w, int c,
+      VaeError *error)
+{
+    if (l->wrong == 0)
+        return VAE_OK;
+    const int at = (int) l->at;
+    return vae_fail(
+        error, VAE_ERR_BACKEND,
+        "%s is not used, because it computes wrong in %s: %s gives %.7g where "
+        "%.7g is right (frame %d, row %d, column %d, channel %d), and %d of %d "
+        "numbers that were looked at are wrong",
+        t->cuda->device.name, vae_precision_name(t->cuda->params.precision),
+        what, l->got, l->want, at / (h * w * c), at / (w * c) % h, at / c % w,
+        at % c, l->wrong, l->n);
+}
+
+/* ------------------------------------------------------------------ */
+/* Convolutions.                                                       */
+
+typedef struct Numbers {
+    float *x, *weight, *bias, *add, *y;
+    size_t n_x, n_weight, n_y;
+} Numbers;
+
+static void
+free_numbers(Numbers *n)
+{
+    vae_mem_free(n->x);
+    vae_mem_free(n->weight);
+    vae_mem_free(n->bias);
+    vae_mem_free(n->add);
+    vae_mem_free(n->y);
+}
+
+static bool
+make_numbers(const VaeCudaConvShape *s, Numbers *n)
+{
+    n->n_x = (size_t) (s->t + s->kt - 1) * s->h * s->w * s->c_in;
+    n->n_weight = (size_t) s->kt * s->k * s->k * s->c_in * s->c_out;
+    n->n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
+    n->x = numbers(n->n_x, 1, 0.125f);
+    n->weight = numbers(n->n_weight, 2, 0.015625f);
+    n->bias = numbers((size_t) s->c_out, 3, 0.125f);
+    n->add = numbers(n->n_y, 4, 0.125f);
+    n->y = vae_mem_alloc(n->n_y * sizeof *n->y);
+    return n->x && n->weight && n->bias && n->add && n->y;
+}
+
+/* Strides of 1 in time; *size: the largest number that may have been rounded.
+ */
+static double
+convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
+{
+    const int o = (int) (at % (size_t) s->c_out);
+    const int px = (int) (at / (size_t) s->c_out) % s->wo;
+    const int row = (int) (at / (size_t) (s->c_out * s->wo));
+    const int py = row % s->ho, frame = row / s->ho;
+    const int taps = s->kt * s->k * s->k;
+    double sum = 0;
+    for (int i = 0; i < taps; i++) {
+        const int f = frame + i / (s->k * s->k);
+        const int y = py * s->s + i / s->k % s->k - s->pad_y;
+        const int x = px * s->s + i % s->k - s->pad_x;
+        if (y < 0 || y >= s->h || x < 0 || x >= s->w)
+            continue;
+        const float *in = n->x + (((size_t) f * s->h + y) * s->w + x) * s->c_in;
+        const float *weight =
+            n->weight + ((size_t) o * taps + i) * (size_t) s->c_in;
+        for (int c = 0; c < s->c_in; c++)
+            sum += (double) in[c] * weight[c];
+    }
+    const double add = s->add ? n->add[at] : 0, bias = n->bias[o];
+    *size = fabs(sum) + fabs(add) + fabs(bias);
+    sum += add + bias;
+    return s->relu && sum < 0 ? 0 : sum;
+}
+
+static VaeStatus
+run_conv(Test *t, const VaeCudaConvShape *s, Numbers *n, VaeCudaConv *conv,
+         VaeError *error)
+{
+    VaeCudaConvArgs args = {0};
+    void *x, *weight, *bias, *y;
+    const size_t workspace = vae_cuda_conv_workspace(conv);
+    int code = give(t, n->x, t->type, n->n_x, &x);
+    if (!code)
+        code = give(t, n->weight, t->type, n->n_weight, &weight);
+    if (!code)
+        code = give(t, n->bias, t->type, (size_t) s->c_out, &bias);
+    /* As the network does: what is added lies where the result goes. */
+    if (!code)
+        code = give(t, s->add ? n->add : NULL, t->type, n->n_y, &y);
+    if (!code && workspace) {
+        code = vae_rt_alloc(&args.workspace, workspace);
+        if (!code)
+            t->blocks[t->n_blocks++] = args.workspace;
+    }
+    if (code)
+        return status_of(t, code, "take memory for its test", error);
+    args.x = x;
+    args.weight = weight;
+    args.bias = bias;
+    args.add = s->add ? y : NULL;
+    args.y = y;
+    VaeStatus status = vae_cuda_conv_bind(conv, &args, error);
+    if (status == VAE_OK)
+        status = vae_cuda_conv_run(conv, t->cuda->compute, error);
+    return status == VAE_OK ? status_of(t, take(t, y, n->y, n->n_y),
+                                        "compute a convolution", error)
+                            : status;
+}
+
+static void
+look_at_conv(Test *t, const VaeCudaConvShape *s, const Numbers *n, Looks *l)
+{
+    for (size_t i = 0; i < LOOKS; i++) {
+        /* Spread over all; those of a small one, all of them. */
+        const size_t at = n->n_y <= LOOKS ? i : i * 2654435761u % n->n_y;
+        if (at >= n->n_y)
+            break;
+        double size;
+        const double want = convolve(s, n, at, &size);
+        /* Rounded once, or (where that is how an engine adds) three times. */
+        look(t, l, at, (double) n->y[at], want, 2 * t->eps * (size + 0.125));
+    }
+}
+
+static VaeStatus
+test_conv(Test *t, int i, VaeError *error)
+{
+    static const char *const names[VAE_CUDA_TEST_SHAPES] = {
+        "a large convolution (96 channels, 3x3x3)",
+        "a small convolution (64 channels, 1x3x3)",
+        "a halving convolution (96 channels, 1x3x3, stride 2)"};
+    const VaeCudaConvShape s = vae_cuda_test_shape(
+        i, t->type, t->cuda->params.precision == VAE_PRECISION_TF32);
+    VaeCudaChoice choice;
+    VaeCudaConv *conv = NULL;
+    Numbers n = {0};
+    Looks l = {0};
+    int found;
+    VaeStatus status =
+        vae_cuda_conv_choices(t->cuda->convs, &s, vae_cuda_layer_workspace(&s),
+                              &choice, 1, &found, error);
+    if (status == VAE_OK)
+        status = vae_cuda_conv_new(t->cuda->convs, &s, &choice, &conv, error);
+    if (status == VAE_OK && !make_numbers(&s, &n))
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (status == VAE_OK)
+        status = run_conv(t, &s, &n, conv, error);
+    if (status == VAE_OK) {
+        look_at_conv(t, &s, &n, &l);
+        status = judge(t, &l, names[i], s.ho, s.wo, s.c_out, error);
+    }
+    vae_cuda_conv_free(&conv);
+    drop_blocks(t);
+    free_numbers(&n);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* Norms.                                                              */
+
+static double
+silu(double v)
+{
+    return v / (1 + exp(-v));
+}
+
+/* y = what kernels.h says, in double. */
+static void
+norm_definition(const VaeNormArgs *a, const float *x, const float *gain,
+                const float *offset, double *y)
+{
+    const size_t pixels = (size_t) a->h * a->w;
+    const bool rms = a->kind == VAE_NORM_RMS;
+    /* Numbers that belong together: of a pixel, or of a frame and group. */
+    const int groups = rms ? 1 : a->groups, per = a->c / groups;
+    const size_t together = rms ? 1 : pixels;
+    for (size_t first = 0; first < a->t * pixels; first += together)
+        for (int g = 0; g < groups; g++) {
+            double sum = 0, squares = 0;
+            const double n = (double) (together * (size_t) per);
+            for (size_t p = first; p < first + together; p++)
+                for (int c = g * per; c < (g + 1) * per; c++) {
+                    const double v = x[p * a->c + c];
+                    sum += v;
+                    squares += v * v;
+                }
+            const double mean = rms ? 0 : sum / n;
+            const double root =
+                sqrt(squares / n - mean * mean + (rms ? 0 : 1e-6));
+            for (size_t p = first; p < first + together; p++)
+                for (int c = g * per; c < (g + 1) * per; c++)
+                    y[p * a->c + c] =
+                        silu((x[p * a->c + c] - mean) / root * gain[c] +
+                             (rms ? 0 : offset[c]));
+        }
+}
+
+static VaeStatus
+run_norm(Test *t, VaeNormArgs a, const float *x, const float *gain,
+         const float *offset, float *y, VaeError *error)
+{
+    const size_t n = (size_t) a.t * a.h * a.w * a.c;
+    void *x_block, *y_block, *gain_block, *offset_block, *sums = NULL;
+    int code = give(t, x, t->type, n, &x_block);
+    if (!code)
+        code = give(t, NULL, t->type, n, &y_block);
+    if (!code)
+        code = give(t, gain, VAE_TYPE_F32, (size_t) a.c, &gain_block);
+    if (!code)
+        code = give(t, offset, VAE_TYPE_F32, (size_t) a.c, &offset_block);
+    if (!code && a.kind == VAE_NORM_GROUP) {
+        code = vae_rt_alloc(
+            &sums,
+            sizeof(double) * vae_norm_sums_cuda(a.t, a.h, a.w, a.c, a.groups));
+        if (!code)
+            t->blocks[t->n_blocks++] = sums;
+    }
+    if (code)
+        return status_of(t, code, "take memory for its test", error);
+    a.x = x_block;
+    a.y = y_block;
+    a.gain = gain_block;
+    a.offset = a.kind == VAE_NORM_GROUP ? offset_block : NULL;
+    a.sums = sums;
+    vae_rt_kernels()->norm(
+        &(VaeQueue){.threads = 1, .stream = t->cuda->compute}, &a);
+    code = vae_rt_failure();
+    if (!code)
+        code = take(t, y_block, y, n);
+    char doing[80];
+    snprintf(doing, sizeof doing, "run a kernel (compute capability %d.%d)",
+             t->cuda->device.capability / 10, t->cuda->device.capability % 10);
+    return status_of(t, code, doing, error);
+}
+
+static VaeStatus
+test_norm(Test *t, VaeNormKind kind, VaeError *error)
+{
+    const VaeNormArgs a = {.kind = kind,
+                           .x_type = t->type,
+                           .y_type = t->type,
+                           .t = 2,
+                           .h = 9,
+                           .w = 7,
+                           .c = kind == VAE_NORM_RMS ? 96 : 128,
+                           .groups = 32,
+                           .silu = true};
+    const size_t n = (size_t) a.t * a.h * a.w * a.c;
+    float *x = numbers(n, 5, 0.125f);
+    float *gain = numbers((size_t) a.c, 6, 0.25f);
+    float *offset = numbers((size_t) a.c, 7, 0.125f);
+    float *y = vae_mem_alloc(n * sizeof *y);
+    double *want = vae_mem_alloc(n * sizeof *want);
+    Looks l = {0};
+    VaeStatus status = VAE_OK;
+    if (!x || !gain || !offset || !y || !want)
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (status == VAE_OK)
+        status = run_norm(t, a, x, gain, offset, y, error);
+    if (status == VAE_OK) {
+        norm_definition(&a, x, gain, offset, want);
+        /* 2^-14: many times the roundings of a norm in fp32, check_norm.c. */
+        for (size_t i = 0; i < n; i++)
+            look(t, &l, i, (double) y[i], want[i],
+                 (t->eps + 0x1p-14) * (fabs(want[i]) + 1));
+        status = judge(t, &l,
+                       kind == VAE_NORM_RMS ? "an RMS norm (96 channels)"
+                                            : "a group norm (128 channels, 32 "
+                                              "groups)",
+                       a.h, a.w, a.c, error);
+    }
+    drop_blocks(t);
+    vae_mem_free(x);
+    vae_mem_free(gain);
+    vae_mem_free(offset);
+    vae_mem_free(y);
+    vae_mem_free(want);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+
+static double
+now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+VaeStatus
+vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
+{
+    const VaePrecision precision = cuda->params.precision;
+    const unsigned bit = 1u << precision;
+    const bool counted = cuda->number < MOST_DEVICES;
+    Test t = {.cuda = cuda, .type = vae_backend_cuda.act_type(precision)};
+    t.eps = t.type == VAE_TYPE_BF16  ? 0x1p-7
+            : t.type == VAE_TYPE_F16 ? 0x1p-10
+                                     : 0x1p-20; /* and what TF32 may cut */
+    if (counted && (atomic_load(&passed[cuda->number]) & bit))
+        return VAE_OK;
+    const double begin = now();
+    vae_rt_failure(); /* what another user of the run time left is not ours */
+    VaeStatus status = test_norm(&t, VAE_NORM_RMS, error);
+    if (status == VAE_OK)
+        status = test_norm(&t, VAE_NORM_GROUP, error);
+    for (int i = 0; i < VAE_CUDA_TEST_SHAPES && status == VAE_OK; i++)
+        status = test_conv(&t, i, error);
+    if (status != VAE_OK)
+        return status;
+    if (counted)
+        atomic_fetch_or(&passed[cuda->number], bit);
+    vae_log(&cuda->params.log,
+            "%s computes right in %s: %d convolutions and 2 norms, largest "
+            "error %.2f of what is allowed, in %.3f s",
+            cuda->device.name, vae_precision_name(precision),
+            VAE_CUDA_TEST_SHAPES, t.worst, now() - begin);
+    return VAE_OK;
+}

@@ -1,0 +1,505 @@
+/*
+ * staging.c: latents and pictures between the caller's memory and
+ * the device. A slot's blocks are used again only when its results have been
+ * handed over: then its upload, computation and download are over. Pictures on
+ * the device have no place in them: the kernels read and write them where they
+ * are, and handing over is waiting.
+ */
+#include <string.h>
+
+#include "gpu.h"
+#include "clock.h"
+#include "pixels.h"
+
+#define STATISTICS (VAE_MAX_LATENT_CHANNELS * sizeof(float))
+#define IN_HEADER (4 * STATISTICS)
+#define OUT_HEADER 256
+
+static size_t
+round_up(size_t v, size_t step)
+{
+    return (v + step - 1) / step * step;
+}
+
+/* ------------------------------------------------------------------ */
+/* Layout.                                                             */
+
+/* p as it lies at base: rows begin at multiples of 16 bytes, planes at those
+ * of 256. Returns the bytes. */
+static size_t
+place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
+{
+    size_t row[3], at = 0;
+    int rows[3];
+    const int n = vae_picture_planes(p, row, rows);
+    *out = *p;
+    for (int i = 0; i < n; i++) {
+        out->data[i] = base ? base + at : NULL;
+        out->stride[i] = (ptrdiff_t) round_up(row[i], 16);
+        at += round_up((size_t) out->stride[i] * rows[i], 256);
+    }
+    return at;
+}
+
+static size_t
+latent_bytes(VaeType type, size_t elements)
+{
+    return round_up(elements * vae_type_size(type), 256);
+}
+
+static void
+copy_rows(const VaePicture *to, const VaePicture *from)
+{
+    size_t row[3];
+    int rows[3];
+    const int n = vae_picture_planes(from, row, rows);
+    for (int i = 0; i < n; i++)
+        for (int y = 0; y < rows[i]; y++)
+            memcpy(to->data[i] + y * to->stride[i],
+                   from->data[i] + y * from->stride[i], row[i]);
+}
+
+/* What a side of the program takes of a slot at most. */
+static size_t
+side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
+{
+    const VaeTensor *t = op->x ? op->x : op->y;
+    const size_t elements = (size_t) t->shape.h * t->shape.w * t->shape.c;
+    const VaePicture p = {.pixels = cuda->params.pixels,
+                          .width = t->shape.w,
+                          .height = t->shape.h};
+    VaePicture ignored;
+    if (op->kind == VAE_OP_PICTURE_IN || op->kind == VAE_OP_PICTURE_OUT)
+        return (size_t) n * place_picture(&p, NULL, &ignored);
+    /* Out: the latent, mean and logvar. */
+    return (size_t) n * (op->x ? 3 : 1) * latent_bytes(VAE_TYPE_F32, elements);
+}
+
+void
+vae_cuda_stage_plan(const VaeBackend *cuda, VaeExec *exec)
+{
+    const VaeProgram *p = exec->program;
+    exec->in_bytes = IN_HEADER + side_bytes(cuda, &p->ops[0], p->n_in);
+    exec->out_bytes =
+        OUT_HEADER + side_bytes(cuda, &p->ops[p->n_ops - 1], p->n_out);
+}
+
+const float *
+vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i)
+{
+    return (const float *) (slot->device_in + (size_t) i * STATISTICS);
+}
+
+uint64_t *
+vae_cuda_stage_counter(const VaeCudaSlot *slot)
+{
+    return (uint64_t *) slot->device_out;
+}
+
+/* ------------------------------------------------------------------ */
+/* Memory.                                                             */
+
+static void
+free_on_device(VaeCudaSlot *s)
+{
+    vae_rt_free(s->device_in);
+    vae_rt_free(s->device_out);
+    s->device_in = s->device_out = NULL;
+}
+
+static void
+free_slot(VaeCudaSlot *s)
+{
+    free_on_device(s);
+    vae_rt_free_host(s->host_in);
+    vae_rt_free_host(s->host_out);
+    vae_rt_event_free(s->begun);
+    vae_rt_event_free(s->uploaded);
+    vae_rt_event_free(s->started);
+    vae_rt_event_free(s->computed);
+    vae_rt_event_free(s->downloaded);
+    vae_mem_free(s->in);
+    vae_mem_free(s->out);
+    *s = (VaeCudaSlot){0};
+}
+
+void
+vae_cuda_stage_rest(VaeBackend *cuda)
+{
+    for (int i = 0; i < VAE_CUDA_SLOTS; i++)
+        free_on_device(&cuda->slots[i]);
+}
+
+void
+vae_cuda_stage_free(VaeBackend *cuda)
+{
+    for (int i = 0; i < VAE_CUDA_SLOTS; i++)
+        free_slot(&cuda->slots[i]);
+    cuda->in_bytes = cuda->out_bytes = 0;
+    cuda->room_in = cuda->room_out = 0;
+}
+
+static VaeStatus
+taken(const VaeBackend *cuda, int code, VaeError *error)
+{
+    return vae_cuda_status(cuda, code, "take memory for pictures and latents",
+                           error);
+}
+
+/* All of a slot but what lies on the device. */
+static VaeStatus
+take_slot(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
+{
+    s->in = vae_mem_alloc((size_t) cuda->room_in * sizeof *s->in);
+    s->out = vae_mem_alloc((size_t) cuda->room_out * sizeof *s->out);
+    if (!s->in || !s->out)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    int code = vae_rt_event_new(&s->begun);
+    if (!code)
+        code = vae_rt_event_new(&s->uploaded);
+    if (!code)
+        code = vae_rt_event_new(&s->started);
+    if (!code)
+        code = vae_rt_event_new(&s->computed);
+    if (!code)
+        code = vae_rt_event_new(&s->downloaded);
+    if (!code)
+        code = vae_rt_alloc_host((void **) &s->host_in, cuda->in_bytes);
+    if (!code)
+        code = vae_rt_alloc_host((void **) &s->host_out, cuda->out_bytes);
+    return taken(cuda, code, error);
+}
+
+static VaeStatus
+take_on_device(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
+{
+    int code = 0;
+    if (!s->device_in)
+        code = vae_rt_alloc((void **) &s->device_in, cuda->in_bytes);
+    if (!code && !s->device_out)
+        code = vae_rt_alloc((void **) &s->device_out, cuda->out_bytes);
+    return taken(cuda, code, error);
+}
+
+static size_t
+larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Slots that hold what exec needs and what others needed before it. */
+static VaeStatus
+make_slots(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+{
+    const VaeProgram *p = exec->program;
+    const size_t in = larger(cuda->in_bytes, exec->in_bytes);
+    const size_t out = larger(cuda->out_bytes, exec->out_bytes);
+    const int n_in = p->n_in > cuda->room_in ? p->n_in : cuda->room_in;
+    const int n_out = p->n_out > cuda->room_out ? p->n_out : cuda->room_out;
+    VaeStatus status = VAE_OK;
+    vae_cuda_stage_free(cuda);
+    cuda->in_bytes = in;
+    cuda->out_bytes = out;
+    cuda->room_in = n_in;
+    cuda->room_out = n_out;
+    for (int i = 0; i < VAE_CUDA_SLOTS && status == VAE_OK; i++)
+        status = take_slot(cuda, &cuda->slots[i], error);
+    if (status != VAE_OK)
+        vae_cuda_stage_free(cuda);
+    return status;
+}
+
+VaeStatus
+vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+{
+    const VaeProgram *p = exec->program;
+    VaeStatus status = VAE_OK;
+    if (exec->in_bytes > cuda->in_bytes || exec->out_bytes > cuda->out_bytes ||
+        p->n_in > cuda->room_in || p->n_out > cuda->room_out)
+        status = make_slots(cuda, exec, error);
+    for (int i = 0; i < VAE_CUDA_SLOTS && status == VAE_OK; i++)
+        status = take_on_device(cuda, &cuda->slots[i], error);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* Handing over.                                                       */
+
+/* A picture of the device's block as it lies in the host's. */
+static VaePicture
+on_host(const VaePicture *p, const uint8_t *device, uint8_t *host)
+{
+    VaePicture out = *p;
+    for (int i = 0; i < 3; i++)
+        if (out.data[i])
+            out.data[i] = host + (out.data[i] - device);
+    return out;
+}
+
+static void
+give_latent(const VaeCudaSlot *s, const VaeCudaUnit *u)
+{
+    const struct {
+        void *to;
+        const void *from;
+        size_t size;
+    } parts[] = {
+        {u->latent.data, u->device_latent.data, vae_type_size(u->latent.type)},
+        {u->latent.mean, u->device_latent.mean, sizeof(float)},
+        {u->latent.logvar, u->device_latent.logvar, sizeof(float)},
+    };
+    for (int i = 0; i < 3; i++)
+        if (parts[i].to && parts[i].from)
+            memcpy(parts[i].to,
+                   s->host_out +
+                       ((const uint8_t *) parts[i].from - s->device_out),
+                   u->elements * parts[i].size);
+}
+
+/* Adds what the device took for the slot, whose results are there. A time that
+ * cannot be had is left out. */
+static void
+count_times(const VaeCudaSlot *s)
+{
+    const struct {
+        VaeRtEvent from, to;
+        uint64_t *sum;
+    } spans[] = {
+        {s->begun, s->uploaded, &s->stats->upload_ns},
+        {s->started, s->computed, &s->stats->compute_ns},
+        {s->computed, s->downloaded, &s->stats->download_ns},
+    };
+    for (int i = 0; i < 3; i++) {
+        float ms = 0;
+        if (vae_rt_event_span(spans[i].from, spans[i].to, &ms) == 0)
+            *spans[i].sum += (uint64_t) (ms * 1e6f);
+    }
+}
+
+/* Waits for the slot's results and gives them to the caller. */
+static VaeStatus
+deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
+{
+    if (!s->busy)
+        return VAE_OK;
+    s->busy = false;
+    const int code = vae_rt_event_sync(s->downloaded);
+    if (code)
+        return vae_cuda_status(cuda, code, "finish a slice", error);
+    if (!keep)
+        return VAE_OK;
+    count_times(s);
+    const uint64_t start = vae_now_ns();
+    for (int i = 0; i < s->n_out; i++)
+        if (s->out[i].picture.on_device) {
+            continue; /* the kernel wrote it there */
+        } else if (s->out[i].picture.data[0]) {
+            const VaePicture from =
+                on_host(&s->out[i].device_picture, s->device_out, s->host_out);
+            copy_rows(&s->out[i].picture, &from);
+        } else if (s->out[i].latent.data) {
+            give_latent(s, &s->out[i]);
+        }
+    uint64_t count;
+    memcpy(&count, s->host_out, sizeof count);
+    s->stats->nonfinite += count;
+    s->stats->download_ns += vae_now_ns() - start;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    int code = vae_rt_use(cuda->number), busy = 0;
+    for (int i = 0; i < VAE_CUDA_SLOTS; i++)
+        busy += cuda->slots[i].busy;
+    for (int i = 0; i < VAE_CUDA_SLOTS && busy > left; i++) {
+        VaeCudaSlot *s = &cuda->slots[(cuda->next + i) % VAE_CUDA_SLOTS];
+        busy -= s->busy;
+        const VaeStatus one = deliver(cuda, s, keep && status == VAE_OK, error);
+        status = status == VAE_OK ? one : status;
+    }
+    if (keep && status == VAE_OK)
+        return VAE_OK;
+    /* A run that broke off may have left work behind. */
+    if (!code)
+        code = vae_rt_stream_sync(cuda->up);
+    if (!code)
+        code = vae_rt_stream_sync(cuda->compute);
+    if (!code)
+        code = vae_rt_stream_sync(cuda->down);
+    return status != VAE_OK
+               ? status
+               : vae_cuda_status(cuda, code, "finish a slice", error);
+}
+
+/* ------------------------------------------------------------------ */
+/* A run.                                                              */
+
+typedef struct Side {
+    const VaeOp *op;
+    VaeCudaUnit *units;
+    int n;
+    uint8_t *host, *device;
+    size_t at, room;
+} Side;
+
+/* Bytes at the end of what is used, or false where none are left. */
+static bool
+take(Side *side, size_t bytes, void *out)
+{
+    uint8_t *place = side->device + side->at;
+    memcpy(out, &place, sizeof place);
+    side->at += bytes;
+    return side->at <= side->room;
+}
+
+static bool
+place_latent(Side *side, VaeCudaUnit *u, const VaeRun *run)
+{
+    const VaeTensor *t = side->op->x ? side->op->x : side->op->y;
+    const bool out = side->op->kind == VAE_OP_LATENT_OUT;
+    u->elements = (size_t) t->shape.h * t->shape.w * run->channels;
+    u->device_latent.type = u->latent.type;
+    const size_t wide = latent_bytes(VAE_TYPE_F32, u->elements);
+    if (!take(side, latent_bytes(u->latent.type, u->elements),
+              &u->device_latent.data))
+        return false;
+    if (out && u->latent.mean && !take(side, wide, &u->device_latent.mean))
+        return false;
+    return !out || !u->latent.logvar ||
+           take(side, wide, &u->device_latent.logvar);
+}
+
+static VaeStatus
+place_units(Side *side, const VaeRun *run, VaeError *error)
+{
+    const VaeOpKind kind = side->op->kind;
+    const bool pictures =
+        kind == VAE_OP_PICTURE_IN || kind == VAE_OP_PICTURE_OUT;
+    bool fits = true;
+    for (int i = 0; i < side->n && fits; i++) {
+        VaeCudaUnit *u = &side->units[i];
+        *u = (VaeCudaUnit){0};
+        if (!pictures) {
+            u->latent = run->latents[i];
+            fits = place_latent(side, u, run);
+        } else if (run->pictures[i].data[0]) {
+            uint8_t *base = side->device + side->at;
+            u->picture = run->pictures[i];
+            u->device_picture = u->picture;
+            if (!u->picture.on_device)
+                side->at +=
+                    place_picture(&u->picture, base, &u->device_picture);
+            fits = side->at <= side->room;
+        }
+    }
+    return fits ? VAE_OK
+                : vae_fail(error, VAE_ERR_ARGUMENT,
+                           "a picture is of a wider kind than the stream was "
+                           "made for");
+}
+
+/* The caller's units into the host's block. */
+static void
+fill(const Side *side, const VaeRun *run)
+{
+    const float *statistics[] = {run->scale, run->shift, run->mean, run->std};
+    for (int i = 0; i < 4; i++)
+        memcpy(side->host + (size_t) i * STATISTICS, statistics[i],
+               (size_t) run->channels * sizeof(float));
+    for (int i = 0; i < side->n; i++) {
+        const VaeCudaUnit *u = &side->units[i];
+        if (u->picture.data[0] && !u->picture.on_device) {
+            const VaePicture to =
+                on_host(&u->device_picture, side->device, side->host);
+            copy_rows(&to, &u->picture);
+        } else if (u->latent.data) {
+            memcpy(side->host +
+                       ((uint8_t *) u->device_latent.data - side->device),
+                   u->latent.data, u->elements * vae_type_size(u->latent.type));
+        }
+    }
+}
+
+/* The network begins when the pictures of one side may be touched. */
+static int
+wait_for_pictures(const VaeBackend *cuda, const Side *side)
+{
+    int code = 0;
+    for (int i = 0; i < side->n && !code; i++) {
+        const VaePicture *p = &side->units[i].picture;
+        if (p->on_device && p->ready)
+            code = vae_rt_stream_wait(cuda->compute, p->ready);
+    }
+    return code;
+}
+
+VaeStatus
+vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
+                  VaeCudaSlot **out, VaeError *error)
+{
+    const VaeProgram *p = exec->program;
+    VaeCudaSlot *s = &cuda->slots[cuda->next];
+    VaeStatus status = deliver(cuda, s, true, error);
+    if (status != VAE_OK)
+        return status;
+    Side in = {.op = &p->ops[0],
+               .units = s->in,
+               .n = p->n_in,
+               .host = s->host_in,
+               .device = s->device_in,
+               .at = IN_HEADER,
+               .room = cuda->in_bytes};
+    Side to = {.op = &p->ops[p->n_ops - 1],
+               .units = s->out,
+               .n = p->n_out,
+               .host = s->host_out,
+               .device = s->device_out,
+               .at = OUT_HEADER,
+               .room = cuda->out_bytes};
+    status = place_units(&in, run, error);
+    if (status == VAE_OK)
+        status = place_units(&to, run, error);
+    if (status != VAE_OK)
+        return status;
+    cuda->next = (cuda->next + 1) % VAE_CUDA_SLOTS;
+    s->n_out = p->n_out;
+    s->out_used = to.at;
+    s->stats = run->stats;
+    const uint64_t start = vae_now_ns();
+    fill(&in, run);
+    s->stats->upload_ns += vae_now_ns() - start;
+    *out = s;
+    int code = vae_rt_event_record(s->begun, cuda->up);
+    if (!code)
+        code = vae_rt_copy(s->device_in, s->host_in, in.at, cuda->up);
+    if (!code)
+        code = vae_rt_event_record(s->uploaded, cuda->up);
+    if (!code)
+        code = vae_rt_stream_wait(cuda->compute, s->uploaded);
+    if (!code)
+        code = wait_for_pictures(cuda, &in);
+    if (!code)
+        code = wait_for_pictures(cuda, &to);
+    if (!code)
+        code = vae_rt_event_record(s->started, cuda->compute);
+    if (!code)
+        code = vae_rt_zero(s->device_out, OUT_HEADER, cuda->compute);
+    return vae_cuda_status(cuda, code, "take in a slice", error);
+}
+
+VaeStatus
+vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
+{
+    int code = vae_rt_event_record(s->computed, cuda->compute);
+    if (!code)
+        code = vae_rt_stream_wait(cuda->down, s->computed);
+    if (!code)
+        code = vae_rt_copy(s->host_out, s->device_out, s->out_used, cuda->down);
+    if (!code)
+        code = vae_rt_event_record(s->downloaded, cuda->down);
+    s->busy = !code;
+    return vae_cuda_status(cuda, code, "give out a slice", error);
+}

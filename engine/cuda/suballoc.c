@@ -1,0 +1,176 @@
+/*
+ * suballoc.c: one block of the device's memory for the weights of a
+ * program. A device gives memory in steps of 2 MiB and takes some time for
+ * each block, so a block for each of a few hundred weights would be more than
+ * was planned and slow to give back and to take again.
+ *
+ * Streams that load the same weights at the same time, in threads of their own,
+ * have each of them in turn. All have counted the whole, so the first block of
+ * those that is open serves the others, too.
+ */
+#include <pthread.h>
+
+#include "gpu.h"
+
+#define STEP ((size_t) 256)
+
+struct VaeCudaBlock {
+    VaeCudaBlock *next;
+    uint8_t *data;
+    size_t bytes, used;
+    int device, pieces;
+    VaeCudaLoad load;
+    VaePrecision precision;
+    bool open; /* more pieces may come */
+};
+
+/* Of all backends: a piece may outlive the one that took it. */
+static VaeCudaBlock *blocks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+size_t
+vae_cuda_piece(size_t bytes)
+{
+    return (bytes + STEP - 1) / STEP * STEP;
+}
+
+static void *
+free_data(void *user)
+{
+    const VaeCudaBlock *b = user;
+    vae_rt_use(b->device);
+    vae_rt_free(b->data);
+    return NULL;
+}
+
+/* Frees the block if nobody wants it any more. Lock held. */
+static void
+look_at(VaeCudaBlock *b)
+{
+    VaeCudaBlock **at = &blocks;
+    pthread_t thread;
+    if (b->open || b->pieces > 0)
+        return;
+    while (*at && *at != b)
+        at = &(*at)->next;
+    if (*at)
+        *at = b->next;
+    /* In a thread of its own: who frees a model, such as an application that
+     * stops a pipeline, keeps the device and the context of its thread. */
+    if (pthread_create(&thread, NULL, free_data, b) == 0)
+        pthread_join(thread, NULL);
+    else
+        free_data(b);
+    vae_mem_free(b);
+}
+
+void
+vae_cuda_pieces_begin(VaeBackend *cuda, VaeModel *model,
+                      const VaeProgram *program)
+{
+    cuda->load = (VaeCudaLoad){model, program->ops[0].kind == VAE_OP_LATENT_IN};
+    cuda->pieces = vae_cuda_weights_lacking(cuda, model, program);
+}
+
+void
+vae_cuda_pieces_end(VaeBackend *cuda)
+{
+    cuda->pieces = 0;
+    if (!cuda->block)
+        return;
+    pthread_mutex_lock(&lock);
+    cuda->block->open = false;
+    look_at(cuda->block);
+    pthread_mutex_unlock(&lock);
+    cuda->block = NULL;
+}
+
+/* Whether it has the room, and cuda loads what its owner does. Lock held. */
+static bool
+serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
+{
+    return b->open && b->device == cuda->number &&
+           b->load.model == cuda->load.model &&
+           b->load.decode == cuda->load.decode &&
+           b->precision == cuda->params.precision && b->bytes - b->used >= size;
+}
+
+/* Lock held. */
+static void *
+add_piece(VaeCudaBlock *b, size_t size)
+{
+    void *piece = b->data + b->used;
+    b->used += size;
+    b->pieces++;
+    return piece;
+}
+
+/* Of a block that is open, or NULL. */
+static void *
+take_from_open(const VaeBackend *cuda, size_t size)
+{
+    pthread_mutex_lock(&lock);
+    VaeCudaBlock *b = blocks;
+    while (b && !serves(b, cuda, size))
+        b = b->next;
+    void *piece = b ? add_piece(b, size) : NULL;
+    pthread_mutex_unlock(&lock);
+    return piece;
+}
+
+/* Of a block of its own for what is left. */
+static void *
+take_from_new(VaeBackend *cuda, size_t size)
+{
+    const size_t bytes = cuda->pieces > size ? cuda->pieces : size;
+    vae_cuda_pieces_end(cuda);
+    VaeCudaBlock *b = vae_mem_alloc(sizeof *b);
+    void *data = NULL;
+    if (!b || vae_rt_alloc(&data, bytes)) {
+        vae_mem_free(b);
+        return NULL;
+    }
+    *b = (VaeCudaBlock){.data = data,
+                        .bytes = bytes,
+                        .device = cuda->number,
+                        .load = cuda->load,
+                        .precision = cuda->params.precision,
+                        .open = true};
+    pthread_mutex_lock(&lock);
+    b->next = blocks;
+    blocks = b;
+    void *piece = add_piece(b, size);
+    pthread_mutex_unlock(&lock);
+    cuda->block = b;
+    cuda->pieces = bytes;
+    return piece;
+}
+
+void *
+vae_cuda_piece_take(size_t bytes, void *user)
+{
+    VaeBackend *cuda = user;
+    const size_t size = vae_cuda_piece(bytes ? bytes : 1);
+    void *piece = take_from_open(cuda, size);
+    if (!piece)
+        piece = take_from_new(cuda, size);
+    if (piece)
+        cuda->pieces -= size < cuda->pieces ? size : cuda->pieces;
+    return piece;
+}
+
+void
+vae_cuda_piece_free(void *piece, int device)
+{
+    const uint8_t *at = piece;
+    pthread_mutex_lock(&lock);
+    VaeCudaBlock *b = blocks;
+    while (b &&
+           (b->device != device || at < b->data || at >= b->data + b->bytes))
+        b = b->next;
+    if (b) {
+        b->pieces--;
+        look_at(b);
+    }
+    pthread_mutex_unlock(&lock);
+}

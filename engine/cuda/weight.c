@@ -1,0 +1,317 @@
+/*
+ * weight.c: weights as the device reads them, once per model,
+ * device and type.
+ *
+ * Those of a convolution go from the file into the device's layout and type by
+ * output channels, which several threads share; what a channel passes through
+ * stays in a thread's cache.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "gpu.h"
+
+enum {
+    MOST_THREADS = 8,
+    /* Weights that are worth a thread of their own. */
+    WORTH = 1 << 16
+};
+
+typedef enum Layout {
+    LAYOUT_PLAIN,  /* as in the file */
+    LAYOUT_CONV,   /* [out][kt][k][k][in] */
+    LAYOUT_PHASES, /* [phase][out][2][2][in], see vae_cuda_phase_room() */
+    LAYOUT_DEPTH,  /* [k][k][c] */
+    LAYOUT_NOTHING /* zeros */
+} Layout;
+
+typedef struct WeightKey {
+    char table[8];
+    int device, id, parts;
+    int type, layout, count;
+} WeightKey;
+
+typedef struct WeightJob {
+    VaeBackend *cuda;
+    const VaeWeight *weight; /* NULL for LAYOUT_NOTHING */
+    Layout layout;
+    VaeType type;
+    size_t count;
+} WeightJob;
+
+static size_t
+job_bytes(const WeightJob *j)
+{
+    return j->count * vae_type_size(j->type);
+}
+
+/* ------------------------------------------------------------------ */
+/* Layouts.                                                            */
+
+size_t
+vae_cuda_phase_room(const VaeOp *op)
+{
+    const size_t n = (size_t) 4 * op->x->shape.c * op->y->shape.c;
+    return (n + 7) / 8 * 8;
+}
+
+/* [b][n] -> [n][b]; in the order of dst: rows of src are often multiples of
+ * 4 KiB apart and would leave the cache in turn. */
+static void
+swap(const float *src, float *dst, size_t b, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        for (size_t j = 0; j < b; j++)
+            dst[k * b + j] = src[j * n + k];
+}
+
+/* Output channels first..end-1 of a convolution's kernels. */
+typedef struct Share {
+    const WeightJob *job;
+    const float *raw; /* all kernels, or NULL: they lie in the file */
+    uint8_t *dst;     /* of all kernels */
+    float *room;      /* 2 * that of one output channel */
+    size_t first, end;
+    pthread_t thread;
+    bool running;
+} Share;
+
+/* Floats of one output channel. */
+static size_t
+channel_size(const WeightJob *j)
+{
+    const int *d = j->weight->dims;
+    return (size_t) d[1] * d[2] * d[3] * d[4];
+}
+
+/* src: n of them; room: as many. */
+static void
+lay_out_channel(const Share *s, size_t o, const float *src, float *room)
+{
+    const WeightJob *j = s->job;
+    const size_t in = (size_t) j->weight->dims[1], n = channel_size(j);
+    const size_t size = vae_type_size(j->type);
+    if (j->layout == LAYOUT_CONV) {
+        swap(src, room, in, n / in);
+        vae_type_from_float(s->dst + o * n * size, j->type, room, n);
+        return;
+    }
+    for (size_t i = 0; i < VAE_PHASES; i++) {
+        float *swapped = room + 4 * in; /* of 9 * in */
+        vae_phase_taps(room, src, in, vae_phase((int) i));
+        swap(room, swapped, in, 4);
+        vae_type_from_float(
+            s->dst + (i * (j->count / VAE_PHASES) + o * 4 * in) * size, j->type,
+            swapped, 4 * in);
+    }
+}
+
+static void *
+lay_out_share(void *user)
+{
+    const Share *s = user;
+    const VaeTensorInfo *part = s->job->weight->part[0];
+    const size_t n = channel_size(s->job);
+    for (size_t o = s->first; o < s->end; o++) {
+        const float *src = s->raw ? s->raw + o * n : s->room;
+        if (!s->raw)
+            vae_type_to_float(s->room,
+                              (const uint8_t *) part->data +
+                                  o * n * vae_type_size(part->type),
+                              part->type, n);
+        lay_out_channel(s, o, src, s->room + n);
+    }
+    return NULL;
+}
+
+static int
+share_count(const WeightJob *j)
+{
+    const size_t worth = vae_weight_count(j->weight) / WORTH + 1;
+    int n = j->cuda->params.threads;
+    n = n < MOST_THREADS ? n : MOST_THREADS;
+    n = (size_t) n < worth ? n : (int) worth;
+    return n < j->weight->dims[0] ? n : j->weight->dims[0];
+}
+
+/* raw: as in Share; room: 2 * channel_size() for each share. */
+static void
+lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
+{
+    Share share[MOST_THREADS];
+    const int n = share_count(j);
+    const size_t out = (size_t) j->weight->dims[0];
+    for (int i = n - 1; i >= 0; i--) {
+        share[i] = (Share){.job = j,
+                           .raw = raw,
+                           .dst = dst,
+                           .room = room + (size_t) i * 2 * channel_size(j),
+                           .first = out * (size_t) i / (size_t) n,
+                           .end = out * ((size_t) i + 1) / (size_t) n};
+        share[i].running =
+            i > 0 && pthread_create(&share[i].thread, NULL, lay_out_share,
+                                    &share[i]) == 0;
+        if (!share[i].running)
+            lay_out_share(&share[i]);
+    }
+    for (int i = 1; i < n; i++)
+        if (share[i].running)
+            pthread_join(share[i].thread, NULL);
+}
+
+/* ------------------------------------------------------------------ */
+/* Making one.                                                         */
+
+static bool
+is_conv(const WeightJob *j)
+{
+    return j->layout == LAYOUT_CONV || j->layout == LAYOUT_PHASES;
+}
+
+/* Floats that fill() takes. */
+static size_t
+fill_room(const WeightJob *j)
+{
+    if (!j->weight)
+        return 0;
+    const size_t n = vae_weight_count(j->weight);
+    if (!is_conv(j))
+        return 2 * n;
+    return (size_t) share_count(j) * 2 * channel_size(j) +
+           (vae_weight_lies(j->weight) ? 0 : n);
+}
+
+/* As the device wants it, into dst. */
+static void
+fill(const WeightJob *j, float *room, uint8_t *dst)
+{
+    const VaeWeight *w = j->weight;
+    if (!w) {
+        memset(dst, 0, j->count * vae_type_size(j->type));
+        return;
+    }
+    if (is_conv(j) && vae_weight_lies(w)) {
+        lay_out_conv(j, NULL, room, dst);
+        vae_weight_drop(w);
+        return;
+    }
+    const size_t n = vae_weight_count(w);
+    float *raw = room;
+    vae_weight_read(w, raw);
+    if (is_conv(j)) {
+        lay_out_conv(j, raw, room + n, dst);
+        return;
+    }
+    if (j->layout == LAYOUT_DEPTH) {
+        const size_t c = (size_t) w->dims[0];
+        swap(raw, room + n, c, n / c);
+        raw = room + n;
+    }
+    vae_type_from_float(dst, j->type, raw, n);
+}
+
+static VaeStatus
+make_weight(void *user, void *dst, VaeError *error)
+{
+    const WeightJob *j = user;
+    VaeRtStream stream = j->cuda->compute;
+    const size_t bytes = job_bytes(j);
+    const size_t at = (bytes + 63) / 64 * 64;
+    const size_t all = at + fill_room(j) * sizeof(float);
+    uint8_t *host = vae_room_take(&j->cuda->room, all);
+    if (!host)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory for weights (%zu bytes)", all);
+    fill(j, (float *) (void *) (host + at), host);
+    int code = vae_rt_copy(dst, host, bytes, stream);
+    if (!code)
+        code = vae_rt_stream_sync(stream);
+    return vae_cuda_status(j->cuda, code, "take weights", error);
+}
+
+static Layout
+layout_of(const VaeWeight *w, bool phases)
+{
+    if (!w)
+        return LAYOUT_NOTHING;
+    if (w->kind == VAE_WEIGHT_CONV)
+        return phases ? LAYOUT_PHASES : LAYOUT_CONV;
+    return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
+}
+
+/* The weight of op, or its bias, and what the model knows it by; false where it
+ * has none. A convolution always has a bias. */
+static bool
+describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
+         WeightKey *key)
+{
+    const bool conv = op->kind == VAE_OP_CONV;
+    const VaeWeight *w = bias ? op->bias : op->weight;
+    if (!w && !conv)
+        return false;
+    *job =
+        (WeightJob){.cuda = cuda,
+                    .weight = w,
+                    .layout = layout_of(w, conv && op->conv.up && !bias),
+                    .type = !conv  ? VAE_TYPE_F32
+                            : bias ? op->y->type
+                                   : op->x->type,
+                    .count = w ? vae_weight_count(w) : (size_t) op->y->shape.c};
+    if (job->layout == LAYOUT_PHASES)
+        job->count = vae_cuda_phase_room(op) * VAE_PHASES;
+    memset(key, 0, sizeof *key);
+    strcpy(key->table, "cuda");
+    key->device = cuda->number;
+    key->id = w ? w->id : -1;
+    key->parts = w ? w->n_parts : 0;
+    key->type = (int) job->type;
+    key->layout = (int) job->layout;
+    key->count = (int) job->count;
+    return true;
+}
+
+VaeStatus
+vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
+                bool bias, const void **out, VaeError *error)
+{
+    WeightJob job;
+    WeightKey key;
+    if (!describe(cuda, op, bias, &job, &key))
+        return VAE_OK;
+    e->weight_bytes += vae_cuda_piece(job_bytes(&job));
+    if (!model)
+        return VAE_OK;
+    const VaeWeightMemory memory = {vae_cuda_piece_take, vae_cuda_piece_free,
+                                    cuda, cuda->number};
+    const VaeStatus status =
+        vae_model_weight(model, &key, sizeof key, job_bytes(&job), make_weight,
+                         &job, &memory, out, error);
+    /* A device that is lost gives no memory, either. */
+    const int lost =
+        status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
+    return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;
+}
+
+size_t
+vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
+                         const VaeProgram *program)
+{
+    const int most = 2 * program->n_ops;
+    WeightKey *seen = vae_mem_alloc((size_t) most * sizeof *seen);
+    size_t bytes = 0;
+    int n = 0;
+    for (int i = 0; seen && i < most; i++) {
+        WeightJob job;
+        int k = 0;
+        if (!describe(cuda, &program->ops[i / 2], i % 2, &job, &seen[n]))
+            continue;
+        while (memcmp(&seen[k], &seen[n], sizeof *seen) != 0)
+            k++;
+        if (k < n || vae_model_has_weight(model, &seen[n], sizeof *seen))
+            continue;
+        bytes += vae_cuda_piece(job_bytes(&job));
+        n++;
+    }
+    vae_mem_free(seen);
+    return bytes;
+}

@@ -1,0 +1,191 @@
+/*
+ * describe.c: what is told of weights beside their numbers: a fingerprint,
+ * and the nearest known model of those that are none.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+#include "sha256.h"
+
+void
+vae_listing_add(VaeListing *list, const char *format, ...)
+{
+    const size_t used = strlen(list->text);
+    const int most = list->most ? list->most : VAE_LISTED;
+    if (list->count++ >= most || used + 80 > sizeof list->text)
+        return;
+    char item[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(item, sizeof item, format, args);
+    va_end(args);
+    snprintf(list->text + used, sizeof list->text - used, "%s%s",
+             used ? ", " : "", item);
+}
+
+static void
+fingerprint(const VaeModel *model, char out[65])
+{
+    VaeSha256 sha;
+    char head[512], dims[128];
+    vae_sha256_begin(&sha);
+    for (size_t i = 0; i < model->info.tensor_count; i++) {
+        const VaeTensorInfo *t = vae_model_tensor(model, i);
+        const int n = snprintf(
+            head, sizeof head, "%s %s %s %llu\n", t->name,
+            vae_type_name(t->type),
+            t->n_dims ? vae_dims_text(t->dims, t->n_dims, dims, sizeof dims)
+                      : "scalar",
+            (unsigned long long) t->bytes);
+        vae_sha256_add(&sha, head, (size_t) n);
+        if (t->data)
+            vae_sha256_add(&sha, t->data, (size_t) t->bytes);
+    }
+    vae_sha256_end(&sha, out);
+}
+
+void
+vae_model_fingerprint(const VaeModel *model, char out[65])
+{
+    VaeModel *m = (VaeModel *) model;
+    pthread_mutex_lock(&m->lock);
+    if (!m->fingerprint[0])
+        fingerprint(m, m->fingerprint);
+    memcpy(out, m->fingerprint, 65);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* ------------------------------------------------------------------ */
+/* The nearest model.                                                  */
+
+typedef struct Near {
+    int arch, naming;
+    size_t matched, wanted;
+    double score; /* shared names among all */
+} Near;
+
+static const VaeTensorInfo *
+in_file(const VaeModel *m, const VaeModel *preset, size_t i)
+{
+    char renamed[256];
+    if (!preset->arch->rename(preset, preset->demands[i].name, renamed))
+        return NULL;
+    return vae_tensor_file_find(m->file, renamed);
+}
+
+static void
+match_names(const VaeModel *m, VaeModel *preset, int arch, Near *best)
+{
+    const size_t held = vae_tensor_file_count(m->file);
+    for (int naming = 0; naming <= preset->arch->other_names; naming++) {
+        size_t matched = 0;
+        preset->naming = naming;
+        for (size_t i = 0; i < preset->n_demands; i++)
+            matched += in_file(m, preset, i) != NULL;
+        const double score =
+            (double) matched / (double) (held + preset->n_demands - matched);
+        if (score > best->score)
+            *best = (Near){arch, naming, matched, preset->n_demands, score};
+    }
+}
+
+static VaeStatus
+open_preset(const VaeModel *m, int arch, VaeModel **out)
+{
+    const bool none = !m->info.has_decoder && !m->info.has_encoder;
+    VaeError error;
+    return vae_model_preset(vae_archs[arch], none || m->info.has_decoder,
+                            none || m->info.has_encoder, out, &error);
+}
+
+/* Lists what no tensor of the preset is; false when memory is out. */
+static bool
+list_extra(const VaeModel *m, const VaeModel *preset, VaeListing *extra)
+{
+    const size_t n = vae_tensor_file_count(m->file);
+    bool *taken = calloc(n + 1, sizeof *taken);
+    if (!taken)
+        return false;
+    for (size_t k = 0; k < preset->n_demands; k++) {
+        const VaeTensorInfo *t = in_file(m, preset, k);
+        if (t)
+            taken[t - vae_tensor_file_at(m->file, 0)] = true;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!taken[i])
+            vae_listing_add(extra, "%s", vae_tensor_file_at(m->file, i)->name);
+    free(taken);
+    return true;
+}
+
+static VaeStatus
+differences(const VaeModel *m, const VaeModel *preset, const Near *best,
+            VaeError *error)
+{
+    VaeListing missing = {.most = 3}, other = {.most = 3}, extra = {.most = 3};
+    char renamed[256], is[96], should[96];
+    for (size_t i = 0; i < preset->n_demands; i++) {
+        const VaeDemand *d = &preset->demands[i];
+        const VaeTensorInfo *t = in_file(m, preset, i);
+        if (!t)
+            vae_listing_add(&missing, "%s",
+                            preset->arch->rename(preset, d->name, renamed)
+                                ? renamed
+                                : d->name);
+        else if (t->n_dims != d->n_dims ||
+                 memcmp(t->dims, d->dims,
+                        (size_t) d->n_dims * sizeof *d->dims) != 0)
+            vae_listing_add(
+                &other, "%s is %s, there %s", t->name,
+                vae_dims_text(t->dims, t->n_dims, is, sizeof is),
+                vae_dims_text(d->dims, d->n_dims, should, sizeof should));
+    }
+    if (!list_extra(m, preset, &extra))
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
+    return vae_fail(
+        error, VAE_ERR_MODEL,
+        "%s: weights of no known VAE; the nearest is %s, of whose %zu tensors "
+        "it has %zu by name; missing: %d (%s%s); of another shape: %d (%s%s); "
+        "not part of it: %d (%s%s)",
+        m->path, preset->arch->name, best->wanted, best->matched, missing.count,
+        missing.text, missing.count > 3 ? ", ..." : "", other.count, other.text,
+        other.count > 3 ? ", ..." : "", extra.count, extra.text,
+        extra.count > 3 ? ", ..." : "");
+}
+
+static VaeStatus
+nothing_alike(const VaeModel *m, VaeError *error)
+{
+    VaeListing names = {0}, known = {.most = 100};
+    for (size_t i = 0; i < vae_tensor_file_count(m->file); i++)
+        vae_listing_add(&names, "%s", vae_tensor_file_at(m->file, i)->name);
+    for (int i = 0; vae_archs[i]; i++)
+        vae_listing_add(&known, "%s", vae_archs[i]->name);
+    return vae_fail(error, VAE_ERR_MODEL,
+                    "%s: weights of no known VAE "
+                    "(known: %s); it holds %d tensors (%s%s)",
+                    m->path, known.text, names.count, names.text,
+                    names.count > VAE_LISTED ? ", ..." : "");
+}
+
+VaeStatus
+vae_model_unknown(const VaeModel *m, VaeError *error)
+{
+    Near best = {0};
+    VaeModel *preset;
+    for (int i = 0; vae_archs[i]; i++) {
+        if (open_preset(m, i, &preset) != VAE_OK)
+            continue;
+        match_names(m, preset, i, &best);
+        vae_model_free(&preset);
+    }
+    if (!best.matched || open_preset(m, best.arch, &preset) != VAE_OK)
+        return nothing_alike(m, error);
+    preset->naming = best.naming;
+    const VaeStatus status = differences(m, preset, &best, error);
+    vae_model_free(&preset);
+    return status;
+}

@@ -1,0 +1,425 @@
+/*
+ * model.c: opens weights, recognises the architecture and matches every
+ * tensor by name and shape.
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files.h"
+#include "model.h"
+#include "latent_spaces.h"
+
+#define MAX_SPATIAL 64 /* more is no video VAE, but a broken file */
+
+const VaeTensorInfo *
+vae_model_find(const VaeModel *model, const char *name)
+{
+    char renamed[256];
+    if (!model->file || !model->arch->rename(model, name, renamed))
+        return NULL;
+    return vae_tensor_file_find(model->file, renamed);
+}
+
+const VaeTensorInfo *
+vae_model_findf(const VaeModel *model, const char *format, ...)
+{
+    char name[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return vae_model_find(model, name);
+}
+
+int
+vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
+{
+    char name[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    const VaeTensorInfo *t = vae_model_find(model, name);
+    if (!t || dim >= t->n_dims || t->dims[dim] > 65536)
+        return 0;
+    return (int) t->dims[dim];
+}
+
+int
+vae_model_width(const VaeModel *model, const char *format, ...)
+{
+    char name[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    const int c = vae_model_dim(model, 0, "%s.bias", name);
+    return c ? c : vae_model_dim(model, 0, "%s.weight", name);
+}
+
+bool
+vae_model_has_prefix(const VaeModel *model, const char *prefix)
+{
+    return vae_tensor_file_has_prefix(model->file, prefix);
+}
+
+bool
+vae_model_has_block(const VaeModel *model, const char *format, ...)
+{
+    char name[200], renamed[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    return model->arch->rename(model, name, renamed) &&
+           vae_tensor_file_has_prefix(model->file, renamed);
+}
+
+bool
+vae_model_meta_number(const VaeModel *model, const char *key, double *out)
+{
+    const char *text = vae_tensor_file_metadata(model->file, key);
+    if (text) {
+        char *end;
+        *out = strtod(text, &end);
+        return end != text && *end == '\0';
+    }
+    const json_t *value = json_object_get(model->config, key);
+    if (!json_is_number(value))
+        return false;
+    *out = json_number_value(value);
+    return true;
+}
+
+const char *
+vae_model_variant(const VaeModel *model)
+{
+    if (model->variant)
+        return model->variant;
+    const char *text = vae_tensor_file_metadata(model->file, "vae.variant");
+    return text ? text : vae_tensor_file_metadata(model->file, "variant");
+}
+
+/* The list under vae.KEY or KEY in the metadata, or KEY in config.json; NULL,
+ * and found, for text that is no JSON. */
+static json_t *
+meta_list(const VaeModel *model, const char *key, bool *found, VaeError *error)
+{
+    char full[64];
+    snprintf(full, sizeof full, "vae.%s", key);
+    const char *text = vae_tensor_file_metadata(model->file, full);
+    if (!text)
+        text = vae_tensor_file_metadata(model->file, key);
+    json_t *list = json_object_get(model->config, key);
+    *found = text || list;
+    if (!text)
+        return json_incref(list);
+    vae_json_load(text, strlen(text), model->path, "", &list, error);
+    return list;
+}
+
+static bool
+read_list(const VaeModel *model, const char *key, int channels, float *out,
+          bool *found, VaeError *error)
+{
+    VaeError why = {0};
+    json_t *list = meta_list(model, key, found, &why);
+    if (why.status == VAE_ERR_MEMORY) {
+        vae_fail(error, VAE_ERR_MEMORY, "%s", why.message);
+        return false;
+    }
+    bool good = !*found || (json_is_array(list) &&
+                            json_array_size(list) == (size_t) channels);
+    for (int i = 0; list && good && i < channels; i++) {
+        const json_t *v = json_array_get(list, (size_t) i);
+        out[i] = (float) json_number_value(v);
+        good = json_is_number(v) && isfinite(out[i]);
+    }
+    if (!good)
+        vae_fail(error, VAE_ERR_MODEL,
+                 "%s: stated %s is no list of %d "
+                 "numbers",
+                 model->path, key, channels);
+    json_decref(list);
+    return good;
+}
+
+bool
+vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
+                          float *std, VaeError *error)
+{
+    bool has_mean, has_std;
+    if (!read_list(model, "latents_mean", channels, mean, &has_mean, error) ||
+        !read_list(model, "latents_std", channels, std, &has_std, error))
+        return false;
+    for (int i = 0; i < channels; i++)
+        if (!(std[i] > 0)) {
+            vae_fail(error, VAE_ERR_MODEL,
+                     "%s: stated latents_std[%d] is %g, "
+                     "expected a positive number",
+                     model->path, i, std[i]);
+            return false;
+        }
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+
+void
+vae_model_summarise(VaeModel *m)
+{
+    uint64_t by_type[4] = {0};
+    m->info.tensor_count = m->n_demands;
+    m->info.decoder_tensors = m->n_decoder;
+    m->info.encoder_tensors = m->n_demands - m->n_decoder;
+    m->info.weights_bytes = m->info.decoder_bytes = 0;
+    m->info.weights_type = VAE_TYPE_F32;
+    for (size_t i = 0; i < m->n_demands; i++) {
+        const VaeTensorInfo *t = &m->demands[i].found;
+        m->info.weights_bytes += t->bytes;
+        if (i < m->n_decoder)
+            m->info.decoder_bytes += t->bytes;
+        by_type[t->type] += t->bytes;
+        if (by_type[t->type] > by_type[m->info.weights_type])
+            m->info.weights_type = t->type;
+    }
+    m->info.encoder_bytes = m->info.weights_bytes - m->info.decoder_bytes;
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeModel *
+new_model(const char *path)
+{
+    VaeModel *m = calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    atomic_init(&m->refs, 1);
+    pthread_mutex_init(&m->lock, NULL);
+    m->path = strdup(path);
+    m->info.path = m->path;
+    return m;
+}
+
+static bool
+set_arch(VaeModel *m, const VaeArch *arch)
+{
+    m->arch = arch;
+    free(m->arch_data);
+    m->arch_data = calloc(1, arch->data_size);
+    return m->arch_data != NULL;
+}
+
+static VaeStatus
+recognise(VaeModel *m, VaeError *error)
+{
+    m->info.has_decoder = vae_model_has_prefix(m, "decoder.");
+    m->info.has_encoder = vae_model_has_prefix(m, "encoder.");
+    for (int i = 0; vae_archs[i]; i++) {
+        if (!set_arch(m, vae_archs[i]))
+            return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
+        VaeError why = {0};
+        VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+        if (!m->arch->recognise(&r, &why))
+            continue;
+        if (why.status != VAE_OK)
+            return vae_fail(error, why.status, "%s: %s", m->path, why.message);
+        if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
+            return vae_fail(error, VAE_ERR_MODEL,
+                            "%s: the names are those of "
+                            "the %s VAE, but with too many resamplers",
+                            m->path, m->arch->name);
+        const char *space =
+            vae_tensor_file_metadata(m->file, "vae.latent_space");
+        if (space) {
+            m->info.space = space;
+            /* What stands in for another VAE has its statistics. */
+            if (m->info.takes_normalized)
+                vae_space_statistics(space, m->info.latent_channels,
+                                     m->info.mean, m->info.std);
+        }
+        vae_model_meta_statistics(m, m->info.latent_channels, m->info.mean,
+                                  m->info.std, &why);
+        if (why.status != VAE_OK)
+            return vae_fail(error, why.status, "%s", why.message);
+        return VAE_OK;
+    }
+    return vae_model_unknown(m, error);
+}
+
+VaeStatus
+vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
+               VaeError *error)
+{
+    *out = NULL;
+    const char *variant = options ? options->variant : NULL;
+    VaeModel *m = new_model(path);
+    if (m && variant)
+        m->variant = strdup(variant);
+    if (!m || !m->path || (variant && !m->variant)) {
+        vae_model_free(&m);
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
+    }
+    VaeStatus status = vae_tensor_file_open(path, &m->file, error);
+    json_t *config = NULL;
+    if (status == VAE_OK)
+        status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
+    m->config = config;
+    if (status == VAE_OK)
+        status = recognise(m, error);
+    if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)
+        status = vae_fail(error, VAE_ERR_MODEL, "%s: holds %s, which is no %s",
+                          path, m->info.arch, variant);
+    if (status == VAE_OK) {
+        VaeError why = {0};
+        status = vae_model_learn(m, &why);
+        if (status != VAE_OK)
+            vae_fail(error, status, "%s: %s", path, why.message);
+    }
+    if (status == VAE_OK)
+        status = vae_model_match(m, error);
+    if (status != VAE_OK) {
+        vae_model_free(&m);
+        return status;
+    }
+    vae_model_summarise(m);
+    *out = m;
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeStatus
+vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
+                 VaeModel **out, VaeError *error)
+{
+    *out = NULL;
+    VaeModel *m = new_model("(generated)");
+    if (!m || !m->path || !set_arch(m, arch)) {
+        vae_model_free(&m);
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
+    m->info.has_decoder = decoder;
+    m->info.has_encoder = encoder;
+    m->info.reason = "generated";
+    VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+    arch->preset(&r);
+    const VaeStatus status = vae_model_learn(m, error);
+    if (status != VAE_OK)
+        vae_model_free(&m);
+    *out = m;
+    return status;
+}
+
+VaeStatus
+vae_model_write(const VaeModel *m, const char *path, VaeType type,
+                VaeError *error)
+{
+    VaeStatus status = VAE_ERR_MEMORY;
+    if (m->outline)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%s: an outline of %s has no numbers to write", path,
+                        m->info.arch);
+    VaeTensorOut *out = calloc(m->n_demands, sizeof *out);
+    void **blocks = calloc(m->n_demands, sizeof *blocks);
+    for (size_t i = 0; out && blocks && i < m->n_demands; i++) {
+        const VaeTensorInfo *t = &m->demands[i].found;
+        const size_t n = (size_t) t->bytes / vae_type_size(t->type);
+        out[i] = (VaeTensorOut){.name = t->name,
+                                .type = type,
+                                .n_dims = t->n_dims,
+                                .data = t->data};
+        memcpy(out[i].dims, t->dims, sizeof t->dims);
+        if (t->type == type)
+            continue;
+        float *wide = malloc(n * sizeof *wide);
+        blocks[i] = malloc(n * vae_type_size(type));
+        if (!wide || !blocks[i]) {
+            free(wide);
+            goto done;
+        }
+        vae_type_to_float(wide, t->data, t->type, n);
+        vae_type_from_float(blocks[i], type, wide, n);
+        out[i].data = blocks[i];
+        free(wide);
+    }
+    if (out && blocks)
+        status = vae_tensor_file_write(path, out, m->n_demands, NULL, 0, error);
+done:
+    if (status == VAE_ERR_MEMORY)
+        vae_fail(error, status, "%s: out of memory", path);
+    for (size_t i = 0; blocks && i < m->n_demands; i++)
+        free(blocks[i]);
+    free(blocks);
+    free(out);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeModel *
+vae_model_ref(VaeModel *model)
+{
+    atomic_fetch_add(&model->refs, 1);
+    return model;
+}
+
+void
+vae_model_free(VaeModel **model)
+{
+    VaeModel *m = *model;
+    *model = NULL;
+    if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
+        return;
+    vae_model_drop_weights(m);
+    for (size_t i = 0; i < m->n_demands; i++) {
+        free(m->demands[i].name);
+        if (m->generated)
+            vae_mem_free(m->generated[i]);
+    }
+    free(m->generated);
+    free(m->demands);
+    free(m->by_name);
+    free(m->arch_data);
+    json_decref(m->config);
+    vae_tensor_file_free(&m->file);
+    pthread_mutex_destroy(&m->lock);
+    free(m->path);
+    free(m->variant);
+    free(m);
+}
+
+const VaeModelInfo *
+vae_model_info(const VaeModel *model)
+{
+    return &model->info;
+}
+
+const VaeTensorInfo *
+vae_model_tensor(const VaeModel *model, size_t i)
+{
+    return i < model->n_demands ? &model->demands[i].found : NULL;
+}
+
+int64_t
+vae_model_latents_of(const VaeModel *model, int64_t frames)
+{
+    /* As many as decode to all frames: an encoder that groups otherwise, as
+     * the tiny ones do, gets its last groups filled by repeats. */
+    const VaeSteps *s = &model->info.decode;
+    if (frames <= s->first_out)
+        return s->first_in;
+    return s->first_in +
+           (frames - s->first_out + s->step_out - 1) / s->step_out * s->step_in;
+}
+
+int64_t
+vae_model_frames_of(const VaeModel *model, int64_t latents)
+{
+    const VaeSteps *s = &model->info.decode;
+    return s->first_out + (latents - s->first_in) / s->step_in * s->step_out;
+}

@@ -1,0 +1,190 @@
+/*
+ * seedvr2.c: recognises SeedVR2's weights by names and shapes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "seedvr2.h"
+
+/* Early files call the attention's layers query, key, value, proj_attn. */
+bool
+vae_seedvr2_rename(const VaeModel *m, const char *name, char *out)
+{
+    static const char *const pairs[][2] = {{".to_q.", ".query."},
+                                           {".to_k.", ".key."},
+                                           {".to_v.", ".value."},
+                                           {".to_out.0.", ".proj_attn."}};
+    if (strlen(name) > 200)
+        return false;
+    strcpy(out, name);
+    if (!m->naming)
+        return true;
+    for (int i = 0; i < 4; i++) {
+        const char *at = strstr(name, pairs[i][0]);
+        if (at)
+            sprintf(out + (at - name), "%s%s", pairs[i][1],
+                    at + strlen(pairs[i][0]));
+    }
+    return true;
+}
+
+static int
+res_width(const VaeModel *m, const char *list, int i, int j)
+{
+    int c = vae_model_width(m, "%s.%d.resnets.%d.norm2", list, i, j);
+    if (!c)
+        c = vae_model_width(m, "%s.%d.resnets.%d.conv2", list, i, j);
+    return c ? c : vae_model_width(m, "%s.%d.resnets.%d.conv1", list, i, j);
+}
+
+static void
+read_side(const VaeModel *m, const char *list, bool up_side,
+          VaeSeedVr2Side *side)
+{
+    for (int i = 0; i < VAE_SEEDVR2_BLOCKS; i++) {
+        VaeSeedVr2Block *block = &side->blocks[i];
+        for (int j = 0; j < 16; j++) {
+            const int c =
+                vae_model_has_block(m, "%s.%d.resnets.%d.", list, i, j)
+                    ? res_width(m, list, i, j)
+                    : 0;
+            if (c) {
+                block->n_res = j + 1;
+                block->c = c;
+            }
+        }
+        if (!block->n_res)
+            return;
+        side->n = i + 1;
+        const char *sampler =
+            up_side ? "upsamplers.0.upscale_conv" : "downsamplers.0.conv";
+        const int c = vae_model_width(m, "%s.%d.%s", list, i, sampler);
+        block->sampler = c > 0;
+        block->temporal = up_side ? c == 8 * block->c
+                                  : vae_model_dim(m, 2, "%s.%d.%s.weight", list,
+                                                  i, sampler) == 3;
+    }
+}
+
+static void
+describe(VaeModelInfo *info, const VaeSeedVr2 *a)
+{
+    int space = 0, time = 0;
+    const VaeSeedVr2Side *side = info->has_decoder ? &a->dec : &a->enc;
+    for (int i = 0; i < side->n; i++) {
+        space += side->blocks[i].sampler;
+        time += side->blocks[i].temporal;
+    }
+    info->arch = "seedvr2";
+    info->space = "seedvr2";
+    info->latent_channels = a->z;
+    info->spatial = 1 << space;
+    info->temporal = 1 << time;
+    info->has_posterior = info->has_encoder;
+    info->decode = (VaeSteps){1, 1, 1, info->temporal};
+    info->encode = (VaeSteps){1, 1, info->temporal, 1};
+    info->pixel_low = -1;
+    info->pixel_high = 1;
+    info->fps_n = 16;
+    info->fps_d = 1;
+    for (int i = 0; i < a->z; i++) {
+        info->mean[i] = 0;
+        info->std[i] = 1 / a->scale;
+    }
+}
+
+static bool
+is_mine(const VaeModel *m)
+{
+    return (vae_model_find(m, "decoder.mid_block.resnets.0.norm1.weight") &&
+            vae_model_find(
+                m, "decoder.up_blocks.0.upsamplers.0.upscale_conv.weight")) ||
+           (vae_model_find(m, "encoder.mid_block.resnets.0.norm1.weight") &&
+            vae_model_dim(m, 2, "encoder.conv_in.weight") == 3);
+}
+
+static bool
+read_stated(VaeRecognise *r, VaeSeedVr2 *a, VaeError *error)
+{
+    double number;
+    a->groups = 32;
+    a->scale = 0.9152f;
+    if (vae_model_meta_number(r->model, "norm_num_groups", &number)) {
+        if (!(number >= 1 && number <= 1024)) {
+            vae_fail(error, VAE_ERR_MODEL,
+                     "norm_num_groups is %g, expected "
+                     "1..1024",
+                     number);
+            return false;
+        }
+        a->groups = (int) number;
+    }
+    if (vae_model_meta_number(r->model, "scaling_factor", &number)) {
+        if (!(number > 1e-6 && number < 1e6)) {
+            vae_fail(error, VAE_ERR_MODEL,
+                     "scaling_factor is %g, expected a "
+                     "positive number",
+                     number);
+            return false;
+        }
+        a->scale = (float) number;
+    }
+    return true;
+}
+
+bool
+vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
+{
+    VaeModel *m = (VaeModel *) r->model;
+    VaeSeedVr2 *a = r->data;
+    m->naming = 0;
+    if (!is_mine(m))
+        return false;
+    m->naming =
+        vae_model_has_prefix(m, "decoder.mid_block.attentions.0.query.") ||
+        vae_model_has_prefix(m, "encoder.mid_block.attentions.0.query.");
+    r->info->names = m->naming ? "official, old attention names" : "official";
+    r->info->reason = "up_blocks.0.upsamplers.0.upscale_conv";
+    read_side(m, "encoder.down_blocks", false, &a->enc);
+    read_side(m, "decoder.up_blocks", true, &a->dec);
+    a->enc.c = vae_model_width(m, "encoder.conv_in");
+    a->dec.c = vae_model_width(m, "decoder.conv_in");
+    a->z = vae_model_dim(m, 1, "decoder.conv_in.weight");
+    if (!a->z)
+        a->z = vae_model_width(m, "encoder.conv_out") / 2;
+    if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
+        vae_fail(error, VAE_ERR_MODEL,
+                 "neither decoder.conv_in.weight nor "
+                 "encoder.conv_out tells a number of latent channels in "
+                 "1..%d",
+                 VAE_MAX_LATENT_CHANNELS);
+        return true;
+    }
+    if (read_stated(r, a, error))
+        describe(r->info, a);
+    return true;
+}
+
+void
+vae_seedvr2_preset(VaeRecognise *r)
+{
+    static const int width[4] = {128, 256, 512, 512};
+    VaeSeedVr2 *a = r->data;
+    *a = (VaeSeedVr2){.z = 16,
+                      .groups = 32,
+                      .scale = 0.9152f,
+                      .enc.c = 128,
+                      .dec.c = 512,
+                      .enc.n = 4,
+                      .dec.n = 4};
+    for (int i = 0; i < 4; i++) {
+        a->enc.blocks[i] = (VaeSeedVr2Block){.c = width[i],
+                                             .n_res = 2,
+                                             .sampler = i < 3,
+                                             .temporal = i == 1 || i == 2};
+        a->dec.blocks[i] = (VaeSeedVr2Block){
+            .c = width[3 - i], .n_res = 3, .sampler = i < 3, .temporal = i < 2};
+    }
+    r->info->names = "official";
+    describe(r->info, a);
+}

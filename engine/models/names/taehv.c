@@ -1,0 +1,196 @@
+/*
+ * taehv.c: recognises the TAEHV family by names and shapes.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "latent_spaces.h"
+#include "taehv.h"
+
+/* What stands in for what; shapes tell z and patch only. Of those that shapes
+ * cannot tell apart the first is taken unless the variant is stated. */
+typedef struct Variant {
+    const char *name, *super, *space;
+    int z, patch, fps;
+} Variant;
+
+static const Variant variants[] = {
+    {"taew2_1", NULL, "wan2.1", 16, 1, 16},
+    {"taehv", NULL, "hunyuan", 16, 1, 24},
+    {"taecvx", NULL, "cogvideox", 16, 1, 8},
+    {"taeos1_3", NULL, "opensora1.3", 16, 1, 24},
+    {"taew2_2", "taew2_2_super", "wan2.2", 48, 2, 24},
+    {"taehv1_5", "taehv1_5_super", "hunyuan1.5", 32, 2, 24},
+    {"taeltx_2", NULL, "ltx2", 128, 4, 24}};
+
+#define N_VARIANTS (sizeof variants / sizeof *variants)
+
+bool
+vae_tae_rename(const VaeModel *m, const char *name, char *out)
+{
+    return snprintf(out, 256, "%s", name) < 256;
+}
+
+static bool
+is_called(const Variant *v, const char *name)
+{
+    return strcmp(v->name, name) == 0 ||
+           (v->super && strcmp(v->super, name) == 0);
+}
+
+static const Variant *
+find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
+{
+    const char *stated = vae_model_variant(m);
+    for (size_t i = 0; i < N_VARIANTS; i++)
+        if (variants[i].z == a->z && variants[i].patch == a->patch &&
+            (!stated || is_called(&variants[i], stated)))
+            return &variants[i];
+    if (a->z == 24)
+        vae_fail(error, VAE_ERR_UNSUPPORTED,
+                 "taeh3 (24 latent channels) works in chunks of 17 frames, "
+                 "each from an empty state, and cannot run as a stream");
+    else {
+        VaeListing fitting = {0};
+        for (size_t i = 0; i < N_VARIANTS; i++)
+            if (variants[i].z == a->z && variants[i].patch == a->patch)
+                vae_listing_add(&fitting, "%s",
+                                a->super && variants[i].super
+                                    ? variants[i].super
+                                    : variants[i].name);
+        vae_fail(error, VAE_ERR_MODEL,
+                 "no tiny autoencoder%s%s of %d latent channels and %dx%d "
+                 "pixel patches is known%s%s",
+                 stated ? " " : "", stated ? stated : "", a->z, a->patch,
+                 a->patch, fitting.count ? "; variants that fit: " : "",
+                 fitting.text);
+    }
+    return NULL;
+}
+
+/* Of 16 channels there are four models of the same shapes. */
+static const char *
+reason(const VaeModel *m, const VaeTae *a)
+{
+    if (vae_model_variant(m))
+        return "names of its blocks, shapes, and the variant stated";
+    return a->z == 16 && a->patch == 1
+               ? "names of its blocks and shapes, which taehv, taecvx and "
+                 "taeos1_3 share: variant taew2_1 assumed"
+               : "names of its blocks and shapes";
+}
+
+static int
+patch_of(int channels)
+{
+    int p = 1;
+    while (p < 8 && 3 * p * p < channels)
+        p++;
+    return 3 * p * p == channels ? p : 0;
+}
+
+static int
+ratio(int a, int b)
+{
+    return b > 0 && a % b == 0 && a / b <= 4 ? a / b : 0;
+}
+
+static void
+read_decoder(const VaeModel *m, VaeTae *a)
+{
+    const int step = a->super ? 7 : 6;
+    a->dec_c[0] = vae_model_dim(m, 0, "decoder.%d.weight", a->super ? 0 : 1);
+    for (int i = 0; i < 3; i++) {
+        const int from =
+            vae_model_dim(m, 1, "decoder.%d.conv.weight", 7 + step * i);
+        a->grow[i] = ratio(
+            vae_model_dim(m, 0, "decoder.%d.conv.weight", 7 + step * i), from);
+        a->dec_c[i + 1] =
+            a->super ? from
+                     : vae_model_dim(m, 0, "decoder.%d.weight", 8 + step * i);
+    }
+}
+
+static void
+describe(VaeModelInfo *info, const VaeTae *a, const Variant *v)
+{
+    const int *t = info->has_decoder ? a->grow : a->pool;
+    info->arch = a->super && v->super ? v->super : v->name;
+    info->space = v->space;
+    info->latent_channels = a->z;
+    info->spatial = 8 * a->patch;
+    info->temporal = t[0] * t[1] * t[2];
+    info->has_posterior = false;
+    info->decode = (VaeSteps){1, 1, 1, info->temporal};
+    info->encode = (VaeSteps){info->temporal, 1, info->temporal, 1};
+    info->pixel_low = 0;
+    info->pixel_high = 1;
+    info->fps_n = v->fps;
+    info->fps_d = 1;
+    info->takes_normalized = true;
+    vae_space_statistics(info->space, a->z, info->mean, info->std);
+}
+
+bool
+vae_tae_recognise(VaeRecognise *r, VaeError *error)
+{
+    const VaeModel *m = r->model;
+    VaeTae *a = r->data;
+    a->super = vae_model_find(m, "decoder.1.conv.1.weight") != NULL;
+    if (!a->super && !vae_model_find(m, "decoder.3.conv.4.weight") &&
+        !vae_model_find(m, "encoder.4.conv.4.weight"))
+        return false;
+    r->info->names = "official";
+    read_decoder(m, a);
+    a->enc_c = vae_model_width(m, "encoder.0");
+    for (int i = 0; i < 3; i++)
+        a->pool[i] = ratio(
+            vae_model_dim(m, 1, "encoder.%d.conv.weight", 2 + 5 * i), a->enc_c);
+    a->z = vae_model_dim(m, 1, "decoder.%d.weight", a->super ? 0 : 1);
+    if (!a->z)
+        a->z = vae_model_width(m, "encoder.17");
+    a->patch = patch_of(r->info->has_decoder
+                            ? vae_model_width(m, "decoder.22")
+                            : vae_model_dim(m, 1, "encoder.0.weight"));
+    for (int i = 0; i < 3; i++)
+        if ((r->info->has_decoder && !a->grow[i]) ||
+            (r->info->has_encoder && !a->pool[i])) {
+            vae_fail(error, VAE_ERR_MODEL,
+                     "the shapes of the time resamplers "
+                     "(decoder.7, .13, .19 or encoder.2, .7, .12) tell no "
+                     "factor of 1 to 4");
+            return true;
+        }
+    r->info->reason = reason(m, a);
+    const Variant *v = find_variant(m, a, error);
+    if (v)
+        describe(r->info, a, v);
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+/* Full-size configurations.                                           */
+
+void
+vae_tae_preset(VaeRecognise *r)
+{
+    const char *name = r->model->arch->name;
+    VaeTae *a = r->data;
+    const Variant *v = variants;
+    while (!is_called(v, name))
+        v++;
+    *a = (VaeTae){.z = v->z,
+                  .patch = v->patch,
+                  .enc_c = 64,
+                  .super = strcmp(v->name, name) != 0};
+    const int base[4] = {256, 128, 64, 64}, super[4] = {512, 256, 128, 64};
+    for (int i = 0; i < 4; i++)
+        a->dec_c[i] = a->super ? super[i] : base[i];
+    const bool ltx = v->patch == 4;
+    for (int i = 0; i < 3; i++) {
+        a->grow[i] = i > 0 || ltx ? 2 : 1;
+        a->pool[i] = i < 2 || ltx ? 2 : 1;
+    }
+    r->info->names = "official";
+    describe(r->info, a, v);
+}

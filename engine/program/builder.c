@@ -1,0 +1,489 @@
+/*
+ * builder.c: the builder. See program.h.
+ */
+#include <assert.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "builder.h"
+
+static const char *const op_names[VAE_OP_KINDS] = {
+    "latent-in",   "picture-in", "latent-out", "picture-out", "head-zero",
+    "head-repeat", "head-carry", "tail",       "carry-zero",  "conv",
+    "norm",        "attention",  "rearrange",  "cast",        "shortcut",
+    "clamp",       "depthwise"};
+
+const char *
+vae_op_name(VaeOpKind kind)
+{
+    return kind < VAE_OP_KINDS ? op_names[kind] : "?";
+}
+
+void
+vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
+{
+    if (b->status != VAE_OK)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(b->error.message, sizeof b->error.message, format, args);
+    va_end(args);
+    b->error.status = b->status = status;
+}
+
+/* A block by itself, zeroed; on failure the builder fails and NULL comes
+ * back. */
+static void *
+take_block(VaeBuilder *b, size_t bytes)
+{
+    void *block = vae_mem_alloc(bytes);
+    if (!block)
+        vae_builder_fail(b, VAE_ERR_MEMORY,
+                         "out of memory (%zu bytes) while "
+                         "a program was built",
+                         bytes);
+    return block;
+}
+
+/* A program is some thousand small things that go together. */
+#define CHUNK ((size_t) 32 << 10)
+
+struct VaeChunk {
+    struct VaeChunk *next;
+    size_t used;
+    _Alignas(max_align_t) uint8_t bytes[];
+};
+
+/* The same of at most CHUNK bytes that the program keeps. */
+static void *
+take(VaeBuilder *b, size_t bytes)
+{
+    VaeProgram *p = b->program;
+    const size_t unit = _Alignof(max_align_t);
+    bytes = (bytes + unit - 1) / unit * unit;
+    assert(bytes <= CHUNK);
+    if (!p->chunks || p->chunks->used + bytes > CHUNK) {
+        struct VaeChunk *chunk = take_block(b, sizeof *chunk + CHUNK);
+        if (!chunk)
+            return NULL;
+        chunk->next = p->chunks;
+        p->chunks = chunk;
+    }
+    p->chunks->used += bytes;
+    return p->chunks->bytes + p->chunks->used - bytes;
+}
+
+static bool
+grow(VaeBuilder *b, void *array, int used, int *room, size_t size)
+{
+    if (used < *room)
+        return true;
+    const int wanted = *room ? 2 * *room : 64;
+    void *bigger = take_block(b, (size_t) wanted * size);
+    if (!bigger)
+        return false;
+    void **slot = array;
+    if (*slot)
+        memcpy(bigger, *slot, (size_t) used * size);
+    vae_mem_free(*slot);
+    *slot = bigger;
+    *room = wanted;
+    return true;
+}
+
+static char *
+copy_text(VaeBuilder *b, const char *text)
+{
+    const size_t n = strlen(text) + 1;
+    char *copy = take(b, n);
+    if (copy)
+        memcpy(copy, text, n);
+    return copy;
+}
+
+void
+vae_enter(VaeBuilder *b, const char *format, ...)
+{
+    assert(b->depth < VAE_MAX_DEPTH);
+    char name[VAE_MAX_PATH];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    const size_t end = strlen(b->path);
+    b->path_end[b->depth++] = end;
+    snprintf(b->path + end, sizeof b->path - end, "%s%s", end ? "." : "", name);
+}
+
+void
+vae_leave(VaeBuilder *b)
+{
+    assert(b->depth > 0);
+    VaeProgram *p = b->program;
+    if (b->status == VAE_OK)
+        for (int i = p->n_ops - 1; i >= 0; i--) {
+            VaeOp *op = &p->ops[i];
+            if (!op->y)
+                continue;
+            if (!op->block)
+                op->block = copy_text(b, b->path);
+            break;
+        }
+    b->path[b->path_end[--b->depth]] = '\0';
+}
+
+bool
+vae_is_first(const VaeBuilder *b)
+{
+    return b->params->first;
+}
+
+const void *
+vae_arch_data(const VaeBuilder *b)
+{
+    return b->params->model->arch_data;
+}
+
+void
+vae_set_head(VaeBuilder *b, VaeHead head)
+{
+    b->head = head;
+}
+
+/* path.name, path.name.suffix; an empty name leaves its dot out. */
+static void
+full_name(const VaeBuilder *b, const char *name, const char *suffix,
+          char out[VAE_MAX_PATH])
+{
+    const char *parts[3] = {b->path, name, suffix};
+    size_t used = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!parts[i] || !parts[i][0])
+            continue;
+        if (used > 0 && used + 1 < VAE_MAX_PATH)
+            out[used++] = '.';
+        const size_t room = VAE_MAX_PATH - 1 - used, n = strlen(parts[i]);
+        memcpy(out + used, parts[i], n < room ? n : room);
+        used += n < room ? n : room;
+    }
+    out[used] = '\0';
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeOp *
+vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name)
+{
+    VaeProgram *p = b->program;
+    if (b->status != VAE_OK ||
+        !grow(b, &p->ops, p->n_ops, &b->ops_room, sizeof *p->ops))
+        return NULL;
+    char full[VAE_MAX_PATH];
+    full_name(b, name, NULL, full);
+    VaeOp *op = &p->ops[p->n_ops];
+    *op = (VaeOp){.kind = kind, .name = copy_text(b, full)};
+    if (!op->name)
+        return NULL;
+    p->n_ops++;
+    return op;
+}
+
+VaeTensor *
+vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
+                   VaeType type)
+{
+    VaeProgram *p = b->program;
+    if (b->status != VAE_OK || !grow(b, &p->tensors, p->n_tensors,
+                                     &b->tensors_room, sizeof *p->tensors))
+        return NULL;
+    VaeTensor *t = take(b, sizeof *t);
+    if (!t)
+        return NULL;
+    char full[VAE_MAX_PATH];
+    full_name(b, name, NULL, full);
+    *t = (VaeTensor){.name = copy_text(b, full),
+                     .shape = shape,
+                     .type = type,
+                     .root = t,
+                     .id = p->n_tensors};
+    p->tensors[p->n_tensors++] = t;
+    return t->name ? t : NULL;
+}
+
+size_t
+vae_frame_bytes(const VaeTensor *t)
+{
+    return (size_t) t->shape.h * t->shape.w * t->shape.c *
+           vae_type_size(t->type);
+}
+
+double
+vae_tensor_bytes(const VaeTensor *t)
+{
+    return (double) vae_frame_bytes(t) * t->shape.t;
+}
+
+void
+vae_op_count(VaeOp *op, double flop, double bytes)
+{
+    op->flop = flop;
+    op->bytes = bytes;
+}
+
+VaeCarry *
+vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
+                  int frames)
+{
+    char full[VAE_MAX_PATH];
+    full_name(b, name, NULL, full);
+    VaeCarrySet *set = b->params->carries;
+    /* The programs of a stream ask for them in the same order. */
+    for (int k = 0; k < set->n; k++) {
+        const int i = (b->next_carry + k) % set->n;
+        VaeCarry *c = set->items[i];
+        if (strcmp(c->name, full) != 0)
+            continue;
+        b->next_carry = i + 1;
+        assert(c->frames == frames && c->h == like->shape.h &&
+               c->w == like->shape.w && c->c == like->shape.c &&
+               c->type == like->type);
+        return c;
+    }
+    VaeCarry *c = take_block(b, sizeof *c);
+    VaeCarry **items = take_block(b, (size_t) (set->n + 1) * sizeof *items);
+    char *copy = take_block(b, strlen(full) + 1);
+    if (!c || !items || !copy) {
+        vae_mem_free(c);
+        vae_mem_free(items);
+        vae_mem_free(copy);
+        return NULL;
+    }
+    strcpy(copy, full);
+    *c = (VaeCarry){.name = copy,
+                    .frames = frames,
+                    .h = like->shape.h,
+                    .w = like->shape.w,
+                    .c = like->shape.c,
+                    .type = like->type,
+                    .offset = set->bytes};
+    c->bytes = (size_t) frames * vae_frame_bytes(like);
+    set->bytes += (c->bytes + 63) / 64 * 64;
+    if (set->n)
+        memcpy(items, set->items, (size_t) set->n * sizeof *items);
+    vae_mem_free(set->items);
+    set->items = items;
+    set->items[set->n++] = c;
+    return c;
+}
+
+void
+vae_carry_set_free(VaeCarrySet *set)
+{
+    for (int i = 0; i < set->n; i++) {
+        vae_mem_free(set->items[i]->name);
+        vae_mem_free(set->items[i]);
+    }
+    vae_mem_free(set->items);
+    *set = (VaeCarrySet){0};
+}
+
+/* ------------------------------------------------------------------ */
+/* Weights.                                                            */
+
+static void
+weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
+            int n_dims)
+{
+    /* The programs of a model ask for them in much the same order. */
+    VaeModel *m = b->params->model;
+    if (b->params->learn) {
+        const long i = vae_model_want(m, full, dims, n_dims, b->next_demand);
+        if (i < 0)
+            vae_builder_fail(b, VAE_ERR_MEMORY, "out of memory");
+        b->next_demand = i + 1;
+        return;
+    }
+    const long i = vae_model_demand(m, full, b->next_demand);
+    if (i < 0) {
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "tensor \"%s\" is not part of "
+                         "this model",
+                         full);
+        return;
+    }
+    b->next_demand = i + 1;
+    if (w->n_parts == 0)
+        w->id = (int) i;
+    w->file = m->file;
+    w->part[w->n_parts++] = &m->demands[i].found;
+}
+
+static VaeWeight *
+new_weight(VaeBuilder *b, VaeWeightKind kind)
+{
+    if (b->status != VAE_OK)
+        return NULL;
+    VaeWeight *w = take(b, sizeof *w);
+    if (w)
+        w->kind = kind;
+    return w;
+}
+
+VaeWeight *
+vae_builder_vector_weight(VaeBuilder *b, const char *name, const char *suffix,
+                          int c, int n_dims)
+{
+    VaeWeight *w = new_weight(b, VAE_WEIGHT_VECTOR);
+    if (!w)
+        return NULL;
+    char full[VAE_MAX_PATH];
+    full_name(b, name, suffix, full);
+    const int64_t dims[4] = {c, 1, 1, 1};
+    weight_part(b, w, full, dims, n_dims);
+    for (int i = 0; i < 5; i++)
+        w->dims[i] = i ? 1 : c;
+    return w;
+}
+
+/* The dimensions that the file has for one part of a conv's weight. */
+static int
+conv_dims(const VaeConv *conv, int c_out, int c_in, int64_t dims[5])
+{
+    const bool stacked = conv->taps != VAE_TAPS_OWN;
+    dims[0] = c_out;
+    dims[1] = stacked ? (int64_t) c_in * conv->kt : c_in;
+    if (conv->linear)
+        return 2;
+    dims[2] = conv->kt;
+    dims[3] = dims[4] = conv->k;
+    if (!conv->two_d && !stacked)
+        return 5;
+    dims[2] = conv->k;
+    return 4;
+}
+
+/* The conv's weight, or with suffix "bias" its bias: c vectors. */
+VaeWeight *
+vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
+                        int c_in, bool bias)
+{
+    VaeWeight *w = new_weight(b, bias ? VAE_WEIGHT_VECTOR : VAE_WEIGHT_CONV);
+    if (!w)
+        return NULL;
+    int n = 0;
+    while (n < 3 && conv->stack[n])
+        n++;
+    const int parts = n ? n : 1;
+    for (int i = 0; i < parts; i++) {
+        char full[VAE_MAX_PATH];
+        full_name(b, n ? conv->stack[i] : name, bias ? "bias" : "weight", full);
+        int64_t dims[5] = {conv->c / parts};
+        const int n_dims =
+            bias ? 1 : conv_dims(conv, conv->c / parts, c_in, dims);
+        weight_part(b, w, full, dims, n_dims);
+    }
+    const int dims[5] = {conv->c, bias ? 1 : c_in, bias ? 1 : conv->kt,
+                         bias ? 1 : conv->k, bias ? 1 : conv->k};
+    memcpy(w->dims, dims, sizeof dims);
+    w->taps = bias ? VAE_TAPS_OWN : conv->taps;
+    return w;
+}
+
+VaeWeight *
+vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c, int k)
+{
+    VaeWeight *w = new_weight(b, VAE_WEIGHT_DEPTHWISE);
+    if (!w)
+        return NULL;
+    char full[VAE_MAX_PATH];
+    full_name(b, name, "weight", full);
+    weight_part(b, w, full, (const int64_t[]){c, 1, k, k}, 4);
+    const int dims[5] = {c, 1, 1, k, k};
+    memcpy(w->dims, dims, sizeof dims);
+    return w;
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Results computed in place over `add` are right only when nothing reads
+ * `add` afterwards. */
+static void
+check_in_place(VaeBuilder *b)
+{
+    const VaeProgram *p = b->program;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        if ((op->x && op->x->lost) || (op->add && op->add->lost))
+            vae_builder_fail(b, VAE_ERR_MODEL,
+                             "%s: %s is read after "
+                             "a sum was written over it",
+                             op->name,
+                             (op->x && op->x->lost ? op->x : op->add)->name);
+        if (op->add && op->y->root != op->y)
+            op->add->lost = true;
+    }
+}
+
+/* What only lists tensors is never run. */
+static void
+finish(VaeBuilder *b)
+{
+    if (b->params->learn)
+        return;
+    check_in_place(b);
+    VaeProgram *p = b->program;
+    for (int i = 0; i < p->n_ops; i++) {
+        p->flop += p->ops[i].flop;
+        p->bytes += p->ops[i].bytes;
+    }
+    if (b->status == VAE_OK && !vae_program_plan(p))
+        vae_builder_fail(b, VAE_ERR_MEMORY, "out of memory");
+}
+
+VaeStatus
+vae_program_build(const VaeBuildParams *params, VaeProgram **out,
+                  VaeError *error)
+{
+    *out = NULL;
+    const VaeModel *m = params->model;
+    const bool decode = params->direction == VAE_DECODE;
+    const VaeSteps *s = decode ? &m->info.decode : &m->info.encode;
+    VaeBuilder b = {.params = params};
+    b.program = vae_mem_alloc(sizeof *b.program);
+    if (!b.program)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    VaeProgram *p = b.program;
+    p->label = params->label;
+    p->direction = params->direction;
+    p->steps = params->steps;
+    p->n_in = params->first ? s->first_in : s->step_in * params->steps;
+    p->n_out = params->first ? s->first_out : s->step_out * params->steps;
+    (decode ? m->arch->decode : m->arch->encode)(&b);
+    finish(&b);
+    if (b.status != VAE_OK) {
+        vae_program_free(&b.program);
+        return vae_fail(error, b.status, "%s", b.error.message);
+    }
+    *out = b.program;
+    return VAE_OK;
+}
+
+void
+vae_program_free(VaeProgram **program)
+{
+    VaeProgram *p = *program;
+    *program = NULL;
+    if (!p)
+        return;
+    while (p->chunks) {
+        struct VaeChunk *next = p->chunks->next;
+        vae_mem_free(p->chunks);
+        p->chunks = next;
+    }
+    vae_mem_free(p->ops);
+    vae_mem_free(p->tensors);
+    vae_mem_free(p);
+}

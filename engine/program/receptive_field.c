@@ -1,0 +1,149 @@
+/*
+ * receptive_field.c: how far back a result looks, told by the ops of a later
+ * step.
+ *
+ * Of each frame of an activation it is known which step's input is the oldest
+ * that it depends on: 0 this one's, -1 that of the one before. What a carry
+ * puts in front of the frames is the same activation some steps earlier.
+ */
+#include <assert.h>
+
+#include "model.h"
+
+/* The oldest step behind each frame of each tensor, by id. */
+typedef struct Ages {
+    int **oldest;
+    int n;
+} Ages;
+
+static void
+ages_free(Ages *a)
+{
+    for (int i = 0; a->oldest && i < a->n; i++)
+        vae_mem_free(a->oldest[i]);
+    vae_mem_free(a->oldest);
+}
+
+static bool
+ages_make(Ages *a, const VaeProgram *p)
+{
+    a->n = p->n_tensors;
+    a->oldest = vae_mem_alloc((size_t) a->n * sizeof *a->oldest);
+    for (int i = 0; a->oldest && i < a->n; i++) {
+        const int t = p->tensors[i]->shape.t;
+        a->oldest[i] = vae_mem_alloc((size_t) t * sizeof **a->oldest);
+        if (!a->oldest[i])
+            return false;
+    }
+    return a->oldest != NULL;
+}
+
+/* Behind frame i of x; those before 0 are of earlier steps. */
+static int
+oldest(const Ages *a, const VaeTensor *x, int i)
+{
+    const int t = x->shape.t;
+    int steps = 0;
+    while (i < 0) {
+        i += t;
+        steps++;
+    }
+    assert(i < t);
+    return a->oldest[x->id][i] - steps;
+}
+
+/* Frames of op->x that frame j of op->y is made of: from *first on. */
+static int
+span(const VaeOp *op, int j, int *first)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    switch (op->kind) {
+    case VAE_OP_CONV:
+        /* The last one ends with the last frame of x. */
+        *first = x->shape.t - op->conv.kt - (y->shape.t - 1 - j) * op->conv.st;
+        return op->conv.kt;
+    case VAE_OP_DEPTHWISE:
+        *first = j - 1;
+        return 2;
+    case VAE_OP_REARRANGE:
+        *first = (j + op->rearrange.drop) / op->rearrange.ft;
+        return 1;
+    case VAE_OP_SHORTCUT:
+        if (op->shortcut.kind == VAE_SHORTCUT_DUP) {
+            *first = (j + op->shortcut.drop) / op->shortcut.ft;
+            return 1;
+        }
+        *first = x->shape.t - (y->shape.t - j) * op->shortcut.ft;
+        return op->shortcut.ft;
+    default:
+        *first = j;
+        return 1;
+    }
+}
+
+static void
+age_op(Ages *a, const VaeOp *op)
+{
+    for (int j = 0; j < op->y->shape.t; j++) {
+        int age = 0, first = 0;
+        const int n = op->x ? span(op, j, &first) : 0;
+        if (op->add)
+            age = oldest(a, op->add, j);
+        for (int i = first; i < first + n; i++) {
+            const int one = oldest(a, op->x, i);
+            age = one < age ? one : age;
+        }
+        a->oldest[op->y->id][j] = age;
+    }
+}
+
+/* The oldest step behind the results of the program, as a count. */
+static int
+age_program(Ages *a, const VaeProgram *p)
+{
+    int age = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        if (op->y)
+            age_op(a, op);
+        if (op->kind != VAE_OP_PICTURE_OUT && op->kind != VAE_OP_LATENT_OUT)
+            continue;
+        for (int j = op->trim; j < op->x->shape.t; j++) {
+            const int one = oldest(a, op->x, j);
+            age = one < age ? one : age;
+        }
+    }
+    return -age;
+}
+
+VaeStatus
+vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
+                  VaeError *error)
+{
+    const bool decode = direction == VAE_DECODE;
+    const VaeModelInfo *info = &model->info;
+    const int side = decode ? 1 : info->spatial;
+    VaeCarrySet carries = {0};
+    VaeProgram *next = NULL;
+    Ages ages = {0};
+    if (decode ? !info->has_decoder : !info->has_encoder)
+        return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->path,
+                        decode ? "decoder" : "encoder");
+    VaeStatus status =
+        vae_program_build(&(VaeBuildParams){.model = (VaeModel *) model,
+                                            .direction = direction,
+                                            .steps = 1,
+                                            .height = side,
+                                            .width = side,
+                                            .label = "history",
+                                            .carries = &carries},
+                          &next, error);
+    if (status == VAE_OK && !ages_make(&ages, next))
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (status == VAE_OK)
+        *steps = age_program(&ages, next);
+    ages_free(&ages);
+    vae_program_free(&next);
+    vae_carry_set_free(&carries);
+    return status;
+}

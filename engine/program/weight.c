@@ -1,0 +1,63 @@
+/*
+ * weight.c: one parameter of an op, read out of the file.
+ */
+#include "files.h"
+#include "program.h"
+
+size_t
+vae_weight_count(const VaeWeight *w)
+{
+    size_t n = 1;
+    for (int i = 0; i < 5; i++)
+        n *= (size_t) w->dims[i];
+    return n;
+}
+
+/* One part, whose taps lie stacked along the input channels. */
+static void
+read_stacked(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
+{
+    const size_t in = (size_t) w->dims[1], kt = (size_t) w->dims[2];
+    const size_t area = (size_t) w->dims[3] * w->dims[4];
+    const size_t size = vae_type_size(t->type);
+    const size_t rows = (size_t) t->bytes / size / area;
+    for (size_t row = 0; row < rows; row++) {
+        const size_t out = row / (kt * in), block = row / in % kt;
+        const size_t a =
+            w->taps == VAE_TAPS_NEWEST_FIRST ? kt - 1 - block : block;
+        vae_type_to_float(dst + ((out * in + row % in) * kt + a) * area,
+                          (const uint8_t *) t->data + row * area * size,
+                          t->type, area);
+    }
+}
+
+void
+vae_weight_read(const VaeWeight *w, float *dst)
+{
+    for (int i = 0; i < w->n_parts; i++) {
+        const VaeTensorInfo *t = w->part[i];
+        const size_t n = (size_t) t->bytes / vae_type_size(t->type);
+        if (w->taps == VAE_TAPS_OWN)
+            vae_type_to_float(dst, t->data, t->type, n);
+        else
+            read_stacked(w, t, dst);
+        dst += n;
+    }
+    vae_weight_drop(w);
+}
+
+bool
+vae_weight_lies(const VaeWeight *w)
+{
+    const VaeTensorInfo *t = w->part[0];
+    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN &&
+           (t->type == VAE_TYPE_F32 || t->type == VAE_TYPE_BF16) &&
+           (uintptr_t) t->data % vae_type_size(t->type) == 0;
+}
+
+void
+vae_weight_drop(const VaeWeight *w)
+{
+    for (int i = 0; w->file && i < w->n_parts; i++)
+        vae_tensor_file_drop(w->file, w->part[i]);
+}

@@ -1,0 +1,174 @@
+/*
+ * fit.c: what is said of a stream that does not fit, and what would.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "stream.h"
+
+#define MIB(bytes) ((double) (bytes) / 1048576)
+
+/* A list of ways out, each planned to its end. */
+typedef struct Advice {
+    VaeStream const *s;
+    VaeStreamParams params; /* the stream's, with one thing changed */
+    char text[300];
+    size_t used;
+} Advice;
+
+static Advice
+begin(const VaeStream *s, uint64_t limit)
+{
+    Advice a = {.s = s, .params = s->params};
+    a.params.backend = s->plan.backend;
+    a.params.precision = s->plan.precision;
+    a.params.memory_limit = (size_t) limit;
+    a.params.log = a.params.warn = NULL;
+    return a;
+}
+
+static void add(Advice *a, uint64_t bytes, const char *format, ...)
+    VAE_PRINTF(3, 4);
+
+static void
+add(Advice *a, uint64_t bytes, const char *format, ...)
+{
+    char what[100];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    const int n =
+        snprintf(a->text + a->used, sizeof a->text - a->used, "%s%s (%.1f MiB)",
+                 a->used ? ", or " : "", what, MIB(bytes));
+    if (n > 0 && a->used + (size_t) n < sizeof a->text)
+        a->used += (size_t) n;
+}
+
+/* The most steps per slice. */
+static void
+try_slice(Advice *a)
+{
+    VaeStreamParams params = a->params;
+    VaePlan plan, best;
+    int fits = 0, too_large = a->s->plan.slice_size;
+    while (too_large - fits > 1) {
+        params.slice_size = fits + (too_large - fits) / 2;
+        if (vae_stream_fits(a->s, &params, &plan)) {
+            fits = params.slice_size;
+            best = plan;
+        } else {
+            too_large = params.slice_size;
+        }
+    }
+    if (fits)
+        add(a, best.peak, "slice size %d", fits);
+}
+
+/* The first of 16 bits that the device has, where it was a wider one. */
+static void
+try_precision(Advice *a)
+{
+    static const VaePrecision narrow[] = {VAE_PRECISION_BF16,
+                                          VAE_PRECISION_FP16};
+    const VaePrecision now = a->s->plan.precision;
+    VaePlan plan;
+    VaeStreamParams params = a->params;
+    if (now != VAE_PRECISION_FP32 && now != VAE_PRECISION_TF32)
+        return;
+    for (int i = 0; i < 2; i++) {
+        params.precision = narrow[i];
+        if (vae_stream_fits(a->s, &params, &plan)) {
+            add(a, plan.peak, "precision %s", vae_precision_name(narrow[i]));
+            return;
+        }
+    }
+}
+
+/* The processor beside a device, whose memory is not the machine's. */
+static void
+try_processor(Advice *a)
+{
+    VaePlan plan;
+    VaeStreamParams params = a->s->params;
+    params.log = params.warn = NULL;
+    params.backend = VAE_BACKEND_CPU;
+    if (a->s->class->memory_left && vae_stream_fits(a->s, &params, &plan))
+        add(a, plan.peak, "backend cpu");
+}
+
+/* The picture with n of `all` units of the longer side. */
+static void
+scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
+{
+    const int unit = s->model->info.spatial;
+    const int w = s->plan.padded_width / unit * n / all;
+    const int h = s->plan.padded_height / unit * n / all;
+    params->width = (w < 1 ? 1 : w) * unit;
+    params->height = (h < 1 ? 1 : h) * unit;
+}
+
+/* The largest picture of about the same shape. */
+static void
+try_size(Advice *a)
+{
+    const VaeStream *s = a->s;
+    const int w = s->plan.padded_width, h = s->plan.padded_height;
+    const int all = (w > h ? w : h) / s->model->info.spatial;
+    VaeStreamParams params = a->params;
+    VaePlan plan, best = {0};
+    int fits = 0, too_large = all;
+    while (too_large - fits > 1) {
+        const int n = fits + (too_large - fits) / 2;
+        scale(s, n, all, &params);
+        if (vae_stream_fits(s, &params, &plan)) {
+            fits = n;
+            best = plan;
+        } else {
+            too_large = n;
+        }
+    }
+    if (fits)
+        add(a, best.peak, "%dx%d", best.padded_width, best.padded_height);
+}
+
+VaeStatus
+vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
+                        VaeError *error)
+{
+    const VaePlan *p = &s->plan;
+    const bool device = s->class->memory_left != NULL;
+    Advice a = begin(s, limit);
+    if (limit > 0) {
+        try_slice(&a);
+        try_precision(&a);
+        try_size(&a);
+    }
+    try_processor(&a);
+    char parts[160];
+    if (s->execs[FIRST])
+        snprintf(parts, sizeof parts,
+                 "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
+                 "staging %.1f, while loading %.1f, library about %.1f, "
+                 "fallback %.1f",
+                 MIB(p->weights), MIB(p->carries), MIB(p->arena),
+                 MIB(p->scratch), MIB(p->staging), MIB(p->loading),
+                 MIB(p->library), MIB(p->fallback));
+    else
+        snprintf(parts, sizeof parts,
+                 "carries %.1f, activations %.1f, others not counted",
+                 MIB(p->carries), MIB(p->arena));
+    return vae_fail(
+        error, VAE_ERR_MEMORY,
+        "%s of %dx%d in %s with %d latent step%s per slice needs %s%.1f MiB "
+        "(%s) and %.1f MiB are free%s; %s%s%s",
+        vae_stream_direction(s), s->params.width, s->params.height,
+        vae_precision_name(p->precision), p->slice_size,
+        p->slice_size == 1 ? "" : "s", s->execs[FIRST] ? "" : "at least ",
+        MIB(p->peak), parts, MIB(limit),
+        device ? " on the device"
+        : own  ? " within this process's limits (ulimit -v, -d)"
+               : "",
+        a.used ? "what would fit: " : "no smaller picture fits, either", a.text,
+        own && !device ? "; or raise the limit" : "");
+}

@@ -1,0 +1,331 @@
+/*
+ * nan.c: results that are not finite, VaeStreamParams.nan_policy.
+ *
+ * After each run the output's activation is looked at. With the fallback the
+ * carries are copied aside before each run. A slice that went wrong is computed
+ * again step by step from that copy, and a step that went wrong by the twin, a
+ * stream in fp32: so which steps are computed in fp32 does not depend on the
+ * slice size. What the twin carries goes back into 16 bits where it fits there;
+ * until it does, steps are the twin's (`wide`).
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "stream.h"
+
+/* n numbers of a type, not those of U8. */
+static bool
+all_finite(const void *data, VaeType type, size_t n)
+{
+    const uint32_t *wide = data;
+    const uint16_t *narrow = data;
+    const uint32_t mask = type == VAE_TYPE_F16 ? 0x7c00 : 0x7f80;
+    uint32_t bad = 0;
+    if (type == VAE_TYPE_F32)
+        for (size_t i = 0; i < n; i++)
+            bad |= (wide[i] & 0x7f800000) == 0x7f800000;
+    else
+        for (size_t i = 0; i < n; i++)
+            bad |= (narrow[i] & mask) == mask;
+    return !bad;
+}
+
+/* ------------------------------------------------------------------ */
+/* Results and input.                                                  */
+
+static const VaeTensor *
+result_of(const VaeProgram *p)
+{
+    const VaeOp *last = &p->ops[p->n_ops - 1];
+    assert(last->kind == VAE_OP_PICTURE_OUT || last->kind == VAE_OP_LATENT_OUT);
+    return last->x;
+}
+
+static size_t
+result_bytes(const VaeProgram *p)
+{
+    const VaeTensor *x = result_of(p);
+    return (size_t) x->shape.t * vae_frame_bytes(x);
+}
+
+size_t
+vae_stream_seen_bytes(const VaeStream *s)
+{
+    size_t most = 0;
+    for (int i = 0; i < PROGRAMS; i++)
+        if (s->programs[i] && result_bytes(s->programs[i]) > most)
+            most = result_bytes(s->programs[i]);
+    return most;
+}
+
+/* What the program gave last, all runs being done. */
+static VaeStatus
+look(VaeStream *s, const VaeProgram *p, bool *finite, VaeError *error)
+{
+    const VaeTensor *x = result_of(p);
+    const size_t bytes = result_bytes(p);
+    const void *at = s->memory.arena + x->offset;
+    if (s->class->copy) {
+        const VaeStatus status =
+            s->class->copy(s->backend, s->seen, at, bytes, error);
+        if (status != VAE_OK)
+            return status;
+        at = s->seen;
+    }
+    *finite = all_finite(at, x->type, bytes / vae_type_size(x->type));
+    return VAE_OK;
+}
+
+static bool
+latent_is_finite(const VaeStream *s, const VaeLatent *latent)
+{
+    const int down = s->model->info.spatial;
+    const size_t n = (size_t) s->model->info.latent_channels *
+                     (size_t) (s->plan.padded_height / down) *
+                     (size_t) (s->plan.padded_width / down);
+    return all_finite(latent->data, latent->type, n);
+}
+
+static bool
+picture_is_finite(const VaePicture *p)
+{
+    if (p->pixels != VAE_PIXELS_RGB_F32 || p->on_device)
+        return true;
+    for (int y = 0; y < p->height; y++)
+        if (!all_finite(p->data[0] + y * p->stride[0], VAE_TYPE_F32,
+                        (size_t) p->width * 3))
+            return false;
+    return true;
+}
+
+static bool
+input_is_finite(const VaeStream *s, int n, const VaeLatent *latents,
+                const VaePicture *pictures)
+{
+    for (int i = 0; i < n; i++)
+        if (s->params.direction == VAE_DECODE
+                ? !latent_is_finite(s, &latents[i])
+                : !picture_is_finite(&pictures[i]))
+            return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+/* Carries between the stream and its twin.                            */
+
+static const VaeCarry *
+same_carry(const VaeStream *s, const VaeCarry *other)
+{
+    for (int i = 0; i < s->carries.n; i++)
+        if (strcmp(s->carries.items[i]->name, other->name) == 0)
+            return s->carries.items[i];
+    assert(false);
+    return NULL;
+}
+
+/* From one block to another; false: something is not finite in either. */
+static bool
+convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
+        uint8_t *dst)
+{
+    bool finite = true;
+    for (int i = 0; i < from->carries.n; i++) {
+        const VaeCarry *a = from->carries.items[i];
+        const VaeCarry *b = same_carry(to, a);
+        const size_t n = a->bytes / vae_type_size(a->type);
+        assert(b->bytes / vae_type_size(b->type) == n);
+        const void *read = src + a->offset;
+        void *written = dst + b->offset;
+        if (to->plan.precision == VAE_PRECISION_FP32)
+            vae_type_to_float(written, read, a->type, n);
+        else
+            vae_type_from_float(written, b->type, read, n);
+        finite = finite && all_finite(written, b->type, n);
+    }
+    return finite;
+}
+
+/* The carries before the run, into the twin; *usable: they are finite. */
+static VaeStatus
+widen(VaeStream *s, bool *usable, VaeError *error)
+{
+    VaeStream *twin = s->twin;
+    uint8_t *narrow = vae_mem_alloc((size_t) s->plan.carries);
+    uint8_t *wide = vae_mem_alloc((size_t) twin->plan.carries);
+    VaeStatus status =
+        narrow && wide
+            ? vae_stream_copy(s, narrow, s->memory.saved, error)
+            : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
+    if (status == VAE_OK)
+        *usable = convert(s, narrow, twin, wide);
+    if (status == VAE_OK && *usable)
+        status = vae_stream_set_carries(twin, wide, error);
+    vae_mem_free(narrow);
+    vae_mem_free(wide);
+    return status;
+}
+
+/* The twin's carries back where they fit. */
+static VaeStatus
+narrow(VaeStream *s, VaeError *error)
+{
+    VaeStream *twin = s->twin;
+    uint8_t *small = vae_mem_alloc((size_t) s->plan.carries);
+    uint8_t *wide = vae_mem_alloc((size_t) twin->plan.carries);
+    VaeStatus status = small && wide ? vae_stream_get_carries(twin, wide, error)
+                                     : vae_fail(error, VAE_ERR_MEMORY,
+                                                "out of memory for carries");
+    if (status == VAE_OK) {
+        s->wide = !convert(twin, wide, s, small);
+        if (!s->wide)
+            status = vae_stream_set_carries(s, small, error);
+    }
+    vae_mem_free(small);
+    vae_mem_free(wide);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* One step by the twin.                                               */
+
+static VaeStatus
+run_twin(VaeStream *s, int which, const VaeLatent *latents,
+         const VaePicture *pictures, bool *finite, VaeError *error)
+{
+    VaeStream *twin = s->twin;
+    const int at = which == FIRST || which == COLD ? which : NEXT;
+    const VaeProgram *p = twin->programs[at];
+    twin->latents = s->latents;
+    VaeStatus status = vae_stream_run_exec(twin, at, latents, pictures, error);
+    twin->at_start = false; /* its carries are kept while it is released */
+    if (status == VAE_OK && twin->class->finish)
+        status = twin->class->finish(twin->backend, 0, true, error);
+    if (status == VAE_OK)
+        status = look(twin, p, finite, error);
+    return status;
+}
+
+/* The step that just went wrong, once more. */
+static VaeStatus
+mend(VaeStream *s, int which, const VaeLatent *latents,
+     const VaePicture *pictures, VaeError *error)
+{
+    const VaeProgram *p = s->programs[which];
+    const bool begins = which == FIRST || which == COLD;
+    bool usable = input_is_finite(s, p->n_in, latents, pictures);
+    bool finite = false;
+    VaeStatus status = VAE_OK;
+    if (usable)
+        status = vae_stream_resume(s->twin, error);
+    if (status == VAE_OK && usable && !begins)
+        status = widen(s, &usable, error);
+    if (status != VAE_OK || !usable)
+        return status;
+    const uint64_t nonfinite = s->stats.nonfinite;
+    s->stats.nonfinite = s->before;
+    status = run_twin(s, which, latents, pictures, &finite, error);
+    if (status != VAE_OK || !finite) {
+        s->stats.nonfinite = nonfinite;
+        return status;
+    }
+    s->stats.mended++;
+    return narrow(s, error);
+}
+
+/* A step whose carries only the twin holds. */
+static VaeStatus
+run_wide(VaeStream *s, int which, const VaeLatent *latents,
+         const VaePicture *pictures, VaeError *error)
+{
+    bool finite = false;
+    VaeStatus status = vae_stream_resume(s->twin, error);
+    if (status == VAE_OK)
+        status = run_twin(s, which, latents, pictures, &finite, error);
+    if (status != VAE_OK)
+        return status;
+    s->stats.spoilt++;
+    s->stats.mended += finite;
+    return narrow(s, error);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* The same units as single steps, each guarded and counted. */
+static VaeStatus
+one_by_one(VaeStream *s, const VaeProgram *p, const VaeLatent *latents,
+           const VaePicture *pictures, VaeError *error)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    const int in = p->n_in / p->steps, out = p->n_out / p->steps;
+    const int which = s->programs[NEXT1] ? NEXT1 : NEXT;
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < p->steps && status == VAE_OK; i++)
+        status = vae_stream_run_guarded(
+            s, which, latents + (size_t) i * (size_t) (decode ? in : out),
+            pictures + (size_t) i * (size_t) (decode ? out : in), error);
+    return status;
+}
+
+static VaeStatus
+not_finite(const VaeStream *s, const VaeProgram *p, const VaeLatent *latents,
+           const VaePicture *pictures, VaeError *error)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    if (!input_is_finite(s, p->n_in, latents, pictures))
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "%s %llu or one after it has values that are not "
+                        "finite (NaN or infinite)",
+                        decode ? "latent" : "the frames of latent",
+                        (unsigned long long) s->latents);
+    return vae_fail(error, VAE_ERR_BACKEND,
+                    "what %s gives for latent %llu or one after it is not "
+                    "finite (NaN or infinite) in %s, though what came in was; "
+                    "try %s",
+                    s->model->info.arch, (unsigned long long) s->latents,
+                    vae_precision_name(s->plan.precision),
+                    s->plan.precision == VAE_PRECISION_FP32
+                        ? "other weights"
+                        : "precision fp32 or the nan-policy fallback");
+}
+
+VaeStatus
+vae_stream_run_guarded(VaeStream *s, int which, const VaeLatent *latents,
+                       const VaePicture *pictures, VaeError *error)
+{
+    const VaeProgram *p = s->programs[which];
+    bool finite = true;
+    if (s->wide && which != FIRST && which != COLD && p->steps > 1)
+        return one_by_one(s, p, latents, pictures, error);
+    s->before = s->stats.nonfinite;
+    if (s->wide && which != FIRST && which != COLD) {
+        const VaeStatus status = run_wide(s, which, latents, pictures, error);
+        if (status == VAE_OK)
+            vae_stream_count_run(s, which);
+        return status;
+    }
+    s->wide = false;
+    VaeStatus status = VAE_OK;
+    if (s->twin)
+        status = vae_stream_copy(s, s->memory.saved, s->memory.carries, error);
+    if (status == VAE_OK)
+        status = vae_stream_run_exec(s, which, latents, pictures, error);
+    if (status == VAE_OK && s->class->finish)
+        status = s->class->finish(s->backend, 0, true, error);
+    if (status == VAE_OK)
+        status = look(s, p, &finite, error);
+    if (status == VAE_OK && !finite && s->params.nan_policy == VAE_NAN_ERROR)
+        status = not_finite(s, p, latents, pictures, error);
+    if (status == VAE_OK && !finite && s->twin && p->steps > 1) {
+        s->stats.nonfinite = s->before;
+        status = vae_stream_copy(s, s->memory.carries, s->memory.saved, error);
+        return status == VAE_OK ? one_by_one(s, p, latents, pictures, error)
+                                : status;
+    }
+    if (status == VAE_OK && !finite)
+        s->stats.spoilt += (uint64_t) p->steps;
+    if (status == VAE_OK && !finite && s->twin)
+        status = mend(s, which, latents, pictures, error);
+    if (status == VAE_OK)
+        vae_stream_count_run(s, which);
+    return status;
+}

@@ -1,0 +1,117 @@
+/*
+ * precision.c: AUTO's choice of a precision where the processor's flags
+ * do not tell it, and the warning that the one asked for is slow here.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "stream.h"
+
+/*
+ * bf16 is slower where the largest convolutions take more than so many times as
+ * long: all else is faster in it, since it moves half the bytes. On an AMD EPYC
+ * with AVX512_BF16 whole networks took 0.49 to 0.91 times as long where these
+ * took 0.51 to 1.10 times (docs/performance.md).
+ */
+#define SLOWER 1.15
+
+/* Units of VaeModelInfo.spatial that the timed picture is wide and high. */
+enum { SIDE = 4 };
+
+typedef struct Times {
+    double seconds[2]; /* fp32, bf16; zeros: nothing to compare */
+} Times;
+
+static VaeStatus
+build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
+{
+    const int unit =
+        s->params.direction == VAE_DECODE ? 1 : s->model->info.spatial;
+    VaeCarrySet carries = {0};
+    const VaeStatus status = vae_program_build(
+        &(VaeBuildParams){.model = s->model,
+                          .direction = s->params.direction,
+                          .steps = 1,
+                          .height = SIDE * unit,
+                          .width = SIDE * unit,
+                          .act = s->class->act_type(precision),
+                          .sum = VAE_TYPE_F32,
+                          .conv_up = s->class->conv_up,
+                          .conv_tiles = s->class->conv_tiles,
+                          .label = "precision",
+                          .carries = &carries},
+        out, NULL);
+    if (status == VAE_OK)
+        vae_program_settle_tiles(*out, *out);
+    vae_carry_set_free(&carries);
+    return status;
+}
+
+static VaeStatus
+make_times(void *user, void *dst, VaeError *error)
+{
+    const VaeStream *s = user;
+    VaeProgram *programs[2] = {NULL, NULL};
+    Times times = {{0, 0}};
+    if (build(s, VAE_PRECISION_FP32, &programs[0]) == VAE_OK &&
+        build(s, VAE_PRECISION_BF16, &programs[1]) == VAE_OK &&
+        !s->class->compare(
+            s->backend, (const VaeProgram *const[]){programs[0], programs[1]},
+            times.seconds))
+        times = (Times){{0, 0}};
+    vae_program_free(&programs[0]);
+    vae_program_free(&programs[1]);
+    memcpy(dst, &times, sizeof times);
+    return VAE_OK;
+}
+
+/* Kept with the model, so that its streams are timed once and agree. */
+static Times
+take_times(VaeStream *s)
+{
+    struct {
+        char table[8];
+        int direction;
+    } key = {.table = "times", .direction = (int) s->params.direction};
+    const void *times = NULL;
+    if (vae_model_weight(s->model, &key, sizeof key, sizeof(Times), make_times,
+                         s, NULL, &times, NULL) != VAE_OK)
+        return (Times){{0, 0}};
+    return *(const Times *) times;
+}
+
+void
+vae_stream_settle_precision(VaeStream *s)
+{
+    const VaeStreamParams *p = &s->params;
+    const bool automatic = p->precision == VAE_PRECISION_AUTO &&
+                           p->direction == VAE_DECODE && !p->deterministic;
+    if (s->class->compare && p->deterministic && s->why[0] &&
+        s->plan.precision == VAE_PRECISION_FP32)
+        snprintf(s->why + strlen(s->why), sizeof s->why - strlen(s->why), "%s",
+                 ", and deterministic times nothing");
+    const bool asked = p->precision == VAE_PRECISION_BF16 && p->warn;
+    if (!s->class->compare || s->lent || (!automatic && !asked))
+        return;
+    const Times times = take_times(s);
+    const double fp32 = times.seconds[0], bf16 = times.seconds[1];
+    if (fp32 <= 0 || bf16 <= 0)
+        return;
+    if (automatic) {
+        s->plan.precision =
+            bf16 > SLOWER * fp32 ? VAE_PRECISION_FP32 : VAE_PRECISION_BF16;
+        snprintf(s->why, sizeof s->why,
+                 "the model's largest convolutions take %.2f times as long in "
+                 "bf16 as in fp32",
+                 bf16 / fp32);
+    } else if (bf16 > SLOWER * fp32) {
+        char line[300];
+        snprintf(line, sizeof line,
+                 "precision bf16 is slow on this processor, which has no AMX: "
+                 "the model's largest convolutions would be %.1f times as fast "
+                 "in fp32; use precision fp32 or auto, or keep bf16 to save "
+                 "memory",
+                 bf16 / fp32);
+        p->warn(p->log_user, line);
+    }
+}

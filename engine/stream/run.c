@@ -1,0 +1,409 @@
+/*
+ * run.c: the steps of a stream.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "pixels.h"
+#include "stream.h"
+
+VaeStatus
+vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
+{
+    if (!stream->programs[COLD])
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the stream was not made for restarts");
+    atomic_store(&stream->cancel, false);
+    stream->at_start = stream->broken = false;
+    stream->cold = stream->from_cold = true;
+    stream->wide = false;
+    stream->step = 0;
+    stream->latents = stream->origin = latents;
+    return VAE_OK;
+}
+
+const VaePlan *
+vae_stream_get_plan(const VaeStream *stream)
+{
+    return &stream->plan;
+}
+
+const char *
+vae_stream_get_device(const VaeStream *stream)
+{
+    return stream->device;
+}
+
+bool
+vae_stream_at_start(const VaeStream *stream)
+{
+    return stream->at_start;
+}
+
+void
+vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
+{
+    const VaeSteps *s = &stream->steps;
+    const bool first = stream->at_start && steps > 0;
+    const int later = first ? steps - 1 : steps;
+    *n_in = (first ? s->first_in : 0) + later * s->step_in;
+    *n_out = (first ? s->first_out : 0) + later * s->step_out;
+}
+
+/* Steps that n_in units are, or -1 when they are no whole number. */
+static int
+steps_of(const VaeStream *stream, int n_in)
+{
+    const VaeSteps *s = &stream->steps;
+    const int rest = stream->at_start ? n_in - s->first_in : n_in;
+    if (rest < 0 || rest % s->step_in)
+        return -1;
+    return rest / s->step_in + stream->at_start;
+}
+
+/* A device that reads a number at an odd address is lost to the process. */
+static VaeStatus
+check_place(const VaeStream *s, const VaePicture *p, int number,
+            VaeError *error)
+{
+    size_t row[3];
+    int rows[3];
+    if (!p->data[0] || !p->on_device)
+        return VAE_OK;
+    if (s->class->kind != VAE_BACKEND_CUDA)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "picture %d is in the memory of a device, which the "
+                        "backend %s does not have",
+                        number, s->class->name);
+    const int bytes = vae_layout(p->pixels)->bytes;
+    const int planes = vae_picture_planes(p, row, rows);
+    for (int i = 0; i < planes; i++)
+        if (((uintptr_t) p->data[i] | (uintptr_t) p->stride[i]) %
+            (uintptr_t) bytes)
+            return vae_fail(error, VAE_ERR_ARGUMENT,
+                            "picture %d is in the memory of a device, where "
+                            "samples of %d bytes begin at multiples of %d; "
+                            "plane %d is at %p, its rows %td bytes apart",
+                            number, bytes, bytes, i, (void *) p->data[i],
+                            p->stride[i]);
+    return VAE_OK;
+}
+
+static VaeStatus
+check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
+           const VaePicture *pictures, int n_pictures, VaeError *error)
+{
+    if (s->params.direction != direction)
+        return vae_fail(error, VAE_ERR_ARGUMENT, "the stream %s",
+                        direction == VAE_DECODE ? "encodes" : "decodes");
+    if (s->broken)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the sequence was broken off "
+                        "by an error; reset the stream first");
+    const int steps = steps_of(s, n_in);
+    int wanted_in, wanted_out;
+    vae_stream_count(s, steps, &wanted_in, &wanted_out);
+    if (steps < 1 || n_out != wanted_out)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d units in and %d out are "
+                        "no whole number of steps here (%s takes %d and gives "
+                        "%d, each later step %d and %d)",
+                        n_in, n_out, s->at_start ? "the first" : "one",
+                        s->at_start ? s->steps.first_in : s->steps.step_in,
+                        s->at_start ? s->steps.first_out : s->steps.step_out,
+                        s->steps.step_in, s->steps.step_out);
+    for (int i = 0; i < n_pictures; i++) {
+        const VaePicture *p = &pictures[i];
+        if (p->data[0] &&
+            (p->width != s->params.width || p->height != s->params.height))
+            return vae_fail(error, VAE_ERR_SIZE,
+                            "picture %d is %dx%d, the "
+                            "stream was made for %dx%d",
+                            i, p->width, p->height, s->params.width,
+                            s->params.height);
+        const VaeStatus status = check_place(s, p, i, error);
+        if (status != VAE_OK)
+            return status;
+        if (!p->data[0] && direction == VAE_ENCODE)
+            return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
+                            i);
+    }
+    return VAE_OK;
+}
+
+VaeStatus
+vae_stream_run_exec(VaeStream *s, int which, const VaeLatent *latents,
+                    const VaePicture *pictures, VaeError *error)
+{
+    const VaeModelInfo *info = &s->model->info;
+    const VaeRun run = {.latents = latents,
+                        .pictures = pictures,
+                        .scale = s->scale,
+                        .shift = s->shift,
+                        .mean = s->mean,
+                        .std = s->std,
+                        .normalise = s->normalise,
+                        .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
+                        .seed = s->params.seed,
+                        .index = s->latents,
+                        .channels = info->latent_channels,
+                        .low = info->pixel_low,
+                        .high = info->pixel_high,
+                        .stats = s->twin_of ? &s->twin_of->stats : &s->stats,
+                        .cancel = s->twin_of ? &s->twin_of->cancel : &s->cancel,
+                        .dump = s->params.dump,
+                        .dump_user = s->params.dump_user,
+                        .step = s->step};
+    return s->class->run(s->backend, s->execs[which], &run, error);
+}
+
+void
+vae_stream_count_run(VaeStream *s, int which)
+{
+    s->step++;
+    s->runs++;
+    s->latents += (uint64_t) (s->params.direction == VAE_DECODE
+                                  ? s->programs[which]->n_in
+                                  : s->programs[which]->n_out);
+    s->stats.runs_first += which == FIRST;
+    s->stats.runs_next += which == NEXT;
+    s->stats.runs_next1 += which == NEXT1;
+    s->stats.runs_cold += which == COLD;
+    s->at_start = s->cold = false;
+}
+
+static VaeStatus
+run_program(VaeStream *s, int which, const VaeLatent *latents,
+            const VaePicture *pictures, VaeError *error)
+{
+    if (s->params.nan_policy != VAE_NAN_PASS)
+        return vae_stream_run_guarded(s, which, latents, pictures, error);
+    const VaeStatus status =
+        vae_stream_run_exec(s, which, latents, pictures, error);
+    if (status == VAE_OK)
+        vae_stream_count_run(s, which);
+    return status;
+}
+
+/* Runs all steps; exactly one of the unit arrays is the input. */
+static VaeStatus
+run_steps(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
+          int n_in, VaeError *error)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    int left = steps_of(s, n_in);
+    while (left > 0) {
+        const int which = s->at_start                  ? FIRST
+                          : s->cold                    ? COLD
+                          : left >= s->plan.slice_size ? NEXT
+                                                       : NEXT1;
+        const VaeProgram *p = s->programs[which];
+        const VaeStatus status =
+            run_program(s, which, latents, pictures, error);
+        if (status != VAE_OK) {
+            s->broken = true;
+            return status;
+        }
+        latents += decode ? p->n_in : p->n_out;
+        pictures += decode ? p->n_out : p->n_in;
+        s->stats.units_in += (uint64_t) p->n_in;
+        s->stats.units_out += (uint64_t) p->n_out;
+        left -= p->steps;
+    }
+    return VAE_OK;
+}
+
+/* After calls that failed nothing is read from the caller's memory or written
+ * to it, by the twin, either. */
+static VaeStatus
+finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
+{
+    if (!s->class->finish)
+        return status;
+    const bool keep = status == VAE_OK;
+    const VaeStatus end = s->class->finish(s->backend, keep ? left : 0, keep,
+                                           keep ? error : NULL);
+    s->broken = s->broken || end != VAE_OK;
+    if (keep && end != VAE_OK) /* those behind it, too */
+        s->class->finish(s->backend, 0, false, NULL);
+    if (!keep && s->twin)
+        s->class->finish(s->twin->backend, 0, false, NULL);
+    return keep ? end : status;
+}
+
+void
+vae_stream_reset(VaeStream *stream)
+{
+    finish(stream, 0, VAE_ERR_CANCELLED, NULL);
+    atomic_store(&stream->cancel, false);
+    /* The programs that begin set every carry. */
+    stream->at_start = true;
+    stream->cold = stream->broken = stream->from_cold = stream->wide = false;
+    stream->step = 0;
+    stream->latents = stream->origin = 0;
+}
+
+static VaeStatus
+begin(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
+      int n_in, VaeError *error)
+{
+    VaeStatus status = vae_stream_resume(s, error);
+    if (status != VAE_OK)
+        return status;
+    const uint64_t start = vae_now_ns();
+    status = run_steps(s, latents, pictures, n_in, error);
+    if (status != VAE_OK)
+        status = finish(s, 0, status, error);
+    s->ends[s->calls++ % VAE_STREAM_CALLS] = s->runs;
+    s->stats.last_ns = vae_now_ns() - start;
+    s->stats.busy_ns += s->stats.last_ns;
+    return status;
+}
+
+VaeStatus
+vae_stream_wait(VaeStream *s, int left, VaeError *error)
+{
+    if (left < 0 || left >= VAE_STREAM_CALLS)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d calls left, expected 0 to %d", left,
+                        VAE_STREAM_CALLS - 1);
+    if (s->calls <= (uint64_t) left || s->broken)
+        return VAE_OK;
+    const uint64_t start = vae_now_ns();
+    const uint64_t done =
+        s->ends[(s->calls - 1 - (uint64_t) left) % VAE_STREAM_CALLS];
+    const VaeStatus status = finish(s, (int) (s->runs - done), VAE_OK, error);
+    s->stats.busy_ns += vae_now_ns() - start;
+    return status;
+}
+
+bool
+vae_stream_overlaps(const VaeStream *stream)
+{
+    return stream->class->finish != NULL;
+}
+
+VaeStatus
+vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
+                        int n_latents, const VaePicture *frames, int n_frames,
+                        VaeError *error)
+{
+    const VaeStatus status = check_call(stream, VAE_DECODE, n_latents, n_frames,
+                                        frames, n_frames, error);
+    if (status != VAE_OK)
+        return status;
+    return begin(stream, latents, frames, n_latents, error);
+}
+
+VaeStatus
+vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
+                        int n_frames, const VaeLatent *latents, int n_latents,
+                        VaeError *error)
+{
+    const VaeStatus status = check_call(stream, VAE_ENCODE, n_frames, n_latents,
+                                        frames, n_frames, error);
+    if (status != VAE_OK)
+        return status;
+    return begin(stream, latents, frames, n_frames, error);
+}
+
+/* The last call's time includes its end. */
+static VaeStatus
+end(VaeStream *s, VaeStatus status, VaeError *error)
+{
+    const uint64_t before = s->stats.busy_ns;
+    if (status == VAE_OK)
+        status = vae_stream_wait(s, 0, error);
+    s->stats.last_ns += s->stats.busy_ns - before;
+    return status;
+}
+
+VaeStatus
+vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
+                  const VaePicture *frames, int n_frames, VaeError *error)
+{
+    return end(stream,
+               vae_stream_decode_begin(stream, latents, n_latents, frames,
+                                       n_frames, error),
+               error);
+}
+
+VaeStatus
+vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
+                  const VaeLatent *latents, int n_latents, VaeError *error)
+{
+    return end(stream,
+               vae_stream_encode_begin(stream, frames, n_frames, latents,
+                                       n_latents, error),
+               error);
+}
+
+void
+vae_stream_cancel(VaeStream *stream)
+{
+    atomic_store(&stream->cancel, true);
+}
+
+void
+vae_stream_stats(const VaeStream *stream, VaeStreamStats *out)
+{
+    *out = stream->stats;
+}
+
+/* ------------------------------------------------------------------ */
+
+void
+vae_stream_profile(VaeStream *s, bool on)
+{
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!s->execs[i])
+            continue;
+        vae_mem_free(s->times[i]);
+        s->times[i] = NULL;
+        if (on)
+            s->times[i] = vae_mem_alloc((size_t) s->programs[i]->n_ops *
+                                        sizeof *s->times[i]);
+        s->class->profile(s->execs[i], s->times[i]);
+    }
+}
+
+bool
+vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
+{
+    for (int p = 0; p < PROGRAMS; p++) {
+        if (!s->execs[p])
+            continue;
+        const size_t n = (size_t) s->programs[p]->n_ops;
+        if (i >= n) {
+            i -= n;
+            continue;
+        }
+        const VaeOp *op = &s->programs[p]->ops[i];
+        *out = (VaeProfileRow){.program = vae_stream_labels[p],
+                               .op = vae_op_name(op->kind),
+                               .name = op->name,
+                               .impl = s->class->impl(s->execs[p], (int) i),
+                               .flop = op->flop,
+                               .bytes = op->bytes};
+        if (s->times[p]) {
+            out->calls = s->times[p][i].calls;
+            out->ns = s->times[p][i].ns;
+        }
+        return true;
+    }
+    return false;
+}
+
+VaeStatus
+vae_stream_rates(VaeStream *s, VaeRates *out, VaeError *error)
+{
+    if (!s->class->rates)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "what the backend %s does at most is not measured",
+                        s->class->name);
+    const VaeStatus status = vae_stream_wait(s, 0, error);
+    return status == VAE_OK
+               ? s->class->rates(s->backend, s->plan.precision, out, error)
+               : status;
+}

@@ -1,0 +1,111 @@
+/*
+ * stream.h: the inside of a stream, for its own files.
+ */
+#ifndef VAE_STREAM_INTERNAL_H
+#define VAE_STREAM_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "model.h"
+
+enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
+
+/* The labels of programs. */
+extern const char *const vae_stream_labels[PROGRAMS];
+
+/* Calls of which it is known when they are done. */
+#define VAE_STREAM_CALLS 8
+
+struct VaeStream {
+    VaeModel *model;
+    VaeStreamParams params;
+    VaeSteps steps;
+    VaePlan plan;
+
+    const VaeBackendClass *class;
+    VaeBackend *backend;
+    VaeBackend *lent; /* backend, where it is another stream's */
+    char device[128]; /* its name */
+    char why[512];    /* why AUTO took the precision; empty: it was asked for */
+    VaeProgram *programs[PROGRAMS];
+    VaeExec *execs[PROGRAMS];
+    VaeCarrySet carries;
+    VaeMemory memory;
+    bool released; /* memory is empty; the execs rest */
+    uint8_t *kept; /* then: the carries, or NULL where none are needed */
+
+    bool at_start, cold, broken;
+    uint64_t runs;                   /* begun */
+    uint64_t ends[VAE_STREAM_CALLS]; /* runs at the end of the last calls */
+    uint64_t calls;
+    int step;         /* programs run since the sequence began */
+    uint64_t latents; /* in or out since then */
+    bool from_cold;   /* the sequence began by a restart, at the latent */
+    uint64_t origin;
+    atomic_bool cancel;
+    bool normalise; /* latents are not as the network has them: those are
+                       v * std + mean */
+    float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
+    float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
+    VaeStreamStats stats;
+
+    /* stream/nan.c's. */
+    VaeStream *twin;    /* in fp32, for steps that went wrong, or NULL */
+    VaeStream *twin_of; /* who is cancelled in its place, or NULL */
+    bool wide;          /* only the twin has the carries */
+    uint8_t *seen;      /* results of a run, of a device */
+    uint64_t before;    /* stats.nonfinite before the run */
+    VaeOpTime *times[PROGRAMS];
+};
+
+/* stream/precision.c: where the backend can time it, sets plan.precision for
+ * AUTO, or warns of a slow one. The backend is open, nothing is planned yet. */
+void vae_stream_settle_precision(VaeStream *s);
+
+static inline const char *
+vae_stream_direction(const VaeStream *s)
+{
+    return s->params.direction == VAE_DECODE ? "decode" : "encode";
+}
+
+/* The plan of a stream of s's model with these params, where it fits; quiet
+ * otherwise. On the host it uses s's backend: its threads have taken what a
+ * limit on the process leaves for threads. */
+bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
+                     VaePlan *out);
+/* VAE_ERR_MEMORY: what the plan wants of `limit` bytes, and what would fit.
+ * own: the process's limits leave no more. */
+VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
+                                  bool own, VaeError *error);
+
+/* Takes the blocks of the plan and binds the execs to them; on an error some
+ * may be taken. */
+VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
+void vae_stream_free_memory(VaeStream *stream);
+
+/* plan.carries bytes between a block of the backend's and another, or the
+ * host's memory. */
+VaeStatus vae_stream_copy(VaeStream *stream, void *dst, const void *src,
+                          VaeError *error);
+
+/* stream/run.c: one run of a program; and its place in the sequence, after. */
+VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
+                              const VaeLatent *latents,
+                              const VaePicture *pictures, VaeError *error);
+void vae_stream_count_run(VaeStream *stream, int which);
+
+/* stream/nan.c: both, with what params.nan_policy wants, which is not PASS.
+ */
+VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
+                                 const VaeLatent *latents,
+                                 const VaePicture *pictures, VaeError *error);
+/* Bytes of the largest result that is looked at. */
+size_t vae_stream_seen_bytes(const VaeStream *stream);
+
+/* Between the host's memory, plan.carries bytes, and the carries of a sequence
+ * that goes on; no call is under way. set: the stream is not released. */
+VaeStatus vae_stream_get_carries(VaeStream *stream, void *dst, VaeError *error);
+VaeStatus vae_stream_set_carries(VaeStream *stream, const void *src,
+                                 VaeError *error);
+
+#endif

@@ -1,0 +1,111 @@
+#include "enums.h"
+
+#include <vae/stream.h>
+
+/* Registers once; also marks the type for the plugin's documentation. */
+static GType
+enum_type(gsize *once, const gchar *name, const GEnumValue *values)
+{
+    if (g_once_init_enter(once)) {
+        GType type = g_enum_register_static(name, values);
+
+        gst_type_mark_as_plugin_api(type, 0);
+        g_once_init_leave(once, type);
+    }
+    return *once;
+}
+
+GType
+gst_vae_backend_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_BACKEND_AUTO, "The first of cuda, cpu and ref that works here",
+         "auto"},
+        {VAE_BACKEND_CUDA,
+         "NVIDIA GPU; needs the cuda module of gst-vae, a driver and cuDNN",
+         "cuda"},
+        {VAE_BACKEND_CPU, "Processor; needs a build with oneDNN", "cpu"},
+        {VAE_BACKEND_REF,
+         "Processor, plain C: slow, always there, the definition of right",
+         "ref"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeBackend", values);
+}
+
+GType
+gst_vae_precision_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_PRECISION_AUTO,
+         "To decode bf16 where it is faster, else fp32; to encode fp32, on "
+         "cuda tf32",
+         "auto"},
+        {VAE_PRECISION_FP32, "32-bit floats, on every backend", "fp32"},
+        {VAE_PRECISION_TF32, "32-bit floats, products in TF32 (cuda)", "tf32"},
+        {VAE_PRECISION_FP16, "IEEE half floats (cuda)", "fp16"},
+        {VAE_PRECISION_BF16,
+         "bfloat16 (cuda, and cpu where the processor has it)", "bf16"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaePrecision", values);
+}
+
+GType
+gst_vae_normalization_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {GST_VAE_NORMALIZATION_AUTO,
+         "As the caps say, normalized where they do not", "auto"},
+        {GST_VAE_NORMALIZATION_NORMALIZED, "As the diffusion model emits them",
+         "normalized"},
+        {GST_VAE_NORMALIZATION_RAW, "As the network itself takes them", "raw"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeNormalization", values);
+}
+
+GType
+gst_vae_posterior_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_POSTERIOR_MEAN, "The mean of the distribution", "mean"},
+        {VAE_POSTERIOR_SAMPLE, "A sample, decided by seed and place alone",
+         "sample"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaePosterior", values);
+}
+
+GType
+gst_vae_tail_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {GST_VAE_TAIL_REPEAT, "Repeat the last frame until the group is full",
+         "repeat"},
+        {GST_VAE_TAIL_DROP, "Drop frames that fill no group", "drop"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeTail", values);
+}
+
+GType
+gst_vae_nan_policy_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_NAN_PASS, "Results are not looked at", "pass"},
+        {VAE_NAN_FALLBACK,
+         "A step that overflowed in 16 bits is computed once more in fp32; "
+         "takes more than twice the memory",
+         "fallback"},
+        {VAE_NAN_ERROR, "The stream fails with an error", "error"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeNanPolicy", values);
+}

@@ -1,0 +1,34 @@
+/*
+ * enums.h: enumerations of the properties, with the engine's values.
+ */
+#ifndef GST_VAE_ENUMS_H
+#define GST_VAE_ENUMS_H
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+typedef enum {
+    GST_VAE_NORMALIZATION_AUTO,
+    GST_VAE_NORMALIZATION_NORMALIZED,
+    GST_VAE_NORMALIZATION_RAW
+} GstVaeNormalizationMode;
+
+typedef enum { GST_VAE_TAIL_REPEAT, GST_VAE_TAIL_DROP } GstVaeTail;
+
+#define GST_TYPE_VAE_BACKEND (gst_vae_backend_get_type())
+#define GST_TYPE_VAE_PRECISION (gst_vae_precision_get_type())
+#define GST_TYPE_VAE_NORMALIZATION (gst_vae_normalization_get_type())
+#define GST_TYPE_VAE_POSTERIOR (gst_vae_posterior_get_type())
+#define GST_TYPE_VAE_NAN_POLICY (gst_vae_nan_policy_get_type())
+#define GST_TYPE_VAE_TAIL (gst_vae_tail_get_type())
+
+GType gst_vae_backend_get_type(void);   /* VaeBackendKind */
+GType gst_vae_precision_get_type(void); /* VaePrecision */
+GType gst_vae_normalization_get_type(void);
+GType gst_vae_posterior_get_type(void);  /* VaePosterior */
+GType gst_vae_nan_policy_get_type(void); /* VaeNanPolicy */
+GType gst_vae_tail_get_type(void);
+
+G_END_DECLS
+#endif

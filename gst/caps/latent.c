@@ -1,0 +1,278 @@
+#include "latent.h"
+
+#include <string.h>
+
+#include <gst/video/video.h>
+
+static const gchar *const layout_words[] = {"chw", "tchw", "cthw"};
+
+void
+gst_vae_latent_info_init(GstVaeLatentInfo *info)
+{
+    memset(info, 0, sizeof *info);
+    info->type = VAE_TYPE_F32;
+    info->normalization = VAE_NORMALIZED;
+    info->layout = GST_VAE_LATENT_CHW;
+    info->frames = 1;
+}
+
+gboolean
+gst_vae_latent_type_from_string(const gchar *word, VaeType *type)
+{
+    static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
+
+    for (guint i = 0; i < G_N_ELEMENTS(types); i++)
+        if (g_strcmp0(word, vae_type_name(types[i])) == 0) {
+            *type = types[i];
+            return TRUE;
+        }
+    return FALSE;
+}
+
+/* The value of a field as text, for messages. */
+static gchar *
+field_text(const GstStructure *s, const gchar *field)
+{
+    const GValue *value = gst_structure_get_value(s, field);
+
+    return value ? gst_value_serialize(value) : g_strdup("nothing");
+}
+
+static gboolean
+bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
+          GError **error)
+{
+    gchar *text = field_text(s, field);
+
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The latent caps have %s = %s, wanted %s", field,
+                text ? text : "something unreadable", wanted);
+    g_free(text);
+    return FALSE;
+}
+
+gboolean
+gst_vae_rate_is_possible(gint n, gint d)
+{
+    return n > 0 && d > 0 && gst_util_fraction_compare(n, d, 1, 3600) >= 0 &&
+           gst_util_fraction_compare(n, d, 100000, 1) <= 0;
+}
+
+/* An int of 1..max; an absent field is an error only where required. */
+static gboolean
+read_int(const GstStructure *s, const gchar *field, gint max, gboolean required,
+         gint *out, GError **error)
+{
+    gchar wanted[64];
+    gint value;
+
+    if (!required && !gst_structure_has_field(s, field))
+        return TRUE;
+    g_snprintf(wanted, sizeof wanted, "an int of 1 to %d", max);
+    if (!gst_structure_get_int(s, field, &value) || value < 1 || value > max)
+        return bad_field(s, field, wanted, error);
+    *out = value;
+    return TRUE;
+}
+
+/* The two of a fraction, which are left as they are where the field is absent.
+ */
+static gboolean
+read_fraction(const GstStructure *s, const gchar *field, gint *n, gint *d,
+              GError **error)
+{
+    gint value_n, value_d;
+
+    if (!gst_structure_has_field(s, field))
+        return TRUE;
+    if (!gst_structure_get_fraction(s, field, &value_n, &value_d) ||
+        value_n < 0 || value_d < 1)
+        return bad_field(s, field, "a positive fraction", error);
+    *n = value_n;
+    *d = value_d;
+    return TRUE;
+}
+
+static gboolean
+read_rate(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    gint n = 0, d = 1;
+
+    if (!read_fraction(s, "framerate", &n, &d, error))
+        return FALSE;
+    if (n == 0) /* "variable", which says no rate */
+        return TRUE;
+    if (!gst_vae_rate_is_possible(n, d))
+        return bad_field(s, "framerate", GST_VAE_RATES, error);
+    info->fps_n = n;
+    info->fps_d = d;
+    return TRUE;
+}
+
+static gboolean
+read_aspect(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    return read_fraction(s, "pixel-aspect-ratio", &info->par_n, &info->par_d,
+                         error) &&
+           (info->par_d == 0 || info->par_n > 0 ||
+            bad_field(s, "pixel-aspect-ratio", "a positive fraction", error));
+}
+
+gboolean
+gst_vae_latent_info_set_colorimetry(GstVaeLatentInfo *info, const gchar *words)
+{
+    GstVideoColorimetry colorimetry;
+    gchar *usual = NULL;
+
+    if (words && *words &&
+        gst_video_colorimetry_from_string(&colorimetry, words))
+        usual = gst_video_colorimetry_to_string(&colorimetry);
+    if (usual)
+        g_strlcpy(info->colorimetry, usual, sizeof info->colorimetry);
+    g_free(usual);
+    return usual != NULL;
+}
+
+static gboolean
+read_colorimetry(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    return !gst_structure_has_field(s, "colorimetry") ||
+           gst_vae_latent_info_set_colorimetry(
+               info, gst_structure_get_string(s, "colorimetry")) ||
+           bad_field(s, "colorimetry", "one of GStreamer, such as bt709",
+                     error);
+}
+
+static gboolean
+read_layout(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    if (gst_structure_has_field(s, "layout")) {
+        const gchar *word = gst_structure_get_string(s, "layout");
+        guint i;
+
+        for (i = 0; i < G_N_ELEMENTS(layout_words); i++)
+            if (g_strcmp0(word, layout_words[i]) == 0)
+                break;
+        if (i == G_N_ELEMENTS(layout_words))
+            return bad_field(s, "layout", "chw, tchw or cthw", error);
+        info->layout = (GstVaeLatentLayout) i;
+    }
+    if (!read_int(s, "frames", GST_VAE_LATENT_MAX_FRAMES, FALSE, &info->frames,
+                  error))
+        return FALSE;
+    if (info->layout == GST_VAE_LATENT_CHW && info->frames != 1)
+        return bad_field(s, "frames", "1 with layout = chw", error);
+    return TRUE;
+}
+
+static gboolean
+read_words(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+{
+    const gchar *word = gst_structure_get_string(s, "type");
+
+    if (!gst_vae_latent_type_from_string(word, &info->type))
+        return bad_field(s, "type", "float32, float16 or bfloat16", error);
+    if (gst_structure_has_field(s, "latent-space")) {
+        word = gst_structure_get_string(s, "latent-space");
+        if (!word || !*word || strlen(word) >= sizeof info->space)
+            return bad_field(s, "latent-space", "a name of 1 to 63 bytes",
+                             error);
+        g_strlcpy(info->space, word, sizeof info->space);
+    }
+    if (gst_structure_has_field(s, "normalization")) {
+        word = gst_structure_get_string(s, "normalization");
+        if (!word || !vae_normalization_parse(word, &info->normalization))
+            return bad_field(s, "normalization", "normalized or raw", error);
+        info->normalization_stated = TRUE;
+    }
+    return TRUE;
+}
+
+gboolean
+gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
+                              GError **error)
+{
+    const GstStructure *s;
+
+    gst_vae_latent_info_init(info);
+    if (!gst_caps_is_fixed(caps)) {
+        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                    "The latent caps are not fixed");
+        return FALSE;
+    }
+    s = gst_caps_get_structure(caps, 0);
+    if (!gst_structure_has_name(s, GST_VAE_LATENT_NAME)) {
+        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                    "The caps are %s, wanted " GST_VAE_LATENT_NAME,
+                    gst_structure_get_name(s));
+        return FALSE;
+    }
+    return read_words(s, info, error) &&
+           read_int(s, "channels", 1024, TRUE, &info->channels, error) &&
+           read_int(s, "latent-width", GST_VAE_LATENT_MAX_GRID, TRUE,
+                    &info->latent_width, error) &&
+           read_int(s, "latent-height", GST_VAE_LATENT_MAX_GRID, TRUE,
+                    &info->latent_height, error) &&
+           read_int(s, "width", GST_VAE_MAX_PIXELS, FALSE, &info->width,
+                    error) &&
+           read_int(s, "height", GST_VAE_MAX_PIXELS, FALSE, &info->height,
+                    error) &&
+           read_int(s, "temporal-factor", 64, FALSE, &info->temporal_factor,
+                    error) &&
+           read_int(s, "first-frames", 64, FALSE, &info->first_frames, error) &&
+           read_rate(s, info, error) && read_aspect(s, info, error) &&
+           read_colorimetry(s, info, error) && read_layout(s, info, error);
+}
+
+static void
+set_int(GstCaps *caps, const gchar *field, gint value)
+{
+    if (value > 0)
+        gst_caps_set_simple(caps, field, G_TYPE_INT, value, NULL);
+}
+
+GstCaps *
+gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info)
+{
+    GstCaps *caps = gst_caps_new_simple(
+        GST_VAE_LATENT_NAME, "type", G_TYPE_STRING, vae_type_name(info->type),
+        "layout", G_TYPE_STRING, layout_words[info->layout], "frames",
+        G_TYPE_INT, info->frames, NULL);
+
+    set_int(caps, "channels", info->channels);
+    set_int(caps, "latent-width", info->latent_width);
+    set_int(caps, "latent-height", info->latent_height);
+    set_int(caps, "width", info->width);
+    set_int(caps, "height", info->height);
+    set_int(caps, "temporal-factor", info->temporal_factor);
+    set_int(caps, "first-frames", info->first_frames);
+    if (info->space[0])
+        gst_caps_set_simple(caps, "latent-space", G_TYPE_STRING, info->space,
+                            NULL);
+    if (info->normalization_stated)
+        gst_caps_set_simple(caps, "normalization", G_TYPE_STRING,
+                            vae_normalization_name(info->normalization), NULL);
+    if (info->fps_d > 0)
+        gst_caps_set_simple(caps, "framerate", GST_TYPE_FRACTION, info->fps_n,
+                            info->fps_d, NULL);
+    if (info->colorimetry[0])
+        gst_caps_set_simple(caps, "colorimetry", G_TYPE_STRING,
+                            info->colorimetry, NULL);
+    if (info->par_d > 0)
+        gst_caps_set_simple(caps, "pixel-aspect-ratio", GST_TYPE_FRACTION,
+                            info->par_n, info->par_d, NULL);
+    return caps;
+}
+
+gsize
+gst_vae_latent_info_step_size(const GstVaeLatentInfo *info)
+{
+    return (gsize) info->channels * info->latent_width * info->latent_height *
+           vae_type_size(info->type);
+}
+
+gsize
+gst_vae_latent_info_size(const GstVaeLatentInfo *info)
+{
+    return info->frames * gst_vae_latent_info_step_size(info);
+}

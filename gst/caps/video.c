@@ -1,0 +1,241 @@
+#include "video.h"
+
+#include "frames.h"
+#include "latent.h"
+
+#include <string.h>
+
+static const struct {
+    GstVideoFormat format;
+    VaePixels pixels;
+} formats[] = {
+    {GST_VIDEO_FORMAT_I420, VAE_PIXELS_I420},
+    {GST_VIDEO_FORMAT_NV12, VAE_PIXELS_NV12},
+    {GST_VIDEO_FORMAT_RGB, VAE_PIXELS_RGB},
+    {GST_VIDEO_FORMAT_RGBA, VAE_PIXELS_RGBA},
+    {GST_VIDEO_FORMAT_BGRx, VAE_PIXELS_BGRX},
+    {GST_VIDEO_FORMAT_YV12, VAE_PIXELS_YV12},
+    {GST_VIDEO_FORMAT_Y42B, VAE_PIXELS_Y42B},
+    {GST_VIDEO_FORMAT_Y444, VAE_PIXELS_Y444},
+    {GST_VIDEO_FORMAT_RGBx, VAE_PIXELS_RGBA},
+    {GST_VIDEO_FORMAT_BGRA, VAE_PIXELS_BGRX},
+    {GST_VIDEO_FORMAT_BGR, VAE_PIXELS_BGR},
+    {GST_VIDEO_FORMAT_GBR, VAE_PIXELS_GBR},
+    {GST_VIDEO_FORMAT_I420_10LE, VAE_PIXELS_I420_10},
+    {GST_VIDEO_FORMAT_P010_10LE, VAE_PIXELS_P010},
+    {GST_VIDEO_FORMAT_GBR_10LE, VAE_PIXELS_GBR_10},
+    {GST_VIDEO_FORMAT_GBR_12LE, VAE_PIXELS_GBR_12},
+#if GST_CHECK_VERSION(1, 24, 0)
+    {GST_VIDEO_FORMAT_GBR_16LE, VAE_PIXELS_GBR_16},
+#endif
+};
+
+static gboolean
+pixels_of(GstVideoFormat format, VaePixels *pixels)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(formats); i++)
+        if (formats[i].format == format) {
+            *pixels = formats[i].pixels;
+            return TRUE;
+        }
+    return FALSE;
+}
+
+static gboolean
+is_subsampled(const GstVideoFormatInfo *format)
+{
+    return GST_VIDEO_FORMAT_INFO_IS_YUV(format) &&
+           (GST_VIDEO_FORMAT_INFO_W_SUB(format, 1) > 0 ||
+            GST_VIDEO_FORMAT_INFO_H_SUB(format, 1) > 0);
+}
+
+/* Sets field to value, or as near to it as the structure allows. */
+static void
+state_string(GstStructure *s, const gchar *field, const gchar *value)
+{
+    if (gst_structure_has_field(s, field))
+        gst_structure_fixate_field_string(s, field, value);
+    else
+        gst_structure_set(s, field, G_TYPE_STRING, value, NULL);
+}
+
+static gboolean
+known_matrix(GstVideoColorMatrix matrix)
+{
+    return matrix == GST_VIDEO_COLOR_MATRIX_BT601 ||
+           matrix == GST_VIDEO_COLOR_MATRIX_BT709 ||
+           matrix == GST_VIDEO_COLOR_MATRIX_BT2020;
+}
+
+/* Of YUV: what is wished, if it can be, else by the size. */
+static const gchar *
+yuv_colorimetry(const gchar *wish, gint height)
+{
+    GstVideoColorimetry colorimetry;
+
+    if (*wish && gst_video_colorimetry_from_string(&colorimetry, wish) &&
+        known_matrix(colorimetry.matrix))
+        return wish;
+    return height > 576 ? GST_VIDEO_COLORIMETRY_BT709
+                        : GST_VIDEO_COLORIMETRY_BT601;
+}
+
+GstCaps *
+gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
+{
+    const GstVideoFormatInfo *format;
+    GstStructure *s;
+    gint height = 0;
+
+    caps = gst_caps_make_writable(gst_caps_truncate(caps));
+    s = gst_caps_get_structure(caps, 0);
+    /* The first of each list. */
+    gst_structure_fixate_field_string(
+        s, "format", gst_vae_cuda_is_caps(caps) ? "NV12" : "I420");
+    gst_structure_get_int(s, "height", &height);
+    format = gst_video_format_get_info(
+        gst_video_format_from_string(gst_structure_get_string(s, "format")));
+    if (!GST_VIDEO_FORMAT_INFO_IS_YUV(format))
+        state_string(s, "colorimetry", GST_VIDEO_COLORIMETRY_SRGB);
+    else
+        state_string(s, "colorimetry", yuv_colorimetry(colorimetry, height));
+    /* Of others it says nothing; downstream may want it there all the same, as
+     * GStreamer 1.26 states it for 4:4:4. */
+    if (is_subsampled(format))
+        state_string(s, "chroma-site", "mpeg2");
+    state_string(s, "interlace-mode", "progressive");
+    return gst_caps_fixate(caps);
+}
+
+static gboolean
+bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
+         GError **error)
+{
+    const GstStructure *s = gst_caps_get_structure(caps, 0);
+    const gchar *found = gst_structure_get_string(s, field);
+
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video has %s = %s, wanted %s", field,
+                found ? found : "something else", wanted);
+    return FALSE;
+}
+
+/* Of YUV: matrix, and the site where there is one. */
+static gboolean
+check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
+{
+    const GstVideoColorMatrix matrix = info->colorimetry.matrix;
+
+    if (!known_matrix(matrix) && matrix != GST_VIDEO_COLOR_MATRIX_UNKNOWN)
+        return bad_caps(caps, "colorimetry",
+                        "the matrix of bt601, bt709 or bt2020", error);
+    if (is_subsampled(info->finfo) &&
+        (info->chroma_site & GST_VIDEO_CHROMA_SITE_ALT_LINE))
+        return bad_caps(caps, "chroma-site",
+                        "mpeg2, jpeg, cosited or v-cosited", error);
+    return TRUE;
+}
+
+static gboolean
+too_large(GError **error, gint width, gint height, const gchar *limit)
+{
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video has %dx%d pixels; %s are not possible", width,
+                height, limit);
+    return FALSE;
+}
+
+/* gst_video_info_from_caps() without a word about why not. */
+static gboolean
+read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
+{
+    const GstStructure *s = gst_caps_get_structure(caps, 0);
+    const gchar *format = gst_structure_get_string(s, "format");
+    gint width = 0, height = 0;
+    VaePixels pixels;
+    gchar *text;
+
+    gst_structure_get_int(s, "width", &width);
+    gst_structure_get_int(s, "height", &height);
+    if (width > GST_VAE_MAX_PIXELS || height > GST_VAE_MAX_PIXELS)
+        return too_large(
+            error, width, height,
+            "more than " G_STRINGIFY(GST_VAE_MAX_PIXELS) " each way");
+    if (!format || !pixels_of(gst_video_format_from_string(format), &pixels)) {
+        text = gst_caps_to_string(caps);
+        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                    "The video caps are %s, wanted one of the "
+                    "formats " GST_VAE_RAW_FORMATS,
+                    text);
+        g_free(text);
+        return FALSE;
+    }
+    if (gst_video_info_from_caps(info, caps))
+        return TRUE;
+    if ((guint64) width * height > G_MAXINT / 4)
+        return too_large(error, width, height, "frames of 2 GiB");
+    text = gst_caps_to_string(caps);
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video caps cannot be read: %s", text);
+    g_free(text);
+    return FALSE;
+}
+
+/* 0/1 is a rate that varies. */
+static gboolean
+check_rate(const GstVideoInfo *info, GError **error)
+{
+    if (info->fps_n == 0 || gst_vae_rate_is_possible(info->fps_n, info->fps_d))
+        return TRUE;
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The video has framerate = %d/%d, wanted " GST_VAE_RATES,
+                info->fps_n, info->fps_d);
+    return FALSE;
+}
+
+gboolean
+gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
+{
+    if (!read_caps(caps, info, error))
+        return FALSE;
+    if (GST_VIDEO_INFO_IS_INTERLACED(info))
+        return bad_caps(caps, "interlace-mode", "progressive", error);
+    if (!check_rate(info, error))
+        return FALSE;
+    return !GST_VIDEO_INFO_IS_YUV(info) || check_yuv(caps, info, error);
+}
+
+void
+gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture)
+{
+    const GstVideoColorimetry *colour = &info->colorimetry;
+    const GstVideoColorMatrix matrix = colour->matrix;
+    const GstVideoChromaSite site = info->chroma_site;
+    const gboolean high = GST_VIDEO_INFO_HEIGHT(info) > 576;
+
+    memset(picture, 0, sizeof *picture);
+    pixels_of(GST_VIDEO_INFO_FORMAT(info), &picture->pixels);
+    picture->width = GST_VIDEO_INFO_WIDTH(info);
+    picture->height = GST_VIDEO_INFO_HEIGHT(info);
+    picture->matrix = VAE_MATRIX_BT601;
+    if (matrix == GST_VIDEO_COLOR_MATRIX_BT2020)
+        picture->matrix = VAE_MATRIX_BT2020;
+    else if (matrix == GST_VIDEO_COLOR_MATRIX_BT709 ||
+             (matrix == GST_VIDEO_COLOR_MATRIX_UNKNOWN && high))
+        picture->matrix = VAE_MATRIX_BT709;
+    picture->full_range = colour->range == GST_VIDEO_COLOR_RANGE_0_255;
+    picture->limited_rgb = colour->range == GST_VIDEO_COLOR_RANGE_16_235;
+    picture->site_center = site != GST_VIDEO_CHROMA_SITE_UNKNOWN &&
+                           !(site & GST_VIDEO_CHROMA_SITE_H_COSITED);
+    picture->site_top = (site & GST_VIDEO_CHROMA_SITE_V_COSITED) != 0;
+}
+
+void
+gst_vae_video_frame_picture(const GstVideoFrame *frame, VaePicture *picture)
+{
+    gst_vae_video_picture(&frame->info, picture);
+    for (guint i = 0; i < GST_VIDEO_FRAME_N_PLANES(frame) && i < 3; i++) {
+        picture->data[i] = GST_VIDEO_FRAME_PLANE_DATA(frame, i);
+        picture->stride[i] = GST_VIDEO_FRAME_PLANE_STRIDE(frame, i);
+    }
+}

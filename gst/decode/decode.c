@@ -1,0 +1,574 @@
+/**
+ * SECTION:element-vaedecode
+ * @title: vaedecode
+ * @short_description: decodes latents of video diffusion models to raw video
+ *
+ * Takes latents, one in a buffer, and gives the frames that each stands for:
+ * one for the first of a sequence and, for the usual models, four for every
+ * later one. Frames leave while latents still come in. A buffer without
+ * DELTA_UNIT, DISCONT, a flush and new caps begin a sequence.
+ *
+ * A sequence that begins with a later latent, as after a seek, (DELTA_UNIT
+ * set, or OFFSET above 0) knows nothing of what was before; of the first group
+ * it gives the last frame only.
+ *
+ * A #GstVaeBase:model that is set while playing takes over at the next
+ * sequence, or with #GstVaeDecode::restart at the next latent.
+ *
+ * ## Example launch lines
+ * |[
+ * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
+ *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
+ * ]|
+ * Shows a clip at its own pace.
+ * |[
+ * gst-launch-1.0 -m filesrc location=latents.safetensors ! latentdemux ! \
+ *     vaedecode model=wan2.1_vae.safetensors post-stats=true ! \
+ *     videoconvert ! vp8enc deadline=1 target-bitrate=4000000 ! webmmux ! \
+ *     filesink location=clip.webm
+ * ]|
+ * Makes a file of it, and tells every second how fast that goes.
+ */
+#include "decode.h"
+
+#include "frames.h"
+#include "enums.h"
+#include "tensor_meta.h"
+#include "tensors.h"
+#include "video.h"
+
+GST_DEBUG_CATEGORY(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+enum {
+    PROP_0,
+    PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
+    PROP_NORMALIZATION
+};
+
+GType gst_vae_decode_get_type(void);
+G_DEFINE_TYPE(GstVaeDecode, gst_vae_decode, gst_vae_base_get_type())
+GST_ELEMENT_REGISTER_DEFINE(vaedecode, "vaedecode", GST_RANK_MARGINAL,
+                            gst_vae_decode_get_type())
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
+
+static gboolean
+mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
+         const gchar *found, const gchar *wanted)
+{
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "The latents have %s %s, the model %s wants %s", what, found,
+                model->path, wanted);
+    return FALSE;
+}
+
+static gboolean
+same_int(GError **error, const VaeModelInfo *model, const gchar *what,
+         gint found, gint wanted)
+{
+    gchar a[16], b[16];
+
+    if (found == 0 || found == wanted)
+        return TRUE;
+    g_snprintf(a, sizeof a, "%d", found);
+    g_snprintf(b, sizeof b, "%d", wanted);
+    return mismatch(error, model, what, a, b);
+}
+
+/* Latent caps against the model: space, channels, law of frames, grid. */
+static gboolean
+check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
+              GError **error)
+{
+    const gint s = model->spatial;
+    gchar found[64], wanted[64];
+
+    if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
+        return mismatch(error, model, "latent-space", in->space,
+                        model->space ? model->space : "another");
+    if (!same_int(error, model, "channels", in->channels,
+                  model->latent_channels) ||
+        !same_int(error, model, "temporal-factor", in->temporal_factor,
+                  model->temporal) ||
+        !same_int(error, model, "first-frames", in->first_frames,
+                  model->decode.first_out))
+        return FALSE;
+    if ((in->width && (in->width + s - 1) / s != in->latent_width) ||
+        (in->height && (in->height + s - 1) / s != in->latent_height)) {
+        g_snprintf(found, sizeof found, "%dx%d for %dx%d pixels",
+                   in->latent_width, in->latent_height, in->width, in->height);
+        g_snprintf(wanted, sizeof wanted, "%dx%d", (in->width + s - 1) / s,
+                   (in->height + s - 1) / s);
+        return mismatch(error, model, "a grid of", found, wanted);
+    }
+    return TRUE;
+}
+
+static gboolean
+check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
+           GError **error)
+{
+    if (in->width <= GST_VAE_MAX_PIXELS && in->height <= GST_VAE_MAX_PIXELS)
+        return TRUE;
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "Latents of %dx%d are a picture of %dx%d pixels with %s; more "
+                "than %d each way are not possible",
+                in->latent_width, in->latent_height, in->width, in->height,
+                model->path, GST_VAE_MAX_PIXELS);
+    return FALSE;
+}
+
+/* One that the caps of latents state is possible; the property, and what comes
+ * of a rate of tensors, need not be. */
+static gboolean
+check_rate(const GstVaeLatentInfo *in, GError **error)
+{
+    if (gst_vae_rate_is_possible(in->fps_n, in->fps_d))
+        return TRUE;
+    g_set_error(
+        error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        "The framerate of the video would be %d/%d, wanted " GST_VAE_RATES,
+        in->fps_n, in->fps_d);
+    return FALSE;
+}
+
+/* What the caps leave open: size, rate, normalization. */
+static void
+complete(GstVaeDecode *self)
+{
+    GstVaeLatentInfo *in = &self->in;
+    const VaeModelInfo *model = self->base.info;
+    gint mode;
+
+    if (!in->width)
+        in->width = in->latent_width * model->spatial;
+    if (!in->height)
+        in->height = in->latent_height * model->spatial;
+    GST_OBJECT_LOCK(self);
+    mode = self->normalization;
+    if (!in->fps_d && self->fps_n > 0) {
+        in->fps_n = self->fps_n;
+        in->fps_d = self->fps_d;
+    }
+    GST_OBJECT_UNLOCK(self);
+    if (!in->fps_d) {
+        in->fps_n = model->fps_n;
+        in->fps_d = model->fps_d;
+        GST_INFO_OBJECT(self, "no framerate stated: %d/%d, usual for %s",
+                        in->fps_n, in->fps_d, model->arch);
+    }
+    if (mode != GST_VAE_NORMALIZATION_AUTO)
+        in->normalization =
+            mode == GST_VAE_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
+}
+
+static gchar *
+find_model(GstVaeBase *base, GError **error)
+{
+    return gst_vae_models_find(GST_VAE_DECODE(base)->in.space, error);
+}
+
+static gboolean
+set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    self->tensors = gst_vae_tensors_is_caps(caps);
+    if (!gst_vae_tensors_info_from_caps(caps, &self->in, error))
+        return FALSE;
+    if (!gst_vae_base_use_model(base, error))
+        return FALSE;
+    if (self->tensors)
+        gst_vae_tensors_video_rate(&self->in, self->base.info->decode.step_out);
+    if (!check_latents(&self->in, self->base.info, error))
+        return FALSE;
+    complete(self);
+    return check_rate(&self->in, error) &&
+           check_size(&self->in, self->base.info, error);
+}
+
+static gboolean
+is_format(GQuark field, GValue *value, gpointer data)
+{
+    return g_strcmp0(g_quark_to_string(field), "format") == 0;
+}
+
+/* Those of the caps that have the format agreed on before, where downstream
+ * still takes it in the memory that it names first: a picture that changes its
+ * format in the middle of a stream is a new one to many elements. Takes caps.
+ */
+static GstCaps *
+keep_format(GstVaeBase *base, GstCaps *caps)
+{
+    GstCaps *agreed = NULL, *both;
+
+    g_mutex_lock(&base->lock);
+    if (base->session)
+        agreed = gst_caps_copy(base->session->caps);
+    g_mutex_unlock(&base->lock);
+    if (!agreed ||
+        !gst_caps_features_is_equal(gst_caps_get_features(agreed, 0),
+                                    gst_caps_get_features(caps, 0))) {
+        gst_clear_caps(&agreed);
+        return caps;
+    }
+    gst_structure_filter_and_map_in_place(gst_caps_get_structure(agreed, 0),
+                                          is_format, NULL);
+    both = gst_caps_intersect_full(agreed, caps, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(agreed);
+    if (gst_caps_is_empty(both)) {
+        gst_caps_unref(both);
+        return caps;
+    }
+    gst_caps_unref(caps);
+    return both;
+}
+
+/* Raw caps of this size that downstream takes too; NULL: none. */
+static GstCaps *
+raw_caps(GstVaeDecode *self)
+{
+    const GstVaeLatentInfo *in = &self->in;
+    GstPad *pad = self->base.srcpad;
+    GstCaps *template = gst_pad_get_pad_template_caps(pad), *ours, *peer;
+
+    ours = gst_caps_make_writable(template);
+    gst_caps_set_simple(ours, "width", G_TYPE_INT, in->width, "height",
+                        G_TYPE_INT, in->height, "framerate", GST_TYPE_FRACTION,
+                        in->fps_n, in->fps_d, "pixel-aspect-ratio",
+                        GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
+                        in->par_d ? in->par_d : 1, NULL);
+    ours = gst_vae_cuda_offer(&self->base, ours);
+    peer = gst_pad_peer_query_caps(pad, ours);
+    if (peer) {
+        GstCaps *both =
+            gst_caps_intersect_full(ours, peer, GST_CAPS_INTERSECT_FIRST);
+
+        gst_caps_unref(ours);
+        gst_caps_unref(peer);
+        ours = both;
+    }
+    if (gst_caps_is_empty(ours))
+        gst_clear_caps(&ours);
+    if (!ours)
+        return NULL;
+    return gst_vae_video_fixate(keep_format(&self->base, ours),
+                                in->colorimetry);
+}
+
+static gboolean
+negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+    const GstVaeLatentInfo *in = &self->in;
+
+    session->caps = raw_caps(self);
+    if (!session->caps) {
+        gchar *why = gst_vae_cuda_why_not(base);
+
+        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                    "Downstream takes no video of %dx%d pixels at %d/%d in "
+                    "any of the formats " GST_VAE_RAW_FORMATS "%s%s",
+                    in->width, in->height, in->fps_n, in->fps_d,
+                    why ? " of the host's memory; " : "", why ? why : "");
+        g_free(why);
+        return FALSE;
+    }
+    if (!gst_vae_video_info(session->caps, &session->video, error))
+        return FALSE;
+    gst_vae_base_fill_session(base, session);
+    session->latent = *in;
+    session->params.width = in->width;
+    session->params.height = in->height;
+    session->params.normalization = in->normalization;
+    session->frame_time =
+        gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
+    return TRUE;
+}
+
+static void
+set_times(GstVaeBase *base, GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+
+    session->step_time = session->frame_time * info->decode.step_out;
+}
+
+/* The step of one latent; takes it. */
+static GstFlowReturn
+push_latent(GstVaeDecode *self, GstBuffer *latent)
+{
+    GstVaeBase *base = &self->base;
+    const GstClockTime pts = gst_vae_decode_step_pts(self, latent);
+    GstFlowReturn ret = GST_FLOW_EOS;
+    gboolean cold = FALSE;
+    gboolean begins = gst_vae_decode_begins(self, latent);
+    GstVaeItem *item;
+
+    /* What follows without this one has no past. */
+    if (gst_vae_decode_is_behind(self, pts))
+        self->need_start = self->discont = TRUE;
+    else if (begins)
+        ret = gst_vae_decode_load(self, latent);
+    else
+        ret = GST_FLOW_OK;
+    if (ret == GST_FLOW_OK && !self->resuming)
+        ret = gst_vae_base_switch(base, begins, pts, &cold);
+    if (ret != GST_FLOW_OK) {
+        gst_buffer_unref(latent);
+        return ret;
+    }
+    item = self->resuming ? gst_vae_decode_resume_step(self, latent)
+                          : gst_vae_decode_plan_step(self, latent);
+    if (!item)
+        return GST_FLOW_OK;
+    item->cold = cold;
+    gst_vae_decode_mark(self, item);
+    return gst_vae_queue_push_step(base, item);
+}
+
+static GstFlowReturn
+collect_many(GstVaeDecode *self, GstBuffer *buffer)
+{
+    GstClockTime left = GST_BUFFER_DURATION(buffer);
+    GstFlowReturn ret = GST_FLOW_OK;
+
+    for (gint i = 0; i < self->in.frames && ret == GST_FLOW_OK; i++) {
+        GstBuffer *part = gst_vae_decode_split(self, buffer, i, &left);
+
+        if (!part) {
+            GST_ELEMENT_ERROR(self, RESOURCE, READ, (NULL),
+                              ("a buffer of latents cannot be read"));
+            ret = GST_FLOW_ERROR;
+            break;
+        }
+        ret = push_latent(self, part);
+    }
+    gst_buffer_unref(buffer);
+    return ret;
+}
+
+/* The latents of a buffer; NULL: it has none, and the error is told. Takes
+ * buffer. */
+static GstBuffer *
+read_latents(GstVaeDecode *self, GstBuffer *buffer)
+{
+    const gsize wanted = gst_vae_latent_info_size(&self->in);
+    GError *error = NULL;
+    gsize size;
+
+    buffer = gst_vae_tensor_meta_take(buffer, &self->in, self->base.info->space,
+                                      &error);
+    if (!buffer) {
+        gst_vae_queue_drain(&self->base);
+        gst_vae_post_gerror(GST_ELEMENT(self), error);
+        return NULL;
+    }
+    size = gst_buffer_get_size(buffer);
+    if (size != wanted) {
+        gst_vae_queue_drain(&self->base); /* what was good goes out */
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
+                          ("A buffer of %" G_GSIZE_FORMAT
+                           " bytes came, wanted %" G_GSIZE_FORMAT
+                           " for %d latents of %dx%dx%d %s",
+                           size, wanted, self->in.frames, self->in.channels,
+                           self->in.latent_height, self->in.latent_width,
+                           vae_type_name(self->in.type)),
+                          (NULL));
+        gst_clear_buffer(&buffer);
+    }
+    return buffer;
+}
+
+static GstFlowReturn
+collect(GstVaeBase *base, GstBuffer *buffer)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    buffer = read_latents(self, buffer);
+    if (!buffer)
+        return GST_FLOW_ERROR;
+    /* Tensors have no flag for what continues a sequence. */
+    if (self->tensors && !self->need_start && !GST_BUFFER_IS_DISCONT(buffer)) {
+        buffer = gst_buffer_make_writable(buffer);
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    }
+    if (self->in.frames > 1)
+        return collect_many(self, buffer);
+    return push_latent(self, buffer);
+}
+
+static void
+restart(GstVaeBase *base)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    self->need_start = TRUE;
+    self->discont = TRUE;
+}
+
+static void
+segment(GstVaeBase *base)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    self->anchor = GST_CLOCK_TIME_NONE;
+    self->since_anchor = 0;
+    self->frame = 0;
+}
+
+static void
+propose_allocation(GstVaeBase *base, GstQuery *query)
+{
+    /* Latents are read from any memory. */
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_FRAMERATE:
+        self->fps_n = gst_value_get_fraction_numerator(value);
+        self->fps_d = gst_value_get_fraction_denominator(value);
+        break;
+    case PROP_NORMALIZATION:
+        self->normalization = g_value_get_enum(value);
+        break;
+    default:
+        if (!gst_vae_checkpoint_set(&self->base, id, value))
+            G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_FRAMERATE:
+        gst_value_set_fraction(value, self->fps_n, self->fps_d);
+        break;
+    case PROP_NORMALIZATION:
+        g_value_set_enum(value, self->normalization);
+        break;
+    default:
+        if (!gst_vae_checkpoint_get(&self->base, id, value))
+            G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+install_properties(GObjectClass *klass)
+{
+    const GParamFlags ready =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
+    /**
+     * GstVaeDecode:framerate:
+     *
+     * Rate of the decoded video where the caps state none.
+     */
+    g_object_class_install_property(
+        klass, PROP_FRAMERATE,
+        gst_param_spec_fraction("framerate", "Framerate",
+                                "Frames per second of the video where the caps "
+                                "state none, " GST_VAE_RATES
+                                "; 0/1: what the model was made for",
+                                0, 1, G_MAXINT, 1, 0, 1, ready));
+    /**
+     * GstVaeDecode:normalization:
+     *
+     * On which side of the model's latent statistics the latents stand. What
+     * is set here goes before what the caps say.
+     */
+    g_object_class_install_property(
+        klass, PROP_NORMALIZATION,
+        g_param_spec_enum("normalization", "Normalization",
+                          "Whether latents are as the diffusion model emits "
+                          "them or as the network takes them; auto: as the "
+                          "caps say, else normalized",
+                          GST_TYPE_VAE_NORMALIZATION,
+                          GST_VAE_NORMALIZATION_AUTO, ready));
+}
+
+static void
+restart_action(GstVaeDecode *self)
+{
+    GST_OBJECT_LOCK(self);
+    self->base.settings.restart_wanted = TRUE;
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+install_signals(GstVaeDecodeClass *klass)
+{
+    /**
+     * GstVaeDecode::restart:
+     * @decode: the element
+     *
+     * At the next latent, takes the #GstVaeBase:model that was set meanwhile,
+     * without waiting for a sequence to start, and forgets what was before:
+     * the latent is decoded without a past, as at the start of a sequence, and
+     * gives as many frames as any other, so that the times of frames go on
+     * without a gap. The element message `vae-switch` says when: `model`,
+     * `cold` (TRUE), `timestamp` and `running-time`.
+     */
+    g_signal_new_class_handler("restart", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(restart_action), NULL, NULL, NULL,
+                               G_TYPE_NONE, 0);
+}
+
+static void
+gst_vae_decode_class_init(GstVaeDecodeClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    GstVaeBaseClass *base_class = &klass->parent_class;
+
+    GST_DEBUG_CATEGORY_INIT(gst_vae_decode_debug, "vaedecode", 0,
+                            "latents to raw video");
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    install_properties(object_class);
+    gst_vae_checkpoint_install(object_class, GST_VAE_CHECKPOINT_PROPERTIES);
+    install_signals(klass);
+    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_pad_template(
+        element_class, gst_vae_cuda_template("src", GST_PAD_SRC));
+    gst_element_class_set_static_metadata(
+        element_class, "Variational autoencoder latent decoder",
+        "Codec/Decoder/Video",
+        "Decodes latents of video diffusion models to raw video",
+        GST_VAE_AUTHOR);
+    base_class->direction = VAE_DECODE;
+    base_class->category = gst_vae_decode_debug;
+    base_class->set_caps = set_caps;
+    base_class->find_model = find_model;
+    base_class->negotiate = negotiate;
+    base_class->set_times = set_times;
+    base_class->collect = collect;
+    base_class->restart = restart;
+    base_class->segment = segment;
+    base_class->propose_allocation = propose_allocation;
+    base_class->decide_allocation = gst_vae_decode_decide_allocation;
+    base_class->begin = gst_vae_decode_begin;
+}
+
+static void
+gst_vae_decode_init(GstVaeDecode *self)
+{
+    self->fps_d = 1;
+    self->anchor = GST_CLOCK_TIME_NONE;
+    gst_vae_pads_init(&self->base);
+}

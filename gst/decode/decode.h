@@ -1,0 +1,88 @@
+/*
+ * decode.h: latents in, frames out.
+ */
+#ifndef GST_VAE_DECODE_H
+#define GST_VAE_DECODE_H
+
+#include "base.h"
+
+G_BEGIN_DECLS
+
+GST_ELEMENT_REGISTER_DECLARE(vaedecode)
+
+typedef struct GstVaeDecode {
+    GstVaeBase base;
+
+    gint fps_n, fps_d; /* property; 0/1: not set. Under the object lock */
+    gint normalization;
+
+    /* Streaming thread. */
+    GstVaeLatentInfo in; /* of the sink caps, gaps filled in */
+    gboolean tensors;    /* the sink caps are other/tensors */
+    gboolean need_start; /* the next latent begins a sequence */
+    gboolean discont;
+    GstClockTime anchor;  /* time where counting began, or NONE */
+    guint64 since_anchor; /* frames since then */
+    guint64 frame;        /* OFFSET of the next frame */
+
+    VaeCheckpoint resume; /* where the stream was put */
+    gboolean resuming;    /* latents up to there still come */
+    guint64 place;        /* of the next latent in its clip, then */
+    guint saved;          /* latents since a checkpoint was wanted */
+
+    /* The worker's. */
+    guint judged;          /* latents of the sequence seen so far */
+    gboolean mark_discont; /* the next frame that is made gets the flag */
+} GstVaeDecode;
+
+typedef struct GstVaeDecodeClass {
+    GstVaeBaseClass parent_class;
+} GstVaeDecodeClass;
+
+#define GST_VAE_DECODE(object) ((GstVaeDecode *) (object))
+
+/* decode/timing.c: buffers of latents to steps with timestamps */
+
+/* Whether a latent begins a sequence, and when its step begins. */
+gboolean gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer);
+GstClockTime gst_vae_decode_step_pts(GstVaeDecode *self,
+                                     const GstBuffer *buffer);
+/* Whether nothing from there on is in the segment. */
+gboolean gst_vae_decode_is_behind(GstVaeDecode *self, GstClockTime pts);
+/* The step of one latent; takes buffer. */
+GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer);
+/* Latent i of a buffer that holds several, with flags and times of its own;
+ * NULL: memory that cannot be read. left is what is left of the buffer's
+ * duration, or NONE. (transfer full) */
+GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
+                                GstClockTime *left);
+
+/* decode/resume.c: steps around checkpoints */
+
+/* At the start of a sequence: the checkpoint that load-checkpoint named, if
+ * any. */
+GstFlowReturn gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent);
+/* The step of a latent while resuming, without frames that were had before;
+ * NULL: it is not needed. Takes latent. */
+GstVaeItem *gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent);
+/* Marks a step behind which a checkpoint is due. */
+void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
+
+/* decode/output.c: output memory and the call of the engine */
+
+void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
+                                      GstQuery *query);
+VaeStatus gst_vae_decode_begin(GstVaeBase *base, VaeStream *stream,
+                               GstVaeItem **items, guint n, GstVaeCall *call,
+                               VaeError *error);
+
+/* decode/check.c */
+
+/* Looks at the first latents of a sequence, all of which come here in order,
+ * and warns once on the bus where they clearly are of the other normalization
+ * than was declared. Worker. */
+void gst_vae_decode_check(GstVaeDecode *self, const GstVaeItem *item,
+                          const VaeLatent *latent);
+
+G_END_DECLS
+#endif

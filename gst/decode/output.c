@@ -1,0 +1,234 @@
+/*
+ * output.c: memory for frames, and the engine's call.
+ */
+#include "call.h"
+#include "frames.h"
+#include "decode.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+/* A late stream still shows a picture this often. */
+#define SHOW_EVERY GST_SECOND
+
+/* What GStreamer calls the default quality. */
+#define FULL_QUALITY 1000000
+
+/* Whether it may have no buffer left. */
+static gboolean
+is_bounded(GstBufferPool *pool)
+{
+    GstStructure *config = gst_buffer_pool_get_config(pool);
+    guint max = 0;
+
+    gst_buffer_pool_config_get_params(config, NULL, NULL, NULL, &max);
+    gst_structure_free(config);
+    return max > 0;
+}
+
+/* A pool of our own where downstream offers none that fits. */
+static GstBufferPool *
+own_pool(GstVaeSession *session, guint size, gboolean video_meta)
+{
+    GstBufferPool *pool = gst_video_buffer_pool_new();
+    GstStructure *config = gst_buffer_pool_get_config(pool);
+
+    gst_buffer_pool_config_set_params(config, session->caps, size, 0, 0);
+    gst_buffer_pool_config_set_allocator(config, session->allocator,
+                                         &session->allocation);
+    if (video_meta)
+        gst_buffer_pool_config_add_option(config,
+                                          GST_BUFFER_POOL_OPTION_VIDEO_META);
+    if (!gst_buffer_pool_set_config(pool, config))
+        gst_clear_object(&pool);
+    return pool;
+}
+
+/* Downstream's pool, or NULL. needed buffers are out at once. */
+static GstBufferPool *
+offered_pool(GstVaeSession *session, GstQuery *query, guint needed,
+             gboolean video_meta)
+{
+    GstBufferPool *pool = NULL;
+    GstStructure *config;
+    guint size, min, max;
+
+    if (gst_query_get_n_allocation_pools(query) == 0)
+        return NULL;
+    gst_query_parse_nth_allocation_pool(query, 0, &pool, &size, &min, &max);
+    if (!pool || (max > 0 && max < min + needed)) {
+        gst_clear_object(&pool);
+        return NULL;
+    }
+    config = gst_buffer_pool_get_config(pool);
+    gst_buffer_pool_config_set_params(
+        config, session->caps, MAX(size, GST_VIDEO_INFO_SIZE(&session->video)),
+        min, max);
+    if (video_meta &&
+        gst_buffer_pool_has_option(pool, GST_BUFFER_POOL_OPTION_VIDEO_META))
+        gst_buffer_pool_config_add_option(config,
+                                          GST_BUFFER_POOL_OPTION_VIDEO_META);
+    if (!gst_buffer_pool_set_config(pool, config))
+        gst_clear_object(&pool);
+    return pool;
+}
+
+void
+gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
+                                 GstQuery *query)
+{
+    const gboolean video_meta =
+        gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+    guint steps, depth;
+    GstBufferPool *pool;
+
+    GST_OBJECT_LOCK(base);
+    depth = base->settings.queue_depth;
+    GST_OBJECT_UNLOCK(base);
+    /* Up to 4 steps of a slice unless told otherwise; what waits, what is
+     * computed and what is pushed. */
+    steps = session->params.slice_size ? session->params.slice_size : 4;
+    if (gst_query_get_n_allocation_params(query) > 0)
+        gst_query_parse_nth_allocation_param(query, 0, &session->allocator,
+                                             &session->allocation);
+    pool =
+        offered_pool(session, query,
+                     (depth + 2) * steps * info->decode.step_out, video_meta);
+    if (pool && gst_vae_cuda_is_caps(session->caps) &&
+        !gst_vae_cuda_is_pool(pool))
+        gst_clear_object(&pool);
+    if (pool && !gst_buffer_pool_set_active(pool, TRUE))
+        gst_clear_object(&pool);
+    GST_DEBUG_OBJECT(base, "%s pool, video meta %d",
+                     pool ? "downstream's" : "own", video_meta);
+    if (!pool && gst_vae_cuda_is_caps(session->caps)) {
+        pool = gst_vae_cuda_pool(base, session->caps,
+                                 GST_VIDEO_INFO_SIZE(&session->video));
+        if (pool && !gst_buffer_pool_set_active(pool, TRUE))
+            gst_clear_object(&pool);
+    } else if (!pool) {
+        pool =
+            own_pool(session, GST_VIDEO_INFO_SIZE(&session->video), video_meta);
+        if (pool)
+            gst_buffer_pool_set_active(pool, TRUE);
+        /* Rows are rounded up to 4 bytes, planes of 4:2:0 to even sizes. */
+        session->clear =
+            session->params.width % 8 != 0 || session->params.height % 2 != 0;
+    }
+    session->pool = pool;
+    session->bounded = pool && is_bounded(pool);
+}
+
+/* Posts what a dropped frame is worth to the application. */
+static void
+post_qos(GstVaeBase *base, const GstVaeItem *item, const GstVaeOut *out,
+         GstClockTime earliest)
+{
+    GstMessage *message;
+    guint64 frames, dropped;
+    gdouble proportion;
+
+    g_mutex_lock(&base->lock);
+    dropped = ++base->counters.dropped;
+    frames = base->counters.frames;
+    proportion = base->proportion;
+    g_mutex_unlock(&base->lock);
+    message = gst_message_new_qos(GST_OBJECT(base), FALSE, out->running,
+                                  out->stream, out->pts, out->duration);
+    gst_message_set_qos_values(message, GST_CLOCK_DIFF(out->running, earliest),
+                               proportion, FULL_QUALITY);
+    gst_message_set_qos_stats(message, GST_FORMAT_BUFFERS, frames, dropped);
+    gst_element_post_message(GST_ELEMENT(base), message);
+}
+
+/* Whether the sink has no more use for a frame. */
+static gboolean
+is_late(GstVaeBase *base, const GstVaeItem *item, const GstVaeOut *out)
+{
+    GstClockTime earliest;
+    gboolean qos, late;
+
+    GST_OBJECT_LOCK(base);
+    qos = base->settings.qos;
+    GST_OBJECT_UNLOCK(base);
+    g_mutex_lock(&base->lock);
+    earliest = base->earliest;
+    late = qos && GST_CLOCK_TIME_IS_VALID(earliest) &&
+           GST_CLOCK_TIME_IS_VALID(out->running) && out->running < earliest &&
+           GST_CLOCK_TIME_IS_VALID(base->shown) &&
+           out->running < base->shown + SHOW_EVERY;
+    if (!late)
+        base->shown = out->running;
+    g_mutex_unlock(&base->lock);
+    if (late)
+        post_qos(base, item, out, earliest);
+    return late;
+}
+
+/* A buffer for one frame, mapped as the next picture of the call. */
+static VaeStatus
+add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
+          VaeError *error)
+{
+    GstFlowReturn ret = GST_FLOW_ERROR;
+
+    if (session->pool)
+        ret = gst_buffer_pool_acquire_buffer(session->pool, &out->buffer, NULL);
+    if (ret == GST_FLOW_FLUSHING)
+        return vae_fail(error, VAE_ERR_CANCELLED, "the pool is flushing");
+    if (ret != GST_FLOW_OK)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for a frame: %s",
+                        gst_flow_get_name(ret));
+    /* So that a dump of the frames is the same in every run. */
+    if (session->clear)
+        gst_buffer_memset(out->buffer, 0, 0, gst_buffer_get_size(out->buffer));
+    if (!gst_vae_call_add_picture(call, session, out->buffer, GST_MAP_WRITE))
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "a frame from downstream cannot be written");
+    gst_vae_call_stamp(out);
+    return VAE_OK;
+}
+
+static VaeStatus
+add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+    GstVaeSession *session = item->session;
+    VaeStatus status = VAE_OK;
+
+    if (!gst_vae_call_add_latent(call, session, item->in[0], GST_MAP_READ))
+        return vae_fail(error, VAE_ERR_READ, "a latent cannot be read");
+    gst_vae_decode_check(self, item, &call->latents[call->n_latents - 1]);
+    self->mark_discont |= item->discont;
+    for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
+        GstVaeOut *out = &item->out[i];
+
+        if (!out->wanted || is_late(base, item, out)) {
+            gst_vae_call_add_picture(call, session, NULL, 0);
+            continue;
+        }
+        status = add_frame(session, call, out, error);
+        if (self->mark_discont && status == VAE_OK)
+            GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
+        self->mark_discont = FALSE;
+    }
+    return status;
+}
+
+VaeStatus
+gst_vae_decode_begin(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+                     guint n, GstVaeCall *call, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+
+    call->engine = gst_vae_cuda_engine(base, stream);
+    for (guint i = 0; i < n && status == VAE_OK; i++)
+        status = add_step(base, call, items[i], error);
+    if (status != VAE_OK)
+        return status;
+    call->begun = TRUE;
+    return vae_stream_decode_begin(stream, call->latents, (int) call->n_latents,
+                                   call->pictures, (int) call->n_pictures,
+                                   error);
+}

@@ -1,0 +1,122 @@
+/*
+ * resume.c: a stream that goes on from a checkpoint.
+ *
+ * The latents of the clip come from its start, or from any that is early
+ * enough: those before the one that the stream takes first are left out, and
+ * the frames of those before the checkpoint are not made.
+ */
+#include "decode.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+/* Frames before latent k of a clip. */
+static guint64
+frames_before(GstVaeDecode *self, guint64 k)
+{
+    const VaeSteps *steps = &self->base.info->decode;
+
+    return k == 0 ? 0
+                  : (guint64) steps->first_out +
+                        (k - 1) * (guint64) steps->step_out;
+}
+
+/* FALSE: the latents begin too late. */
+static gboolean
+begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
+{
+    const VaeCheckpoint *c = &self->resume;
+
+    self->place = GST_BUFFER_OFFSET_IS_VALID(latent) ? GST_BUFFER_OFFSET(latent)
+                  : c->carries                       ? c->latents
+                                                     : 0;
+    if (self->place > c->begin) {
+        GST_ELEMENT_ERROR(
+            self, STREAM, FORMAT,
+            ("The latents begin with number %" G_GUINT64_FORMAT
+             ", the checkpoint %s wants them from %" G_GUINT64_FORMAT " on",
+             self->place, path, (guint64) c->begin),
+            (NULL));
+        return FALSE;
+    }
+    GST_INFO_OBJECT(self,
+                    "going on behind latent %" G_GUINT64_FORMAT
+                    ", computing from %" G_GUINT64_FORMAT " on",
+                    (guint64) c->latents, (guint64) c->begin);
+    self->resuming = c->latents > self->place || self->place > 0;
+    self->frame = frames_before(self, self->place);
+    return TRUE;
+}
+
+GstFlowReturn
+gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
+{
+    GstVaeBase *base = &self->base;
+    gchar *path = gst_vae_checkpoint_take_wish(base);
+    GstFlowReturn ret = GST_FLOW_OK;
+    GError *error = NULL;
+
+    self->resuming = FALSE; /* of a sequence before */
+    if (!path)
+        return GST_FLOW_OK;
+    if (gst_vae_base_load_checkpoint(base, path, &self->resume, &error)) {
+        if (!begin(self, path, latent))
+            ret = GST_FLOW_ERROR;
+    } else if (error) {
+        gst_vae_post_gerror(GST_ELEMENT(self), error);
+        ret = GST_FLOW_ERROR;
+    } else {
+        ret = GST_FLOW_FLUSHING;
+    }
+    g_free(path);
+    return ret;
+}
+
+GstVaeItem *
+gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent)
+{
+    const VaeCheckpoint *c = &self->resume;
+    const guint64 place = self->place++;
+    GstVaeItem *item;
+
+    if (place > 0 && self->need_start) {
+        /* The stream has a past. */
+        latent = gst_buffer_make_writable(latent);
+        GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+        GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DISCONT);
+        self->need_start = FALSE;
+        self->discont = TRUE;
+    }
+    item = gst_vae_decode_plan_step(self, latent);
+    /* The stream was put where it has to be. */
+    item->start = FALSE;
+    self->resuming = place + 1 < c->latents;
+    if (place < c->begin) {
+        self->discont = TRUE;
+        gst_vae_item_unref(item);
+        return NULL;
+    }
+    for (guint i = 0; place < c->latents && i < item->n_out; i++)
+        item->out[i].wanted = FALSE;
+    return item;
+}
+
+void
+gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item)
+{
+    GstVaeBase *base = &self->base;
+    guint interval;
+
+    if (item->start)
+        self->saved = 0;
+    GST_OBJECT_LOCK(base);
+    interval = base->settings.checkpoint_location
+                   ? base->settings.checkpoint_interval
+                   : 0;
+    GST_OBJECT_UNLOCK(base);
+    self->saved++;
+    item->checkpoint =
+        interval > 0 && self->saved >= interval && !self->resuming;
+    if (item->checkpoint)
+        self->saved = 0;
+}

@@ -1,0 +1,252 @@
+/*
+ * timing.c: which frames a latent gives, and when.
+ */
+#include <string.h>
+
+#include "decode.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+/* Timestamps this near to the count are the count: so frames touch. What a
+ * segment leaves of a frame is not shown where it is no more than this. */
+#define ROUNDING GST_USECOND
+
+static GstClockTime
+frames_time(GstVaeDecode *self, guint64 n)
+{
+    return gst_util_uint64_scale(n, GST_SECOND * self->in.fps_d,
+                                 self->in.fps_n);
+}
+
+gboolean
+gst_vae_decode_is_behind(GstVaeDecode *self, GstClockTime pts)
+{
+    const GstSegment *s = &self->base.segment;
+
+    return GST_CLOCK_TIME_IS_VALID(s->stop) && pts >= s->stop;
+}
+
+/* One frame of a step, seen by the segment. */
+static void
+plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
+           GstClockTime end)
+{
+    guint64 from, to;
+
+    out->offset = self->frame++;
+    out->wanted = gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, pts,
+                                   end, &from, &to) &&
+                  (to - from > ROUNDING || end - pts <= ROUNDING);
+    if (!out->wanted)
+        return;
+    out->pts = from;
+    out->duration = to - from;
+    out->running = gst_vae_pads_running_time(&self->base, from);
+    out->stream =
+        gst_segment_to_stream_time(&self->base.segment, GST_FORMAT_TIME, from);
+}
+
+/* Counts from a timestamp on, or, where that is the rounded time of a whole
+ * number of frames, from 0: so times are the same wherever one begins. */
+static void
+set_anchor(GstVaeDecode *self, GstClockTime pts)
+{
+    const guint64 frames = gst_util_uint64_scale_round(
+        pts, self->in.fps_n, (guint64) self->in.fps_d * GST_SECOND);
+
+    self->anchor = pts;
+    self->since_anchor = 0;
+    if (frames_time(self, frames) == pts) {
+        self->anchor = 0;
+        self->since_anchor = frames;
+    }
+}
+
+/* When a step begins: its own timestamp, or, where that is missing or only
+ * rounded in another way, counted frames. */
+GstClockTime
+gst_vae_decode_step_pts(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    const GstClockTime pts = GST_BUFFER_PTS(buffer);
+    GstClockTime counted = GST_CLOCK_TIME_NONE;
+
+    if (GST_CLOCK_TIME_IS_VALID(self->anchor))
+        counted = self->anchor + frames_time(self, self->since_anchor);
+    if (GST_CLOCK_TIME_IS_VALID(pts) &&
+        (!GST_CLOCK_TIME_IS_VALID(counted) ||
+         MAX(pts, counted) - MIN(pts, counted) > ROUNDING)) {
+        counted = pts;
+        set_anchor(self, pts);
+    } else if (!GST_CLOCK_TIME_IS_VALID(counted)) {
+        counted = self->base.segment.start;
+        set_anchor(self, counted);
+    }
+    return counted;
+}
+
+/* Frames of a group of n that the duration leaves. */
+static guint
+trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
+{
+    guint64 frames;
+
+    if (!GST_CLOCK_TIME_IS_VALID(duration))
+        return n;
+    frames = gst_util_uint64_scale_round(duration, self->in.fps_n,
+                                         (guint64) self->in.fps_d * GST_SECOND);
+    return CLAMP(frames, 1, n);
+}
+
+/* Whether a latent that begins a sequence is not the first of its clip. The
+ * duration of a first one is that of its one frame. */
+static gboolean
+is_cold(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    const gboolean delta =
+        GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    const guint first = self->base.info->decode.first_out;
+    const guint later = self->base.info->decode.step_out;
+
+    if (first == later)
+        return FALSE;
+    if (delta)
+        return TRUE;
+    if (!GST_BUFFER_OFFSET_IS_VALID(buffer) || GST_BUFFER_OFFSET(buffer) == 0)
+        return FALSE;
+    return trimmed(self, GST_BUFFER_DURATION(buffer), later) > first;
+}
+
+/* What the first latent of a sequence gives: first_out frames, which, where
+ * the sequence is cold, are the last of a whole group. The rest of that group
+ * is a gap. */
+static guint
+plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
+           GstClockTime *pts)
+{
+    const guint first = self->base.info->decode.first_out;
+    const guint skip = self->base.info->decode.step_out - first;
+    const guint64 k = GST_BUFFER_OFFSET(buffer);
+    guint64 from, to;
+
+    item->start = TRUE;
+    if (!is_cold(self, buffer))
+        return first;
+    GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
+    item->partial = TRUE;
+    if (GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
+        self->frame = first + (k - 1) * self->base.info->decode.step_out + skip;
+    else
+        self->frame += skip;
+    if (gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, *pts,
+                         *pts + frames_time(self, skip), &from, &to))
+        item->before = gst_event_new_gap(from, to - from);
+    self->since_anchor += skip;
+    *pts = self->anchor + frames_time(self, self->since_anchor);
+    return first;
+}
+
+gboolean
+gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    return self->need_start || GST_BUFFER_IS_DISCONT(buffer) ||
+           !GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+}
+
+GstVaeItem *
+gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer)
+{
+    const gboolean start = gst_vae_decode_begins(self, buffer);
+    GstVaeItem *item = gst_vae_item_new_step();
+    GstClockTime pts = gst_vae_decode_step_pts(self, buffer), end;
+    const GstClockTime stated = GST_BUFFER_DURATION(buffer);
+    guint keep;
+
+    item->discont = self->discont || GST_BUFFER_IS_DISCONT(buffer);
+    self->need_start = self->discont = FALSE;
+    if (start) {
+        item->n_out = plan_start(self, item, buffer, &pts);
+        keep = item->before ? item->n_out : trimmed(self, stated, item->n_out);
+    } else {
+        item->n_out = self->base.info->decode.step_out;
+        keep = trimmed(self, stated, item->n_out);
+    }
+    for (guint i = 0; i < keep; i++) {
+        self->since_anchor++;
+        end = self->anchor + frames_time(self, self->since_anchor);
+        plan_frame(self, &item->out[i], pts, end);
+        if (GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY))
+            item->out[i].wanted = FALSE;
+        pts = end;
+    }
+    item->in[0] = buffer;
+    item->n_in = 1;
+    item->frames = self->frame;
+    return item;
+}
+
+/* The bytes of latent i of a buffer. (transfer full) */
+static GstBuffer *
+copy_latent(GstVaeDecode *self, GstBuffer *buffer, gint i)
+{
+    const GstVaeLatentInfo *in = &self->in;
+    const gsize step = gst_vae_latent_info_step_size(in);
+    const gsize plane = step / in->channels;
+    GstBuffer *part;
+    GstMapInfo from, to;
+
+    if (in->layout == GST_VAE_LATENT_TCHW)
+        return gst_buffer_copy_region(buffer, GST_BUFFER_COPY_MEMORY, i * step,
+                                      step);
+    if (!gst_buffer_map(buffer, &from, GST_MAP_READ))
+        return NULL;
+    part = gst_buffer_new_allocate(NULL, step, NULL);
+    if (part && gst_buffer_map(part, &to, GST_MAP_WRITE)) {
+        for (gint c = 0; c < in->channels; c++)
+            memcpy(to.data + c * plane,
+                   from.data + ((gsize) c * in->frames + i) * plane, plane);
+        gst_buffer_unmap(part, &to);
+    } else {
+        gst_clear_buffer(&part);
+    }
+    gst_buffer_unmap(buffer, &from);
+    return part;
+}
+
+/* Gives part i of a buffer its own flags and times. Only the last one can be
+ * trimmed. left: what is left of the duration, or NONE. */
+static void
+label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
+      GstClockTime *left)
+{
+    const VaeSteps *steps = &self->base.info->decode;
+    GstClockTime group = frames_time(self, steps->step_out);
+
+    if (i == 0) {
+        GST_BUFFER_PTS(part) = GST_BUFFER_PTS(whole);
+        if (GST_BUFFER_IS_DISCONT(whole))
+            GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DISCONT);
+        if (!GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DELTA_UNIT))
+            group = frames_time(self, steps->first_out);
+    }
+    if (GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DECODE_ONLY))
+        GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DECODE_ONLY);
+    if (i > 0 || GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DELTA_UNIT))
+        GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DELTA_UNIT);
+    if (GST_CLOCK_TIME_IS_VALID(*left)) {
+        GST_BUFFER_DURATION(part) =
+            i + 1 < self->in.frames ? MIN(group, *left) : *left;
+        *left -= GST_BUFFER_DURATION(part);
+    }
+}
+
+GstBuffer *
+gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
+                     GstClockTime *left)
+{
+    GstBuffer *part = copy_latent(self, buffer, i);
+
+    if (part)
+        label(self, part, buffer, i, left);
+    return part;
+}

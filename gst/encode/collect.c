@@ -1,0 +1,220 @@
+/*
+ * collect.c: frames to groups, and these to steps with times.
+ */
+#include "encode.h"
+#include "enums.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_encode_debug);
+#define GST_CAT_DEFAULT gst_vae_encode_debug
+
+void
+gst_vae_encode_forget(GstVaeEncode *self)
+{
+    for (guint i = 0; i < self->n_pending; i++)
+        gst_clear_buffer(&self->pending[i]);
+    self->n_pending = 0;
+    self->n_uncovered = 0;
+    gst_clear_buffer(&self->last);
+}
+
+void
+gst_vae_encode_restart(GstVaeBase *base)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+
+    gst_vae_encode_forget(self);
+    self->need_start = TRUE;
+    self->discont = TRUE;
+}
+
+void
+gst_vae_encode_segment(GstVaeBase *base)
+{
+    GST_VAE_ENCODE(base)->next = GST_CLOCK_TIME_NONE;
+}
+
+/* The times of the next latent, from the frames that it stands for. */
+static void
+cover(GstVaeEncode *self, guint n, GstVaeOut *out)
+{
+    const gboolean whole = n <= self->n_uncovered;
+
+    n = MIN(n, self->n_uncovered);
+    out->pts = self->uncovered[0].pts;
+    out->duration = 0;
+    if (self->uncovered[n - 1].end > out->pts)
+        out->duration = self->uncovered[n - 1].end - out->pts;
+    /* Times that jump say nothing of how long n frames are. */
+    if (self->in.fps_n > 0) {
+        const GstClockTime frames = gst_util_uint64_scale(
+            n, GST_SECOND * (guint64) self->in.fps_d, (guint64) self->in.fps_n);
+        const GstClockTime frame = frames / n;
+
+        if (out->duration + frame < frames || out->duration > frames + frame)
+            out->duration = frames;
+    }
+    /* Without a rate a duration would look like a trimmed group. */
+    if (whole && self->in.fps_n == 0)
+        out->duration = GST_CLOCK_TIME_NONE;
+    self->n_uncovered -= n;
+    for (guint i = 0; i < self->n_uncovered; i++)
+        self->uncovered[i] = self->uncovered[i + n];
+}
+
+static guint
+group_size(const GstVaeEncode *self)
+{
+    return self->need_start ? self->base.info->encode.first_in
+                            : self->base.info->encode.step_in;
+}
+
+/* Turns the frames of a whole group into a step. */
+static GstFlowReturn
+push_group(GstVaeEncode *self)
+{
+    const VaeSteps *decode = &self->base.info->decode;
+    GstVaeItem *item = gst_vae_item_new_step();
+
+    item->start = self->need_start;
+    item->discont = self->discont;
+    if (self->need_start)
+        self->latent = 0;
+    item->n_in = self->n_pending;
+    for (guint i = 0; i < self->n_pending; i++)
+        item->in[i] = g_steal_pointer(&self->pending[i]);
+    self->n_pending = 0;
+    item->n_out = 1;
+    cover(self, item->start ? decode->first_out : decode->step_out,
+          &item->out[0]);
+    item->out[0].wanted = TRUE;
+    item->out[0].offset = self->latent++;
+    self->need_start = self->discont = FALSE;
+    return gst_vae_queue_push_step(&self->base, item);
+}
+
+GstFlowReturn
+gst_vae_encode_finish(GstVaeBase *base)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstFlowReturn ret = GST_FLOW_OK;
+    gint tail;
+
+    if (self->n_uncovered == 0)
+        return GST_FLOW_OK;
+    GST_OBJECT_LOCK(self);
+    tail = self->tail;
+    GST_OBJECT_UNLOCK(self);
+    while (tail == GST_VAE_TAIL_REPEAT && self->n_uncovered > 0 &&
+           ret == GST_FLOW_OK) {
+        while (self->n_pending < group_size(self))
+            self->pending[self->n_pending++] = gst_buffer_ref(self->last);
+        ret = push_group(self);
+    }
+    if (self->n_uncovered > 0)
+        GST_INFO_OBJECT(self,
+                        "%u frames at the end of a sequence fill no "
+                        "group and are dropped",
+                        self->n_uncovered);
+    gst_vae_encode_forget(self);
+    self->need_start = TRUE;
+    return ret;
+}
+
+void
+gst_vae_encode_key_unit(GstVaeBase *base)
+{
+    GST_DEBUG_OBJECT(base, "a sequence begins by request");
+    gst_vae_encode_finish(base);
+    GST_VAE_ENCODE(base)->need_start = TRUE;
+}
+
+/* Takes the requests that are due, if any, and the count of the latest. */
+static gboolean
+take_requests(GstVaeEncode *self, GstClockTime running, guint *count)
+{
+    gboolean due = FALSE;
+
+    GST_OBJECT_LOCK(self);
+    for (guint i = 0; i < self->requests->len;) {
+        const GstVaeKeyRequest *r =
+            &g_array_index(self->requests, GstVaeKeyRequest, i);
+
+        if (GST_CLOCK_TIME_IS_VALID(r->time) && running < r->time) {
+            i++;
+            continue;
+        }
+        due = TRUE;
+        *count = r->count;
+        g_array_remove_index(self->requests, i);
+    }
+    GST_OBJECT_UNLOCK(self);
+    return due;
+}
+
+/* Begins a sequence where a force-key-unit event is due; tells downstream. */
+static void
+begin_if_forced(GstVaeEncode *self, GstClockTime pts)
+{
+    const GstSegment *s = &self->base.segment;
+    const GstClockTime running = gst_vae_pads_running_time(&self->base, pts);
+    guint count = 0;
+
+    if (!take_requests(self, running, &count))
+        return;
+    gst_vae_encode_key_unit(&self->base);
+    gst_vae_queue_push_event(
+        &self->base,
+        gst_video_event_new_downstream_force_key_unit(
+            pts, gst_segment_to_stream_time(s, GST_FORMAT_TIME, pts), running,
+            FALSE, count),
+        NULL);
+}
+
+/* The time of a frame: its own, else counted. FALSE: outside the segment. */
+static gboolean
+frame_span(GstVaeEncode *self, const GstBuffer *buffer, GstVaeSpan *span)
+{
+    GstClockTime duration = GST_BUFFER_DURATION(buffer);
+
+    if (GST_BUFFER_PTS_IS_VALID(buffer))
+        self->next = GST_BUFFER_PTS(buffer);
+    else if (!GST_CLOCK_TIME_IS_VALID(self->next))
+        self->next = self->base.segment.start;
+    if (!GST_CLOCK_TIME_IS_VALID(duration))
+        duration = self->frame_time;
+    span->pts = self->next;
+    span->end = self->next + duration;
+    self->next = span->end;
+    return gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, span->pts,
+                            span->end, &span->pts, &span->end);
+}
+
+GstFlowReturn
+gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstFlowReturn ret = GST_FLOW_OK;
+    gboolean cold;
+    GstVaeSpan span;
+
+    if (!frame_span(self, buffer, &span)) {
+        GST_LOG_OBJECT(self, "dropping a frame outside the segment");
+        gst_buffer_unref(buffer);
+        return GST_FLOW_OK;
+    }
+    if (GST_BUFFER_IS_DISCONT(buffer) && !self->need_start) {
+        ret = gst_vae_encode_finish(base);
+        self->need_start = self->discont = TRUE;
+    }
+    begin_if_forced(self, span.pts);
+    if (ret == GST_FLOW_OK && self->need_start && self->n_pending == 0)
+        ret = gst_vae_base_switch(base, TRUE, span.pts, &cold);
+    if (ret != GST_FLOW_OK) {
+        gst_buffer_unref(buffer);
+        return ret;
+    }
+    gst_buffer_replace(&self->last, buffer);
+    self->uncovered[self->n_uncovered++] = span;
+    self->pending[self->n_pending++] = buffer;
+    return self->n_pending < group_size(self) ? GST_FLOW_OK : push_group(self);
+}

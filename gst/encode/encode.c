@@ -1,0 +1,513 @@
+/**
+ * SECTION:element-vaeencode
+ * @title: vaeencode
+ * @short_description: encodes raw video to latents of video diffusion models
+ *
+ * Takes frames and gives latents, one in a buffer: for the usual models one
+ * for the first frame of a sequence and one for every four later ones. The
+ * first latent of a sequence has no DELTA_UNIT, and its OFFSET is 0. DISCONT,
+ * a flush, new caps, a gap in the middle of a group and a force-key-unit event
+ * begin a sequence. A #GstVaeBase:model that was set meanwhile takes over
+ * there.
+ *
+ * ## Example launch lines
+ * |[
+ * gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! videoconvert ! \
+ *     vaeencode model=wan2.1_vae.safetensors ! latentmux ! \
+ *     filesink location=latents.safetensors
+ * ]|
+ * Encodes any video.
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=17 ! \
+ *     video/x-raw,width=416,height=240,framerate=16/1 ! \
+ *     vaeencode model=wan2.1_vae.safetensors posterior=sample seed=7 ! \
+ *     latentmux ! filesink location=latents.safetensors
+ * ]|
+ * Takes a sample of the distribution instead of its mean.
+ */
+#include "encode.h"
+
+#include "frames.h"
+#include "enums.h"
+#include "tensor_meta.h"
+#include "tensors.h"
+#include "video.h"
+
+GST_DEBUG_CATEGORY(gst_vae_encode_debug);
+#define GST_CAT_DEFAULT gst_vae_encode_debug
+
+enum {
+    PROP_0,
+    PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY,
+    PROP_POSTERIOR,
+    PROP_SEED
+};
+
+GType gst_vae_encode_get_type(void);
+G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
+GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_NONE,
+                            gst_vae_encode_get_type())
+
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
+    "src", GST_PAD_SRC, GST_PAD_ALWAYS,
+    GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
+
+/* The latent space that downstream asks for, or NULL. (transfer full) */
+static gchar *
+wanted_space(GstVaeEncode *self)
+{
+    GstCaps *caps = gst_pad_get_allowed_caps(self->base.srcpad);
+    gchar *space = NULL;
+
+    if (caps && !gst_caps_is_any(caps) && !gst_caps_is_empty(caps))
+        space = g_strdup(gst_structure_get_string(
+            gst_caps_get_structure(caps, 0), "latent-space"));
+    gst_clear_caps(&caps);
+    return space;
+}
+
+static gchar *
+find_model(GstVaeBase *base, GError **error)
+{
+    gchar *space = wanted_space(GST_VAE_ENCODE(base));
+    gchar *path = space ? gst_vae_models_find(space, error)
+                        : gst_vae_models_find_any(error);
+
+    g_free(space);
+    return path;
+}
+
+static gboolean
+set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+
+    if (!gst_vae_video_info(caps, &self->in, error) ||
+        !gst_vae_base_use_model(base, error))
+        return FALSE;
+    if (gst_vae_cuda_is_caps(caps))
+        gst_vae_cuda_usable(base);
+    if (self->in.fps_n > 0)
+        self->frame_time = gst_util_uint64_scale_int(GST_SECOND, self->in.fps_d,
+                                                     self->in.fps_n);
+    else
+        self->frame_time = gst_util_uint64_scale_int(
+            GST_SECOND, self->base.info->fps_d, self->base.info->fps_n);
+    return TRUE;
+}
+
+static void
+set_list(GstCaps *caps, const gchar *field, const gchar *words)
+{
+    GValue list = G_VALUE_INIT;
+
+    g_value_init(&list, GST_TYPE_LIST);
+    if (gst_value_deserialize(&list, words))
+        gst_caps_set_value(caps, field, &list);
+    g_value_unset(&list);
+}
+
+/* Latents are of the picture's RGB; how the YUV was made of that is for whoever
+ * makes YUV of it again. */
+static void
+keep_colorimetry(const GstVideoInfo *in, GstVaeLatentInfo *info)
+{
+    gchar *words = GST_VIDEO_INFO_IS_YUV(in)
+                       ? gst_video_colorimetry_to_string(&in->colorimetry)
+                       : NULL;
+
+    gst_vae_latent_info_set_colorimetry(info, words);
+    g_free(words);
+}
+
+/* What this model makes of this video, as float32. */
+static GstVaeLatentInfo
+latent_info(GstVaeEncode *self)
+{
+    const VaeModelInfo *model = self->base.info;
+    const GstVideoInfo *in = &self->in;
+    GstVaeLatentInfo info;
+
+    gst_vae_latent_info_init(&info);
+    info.channels = model->latent_channels;
+    info.width = in->width;
+    info.height = in->height;
+    info.latent_width = (in->width + model->spatial - 1) / model->spatial;
+    info.latent_height = (in->height + model->spatial - 1) / model->spatial;
+    info.fps_n = in->fps_n;
+    info.fps_d = in->fps_n > 0 ? in->fps_d : 0;
+    info.par_n = in->par_n;
+    info.par_d = in->par_d;
+    keep_colorimetry(in, &info);
+    info.temporal_factor = model->temporal;
+    info.first_frames = model->decode.first_out;
+    if (model->space)
+        g_strlcpy(info.space, model->space, sizeof info.space);
+    return info;
+}
+
+/* The same with all that may be chosen open. */
+static GstCaps *
+latent_caps(GstVaeEncode *self)
+{
+    const GstVaeLatentInfo info = latent_info(self);
+    GstCaps *caps = gst_vae_latent_info_to_caps(&info);
+
+    set_list(caps, "type", "{ float32, float16, bfloat16 }");
+    set_list(caps, "normalization", "{ normalized, raw }");
+    gst_caps_append(
+        caps, gst_vae_tensors_caps(&info, self->base.info->decode.step_out));
+    return caps;
+}
+
+/* latent_caps() with the field `tensors`, which holds the type a second time:
+ * so each type has a structure of its own. */
+static GstCaps *
+offered_caps(GstVaeEncode *self, const GstCaps *ours)
+{
+    static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
+    GstVaeLatentInfo info = latent_info(self);
+    GstCaps *caps = gst_caps_new_empty();
+
+    for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
+        GstCaps *one = gst_caps_copy_nth(ours, 0);
+
+        info.type = types[i];
+        gst_caps_set_simple(one, "type", G_TYPE_STRING, vae_type_name(types[i]),
+                            NULL);
+        gst_vae_tensor_meta_describe(one, &info);
+        gst_caps_append(caps, one);
+    }
+    gst_caps_append(caps, gst_caps_copy_nth(ours, 1));
+    return caps;
+}
+
+static void
+add_differences(GString *text, const GstStructure *is,
+                const GstStructure *wanted)
+{
+    for (gint i = 0; i < gst_structure_n_fields(is); i++) {
+        const gchar *name = gst_structure_nth_field_name(is, i);
+        const GValue *a = gst_structure_get_value(is, name);
+        const GValue *b = gst_structure_get_value(wanted, name);
+        gchar *one, *other;
+
+        if (!b || gst_value_intersect(NULL, a, b))
+            continue;
+        one = gst_value_serialize(a);
+        other = gst_value_serialize(b);
+        g_string_append_printf(text, "%s%s is %s, it wants %s",
+                               text->len ? "; " : "", name, one, other);
+        g_free(one);
+        g_free(other);
+    }
+}
+
+/* The fields of our caps that theirs contradict, with both values; else all
+ * that they take. (transfer full) */
+static gchar *
+differences(const GstCaps *ours, const GstCaps *theirs)
+{
+    GString *text = g_string_new(NULL);
+
+    for (guint i = 0; i < gst_caps_get_size(ours) && !text->len; i++)
+        for (guint k = 0; k < gst_caps_get_size(theirs) && !text->len; k++) {
+            const GstStructure *is = gst_caps_get_structure(ours, i);
+            const GstStructure *wanted = gst_caps_get_structure(theirs, k);
+
+            if (gst_structure_has_name(is, gst_structure_get_name(wanted)))
+                add_differences(text, is, wanted);
+        }
+    if (!text->len) {
+        gchar *all = gst_caps_to_string(theirs);
+
+        g_string_append_printf(text, "it takes %s", all);
+        g_free(all);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static gboolean
+negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstCaps *ours = latent_caps(self), *offer, *caps;
+    gchar *text;
+
+    offer = offered_caps(self, ours);
+    caps = gst_pad_peer_query_caps(base->srcpad, offer);
+    session->caps =
+        gst_caps_intersect_full(offer, caps, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(offer);
+    gst_caps_unref(caps);
+    if (gst_caps_is_empty(session->caps)) {
+        caps = gst_pad_peer_query_caps(base->srcpad, NULL);
+        text = differences(ours, caps);
+        gst_caps_unref(caps);
+        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                    "Downstream does not take the latents of %s: %s",
+                    self->base.info->path, text);
+        g_free(text);
+        gst_caps_unref(ours);
+        return FALSE;
+    }
+    gst_caps_unref(ours);
+    session->caps = gst_caps_fixate(session->caps);
+    if (!gst_vae_tensors_info_from_caps(session->caps, &session->latent, error))
+        return FALSE;
+    /* Of tensors that downstream names, the latents are only these. */
+    if (!gst_vae_tensors_is_caps(session->caps))
+        gst_vae_tensor_meta_describe(session->caps, &session->latent);
+    gst_vae_base_fill_session(base, session);
+    session->video = self->in;
+    session->params.width = self->in.width;
+    session->params.height = self->in.height;
+    session->params.normalization = session->latent.normalization;
+    GST_OBJECT_LOCK(self);
+    session->params.posterior = (VaePosterior) self->posterior;
+    session->params.seed = self->seed;
+    GST_OBJECT_UNLOCK(self);
+    session->frame_time = self->frame_time;
+    return TRUE;
+}
+
+static void
+set_times(GstVaeBase *base, GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+    const VaeSteps *steps = &info->encode, *back = &info->decode;
+
+    session->step_time = session->frame_time * steps->step_in;
+    /* Latent k goes out after frame first_in + k step_in - 1 with the time of
+     * frame first_out + (k - 1) step_out. */
+    session->collect_time =
+        session->frame_time *
+        (steps->first_in - 1 + back->step_out - back->first_out);
+}
+
+static void
+drop_encoded(const GstTagList *list, const gchar *tag, gpointer out)
+{
+    if (gst_tag_get_flag(tag) == GST_TAG_FLAG_ENCODED)
+        gst_tag_list_remove_tag(out, tag);
+}
+
+/* How the video was encoded before it came says nothing of the latents. */
+static GstTagList *
+tags(GstVaeBase *base, GstTagList *list)
+{
+    GstTagList *out = gst_tag_list_copy(list);
+
+    gst_tag_list_foreach(list, drop_encoded, out);
+    gst_tag_list_unref(list);
+    gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_VIDEO_CODEC,
+                     GST_VAE_LATENT_CODEC, NULL);
+    return out;
+}
+
+static void
+flush(GstVaeBase *base)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+
+    GST_OBJECT_LOCK(self);
+    g_array_set_size(self->requests, 0);
+    GST_OBJECT_UNLOCK(self);
+}
+
+static gboolean
+src_event(GstVaeBase *base, GstEvent *event)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(base);
+    GstVaeKeyRequest request = {GST_CLOCK_TIME_NONE, 0};
+    gboolean qos;
+
+    if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
+        GST_OBJECT_LOCK(base);
+        qos = base->settings.qos;
+        GST_OBJECT_UNLOCK(base);
+        return !qos;
+    }
+    if (!gst_video_event_is_force_key_unit(event) ||
+        !gst_video_event_parse_upstream_force_key_unit(event, &request.time,
+                                                       NULL, &request.count))
+        return FALSE;
+    GST_OBJECT_LOCK(self);
+    g_array_append_val(self->requests, request);
+    GST_OBJECT_UNLOCK(self);
+    return TRUE;
+}
+
+static void
+propose_allocation(GstVaeBase *base, GstQuery *query)
+{
+    GstBufferPool *pool = NULL;
+    GstCaps *caps;
+    GstVideoInfo info;
+    guint depth;
+
+    GST_OBJECT_LOCK(base);
+    depth = base->settings.queue_depth;
+    GST_OBJECT_UNLOCK(base);
+    gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
+    gst_query_parse_allocation(query, &caps, NULL);
+    /* What is collected, what waits and what is computed. */
+    if (!caps || !gst_video_info_from_caps(&info, caps))
+        return;
+    if (gst_vae_cuda_is_caps(caps) && gst_vae_cuda_usable(base))
+        pool = gst_vae_cuda_pool(base, caps, info.size);
+    gst_query_add_allocation_pool(query, pool, info.size, 4 * (depth + 2), 0);
+    gst_clear_object(&pool);
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_TAIL:
+        self->tail = g_value_get_enum(value);
+        break;
+    case PROP_POSTERIOR:
+        self->posterior = g_value_get_enum(value);
+        break;
+    case PROP_SEED:
+        self->seed = g_value_get_uint64(value);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeEncode *self = GST_VAE_ENCODE(object);
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_TAIL:
+        g_value_set_enum(value, self->tail);
+        break;
+    case PROP_POSTERIOR:
+        g_value_set_enum(value, self->posterior);
+        break;
+    case PROP_SEED:
+        g_value_set_uint64(value, self->seed);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+finalize(GObject *object)
+{
+    gst_vae_encode_forget(GST_VAE_ENCODE(object));
+    g_array_unref(GST_VAE_ENCODE(object)->requests);
+    G_OBJECT_CLASS(gst_vae_encode_parent_class)->finalize(object);
+}
+
+static void
+install_properties(GObjectClass *klass)
+{
+    /**
+     * GstVaeEncode:tail:
+     *
+     * What becomes of frames at the end of a sequence that fill no group.
+     * With `repeat` the last latent has the duration of the true frames, so
+     * that decoding gives as many frames as came in.
+     */
+    g_object_class_install_property(
+        klass, PROP_TAIL,
+        g_param_spec_enum("tail", "Tail",
+                          "What to do with the last frames of a sequence "
+                          "where they do not fill a latent",
+                          GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                              GST_PARAM_MUTABLE_PLAYING));
+    /**
+     * GstVaeEncode:posterior:
+     *
+     * What is taken of the distribution that the encoder gives: its mean, or
+     * mean + exp(logvar / 2) * e with a standard normal e of
+     * #GstVaeEncode:seed. Models without a posterior (the TAEHV family) refuse
+     * `sample`.
+     */
+    g_object_class_install_property(
+        klass, PROP_POSTERIOR,
+        g_param_spec_enum("posterior", "Posterior",
+                          "What is taken of the distribution that the encoder "
+                          "gives; the TAEHV family has only mean",
+                          GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                              GST_PARAM_MUTABLE_READY));
+    /**
+     * GstVaeEncode:seed:
+     *
+     * Chooses the noise of `posterior=sample`. The noise depends on the seed,
+     * on the latent's index in its sequence and on the place in it, and on
+     * nothing else: the same seed gives the same latents whatever slice-size
+     * and threads are.
+     */
+    g_object_class_install_property(
+        klass, PROP_SEED,
+        g_param_spec_uint64("seed", "Seed",
+                            "Chooses the noise of posterior=sample; the same "
+                            "seed gives the same latents",
+                            0, G_MAXUINT64, 0,
+                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                GST_PARAM_MUTABLE_READY));
+}
+
+static void
+gst_vae_encode_class_init(GstVaeEncodeClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    GstVaeBaseClass *base_class = &klass->parent_class;
+
+    GST_DEBUG_CATEGORY_INIT(gst_vae_encode_debug, "vaeencode", 0,
+                            "raw video to latents");
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    object_class->finalize = finalize;
+    install_properties(object_class);
+    gst_element_class_add_pad_template(
+        element_class, gst_vae_cuda_template("sink", GST_PAD_SINK));
+    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_set_static_metadata(
+        element_class, "Variational autoencoder latent encoder",
+        "Codec/Encoder/Video",
+        "Encodes raw video to latents of video diffusion models",
+        GST_VAE_AUTHOR);
+    base_class->direction = VAE_ENCODE;
+    base_class->category = gst_vae_encode_debug;
+    base_class->set_caps = set_caps;
+    base_class->find_model = find_model;
+    base_class->negotiate = negotiate;
+    base_class->set_times = set_times;
+    base_class->collect = gst_vae_encode_collect;
+    base_class->finish = gst_vae_encode_finish;
+    base_class->restart = gst_vae_encode_restart;
+    base_class->flush = flush;
+    base_class->key_unit = gst_vae_encode_key_unit;
+    base_class->tags = tags;
+    base_class->segment = gst_vae_encode_segment;
+    base_class->src_event = src_event;
+    base_class->propose_allocation = propose_allocation;
+    base_class->decide_allocation = gst_vae_encode_decide_allocation;
+    base_class->begin = gst_vae_encode_begin;
+}
+
+static void
+gst_vae_encode_init(GstVaeEncode *self)
+{
+    self->next = GST_CLOCK_TIME_NONE;
+    self->requests = g_array_new(FALSE, FALSE, sizeof(GstVaeKeyRequest));
+    gst_vae_pads_init(&self->base);
+}

@@ -1,0 +1,69 @@
+/*
+ * output.c: memory for latents, and the engine's call.
+ */
+#include "call.h"
+#include "frames.h"
+#include "encode.h"
+
+void
+gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
+                                 GstQuery *query)
+{
+    if (gst_query_get_n_allocation_params(query) > 0)
+        gst_query_parse_nth_allocation_param(query, 0, &session->allocator,
+                                             &session->allocation);
+}
+
+static VaeStatus
+add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
+{
+    GstVaeSession *session = item->session;
+    const gsize size = gst_vae_latent_info_size(&session->latent);
+    GstVaeOut *out = &item->out[0];
+
+    out->buffer =
+        gst_buffer_new_allocate(session->allocator, size, &session->allocation);
+    if (!out->buffer ||
+        !gst_vae_call_add_latent(call, session, out->buffer, GST_MAP_WRITE))
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "no memory for a latent of %zu bytes", size);
+    gst_vae_call_stamp(out);
+    if (!item->start)
+        GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    if (item->discont)
+        GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
+    return VAE_OK;
+}
+
+static VaeStatus
+add_step(GstVaeCall *call, GstVaeItem *item, VaeError *error)
+{
+    GstVaeSession *session = item->session;
+
+    for (guint i = 0; i < item->n_in; i++)
+        if (!gst_vae_call_add_picture(call, session, item->in[i], GST_MAP_READ))
+            return vae_fail(error, VAE_ERR_SIZE,
+                            "a frame of %zu bytes came, wanted %zu for "
+                            "%dx%d pixels",
+                            gst_buffer_get_size(item->in[i]),
+                            GST_VIDEO_INFO_SIZE(&session->video),
+                            session->params.width, session->params.height);
+    return add_latent(call, item, error);
+}
+
+VaeStatus
+gst_vae_encode_begin(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+                     guint n, GstVaeCall *call, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+
+    call->engine = gst_vae_cuda_engine(base, stream);
+    for (guint i = 0; i < n && status == VAE_OK; i++)
+        status = add_step(call, items[i], error);
+    if (status != VAE_OK)
+        return status;
+    call->begun = TRUE;
+    return vae_stream_encode_begin(stream, call->pictures,
+                                   (int) call->n_pictures, call->latents,
+                                   (int) call->n_latents, error);
+}

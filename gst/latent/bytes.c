@@ -1,0 +1,138 @@
+/*
+ * bytes.c: the bytes of a latent file, pulled or collected.
+ */
+#include "bytes.h"
+
+#include <vae/tensors.h>
+
+/* What one pull asks for at most, as upstream allocates it at once. */
+#define PULL_MAX (4u << 20)
+
+gboolean
+gst_latent_bytes_reserve(GstLatentBytes *bytes, gsize room, VaeError *error)
+{
+    if (room <= bytes->room)
+        return TRUE;
+    guint8 *data = g_try_realloc(bytes->data, room);
+    if (!data) {
+        vae_fail(error, VAE_ERR_MEMORY,
+                 "no memory for %" G_GSIZE_FORMAT " bytes of a latent file",
+                 room);
+        return FALSE;
+    }
+    bytes->data = data;
+    bytes->room = room;
+    return TRUE;
+}
+
+gboolean
+gst_latent_bytes_append(GstLatentBytes *bytes, GstBuffer *buffer, gsize max,
+                        VaeError *error)
+{
+    const gsize size = gst_buffer_get_size(buffer);
+    const gsize need = bytes->size + size;
+    if (need > bytes->room &&
+        !gst_latent_bytes_reserve(bytes, MIN(MAX(need, 2 * bytes->room), max),
+                                  error))
+        return FALSE;
+    gst_buffer_extract(buffer, 0, bytes->data + bytes->size, size);
+    bytes->size = need;
+    return TRUE;
+}
+
+void
+gst_latent_bytes_clear(GstLatentBytes *bytes)
+{
+    g_free(bytes->data);
+    *bytes = (GstLatentBytes){0};
+}
+
+/* The length of the file behind the pad; -1: not known. */
+static gint64
+length(GstPad *pad)
+{
+    gint64 bytes = -1;
+    return gst_pad_peer_query_duration(pad, GST_FORMAT_BYTES, &bytes) ? bytes
+                                                                      : -1;
+}
+
+GstFlowReturn
+gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
+                VaeError *error)
+{
+    while (size > 0) {
+        const guint want = MIN(size, PULL_MAX);
+        GstBuffer *buffer = NULL;
+        gsize got = 0;
+        const GstFlowReturn ret =
+            gst_pad_pull_range(pad, offset, want, &buffer);
+        if (ret == GST_FLOW_OK) {
+            got = gst_buffer_extract(buffer, 0, dst, want);
+            gst_buffer_unref(buffer);
+        } else if (ret != GST_FLOW_EOS ||
+                   length(pad) >= (gint64) (offset + want)) {
+            return ret; /* EOS: upstream was told to end */
+        }
+        if (got < want) {
+            vae_fail(error, VAE_ERR_READ,
+                     "the latent file got shorter while it was read: it ends "
+                     "at byte %" G_GUINT64_FORMAT ", wanted %" G_GUINT64_FORMAT,
+                     offset + got, offset + size);
+            return GST_FLOW_CUSTOM_ERROR;
+        }
+        offset += want;
+        dst += want;
+        size -= want;
+    }
+    return GST_FLOW_OK;
+}
+
+gchar *
+gst_latent_source_path(GstPad *pad)
+{
+    gchar *uri = NULL, *path = NULL;
+    GstQuery *query = gst_query_new_uri();
+    if (gst_pad_peer_query(pad, query))
+        gst_query_parse_uri(query, &uri);
+    gst_query_unref(query);
+    if (uri)
+        path = g_filename_from_uri(uri, NULL, NULL);
+    if (!path)
+        return uri;
+    g_free(uri);
+    return path;
+}
+
+gchar *
+gst_latent_source_name(GstPad *pad)
+{
+    gchar *path = gst_latent_source_path(pad);
+    return path ? path : g_strdup("latent file");
+}
+
+GstFlowReturn
+gst_latent_pull_header(GstPad *pad, const gchar *name, GstLatentBytes *bytes,
+                       guint64 *total, VaeError *error)
+{
+    guint8 head[16];
+    guint64 need;
+    const gint64 whole = length(pad);
+    if (whole < 0) {
+        vae_fail(error, VAE_ERR_READ, "%s: its length is not known", name);
+        return GST_FLOW_CUSTOM_ERROR;
+    }
+    *total = whole;
+    const gsize n_head = MIN(*total, sizeof head);
+    GstFlowReturn ret = gst_latent_pull(pad, 0, head, n_head, error);
+    if (ret != GST_FLOW_OK)
+        return ret;
+    if (vae_tensor_header_size(head, n_head, *total, name, &need, error) !=
+        VAE_OK)
+        return GST_FLOW_CUSTOM_ERROR;
+    need = MIN(need, *total);
+    if (!gst_latent_bytes_reserve(bytes, need, error))
+        return GST_FLOW_CUSTOM_ERROR;
+    ret = gst_latent_pull(pad, 0, bytes->data, need, error);
+    bytes->size = ret == GST_FLOW_OK ? need : 0;
+    return ret;
+}

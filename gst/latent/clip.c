@@ -1,0 +1,234 @@
+/*
+ * clip.c: the clip in a latent file as a stream.
+ */
+#include "clip.h"
+
+#include <string.h>
+
+static void
+overrule(GstLatentClip *clip, const gchar *setting)
+{
+    if (!clip->overruled[0])
+        g_strlcpy(clip->overruled, setting, sizeof clip->overruled);
+}
+
+static void
+fill_space(GstLatentClip *clip, const gchar *wish)
+{
+    const gchar *stated = clip->data.space;
+    const gchar *space = stated ? stated : wish;
+    if (stated && wish && strcmp(stated, wish) != 0)
+        overrule(clip, "latent-space");
+    if (space)
+        g_strlcpy(clip->info.space, space, sizeof clip->info.space);
+}
+
+static void
+fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
+{
+    GstVaeLatentInfo *info = &clip->info;
+    const VaeNormalization wish =
+        setting == GST_LATENT_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
+    const gboolean wished = setting != GST_LATENT_NORMALIZATION_AUTO;
+    info->normalization = clip->data.normalization;
+    info->normalization_stated =
+        clip->data.normalization_stated || clip->data.normalization == VAE_RAW;
+    if (!wished)
+        return;
+    if (clip->data.normalization_stated) {
+        if (wish != info->normalization)
+            overrule(clip, "normalization");
+        return;
+    }
+    info->normalization = wish;
+    info->normalization_stated = TRUE;
+}
+
+/* What the models of a space are made for; channels 0: they tell no space. */
+static const struct Usual {
+    const gchar *space;
+    gint channels, temporal, fps;
+} usual[] = {{"wan2.1", 16, 4, 16},     {"wan2.2", 48, 4, 24},
+             {"hunyuan1.5", 32, 4, 24}, {"ltx2", 128, 8, 24},
+             {"hunyuan", 0, 4, 24},     {"cogvideox", 0, 4, 8},
+             {"opensora1.3", 0, 4, 24}};
+
+static const struct Usual *
+find_usual(const GstVaeLatentInfo *info)
+{
+    for (guint i = 0; info->space[0] && i < G_N_ELEMENTS(usual); i++)
+        if (strcmp(info->space, usual[i].space) == 0)
+            return &usual[i];
+    for (guint i = 0; !info->space[0] && i < G_N_ELEMENTS(usual); i++)
+        if (info->channels == usual[i].channels)
+            return &usual[i];
+    return &usual[0];
+}
+
+static VaeStatus
+check_rate(const gchar *name, const gchar *what, gint n, gint d,
+           VaeError *error)
+{
+    if (gst_vae_rate_is_possible(n, d))
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: %s is %d/%d, wanted " GST_VAE_RATES, name, what, n, d);
+}
+
+/* The rate is always stated, so that who decodes counts time as it is counted
+ * here. */
+static VaeStatus
+fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
+               VaeError *error)
+{
+    GstVaeLatentInfo *info = &clip->info;
+    if (clip->data.fps_n > 0 && clip->data.fps_d > 0) {
+        info->fps_n = clip->data.fps_n;
+        info->fps_d = clip->data.fps_d;
+        if (n > 0 && gst_util_fraction_compare(n, d, info->fps_n, info->fps_d))
+            overrule(clip, "framerate");
+        return check_rate(name, "vae.framerate", info->fps_n, info->fps_d,
+                          error);
+    }
+    clip->guessed = n == 0;
+    info->fps_n = n > 0 ? n : find_usual(info)->fps;
+    info->fps_d = n > 0 ? d : 1;
+    return check_rate(name, "the property framerate", info->fps_n, info->fps_d,
+                      error);
+}
+
+static void
+fill_colorimetry(GstLatentClip *clip)
+{
+    const gchar *text =
+        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_COLORIMETRY);
+    if (text && !gst_vae_latent_info_set_colorimetry(&clip->info, text))
+        GST_WARNING(GST_LATENT_KEY_COLORIMETRY " is %s, which is none", text);
+}
+
+/* "8/9"; what is no such thing is not taken. */
+static void
+fill_aspect(GstLatentClip *clip)
+{
+    const gchar *text =
+        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_PAR);
+    gchar **parts;
+    guint64 n, d;
+    if (!text)
+        return;
+    parts = g_strsplit(text, "/", 3);
+    if (g_strv_length(parts) == 2 &&
+        g_ascii_string_to_unsigned(parts[0], 10, 1, G_MAXINT, &n, NULL) &&
+        g_ascii_string_to_unsigned(parts[1], 10, 1, G_MAXINT, &d, NULL)) {
+        clip->info.par_n = (gint) n;
+        clip->info.par_d = (gint) d;
+    } else {
+        GST_WARNING(GST_LATENT_KEY_PAR " is %s, wanted a fraction", text);
+    }
+    g_strfreev(parts);
+}
+
+/* The first video frame of latent k. */
+static gint64
+first_frame(const GstLatentClip *clip, gint k)
+{
+    return k > 0 ? 1 + (gint64) clip->temporal * (k - 1) : 0;
+}
+
+/* The length in frames: what the file says where that ends within the last
+ * latent, else all that the latents hold. */
+static void
+fill_frames(GstLatentClip *clip)
+{
+    const gchar *text =
+        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_TEMPORAL);
+    guint64 factor;
+    clip->temporal = find_usual(&clip->info)->temporal;
+    if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL)) {
+        clip->temporal = factor;
+        clip->info.temporal_factor = factor;
+    }
+    const gint64 stated = clip->data.frames;
+    clip->frames = first_frame(clip, clip->data.t);
+    if (stated > first_frame(clip, clip->data.t - 1) && stated < clip->frames)
+        clip->frames = stated;
+    else if (stated > 0 && stated != clip->frames)
+        GST_WARNING("vae.frames is %" G_GINT64_FORMAT
+                    ", but %d latents hold %" G_GINT64_FORMAT " frames",
+                    stated, clip->data.t, clip->frames);
+}
+
+static VaeStatus
+fill_info(GstLatentClip *clip, const gchar *name,
+          const GstLatentSettings *settings, VaeError *error)
+{
+    GstVaeLatentInfo *info = &clip->info;
+    gst_vae_latent_info_init(info);
+    info->type = clip->data.type;
+    info->channels = clip->data.channels;
+    info->latent_width = clip->data.width;
+    info->latent_height = clip->data.height;
+    if (clip->data.width_px > 0 && clip->data.height_px > 0) {
+        info->width = clip->data.width_px;
+        info->height = clip->data.height_px;
+    }
+    fill_space(clip, settings->space);
+    fill_normalization(clip, settings->normalization);
+    fill_frames(clip);
+    fill_aspect(clip);
+    fill_colorimetry(clip);
+    return fill_framerate(clip, name, settings->fps_n, settings->fps_d, error);
+}
+
+VaeStatus
+gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
+                     guint64 total, const gchar *name,
+                     const GstLatentSettings *settings, VaeError *error)
+{
+    const VaeLatentOptions options = {.tensor = settings->tensor,
+                                      .layout = settings->layout,
+                                      .batch_index = settings->batch_index};
+    VaeStatus status = vae_tensor_file_open_memory(bytes, n_bytes, total, name,
+                                                   &clip->file, error);
+    if (status == VAE_OK)
+        status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
+    if (status == VAE_OK)
+        status = fill_info(clip, name, settings, error);
+    if (status != VAE_OK)
+        gst_latent_clip_clear(clip);
+    return status;
+}
+
+void
+gst_latent_clip_clear(GstLatentClip *clip)
+{
+    vae_tensor_file_free(&clip->file);
+    memset(clip, 0, sizeof *clip);
+}
+
+static GstClockTime
+frame_time(const GstLatentClip *clip, guint64 frame)
+{
+    return gst_util_uint64_scale(frame, GST_SECOND * clip->info.fps_d,
+                                 clip->info.fps_n);
+}
+
+GstClockTime
+gst_latent_clip_time(const GstLatentClip *clip, gint k)
+{
+    return frame_time(clip,
+                      k < clip->data.t ? first_frame(clip, k) : clip->frames);
+}
+
+gint
+gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time)
+{
+    guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
+                                          GST_SECOND * clip->info.fps_d);
+    /* Times of frames are rounded down, which may be one frame too few. */
+    if (frame_time(clip, frame + 1) <= time)
+        frame++;
+    if (frame >= (guint64) clip->frames)
+        return clip->data.t;
+    return frame == 0 ? 0 : 1 + (gint) ((frame - 1) / clip->temporal);
+}

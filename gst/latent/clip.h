@@ -1,0 +1,56 @@
+/*
+ * clip.h: the clip in a latent file as a stream: its caps, where
+ * each latent lies in time, and what the user's settings add to a file that
+ * does not say.
+ */
+#ifndef GST_LATENT_CLIP_H
+#define GST_LATENT_CLIP_H
+
+#include <gst/gst.h>
+
+#include <vae/latents.h>
+
+#include "settings.h"
+#include "latent.h"
+
+G_BEGIN_DECLS
+
+/* For latentmux: timing when the caps say nothing. */
+#define GST_LATENT_FALLBACK_FPS_N 16
+#define GST_LATENT_FALLBACK_FPS_D 1
+#define GST_LATENT_FALLBACK_TEMPORAL 4
+
+/* Metadata keys; vae/latents.h reads the others. */
+#define GST_LATENT_KEY_TEMPORAL "vae.temporal_factor"
+#define GST_LATENT_KEY_PAR "vae.pixel_aspect_ratio"
+#define GST_LATENT_KEY_COLORIMETRY "vae.colorimetry"
+
+typedef struct GstLatentClip {
+    VaeTensorFile *file;
+    VaeLatentClip data;
+    GstVaeLatentInfo info;
+    gboolean guessed;    /* nobody stated the framerate */
+    gint temporal;       /* frames of each latent after the first */
+    gint64 frames;       /* of the whole clip */
+    gchar overruled[64]; /* the setting that the file contradicts, or "" */
+} GstLatentClip;
+
+/*
+ * Finds the clip in n_bytes of a file of total bytes; see
+ * vae_tensor_file_open_memory(). clip is zeroed before and owns nothing of
+ * bytes, which have to stay until gst_latent_clip_clear(). Nothing to clear
+ * after a failure.
+ */
+VaeStatus gst_latent_clip_open(GstLatentClip *clip, const void *bytes,
+                               gsize n_bytes, guint64 total, const gchar *name,
+                               const GstLatentSettings *settings,
+                               VaeError *error);
+void gst_latent_clip_clear(GstLatentClip *clip);
+
+/* When latent k begins; the end of the clip for k = data.t. */
+GstClockTime gst_latent_clip_time(const GstLatentClip *clip, gint k);
+/* The latent that holds the frame shown at time; data.t behind the end. */
+gint gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time);
+
+G_END_DECLS
+#endif

@@ -1,0 +1,21 @@
+/*
+ * demux.h: latent files in, latent buffers out.
+ */
+#ifndef GST_LATENT_DEMUX_H
+#define GST_LATENT_DEMUX_H
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+#define GST_TYPE_LATENT_DEMUX (gst_latent_demux_get_type())
+G_DECLARE_FINAL_TYPE(GstLatentDemux, gst_latent_demux, GST, LATENT_DEMUX,
+                     GstElement)
+
+GST_ELEMENT_REGISTER_DECLARE(latentdemux)
+
+/* Tells application/x-safetensors and application/x-npy by their content. */
+gboolean gst_vae_latent_typefind_register(GstPlugin *plugin);
+
+G_END_DECLS
+#endif

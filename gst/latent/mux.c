@@ -1,0 +1,525 @@
+/*
+ * mux.c: latent buffers in, a safetensors file out.
+ */
+
+/**
+ * SECTION:element-latentmux
+ * @title: latentmux
+ * @short_description: writes video latents into a safetensors file
+ *
+ * The file holds one tensor, "latent", in the order [T, C, H, W] and the
+ * type of the caps, and as metadata what the caps state: vae.latent_space,
+ * vae.normalization, vae.framerate, vae.width, vae.height,
+ * vae.temporal_factor, vae.colorimetry and, where pixels are not square,
+ * vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the number
+ * of video frames by the durations of the latents.
+ *
+ * How many latents there are stands at the front of the file and is known at
+ * the end, so downstream has to be able to seek, as filesink can; for a
+ * stream use gdppay. Until the EOS event the header says that there are no
+ * latents: of a pipeline that was stopped without one, readers report a file
+ * whose data nothing describes. What was written is complete, though, and the
+ * first dimension can be repaired.
+ *
+ * ## Example launch lines
+ * |[
+ * gst-launch-1.0 -e videotestsrc num-buffers=17 ! \
+ *     video/x-raw,width=416,height=240,framerate=16/1 ! \
+ *     vaeencode model=wan2.1_vae.safetensors ! latentmux ! \
+ *     filesink location=latents.safetensors
+ * ]|
+ * With -e an interrupt ends the file as it should.
+ * |[
+ * gst-launch-1.0 filesrc location=latents.npy ! \
+ *     latentdemux latent-space=wan2.1 ! latentmux ! \
+ *     filesink location=latents.safetensors
+ * ]|
+ * Makes a file that says what it holds of one that does not.
+ */
+
+#include "mux.h"
+
+#include <stdlib.h>
+
+#include <vae/tensors.h>
+
+#include "clip.h"
+#include "tensor_meta.h"
+
+GST_DEBUG_CATEGORY_STATIC(latent_mux_debug);
+#define GST_CAT_DEFAULT latent_mux_debug
+
+/* Latents that the header keeps room for; more than any disk holds. */
+#define MAX_LATENTS ((gint64) 1 << 40)
+
+typedef enum {
+    STATE_EMPTY,   /* nothing sent */
+    STATE_WRITING, /* behind the first header */
+    STATE_DONE     /* behind the last header, or failed */
+} State;
+
+struct _GstLatentMux {
+    GstElement parent;
+    GstPad *sinkpad, *srcpad;
+
+    /* Under the sink pad's stream lock. */
+    State state;
+    GstCaps *caps; /* NULL before the first ones; as info_to_caps() says */
+    GstVaeLatentInfo info;
+    gsize header_size;
+    gint64 latents;
+    gint64 frames; /* of video, in all of them */
+    gboolean warned;
+};
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+
+static GstStaticPadTemplate src_template =
+    GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
+                            GST_STATIC_CAPS("application/x-safetensors"));
+
+G_DEFINE_TYPE_WITH_CODE(GstLatentMux, gst_latent_mux, GST_TYPE_ELEMENT,
+                        GST_DEBUG_CATEGORY_INIT(latent_mux_debug, "latentmux",
+                                                0, "latent file muxer"))
+GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_NONE,
+                            GST_TYPE_LATENT_MUX)
+
+/* Header ---------------------------------------------------------------- */
+
+static gint
+temporal(const GstLatentMux *self)
+{
+    return self->info.temporal_factor > 0 ? self->info.temporal_factor
+                                          : GST_LATENT_FALLBACK_TEMPORAL;
+}
+
+typedef struct Fields {
+    VaeMetadata list[10];
+    gsize n;
+    gchar text[10][24];
+} Fields;
+
+static void
+add_word(Fields *fields, const gchar *key, const gchar *value)
+{
+    fields->list[fields->n++] = (VaeMetadata){key, value};
+}
+
+static void
+add_number(Fields *fields, const gchar *key, gint64 value)
+{
+    gchar *text = fields->text[fields->n];
+    g_snprintf(text, sizeof fields->text[0], "%" G_GINT64_FORMAT, value);
+    add_word(fields, key, text);
+}
+
+static void
+add_fraction(Fields *fields, const gchar *key, gint n, gint d)
+{
+    gchar *text = fields->text[fields->n];
+    g_snprintf(text, sizeof fields->text[0], "%d/%d", n, d);
+    add_word(fields, key, text);
+}
+
+/* frames 0: not known yet, left out. */
+static void
+fill_fields(const GstVaeLatentInfo *info, gint64 frames, Fields *fields)
+{
+    fields->n = 0;
+    if (info->colorimetry[0])
+        add_word(fields, GST_LATENT_KEY_COLORIMETRY, info->colorimetry);
+    if (info->fps_n > 0)
+        add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
+    if (frames > 0)
+        add_number(fields, "vae.frames", frames);
+    if (info->height > 0)
+        add_number(fields, "vae.height", info->height);
+    if (info->space[0])
+        add_word(fields, "vae.latent_space", info->space);
+    add_word(fields, "vae.layout", "tchw");
+    if (info->normalization_stated)
+        add_word(fields, "vae.normalization",
+                 vae_normalization_name(info->normalization));
+    if (info->par_d > 0 && info->par_n != info->par_d)
+        add_fraction(fields, GST_LATENT_KEY_PAR, info->par_n, info->par_d);
+    if (info->temporal_factor > 0)
+        add_number(fields, GST_LATENT_KEY_TEMPORAL, info->temporal_factor);
+    if (info->width > 0)
+        add_number(fields, "vae.width", info->width);
+}
+
+/* The header for so many latents and frames, in exactly header_size bytes
+ * where that is set. */
+static GstBuffer *
+make_header(GstLatentMux *self, gint64 latents, gint64 frames)
+{
+    const GstVaeLatentInfo *info = &self->info;
+    const VaeTensorOut tensor = {.name = "latent",
+                                 .type = info->type,
+                                 .n_dims = 4,
+                                 .dims = {latents, info->channels,
+                                          info->latent_height,
+                                          info->latent_width}};
+    Fields fields;
+    VaeError error;
+    void *bytes;
+    gsize size;
+    fill_fields(info, frames, &fields);
+    if (vae_tensor_header_make(&tensor, 1, fields.list, fields.n,
+                               self->header_size, &bytes, &size,
+                               &error) != VAE_OK) {
+        GST_ELEMENT_ERROR(self, STREAM, MUX, ("%s", error.message), (NULL));
+        return NULL;
+    }
+    return gst_buffer_new_wrapped_full(0, bytes, size, 0, size, bytes, free);
+}
+
+/* Finds out how long the header gets at most. */
+static gboolean
+measure_header(GstLatentMux *self)
+{
+    const gint64 step = gst_vae_latent_info_step_size(&self->info);
+    const gint64 most = MIN(MAX_LATENTS, G_MAXINT64 / step);
+    self->header_size = 0;
+    GstBuffer *buffer = make_header(self, most, most * temporal(self));
+    if (!buffer)
+        return FALSE;
+    self->header_size = gst_buffer_get_size(buffer);
+    gst_buffer_unref(buffer);
+    return TRUE;
+}
+
+/* Moves downstream to the file's first byte and sends the header there. */
+static GstFlowReturn
+push_header(GstLatentMux *self, gint64 latents, gint64 frames)
+{
+    GstSegment segment;
+    GstBuffer *buffer = make_header(self, latents, frames);
+    if (!buffer)
+        return GST_FLOW_ERROR;
+    GST_BUFFER_OFFSET(buffer) = 0;
+    GST_BUFFER_OFFSET_END(buffer) = self->header_size;
+    gst_segment_init(&segment, GST_FORMAT_BYTES);
+    if (!gst_pad_push_event(self->srcpad, gst_event_new_segment(&segment))) {
+        gst_buffer_unref(buffer);
+        return GST_PAD_IS_FLUSHING(self->srcpad) ? GST_FLOW_FLUSHING
+                                                 : GST_FLOW_ERROR;
+    }
+    return gst_pad_push(self->srcpad, buffer);
+}
+
+/* Writing --------------------------------------------------------------- */
+
+static gboolean
+downstream_seekable(GstLatentMux *self)
+{
+    gboolean seekable = FALSE;
+    GstQuery *query = gst_query_new_seeking(GST_FORMAT_BYTES);
+    if (gst_pad_peer_query(self->srcpad, query))
+        gst_query_parse_seeking(query, NULL, &seekable, NULL, NULL);
+    gst_query_unref(query);
+    return seekable;
+}
+
+static GstFlowReturn
+begin(GstLatentMux *self)
+{
+    if (!gst_pad_is_linked(self->srcpad))
+        return GST_FLOW_NOT_LINKED;
+    if (!downstream_seekable(self)) {
+        GST_ELEMENT_ERROR(self, STREAM, MUX,
+                          ("Downstream cannot seek, but the front of a latent "
+                           "file is written last; write to a regular file, or "
+                           "use gdppay for a stream"),
+                          (NULL));
+        return GST_FLOW_ERROR;
+    }
+    if (!measure_header(self))
+        return GST_FLOW_ERROR;
+    GstCaps *caps = gst_static_pad_template_get_caps(&src_template);
+    gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+    return push_header(self, 0, 0);
+}
+
+/* Writes the true header over the first one. */
+static GstFlowReturn
+complete(GstLatentMux *self)
+{
+    GST_DEBUG_OBJECT(
+        self, "%" G_GINT64_FORMAT " latents, %" G_GINT64_FORMAT " frames",
+        self->latents, self->frames);
+    self->state = STATE_DONE;
+    return push_header(self, self->latents, self->frames);
+}
+
+/* How many frames the file has when it ends with this latent: all that the
+ * ones before hold, and of this as many as its duration says. */
+static gint64
+count_frames(const GstLatentMux *self, const GstBuffer *buffer)
+{
+    const GstVaeLatentInfo *info = &self->info;
+    const gint64 k = self->latents;
+    const gint64 before = k > 0 ? 1 + (k - 1) * temporal(self) : 0;
+    const gint64 full = k > 0 ? temporal(self) : 1;
+    const gint fps_n =
+        info->fps_n > 0 ? info->fps_n : GST_LATENT_FALLBACK_FPS_N;
+    const gint fps_d =
+        info->fps_n > 0 ? info->fps_d : GST_LATENT_FALLBACK_FPS_D;
+    if (!GST_BUFFER_DURATION_IS_VALID(buffer))
+        return before + full;
+    const guint64 frames = gst_util_uint64_scale_round(
+        GST_BUFFER_DURATION(buffer), fps_n, GST_SECOND * fps_d);
+    return before + CLAMP(frames, 1, (guint64) full);
+}
+
+static void
+warn_of_restart(GstLatentMux *self, GstBuffer *buffer)
+{
+    if (self->warned || self->latents == 0 ||
+        GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT))
+        return;
+    self->warned = TRUE;
+    GST_ELEMENT_WARNING(self, STREAM, MUX,
+                        ("Latent %" G_GINT64_FORMAT
+                         " begins a new sequence, which the file cannot say: "
+                         "it will decode as the continuation of one",
+                         self->latents),
+                        (NULL));
+}
+
+static GstFlowReturn
+write_latent(GstLatentMux *self, GstBuffer *buffer)
+{
+    const gsize size = gst_buffer_get_size(buffer);
+    const gint64 frames = count_frames(self, buffer);
+    const guint64 offset = self->header_size + self->latents * size;
+    warn_of_restart(self, buffer);
+    buffer = gst_buffer_make_writable(buffer);
+    GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
+    GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
+    GST_BUFFER_OFFSET(buffer) = offset;
+    GST_BUFFER_OFFSET_END(buffer) = offset + size;
+    GST_BUFFER_FLAG_UNSET(buffer,
+                          GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_DISCONT);
+    GST_LOG_OBJECT(self, "latent %" G_GINT64_FORMAT ": %" GST_PTR_FORMAT,
+                   self->latents, buffer);
+    const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
+    if (ret == GST_FLOW_OK) {
+        self->latents++;
+        self->frames = frames;
+    }
+    return ret;
+}
+
+/* The latent of a buffer, whose size it has; NULL: it has none, and the error
+ * is told. Takes buffer. */
+static GstBuffer *
+read_latent(GstLatentMux *self, GstBuffer *buffer)
+{
+    const gsize wanted = gst_vae_latent_info_step_size(&self->info);
+    GError *error = NULL;
+    buffer = gst_vae_tensor_meta_take(buffer, &self->info, NULL, &error);
+    if (!buffer) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", error->message), (NULL));
+        g_error_free(error);
+    } else if (gst_buffer_get_size(buffer) != wanted) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
+                          ("Latent %" G_GINT64_FORMAT " has %" G_GSIZE_FORMAT
+                           " bytes, its caps ask for %" G_GSIZE_FORMAT,
+                           self->latents, gst_buffer_get_size(buffer), wanted),
+                          (NULL));
+        gst_clear_buffer(&buffer);
+    }
+    return buffer;
+}
+
+static GstFlowReturn
+sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+    GstLatentMux *self = GST_LATENT_MUX(parent);
+    GstFlowReturn ret = GST_FLOW_OK;
+    if (self->state == STATE_DONE) {
+        ret = GST_FLOW_EOS;
+    } else if (!self->caps) {
+        ret = GST_FLOW_NOT_NEGOTIATED;
+    } else if (!(buffer = read_latent(self, buffer))) {
+        ret = GST_FLOW_ERROR;
+        if (self->state == STATE_WRITING)
+            complete(self);
+    } else if (self->state == STATE_EMPTY) {
+        ret = begin(self);
+        self->state = ret == GST_FLOW_OK ? STATE_WRITING : STATE_EMPTY;
+    }
+    if (ret != GST_FLOW_OK) {
+        gst_clear_buffer(&buffer);
+    } else {
+        ret = write_latent(self, buffer);
+    }
+    /* A failed write must not be covered by a header that looks right. */
+    if (ret < GST_FLOW_EOS)
+        self->state = STATE_DONE;
+    return ret;
+}
+
+/* Events ---------------------------------------------------------------- */
+
+/* Ends the file with what it has. The event comes again with the next
+ * buffer, and is refused in silence then. */
+static gboolean
+refuse_change(GstLatentMux *self, GstCaps *caps)
+{
+    if (self->state == STATE_WRITING) {
+        complete(self);
+        GST_ELEMENT_ERROR(
+            self, STREAM, FORMAT,
+            ("The latents change after %" G_GINT64_FORMAT
+             " of them, but a file holds one kind",
+             self->latents),
+            ("from %" GST_PTR_FORMAT " to %" GST_PTR_FORMAT, self->caps, caps));
+    }
+    gst_caps_unref(caps);
+    return FALSE;
+}
+
+static gboolean
+set_caps(GstLatentMux *self, const GstCaps *caps)
+{
+    GstVaeLatentInfo info;
+    GError *error = NULL;
+    if (!gst_vae_latent_info_from_caps(caps, &info, &error)) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", error->message), (NULL));
+        g_error_free(error);
+        return FALSE;
+    }
+    if (info.layout != GST_VAE_LATENT_CHW) {
+        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
+                          ("The caps have %d latents a buffer in another "
+                           "layout, wanted layout = chw",
+                           info.frames),
+                          (NULL));
+        return FALSE;
+    }
+    GstCaps *plain = gst_vae_latent_info_to_caps(&info);
+    if (self->state != STATE_EMPTY && !gst_caps_is_equal(self->caps, plain))
+        return refuse_change(self, plain);
+    gst_caps_replace(&self->caps, plain);
+    gst_caps_unref(plain);
+    self->info = info;
+    return TRUE;
+}
+
+static void
+reset(GstLatentMux *self)
+{
+    self->state = STATE_EMPTY;
+    self->header_size = 0;
+    self->latents = self->frames = 0;
+    self->warned = FALSE;
+}
+
+static void
+end(GstLatentMux *self)
+{
+    if (self->state == STATE_WRITING) {
+        const GstFlowReturn ret = complete(self);
+        /* GST_FLOW_ERROR was posted by who returned it. */
+        if (ret != GST_FLOW_OK && ret != GST_FLOW_FLUSHING &&
+            ret != GST_FLOW_ERROR)
+            GST_ELEMENT_FLOW_ERROR(self, ret);
+    } else if (self->state == STATE_EMPTY) {
+        GST_ELEMENT_ERROR(self, STREAM, MUX,
+                          ("No latents arrived, nothing is written"), (NULL));
+    }
+}
+
+static gboolean
+sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    GstLatentMux *self = GST_LATENT_MUX(parent);
+    gboolean ok = TRUE;
+    GstCaps *caps;
+    switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_CAPS:
+        gst_event_parse_caps(event, &caps);
+        ok = set_caps(self, caps);
+        gst_event_unref(event);
+        return ok;
+    case GST_EVENT_SEGMENT:
+    case GST_EVENT_TAG:
+    case GST_EVENT_GAP:
+        gst_event_unref(event);
+        return TRUE;
+    case GST_EVENT_EOS:
+        end(self);
+        break;
+    case GST_EVENT_FLUSH_STOP:
+        /* filesink empties its file then. */
+        reset(self);
+        break;
+    default:
+        break;
+    }
+    return gst_pad_event_default(pad, parent, event);
+}
+
+static gboolean
+src_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK)
+        return gst_pad_event_default(pad, parent, event);
+    GST_DEBUG_OBJECT(parent, "no seek while a file is written");
+    gst_event_unref(event);
+    return FALSE;
+}
+
+/* Element --------------------------------------------------------------- */
+
+static GstStateChangeReturn
+change_state(GstElement *element, GstStateChange transition)
+{
+    GstLatentMux *self = GST_LATENT_MUX(element);
+    GST_DEBUG_OBJECT(self, "%s", gst_state_change_get_name(transition));
+    const GstStateChangeReturn ret =
+        GST_ELEMENT_CLASS(gst_latent_mux_parent_class)
+            ->change_state(element, transition);
+    if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
+        reset(self);
+        gst_clear_caps(&self->caps);
+    }
+    return ret;
+}
+
+static void
+finalize(GObject *object)
+{
+    gst_clear_caps(&GST_LATENT_MUX(object)->caps);
+    G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
+}
+
+static void
+gst_latent_mux_init(GstLatentMux *self)
+{
+    self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
+    gst_pad_set_chain_function(self->sinkpad, sink_chain);
+    gst_pad_set_event_function(self->sinkpad, sink_event);
+    gst_element_add_pad(GST_ELEMENT(self), self->sinkpad);
+    self->srcpad = gst_pad_new_from_static_template(&src_template, "src");
+    gst_pad_set_event_function(self->srcpad, src_event);
+    gst_pad_use_fixed_caps(self->srcpad);
+    gst_element_add_pad(GST_ELEMENT(self), self->srcpad);
+}
+
+static void
+gst_latent_mux_class_init(GstLatentMuxClass *klass)
+{
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    G_OBJECT_CLASS(klass)->finalize = finalize;
+    element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
+    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_set_static_metadata(
+        element_class, "Latent file muxer", "Codec/Muxer/Video",
+        "Writes video latents into a safetensors file", GST_VAE_AUTHOR);
+}

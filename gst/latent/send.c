@@ -1,0 +1,176 @@
+/*
+ * send.c: a clip's latents out of the source pad.
+ */
+#include "send.h"
+
+#include "tensor_meta.h"
+
+#define GST_CAT_DEFAULT gst_latent_demux_debug
+
+GstFlowReturn
+gst_latent_send_fail(GstLatentDemux *self, const VaeError *error)
+{
+    switch (error->status) {
+    case VAE_ERR_MEMORY:
+        GST_ELEMENT_ERROR(self, RESOURCE, NO_SPACE_LEFT, ("%s", error->message),
+                          (NULL));
+        break;
+    case VAE_ERR_NOT_FOUND:
+        GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE, ("%s", error->message),
+                          (NULL));
+        break;
+    default:
+        GST_ELEMENT_ERROR(self, STREAM, DEMUX, ("%s", error->message), (NULL));
+    }
+    return GST_FLOW_CUSTOM_ERROR;
+}
+
+static GstFlowReturn
+pull(GstLatentDemux *self, guint64 offset, guint8 *dst, guint64 size)
+{
+    VaeError error;
+    const GstFlowReturn ret =
+        gst_latent_pull(self->sinkpad, offset, dst, size, &error);
+    return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
+                                        : ret;
+}
+
+/* Latent k as [C, h, w] into dst. */
+static GstFlowReturn
+read_step(GstLatentDemux *self, gint k, guint8 *dst)
+{
+    const VaeLatentClip *data = &self->clip.data;
+    if (data->data) {
+        vae_latent_clip_read(data, k, dst);
+        return GST_FLOW_OK;
+    }
+    const gsize step = gst_vae_latent_info_step_size(&self->clip.info);
+    const gsize plane = step / data->channels;
+    const guint64 offset = data->offset + k * data->t_stride;
+    if (data->c_stride == plane)
+        return pull(self, offset, dst, step);
+    GstFlowReturn ret = GST_FLOW_OK;
+    for (gint c = 0; c < data->channels && ret == GST_FLOW_OK; c++)
+        ret = pull(self, offset + c * data->c_stride, dst + c * plane, plane);
+    return ret;
+}
+
+void
+gst_latent_send_stream_start(GstLatentDemux *self, GstPad *pad)
+{
+    gchar *id = gst_pad_create_stream_id(pad, GST_ELEMENT(self), NULL);
+    GstEvent *event = gst_event_new_stream_start(id);
+    GstEvent *upstream =
+        gst_pad_get_sticky_event(self->sinkpad, GST_EVENT_STREAM_START, 0);
+    guint group;
+    if (!upstream || !gst_event_parse_group_id(upstream, &group))
+        group = gst_util_group_id_next();
+    gst_event_set_group_id(event, group);
+    gst_clear_event(&upstream);
+    gst_pad_push_event(pad, event);
+    g_free(id);
+}
+
+static void
+push_segment(GstLatentDemux *self)
+{
+    if (!self->segment_due)
+        return;
+    GstEvent *event = gst_event_new_segment(&self->segment);
+    if (self->seqnum)
+        gst_event_set_seqnum(event, self->seqnum);
+    self->segment_due = FALSE;
+    gst_pad_push_event(self->srcpad, event);
+    gst_pad_push_event(self->srcpad,
+                       gst_event_new_tag(gst_tag_list_new(
+                           GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL)));
+}
+
+static void
+stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
+{
+    GST_BUFFER_PTS(buffer) = gst_latent_clip_time(&self->clip, k);
+    GST_BUFFER_DURATION(buffer) =
+        gst_latent_clip_time(&self->clip, k + 1) - GST_BUFFER_PTS(buffer);
+    GST_BUFFER_OFFSET(buffer) = k;
+    GST_BUFFER_OFFSET_END(buffer) = k + 1;
+    if (self->discont)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+    else
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    self->discont = FALSE;
+}
+
+/* What was sent reaches to here; a seek without a flush goes on from it. */
+static void
+set_position(GstLatentDemux *self, GstClockTime end)
+{
+    GST_OBJECT_LOCK(self);
+    const GstSegment *s = &self->segment;
+    self->segment.position = CLAMP(end, s->start, MIN(s->stop, s->duration));
+    GST_OBJECT_UNLOCK(self);
+}
+
+GstFlowReturn
+gst_latent_send_next(GstLatentDemux *self)
+{
+    const gint k = self->next;
+    push_segment(self);
+    if (k >= self->clip.data.t ||
+        (GST_CLOCK_TIME_IS_VALID(self->segment.stop) &&
+         gst_latent_clip_time(&self->clip, k) >= self->segment.stop))
+        return GST_FLOW_EOS;
+    const gsize size = gst_vae_latent_info_step_size(&self->clip.info);
+    guint8 *data = g_try_malloc(size);
+    if (!data) {
+        const VaeError error = {VAE_ERR_MEMORY, "No memory for one latent"};
+        return gst_latent_send_fail(self, &error);
+    }
+    const GstFlowReturn ret = read_step(self, k, data);
+    if (ret != GST_FLOW_OK) {
+        g_free(data);
+        return ret;
+    }
+    GstBuffer *buffer = gst_buffer_new_wrapped(data, size);
+    stamp(self, buffer, k);
+    gst_vae_tensor_meta_add(buffer, &self->clip.info, NULL);
+    set_position(self, gst_latent_clip_time(&self->clip, k + 1));
+    self->next = k + 1;
+    GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);
+    return gst_pad_push(self->srcpad, buffer);
+}
+
+static void
+push_eos(GstLatentDemux *self)
+{
+    GstEvent *event;
+    if (!self->srcpad)
+        return;
+    if (self->segment.flags & GST_SEEK_FLAG_SEGMENT) {
+        const GstClockTime stop = GST_CLOCK_TIME_IS_VALID(self->segment.stop)
+                                      ? self->segment.stop
+                                      : self->segment.duration;
+        GstMessage *message = gst_message_new_segment_done(
+            GST_OBJECT(self), GST_FORMAT_TIME, stop);
+        gst_message_set_seqnum(message, self->seqnum);
+        gst_element_post_message(GST_ELEMENT(self), message);
+        event = gst_event_new_segment_done(GST_FORMAT_TIME, stop);
+    } else {
+        event = gst_event_new_eos();
+    }
+    if (self->seqnum)
+        gst_event_set_seqnum(event, self->seqnum);
+    gst_pad_push_event(self->srcpad, event);
+}
+
+void
+gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret)
+{
+    GST_DEBUG_OBJECT(self, "stopping: %s", gst_flow_get_name(ret));
+    if (ret == GST_FLOW_FLUSHING)
+        return;
+    if (ret == GST_FLOW_NOT_LINKED ||
+        (ret < GST_FLOW_EOS && ret != GST_FLOW_CUSTOM_ERROR))
+        GST_ELEMENT_FLOW_ERROR(self, ret);
+    push_eos(self);
+}

@@ -1,0 +1,50 @@
+/*
+ * send.h: a latentdemux, and how it sends what it found. All is under
+ * the sink pad's stream lock.
+ */
+#ifndef GST_LATENT_SEND_H
+#define GST_LATENT_SEND_H
+
+#include "bytes.h"
+#include "clip.h"
+#include "demux.h"
+
+G_BEGIN_DECLS
+
+GST_DEBUG_CATEGORY_EXTERN(gst_latent_demux_debug);
+
+struct _GstLatentDemux {
+    GstElement parent;
+    GstPad *sinkpad;
+
+    /* Properties, under the object lock. */
+    GstLatentSettings settings;
+    guint64 max_push_size;
+    gint warm_up;
+
+    /* Under the sink pad's stream lock. */
+    gboolean pull;
+    GstLatentBytes bytes; /* in pull mode of the header only */
+    GstLatentClip clip;
+    gint next; /* the latent to send */
+    gboolean discont, segment_due;
+    guint32 seqnum; /* of the segment and the EOS, 0 before a seek */
+
+    /* Written under both locks. */
+    GstPad *srcpad; /* NULL until a clip was found */
+    GstSegment segment;
+};
+
+/* Posts what the library said. GST_FLOW_CUSTOM_ERROR, which is returned, stands
+ * for "failed and posted" here. */
+GstFlowReturn gst_latent_send_fail(GstLatentDemux *self, const VaeError *error);
+/* The first event of the source pad. */
+void gst_latent_send_stream_start(GstLatentDemux *self, GstPad *pad);
+/* Sends the next latent; GST_FLOW_EOS behind the last one. */
+GstFlowReturn gst_latent_send_next(GstLatentDemux *self);
+/* Ends a run that stopped with ret: the EOS and, where nobody has posted
+ * yet, the error. */
+void gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret);
+
+G_END_DECLS
+#endif

@@ -1,0 +1,172 @@
+/*
+ * settings.c: what a user says about a latent file, as properties.
+ */
+#include "settings.h"
+
+#include "latent.h"
+
+static GType
+layout_type(void)
+{
+    static gsize type;
+    static const GEnumValue values[] = {
+        {VAE_LAYOUT_AUTO, "By the file's metadata and shape", "auto"},
+        {VAE_LAYOUT_CTHW, "Channels before time", "cthw"},
+        {VAE_LAYOUT_TCHW, "Time before channels", "tchw"},
+        {0}};
+    if (g_once_init_enter(&type))
+        g_once_init_leave(
+            &type, g_enum_register_static("GstLatentDemuxLayout", values));
+    return type;
+}
+
+static GType
+normalization_type(void)
+{
+    static gsize type;
+    static const GEnumValue values[] = {
+        {GST_LATENT_NORMALIZATION_AUTO,
+         "Raw in ComfyUI .latent files, else normalized", "auto"},
+        {GST_LATENT_NORMALIZATION_NORMALIZED,
+         "As the diffusion model emits them", "normalized"},
+        {GST_LATENT_NORMALIZATION_RAW, "As the network itself takes them",
+         "raw"},
+        {0}};
+    if (g_once_init_enter(&type))
+        g_once_init_leave(&type, g_enum_register_static(
+                                     "GstLatentDemuxNormalization", values));
+    return type;
+}
+
+void
+gst_latent_settings_install(GObjectClass *klass)
+{
+    const GParamFlags flags =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_TENSOR,
+        g_param_spec_string("tensor", "Tensor",
+                            "Name of the tensor; unset: latent, latents, "
+                            "samples, latent_tensor, else the only one with "
+                            "4 or 5 dimensions",
+                            NULL, flags));
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_LAYOUT,
+        g_param_spec_enum("layout", "Layout",
+                          "Order of the tensor's dimensions where the file "
+                          "does not say",
+                          layout_type(), VAE_LAYOUT_AUTO, flags));
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_FRAMERATE,
+        gst_param_spec_fraction("framerate", "Framerate",
+                                "Rate of the decoded video where the file "
+                                "states none, " GST_VAE_RATES
+                                "; 0/1: the usual one of the latent space, "
+                                "16/1 where that is unknown",
+                                0, 1, G_MAXINT, 1, 0, 1, flags));
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_LATENT_SPACE,
+        g_param_spec_string("latent-space", "Latent Space",
+                            "Name of the latent space where the file states "
+                            "none: wan2.1, wan2.2, seedvr2, ...; vaedecode "
+                            "finds the installed model by it",
+                            NULL, flags));
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_NORMALIZATION,
+        g_param_spec_enum("normalization", "Normalization",
+                          "Whether latents are as the diffusion model emits "
+                          "them or as the network takes them, where the file "
+                          "does not say",
+                          normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
+                          flags));
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_BATCH_INDEX,
+        g_param_spec_int("batch-index", "Batch Index",
+                         "Which clip of a batch; -1: a batch of more than one "
+                         "is an error",
+                         -1, G_MAXINT, -1, flags));
+    gst_type_mark_as_plugin_api(layout_type(), 0);
+    gst_type_mark_as_plugin_api(normalization_type(), 0);
+}
+
+void
+gst_latent_settings_init(GstLatentSettings *settings)
+{
+    *settings = (GstLatentSettings){.fps_d = 1, .batch_index = -1};
+}
+
+void
+gst_latent_settings_copy(GstLatentSettings *dst, const GstLatentSettings *src)
+{
+    *dst = *src;
+    dst->tensor = g_strdup(src->tensor);
+    dst->space = g_strdup(src->space);
+}
+
+void
+gst_latent_settings_clear(GstLatentSettings *settings)
+{
+    g_clear_pointer(&settings->tensor, g_free);
+    g_clear_pointer(&settings->space, g_free);
+}
+
+gboolean
+gst_latent_settings_set(GstLatentSettings *settings, guint id,
+                        const GValue *value)
+{
+    switch (id) {
+    case GST_LATENT_PROP_TENSOR:
+        g_free(settings->tensor);
+        settings->tensor = g_value_dup_string(value);
+        break;
+    case GST_LATENT_PROP_LAYOUT:
+        settings->layout = g_value_get_enum(value);
+        break;
+    case GST_LATENT_PROP_FRAMERATE:
+        settings->fps_n = gst_value_get_fraction_numerator(value);
+        settings->fps_d = gst_value_get_fraction_denominator(value);
+        break;
+    case GST_LATENT_PROP_LATENT_SPACE:
+        g_free(settings->space);
+        settings->space = g_value_dup_string(value);
+        break;
+    case GST_LATENT_PROP_NORMALIZATION:
+        settings->normalization = g_value_get_enum(value);
+        break;
+    case GST_LATENT_PROP_BATCH_INDEX:
+        settings->batch_index = g_value_get_int(value);
+        break;
+    default:
+        return FALSE;
+    }
+    return TRUE;
+}
+
+gboolean
+gst_latent_settings_get(const GstLatentSettings *settings, guint id,
+                        GValue *value)
+{
+    switch (id) {
+    case GST_LATENT_PROP_TENSOR:
+        g_value_set_string(value, settings->tensor);
+        break;
+    case GST_LATENT_PROP_LAYOUT:
+        g_value_set_enum(value, settings->layout);
+        break;
+    case GST_LATENT_PROP_FRAMERATE:
+        gst_value_set_fraction(value, settings->fps_n, settings->fps_d);
+        break;
+    case GST_LATENT_PROP_LATENT_SPACE:
+        g_value_set_string(value, settings->space);
+        break;
+    case GST_LATENT_PROP_NORMALIZATION:
+        g_value_set_enum(value, settings->normalization);
+        break;
+    case GST_LATENT_PROP_BATCH_INDEX:
+        g_value_set_int(value, settings->batch_index);
+        break;
+    default:
+        return FALSE;
+    }
+    return TRUE;
+}

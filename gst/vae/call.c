@@ -1,0 +1,84 @@
+#include "call.h"
+
+#include "frames.h"
+#include "video.h"
+
+GstVaeCall
+gst_vae_call_new(GstVaeItem **items, guint n)
+{
+    guint units = 0; /* enough for either side */
+
+    for (guint i = 0; i < n; i++)
+        units += items[i]->n_in + items[i]->n_out;
+    return (GstVaeCall){.latents = g_new0(VaeLatent, units),
+                        .pictures = g_new0(VaePicture, units),
+                        .buffers = g_new0(GstBuffer *, units),
+                        .maps = g_new0(GstMapInfo, units),
+                        .frames = g_new0(GstVideoFrame, units)};
+}
+
+void
+gst_vae_call_clear(GstVaeCall *call)
+{
+    for (guint i = 0; i < call->n_latents; i++)
+        gst_buffer_unmap(call->buffers[i], &call->maps[i]);
+    for (guint i = 0; i < call->n_pictures; i++)
+        if (call->frames[i].buffer) {
+            gst_vae_cuda_ready_free(call->frames[i].buffer,
+                                    call->pictures[i].ready);
+            gst_video_frame_unmap(&call->frames[i]);
+        }
+    g_free(call->latents);
+    g_free(call->pictures);
+    g_free(call->buffers);
+    g_free(call->maps);
+    g_free(call->frames);
+}
+
+gboolean
+gst_vae_call_add_latent(GstVaeCall *call, GstVaeSession *session,
+                        GstBuffer *buffer, GstMapFlags flags)
+{
+    const guint i = call->n_latents;
+
+    if (!gst_buffer_map(buffer, &call->maps[i], flags))
+        return FALSE;
+    call->buffers[i] = buffer;
+    call->latents[i].type = session->latent.type;
+    call->latents[i].data = call->maps[i].data;
+    call->n_latents++;
+    return TRUE;
+}
+
+gboolean
+gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
+                         GstBuffer *buffer, GstMapFlags flags)
+{
+    GstVideoFrame *frame = &call->frames[call->n_pictures];
+    VaePicture *picture = &call->pictures[call->n_pictures];
+    gboolean on_device = FALSE;
+
+    if (!buffer) {
+        gst_vae_video_picture(&session->video, picture);
+    } else if (gst_vae_cuda_map(frame, &session->video, buffer, flags,
+                                call->engine, &on_device)) {
+        gst_vae_video_frame_picture(frame, picture);
+        picture->on_device = on_device;
+        if (on_device)
+            picture->ready = gst_vae_cuda_ready(buffer, flags);
+    } else {
+        frame->buffer = NULL;
+        return FALSE;
+    }
+    call->n_pictures++;
+    return TRUE;
+}
+
+void
+gst_vae_call_stamp(GstVaeOut *out)
+{
+    GST_BUFFER_PTS(out->buffer) = out->pts;
+    GST_BUFFER_DURATION(out->buffer) = out->duration;
+    GST_BUFFER_OFFSET(out->buffer) = out->offset;
+    GST_BUFFER_OFFSET_END(out->buffer) = out->offset + 1;
+}

@@ -1,0 +1,134 @@
+/*
+ * foreign.c: what comes that is not for this element, such as the bytes
+ * of a file that nobody took apart, and what is to be put in front.
+ */
+#include "foreign.h"
+
+#include <gst/base/base.h>
+
+#include "bytes.h"
+#include "frames.h"
+#include "tensors.h"
+
+/* Whether the name of caps is none of those of the sink pad's template. */
+static gboolean
+is_foreign(GstVaeBase *base, const GstCaps *caps)
+{
+    const GstStructure *s = gst_caps_get_structure(caps, 0);
+    GstCaps *template = gst_pad_get_pad_template_caps(base->sinkpad);
+    gboolean known = FALSE;
+
+    for (guint i = 0; !known && i < gst_caps_get_size(template); i++)
+        known = gst_structure_has_name(
+            s, gst_structure_get_name(gst_caps_get_structure(template, i)));
+    gst_caps_unref(template);
+    return !known;
+}
+
+gboolean
+gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps)
+{
+    GstCaps *template = gst_pad_get_pad_template_caps(base->sinkpad);
+    const gboolean ok =
+        gst_caps_is_fixed(caps) &&
+        (gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
+                                    GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
+         (gst_caps_can_intersect(caps, template) &&
+          gst_vae_cuda_possible(base))) &&
+        !is_foreign(base, caps);
+
+    gst_caps_unref(template);
+    return ok;
+}
+
+/* advice NULL: what came is of the right kind, in memory that is not read
+ * here. */
+static void
+post(GstVaeBase *base, const gchar *what, const gchar *advice,
+     const gchar *debug)
+{
+    const gboolean decode =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
+    gchar *name = gst_latent_source_path(base->sinkpad);
+
+    GST_ELEMENT_ERROR(
+        base, STREAM, WRONG_TYPE,
+        ("%s%s%s came, wanted %s%s%s", name ? name : "", name ? ": " : "", what,
+         decode ? GST_VAE_LATENT_NAME " or " GST_VAE_TENSORS_NAME
+                : "video/x-raw",
+         advice ? ": " : " in the memory of the system", advice ? advice : ""),
+        ("%s", debug));
+    g_free(name);
+}
+
+static const gchar *
+advice_for(GstVaeBase *base)
+{
+    return GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE
+               ? "put latentdemux (or decodebin) before vaedecode"
+               : "put a decoder (such as decodebin) and videoconvert before "
+                 "vaeencode";
+}
+
+static void
+refuse_caps(GstVaeBase *base, const GstCaps *caps)
+{
+    const gboolean foreign = is_foreign(base, caps);
+    const gchar *name = gst_structure_get_name(gst_caps_get_structure(caps, 0));
+    gchar *memory = gst_caps_features_to_string(gst_caps_get_features(caps, 0));
+    gchar *all = gst_caps_to_string(caps);
+    gchar *what =
+        foreign ? g_strdup(name) : g_strdup_printf("%s(%s)", name, memory);
+
+    post(base, what, foreign ? advice_for(base) : NULL, all);
+    g_free(what);
+    g_free(all);
+    g_free(memory);
+}
+
+/* A pad turns away the caps that its query does not accept before its event
+ * function sees them. They are sent once more with all that follows. */
+static GstPadProbeReturn
+look_at_caps(GstPad *pad, GstPadProbeInfo *info, gpointer element)
+{
+    GstEvent *event = GST_PAD_PROBE_INFO_EVENT(info);
+    GstVaeBase *base = GST_VAE_BASE(element);
+    GstCaps *caps;
+
+    if (GST_EVENT_TYPE(event) != GST_EVENT_CAPS)
+        return GST_PAD_PROBE_OK;
+    gst_event_parse_caps(event, &caps);
+    if (gst_vae_foreign_accepts(base, caps) ||
+        (base->refused_caps && gst_caps_is_equal(caps, base->refused_caps)))
+        return GST_PAD_PROBE_OK;
+    gst_caps_replace(&base->refused_caps, caps);
+    refuse_caps(base, caps);
+    return GST_PAD_PROBE_OK;
+}
+
+void
+gst_vae_foreign_watch(GstVaeBase *base)
+{
+    gst_pad_add_probe(base->sinkpad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+                      look_at_caps, base, NULL);
+}
+
+void
+gst_vae_foreign_bytes(GstVaeBase *base, GstBuffer *buffer)
+{
+    GstCaps *look;
+    gchar *what;
+
+    if (base->no_caps_told || gst_pad_has_current_caps(base->sinkpad))
+        return;
+    base->no_caps_told = TRUE;
+    look = gst_type_find_helper_for_buffer(GST_OBJECT(base), buffer, NULL);
+    what = look ? g_strdup_printf(
+                      "data without caps (by its look %s)",
+                      gst_structure_get_name(gst_caps_get_structure(look, 0)))
+                : g_strdup("data without caps");
+    gst_clear_caps(&look);
+    post(base, what, advice_for(base),
+         "no CAPS event came before the first buffer");
+    g_free(what);
+}

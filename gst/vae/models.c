@@ -1,0 +1,332 @@
+#include "models.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <glib/gstdio.h>
+
+struct GstVaeModel {
+    gint refs; /* under cache_lock */
+    gchar *key;
+    VaeModel *model;
+};
+
+/* Models that some element holds, by key. */
+static GMutex cache_lock;
+static GHashTable *cache;
+
+/* One file in one state; a file written anew gets a new key. */
+static gchar *
+model_key(const gchar *path, const gchar *variant)
+{
+    GStatBuf st;
+
+    if (g_stat(path, &st) != 0)
+        return g_strdup_printf("%s|%s", path, variant ? variant : "");
+    return g_strdup_printf("%s|%s|%" G_GUINT64_FORMAT "|%" G_GUINT64_FORMAT
+                           "|%" G_GUINT64_FORMAT "|%" G_GINT64_FORMAT ".%ld",
+                           path, variant ? variant : "", (guint64) st.st_dev,
+                           (guint64) st.st_ino, (guint64) st.st_size,
+                           (gint64) st.st_mtim.tv_sec,
+                           (long) st.st_mtim.tv_nsec);
+}
+
+static VaeStatus
+open_locked(gchar *key, const gchar *path, const gchar *variant,
+            GstVaeModel **out, VaeError *error)
+{
+    VaeModelOptions options = {.variant = variant};
+    GstVaeModel *model;
+    VaeModel *opened = NULL;
+    VaeStatus status = vae_model_open(path, &options, &opened, error);
+
+    if (status != VAE_OK) {
+        g_free(key);
+        return status;
+    }
+    model = g_new0(GstVaeModel, 1);
+    model->refs = 1;
+    model->key = key;
+    model->model = opened;
+    g_hash_table_insert(cache, key, model);
+    *out = model;
+    return VAE_OK;
+}
+
+VaeStatus
+gst_vae_model_open(const gchar *path, const gchar *variant, GstVaeModel **out,
+                   VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    gchar *key = model_key(path, variant);
+
+    *out = NULL;
+    /* Held while opening, so that two elements never open one file twice. */
+    g_mutex_lock(&cache_lock);
+    if (!cache)
+        cache = g_hash_table_new(g_str_hash, g_str_equal);
+    *out = g_hash_table_lookup(cache, key);
+    if (*out) {
+        (*out)->refs++;
+        g_free(key);
+    } else {
+        status = open_locked(key, path, variant, out, error);
+    }
+    g_mutex_unlock(&cache_lock);
+    return status;
+}
+
+GstVaeModel *
+gst_vae_model_ref(GstVaeModel *model)
+{
+    g_mutex_lock(&cache_lock);
+    model->refs++;
+    g_mutex_unlock(&cache_lock);
+    return model;
+}
+
+void
+gst_vae_model_unref(GstVaeModel *model)
+{
+    gboolean last;
+
+    if (!model)
+        return;
+    g_mutex_lock(&cache_lock);
+    last = --model->refs == 0;
+    if (last)
+        g_hash_table_remove(cache, model->key);
+    if (last && g_hash_table_size(cache) == 0)
+        g_clear_pointer(&cache, g_hash_table_unref);
+    g_mutex_unlock(&cache_lock);
+    if (last) {
+        vae_model_free(&model->model);
+        g_free(model->key);
+        g_free(model);
+    }
+}
+
+VaeModel *
+gst_vae_model_get(const GstVaeModel *model)
+{
+    return model->model;
+}
+
+const VaeModelInfo *
+gst_vae_model_info(const GstVaeModel *model)
+{
+    return vae_model_info(model->model);
+}
+
+/* Takes path; gives it back if a file is there. */
+static gchar *
+if_file(gchar *path)
+{
+    if (g_file_test(path, G_FILE_TEST_IS_REGULAR))
+        return path;
+    g_free(path);
+    return NULL;
+}
+
+/* The folder this plugin was loaded from. */
+static gchar *
+plugin_folder(void)
+{
+    Dl_info info;
+
+    if (!dladdr((void *) &cache_lock, &info) || !info.dli_fname)
+        return NULL;
+    return g_path_get_dirname(info.dli_fname);
+}
+
+/* In the build tree a file beside the plugin says where the source has the
+ * demo; it is not installed. */
+static gchar *
+demo_in_source(const gchar *folder)
+{
+    gchar *note = g_build_filename(folder, "demo.path", NULL);
+    gchar *path = NULL;
+
+    if (g_file_get_contents(note, &path, NULL, NULL))
+        path = if_file(g_strstrip(path));
+    g_free(note);
+    return path;
+}
+
+static gchar *
+find_demo(void)
+{
+    /* Beside the plugin, and from libdir/gstreamer-1.0 to the data folder
+     * with libdir = lib and libdir = lib/<triplet>. */
+    static const gchar *const places[] = {
+        "demo.safetensors",
+        "../../share/gst-vae/models/demo.safetensors",
+        "../../../share/gst-vae/models/demo.safetensors",
+    };
+    gchar *folder = plugin_folder();
+    gchar *path = NULL;
+
+    if (!folder)
+        return NULL;
+    for (guint i = 0; i < G_N_ELEMENTS(places) && !path; i++)
+        path = if_file(g_build_filename(folder, places[i], NULL));
+    if (!path)
+        path = demo_in_source(folder);
+    g_free(folder);
+    return path;
+}
+
+/* Names come from caps, so from anyone: none may leave the folder. */
+static gboolean
+safe_name(const gchar *space)
+{
+    return *space != '.' && !strchr(space, '/') && !strchr(space, '\\');
+}
+
+static gchar *
+find_installed(const gchar *space)
+{
+    const gchar *const *system = g_get_system_data_dirs();
+    gchar *name = g_strconcat(space, ".safetensors", NULL);
+    gchar *path = if_file(g_build_filename(g_get_user_data_dir(), "gst-vae",
+                                           "models", name, NULL));
+
+    for (guint i = 0; system[i] && !path; i++)
+        path = if_file(
+            g_build_filename(system[i], "gst-vae", "models", name, NULL));
+    g_free(name);
+    return path;
+}
+
+gchar *
+gst_vae_models_find(const gchar *space, GError **error)
+{
+    gchar *path = NULL;
+
+    if (!space || !*space) {
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                    "The latent caps declare no latent-space, so the model "
+                    "is not known: set the property model=... to a file of "
+                    "weights, or name the space upstream (latentdemux "
+                    "latent-space=...)");
+        return NULL;
+    }
+    if (safe_name(space))
+        path = find_installed(space);
+    if (!path && strcmp(space, GST_VAE_DEMO_SPACE) == 0)
+        path = find_demo();
+    if (!path)
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                    "No model for the latent space \"%s\" is installed: put "
+                    "the weights at %s/gst-vae/models/%s.safetensors or set "
+                    "the property model=...",
+                    space, g_get_user_data_dir(), space);
+    return path;
+}
+
+/* The bundled model and its tiny companion do not count as installed. */
+static gboolean
+is_demo(const gchar *name)
+{
+    return strcmp(name, "demo.safetensors") == 0 ||
+           strcmp(name, "demo-tiny.safetensors") == 0;
+}
+
+/* The first file of a models folder by name, for the message. */
+static gchar *
+any_in(const gchar *data_dir)
+{
+    gchar *folder = g_build_filename(data_dir, "gst-vae", "models", NULL);
+    GDir *dir = g_dir_open(folder, 0, NULL);
+    const gchar *name = NULL;
+    gchar *found = NULL;
+
+    while (dir && !found && (name = g_dir_read_name(dir)))
+        if (g_str_has_suffix(name, ".safetensors") && !is_demo(name))
+            found = g_build_filename(folder, name, NULL);
+    if (dir)
+        g_dir_close(dir);
+    g_free(folder);
+    return found;
+}
+
+gchar *
+gst_vae_models_find_any(GError **error)
+{
+    const gchar *const *system = g_get_system_data_dirs();
+    gchar *other = any_in(g_get_user_data_dir());
+    gchar *path;
+
+    for (guint i = 0; system[i] && !other; i++)
+        other = any_in(system[i]);
+    if (other) {
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                    "Models are installed (%s), and nothing says which one "
+                    "is meant: set the property model=..., or latent-space "
+                    "in the caps after the encoder",
+                    other);
+        g_free(other);
+        return NULL;
+    }
+    path = find_demo();
+    if (!path)
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                    "No model is installed in %s/gst-vae/models: set the "
+                    "property model=... to a file of weights",
+                    g_get_user_data_dir());
+    return path;
+}
+
+GError *
+gst_vae_error_to_gerror(const VaeError *error)
+{
+    GQuark domain = GST_RESOURCE_ERROR;
+    gint code = GST_RESOURCE_ERROR_FAILED;
+
+    switch (error->status) {
+    case VAE_ERR_NOT_FOUND:
+        code = GST_RESOURCE_ERROR_NOT_FOUND;
+        break;
+    case VAE_ERR_READ:
+    case VAE_ERR_FORMAT:
+    case VAE_ERR_MODEL:
+        code = GST_RESOURCE_ERROR_OPEN_READ;
+        break;
+    case VAE_ERR_WRITE:
+        code = GST_RESOURCE_ERROR_WRITE;
+        break;
+    case VAE_ERR_NO_SPACE:
+    case VAE_ERR_MEMORY:
+        code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
+        break;
+    case VAE_ERR_SIZE:
+        domain = GST_STREAM_ERROR;
+        code = GST_STREAM_ERROR_FORMAT;
+        break;
+    case VAE_ERR_ARGUMENT:
+        domain = GST_LIBRARY_ERROR;
+        code = GST_LIBRARY_ERROR_SETTINGS;
+        break;
+    case VAE_ERR_UNSUPPORTED:
+        domain = GST_LIBRARY_ERROR;
+        code = GST_LIBRARY_ERROR_INIT;
+        break;
+    case VAE_ERR_BACKEND:
+    case VAE_ERR_CANCELLED:
+        domain = GST_LIBRARY_ERROR;
+        code = GST_LIBRARY_ERROR_FAILED;
+        break;
+    case VAE_OK:
+        break;
+    }
+    return g_error_new_literal(domain, code, error->message);
+}
+
+void
+gst_vae_post_gerror(GstElement *element, GError *error)
+{
+    gst_element_message_full(element, GST_MESSAGE_ERROR, error->domain,
+                             error->code, g_strdup(error->message), NULL,
+                             __FILE__, GST_FUNCTION, __LINE__);
+    g_error_free(error);
+}

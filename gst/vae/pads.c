@@ -1,0 +1,469 @@
+/*
+ * pads.c: what arrives at the two pads, and negotiation.
+ */
+#include "frames.h"
+#include "foreign.h"
+
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
+
+GstClockTime
+gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts)
+{
+    return gst_segment_to_running_time(&base->segment, GST_FORMAT_TIME, pts);
+}
+
+/* Posts error behind all that was good, or, where there is none, does nothing:
+ * a flush was the reason. */
+static gboolean
+refuse(GstVaeBase *base, GError *error)
+{
+    if (error) {
+        gst_vae_queue_drain(base);
+        gst_vae_post_gerror(GST_ELEMENT(base), error);
+    }
+    return FALSE;
+}
+
+/* Makes the session for what comes next and queues its CAPS event. */
+static gboolean
+negotiate(GstVaeBase *base)
+{
+    GstVaeSession *session = gst_vae_session_new(), *old;
+    GError *error = NULL;
+    gboolean ok;
+
+    gst_pad_check_reconfigure(base->srcpad);
+    ok = GST_VAE_BASE_GET_CLASS(base)->negotiate(base, session, &error);
+    if (!ok) {
+        gst_vae_session_unref(session);
+        gst_pad_mark_reconfigure(base->srcpad);
+        return refuse(base, error);
+    }
+    GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
+    GST_DEBUG_OBJECT(base, "source caps %" GST_PTR_FORMAT, session->caps);
+    g_mutex_lock(&base->lock);
+    old = base->session;
+    base->session = gst_vae_session_ref(session);
+    g_mutex_unlock(&base->lock);
+    gst_vae_session_unref(old);
+    base->renegotiate = FALSE;
+    ok = gst_vae_queue_push_event(base, gst_event_new_caps(session->caps),
+                                  session);
+    gst_vae_session_unref(session);
+    return ok;
+}
+
+/* What is turned away by a flush, or because the pads are being shut, has not
+ * failed. */
+static GstFlowReturn
+flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
+{
+    g_mutex_lock(&base->lock);
+    if (base->flushing)
+        ret = GST_FLOW_FLUSHING;
+    g_mutex_unlock(&base->lock);
+    return ret;
+}
+
+static GstFlowReturn
+chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+
+    if (!base->sink_caps || base->segment.rate < 0) {
+        if (!base->sink_caps)
+            gst_vae_foreign_bytes(base, buffer);
+        gst_buffer_unref(buffer);
+        return flow_after_failure(
+            base, base->sink_caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
+    }
+    if ((base->renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
+        !negotiate(base)) {
+        gst_buffer_unref(buffer);
+        return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
+    }
+    return GST_VAE_BASE_GET_CLASS(base)->collect(base, buffer);
+}
+
+/* Ends the sequence. What was collected becomes steps or is dropped. */
+static gboolean
+finish(GstVaeBase *base)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
+    return !klass->finish || !base->sink_caps ||
+           klass->finish(base) == GST_FLOW_OK;
+}
+
+static gboolean
+sink_caps(GstVaeBase *base, GstEvent *event)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    GError *error = NULL;
+    GstCaps *caps;
+
+    gst_event_parse_caps(event, &caps);
+    GST_DEBUG_OBJECT(base, "sink caps %" GST_PTR_FORMAT, caps);
+    if (base->sink_caps && gst_caps_is_equal(caps, base->sink_caps)) {
+        gst_event_unref(event);
+        return TRUE;
+    }
+    /* A pad sends its sticky caps again with everything that follows; one
+     * error is enough. */
+    if (base->refused_caps && gst_caps_is_equal(caps, base->refused_caps)) {
+        gst_event_unref(event);
+        return FALSE;
+    }
+    finish(base);
+    klass->restart(base);
+    gst_caps_replace(&base->sink_caps, NULL);
+    if (klass->set_caps(base, caps, &error))
+        gst_caps_replace(&base->sink_caps, caps);
+    else if (error)
+        gst_caps_replace(&base->refused_caps, caps);
+    gst_event_unref(event);
+    return base->sink_caps ? negotiate(base) : refuse(base, error);
+}
+
+static gboolean
+sink_segment(GstVaeBase *base, GstEvent *event)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    const guint32 seqnum = gst_event_get_seqnum(event);
+    gboolean after_eos;
+
+    finish(base);
+    gst_event_copy_segment(event, &base->segment);
+    if (base->segment.rate < 0) {
+        gst_event_unref(event);
+        GST_ELEMENT_ERROR(base, STREAM, NOT_IMPLEMENTED,
+                          ("A stream that runs backwards came, but every "
+                           "frame needs those before it"),
+                          ("the rate of the segment is %g, wanted more than 0",
+                           base->segment.rate));
+        return FALSE;
+    }
+    if (base->segment.format != GST_FORMAT_TIME) {
+        GST_INFO_OBJECT(base, "segment in %s: counting time from 0",
+                        gst_format_get_name(base->segment.format));
+        gst_segment_init(&base->segment, GST_FORMAT_TIME);
+        gst_event_unref(event);
+        event = gst_event_new_segment(&base->segment);
+        gst_event_set_seqnum(event, seqnum);
+    }
+    g_mutex_lock(&base->lock);
+    after_eos = base->result == GST_FLOW_EOS;
+    base->seqnum = seqnum;
+    g_mutex_unlock(&base->lock);
+    if (after_eos) /* steps were thrown away */
+        klass->restart(base);
+    if (klass->segment)
+        klass->segment(base);
+    /* A flush took the caps on their way; they go in front of the segment. */
+    if (base->renegotiate && !gst_pad_has_current_caps(base->srcpad) &&
+        !negotiate(base)) {
+        gst_event_unref(event);
+        return FALSE;
+    }
+    return gst_vae_queue_push_event(base, event, NULL);
+}
+
+static gboolean
+sink_gap(GstVaeBase *base, GstEvent *event)
+{
+    GstGapFlags flags = 0;
+
+    finish(base);
+    gst_event_parse_gap_flags(event, &flags);
+    if (flags & GST_GAP_FLAG_MISSING_DATA)
+        GST_VAE_BASE_GET_CLASS(base)->restart(base);
+    return gst_vae_queue_push_event(base, event, NULL);
+}
+
+static gboolean
+sink_flush_start(GstVaeBase *base, GstEvent *event)
+{
+    gboolean ok = gst_pad_push_event(base->srcpad, event);
+
+    gst_vae_queue_set_flushing(base);
+    gst_pad_pause_task(base->srcpad);
+    return ok;
+}
+
+static gboolean
+sink_flush_stop(GstVaeBase *base, GstEvent *event)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    gboolean ok = gst_pad_push_event(base->srcpad, event);
+
+    gst_vae_queue_clear(base, TRUE);
+    gst_caps_replace(&base->refused_caps, NULL);
+    base->no_caps_told = FALSE;
+    gst_segment_init(&base->segment, GST_FORMAT_TIME);
+    klass->restart(base);
+    if (klass->flush)
+        klass->flush(base);
+    if (klass->segment)
+        klass->segment(base);
+    base->renegotiate = base->sink_caps != NULL;
+    return gst_vae_queue_start(base) && ok;
+}
+
+/* The event with the tags that hold for what leaves. Takes event. */
+static GstEvent *
+convert_tags(GstVaeBase *base, GstEvent *event)
+{
+    const guint32 seqnum = gst_event_get_seqnum(event);
+    GstTagList *list;
+
+    gst_event_parse_tag(event, &list);
+    if (!GST_VAE_BASE_GET_CLASS(base)->tags ||
+        gst_tag_list_get_scope(list) != GST_TAG_SCOPE_STREAM)
+        return event;
+    list = GST_VAE_BASE_GET_CLASS(base)->tags(base, gst_tag_list_copy(list));
+    gst_event_unref(event);
+    event = gst_event_new_tag(list);
+    gst_event_set_seqnum(event, seqnum);
+    return event;
+}
+
+static gboolean
+sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
+    GST_LOG_OBJECT(base, "%" GST_PTR_FORMAT, event);
+    switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+        return sink_flush_start(base, event);
+    case GST_EVENT_FLUSH_STOP:
+        return sink_flush_stop(base, event);
+    case GST_EVENT_CAPS:
+        return sink_caps(base, event);
+    case GST_EVENT_SEGMENT:
+        return sink_segment(base, event);
+    case GST_EVENT_GAP:
+        return sink_gap(base, event);
+    case GST_EVENT_TAG:
+        event = convert_tags(base, event);
+        break;
+    case GST_EVENT_STREAM_START:
+        finish(base);
+        klass->restart(base);
+        break;
+    case GST_EVENT_EOS:
+        finish(base);
+        break;
+    default:
+        if (!GST_EVENT_IS_SERIALIZED(event))
+            return gst_pad_push_event(base->srcpad, event);
+        if (klass->key_unit && gst_video_event_is_force_key_unit(event))
+            klass->key_unit(base);
+        break;
+    }
+    return gst_vae_queue_push_event(base, event, NULL);
+}
+
+/* Of a refused event a pad would make an error, which its next buffer brings to
+ * the source. */
+static GstFlowReturn
+sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    const gboolean caps = GST_EVENT_TYPE(event) == GST_EVENT_CAPS;
+
+    if (sink_event(pad, parent, event))
+        return GST_FLOW_OK;
+    return flow_after_failure(GST_VAE_BASE(parent),
+                              caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR);
+}
+
+static gboolean
+query_accept(GstVaeBase *base, GstQuery *query)
+{
+    GstCaps *caps;
+
+    gst_query_parse_accept_caps(query, &caps);
+    gst_query_set_accept_caps_result(query,
+                                     gst_vae_foreign_accepts(base, caps));
+    return TRUE;
+}
+
+/* The template, without CUDAMemory where that cannot be used. */
+static gboolean
+query_caps(GstVaeBase *base, GstQuery *query)
+{
+    GstCaps *caps = gst_pad_get_pad_template_caps(base->sinkpad), *filter;
+
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE &&
+        !gst_vae_cuda_possible(base))
+        caps = gst_vae_cuda_remove(caps);
+    gst_query_parse_caps(query, &filter);
+    if (filter) {
+        GstCaps *both =
+            gst_caps_intersect_full(filter, caps, GST_CAPS_INTERSECT_FIRST);
+
+        gst_caps_unref(caps);
+        caps = both;
+    }
+    gst_query_set_caps_result(query, caps);
+    gst_caps_unref(caps);
+    return TRUE;
+}
+
+static gboolean
+sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+
+    switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_ACCEPT_CAPS:
+        return query_accept(base, query);
+    case GST_QUERY_CAPS:
+        return query_caps(base, query);
+    case GST_QUERY_CONTEXT:
+        return gst_vae_cuda_answer(base, query) ||
+               gst_pad_query_default(pad, parent, query);
+    case GST_QUERY_ALLOCATION:
+        GST_VAE_BASE_GET_CLASS(base)->propose_allocation(base, query);
+        return TRUE;
+    case GST_QUERY_DRAIN:
+        if (!finish(base) || !gst_vae_queue_drain(base))
+            return FALSE;
+        gst_pad_peer_query(base->srcpad, query);
+        return TRUE;
+    default:
+        if (GST_QUERY_IS_SERIALIZED(query) && !gst_vae_queue_drain(base))
+            return FALSE;
+        return gst_pad_query_default(pad, parent, query);
+    }
+}
+
+static void
+note_qos(GstVaeBase *base, GstEvent *event)
+{
+    GstClockTimeDiff diff;
+    GstClockTime timestamp, frame = 0;
+    gdouble proportion;
+
+    gst_event_parse_qos(event, NULL, &proportion, &diff, &timestamp);
+    g_mutex_lock(&base->lock);
+    base->proportion = proportion;
+    if (base->session)
+        frame = base->session->frame_time;
+    if (!GST_CLOCK_TIME_IS_VALID(timestamp))
+        base->earliest = GST_CLOCK_TIME_NONE;
+    else if (diff > 0) /* late by diff: what is due now is lost as well */
+        base->earliest = timestamp + 2 * (GstClockTime) diff + frame;
+    else
+        base->earliest = timestamp - MIN(timestamp, (GstClockTime) -diff);
+    g_mutex_unlock(&base->lock);
+}
+
+static gboolean
+is_reverse_seek(GstEvent *event)
+{
+    gdouble seek_rate;
+
+    gst_event_parse_seek(event, &seek_rate, NULL, NULL, NULL, NULL, NULL, NULL);
+    return seek_rate <= 0;
+}
+
+static gboolean
+src_event(GstPad *pad, GstObject *parent, GstEvent *event)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
+    if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK && is_reverse_seek(event)) {
+        GST_WARNING_OBJECT(base, "no playing backwards: every frame needs "
+                                 "those before it");
+        gst_event_unref(event);
+        return FALSE;
+    }
+    if (GST_EVENT_TYPE(event) == GST_EVENT_QOS)
+        note_qos(base, event);
+    if (klass->src_event && klass->src_event(base, event)) {
+        gst_event_unref(event);
+        return TRUE;
+    }
+    return gst_pad_event_default(pad, parent, event);
+}
+
+static gboolean
+src_query(GstPad *pad, GstObject *parent, GstQuery *query)
+{
+    if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
+        return gst_vae_latency_query(GST_VAE_BASE(parent), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
+        gst_vae_cuda_answer(GST_VAE_BASE(parent), query))
+        return TRUE;
+    return gst_pad_query_default(pad, parent, query);
+}
+
+static gboolean
+sink_activate(GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
+{
+    if (mode != GST_PAD_MODE_PUSH)
+        return FALSE;
+    if (!active)
+        gst_vae_queue_set_flushing(GST_VAE_BASE(parent));
+    return TRUE;
+}
+
+static gboolean
+src_activate(GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+
+    if (mode != GST_PAD_MODE_PUSH)
+        return FALSE;
+    if (active)
+        return gst_vae_queue_start(base);
+    gst_vae_queue_set_flushing(base);
+    return gst_pad_stop_task(pad);
+}
+
+void
+gst_vae_pads_reset(GstVaeBase *base)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
+    gst_segment_init(&base->segment, GST_FORMAT_TIME);
+    gst_caps_replace(&base->sink_caps, NULL);
+    gst_caps_replace(&base->refused_caps, NULL);
+    base->no_caps_told = base->renegotiate = FALSE;
+    klass->restart(base);
+    if (klass->flush)
+        klass->flush(base);
+}
+
+static GstPad *
+add_pad(GstVaeBase *base, GstVaeBaseClass *klass, const gchar *name)
+{
+    GstPadTemplate *template =
+        gst_element_class_get_pad_template(GST_ELEMENT_CLASS(klass), name);
+    GstPad *pad = gst_pad_new_from_template(template, name);
+
+    gst_element_add_pad(GST_ELEMENT(base), pad);
+    return pad;
+}
+
+void
+gst_vae_pads_init(GstVaeBase *base)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
+    base->sinkpad = add_pad(base, klass, "sink");
+    gst_pad_set_chain_function(base->sinkpad, chain);
+    gst_pad_set_event_full_function(base->sinkpad, sink_event_full);
+    gst_pad_set_query_function(base->sinkpad, sink_query);
+    gst_pad_set_activatemode_function(base->sinkpad, sink_activate);
+    gst_vae_foreign_watch(base);
+    GST_PAD_SET_ACCEPT_INTERSECT(base->sinkpad);
+
+    base->srcpad = add_pad(base, klass, "src");
+    gst_pad_set_event_function(base->srcpad, src_event);
+    gst_pad_set_query_function(base->srcpad, src_query);
+    gst_pad_set_activatemode_function(base->srcpad, src_activate);
+}

@@ -1,0 +1,375 @@
+/*
+ * switch.c: which model an element uses, and another one while it runs.
+ */
+#include "base.h"
+
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
+
+static gchar *
+dup_setting(GstVaeBase *base)
+{
+    gchar *path;
+
+    GST_OBJECT_LOCK(base);
+    path = g_strdup(base->settings.model);
+    GST_OBJECT_UNLOCK(base);
+    return path;
+}
+
+/* The element's law has fixed arrays. */
+static gboolean
+check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
+{
+    const gboolean decode =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
+
+    if (decode ? !info->has_decoder : !info->has_encoder) {
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
+                    "%s has no %s, only %s", info->path,
+                    decode ? "decoder" : "encoder",
+                    decode ? "an encoder" : "a decoder");
+        return FALSE;
+    }
+    if (MAX(info->decode.first_out, info->decode.step_out) >
+            GST_VAE_MAX_UNITS ||
+        MAX(info->encode.first_in, info->encode.step_in) > GST_VAE_MAX_UNITS) {
+        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                    "%s: a step of more than %d frames", info->path,
+                    GST_VAE_MAX_UNITS);
+        return FALSE;
+    }
+    return TRUE;
+}
+
+/* The file that setting names, or what there is without. (transfer full) */
+static gchar *
+choose_path(GstVaeBase *base, const gchar *setting, GError **error)
+{
+    if (setting && *setting)
+        return g_strdup(setting);
+    return GST_VAE_BASE_GET_CLASS(base)->find_model(base, error);
+}
+
+/* (transfer full) NULL without error: a flush came first. */
+static GstVaeModel *
+open_model(GstVaeBase *base, const gchar *path, GError **error)
+{
+    GstVaeModel *model = NULL;
+    VaeError fault = {0};
+    VaeStatus status = gst_vae_worker_load(base, path, 0, TRUE, &model, &fault);
+
+    if (status == VAE_OK && check_info(base, gst_vae_model_info(model), error))
+        return model;
+    if (status != VAE_OK && status != VAE_ERR_CANCELLED)
+        *error = gst_vae_error_to_gerror(&fault);
+    gst_vae_model_unref(model);
+    return NULL;
+}
+
+/* Makes model the one in use. Takes all three. */
+static void
+take_model(GstVaeBase *base, GstVaeModel *model, gchar *path, gchar *setting)
+{
+    GstVaeModel *old = base->model;
+
+    base->model = model;
+    base->info = gst_vae_model_info(model);
+    g_free(base->model_path);
+    base->model_path = path;
+    g_free(base->model_setting);
+    base->model_setting = setting;
+    gst_vae_model_unref(old);
+}
+
+/* What was wanted cannot be had: the property goes back, unless it has been
+ * set again. Takes error. */
+static void
+refuse(GstVaeBase *base, const gchar *setting, GError *error)
+{
+    gboolean back;
+
+    GST_OBJECT_LOCK(base);
+    back = g_strcmp0(base->settings.model, setting) == 0 &&
+           g_strcmp0(setting, base->model_setting) != 0;
+    if (back) {
+        g_free(base->settings.model);
+        base->settings.model = g_strdup(base->model_setting);
+        base->settings.switch_wanted = FALSE;
+    }
+    GST_OBJECT_UNLOCK(base);
+    gst_element_message_full(GST_ELEMENT(base), GST_MESSAGE_WARNING,
+                             error->domain, error->code,
+                             g_strdup_printf("Going on with %s as before: %s",
+                                             base->model_path, error->message),
+                             NULL, __FILE__, GST_FUNCTION, __LINE__);
+    g_error_free(error);
+    if (back)
+        g_object_notify(G_OBJECT(base), "model");
+}
+
+/* Whether the property was set since, and forgets that. */
+static gboolean
+take_wish(GstVaeBase *base)
+{
+    gboolean wanted;
+
+    GST_OBJECT_LOCK(base);
+    wanted = base->settings.switch_wanted;
+    base->settings.switch_wanted = FALSE;
+    GST_OBJECT_UNLOCK(base);
+    return wanted;
+}
+
+/* Opens what the property names. changed: also where it is the same file. */
+static gboolean
+use_setting(GstVaeBase *base, const gchar *setting, gboolean changed,
+            GError **error)
+{
+    gchar *path = choose_path(base, setting, error);
+    GstVaeModel *model = NULL;
+
+    if (path && !changed && g_strcmp0(path, base->model_path) == 0)
+        model = gst_vae_model_ref(base->model);
+    else if (path)
+        model = open_model(base, path, error);
+    if (model)
+        take_model(base, model, path, g_strdup(setting));
+    else
+        g_free(path);
+    return model != NULL;
+}
+
+gboolean
+gst_vae_base_use_model(GstVaeBase *base, GError **error)
+{
+    const gboolean changed = take_wish(base) && base->model;
+    gchar *setting = dup_setting(base);
+    GError *fault = NULL;
+    gboolean ok = use_setting(base, setting, changed, &fault);
+
+    if (!ok && fault && changed) {
+        refuse(base, setting, g_steal_pointer(&fault));
+        g_free(setting);
+        setting = dup_setting(base);
+        ok = use_setting(base, setting, FALSE, &fault);
+    }
+    if (fault)
+        g_propagate_error(error, fault);
+    g_free(setting);
+    return ok;
+}
+
+/* ------------------------------------------------------------------ */
+/* While a stream runs.                                                */
+
+static gboolean
+same_number(const VaeModelInfo *new, const gchar *what, gint found, gint wanted,
+            GError **error)
+{
+    if (found != wanted)
+        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                    "%s has %s %d, the stream wants %d", new->path, what, found,
+                    wanted);
+    return found == wanted;
+}
+
+/* Whether new can go on where old stands: neither caps nor the count of frames
+ * change. */
+static gboolean
+check_successor(const VaeModelInfo *old, const VaeModelInfo *new,
+                GError **error)
+{
+    if (g_strcmp0(new->space, old->space) != 0) {
+        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                    "%s is of the latent space %s, the stream is of %s",
+                    new->path, new->space, old->space);
+        return FALSE;
+    }
+    return same_number(new, "latent channels", new->latent_channels,
+                       old->latent_channels, error) &&
+           same_number(new, "pixels per latent pixel", new->spatial,
+                       old->spatial, error) &&
+           same_number(new, "frames per latent", new->decode.step_out,
+                       old->decode.step_out, error) &&
+           same_number(new, "frames of the first latent", new->decode.first_out,
+                       old->decode.first_out, error);
+}
+
+/* The session to go on with; NULL: a flush or an error came first. Waits until
+ * the memory of the one before is known. */
+static GstVaeSession *
+next_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts)
+{
+    GstVaeSession *session = NULL;
+
+    g_mutex_lock(&base->lock);
+    while (!base->session->allocated && !base->flushing &&
+           base->result == GST_FLOW_OK)
+        g_cond_wait(&base->cond, &base->lock);
+    if (base->session->allocated)
+        session = gst_vae_session_successor(base->session, model);
+    g_mutex_unlock(&base->lock);
+    if (session) {
+        session->params.restarts = restarts;
+        GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
+    }
+    return session;
+}
+
+/* Opens the session for model and makes it that of the steps to come. FALSE
+ * with error, or without it: a flush or an error came first. */
+static gboolean
+begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
+              const gchar *load, VaeCheckpoint *loaded, GError **error)
+{
+    GstVaeSession *session = next_session(base, model, restarts), *old;
+    VaeError fault = {0};
+    gboolean longer;
+
+    if (!session)
+        return FALSE;
+    if (gst_vae_worker_open(base, session, load, loaded, &fault) != VAE_OK) {
+        gst_vae_session_unref(session);
+        if (fault.status != VAE_ERR_CANCELLED) {
+            *error = gst_vae_error_to_gerror(&fault);
+            if (!load)
+                g_prefix_error(error, "%s: ", gst_vae_model_info(model)->path);
+        }
+        return FALSE;
+    }
+    g_mutex_lock(&base->lock);
+    old = base->session;
+    base->session = session;
+    longer = old->collect_time != session->collect_time;
+    g_mutex_unlock(&base->lock);
+    gst_vae_session_unref(old);
+    if (longer)
+        gst_element_post_message(GST_ELEMENT(base),
+                                 gst_message_new_latency(GST_OBJECT(base)));
+    return TRUE;
+}
+
+gboolean
+gst_vae_base_load_checkpoint(GstVaeBase *base, const gchar *path,
+                             VaeCheckpoint *out, GError **error)
+{
+    return begin_session(base, base->model, TRUE, path, out, error);
+}
+
+static void
+announce(GstVaeBase *base, GstClockTime pts, gboolean cold)
+{
+    GST_INFO_OBJECT(base, "going on with %s%s", base->model_path,
+                    cold ? ", without a past" : "");
+    gst_element_post_message(
+        GST_ELEMENT(base),
+        gst_message_new_element(
+            GST_OBJECT(base),
+            gst_structure_new("vae-switch", "model", G_TYPE_STRING,
+                              base->model_path, "cold", G_TYPE_BOOLEAN, cold,
+                              "timestamp", G_TYPE_UINT64, pts, "running-time",
+                              G_TYPE_UINT64,
+                              gst_vae_pads_running_time(base, pts), NULL)));
+}
+
+/* What is wanted at this step. */
+static void
+take_wishes(GstVaeBase *base, gboolean start, gboolean *change,
+            gboolean *restart)
+{
+    GstVaeSettings *s = &base->settings;
+
+    GST_OBJECT_LOCK(base);
+    *change = s->switch_wanted && (start || s->restart_wanted);
+    *restart = s->restart_wanted && !start;
+    if (*change)
+        s->switch_wanted = FALSE;
+    s->restart_wanted = FALSE;
+    GST_OBJECT_UNLOCK(base);
+}
+
+/* Those that a flush came before. */
+static void
+put_back(GstVaeBase *base, gboolean change, gboolean restart)
+{
+    GST_OBJECT_LOCK(base);
+    base->settings.switch_wanted |= change;
+    base->settings.restart_wanted |= restart;
+    GST_OBJECT_UNLOCK(base);
+}
+
+static GstFlowReturn
+interrupted(GstVaeBase *base)
+{
+    GstFlowReturn ret;
+
+    g_mutex_lock(&base->lock);
+    ret = base->flushing ? GST_FLOW_FLUSHING : base->result;
+    g_mutex_unlock(&base->lock);
+    return ret;
+}
+
+/* The model to go on with, checked. NULL: as open_model(). */
+static GstVaeModel *
+open_successor(GstVaeBase *base, const gchar *path, GError **error)
+{
+    GstVaeModel *model = open_model(base, path, error);
+
+    if (model && !check_successor(base->info, gst_vae_model_info(model), error))
+        g_clear_pointer(&model, gst_vae_model_unref);
+    return model;
+}
+
+/* Goes on with what setting names; restart: without a past. FALSE with error,
+ * or without it: a flush or an error came first. */
+static gboolean
+go_on(GstVaeBase *base, const gchar *setting, gboolean change, gboolean restart,
+      GError **error)
+{
+    gchar *path = choose_path(base, setting, error);
+    GstVaeModel *model = NULL;
+    gboolean ok;
+
+    if (path)
+        model = change ? open_successor(base, path, error)
+                       : gst_vae_model_ref(base->model);
+    ok = model && ((model == base->model &&
+                    (!restart || base->session->params.restarts)) ||
+                   begin_session(base, model, restart, NULL, NULL, error));
+    if (ok) {
+        take_model(base, model, path, g_strdup(setting));
+    } else {
+        gst_vae_model_unref(model);
+        g_free(path);
+    }
+    return ok;
+}
+
+GstFlowReturn
+gst_vae_base_switch(GstVaeBase *base, gboolean start, GstClockTime pts,
+                    gboolean *cold)
+{
+    GstVaeModel *const before = base->model;
+    gboolean change, restart;
+    GstFlowReturn ret = GST_FLOW_OK;
+    GError *error = NULL;
+    gchar *setting;
+
+    *cold = FALSE;
+    take_wishes(base, start, &change, &restart);
+    if (!change && !restart)
+        return GST_FLOW_OK;
+    setting = change ? dup_setting(base) : g_strdup(base->model_setting);
+    if (go_on(base, setting, change, restart, &error)) {
+        *cold = restart;
+        if (restart || base->model != before)
+            announce(base, pts, restart);
+    } else if (error) {
+        refuse(base, setting, error);
+    } else {
+        put_back(base, change, restart);
+        ret = interrupted(base);
+    }
+    g_free(setting);
+    return ret;
+}
