@@ -8,7 +8,7 @@
 
 #include "alloc.h"
 #include "program.h"
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 typedef struct VaeBackend VaeBackend;
 typedef struct VaeExec VaeExec;

@@ -10,9 +10,10 @@
 #define VAE_MODULE_H
 
 #include "backend.h"
+#include "vae/version.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION " 10"
+#define VAE_MODULE_VERSION VAE_VERSION_STRING " 10"
 
 typedef struct VaeEngineCalls {
     const char *version;

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 #define ALIGNMENT ((size_t) 64)
 /* Blocks from here on are mapped by themselves: what is freed goes back to the

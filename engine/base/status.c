@@ -1,4 +1,4 @@
-#include "vae/status.h"
+#include "vae-private/status.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "vae/types.h"
+#include "vae-private/types.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vae/types.h"
+#include "vae-private/types.h"
 
 typedef int VaeDnnlStatus;
 enum { VAE_DNNL_OK = 0, VAE_DNNL_NO_MEMORY = 1 };

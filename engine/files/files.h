@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "vae/tensors.h"
+#include "vae-private/tensors.h"
 
 /* Bytes that tell the format and the length of the header. */
 #define VAE_FILE_HEAD 16

@@ -1,4 +1,4 @@
-#include "vae/latents.h"
+#include "vae-private/tensors.h"
 
 #include <errno.h>
 #include <inttypes.h>

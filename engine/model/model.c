@@ -202,6 +202,8 @@ new_model(const char *path)
     pthread_mutex_init(&m->lock, NULL);
     m->path = strdup(path);
     m->info.path = m->path;
+    m->info.mean = m->mean;
+    m->info.std = m->std;
     return m;
 }
 
@@ -214,6 +216,16 @@ set_arch(VaeModel *m, const VaeArch *arch)
     return m->arch_data != NULL;
 }
 
+static VaeRecognise
+what_is_known(VaeModel *m)
+{
+    return (VaeRecognise){.model = m,
+                          .info = &m->info,
+                          .mean = m->mean,
+                          .std = m->std,
+                          .data = m->arch_data};
+}
+
 static VaeStatus
 recognise(VaeModel *m, VaeError *error)
 {
@@ -223,7 +235,7 @@ recognise(VaeModel *m, VaeError *error)
         if (!set_arch(m, vae_archs[i]))
             return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
         VaeError why = {0};
-        VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+        VaeRecognise r = what_is_known(m);
         if (!m->arch->recognise(&r, &why))
             continue;
         if (why.status != VAE_OK)
@@ -239,11 +251,11 @@ recognise(VaeModel *m, VaeError *error)
             m->info.space = space;
             /* What stands in for another VAE has its statistics. */
             if (m->info.takes_normalized)
-                vae_space_statistics(space, m->info.latent_channels,
-                                     m->info.mean, m->info.std);
+                vae_space_statistics(space, m->info.latent_channels, m->mean,
+                                     m->std);
         }
-        vae_model_meta_statistics(m, m->info.latent_channels, m->info.mean,
-                                  m->info.std, &why);
+        vae_model_meta_statistics(m, m->info.latent_channels, m->mean, m->std,
+                                  &why);
         if (why.status != VAE_OK)
             return vae_fail(error, why.status, "%s", why.message);
         return VAE_OK;
@@ -306,7 +318,7 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
     m->info.has_decoder = decoder;
     m->info.has_encoder = encoder;
     m->info.reason = "generated";
-    VaeRecognise r = {.model = m, .info = &m->info, .data = m->arch_data};
+    VaeRecognise r = what_is_known(m);
     arch->preset(&r);
     const VaeStatus status = vae_model_learn(m, error);
     if (status != VAE_OK)

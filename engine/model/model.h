@@ -24,7 +24,8 @@ typedef struct VaeArch VaeArch;
 typedef struct VaeRecognise {
     const VaeModel *model; /* for vae_model_find() and _meta() */
     VaeModelInfo *info;
-    void *data; /* the architecture's own description, zeroed */
+    float *mean, *std; /* of info */
+    void *data;        /* the architecture's own description, zeroed */
 } VaeRecognise;
 
 struct VaeArch {
@@ -64,6 +65,7 @@ struct VaeKept {
 struct VaeModel {
     atomic_int refs;
     VaeModelInfo info;
+    float mean[VAE_MAX_LATENT_CHANNELS], std[VAE_MAX_LATENT_CHANNELS];
     const VaeArch *arch;
     void *arch_data;
     char *path, *variant; /* asked for, or NULL */

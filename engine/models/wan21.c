@@ -147,8 +147,9 @@ read_side(const VaeModel *m, const char *list, const char *conv1, Side *side)
 }
 
 static void
-describe(VaeModelInfo *info, const Wan21 *a)
+describe(VaeRecognise *r, const Wan21 *a)
 {
+    VaeModelInfo *info = r->info;
     int down = 0, time = 0;
     const Side *side = info->has_decoder ? &a->dec : &a->enc;
     for (int i = 0; i < side->n; i++) {
@@ -167,7 +168,7 @@ describe(VaeModelInfo *info, const Wan21 *a)
     info->pixel_high = 1;
     info->fps_n = 16;
     info->fps_d = 1;
-    vae_space_statistics(info->space, a->z, info->mean, info->std);
+    vae_space_statistics(info->space, a->z, r->mean, r->std);
 }
 
 static bool
@@ -210,7 +211,7 @@ recognise(VaeRecognise *r, VaeError *error)
     read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
     a->z = vae_wan_latent_channels(m, error);
     if (a->z)
-        describe(r->info, a);
+        describe(r, a);
     return true;
 }
 
@@ -233,7 +234,7 @@ preset(VaeRecognise *r)
                 .resample = true, .temporal = s < 2, .c = width[3 - s] / 2};
     }
     r->info->names = "official";
-    describe(r->info, a);
+    describe(r, a);
 }
 
 const VaeArch vae_arch_wan21 = {.name = "wan2.1",

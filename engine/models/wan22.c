@@ -172,8 +172,9 @@ read_side(const VaeModel *m, const char *part, const char *list, Side *side)
 }
 
 static void
-describe(VaeModelInfo *info, const Wan22 *a)
+describe(VaeRecognise *r, const Wan22 *a)
 {
+    VaeModelInfo *info = r->info;
     int space = 0, time = 0;
     const Side *side = info->has_decoder ? &a->dec : &a->enc;
     for (int i = 0; i < side->n; i++) {
@@ -192,7 +193,7 @@ describe(VaeModelInfo *info, const Wan22 *a)
     info->pixel_high = 1;
     info->fps_n = 24;
     info->fps_d = 1;
-    vae_space_statistics(info->space, a->z, info->mean, info->std);
+    vae_space_statistics(info->space, a->z, r->mean, r->std);
 }
 
 static bool
@@ -218,7 +219,7 @@ recognise(VaeRecognise *r, VaeError *error)
     read_side(m, "decoder", "upsamples", &a->dec);
     a->z = vae_wan_latent_channels(m, error);
     if (a->z)
-        describe(r->info, a);
+        describe(r, a);
     return true;
 }
 
@@ -238,7 +239,7 @@ preset(VaeRecognise *r)
             .c = dec[s], .n_res = 3, .resample = s < 3, .temporal = s < 2};
     }
     r->info->names = "official";
-    describe(r->info, a);
+    describe(r, a);
 }
 
 const VaeArch vae_arch_wan22 = {.name = "wan2.2",

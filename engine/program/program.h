@@ -8,7 +8,7 @@
 #ifndef VAE_PROGRAM_H
 #define VAE_PROGRAM_H
 
-#include "vae/model.h"
+#include "vae-private/model.h"
 #include "kernels.h"
 
 typedef struct VaeShape {

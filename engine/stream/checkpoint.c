@@ -9,7 +9,7 @@
 
 #include "files.h"
 #include "stream.h"
-#include "vae/checkpoint.h"
+#include "vae-private/stream.h"
 
 #define FORMAT "1"
 #define MAX_OWN 16

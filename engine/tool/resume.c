@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "tool.h"
-#include "vae/checkpoint.h"
+#include "vae-private/stream.h"
 
 /* FNV-1a, of all latents: whether it is the same clip. */
 static VaeStatus

@@ -8,8 +8,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "vae/latents.h"
-#include "vae/stream.h"
+#include "vae-private/tensors.h"
+#include "vae-private/stream.h"
+#include "vae/version.h"
 
 enum { EXIT_OK = 0, EXIT_DIFFERS = 1, EXIT_USAGE = 2, EXIT_FAILED = 3 };
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "tool.h"
-#include "vae/checkpoint.h"
+#include "vae-private/stream.h"
 
 /* path without the ending; NULL where it has another. */
 static char *

@@ -292,7 +292,7 @@ main(int argc, char **argv)
         return finish(EXIT_OK);
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("vaetool %s\n", VAE_VERSION);
+        printf("vaetool %s\n", vae_version());
         return finish(EXIT_OK);
     }
     if (strcmp(argv[1], "--backends") == 0) {

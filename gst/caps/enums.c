@@ -1,6 +1,6 @@
 #include "enums.h"
 
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 /* Registers once; also marks the type for the plugin's documentation. */
 static GType

@@ -10,7 +10,7 @@
 
 #include <gst/gst.h>
 
-#include <vae/types.h>
+#include "vae-private/types.h"
 
 G_BEGIN_DECLS
 

@@ -6,7 +6,7 @@
 
 #include <gst/video/video.h>
 
-#include <vae/frames.h>
+#include "vae-private/frames.h"
 
 G_BEGIN_DECLS
 

@@ -3,7 +3,7 @@
  */
 #include "bytes.h"
 
-#include <vae/tensors.h>
+#include "vae-private/tensors.h"
 
 /* What one pull asks for at most, as upstream allocates it at once. */
 #define PULL_MAX (4u << 20)

@@ -6,7 +6,7 @@
 
 #include <gst/gst.h>
 
-#include <vae/status.h>
+#include "vae-private/status.h"
 
 G_BEGIN_DECLS
 

@@ -8,7 +8,7 @@
 
 #include <gst/gst.h>
 
-#include <vae/latents.h>
+#include "vae-private/tensors.h"
 
 #include "settings.h"
 #include "latent.h"

@@ -41,7 +41,7 @@
 
 #include <stdlib.h>
 
-#include <vae/tensors.h>
+#include "vae-private/tensors.h"
 
 #include "clip.h"
 #include "tensor_meta.h"

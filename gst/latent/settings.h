@@ -6,7 +6,7 @@
 
 #include <gst/gst.h>
 
-#include <vae/latents.h>
+#include "vae-private/tensors.h"
 
 G_BEGIN_DECLS
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include <vae/tensors.h>
+#include "vae-private/tensors.h"
 
 /* The first tensor's entry begins within so many bytes unless its name is
  * absurd. */

@@ -19,7 +19,7 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
-#include <vae/checkpoint.h>
+#include "vae-private/stream.h"
 
 #include "latent.h"
 #include "models.h"

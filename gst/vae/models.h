@@ -7,7 +7,7 @@
 
 #include <gst/gst.h>
 
-#include <vae/model.h>
+#include "vae-private/model.h"
 
 G_BEGIN_DECLS
 

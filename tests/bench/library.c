@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "dnnl.h"
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 #if DNNL_VERSION_MAJOR < 3
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;

@@ -17,7 +17,7 @@
 
 #include <gst/gst.h>
 #include <gst/video/video.h>
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 #include "median.h"
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "median.h"
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 enum { MOST = 1000, PIECE = 1 << 20, SIDE = 64 };
 

@@ -31,6 +31,7 @@
 #define VAE_CHECK_H
 
 #include "kernels.h"
+#include "vae-private/status.h"
 
 #define VAE_COUNT(a) (sizeof(a) / sizeof(a)[0])
 

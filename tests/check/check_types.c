@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "vae-private/frames.h"
 
 static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
 

@@ -5,7 +5,7 @@
 #ifndef VAE_PICTURE_KINDS_H
 #define VAE_PICTURE_KINDS_H
 
-#include "vae/frames.h"
+#include "vae-private/frames.h"
 
 /* What lies in each plane, told by letters; bits of a code and below it. */
 typedef struct VaeKind {

@@ -11,7 +11,7 @@
 
 #include "../stream/streams.h"
 #include "gpu.h"
-#include "vae/tensors.h"
+#include "vae-private/tensors.h"
 
 enum { LATENTS = 5, WIDTH = 24, HEIGHT = 16 };
 

@@ -15,7 +15,7 @@
 #include "../files/test.h"
 #include "files.h"
 #include "inject.h"
-#include "vae/model.h"
+#include "vae-private/model.h"
 
 static char folder[64];
 

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "vae/latents.h"
-#include "vae/tensors.h"
+#include "vae-private/tensors.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

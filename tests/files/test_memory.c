@@ -3,7 +3,7 @@
  */
 #include "alloc.h"
 #include "test.h"
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 static void
 check_blocks(void)

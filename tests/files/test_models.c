@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "archive.h"
-#include "vae/model.h"
+#include "vae-private/model.h"
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
 #define MAX_TENSORS 400

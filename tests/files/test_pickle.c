@@ -7,7 +7,7 @@
 
 #include "alloc.h"
 #include "archive.h"
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 #define TENSOR(...)                                                            \
     &(const Tensor)                                                            \

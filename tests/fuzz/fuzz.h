@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vae/latents.h"
-#include "vae/tensors.h"
+#include "vae-private/tensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #ifndef VAE_TEST_OVERFLOW_H
 #define VAE_TEST_OVERFLOW_H
 
-#include "vae/tensors.h"
+#include "vae-private/tensors.h"
 
 /*
  * Writes the small Wan2.1 at `weights` to `path` with one more channel in front

@@ -5,8 +5,8 @@
 #ifndef VAE_TEST_VECTORS_H
 #define VAE_TEST_VECTORS_H
 
-#include "vae/latents.h"
-#include "vae/stream.h"
+#include "vae-private/tensors.h"
+#include "vae-private/stream.h"
 
 enum { TEST_SKIP = 77 };
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "cuda_rt.h"
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 enum { SKIP = 77, LONGEST = 60, TRIES = 16, MAX_UNITS = 64 };
 

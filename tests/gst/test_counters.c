@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <vae/model.h>
-#include <vae/stream.h>
+#include "vae-private/model.h"
+#include "vae-private/stream.h"
 
 #define LW 6
 #define LH 4

@@ -13,7 +13,7 @@
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
 #include <string.h>
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 #define LW 3
 #define LH 2

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include <glib/gstdio.h>
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 /* Pushes caps that are refused with an error that holds both words. */
 static void

@@ -5,7 +5,7 @@
 
 #include <glib/gstdio.h>
 #include <string.h>
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 #include "../golden/overflow.h"
 

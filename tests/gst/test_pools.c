@@ -7,7 +7,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 #define LW 6
 #define LH 4

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include <vae/stream.h>
+#include "vae-private/stream.h"
 
 #define LW 6
 #define LH 4

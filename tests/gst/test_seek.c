@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include <vae/model.h>
+#include "vae-private/model.h"
 
 #define LW 6
 #define LH 4

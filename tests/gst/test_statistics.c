@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include <vae/latents.h>
-#include <vae/model.h>
+#include "vae-private/tensors.h"
+#include "vae-private/model.h"
 
 #define LW 6
 #define LH 4
@@ -24,8 +24,10 @@ read_model(void)
 
     model = vae_test_weights();
     CHECK(vae_model_open(model, NULL, &opened, &error) == VAE_OK);
-    memcpy(mean, vae_model_info(opened)->mean, sizeof mean);
-    memcpy(std, vae_model_info(opened)->std, sizeof std);
+    memcpy(mean, vae_model_info(opened)->mean,
+           (gsize) vae_model_info(opened)->latent_channels * sizeof *mean);
+    memcpy(std, vae_model_info(opened)->std,
+           (gsize) vae_model_info(opened)->latent_channels * sizeof *std);
     vae_model_free(&opened);
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <vae/model.h>
+#include "vae-private/model.h"
 
 typedef struct Family {
     const char *path;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <vae/tensors.h>
+#include "vae-private/tensors.h"
 
 /* Long enough for a busy machine; nothing waits for it when all is well. */
 

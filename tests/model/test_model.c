@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "vae/stream.h"
+#include "vae-private/stream.h"
 
 #define MAX_TENSORS 300
 

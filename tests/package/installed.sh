@@ -21,20 +21,22 @@ pc=$(find "$tmp/root" -name libvae.pc)
 lib=$(dirname "$(dirname "$pc")")
 prefix=$(dirname "$(find "$tmp/root" -type d -name bin)")
 
-# Every header stands alone, in C and in C++.
-languages=c
+# Every header stands alone, in C and in C++, and there are no private ones.
+languages='c:c99'
 if command -v c++ >/dev/null; then
-    languages='c c++'
+    languages='c:c99 c++:c++11'
 else
     echo 'no c++: the headers are not tried in C++'
 fi
 for header in "$prefix"/include/vae/*.h; do
     for language in $languages; do
         echo "#include <vae/$(basename "$header")>" |
-            cc -x $language -Wall -Wextra -Werror -fsyntax-only \
-                -I"$prefix/include" - || fail "$header in $language"
+            cc -x "${language%:*}" "-std=${language#*:}" -Wall -Wextra \
+                -Wpedantic -Werror -fsyntax-only -I"$prefix/include" - ||
+            fail "$header in $language"
     done
 done
+[ -z "$(find "$tmp/root" -name 'vae-private*')" ] || fail 'private headers'
 
 # What GStreamer and the loader are told of this machine's build does not count.
 unset GST_PLUGIN_PATH GST_PLUGIN_PATH_1_0 LD_LIBRARY_PATH

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "vae/checkpoint.h"
+#include "vae-private/stream.h"
 
 /* AFTER: steps behind the checkpoint. */
 enum { AFTER = 3, W = 32, H = 16 };

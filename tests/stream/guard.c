@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "vae/checkpoint.h"
+#include "vae-private/stream.h"
 
 enum { T = 13, W = 48, H = 32, BAD = 5, LATE = 10, LASTS = 3 };
 static char folder[64], path[96];

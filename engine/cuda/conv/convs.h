@@ -9,7 +9,7 @@
 #ifndef VAE_CUDA_CONV_H
 #define VAE_CUDA_CONV_H
 
-#include "vae/types.h"
+#include "vae-private/types.h"
 
 typedef struct VaeCudaConvs VaeCudaConvs;
 typedef struct VaeCudaConv VaeCudaConv;

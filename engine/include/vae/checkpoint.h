@@ -74,18 +74,6 @@ VAE_API VaeStatus vae_stream_load(VaeStream *stream,
                                   const VaeCheckpointParams *params,
                                   VaeCheckpoint *out, VaeError *error);
 
-/*
- * Whether the file, open, is a whole checkpoint. What it says is then in its
- * metadata, as texts: vae.direction ("decode"), vae.arch, vae.weights (the
- * fingerprint), vae.backend, vae.precision, vae.size ("832x480"), vae.latents
- * and vae.frames (as in VaeCheckpoint), vae.carries (how many it has, 0 for
- * none), and what the caller added; what does not matter there is empty.
- *
- * Errors: VAE_ERR_FORMAT (no checkpoint, or a damaged one).
- */
-VAE_API VaeStatus vae_checkpoint_check(const VaeTensorFile *file,
-                                       VaeError *error);
-
 #ifdef __cplusplus
 }
 #endif

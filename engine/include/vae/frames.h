@@ -36,7 +36,6 @@ typedef enum VaePixels {
     VAE_PIXELS_I420_10,
     VAE_PIXELS_P010
 } VaePixels;
-#define VAE_PIXELS_KINDS (VAE_PIXELS_P010 + 1)
 
 /* Luma weights Kr, Kb: 0.299, 0.114; 0.2126, 0.0722; 0.2627, 0.0593. */
 typedef enum VaeMatrix {

@@ -65,14 +65,6 @@ VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        VaeLatentClip *out, VaeError *error);
 
 /*
- * The frame rate of the video that a file of latents or of frames states as
- * vae.framerate, "16/1"; *n is 0 where it states none, or that it varies.
- * VAE_ERR_FORMAT where it states something else; both are then 0.
- */
-VAE_API VaeStatus vae_tensor_file_framerate(const VaeTensorFile *file, int *n,
-                                            int *d, VaeError *error);
-
-/*
  * Packs latent k as [C, h, w] of clip->type into dst
  * (channels * height * width elements). Needs clip->data; k < clip->t.
  */

@@ -10,8 +10,6 @@
 extern "C" {
 #endif
 
-#define VAE_MAX_LATENT_CHANNELS 256
-
 typedef struct VaeModel VaeModel;
 
 /* What a direction takes and gives. Units are latents on the latent side and
@@ -32,8 +30,8 @@ typedef struct VaeModelInfo {
     int temporal; /* frames per latent after the first */
     bool has_decoder, has_encoder, has_posterior;
     VaeSteps decode, encode;
-    float mean[VAE_MAX_LATENT_CHANNELS]; /* raw = normalized * std + mean */
-    float std[VAE_MAX_LATENT_CHANNELS];
+    const float *mean, *std; /* latent_channels each:
+                                raw = normalized * std + mean */
     bool takes_normalized; /* the network itself (TAE); others take raw ones */
     float pixel_low, pixel_high; /* the network's range for black and white */
     int fps_n, fps_d;            /* video rate when nothing states one */
@@ -64,47 +62,12 @@ VAE_API VaeStatus vae_model_open(const char *path,
                                  const VaeModelOptions *options, VaeModel **out,
                                  VaeError *error);
 
-/*
- * A full-size model of arch with generated weights, for tests and timing:
- * numbers from a hash of each tensor's official name, so every machine has
- * the same. arch is one of vae_model_archs().
- */
-VAE_API VaeStatus vae_model_generate(const char *arch, VaeModel **out,
-                                     VaeError *error);
-
-/* The same without numbers (VaeTensorInfo.data is NULL), which takes next to no
- * time and memory: for vae_stream_plan() and to look at. No stream can be made
- * of it, and it is not written. */
-VAE_API VaeStatus vae_model_outline(const char *arch, VaeModel **out,
-                                    VaeError *error);
-
-/* NULL-terminated names that vae_model_generate() knows. */
-VAE_API const char *const *vae_model_archs(void);
-
-/* The numbers of the generator for one name, as many as dims make. A weight's
- * name and shape say what vae_model_generate() gives it; "latent" gives numbers
- * of variance 1 and "video" numbers from -1 up to 1. */
-VAE_API void vae_generate(const char *name, const int64_t *dims, int n_dims,
-                          float *dst);
-
-/* Writes all tensors under the official names as type. */
-VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
-                                  VaeType type, VaeError *error);
-
 VAE_API VaeModel *vae_model_ref(VaeModel *model);
 /* Drops one reference; the last one frees. Thread-safe. Clears *model. */
 VAE_API void vae_model_free(VaeModel **model);
 
 /* Owned by the model. */
 VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
-/* Tensors of the file in canonical (official) order; i < tensor_count. */
-VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
-
-/* SHA-256, as 64 hexadecimal digits and a NUL, over the tensors in canonical
- * order: of each "NAME TYPE DIMS BYTES\n" (float32 3x8x3x3x3 972) and its
- * numbers as stored. The same weights under another naming or in another
- * kind of file have the same. Reads all of them. Of an outline the lines. */
-VAE_API void vae_model_fingerprint(const VaeModel *model, char out[65]);
 
 /* Latents that n frames become, so that decoding gives at least n again, and
  * frames that n latents give; n >= 1, from the start of a sequence. */

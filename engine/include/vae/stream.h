@@ -154,9 +154,6 @@ VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
  * long as the stream. */
 VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
-/* True when the next step is the first of a sequence. */
-VAE_API bool vae_stream_at_start(const VaeStream *stream);
-
 /*
  * For a call with `steps` steps from here: units it takes and gives.
  */
@@ -219,9 +216,6 @@ VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
  * not done: theirs are the last `left`. vae_stream_reset() and
  * vae_stream_free() end them all, and what was not waited for may be lost. */
 VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int left, VaeError *error);
-/* Whether a call that was begun may still run when it has returned. Where not,
- * as on a processor, it is done then. */
-VAE_API bool vae_stream_overlaps(const VaeStream *stream);
 
 /*
  * Makes the call that runs or, where none does, the next one return
@@ -268,40 +262,6 @@ typedef struct VaeStreamStats {
     uint64_t upload_ns, compute_ns, download_ns;
 } VaeStreamStats;
 VAE_API void vae_stream_stats(const VaeStream *stream, VaeStreamStats *out);
-
-/* One row per op of a program, summed over its runs since profiling began. */
-typedef struct VaeProfileRow {
-    const char *program; /* "first", "next", "next1", "cold" */
-    const char *op;      /* "conv", "norm", ... */
-    const char *name;    /* checkpoint path */
-    const char *impl;    /* "ref", "brgconv:avx512_core", "omp" ... */
-    uint64_t calls, ns;
-    double flop, bytes; /* of one call; bytes read and written once */
-} VaeProfileRow;
-VAE_API void vae_stream_profile(VaeStream *stream, bool on);
-/* Row i or false past the end. Rows live as long as the stream. */
-VAE_API bool vae_stream_profile_row(const VaeStream *stream, size_t i,
-                                    VaeProfileRow *out);
-
-/*
- * What the stream's backend does at most, measured now with its threads: a
- * large product of matrices of the type that its convolutions read, by the
- * library that computes them, and a copy of more memory than caches hold.
- * On a processor medians, in a fraction of a second and some 300 MiB meanwhile;
- * on a GPU the least times, in up to 1 GiB of its memory, of smaller ones where
- * there is less. Errors: VAE_ERR_UNSUPPORTED (not of this backend),
- * VAE_ERR_MEMORY, VAE_ERR_BACKEND.
- */
-typedef struct VaeRates {
-    double flops; /* per second */
-    double bytes; /* per second, read and written */
-} VaeRates;
-VAE_API VaeStatus vae_stream_rates(VaeStream *stream, VaeRates *out,
-                                   VaeError *error);
-
-/* Allocations made by the library in this process so far: the tests assert
- * that a step adds none. */
-VAE_API uint64_t vae_allocation_count(void);
 
 /* Which backends this build and machine have: true, or false and in why
  * (may be NULL) a sentence. */

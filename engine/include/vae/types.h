@@ -26,14 +26,6 @@ typedef enum VaeType {
 VAE_API size_t vae_type_size(VaeType type);
 /* "float32", "float16", "bfloat16", "uint8": the words of the caps. */
 VAE_API const char *vae_type_name(VaeType type);
-/*
- * n elements of any type to float and back (nearest even; NaN stays NaN).
- * U8 converts as the numbers 0..255, and from float clamped and rounded.
- */
-VAE_API void vae_type_to_float(float *dst, const void *src, VaeType type,
-                               size_t n);
-VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
-                                 size_t n);
 
 typedef enum VaeDirection { VAE_DECODE, VAE_ENCODE } VaeDirection;
 
@@ -66,16 +58,9 @@ typedef enum VaeNanPolicy {
     VAE_NAN_ERROR     /* the call fails */
 } VaeNanPolicy;
 
-/* "auto", "cuda", "cpu", "ref" and the like; *_parse returns false for
- * words it does not know and leaves *out alone. */
+/* "auto", "cuda", "cpu", "ref" and the like. */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
-VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
 VAE_API const char *vae_precision_name(VaePrecision precision);
-VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
-VAE_API const char *vae_nan_policy_name(VaeNanPolicy policy);
-VAE_API bool vae_nan_policy_parse(const char *word, VaeNanPolicy *out);
-VAE_API const char *vae_normalization_name(VaeNormalization n);
-VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
 
 #ifdef __cplusplus
 }

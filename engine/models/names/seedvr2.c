@@ -67,8 +67,9 @@ read_side(const VaeModel *m, const char *list, bool up_side,
 }
 
 static void
-describe(VaeModelInfo *info, const VaeSeedVr2 *a)
+describe(VaeRecognise *r, const VaeSeedVr2 *a)
 {
+    VaeModelInfo *info = r->info;
     int space = 0, time = 0;
     const VaeSeedVr2Side *side = info->has_decoder ? &a->dec : &a->enc;
     for (int i = 0; i < side->n; i++) {
@@ -88,8 +89,8 @@ describe(VaeModelInfo *info, const VaeSeedVr2 *a)
     info->fps_n = 16;
     info->fps_d = 1;
     for (int i = 0; i < a->z; i++) {
-        info->mean[i] = 0;
-        info->std[i] = 1 / a->scale;
+        r->mean[i] = 0;
+        r->std[i] = 1 / a->scale;
     }
 }
 
@@ -161,7 +162,7 @@ vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
         return true;
     }
     if (read_stated(r, a, error))
-        describe(r->info, a);
+        describe(r, a);
     return true;
 }
 
@@ -186,5 +187,5 @@ vae_seedvr2_preset(VaeRecognise *r)
             .c = width[3 - i], .n_res = 3, .sampler = i < 3, .temporal = i < 2};
     }
     r->info->names = "official";
-    describe(r->info, a);
+    describe(r, a);
 }

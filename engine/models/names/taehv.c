@@ -112,8 +112,9 @@ read_decoder(const VaeModel *m, VaeTae *a)
 }
 
 static void
-describe(VaeModelInfo *info, const VaeTae *a, const Variant *v)
+describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
 {
+    VaeModelInfo *info = r->info;
     const int *t = info->has_decoder ? a->grow : a->pool;
     info->arch = a->super && v->super ? v->super : v->name;
     info->space = v->space;
@@ -128,7 +129,7 @@ describe(VaeModelInfo *info, const VaeTae *a, const Variant *v)
     info->fps_n = v->fps;
     info->fps_d = 1;
     info->takes_normalized = true;
-    vae_space_statistics(info->space, a->z, info->mean, info->std);
+    vae_space_statistics(info->space, a->z, r->mean, r->std);
 }
 
 bool
@@ -164,7 +165,7 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
     r->info->reason = reason(m, a);
     const Variant *v = find_variant(m, a, error);
     if (v)
-        describe(r->info, a, v);
+        describe(r, a, v);
     return true;
 }
 
@@ -192,5 +193,5 @@ vae_tae_preset(VaeRecognise *r)
         a->pool[i] = i < 2 || ltx ? 2 : 1;
     }
     r->info->names = "official";
-    describe(r->info, a, v);
+    describe(r, a, v);
 }

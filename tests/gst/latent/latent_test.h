@@ -6,7 +6,7 @@
 
 #include <gst/check/gstcheck.h>
 
-#include <vae/tensors.h>
+#include "vae-private/tensors.h"
 
 /* The clip of most tests: the bytes of latent k, channel c are the same in
  * every layout. */

@@ -7,7 +7,7 @@
 
 #include <gst/check/gstharness.h>
 
-#include <vae/latents.h>
+#include "vae-private/tensors.h"
 
 static const Clip small = {VAE_TYPE_F16, 4, 16, 3, 5};
 

@@ -1,0 +1,18 @@
+/*
+ * vae-private/frames.h: how many kinds of pictures there are.
+ */
+#ifndef VAE_PRIVATE_FRAMES_H
+#define VAE_PRIVATE_FRAMES_H
+
+#include "vae/frames.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VAE_PIXELS_KINDS (VAE_PIXELS_P010 + 1)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,35 @@
+/*
+ * vae-private/types.h: conversion of numbers, and the words of options.
+ */
+#ifndef VAE_PRIVATE_TYPES_H
+#define VAE_PRIVATE_TYPES_H
+
+#include "vae-private/status.h"
+#include "vae/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * n elements of any type to float and back (nearest even; NaN stays NaN).
+ * U8 converts as the numbers 0..255, and from float clamped and rounded.
+ */
+VAE_API void vae_type_to_float(float *dst, const void *src, VaeType type,
+                               size_t n);
+VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
+                                 size_t n);
+
+/* Words of the enumerations. *_parse() returns false for words that it does not
+ * know and leaves *out alone. */
+VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
+VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
+VAE_API const char *vae_nan_policy_name(VaeNanPolicy policy);
+VAE_API bool vae_nan_policy_parse(const char *word, VaeNanPolicy *out);
+VAE_API const char *vae_normalization_name(VaeNormalization n);
+VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

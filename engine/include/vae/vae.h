@@ -1,0 +1,17 @@
+/*
+ * vae/vae.h: all of the library.
+ */
+#ifndef VAE_VAE_H
+#define VAE_VAE_H
+
+#include "vae/checkpoint.h"
+#include "vae/frames.h"
+#include "vae/latents.h"
+#include "vae/model.h"
+#include "vae/status.h"
+#include "vae/stream.h"
+#include "vae/tensors.h"
+#include "vae/types.h"
+#include "vae/version.h"
+
+#endif
