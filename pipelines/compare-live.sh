@@ -1,6 +1,6 @@
 #!/bin/sh
-# One stream of latents, decoded twice: tells while it runs how alike the two
-# pictures are, frame by frame.
+# Decodes one stream of latents twice, and prints for each frame how similar the
+# two pictures are, while it runs.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
@@ -11,18 +11,20 @@ usage() {
     cat <<'EOF'
 usage: compare-live.sh [OPTION...] [LATENTS]
 
-LATENTS  a file of latents; without it the bundled demo latents
+LATENTS  a file of latents; default: the bundled demo latents
 
-  --model WEIGHTS    the VAE; without it the installed model of the latent space
-  --other WEIGHTS    the one beside it, of the same latent space; without it the
-                     same, or for the demo latents the demo model's tiny
-                     companion
-  --precision P      of the VAE: fp32, bf16, ...; without it, as vaedecode does
+  --model WEIGHTS    the first VAE; default: the installed model of the latent
+                     space
+  --other WEIGHTS    the second VAE, of the same latent space; default: the first
+                     one, or for the demo latents the demo model's tiny decoder
+  --precision P      of the first VAE: fp32, bf16, ...; default: that of vaedecode
   --other-precision P
-  --latent-space S   of the latents, where their file does not say it
+                     of the second VAE
+  --latent-space S   of the latents, if their file does not state it
 
-Prints a line for each frame as it comes, with PSNR (inf for the same picture)
-and SSIM (1 for the same), and at the end those of all frames, and the least.
+Prints a line for each frame as it arrives, with PSNR (inf for equal pictures)
+and SSIM (1 for equal pictures). The last line has those of all frames, and the
+lowest ones.
 EOF
 }
 
@@ -71,8 +73,8 @@ gst-inspect-1.0 --exists --atleast-version=0.0 pnmenc ||
     die 'pnmenc is missing: install gstreamer1.0-plugins-bad'
 need_vaetool
 
-# Both sides open the pipes in one order. The queues in front of the decoders
-# hold all latents that wait, so that neither decoder waits for the other.
+# Both sides open the pipes in the same order. The queues in front of the
+# decoders hold all waiting latents, so that neither decoder waits for the other.
 tmp=$(mktemp -d)
 mkfifo "$tmp/model" "$tmp/other"
 wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'

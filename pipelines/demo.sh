@@ -1,7 +1,7 @@
 #!/bin/sh
-# From a bare Debian or Ubuntu to a picture: installs what is missing, builds, decodes
-# the bundled latents to a video, encodes and decodes that video, and tells how
-# fast and how close it was.
+# Starts from a bare Debian or Ubuntu and makes a picture: installs the missing
+# packages, builds, decodes the bundled latents to a video, encodes and decodes that
+# video, and prints how fast and how close it was.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
@@ -10,13 +10,13 @@ usage() {
     cat <<'EOF'
 usage: demo.sh [--live] [--out FOLDER] [--build FOLDER]
 
-  --live          then plays the video in a window, where a display is
-  --out FOLDER    for the results, demo-out in the checkout unless set
-  --build FOLDER  takes this build folder as it is; nothing is installed
+  --live          plays the video in a window at the end; needs a display
+  --out FOLDER    folder for the results; default: demo-out in the checkout
+  --build FOLDER  uses this build folder as it is, and installs nothing
 EOF
 }
 
-# Where no GPU is, nvcc would work for minutes for nothing.
+# Without a GPU, nvcc would compile for minutes for nothing.
 cuda_wanted() {
     if [ -e /dev/nvidiactl ]; then echo auto; else echo disabled; fi
 }
@@ -70,7 +70,8 @@ now() {
     date +%s%N
 }
 
-# rate WHAT FROM TO: the times as now tells them; every clip has $frames frames.
+# rate WHAT FROM TO: the times are those that now prints; every clip has $frames
+# frames.
 rate() {
     awk -v what="$1" -v n="$frames" -v from="$2" -v to="$3" 'BEGIN {
         s = (to - from) / 1e9
@@ -80,8 +81,8 @@ rate() {
 }
 
 echo 'Decoding the bundled latents ...'
-# Matroska keeps the frames as they leave the decoder, so that times and
-# comparison are about the model and not about a video codec.
+# Matroska keeps the frames of the decoder unchanged, so that times and comparison
+# measure the model and not a video codec.
 start=$(now)
 play filesrc "$(location "$demo_latents")" ! latentdemux ! \
     vaedecode ! video/x-raw,format=RGB ! matroskamux ! \

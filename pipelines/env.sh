@@ -1,20 +1,20 @@
 # shellcheck shell=sh
-# What the scripts of this folder share; they read it with ". env.sh" after
-# they have set `pipelines` to this folder.
+# Functions that the scripts of this folder share. A script sets `pipelines` to
+# this folder and then runs ". env.sh".
 #
-# The plugin is the one of GST_PLUGIN_PATH where that is set, else the one of a
-# build folder of this checkout (build, then build-demo), else the installed
-# one. vaetool likewise.
+# The plugin is that of GST_PLUGIN_PATH if it is set, else that of a build folder
+# of this checkout (build, then build-demo), else the installed one. The same
+# holds for vaetool.
 
-# shellcheck disable=SC2154 # set by who reads this
+# shellcheck disable=SC2154 # the script sets it
 top=$(cd "$pipelines/.." && pwd)
-# shellcheck disable=SC2034 # used by who reads this
+# shellcheck disable=SC2034 # the script uses it
 demo_latents=$pipelines/demo/latents.safetensors
-# Behind an encoder: the demo model is meant, also where others are installed.
+# Caps behind an encoder that select the demo model, also if others are installed.
 # shellcheck disable=SC2034
 demo_caps=video/x-vae-latent,latent-space=gst-vae-demo
 
-# What must not stay when the script ends: files, a pipeline that still runs.
+# Files and a pipeline that must not remain when the script ends.
 tmp=
 part=
 launch=
@@ -30,15 +30,15 @@ die() {
     exit 1
 }
 
-# has_value OPTION [VALUE...]: the arguments from an option that takes a value.
+# has_value OPTION [VALUE...]: ends the script if the option has no value.
 has_value() {
-    [ $# -ge 2 ] || die "$1 wants a value; see --help"
+    [ $# -ge 2 ] || die "$1 needs a value; see --help"
 }
 
-# take_option OPTION [VALUE...]: what all scripts have alike: --help, and, with a
-# value, --model and --latent-space, which go to model and space. False where the
+# take_option OPTION [VALUE...]: handles the options that all scripts share: --help,
+# and --model and --latent-space, whose values go to model and space. False if the
 # first argument is no option.
-# shellcheck disable=SC2034 # used by who calls this
+# shellcheck disable=SC2034 # the caller uses it
 take_option() {
     case $1 in
     --help | -h)
@@ -59,13 +59,13 @@ take_option() {
     esac
 }
 
-# one_model: what take_option took names one model at most.
+# one_model: ends the script if the options name two models.
 one_model() {
     [ -z "$model" ] || [ -z "$space" ] ||
         die '--model and --latent-space exclude each other; see --help'
 }
 
-# no_options ARGUMENT...: what is left, names of files, has none.
+# no_options ARGUMENT...: ends the script if an option follows a name of a file.
 no_options() {
     for argument; do
         case $argument in
@@ -81,24 +81,24 @@ take_size() {
     height=${2#*x}
     case $2,$width,$height in
     *x*,[0-9]*,[0-9]*) ;;
-    *) die "$1 $2: wanted is WxH, as 832x480" ;;
+    *) die "$1 $2: expected WxH, such as 832x480" ;;
     esac
     case $width,$height in
-    *[!0-9,]*) die "$1 $2: wanted is WxH, as 832x480" ;;
+    *[!0-9,]*) die "$1 $2: expected WxH, such as 832x480" ;;
     0*,* | *,0* | ??????*,* | *,??????*) ;;
     *) [ "$width" -gt 65535 ] || [ "$height" -gt 65535 ] || return 0 ;;
     esac
-    die "$1 $2: wanted is WxH, 1 to 65535 each"
+    die "$1 $2: expected WxH, 1 to 65535 each"
 }
 
-# use_build FOLDER: the plugin and vaetool of that build folder.
+# use_build FOLDER: selects the plugin and vaetool of that build folder.
 use_build() {
     GST_PLUGIN_PATH_1_0=$1/gst${GST_PLUGIN_PATH_1_0:+:$GST_PLUGIN_PATH_1_0}
     PATH=$1/engine:$PATH
     export GST_PLUGIN_PATH_1_0 PATH
 }
 
-# need_elements NAME...: sets the paths above and sees that all are there.
+# need_elements NAME...: sets the paths above and checks that all elements exist.
 need_elements() {
     command -v gst-launch-1.0 >/dev/null ||
         die 'gst-launch-1.0 is missing: install gstreamer1.0-tools'
@@ -111,7 +111,7 @@ need_elements() {
         done
     fi
     for element; do
-        # Without a version it asks for one as new as GStreamer.
+        # Without this option it requires the version of GStreamer.
         gst-inspect-1.0 --exists --atleast-version=0.0 "$element" && continue
         case $element in
         vae* | latent*)
@@ -125,7 +125,7 @@ need_elements() {
     done
 }
 
-# need_vaetool: where it is not in PATH, that of the plugin's build folder or
+# need_vaetool: if vaetool is not in PATH, adds that of the plugin's build folder or
 # prefix.
 need_vaetool() {
     command -v vaetool >/dev/null && return
@@ -152,8 +152,8 @@ need_file() {
     if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
 }
 
-# write_to OUT: sets part, a name beside it. It is written first, so that a run
-# that fails leaves an older OUT, or one that is read, as it was.
+# write_to OUT: sets part, a name beside OUT. The script writes part first, so that a
+# failed run does not change an older OUT, or an OUT that is also the input.
 write_to() {
     case $1 in
     */*) folder=${1%/*}/ ;;
@@ -165,18 +165,19 @@ write_to() {
     part=$1.part$$
 }
 
-# need_model PATH: weights, or a folder that holds some.
+# need_model PATH: a file of weights, or a folder with weights.
 need_model() {
     [ -d "$1" ] || need_file "$1"
 }
 
-# space_of FILE: the latent space of weights or latents; none: it says none.
+# space_of FILE: prints the latent space of weights or latents, or "none" if the
+# file states none.
 space_of() {
     vaetool info --json "$1" 2>/dev/null |
         sed -n 's/^ *"latent_space": "\(.*\)",*$/\1/p' | grep . || echo none
 }
 
-# quoted TEXT: a value as gst-launch-1.0 wants it, whatever characters it has.
+# quoted TEXT: a value in the quotes of gst-launch-1.0, with any characters.
 quoted() {
     printf '"%s"' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"
 }
@@ -186,9 +187,9 @@ location() {
     printf 'location=%s' "$(quoted "$1")"
 }
 
-# play ELEMENT...: runs a pipeline; on stderr are its errors and the models that
-# it loads. After an error at the start gst-launch-1.0 1.22 sometimes waits for
-# ever, so it is ended a while later.
+# play ELEMENT...: runs a pipeline, and prints its errors and the models that it
+# loads to stderr. After an error at the start gst-launch-1.0 1.22 sometimes waits
+# for ever, so the script ends it after a few seconds.
 play() {
     pipe=$(mktemp -d)
     mkfifo "$pipe/said"
@@ -198,7 +199,7 @@ play() {
         rm -r "$pipe" # both ends are open
         tell_all
     } <"$pipe/said" >&2
-    # The shell would tell of the one that is ended.
+    # The shell would report the process that the script ends.
     wait "$launch" 2>/dev/null || {
         launch=
         return 1
@@ -206,8 +207,8 @@ play() {
     launch=
 }
 
-# tell_options LINE: what an element's message calls a property is an option of
-# the script, where `options` has it.
+# tell_options LINE: if an element's message names a property that is in `options`,
+# prints the option of the script for it.
 options=
 tell_options() {
     told=
@@ -219,9 +220,9 @@ tell_options() {
     [ -z "$told" ] || echo "${0##*/}: here as the option$told; see --help"
 }
 
-# tell_failure LINE: an error or a warning of gst-launch-1.0 in words of the
-# script. After an error other elements also say that they stopped, or that they
-# had too little.
+# tell_failure LINE: prints an error or a warning of gst-launch-1.0 in the form of
+# the script. Other elements also report errors after the first one; these are
+# left out.
 tell_failure() {
     case $1 in
     'ERROR: from element '* | 'WARNING: from element '*)
@@ -247,8 +248,8 @@ tell_failure() {
     tell_options "$1"
 }
 
-# tell_all: what gst-launch-1.0 says, without its progress, each model once. A
-# script with two of them sets preview to the file of one.
+# tell_all: prints the output of gst-launch-1.0 without its progress, and each model
+# once. A script with two models sets preview to the file of one.
 tell_all() {
     model_told=
     doomed=
@@ -283,8 +284,8 @@ tell_all() {
     [ -z "$doomed" ] || kill "$doomed" 2>/dev/null || true
 }
 
-# check_y4m FILE: y4menc of GStreamer 1.22 pads the rows of a width that is no
-# multiple of 8, which no player expects.
+# check_y4m FILE: ends the script if the rows are padded. y4menc of GStreamer 1.22
+# pads them if the width is no multiple of 8, and players do not expect it.
 check_y4m() {
     head -n 1 "$1" | awk -v bytes="$(wc -c <"$1")" '{
         for (i = 2; i <= NF; i++) {
@@ -297,7 +298,7 @@ check_y4m() {
         'multiple of 8: use .webm or .mp4'
 }
 
-# wrote FILE: gives what write_to named this name, and says so, with its size.
+# wrote FILE: renames part of write_to to FILE, and prints its name and size.
 wrote() {
     [ -z "$part" ] || {
         [ -s "$part" ] || die "$1 was not written"
@@ -312,13 +313,13 @@ wrote() {
     }' >&2
 }
 
-# has_display: true where a window can open.
+# has_display: true if a window can open.
 has_display() {
     [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]
 }
 
-# frames_of MKV ELEMENT...: gives the frames of a Matroska file of raw video to
-# the elements.
+# frames_of MKV ELEMENT...: sends the frames of a Matroska file of raw video to the
+# elements.
 frames_of() {
     mkv=$1
     shift
@@ -332,21 +333,21 @@ size_of() {
     frames_of "$1" pngenc snapshot=true ! filesink "$(location "$2/size.png")"
     # shellcheck disable=SC2046 # eight words
     set -- $(od -An -tu1 -j16 -N8 "$2/size.png")
-    # shellcheck disable=SC2034 # used by who calls this
+    # shellcheck disable=SC2034 # the caller uses it
     width=$(($3 * 256 + $4))
     # shellcheck disable=SC2034
     height=$(($7 * 256 + $8))
 }
 
-# pictures_of MKV WIDTH HEIGHT STEM: each frame, scaled, as STEM000000.png and
-# so on.
+# pictures_of MKV WIDTH HEIGHT STEM: writes each frame, scaled, as STEM000000.png
+# and so on.
 pictures_of() {
     frames_of "$1" videoscale ! "video/x-raw,width=$2,height=$3" ! pngenc ! \
         multifilesink "$(location "$4%06d.png")"
 }
 
-# sheet OUT WIDTH HEIGHT COLUMNS PNG...: the pictures, all of that size, in rows
-# from left to right.
+# sheet OUT WIDTH HEIGHT COLUMNS PNG...: writes one picture with the given ones, all
+# of that size, in rows from left to right.
 sheet() (
     out=$1
     cell_width=$2
@@ -367,7 +368,7 @@ sheet() (
         filesink "$(location "$out")"
 )
 
-# rgb_of MKV WIDTH HEIGHT OUT: the frames as rgb_to_safetensors writes them, the
+# rgb_of MKV WIDTH HEIGHT OUT: writes the frames by rgb_to_safetensors, with the
 # width cut to a multiple of 4.
 rgb_of() {
     frames_of "$1" videocrop right=$(($2 % 4)) ! video/x-raw,format=RGB ! \
@@ -376,9 +377,9 @@ rgb_of() {
     rm "$4.rgb"
 }
 
-# rgb_to_safetensors RGB WIDTH HEIGHT OUT: packed RGB frames as one tensor
-# "video_u8" [frames, height, width, 3], for vaetool. GStreamer packs the rows
-# where the width is a multiple of 4.
+# rgb_to_safetensors RGB WIDTH HEIGHT OUT: writes packed RGB frames as one tensor
+# "video_u8" [frames, height, width, 3], for vaetool. GStreamer packs the rows if
+# the width is a multiple of 4.
 rgb_to_safetensors() {
     size=$(wc -c <"$1")
     frame=$(($2 * $3 * 3))

@@ -11,17 +11,16 @@ usage() {
 usage: latents-to-video.sh [OPTION...] [LATENTS] OUT
 
 LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
-         saved by PyTorch (.pt); without it the bundled demo latents
-OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed, and of a width
-         that is a multiple of 8)
+         saved by PyTorch (.pt); default: the bundled demo latents
+OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed; the width must be
+         a multiple of 8)
 
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
-                       folder; without it the installed model of the latent
-                       space
+                       folder; default: the installed model of the latent space
   --latent-space NAME  of latents that do not state it, such as wan2.1
-  --normalization raw  of latents that are not as a diffusion model makes them
+  --normalization raw  for latents that are not normalized
 
-The model and the size of OUT are told on stderr.
+Prints the model and the size of OUT on stderr.
 EOF
 }
 
@@ -49,8 +48,8 @@ case $# in
 esac
 need_file "$latents"
 
-# even_size: H.264 has a colour for each 2x2 pixels, and x264enc no half ones.
-# Where the file states an odd size, the last column or row is left out.
+# even_size: prints an element that crops an odd size. H.264 has one colour for 2x2
+# pixels, and x264enc takes no odd sizes, so the last column or row is left out.
 even_size() {
     gst-launch-1.0 -v filesrc "$(location "$latents")" ! latentdemux ! \
         fakesink num-buffers=1 2>&1 | sed -n \

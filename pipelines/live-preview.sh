@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows latents as video at the pace of their timestamps.
+# Shows latents as video, paced by their timestamps.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
@@ -11,18 +11,17 @@ usage() {
 usage: live-preview.sh [OPTION...] [LATENTS | --from HOST:PORT]
 
 LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
-         saved by PyTorch (.pt); without it the bundled demo latents
+         saved by PyTorch (.pt); default: the bundled demo latents
 
-  --from HOST:PORT     latents as another process makes them, from
+  --from HOST:PORT     receives latents from another process, such as
                        ... ! vaeencode ! gdppay ! tcpserversink
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
-                       folder; without it the installed model of the latent
-                       space
+                       folder; default: the installed model of the latent space
   --latent-space NAME  of a file that does not state it, such as wan2.1
-  --normalization raw  of latents that are not as a diffusion model makes them
+  --normalization raw  for latents that are not normalized
 
-The model is told on stderr. Without a display the frames are decoded at the
-same pace and dropped.
+Prints the model on stderr. Without a display the script decodes the frames at
+the same pace and drops them.
 EOF
 }
 
@@ -39,9 +38,9 @@ while [ $# -gt 0 ]; do
     --from)
         has_value "$@"
         case $2 in
-        ?*:*[!0-9]* | *: | :*) die "--from $2: wanted is HOST:PORT" ;;
+        ?*:*[!0-9]* | *: | :*) die "--from $2: expected HOST:PORT" ;;
         *:*) from=$2 ;;
-        *) die "--from $2: wanted is HOST:PORT" ;;
+        *) die "--from $2: expected HOST:PORT" ;;
         esac
         ;;
     *) take_option "$@" || break ;;
@@ -59,11 +58,12 @@ fi
 
 if [ -n "$from" ]; then
     [ $# = 0 ] || die '--from and a file exclude each other; see --help'
-    [ -z "$space" ] || die '--latent-space is for files; the stream states its'
+    [ -z "$space" ] ||
+        die '--latent-space is for files; a stream states its own'
     need_elements gdpdepay vaedecode
     set -- tcpclientsrc "host=${from%:*}" "port=${from##*:}" ! gdpdepay
 else
-    [ $# -le 1 ] || die 'one file of latents; see --help'
+    [ $# -le 1 ] || die 'expected one file of latents; see --help'
     latents=${1:-$demo_latents}
     need_file "$latents"
     need_elements latentdemux vaedecode
@@ -71,8 +71,8 @@ else
         latentdemux ${space:+"latent-space=$(quoted "$space")"}
 fi
 
-# The queue holds what is decoded ahead of time, so that one slow slice is not
-# seen.
+# The queue holds frames that are decoded ahead of time, which hides one slow
+# slice.
 # shellcheck disable=SC2086 # an element and its property
 play "$@" ! \
     vaedecode ${model:+"model=$(quoted "$model")"} \

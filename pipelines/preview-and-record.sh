@@ -1,6 +1,6 @@
 #!/bin/sh
-# One stream of latents, decoded twice: by a tiny model to look at while it
-# comes, and by the full one for the record. Tells how close the two are.
+# Decodes one stream of latents twice: with a tiny model for a preview, and with the
+# full model for the record. Prints how close the two are.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
@@ -12,18 +12,18 @@ usage() {
 usage: preview-and-record.sh [OPTION...] [LATENTS] OUT
 
 LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
-         saved by PyTorch (.pt); without it the bundled demo latents
-OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (as it is). The same
-         name with .png gets a sheet, the preview on the left, the record on
-         the right
+         saved by PyTorch (.pt); default: the bundled demo latents
+OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (not compressed). The
+         same name with .png gets a sheet of frames, with the preview on the
+         left and the record on the right
 
-  --model WEIGHTS    the VAE for the record; without it the installed model of
-                     the latent space
-  --preview WEIGHTS  the one for the preview, of the same latent space; without
-                     it the demo model's tiny companion, for its latents only
-  --latent-space S   of the latents, where their file does not say it
+  --model WEIGHTS    the VAE for the record; default: the installed model of the
+                     latent space
+  --preview WEIGHTS  the VAE for the preview, of the same latent space; default:
+                     the demo model's tiny decoder, for its latents only
+  --latent-space S   of the latents, if their file does not state it
 
-Without a display the preview is only saved in the sheet.
+Without a display the script only saves the preview in the sheet.
 EOF
 }
 
@@ -61,15 +61,15 @@ esac
 need_elements latentdemux vaedecode matroskamux pngenc "$1"
 need_vaetool
 
-# The companion understands the demo model's latents only.
+# The tiny decoder understands the demo model's latents only.
 if [ -z "$preview" ]; then
     preview=$pipelines/demo/demo-tiny.safetensors
     theirs=${space:-$(space_of "$latents")}
     [ "$theirs" != none ] || [ -z "$model" ] || theirs=$(space_of "$model")
     case $theirs in
     gst-vae-demo | none) ;;
-    *) die "$latents: of the latent space $theirs; --preview WEIGHTS wants a" \
-        "tiny model of it" ;;
+    *) die "$latents: of the latent space $theirs; --preview WEIGHTS must name" \
+        "a tiny model of it" ;;
     esac
 fi
 need_model "$preview"
@@ -83,8 +83,8 @@ fi
 write_to "$out"
 tmp=$(mktemp -d)
 
-# The queues in front of the decoders hold all latents that wait, so that
-# neither decoder waits for the other: a latent is far smaller than its frames.
+# The queues in front of the decoders hold all waiting latents, so that neither
+# decoder waits for the other. A latent is far smaller than its frames.
 wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'
 # shellcheck disable=SC2086 # elements and their properties
 play filesrc "$(location "$latents")" ! \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Encodes and decodes a test picture and tells how close the result is.
+# Encodes and decodes a test video and prints how close the result is.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
@@ -10,11 +10,11 @@ usage: round-trip.sh [OPTION...]
 
   --model WEIGHTS      a VAE with encoder and decoder: a file of weights or a
                        diffusers folder
-  --latent-space NAME  without --model: take the installed model of this space,
-                       such as wan2.1; without both the bundled demo model
-  --size WxH           of the picture, whose width is a multiple of 4;
-                       320x192 unless set
-  --frames N           how many, 17 unless set
+  --latent-space NAME  instead of --model: uses the installed model of this
+                       space, such as wan2.1; default: the bundled demo model
+  --size WxH           of the picture, with a width that is a multiple of 4;
+                       default: 320x192
+  --frames N           number of frames; default: 17
 EOF
 }
 
@@ -33,7 +33,7 @@ while [ $# -gt 0 ]; do
     --frames)
         has_value "$@"
         case $2 in
-        '' | *[!0-9]* | 0) die "--frames $2: wanted is a number from 1" ;;
+        '' | *[!0-9]* | 0) die "--frames $2: expected a number from 1" ;;
         esac
         frames=$2
         ;;
@@ -64,6 +64,6 @@ rgb_to_safetensors "$tmp/out.rgb" "$width" "$height" "$tmp/out.safetensors"
 echo "$frames frames of ${width}x$height, encoded and decoded:"
 vaetool compare "$tmp/in.safetensors" "$tmp/out.safetensors"
 if [ -z "$model$space" ]; then
-    echo "With the demo model about 23 dB are right for this picture at" \
-        "320x192, whose bars and noise are hard; clips: pipelines/demo/README.md"
+    echo "The demo model reaches about 23 dB for this picture at 320x192, because" \
+        "its bars and noise are hard; pipelines/demo/README.md has clips"
 fi

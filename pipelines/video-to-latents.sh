@@ -15,12 +15,12 @@ OUT    the latents, a .safetensors file
 
   --model WEIGHTS      the VAE to encode with: a file of weights or a diffusers
                        folder
-  --latent-space NAME  without --model: take the installed model of this space,
-                       such as wan2.1; without both the bundled demo model, if
+  --latent-space NAME  instead of --model: uses the installed model of this
+                       space, such as wan2.1; default: the bundled demo model, if
                        no other is installed
   --size WxH           scales the video first; 1 to 65535 each
 
-The model, the latents and the size of OUT are told on stderr.
+Prints the model, the latents and the size of OUT on stderr.
 EOF
 }
 
@@ -53,10 +53,11 @@ esac
 one_model
 need_elements vaeencode latentmux decodebin
 
-# Decoded and encoded once more it would be a copy with losses.
+# decodebin would decode a file of latents, and the result would be a copy with
+# losses.
 case $(gst-typefind-1.0 "$video" 2>/dev/null || true) in
 *application/x-safetensors* | *application/x-npy*)
-    die "$video: holds tensors, wanted is a video; latents-to-video.sh decodes" \
+    die "$video: holds tensors, not a video; latents-to-video.sh decodes" \
         'latents'
     ;;
 esac

@@ -1,8 +1,8 @@
 #!/bin/sh
-# How close clips come through the demo model: each is encoded to a file of
-# fp16 latents, decoded from that file to 8-bit frames, by the model and by its
-# tiny companion, and compared with the scaled original. Prints a line per clip,
-# size and decoder.
+# Measures the quality of the demo model: encodes each clip to a file of fp16
+# latents, decodes this file to 8-bit frames with the model and with its tiny
+# decoder, and compares them with the scaled original. Prints a line per clip, size
+# and decoder.
 #
 #   sh pipelines/demo/quality.sh CLIP...
 set -eu

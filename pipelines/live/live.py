@@ -17,7 +17,7 @@ def die(words):
 def host_and_port(text):
     host, colon, port = text.rpartition(":")
     if not host or not colon or not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError("%s: wanted is HOST:PORT" % text)
+        raise argparse.ArgumentTypeError("%s: expected HOST:PORT" % text)
     return host.strip("[]"), int(port)
 
 
