@@ -7,17 +7,17 @@
         for latent in sampler:          # [C, h, w], or [C, T, h, w] for several
             sender.send(latent)         # waits while the receiver is busy
 
-The receiver, which is started first:
+Start the receiver first:
 
     gst-launch-1.0 tcpserversrc host=0.0.0.0 port=5000 ! gdpdepay ! \\
         vaedecode model=Wan2.1_VAE.pth ! videoconvert ! autovideosink
 
-Needs nothing but Python's library. Latents are arrays of numpy or of anything
-with its array interface, and tensors of PyTorch, on any device: float32,
-float16 or bfloat16. They travel as buffers of GStreamer's data protocol, with
-caps and timestamps, over TCP, a Unix socket, a pipe or a file.
+Needs only Python's standard library. Latents are arrays of numpy, objects with
+its array interface, or tensors of PyTorch on any device, in float32, float16 or
+bfloat16. They travel as buffers of GStreamer's data protocol, with caps and
+timestamps, over TCP, a Unix socket, a pipe or a file.
 
-As a command it sends a file of latents; that is vaesend_file.py.
+As a command it sends a file of latents, by vaesend_file.py.
 """
 import collections
 import ctypes
@@ -54,8 +54,8 @@ SECOND = 1000000000
 UNIX_PATH = 107  # bytes of the path of a Unix socket
 INT_MAX = 2**31 - 1  # of numbers in caps
 
-# Of GStreamer's data protocol, version 1.0: kinds of packets (an event's is 64
-# more than its type), flags of buffers, and "not known".
+# Constants of GStreamer's data protocol, version 1.0: kinds of packets (that of an
+# event is its type plus 64), flags of buffers, and "not known".
 CAPS = 2
 BUFFER = 1
 STREAM_START = 64 + (40 << 8 | 14)
@@ -71,7 +71,7 @@ class ReceiverGone(ConnectionError):
 
 
 class ReceiverBusy(TimeoutError):
-    """The receiver has taken nothing for as long as `timeout` says."""
+    """The receiver has taken nothing for `timeout` seconds."""
 
 
 # A latent, or several: the name of the type, the dimensions, and the bytes in
@@ -88,7 +88,7 @@ def packet_header(kind, length, pts=NONE, duration=NONE, offset=NONE, flags=0):
 
 def text_packet(kind, text):
     payload = text.encode() + b"\0"
-    # Events keep a time there, caps none.
+    # Events have a time in this field, caps have none.
     return packet_header(kind, len(payload), 0 if kind == CAPS else NONE,
                          0, 0) + payload
 
@@ -120,8 +120,8 @@ def known_type(name):
 
 
 def from_tensor(tensor):
-    """A tensor of PyTorch, whose memory is read without numpy, which has no
-    bfloat16."""
+    """A tensor of PyTorch as an Array. Its memory is read without numpy, which
+    has no bfloat16."""
     name = known_type(str(tensor.dtype).rpartition(".")[2])
     tensor = tensor.detach().cpu().contiguous()
     shape = tuple(int(n) for n in tensor.shape)
@@ -132,11 +132,11 @@ def from_tensor(tensor):
 
 
 def from_array(array):
-    """Anything with numpy's array interface."""
+    """An object with numpy's array interface, as an Array."""
     facts = array.__array_interface__
     name = {"<f4": "float32", "<f2": "float16"}.get(facts["typestr"])
     if name is None:
-        # Types that numpy was taught, such as bfloat16, are "V2" for it.
+        # numpy reports registered types, such as bfloat16, as "V2".
         name = getattr(getattr(array, "dtype", None), "name", facts["typestr"])
         if facts["typestr"][0] == ">":
             name += ", big endian"
@@ -151,7 +151,7 @@ def from_array(array):
 
 
 def as_array(latents):
-    """What a caller has, as an Array."""
+    """The caller's latents as an Array."""
     if isinstance(latents, Array):
         return latents
     if hasattr(latents, "data_ptr") and hasattr(latents, "detach"):
@@ -199,7 +199,7 @@ def split(array, layout):
 
 
 def whole(name, value, least=1, most=INT_MAX):
-    """The number, where it is a whole one within the bounds."""
+    """The number, which must be whole and within the bounds."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"{name} {value!r}: wanted a whole number")
     if not least <= value.__index__() <= most:
@@ -208,7 +208,7 @@ def whole(name, value, least=1, most=INT_MAX):
 
 
 def rate(fps):
-    """A frame rate as a fraction, such as caps have."""
+    """A frame rate as a fraction, as in caps."""
     try:
         fraction = fractions.Fraction(fps).limit_denominator(1001)
     except (ValueError, TypeError, ArithmeticError):
@@ -220,7 +220,7 @@ def rate(fps):
 
 
 def visible(size):
-    """(width, height), or None where nothing is said."""
+    """(width, height), or None if there is no size."""
     if size is None:
         return None
     try:
@@ -231,14 +231,14 @@ def visible(size):
 
 
 def seconds(name, value, least):
-    """A time to wait, which ends."""
+    """A finite time to wait."""
     if not isinstance(value, (int, float)) or not least <= value < 1e6:
         raise ValueError(f"{name} {value!r}: wanted seconds, {least} or more")
     return value
 
 
 class Link:
-    """Where the bytes go: a socket, or a file with a descriptor."""
+    """The target of the bytes: a socket, or a file with a descriptor."""
 
     def __init__(self, target, listen, retry, timeout, send_buffer):
         self.name = target if isinstance(target, str) else repr(target)
@@ -272,14 +272,14 @@ class Link:
             view = view[os.write(self.file.fileno(), view):]
 
     def closed_by_peer(self, seconds):
-        """A receiver says nothing; all that can be read is its end."""
+        """A receiver sends nothing, so a readable socket is a closed one."""
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
         readable = poll.poll(None if seconds is None else 1000 * seconds)
         return bool(readable) and not self.socket.recv(1)
 
     def finish(self):
-        """No more comes; returns when the receiver has closed its end."""
+        """Ends the sending; returns when the receiver has closed its end."""
         if self.socket is not None:
             self.socket.shutdown(socket.SHUT_WR)
             while not self.closed_by_peer(None):
@@ -309,7 +309,7 @@ def addresses(target):
 
 
 def connect(target, retry=0):
-    """A socket to where a receiver listens; tries for `retry` seconds."""
+    """A socket connected to a receiver; tries for `retry` seconds."""
     until = time.monotonic() + retry
     while True:
         for family, where in addresses(target):
@@ -328,8 +328,8 @@ def connect(target, retry=0):
 
 
 def bound(where):
-    """Whether a process has that Unix socket. Connecting to it would be taken
-    for a sender, so the kernel is asked."""
+    """True if a process has bound that Unix socket. The receiver would take a
+    connection for a sender, so this reads the kernel's list."""
     try:
         with open("/proc/net/unix", encoding="utf-8",
                   errors="surrogateescape") as file:
@@ -338,7 +338,7 @@ def bound(where):
         return True
     names = [fields[7] for fields in lines if len(fields) == 8]
     path = os.path.abspath(where)
-    # Of a relative name the folder is not told.
+    # The list has no folder for a relative name.
     return any(name in (where, path) or
                (name[0] not in "/@" and
                 os.path.basename(name) == os.path.basename(path))
@@ -346,14 +346,14 @@ def bound(where):
 
 
 def remove_stale(where):
-    """A Unix socket that a receiver left behind that was killed."""
+    """Removes a Unix socket that a killed receiver left behind."""
     if (os.path.exists(where) and stat.S_ISSOCK(os.stat(where).st_mode) and
             not bound(where)):
         os.unlink(where)
 
 
 def accept(target):
-    """A socket from the first that connects."""
+    """A socket from the first peer that connects."""
     family, where = addresses(target)[0]
     if family == socket.AF_UNIX:
         remove_stale(where)
@@ -372,26 +372,26 @@ def accept(target):
 
 
 class Sender:
-    """Sends latents of one stream. Not for several threads at once.
+    """Sends latents of one stream. Use it from one thread at a time.
 
     target         "tcp://HOST:PORT", "unix://PATH", the path of a named pipe
                    or file, or an open socket or file
-    space          latent space, such as "wan2.1"; fills in channels, temporal
-                   and fps where it is known
+    space          latent space, such as "wan2.1"; a known space sets channels,
+                   temporal and fps
     fps            of the decoded video: a number or "30000/1001"
     normalization  "normalized", as the diffusion model gives latents, or "raw"
     channels       of a latent
     temporal       frames of every latent after the first of a sequence
-    size           visible (width, height) of the video, where that is less
-                   than the latents' grid
+    size           visible (width, height) of the video, if less than the
+                   latents' grid
     layout         of arrays with several latents: "cthw" or "tchw"
     listen         waits for the receiver to connect, instead of connecting
-    retry          seconds to try to connect for
-    timeout        seconds after which a receiver that takes nothing is a
+    retry          seconds for which to try to connect
+    timeout        seconds after which a receiver that takes nothing raises
                    ReceiverBusy; None: send() waits, which is the back-pressure
-    send_buffer    bytes that the kernel may hold; None: what is usual there
+    send_buffer    bytes that the kernel may hold; None: the system's default
 
-    Raises ReceiverGone where nobody is reached.
+    Raises ReceiverGone if it reaches no receiver.
     """
 
     def __init__(self, target, space=None, *, fps=None,
@@ -440,12 +440,13 @@ class Sender:
         """Sends one latent, or several, in order; waits for the receiver.
 
         latents  [C, h, w]; [C, T, h, w] or [1, C, T, h, w] for T of them
-        frames   so many of the last one's frames are shown, where a clip ends
-                 in the middle of a group
+        frames   number of frames to show of the last latent, for a clip that
+                 ends in the middle of a group
 
-        Raises TypeError or ValueError, with nothing sent, where they are of
-        another type or shape than those before; ReceiverGone, ReceiverBusy or,
-        of a file, OSError, which end the stream: so does every later send().
+        Raises TypeError or ValueError, and sends nothing, if type or shape
+        differ from those of earlier latents. Raises ReceiverGone, ReceiverBusy
+        or, for a file, OSError. These end the stream: every later send() raises
+        them again.
         """
         if self.broken:
             raise self.broken
@@ -462,13 +463,13 @@ class Sender:
             self.send_one(data, frames if i + 1 == len(parts) else None)
 
     def restart(self):
-        """The next latent begins a sequence, without a past: as the first one
-        does, it gives one frame."""
+        """Starts a new sequence: the next latent has no context and gives one
+        frame, as the first one does."""
         self.starts = True
 
     def close(self, wait=False):
-        """Ends the stream. wait: until the receiver has closed its end, which
-        a pipeline does when it is at its end."""
+        """Ends the stream. wait: waits until the receiver has closed its end,
+        as a pipeline does after its last frame."""
         if self.link is None:
             return
         try:
@@ -489,7 +490,7 @@ class Sender:
         self.close()
 
     def check(self, array, shape):
-        """array: as it came; shape: of one of its latents."""
+        """array: the caller's; shape: that of one of its latents."""
         if self.channels and shape[0] != self.channels:
             other = "cthw" if self.layout == "tchw" else "tchw"
             raise ValueError(f"latents of shape {list(array.shape)} have "
@@ -545,8 +546,8 @@ class Sender:
         self.guard(self.link.write, data)
 
     def guard(self, function, *args):
-        """Calls it; what goes wrong is told in words and ends the stream, which
-        may have stopped in the middle of a packet."""
+        """Calls the function. An error becomes a message and ends the stream,
+        which may have stopped in the middle of a packet."""
         sent = f"{self.link.name}: after {self.latents} latents"
         try:
             function(*args)

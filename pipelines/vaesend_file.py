@@ -91,8 +91,8 @@ def read_safetensors(view, path, tensor):
 
 
 def open_latents(path, tensor=None):
-    """The latents of a .safetensors, ComfyUI or .npy file, and what the file
-    says of them: (Array, {"vae.latent_space": ...})."""
+    """The latents of a .safetensors, ComfyUI or .npy file, and its metadata:
+    (Array, {"vae.latent_space": ...})."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise ValueError(f"{path}: empty")
@@ -112,15 +112,15 @@ def open_latents(path, tensor=None):
 
 
 def refuse_same(latents, target):
-    """Opened for writing, the file that is read would be cut under its memory
-    map."""
+    """Refuses a target that is the input: opening it for writing would cut the
+    file under its memory map."""
     if os.path.exists(target) and os.path.samefile(latents, target):
         raise ValueError(f"{target}: the same file as the latents, {latents}: "
                          "wanted another one to write to")
 
 
 def layout_of(options, array, facts):
-    """"cthw" or "tchw": as asked for, as the file states it, or by the shape."""
+    """"cthw" or "tchw": from the options, from the file, or by the shape."""
     if options.layout:
         return options.layout
     word = facts.get("vae.layout")
@@ -141,7 +141,7 @@ def layout_of(options, array, facts):
 
 
 def rate_of(options, facts):
-    """Of the video; None: what is usual."""
+    """Frame rate of the video; None: the usual one of the latent space."""
     if options.fps is not None or "vae.framerate" not in facts:
         return options.fps
     try:
@@ -152,7 +152,7 @@ def rate_of(options, facts):
 
 
 def shown_of_last(options, facts, latents, temporal):
-    """How many of the last latent's frames the file means; None: all."""
+    """Number of frames of the last latent that the clip has; None: all."""
     total = stated(facts, "vae.frames", options.latents)
     most = 1 + (latents - 1) * temporal
     least = most - temporal + 1 if latents > 1 else 1
@@ -194,7 +194,7 @@ def send_file(options):
 
 
 def receive(target, command):
-    """Waits for a sender and becomes the command, which reads from it."""
+    """Waits for a sender, then executes the command, which reads from it."""
     link = vaesend.accept(target)
     os.dup2(link.fileno(), 0)
     os.execvp(command[0], command)
@@ -205,8 +205,8 @@ def parse(arguments):
         prog="vaesend.py", usage="""vaesend.py [OPTION...] LATENTS TARGET
        vaesend.py --receive TARGET COMMAND...""",
         description="Sends a file of latents (.safetensors, .latent of "
-        "ComfyUI, .npy) to: gst-launch-1.0 tcpserversrc port=5000 ! gdpdepay ! "
-        "vaedecode ! ...",
+        "ComfyUI, .npy) to a receiver such as: gst-launch-1.0 tcpserversrc "
+        "port=5000 ! gdpdepay ! vaedecode ! ...",
         epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
         "pipe (read by filesrc) or of a new file, or - for the standard output "
         "(read by fdsrc). --receive waits for a sender and starts the command "
@@ -215,7 +215,8 @@ def parse(arguments):
     parser.add_argument("latents", metavar="LATENTS")
     parser.add_argument("target", metavar="TARGET")
     parser.add_argument("--space", help="latent space, such as wan2.1")
-    parser.add_argument("--fps", help="of the video, such as 16 or 30000/1001")
+    parser.add_argument("--fps",
+                        help="frame rate of the video, such as 16 or 30000/1001")
     parser.add_argument("--normalization", choices=["normalized", "raw"])
     parser.add_argument("--temporal", type=int,
                         help="frames of every latent after the first")
@@ -224,7 +225,7 @@ def parse(arguments):
     parser.add_argument("--listen", action="store_true",
                         help="wait for the receiver to connect (tcpclientsrc)")
     parser.add_argument("--retry", type=float, default=0, metavar="SECONDS",
-                        help="try to connect for so long")
+                        help="time to try to connect; default: one try")
     return parser.parse_args(arguments)
 
 

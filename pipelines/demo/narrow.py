@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Make the weights of a trained demo model exact in fp16 and in bf16, and its ends robust against rounding.
+"""Make the weights of a trained demo model exact in fp16 and in bf16, and its last layers robust against rounding.
 
     narrow.py CLIPS DEMO.safetensors OUT.safetensors [--hold NAME ...] [--batches N]
 
-CLIPS and --hold are those of train.py. Three things are done to the encoder and the decoder, each measured on batches
-of the training clips:
+CLIPS and --hold are those of train.py. The script changes the encoder and the decoder in three steps. It measures each
+step on batches of the training clips:
 
-1. The last norm leaves values far from zero with small differences, which the last convolution takes apart: rounding
-   them to 16 bits was three quarters of a decoded picture's error, and nine tenths of a latent's. Such channels are
-   moved to zero, and scaled so that SiLU bends there as it did where they were; and the last convolution is found
-   anew, by least squares, as the one that gives the same output from such inputs, rounded (ridge regression, with the
-   power of the rounding in place of the ridge).
-2. Every weight is rounded to 8 bits of mantissa, within the exponents of fp16.
-3. What that moves the mean of a layer's output by is taken from the layer's bias, one layer after the other, each
-   behind those already rounded. What the rounding of the last biases leaves, one weight makes up for.
+1. The last norm gives values far from zero with small differences, and the last convolution reads these differences.
+   Rounding the values to 16 bits was three quarters of the error of a decoded picture, and nine tenths of that of a
+   latent. The script moves such channels to zero, and scales them so that SiLU has the same curvature there. It then
+   fits the last convolution by least squares, so that the rounded inputs give the same output (ridge regression, with
+   the power of the rounding as the ridge).
+2. It rounds every weight to 8 bits of mantissa, within the exponents of fp16.
+3. Rounding changes the mean of a layer's output. The script subtracts this change from the layer's bias, one layer
+   after the other, each behind the layers that are already rounded. One weight corrects the remaining error of the
+   last biases.
 
-Prints what each step did to the output, in dB as in train.py, on the held-out clips too.
+Prints the effect of each step on the output, in dB as in train.py, also on the held-out clips.
 """
 import argparse, glob, os, random
 import numpy as np

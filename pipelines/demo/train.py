@@ -4,24 +4,24 @@
     train.py CLIPS --out DIR [--hold NAME ...] [--seconds N] [--start FILE.pt] [--lr X] [--adam] ...
     train.py CLIPS --out DIR --tiny DEMO.safetensors ...
 
-CLIPS is a folder of *.mp4 files (read with the program ffmpeg, which has to be in PATH). Clips whose file name contains
-one of the --hold names are never trained on; quality is measured on them alone. Without --start the network begins as a
-linear transform; --start takes the "ema" weights of a last.pt. With --tiny it is a decoder of the TAEHV family that
-learns to make the clips from the latents that the given demo model's encoder makes of them.
+CLIPS is a folder of *.mp4 files. The program ffmpeg must be in PATH. Clips whose file name contains one of the --hold
+names are never trained on; quality is measured on them alone. Without --start the network begins as a linear transform;
+--start uses the "ema" weights of a last.pt. With --tiny the network is a decoder of the TAEHV family. It learns to
+decode the latents that the encoder of the given demo model makes of the clips.
 
 Written to --out:
     demo.safetensors  the weights (moving average) as fp16, tensor names of the SeedVR2 VAE, metadata norm_num_groups and
-                      vae.latent_space; latents have mean about 0 and deviation 1 as they leave the network: no scale
+                      vae.latent_space; the network's latents have mean about 0 and deviation 1, so there is no scale
     demo-tiny.safetensors  with --tiny, in place of it: tensor names of the TAEHV family
-    last.pt           the state to go on from: weights, average, optimiser, step, seconds spent
+    last.pt           the state to resume from: weights, average, optimiser, step, seconds spent
     log.txt           one line per 50 steps; PSNR of the held-out clips at every save (17 frames 320x192; at the end
                       33 frames 416x240 as well)
-A run may be killed at any time (SIGTERM saves first): the same command goes on from last.pt. The learning rate falls as
-a half cosine over --seconds of training time (all restarts counted together).
+You may kill a run at any time (SIGTERM saves first). The same command resumes from last.pt. The learning rate falls as
+a half cosine over --seconds of training time, the sum of all restarts.
 
 Needs PyTorch (2.x; convolutions run in bfloat16 through oneDNN, --fp32 turns that off) and numpy. Group norm with SiLU
-comes from fused.cpp beside this file, built on first use with a C++ compiler and ninja (--plain does without, at about
-4/3 of the time). Each of --workers threads works on a batch of its own; their gradients are averaged. Shapes are
+comes from fused.cpp beside this file. It is built on first use with a C++ compiler and ninja; --plain works without it
+and takes about 4/3 of the time. Each of --workers threads works on its own batch; their gradients are averaged. Shapes are
 [batch, channels, time, height, width]; pixel values are -1..1.
 """
 import argparse, concurrent.futures, glob, json, os, random, signal, struct, subprocess, time

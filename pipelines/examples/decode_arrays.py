@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Decodes latents in numpy to frames in numpy, while the latents are made.
+"""Decodes latents in numpy to frames in numpy, while the latents are generated.
 
     for frame in decode_arrays.decode(latents, "wan2.1"):
 
-where latents are arrays [C, h, w], float32 or float16, of one clip, as an
-iterator gives them. By itself this file decodes noise, and prints what it gets:
+latents is an iterable of arrays [C, h, w], float32 or float16, of one clip. Run as
+a program, this file decodes noise and prints the shapes of the frames:
 
 usage: decode_arrays.py [SPACE [MODEL]]
 """
@@ -17,7 +17,7 @@ from decode_file import Gst, frames_of  # beside this file
 
 
 def wrap(latent, k, fps, temporal):
-    """Latent k as a buffer: one frame where k is 0, else `temporal`."""
+    """Latent k as a buffer: one frame for k = 0, else `temporal` frames."""
     def time(frame):
         return frame * Gst.SECOND // fps
 
@@ -26,7 +26,7 @@ def wrap(latent, k, fps, temporal):
     buffer.pts = time(first)
     buffer.duration = time(1 + temporal * k) - buffer.pts
     buffer.offset = k
-    # Without this flag every latent would begin a clip of its own.
+    # Without this flag every latent would start a new sequence.
     if k > 0:
         buffer.set_flags(Gst.BufferFlags.DELTA_UNIT)
     return buffer
@@ -41,14 +41,14 @@ def caps_of(latent, space, fps):
 
 
 def feed(source, latents, space, fps, temporal, failures):
-    """Pushes; push_buffer() waits while the decoder is busy."""
+    """Pushes the latents; push_buffer() waits while the decoder is busy."""
     try:
         for k, latent in enumerate(latents):
             if k == 0:
                 source.set_caps(caps_of(latent, space, fps))
             buffer = wrap(latent, k, fps, temporal)
             if source.push_buffer(buffer) != Gst.FlowReturn.OK:
-                return  # the bus says why
+                return  # the bus has the error
     except Exception as error:  # of the caller's iterator
         failures.append(error)
     source.end_of_stream()
@@ -57,9 +57,9 @@ def feed(source, latents, space, fps, temporal, failures):
 def decode(latents, space, model=None, fps=16, temporal=4):
     """The frames of latents of one clip: uint8 [H, W, 3], one after another.
 
-    latents   iterable of arrays [C, h, w], all alike; runs in another thread
+    latents   iterable of arrays [C, h, w] of one shape; runs in another thread
     space     latent space, such as "wan2.1"
-    model     the VAE's file; None: the one installed for the space
+    model     the VAE's file; None: the installed model of the space
     temporal  frames of every latent after the first
     """
     Gst.init(None)

@@ -4,7 +4,7 @@
 usage: decode_file.py LATENTS [MODEL [OUT.npy]]
 
 LATENTS  .safetensors, .latent of ComfyUI, .npy, or saved by PyTorch
-MODEL    the VAE; without it the one installed for the file's latent space
+MODEL    the VAE; default: the installed model of the file's latent space
 OUT.npy  all frames, uint8 [T, H, W, 3]
 
 Needs python3-gi, gir1.2-gst-plugins-base-1.0 and python3-numpy of Debian.
@@ -36,22 +36,22 @@ def to_numpy(sample):
 
 
 def check(pipeline):
-    """Raises RuntimeError where the pipeline has posted an error."""
+    """Raises RuntimeError if the pipeline has posted an error."""
     message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
     if message:
         error, details = message.parse_error()
-        # Some elements name the file in the details only, in their last line.
+        # Some elements name the file only in the last line of the details.
         raise RuntimeError(f"{message.src.get_name()}: {error.message} "
                            f"({(details or '').rpartition(chr(10))[2]})")
 
 
 def frames_of(pipeline, sink):
-    """The frames of a pipeline with an appsink, as they come, until its end;
-    the decoder waits for who takes them."""
+    """The frames of a pipeline with an appsink, as they arrive, until its end.
+    The decoder waits while the caller is busy."""
     try:
         pipeline.set_state(Gst.State.PLAYING)
         while True:
-            # Not for ever: after some errors nothing more comes.
+            # With a limit: after some errors no frame and no end arrives.
             sample = sink.try_pull_sample(Gst.SECOND // 10)
             if sample:
                 yield to_numpy(sample)

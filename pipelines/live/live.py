@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Decodes latents and serves a page with the pictures and how it goes."""
+"""Decodes latents and serves a page with the pictures and the statistics."""
 
 import argparse
 import os
@@ -30,51 +30,50 @@ def port_number(text):
 def options():
     p = argparse.ArgumentParser(
         prog="live.py",
-        description="Decodes latents at their own pace and serves a page that "
-        "shows the pictures, the speed, the memory and the queues, and their "
-        "numbers for Prometheus under /metrics. Ends with Ctrl-C, or with the "
-        "stream where that is not a file.",
+        description="Decodes latents, paced by their timestamps, and serves a page "
+        "with the pictures, the speed, the memory and the queues. /metrics has "
+        "the same values for Prometheus. Press Ctrl-C to end it. It also ends "
+        "at the end of a stream that is not a file.",
     )
     p.add_argument(
         "latents",
         nargs="?",
         metavar="LATENTS",
-        help="a file of latents, played again and again; - for a stream on "
-        "the standard input, as gdppay makes it; without it the bundled demo "
-        "latents",
+        help="a file of latents, played in a loop; - for a stream of gdppay on "
+        "the standard input; default: the bundled demo latents",
     )
     p.add_argument(
         "--from",
         dest="source",
         type=host_and_port,
         metavar="HOST:PORT",
-        help="a stream of ... ! gdppay ! tcpserversink",
+        help="receives a stream of ... ! gdppay ! tcpserversink",
     )
     p.add_argument(
         "--model",
         action="append",
         default=[],
         metavar="WEIGHTS",
-        help="the VAE to decode with; given several times, all of one latent "
-        "space, the page can switch between them; without it the installed "
-        "model of the latent space, or for the demo latents both demo models",
+        help="the VAE to decode with; with several models of one latent space "
+        "the page can switch between them; default: the installed model of the "
+        "latent space, or for the demo latents both demo models",
     )
     p.add_argument(
         "--latent-space",
         metavar="NAME",
-        help="of a file that does not state it, such as wan2.1",
+        help="latent space of a file that does not state it, such as wan2.1",
     )
     p.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address to serve at; 0.0.0.0 shows the page, without a password, "
-        "to the whole network (%(default)s)",
+        help="address to serve at; 0.0.0.0 shows the page to the whole network, "
+        "without a password (%(default)s)",
     )
     p.add_argument(
         "--port",
         type=port_number,
         default=8080,
-        help="0 takes any that is free (%(default)s)",
+        help="port to serve at; 0 selects a free one (%(default)s)",
     )
     o = p.parse_args()
     if o.source and o.latents:
@@ -85,7 +84,7 @@ def options():
 
 
 def find_plugin():
-    """The plugin of GST_PLUGIN_PATH, else of a build of this checkout."""
+    """Selects the plugin of GST_PLUGIN_PATH, else of a build of this checkout."""
     names = ("GST_PLUGIN_PATH", "GST_PLUGIN_PATH_1_0")
     if any(os.environ.get(name) for name in names):
         return
@@ -124,7 +123,7 @@ def need_gi():
 
 
 def on_signal(number, call):
-    """Calls it in the main loop. Newer PyGObject has that in another place."""
+    """Calls it in the main loop. Newer PyGObject has this function elsewhere."""
     import gi
     from gi.repository import GLib
 
@@ -141,7 +140,7 @@ def on_signal(number, call):
 def main():
     o = options()
     check_files(o)
-    need_gi()  # --help and what is wrong with the options need none of this
+    need_gi()  # after the options, so that --help does not need it
     from gi.repository import GLib, Gst
 
     import player

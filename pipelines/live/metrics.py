@@ -4,7 +4,7 @@ from player import PURPOSES
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Name, type, help, and where in the statistics.
+# Name, type, help, and key in the statistics.
 NUMBERS = (
     ("slices_total", "counter", "Slices computed.", "slices"),
     ("steps_total", "counter", "Steps (latents) computed.", "steps"),

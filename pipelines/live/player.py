@@ -8,9 +8,9 @@ import time
 from gi.repository import GLib, Gst
 
 TICK_MS = 500
-# Ticks that rates are measured over.
+# Number of ticks over which rates are measured.
 WINDOW = 4
-# Frames that are decoded ahead of time.
+# Number of frames that are decoded ahead of time.
 AHEAD = 8
 PURPOSES = ("weights", "carries", "arena", "scratch", "staging", "library")
 
@@ -27,8 +27,8 @@ class Missing(Exception):
 
 
 class Latest:
-    """The newest of some values, for threads that wait for it. One that is
-    slow misses those between, and nobody waits for it."""
+    """The newest of some values, for threads that wait for it. A slow thread
+    misses values in between, and delays nobody."""
 
     def __init__(self):
         self._changed = threading.Condition()
@@ -46,8 +46,8 @@ class Latest:
             return self._number
 
     def get(self, seen, timeout):
-        """Its number and the value newer than number `seen`; the value is None
-        where none came in time."""
+        """Number and value of the newest one after number `seen`; the value is
+        None if none arrives in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._number > seen, timeout)
             if self._number > seen:
@@ -56,7 +56,7 @@ class Latest:
 
 
 def stem(path):
-    """What a model is called on the page."""
+    """The name of a model on the page."""
     return os.path.splitext(os.path.basename(path.rstrip("/")))[0]
 
 
@@ -111,7 +111,7 @@ class Player:
             pipeline.get_by_name("demux").set_property("latent-space", space)
         return pipeline
 
-    # From here to the next line on the main loop's thread.
+    # These methods run on the main loop's thread.
 
     def start(self, quit_loop):
         self._quit = quit_loop
@@ -120,7 +120,7 @@ class Player:
         bus.connect("message", self._on_message)
         GLib.timeout_add(TICK_MS, self._tick)
         self._tick()
-        # A file is played as a segment, so that it can go on without a gap.
+        # A file plays as a segment, so that the loop has no gap.
         self._pipeline.set_state(
             Gst.State.PAUSED if self._loops else Gst.State.PLAYING
         )
@@ -183,7 +183,7 @@ class Player:
 
     def _rates(self, stats):
         """Frames per second, and the seconds that a latent takes through the
-        decoder, over the last ticks; None: nothing came."""
+        decoder, over the last ticks; None: no frame arrived."""
         now = (time.monotonic(), stats)
         self._history.append(now)
         then = self._history[0]
@@ -221,7 +221,7 @@ class Player:
         )
         return GLib.SOURCE_CONTINUE
 
-    # From any thread.
+    # These methods may run on any thread.
 
     def play(self, playing):
         GLib.idle_add(self._set_playing, playing)
@@ -230,10 +230,10 @@ class Player:
         GLib.idle_add(self._set_model, self.models[name])
 
     def state(self):
-        """The newest, as the page and the metrics have it."""
+        """The newest state, for the page and the metrics."""
         return self.states.get(0, None)[1]
 
-    # On the sink's streaming thread.
+    # This method runs on the sink's streaming thread.
 
     def _on_sample(self, sink):
         buffer = sink.emit("pull-sample").get_buffer()

@@ -1,5 +1,5 @@
-"""The HTTP server: one thread for each connection, none of which the pipeline
-waits for."""
+"""The HTTP server. Each connection has its own thread, and the pipeline waits for
+none of them."""
 
 import http.server
 import json
@@ -14,9 +14,9 @@ import metrics
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 BOUNDARY = "picture"
-# A client that takes nothing for so long is gone.
+# Seconds after which a client that takes nothing counts as gone.
 PATIENCE_S = 20
-# Bytes on their way to a slow client: what is there is old when it arrives.
+# Bytes buffered for a slow client; a larger buffer would delay the pictures.
 SEND_BUFFER = 64 << 10
 MAX_VIEWERS = 64
 NO_STORE = ("Cache-Control", "no-store")
@@ -75,8 +75,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(503, "no picture yet")
 
     def stream(self, kind, values, part):
-        """Sends the newest value again and again, as part() makes bytes of it,
-        until the client or the server ends it."""
+        """Sends each newest value, as the bytes that part() makes of it, until
+        the client or the server ends."""
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header(*NO_STORE)
@@ -93,9 +93,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return
 
     def is_gone(self):
-        """Whether the client has closed a connection that nothing is sent to,
-        as while the pipeline is paused."""
-        poll = select.poll()  # of a socket with a timeout recv() itself waits
+        """True if the client has closed an idle connection, for example while
+        the pipeline is paused."""
+        poll = select.poll()  # recv() of a socket with a timeout would wait
         poll.register(self.connection, select.POLLIN)
         return bool(poll.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
 
@@ -130,7 +130,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     }
 
     def url(self):
-        """What is asked for; None where that is no URL."""
+        """The requested path; None if the request has no valid URL."""
         try:
             return urllib.parse.urlsplit(self.path)
         except ValueError:
@@ -149,7 +149,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def is_foreign(self):
-        """Whether a page of another site asks."""
+        """True if the request comes from a page of another site."""
         origin = self.headers.get("Origin")
         try:
             return origin is not None and urllib.parse.urlsplit(
