@@ -192,14 +192,14 @@ stops_clean() {
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
         "$tmp/long.npy" "$dir/stopped.y4m" 2>"$tmp/log" &
     script=$!
-    until ls "$dir"/stopped.y4m.part* >/dev/null 2>&1; do
-        kill -0 "$script" || fail "nothing is written: $(cat "$tmp/log")"
+    # cat goes on where a process has ended meanwhile; awk would not.
+    until ls "$dir"/stopped.y4m.part* >/dev/null 2>&1 &&
+        launch=$(cat /proc/[0-9]*/stat 2>"$tmp/gone" | awk -v parent="$script" \
+            '$4 == parent && $2 ~ /gst-launch/ { print $1 }') &&
+        [ "$launch" ]; do
+        kill -0 "$script" || fail "no pipeline runs: $(cat "$tmp/log")"
         sleep 0.1
     done
-    launch=$(awk -v parent="$script" \
-        '$4 == parent && $2 ~ /gst-launch/ { print $1 }' /proc/[0-9]*/stat \
-        2>"$tmp/gone" || true)
-    [ "$launch" ] || fail 'no pipeline runs'
     kill "$script"
     wait "$script" && fail 'was ended, and says that all went well'
     [ "$(ls "$dir")" = "$before" ] || fail "leaves $(ls "$dir")"
