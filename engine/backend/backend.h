@@ -7,20 +7,12 @@
 #include <stdatomic.h>
 
 #include "alloc.h"
+#include "log.h"
 #include "program.h"
+#include "weight_cache.h"
 #include "vae-private/stream.h"
 
-typedef struct VaeBackend VaeBackend;
 typedef struct VaeExec VaeExec;
-typedef struct VaeKept VaeKept;
-
-typedef struct VaeLog {
-    VaeLogFunc func; /* or NULL */
-    void *user;
-} VaeLog;
-
-/* One line, of at most 1023 bytes. */
-void vae_log(const VaeLog *log, const char *format, ...) VAE_PRINTF(2, 3);
 
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
@@ -81,7 +73,7 @@ typedef struct VaeBackendClass {
     /* Whether it takes convolutions that double what they read. */
     bool conv_up;
     /* Whether it takes, in F32, convolutions in tiles of pixels. */
-    bool conv_tiles;
+    bool winograd;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);
@@ -100,11 +92,11 @@ typedef struct VaeBackendClass {
 
     /*
      * Makes what each op needs, weights in the library's layout included
-     * (through vae_model_weight(), so that they exist once per model).
+     * (through vae_weight_cache_get(), so that they exist once per model).
      * Reads the plan's offsets. The program must outlive the exec.
-     * model NULL: only plan: sizes are told, no weight is read or made.
+     * cache NULL: only plan: sizes are told, no weight is read or made.
      */
-    VaeStatus (*prepare)(VaeBackend *backend, VaeModel *model,
+    VaeStatus (*prepare)(VaeBackend *backend, VaeWeightCache *cache,
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
@@ -166,52 +158,5 @@ extern const VaeBackendClass vae_backend_ref;
 #ifdef VAE_HAVE_ONEDNN
 extern const VaeBackendClass vae_backend_cpu;
 #endif
-
-/* Kept weights, owned by the model; see model/model.h. memory: where they
- * lie, copied; NULL: with vae_mem_alloc(). user is for alloc() alone, in this
- * call, and place for free() alone, which any thread may call. What never rests
- * need not be let go. */
-typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
-typedef struct VaeWeightMemory {
-    void *(*alloc)(size_t bytes, void *user);
-    void (*free)(void *block, int place);
-    void *user;
-    int place;
-} VaeWeightMemory;
-VaeStatus vae_model_weight(VaeModel *model, const void *key, size_t key_size,
-                           size_t bytes, VaeWeightMake make, void *user,
-                           const VaeWeightMemory *memory, const void **out,
-                           VaeError *error);
-/* Whether it is there and does not rest. */
-bool vae_model_has_weight(VaeModel *model, const void *key, size_t key_size);
-
-/*
- * Who got a weight uses it until vae_model_let_go(). Where others may want its
- * memory meanwhile, it rests between vae_model_rest() and vae_model_wake().
- * What all who use it let rest is moved into the host's memory, and back by the
- * first who wakes it. What nobody uses stays where it is.
- */
-typedef struct VaeWeightMove {
-    VaeBackend *backend;
-    /* Each makes a copy; the original is the caller's to free. */
-    VaeStatus (*out)(VaeBackend *backend, const void *block, size_t bytes,
-                     void **copy, VaeError *error);
-    VaeStatus (*back)(VaeBackend *backend, const void *copy, size_t bytes,
-                      void **block, VaeError *error);
-    void (*out_free)(void *copy);
-} VaeWeightMove;
-
-/* block is no more the caller's to use, but out to wake. On an error it is so,
- * too, and the weight stays where it is. */
-VaeStatus vae_model_rest(VaeModel *model, const void *block,
-                         const VaeWeightMove *move, VaeKept **out,
-                         VaeError *error);
-/* out: where it is now. On an error it rests as before. */
-VaeStatus vae_model_wake(VaeModel *model, VaeKept *kept,
-                         const VaeWeightMove *move, const void **out,
-                         VaeError *error);
-/* block, or NULL and kept where it rests. */
-void vae_model_let_go(VaeModel *model, const void *block, VaeKept *kept,
-                      const VaeWeightMove *move);
 
 #endif

@@ -56,14 +56,14 @@ typedef struct HostKey {
 } HostKey;
 
 VaeStatus
-vae_host_weight(VaeExec *e, VaeModel *model, VaeWeight *w, const float **out,
-                VaeError *error)
+vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
+                const float **out, VaeError *error)
 {
     const size_t bytes = vae_weight_count(w) * sizeof(float);
     e->weight_bytes += bytes;
     if (w->kind != VAE_WEIGHT_VECTOR && bytes > e->loading)
         e->loading = bytes; /* see make_weight() */
-    if (!model)
+    if (!cache)
         return VAE_OK;
     HostKey key;
     memset(&key, 0, sizeof key);
@@ -71,8 +71,8 @@ vae_host_weight(VaeExec *e, VaeModel *model, VaeWeight *w, const float **out,
     key.id = w->id;
     key.parts = w->n_parts;
     const void *blob = NULL;
-    const VaeStatus status = vae_model_weight(
-        model, &key, sizeof key, bytes, make_weight, w, NULL, &blob, error);
+    const VaeStatus status = vae_weight_cache_get(
+        cache, &key, sizeof key, bytes, make_weight, w, NULL, &blob, error);
     *out = blob;
     return status;
 }
@@ -90,7 +90,7 @@ op_scratch(const VaeOp *op, bool with_conv)
 }
 
 VaeStatus
-vae_host_prepare(const VaeProgram *program, VaeModel *model,
+vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                  const VaeKernels *kernels, int threads, bool with_conv,
                  VaeExec **out, VaeError *error)
 {
@@ -117,9 +117,9 @@ vae_host_prepare(const VaeProgram *program, VaeModel *model,
             continue;
         if (op->weight)
             status =
-                vae_host_weight(e, model, op->weight, &ops[i].weight, error);
+                vae_host_weight(e, cache, op->weight, &ops[i].weight, error);
         if (op->bias && status == VAE_OK)
-            status = vae_host_weight(e, model, op->bias, &ops[i].bias, error);
+            status = vae_host_weight(e, cache, op->bias, &ops[i].bias, error);
     }
     if (status != VAE_OK)
         vae_host_exec_free(&e);

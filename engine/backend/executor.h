@@ -28,13 +28,13 @@ struct VaeExec {
 
 /* An exec with the table's kernels for every op that needs no weights, norm
  * weights read; conv weights packed as the table wants them where
- * with_conv. model NULL: sizes only. */
-VaeStatus vae_host_prepare(const VaeProgram *program, VaeModel *model,
+ * with_conv. cache NULL: sizes only. */
+VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                            const VaeKernels *kernels, int threads,
                            bool with_conv, VaeExec **out, VaeError *error);
 void vae_host_exec_free(VaeExec **exec);
 /* w as floats in the table's layout; exec->weight_bytes and loading grow. */
-VaeStatus vae_host_weight(VaeExec *exec, VaeModel *model, VaeWeight *w,
+VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
                           const float **out, VaeError *error);
 /* processor.c: the processor's name, the first as a file like /proc/cpuinfo
  * has it. */

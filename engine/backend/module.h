@@ -19,19 +19,23 @@ typedef struct VaeEngineCalls {
     const char *version;
     void *(*mem_alloc)(size_t bytes);
     void (*mem_free)(void *block);
-    VaeStatus (*model_weight)(VaeModel *model, const void *key, size_t key_size,
-                              size_t bytes, VaeWeightMake make, void *user,
-                              const VaeWeightMemory *memory, const void **out,
-                              VaeError *error);
-    bool (*model_has_weight)(VaeModel *model, const void *key, size_t key_size);
-    VaeStatus (*model_rest)(VaeModel *model, const void *block,
-                            const VaeWeightMove *move, VaeKept **out,
-                            VaeError *error);
-    VaeStatus (*model_wake)(VaeModel *model, VaeKept *kept,
-                            const VaeWeightMove *move, const void **out,
-                            VaeError *error);
-    void (*model_let_go)(VaeModel *model, const void *block, VaeKept *kept,
-                         const VaeWeightMove *move);
+    VaeStatus (*weight_cache_get)(VaeWeightCache *cache, const void *key,
+                                  size_t key_size, size_t bytes,
+                                  VaeWeightMake make, void *user,
+                                  const VaeWeightMemory *memory,
+                                  const void **out, VaeError *error);
+    bool (*weight_cache_has)(VaeWeightCache *cache, const void *key,
+                             size_t key_size);
+    VaeStatus (*weight_cache_offload)(VaeWeightCache *cache, const void *block,
+                                      const VaeWeightMove *move,
+                                      VaeCachedWeight **out, VaeError *error);
+    VaeStatus (*weight_cache_reload)(VaeWeightCache *cache,
+                                     VaeCachedWeight *kept,
+                                     const VaeWeightMove *move,
+                                     const void **out, VaeError *error);
+    void (*weight_cache_release)(VaeWeightCache *cache, const void *block,
+                                 VaeCachedWeight *kept,
+                                 const VaeWeightMove *move);
     size_t (*weight_count)(const VaeWeight *w);
     void (*weight_read)(const VaeWeight *w, float *dst);
     bool (*weight_lies)(const VaeWeight *w);

@@ -48,10 +48,10 @@ ref_close(VaeBackend **backend)
 }
 
 static VaeStatus
-ref_prepare(VaeBackend *backend, VaeModel *model, const VaeProgram *program,
-            VaeExec **out, VaeError *error)
+ref_prepare(VaeBackend *backend, VaeWeightCache *cache,
+            const VaeProgram *program, VaeExec **out, VaeError *error)
 {
-    return vae_host_prepare(program, model, &vae_kernels_ref, 1, true, out,
+    return vae_host_prepare(program, cache, &vae_kernels_ref, 1, true, out,
                             error);
 }
 

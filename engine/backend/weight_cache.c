@@ -1,11 +1,12 @@
 /*
- * weight_cache.c: weights as backends keep them, once per model.
+ * weight_cache.c: see weight_cache.h.
  */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
+#include "alloc.h"
+#include "weight_cache.h"
 
 static void *
 host_alloc(size_t bytes, void *user)
@@ -20,36 +21,44 @@ host_free(void *block, int place)
 }
 
 static void
-drop_blob(VaeKept *k)
+free_blob(VaeCachedWeight *k)
 {
     k->blob_free(k->blob, k->place);
     k->blob = NULL;
 }
 
 static void
-kept_free(VaeKept *k)
+entry_free(VaeCachedWeight *k)
 {
     if (k->blob)
-        drop_blob(k);
-    if (k->out)
-        k->out_free(k->out);
+        free_blob(k);
+    if (k->copy)
+        k->copy_free(k->copy);
     free(k->key);
     free(k);
 }
 
-void
-vae_model_drop_weights(VaeModel *model)
+bool
+vae_weight_cache_init(VaeWeightCache *cache)
 {
-    for (VaeKept *k = model->kept, *next; k; k = next) {
-        next = k->next;
-        kept_free(k);
-    }
-    model->kept = NULL;
+    cache->first = NULL;
+    return pthread_mutex_init(&cache->lock, NULL) == 0;
 }
 
-/* Makes a new one, or one anew that was moved out. Lock held. */
+void
+vae_weight_cache_clear(VaeWeightCache *cache)
+{
+    for (VaeCachedWeight *k = cache->first, *next; k; k = next) {
+        next = k->next;
+        entry_free(k);
+    }
+    cache->first = NULL;
+    pthread_mutex_destroy(&cache->lock);
+}
+
+/* Makes the bytes of a new entry or, anew, of an offloaded one. Lock held. */
 static VaeStatus
-make_blob(VaeKept *k, VaeWeightMake make, void *user,
+make_blob(VaeCachedWeight *k, VaeWeightMake make, void *user,
           const VaeWeightMemory *memory, VaeError *error)
 {
     k->blob = memory->alloc(k->bytes, memory->user);
@@ -60,20 +69,20 @@ make_blob(VaeKept *k, VaeWeightMake make, void *user,
                         "out of memory for weights (%zu bytes)", k->bytes);
     const VaeStatus status = make(user, k->blob, error);
     if (status != VAE_OK) {
-        drop_blob(k);
-    } else if (k->out) {
-        k->out_free(k->out);
-        k->out = NULL;
+        free_blob(k);
+    } else if (k->copy) {
+        k->copy_free(k->copy);
+        k->copy = NULL;
     }
     return status;
 }
 
 /* Lock held. */
 static VaeStatus
-make_kept(VaeModel *model, const void *key, size_t key_size, size_t bytes,
-          VaeKept **out, VaeError *error)
+new_entry(VaeWeightCache *cache, const void *key, size_t key_size, size_t bytes,
+          VaeCachedWeight **out, VaeError *error)
 {
-    VaeKept *k = calloc(1, sizeof *k);
+    VaeCachedWeight *k = calloc(1, sizeof *k);
     void *copy = malloc(key_size);
     if (!k || !copy) {
         free(k);
@@ -81,93 +90,96 @@ make_kept(VaeModel *model, const void *key, size_t key_size, size_t bytes,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
     memcpy(copy, key, key_size);
-    *k = (VaeKept){
-        .next = model->kept, .key = copy, .key_size = key_size, .bytes = bytes};
-    model->kept = k;
+    *k = (VaeCachedWeight){.next = cache->first,
+                           .key = copy,
+                           .key_size = key_size,
+                           .bytes = bytes};
+    cache->first = k;
     *out = k;
     return VAE_OK;
 }
 
 /* Lock held; NULL where there is none. */
-static VaeKept *
-find_key(const VaeModel *model, const void *key, size_t key_size)
+static VaeCachedWeight *
+find_key(const VaeWeightCache *cache, const void *key, size_t key_size)
 {
-    VaeKept *k = model->kept;
+    VaeCachedWeight *k = cache->first;
     while (k && (k->key_size != key_size || memcmp(k->key, key, key_size) != 0))
         k = k->next;
     return k;
 }
 
 bool
-vae_model_has_weight(VaeModel *model, const void *key, size_t key_size)
+vae_weight_cache_has(VaeWeightCache *cache, const void *key, size_t key_size)
 {
-    pthread_mutex_lock(&model->lock);
-    const VaeKept *k = find_key(model, key, key_size);
+    pthread_mutex_lock(&cache->lock);
+    const VaeCachedWeight *k = find_key(cache, key, key_size);
     const bool has = k && k->blob;
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&cache->lock);
     return has;
 }
 
 VaeStatus
-vae_model_weight(VaeModel *model, const void *key, size_t key_size,
-                 size_t bytes, VaeWeightMake make, void *user,
-                 const VaeWeightMemory *memory, const void **out,
-                 VaeError *error)
+vae_weight_cache_get(VaeWeightCache *cache, const void *key, size_t key_size,
+                     size_t bytes, VaeWeightMake make, void *user,
+                     const VaeWeightMemory *memory, const void **out,
+                     VaeError *error)
 {
     static const VaeWeightMemory host = {host_alloc, host_free, NULL, 0};
     VaeStatus status = VAE_OK;
-    pthread_mutex_lock(&model->lock);
-    VaeKept *k = find_key(model, key, key_size);
+    pthread_mutex_lock(&cache->lock);
+    VaeCachedWeight *k = find_key(cache, key, key_size);
     if (!k)
-        status = make_kept(model, key, key_size, bytes, &k, error);
+        status = new_entry(cache, key, key_size, bytes, &k, error);
     if (status == VAE_OK && !k->blob)
         status = make_blob(k, make, user, memory ? memory : &host, error);
     if (status == VAE_OK) {
         k->users++;
         *out = k->blob;
     }
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&cache->lock);
     return status;
 }
 
 /* ------------------------------------------------------------------ */
-/* Weights that rest.                                                  */
+/* Offloading.                                                         */
 
-/* Where all who use it let it rest. Lock held. */
+/* Copies the weight to host memory if all of its users have offloaded it. Lock
+ * held. */
 static VaeStatus
-move_out(VaeKept *k, const VaeWeightMove *move, VaeError *error)
+move_out(VaeCachedWeight *k, const VaeWeightMove *move, VaeError *error)
 {
-    if (k->users > 0 || k->resting == 0 || !k->blob)
+    if (k->users > 0 || k->offloaded == 0 || !k->blob)
         return VAE_OK;
     const VaeStatus status =
-        move->out(move->backend, k->blob, k->bytes, &k->out, error);
+        move->out(move->backend, k->blob, k->bytes, &k->copy, error);
     if (status != VAE_OK)
         return status;
-    k->out_free = move->out_free;
-    drop_blob(k);
+    k->copy_free = move->copy_free;
+    free_blob(k);
     return VAE_OK;
 }
 
 /* Lock held. */
 static VaeStatus
-move_back(VaeKept *k, const VaeWeightMove *move, VaeError *error)
+move_back(VaeCachedWeight *k, const VaeWeightMove *move, VaeError *error)
 {
     if (k->blob)
         return VAE_OK;
     const VaeStatus status =
-        move->back(move->backend, k->out, k->bytes, &k->blob, error);
+        move->back(move->backend, k->copy, k->bytes, &k->blob, error);
     if (status != VAE_OK)
         return status;
-    k->out_free(k->out);
-    k->out = NULL;
+    k->copy_free(k->copy);
+    k->copy = NULL;
     return VAE_OK;
 }
 
 /* Lock held. */
-static VaeKept *
-find_blob(VaeModel *model, const void *block)
+static VaeCachedWeight *
+find_blob(VaeWeightCache *cache, const void *block)
 {
-    VaeKept *k = model->kept;
+    VaeCachedWeight *k = cache->first;
     while (k && k->blob != block)
         k = k->next;
     assert(k && k->users > 0);
@@ -175,46 +187,48 @@ find_blob(VaeModel *model, const void *block)
 }
 
 VaeStatus
-vae_model_rest(VaeModel *model, const void *block, const VaeWeightMove *move,
-               VaeKept **out, VaeError *error)
+vae_weight_cache_offload(VaeWeightCache *cache, const void *block,
+                         const VaeWeightMove *move, VaeCachedWeight **out,
+                         VaeError *error)
 {
-    pthread_mutex_lock(&model->lock);
-    VaeKept *k = find_blob(model, block);
+    pthread_mutex_lock(&cache->lock);
+    VaeCachedWeight *k = find_blob(cache, block);
     k->users--;
-    k->resting++;
+    k->offloaded++;
     const VaeStatus status = move_out(k, move, error);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&cache->lock);
     *out = k;
     return status;
 }
 
 VaeStatus
-vae_model_wake(VaeModel *model, VaeKept *kept, const VaeWeightMove *move,
-               const void **out, VaeError *error)
+vae_weight_cache_reload(VaeWeightCache *cache, VaeCachedWeight *weight,
+                        const VaeWeightMove *move, const void **out,
+                        VaeError *error)
 {
-    pthread_mutex_lock(&model->lock);
-    const VaeStatus status = move_back(kept, move, error);
+    pthread_mutex_lock(&cache->lock);
+    const VaeStatus status = move_back(weight, move, error);
     if (status == VAE_OK) {
-        kept->resting--;
-        kept->users++;
-        *out = kept->blob;
+        weight->offloaded--;
+        weight->users++;
+        *out = weight->blob;
     }
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&cache->lock);
     return status;
 }
 
 void
-vae_model_let_go(VaeModel *model, const void *block, VaeKept *kept,
-                 const VaeWeightMove *move)
+vae_weight_cache_release(VaeWeightCache *cache, const void *block,
+                         VaeCachedWeight *weight, const VaeWeightMove *move)
 {
     VaeError ignored;
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&cache->lock);
     if (block) {
-        VaeKept *k = find_blob(model, block);
+        VaeCachedWeight *k = find_blob(cache, block);
         k->users--;
         move_out(k, move, &ignored);
-    } else if (kept) {
-        kept->resting--;
+    } else if (weight) {
+        weight->offloaded--;
     }
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&cache->lock);
 }

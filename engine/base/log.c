@@ -1,10 +1,10 @@
 /*
- * log.c: sentences for whoever looks into what the engine does.
+ * log.c: see log.h.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backend.h"
+#include "log.h"
 
 void
 vae_log(const VaeLog *log, const char *format, ...)

@@ -180,7 +180,7 @@ attention_free(void *own)
 }
 
 VaeStatus
-vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+vae_cpu_attention(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
                   VaeError *error)
 {
     const VaeOp *op = &exec->program->ops[i];
@@ -198,7 +198,7 @@ vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     a->type = op->y->type;
     a->blocks = (a->n + MAX_ROWS - 1) / MAX_ROWS;
     a->rows = (a->n + a->blocks - 1) / a->blocks;
-    const VaeDnnlStatus s = make_all(a, op->x->type, !model);
+    const VaeDnnlStatus s = make_all(a, op->x->type, !cache);
     if (s != VAE_DNNL_OK)
         return vae_cpu_status(s, op, "make the attention", error);
     snprintf(a->impl, sizeof a->impl, "%s + %s", a->scores.impl,

@@ -13,22 +13,21 @@
 #include <time.h>
 
 #include "cpu.h"
-#include "model.h"
 
 /* How many convolutions, of different widths. Both precisions of each run in
  * turns, in PAIRS and one before that does not count, so that what slows the
  * processor down for a while slows both. */
 enum { CONVS = 2, PAIRS = 15 };
 
-/* One convolution as a program, with weights of zeros and a model of its own
- * that keeps them. */
+/* One convolution as a program, with weights of zeros in a cache of its
+ * own. */
 typedef struct Trial {
     VaeProgram program;
     VaeOp op;
     VaeTensor x, y, *tensors[2];
     VaeWeight weight;
     VaeTensorInfo info;
-    VaeModel model;
+    VaeWeightCache cache;
     VaeExec *exec;
     void *zeros, *arena, *scratch;
 } Trial;
@@ -121,8 +120,7 @@ static void
 trial_free(Trial *t)
 {
     vae_host_exec_free(&t->exec);
-    vae_model_drop_weights(&t->model);
-    pthread_mutex_destroy(&t->model.lock);
+    vae_weight_cache_clear(&t->cache);
     vae_mem_free(t->zeros);
     vae_mem_free(t->arena);
     vae_mem_free(t->scratch);
@@ -139,13 +137,13 @@ thread_seconds(void)
 static bool
 trial_new(VaeBackend *cpu, const VaeOp *op, int steps, Trial *t)
 {
-    if (pthread_mutex_init(&t->model.lock, NULL) != 0)
+    if (!vae_weight_cache_init(&t->cache))
         return false;
     describe(t, op, steps);
     t->zeros = vae_mem_alloc(t->info.bytes);
     t->info.data = t->zeros;
     if (!t->zeros || !vae_program_plan(&t->program) ||
-        vae_cpu_prepare(cpu, &t->model, &t->program, &t->exec, NULL) != VAE_OK)
+        vae_cpu_prepare(cpu, &t->cache, &t->program, &t->exec, NULL) != VAE_OK)
         return false;
     t->arena = vae_mem_alloc(t->program.arena);
     t->scratch = vae_mem_alloc(t->exec->scratch);

@@ -112,20 +112,20 @@ make_primitive(VaeCpuConv *c, bool plan)
 }
 
 VaeStatus
-vae_cpu_conv_make(VaeCpuConv *c, VaeModel *model, VaeError *error)
+vae_cpu_conv_make(VaeCpuConv *c, VaeWeightCache *cache, VaeError *error)
 {
     const VaeOp *op = c->op;
     VaeExec *exec = c->exec;
     assert(!adds_in_place(op) || op->add->offset == op->y->offset);
-    VaeStatus status = vae_cpu_status(make_primitive(c, !model), op,
+    VaeStatus status = vae_cpu_status(make_primitive(c, !cache), op,
                                       "make the convolution", error);
     if (status == VAE_OK && c->primitive.scratch > exec->scratch)
         exec->scratch = c->primitive.scratch;
     if (status == VAE_OK)
         status =
-            vae_cpu_conv_weight(c, model, op->weight, VAE_DNNL_WEIGHTS, error);
+            vae_cpu_conv_weight(c, cache, op->weight, VAE_DNNL_WEIGHTS, error);
     if (status == VAE_OK && op->bias)
-        status = vae_cpu_conv_weight(c, model, op->bias, VAE_DNNL_BIAS, error);
+        status = vae_cpu_conv_weight(c, cache, op->bias, VAE_DNNL_BIAS, error);
     return status;
 }
 
@@ -183,7 +183,7 @@ conv_free(void *own)
 }
 
 VaeStatus
-vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+vae_cpu_conv(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
              VaeError *error)
 {
     VaeCpuConv *c = vae_mem_alloc(sizeof *c);
@@ -196,5 +196,5 @@ vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     exec->ops[i].own_free = conv_free;
     exec->ops[i].run = conv_run;
     exec->ops[i].impl = c->primitive.impl;
-    return vae_cpu_conv_make(c, model, error);
+    return vae_cpu_conv_make(c, cache, error);
 }

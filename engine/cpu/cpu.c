@@ -270,28 +270,28 @@ cpu_act_type(VaePrecision precision)
 
 typedef struct PrepareJob {
     VaeBackend *cpu;
-    VaeModel *model;
+    VaeWeightCache *cache;
     const VaeProgram *program;
     VaeExec *exec;
     VaeError *error;
 } PrepareJob;
 
 VaeStatus
-vae_cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
-                VaeExec **out, VaeError *error)
+vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
+                const VaeProgram *program, VaeExec **out, VaeError *error)
 {
-    VaeStatus status = vae_host_prepare(program, model, &vae_kernels_cpu,
+    VaeStatus status = vae_host_prepare(program, cache, &vae_kernels_cpu,
                                         cpu->params.threads, false, out, error);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
         if (op->kind == VAE_OP_CONV && op->conv.up)
-            status = vae_cpu_conv_up(cpu, model, *out, i, error);
-        else if (op->kind == VAE_OP_CONV && op->conv.tiles)
-            status = vae_cpu_conv_tiles(cpu, model, *out, i, error);
+            status = vae_cpu_conv_up(cpu, cache, *out, i, error);
+        else if (op->kind == VAE_OP_CONV && op->conv.winograd)
+            status = vae_cpu_winograd(cpu, cache, *out, i, error);
         else if (op->kind == VAE_OP_CONV)
-            status = vae_cpu_conv(cpu, model, *out, i, error);
+            status = vae_cpu_conv(cpu, cache, *out, i, error);
         else if (op->kind == VAE_OP_ATTENTION)
-            status = vae_cpu_attention(cpu, model, *out, i, error);
+            status = vae_cpu_attention(cpu, cache, *out, i, error);
     }
     vae_room_free(&cpu->raw);
     if (status != VAE_OK)
@@ -303,14 +303,14 @@ static VaeStatus
 prepare_job(void *user)
 {
     PrepareJob *j = user;
-    return vae_cpu_prepare(j->cpu, j->model, j->program, &j->exec, j->error);
+    return vae_cpu_prepare(j->cpu, j->cache, j->program, &j->exec, j->error);
 }
 
 static VaeStatus
-cpu_prepare(VaeBackend *cpu, VaeModel *model, const VaeProgram *program,
+cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache, const VaeProgram *program,
             VaeExec **out, VaeError *error)
 {
-    PrepareJob j = {cpu, model, program, NULL, error};
+    PrepareJob j = {cpu, cache, program, NULL, error};
     const VaeStatus status = vae_cpu_on_worker(cpu, prepare_job, &j);
     *out = j.exec;
     return status;
@@ -364,7 +364,7 @@ const VaeBackendClass vae_backend_cpu = {.name = "cpu",
                                          .encode_precision = VAE_PRECISION_FP32,
                                          .act_type = cpu_act_type,
                                          .conv_up = true,
-                                         .conv_tiles = true,
+                                         .winograd = true,
                                          .open = cpu_open,
                                          .close = cpu_close,
                                          .threads = cpu_threads,

@@ -39,25 +39,25 @@ VaeStatus vae_cpu_status(VaeDnnlStatus status, const VaeOp *op,
 
 /*
  * Fill own, run, own_free and impl of exec->ops[i], and let exec->scratch and
- * exec->weight_bytes grow. model NULL: sizes only. On failure own may be set
+ * exec->weight_bytes grow. cache NULL: sizes only. On failure own may be set
  * and is freed with the exec.
  */
-VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
-                       VaeError *error);
+VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec,
+                       int i, VaeError *error);
 /* The same for an op with conv.up. */
-VaeStatus vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
+VaeStatus vae_cpu_conv_up(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec,
                           int i, VaeError *error);
-/* The same for an op with conv.tiles. */
-VaeStatus vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
-                             int i, VaeError *error);
-VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeModel *model, VaeExec *exec,
-                            int i, VaeError *error);
+/* The same for an op with conv.winograd. */
+VaeStatus vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache,
+                           VaeExec *exec, int i, VaeError *error);
+VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeWeightCache *cache,
+                            VaeExec *exec, int i, VaeError *error);
 
 /* The class's library(). */
 size_t vae_cpu_library(VaeExec *const *execs, int n);
 
 /* The class's prepare(), on the worker. */
-VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeModel *model,
+VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                           const VaeProgram *program, VaeExec **out,
                           VaeError *error);
 

@@ -48,7 +48,7 @@ bytes_of(const VaeExec *exec, int i)
     VaeShape y = up ? op->x->shape : op->y->shape;
     const struct Kind *kind = kinds;
     int column = 0;
-    if (op->kind == VAE_OP_CONV && op->conv.tiles) {
+    if (op->kind == VAE_OP_CONV && op->conv.winograd) {
         const VaeCpuChunk chunk = vae_cpu_chunk(op);
         y.h = chunk.h;
         y.w = chunk.w;
@@ -75,7 +75,7 @@ same_tensor(const VaeTensor *a, const VaeTensor *b)
 static int
 frames(const VaeExec *exec, const VaeOp *op)
 {
-    return op->kind == VAE_OP_CONV && op->conv.tiles
+    return op->kind == VAE_OP_CONV && op->conv.winograd
                ? op->y->shape.t / exec->program->steps
                : 1;
 }
@@ -92,7 +92,7 @@ same(const VaeOp *a, const VaeOp *b)
     return a->conv.k == b->conv.k && a->conv.kt == b->conv.kt &&
            a->conv.s == b->conv.s && a->conv.pad == b->conv.pad &&
            a->conv.relu == b->conv.relu && a->conv.up == b->conv.up &&
-           a->conv.tiles == b->conv.tiles && !a->bias == !b->bias &&
+           a->conv.winograd == b->conv.winograd && !a->bias == !b->bias &&
            same_tensor(a->add, b->add) &&
            (!a->add ||
             (a->add->root == a->y->root) == (b->add->root == b->y->root));

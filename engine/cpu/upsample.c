@@ -102,7 +102,7 @@ place(ConvUp *u, const VaeOp *op)
 }
 
 VaeStatus
-vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
+vae_cpu_conv_up(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
                 VaeError *error)
 {
     const VaeOp *op = &exec->program->ops[i];
@@ -119,7 +119,7 @@ vae_cpu_conv_up(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
         u->phase[p] = vae_phase(p);
         u->conv[p] = (VaeCpuConv){
             .cpu = cpu, .exec = exec, .op = op, .phase = &u->phase[p]};
-        status = vae_cpu_conv_make(&u->conv[p], model, error);
+        status = vae_cpu_conv_make(&u->conv[p], cache, error);
     }
     if (status != VAE_OK)
         return status;

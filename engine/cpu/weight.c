@@ -271,7 +271,7 @@ lazy_free(void *block, int place)
 
 /* The block of that many bytes, made if the model has none. */
 static VaeStatus
-keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
+keep(WeightJob *job, VaeWeightCache *cache, const char *table, size_t bytes,
      const void **out, VaeError *error)
 {
     static const VaeWeightMemory memory = {lazy_alloc, lazy_free, NULL, 0};
@@ -283,13 +283,13 @@ keep(WeightJob *job, VaeModel *model, const char *table, size_t bytes,
     if (job->phase)
         key.phase = *job->phase;
     key.layout = job->key;
-    return vae_model_weight(model, &key, sizeof key, bytes,
-                            job->tiles ? make_tiles : make_weight, job, &memory,
-                            out, error);
+    return vae_weight_cache_get(cache, &key, sizeof key, bytes,
+                                job->tiles ? make_tiles : make_weight, job,
+                                &memory, out, error);
 }
 
 VaeStatus
-vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w,
+vae_cpu_conv_weight(VaeCpuConv *c, VaeWeightCache *cache, const VaeWeight *w,
                     VaeDnnlSlot slot, VaeError *error)
 {
     const VaePhase *phase = w->kind == VAE_WEIGHT_CONV ? c->phase : NULL;
@@ -303,10 +303,10 @@ vae_cpu_conv_weight(VaeCpuConv *c, VaeModel *model, const VaeWeight *w,
     /* All phases have one bias. */
     if (phase || !c->phase || (c->phase->row == 0 && c->phase->column == 0))
         c->exec->weight_bytes += bytes;
-    if (status != VAE_OK || !model)
+    if (status != VAE_OK || !cache)
         return status;
     const void *blob = NULL;
-    status = keep(&job, model, phase ? "dnnl-up" : "dnnl", bytes, &blob, error);
+    status = keep(&job, cache, phase ? "dnnl-up" : "dnnl", bytes, &blob, error);
     if (status != VAE_OK)
         return status;
     return vae_cpu_status(vae_dnnl_set(&c->primitive, slot, blob), c->op,
@@ -321,7 +321,7 @@ vae_cpu_tile_kernel(const VaeDnnlLayout *layout)
 
 VaeStatus
 vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
-                    const VaeDnnlLayout *layout, VaeModel *model,
+                    const VaeDnnlLayout *layout, VaeWeightCache *cache,
                     const void **out, VaeError *error)
 {
     WeightJob job = {.cpu = cpu,
@@ -332,7 +332,7 @@ vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
     const size_t bytes = SIDE * SIDE * vae_cpu_tile_kernel(layout);
     const VaeStatus status = begin(&job, exec, error);
     exec->weight_bytes += bytes;
-    return status == VAE_OK && model
-               ? keep(&job, model, "dnnl-4", bytes, out, error)
+    return status == VAE_OK && cache
+               ? keep(&job, cache, "dnnl-4", bytes, out, error)
                : status;
 }

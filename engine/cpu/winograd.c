@@ -276,7 +276,7 @@ enter(const ConvTiles *p, Lane *lane, int i)
 }
 
 static VaeStatus
-conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
+winograd_run(void *own, const VaeOp *op, VaeError *error)
 {
     ConvTiles *p = own;
     const VaeExec *e = p->exec;
@@ -316,7 +316,7 @@ conv_tiles_run(void *own, const VaeOp *op, VaeError *error)
 }
 
 static void
-conv_tiles_free(void *own)
+winograd_free(void *own)
 {
     ConvTiles *p = own;
     for (int i = 0; i < p->n_lanes && p->lanes; i++)
@@ -402,24 +402,24 @@ place(ConvTiles *p)
 }
 
 static VaeStatus
-take_weights(ConvTiles *p, VaeModel *model, int i, VaeError *error)
+take_weights(ConvTiles *p, VaeWeightCache *cache, int i, VaeError *error)
 {
     const VaeDnnlLayout *layout = p->product.layout[VAE_DNNL_WEIGHTS];
     const void *kernels = NULL;
     VaeStatus status = vae_cpu_tile_weight(p->cpu, p->exec, p->op, layout,
-                                           model, &kernels, error);
+                                           cache, &kernels, error);
     p->kernels = kernels;
     p->kernel_bytes = vae_cpu_tile_kernel(layout);
     if (status == VAE_OK && p->op->bias)
-        status = vae_host_weight(p->exec, model, p->op->bias,
+        status = vae_host_weight(p->exec, cache, p->op->bias,
                                  &p->exec->ops[i].bias, error);
     p->bias = p->exec->ops[i].bias;
     return status;
 }
 
 VaeStatus
-vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
-                   VaeError *error)
+vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
+                 VaeError *error)
 {
     const VaeOp *op = &exec->program->ops[i];
     assert(op->conv.k == 3 && op->conv.kt == 3 && op->conv.s == 1 &&
@@ -430,8 +430,8 @@ vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     if (!p)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     exec->ops[i].own = p;
-    exec->ops[i].own_free = conv_tiles_free;
-    exec->ops[i].run = conv_tiles_run;
+    exec->ops[i].own_free = winograd_free;
+    exec->ops[i].run = winograd_run;
     exec->ops[i].impl = p->impl;
     p->cpu = cpu;
     p->exec = exec;
@@ -443,8 +443,8 @@ vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
     if (!p->lanes)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    VaeDnnlStatus s = choose_product(p, !model);
-    if (s == VAE_DNNL_OK && model)
+    VaeDnnlStatus s = choose_product(p, !cache);
+    if (s == VAE_DNNL_OK && cache)
         s = make_lanes(p);
     if (s != VAE_DNNL_OK)
         return vae_cpu_status(s, op, "make the convolution", error);
@@ -452,5 +452,5 @@ vae_cpu_conv_tiles(VaeBackend *cpu, VaeModel *model, VaeExec *exec, int i,
     place(p);
     if ((size_t) p->n_lanes * p->lane_bytes > exec->scratch)
         exec->scratch = (size_t) p->n_lanes * p->lane_bytes;
-    return take_weights(p, model, i, error);
+    return take_weights(p, cache, i, error);
 }

@@ -50,7 +50,7 @@ typedef struct VaeCudaBlock VaeCudaBlock;
 /* Which weights are loaded: streams of both alike, and of one precision, have
  * the same. */
 typedef struct VaeCudaLoad {
-    const VaeModel *model;
+    const VaeWeightCache *cache;
     bool decode;
 } VaeCudaLoad;
 
@@ -89,15 +89,16 @@ typedef struct VaeCudaOp {
     /* Of a norm: what it does of other ops, or NULL; of those: not again. */
     const VaeOp *head, *tail;
     bool done;
-    const void *weight, *bias;        /* device memory, the model's */
-    VaeKept *kept_weight, *kept_bias; /* in their place while they rest */
+    const void *weight, *bias; /* device memory, the model's */
+    VaeCachedWeight *offloaded_weight,
+        *offloaded_bias; /* in their place while they rest */
     char impl[VAE_CUDA_CHOICE + 8];
 } VaeCudaOp;
 
 struct VaeExec {
     const VaeProgram *program;
-    int number;      /* of the device */
-    VaeModel *model; /* NULL: only to plan; weights are not used */
+    int number;            /* of the device */
+    VaeWeightCache *cache; /* NULL: only to plan; weights are not used */
     VaeCudaOp *ops;
     VaeMemory memory;
     size_t scratch, weight_bytes;
@@ -118,7 +119,7 @@ VaeStatus vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
                           VaeError *error);
 
 /* cuda/prepare.c: entries of the class. */
-VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeModel *model,
+VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
                            const VaeProgram *program, VaeExec **out,
                            VaeError *error);
 void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
@@ -127,20 +128,20 @@ VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
 
 /* cuda/weight.c: op's weight, or its bias, on the device: in the types
  * of its tensors for a convolution, which gets zeros where it has no bias, else
- * in fp32. *out stays where op has none. model NULL: only counts the bytes. */
-VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *exec,
-                          const VaeOp *op, bool bias, const void **out,
-                          VaeError *error);
+ * in fp32. *out stays where op has none. cache NULL: only counts the bytes. */
+VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeWeightCache *cache,
+                          VaeExec *exec, const VaeOp *op, bool bias,
+                          const void **out, VaeError *error);
 /* Bytes, as pieces, of those of the program that are not on the device or rest;
  * 0 where there is no memory to count them. */
-size_t vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
+size_t vae_cuda_weights_lacking(VaeBackend *cuda, VaeWeightCache *cache,
                                 const VaeProgram *program);
 
 /* cuda/suballoc.c: between begin and end, pieces that are taken lie behind
  * each other in blocks, the next of which has room for what the program lacks;
  * more may be taken. A block lives as long as one of its pieces. Whoever takes
  * one holds the model's lock. */
-void vae_cuda_pieces_begin(VaeBackend *cuda, VaeModel *model,
+void vae_cuda_pieces_begin(VaeBackend *cuda, VaeWeightCache *cache,
                            const VaeProgram *program);
 void vae_cuda_pieces_end(VaeBackend *cuda);
 /* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */

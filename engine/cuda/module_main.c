@@ -33,40 +33,42 @@ vae_mem_free(void *block)
 }
 
 VaeStatus
-vae_model_weight(VaeModel *model, const void *key, size_t key_size,
-                 size_t bytes, VaeWeightMake make, void *user,
-                 const VaeWeightMemory *memory, const void **out,
-                 VaeError *error)
+vae_weight_cache_get(VaeWeightCache *cache, const void *key, size_t key_size,
+                     size_t bytes, VaeWeightMake make, void *user,
+                     const VaeWeightMemory *memory, const void **out,
+                     VaeError *error)
 {
-    return engine->model_weight(model, key, key_size, bytes, make, user, memory,
-                                out, error);
+    return engine->weight_cache_get(cache, key, key_size, bytes, make, user,
+                                    memory, out, error);
 }
 
 bool
-vae_model_has_weight(VaeModel *model, const void *key, size_t key_size)
+vae_weight_cache_has(VaeWeightCache *cache, const void *key, size_t key_size)
 {
-    return engine->model_has_weight(model, key, key_size);
+    return engine->weight_cache_has(cache, key, key_size);
 }
 
 VaeStatus
-vae_model_rest(VaeModel *model, const void *block, const VaeWeightMove *move,
-               VaeKept **out, VaeError *error)
+vae_weight_cache_offload(VaeWeightCache *cache, const void *block,
+                         const VaeWeightMove *move, VaeCachedWeight **out,
+                         VaeError *error)
 {
-    return engine->model_rest(model, block, move, out, error);
+    return engine->weight_cache_offload(cache, block, move, out, error);
 }
 
 VaeStatus
-vae_model_wake(VaeModel *model, VaeKept *kept, const VaeWeightMove *move,
-               const void **out, VaeError *error)
+vae_weight_cache_reload(VaeWeightCache *cache, VaeCachedWeight *kept,
+                        const VaeWeightMove *move, const void **out,
+                        VaeError *error)
 {
-    return engine->model_wake(model, kept, move, out, error);
+    return engine->weight_cache_reload(cache, kept, move, out, error);
 }
 
 void
-vae_model_let_go(VaeModel *model, const void *block, VaeKept *kept,
-                 const VaeWeightMove *move)
+vae_weight_cache_release(VaeWeightCache *cache, const void *block,
+                         VaeCachedWeight *kept, const VaeWeightMove *move)
 {
-    engine->model_let_go(model, block, kept, move);
+    engine->weight_cache_release(cache, block, kept, move);
 }
 
 size_t

@@ -62,24 +62,24 @@ move_of(VaeBackend *cuda)
 
 static VaeStatus
 rest_one(VaeExec *e, const VaeWeightMove *move, const void **block,
-         VaeKept **kept, VaeError *error)
+         VaeCachedWeight **kept, VaeError *error)
 {
     if (!*block)
         return VAE_OK;
     const VaeStatus status =
-        vae_model_rest(e->model, *block, move, kept, error);
+        vae_weight_cache_offload(e->cache, *block, move, kept, error);
     *block = NULL;
     return status;
 }
 
 static VaeStatus
 wake_one(VaeExec *e, const VaeWeightMove *move, const void **block,
-         VaeKept **kept, VaeError *error)
+         VaeCachedWeight **kept, VaeError *error)
 {
     if (!*kept)
         return VAE_OK;
     const VaeStatus status =
-        vae_model_wake(e->model, *kept, move, block, error);
+        vae_weight_cache_reload(e->cache, *kept, move, block, error);
     if (status == VAE_OK)
         *kept = NULL;
     return status;
@@ -95,11 +95,11 @@ vae_cuda_rest(VaeBackend *cuda, VaeExec *e, VaeError *error)
         VaeCudaOp *own = &e->ops[i];
         VaeError *first = status == VAE_OK ? error : NULL;
         VaeStatus one =
-            rest_one(e, &move, &own->weight, &own->kept_weight, first);
+            rest_one(e, &move, &own->weight, &own->offloaded_weight, first);
         if (status == VAE_OK)
             status = one;
         first = status == VAE_OK ? error : NULL;
-        one = rest_one(e, &move, &own->bias, &own->kept_bias, first);
+        one = rest_one(e, &move, &own->bias, &own->offloaded_bias, first);
         if (status == VAE_OK)
             status = one;
     }
@@ -115,12 +115,14 @@ vae_cuda_wake(VaeBackend *cuda, VaeExec *e, VaeError *error)
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    vae_cuda_pieces_begin(cuda, e->model, e->program);
+    vae_cuda_pieces_begin(cuda, e->cache, e->program);
     for (int i = 0; i < e->program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
-        status = wake_one(e, &move, &own->weight, &own->kept_weight, error);
+        status =
+            wake_one(e, &move, &own->weight, &own->offloaded_weight, error);
         if (status == VAE_OK)
-            status = wake_one(e, &move, &own->bias, &own->kept_bias, error);
+            status =
+                wake_one(e, &move, &own->bias, &own->offloaded_bias, error);
     }
     vae_cuda_pieces_end(cuda);
     return status;
@@ -132,8 +134,10 @@ vae_cuda_let_go(VaeBackend *cuda, VaeExec *e)
     const VaeWeightMove move = move_of(cuda);
     for (int i = 0; i < e->program->n_ops; i++) {
         const VaeCudaOp *own = &e->ops[i];
-        vae_model_let_go(e->model, own->weight, own->kept_weight, &move);
-        vae_model_let_go(e->model, own->bias, own->kept_bias, &move);
+        vae_weight_cache_release(e->cache, own->weight, own->offloaded_weight,
+                                 &move);
+        vae_weight_cache_release(e->cache, own->bias, own->offloaded_bias,
+                                 &move);
     }
 }
 

@@ -53,7 +53,7 @@ check_rows(const VaeOp *op, VaeError *error)
 }
 
 static VaeStatus
-prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
+prepare_op(VaeBackend *cuda, VaeWeightCache *cache, VaeExec *e, int i,
            VaeError *error)
 {
     const VaeOp *op = &e->program->ops[i];
@@ -62,7 +62,7 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
     VaeStatus status = check_rows(op, error);
     strcpy(own->impl, "cuda");
     if (status == VAE_OK && op->kind == VAE_OP_CONV)
-        status = prepare_conv(cuda, model != NULL, e, op, own, error);
+        status = prepare_conv(cuda, cache != NULL, e, op, own, error);
     if (op->kind == VAE_OP_ATTENTION &&
         op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
@@ -75,9 +75,9 @@ prepare_op(VaeBackend *cuda, VaeModel *model, VaeExec *e, int i,
                                              x->shape.c, op->norm.groups));
     if (status == VAE_OK)
         status =
-            vae_cuda_weight(cuda, model, e, op, false, &own->weight, error);
+            vae_cuda_weight(cuda, cache, e, op, false, &own->weight, error);
     if (status == VAE_OK)
-        status = vae_cuda_weight(cuda, model, e, op, true, &own->bias, error);
+        status = vae_cuda_weight(cuda, cache, e, op, true, &own->bias, error);
     return status;
 }
 
@@ -98,8 +98,8 @@ give_tails(VaeExec *e)
 }
 
 VaeStatus
-vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
-                 VaeExec **out, VaeError *error)
+vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
+                 const VaeProgram *program, VaeExec **out, VaeError *error)
 {
     *out = NULL;
     VaeExec *e = vae_mem_alloc(sizeof *e);
@@ -112,16 +112,16 @@ vae_cuda_prepare(VaeBackend *cuda, VaeModel *model, const VaeProgram *program,
     }
     e->program = program;
     e->number = cuda->number;
-    e->model = model;
+    e->cache = cache;
     e->ops = ops;
     give_tails(e);
     vae_cuda_stage_plan(cuda, e);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    if (model)
-        vae_cuda_pieces_begin(cuda, model, program);
+    if (cache)
+        vae_cuda_pieces_begin(cuda, cache, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
-        status = prepare_op(cuda, model, e, i, error);
+        status = prepare_op(cuda, cache, e, i, error);
     vae_cuda_pieces_end(cuda);
     vae_cuda_layers_keep(cuda);
     vae_room_free(&cuda->room);
@@ -141,7 +141,7 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
     vae_rt_use(cuda->number);
     vae_cuda_profile(e, NULL);
     vae_rt_graph_free(e->graph);
-    if (e->model)
+    if (e->cache)
         vae_cuda_let_go(cuda, e);
     for (int i = 0; i < e->program->n_ops; i++)
         vae_cuda_parts_free(&e->ops[i].conv);

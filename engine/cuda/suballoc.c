@@ -65,11 +65,11 @@ look_at(VaeCudaBlock *b)
 }
 
 void
-vae_cuda_pieces_begin(VaeBackend *cuda, VaeModel *model,
+vae_cuda_pieces_begin(VaeBackend *cuda, VaeWeightCache *cache,
                       const VaeProgram *program)
 {
-    cuda->load = (VaeCudaLoad){model, program->ops[0].kind == VAE_OP_LATENT_IN};
-    cuda->pieces = vae_cuda_weights_lacking(cuda, model, program);
+    cuda->load = (VaeCudaLoad){cache, program->ops[0].kind == VAE_OP_LATENT_IN};
+    cuda->pieces = vae_cuda_weights_lacking(cuda, cache, program);
 }
 
 void
@@ -90,7 +90,7 @@ static bool
 serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
 {
     return b->open && b->device == cuda->number &&
-           b->load.model == cuda->load.model &&
+           b->load.cache == cuda->load.cache &&
            b->load.decode == cuda->load.decode &&
            b->precision == cuda->params.precision && b->bytes - b->used >= size;
 }

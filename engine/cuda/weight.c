@@ -271,21 +271,21 @@ describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
 }
 
 VaeStatus
-vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
-                bool bias, const void **out, VaeError *error)
+vae_cuda_weight(VaeBackend *cuda, VaeWeightCache *cache, VaeExec *e,
+                const VaeOp *op, bool bias, const void **out, VaeError *error)
 {
     WeightJob job;
     WeightKey key;
     if (!describe(cuda, op, bias, &job, &key))
         return VAE_OK;
     e->weight_bytes += vae_cuda_piece(job_bytes(&job));
-    if (!model)
+    if (!cache)
         return VAE_OK;
     const VaeWeightMemory memory = {vae_cuda_piece_take, vae_cuda_piece_free,
                                     cuda, cuda->number};
     const VaeStatus status =
-        vae_model_weight(model, &key, sizeof key, job_bytes(&job), make_weight,
-                         &job, &memory, out, error);
+        vae_weight_cache_get(cache, &key, sizeof key, job_bytes(&job),
+                             make_weight, &job, &memory, out, error);
     /* A device that is lost gives no memory, either. */
     const int lost =
         status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
@@ -293,7 +293,7 @@ vae_cuda_weight(VaeBackend *cuda, VaeModel *model, VaeExec *e, const VaeOp *op,
 }
 
 size_t
-vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
+vae_cuda_weights_lacking(VaeBackend *cuda, VaeWeightCache *cache,
                          const VaeProgram *program)
 {
     const int most = 2 * program->n_ops;
@@ -307,7 +307,7 @@ vae_cuda_weights_lacking(VaeBackend *cuda, VaeModel *model,
             continue;
         while (memcmp(&seen[k], &seen[n], sizeof *seen) != 0)
             k++;
-        if (k < n || vae_model_has_weight(model, &seen[n], sizeof *seen))
+        if (k < n || vae_weight_cache_has(cache, &seen[n], sizeof *seen))
             continue;
         bytes += vae_cuda_piece(job_bytes(&job));
         n++;

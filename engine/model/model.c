@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "files.h"
 #include "model.h"
 #include "latent_spaces.h"
@@ -19,7 +20,7 @@ const VaeTensorInfo *
 vae_model_find(const VaeModel *model, const char *name)
 {
     char renamed[256];
-    if (!model->file || !model->arch->rename(model, name, renamed))
+    if (!model->file || !model->arch->rename(model->naming, name, renamed))
         return NULL;
     return vae_tensor_file_find(model->file, renamed);
 }
@@ -75,7 +76,7 @@ vae_model_has_block(const VaeModel *model, const char *format, ...)
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    return model->arch->rename(model, name, renamed) &&
+    return model->arch->rename(model->naming, name, renamed) &&
            vae_tensor_file_has_prefix(model->file, renamed);
 }
 
@@ -173,13 +174,13 @@ void
 vae_model_summarise(VaeModel *m)
 {
     uint64_t by_type[4] = {0};
-    m->info.tensor_count = m->n_demands;
+    m->info.tensor_count = m->n_required;
     m->info.decoder_tensors = m->n_decoder;
-    m->info.encoder_tensors = m->n_demands - m->n_decoder;
+    m->info.encoder_tensors = m->n_required - m->n_decoder;
     m->info.weights_bytes = m->info.decoder_bytes = 0;
     m->info.weights_type = VAE_TYPE_F32;
-    for (size_t i = 0; i < m->n_demands; i++) {
-        const VaeTensorInfo *t = &m->demands[i].found;
+    for (size_t i = 0; i < m->n_required; i++) {
+        const VaeTensorInfo *t = &m->required[i].found;
         m->info.weights_bytes += t->bytes;
         if (i < m->n_decoder)
             m->info.decoder_bytes += t->bytes;
@@ -200,6 +201,7 @@ new_model(const char *path)
         return NULL;
     atomic_init(&m->refs, 1);
     pthread_mutex_init(&m->lock, NULL);
+    vae_weight_cache_init(&m->weights);
     m->path = strdup(path);
     m->info.path = m->path;
     m->info.mean = m->mean;
@@ -220,6 +222,8 @@ static VaeRecognise
 what_is_known(VaeModel *m)
 {
     return (VaeRecognise){.model = m,
+                          .arch = m->arch,
+                          .naming = &m->naming,
                           .info = &m->info,
                           .mean = m->mean,
                           .std = m->std,
@@ -288,7 +292,7 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                           path, m->info.arch, variant);
     if (status == VAE_OK) {
         VaeError why = {0};
-        status = vae_model_learn(m, &why);
+        status = vae_model_dry_run(m, &why);
         if (status != VAE_OK)
             vae_fail(error, status, "%s: %s", path, why.message);
     }
@@ -320,7 +324,7 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
     m->info.reason = "generated";
     VaeRecognise r = what_is_known(m);
     arch->preset(&r);
-    const VaeStatus status = vae_model_learn(m, error);
+    const VaeStatus status = vae_model_dry_run(m, error);
     if (status != VAE_OK)
         vae_model_free(&m);
     *out = m;
@@ -336,10 +340,10 @@ vae_model_write(const VaeModel *m, const char *path, VaeType type,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: an outline of %s has no numbers to write", path,
                         m->info.arch);
-    VaeTensorOut *out = calloc(m->n_demands, sizeof *out);
-    void **blocks = calloc(m->n_demands, sizeof *blocks);
-    for (size_t i = 0; out && blocks && i < m->n_demands; i++) {
-        const VaeTensorInfo *t = &m->demands[i].found;
+    VaeTensorOut *out = calloc(m->n_required, sizeof *out);
+    void **blocks = calloc(m->n_required, sizeof *blocks);
+    for (size_t i = 0; out && blocks && i < m->n_required; i++) {
+        const VaeTensorInfo *t = &m->required[i].found;
         const size_t n = (size_t) t->bytes / vae_type_size(t->type);
         out[i] = (VaeTensorOut){.name = t->name,
                                 .type = type,
@@ -360,11 +364,12 @@ vae_model_write(const VaeModel *m, const char *path, VaeType type,
         free(wide);
     }
     if (out && blocks)
-        status = vae_tensor_file_write(path, out, m->n_demands, NULL, 0, error);
+        status =
+            vae_tensor_file_write(path, out, m->n_required, NULL, 0, error);
 done:
     if (status == VAE_ERR_MEMORY)
         vae_fail(error, status, "%s: out of memory", path);
-    for (size_t i = 0; blocks && i < m->n_demands; i++)
+    for (size_t i = 0; blocks && i < m->n_required; i++)
         free(blocks[i]);
     free(blocks);
     free(out);
@@ -387,14 +392,14 @@ vae_model_free(VaeModel **model)
     *model = NULL;
     if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
         return;
-    vae_model_drop_weights(m);
-    for (size_t i = 0; i < m->n_demands; i++) {
-        free(m->demands[i].name);
+    vae_weight_cache_clear(&m->weights);
+    for (size_t i = 0; i < m->n_required; i++) {
+        free(m->required[i].name);
         if (m->generated)
             vae_mem_free(m->generated[i]);
     }
     free(m->generated);
-    free(m->demands);
+    free(m->required);
     free(m->by_name);
     free(m->arch_data);
     json_decref(m->config);
@@ -414,7 +419,7 @@ vae_model_info(const VaeModel *model)
 const VaeTensorInfo *
 vae_model_tensor(const VaeModel *model, size_t i)
 {
-    return i < model->n_demands ? &model->demands[i].found : NULL;
+    return i < model->n_required ? &model->required[i].found : NULL;
 }
 
 int64_t

@@ -10,14 +10,14 @@
 
 /* Where in by_name a demand is, or would be. */
 static size_t
-demand_place(const VaeModel *model, const char *name, bool *found)
+required_place(const VaeModel *model, const char *name, bool *found)
 {
-    size_t low = 0, high = model->n_demands;
+    size_t low = 0, high = model->n_required;
     *found = false;
     while (low < high && !*found) {
         const size_t mid = low + (high - low) / 2;
         const int order =
-            strcmp(model->demands[model->by_name[mid]].name, name);
+            strcmp(model->required[model->by_name[mid]].name, name);
         *found = order == 0;
         if (order < 0)
             low = mid + 1;
@@ -30,103 +30,63 @@ demand_place(const VaeModel *model, const char *name, bool *found)
 static bool
 is_at(const VaeModel *m, long i, const char *name)
 {
-    return (size_t) i < m->n_demands && strcmp(m->demands[i].name, name) == 0;
+    return (size_t) i < m->n_required && strcmp(m->required[i].name, name) == 0;
 }
 
 long
-vae_model_demand(const VaeModel *m, const char *name, long likely)
+vae_model_find_required(const VaeModel *m, const char *name, long likely)
 {
     if (is_at(m, likely, name))
         return likely;
     bool found;
-    const size_t i = demand_place(m, name, &found);
+    const size_t i = required_place(m, name, &found);
     return found ? (long) m->by_name[i] : -1;
 }
 
 /* Room for one more. */
 static bool
-demand_room(VaeModel *m)
+grow_required(VaeModel *m)
 {
-    if (m->n_demands < m->demands_room)
+    if (m->n_required < m->required_room)
         return true;
-    const size_t room = m->demands_room ? 2 * m->demands_room : 256;
-    VaeDemand *demands = realloc(m->demands, room * sizeof *demands);
-    if (demands)
-        m->demands = demands;
+    const size_t room = m->required_room ? 2 * m->required_room : 256;
+    VaeRequiredTensor *required = realloc(m->required, room * sizeof *required);
+    if (required)
+        m->required = required;
     size_t *by_name = realloc(m->by_name, room * sizeof *by_name);
     if (by_name)
         m->by_name = by_name;
-    if (!demands || !by_name)
+    if (!required || !by_name)
         return false;
-    m->demands_room = room;
+    m->required_room = room;
     return true;
 }
 
 long
-vae_model_want(VaeModel *m, const char *name, const int64_t *dims, int n_dims,
-               long likely)
+vae_model_require(VaeModel *m, const char *name, const int64_t *dims,
+                  int n_dims, long likely)
 {
     if (is_at(m, likely, name))
         return likely;
     bool found;
-    const size_t place = demand_place(m, name, &found);
+    const size_t place = required_place(m, name, &found);
     if (found)
         return (long) m->by_name[place];
-    if (!demand_room(m))
+    if (!grow_required(m))
         return -1;
-    VaeDemand *d = &m->demands[m->n_demands];
-    *d = (VaeDemand){.name = strdup(name), .n_dims = n_dims};
+    VaeRequiredTensor *d = &m->required[m->n_required];
+    *d = (VaeRequiredTensor){.name = strdup(name), .n_dims = n_dims};
     if (!d->name)
         return -1;
     memcpy(d->dims, dims, (size_t) n_dims * sizeof *dims);
     memmove(m->by_name + place + 1, m->by_name + place,
-            (m->n_demands - place) * sizeof *m->by_name);
-    m->by_name[place] = m->n_demands;
-    return (long) m->n_demands++;
-}
-
-static VaeStatus
-learn_program(VaeModel *model, VaeDirection direction, bool first,
-              VaeError *error)
-{
-    VaeCarrySet carries = {0};
-    const int side = direction == VAE_DECODE ? 2 : 2 * model->info.spatial;
-    VaeProgram *program;
-    const VaeStatus status =
-        vae_program_build(&(VaeBuildParams){.model = model,
-                                            .direction = direction,
-                                            .first = first,
-                                            .steps = 1,
-                                            .height = side,
-                                            .width = side,
-                                            .act = VAE_TYPE_F32,
-                                            .label = "learn",
-                                            .carries = &carries,
-                                            .learn = true},
-                          &program, error);
-    vae_program_free(&program);
-    vae_carry_set_free(&carries);
-    return status;
-}
-
-VaeStatus
-vae_model_learn(VaeModel *model, VaeError *error)
-{
-    const bool has[2] = {model->info.has_decoder, model->info.has_encoder};
-    for (int d = 0; d < 2; d++)
-        for (int first = 0; has[d] && first < 2; first++) {
-            const VaeStatus status =
-                learn_program(model, d ? VAE_ENCODE : VAE_DECODE, first, error);
-            if (status != VAE_OK)
-                return status;
-            if (d == 0)
-                model->n_decoder = model->n_demands;
-        }
-    return VAE_OK;
+            (m->n_required - place) * sizeof *m->by_name);
+    m->by_name[place] = m->n_required;
+    return (long) m->n_required++;
 }
 
 static bool
-same_dims(const VaeTensorInfo *t, const VaeDemand *d)
+same_dims(const VaeTensorInfo *t, const VaeRequiredTensor *d)
 {
     return t->n_dims == d->n_dims &&
            memcmp(t->dims, d->dims, (size_t) d->n_dims * sizeof *d->dims) == 0;
@@ -134,13 +94,13 @@ same_dims(const VaeTensorInfo *t, const VaeDemand *d)
 
 /* taken: of every tensor of the file whether a demand has found it. */
 static void
-match_one(VaeModel *m, VaeDemand *d, bool *taken, VaeListing *missing,
+match_one(VaeModel *m, VaeRequiredTensor *d, bool *taken, VaeListing *missing,
           VaeListing *wrong)
 {
     const VaeTensorInfo *t = vae_model_find(m, d->name);
     char renamed[256], is[96], should[96];
     if (!t) {
-        const bool known = m->arch->rename(m, d->name, renamed);
+        const bool known = m->arch->rename(m->naming, d->name, renamed);
         vae_listing_add(missing, "%s", known ? renamed : d->name);
         return;
     }
@@ -162,8 +122,8 @@ match_one(VaeModel *m, VaeDemand *d, bool *taken, VaeListing *missing,
 static bool
 is_alias(const VaeModel *m, const VaeTensorInfo *t)
 {
-    for (size_t i = 0; i < m->n_demands; i++) {
-        const VaeTensorInfo *found = &m->demands[i].found;
+    for (size_t i = 0; i < m->n_required; i++) {
+        const VaeTensorInfo *found = &m->required[i].found;
         if (found->offset == t->offset && found->bytes == t->bytes &&
             found->data == t->data && found->name != NULL)
             return true;
@@ -188,8 +148,8 @@ vae_model_match(VaeModel *m, VaeError *error)
     bool *taken = calloc(vae_tensor_file_count(m->file) + 1, sizeof *taken);
     if (!taken)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
-    for (size_t i = 0; i < m->n_demands; i++)
-        match_one(m, &m->demands[i], taken, &missing, &wrong);
+    for (size_t i = 0; i < m->n_required; i++)
+        match_one(m, &m->required[i], taken, &missing, &wrong);
     list_extra(m, taken, &extra);
     free(taken);
     if (!missing.count && !wrong.count && !extra.count)

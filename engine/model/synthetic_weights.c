@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "model.h"
 
 /* FNV-1a, 64 bits. */
@@ -77,7 +78,7 @@ vae_generate(const char *name, const int64_t *dims, int n_dims, float *dst)
 /* ------------------------------------------------------------------ */
 
 static uint64_t
-count(const VaeDemand *d)
+count(const VaeRequiredTensor *d)
 {
     uint64_t n = 1;
     for (int i = 0; i < d->n_dims; i++)
@@ -110,8 +111,8 @@ vae_model_outline(const char *arch, VaeModel **out, VaeError *error)
     const VaeStatus status = vae_model_preset(found, true, true, &m, error);
     if (status != VAE_OK)
         return status;
-    for (size_t i = 0; i < m->n_demands; i++) {
-        VaeDemand *d = &m->demands[i];
+    for (size_t i = 0; i < m->n_required; i++) {
+        VaeRequiredTensor *d = &m->required[i];
         d->found = (VaeTensorInfo){.name = d->name,
                                    .type = VAE_TYPE_F32,
                                    .supported = true,
@@ -129,9 +130,9 @@ vae_model_outline(const char *arch, VaeModel **out, VaeError *error)
 static VaeStatus
 generate_weights(VaeModel *m, VaeError *error)
 {
-    m->generated = calloc(m->n_demands, sizeof *m->generated);
-    for (size_t i = 0; i < m->n_demands; i++) {
-        VaeDemand *d = &m->demands[i];
+    m->generated = calloc(m->n_required, sizeof *m->generated);
+    for (size_t i = 0; i < m->n_required; i++) {
+        VaeRequiredTensor *d = &m->required[i];
         const size_t bytes = (size_t) d->found.bytes;
         float *data = m->generated ? vae_mem_alloc(bytes) : NULL;
         if (!data)

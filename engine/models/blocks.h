@@ -4,7 +4,7 @@
 #ifndef VAE_BLOCKS_H
 #define VAE_BLOCKS_H
 
-#include "program.h"
+#include "builder.h"
 
 /* groups 0: RMS over channels (gamma); else group norm (weight, bias). */
 const VaeTensor *vae_block_norm_silu(VaeBuilder *b, const char *name,

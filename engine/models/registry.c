@@ -1,8 +1,15 @@
 /*
- * registry.c: the architectures this library knows, in the order they are
- * tried on a file.
+ * registry.c: the architectures that this library knows, in the order in which
+ * a file is tried. A new one needs its two lines here, and its file in
+ * engine/meson.build.
  */
-#include "model.h"
+#include <pthread.h>
+
+#include "arch.h"
+
+extern const VaeArch vae_arch_wan21, vae_arch_wan22, vae_arch_seedvr2,
+    vae_arch_taew2_1, vae_arch_taew2_2, vae_arch_taew2_2_super, vae_arch_taehv,
+    vae_arch_taehv1_5, vae_arch_taehv1_5_super, vae_arch_taeltx_2;
 
 const VaeArch *const vae_archs[] = {&vae_arch_wan21,
                                     &vae_arch_wan22,
@@ -16,12 +23,19 @@ const VaeArch *const vae_archs[] = {&vae_arch_wan21,
                                     &vae_arch_taeltx_2,
                                     NULL};
 
+static const char *names[sizeof vae_archs / sizeof *vae_archs];
+
+static void
+set_names(void)
+{
+    for (int i = 0; vae_archs[i]; i++)
+        names[i] = vae_archs[i]->name;
+}
+
 const char *const *
 vae_model_archs(void)
 {
-    static const char *const names[] = {
-        "wan2.1",         "wan2.2",        "seedvr2", "taew2_1",
-        "taew2_2",        "taew2_2_super", "taehv",   "taehv1_5",
-        "taehv1_5_super", "taeltx_2",      NULL};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_names);
     return names;
 }

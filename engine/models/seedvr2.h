@@ -4,7 +4,7 @@
 #ifndef VAE_SEEDVR2_H
 #define VAE_SEEDVR2_H
 
-#include "model.h"
+#include "arch.h"
 
 #define VAE_SEEDVR2_BLOCKS 6
 
@@ -27,7 +27,7 @@ typedef struct VaeSeedVr2 {
 } VaeSeedVr2;
 
 /* VaeArch.rename, .recognise and .preset. */
-bool vae_seedvr2_rename(const VaeModel *m, const char *name, char *out);
+bool vae_seedvr2_rename(int naming, const char *name, char *out);
 bool vae_seedvr2_recognise(VaeRecognise *r, VaeError *error);
 void vae_seedvr2_preset(VaeRecognise *r);
 

@@ -4,7 +4,7 @@
 #ifndef VAE_TAEHV_H
 #define VAE_TAEHV_H
 
-#include "model.h"
+#include "arch.h"
 
 typedef struct VaeTae {
     int z, patch;
@@ -14,7 +14,7 @@ typedef struct VaeTae {
 } VaeTae;
 
 /* VaeArch.rename, .recognise and .preset of all variants. */
-bool vae_tae_rename(const VaeModel *m, const char *name, char *out);
+bool vae_tae_rename(int naming, const char *name, char *out);
 bool vae_tae_recognise(VaeRecognise *r, VaeError *error);
 void vae_tae_preset(VaeRecognise *r);
 

@@ -84,10 +84,10 @@ encode(VaeBuilder *b)
 /* ------------------------------------------------------------------ */
 /* Names.                                                              */
 
-/* The diffusers name. model->naming is entries per decoder stage: residual
- * blocks and the upsampler. */
+/* The diffusers name. naming is the number of entries per decoder stage:
+ * residual blocks and the upsampler. */
 static bool
-to_diffusers(const VaeModel *m, const char *name, char *out)
+to_diffusers(int naming, const char *name, char *out)
 {
     const char *rest = name;
     out[0] = '\0';
@@ -101,10 +101,10 @@ to_diffusers(const VaeModel *m, const char *name, char *out)
         sprintf(out + strlen(out), "down_blocks.%d.", i);
         rest += end;
     } else if (sscanf(rest, "upsamples.%d.%n", &i, &end) == 1 && end) {
-        const int stage = i / m->naming, j = i % m->naming;
+        const int stage = i / naming, j = i % naming;
         sprintf(out + strlen(out),
-                j < m->naming - 1 ? "up_blocks.%d.resnets.%d."
-                                  : "up_blocks.%d.upsamplers.0.",
+                j < naming - 1 ? "up_blocks.%d.resnets.%d."
+                               : "up_blocks.%d.upsamplers.0.",
                 stage, j);
         rest += end;
     }
@@ -113,10 +113,10 @@ to_diffusers(const VaeModel *m, const char *name, char *out)
 }
 
 static bool
-rename_tensor(const VaeModel *m, const char *name, char *out)
+rename_tensor(int naming, const char *name, char *out)
 {
-    if (m->naming)
-        return to_diffusers(m, name, out);
+    if (naming)
+        return to_diffusers(naming, name, out);
     return snprintf(out, 256, "%s", name) < 256;
 }
 
@@ -172,7 +172,7 @@ describe(VaeRecognise *r, const Wan21 *a)
 }
 
 static bool
-is_mine(VaeModel *m)
+is_mine(const VaeModel *m)
 {
     static const char *const marks[] = {"decoder.middle.0.residual.0.gamma",
                                         "encoder.middle.0.residual.0.gamma"};
@@ -189,18 +189,18 @@ is_mine(VaeModel *m)
 static bool
 recognise(VaeRecognise *r, VaeError *error)
 {
-    VaeModel *m = (VaeModel *) r->model;
+    const VaeModel *m = r->model;
     Wan21 *a = r->data;
     r->info->names = "official";
     r->info->reason = "middle.0.residual.0.gamma";
-    m->naming = 0;
+    *r->naming = 0;
     if (!is_mine(m)) {
-        m->naming = 1;
+        *r->naming = 1;
         char prefix[64];
         do
             snprintf(prefix, sizeof prefix, "decoder.up_blocks.0.resnets.%d.",
-                     m->naming - 1);
-        while (vae_model_has_prefix(m, prefix) && ++m->naming < 16);
+                     *r->naming - 1);
+        while (vae_model_has_prefix(m, prefix) && ++*r->naming < 16);
         r->info->names = "diffusers";
         r->info->reason = "mid_block.resnets.0.norm1.gamma";
         if (!is_mine(m) ||

@@ -137,9 +137,9 @@ to_diffusers(const char *name, char *out)
 }
 
 static bool
-rename_tensor(const VaeModel *m, const char *name, char *out)
+rename_tensor(int naming, const char *name, char *out)
 {
-    if (m->naming)
+    if (naming)
         return to_diffusers(name, out);
     return snprintf(out, 256, "%s", name) < 256;
 }
@@ -199,16 +199,16 @@ describe(VaeRecognise *r, const Wan22 *a)
 static bool
 recognise(VaeRecognise *r, VaeError *error)
 {
-    VaeModel *m = (VaeModel *) r->model;
+    const VaeModel *m = r->model;
     Wan22 *a = r->data;
     static const char *const marks[] = {
         "decoder.upsamples.0.upsamples.0.residual.2.weight",
         "encoder.downsamples.0.downsamples.0.residual.2.weight"};
-    m->naming = 0;
+    *r->naming = 0;
     r->info->names = "official";
     r->info->reason = "upsamples.0.upsamples.0.residual.2.weight";
     if (!vae_model_find(m, marks[0]) && !vae_model_find(m, marks[1])) {
-        m->naming = 1;
+        *r->naming = 1;
         r->info->names = "diffusers";
         r->info->reason = "up_blocks.0.upsampler.";
         if (!vae_model_has_prefix(m, "decoder.up_blocks.0.upsampler.") &&

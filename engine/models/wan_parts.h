@@ -5,7 +5,7 @@
 #define VAE_WAN_PARTS_H
 
 #include "blocks.h"
-#include "model.h"
+#include "arch.h"
 
 /* Entered as name.index; keep: x is read again later. */
 const VaeTensor *vae_wan_residual(VaeBuilder *b, const char *name, int index,

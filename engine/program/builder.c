@@ -1,5 +1,5 @@
 /*
- * builder.c: the builder. See program.h.
+ * builder.c: the builder: names, tensors, carries and weights. See builder.h.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "builder.h"
+#include "alloc.h"
+#include "builder_state.h"
 
 static const char *const op_names[VAE_OP_KINDS] = {
     "latent-in",   "picture-in", "latent-out", "picture-out", "head-zero",
@@ -144,7 +145,7 @@ vae_is_first(const VaeBuilder *b)
 const void *
 vae_arch_data(const VaeBuilder *b)
 {
-    return b->params->model->arch_data;
+    return b->params->network.arch_data;
 }
 
 void
@@ -297,28 +298,23 @@ static void
 weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
             int n_dims)
 {
+    const VaeTensorSource *tensors = &b->params->network.tensors;
+    VaeError error = {0};
+    long i = -1;
     /* The programs of a model ask for them in much the same order. */
-    VaeModel *m = b->params->model;
-    if (b->params->learn) {
-        const long i = vae_model_want(m, full, dims, n_dims, b->next_demand);
-        if (i < 0)
-            vae_builder_fail(b, VAE_ERR_MEMORY, "out of memory");
-        b->next_demand = i + 1;
+    const VaeStatus status = tensors->find(tensors->user, full, dims, n_dims,
+                                           b->next_tensor, &i, &error);
+    if (status != VAE_OK) {
+        vae_builder_fail(b, status, "%s", error.message);
         return;
     }
-    const long i = vae_model_demand(m, full, b->next_demand);
-    if (i < 0) {
-        vae_builder_fail(b, VAE_ERR_MODEL,
-                         "tensor \"%s\" is not part of "
-                         "this model",
-                         full);
+    b->next_tensor = i + 1;
+    if (b->params->dry_run)
         return;
-    }
-    b->next_demand = i + 1;
     if (w->n_parts == 0)
         w->id = (int) i;
-    w->file = m->file;
-    w->part[w->n_parts++] = &m->demands[i].found;
+    w->file = tensors->file;
+    w->part[w->n_parts++] = tensors->at(tensors->user, i);
 }
 
 static VaeWeight *
@@ -431,7 +427,7 @@ check_in_place(VaeBuilder *b)
 static void
 finish(VaeBuilder *b)
 {
-    if (b->params->learn)
+    if (b->params->dry_run)
         return;
     check_in_place(b);
     VaeProgram *p = b->program;
@@ -448,9 +444,7 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
                   VaeError *error)
 {
     *out = NULL;
-    const VaeModel *m = params->model;
-    const bool decode = params->direction == VAE_DECODE;
-    const VaeSteps *s = decode ? &m->info.decode : &m->info.encode;
+    const VaeSteps *s = &params->network.steps;
     VaeBuilder b = {.params = params};
     b.program = vae_mem_alloc(sizeof *b.program);
     if (!b.program)
@@ -461,7 +455,7 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
     p->steps = params->steps;
     p->n_in = params->first ? s->first_in : s->step_in * params->steps;
     p->n_out = params->first ? s->first_out : s->step_out * params->steps;
-    (decode ? m->arch->decode : m->arch->encode)(&b);
+    params->network.forward(&b);
     finish(&b);
     if (b.status != VAE_OK) {
         vae_program_free(&b.program);

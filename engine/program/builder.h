@@ -1,48 +1,111 @@
 /*
- * builder.h: the builder's inside, for program.c and program/ops.c.
+ * builder.h: the calls that a network's forward pass is written with.
+ *
+ * A forward pass is an ordinary function over a VaeBuilder. Each call appends
+ * ops to the program that is being built. The same function runs without
+ * weights, too: such a dry run lists the tensors that the network requires.
  */
 #ifndef VAE_BUILDER_H
 #define VAE_BUILDER_H
 
-#include "executor.h"
-#include "model.h"
+#include "program.h"
 
-#define VAE_MAX_PATH 256
-#define VAE_MAX_DEPTH 8
+typedef struct VaeBuilder VaeBuilder;
 
-struct VaeBuilder {
-    const VaeBuildParams *params;
-    VaeProgram *program;
-    VaeHead head;
-    VaeStatus status;
-    VaeError error;
-    char path[VAE_MAX_PATH];
-    size_t path_end[VAE_MAX_DEPTH];
-    int depth;
-    int ops_room, tensors_room;
-    int next_carry; /* where the next one is likely to be */
-    long next_demand;
-};
+typedef enum VaeHead { VAE_HEAD_ZERO, VAE_HEAD_REPEAT } VaeHead;
 
-/* A new op named by the path and name, or NULL once the builder has failed.
- * Pointers to earlier ops are void from then on. */
-VaeOp *vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name);
-VaeTensor *vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
-                              VaeType type);
-/* The carry of that name for `frames` frames like those of `like`. */
-VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
-                            const VaeTensor *like, int frames);
-/* name.suffix of dims [c, 1, ...], n_dims of them. */
-VaeWeight *vae_builder_vector_weight(VaeBuilder *b, const char *name,
-                                     const char *suffix, int c, int n_dims);
-/* The conv's weight, or its bias. */
-VaeWeight *vae_builder_conv_weight(VaeBuilder *b, const char *name,
-                                   const VaeConv *conv, int c_in, bool bias);
-/* name.weight of dims [c, 1, k, k]. */
-VaeWeight *vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c,
-                                        int k);
-/* Bytes of the body. */
-double vae_tensor_bytes(const VaeTensor *t);
-void vae_op_count(VaeOp *op, double flop, double bytes);
+typedef enum VaeConvPad {
+    VAE_PAD_SAME,        /* k / 2 on every side */
+    VAE_PAD_RIGHT_BOTTOM /* 3x3 stride 2: right and bottom by 1 only */
+} VaeConvPad;
+
+typedef struct VaeConv {
+    int c;     /* output channels */
+    int k;     /* 1 or 3; 0 means 1 */
+    int kt;    /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
+    int s, st; /* 0 means 1 */
+    VaeConvPad pad;
+    bool two_d;  /* the file's weight is [out, in, k, k] */
+    bool linear; /* the file's weight is [out, in] */
+    bool no_bias;
+    bool relu;
+    bool narrow; /* nothing is added to the result: keep it as convs do */
+    VaeTaps taps;
+    /* Residual, or NULL. The sum is written over it, so it must not be read
+     * later, unless keep. */
+    const VaeTensor *add;
+    bool keep;
+    /* Up to three names, relative like the op's own, whose weights are
+     * stacked (q, k, v); then c is the sum. NULL: the op's name. */
+    const char *stack[3];
+} VaeConv;
+
+/* Path: names below are relative to all entered names, joined by dots.
+ * vae_leave() marks the last op's result as the block's. */
+void vae_enter(VaeBuilder *b, const char *format, ...) VAE_PRINTF(2, 3);
+void vae_leave(VaeBuilder *b);
+
+/* True while the program for the first step of a sequence is built. */
+bool vae_is_first(const VaeBuilder *b);
+/* What the file says, filled by the architecture's recognise(). */
+const void *vae_arch_data(const VaeBuilder *b);
+
+/* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
+const VaeTensor *vae_input(VaeBuilder *b);
+/* Ends the program with x as the latents (c = Z or 2Z) or pictures (c = 3); of
+ * more frames than the step gives, the last are taken. */
+void vae_output(VaeBuilder *b, const VaeTensor *x);
+
+/* name.weight, name.bias. name "" is the entered path itself. */
+const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
+                          VaeConv conv);
+/*
+ * VAE_UNFOLD_NEAREST of x by ft in time and 2 in space, named unfold, and a
+ * conv of k 3 and nothing else but relu and narrow behind it: (t, h, w, ft * n)
+ * -> (t * ft, 2h, 2w, c). Where the backend's conv reads a picture as if it
+ * were doubled, unfold only deals out frames, or (ft 1) is not there.
+ */
+const VaeTensor *vae_conv_up(VaeBuilder *b, const char *unfold,
+                             const char *name, const VaeTensor *x, int ft,
+                             VaeConv conv);
+/* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
+const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
+                         bool silu, bool image);
+/* name.weight, name.bias of dims [c]. */
+const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
+                                const VaeTensor *x, int groups, bool silu);
+/* qkv (t, h, w, 3c) -> (t, h, w, c). */
+const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
+                               const VaeTensor *qkv);
+typedef struct VaeMove {
+    VaeRearrange kind;
+    int ft, fs; /* 0 means 1 */
+    int drop;
+    bool wide; /* the result is F32, for an output or a sum */
+} VaeMove;
+const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
+                               const VaeTensor *x, VaeMove move);
+/* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
+const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,
+                              const VaeTensor *y, const VaeTensor *x,
+                              VaeShortcut kind, int ft, int fs);
+/* 3 tanh(x / 3). */
+const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
+/* (t, h, w, n) -> (t, h, w, 2n), 7x7 on each frame and the one before; carries
+ * one frame; name.weight [2n, 1, 7, 7]. */
+const VaeTensor *vae_depthwise(VaeBuilder *b, const char *name,
+                               const VaeTensor *x);
+/* A conv that the first step bypasses: its carry (frames of x's h, w, c) is
+ * left zero, or holds the last frames of x. */
+void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,
+                    int frames);
+void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
+                    int frames);
+/* The builder keeps its first error; later calls do nothing. */
+void vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
+    VAE_PRINTF(3, 4);
+
+/* How causal convs of this model begin; zero unless set. */
+void vae_set_head(VaeBuilder *b, VaeHead head);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "builder.h"
+#include "builder_state.h"
 
 const VaeTensor *
 vae_input(VaeBuilder *b)
@@ -17,7 +17,7 @@ vae_input(VaeBuilder *b)
     const VaeShape shape = {.t = b->program->n_in,
                             .h = q->height,
                             .w = q->width,
-                            .c = decode ? q->model->info.latent_channels : 3};
+                            .c = decode ? q->network.latent_channels : 3};
     VaeTensor *y = vae_builder_tensor(b, "input", shape, q->act);
     if (!op || !y)
         return NULL;
@@ -121,7 +121,7 @@ count_conv(VaeOp *op, int ctx)
     const VaeShape x = op->x->shape, y = op->y->shape;
     double taps = op->conv.up ? 2 * 2 : op->conv.kt * op->conv.k * op->conv.k;
     double weights = op->conv.up ? 4 * taps : taps;
-    if (op->conv.tiles) {
+    if (op->conv.winograd) {
         const int tiles = ((y.h + 1) / 2) * ((y.w + 1) / 2);
         weights = op->conv.kt * 16;
         taps = weights * tiles / (y.h * y.w);
@@ -135,19 +135,19 @@ count_conv(VaeOp *op, int ctx)
 }
 
 /* Of fewer channels the sums around a product cost what it saves. */
-enum { TILE_CHANNELS = 32 };
+enum { WINOGRAD_CHANNELS = 32 };
 
 /* frames: of the result. What makes one in a later step keeps its 27 taps; of a
- * first step vae_program_settle_tiles() decides. */
+ * first step vae_program_settle_winograd() decides. */
 static bool
-takes_tiles(const VaeBuilder *b, const VaeConv *conv, int c_in, int frames)
+takes_winograd(const VaeBuilder *b, const VaeConv *conv, int c_in, int frames)
 {
     const VaeBuildParams *p = b->params;
-    return p->conv_tiles && (p->first || frames > p->steps) &&
+    return p->winograd && (p->first || frames > p->steps) &&
            p->act == VAE_TYPE_F32 && p->sum == VAE_TYPE_F32 && conv->kt == 3 &&
            conv->k == 3 && conv->s == 1 && conv->st == 1 &&
-           conv->pad == VAE_PAD_SAME && c_in >= TILE_CHANNELS &&
-           conv->c >= TILE_CHANNELS;
+           conv->pad == VAE_PAD_SAME && c_in >= WINOGRAD_CHANNELS &&
+           conv->c >= WINOGRAD_CHANNELS;
 }
 
 /* up: input is read as if it were doubled in space; each of its pixels then
@@ -169,7 +169,7 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
                           .h = in.h * (up ? 2 : 1) / conv.s,
                           .w = in.w * (up ? 2 : 1) / conv.s,
                           .c = conv.c};
-    const bool tiles = takes_tiles(b, &conv, in.c, out.t);
+    const bool winograd = takes_winograd(b, &conv, in.c, out.t);
     VaeCarry *carry = NULL;
     if (keep > 0) {
         carry = vae_builder_carry(b, name, x, keep);
@@ -177,7 +177,7 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
             return NULL;
     }
     /* In tiles the carry is read where it is; the tail is all of new frames. */
-    const bool direct = tiles && carry && !is_empty(b) && in.t >= keep;
+    const bool direct = winograd && carry && !is_empty(b) && in.t >= keep;
     if (carry && !direct)
         add_head(b, name, x, ctx, carry);
     VaeOp *op = vae_builder_op(b, VAE_OP_CONV, name);
@@ -194,7 +194,7 @@ add_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv,
     op->conv.st = conv.st;
     op->conv.relu = conv.relu;
     op->conv.up = up;
-    op->conv.tiles = tiles;
+    op->conv.winograd = winograd;
     op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
     if (conv.add) {
         op->add = (VaeTensor *) conv.add;
@@ -225,17 +225,17 @@ later_frames(const VaeProgram *next, const char *name, int from)
 }
 
 void
-vae_program_settle_tiles(VaeProgram *p, const VaeProgram *next)
+vae_program_settle_winograd(VaeProgram *p, const VaeProgram *next)
 {
     for (int i = 0; i < p->n_ops; i++) {
         VaeOp *op = &p->ops[i];
-        if (op->kind != VAE_OP_CONV || !op->conv.tiles ||
+        if (op->kind != VAE_OP_CONV || !op->conv.winograd ||
             later_frames(next, op->name, i) > 1)
             continue;
         assert(!op->carry);
         p->flop -= op->flop;
         p->bytes -= op->bytes;
-        op->conv.tiles = false;
+        op->conv.winograd = false;
         count_conv(op, op->x->ctx);
         p->flop += op->flop;
         p->bytes += op->bytes;

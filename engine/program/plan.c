@@ -8,8 +8,8 @@
  */
 #include <stdlib.h>
 
-#include "executor.h"
-#include "model.h"
+#include "alloc.h"
+#include "program.h"
 
 typedef struct Block {
     VaeTensor *root;

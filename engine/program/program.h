@@ -1,9 +1,5 @@
 /*
- * program.h: a model's forward pass as a flat list of ops.
- *
- * Model files call the builder functions below; building yields a VaeProgram.
- * The same model code runs with weights at hand and without (to learn which
- * tensors, of which shapes, it wants).
+ * program.h: a network's forward pass as a flat list of ops.
  */
 #ifndef VAE_PROGRAM_H
 #define VAE_PROGRAM_H
@@ -15,7 +11,6 @@ typedef struct VaeShape {
     int t, h, w, c;
 } VaeShape;
 
-typedef struct VaeBuilder VaeBuilder;
 typedef struct VaeProgram VaeProgram;
 
 /* What survives a step: the last `frames` frames of a slab. One per conv with
@@ -78,18 +73,6 @@ typedef struct VaeWeight {
     int id;                    /* canonical index of part 0 in the model */
 } VaeWeight;
 
-/* Of an op that doubles what it reads (VaeOp's conv.up), the pixels of rows
- * 2i + row and columns 2j + column. */
-typedef struct VaePhase {
-    int row, column; /* 0 or 1 each */
-} VaePhase;
-enum { VAE_PHASES = 4 };
-/* Phase i: columns before rows. */
-VaePhase vae_phase(int i);
-/* n kernels of 3x3 taps -> the 2x2 of a phase: sums of the taps that meet one
- * pixel of the small picture. dst may be src. */
-void vae_phase_taps(float *dst, const float *src, size_t n, VaePhase phase);
-
 size_t vae_weight_count(const VaeWeight *w);
 /* The numbers as floats in the order of dims; afterwards the process holds the
  * file's pages with them no more. */
@@ -132,9 +115,8 @@ typedef struct VaeOp {
         struct {
             int k, kt, s, st, pad;
             bool relu;
-            bool up; /* reads each pixel of x as 2x2, see vae_conv_up() */
-            /* In tiles of 2x2 pixels, by sixteen kernels of one tap each. */
-            bool tiles;
+            bool up;       /* reads each pixel of x as 2x2, see vae_conv_up() */
+            bool winograd; /* by F(2x2, 3x3) in space */
         } conv;
         struct {
             VaeNormKind kind;
@@ -169,108 +151,6 @@ struct VaeProgram {
     struct VaeChunk *chunks; /* all that ops and tensors point to */
 };
 
-/* ------------------------------------------------------------------ */
-/* The builder, for model files.                                       */
-
-typedef enum VaeHead { VAE_HEAD_ZERO, VAE_HEAD_REPEAT } VaeHead;
-
-typedef enum VaeConvPad {
-    VAE_PAD_SAME,        /* k / 2 on every side */
-    VAE_PAD_RIGHT_BOTTOM /* 3x3 stride 2: right and bottom by 1 only */
-} VaeConvPad;
-
-typedef struct VaeConv {
-    int c;     /* output channels */
-    int k;     /* 1 or 3; 0 means 1 */
-    int kt;    /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
-    int s, st; /* 0 means 1 */
-    VaeConvPad pad;
-    bool two_d;  /* the file's weight is [out, in, k, k] */
-    bool linear; /* the file's weight is [out, in] */
-    bool no_bias;
-    bool relu;
-    bool narrow; /* nothing is added to the result: keep it as convs do */
-    VaeTaps taps;
-    /* Residual, or NULL. The sum is written over it, so it must not be read
-     * later, unless keep. */
-    const VaeTensor *add;
-    bool keep;
-    /* Up to three names, relative like the op's own, whose weights are
-     * stacked (q, k, v); then c is the sum. NULL: the op's name. */
-    const char *stack[3];
-} VaeConv;
-
-/* Path: names below are relative to all entered names, joined by dots.
- * vae_leave() marks the last op's result as the block's. */
-void vae_enter(VaeBuilder *b, const char *format, ...) VAE_PRINTF(2, 3);
-void vae_leave(VaeBuilder *b);
-
-/* True while the program for the first step of a sequence is built. */
-bool vae_is_first(const VaeBuilder *b);
-/* What the file says, filled by the architecture's recognise(). */
-const void *vae_arch_data(const VaeBuilder *b);
-
-/* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
-const VaeTensor *vae_input(VaeBuilder *b);
-/* Ends the program with x as the latents (c = Z or 2Z) or pictures (c = 3); of
- * more frames than the step gives, the last are taken. */
-void vae_output(VaeBuilder *b, const VaeTensor *x);
-
-/* name.weight, name.bias. name "" is the entered path itself. */
-const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
-                          VaeConv conv);
-/*
- * VAE_UNFOLD_NEAREST of x by ft in time and 2 in space, named unfold, and a
- * conv of k 3 and nothing else but relu and narrow behind it: (t, h, w, ft * n)
- * -> (t * ft, 2h, 2w, c). Where the backend's conv reads a picture as if it
- * were doubled, unfold only deals out frames, or (ft 1) is not there.
- */
-const VaeTensor *vae_conv_up(VaeBuilder *b, const char *unfold,
-                             const char *name, const VaeTensor *x, int ft,
-                             VaeConv conv);
-/* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
-const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
-                         bool silu, bool image);
-/* name.weight, name.bias of dims [c]. */
-const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
-                                const VaeTensor *x, int groups, bool silu);
-/* qkv (t, h, w, 3c) -> (t, h, w, c). */
-const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
-                               const VaeTensor *qkv);
-typedef struct VaeMove {
-    VaeRearrange kind;
-    int ft, fs; /* 0 means 1 */
-    int drop;
-    bool wide; /* the result is F32, for an output or a sum */
-} VaeMove;
-const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
-                               const VaeTensor *x, VaeMove move);
-/* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
-const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,
-                              const VaeTensor *y, const VaeTensor *x,
-                              VaeShortcut kind, int ft, int fs);
-/* 3 tanh(x / 3). */
-const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
-/* (t, h, w, n) -> (t, h, w, 2n), 7x7 on each frame and the one before; carries
- * one frame; name.weight [2n, 1, 7, 7]. */
-const VaeTensor *vae_depthwise(VaeBuilder *b, const char *name,
-                               const VaeTensor *x);
-/* A conv that the first step bypasses: its carry (frames of x's h, w, c) is
- * left zero, or holds the last frames of x. */
-void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,
-                    int frames);
-void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
-                    int frames);
-/* The builder keeps its first error; later calls do nothing. */
-void vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
-    VAE_PRINTF(3, 4);
-
-/* How causal convs of this model begin; zero unless set. */
-void vae_set_head(VaeBuilder *b, VaeHead head);
-
-/* ------------------------------------------------------------------ */
-/* For the engine.                                                     */
-
 size_t vae_frame_bytes(const VaeTensor *t);
 
 /* Places tensors with disjoint lifetimes in one arena; sets offsets and
@@ -278,5 +158,18 @@ size_t vae_frame_bytes(const VaeTensor *t);
  * its body does where a frame's bytes are a multiple of 64. */
 bool vae_program_plan(VaeProgram *program);
 void vae_program_free(VaeProgram **program);
+
+/*
+ * How many steps back a later step's results look: they depend on the input of
+ * that step and of the *steps before it, and on nothing older. False when
+ * memory is out.
+ */
+bool vae_program_receptive_field(const VaeProgram *program, int *steps);
+
+/* Leaves F(2x2, 3x3) only to convolutions that make two frames and more in a
+ * step of `next`, the program of later steps (which may be p). Then an op has
+ * the same kernels in all programs of a stream, and kernels that save little
+ * are not kept. */
+void vae_program_settle_winograd(VaeProgram *p, const VaeProgram *next);
 
 #endif

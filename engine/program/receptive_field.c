@@ -8,7 +8,8 @@
  */
 #include <assert.h>
 
-#include "model.h"
+#include "alloc.h"
+#include "program.h"
 
 /* The oldest step behind each frame of each tensor, by id. */
 typedef struct Ages {
@@ -116,34 +117,13 @@ age_program(Ages *a, const VaeProgram *p)
     return -age;
 }
 
-VaeStatus
-vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
-                  VaeError *error)
+bool
+vae_program_receptive_field(const VaeProgram *program, int *steps)
 {
-    const bool decode = direction == VAE_DECODE;
-    const VaeModelInfo *info = &model->info;
-    const int side = decode ? 1 : info->spatial;
-    VaeCarrySet carries = {0};
-    VaeProgram *next = NULL;
     Ages ages = {0};
-    if (decode ? !info->has_decoder : !info->has_encoder)
-        return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->path,
-                        decode ? "decoder" : "encoder");
-    VaeStatus status =
-        vae_program_build(&(VaeBuildParams){.model = (VaeModel *) model,
-                                            .direction = direction,
-                                            .steps = 1,
-                                            .height = side,
-                                            .width = side,
-                                            .label = "history",
-                                            .carries = &carries},
-                          &next, error);
-    if (status == VAE_OK && !ages_make(&ages, next))
-        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    if (status == VAE_OK)
-        *steps = age_program(&ages, next);
+    const bool made = ages_make(&ages, program);
+    if (made)
+        *steps = age_program(&ages, program);
     ages_free(&ages);
-    vae_program_free(&next);
-    vae_carry_set_free(&carries);
-    return status;
+    return made;
 }

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "program.h"
+#include "upsample_phases.h"
 
 VaePhase
 vae_phase(int i)

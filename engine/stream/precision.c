@@ -28,21 +28,21 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
     const int unit =
         s->params.direction == VAE_DECODE ? 1 : s->model->info.spatial;
     VaeCarrySet carries = {0};
-    const VaeStatus status = vae_program_build(
-        &(VaeBuildParams){.model = s->model,
-                          .direction = s->params.direction,
-                          .steps = 1,
-                          .height = SIDE * unit,
-                          .width = SIDE * unit,
-                          .act = s->class->act_type(precision),
-                          .sum = VAE_TYPE_F32,
-                          .conv_up = s->class->conv_up,
-                          .conv_tiles = s->class->conv_tiles,
-                          .label = "precision",
-                          .carries = &carries},
-        out, NULL);
+    const VaeStatus status =
+        vae_model_build(s->model,
+                        &(VaeBuildParams){.direction = s->params.direction,
+                                          .steps = 1,
+                                          .height = SIDE * unit,
+                                          .width = SIDE * unit,
+                                          .act = s->class->act_type(precision),
+                                          .sum = VAE_TYPE_F32,
+                                          .conv_up = s->class->conv_up,
+                                          .winograd = s->class->winograd,
+                                          .label = "precision",
+                                          .carries = &carries},
+                        out, NULL);
     if (status == VAE_OK)
-        vae_program_settle_tiles(*out, *out);
+        vae_program_settle_winograd(*out, *out);
     vae_carry_set_free(&carries);
     return status;
 }
@@ -74,8 +74,9 @@ take_times(VaeStream *s)
         int direction;
     } key = {.table = "times", .direction = (int) s->params.direction};
     const void *times = NULL;
-    if (vae_model_weight(s->model, &key, sizeof key, sizeof(Times), make_times,
-                         s, NULL, &times, NULL) != VAE_OK)
+    if (vae_weight_cache_get(&s->model->weights, &key, sizeof key,
+                             sizeof(Times), make_times, s, NULL, &times,
+                             NULL) != VAE_OK)
         return (Times){{0, 0}};
     return *(const Times *) times;
 }

@@ -208,9 +208,9 @@ build(VaeStream *s, int slice, VaeError *error)
     for (int i = 0; i < PROGRAMS; i++) {
         if ((i == NEXT1 && slice == 1) || (i == COLD && !s->params.restarts))
             continue;
-        const VaeStatus status = vae_program_build(
-            &(VaeBuildParams){.model = s->model,
-                              .direction = s->params.direction,
+        const VaeStatus status = vae_model_build(
+            s->model,
+            &(VaeBuildParams){.direction = s->params.direction,
                               .first = i == FIRST,
                               .cold = i == COLD,
                               .steps = i == NEXT ? slice : 1,
@@ -221,7 +221,7 @@ build(VaeStream *s, int slice, VaeError *error)
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
                               .conv_up = s->class->conv_up,
-                              .conv_tiles = s->class->conv_tiles,
+                              .winograd = s->class->winograd,
                               .label = vae_stream_labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);
@@ -230,14 +230,13 @@ build(VaeStream *s, int slice, VaeError *error)
     }
     for (int i = 0; i < PROGRAMS; i++)
         if (s->programs[i])
-            vae_program_settle_tiles(s->programs[i], s->programs[NEXT]);
+            vae_program_settle_winograd(s->programs[i], s->programs[NEXT]);
     return VAE_OK;
 }
 
-/* What the backend needs for them: with the model's weights, or (model NULL)
- * only to learn the sizes. */
+/* Prepares the programs. cache NULL: only sizes, no weight is made. */
 static VaeStatus
-prepare(VaeStream *s, VaeModel *model, VaeError *error)
+prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
 {
     for (int i = 0; i < PROGRAMS; i++) {
         if (!s->programs[i])
@@ -245,7 +244,7 @@ prepare(VaeStream *s, VaeModel *model, VaeError *error)
         if (s->execs[i])
             s->class->exec_free(s->backend, &s->execs[i]);
         const VaeStatus status = s->class->prepare(
-            s->backend, model, s->programs[i], &s->execs[i], error);
+            s->backend, cache, s->programs[i], &s->execs[i], error);
         if (status != VAE_OK)
             return status;
     }
@@ -465,7 +464,7 @@ vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 static VaeStatus
 make(VaeStream *s, VaeError *error)
 {
-    const VaeStatus status = prepare(s, s->model, error);
+    const VaeStatus status = prepare(s, &s->model->weights, error);
     if (status != VAE_OK)
         return status;
     sum_up(s, s->plan.slice_size);

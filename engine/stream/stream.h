@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "backend.h"
 #include "model.h"
 
 enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };

@@ -88,19 +88,20 @@ run_ref(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
         const float *add)
 {
     op.type = VAE_TYPE_F32;
-    VaeModel *model = vae_rig_model();
-    VaeRig *r = vae_rig_new(t, &vae_backend_ref, b->ref, model, &op);
+    VaeWeightCache cache;
+    vae_weight_cache_init(&cache);
+    VaeRig *r = vae_rig_new(t, &vae_backend_ref, b->ref, &cache, &op);
     float *y = copy(t, add, frame(op.y) * (size_t) op.y.t);
     if (r)
         vae_rig_run(t, r, x, y);
     vae_rig_free(&r);
-    vae_rig_model_free(&model);
+    vae_weight_cache_clear(&cache);
     return y;
 }
 
 /* All frames in runs of `step`. */
 static float *
-run_cpu(VaeCheck *t, VaeBackend *cpu, VaeModel *model, VaeOneOp op,
+run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
         const float *x, const float *add, int step)
 {
     const int back = op.kind == VAE_OP_CONV ? op.kt - op.st : 0;
@@ -108,7 +109,7 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeModel *model, VaeOneOp op,
     float *y = copy(t, add, frame(op.y) * FRAMES);
     op.y.t = step;
     op.x.t = step * st + back;
-    VaeRig *r = vae_rig_new(t, &vae_backend_cpu, cpu, model, &op);
+    VaeRig *r = vae_rig_new(t, &vae_backend_cpu, cpu, cache, &op);
     for (int f = 0; r && f + step <= FRAMES; f += step)
         vae_rig_run(t, r, x + frame(op.x) * (size_t) (f * st),
                     y + frame(op.y) * (size_t) f);
@@ -137,12 +138,13 @@ compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
         const float *add, const float *want, const float *bounds)
 {
     const size_t n = frame(op->y) * FRAMES;
-    VaeModel *model = vae_rig_model();
+    VaeWeightCache cache;
+    vae_weight_cache_init(&cache);
     for (int i = 0; i < MAX_THREADS; i++) {
         VaeBackend *cpu = b->cpu[i];
-        const float *y = run_cpu(t, cpu, model, *op, x, add, FRAMES);
+        const float *y = run_cpu(t, cpu, &cache, *op, x, add, FRAMES);
         const int step = op->tiles ? op->tiles : 1;
-        const float *single = run_cpu(t, cpu, model, *op, x, add, step);
+        const float *single = run_cpu(t, cpu, &cache, *op, x, add, step);
         vae_check_equal(t, "one step at a time", single, y, n * sizeof *y);
         for (size_t j = 0; j < n; j++)
             if (!(fabs((double) y[j] - want[j]) <= bounds[j])) {
@@ -155,10 +157,10 @@ compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
     }
     const size_t kept =
         op->kind == VAE_OP_CONV ? parts(op) + (op->bias != NULL) : 0;
-    if (vae_rig_kept(model) < kept || vae_rig_kept(model) > 3 * kept)
+    if (vae_rig_cached(&cache) < kept || vae_rig_cached(&cache) > 3 * kept)
         vae_check_fail(t, "%zu weight blocks are kept for %zu weights",
-                       vae_rig_kept(model), kept);
-    vae_rig_model_free(&model);
+                       vae_rig_cached(&cache), kept);
+    vae_weight_cache_clear(&cache);
 }
 
 /* ------------------------------------------------------------------ */
@@ -579,12 +581,13 @@ check_plan_of(VaeCheck *t, bool up, bool tiles)
     }
     op.weight = vae_check_random(t, 8 * 16 * 27, 1);
     op.bias = vae_check_random(t, 8, 1);
-    VaeModel *model = vae_rig_model();
+    VaeWeightCache cache;
+    vae_weight_cache_init(&cache);
     VaeRig *plan = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], NULL, &op);
-    VaeRig *real = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], model, &op);
+    VaeRig *real = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], &cache, &op);
     op.x.t += 3;
     op.y.t = 4;
-    VaeRig *more = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], model, &op);
+    VaeRig *more = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], &cache, &op);
     if (plan && real && more) {
         vae_check_that(t, vae_rig_scratch(plan) == vae_rig_scratch(real),
                        "the planned scratch is not the real one");
@@ -598,13 +601,13 @@ check_plan_of(VaeCheck *t, bool up, bool tiles)
                                                                        : 27u) +
                                                           8),
                        "fewer bytes than weights");
-        vae_check_that(t, vae_rig_kept(model) == parts(&op) + 1,
+        vae_check_that(t, vae_rig_cached(&cache) == parts(&op) + 1,
                        "the weights are kept more than once");
     }
     vae_rig_free(&plan);
     vae_rig_free(&real);
     vae_rig_free(&more);
-    vae_rig_model_free(&model);
+    vae_weight_cache_clear(&cache);
     close_all(&b);
 }
 

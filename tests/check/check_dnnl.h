@@ -5,7 +5,7 @@
 #define VAE_CHECK_DNNL_H
 
 #include "check.h"
-#include "model.h"
+#include "backend.h"
 
 /* A convolution or an attention over y.t frames. */
 typedef struct VaeOneOp {
@@ -22,15 +22,13 @@ typedef struct VaeOneOp {
 
 typedef struct VaeRig VaeRig;
 
-/* A model without a file, to keep weights in. */
-VaeModel *vae_rig_model(void);
-void vae_rig_model_free(VaeModel **model);
-size_t vae_rig_kept(const VaeModel *model); /* weight blocks */
+size_t vae_rig_cached(const VaeWeightCache *cache); /* entries */
 
 /* One program, prepared and bound; on failure the case fails and NULL is
- * returned. model NULL: only planned. */
+ * returned. cache NULL: only planned. */
 VaeRig *vae_rig_new(VaeCheck *t, const VaeBackendClass *class,
-                    VaeBackend *backend, VaeModel *model, const VaeOneOp *op);
+                    VaeBackend *backend, VaeWeightCache *cache,
+                    const VaeOneOp *op);
 void vae_rig_free(VaeRig **rig);
 
 /* x: x.t frames of floats, rounded to the op's type where x has it. y: y.t

@@ -21,36 +21,11 @@ struct VaeRig {
     void *arena, *scratch;
 };
 
-VaeModel *
-vae_rig_model(void)
-{
-    VaeModel *model = calloc(1, sizeof *model);
-    if (!model || pthread_mutex_init(&model->lock, NULL) != 0)
-        abort();
-    return model;
-}
-
-void
-vae_rig_model_free(VaeModel **model)
-{
-    VaeModel *m = *model;
-    *model = NULL;
-    while (m->kept) {
-        VaeKept *k = m->kept;
-        m->kept = k->next;
-        vae_mem_free(k->blob);
-        free(k->key);
-        free(k);
-    }
-    pthread_mutex_destroy(&m->lock);
-    free(m);
-}
-
 size_t
-vae_rig_kept(const VaeModel *model)
+vae_rig_cached(const VaeWeightCache *cache)
 {
     size_t n = 0;
-    for (const VaeKept *k = model->kept; k; k = k->next)
+    for (const VaeCachedWeight *k = cache->first; k; k = k->next)
         n++;
     return n;
 }
@@ -87,7 +62,7 @@ describe_conv(VaeRig *r)
     r->op.conv.pad = o->pad;
     r->op.conv.relu = o->relu;
     r->op.conv.up = o->up;
-    r->op.conv.tiles = o->tiles > 0;
+    r->op.conv.winograd = o->tiles > 0;
 }
 
 /* x, then y (with add in the same place) in one arena. */
@@ -132,7 +107,7 @@ describe(VaeRig *r)
 
 VaeRig *
 vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
-            VaeModel *model, const VaeOneOp *op)
+            VaeWeightCache *cache, const VaeOneOp *op)
 {
     VaeError error = {0};
     VaeRig *r = calloc(1, sizeof *r);
@@ -143,7 +118,7 @@ vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
     r->one = *op;
     describe(r);
     if (!vae_program_plan(&r->program) ||
-        class->prepare(backend, model, &r->program, &r->exec, &error)) {
+        class->prepare(backend, cache, &r->program, &r->exec, &error)) {
         vae_check_fail(t, "%s: %s", class->name, error.message);
         vae_rig_free(&r);
         return NULL;

@@ -109,20 +109,19 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
     VaeError error;
     const int unit = model->info.spatial;
     const int down = direction == VAE_DECODE ? unit : 1;
-    must(vae_program_build(
-             &(VaeBuildParams){.model = model,
-                               .direction = direction,
-                               .first = steps == 0,
-                               .steps = steps ? steps : 1,
-                               .height =
-                                   (height + unit - 1) / unit * unit / down,
-                               .width = (width + unit - 1) / unit * unit / down,
-                               .act = types->act,
-                               .sum = types->sum,
-                               .conv_up = true,
-                               .label = "test",
-                               .carries = &carries},
-             &program, &error),
+    must(vae_model_build(model,
+                         &(VaeBuildParams){
+                             .direction = direction,
+                             .first = steps == 0,
+                             .steps = steps ? steps : 1,
+                             .height = (height + unit - 1) / unit * unit / down,
+                             .width = (width + unit - 1) / unit * unit / down,
+                             .act = types->act,
+                             .sum = types->sum,
+                             .conv_up = true,
+                             .label = "test",
+                             .carries = &carries},
+                         &program, &error),
          &error);
     for (int i = 0; i < program->n_ops; i++)
         if (program->ops[i].kind == VAE_OP_CONV) {

@@ -331,16 +331,16 @@ build_program(VaeModel *model, VaeDirection direction, bool first)
         direction == VAE_DECODE ? 2 : 2 * vae_model_info(model)->spatial;
     VaeCarrySet carries = {0};
     VaeProgram *program;
-    if (vae_program_build(&(VaeBuildParams){.model = model,
-                                            .direction = direction,
-                                            .first = first,
-                                            .steps = first ? 1 : 2,
-                                            .height = side,
-                                            .width = side,
-                                            .act = VAE_TYPE_BF16,
-                                            .sum = VAE_TYPE_F32,
-                                            .carries = &carries},
-                          &program, NULL) != VAE_OK ||
+    if (vae_model_build(model,
+                        &(VaeBuildParams){.direction = direction,
+                                          .first = first,
+                                          .steps = first ? 1 : 2,
+                                          .height = side,
+                                          .width = side,
+                                          .act = VAE_TYPE_BF16,
+                                          .sum = VAE_TYPE_F32,
+                                          .carries = &carries},
+                        &program, NULL) != VAE_OK ||
         program->arena == 0)
         abort();
     vae_program_free(&program);

@@ -36,7 +36,7 @@ decode(VaeBuilder *b)
 }
 
 static bool
-rename_same(const VaeModel *model, const char *name, char *buffer)
+rename_same(int naming, const char *name, char *buffer)
 {
     return snprintf(buffer, 256, "%s", name) < 256;
 }
@@ -65,13 +65,13 @@ expect(const char *reader)
     VaeError error = {0};
     VaeStatus status = vae_model_preset(&arch, true, false, &model, &error);
     if (status == VAE_OK)
-        status = vae_program_build(&(VaeBuildParams){.model = model,
-                                                     .direction = VAE_DECODE,
-                                                     .steps = 1,
-                                                     .height = 2,
-                                                     .width = 2,
-                                                     .carries = &carries},
-                                   &program, &error);
+        status = vae_model_build(model,
+                                 &(VaeBuildParams){.direction = VAE_DECODE,
+                                                   .steps = 1,
+                                                   .height = 2,
+                                                   .width = 2,
+                                                   .carries = &carries},
+                                 &program, &error);
     char want[64] = "";
     if (reader)
         snprintf(want, sizeof want, "%s: a is read after", reader);

@@ -60,16 +60,16 @@ build(const Bed *bed, VaeDirection direction, bool first, bool cold,
     VaeProgram *program;
     VaeError error;
     const int down = direction == VAE_DECODE ? bed->info->spatial : 1;
-    must(vae_program_build(&(VaeBuildParams){.model = bed->model,
-                                             .direction = direction,
-                                             .first = first,
-                                             .cold = cold,
-                                             .steps = 1,
-                                             .height = H / down,
-                                             .width = W / down,
-                                             .label = "test",
-                                             .carries = carries},
-                           &program, &error),
+    must(vae_model_build(bed->model,
+                         &(VaeBuildParams){.direction = direction,
+                                           .first = first,
+                                           .cold = cold,
+                                           .steps = 1,
+                                           .height = H / down,
+                                           .width = W / down,
+                                           .label = "test",
+                                           .carries = carries},
+                         &program, &error),
          &error);
     return program;
 }

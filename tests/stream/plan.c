@@ -3,7 +3,7 @@
  *
  * plan MODEL BACKEND PRECISION [types]. With types the weights are also written
  * and read as F16 and BF16. Calls of vae_mem_alloc(), vae_mem_free() and
- * vae_model_weight() come here first.
+ * vae_weight_cache_get() come here first.
  */
 #include "streams.h"
 
@@ -21,7 +21,7 @@ enum { W = 48, H = 32, MOST = 1 << 20 };
 static struct {
     const void *block;
     size_t bytes;
-    bool loads; /* taken within vae_model_weight() and not kept */
+    bool loads; /* taken within vae_weight_cache_get() and not kept */
 } live[MOST];
 static size_t n_live, bytes_live;
 static size_t loading;      /* of those that load */
@@ -37,16 +37,16 @@ void *__wrap_vae_mem_alloc(size_t bytes);
 void *__wrap_vae_mem_alloc_lazy(size_t bytes);
 void __real_vae_mem_free(void *block);
 void __wrap_vae_mem_free(void *block);
-VaeStatus __real_vae_model_weight(VaeModel *model, const void *key,
-                                  size_t key_size, size_t bytes,
-                                  VaeWeightMake make, void *user,
-                                  const VaeWeightMemory *memory,
-                                  const void **out, VaeError *error);
-VaeStatus __wrap_vae_model_weight(VaeModel *model, const void *key,
-                                  size_t key_size, size_t bytes,
-                                  VaeWeightMake make, void *user,
-                                  const VaeWeightMemory *memory,
-                                  const void **out, VaeError *error);
+VaeStatus __real_vae_weight_cache_get(VaeWeightCache *cache, const void *key,
+                                      size_t key_size, size_t bytes,
+                                      VaeWeightMake make, void *user,
+                                      const VaeWeightMemory *memory,
+                                      const void **out, VaeError *error);
+VaeStatus __wrap_vae_weight_cache_get(VaeWeightCache *cache, const void *key,
+                                      size_t key_size, size_t bytes,
+                                      VaeWeightMake make, void *user,
+                                      const VaeWeightMemory *memory,
+                                      const void **out, VaeError *error);
 
 void *
 __wrap_vae_mem_alloc(size_t bytes)
@@ -100,9 +100,9 @@ __wrap_vae_mem_free(void *block)
 }
 
 static bool
-is_kept(const VaeModel *model, const void *block)
+is_kept(const VaeWeightCache *cache, const void *block)
 {
-    for (const VaeKept *k = model->kept; k; k = k->next)
+    for (const VaeCachedWeight *k = cache->first; k; k = k->next)
         if (block == k || block == k->key || block == k->blob)
             return true;
     return false;
@@ -111,19 +111,19 @@ is_kept(const VaeModel *model, const void *block)
 /* All blocks but those of the model count as loading, also one that is left for
  * the next weight. */
 VaeStatus
-__wrap_vae_model_weight(VaeModel *model, const void *key, size_t key_size,
-                        size_t bytes, VaeWeightMake make, void *user,
-                        const VaeWeightMemory *memory, const void **out,
-                        VaeError *error)
+__wrap_vae_weight_cache_get(VaeWeightCache *cache, const void *key,
+                            size_t key_size, size_t bytes, VaeWeightMake make,
+                            void *user, const VaeWeightMemory *memory,
+                            const void **out, VaeError *error)
 {
     in_weight = true;
     weight_peak = loading;
-    const VaeStatus status = __real_vae_model_weight(
-        model, key, key_size, bytes, make, user, memory, out, error);
+    const VaeStatus status = __real_vae_weight_cache_get(
+        cache, key, key_size, bytes, make, user, memory, out, error);
     in_weight = false;
     size_t stays = 0;
     for (size_t i = n_live; i-- > 0;)
-        if (live[i].loads && is_kept(model, live[i].block)) {
+        if (live[i].loads && is_kept(cache, live[i].block)) {
             live[i].loads = false;
             stays += live[i].bytes;
         }
@@ -164,7 +164,7 @@ check_stream(Bed *bed, VaeDirection direction, int slice, const char *type)
     const size_t before = bytes_live;
     VaeStream *s = bed_stream(bed, params);
     uint64_t weights = 0;
-    for (const VaeKept *k = bed->model->kept; k; k = k->next)
+    for (const VaeCachedWeight *k = bed->model->weights.first; k; k = k->next)
         weights += asked_for(k->blob);
     same(label, "weights", plan.weights, weights);
     same(label, "carries", plan.carries, asked_for(s->memory.carries));

@@ -9,6 +9,7 @@
 
 #include "convs.h"
 #include "program.h"
+#include "upsample_phases.h"
 
 /* Frames by which a layer's choices are looked for, whatever the slices have:
  * so many or, of large pictures, as few as are computed at once, because

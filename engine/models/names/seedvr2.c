@@ -8,7 +8,7 @@
 
 /* Early files call the attention's layers query, key, value, proj_attn. */
 bool
-vae_seedvr2_rename(const VaeModel *m, const char *name, char *out)
+vae_seedvr2_rename(int naming, const char *name, char *out)
 {
     static const char *const pairs[][2] = {{".to_q.", ".query."},
                                            {".to_k.", ".key."},
@@ -17,7 +17,7 @@ vae_seedvr2_rename(const VaeModel *m, const char *name, char *out)
     if (strlen(name) > 200)
         return false;
     strcpy(out, name);
-    if (!m->naming)
+    if (!naming)
         return true;
     for (int i = 0; i < 4; i++) {
         const char *at = strstr(name, pairs[i][0]);
@@ -136,15 +136,15 @@ read_stated(VaeRecognise *r, VaeSeedVr2 *a, VaeError *error)
 bool
 vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
 {
-    VaeModel *m = (VaeModel *) r->model;
+    const VaeModel *m = r->model;
     VaeSeedVr2 *a = r->data;
-    m->naming = 0;
+    *r->naming = 0;
     if (!is_mine(m))
         return false;
-    m->naming =
+    *r->naming =
         vae_model_has_prefix(m, "decoder.mid_block.attentions.0.query.") ||
         vae_model_has_prefix(m, "encoder.mid_block.attentions.0.query.");
-    r->info->names = m->naming ? "official, old attention names" : "official";
+    r->info->names = *r->naming ? "official, old attention names" : "official";
     r->info->reason = "up_blocks.0.upsamplers.0.upscale_conv";
     read_side(m, "encoder.down_blocks", false, &a->enc);
     read_side(m, "decoder.up_blocks", true, &a->dec);

@@ -26,7 +26,7 @@ static const Variant variants[] = {
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
 bool
-vae_tae_rename(const VaeModel *m, const char *name, char *out)
+vae_tae_rename(int naming, const char *name, char *out)
 {
     return snprintf(out, 256, "%s", name) < 256;
 }
@@ -175,7 +175,7 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
 void
 vae_tae_preset(VaeRecognise *r)
 {
-    const char *name = r->model->arch->name;
+    const char *name = r->arch->name;
     VaeTae *a = r->data;
     const Variant *v = variants;
     while (!is_called(v, name))

@@ -90,8 +90,8 @@ fake_exec_free(VaeBackend *backend, VaeExec **exec)
 }
 
 static VaeStatus
-fake_prepare(VaeBackend *backend, VaeModel *model, const VaeProgram *program,
-             VaeExec **out, VaeError *error)
+fake_prepare(VaeBackend *backend, VaeWeightCache *cache,
+             const VaeProgram *program, VaeExec **out, VaeError *error)
 {
     struct FakeExec *e = vae_mem_alloc(sizeof *e);
     *out = (VaeExec *) e;

@@ -1,6 +1,6 @@
 /*
- * describe.c: what is told of weights beside their numbers: a fingerprint,
- * and the nearest known model of those that are none.
+ * nearest.c: the error for a file that is none of the known models: the nearest
+ * one, and what differs.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "model.h"
-#include "sha256.h"
 
 void
 vae_listing_add(VaeListing *list, const char *format, ...)
@@ -26,41 +25,6 @@ vae_listing_add(VaeListing *list, const char *format, ...)
              used ? ", " : "", item);
 }
 
-static void
-fingerprint(const VaeModel *model, char out[65])
-{
-    VaeSha256 sha;
-    char head[512], dims[128];
-    vae_sha256_begin(&sha);
-    for (size_t i = 0; i < model->info.tensor_count; i++) {
-        const VaeTensorInfo *t = vae_model_tensor(model, i);
-        const int n = snprintf(
-            head, sizeof head, "%s %s %s %llu\n", t->name,
-            vae_type_name(t->type),
-            t->n_dims ? vae_dims_text(t->dims, t->n_dims, dims, sizeof dims)
-                      : "scalar",
-            (unsigned long long) t->bytes);
-        vae_sha256_add(&sha, head, (size_t) n);
-        if (t->data)
-            vae_sha256_add(&sha, t->data, (size_t) t->bytes);
-    }
-    vae_sha256_end(&sha, out);
-}
-
-void
-vae_model_fingerprint(const VaeModel *model, char out[65])
-{
-    VaeModel *m = (VaeModel *) model;
-    pthread_mutex_lock(&m->lock);
-    if (!m->fingerprint[0])
-        fingerprint(m, m->fingerprint);
-    memcpy(out, m->fingerprint, 65);
-    pthread_mutex_unlock(&m->lock);
-}
-
-/* ------------------------------------------------------------------ */
-/* The nearest model.                                                  */
-
 typedef struct Near {
     int arch, naming;
     size_t matched, wanted;
@@ -71,7 +35,8 @@ static const VaeTensorInfo *
 in_file(const VaeModel *m, const VaeModel *preset, size_t i)
 {
     char renamed[256];
-    if (!preset->arch->rename(preset, preset->demands[i].name, renamed))
+    if (!preset->arch->rename(preset->naming, preset->required[i].name,
+                              renamed))
         return NULL;
     return vae_tensor_file_find(m->file, renamed);
 }
@@ -83,12 +48,12 @@ match_names(const VaeModel *m, VaeModel *preset, int arch, Near *best)
     for (int naming = 0; naming <= preset->arch->other_names; naming++) {
         size_t matched = 0;
         preset->naming = naming;
-        for (size_t i = 0; i < preset->n_demands; i++)
+        for (size_t i = 0; i < preset->n_required; i++)
             matched += in_file(m, preset, i) != NULL;
         const double score =
-            (double) matched / (double) (held + preset->n_demands - matched);
+            (double) matched / (double) (held + preset->n_required - matched);
         if (score > best->score)
-            *best = (Near){arch, naming, matched, preset->n_demands, score};
+            *best = (Near){arch, naming, matched, preset->n_required, score};
     }
 }
 
@@ -109,7 +74,7 @@ list_extra(const VaeModel *m, const VaeModel *preset, VaeListing *extra)
     bool *taken = calloc(n + 1, sizeof *taken);
     if (!taken)
         return false;
-    for (size_t k = 0; k < preset->n_demands; k++) {
+    for (size_t k = 0; k < preset->n_required; k++) {
         const VaeTensorInfo *t = in_file(m, preset, k);
         if (t)
             taken[t - vae_tensor_file_at(m->file, 0)] = true;
@@ -127,14 +92,15 @@ differences(const VaeModel *m, const VaeModel *preset, const Near *best,
 {
     VaeListing missing = {.most = 3}, other = {.most = 3}, extra = {.most = 3};
     char renamed[256], is[96], should[96];
-    for (size_t i = 0; i < preset->n_demands; i++) {
-        const VaeDemand *d = &preset->demands[i];
+    for (size_t i = 0; i < preset->n_required; i++) {
+        const VaeRequiredTensor *d = &preset->required[i];
         const VaeTensorInfo *t = in_file(m, preset, i);
         if (!t)
-            vae_listing_add(&missing, "%s",
-                            preset->arch->rename(preset, d->name, renamed)
-                                ? renamed
-                                : d->name);
+            vae_listing_add(
+                &missing, "%s",
+                preset->arch->rename(preset->naming, d->name, renamed)
+                    ? renamed
+                    : d->name);
         else if (t->n_dims != d->n_dims ||
                  memcmp(t->dims, d->dims,
                         (size_t) d->n_dims * sizeof *d->dims) != 0)

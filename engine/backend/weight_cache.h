@@ -1,0 +1,101 @@
+/*
+ * weight_cache.h: weights in a backend's layout, made once per model and shared
+ * by all of its streams.
+ *
+ * An entry is found by its key, which says what it is made from and into.
+ * Whoever gets an entry uses it until vae_weight_cache_release(). Backends that
+ * never offload need not release: entries live as long as the cache.
+ *
+ * A user may offload an entry, and reload it later. When the last active user
+ * offloads a weight, it is copied to host memory and its device memory is
+ * freed; the first user to reload it copies it back. An entry that nobody uses
+ * stays.
+ *
+ * Any thread may call. A lock of the cache is held while an entry is made,
+ * offloaded or reloaded.
+ */
+#ifndef VAE_WEIGHT_CACHE_H
+#define VAE_WEIGHT_CACHE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "vae-private/status.h"
+
+typedef struct VaeBackend VaeBackend;
+
+typedef struct VaeCachedWeight VaeCachedWeight;
+struct VaeCachedWeight {
+    VaeCachedWeight *next;
+    void *key;
+    size_t key_size, bytes;
+    void *blob; /* NULL: offloaded */
+    void (*blob_free)(void *blob, int place);
+    int place;
+    int users, offloaded; /* users, and those of them that offloaded it */
+    void *copy;           /* in host memory while offloaded, or NULL */
+    void (*copy_free)(void *copy);
+};
+
+typedef struct VaeWeightCache {
+    pthread_mutex_t lock; /* guards all that follows */
+    VaeCachedWeight *first;
+} VaeWeightCache;
+
+/* False: the system has no lock to give. */
+bool vae_weight_cache_init(VaeWeightCache *cache);
+/* Frees all entries, which nobody uses any more, and the lock. */
+void vae_weight_cache_clear(VaeWeightCache *cache);
+
+/* Writes an entry's bytes to dst. */
+typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
+
+/* Where entries are allocated. alloc() runs within the call alone and gets
+ * user; free() may run on any thread and gets place. */
+typedef struct VaeWeightMemory {
+    void *(*alloc)(size_t bytes, void *user);
+    void (*free)(void *block, int place);
+    void *user;
+    int place;
+} VaeWeightMemory;
+
+/* The entry of that key, made where there is none or where it is offloaded.
+ * memory is copied; NULL: host memory. Errors: VAE_ERR_MEMORY, those of make.
+ */
+VaeStatus vae_weight_cache_get(VaeWeightCache *cache, const void *key,
+                               size_t key_size, size_t bytes,
+                               VaeWeightMake make, void *user,
+                               const VaeWeightMemory *memory, const void **out,
+                               VaeError *error);
+/* True where the entry exists and is not offloaded. */
+bool vae_weight_cache_has(VaeWeightCache *cache, const void *key,
+                          size_t key_size);
+
+/* Copies between the device and host memory. Each makes a copy and leaves the
+ * original to the caller. */
+typedef struct VaeWeightMove {
+    VaeBackend *backend;
+    VaeStatus (*out)(VaeBackend *backend, const void *block, size_t bytes,
+                     void **copy, VaeError *error);
+    VaeStatus (*back)(VaeBackend *backend, const void *copy, size_t bytes,
+                      void **block, VaeError *error);
+    void (*copy_free)(void *copy);
+} VaeWeightMove;
+
+/* Ends the use of block until *out is reloaded. On an error, too, the caller
+ * has offloaded it, and the weight stays where it is. */
+VaeStatus vae_weight_cache_offload(VaeWeightCache *cache, const void *block,
+                                   const VaeWeightMove *move,
+                                   VaeCachedWeight **out, VaeError *error);
+/* *out: the address from now on. On an error the weight stays offloaded. */
+VaeStatus vae_weight_cache_reload(VaeWeightCache *cache,
+                                  VaeCachedWeight *weight,
+                                  const VaeWeightMove *move, const void **out,
+                                  VaeError *error);
+/* Ends the use of block or, where block is NULL, of the offloaded weight. */
+void vae_weight_cache_release(VaeWeightCache *cache, const void *block,
+                              VaeCachedWeight *weight,
+                              const VaeWeightMove *move);
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * build.h: from a forward pass to a program.
+ */
+#ifndef VAE_BUILD_H
+#define VAE_BUILD_H
+
+#include "builder.h"
+
+/* The carries of one stream, shared by its programs. */
+typedef struct VaeCarrySet {
+    VaeCarry **items;
+    int n;
+    size_t bytes; /* of the block that holds them all */
+} VaeCarrySet;
+void vae_carry_set_free(VaeCarrySet *set);
+
+/* The tensors of a model, numbered. */
+typedef struct VaeTensorSource {
+    /* Finds a tensor by its canonical name. dims: the shape that the network
+     * requires. likely: the number that it probably has. Errors:
+     * VAE_ERR_MODEL (there is none), VAE_ERR_MEMORY. */
+    VaeStatus (*find)(void *user, const char *name, const int64_t *dims,
+                      int n_dims, long likely, long *out, VaeError *error);
+    const VaeTensorInfo *(*at)(void *user, long i);
+    void *user;
+    const VaeTensorFile *file; /* that holds them, or NULL */
+} VaeTensorSource;
+
+/* What a program is made from: one direction of a model. */
+typedef struct VaeNetwork {
+    void (*forward)(VaeBuilder *b);
+    const void *arch_data; /* see vae_arch_data() */
+    VaeSteps steps;
+    int latent_channels;
+    VaeTensorSource tensors;
+} VaeNetwork;
+
+typedef struct VaeBuildParams {
+    VaeNetwork network; /* vae_model_build() fills it in */
+    VaeDirection direction;
+    bool first;
+    bool cold; /* a later step without context from earlier ones */
+    int steps;
+    int height, width; /* of the input: latent pixels, or padded pixels */
+    VaeType act, sum;  /* types of convolutions' inputs, and of sums */
+    bool conv_up;      /* the backend takes convolutions with an upsampling */
+    bool winograd;     /* the backend takes convolutions by F(2x2, 3x3) */
+    const char *label;
+    VaeCarrySet *carries;
+    bool dry_run; /* only lists the required tensors */
+} VaeBuildParams;
+
+/* Errors: VAE_ERR_MODEL (the network does not fit its tensors),
+ * VAE_ERR_MEMORY. */
+VaeStatus vae_program_build(const VaeBuildParams *params, VaeProgram **out,
+                            VaeError *error);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * builder.h: the builder's inside, for program.c and program/ops.c.
+ */
+#ifndef VAE_BUILDER_STATE_H
+#define VAE_BUILDER_STATE_H
+
+#include "build.h"
+
+#define VAE_MAX_PATH 256
+#define VAE_MAX_DEPTH 8
+
+struct VaeBuilder {
+    const VaeBuildParams *params;
+    VaeProgram *program;
+    VaeHead head;
+    VaeStatus status;
+    VaeError error;
+    char path[VAE_MAX_PATH];
+    size_t path_end[VAE_MAX_DEPTH];
+    int depth;
+    int ops_room, tensors_room;
+    int next_carry;   /* where the next one is likely to be */
+    long next_tensor; /* where the next one is likely to be */
+};
+
+/* A new op named by the path and name, or NULL once the builder has failed.
+ * Pointers to earlier ops are void from then on. */
+VaeOp *vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name);
+VaeTensor *vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
+                              VaeType type);
+/* The carry of that name for `frames` frames like those of `like`. */
+VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
+                            const VaeTensor *like, int frames);
+/* name.suffix of dims [c, 1, ...], n_dims of them. */
+VaeWeight *vae_builder_vector_weight(VaeBuilder *b, const char *name,
+                                     const char *suffix, int c, int n_dims);
+/* The conv's weight, or its bias. */
+VaeWeight *vae_builder_conv_weight(VaeBuilder *b, const char *name,
+                                   const VaeConv *conv, int c_in, bool bias);
+/* name.weight of dims [c, 1, k, k]. */
+VaeWeight *vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c,
+                                        int k);
+/* Bytes of the body. */
+double vae_tensor_bytes(const VaeTensor *t);
+void vae_op_count(VaeOp *op, double flop, double bytes);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * upsample_phases.h: a 3x3 convolution behind a nearest upsampling by two, as
+ * four 2x2 convolutions over the small picture. See upsample_phases.c.
+ */
+#ifndef VAE_UPSAMPLE_PHASES_H
+#define VAE_UPSAMPLE_PHASES_H
+
+#include <stddef.h>
+
+/* One of the four convolutions: it computes the pixels of rows 2i + row and
+ * columns 2j + column. */
+typedef struct VaePhase {
+    int row, column; /* 0 or 1 each */
+} VaePhase;
+enum { VAE_PHASES = 4 };
+/* Phase i: columns before rows. */
+VaePhase vae_phase(int i);
+/* n kernels of 3x3 taps -> the 2x2 of a phase: sums of the taps that meet one
+ * pixel of the small picture. dst may be src. */
+void vae_phase_taps(float *dst, const float *src, size_t n, VaePhase phase);
+
+#endif
