@@ -74,7 +74,8 @@ gst-inspect-1.0 --exists --atleast-version=0.0 pnmenc ||
 need_vaetool
 
 # Both sides open the pipes in the same order. The queues in front of the
-# decoders hold all waiting latents, so that neither decoder waits for the other.
+# decoders hold all waiting latents, so that neither decoder waits for the
+# other.
 tmp=$(mktemp -d)
 mkfifo "$tmp/model" "$tmp/other"
 wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Starts from a bare Debian or Ubuntu and makes a picture: installs the missing
-# packages, builds, decodes the bundled latents to a video, encodes and decodes that
-# video, and prints how fast and how close it was.
+# packages, builds, decodes the bundled latents to a video, encodes and decodes
+# that video, and prints how fast and how close it was.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
@@ -81,8 +81,8 @@ rate() {
 }
 
 echo 'Decoding the bundled latents ...'
-# Matroska keeps the frames of the decoder unchanged, so that times and comparison
-# measure the model and not a video codec.
+# Matroska keeps the frames of the decoder unchanged, so that times and
+# comparison measure the model and not a video codec.
 start=$(now)
 play filesrc "$(location "$demo_latents")" ! latentdemux ! \
     vaedecode ! video/x-raw,format=RGB ! matroskamux ! \

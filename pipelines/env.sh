@@ -2,15 +2,16 @@
 # Functions that the scripts of this folder share. A script sets `pipelines` to
 # this folder and then runs ". env.sh".
 #
-# The plugin is that of GST_PLUGIN_PATH if it is set, else that of a build folder
-# of this checkout (build, then build-demo), else the installed one. The same
-# holds for vaetool.
+# The plugin is that of GST_PLUGIN_PATH if it is set, else that of a build
+# folder of this checkout (build, then build-demo), else the installed one. The
+# same holds for vaetool.
 
 # shellcheck disable=SC2154 # the script sets it
 top=$(cd "$pipelines/.." && pwd)
 # shellcheck disable=SC2034 # the script uses it
 demo_latents=$pipelines/demo/latents.safetensors
-# Caps behind an encoder that select the demo model, also if others are installed.
+# Caps behind an encoder that select the demo model, also if others are
+# installed.
 # shellcheck disable=SC2034
 demo_caps=video/x-vae-latent,latent-space=gst-vae-demo
 
@@ -35,9 +36,9 @@ has_value() {
     [ $# -ge 2 ] || die "$1 needs a value; see --help"
 }
 
-# take_option OPTION [VALUE...]: handles the options that all scripts share: --help,
-# and --model and --latent-space, whose values go to model and space. False if the
-# first argument is no option.
+# take_option OPTION [VALUE...]: handles the options that all scripts share:
+# --help, and --model and --latent-space, whose values go to model and space.
+# False if the first argument is no option.
 # shellcheck disable=SC2034 # the caller uses it
 take_option() {
     case $1 in
@@ -98,7 +99,8 @@ use_build() {
     export GST_PLUGIN_PATH_1_0 PATH
 }
 
-# need_elements NAME...: sets the paths above and checks that all elements exist.
+# need_elements NAME...: sets the paths above and checks that all elements
+# exist.
 need_elements() {
     command -v gst-launch-1.0 >/dev/null ||
         die 'gst-launch-1.0 is missing: install gstreamer1.0-tools'
@@ -125,8 +127,8 @@ need_elements() {
     done
 }
 
-# need_vaetool: if vaetool is not in PATH, adds that of the plugin's build folder or
-# prefix.
+# need_vaetool: if vaetool is not in PATH, adds that of the plugin's build
+# folder or prefix.
 need_vaetool() {
     command -v vaetool >/dev/null && return
     # The paths may hold spaces.
@@ -152,8 +154,9 @@ need_file() {
     if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
 }
 
-# write_to OUT: sets part, a name beside OUT. The script writes part first, so that a
-# failed run does not change an older OUT, or an OUT that is also the input.
+# write_to OUT: sets part, a name beside OUT. The script writes part first, so
+# that a failed run does not change an older OUT, or an OUT that is also the
+# input.
 write_to() {
     case $1 in
     */*) folder=${1%/*}/ ;;
@@ -188,8 +191,8 @@ location() {
 }
 
 # play ELEMENT...: runs a pipeline, and prints its errors and the models that it
-# loads to stderr. After an error at the start gst-launch-1.0 1.22 sometimes waits
-# for ever, so the script ends it after a few seconds.
+# loads to stderr. After an error at the start gst-launch-1.0 1.22 sometimes
+# waits for ever, so the script ends it after a few seconds.
 play() {
     pipe=$(mktemp -d)
     mkfifo "$pipe/said"
@@ -207,8 +210,8 @@ play() {
     launch=
 }
 
-# tell_options LINE: if an element's message names a property that is in `options`,
-# prints the option of the script for it.
+# tell_options LINE: if an element's message names a property that is in
+# `options`, prints the option of the script for it.
 options=
 tell_options() {
     told=
@@ -220,9 +223,9 @@ tell_options() {
     [ -z "$told" ] || echo "${0##*/}: here as the option$told; see --help"
 }
 
-# tell_failure LINE: prints an error or a warning of gst-launch-1.0 in the form of
-# the script. Other elements also report errors after the first one; these are
-# left out.
+# tell_failure LINE: prints an error or a warning of gst-launch-1.0 in the form
+# of the script. Other elements also report errors after the first one; these
+# are left out.
 tell_failure() {
     case $1 in
     'ERROR: from element '* | 'WARNING: from element '*)
@@ -248,8 +251,8 @@ tell_failure() {
     tell_options "$1"
 }
 
-# tell_all: prints the output of gst-launch-1.0 without its progress, and each model
-# once. A script with two models sets preview to the file of one.
+# tell_all: prints the output of gst-launch-1.0 without its progress, and each
+# model once. A script with two models sets preview to the file of one.
 tell_all() {
     model_told=
     doomed=
@@ -284,8 +287,8 @@ tell_all() {
     [ -z "$doomed" ] || kill "$doomed" 2>/dev/null || true
 }
 
-# check_y4m FILE: ends the script if the rows are padded. y4menc of GStreamer 1.22
-# pads them if the width is no multiple of 8, and players do not expect it.
+# check_y4m FILE: ends the script if the rows are padded. y4menc of GStreamer
+# 1.22 pads them if the width is no multiple of 8, and players do not expect it.
 check_y4m() {
     head -n 1 "$1" | awk -v bytes="$(wc -c <"$1")" '{
         for (i = 2; i <= NF; i++) {
@@ -318,8 +321,8 @@ has_display() {
     [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]
 }
 
-# frames_of MKV ELEMENT...: sends the frames of a Matroska file of raw video to the
-# elements.
+# frames_of MKV ELEMENT...: sends the frames of a Matroska file of raw video to
+# the elements.
 frames_of() {
     mkv=$1
     shift
@@ -339,15 +342,15 @@ size_of() {
     height=$(($7 * 256 + $8))
 }
 
-# pictures_of MKV WIDTH HEIGHT STEM: writes each frame, scaled, as STEM000000.png
-# and so on.
+# pictures_of MKV WIDTH HEIGHT STEM: writes each frame, scaled, as
+# STEM000000.png and so on.
 pictures_of() {
     frames_of "$1" videoscale ! "video/x-raw,width=$2,height=$3" ! pngenc ! \
         multifilesink "$(location "$4%06d.png")"
 }
 
-# sheet OUT WIDTH HEIGHT COLUMNS PNG...: writes one picture with the given ones, all
-# of that size, in rows from left to right.
+# sheet OUT WIDTH HEIGHT COLUMNS PNG...: writes one picture with the given ones,
+# all of that size, in rows from left to right.
 sheet() (
     out=$1
     cell_width=$2
@@ -377,9 +380,9 @@ rgb_of() {
     rm "$4.rgb"
 }
 
-# rgb_to_safetensors RGB WIDTH HEIGHT OUT: writes packed RGB frames as one tensor
-# "video_u8" [frames, height, width, 3], for vaetool. GStreamer packs the rows if
-# the width is a multiple of 4.
+# rgb_to_safetensors RGB WIDTH HEIGHT OUT: writes packed RGB frames as one
+# tensor "video_u8" [frames, height, width, 3], for vaetool. GStreamer packs the
+# rows if the width is a multiple of 4.
 rgb_to_safetensors() {
     size=$(wc -c <"$1")
     frame=$(($2 * $3 * 3))

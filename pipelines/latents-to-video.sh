@@ -48,8 +48,9 @@ case $# in
 esac
 need_file "$latents"
 
-# even_size: prints an element that crops an odd size. H.264 has one colour for 2x2
-# pixels, and x264enc takes no odd sizes, so the last column or row is left out.
+# even_size: prints an element that crops an odd size. H.264 has one colour for
+# 2x2 pixels, and x264enc takes no odd sizes, so the last column or row is left
+# out.
 even_size() {
     gst-launch-1.0 -v filesrc "$(location "$latents")" ! latentdemux ! \
         fakesink num-buffers=1 2>&1 | sed -n \

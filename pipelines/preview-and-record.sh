@@ -1,6 +1,6 @@
 #!/bin/sh
-# Decodes one stream of latents twice: with a tiny model for a preview, and with the
-# full model for the record. Prints how close the two are.
+# Decodes one stream of latents twice: with a tiny model for a preview, and with
+# the full model for the record. Prints how close the two are.
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"

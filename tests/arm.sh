@@ -1,13 +1,13 @@
 #!/bin/sh
-# Cross-builds gst-vae for 64-bit Arm and runs tests of its suite "arm" under
-# qemu-user. Ends with the line "N passed, N failed, N skipped". Exit status 0:
-# none failed.
+# Cross-builds gst-vae for 64-bit Arm and runs the suite "arm" under qemu-user.
+# The last line is "N passed, N failed, N skipped". The exit status is 0 if none
+# failed.
 #
 #   sh tests/arm.sh [BUILD FOLDER]    default: build-arm
 #
-# The build counts as one test. Debian's arm64 packages are unpacked into
-# BUILD FOLDER-root, once; nothing of them is installed, and that needs no
-# rights. Where packages cannot be had, all of it is skipped.
+# The build counts as one test. The script unpacks Debian's arm64 packages into
+# BUILD FOLDER-root once. It installs nothing and needs no root rights. If the
+# packages are not available, the whole script is one skip.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 case $#,${1:-} in
@@ -18,7 +18,7 @@ case $#,${1:-} in
     ;;
 esac
 build=${1:-build-arm}
-# Options of the build machine do not hold for the other.
+# Options of the build machine are wrong for the target.
 unset CC CXX CFLAGS CXXFLAGS LDFLAGS PKG_CONFIG_PATH
 
 skip() { # WHY
@@ -35,8 +35,8 @@ done
 packages='libc6-dev libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
     gstreamer1.0-tools gstreamer1.0-plugins-base libjansson-dev libdnnl-dev'
 
-# apt as on an arm64 system on which nothing is installed. Its lists and
-# downloads are kept apart from those of this system.
+# Runs apt as on an arm64 system without packages. Its lists and downloads are
+# separate from those of this system.
 apt() {
     apt-get -q -y -o APT::Architecture=arm64 -o APT::Architectures=arm64 \
         -o Dir::State="$root/apt" -o Dir::State::status="$root/apt/status" \
@@ -44,7 +44,7 @@ apt() {
         -o APT::Install-Recommends=false -o Acquire::Languages=none "$@"
 }
 
-# The folders that a system has as links are links before anything comes in.
+# Folders that are links on a system must be links before packages are unpacked.
 unpack() {
     mkdir -p "$root/apt/lists/partial" "$root/apt/archives/partial" \
         "$root/usr/bin" "$root/usr/lib" "$root/usr/sbin"
@@ -73,7 +73,7 @@ if [ "$(cat "$root/complete" 2>/dev/null)" != "$packages" ]; then
     }
 fi
 
-# A processor without SVE; what wants another one says so.
+# A processor without SVE; a test that needs another one selects it.
 export QEMU_CPU=cortex-a76
 export OMP_WAIT_POLICY=passive
 
@@ -106,7 +106,7 @@ compile() {
     fi && meson compile -C "$build" arm
 }
 
-# Warnings are errors where it is known that there are none.
+# Warnings are errors only with compilers that are known to give none.
 werror=false
 case $(aarch64-linux-gnu-gcc -dumpversion) in
 12* | 14*) werror=true ;;

@@ -1,18 +1,19 @@
 #!/bin/sh
-# Installs the Debian packages that gst-vae needs and that are missing.
+# Installs the missing Debian packages that gst-vae needs.
 #
 #   sh tests/deps.sh demo    to build, and to run the demo
-#   sh tests/deps.sh live    the same, and windows on a display
-#   sh tests/deps.sh page    the same as demo, and the live page
-#   sh tests/deps.sh tests   the same as demo, and all that the tests use
-#   sh tests/deps.sh tensors the same as demo, and GstTensorMeta (Debian 13)
-#   sh tests/deps.sh browser a browser, for the test of the live page in one
-#   sh tests/deps.sh arm     to build for 64-bit Arm, and to run that
+#   sh tests/deps.sh live    demo, and windows on a display
+#   sh tests/deps.sh page    demo, and the live page
+#   sh tests/deps.sh tests   demo, and everything that the tests use
+#   sh tests/deps.sh tensors demo, and GstTensorMeta (Debian 13)
+#   sh tests/deps.sh browser a browser, for the test of the live page
+#   sh tests/deps.sh arm     to build for 64-bit Arm, and to run the result
 #
-# Nothing missing: no network and no rights are needed. Asks no question.
+# If nothing is missing, the script needs no network and no root rights. It asks
+# no questions.
 set -eu
 
-# dpkg-dev: without it Meson takes lib64 for Debian's library folder.
+# dpkg-dev: without it Meson uses lib64 as Debian's library folder.
 demo='gcc libc6-dev dpkg-dev meson ninja-build pkgconf
     libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
     gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
@@ -59,7 +60,7 @@ done
 if [ "$(id -u)" = 0 ]; then
     as_root=
 elif command -v sudo >/dev/null; then
-    # Without a terminal nobody could type a password.
+    # Without a terminal nobody can type a password.
     if [ -t 0 ]; then as_root='sudo'; else as_root='sudo -n'; fi
 else
     echo "deps: missing packages, and neither root nor sudo is here; run:" >&2
@@ -67,7 +68,7 @@ else
     exit 1
 fi
 
-# DPkg::Lock::Timeout: another apt may be at work on a machine just started.
+# DPkg::Lock::Timeout: another apt may run on a machine that has just started.
 apt() {
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
         -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold \

@@ -1,19 +1,20 @@
 #!/bin/sh
 # Runs the commands of the README in bare systems, as a new user would. Each
-# system has only what debootstrap installs, and a clean clone of this checkout.
+# system has only the packages of debootstrap, and a clean clone of this
+# checkout.
 #
 #   sudo sh tests/distros.sh                 bookworm, trixie and forky
 #   sudo sh tests/distros.sh noble trixie    these releases of Debian or Ubuntu
 #
 #   --demo           only the first command
 #   --keep           leaves the systems where they are
-#   --folder FOLDER  for the systems, logs and pictures; a new one unless set
-#   --old-mirror     the mirror may be older than its Release file allows
+#   --folder FOLDER  for the systems, logs and pictures; default: a new folder
+#   --old-mirror     accepts a mirror that is older than its Release file allows
 #
-# MIRROR names another mirror. VAE_TEST_DATA, the folder with the large vectors,
-# is there in each system, too, read only. Exit status 77: nothing could be
-# tried here. The last line is "N passed, N failed, N skipped", a command in a
-# system counts as one.
+# MIRROR names another mirror. Each system also sees VAE_TEST_DATA, the folder
+# with the large vectors, read only. The last line is "N passed, N failed, N
+# skipped"; a command in a system counts as one test. Exit status 77: this
+# machine cannot make any of the systems.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -49,7 +50,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 : "${suites:=bookworm trixie forky}"
-# All names before anything is made.
+# Checks all names before it makes a system.
 for suite in $suites; do
     case $suite in
     *[!a-z]*)
@@ -71,7 +72,7 @@ finish() {
     exit 0
 }
 
-# skip WHY: for all systems.
+# skip WHY: skips all systems.
 skip() {
     echo "distros: $*"
     # shellcheck disable=SC2086 # words
@@ -93,8 +94,8 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 data=${VAE_TEST_DATA:+$(cd "$VAE_TEST_DATA" && pwd)}
 
-# All mounts are made in namespaces of their own and end with them, as do the
-# processes: a system can always be removed as it is.
+# All mounts and processes are in their own namespaces and end with them, so a
+# system can always be removed.
 system=
 job=
 # shellcheck disable=SC2317 # the trap calls it
@@ -109,8 +110,8 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
 
-# apart LOG COMMAND...: runs it in namespaces of its own. A shell that waits in
-# the foreground would not hear a signal until the end.
+# apart LOG COMMAND...: runs the command in its own namespaces, in the
+# background: a shell handles no signal while it waits in the foreground.
 apart() {
     log=$1
     shift
@@ -122,7 +123,7 @@ apart() {
     return $status
 }
 
-# vendor SUITE: whose release it is, where debootstrap knows it.
+# vendor SUITE: prints the distribution of the release, if debootstrap knows it.
 vendor() {
     case $1 in
     bookworm | trixie | forky | duke | testing | stable | sid) echo debian ;;
@@ -131,7 +132,7 @@ vendor() {
     esac
 }
 
-# make SUITE: the bare system, in $system.
+# make SUITE: makes the bare system in $system.
 make() {
     case $(vendor "$1") in
     debian)
@@ -156,8 +157,8 @@ make() {
         why="$keyring is missing: install $keys"
         return 77
     }
-    # debootstrap knows no releases that are newer than itself. They are made
-    # like all of late.
+    # debootstrap does not know releases that are newer than itself. The script
+    # of recent releases works for them.
     script=/usr/share/debootstrap/scripts/$1
     [ -e "$script" ] || script=/usr/share/debootstrap/scripts/$like
     why="debootstrap failed, see $folder/$1-debootstrap.log"
@@ -168,15 +169,15 @@ make() {
     [ -z "$old_mirror" ] ||
         echo 'Acquire::Check-Valid-Until "false";' \
             >"$system/etc/apt/apt.conf.d/old-mirror"
-    # Names of hosts, as the mirror's, may be known only here.
+    # The names of hosts, such as the mirror, may be known only on this machine.
     why='git clone failed'
     cp -L /etc/hosts /etc/resolv.conf "$system/etc/" &&
         mkdir -p "$system/srv/vectors" &&
         git clone --quiet "$top" "$system/root/gst-vae"
 }
 
-# inside LOG COMMAND: runs it in the clone in $system, with a new user's
-# environment.
+# inside LOG COMMAND: runs the command in the clone in $system, with a new
+# user's environment.
 inside() {
     # shellcheck disable=SC2016 # for the inner shell
     apart "$1" sh -euc '
@@ -197,8 +198,8 @@ inside() {
             sh -c "cd /root/gst-vae && $3"' sh "$system" "$data" "$2"
 }
 
-# try SUITE: each command in its own bare system would take longer, and a user
-# runs one after the other.
+# try SUITE: runs the commands one after the other in one system, as a user
+# does.
 try() {
     began=$(date +%s)
     status=0

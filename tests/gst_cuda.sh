@@ -1,8 +1,9 @@
 #!/bin/sh
-# Unpacks what building with gstreamer-cuda and gstreamer-analytics takes into
-# FOLDER, where Debian's package of both is not installed (it asks for 120 MB
-# of others, OpenCV among them), and prints the folder for PKG_CONFIG_PATH.
-# Nothing is done without both CUDA's toolkit and GStreamer 1.26.
+# Unpacks the headers of gstreamer-cuda and gstreamer-analytics into FOLDER, and
+# prints the folder for PKG_CONFIG_PATH. Use it instead of Debian's package of
+# both, which depends on 120 MB of other packages, OpenCV among them. The script
+# does nothing if this package is installed, or without both CUDA's toolkit and
+# GStreamer 1.26.
 #
 # usage: gst_cuda.sh FOLDER
 set -eu
@@ -35,7 +36,7 @@ if [ -z "$found" ]; then
     dpkg -x "$folder"/*.deb "$folder"
     rm -f "$folder"/*.deb
     found=$(find "$folder" -name gstreamer-cuda-1.0.pc)
-    # Its headers do not want those of OpenGL.
+    # Its headers do not need those of OpenGL.
     sed -i "s|^prefix=.*|prefix=$folder/usr|
         s|, gstreamer-gl-prototypes-1.0[^,]*||" "$(dirname "$found")"/*.pc
     for library in $(dpkg-query -L $package-0 |

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs a pipeline for long, disturbs it at random moments, and looks at its
+# Runs a pipeline for a long time, disturbs it at random moments, and checks its
 # frames, its memory and the processor time of a frame.
 #
 #   tests/soak.sh MINUTES [SEED]
 #
-# The seed is printed; the same one gives the same disturbances, if not at the
-# same frames. VAE_TEST_BUILD names the build folder, VAE_SOAK_MODEL other
-# weights than those of the demo.
+# Prints the seed. The same seed gives the same disturbances, but not at the
+# same frames. VAE_TEST_BUILD names the build folder. VAE_SOAK_MODEL names the
+# weights; default: those of the demo.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${VAE_TEST_BUILD:-$root/build}

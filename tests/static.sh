@@ -1,10 +1,10 @@
 #!/bin/sh
-# Reads the sources without running them; each check is one test.
+# Checks the sources without running them. Each check is one test.
 #
 #   sh tests/static.sh BUILD    a configured and built build folder
 #
-# Writes BUILD/static-*.log and a build folder of its own, BUILD-analyzer. Ends
-# with the line "N passed, N failed, N skipped".
+# Writes BUILD/static-*.log and its own build folder, BUILD-analyzer. The last
+# line is "N passed, N failed, N skipped".
 set -u
 [ $# = 1 ] || {
     echo 'usage: sh tests/static.sh BUILD' >&2
@@ -29,7 +29,7 @@ passed=0
 failed=0
 skipped=0
 
-# check NAME TOOL FUNCTION: the function succeeds or prints what is wrong.
+# check NAME TOOL FUNCTION: the function succeeds, or prints its findings.
 check() {
     start=$(date +%s)
     if ! command -v "$2" >/dev/null; then
@@ -48,8 +48,8 @@ check() {
     echo "$result: $1 ($(($(date +%s) - start)) s)"
 }
 
-# Each version has its own opinion; this one is Debian 12's. The names are ours
-# and have no spaces.
+# Each version formats differently; this one is that of Debian 12. The names of
+# the files have no spaces.
 # shellcheck disable=SC2086
 format() {
     clang-format-14 --dry-run -Werror $sources
@@ -60,8 +60,8 @@ scripts() {
     shellcheck -S warning -x -P pipelines $shells .ci/run
 }
 
-# The commands of the compiler, of each file one for every instruction set, of a
-# test also for its definitions: many are compiled into several programs.
+# Selects the compiler's commands: for each file one per instruction set, and
+# for a test one per set of definitions. Many files belong to several programs.
 commands() {
     mkdir -p "$build/static"
     python3 - "$build" <<'EOF'
@@ -80,7 +80,7 @@ with open(sys.argv[1] + '/static/compile_commands.json', 'w') as f:
 EOF
 }
 
-# Only what each file is compiled with; system headers are not looked at.
+# Checks each file only with its own definitions, and no system headers.
 cppcheck_all() {
     cppcheck --project="$build/static/compile_commands.json" --quiet \
         -j "$jobs" \
@@ -89,11 +89,12 @@ cppcheck_all() {
         --cppcheck-build-dir="$build/cppcheck"
 }
 
-# The engine, the kernels and the elements with gcc's path analysis; without
-# optimisation, which turns `a || b` into arithmetic that it cannot follow.
-# It takes a shift of vectors for one of their addresses. It loses what is kept
-# in a structure of another file, and says it leaks: so not in these files,
-# whose leaks the sanitizers would find.
+# Runs gcc's path analysis on the engine, the kernels and the elements.
+# Optimisation is off, because it turns `a || b` into arithmetic that the
+# analysis cannot follow. Two kinds of findings are wrong: it takes a shift of
+# vectors for a shift of their addresses, and it reports a leak if a pointer is
+# stored in a structure of another file. These files are left out; the
+# sanitizers would find their leaks.
 analyzer() {
     rm -rf "$build-analyzer"
     CC=gcc meson setup "$build-analyzer" -Dbuildtype=debug -Dwerror=true \

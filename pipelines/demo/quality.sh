@@ -1,8 +1,8 @@
 #!/bin/sh
 # Measures the quality of the demo model: encodes each clip to a file of fp16
 # latents, decodes this file to 8-bit frames with the model and with its tiny
-# decoder, and compares them with the scaled original. Prints a line per clip, size
-# and decoder.
+# decoder, and compares them with the scaled original. Prints a line per clip,
+# size and decoder.
 #
 #   sh pipelines/demo/quality.sh CLIP...
 set -eu

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Measures the cpu backend beside a matrix product of the same library and
-# precision and, where wanted, beside PyTorch, turn by turn.
+# Measures the cpu backend and a matrix product of the same library and
+# precision in turns, and on request also PyTorch.
 #
 #   sh tests/bench/run.sh BUILD OUT.csv [MODEL...]
 #
-# MODEL: a network of `vaetool make-weights`, or a weights file. Without one,
-# all full-size networks. Settings by environment:
+# MODEL: a network of `vaetool make-weights`, or a file of weights; default: all
+# full-size networks. Settings in the environment:
 #   SIZE=416x240 FRAMES=17 THREADS=2 RUNS=7 PRECISIONS='fp32 bf16'
 #   DIRECTIONS='decode encode'
-#   SIDE=2048         of the matrices beside it
+#   SIDE=2048         size of the matrices
 #   TORCH=python3     a Python with torch and einops
 #   OFFICIAL=DIR      with checkouts Wan2.1, Wan2.2 and taehv
 #
-# Writes a line per run; prints a table of medians with `sh tests/bench/table.sh
-# OUT.csv`, which the pages of docs/ quote. Use an idle machine.
+# Writes a line per run. `sh tests/bench/table.sh OUT.csv` prints a table of
+# medians; the pages of docs/ have such tables. Use an idle machine.
 set -eu
 [ $# -ge 2 ] || {
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
@@ -38,8 +38,8 @@ for program in "$vaetool" "$pairs"; do
     }
 done
 
-# ours MODEL DIRECTION PRECISION: frames/s, and percent of the floor, which is
-# made of a matrix product and a copy of memory measured in the same process.
+# ours MODEL DIRECTION PRECISION: frames/s, and percent of the floor. The floor
+# comes from a matrix product and a memory copy in the same process.
 ours() {
     case $1 in
     */* | *.safetensors | *.pth | *.pt) which="--model $1" ;;
@@ -56,8 +56,8 @@ ours() {
                   printf "%s,%s", fps, least }'
 }
 
-# beside MODEL DIRECTION PRECISION: GFLOP/s of matrix products between its
-# convolutions, a step in percent of them, and its convolutions alone.
+# beside MODEL DIRECTION PRECISION: GFLOP/s of matrix products between the
+# convolutions, then a step and its convolutions alone in percent of them.
 beside() {
     "$pairs" "$1" "$2" "$3" "$size" "$threads" 1 "${SIDE:-2048}" |
         sed -n 's/^medians: //p'

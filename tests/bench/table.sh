@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the medians of tests/bench/run.sh's lines as a Markdown table.
+# Prints the medians of the output of tests/bench/run.sh as a Markdown table.
 #
 #   sh tests/bench/table.sh RUNS.csv
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The measuring script writes a line per run and a table with sane entries.
+# Tests that run.sh writes a line per run, and a table with plausible values.
 #
 #   test.sh BUILD
 set -eu
@@ -16,8 +16,9 @@ cat "$dir/table"
 [ "$(wc -l <"$dir/out.csv")" = 7 ] # heading, 3 decodes, 3 encodes
 [ "$(grep -c '^| demo.safetensors | \(de\|en\)code | fp32 | [0-9]' \
     "$dir/table")" = 2 ]
-# The share of the floor is the sum over the ops of the later steps: each needs
-# at least its FLOP at the rate of the product, or its bytes at that of a copy.
+# The floor is the sum over the ops of the later steps. An op needs at least the
+# time of its FLOP at the rate of the product, or of its bytes at the rate of a
+# copy.
 "$1/engine/vaetool" bench --model "$here/../../pipelines/demo/demo.safetensors" \
     --backend cpu --precision fp32 --threads 1 --size 64x48 --frames 9 \
     --profile --csv >"$dir/one.csv"
@@ -39,10 +40,10 @@ awk -F, '
           print "floor: told " told ", is " whole
           exit bad || !(gemm > 0 && copy > 0 && sum > 0 &&
                whole / told > 0.999 && whole / told < 1.001) }' "$dir/one.csv"
-# Tiles are only where a step has two frames.
+# Winograd tiles need a step of two frames.
 grep -q '^next1,conv,decoder.up_blocks.1.resnets.*winograd' "$dir/one.csv"
 if grep 'mid_block.*winograd' "$dir/one.csv"; then exit 1; fi
-# A step takes what its convolutions take, and more.
+# A step takes longer than its convolutions.
 "$1/tests/bench/bench-pairs" "$here/../../pipelines/demo/demo.safetensors" \
     encode fp32 64x48 1 3 128 | tee "$dir/pairs"
 awk -F, 'NR > 1 { sub("medians: ", ""); bad = bad || !($1 > 0 && $2 > 0 && $2 < $3) }
@@ -53,10 +54,10 @@ grep -q '^reading [0-9.]* s, opening [0-9.]* s, .*: ratio [0-9]' "$dir/startup"
 "$1/tests/bench/bench-library" taew2_1 decode fp32 64x48 >"$dir/library"
 tail -n 1 "$dir/library" | tee "$dir/last"
 grep -q '^ *[0-9]* *[0-9]* .* 64x64x3x3 1x64x24x32$' "$dir/library"
-# What follows an upsampling, from the small picture.
+# A convolution behind an upsampling reads the small picture.
 grep -q '^ *[0-9]* *[0-9]* .* 128x256x2x2 1x128x6x8$' "$dir/library"
 grep -q '^[0-9.]* MiB, planned [1-9][0-9.]* of [1-9][0-9.]*$' "$dir/last"
-# Medians of each column, and of each run against PyTorch's.
+# Medians of each column, and of the ratio to PyTorch run by run.
 cat >"$dir/known.csv" <<'END'
 model,direction,precision,threads,size,run,gemm,whole,conv,fps,floor,torch
 a/x.safetensors,decode,bf16,2,8x8,1,100,50,60,10,70,4

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What is said of a cuDNN that lacks one of its libraries.
+# Tests the error for a cuDNN that lacks one of its libraries.
 #
 #   library.sh PLANS DEVICES LIBCUDNN
 set -u
@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 for part in graph heuristic engines_precompiled engines_runtime_compiled; do
     rm -f "$folder"/*
     ln -s "$library" "$folder/libcudnn.so.9"
-    # Files that are no libraries, so that no other folder is looked into.
+    # Files that are no libraries keep the loader from searching other folders.
     : >"$folder/libcudnn_$part.so"
     : >"$folder/libcudnn_$part.so.9"
     said=$(LD_LIBRARY_PATH=$folder "$plans" "$devices" 64x64 sm_90 2>&1)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What is said of a CUDA module that is not there or not ours, and that
-# everything works without it.
+# Tests the error for a CUDA module that is missing or not ours, and that
+# everything works without the module.
 #
 #   module.sh VAETOOL OTHER [OURS]    OTHER: a module of another version, or ""
 set -u
@@ -13,7 +13,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 echo 'no module' >"$folder/text"
 
-# expect MODULE WORDS: so says --backend cuda, and --backend auto works without.
+# expect MODULE WORDS: --backend cuda prints WORDS, and --backend auto works.
 expect() {
     VAE_CUDA_MODULE=$1
     export VAE_CUDA_MODULE
@@ -30,7 +30,7 @@ expect() {
             ;;
         esac
     fi
-    # The reason is said where it is asked for, and nothing else is.
+    # The output has the reason on request, and nothing else.
     if ! why=$("$tool" plan --model "$weights" --size 64x64 --verbose \
         2>&1 >/dev/null); then
         echo "FAIL $1: auto"
@@ -54,7 +54,7 @@ expect "$folder/text" 'cannot load'
 [ -z "$other" ] || expect "$other" 'is of another version of gst-vae'
 [ -z "$ours" ] || [ -e /dev/nvidiactl ] ||
     expect "$ours" 'backend cuda: there is no NVIDIA'
-# An empty name is none: the same is said as without one.
+# An empty name counts as none, with the same output.
 said() {
     "$tool" plan --model "$weights" --size 64x64 --backend cuda 2>&1
 }

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Registers and shared memory of each CUDA kernel on each device, as the
-# assembler told when they were compiled, against the committed table of this
-# release of nvcc; what it says of spills. 77: there is no table of it.
+# Compares the registers and shared memory of each CUDA kernel on each device,
+# from the log of the assembler, with the committed table of this release of
+# nvcc, and finds spills. Exit status 77: this release has no table.
 #
 #   registers.sh TABLE LOG...    LOG: BUILD/kernels/*.cu.log
-#   registers.sh --print LOG...  the lines of a table
+#   registers.sh --print LOG...  prints the lines of a table
 #
-# A line: device, family, kernel with its template's arguments, registers of a
-# thread, bytes of shared memory beside what a launch asks for.
+# A line has the device, the family, the kernel with its template's arguments,
+# the registers of a thread, and the bytes of static shared memory.
 set -eu
 print=no
 if [ "$1" = --print ]; then
@@ -52,7 +52,7 @@ if ! grep -qE "^($archs) " "$table"; then
     echo "the table has none of: $archs"
     exit 77
 fi
-# Devices that the table lacks are not looked at.
+# Devices that the table lacks are not compared.
 have=$(cut -d' ' -f1 "$table" | sort -u | paste -sd'|' -)
 grep -E "^($archs) " "$table" >"$found.want"
 if grep -E "^($have) " "$found" | diff "$found.want" -; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tool over the emulated device: the beginning of the demo's latents by the
-# CUDA backend and by the processor's.
+# Compares vaetool on the emulated device with the processor: the first of the
+# demo's latents by the CUDA backend and by another one.
 #
 #   vaetool.sh VAETOOL FOLDER HOST    FOLDER is made, and removed at the end;
 #                                     HOST: cpu or ref
@@ -10,7 +10,7 @@ set -u
 host=$3
 demo=$(dirname "$0")/../../pipelines/demo
 
-# The upper ROWS of the first LATENTS latents, [t, 16, 30, 52] of F16.
+# Writes the upper ROWS of the first LATENTS latents, [t, 16, 30, 52] of F16.
 LATENTS=2
 ROWS=2
 row=$((52 * 2))
@@ -24,7 +24,7 @@ while [ $i -lt $((LATENTS * 16)) ]; do
 done | tensor "$out/latents.safetensors" latent F16 "$LATENTS,16,$ROWS,52" \
     '{"vae.layout":"tchw","vae.latent_space":"gst-vae-demo"}'
 
-# decode MODEL BACKEND PRECISION: into $out/BACKEND.safetensors.
+# decode MODEL BACKEND PRECISION: decodes to $out/BACKEND.safetensors.
 decode() {
     check "decode with $1 by $2 in $3" 0 "$tool" decode \
         --model "$demo/$1.safetensors" --backend "$2" --precision "$3" \
@@ -34,7 +34,7 @@ decode() {
 for model in demo demo-tiny; do
     decode $model "$host" fp32
     decode $model cuda fp32
-    # The bound of fp32 against the original networks.
+    # This is the bound of fp32 against the original networks.
     check "both agree" 0 "$tool" compare --max-abs 1e-4 \
         "$out/$host.safetensors" "$out/cuda.safetensors"
 done

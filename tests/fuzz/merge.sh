@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the corpus of a target anew: of what it was, the seeds and what was found
-# meanwhile, the fewest inputs that reach every edge of the code.
+# Updates the corpus of a target: merges the old corpus, the seeds and the new
+# inputs to the fewest inputs that reach every edge of the code.
 #
 #   sh tests/fuzz/merge.sh BUILD TARGET FOUND...
 set -eu
@@ -22,7 +22,7 @@ mkdir -p "$folder/before" "$folder/after" "$here/corpus"
     tail -n 20 "$folder/log"
     exit 1
 }
-# The same bytes for the same inputs.
+# The archive has the same bytes for the same inputs.
 tar -C "$folder/after" --sort=name --mtime=@0 --owner=0 --group=0 \
     --numeric-owner -cf - . | gzip -n9 >"$corpus"
 echo "$corpus: $(find "$folder/after" -type f | wc -l) inputs," \

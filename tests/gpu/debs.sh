@@ -1,16 +1,17 @@
 #!/bin/sh
-# Downloads the packages that `run.sh --debs FOLDER` unpacks on a machine where
-# nothing can be installed, from this machine's Debian or Ubuntu.
+# Downloads packages of this machine's Debian or Ubuntu for another machine
+# where you cannot install any. `run.sh --debs FOLDER` unpacks them there.
 #
-#   debs.sh FOLDER [build] [onednn] [gst]    all of them unless said
+#   debs.sh FOLDER [build] [onednn] [gst]    default: all of them
 #
-#   build    what nothing goes without; less than 1 MiB
+#   build    required; less than 1 MiB
 #   onednn   for the cpu backend, 26 MiB; without it the step pipelines compares
 #            with ref, which takes half a minute
 #   gst      for the step pipelines, 20 MiB
 #
-# What every system has at run time, such as zlib, is left out, so that no older
-# one takes its place; run.sh needs Meson and Ninja besides, such as pip's.
+# The script leaves out libraries that every system has, such as zlib, so that
+# no older version replaces them. run.sh also needs Meson and Ninja, for example
+# those of pip.
 set -eu
 case ${1:-} in
 '' | -*)
@@ -22,8 +23,8 @@ esac
 folder=$1
 shift
 [ $# -gt 0 ] || set -- build onednn gst
-# library PACKAGE NAME: the library of that name that the package depends on;
-# each release has another.
+# library PACKAGE NAME: prints the library package of that name that PACKAGE
+# depends on; it differs between releases.
 library() {
     apt-cache depends "$1" | sed -n "s/^ *Depends: \($2[0-9.]*\)$/\1/p"
 }
@@ -58,7 +59,7 @@ for group; do
 done
 mkdir -p "$folder"
 cd "$folder"
-# Since Debian 13 some are for 64 bits of time, and named so.
+# Since Debian 13 some packages have 64-bit time and a name that says so.
 wanted=
 for name in $names; do
     [ -n "$(apt-cache madison "$name")" ] || name=${name}t64

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds gst-vae on a machine with an NVIDIA GPU, tests and measures it there,
-# and writes what it found; `sh tests/gpu/run.sh --help` tells the options.
+# Builds gst-vae on a machine with an NVIDIA GPU, tests and measures it, and
+# writes a report. `sh tests/gpu/run.sh --help` lists the options.
 #
-# Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 there is no
-# GPU here; 130 or 143 where it was interrupted or told to end.
+# Exit status: 0 nothing failed, 1 a step failed, 2 wrong usage, 77 no GPU, 130
+# or 143 interrupted or terminated.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 

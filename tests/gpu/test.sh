@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh over the emulated device: does each step do its work, find what is
-# wrong, and end by itself; is the report whole?
+# Tests run.sh on the emulated device: each step must work, find errors and end
+# by itself, and the report must be complete.
 #
 #   test.sh BUILD FOLDER    FOLDER is made, and removed at the end
 set -u
@@ -12,7 +12,7 @@ rm -rf "$out"
 mkdir -p "$out/bin" || exit 1
 trap 'rm -rf "$out"' EXIT
 
-# expect WHAT COMMAND...: it succeeds.
+# expect WHAT COMMAND...: the command must succeed.
 expect() {
     what=$1
     shift
@@ -24,7 +24,7 @@ expect() {
     fi
 }
 
-# run STATUS ARGUMENT...: run.sh ends so.
+# run STATUS ARGUMENT...: run.sh must exit with STATUS.
 run() {
     want=$1
     shift
@@ -35,7 +35,7 @@ run() {
     [ "$status" = "$want" ] || cat "$out/said"
 }
 
-# entry STEP STATUS WORDS: so the report says.
+# entry STEP STATUS WORDS: the report must have this entry.
 entry() {
     expect "$1 is $2: $3" python3 - "$out/report/report.json" "$@" <<'END'
 import json, sys
@@ -48,7 +48,7 @@ sys.exit(not good)
 END
 }
 
-# tool NAME: a program of that name, from standard input, found before others.
+# tool NAME: puts a program of that name, from standard input, first in PATH.
 tool() {
     cat >"$out/bin/$1"
     chmod +x "$out/bin/$1"
@@ -60,7 +60,7 @@ unset OFFICIAL TORCH
 small='--models tests/golden/data/taehv/taew2_1/weights.safetensors
     --sizes 48x32 --frames 5 --directions decode'
 
-# All that works, and what is missing has its name.
+# All steps that work, and the names of those that lack something.
 # shellcheck disable=SC2086 # words
 run 0 $small --only rates,start,overlap,speed,torch,exact,failures
 entry rates passed 'product'
@@ -87,7 +87,7 @@ expect 'the same from the report' sh -c '
     cmp - "$2/report/table.txt"' sh "$here" "$out"
 expect 'the log' grep -q '^= status 0' "$out/report/log.txt"
 
-# A sanitizer that finds something, and one that does not end.
+# A sanitizer that finds an error, and one that does not end.
 tool compute-sanitizer <<'END'
 #!/bin/sh
 case $* in
@@ -120,7 +120,7 @@ steps.find_sanitizer = lambda run: 'none'
 assert steps.sanitizer(run)['status'] == 'stopped'
 assert len(rows) == len(steps.sanitizer_cases(run)), rows
 END
-# Told to end in the middle of it.
+# run.sh is terminated in the middle of a step.
 tool compute-sanitizer <<END
 #!/bin/sh
 : >'$out/begun'
@@ -139,7 +139,7 @@ entry rates passed 'product'
 entry sanitizer stopped 'told to end'
 expect 'what was done is in the table' grep -q '^rates *passed' \
     "$out/report/table.txt"
-# The same by Ctrl-C, which a shell keeps from what it runs in the background.
+# The same by Ctrl-C, which a shell does not pass to background processes.
 rm "$out/report/table.txt" "$out/begun"
 expect 'interrupted: 130, and no traceback' python3 -B - "$here/run.sh" \
     "$build" "$out" <<'END'
@@ -166,7 +166,7 @@ for said in ('gst-vae:gpu+gpu-golden / a-test', 'a-test', 'gst-vae / a-test',
     assert steps.name_of(said) == 'a-test', said
 END
 
-# A device whose clocks are told until the end.
+# A device whose clocks are recorded until the end.
 tool nvidia-smi <<END
 #!/bin/sh
 [ "\$1" = dmon ] || exit 1
@@ -180,7 +180,7 @@ expect 'into the report' [ -e "$out/report/clocks.txt" ]
 rm "$out/bin/nvidia-smi"
 OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 
-# A stream that is not as it should be.
+# A stream with a wrong result.
 expect 'faults are found' env PYTHONPATH="$here" python3 -B - <<'END'
 import speed
 good = {'allocs_later': 0, 'allocs_host_later': 0, 'taken_later': 0,
@@ -204,7 +204,7 @@ found = speed.floor({'convs': [{'type': 'bf16', 'tflops': 1}],
 assert found['floor_share'] == 0.5, found
 END
 
-# A network that crashes is no network that does not fit.
+# A crash must not count as a network that does not fit.
 expect 'what cannot run has failed' \
     env PYTHONPATH="$here" python3 -B - "$out/crash" <<'END'
 import sys, types
@@ -224,7 +224,7 @@ for said, result in says.items():
 assert step['status'] == 'skipped'
 END
 
-# What goes wrong in one case is its own: the rows before it are kept.
+# A failure in one case keeps the rows before it.
 tool vaetool <<'END'
 #!/bin/sh
 case $* in
@@ -331,13 +331,13 @@ run = types.SimpleNamespace(options=types.SimpleNamespace(cudnn=None),
 for minor, found in (9, root + '/wheel'), (15, None), (19, None):
     write('include/cudnn_version.h', version(minor))
     assert build.find_cudnn(run) == found, minor
-# A folder is what it is said to be, or none of cuDNN.
+# A folder that is named as cuDNN must be one.
 assert build.parts_of_cudnn(root) == ([root + '/include/'], ['lib64'])
 assert not any(build.parts_of_cudnn(root + '/nope'))
-# A device that only its driver tells of.
+# A device that only its driver reports.
 build.ask = lambda *words, **_: '9.0' if words[0] == sys.executable else None
 assert build.architecture() == '90a'
-# Sources that git does not know.
+# Sources outside of git.
 build.ask = lambda *words, **_: ' M a' if words[:2] == ('git', 'status') \
     else None
 run = types.SimpleNamespace(
@@ -370,11 +370,11 @@ code = 1
 assert build.build(run)['status'] == 'failed'
 END
 
-# Numbers that are not what they should be.
+# Wrong numbers.
 expect 'numbers that miss are told' env PYTHONPATH="$here" \
     python3 -B "$here/test_checks.py"
 
-# No GPU: said, and nothing is done.
+# Without a GPU run.sh says so and does nothing.
 if [ ! -e /dev/nvidiactl ]; then
     status=0
     sh "$here/run.sh" --out "$out/none" >"$out/said" || status=$?

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Holds released weights against the code they were published with, on the
-# user's machine: no test run needs it, and nothing is downloaded.
+# Compares released weights with the code that they were published with, on the
+# user's machine. No test run needs it, and it downloads nothing.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -9,28 +9,28 @@ usage() {
     cat <<'EOF'
 usage: WEIGHTS=FOLDER [NAME=VALUE...] tests/official/run.sh
 
-Every file of weights in the folder WEIGHTS that vaetool recognises is run both
-ways, by its official code and by this project, at every precision of this
-machine, on the same clip and the same latents. Prints a line for each run;
-writes report.json, a picture for each file, and nothing else. Exit status: 0
-where all agree, 1 where a run is past its bound, 2 for wrong usage, 77 where
-nothing was checked: without Python 3 and numpy, files or official code.
+Encodes and decodes the same clip and latents with the official code and with
+this project, at every precision of this machine, for every file of weights in
+the folder WEIGHTS that vaetool recognises. Prints a line for each run; writes
+report.json and a picture for each file, and nothing else. Exit status: 0 if all
+agree, 1 if a run exceeds its bound, 2 for wrong usage, 77 if nothing was checked
+because Python 3, numpy, files or official code are missing.
 
   WEIGHTS   folder of released files (.pth, .pt, .safetensors), searched with
             its subfolders
   OFFICIAL  folder with checkouts of Wan-Video/Wan2.1, Wan-Video/Wan2.2,
             ByteDance-Seed/SeedVR and madebyollin/taehv, or of some of them;
             needs PyTorch, for Wan einops, for SeedVR diffusers
-  GOLDEN    folder of stored results of official code; taken for weights of the
-            same fingerprint where the code itself cannot be run
-  OUT       where to write, official-report unless set
-  CLIP      a video that GStreamer can decode; a moving test picture unless set
-  SIZE      416x256 unless set, multiples of 32
-  FRAMES    17 unless set; cut to a length that all networks take whole
-  THREADS   all processors unless set
+  GOLDEN    folder of stored results of official code; used for weights of the
+            same fingerprint if the code itself cannot run
+  OUT       folder for the results; default: official-report
+  CLIP      a video that GStreamer can decode; default: a moving test picture
+  SIZE      multiples of 32; default: 416x256
+  FRAMES    default: 17; cut to a length that fits all networks
+  THREADS   default: all processors
   DEVICE    cpu, or cuda for the official code as well
-  PYTHON    python3 unless set: the one that has numpy and PyTorch
-  VAETOOL   the one of build/, else of PATH, unless set
+  PYTHON    the Python with numpy and PyTorch; default: python3
+  VAETOOL   default: that of build/, else that of PATH
 EOF
 }
 
@@ -83,7 +83,7 @@ height=${height#x}
 [ $((width % 32)) = 0 ] && [ $((height % 32)) = 0 ] ||
     die "SIZE=$size: wanted are multiples of 32"
 
-# The clip as packed RGB: so no part of Python's needs a video decoder.
+# Packed RGB, so that the Python code needs no video decoder.
 if [ -n "${CLIP:-}" ]; then
     [ -f "$CLIP" ] || die "CLIP=$CLIP: no such file"
     pipelines=$top/pipelines

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh on generated and small weights, with stored results of official code.
-# usage: test.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+# Tests run.sh on generated and small weights, with stored results of official
+# code. usage: test.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/../tool/checks.sh"
@@ -25,7 +25,7 @@ official() {
     (cd "$out" && env "$@" sh "$here/run.sh")
 }
 
-# python WORD...: a program on stdin, beside official.py.
+# python WORD...: runs a program from stdin that can import official.py.
 python() {
     PYTHONPATH=$here "$PYTHON" - "$@"
 }
@@ -59,7 +59,7 @@ check "a full-size network" 0 "$tool" make-weights taew2_1 \
 "$PYTHON" "$here/make_pth.py" "$data/wan21/weights.safetensors" \
     "$weights/sub folder/small.pth"
 cp "$data/taehv/taew2_1/weights.safetensors" "$weights/tiny.safetensors"
-# One number of the last tensor is another.
+# Changes one number of the last tensor.
 size=$(wc -c <"$data/seedvr2/weights.safetensors")
 {
     head -c $((size - 4)) "$data/seedvr2/weights.safetensors"

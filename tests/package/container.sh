@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds the image of Containerfile over a Debian that debootstrap makes, without
-# a registry of images, and runs the elements in it. Needs root and Debian's
+# Builds the image of Containerfile on a Debian made by debootstrap, without a
+# registry of images, and runs the elements in it. Needs root and Debian's
 # package mirror; MIRROR names another.
 #
 #   sh container.sh SOURCE
 #
-# Exit status 77: buildah or debootstrap is not there, or this is not root.
+# Exit status 77: buildah or debootstrap is missing, or the user is not root.
 set -eu
 source=$1
 for program in buildah debootstrap; do
@@ -22,7 +22,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# buildah in a folder of its own, without a daemon.
+# Runs buildah in its own folder, without a daemon.
 b() {
     buildah --storage-driver vfs --root "$tmp/images" --runroot "$tmp/run" "$@"
 }

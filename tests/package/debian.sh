@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes the Debian packages from a copy of the source, and unpacks and uses them.
+# Makes the Debian packages from a copy of the source, unpacks them and uses
+# them.
 #
 #   sh debian.sh SOURCE
 #
-# Exit status 77: debhelper, help2man or lintian is not there.
+# Exit status 77: debhelper, help2man or lintian is missing.
 set -eu
 source=$1
 for program in dpkg-buildpackage dh help2man lintian; do
@@ -25,7 +26,7 @@ mkdir "$tmp/gst-vae"
 (cd "$source" && tar -c --exclude='./build*' --exclude=./.git .) |
     tar -x -C "$tmp/gst-vae"
 cd "$tmp/gst-vae"
-# The tests of the tree run elsewhere.
+# Other tests cover the tests of the tree.
 DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -us -uc >"$tmp/log" 2>&1 || {
     tail -n 40 "$tmp/log"
     fail 'dpkg-buildpackage'

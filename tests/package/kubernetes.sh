@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the command of pipelines/kubernetes/decode-job.yaml as a pod would, for
-# each index, kills it on the way, and holds its frames against vaetool decode.
+# each index, kills it in between, and compares its frames with those of vaetool
+# decode.
 #
 #   sh kubernetes.sh VAETOOL SOURCE
 #
-# Exit status 77: no python3-yaml.
+# Exit status 77: python3-yaml is missing.
 set -eu
 tool=$(realpath "$1")
 source=$2

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What configuring says of the options of the backends: which architectures, and
-# what is missing. The toolkit is one of empty files, of which nothing is compiled.
+# Tests the messages of meson setup about the options of the backends: the
+# architectures, and missing parts. The toolkit consists of empty files; the
+# test compiles nothing.
 #
 #   options.sh SOURCE
 set -u
@@ -33,7 +34,8 @@ chmod +x "$cuda/bin/nvcc" "$folder/bin/nvidia-smi"
 PATH=$folder/bin:$PATH
 export PATH
 
-# options STATUS WORDS OPTION...: configuring ends so and says so; - for nothing.
+# options STATUS WORDS OPTION...: meson setup must exit with STATUS and print
+# WORDS; - stands for no words.
 options() {
     want=$1
     words=$2
@@ -51,7 +53,7 @@ options() {
     fi
 }
 
-# also WORDS: the last one says so, too.
+# also WORDS: the last run must also have printed WORDS.
 also() {
     grep -q "$1" "$folder/said" && return
     echo "FAIL it does not say \"$1\""
@@ -74,7 +76,7 @@ options 1 "ERROR: .* no libcudnn.so.9 .* in $none " -Dcuda=enabled "$with" \
     -Dcudnn-path="$none"
 options 0 "WARNING: .* no libcudnn.so.9 .* in $none\$" "$with" -Dcudnn-path="$none"
 also "CUDA backend (cuDNN) *: NO: no libcudnn.so.9 .* in $none\$"
-# Another's header does not make up for one that is missing.
+# A header of another folder does not replace a missing one.
 mkdir -p "$folder/half/lib"
 : >"$folder/half/lib/libcudnn.so.9"
 options 1 "ERROR: .* no libcudnn.so.9 .* in $folder/half " -Dcuda=enabled \
@@ -82,7 +84,7 @@ options 1 "ERROR: .* no libcudnn.so.9 .* in $folder/half " -Dcuda=enabled \
 options 0 "WARNING: .* in $none\$" -Dcuda-path="$none"
 also "CUDA backend (cuDNN) *: NO: "
 
-# Another machine's: not the toolkit and the library of this one.
+# A cross build must not use the toolkit and the library of this machine.
 cat >"$folder/cross.ini" <<'END'
 [binaries]
 c = 'cc'
@@ -101,7 +103,7 @@ mkdir -p "$cuda/targets/sbsa-linux/lib"
 cp "$cuda/lib64/libcudart_static.a" "$cuda/targets/sbsa-linux/lib"
 options 0 'CUDA architectures *: 75 80 90a$' -Dcuda=enabled "$cross"
 
-# Without a choice, and with a oneDNN that is none.
+# Without the option, and with a oneDNN that is none.
 mkdir -p "$folder/other/oneapi/dnnl"
 echo '#error' >"$folder/other/oneapi/dnnl/dnnl.h"
 CPATH=$folder/other

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# What the scripts of this folder share; read with ". checks.sh" after
-# "set -u", with the arguments VAETOOL FOLDER: FOLDER is made, and removed at
-# the end. Skips the script where the golden vectors are not named.
-# shellcheck disable=SC2034 # used by who reads this
+# Functions that the scripts of this folder share. A script runs ". checks.sh"
+# after "set -u", with the arguments VAETOOL FOLDER. FOLDER is made, and removed
+# at the end. Without a name of the golden vectors, the script is skipped.
+# shellcheck disable=SC2034 # the script uses it
 tool=$1
 out=$2
 data=${VAE_TEST_VECTORS:-}
@@ -10,7 +10,7 @@ if [ ! -r "$data/wan21/weights.safetensors" ]; then
     echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
     exit 77
 fi
-# Of an earlier run only what such a run makes.
+# Removes only files that an earlier run has made.
 if [ -e "$out" ] && [ ! -e "$out/checks" ]; then
     echo "$out exists, and is not of these checks" >&2
     exit 1
@@ -21,7 +21,7 @@ export LC_ALL=C
 failed=0
 checks=0
 
-# check NAME CODE COMMAND...: the exit code; all output goes to $out/log.
+# check NAME CODE COMMAND...: tests the exit code; all output goes to $out/log.
 check() {
     name=$1
     want=$2
@@ -38,7 +38,7 @@ check() {
     fi
 }
 
-# says TEXT...: the log of the last check has each text.
+# says TEXT...: the log of the last check must have each text.
 says() {
     for text; do
         checks=$((checks + 1))
@@ -52,7 +52,7 @@ says() {
     done
 }
 
-# says_not TEXT...: the log of the last check has none of them.
+# says_not TEXT...: the log of the last check must have none of them.
 says_not() {
     for text; do
         checks=$((checks + 1))
@@ -83,8 +83,8 @@ no_rest() {
     [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]
 }
 
-# tensor FILE NAME TYPE SHAPE [METADATA]: a safetensors file with what comes on
-# stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
+# tensor FILE NAME TYPE SHAPE [METADATA]: writes a safetensors file with the
+# bytes of stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
 tensor() {
     cat >"$out/data"
     size=$(wc -c <"$out/data")
@@ -99,7 +99,7 @@ tensor() {
     } >"$1"
 }
 
-# finish: the last word of a script.
+# finish: prints the result of a script and exits.
 finish() {
     echo "$failed of $checks checks failed"
     [ "$failed" -eq 0 ]

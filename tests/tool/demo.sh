@@ -1,7 +1,7 @@
 #!/bin/sh
-# The demo model in 16 bits: its weights are exact in them, and its latents and
-# frames are those of fp32 but for the rounding on the way.
-# usage: demo.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+# Tests the demo model in 16 bits: its weights are exact, and its latents and
+# frames differ from those of fp32 only by rounding. usage: demo.sh VAETOOL
+# FOLDER   (FOLDER is made, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/checks.sh"

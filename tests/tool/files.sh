@@ -1,5 +1,5 @@
 #!/bin/sh
-# What vaetool makes of files of other kinds, layouts and numbers.
+# Tests vaetool on files of other formats, layouts and numbers.
 # usage: files.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
@@ -256,7 +256,7 @@ check "bytes with bytes" 0 "$tool" compare \
     "$out/black.safetensors" "$out/white.safetensors"
 says "video_u8 1x4x4x3 max 255 " "peak 255"
 
-# --peak 1 and 2 are ranges, any other is a peak alone.
+# --peak 1 and 2 are ranges, every other value is only a peak.
 check "bytes, peak 1" 0 "$tool" compare --peak 1 \
     "$out/black.safetensors" "$out/white.safetensors"
 says "max 1 " "PSNR 0.00 dB (peak 1, clamped to 0..1)"
@@ -267,7 +267,7 @@ for range in '0 1' '-1 1' '0 4'; do
     # shellcheck disable=SC2086 # 48 words
     numbers $words | tensor "$out/said.safetensors" frames F32 1,4,4,3 \
         "{\"vae.pixel_range\":\"$range\"}"
-    # What a file says of bytes is nothing beside numbers that say more.
+    # The range that a file states for bytes yields to that of the other file.
     head -c 48 /dev/zero | tensor "$out/black8.safetensors" video_u8 U8 \
         1,4,4,3 '{"vae.pixel_range":"-4 4"}'
     for pair in "said black8" "black8 said"; do
@@ -294,7 +294,7 @@ check "frames in bytes, of whatever range" 0 "$tool" compare \
 says "max 255 " "PSNR 0.00 dB (peak 255)"
 
 echo "# streams of pictures"
-# ppm FRAMES VALUE: so many pictures of 5x3, all bytes alike.
+# ppm FRAMES VALUE: writes FRAMES pictures of 5x3 with all bytes equal to VALUE.
 ppm() {
     i=0
     while [ $i -lt "$1" ]; do
@@ -303,7 +303,7 @@ ppm() {
         i=$((i + 1))
     done
 }
-# The same numbers as of a tensor, and each frame told.
+# The same numbers as for a tensor, and a line for each frame.
 { ppm 2 100; ppm 1 0; } >"$out/a.ppm"
 { ppm 1 104; ppm 2 0; } >"$out/b.ppm"
 { head -c 90 /dev/zero | tr '\0' '\100'; head -c 45 /dev/zero; } |

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A limit on the process's memory ends in an answer, whatever the limit.
+# Tests that every limit on the process's memory ends with a result or an error.
 # usage: memory.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
@@ -15,7 +15,7 @@ if ! limited 4000000 "$tool" --version >"$out/log" 2>&1; then
     echo "skipped: no limit on address space can be set: $(cat "$out/log")"
     exit 77
 fi
-# Plain C takes minutes for what is decoded here.
+# Plain C takes minutes for these decodes.
 if ! "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; then
     echo "skipped: $(cat "$out/log")"
     exit 77
@@ -29,13 +29,13 @@ says "vaetool: decode of 1920x1088 in " "needs at least" "activations" "others n
     "what would fit: " "; or raise the limit"
 
 echo "# what would fit, does"
-# peak OPTION...: MiB of the decoder, without a limit
+# peak OPTION...: prints the MiB of the decoder, without a limit
 peak() {
     "$tool" plan --backend cpu --arch taew2_1 --threads 2 "$@" | awk '
         /^(de|en)code/ { decode = /^decode/ }
         decode && $1 == "peak" { printf "%.1f\n", $2 / 1048576 }'
 }
-# said PATTERN: what \(\) in it matches in the refusal
+# said PATTERN: prints the part of the refusal that \(\) in PATTERN matches
 said() {
     sed -n "s/.*$1.*/\1/p" "$out/refused"
 }
@@ -87,8 +87,8 @@ check "no room for threads" 3 limited 200000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2 --backend cpu
 says "leave no memory for 2 threads"
 
-# One latent of 52x30, and of a full-size network, whose libraries take memory
-# of their own.
+# One latent of 52x30, and one of a full-size network, whose libraries take
+# their own memory.
 check "weights" 0 "$tool" make-weights taew2_1 "$out/tae.safetensors"
 head -c $((16 * 30 * 52 * 4)) /dev/zero | tensor "$out/latent.safetensors" \
     latent F32 16,1,30,52

@@ -1,7 +1,7 @@
 #!/bin/sh
-# resume.sh VAETOOL FOLDER [KILLS [SEED]]: decoding that is killed, at random
-# moments of a seed, and goes on gives the same bytes; checkpoints that are not
-# of this run, or damaged, are refused.
+# resume.sh VAETOOL FOLDER [KILLS [SEED]]: kills a decode at random moments and
+# resumes it. The result must have the same bytes. vaetool must refuse
+# checkpoints that are damaged or belong to another run.
 set -u
 kills=${3:-4}
 seed=${4:-1}
@@ -35,13 +35,13 @@ true_that "and leaves nothing else" \
     test ! -e "$part" -a ! -e "$point" -a ! -e "$point.tmp"
 
 echo "# killed"
-# Odd ones some time after a new checkpoint, so that there is progress; even
-# ones any time after the start.
+# Odd kills come some time after a new checkpoint, so that there is progress;
+# even ones at any time after the start.
 rm "$out/a.safetensors"
 n=0
 resumed=0
 over=0
-# In the background, as the process itself: $!.
+# Runs in the background; $! is the process itself.
 start() {
     "$tool" decode --backend ref --model "$net" --resume \
         --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
@@ -76,7 +76,7 @@ echo "$kills kills, $resumed went on, $over were done before"
 true_that "some went on" test "$resumed" -gt 0
 
 echo "# interrupted"
-# interrupt FILE OPTION...: ends a run by a signal once there is FILE.
+# interrupt FILE OPTION...: ends a run by a signal as soon as FILE exists.
 interrupt() {
     file=$1
     shift
@@ -136,7 +136,7 @@ says "unfinished output: " " of 81 frames of 24x16 are written" \
 check "in JSON" 0 "$tool" info --json "$part"
 says '"frames": 81' '"frames_written": ' '"output": ' '"checkpoint": {'
 says_not '"no_model"'
-# A forged one, whose checksum is right.
+# A forged checkpoint with a right checksum.
 forged='{"__metadata__":{"vae.checkpoint":"1","vae.direction":"decode",'
 forged=$forged'"vae.arch":"\u001b]0;wan\u0007",'
 forged=$forged'"vae.latents":"99999999999999999999","vae.frames":"-5",'
@@ -190,7 +190,7 @@ says "the normalization" normalized raw
 check "other weights" 3 "$tool" decode --backend ref --resume --model "$tiny" \
     "$out/clip.safetensors" "$out/a.safetensors"
 says "the network" "wan2.1" "taew2_1"
-# The last number of another.
+# The last number of another checkpoint.
 {
     head -c -4 "$out/clip.safetensors"
     printf '\001\001\001\001'

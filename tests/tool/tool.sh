@@ -1,5 +1,5 @@
 #!/bin/sh
-# What vaetool prints, writes, refuses and returns.
+# Tests the output, the files, the refusals and the exit codes of vaetool.
 # usage: tool.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
@@ -183,7 +183,7 @@ for n in 6,40 4,60 3,80; do
     says "$((1 + (${n%,*} - 1) / 4 * 4)) frames"
 done
 
-# Four frames are five with the last one twice.
+# Four frames become five, with the last one twice.
 frame=$((48 * 80 * 3 * 4))
 header=$(($(wc -c <"$out/frames.safetensors") - 5 * frame))
 head -c $((header + 4 * frame)) "$out/frames.safetensors" |
@@ -259,7 +259,7 @@ sed 's/"shape":\[16,2,6,10\]/"shape":[32,1,6,10]/' "$latents" \
 check "wrong channels" 3 "$tool" decode $ref --model "$wan" \
     "$out/channels.safetensors" "$out/x"
 says "32 channels" "16" "channels.safetensors"
-# sized WIDTH HEIGHT: the latents in a file that states so many pixels.
+# sized WIDTH HEIGHT: writes the latents to a file that states this size.
 sized() {
     tail -c $((16 * 2 * 6 * 10 * 4)) "$latents" |
         tensor "$out/sized.safetensors" latent F32 16,2,6,10 \
@@ -362,9 +362,9 @@ check "are planned" 0 "$tool" plan $ref --model "$out/full.safetensors" \
 true_that "as without them" cmp "$out/outline" "$out/log"
 
 echo "# interrupt"
-# Full width makes even small latents take long.
+# Even small latents take long at full width.
 signals='INT TERM HUP'
-# A shell cannot undo that who started it, nohup say, had HUP ignored.
+# A shell cannot handle HUP if its parent, such as nohup, ignored it.
 case $(sed -n 's/^SigIgn.*\(.\)$/\1/p' /proc/self/status) in
 *[13579bdf]) signals='INT TERM' ;;
 esac

@@ -1,9 +1,10 @@
 #!/bin/sh
-# again.sh COMMAND...: a test under ThreadSanitizer, with fixed addresses where
-# that is allowed: with random ones its runtime now and then meets one that it
-# cannot map. Now and then, too, that of gcc 12 asks for a shadow of nearly the
-# whole address space, gets none and ends the process with the status of a
-# report. That says nothing of the test, which then runs once more.
+# again.sh COMMAND...: runs a test under ThreadSanitizer. It uses fixed
+# addresses if the system allows this: with random ones the sanitizer's runtime
+# sometimes meets an address that it cannot map. The runtime of gcc 12 sometimes
+# also requests a shadow of nearly the whole address space, gets none, and ends
+# the process with the status of a report. This says nothing about the test, so
+# the script runs it once more.
 set -u
 if setarch -R true 2>/dev/null; then set -- setarch -R "$@"; fi
 said=$(mktemp)

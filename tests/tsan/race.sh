@@ -1,5 +1,5 @@
 #!/bin/sh
-# race.sh RACE: the sanitizer finds a race, and none where there is a lock.
+# race.sh RACE: the sanitizer must find a race, and none if there is a lock.
 set -eu
 found=0
 "$1" none >/dev/null 2>"$1.log" || found=$?

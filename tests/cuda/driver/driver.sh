@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes the source of a CUDA driver that can do nothing, to standard output:
-# every function of the toolkit's stub, STUB, of which those that load a kernel
-# say that they have. With it in place of libcuda.so.1 cuDNN makes plans of
-# engines that are compiled at run time. They must not be run or kept.
+# Writes the source of an empty CUDA driver to standard output. It has every
+# function of the toolkit's stub, STUB. The functions that load a kernel report
+# success. With this driver in place of libcuda.so.1, cuDNN makes plans of
+# engines that are compiled at run time. Do not run or store these plans.
 #
 # usage: driver.sh STUB
 set -eu
