@@ -1,17 +1,18 @@
 #!/bin/sh
-# Builds gst-vae and runs its tests. Ends with the line "N passed, N failed, N
-# skipped". Exit status 0: none failed.
+# Builds gst-vae and runs its tests. The last line is "N passed, N failed, N
+# skipped". The exit status is 0 if none failed.
 #
-#   sh tests/run.sh          does this build work? Some minutes
-#   sh tests/run.sh --full   pipelines/demo.sh, the above, then what is left: long
-#                            tests, other configurations, sanitizers, analyzers
+#   sh tests/run.sh          the basic tests, in some minutes
+#   sh tests/run.sh --full   pipelines/demo.sh, the basic tests, then slow tests,
+#                            other configurations, sanitizers and analyzers
 #   sh tests/run.sh --long   --full, and the suite "long", which repeats other
 #                            tests with a slower backend or another type
 #
-# Needs rights to install packages where some are missing. A configuration that
-# builds counts as one test passed. VAE_TEST_DATA may name a folder with large
-# vectors; tests that need them are skipped without it. VAE_TEST_DISTROS may name
-# systems: --full then tries both commands of the README on each.
+# If packages are missing, the script needs root rights to install them. A
+# configuration that builds counts as one passed test. VAE_TEST_DATA may name a
+# folder with large vectors; tests that need them are skipped without it.
+# VAE_TEST_DISTROS may name systems: --full then runs both commands of the
+# README on each.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -36,7 +37,7 @@ count() { # PASSED FAILED SKIPPED
     skipped=$((skipped + $3))
 }
 
-# remember LINES: failures that are counted already, for the end.
+# remember LINES: keeps failures, which are counted already, for the summary.
 remember() {
     [ -z "$1" ] || failures="$failures
 $1"
@@ -53,8 +54,8 @@ skip() { # WHAT
     count 0 0 1
 }
 
-# stage WHAT: a headline, with the time since the start. The stage before it
-# has ended.
+# stage WHAT: ends the previous stage, and prints a headline with the time since
+# the start.
 headline=
 durations=
 stage() {
@@ -76,10 +77,11 @@ finish() {
     exit
 }
 
-# script NAME COMMAND...: a command whose last line has counts like ours, which
-# are added. What it says of failures begins with "FAILED: ".
+# script NAME COMMAND...: runs a command whose last line has counts like ours,
+# and adds them. The command reports failures in lines that begin with "FAILED:
+# ".
 script() {
-    # Not build-NAME.log: that is where NAME may put what its build says.
+    # Not build-NAME.log: NAME may write the output of its build to that file.
     log=build-script-$1.log
     stage "$1"
     name=$1
@@ -96,11 +98,11 @@ script() {
     esac
 }
 
-# Warnings are errors where it is known that there are none.
+# Warnings are errors only with compilers that are known to give none.
 known='gcc-12 clang-14'
 
-# build FOLDER COMPILER OPTION...: makes the folder or brings it up to date;
-# only what $targets names, where it is set.
+# build FOLDER COMPILER OPTION...: makes or updates the folder; only the targets
+# in $targets, if it is set.
 targets=
 build() {
     folder=$1
@@ -129,17 +131,17 @@ build() {
     return 1
 }
 
-# More tests than processors at once: now and then each waits for something.
+# Runs more tests than processors at once, because tests sometimes wait.
 jobs=$(($(nproc) + 1))
 
-# names FOLDER: of the tests that meson takes where nothing is said.
+# names FOLDER: prints the names of the tests that meson runs by default.
 names() {
     meson test -C "$1" --list 2>/dev/null | sed -n 's/^gst-vae:.* \/ //p'
 }
 
-# run FOLDER LABEL ARGUMENT...: meson test, with its results counted. Where
-# $wrapper is set, a test is run by that program, which meson adds to the names
-# of its results.
+# run FOLDER LABEL ARGUMENT...: runs meson test and counts its results. If
+# $wrapper is set, that program runs each test, and meson adds its name to the
+# results.
 wrapper=
 run() {
     folder=$1
@@ -155,8 +157,8 @@ run() {
         fail "$folder: no $label test ran"
         return
     fi
-    # One line a test. Quotes within its texts are escaped, so that only the
-    # key itself matches.
+    # The file has one line per test. Quotes in its texts are escaped, so that
+    # only the key itself matches.
     ok=$(grep -c '"result": "\(OK\|EXPECTEDFAIL\)"' "$results")
     skip=$(grep -c '"result": "SKIP"' "$results")
     all=$(grep -c '"result": "' "$results")
@@ -167,8 +169,9 @@ run() {
     remember "$bad"
 }
 
-# plugins FOLDER: links to the plugins that the element tests use. A test that
-# finds no registry loads every plugin it sees, with what those leak.
+# plugins FOLDER: makes links to the plugins that the element tests use. A test
+# that finds no registry loads every plugin it sees, and reports the leaks of
+# those.
 plugins() {
     mkdir -p "$1"
     from=$(pkg-config --variable=pluginsdir gstreamer-1.0)
@@ -178,21 +181,21 @@ plugins() {
     done
 }
 
-# fuzz TARGET: a minute, from the seeds and what was found before; finding more
-# takes hours by hand. No file of 4 KiB is worth 64 MiB, or a minute.
+# fuzz TARGET: runs for a minute from the seeds and the corpus; to find more
+# inputs, run it by hand for hours. No file of 4 KiB needs 64 MiB, or a minute.
 fuzz() {
     name=${1##*/fuzz-}
     found=build-fuzz/found-$name
     mkdir -p "$found"
     tar -xzf "tests/fuzz/corpus/$name.tar.gz" -C "$found" || return
-    # GLib's slices would hide leaks in it.
+    # GLib's slice allocator would hide leaks.
     G_SLICE=always-malloc \
         "$1" -max_total_time=60 -timeout=600 -max_len=4096 -malloc_limit_mb=64 \
         -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found-" \
         "$found" "tests/fuzz/seeds/$name" >"$found.log" 2>&1
 }
 
-# All targets at once.
+# Runs all targets at once.
 fuzz_all() {
     if ! echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang \
         -fsanitize=fuzzer,address -w -x c - -o /dev/null 2>build-fuzz.log
@@ -221,8 +224,8 @@ fuzz_all() {
     done
 }
 
-# A pipeline that is disturbed for five minutes, beside the stages that follow:
-# at a low priority, so that it takes little from them.
+# Disturbs a pipeline for five minutes, beside the following stages. A low
+# priority keeps its cost small.
 soak=
 soak_begin() {
     nice -n 10 timeout 3600 sh tests/soak.sh 5 >build/soak.log 2>&1 &
@@ -241,14 +244,14 @@ soak_end() {
     cat build/soak.log
 }
 
-# What users build, and what tells whether theirs works.
+# Builds as users do, and tests that their build works.
 quick() {
     if ! sh tests/deps.sh tests; then
         fail 'installing packages'
         return
     fi
     echo "test data: ${VAE_TEST_DATA:-none}"
-    # Where no GPU is, nvcc would work for minutes for nothing.
+    # Without a GPU, nvcc would compile for minutes for nothing.
     if [ -e /dev/nvidiactl ]; then
         build build gcc --buildtype=release -Dcuda=auto -Dcuda-archs=native ||
             return
@@ -260,8 +263,8 @@ quick() {
     fuzz_all
 }
 
-# All options, with assertions. CUDA's kernels are compiled here alone, for two
-# devices.
+# Builds all options, with assertions. Only this stage compiles CUDA's kernels,
+# for two devices.
 full_all() {
     pkg_config_path=${PKG_CONFIG_PATH-}
     if ! gst_cuda=$(sh tests/gst_cuda.sh build-gst-cuda); then
@@ -274,7 +277,7 @@ full_all() {
     export PKG_CONFIG_PATH="$pkg_config_path"
 }
 
-# What another compiler and fewer options can change.
+# Tests another compiler and fewer options.
 full_options() {
     build build-clang clang -Dcuda=disabled -Dtests=enabled -Dgst=enabled &&
         run build-clang short --suite files --suite check --suite golden \
@@ -282,8 +285,8 @@ full_options() {
     build build-no-onednn gcc -Dcuda=disabled -Donednn=disabled &&
         run build-no-onednn short --suite golden --no-suite cuda \
             --no-suite full --no-suite long
-    # Of these, it only matters that they build, without a warning: optimising
-    # across files shows a compiler more.
+    # These only have to build without a warning: a compiler that optimises
+    # across files sees more.
     build build-lto gcc --buildtype=release -Db_lto=true -Dcuda=disabled \
         -Dtests=disabled
     build build-lto-clang clang --buildtype=release -Db_lto=true \
@@ -293,11 +296,11 @@ full_options() {
         -Dgst=disabled -Dcuda=disabled -Dtests=disabled -Ddocs=disabled
 }
 
-# Left out: gst-launch-1.0, which is not built with the sanitizers; the memory
-# of a process, which they change; what measures; and whole clips and full-size
-# networks by the plain-C backend or over the emulation of CUDA, which are too
-# slow with them: their kernels run in the checks, the ops in the trace. Of the
-# networks three do: two with attention, and one of the TAEHV family.
+# Prints the tests for the sanitizers. Left out are gst-launch-1.0, which is not
+# built with them; the memory of a process, which they change; benchmarks; and
+# slow tests: whole clips and full-size networks by the plain-C backend or over
+# the emulation of CUDA. The checks run their kernels, the trace runs their ops.
+# Three networks are enough: two with attention, and one of the TAEHV family.
 sanitized() {
     names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
         -e '^bench-' -e '^installed$' -e '-ref-fp32$' -e '-cuda-' \
@@ -314,7 +317,7 @@ full_asan() {
     export ASAN_OPTIONS="$asan"
     # shellcheck disable=SC2046 # names without spaces
     run build-asan sanitizers $(sanitized)
-    # Through GLib only the slow unwinder sees who asked for memory.
+    # Only the slow unwinder sees the caller behind an allocation of GLib.
     plugins build-asan/plugins
     export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/build-asan/plugins"
     export ASAN_OPTIONS="$asan:fast_unwind_on_malloc=0"
@@ -327,8 +330,9 @@ full_asan() {
     unset GST_PLUGIN_SYSTEM_PATH_1_0 ASAN_OPTIONS UBSAN_OPTIONS
 }
 
-# The elements where threads meet, and what of the engine has threads other than
-# OpenMP's, which the sanitizer does not see; see tests/tsan.
+# Runs the tests of elements with several threads, and of those parts of the
+# engine whose threads are not OpenMP's, which the sanitizer does not see; see
+# tests/tsan.
 full_tsan() {
     targets=tsan
     # shellcheck disable=SC2046 # names without spaces
@@ -347,38 +351,37 @@ full_tsan() {
 }
 
 full() {
-    # Both commands of the README, as they are written there.
+    # These are the two commands of the README.
     stage demo
     if sh pipelines/demo.sh; then count 1 0 0; else fail demo; fi
     script quick sh tests/run.sh
     soak_begin
     full_all
     full_options
-    # oneDNN 2.6's kernels for AMX read one number past a list of theirs: a fault
-    # where the list's block ends what the allocator has mapped. glibc always has
-    # something there, the allocators of the sanitizers have not. Without AMX a
-    # CPU still computes in bf16, and code made at run time is not instrumented
-    # anyway.
+    # The AMX kernels of oneDNN 2.6 read one number past one of their lists.
+    # This is a fault if the list's block is at the end of mapped memory, which
+    # happens with the allocators of the sanitizers and not with glibc's.
+    # Without AMX a CPU still computes in bf16, and code generated at run time
+    # is not instrumented anyway.
     export ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
     full_asan
     full_tsan
     unset ONEDNN_MAX_CPU_ISA
     script static sh tests/static.sh build-all
     script arm sh tests/arm.sh
-    # Each takes long, the network and the rights of root.
+    # Each system takes long, and needs the network and root rights.
     # shellcheck disable=SC2086 # a list of words
     [ -z "${VAE_TEST_DISTROS:-}" ] ||
         script distros sh tests/distros.sh $VAE_TEST_DISTROS
 }
 
-# Several tests run at once; threads of one that wait are not to keep the
-# processor from another.
+# Several tests run at once, so waiting threads must not occupy the processor.
 export OMP_WAIT_POLICY=passive
 
 case $what in
 '') quick ;;
 --long)
-    # An hour for each test instead of what tests/meson.build allows.
+    # Each test may take an hour, instead of the limit in tests/meson.build.
     long='--suite long --timeout-multiplier 120'
     full
     ;;
