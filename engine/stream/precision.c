@@ -11,7 +11,7 @@
  * bf16 is slower where the largest convolutions take more than so many times as
  * long: all else is faster in it, since it moves half the bytes. On an AMD EPYC
  * with AVX512_BF16 whole networks took 0.49 to 0.91 times as long where these
- * took 0.51 to 1.10 times (docs/performance.md).
+ * took 0.51 to 1.10 times (docs/measurements/cpu.md).
  */
 #define SLOWER 1.15
 
