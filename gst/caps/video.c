@@ -1,6 +1,5 @@
 #include "video.h"
 
-#include "frames.h"
 #include "latent.h"
 
 #include <string.h>
@@ -39,6 +38,20 @@ pixels_of(GstVideoFormat format, VaePixels *pixels)
             return TRUE;
         }
     return FALSE;
+}
+
+gboolean
+gst_vae_video_is_cuda_feature(const GstCapsFeatures *features)
+{
+    return features && !gst_caps_features_is_any(features) &&
+           gst_caps_features_contains(features, "memory:CUDAMemory");
+}
+
+gboolean
+gst_vae_video_is_cuda(const GstCaps *caps)
+{
+    return caps && !gst_caps_is_any(caps) && !gst_caps_is_empty(caps) &&
+           gst_vae_video_is_cuda_feature(gst_caps_get_features(caps, 0));
 }
 
 static gboolean
@@ -91,7 +104,7 @@ gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
     s = gst_caps_get_structure(caps, 0);
     /* The first of each list. */
     gst_structure_fixate_field_string(
-        s, "format", gst_vae_cuda_is_caps(caps) ? "NV12" : "I420");
+        s, "format", gst_vae_video_is_cuda(caps) ? "NV12" : "I420");
     gst_structure_get_int(s, "height", &height);
     format = gst_video_format_get_info(
         gst_video_format_from_string(gst_structure_get_string(s, "format")));

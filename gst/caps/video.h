@@ -33,6 +33,11 @@ G_BEGIN_DECLS
     GST_VAE_RAW_CAPS_OF(GST_VAE_RAW_USUAL)                                     \
     "; " GST_VAE_RAW_CAPS_OF(GST_VAE_RAW_OTHER)
 
+/* Whether the video, that of the first structure of caps, is in the memory of a
+ * CUDA device. */
+gboolean gst_vae_video_is_cuda_feature(const GstCapsFeatures *features);
+gboolean gst_vae_video_is_cuda(const GstCaps *caps);
+
 /*
  * Fixates allowed raw caps of one size: the first format, and with it range,
  * matrix and, where chroma is subsampled, its site, all stated. What the caps

@@ -31,20 +31,17 @@
  */
 #include "decode.h"
 
-#include "frames.h"
 #include "enums.h"
+#include "error.h"
+#include "offer.h"
+#include "pads.h"
+#include "switch.h"
 #include "tensor_meta.h"
 #include "tensors.h"
 #include "video.h"
 
 GST_DEBUG_CATEGORY(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
-
-enum {
-    PROP_0,
-    PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
-    PROP_NORMALIZATION
-};
 
 GType gst_vae_decode_get_type(void);
 G_DEFINE_TYPE(GstVaeDecode, gst_vae_decode, gst_vae_base_get_type())
@@ -140,7 +137,7 @@ static void
 complete(GstVaeDecode *self)
 {
     GstVaeLatentInfo *in = &self->in;
-    const VaeModelInfo *model = self->base.info;
+    const VaeModelInfo *model = self->base.choice.info;
     gint mode;
 
     if (!in->width)
@@ -182,12 +179,13 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!gst_vae_base_use_model(base, error))
         return FALSE;
     if (self->tensors)
-        gst_vae_tensors_video_rate(&self->in, self->base.info->decode.step_out);
-    if (!check_latents(&self->in, self->base.info, error))
+        gst_vae_tensors_video_rate(&self->in,
+                                   self->base.choice.info->decode.step_out);
+    if (!check_latents(&self->in, self->base.choice.info, error))
         return FALSE;
     complete(self);
     return check_rate(&self->in, error) &&
-           check_size(&self->in, self->base.info, error);
+           check_size(&self->in, self->base.choice.info, error);
 }
 
 static gboolean
@@ -205,10 +203,10 @@ keep_format(GstVaeBase *base, GstCaps *caps)
 {
     GstCaps *agreed = NULL, *both;
 
-    g_mutex_lock(&base->lock);
-    if (base->session)
-        agreed = gst_caps_copy(base->session->caps);
-    g_mutex_unlock(&base->lock);
+    g_mutex_lock(&base->queue.lock);
+    if (base->queue.session)
+        agreed = gst_caps_copy(base->queue.session->caps);
+    g_mutex_unlock(&base->queue.lock);
     if (!agreed ||
         !gst_caps_features_is_equal(gst_caps_get_features(agreed, 0),
                                     gst_caps_get_features(caps, 0))) {
@@ -241,7 +239,7 @@ raw_caps(GstVaeDecode *self)
                         in->fps_n, in->fps_d, "pixel-aspect-ratio",
                         GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
                         in->par_d ? in->par_d : 1, NULL);
-    ours = gst_vae_cuda_offer(&self->base, ours);
+    ours = gst_vae_cuda_offer(&self->base.cuda, ours);
     peer = gst_pad_peer_query_caps(pad, ours);
     if (peer) {
         GstCaps *both =
@@ -267,7 +265,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 
     session->caps = raw_caps(self);
     if (!session->caps) {
-        gchar *why = gst_vae_cuda_why_not(base);
+        gchar *why = gst_vae_cuda_why_not(&base->cuda);
 
         g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                     "Downstream takes no video of %dx%d pixels at %d/%d in "
@@ -302,32 +300,30 @@ static GstFlowReturn
 push_latent(GstVaeDecode *self, GstBuffer *latent)
 {
     GstVaeBase *base = &self->base;
-    const GstClockTime pts = gst_vae_decode_step_pts(self, latent);
+    const GstVaeStep step = gst_vae_decode_step(self, latent);
     GstFlowReturn ret = GST_FLOW_EOS;
     gboolean cold = FALSE;
-    gboolean begins = gst_vae_decode_begins(self, latent);
     GstVaeItem *item;
 
-    /* What follows without this one has no past. */
-    if (gst_vae_decode_is_behind(self, pts))
+    if (step.behind) /* the next latent follows without this one */
         self->need_start = self->discont = TRUE;
-    else if (begins)
+    else if (step.start)
         ret = gst_vae_decode_load(self, latent);
     else
         ret = GST_FLOW_OK;
     if (ret == GST_FLOW_OK && !self->resuming)
-        ret = gst_vae_base_switch(base, begins, pts, &cold);
+        ret = gst_vae_base_switch(base, step.start, step.pts, &cold);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(latent);
         return ret;
     }
-    item = self->resuming ? gst_vae_decode_resume_step(self, latent)
-                          : gst_vae_decode_plan_step(self, latent);
+    item = self->resuming ? gst_vae_decode_resume_step(self, latent, step)
+                          : gst_vae_decode_plan_step(self, latent, &step);
     if (!item)
         return GST_FLOW_OK;
     item->cold = cold;
     gst_vae_decode_mark(self, item);
-    return gst_vae_queue_push_step(base, item);
+    return gst_vae_base_push_step(base, item);
 }
 
 static GstFlowReturn
@@ -360,16 +356,16 @@ read_latents(GstVaeDecode *self, GstBuffer *buffer)
     GError *error = NULL;
     gsize size;
 
-    buffer = gst_vae_tensor_meta_take(buffer, &self->in, self->base.info->space,
-                                      &error);
+    buffer = gst_vae_tensor_meta_take(buffer, &self->in,
+                                      self->base.choice.info->space, &error);
     if (!buffer) {
-        gst_vae_queue_drain(&self->base);
+        gst_vae_queue_drain(&self->base.queue);
         gst_vae_post_gerror(GST_ELEMENT(self), error);
         return NULL;
     }
     size = gst_buffer_get_size(buffer);
     if (size != wanted) {
-        gst_vae_queue_drain(&self->base); /* what was good goes out */
+        gst_vae_queue_drain(&self->base.queue); /* what was good goes out */
         GST_ELEMENT_ERROR(self, STREAM, FORMAT,
                           ("A buffer of %" G_GSIZE_FORMAT
                            " bytes came, wanted %" G_GSIZE_FORMAT
@@ -427,128 +423,19 @@ propose_allocation(GstVaeBase *base, GstQuery *query)
 }
 
 static void
-set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
-{
-    GstVaeDecode *self = GST_VAE_DECODE(object);
-
-    GST_OBJECT_LOCK(self);
-    switch (id) {
-    case PROP_FRAMERATE:
-        self->fps_n = gst_value_get_fraction_numerator(value);
-        self->fps_d = gst_value_get_fraction_denominator(value);
-        break;
-    case PROP_NORMALIZATION:
-        self->normalization = g_value_get_enum(value);
-        break;
-    default:
-        if (!gst_vae_checkpoint_set(&self->base, id, value))
-            G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(self);
-}
-
-static void
-get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
-{
-    GstVaeDecode *self = GST_VAE_DECODE(object);
-
-    GST_OBJECT_LOCK(self);
-    switch (id) {
-    case PROP_FRAMERATE:
-        gst_value_set_fraction(value, self->fps_n, self->fps_d);
-        break;
-    case PROP_NORMALIZATION:
-        g_value_set_enum(value, self->normalization);
-        break;
-    default:
-        if (!gst_vae_checkpoint_get(&self->base, id, value))
-            G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(self);
-}
-
-static void
-install_properties(GObjectClass *klass)
-{
-    const GParamFlags ready =
-        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
-
-    /**
-     * GstVaeDecode:framerate:
-     *
-     * Rate of the decoded video where the caps state none.
-     */
-    g_object_class_install_property(
-        klass, PROP_FRAMERATE,
-        gst_param_spec_fraction("framerate", "Framerate",
-                                "Frames per second of the video where the caps "
-                                "state none, " GST_VAE_RATES
-                                "; 0/1: what the model was made for",
-                                0, 1, G_MAXINT, 1, 0, 1, ready));
-    /**
-     * GstVaeDecode:normalization:
-     *
-     * On which side of the model's latent statistics the latents stand. What
-     * is set here goes before what the caps say.
-     */
-    g_object_class_install_property(
-        klass, PROP_NORMALIZATION,
-        g_param_spec_enum("normalization", "Normalization",
-                          "Whether latents are as the diffusion model emits "
-                          "them or as the network takes them; auto: as the "
-                          "caps say, else normalized",
-                          GST_TYPE_VAE_NORMALIZATION,
-                          GST_VAE_NORMALIZATION_AUTO, ready));
-}
-
-static void
-restart_action(GstVaeDecode *self)
-{
-    GST_OBJECT_LOCK(self);
-    self->base.settings.restart_wanted = TRUE;
-    GST_OBJECT_UNLOCK(self);
-}
-
-static void
-install_signals(GstVaeDecodeClass *klass)
-{
-    /**
-     * GstVaeDecode::restart:
-     * @decode: the element
-     *
-     * At the next latent, takes the #GstVaeBase:model that was set meanwhile,
-     * without waiting for a sequence to start, and forgets what was before:
-     * the latent is decoded without a past, as at the start of a sequence, and
-     * gives as many frames as any other, so that the times of frames go on
-     * without a gap. The element message `vae-switch` says when: `model`,
-     * `cold` (TRUE), `timestamp` and `running-time`.
-     */
-    g_signal_new_class_handler("restart", G_TYPE_FROM_CLASS(klass),
-                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
-                               G_CALLBACK(restart_action), NULL, NULL, NULL,
-                               G_TYPE_NONE, 0);
-}
-
-static void
 gst_vae_decode_class_init(GstVaeDecodeClass *klass)
 {
-    GObjectClass *object_class = G_OBJECT_CLASS(klass);
     GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
     GstVaeBaseClass *base_class = &klass->parent_class;
 
     GST_DEBUG_CATEGORY_INIT(gst_vae_decode_debug, "vaedecode", 0,
                             "latents to raw video");
-    object_class->set_property = set_property;
-    object_class->get_property = get_property;
-    install_properties(object_class);
-    gst_vae_checkpoint_install(object_class, GST_VAE_CHECKPOINT_PROPERTIES);
-    install_signals(klass);
+    gst_vae_decode_install(G_OBJECT_CLASS(klass));
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_pad_template(
         element_class, gst_vae_cuda_template("src", GST_PAD_SRC));
     gst_element_class_set_static_metadata(
-        element_class, "Variational autoencoder latent decoder",
-        "Codec/Decoder/Video",
+        element_class, "VAE latent decoder", "Codec/Decoder/Video",
         "Decodes latents of video diffusion models to raw video",
         GST_VAE_AUTHOR);
     base_class->direction = VAE_DECODE;

@@ -41,16 +41,25 @@ typedef struct GstVaeDecodeClass {
 
 #define GST_VAE_DECODE(object) ((GstVaeDecode *) (object))
 
+/* decode/properties.c */
+
+/* Properties and signals. */
+void gst_vae_decode_install(GObjectClass *klass);
+
 /* decode/timing.c: buffers of latents to steps with timestamps */
 
-/* Whether a latent begins a sequence, and when its step begins. */
-gboolean gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer);
-GstClockTime gst_vae_decode_step_pts(GstVaeDecode *self,
-                                     const GstBuffer *buffer);
-/* Whether nothing from there on is in the segment. */
-gboolean gst_vae_decode_is_behind(GstVaeDecode *self, GstClockTime pts);
+/* What a latent says of its step. */
+typedef struct GstVaeStep {
+    GstClockTime pts; /* where it begins, by its timestamp or by counting */
+    gboolean start;   /* it begins a sequence */
+    gboolean behind;  /* nothing from there on is in the segment */
+} GstVaeStep;
+
+/* Called once for each latent, in their order. */
+GstVaeStep gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent);
 /* The step of one latent; takes buffer. */
-GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer);
+GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
+                                     const GstVaeStep *step);
 /* Latent i of a buffer that holds several, with flags and times of its own;
  * NULL: memory that cannot be read. left is what is left of the buffer's
  * duration, or NONE. (transfer full) */
@@ -64,7 +73,8 @@ GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
 GstFlowReturn gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent);
 /* The step of a latent while resuming, without frames that were had before;
  * NULL: it is not needed. Takes latent. */
-GstVaeItem *gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent);
+GstVaeItem *gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
+                                       GstVaeStep step);
 /* Marks a step behind which a checkpoint is due. */
 void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
 
@@ -72,7 +82,7 @@ void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
 
 void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
-VaeStatus gst_vae_decode_begin(GstVaeBase *base, VaeStream *stream,
+VaeStatus gst_vae_decode_begin(GstElement *element, VaeStream *stream,
                                GstVaeItem **items, guint n, GstVaeCall *call,
                                VaeError *error);
 

@@ -2,14 +2,12 @@
  * output.c: memory for frames, and the engine's call.
  */
 #include "call.h"
-#include "frames.h"
 #include "decode.h"
+#include "frames.h"
+#include "video.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
-
-/* A late stream still shows a picture this often. */
-#define SHOW_EVERY GST_SECOND
 
 /* What GStreamer calls the default quality. */
 #define FULL_QUALITY 1000000
@@ -80,12 +78,10 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     const gboolean video_meta =
         gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
     const VaeModelInfo *info = gst_vae_model_info(session->model);
-    guint steps, depth;
+    const guint depth = gst_vae_queue_depth(&base->queue);
     GstBufferPool *pool;
+    guint steps;
 
-    GST_OBJECT_LOCK(base);
-    depth = base->settings.queue_depth;
-    GST_OBJECT_UNLOCK(base);
     /* Up to 4 steps of a slice unless told otherwise; what waits, what is
      * computed and what is pushed. */
     steps = session->params.slice_size ? session->params.slice_size : 4;
@@ -95,15 +91,15 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     pool =
         offered_pool(session, query,
                      (depth + 2) * steps * info->decode.step_out, video_meta);
-    if (pool && gst_vae_cuda_is_caps(session->caps) &&
+    if (pool && gst_vae_video_is_cuda(session->caps) &&
         !gst_vae_cuda_is_pool(pool))
         gst_clear_object(&pool);
     if (pool && !gst_buffer_pool_set_active(pool, TRUE))
         gst_clear_object(&pool);
     GST_DEBUG_OBJECT(base, "%s pool, video meta %d",
                      pool ? "downstream's" : "own", video_meta);
-    if (!pool && gst_vae_cuda_is_caps(session->caps)) {
-        pool = gst_vae_cuda_pool(base, session->caps,
+    if (!pool && gst_vae_video_is_cuda(session->caps)) {
+        pool = gst_vae_cuda_pool(&base->cuda, session->caps,
                                  GST_VIDEO_INFO_SIZE(&session->video));
         if (pool && !gst_buffer_pool_set_active(pool, TRUE))
             gst_clear_object(&pool);
@@ -120,50 +116,26 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     session->bounded = pool && is_bounded(pool);
 }
 
-/* Posts what a dropped frame is worth to the application. */
-static void
-post_qos(GstVaeBase *base, const GstVaeItem *item, const GstVaeOut *out,
-         GstClockTime earliest)
+/* Whether the sink has no more use for a frame. Posts what a dropped one is
+ * worth to the application. */
+static gboolean
+is_late(GstVaeBase *base, const GstVaeOut *out)
 {
+    GstClockTime earliest;
     GstMessage *message;
     guint64 frames, dropped;
     gdouble proportion;
 
-    g_mutex_lock(&base->lock);
-    dropped = ++base->counters.dropped;
-    frames = base->counters.frames;
-    proportion = base->proportion;
-    g_mutex_unlock(&base->lock);
+    if (!gst_vae_qos_is_late(&base->qos, out->running, &earliest, &proportion))
+        return FALSE;
+    dropped = gst_vae_stats_dropped(&base->stats, &frames);
     message = gst_message_new_qos(GST_OBJECT(base), FALSE, out->running,
                                   out->stream, out->pts, out->duration);
     gst_message_set_qos_values(message, GST_CLOCK_DIFF(out->running, earliest),
                                proportion, FULL_QUALITY);
     gst_message_set_qos_stats(message, GST_FORMAT_BUFFERS, frames, dropped);
     gst_element_post_message(GST_ELEMENT(base), message);
-}
-
-/* Whether the sink has no more use for a frame. */
-static gboolean
-is_late(GstVaeBase *base, const GstVaeItem *item, const GstVaeOut *out)
-{
-    GstClockTime earliest;
-    gboolean qos, late;
-
-    GST_OBJECT_LOCK(base);
-    qos = base->settings.qos;
-    GST_OBJECT_UNLOCK(base);
-    g_mutex_lock(&base->lock);
-    earliest = base->earliest;
-    late = qos && GST_CLOCK_TIME_IS_VALID(earliest) &&
-           GST_CLOCK_TIME_IS_VALID(out->running) && out->running < earliest &&
-           GST_CLOCK_TIME_IS_VALID(base->shown) &&
-           out->running < base->shown + SHOW_EVERY;
-    if (!late)
-        base->shown = out->running;
-    g_mutex_unlock(&base->lock);
-    if (late)
-        post_qos(base, item, out, earliest);
-    return late;
+    return TRUE;
 }
 
 /* A buffer for one frame, mapped as the next picture of the call. */
@@ -204,7 +176,7 @@ add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
         GstVaeOut *out = &item->out[i];
 
-        if (!out->wanted || is_late(base, item, out)) {
+        if (!out->wanted || is_late(base, out)) {
             gst_vae_call_add_picture(call, session, NULL, 0);
             continue;
         }
@@ -217,12 +189,14 @@ add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
 }
 
 VaeStatus
-gst_vae_decode_begin(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+gst_vae_decode_begin(GstElement *element, VaeStream *stream, GstVaeItem **items,
                      guint n, GstVaeCall *call, VaeError *error)
 {
+    GstVaeBase *base = GST_VAE_BASE(element);
     VaeStatus status = VAE_OK;
 
-    call->engine = gst_vae_cuda_engine(base, stream);
+    call->engine = gst_vae_cuda_engine(&base->cuda, stream,
+                                       items[0]->session->params.device);
     for (guint i = 0; i < n && status == VAE_OK; i++)
         status = add_step(base, call, items[i], error);
     if (status != VAE_OK)

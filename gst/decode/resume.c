@@ -7,6 +7,9 @@
  */
 #include "decode.h"
 
+#include "error.h"
+#include "switch.h"
+
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
@@ -14,7 +17,7 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 static guint64
 frames_before(GstVaeDecode *self, guint64 k)
 {
-    const VaeSteps *steps = &self->base.info->decode;
+    const VaeSteps *steps = &self->base.choice.info->decode;
 
     return k == 0 ? 0
                   : (guint64) steps->first_out +
@@ -48,11 +51,23 @@ begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
     return TRUE;
 }
 
+/* The file of load-checkpoint. (transfer full) */
+static gchar *
+take_wish(GstVaeBase *base)
+{
+    gchar *path;
+
+    GST_OBJECT_LOCK(base);
+    path = g_steal_pointer(&base->checkpoints.load);
+    GST_OBJECT_UNLOCK(base);
+    return path;
+}
+
 GstFlowReturn
 gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
 {
     GstVaeBase *base = &self->base;
-    gchar *path = gst_vae_checkpoint_take_wish(base);
+    gchar *path = take_wish(base);
     GstFlowReturn ret = GST_FLOW_OK;
     GError *error = NULL;
 
@@ -73,7 +88,8 @@ gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
 }
 
 GstVaeItem *
-gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent)
+gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
+                           GstVaeStep step)
 {
     const VaeCheckpoint *c = &self->resume;
     const guint64 place = self->place++;
@@ -84,10 +100,10 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent)
         latent = gst_buffer_make_writable(latent);
         GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
         GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DISCONT);
-        self->need_start = FALSE;
+        self->need_start = step.start = FALSE;
         self->discont = TRUE;
     }
-    item = gst_vae_decode_plan_step(self, latent);
+    item = gst_vae_decode_plan_step(self, latent, &step);
     /* The stream was put where it has to be. */
     item->start = FALSE;
     self->resuming = place + 1 < c->latents;
@@ -110,9 +126,7 @@ gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item)
     if (item->start)
         self->saved = 0;
     GST_OBJECT_LOCK(base);
-    interval = base->settings.checkpoint_location
-                   ? base->settings.checkpoint_interval
-                   : 0;
+    interval = base->checkpoints.location ? base->checkpoints.interval : 0;
     GST_OBJECT_UNLOCK(base);
     self->saved++;
     item->checkpoint =

@@ -19,14 +19,6 @@ frames_time(GstVaeDecode *self, guint64 n)
                                  self->in.fps_n);
 }
 
-gboolean
-gst_vae_decode_is_behind(GstVaeDecode *self, GstClockTime pts)
-{
-    const GstSegment *s = &self->base.segment;
-
-    return GST_CLOCK_TIME_IS_VALID(s->stop) && pts >= s->stop;
-}
-
 /* One frame of a step, seen by the segment. */
 static void
 plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
@@ -35,16 +27,16 @@ plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
     guint64 from, to;
 
     out->offset = self->frame++;
-    out->wanted = gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, pts,
-                                   end, &from, &to) &&
+    out->wanted = gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME,
+                                   pts, end, &from, &to) &&
                   (to - from > ROUNDING || end - pts <= ROUNDING);
     if (!out->wanted)
         return;
     out->pts = from;
     out->duration = to - from;
-    out->running = gst_vae_pads_running_time(&self->base, from);
-    out->stream =
-        gst_segment_to_stream_time(&self->base.segment, GST_FORMAT_TIME, from);
+    out->running = gst_vae_base_running_time(&self->base, from);
+    out->stream = gst_segment_to_stream_time(&self->base.input.segment,
+                                             GST_FORMAT_TIME, from);
 }
 
 /* Counts from a timestamp on, or, where that is the rounded time of a whole
@@ -65,10 +57,9 @@ set_anchor(GstVaeDecode *self, GstClockTime pts)
 
 /* When a step begins: its own timestamp, or, where that is missing or only
  * rounded in another way, counted frames. */
-GstClockTime
-gst_vae_decode_step_pts(GstVaeDecode *self, const GstBuffer *buffer)
+static GstClockTime
+begin_at(GstVaeDecode *self, GstClockTime pts)
 {
-    const GstClockTime pts = GST_BUFFER_PTS(buffer);
     GstClockTime counted = GST_CLOCK_TIME_NONE;
 
     if (GST_CLOCK_TIME_IS_VALID(self->anchor))
@@ -79,10 +70,22 @@ gst_vae_decode_step_pts(GstVaeDecode *self, const GstBuffer *buffer)
         counted = pts;
         set_anchor(self, pts);
     } else if (!GST_CLOCK_TIME_IS_VALID(counted)) {
-        counted = self->base.segment.start;
+        counted = self->base.input.segment.start;
         set_anchor(self, counted);
     }
     return counted;
+}
+
+GstVaeStep
+gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
+{
+    const GstSegment *s = &self->base.input.segment;
+    GstVaeStep step = {.pts = begin_at(self, GST_BUFFER_PTS(latent))};
+
+    step.start = self->need_start || GST_BUFFER_IS_DISCONT(latent) ||
+                 !GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+    step.behind = GST_CLOCK_TIME_IS_VALID(s->stop) && step.pts >= s->stop;
+    return step;
 }
 
 /* Frames of a group of n that the duration leaves. */
@@ -105,8 +108,8 @@ is_cold(GstVaeDecode *self, const GstBuffer *buffer)
 {
     const gboolean delta =
         GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-    const guint first = self->base.info->decode.first_out;
-    const guint later = self->base.info->decode.step_out;
+    const guint first = self->base.choice.info->decode.first_out;
+    const guint later = self->base.choice.info->decode.step_out;
 
     if (first == later)
         return FALSE;
@@ -124,8 +127,8 @@ static guint
 plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
            GstClockTime *pts)
 {
-    const guint first = self->base.info->decode.first_out;
-    const guint skip = self->base.info->decode.step_out - first;
+    const guint first = self->base.choice.info->decode.first_out;
+    const guint skip = self->base.choice.info->decode.step_out - first;
     const guint64 k = GST_BUFFER_OFFSET(buffer);
     guint64 from, to;
 
@@ -135,10 +138,11 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
     item->partial = TRUE;
     if (GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
-        self->frame = first + (k - 1) * self->base.info->decode.step_out + skip;
+        self->frame =
+            first + (k - 1) * self->base.choice.info->decode.step_out + skip;
     else
         self->frame += skip;
-    if (gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, *pts,
+    if (gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME, *pts,
                          *pts + frames_time(self, skip), &from, &to))
         item->before = gst_event_new_gap(from, to - from);
     self->since_anchor += skip;
@@ -146,29 +150,22 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     return first;
 }
 
-gboolean
-gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *buffer)
-{
-    return self->need_start || GST_BUFFER_IS_DISCONT(buffer) ||
-           !GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-}
-
 GstVaeItem *
-gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer)
+gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
+                         const GstVaeStep *step)
 {
-    const gboolean start = gst_vae_decode_begins(self, buffer);
     GstVaeItem *item = gst_vae_item_new_step();
-    GstClockTime pts = gst_vae_decode_step_pts(self, buffer), end;
+    GstClockTime pts = step->pts, end;
     const GstClockTime stated = GST_BUFFER_DURATION(buffer);
     guint keep;
 
     item->discont = self->discont || GST_BUFFER_IS_DISCONT(buffer);
     self->need_start = self->discont = FALSE;
-    if (start) {
+    if (step->start) {
         item->n_out = plan_start(self, item, buffer, &pts);
         keep = item->before ? item->n_out : trimmed(self, stated, item->n_out);
     } else {
-        item->n_out = self->base.info->decode.step_out;
+        item->n_out = self->base.choice.info->decode.step_out;
         keep = trimmed(self, stated, item->n_out);
     }
     for (guint i = 0; i < keep; i++) {
@@ -219,7 +216,7 @@ static void
 label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
       GstClockTime *left)
 {
-    const VaeSteps *steps = &self->base.info->decode;
+    const VaeSteps *steps = &self->base.choice.info->decode;
     GstClockTime group = frames_time(self, steps->step_out);
 
     if (i == 0) {

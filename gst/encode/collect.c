@@ -2,7 +2,9 @@
  * collect.c: frames to groups, and these to steps with times.
  */
 #include "encode.h"
+
 #include "enums.h"
+#include "switch.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_encode_debug);
 #define GST_CAT_DEFAULT gst_vae_encode_debug
@@ -64,15 +66,15 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
 static guint
 group_size(const GstVaeEncode *self)
 {
-    return self->need_start ? self->base.info->encode.first_in
-                            : self->base.info->encode.step_in;
+    return self->need_start ? self->base.choice.info->encode.first_in
+                            : self->base.choice.info->encode.step_in;
 }
 
 /* Turns the frames of a whole group into a step. */
 static GstFlowReturn
 push_group(GstVaeEncode *self)
 {
-    const VaeSteps *decode = &self->base.info->decode;
+    const VaeSteps *decode = &self->base.choice.info->decode;
     GstVaeItem *item = gst_vae_item_new_step();
 
     item->start = self->need_start;
@@ -89,7 +91,7 @@ push_group(GstVaeEncode *self)
     item->out[0].wanted = TRUE;
     item->out[0].offset = self->latent++;
     self->need_start = self->discont = FALSE;
-    return gst_vae_queue_push_step(&self->base, item);
+    return gst_vae_base_push_step(&self->base, item);
 }
 
 GstFlowReturn
@@ -155,15 +157,15 @@ take_requests(GstVaeEncode *self, GstClockTime running, guint *count)
 static void
 begin_if_forced(GstVaeEncode *self, GstClockTime pts)
 {
-    const GstSegment *s = &self->base.segment;
-    const GstClockTime running = gst_vae_pads_running_time(&self->base, pts);
+    const GstSegment *s = &self->base.input.segment;
+    const GstClockTime running = gst_vae_base_running_time(&self->base, pts);
     guint count = 0;
 
     if (!take_requests(self, running, &count))
         return;
     gst_vae_encode_key_unit(&self->base);
     gst_vae_queue_push_event(
-        &self->base,
+        &self->base.queue,
         gst_video_event_new_downstream_force_key_unit(
             pts, gst_segment_to_stream_time(s, GST_FORMAT_TIME, pts), running,
             FALSE, count),
@@ -179,14 +181,14 @@ frame_span(GstVaeEncode *self, const GstBuffer *buffer, GstVaeSpan *span)
     if (GST_BUFFER_PTS_IS_VALID(buffer))
         self->next = GST_BUFFER_PTS(buffer);
     else if (!GST_CLOCK_TIME_IS_VALID(self->next))
-        self->next = self->base.segment.start;
+        self->next = self->base.input.segment.start;
     if (!GST_CLOCK_TIME_IS_VALID(duration))
         duration = self->frame_time;
     span->pts = self->next;
     span->end = self->next + duration;
     self->next = span->end;
-    return gst_segment_clip(&self->base.segment, GST_FORMAT_TIME, span->pts,
-                            span->end, &span->pts, &span->end);
+    return gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME,
+                            span->pts, span->end, &span->pts, &span->end);
 }
 
 GstFlowReturn

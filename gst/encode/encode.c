@@ -27,8 +27,12 @@
  */
 #include "encode.h"
 
-#include "frames.h"
 #include "enums.h"
+#include "frames.h"
+#include "offer.h"
+#include "pads.h"
+#include "share.h"
+#include "switch.h"
 #include "tensor_meta.h"
 #include "tensors.h"
 #include "video.h"
@@ -85,14 +89,15 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!gst_vae_video_info(caps, &self->in, error) ||
         !gst_vae_base_use_model(base, error))
         return FALSE;
-    if (gst_vae_cuda_is_caps(caps))
-        gst_vae_cuda_usable(base);
+    if (gst_vae_video_is_cuda(caps))
+        gst_vae_cuda_usable(&base->cuda);
     if (self->in.fps_n > 0)
         self->frame_time = gst_util_uint64_scale_int(GST_SECOND, self->in.fps_d,
                                                      self->in.fps_n);
     else
-        self->frame_time = gst_util_uint64_scale_int(
-            GST_SECOND, self->base.info->fps_d, self->base.info->fps_n);
+        self->frame_time =
+            gst_util_uint64_scale_int(GST_SECOND, self->base.choice.info->fps_d,
+                                      self->base.choice.info->fps_n);
     return TRUE;
 }
 
@@ -124,7 +129,7 @@ keep_colorimetry(const GstVideoInfo *in, GstVaeLatentInfo *info)
 static GstVaeLatentInfo
 latent_info(GstVaeEncode *self)
 {
-    const VaeModelInfo *model = self->base.info;
+    const VaeModelInfo *model = self->base.choice.info;
     const GstVideoInfo *in = &self->in;
     GstVaeLatentInfo info;
 
@@ -155,8 +160,8 @@ latent_caps(GstVaeEncode *self)
 
     set_list(caps, "type", "{ float32, float16, bfloat16 }");
     set_list(caps, "normalization", "{ normalized, raw }");
-    gst_caps_append(
-        caps, gst_vae_tensors_caps(&info, self->base.info->decode.step_out));
+    gst_caps_append(caps, gst_vae_tensors_caps(
+                              &info, self->base.choice.info->decode.step_out));
     return caps;
 }
 
@@ -246,7 +251,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
         gst_caps_unref(caps);
         g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                     "Downstream does not take the latents of %s: %s",
-                    self->base.info->path, text);
+                    self->base.choice.info->path, text);
         g_free(text);
         gst_caps_unref(ours);
         return FALSE;
@@ -320,14 +325,9 @@ src_event(GstVaeBase *base, GstEvent *event)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
     GstVaeKeyRequest request = {GST_CLOCK_TIME_NONE, 0};
-    gboolean qos;
 
-    if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
-        GST_OBJECT_LOCK(base);
-        qos = base->settings.qos;
-        GST_OBJECT_UNLOCK(base);
-        return !qos;
-    }
+    if (GST_EVENT_TYPE(event) == GST_EVENT_QOS)
+        return !gst_vae_qos_is_enabled(&base->qos);
     if (!gst_video_event_is_force_key_unit(event) ||
         !gst_video_event_parse_upstream_force_key_unit(event, &request.time,
                                                        NULL, &request.count))
@@ -344,18 +344,15 @@ propose_allocation(GstVaeBase *base, GstQuery *query)
     GstBufferPool *pool = NULL;
     GstCaps *caps;
     GstVideoInfo info;
-    guint depth;
+    const guint depth = gst_vae_queue_depth(&base->queue);
 
-    GST_OBJECT_LOCK(base);
-    depth = base->settings.queue_depth;
-    GST_OBJECT_UNLOCK(base);
     gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
     gst_query_parse_allocation(query, &caps, NULL);
     /* What is collected, what waits and what is computed. */
     if (!caps || !gst_video_info_from_caps(&info, caps))
         return;
-    if (gst_vae_cuda_is_caps(caps) && gst_vae_cuda_usable(base))
-        pool = gst_vae_cuda_pool(base, caps, info.size);
+    if (gst_vae_video_is_cuda(caps) && gst_vae_cuda_usable(&base->cuda))
+        pool = gst_vae_cuda_pool(&base->cuda, caps, info.size);
     gst_query_add_allocation_pool(query, pool, info.size, 4 * (depth + 2), 0);
     gst_clear_object(&pool);
 }
@@ -418,22 +415,22 @@ install_properties(GObjectClass *klass)
     /**
      * GstVaeEncode:tail:
      *
-     * What becomes of frames at the end of a sequence that fill no group.
+     * Treatment of frames at the end of a sequence that fill no group.
      * With `repeat` the last latent has the duration of the true frames, so
      * that decoding gives as many frames as came in.
      */
     g_object_class_install_property(
         klass, PROP_TAIL,
         g_param_spec_enum("tail", "Tail",
-                          "What to do with the last frames of a sequence "
-                          "where they do not fill a latent",
+                          "Action to take for the last frames of a sequence "
+                          "when they do not fill a latent",
                           GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_PLAYING));
     /**
      * GstVaeEncode:posterior:
      *
-     * What is taken of the distribution that the encoder gives: its mean, or
+     * Value taken from the distribution that the encoder gives: its mean, or
      * mean + exp(logvar / 2) * e with a standard normal e of
      * #GstVaeEncode:seed. Models without a posterior (the TAEHV family) refuse
      * `sample`.
@@ -441,8 +438,8 @@ install_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_POSTERIOR,
         g_param_spec_enum("posterior", "Posterior",
-                          "What is taken of the distribution that the encoder "
-                          "gives; the TAEHV family has only mean",
+                          "Value to take from the distribution that the "
+                          "encoder gives (the TAEHV family has a mean only)",
                           GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_READY));
@@ -457,7 +454,7 @@ install_properties(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SEED,
         g_param_spec_uint64("seed", "Seed",
-                            "Chooses the noise of posterior=sample; the same "
+                            "Seed of the noise of posterior=sample; the same "
                             "seed gives the same latents",
                             0, G_MAXUINT64, 0,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
@@ -481,8 +478,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
         element_class, gst_vae_cuda_template("sink", GST_PAD_SINK));
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
-        element_class, "Variational autoencoder latent encoder",
-        "Codec/Encoder/Video",
+        element_class, "VAE latent encoder", "Codec/Encoder/Video",
         "Encodes raw video to latents of video diffusion models",
         GST_VAE_AUTHOR);
     base_class->direction = VAE_ENCODE;

@@ -72,7 +72,7 @@ void gst_vae_encode_segment(GstVaeBase *base);
 
 void gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
-VaeStatus gst_vae_encode_begin(GstVaeBase *base, VaeStream *stream,
+VaeStatus gst_vae_encode_begin(GstElement *element, VaeStream *stream,
                                GstVaeItem **items, guint n, GstVaeCall *call,
                                VaeError *error);
 

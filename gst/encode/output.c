@@ -2,8 +2,8 @@
  * output.c: memory for latents, and the engine's call.
  */
 #include "call.h"
-#include "frames.h"
 #include "encode.h"
+#include "frames.h"
 
 void
 gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
@@ -52,12 +52,14 @@ add_step(GstVaeCall *call, GstVaeItem *item, VaeError *error)
 }
 
 VaeStatus
-gst_vae_encode_begin(GstVaeBase *base, VaeStream *stream, GstVaeItem **items,
+gst_vae_encode_begin(GstElement *element, VaeStream *stream, GstVaeItem **items,
                      guint n, GstVaeCall *call, VaeError *error)
 {
+    GstVaeBase *base = GST_VAE_BASE(element);
     VaeStatus status = VAE_OK;
 
-    call->engine = gst_vae_cuda_engine(base, stream);
+    call->engine = gst_vae_cuda_engine(&base->cuda, stream,
+                                       items[0]->session->params.device);
     for (guint i = 0; i < n && status == VAE_OK; i++)
         status = add_step(call, items[i], error);
     if (status != VAE_OK)

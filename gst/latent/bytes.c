@@ -3,6 +3,7 @@
  */
 #include "bytes.h"
 
+#include "source.h"
 #include "vae-private/tensors.h"
 
 /* What one pull asks for at most, as upstream allocates it at once. */
@@ -88,25 +89,9 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
 }
 
 gchar *
-gst_latent_source_path(GstPad *pad)
-{
-    gchar *uri = NULL, *path = NULL;
-    GstQuery *query = gst_query_new_uri();
-    if (gst_pad_peer_query(pad, query))
-        gst_query_parse_uri(query, &uri);
-    gst_query_unref(query);
-    if (uri)
-        path = g_filename_from_uri(uri, NULL, NULL);
-    if (!path)
-        return uri;
-    g_free(uri);
-    return path;
-}
-
-gchar *
 gst_latent_source_name(GstPad *pad)
 {
-    gchar *path = gst_latent_source_path(pad);
+    gchar *path = gst_vae_source_path(pad);
     return path ? path : g_strdup("latent file");
 }
 

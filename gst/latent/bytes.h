@@ -39,10 +39,7 @@ GstFlowReturn gst_latent_pull_header(GstPad *pad, const gchar *name,
                                      GstLatentBytes *bytes, guint64 *total,
                                      VaeError *error);
 
-/* The file behind the sink pad: its path, or its URI; NULL where upstream knows
- * none. (transfer full) */
-gchar *gst_latent_source_path(GstPad *pad);
-/* The same for messages: never NULL. (transfer full) */
+/* The file behind the sink pad, for messages: never NULL. (transfer full) */
 gchar *gst_latent_source_name(GstPad *pad);
 
 G_END_DECLS

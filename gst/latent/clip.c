@@ -181,15 +181,15 @@ fill_info(GstLatentClip *clip, const gchar *name,
 }
 
 VaeStatus
-gst_latent_clip_open(GstLatentClip *clip, const void *bytes, gsize n_bytes,
+gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                      guint64 total, const gchar *name,
                      const GstLatentSettings *settings, VaeError *error)
 {
     const VaeLatentOptions options = {.tensor = settings->tensor,
                                       .layout = settings->layout,
                                       .batch_index = settings->batch_index};
-    VaeStatus status = vae_tensor_file_open_memory(bytes, n_bytes, total, name,
-                                                   &clip->file, error);
+    VaeStatus status = vae_tensor_file_open_memory(
+        bytes->data, bytes->size, total, name, &clip->file, error);
     if (status == VAE_OK)
         status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
     if (status == VAE_OK)

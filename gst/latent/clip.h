@@ -10,8 +10,9 @@
 
 #include "vae-private/tensors.h"
 
-#include "settings.h"
+#include "bytes.h"
 #include "latent.h"
+#include "settings.h"
 
 G_BEGIN_DECLS
 
@@ -36,13 +37,13 @@ typedef struct GstLatentClip {
 } GstLatentClip;
 
 /*
- * Finds the clip in n_bytes of a file of total bytes; see
+ * Finds the clip in the first bytes of a file of total bytes; see
  * vae_tensor_file_open_memory(). clip is zeroed before and owns nothing of
  * bytes, which have to stay until gst_latent_clip_clear(). Nothing to clear
  * after a failure.
  */
-VaeStatus gst_latent_clip_open(GstLatentClip *clip, const void *bytes,
-                               gsize n_bytes, guint64 total, const gchar *name,
+VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
+                               guint64 total, const gchar *name,
                                const GstLatentSettings *settings,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);

@@ -114,9 +114,8 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     GST_OBJECT_LOCK(self);
     gst_latent_settings_copy(&settings, &self->settings);
     GST_OBJECT_UNLOCK(self);
-    const VaeStatus status =
-        gst_latent_clip_open(&self->clip, self->bytes.data, self->bytes.size,
-                             total, name, &settings, &error);
+    const VaeStatus status = gst_latent_clip_open(
+        &self->clip, &self->bytes, total, name, &settings, &error);
     gst_latent_settings_clear(&settings);
     if (status != VAE_OK)
         return gst_latent_send_fail(self, &error);
@@ -481,18 +480,18 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     g_object_class_install_property(
         object_class, PROP_MAX_PUSH_SIZE,
         g_param_spec_uint64("max-push-size", "Max Push Size",
-                            "Largest file, in bytes, that is held in memory "
-                            "where upstream has no random access",
+                            "Maximum size, in bytes, of a file that is held in "
+                            "memory where upstream has no random access",
                             0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
     g_object_class_install_property(
         object_class, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",
-                         "Latents to decode, unseen, in front of the position "
-                         "of a seek; 38 are enough for every network, 8 for "
-                         "the TAEHV family: what is shown is then exactly "
-                         "what a run from the start shows. Fewer are faster",
+                         "Number of latents to decode, unseen, in front of a "
+                         "seek position: 38 are enough for every network, 8 "
+                         "for the TAEHV family, to show exactly the frames of "
+                         "a run from the start; fewer are faster",
                          0, G_MAXINT, GST_LATENT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));

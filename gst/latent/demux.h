@@ -8,10 +8,6 @@
 
 G_BEGIN_DECLS
 
-#define GST_TYPE_LATENT_DEMUX (gst_latent_demux_get_type())
-G_DECLARE_FINAL_TYPE(GstLatentDemux, gst_latent_demux, GST, LATENT_DEMUX,
-                     GstElement)
-
 GST_ELEMENT_REGISTER_DECLARE(latentdemux)
 
 /* Tells application/x-safetensors and application/x-npy by their content. */

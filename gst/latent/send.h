@@ -7,11 +7,14 @@
 
 #include "bytes.h"
 #include "clip.h"
-#include "demux.h"
 
 G_BEGIN_DECLS
 
 GST_DEBUG_CATEGORY_EXTERN(gst_latent_demux_debug);
+
+#define GST_TYPE_LATENT_DEMUX (gst_latent_demux_get_type())
+G_DECLARE_FINAL_TYPE(GstLatentDemux, gst_latent_demux, GST, LATENT_DEMUX,
+                     GstElement)
 
 struct _GstLatentDemux {
     GstElement parent;

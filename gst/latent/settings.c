@@ -46,9 +46,9 @@ gst_latent_settings_install(GObjectClass *klass)
     g_object_class_install_property(
         klass, GST_LATENT_PROP_TENSOR,
         g_param_spec_string("tensor", "Tensor",
-                            "Name of the tensor; unset: latent, latents, "
+                            "Name of the tensor (NULL = latent, latents, "
                             "samples, latent_tensor, else the only one with "
-                            "4 or 5 dimensions",
+                            "4 or 5 dimensions)",
                             NULL, flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LAYOUT,
@@ -59,7 +59,7 @@ gst_latent_settings_install(GObjectClass *klass)
     g_object_class_install_property(
         klass, GST_LATENT_PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
-                                "Rate of the decoded video where the file "
+                                "Framerate of the decoded video where the file "
                                 "states none, " GST_VAE_RATES
                                 "; 0/1: the usual one of the latent space, "
                                 "16/1 where that is unknown",
@@ -74,16 +74,15 @@ gst_latent_settings_install(GObjectClass *klass)
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
-                          "Whether latents are as the diffusion model emits "
-                          "them or as the network takes them, where the file "
-                          "does not say",
+                          "Normalization of the latents where the file does "
+                          "not say",
                           normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
                           flags));
     g_object_class_install_property(
         klass, GST_LATENT_PROP_BATCH_INDEX,
         g_param_spec_int("batch-index", "Batch Index",
-                         "Which clip of a batch; -1: a batch of more than one "
-                         "is an error",
+                         "Index of the clip in a batch (-1 = none: a batch of "
+                         "more than one clip is an error)",
                          -1, G_MAXINT, -1, flags));
     gst_type_mark_as_plugin_api(layout_type(), 0);
     gst_type_mark_as_plugin_api(normalization_type(), 0);

@@ -1,35 +1,48 @@
 /*
- * latency.c: how long buffers are in the element, as a live pipeline has
- * to know it.
- *
- * A latency is how much later a buffer goes out than its running time says,
- * less how much later it came in. Of the last steps, the worst of either is
- * taken: so a step that waits for the call before it counts, and one of several
- * that came at once, ahead of their times, does not. No clock is needed, since
- * what is between running time and the system's is in both.
+ * latency.c: how long buffers are in the element.
  */
-#include "base.h"
-
-#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
+#include "latency.h"
 
 /* What is told is rounded up to this, and changes below are not told. */
 #define GRAIN GST_MSECOND
 
 void
-gst_vae_latency_reset(GstVaeLatency *latency)
+gst_vae_latency_init(GstVaeLatency *latency)
 {
-    *latency = (GstVaeLatency){.reported = GST_CLOCK_TIME_NONE};
+    g_mutex_init(&latency->lock);
+    gst_vae_latency_reset(latency);
 }
 
 void
-gst_vae_latency_arrive(GstVaeBase *base, GstVaeItem *item)
+gst_vae_latency_clear(GstVaeLatency *latency)
 {
-    item->arrived = gst_util_get_timestamp();
-    item->running = GST_CLOCK_TIME_NONE;
-    for (guint i = item->n_out; i > 0; i--)
-        if (item->out[i - 1].wanted)
-            item->running =
-                gst_vae_pads_running_time(base, item->out[i - 1].pts);
+    g_mutex_clear(&latency->lock);
+}
+
+void
+gst_vae_latency_reset(GstVaeLatency *latency)
+{
+    g_mutex_lock(&latency->lock);
+    latency->n = 0;
+    latency->reported = GST_CLOCK_TIME_NONE;
+    latency->live = FALSE;
+    g_mutex_unlock(&latency->lock);
+}
+
+void
+gst_vae_latency_add(GstVaeLatency *latency, GstClockTime running,
+                    GstClockTime arrived)
+{
+    const GstClockTime now = gst_util_get_timestamp();
+    guint at;
+
+    if (!GST_CLOCK_TIME_IS_VALID(running))
+        return;
+    g_mutex_lock(&latency->lock);
+    at = latency->n++ % GST_VAE_LATENCY_STEPS;
+    latency->in[at] = GST_CLOCK_DIFF(running, arrived);
+    latency->out[at] = GST_CLOCK_DIFF(running, now);
+    g_mutex_unlock(&latency->lock);
 }
 
 /* Of the steps that are known. Lock held. */
@@ -47,58 +60,30 @@ computing(const GstVaeLatency *latency)
 }
 
 gboolean
-gst_vae_latency_leave(GstVaeBase *base, GstVaeItem **items, guint n)
+gst_vae_latency_changed(GstVaeLatency *latency)
 {
-    GstVaeLatency *latency = &base->latency;
-    const GstClockTime now = gst_util_get_timestamp();
-    GstClockTime found, change;
+    gboolean changed = FALSE;
 
-    for (guint i = 0; i < n; i++) {
-        const guint at = latency->n % GST_VAE_LATENCY_STEPS;
+    g_mutex_lock(&latency->lock);
+    if (latency->live && GST_CLOCK_TIME_IS_VALID(latency->reported)) {
+        const GstClockTime told = latency->reported;
+        const GstClockTime found = computing(latency);
 
-        if (!GST_CLOCK_TIME_IS_VALID(items[i]->running))
-            continue;
-        latency->in[at] = GST_CLOCK_DIFF(items[i]->running, items[i]->arrived);
-        latency->out[at] = GST_CLOCK_DIFF(items[i]->running, now);
-        latency->n++;
+        changed = (told == 0 && found > 0) ||
+                  MAX(found, told) - MIN(found, told) > MAX(told / 4, GRAIN);
     }
-    if (!latency->live || !GST_CLOCK_TIME_IS_VALID(latency->reported))
-        return FALSE;
-    found = computing(latency);
-    change = MAX(found, latency->reported) - MIN(found, latency->reported);
-    return (latency->reported == 0 && found > 0) ||
-           change > MAX(latency->reported / 4, GRAIN);
+    g_mutex_unlock(&latency->lock);
+    return changed;
 }
 
-gboolean
-gst_vae_latency_query(GstVaeBase *base, GstQuery *query)
+GstClockTime
+gst_vae_latency_report(GstVaeLatency *latency, gboolean live)
 {
-    GstVaeLatency *latency = &base->latency;
-    GstClockTime min, max, own = 0, held = 0;
-    gboolean live;
-    guint depth;
+    GstClockTime found;
 
-    if (!gst_pad_peer_query(base->sinkpad, query))
-        return FALSE;
-    gst_query_parse_latency(query, &live, &min, &max);
-    GST_OBJECT_LOCK(base);
-    depth = base->settings.queue_depth;
-    GST_OBJECT_UNLOCK(base);
-
-    g_mutex_lock(&base->lock);
+    g_mutex_lock(&latency->lock);
     latency->live = live;
-    latency->reported = computing(latency);
-    if (base->session) {
-        own = base->session->collect_time;
-        held = depth * MAX(base->slice_limit, 1) * base->session->step_time;
-    }
-    own += (latency->reported + GRAIN - 1) / GRAIN * GRAIN;
-    g_mutex_unlock(&base->lock);
-
-    GST_DEBUG_OBJECT(base, "latency %" GST_TIME_FORMAT " of our own",
-                     GST_TIME_ARGS(own));
-    if (GST_CLOCK_TIME_IS_VALID(max))
-        max += own + held;
-    gst_query_set_latency(query, live, min + own, max);
-    return TRUE;
+    latency->reported = found = computing(latency);
+    g_mutex_unlock(&latency->lock);
+    return (found + GRAIN - 1) / GRAIN * GRAIN;
 }

@@ -1,14 +1,14 @@
 /*
- * progress.c: messages about how far loading, opening and, in a file of
- * known length, decoding or encoding has come.
+ * progress.c: messages about how far loading, opening and, in a file of known
+ * length, decoding or encoding has come.
  */
-#include "base.h"
+#include "progress.h"
 
 #define MEBIBYTE 1048576.0
 
 void
-gst_vae_progress_post(GstVaeBase *base, GstProgressType type, const gchar *code,
-                      const gchar *format, ...)
+gst_vae_progress_post(GstElement *element, GstProgressType type,
+                      const gchar *code, const gchar *format, ...)
 {
     va_list args;
     gchar *text;
@@ -17,41 +17,39 @@ gst_vae_progress_post(GstVaeBase *base, GstProgressType type, const gchar *code,
     text = g_strdup_vprintf(format, args);
     va_end(args);
     gst_element_post_message(
-        GST_ELEMENT(base),
-        gst_message_new_progress(GST_OBJECT(base), type, code, text));
+        element,
+        gst_message_new_progress(GST_OBJECT(element), type, code, text));
     g_free(text);
 }
 
 void
-gst_vae_progress_loaded(GstVaeBase *base, const gchar *path,
-                        const GstVaeModel *model)
+gst_vae_progress_loaded(GstElement *element, const gchar *path,
+                        const VaeModelInfo *info)
 {
-    const VaeModelInfo *info = model ? gst_vae_model_info(model) : NULL;
-
     if (info)
-        gst_vae_progress_post(base, GST_PROGRESS_TYPE_COMPLETE, "load-model",
+        gst_vae_progress_post(element, GST_PROGRESS_TYPE_COMPLETE, "load-model",
                               "loaded %s: %s, latent space %s", path,
                               info->arch,
                               info->space ? info->space : "unknown");
     else
-        gst_vae_progress_post(base, GST_PROGRESS_TYPE_ERROR, "load-model",
+        gst_vae_progress_post(element, GST_PROGRESS_TYPE_ERROR, "load-model",
                               "cannot load %s", path);
 }
 
 void
-gst_vae_progress_opened(GstVaeBase *base, const VaeStreamParams *params,
+gst_vae_progress_opened(GstElement *element, const VaeStreamParams *params,
                         const VaePlan *plan)
 {
     if (plan)
         gst_vae_progress_post(
-            base, GST_PROGRESS_TYPE_COMPLETE, "open-stream",
+            element, GST_PROGRESS_TYPE_COMPLETE, "open-stream",
             "ready for %dx%d pixels: backend %s, precision %s, slices of %d, "
             "%.1f MiB",
             params->width, params->height, vae_backend_name(plan->backend),
             vae_precision_name(plan->precision), plan->slice_size,
             (gdouble) plan->total / MEBIBYTE);
     else
-        gst_vae_progress_post(base, GST_PROGRESS_TYPE_ERROR, "open-stream",
+        gst_vae_progress_post(element, GST_PROGRESS_TYPE_ERROR, "open-stream",
                               "cannot compute %dx%d pixels", params->width,
                               params->height);
 }
@@ -62,48 +60,38 @@ gst_vae_progress_opened(GstVaeBase *base, const VaeStreamParams *params,
 /* A new message has 0 in the field `percent` until
  * what it tells of is complete. */
 static void
-post_percent(GstVaeBase *base, GstProgressType type, const gchar *text,
+post_percent(GstVaeProgress *p, GstProgressType type, const gchar *text,
              gint percent)
 {
-    const gboolean decode =
-        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
-    GstMessage *message = gst_message_new_progress(
-        GST_OBJECT(base), type, decode ? "decode" : "encode", text);
+    GstMessage *message =
+        gst_message_new_progress(GST_OBJECT(p->element), type, p->code, text);
 
     /* Nobody else has the message yet. */
     gst_structure_set((GstStructure *) gst_message_get_structure(message),
                       "percent", G_TYPE_INT, percent, NULL);
-    gst_element_post_message(GST_ELEMENT(base), message);
+    gst_element_post_message(p->element, message);
 }
 
 /* Whether the next message may be posted. */
 static gboolean
-is_due(GstVaeBase *base, gint64 now_us)
+is_due(const GstVaeProgress *p, guint64 interval, gint64 now_us)
 {
-    guint64 interval;
-
-    GST_OBJECT_LOCK(base);
-    interval = base->settings.stats_interval;
-    GST_OBJECT_UNLOCK(base);
-    return !base->progress.begun ||
-           (guint64) (now_us - base->progress.posted_us) >= interval / 1000;
+    return !p->begun || (guint64) (now_us - p->posted_us) >= interval / 1000;
 }
 
 /* While PLAYING only: before, gst-launch-1.0 and others wait for all that has
  * begun to complete, and the sinks wait for them. */
 void
-gst_vae_progress_at(GstVaeBase *base, GstClockTime position)
+gst_vae_progress_at(GstVaeProgress *p, GstClockTime position, guint64 interval)
 {
-    GstVaeProgress *p = &base->progress;
     const gint64 now_us = g_get_monotonic_time();
     gint64 duration;
     gint percent;
     gchar *text;
 
-    if (GST_STATE(base) != GST_STATE_PLAYING ||
-        !GST_CLOCK_TIME_IS_VALID(position) || !is_due(base, now_us) ||
-        !gst_pad_peer_query_duration(base->sinkpad, GST_FORMAT_TIME,
-                                     &duration) ||
+    if (GST_STATE(p->element) != GST_STATE_PLAYING ||
+        !GST_CLOCK_TIME_IS_VALID(position) || !is_due(p, interval, now_us) ||
+        !gst_pad_peer_query_duration(p->sinkpad, GST_FORMAT_TIME, &duration) ||
         duration <= 0)
         return;
     percent = (gint) gst_util_uint64_scale(MIN(position, (guint64) duration),
@@ -114,19 +102,19 @@ gst_vae_progress_at(GstVaeBase *base, GstClockTime position)
                     : g_strdup_printf("%.1f s of video",
                                       (gdouble) duration / GST_SECOND);
     post_percent(
-        base, p->begun ? GST_PROGRESS_TYPE_CONTINUE : GST_PROGRESS_TYPE_START,
+        p, p->begun ? GST_PROGRESS_TYPE_CONTINUE : GST_PROGRESS_TYPE_START,
         text, percent);
     g_free(text);
-    *p = (GstVaeProgress){TRUE, percent, now_us};
+    p->begun = TRUE;
+    p->percent = percent;
+    p->posted_us = now_us;
 }
 
 void
-gst_vae_progress_end(GstVaeBase *base, GstProgressType type, const gchar *why)
+gst_vae_progress_end(GstVaeProgress *p, GstProgressType type, const gchar *why)
 {
-    GstVaeProgress *p = &base->progress;
-
     if (p->begun)
-        post_percent(base, type, why,
+        post_percent(p, type, why,
                      type == GST_PROGRESS_TYPE_COMPLETE ? 100 : p->percent);
     p->begun = FALSE;
 }

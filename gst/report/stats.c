@@ -1,15 +1,57 @@
 /*
- * stats.c: the property `stats`, the message `vae-stats` and the warning
- * of values that are no numbers.
+ * stats.c: the property `stats`, the message `vae-stats` and the warning of
+ * values that are no numbers.
  */
+#include "stats.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "base.h"
 
 /* In the order of GstVaeTime. */
 static const gchar *const time_names[GST_VAE_TIMES] = {
     "upload", "compute", "download", "queue-wait", "slice"};
+
+void
+gst_vae_stats_init(GstVaeStats *stats)
+{
+    g_mutex_init(&stats->lock);
+}
+
+void
+gst_vae_stats_clear(GstVaeStats *stats)
+{
+    g_mutex_clear(&stats->lock);
+}
+
+guint64
+gst_vae_stats_interval(GstVaeStats *stats)
+{
+    guint64 interval;
+
+    GST_OBJECT_LOCK(stats->element);
+    interval = stats->interval;
+    GST_OBJECT_UNLOCK(stats->element);
+    return interval;
+}
+
+void
+gst_vae_stats_reset(GstVaeStats *stats)
+{
+    g_mutex_lock(&stats->lock);
+    stats->counters = (GstVaeCounters){0};
+    stats->posted_us = 0;
+    g_mutex_unlock(&stats->lock);
+}
+
+void
+gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream)
+{
+    g_mutex_lock(&stats->lock);
+    stats->counters.plan = *vae_stream_get_plan(stream);
+    g_strlcpy(stats->counters.device, vae_stream_get_device(stream),
+              sizeof stats->counters.device);
+    g_mutex_unlock(&stats->lock);
+}
 
 static gdouble
 rate(const GstVaeCounters *c)
@@ -79,26 +121,86 @@ set_plan(GstStructure *s, const VaePlan *plan)
 }
 
 GstStructure *
-gst_vae_stats_structure(GstVaeBase *base)
+gst_vae_stats_structure(GstVaeStats *stats, guint in_flight)
 {
     GstStructure *s;
     GstVaeCounters c;
-    guint in_flight;
 
-    g_mutex_lock(&base->lock);
-    c = base->counters;
-    in_flight = base->n_steps;
-    g_mutex_unlock(&base->lock);
+    g_mutex_lock(&stats->lock);
+    c = stats->counters;
+    g_mutex_unlock(&stats->lock);
     s = gst_structure_new(
         "vae-stats", "slices", G_TYPE_UINT64, c.slices, "steps", G_TYPE_UINT64,
         c.steps, "frames", G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
         c.dropped, "in-flight", G_TYPE_UINT, in_flight, "fps", G_TYPE_DOUBLE,
         rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite, "nan-steps",
         G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
-        c.mended_steps, "device", G_TYPE_STRING, c.device, NULL);
+        c.recovered_steps, "device", G_TYPE_STRING, c.device, NULL);
     set_times(s, &c);
     set_plan(s, &c.plan);
     return s;
+}
+
+void
+gst_vae_stats_post(GstVaeStats *stats, guint in_flight, gboolean now)
+{
+    const gint64 us = g_get_monotonic_time();
+    const guint64 interval = gst_vae_stats_interval(stats);
+    gboolean due;
+
+    GST_OBJECT_LOCK(stats->element);
+    due = stats->post;
+    GST_OBJECT_UNLOCK(stats->element);
+    if (!due)
+        return;
+    g_mutex_lock(&stats->lock);
+    due = now || stats->posted_us == 0 ||
+          (guint64) (us - stats->posted_us) >= interval / 1000;
+    if (due)
+        stats->posted_us = us;
+    g_mutex_unlock(&stats->lock);
+    if (due)
+        gst_element_post_message(
+            stats->element,
+            gst_message_new_element(GST_OBJECT(stats->element),
+                                    gst_vae_stats_structure(stats, in_flight)));
+}
+
+void
+gst_vae_stats_frames(GstVaeStats *stats, guint n)
+{
+    g_mutex_lock(&stats->lock);
+    stats->counters.frames += n;
+    g_mutex_unlock(&stats->lock);
+}
+
+guint64
+gst_vae_stats_dropped(GstVaeStats *stats, guint64 *frames)
+{
+    guint64 dropped;
+
+    g_mutex_lock(&stats->lock);
+    dropped = ++stats->counters.dropped;
+    *frames = stats->counters.frames;
+    g_mutex_unlock(&stats->lock);
+    return dropped;
+}
+
+/* ------------------------------------------------------------------ */
+/* Slices.                                                             */
+
+/* What a warning comes of once in a stream. */
+typedef struct Nans {
+    guint64 latents;    /* values of latents that are not finite */
+    guint64 recovered;  /* steps in fp32 instead */
+    guint64 non_finite; /* steps that are not finite in fp32 either */
+} Nans;
+
+static Nans
+nans_of(const GstVaeCounters *c)
+{
+    return (Nans){c->nonfinite, c->recovered_steps,
+                  c->nan_steps - c->recovered_steps};
 }
 
 /* Nanoseconds of the slice that comes next. Lock held. */
@@ -112,106 +214,76 @@ add_time(GstVaeCounters *c, GstVaeTime kind, guint64 ns)
     t->recent[c->slices % GST_VAE_RECENT] = ns;
 }
 
-void
-gst_vae_stats_count(GstVaeBase *base, GstVaeItem **items, guint n,
-                    const VaeStreamStats *before, gint64 start_us,
-                    gint64 end_us)
+static void
+count(GstVaeCounters *c, const GstVaeSliceTime *slice)
 {
-    GstVaeCounters *c = &base->counters;
-    VaeStreamStats now;
+    const VaeStreamStats *before = &slice->before, *now = &slice->after;
+    const gint64 waited = slice->start_us - (gint64) (slice->arrived / 1000);
 
-    vae_stream_stats(base->stream, &now);
-    add_time(c, GST_VAE_TIME_UPLOAD, now.upload_ns - before->upload_ns);
-    add_time(c, GST_VAE_TIME_COMPUTE, now.compute_ns - before->compute_ns);
-    add_time(c, GST_VAE_TIME_DOWNLOAD, now.download_ns - before->download_ns);
-    add_time(c, GST_VAE_TIME_QUEUE_WAIT,
-             (guint64) MAX(start_us - (gint64) (items[0]->arrived / 1000), 0) *
-                 1000);
-    add_time(c, GST_VAE_TIME_SLICE, (guint64) (end_us - start_us) * 1000);
+    add_time(c, GST_VAE_TIME_UPLOAD, now->upload_ns - before->upload_ns);
+    add_time(c, GST_VAE_TIME_COMPUTE, now->compute_ns - before->compute_ns);
+    add_time(c, GST_VAE_TIME_DOWNLOAD, now->download_ns - before->download_ns);
+    add_time(c, GST_VAE_TIME_QUEUE_WAIT, (guint64) MAX(waited, 0) * 1000);
+    add_time(c, GST_VAE_TIME_SLICE,
+             (guint64) (slice->end_us - slice->start_us) * 1000);
     c->slices++;
-    c->steps += n;
-    c->nonfinite += now.nonfinite - before->nonfinite;
-    c->nan_steps += now.spoilt - before->spoilt;
-    c->mended_steps += now.mended - before->mended;
+    c->steps += slice->steps;
+    c->nonfinite += now->nonfinite - before->nonfinite;
+    c->nan_steps += now->spoilt - before->spoilt;
+    c->recovered_steps += now->mended - before->mended;
     if (c->first_us == 0)
-        c->first_us = start_us;
-    c->last_us = end_us;
-}
-
-void
-gst_vae_stats_post(GstVaeBase *base, gboolean now)
-{
-    const gint64 us = g_get_monotonic_time();
-    guint64 interval;
-    gboolean due;
-
-    GST_OBJECT_LOCK(base);
-    due = base->settings.post_stats;
-    interval = base->settings.stats_interval;
-    GST_OBJECT_UNLOCK(base);
-    if (!due)
-        return;
-    g_mutex_lock(&base->lock);
-    due = now || base->posted_us == 0 ||
-          (guint64) (us - base->posted_us) >= interval / 1000;
-    if (due)
-        base->posted_us = us;
-    g_mutex_unlock(&base->lock);
-    if (due)
-        gst_element_post_message(
-            GST_ELEMENT(base),
-            gst_message_new_element(GST_OBJECT(base),
-                                    gst_vae_stats_structure(base)));
+        c->first_us = slice->start_us;
+    c->last_us = slice->end_us;
 }
 
 static void
-warn_latents(GstVaeBase *base, guint64 nonfinite)
+warn_latents(GstVaeStats *stats, guint64 nonfinite)
 {
-    const gboolean decodes =
-        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
-
     GST_ELEMENT_WARNING(
-        base, STREAM, FORMAT,
+        stats->element, STREAM, FORMAT,
         ("%s",
-         decodes ? "The latents have NaN or infinite values, and the frames "
-                   "that these reach are wrong: the fault is in what made the "
-                   "latents"
-                 : "The model made NaN or infinite values of the video: "
-                   "another precision, such as precision=fp32, may avoid them"),
+         stats->decodes
+             ? "The latents have NaN or infinite values, and the frames that "
+               "these reach are wrong: the fault is in what made the latents"
+             : "The model made NaN or infinite values of the video: another "
+               "precision, such as precision=fp32, may avoid them"),
         ("%" G_GUINT64_FORMAT " values so far; the property stats counts all",
          nonfinite));
 }
 
-GstVaeNans
-gst_vae_stats_nans(const GstVaeBase *base)
+/* Of what is new. */
+static void
+warn(GstVaeStats *stats, const Nans *before, const Nans *now,
+     VaePrecision precision)
 {
-    const GstVaeCounters *c = &base->counters;
-
-    return (GstVaeNans){c->nonfinite, c->mended_steps,
-                        c->nan_steps - c->mended_steps};
-}
-
-void
-gst_vae_stats_warn(GstVaeBase *base, const GstVaeNans *before)
-{
-    GstVaeNans now;
-
-    g_mutex_lock(&base->lock);
-    now = gst_vae_stats_nans(base);
-    g_mutex_unlock(&base->lock);
-    if (now.latents > 0 && before->latents == 0)
-        warn_latents(base, now.latents);
-    if (now.mended > 0 && before->mended == 0)
+    if (now->latents > 0 && before->latents == 0)
+        warn_latents(stats, now->latents);
+    if (now->recovered > 0 && before->recovered == 0)
         GST_ELEMENT_WARNING(
-            base, STREAM, FORMAT,
+            stats->element, STREAM, FORMAT,
             ("The model overflowed in %s; such steps are computed in fp32, "
              "which takes longer",
-             vae_precision_name(base->counters.plan.precision)),
+             vae_precision_name(precision)),
             ("the property stats counts them as nan-steps and mended-steps"));
-    if (now.spoilt > 0 && before->spoilt == 0 && now.latents == 0)
+    if (now->non_finite > 0 && before->non_finite == 0 && now->latents == 0)
         GST_ELEMENT_WARNING(
-            base, STREAM, FORMAT,
+            stats->element, STREAM, FORMAT,
             ("The model gives NaN or infinite values in fp32, too: what these "
              "reach is wrong"),
             ("the property stats counts such steps as nan-steps"));
+}
+
+void
+gst_vae_stats_slice(GstVaeStats *stats, const GstVaeSliceTime *slice)
+{
+    VaePrecision precision;
+    Nans before, now;
+
+    g_mutex_lock(&stats->lock);
+    before = nans_of(&stats->counters);
+    count(&stats->counters, slice);
+    now = nans_of(&stats->counters);
+    precision = stats->counters.plan.precision;
+    g_mutex_unlock(&stats->lock);
+    warn(stats, &before, &now, precision);
 }

@@ -1,5 +1,9 @@
+/*
+ * call.c: the latents and pictures of one call of the engine, mapped.
+ */
 #include "call.h"
 
+#include "events.h"
 #include "frames.h"
 #include "video.h"
 

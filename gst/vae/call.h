@@ -4,11 +4,13 @@
 #ifndef GST_VAE_CALL_H
 #define GST_VAE_CALL_H
 
-#include "base.h"
+#include "item.h"
+
+#include "vae-private/stream.h"
 
 G_BEGIN_DECLS
 
-struct GstVaeCall {
+typedef struct GstVaeCall {
     guint n_latents, n_pictures; /* added */
     VaeLatent *latents;
     VaePicture *pictures;
@@ -19,7 +21,7 @@ struct GstVaeCall {
     GstBuffer **buffers; /* of the latents; borrowed until they are unmapped */
     GstMapInfo *maps;
     GstVideoFrame *frames; /* buffer NULL: a picture that is not converted */
-};
+} GstVaeCall;
 
 /* Room for the steps. */
 GstVaeCall gst_vae_call_new(GstVaeItem **items, guint n);

@@ -6,8 +6,7 @@
 
 #include <gst/base/base.h>
 
-#include "bytes.h"
-#include "frames.h"
+#include "source.h"
 #include "tensors.h"
 
 /* Whether the name of caps is none of those of the sink pad's template. */
@@ -34,7 +33,7 @@ gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps)
         (gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
                                     GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
          (gst_caps_can_intersect(caps, template) &&
-          gst_vae_cuda_possible(base))) &&
+          gst_vae_cuda_possible(&base->cuda))) &&
         !is_foreign(base, caps);
 
     gst_caps_unref(template);
@@ -49,7 +48,7 @@ post(GstVaeBase *base, const gchar *what, const gchar *advice,
 {
     const gboolean decode =
         GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
-    gchar *name = gst_latent_source_path(base->sinkpad);
+    gchar *name = gst_vae_source_path(base->sinkpad);
 
     GST_ELEMENT_ERROR(
         base, STREAM, WRONG_TYPE,
@@ -99,9 +98,10 @@ look_at_caps(GstPad *pad, GstPadProbeInfo *info, gpointer element)
         return GST_PAD_PROBE_OK;
     gst_event_parse_caps(event, &caps);
     if (gst_vae_foreign_accepts(base, caps) ||
-        (base->refused_caps && gst_caps_is_equal(caps, base->refused_caps)))
+        (base->input.refused_caps &&
+         gst_caps_is_equal(caps, base->input.refused_caps)))
         return GST_PAD_PROBE_OK;
-    gst_caps_replace(&base->refused_caps, caps);
+    gst_caps_replace(&base->input.refused_caps, caps);
     refuse_caps(base, caps);
     return GST_PAD_PROBE_OK;
 }
@@ -119,9 +119,9 @@ gst_vae_foreign_bytes(GstVaeBase *base, GstBuffer *buffer)
     GstCaps *look;
     gchar *what;
 
-    if (base->no_caps_told || gst_pad_has_current_caps(base->sinkpad))
+    if (base->input.no_caps_told || gst_pad_has_current_caps(base->sinkpad))
         return;
-    base->no_caps_told = TRUE;
+    base->input.no_caps_told = TRUE;
     look = gst_type_find_helper_for_buffer(GST_OBJECT(base), buffer, NULL);
     what = look ? g_strdup_printf(
                       "data without caps (by its look %s)",

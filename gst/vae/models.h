@@ -1,6 +1,5 @@
 /*
- * models.h: which file a model is in, models shared between elements,
- * and what a VaeStatus is called on the bus.
+ * models.h: which file a model is in, and models shared between elements.
  */
 #ifndef GST_VAE_MODELS_H
 #define GST_VAE_MODELS_H
@@ -40,13 +39,6 @@ gchar *gst_vae_models_find(const gchar *space, GError **error);
 /* The file for an encoder that is told nothing: the bundled demo, if no model
  * is installed beside it. Errors as above. */
 gchar *gst_vae_models_find_any(GError **error);
-
-/* The error of an engine call, with its domain and code chosen here and
- * nowhere else. (transfer full) */
-GError *gst_vae_error_to_gerror(const VaeError *error);
-
-/* Posts error and frees it. */
-void gst_vae_post_gerror(GstElement *element, GError *error);
 
 G_END_DECLS
 #endif

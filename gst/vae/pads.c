@@ -1,16 +1,15 @@
 /*
  * pads.c: what arrives at the two pads, and negotiation.
  */
-#include "frames.h"
+#include "pads.h"
+
+#include "error.h"
 #include "foreign.h"
+#include "offer.h"
+#include "push.h"
+#include "share.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
-
-GstClockTime
-gst_vae_pads_running_time(GstVaeBase *base, GstClockTime pts)
-{
-    return gst_segment_to_running_time(&base->segment, GST_FORMAT_TIME, pts);
-}
 
 /* Posts error behind all that was good, or, where there is none, does nothing:
  * a flush was the reason. */
@@ -18,7 +17,7 @@ static gboolean
 refuse(GstVaeBase *base, GError *error)
 {
     if (error) {
-        gst_vae_queue_drain(base);
+        gst_vae_queue_drain(&base->queue);
         gst_vae_post_gerror(GST_ELEMENT(base), error);
     }
     return FALSE;
@@ -28,7 +27,7 @@ refuse(GstVaeBase *base, GError *error)
 static gboolean
 negotiate(GstVaeBase *base)
 {
-    GstVaeSession *session = gst_vae_session_new(), *old;
+    GstVaeSession *session = gst_vae_session_new();
     GError *error = NULL;
     gboolean ok;
 
@@ -41,14 +40,11 @@ negotiate(GstVaeBase *base)
     }
     GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
     GST_DEBUG_OBJECT(base, "source caps %" GST_PTR_FORMAT, session->caps);
-    g_mutex_lock(&base->lock);
-    old = base->session;
-    base->session = gst_vae_session_ref(session);
-    g_mutex_unlock(&base->lock);
-    gst_vae_session_unref(old);
-    base->renegotiate = FALSE;
-    ok = gst_vae_queue_push_event(base, gst_event_new_caps(session->caps),
-                                  session);
+    gst_vae_session_unref(
+        gst_vae_queue_set_session(&base->queue, gst_vae_session_ref(session)));
+    base->input.renegotiate = FALSE;
+    ok = gst_vae_queue_push_event(&base->queue,
+                                  gst_event_new_caps(session->caps), session);
     gst_vae_session_unref(session);
     return ok;
 }
@@ -58,11 +54,7 @@ negotiate(GstVaeBase *base)
 static GstFlowReturn
 flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
 {
-    g_mutex_lock(&base->lock);
-    if (base->flushing)
-        ret = GST_FLOW_FLUSHING;
-    g_mutex_unlock(&base->lock);
-    return ret;
+    return gst_vae_queue_is_flushing(&base->queue) ? GST_FLOW_FLUSHING : ret;
 }
 
 static GstFlowReturn
@@ -70,14 +62,14 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
     GstVaeBase *base = GST_VAE_BASE(parent);
 
-    if (!base->sink_caps || base->segment.rate < 0) {
-        if (!base->sink_caps)
+    if (!base->input.caps || base->input.segment.rate < 0) {
+        if (!base->input.caps)
             gst_vae_foreign_bytes(base, buffer);
         gst_buffer_unref(buffer);
         return flow_after_failure(
-            base, base->sink_caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
+            base, base->input.caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
     }
-    if ((base->renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
+    if ((base->input.renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
         !negotiate(base)) {
         gst_buffer_unref(buffer);
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
@@ -91,7 +83,7 @@ finish(GstVaeBase *base)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
 
-    return !klass->finish || !base->sink_caps ||
+    return !klass->finish || !base->input.caps ||
            klass->finish(base) == GST_FLOW_OK;
 }
 
@@ -104,25 +96,26 @@ sink_caps(GstVaeBase *base, GstEvent *event)
 
     gst_event_parse_caps(event, &caps);
     GST_DEBUG_OBJECT(base, "sink caps %" GST_PTR_FORMAT, caps);
-    if (base->sink_caps && gst_caps_is_equal(caps, base->sink_caps)) {
+    if (base->input.caps && gst_caps_is_equal(caps, base->input.caps)) {
         gst_event_unref(event);
         return TRUE;
     }
     /* A pad sends its sticky caps again with everything that follows; one
      * error is enough. */
-    if (base->refused_caps && gst_caps_is_equal(caps, base->refused_caps)) {
+    if (base->input.refused_caps &&
+        gst_caps_is_equal(caps, base->input.refused_caps)) {
         gst_event_unref(event);
         return FALSE;
     }
     finish(base);
     klass->restart(base);
-    gst_caps_replace(&base->sink_caps, NULL);
+    gst_caps_replace(&base->input.caps, NULL);
     if (klass->set_caps(base, caps, &error))
-        gst_caps_replace(&base->sink_caps, caps);
+        gst_caps_replace(&base->input.caps, caps);
     else if (error)
-        gst_caps_replace(&base->refused_caps, caps);
+        gst_caps_replace(&base->input.refused_caps, caps);
     gst_event_unref(event);
-    return base->sink_caps ? negotiate(base) : refuse(base, error);
+    return base->input.caps ? negotiate(base) : refuse(base, error);
 }
 
 static gboolean
@@ -130,42 +123,37 @@ sink_segment(GstVaeBase *base, GstEvent *event)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     const guint32 seqnum = gst_event_get_seqnum(event);
-    gboolean after_eos;
 
     finish(base);
-    gst_event_copy_segment(event, &base->segment);
-    if (base->segment.rate < 0) {
+    gst_event_copy_segment(event, &base->input.segment);
+    if (base->input.segment.rate < 0) {
         gst_event_unref(event);
         GST_ELEMENT_ERROR(base, STREAM, NOT_IMPLEMENTED,
                           ("A stream that runs backwards came, but every "
                            "frame needs those before it"),
                           ("the rate of the segment is %g, wanted more than 0",
-                           base->segment.rate));
+                           base->input.segment.rate));
         return FALSE;
     }
-    if (base->segment.format != GST_FORMAT_TIME) {
+    if (base->input.segment.format != GST_FORMAT_TIME) {
         GST_INFO_OBJECT(base, "segment in %s: counting time from 0",
-                        gst_format_get_name(base->segment.format));
-        gst_segment_init(&base->segment, GST_FORMAT_TIME);
+                        gst_format_get_name(base->input.segment.format));
+        gst_segment_init(&base->input.segment, GST_FORMAT_TIME);
         gst_event_unref(event);
-        event = gst_event_new_segment(&base->segment);
+        event = gst_event_new_segment(&base->input.segment);
         gst_event_set_seqnum(event, seqnum);
     }
-    g_mutex_lock(&base->lock);
-    after_eos = base->result == GST_FLOW_EOS;
-    base->seqnum = seqnum;
-    g_mutex_unlock(&base->lock);
-    if (after_eos) /* steps were thrown away */
-        klass->restart(base);
+    if (gst_vae_queue_set_seqnum(&base->queue, seqnum) == GST_FLOW_EOS)
+        klass->restart(base); /* steps were thrown away */
     if (klass->segment)
         klass->segment(base);
     /* A flush took the caps on their way; they go in front of the segment. */
-    if (base->renegotiate && !gst_pad_has_current_caps(base->srcpad) &&
+    if (base->input.renegotiate && !gst_pad_has_current_caps(base->srcpad) &&
         !negotiate(base)) {
         gst_event_unref(event);
         return FALSE;
     }
-    return gst_vae_queue_push_event(base, event, NULL);
+    return gst_vae_queue_push_event(&base->queue, event, NULL);
 }
 
 static gboolean
@@ -177,7 +165,7 @@ sink_gap(GstVaeBase *base, GstEvent *event)
     gst_event_parse_gap_flags(event, &flags);
     if (flags & GST_GAP_FLAG_MISSING_DATA)
         GST_VAE_BASE_GET_CLASS(base)->restart(base);
-    return gst_vae_queue_push_event(base, event, NULL);
+    return gst_vae_queue_push_event(&base->queue, event, NULL);
 }
 
 static gboolean
@@ -185,7 +173,7 @@ sink_flush_start(GstVaeBase *base, GstEvent *event)
 {
     gboolean ok = gst_pad_push_event(base->srcpad, event);
 
-    gst_vae_queue_set_flushing(base);
+    gst_vae_push_set_flushing(base);
     gst_pad_pause_task(base->srcpad);
     return ok;
 }
@@ -196,17 +184,17 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     gboolean ok = gst_pad_push_event(base->srcpad, event);
 
-    gst_vae_queue_clear(base, TRUE);
-    gst_caps_replace(&base->refused_caps, NULL);
-    base->no_caps_told = FALSE;
-    gst_segment_init(&base->segment, GST_FORMAT_TIME);
+    gst_vae_push_clear(base, TRUE);
+    gst_caps_replace(&base->input.refused_caps, NULL);
+    base->input.no_caps_told = FALSE;
+    gst_segment_init(&base->input.segment, GST_FORMAT_TIME);
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);
     if (klass->segment)
         klass->segment(base);
-    base->renegotiate = base->sink_caps != NULL;
-    return gst_vae_queue_start(base) && ok;
+    base->input.renegotiate = base->input.caps != NULL;
+    return gst_vae_push_start(base) && ok;
 }
 
 /* The event with the tags that hold for what leaves. Takes event. */
@@ -262,7 +250,7 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
             klass->key_unit(base);
         break;
     }
-    return gst_vae_queue_push_event(base, event, NULL);
+    return gst_vae_queue_push_event(&base->queue, event, NULL);
 }
 
 /* Of a refused event a pad would make an error, which its next buffer brings to
@@ -296,7 +284,7 @@ query_caps(GstVaeBase *base, GstQuery *query)
     GstCaps *caps = gst_pad_get_pad_template_caps(base->sinkpad), *filter;
 
     if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE &&
-        !gst_vae_cuda_possible(base))
+        !gst_vae_cuda_possible(&base->cuda))
         caps = gst_vae_cuda_remove(caps);
     gst_query_parse_caps(query, &filter);
     if (filter) {
@@ -322,42 +310,22 @@ sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
     case GST_QUERY_CAPS:
         return query_caps(base, query);
     case GST_QUERY_CONTEXT:
-        return gst_vae_cuda_answer(base, query) ||
+        return gst_vae_cuda_answer(&base->cuda, query) ||
                gst_pad_query_default(pad, parent, query);
     case GST_QUERY_ALLOCATION:
         GST_VAE_BASE_GET_CLASS(base)->propose_allocation(base, query);
         return TRUE;
     case GST_QUERY_DRAIN:
-        if (!finish(base) || !gst_vae_queue_drain(base))
+        if (!finish(base) || !gst_vae_queue_drain(&base->queue))
             return FALSE;
         gst_pad_peer_query(base->srcpad, query);
         return TRUE;
     default:
-        if (GST_QUERY_IS_SERIALIZED(query) && !gst_vae_queue_drain(base))
+        if (GST_QUERY_IS_SERIALIZED(query) &&
+            !gst_vae_queue_drain(&base->queue))
             return FALSE;
         return gst_pad_query_default(pad, parent, query);
     }
-}
-
-static void
-note_qos(GstVaeBase *base, GstEvent *event)
-{
-    GstClockTimeDiff diff;
-    GstClockTime timestamp, frame = 0;
-    gdouble proportion;
-
-    gst_event_parse_qos(event, NULL, &proportion, &diff, &timestamp);
-    g_mutex_lock(&base->lock);
-    base->proportion = proportion;
-    if (base->session)
-        frame = base->session->frame_time;
-    if (!GST_CLOCK_TIME_IS_VALID(timestamp))
-        base->earliest = GST_CLOCK_TIME_NONE;
-    else if (diff > 0) /* late by diff: what is due now is lost as well */
-        base->earliest = timestamp + 2 * (GstClockTime) diff + frame;
-    else
-        base->earliest = timestamp - MIN(timestamp, (GstClockTime) -diff);
-    g_mutex_unlock(&base->lock);
 }
 
 static gboolean
@@ -382,7 +350,8 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
         return FALSE;
     }
     if (GST_EVENT_TYPE(event) == GST_EVENT_QOS)
-        note_qos(base, event);
+        gst_vae_qos_event(&base->qos, event,
+                          gst_vae_queue_times(&base->queue).frame);
     if (klass->src_event && klass->src_event(base, event)) {
         gst_event_unref(event);
         return TRUE;
@@ -390,13 +359,36 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return gst_pad_event_default(pad, parent, event);
 }
 
+/* Upstream's answer plus the time from the first timestamp of a group to its
+ * last buffer, plus what computing takes. */
+static gboolean
+query_latency(GstVaeBase *base, GstQuery *query)
+{
+    const guint depth = gst_vae_queue_depth(&base->queue);
+    GstClockTime min, max, own;
+    GstVaeQueueTimes times;
+    gboolean live;
+
+    if (!gst_pad_peer_query(base->sinkpad, query))
+        return FALSE;
+    gst_query_parse_latency(query, &live, &min, &max);
+    times = gst_vae_queue_times(&base->queue);
+    own = times.collect + gst_vae_latency_report(&base->latency, live);
+    GST_DEBUG_OBJECT(base, "latency %" GST_TIME_FORMAT " of our own",
+                     GST_TIME_ARGS(own));
+    if (GST_CLOCK_TIME_IS_VALID(max))
+        max += own + depth * times.slice;
+    gst_query_set_latency(query, live, min + own, max);
+    return TRUE;
+}
+
 static gboolean
 src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
-        return gst_vae_latency_query(GST_VAE_BASE(parent), query);
+        return query_latency(GST_VAE_BASE(parent), query);
     if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
-        gst_vae_cuda_answer(GST_VAE_BASE(parent), query))
+        gst_vae_cuda_answer(&GST_VAE_BASE(parent)->cuda, query))
         return TRUE;
     return gst_pad_query_default(pad, parent, query);
 }
@@ -407,7 +399,7 @@ sink_activate(GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
     if (mode != GST_PAD_MODE_PUSH)
         return FALSE;
     if (!active)
-        gst_vae_queue_set_flushing(GST_VAE_BASE(parent));
+        gst_vae_push_set_flushing(GST_VAE_BASE(parent));
     return TRUE;
 }
 
@@ -419,8 +411,8 @@ src_activate(GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
     if (mode != GST_PAD_MODE_PUSH)
         return FALSE;
     if (active)
-        return gst_vae_queue_start(base);
-    gst_vae_queue_set_flushing(base);
+        return gst_vae_push_start(base);
+    gst_vae_push_set_flushing(base);
     return gst_pad_stop_task(pad);
 }
 
@@ -429,32 +421,19 @@ gst_vae_pads_reset(GstVaeBase *base)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
 
-    gst_segment_init(&base->segment, GST_FORMAT_TIME);
-    gst_caps_replace(&base->sink_caps, NULL);
-    gst_caps_replace(&base->refused_caps, NULL);
-    base->no_caps_told = base->renegotiate = FALSE;
+    gst_segment_init(&base->input.segment, GST_FORMAT_TIME);
+    gst_caps_replace(&base->input.caps, NULL);
+    gst_caps_replace(&base->input.refused_caps, NULL);
+    base->input.no_caps_told = base->input.renegotiate = FALSE;
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);
 }
 
-static GstPad *
-add_pad(GstVaeBase *base, GstVaeBaseClass *klass, const gchar *name)
-{
-    GstPadTemplate *template =
-        gst_element_class_get_pad_template(GST_ELEMENT_CLASS(klass), name);
-    GstPad *pad = gst_pad_new_from_template(template, name);
-
-    gst_element_add_pad(GST_ELEMENT(base), pad);
-    return pad;
-}
-
 void
 gst_vae_pads_init(GstVaeBase *base)
 {
-    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
-
-    base->sinkpad = add_pad(base, klass, "sink");
+    gst_vae_base_setup(base);
     gst_pad_set_chain_function(base->sinkpad, chain);
     gst_pad_set_event_full_function(base->sinkpad, sink_event_full);
     gst_pad_set_query_function(base->sinkpad, sink_query);
@@ -462,7 +441,6 @@ gst_vae_pads_init(GstVaeBase *base)
     gst_vae_foreign_watch(base);
     GST_PAD_SET_ACCEPT_INTERSECT(base->sinkpad);
 
-    base->srcpad = add_pad(base, klass, "src");
     gst_pad_set_event_function(base->srcpad, src_event);
     gst_pad_set_query_function(base->srcpad, src_query);
     gst_pad_set_activatemode_function(base->srcpad, src_activate);

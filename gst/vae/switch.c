@@ -1,7 +1,9 @@
 /*
  * switch.c: which model an element uses, and another one while it runs.
  */
-#include "base.h"
+#include "switch.h"
+
+#include "error.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -11,7 +13,7 @@ dup_setting(GstVaeBase *base)
     gchar *path;
 
     GST_OBJECT_LOCK(base);
-    path = g_strdup(base->settings.model);
+    path = g_strdup(base->choice.property);
     GST_OBJECT_UNLOCK(base);
     return path;
 }
@@ -56,7 +58,8 @@ open_model(GstVaeBase *base, const gchar *path, GError **error)
 {
     GstVaeModel *model = NULL;
     VaeError fault = {0};
-    VaeStatus status = gst_vae_worker_load(base, path, 0, TRUE, &model, &fault);
+    VaeStatus status = gst_vae_loader_load(&base->worker.loader, path, 0, TRUE,
+                                           &model, &fault);
 
     if (status == VAE_OK && check_info(base, gst_vae_model_info(model), error))
         return model;
@@ -70,14 +73,14 @@ open_model(GstVaeBase *base, const gchar *path, GError **error)
 static void
 take_model(GstVaeBase *base, GstVaeModel *model, gchar *path, gchar *setting)
 {
-    GstVaeModel *old = base->model;
+    GstVaeModel *old = base->choice.model;
 
-    base->model = model;
-    base->info = gst_vae_model_info(model);
-    g_free(base->model_path);
-    base->model_path = path;
-    g_free(base->model_setting);
-    base->model_setting = setting;
+    base->choice.model = model;
+    base->choice.info = gst_vae_model_info(model);
+    g_free(base->choice.path);
+    base->choice.path = path;
+    g_free(base->choice.setting);
+    base->choice.setting = setting;
     gst_vae_model_unref(old);
 }
 
@@ -89,18 +92,18 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
     gboolean back;
 
     GST_OBJECT_LOCK(base);
-    back = g_strcmp0(base->settings.model, setting) == 0 &&
-           g_strcmp0(setting, base->model_setting) != 0;
+    back = g_strcmp0(base->choice.property, setting) == 0 &&
+           g_strcmp0(setting, base->choice.setting) != 0;
     if (back) {
-        g_free(base->settings.model);
-        base->settings.model = g_strdup(base->model_setting);
-        base->settings.switch_wanted = FALSE;
+        g_free(base->choice.property);
+        base->choice.property = g_strdup(base->choice.setting);
+        base->choice.wanted = FALSE;
     }
     GST_OBJECT_UNLOCK(base);
     gst_element_message_full(GST_ELEMENT(base), GST_MESSAGE_WARNING,
                              error->domain, error->code,
                              g_strdup_printf("Going on with %s as before: %s",
-                                             base->model_path, error->message),
+                                             base->choice.path, error->message),
                              NULL, __FILE__, GST_FUNCTION, __LINE__);
     g_error_free(error);
     if (back)
@@ -114,8 +117,8 @@ take_wish(GstVaeBase *base)
     gboolean wanted;
 
     GST_OBJECT_LOCK(base);
-    wanted = base->settings.switch_wanted;
-    base->settings.switch_wanted = FALSE;
+    wanted = base->choice.wanted;
+    base->choice.wanted = FALSE;
     GST_OBJECT_UNLOCK(base);
     return wanted;
 }
@@ -128,8 +131,8 @@ use_setting(GstVaeBase *base, const gchar *setting, gboolean changed,
     gchar *path = choose_path(base, setting, error);
     GstVaeModel *model = NULL;
 
-    if (path && !changed && g_strcmp0(path, base->model_path) == 0)
-        model = gst_vae_model_ref(base->model);
+    if (path && !changed && g_strcmp0(path, base->choice.path) == 0)
+        model = gst_vae_model_ref(base->choice.model);
     else if (path)
         model = open_model(base, path, error);
     if (model)
@@ -142,7 +145,7 @@ use_setting(GstVaeBase *base, const gchar *setting, gboolean changed,
 gboolean
 gst_vae_base_use_model(GstVaeBase *base, GError **error)
 {
-    const gboolean changed = take_wish(base) && base->model;
+    const gboolean changed = take_wish(base) && base->choice.model;
     gchar *setting = dup_setting(base);
     GError *fault = NULL;
     gboolean ok = use_setting(base, setting, changed, &fault);
@@ -200,15 +203,8 @@ check_successor(const VaeModelInfo *old, const VaeModelInfo *new,
 static GstVaeSession *
 next_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts)
 {
-    GstVaeSession *session = NULL;
+    GstVaeSession *session = gst_vae_queue_successor(&base->queue, model);
 
-    g_mutex_lock(&base->lock);
-    while (!base->session->allocated && !base->flushing &&
-           base->result == GST_FLOW_OK)
-        g_cond_wait(&base->cond, &base->lock);
-    if (base->session->allocated)
-        session = gst_vae_session_successor(base->session, model);
-    g_mutex_unlock(&base->lock);
     if (session) {
         session->params.restarts = restarts;
         GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
@@ -228,7 +224,8 @@ begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
 
     if (!session)
         return FALSE;
-    if (gst_vae_worker_open(base, session, load, loaded, &fault) != VAE_OK) {
+    if (gst_vae_worker_open(&base->worker, session, load, loaded, &fault) !=
+        VAE_OK) {
         gst_vae_session_unref(session);
         if (fault.status != VAE_ERR_CANCELLED) {
             *error = gst_vae_error_to_gerror(&fault);
@@ -237,11 +234,8 @@ begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
         }
         return FALSE;
     }
-    g_mutex_lock(&base->lock);
-    old = base->session;
-    base->session = session;
+    old = gst_vae_queue_set_session(&base->queue, session);
     longer = old->collect_time != session->collect_time;
-    g_mutex_unlock(&base->lock);
     gst_vae_session_unref(old);
     if (longer)
         gst_element_post_message(GST_ELEMENT(base),
@@ -253,23 +247,23 @@ gboolean
 gst_vae_base_load_checkpoint(GstVaeBase *base, const gchar *path,
                              VaeCheckpoint *out, GError **error)
 {
-    return begin_session(base, base->model, TRUE, path, out, error);
+    return begin_session(base, base->choice.model, TRUE, path, out, error);
 }
 
 static void
 announce(GstVaeBase *base, GstClockTime pts, gboolean cold)
 {
-    GST_INFO_OBJECT(base, "going on with %s%s", base->model_path,
+    GST_INFO_OBJECT(base, "going on with %s%s", base->choice.path,
                     cold ? ", without a past" : "");
     gst_element_post_message(
         GST_ELEMENT(base),
         gst_message_new_element(
             GST_OBJECT(base),
             gst_structure_new("vae-switch", "model", G_TYPE_STRING,
-                              base->model_path, "cold", G_TYPE_BOOLEAN, cold,
+                              base->choice.path, "cold", G_TYPE_BOOLEAN, cold,
                               "timestamp", G_TYPE_UINT64, pts, "running-time",
                               G_TYPE_UINT64,
-                              gst_vae_pads_running_time(base, pts), NULL)));
+                              gst_vae_base_running_time(base, pts), NULL)));
 }
 
 /* What is wanted at this step. */
@@ -277,14 +271,14 @@ static void
 take_wishes(GstVaeBase *base, gboolean start, gboolean *change,
             gboolean *restart)
 {
-    GstVaeSettings *s = &base->settings;
+    GstVaeChoice *c = &base->choice;
 
     GST_OBJECT_LOCK(base);
-    *change = s->switch_wanted && (start || s->restart_wanted);
-    *restart = s->restart_wanted && !start;
+    *change = c->wanted && (start || c->restart_wanted);
+    *restart = c->restart_wanted && !start;
     if (*change)
-        s->switch_wanted = FALSE;
-    s->restart_wanted = FALSE;
+        c->wanted = FALSE;
+    c->restart_wanted = FALSE;
     GST_OBJECT_UNLOCK(base);
 }
 
@@ -293,20 +287,9 @@ static void
 put_back(GstVaeBase *base, gboolean change, gboolean restart)
 {
     GST_OBJECT_LOCK(base);
-    base->settings.switch_wanted |= change;
-    base->settings.restart_wanted |= restart;
+    base->choice.wanted |= change;
+    base->choice.restart_wanted |= restart;
     GST_OBJECT_UNLOCK(base);
-}
-
-static GstFlowReturn
-interrupted(GstVaeBase *base)
-{
-    GstFlowReturn ret;
-
-    g_mutex_lock(&base->lock);
-    ret = base->flushing ? GST_FLOW_FLUSHING : base->result;
-    g_mutex_unlock(&base->lock);
-    return ret;
 }
 
 /* The model to go on with, checked. NULL: as open_model(). */
@@ -315,7 +298,8 @@ open_successor(GstVaeBase *base, const gchar *path, GError **error)
 {
     GstVaeModel *model = open_model(base, path, error);
 
-    if (model && !check_successor(base->info, gst_vae_model_info(model), error))
+    if (model &&
+        !check_successor(base->choice.info, gst_vae_model_info(model), error))
         g_clear_pointer(&model, gst_vae_model_unref);
     return model;
 }
@@ -332,9 +316,9 @@ go_on(GstVaeBase *base, const gchar *setting, gboolean change, gboolean restart,
 
     if (path)
         model = change ? open_successor(base, path, error)
-                       : gst_vae_model_ref(base->model);
-    ok = model && ((model == base->model &&
-                    (!restart || base->session->params.restarts)) ||
+                       : gst_vae_model_ref(base->choice.model);
+    ok = model && ((model == base->choice.model &&
+                    (!restart || base->queue.session->params.restarts)) ||
                    begin_session(base, model, restart, NULL, NULL, error));
     if (ok) {
         take_model(base, model, path, g_strdup(setting));
@@ -349,7 +333,7 @@ GstFlowReturn
 gst_vae_base_switch(GstVaeBase *base, gboolean start, GstClockTime pts,
                     gboolean *cold)
 {
-    GstVaeModel *const before = base->model;
+    GstVaeModel *const before = base->choice.model;
     gboolean change, restart;
     GstFlowReturn ret = GST_FLOW_OK;
     GError *error = NULL;
@@ -359,16 +343,16 @@ gst_vae_base_switch(GstVaeBase *base, gboolean start, GstClockTime pts,
     take_wishes(base, start, &change, &restart);
     if (!change && !restart)
         return GST_FLOW_OK;
-    setting = change ? dup_setting(base) : g_strdup(base->model_setting);
+    setting = change ? dup_setting(base) : g_strdup(base->choice.setting);
     if (go_on(base, setting, change, restart, &error)) {
         *cold = restart;
-        if (restart || base->model != before)
+        if (restart || base->choice.model != before)
             announce(base, pts, restart);
     } else if (error) {
         refuse(base, setting, error);
     } else {
         put_back(base, change, restart);
-        ret = interrupted(base);
+        ret = gst_vae_queue_result(&base->queue);
     }
     g_free(setting);
     return ret;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utime.h>
 
+#include "error.h"
 #include "latent.h"
 #include "models.h"
 

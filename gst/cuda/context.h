@@ -1,0 +1,48 @@
+/*
+ * context.h: what an element knows of its CUDA device, for video in the memory
+ * of that device (memory:CUDAMemory). Where the build has no gstreamer-cuda
+ * there is only system memory and all of this folder does nothing.
+ *
+ * The engine computes in the primary context of the device. It reads and writes
+ * buffers of that context itself; those of another context are mapped into the
+ * memory of the host, as any others are. The bytes are the same.
+ */
+#ifndef GST_VAE_CUDA_CONTEXT_H
+#define GST_VAE_CUDA_CONTEXT_H
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+typedef struct GstVaeCuda {
+    GstElement *element;      /* the owner; borrowed, as its pads */
+    GstPad *sinkpad, *srcpad; /* whose peers may have a context */
+
+    /* Held while a context is searched, asked for or made. Code that holds it
+     * takes the object lock, never the other way round. */
+    GMutex lock;
+
+    /* Under the object lock. */
+    gint backend, device_id; /* the properties backend and cuda-device-id */
+    GstObject *context;      /* the pipeline's GstCudaContext, or NULL */
+    gpointer primary;        /* the engine's context, retained, or NULL */
+    gint primary_device;     /* its device */
+} GstVaeCuda;
+
+/* The owner sets element and pads before it calls anything else. */
+void gst_vae_cuda_init(GstVaeCuda *cuda);
+void gst_vae_cuda_clear(GstVaeCuda *cuda);
+
+/* The device of the property; -1 selects device 0. */
+gint gst_vae_cuda_device(GstVaeCuda *cuda);
+/* Whether the library was built for this minor release of GStreamer. */
+gboolean gst_vae_cuda_library_fits(void);
+
+/* Whether the backend may be cuda and, from READY on, there is such a device.
+ * No context is asked for. Any thread. */
+gboolean gst_vae_cuda_possible(GstVaeCuda *cuda);
+
+/* The pipeline's GstCudaContext, or NULL. (transfer full) */
+GstObject *gst_vae_cuda_current(GstVaeCuda *cuda);
+G_END_DECLS
+#endif

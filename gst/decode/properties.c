@@ -1,0 +1,241 @@
+/*
+ * properties.c: what vaedecode alone can be set to, and its signals.
+ */
+#include "decode.h"
+
+#include "enums.h"
+
+enum {
+    PROP_0,
+    PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
+    PROP_NORMALIZATION,
+    PROP_LOCATION,
+    PROP_INTERVAL,
+    PROP_CARRIES
+};
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(object);
+    GstVaeCheckpoints *c = &self->base.checkpoints;
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_FRAMERATE:
+        self->fps_n = gst_value_get_fraction_numerator(value);
+        self->fps_d = gst_value_get_fraction_denominator(value);
+        break;
+    case PROP_NORMALIZATION:
+        self->normalization = g_value_get_enum(value);
+        break;
+    case PROP_LOCATION:
+        g_free(c->location);
+        c->location = g_value_dup_string(value);
+        break;
+    case PROP_INTERVAL:
+        c->interval = g_value_get_uint(value);
+        break;
+    case PROP_CARRIES:
+        c->carries = g_value_get_boolean(value);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(object);
+    GstVaeCheckpoints *c = &self->base.checkpoints;
+
+    GST_OBJECT_LOCK(self);
+    switch (id) {
+    case PROP_FRAMERATE:
+        gst_value_set_fraction(value, self->fps_n, self->fps_d);
+        break;
+    case PROP_NORMALIZATION:
+        g_value_set_enum(value, self->normalization);
+        break;
+    case PROP_LOCATION:
+        g_value_set_string(value, c->location);
+        break;
+    case PROP_INTERVAL:
+        g_value_set_uint(value, c->interval);
+        break;
+    case PROP_CARRIES:
+        g_value_set_boolean(value, c->carries);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+install_latents(GObjectClass *klass)
+{
+    const GParamFlags ready =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
+    /**
+     * GstVaeDecode:framerate:
+     *
+     * Rate of the decoded video where the caps state none.
+     */
+    g_object_class_install_property(
+        klass, PROP_FRAMERATE,
+        gst_param_spec_fraction("framerate", "Framerate",
+                                "Framerate of the video where the caps state "
+                                "none, " GST_VAE_RATES
+                                " (0/1 = the usual one of the model)",
+                                0, 1, G_MAXINT, 1, 0, 1, ready));
+    /**
+     * GstVaeDecode:normalization:
+     *
+     * Convention of the latents: with or without the model's latent statistics
+     * applied. A value other than `auto` overrides the caps.
+     */
+    g_object_class_install_property(
+        klass, PROP_NORMALIZATION,
+        g_param_spec_enum("normalization", "Normalization",
+                          "Normalization of the latents, which overrides that "
+                          "of the caps",
+                          GST_TYPE_VAE_NORMALIZATION,
+                          GST_VAE_NORMALIZATION_AUTO, ready));
+}
+
+static void
+install_checkpoints(GObjectClass *klass)
+{
+    const GParamFlags playing =
+        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
+
+    /**
+     * GstVaeDecode:checkpoint-location:
+     *
+     * Where #GstVaeDecode:checkpoint-interval writes. The file is replaced as a
+     * whole, so that the one before or the new one is there at any moment.
+     */
+    g_object_class_install_property(
+        klass, PROP_LOCATION,
+        g_param_spec_string("checkpoint-location", "Checkpoint Location",
+                            "Location of the file for the checkpoints of "
+                            "checkpoint-interval; each is written over the one "
+                            "before",
+                            NULL, playing));
+    /**
+     * GstVaeDecode:checkpoint-interval:
+     *
+     * After so many latents a checkpoint is written. Computing waits until the
+     * frames before it are pushed and the file is on the disk.
+     */
+    g_object_class_install_property(
+        klass, PROP_INTERVAL,
+        g_param_spec_uint("checkpoint-interval", "Checkpoint Interval",
+                          "Number of latents between two checkpoints (0 = only "
+                          "those that the action save-checkpoint asks for)",
+                          0, G_MAXUINT, 0, playing));
+    /**
+     * GstVaeDecode:checkpoint-carries:
+     *
+     * For streams whose latents cannot be had again. The file then takes as
+     * much as `bytes-carries` of #GstVaeBase:stats, gigabytes for a large
+     * picture.
+     */
+    g_object_class_install_property(
+        klass, PROP_CARRIES,
+        g_param_spec_boolean("checkpoint-carries", "Checkpoint Carries",
+                             "Store the carries in checkpoints, so that no "
+                             "latent has to come again; such files are large",
+                             FALSE, playing));
+}
+
+static void
+restart_action(GstVaeDecode *self)
+{
+    GST_OBJECT_LOCK(self);
+    self->base.choice.restart_wanted = TRUE;
+    GST_OBJECT_UNLOCK(self);
+}
+
+static void
+save_action(GstVaeBase *base, const gchar *path)
+{
+    g_return_if_fail(path != NULL && *path != '\0');
+    gst_vae_worker_save(&base->worker, path);
+}
+
+static void
+load_action(GstVaeBase *base, const gchar *path)
+{
+    g_return_if_fail(path != NULL && *path != '\0');
+    GST_OBJECT_LOCK(base);
+    g_free(base->checkpoints.load);
+    base->checkpoints.load = g_strdup(path);
+    GST_OBJECT_UNLOCK(base);
+}
+
+static void
+install_signals(GObjectClass *klass)
+{
+    /**
+     * GstVaeDecode::restart:
+     * @decode: the element
+     *
+     * At the next latent, takes the #GstVaeBase:model that was set meanwhile,
+     * without waiting for a sequence to start, and forgets what was before:
+     * the latent is decoded without a past, as at the start of a sequence, and
+     * gives as many frames as any other, so that the times of frames go on
+     * without a gap. The element message `vae-switch` says when: `model`,
+     * `cold` (TRUE), `timestamp` and `running-time`.
+     */
+    g_signal_new_class_handler("restart", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(restart_action), NULL, NULL, NULL,
+                               G_TYPE_NONE, 0);
+    /**
+     * GstVaeDecode::save-checkpoint:
+     * @decode: the element
+     * @location: path of the file
+     *
+     * Writes where the stream stands to a file, once all latents that came
+     * before are decoded and their frames are pushed. Does not wait; the
+     * element message `vae-checkpoint` says when: `location`, `saved`, and
+     * `frames`, so many of which have left the element since the start of the
+     * clip. Where it cannot be written there is a WARNING, and the stream goes
+     * on.
+     */
+    g_signal_new_class_handler("save-checkpoint", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(save_action), NULL, NULL, NULL,
+                               G_TYPE_NONE, 1, G_TYPE_STRING);
+    /**
+     * GstVaeDecode::load-checkpoint:
+     * @decode: the element
+     * @location: path of the file
+     *
+     * At the next start of a sequence, usually before the first latent, goes on
+     * where the checkpoint was written: the same latents are to come once more,
+     * from the start or from those on that are needed, or, if the file has
+     * carries, the next ones, and the first frame that leaves is the one after
+     * those that the checkpoint counts. A file of another run, or a damaged
+     * one, is an error.
+     */
+    g_signal_new_class_handler("load-checkpoint", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(load_action), NULL, NULL, NULL,
+                               G_TYPE_NONE, 1, G_TYPE_STRING);
+}
+
+void
+gst_vae_decode_install(GObjectClass *klass)
+{
+    klass->set_property = set_property;
+    klass->get_property = get_property;
+    install_latents(klass);
+    install_checkpoints(klass);
+    install_signals(klass);
+}

@@ -1,0 +1,46 @@
+/*
+ * latency.h: how long buffers are in the element, as a live pipeline has to
+ * know it.
+ *
+ * A latency is how much later a buffer goes out than its running time says,
+ * less how much later it came in. Of the last steps, the worst of either is
+ * taken: so a step that waits for the call before it counts, and one of several
+ * that came at once, ahead of their times, does not. No clock is needed, since
+ * what is between running time and the system's is in both.
+ */
+#ifndef GST_VAE_LATENCY_H
+#define GST_VAE_LATENCY_H
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+/* Steps that are remembered. */
+#define GST_VAE_LATENCY_STEPS 16
+
+typedef struct GstVaeLatency {
+    GMutex lock; /* of all that follows; no other is taken while it is held */
+    GstClockTimeDiff in[GST_VAE_LATENCY_STEPS]; /* to their running times */
+    GstClockTimeDiff out[GST_VAE_LATENCY_STEPS];
+    guint64 n;             /* steps so far */
+    GstClockTime reported; /* of computing, as last told; NONE: never */
+    gboolean live;         /* as upstream said then */
+} GstVaeLatency;
+
+void gst_vae_latency_init(GstVaeLatency *latency);
+void gst_vae_latency_clear(GstVaeLatency *latency);
+
+/* As if no step had been. */
+void gst_vae_latency_reset(GstVaeLatency *latency);
+/* A step that is ready now; arrived, by gst_util_get_timestamp(), is when it
+ * came in. A running time of NONE does not count. */
+void gst_vae_latency_add(GstVaeLatency *latency, GstClockTime running,
+                         GstClockTime arrived);
+/* Whether a live pipeline has to hear that the latency is another one by more
+ * than a quarter. */
+gboolean gst_vae_latency_changed(GstVaeLatency *latency);
+/* What computing takes, rounded up, which the pipeline is told now. */
+GstClockTime gst_vae_latency_report(GstVaeLatency *latency, gboolean live);
+
+G_END_DECLS
+#endif

@@ -1,0 +1,79 @@
+/*
+ * qos.c: which frames come too late for the sink.
+ */
+#include "qos.h"
+
+/* A late stream still shows a picture this often. */
+#define SHOW_EVERY GST_SECOND
+
+void
+gst_vae_qos_init(GstVaeQos *qos)
+{
+    g_mutex_init(&qos->lock);
+    qos->enabled = TRUE;
+    gst_vae_qos_reset(qos);
+}
+
+void
+gst_vae_qos_clear(GstVaeQos *qos)
+{
+    g_mutex_clear(&qos->lock);
+}
+
+gboolean
+gst_vae_qos_is_enabled(GstVaeQos *qos)
+{
+    gboolean enabled;
+
+    GST_OBJECT_LOCK(qos->element);
+    enabled = qos->enabled;
+    GST_OBJECT_UNLOCK(qos->element);
+    return enabled;
+}
+
+void
+gst_vae_qos_reset(GstVaeQos *qos)
+{
+    g_mutex_lock(&qos->lock);
+    qos->earliest = qos->shown = GST_CLOCK_TIME_NONE;
+    g_mutex_unlock(&qos->lock);
+}
+
+void
+gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame)
+{
+    GstClockTimeDiff diff;
+    GstClockTime timestamp;
+    gdouble proportion;
+
+    gst_event_parse_qos(event, NULL, &proportion, &diff, &timestamp);
+    g_mutex_lock(&qos->lock);
+    qos->proportion = proportion;
+    if (!GST_CLOCK_TIME_IS_VALID(timestamp))
+        qos->earliest = GST_CLOCK_TIME_NONE;
+    else if (diff > 0) /* late by diff: what is due now is lost as well */
+        qos->earliest = timestamp + 2 * (GstClockTime) diff + frame;
+    else
+        qos->earliest = timestamp - MIN(timestamp, (GstClockTime) -diff);
+    g_mutex_unlock(&qos->lock);
+}
+
+gboolean
+gst_vae_qos_is_late(GstVaeQos *qos, GstClockTime running,
+                    GstClockTime *earliest, gdouble *proportion)
+{
+    const gboolean enabled = gst_vae_qos_is_enabled(qos);
+    gboolean late;
+
+    g_mutex_lock(&qos->lock);
+    *earliest = qos->earliest;
+    *proportion = qos->proportion;
+    late = enabled && GST_CLOCK_TIME_IS_VALID(qos->earliest) &&
+           GST_CLOCK_TIME_IS_VALID(running) && running < qos->earliest &&
+           GST_CLOCK_TIME_IS_VALID(qos->shown) &&
+           running < qos->shown + SHOW_EVERY;
+    if (!late)
+        qos->shown = running;
+    g_mutex_unlock(&qos->lock);
+    return late;
+}

@@ -1,0 +1,18 @@
+/*
+ * pads.h: what arrives at the two pads, and negotiation.
+ */
+#ifndef GST_VAE_PADS_H
+#define GST_VAE_PADS_H
+
+#include "base.h"
+
+G_BEGIN_DECLS
+
+/* Makes the pads. Called by the instance init of a subclass, whose class has
+ * the pad templates. */
+void gst_vae_pads_init(GstVaeBase *base);
+/* Before the pads start: as if nothing had come yet. */
+void gst_vae_pads_reset(GstVaeBase *base);
+
+G_END_DECLS
+#endif

@@ -1,0 +1,501 @@
+/*
+ * properties.c: what vaedecode and vaeencode can be set to, and their signal.
+ */
+#include "properties.h"
+
+#include "enums.h"
+
+#define DEFAULT_QUEUE_DEPTH 2
+#define DEFAULT_STATS_INTERVAL GST_SECOND
+#define MAX_QUEUE_DEPTH 8
+#define MAX_THREADS 1024
+
+enum {
+    PROP_0,
+    PROP_MODEL,
+    PROP_VARIANT,
+    PROP_BACKEND,
+    PROP_CUDA_DEVICE_ID,
+    PROP_PRECISION,
+    PROP_SLICE_SIZE,
+    PROP_QUEUE_DEPTH,
+    PROP_THREADS,
+    PROP_DETERMINISTIC,
+    PROP_QOS,
+    PROP_STATS,
+    PROP_POST_STATS,
+    PROP_STATS_INTERVAL,
+    PROP_IDLE_RELEASE,
+    PROP_NAN_POLICY
+};
+
+void
+gst_vae_properties_init(GstVaeBase *base)
+{
+    base->queue.depth = DEFAULT_QUEUE_DEPTH;
+    base->stats.interval = DEFAULT_STATS_INTERVAL;
+}
+
+static void
+set_text(GstVaeBase *base, gchar **field, const GValue *value)
+{
+    gchar *text = g_value_dup_string(value);
+
+    GST_OBJECT_LOCK(base);
+    g_free(*field);
+    *field = text;
+    GST_OBJECT_UNLOCK(base);
+}
+
+static void
+set_number(GstVaeBase *base, guint id, const GValue *value)
+{
+    switch (id) {
+    case PROP_BACKEND:
+        base->cuda.backend = g_value_get_enum(value);
+        break;
+    case PROP_CUDA_DEVICE_ID:
+        base->cuda.device_id = g_value_get_int(value);
+        break;
+    case PROP_NAN_POLICY:
+        base->settings.nan_policy = g_value_get_enum(value);
+        break;
+    case PROP_PRECISION:
+        base->settings.precision = g_value_get_enum(value);
+        break;
+    case PROP_SLICE_SIZE:
+        base->settings.slice_size = g_value_get_uint(value);
+        break;
+    case PROP_QUEUE_DEPTH:
+        base->queue.depth = g_value_get_uint(value);
+        break;
+    case PROP_THREADS:
+        base->settings.threads = g_value_get_uint(value);
+        break;
+    case PROP_DETERMINISTIC:
+        base->settings.deterministic = g_value_get_boolean(value);
+        break;
+    case PROP_QOS:
+        base->qos.enabled = g_value_get_boolean(value);
+        break;
+    case PROP_IDLE_RELEASE:
+        base->worker.idle_release = g_value_get_uint64(value);
+        break;
+    case PROP_STATS_INTERVAL:
+        base->stats.interval = g_value_get_uint64(value);
+        break;
+    default:
+        base->stats.post = g_value_get_boolean(value);
+        break;
+    }
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    GstVaeBase *base = GST_VAE_BASE(object);
+
+    switch (id) {
+    case PROP_MODEL:
+        set_text(base, &base->choice.property, value);
+        GST_OBJECT_LOCK(base);
+        base->choice.wanted = TRUE;
+        GST_OBJECT_UNLOCK(base);
+        break;
+    case PROP_VARIANT:
+        set_text(base, &base->worker.loader.variant, value);
+        break;
+    case PROP_BACKEND:
+    case PROP_NAN_POLICY:
+    case PROP_CUDA_DEVICE_ID:
+    case PROP_PRECISION:
+    case PROP_SLICE_SIZE:
+    case PROP_QUEUE_DEPTH:
+    case PROP_THREADS:
+    case PROP_DETERMINISTIC:
+    case PROP_QOS:
+    case PROP_POST_STATS:
+    case PROP_STATS_INTERVAL:
+    case PROP_IDLE_RELEASE:
+        GST_OBJECT_LOCK(base);
+        set_number(base, id, value);
+        GST_OBJECT_UNLOCK(base);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    /* Whoever waits for room or for the time to release looks again. */
+    if (id == PROP_QUEUE_DEPTH || id == PROP_IDLE_RELEASE) {
+        g_mutex_lock(&base->queue.lock);
+        g_cond_broadcast(&base->queue.cond);
+        g_mutex_unlock(&base->queue.lock);
+    }
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    GstVaeBase *base = GST_VAE_BASE(object);
+
+    if (id == PROP_STATS) {
+        g_value_take_boxed(
+            value, gst_vae_stats_structure(
+                       &base->stats, gst_vae_queue_n_steps(&base->queue)));
+        return;
+    }
+    GST_OBJECT_LOCK(base);
+    switch (id) {
+    case PROP_MODEL:
+        g_value_set_string(value, base->choice.property);
+        break;
+    case PROP_VARIANT:
+        g_value_set_string(value, base->worker.loader.variant);
+        break;
+    case PROP_BACKEND:
+        g_value_set_enum(value, base->cuda.backend);
+        break;
+    case PROP_CUDA_DEVICE_ID:
+        g_value_set_int(value, base->cuda.device_id);
+        break;
+    case PROP_NAN_POLICY:
+        g_value_set_enum(value, base->settings.nan_policy);
+        break;
+    case PROP_PRECISION:
+        g_value_set_enum(value, base->settings.precision);
+        break;
+    case PROP_SLICE_SIZE:
+        g_value_set_uint(value, base->settings.slice_size);
+        break;
+    case PROP_QUEUE_DEPTH:
+        g_value_set_uint(value, base->queue.depth);
+        break;
+    case PROP_THREADS:
+        g_value_set_uint(value, base->settings.threads);
+        break;
+    case PROP_DETERMINISTIC:
+        g_value_set_boolean(value, base->settings.deterministic);
+        break;
+    case PROP_QOS:
+        g_value_set_boolean(value, base->qos.enabled);
+        break;
+    case PROP_POST_STATS:
+        g_value_set_boolean(value, base->stats.post);
+        break;
+    case PROP_IDLE_RELEASE:
+        g_value_set_uint64(value, base->worker.idle_release);
+        break;
+    case PROP_STATS_INTERVAL:
+        g_value_set_uint64(value, base->stats.interval);
+        break;
+    default:
+        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+    }
+    GST_OBJECT_UNLOCK(base);
+}
+
+#define READY                                                                  \
+    (G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY)
+#define PLAYING                                                                \
+    (G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING)
+
+static void
+install_model(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:model:
+     *
+     * Path of the weights. The file is opened, recognised and checked on
+     * READY to PAUSED; a file that holds no known model is a
+     * RESOURCE/OPEN_READ error that names what was found. Elements with the
+     * same file share one copy.
+     *
+     * While the element runs, another file of the same latent space takes over
+     * at the next start of a sequence (for vaedecode also at once, with
+     * #GstVaeDecode::restart), and the element message `vae-switch` says so.
+     * The element opens the new model before it frees the memory of the old
+     * one. A model that it cannot take (a broken file, another latent space,
+     * too little memory for both) is a WARNING; the property goes back to its
+     * value before.
+     *
+     * Where it is not set, the latent space picks the file:
+     * `gst-vae/models/SPACE.safetensors` in the XDG data folders, then, for
+     * the space `gst-vae-demo` only, the bundled demo. An encoder that is
+     * told nothing takes the demo if no other model is installed.
+     */
+    g_object_class_install_property(
+        klass, PROP_MODEL,
+        g_param_spec_string("model", "Model",
+                            "Location of the weights, a file or a folder of "
+                            "diffusers (NULL = the file installed for the "
+                            "latent space). A change while playing takes "
+                            "effect at the next start of a sequence, or by the "
+                            "action restart where the element has it",
+                            NULL, PLAYING));
+    /**
+     * GstVaeBase:variant:
+     *
+     * Which of several models a file holds, where its shapes cannot tell.
+     */
+    g_object_class_install_property(
+        klass, PROP_VARIANT,
+        g_param_spec_string("variant", "Variant",
+                            "Name of the model for weights whose shapes fit "
+                            "several: taew2_1, taehv, taecvx, taeos1_3 "
+                            "(NULL = as the file says, else taew2_1)",
+                            NULL, READY));
+}
+
+static void
+install_backend(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:backend:
+     *
+     * Computes the network. `auto` takes the fastest one that works on this
+     * machine. Another value asks for that one: where the build or the machine
+     * lacks it, there is an error that says what is missing.
+     */
+    g_object_class_install_property(
+        klass, PROP_BACKEND,
+        g_param_spec_enum("backend", "Backend",
+                          "Backend that computes the network",
+                          GST_TYPE_VAE_BACKEND, VAE_BACKEND_AUTO, READY));
+    /**
+     * GstVaeBase:cuda-device-id:
+     *
+     * CUDA device index for the `cuda` backend; -1 selects device 0. The other
+     * backends do not read it; where `auto` has to take one of them, there is a
+     * WARNING.
+     */
+    g_object_class_install_property(
+        klass, PROP_CUDA_DEVICE_ID,
+        g_param_spec_int("cuda-device-id", "CUDA Device ID",
+                         "CUDA device index for the cuda backend "
+                         "(-1 = device 0)",
+                         -1, G_MAXINT, -1, READY));
+    /**
+     * GstVaeBase:threads:
+     *
+     * Threads of the `cpu` and `ref` backends.
+     */
+    g_object_class_install_property(
+        klass, PROP_THREADS,
+        g_param_spec_uint("threads", "Threads",
+                          "Number of threads that compute on the CPU "
+                          "(0 = as many as the process may use)",
+                          0, MAX_THREADS, 0, READY));
+}
+
+static void
+install_numbers(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:precision:
+     *
+     * Type of the numbers inside the network.
+     */
+    g_object_class_install_property(
+        klass, PROP_PRECISION,
+        g_param_spec_enum("precision", "Precision",
+                          "Type of the numbers inside the network (auto = to "
+                          "decode bf16 where it is faster, else fp32; to "
+                          "encode fp32, on cuda tf32)",
+                          GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, READY));
+    /**
+     * GstVaeBase:nan-policy:
+     *
+     * Action where the network overflows and its results are NaN or infinite,
+     * though the input was not. `fallback` takes a second stream in fp32 and a
+     * copy of the carries (`bytes-fallback` of #GstVaeBase:stats), therefore it
+     * is not the default; where the precision is not of 16 bits there is
+     * nothing to fall back to.
+     */
+    g_object_class_install_property(
+        klass, PROP_NAN_POLICY,
+        g_param_spec_enum("nan-policy", "NaN Policy",
+                          "Action to take when numbers overflow inside the "
+                          "network and results are NaN or infinite",
+                          GST_TYPE_VAE_NAN_POLICY, VAE_NAN_PASS, READY));
+    /**
+     * GstVaeBase:deterministic:
+     *
+     * Every run on one machine gives the same bytes, also where a faster way
+     * is chosen by timing otherwise.
+     */
+    g_object_class_install_property(
+        klass, PROP_DETERMINISTIC,
+        g_param_spec_boolean("deterministic", "Deterministic",
+                             "Choose nothing by timing, so that every run "
+                             "gives the same bytes",
+                             FALSE, READY));
+}
+
+static void
+install_flow(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:slice-size:
+     *
+     * Steps (latents after the first) that one engine call may take. A call
+     * takes what waits and never waits for more. The output does not depend
+     * on it; speed and memory do. 0 takes the largest of 4, 2 and 1 that fits
+     * into memory, and 1 behind a live source.
+     */
+    g_object_class_install_property(
+        klass, PROP_SLICE_SIZE,
+        g_param_spec_uint("slice-size", "Slice Size",
+                          "Maximum number of latents to compute at once: more "
+                          "are faster and come later, the output is the same "
+                          "(0 = automatic: the largest of 4, 2 and 1 that fits "
+                          "into memory, 1 when live)",
+                          0, GST_VAE_MAX_SLICE, 0, READY));
+    /**
+     * GstVaeBase:queue-depth:
+     *
+     * Slices that may wait in the element before upstream has to.
+     */
+    g_object_class_install_property(
+        klass, PROP_QUEUE_DEPTH,
+        g_param_spec_uint("queue-depth", "Queue Depth",
+                          "Maximum number of slices in the element before "
+                          "upstream has to wait",
+                          1, MAX_QUEUE_DEPTH, DEFAULT_QUEUE_DEPTH, PLAYING));
+    /**
+     * GstVaeBase:qos:
+     *
+     * Handles quality-of-service events. The decoder computes every frame,
+     * because the next ones need it, but does not convert those that come too
+     * late, and posts a QOS message for each. The encoder passes the events
+     * upstream; without `qos` it keeps them to itself.
+     */
+    g_object_class_install_property(
+        klass, PROP_QOS,
+        g_param_spec_boolean("qos", "QoS",
+                             "Handle Quality-of-Service events from "
+                             "downstream: a decoder drops frames that come "
+                             "too late, an encoder passes the events upstream",
+                             TRUE, PLAYING));
+}
+
+static void
+install_stats(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:stats:
+     *
+     * Fields, guint64 unless said otherwise, counted since the element left
+     * READY; a slice is what one call of the engine took:
+     *
+     * - `slices`, `steps`: that the engine ran
+     * - `frames`: of video, in or out; `dropped`: came too late and were not
+     *   converted
+     * - `in-flight` (guint): steps in the element
+     * - `fps` (gdouble): frames per second from the first slice to the last
+     * - `avg-KIND-ns`, `p95-KIND-ns`, `last-KIND-ns`, `total-KIND-ns`: the time
+     *   per slice, where KIND is `upload` (what came in is put where the
+     *   network reads it, converted or copied to the device), `compute` (the
+     *   network), `download` (the way out), `slice` (the whole call) or
+     *   `queue-wait` (from when its first step came in until it began). `p95`,
+     *   which 95 of 100 do not exceed, is of the last 128 slices
+     * - `nonfinite`: NaN and infinite values among the latents
+     * - `nan-steps`, `mended-steps`: results that were not finite, and those
+     *   of them that are in fp32 (#GstVaeBase:nan-policy)
+     * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
+     *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
+     *   memory, as `vaetool plan` tells it
+     * - `backend`, `precision`, `device` (strings, the last the name of the GPU
+     *   or the processor) and `slice-size` (guint): what was chosen
+     */
+    g_object_class_install_property(
+        klass, PROP_STATS,
+        g_param_spec_boxed("stats", "Statistics",
+                           "Statistics since the element left READY: "
+                           "counters, times of slices in nanoseconds, memory "
+                           "by purpose in bytes, and the backend",
+                           GST_TYPE_STRUCTURE,
+                           G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+    /**
+     * GstVaeBase:post-stats:
+     *
+     * Posts an element message `vae-stats` with the fields of
+     * #GstVaeBase:stats, as often as #GstVaeBase:stats-interval says and at the
+     * end of the stream.
+     */
+    g_object_class_install_property(
+        klass, PROP_POST_STATS,
+        g_param_spec_boolean("post-stats", "Post Statistics",
+                             "Post the statistics as an element message every "
+                             "stats-interval and at the end of the stream",
+                             FALSE, PLAYING));
+    /**
+     * GstVaeBase:stats-interval:
+     *
+     * Minimum time between two messages with statistics, and between two that
+     * tell the progress through a file of known length.
+     */
+    g_object_class_install_property(
+        klass, PROP_STATS_INTERVAL,
+        g_param_spec_uint64("stats-interval", "Statistics Interval",
+                            "Minimum time between two messages of statistics "
+                            "or of progress, in nanoseconds (0 = a message for "
+                            "every slice and every percent)",
+                            0, G_MAXINT64, DEFAULT_STATS_INTERVAL, PLAYING));
+}
+
+static void
+release_action(GstVaeBase *base)
+{
+    gst_vae_worker_release(&base->worker);
+}
+
+static void
+install_release(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:idle-release:
+     *
+     * After this time without a slice to compute, in any state, the memory of
+     * the device is freed as with #GstVaeBase::release. 0: never.
+     */
+    g_object_class_install_property(
+        klass, PROP_IDLE_RELEASE,
+        g_param_spec_uint64("idle-release", "Idle Release",
+                            "Time without work, in nanoseconds, after which "
+                            "the memory of the device is freed until the next "
+                            "slice (0 = never)",
+                            0, G_MAXINT64 / 4, 0, PLAYING));
+    /**
+     * GstVaeBase::release:
+     * @object: the element
+     *
+     * Frees the memory that the element holds on a device (weights,
+     * activations, state), once it has computed what came in so far; the state
+     * is kept in the memory of the host. The next slice reloads it and gives
+     * the same bytes as without. Weights that another element of the process
+     * computes with stay.
+     *
+     * May be emitted at any time and from any thread; it does not wait. The
+     * element message `vae-release` tells when it was done: `released` (FALSE
+     * on a backend without a device, which keeps its memory), and `idle` (TRUE
+     * for #GstVaeBase:idle-release). Where the device has no room for the
+     * next slice, there is a RESOURCE/NO_SPACE_LEFT error; after a flush the
+     * element tries again.
+     */
+    g_signal_new_class_handler("release", G_TYPE_FROM_CLASS(klass),
+                               G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+                               G_CALLBACK(release_action), NULL, NULL, NULL,
+                               G_TYPE_NONE, 0);
+}
+
+void
+gst_vae_properties_install(GObjectClass *klass)
+{
+    klass->set_property = set_property;
+    klass->get_property = get_property;
+    install_model(klass);
+    install_backend(klass);
+    install_numbers(klass);
+    install_flow(klass);
+    install_stats(klass);
+    install_release(klass);
+}

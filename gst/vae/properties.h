@@ -1,0 +1,16 @@
+/*
+ * properties.h: what vaedecode and vaeencode can be set to, and their signal.
+ */
+#ifndef GST_VAE_PROPERTIES_H
+#define GST_VAE_PROPERTIES_H
+
+#include "base.h"
+
+G_BEGIN_DECLS
+
+/* For the class and the instance init of GstVaeBase. */
+void gst_vae_properties_install(GObjectClass *klass);
+void gst_vae_properties_init(GstVaeBase *base);
+
+G_END_DECLS
+#endif

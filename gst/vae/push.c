@@ -1,0 +1,230 @@
+/*
+ * push.c: the task of the source pad, and flushes.
+ */
+#include "push.h"
+
+#include "task.h"
+#include "tensor_meta.h"
+
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
+
+void
+gst_vae_push_set_flushing(GstVaeBase *base)
+{
+    GstVaeQueue *queue = &base->queue;
+
+    g_mutex_lock(&queue->lock);
+    gst_vae_queue_set_flushing(queue);
+    gst_vae_engine_cancel(&base->worker.engine);
+    if (base->pool)
+        gst_buffer_pool_set_flushing(base->pool, TRUE);
+    g_mutex_unlock(&queue->lock);
+}
+
+/* What the source pad has to know although it was not pushed. */
+static void
+keep_event(GstVaeBase *base, GstEvent *event)
+{
+    if (GST_EVENT_IS_STICKY(event) &&
+        GST_EVENT_TYPE(event) != GST_EVENT_SEGMENT &&
+        GST_EVENT_TYPE(event) != GST_EVENT_EOS)
+        gst_pad_store_sticky_event(base->srcpad, event);
+}
+
+void
+gst_vae_push_clear(GstVaeBase *base, gboolean keep_sticky)
+{
+    GstVaeItem *item;
+    GQueue fifo;
+
+    g_mutex_lock(&base->queue.lock);
+    fifo = gst_vae_queue_take_all(&base->queue);
+    gst_vae_engine_forget(&base->worker.engine);
+    g_mutex_unlock(&base->queue.lock);
+    while ((item = g_queue_pop_head(&fifo))) {
+        if (keep_sticky && item->event)
+            keep_event(base, item->event);
+        gst_vae_item_unref(item);
+    }
+}
+
+/* ------------------------------------------------------------------ */
+/* Memory.                                                             */
+
+void
+gst_vae_push_drop_pool(GstVaeBase *base)
+{
+    GstBufferPool *old;
+
+    g_mutex_lock(&base->queue.lock);
+    old = g_steal_pointer(&base->pool);
+    g_mutex_unlock(&base->queue.lock);
+    if (old)
+        gst_buffer_pool_set_active(old, FALSE);
+    gst_clear_object(&old);
+}
+
+/* Asks downstream for memory, once its caps are known there. */
+static void
+allocate(GstVaeBase *base, GstVaeSession *session, gboolean ask)
+{
+    GstQuery *query = gst_query_new_allocation(session->caps, TRUE);
+
+    /* All steps of the session before have been made, so that its pool has
+     * no more use here. */
+    gst_vae_push_drop_pool(base);
+    if (!ask || !gst_pad_peer_query(base->srcpad, query)) {
+        GST_DEBUG_OBJECT(base, "no answer to the allocation query");
+        gst_query_unref(query);
+        query = gst_query_new_allocation(session->caps, TRUE);
+    }
+    GST_VAE_BASE_GET_CLASS(base)->decide_allocation(base, session, query);
+    gst_query_unref(query);
+
+    g_mutex_lock(&base->queue.lock);
+    if (session->pool) {
+        base->pool = gst_object_ref(session->pool);
+        if (base->queue.flushing)
+            gst_buffer_pool_set_flushing(base->pool, TRUE);
+    }
+    session->allocated = TRUE;
+    g_cond_broadcast(&base->queue.cond);
+    g_mutex_unlock(&base->queue.lock);
+}
+
+/* ------------------------------------------------------------------ */
+/* The task.                                                           */
+
+static void
+push_event(GstVaeBase *base, GstVaeItem *item)
+{
+    /* The worker may still look at the item of a CAPS event. */
+    GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, item->event);
+    /* Before the sinks tell of the end, after which nobody may listen. */
+    if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS) {
+        gst_vae_stats_post(&base->stats, gst_vae_queue_n_steps(&base->queue),
+                           TRUE);
+        gst_vae_progress_end(&base->progress, GST_PROGRESS_TYPE_COMPLETE,
+                             "100 %");
+    }
+    gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
+    if (item->session && !item->session->allocated)
+        allocate(base, item->session, TRUE);
+}
+
+static GstFlowReturn
+push_step(GstVaeBase *base, GstVaeItem *item)
+{
+    const gboolean latents =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
+    GstFlowReturn ret = item->result;
+
+    if (item->before)
+        gst_pad_push_event(base->srcpad, g_steal_pointer(&item->before));
+    for (guint i = 0; i < item->n_out && ret == GST_FLOW_OK; i++) {
+        GstBuffer *buffer = g_steal_pointer(&item->out[i].buffer);
+
+        if (buffer && latents)
+            gst_vae_tensor_meta_add(
+                buffer, &item->session->latent,
+                gst_vae_model_info(item->session->model)->space);
+        if (buffer)
+            ret = gst_pad_push(base->srcpad, buffer);
+    }
+    if (ret == GST_FLOW_OK)
+        gst_vae_progress_at(&base->progress, item->position,
+                            gst_vae_stats_interval(&base->stats));
+    return ret;
+}
+
+/* Downstream or the engine is at its end. The EOS that upstream sends later
+ * would find the way shut, so it goes out here. The error is told before
+ * upstream hears of it, which tells one of its own then; a flush may have
+ * answered it already. */
+static void
+stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
+{
+    GstEvent *eos = gst_event_new_eos();
+    gboolean posted;
+    guint flushes;
+    guint32 seqnum;
+
+    GST_DEBUG_OBJECT(base, "no more: %s", gst_flow_get_name(ret));
+    if (ret == GST_FLOW_EOS)
+        gst_vae_progress_end(&base->progress, GST_PROGRESS_TYPE_CANCELED,
+                             "downstream wants no more");
+    else
+        gst_vae_progress_end(&base->progress, GST_PROGRESS_TYPE_ERROR,
+                             "failed");
+    posted = gst_vae_queue_is_fatal(&base->queue, &flushes, &seqnum);
+    if (seqnum != GST_SEQNUM_INVALID)
+        gst_event_set_seqnum(eos, seqnum);
+    if (ret != GST_FLOW_EOS && !posted) /* else the worker said so */
+        GST_ELEMENT_FLOW_ERROR(base, ret);
+    gst_vae_queue_end(&base->queue, item, ret, flushes);
+    gst_pad_push_event(base->srcpad, eos);
+}
+
+/* An item that comes after the end. */
+static void
+discard(GstVaeBase *base, GstVaeItem *item)
+{
+    if (!item->event)
+        return;
+    keep_event(base, item->event);
+    if (item->session && !item->session->allocated)
+        allocate(base, item->session, FALSE);
+}
+
+static GstFlowReturn
+push_item(GstVaeBase *base, GstVaeItem *item)
+{
+    if (!item->event)
+        return push_step(base, item);
+    push_event(base, item);
+    return GST_FLOW_OK;
+}
+
+static void
+run(gpointer pad)
+{
+    GstVaeBase *base = GST_VAE_BASE(GST_PAD_PARENT(pad));
+    GstVaeQueue *queue = &base->queue;
+    GstFlowReturn ret = GST_FLOW_OK;
+    GstVaeItem *item;
+    gboolean unwanted = FALSE;
+
+    g_mutex_lock(&queue->lock);
+    item = gst_vae_queue_next(queue, &unwanted);
+    g_mutex_unlock(&queue->lock);
+    if (!item) {
+        gst_pad_pause_task(base->srcpad);
+        return;
+    }
+
+    if (unwanted)
+        discard(base, item);
+    else
+        ret = push_item(base, item);
+    if (ret == GST_FLOW_FLUSHING) {
+        gst_vae_queue_set_result(queue, ret);
+        gst_pad_pause_task(base->srcpad);
+    } else if (ret != GST_FLOW_OK) {
+        stop_pushing(base, item, ret);
+    }
+
+    gst_vae_queue_pushed(queue, item, !unwanted && ret == GST_FLOW_OK);
+    gst_vae_item_unref(item);
+}
+
+gboolean
+gst_vae_push_start(GstVaeBase *base)
+{
+    gst_vae_qos_reset(&base->qos);
+    g_mutex_lock(&base->queue.lock);
+    gst_vae_queue_start(&base->queue);
+    if (base->pool)
+        gst_buffer_pool_set_flushing(base->pool, FALSE);
+    g_mutex_unlock(&base->queue.lock);
+    return gst_vae_task_start(base->srcpad, run);
+}

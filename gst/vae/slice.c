@@ -1,0 +1,375 @@
+/*
+ * slice.c: the stream of the engine, and slices of steps that run on it.
+ */
+#include "slice.h"
+
+#include "error.h"
+#include "progress.h"
+#include "release.h"
+
+#define GST_CAT_DEFAULT engine->category
+
+void
+gst_vae_engine_cancel(GstVaeEngine *engine)
+{
+    if (engine->stream)
+        vae_stream_cancel(engine->stream);
+}
+
+void
+gst_vae_engine_forget(GstVaeEngine *engine)
+{
+    g_clear_pointer(&engine->last, gst_vae_item_unref);
+}
+
+void
+gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error)
+{
+    guint flushes;
+
+    GST_WARNING_OBJECT(engine->element, "%s", error->message);
+    gst_vae_queue_is_fatal(engine->queue, &flushes, NULL);
+    gst_vae_post_gerror(engine->element, gst_vae_error_to_gerror(error));
+    gst_vae_queue_end(engine->queue, NULL, GST_FLOW_ERROR, flushes);
+}
+
+/* Cancelled by a flush, or the pool was taken away with its session; neither
+ * is an error, and what follows begins a sequence. */
+static void
+tell(GstVaeEngine *engine, VaeStatus status, const VaeError *error)
+{
+    if (status != VAE_OK && status != VAE_ERR_CANCELLED)
+        gst_vae_engine_fail(engine, error);
+}
+
+/* ------------------------------------------------------------------ */
+/* The stream.                                                         */
+
+/* Makes stream and session those of the engine. Frees the old stream, after the
+ * new one stands. */
+static void
+set_stream(GstVaeEngine *engine, GstVaeSession *session, VaeStream *stream)
+{
+    GstVaeQueue *queue = engine->queue;
+    GstVaeSession *old_session;
+    VaeStream *old;
+
+    if (stream)
+        gst_vae_stats_stream(engine->stats, stream);
+    g_mutex_lock(&queue->lock);
+    old = engine->stream;
+    old_session = engine->session;
+    engine->stream = stream;
+    engine->session = session ? gst_vae_session_ref(session) : NULL;
+    gst_vae_engine_forget(engine);
+    engine->offloaded = FALSE;
+    engine->used_us = g_get_monotonic_time();
+    if (stream)
+        queue->slice_limit = CLAMP(vae_stream_get_plan(stream)->slice_size, 1,
+                                   GST_VAE_MAX_SLICE);
+    g_cond_broadcast(&queue->cond);
+    g_mutex_unlock(&queue->lock);
+    vae_stream_free(&old);
+    gst_vae_session_unref(old_session);
+}
+
+VaeStatus
+gst_vae_engine_open(GstVaeEngine *engine, GstVaeSession *session,
+                    VaeError *error)
+{
+    const VaeStreamParams *params = &session->params;
+    VaeStream *stream = NULL;
+    VaeStatus status;
+    gint64 began;
+
+    if (engine->stream && gst_vae_session_same_stream(engine->session, session))
+        return VAE_OK;
+    began = g_get_monotonic_time();
+    gst_vae_progress_post(engine->element, GST_PROGRESS_TYPE_START,
+                          "open-stream", "preparing %dx%d pixels",
+                          params->width, params->height);
+    status = vae_stream_new(gst_vae_model_get(session->model), params, &stream,
+                            error);
+    if (status == VAE_OK)
+        set_stream(engine, session, stream);
+    gst_vae_progress_opened(engine->element, params,
+                            status == VAE_OK ? vae_stream_get_plan(stream)
+                                             : NULL);
+    GST_INFO_OBJECT(engine->element, "stream for %dx%d pixels in %.3f s: %s",
+                    params->width, params->height,
+                    (g_get_monotonic_time() - began) / 1e6,
+                    vae_status_name(status));
+    return status;
+}
+
+void
+gst_vae_engine_release(GstVaeEngine *engine, gboolean idle)
+{
+    gboolean released;
+
+    engine->offloaded = TRUE;
+    g_mutex_unlock(&engine->queue->lock);
+    released = gst_vae_release(engine->element, engine->stream, idle);
+    GST_INFO_OBJECT(engine->element, "%s: %s", idle ? "idle" : "release wanted",
+                    released ? "memory of the device given back"
+                             : "no memory of a device is held");
+    g_mutex_lock(&engine->queue->lock);
+}
+
+/* Takes back what was released. */
+static VaeStatus
+reload(GstVaeEngine *engine, VaeError *error)
+{
+    const gboolean released = vae_stream_is_released(engine->stream);
+    const gint64 began = g_get_monotonic_time();
+    VaeStatus status = vae_stream_resume(engine->stream, error);
+
+    if (released)
+        GST_INFO_OBJECT(
+            engine->element, "memory of the device taken again in %.3f s: %s",
+            (g_get_monotonic_time() - began) / 1e6, vae_status_name(status));
+    if (status == VAE_OK) {
+        g_mutex_lock(&engine->queue->lock);
+        engine->offloaded = FALSE;
+        g_mutex_unlock(&engine->queue->lock);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* The end of a slice.                                                 */
+
+/* Video frames of a step: those that came in, or those that go out. */
+static guint
+frames_of(const GstVaeEngine *engine, const GstVaeItem *item)
+{
+    guint n = 0;
+
+    if (!engine->decodes)
+        return item->n_in;
+    for (guint i = 0; i < item->n_out; i++)
+        n += item->out[i].buffer != NULL;
+    return n;
+}
+
+/* The stream stands behind item. Lock held. */
+static void
+stand(GstVaeEngine *engine, GstVaeItem *item)
+{
+    gst_vae_engine_forget(engine);
+    engine->last = gst_vae_item_ref(item);
+    if (item->start || item->cold)
+        engine->partial = item->partial || item->cold;
+    if (!item->checkpoint || engine->save_path)
+        return;
+    GST_OBJECT_LOCK(engine->element);
+    engine->save_path = g_strdup(engine->checkpoints->location);
+    engine->save_after = 0;
+    GST_OBJECT_UNLOCK(engine->element);
+}
+
+/* After steps that ran. The pipeline hears of another latency before the frames
+ * that have it go out. */
+static void
+note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
+{
+    GstVaeSliceTime time = {.steps = slice->n,
+                            .arrived = slice->items[0]->arrived,
+                            .start_us = start_us,
+                            .before = engine->before};
+    guint frames = 0;
+
+    vae_stream_stats(engine->stream, &time.after);
+    time.end_us = g_get_monotonic_time();
+    for (guint i = 0; i < slice->n; i++) {
+        frames += frames_of(engine, slice->items[i]);
+        gst_vae_latency_add(engine->latency, slice->items[i]->running,
+                            slice->items[i]->arrived);
+    }
+    g_mutex_lock(&engine->queue->lock);
+    stand(engine, slice->items[slice->n - 1]);
+    g_mutex_unlock(&engine->queue->lock);
+    gst_vae_stats_slice(engine->stats, &time);
+    gst_vae_stats_frames(engine->stats, frames);
+    if (gst_vae_latency_changed(engine->latency))
+        gst_element_post_message(
+            engine->element,
+            gst_message_new_latency(GST_OBJECT(engine->element)));
+    engine->step_us =
+        (gint64) (time.after.compute_ns - engine->before.compute_ns) / 1000 /
+        slice->n;
+    engine->before = time.after;
+}
+
+/* Hands the steps of a call on. Those that a flush took out of the queue
+ * meanwhile end here. */
+static void
+hand_on(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status)
+{
+    GstVaeQueue *queue = engine->queue;
+
+    g_mutex_lock(&queue->lock);
+    engine->used_us = g_get_monotonic_time();
+    for (guint i = 0; i < slice->n; i++) {
+        GstVaeItem *item = slice->items[i];
+
+        if (status != VAE_OK && status != VAE_ERR_CANCELLED)
+            item->result = GST_FLOW_ERROR;
+        for (guint j = 0; status != VAE_OK && j < item->n_out; j++)
+            gst_clear_buffer(&item->out[j].buffer);
+        item->ready = TRUE;
+    }
+    g_cond_broadcast(&queue->cond);
+    g_mutex_unlock(&queue->lock);
+    for (guint i = 0; i < slice->n; i++)
+        gst_vae_item_unref(slice->items[i]);
+    gst_vae_stats_post(engine->stats, gst_vae_queue_n_steps(queue), FALSE);
+}
+
+/* A call has ended so. */
+static void
+end_slice(GstVaeEngine *engine, GstVaeSlice *slice, VaeStatus status)
+{
+    const gint64 now = g_get_monotonic_time();
+    /* One that was begun early began to run when the one before it ended. */
+    const gint64 start_us = MAX(slice->start_us, engine->ended_us);
+
+    gst_vae_call_clear(&slice->call);
+    GST_LOG_OBJECT(engine->element, "%u steps in %.3f ms: %s", slice->n,
+                   (now - start_us) / 1e3, vae_status_name(status));
+    if (status == VAE_OK)
+        note_slice(engine, slice, start_us);
+    engine->ended_us = now;
+    hand_on(engine, slice, status);
+}
+
+/* Waits for the call that runs; left: 1 if another one was begun behind it.
+ * lost: what that one failed with, which takes this along. */
+static VaeStatus
+end_running(GstVaeEngine *engine, int left, VaeStatus lost)
+{
+    GstVaeSlice *slice = engine->running;
+    VaeError error = {0};
+    VaeStatus status;
+
+    engine->running = NULL;
+    status = vae_stream_wait(engine->stream, left, &error);
+    if (lost == VAE_OK)
+        tell(engine, status, &error);
+    else
+        status = lost;
+    end_slice(engine, slice, status);
+    return status;
+}
+
+void
+gst_vae_engine_wait(GstVaeEngine *engine)
+{
+    g_mutex_unlock(&engine->queue->lock);
+    end_running(engine, 0, VAE_OK);
+    g_mutex_lock(&engine->queue->lock);
+}
+
+void
+gst_vae_engine_close(GstVaeEngine *engine)
+{
+    if (engine->running)
+        end_running(engine, 0, VAE_ERR_CANCELLED);
+    set_stream(engine, NULL, NULL);
+}
+
+/* ------------------------------------------------------------------ */
+/* The start of a slice.                                               */
+
+/* A flush cancels what the engine runs, and a reset forgets a cancel: so
+ * whoever comes after the reset looks whether one came before. flushes: how
+ * many there were when the slice was taken. */
+static VaeStatus
+check_wanted(GstVaeEngine *engine, guint flushes, VaeError *error)
+{
+    gboolean wanted;
+
+    g_mutex_lock(&engine->queue->lock);
+    wanted = !engine->queue->stop && engine->queue->flushes == flushes;
+    g_mutex_unlock(&engine->queue->lock);
+    return wanted ? VAE_OK
+                  : vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
+}
+
+/* The stream for a slice behind which nothing runs. */
+static VaeStatus
+prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
+{
+    VaeStatus status = gst_vae_engine_open(engine, first->session, error);
+
+    if (status == VAE_OK)
+        status = reload(engine, error);
+    if (status == VAE_OK && first->start)
+        vae_stream_reset(engine->stream);
+    if (status == VAE_OK && first->cold)
+        status = vae_stream_restart(engine->stream, 0, error);
+    return status;
+}
+
+/* Whether another slice may be begun before this one is done. Frames that are
+ * done must not wait for memory of the next ones. */
+static gboolean
+runs_on(const GstVaeEngine *engine, const GstVaeSlice *slice)
+{
+    return vae_stream_overlaps(engine->stream) &&
+           !slice->items[0]->session->bounded &&
+           engine->session->params.nan_policy == VAE_NAN_PASS &&
+           !slice->items[slice->n - 1]->checkpoint;
+}
+
+/* Begins a slice, and ends the one that runs. flushes: how many there were when
+ * it was taken. */
+static void
+run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
+{
+    const gboolean behind = engine->running != NULL;
+    VaeError error = {0};
+    VaeStatus status = VAE_OK, other = VAE_OK;
+
+    slice->call = gst_vae_call_new(slice->items, slice->n);
+    if (!behind)
+        status = prepare(engine, slice->items[0], &error);
+    slice->start_us = g_get_monotonic_time();
+    if (status == VAE_OK)
+        status = check_wanted(engine, flushes, &error);
+    if (status == VAE_OK && !behind)
+        vae_stream_stats(engine->stream, &engine->before);
+    if (status == VAE_OK)
+        status = engine->begin(engine->element, engine->stream, slice->items,
+                               slice->n, &slice->call, &error);
+    tell(engine, status, &error);
+    if (behind) {
+        GST_LOG_OBJECT(engine->element, "%u steps begun while %u run", slice->n,
+                       engine->running->n);
+        other = end_running(engine, status == VAE_OK,
+                            slice->call.begun ? status : VAE_OK);
+    }
+    if (status == VAE_OK && other != VAE_OK) {
+        status = other; /* and told */
+    } else if (status == VAE_OK && runs_on(engine, slice)) {
+        engine->running = slice;
+        return;
+    } else if (status == VAE_OK) {
+        status = vae_stream_wait(engine->stream, 0, &error);
+        tell(engine, status, &error);
+    }
+    end_slice(engine, slice, status);
+}
+
+void
+gst_vae_engine_run(GstVaeEngine *engine)
+{
+    GstVaeQueue *queue = engine->queue;
+    GstVaeSlice *slice = &engine->slices[engine->running == &engine->slices[0]];
+    const guint flushes = queue->flushes;
+
+    slice->n = gst_vae_queue_take_slice(queue, slice->items, GST_VAE_MAX_SLICE);
+    g_mutex_unlock(&queue->lock);
+    run_slice(engine, slice, flushes);
+    g_mutex_lock(&queue->lock);
+}
