@@ -20,15 +20,14 @@ gst_vae_backend_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_BACKEND_AUTO, "The first of cuda, cpu and ref that works here",
-         "auto"},
+        {VAE_BACKEND_AUTO,
+         "First of cuda, cpu and ref that works on this machine", "auto"},
         {VAE_BACKEND_CUDA,
          "NVIDIA GPU; needs the cuda module of gst-vae, a driver and cuDNN",
          "cuda"},
-        {VAE_BACKEND_CPU, "Processor; needs a build with oneDNN", "cpu"},
+        {VAE_BACKEND_CPU, "CPU; needs a build with oneDNN", "cpu"},
         {VAE_BACKEND_REF,
-         "Processor, plain C: slow, always there, the definition of right",
-         "ref"},
+         "CPU in plain C: slow, always available, the reference", "ref"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeBackend", values);
@@ -59,7 +58,7 @@ gst_vae_normalization_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {GST_VAE_NORMALIZATION_AUTO,
-         "As the caps say, normalized where they do not", "auto"},
+         "As the caps state, normalized where they state none", "auto"},
         {GST_VAE_NORMALIZATION_NORMALIZED, "As the diffusion model emits them",
          "normalized"},
         {GST_VAE_NORMALIZATION_RAW, "As the network itself takes them", "raw"},
@@ -73,8 +72,9 @@ gst_vae_posterior_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_POSTERIOR_MEAN, "The mean of the distribution", "mean"},
-        {VAE_POSTERIOR_SAMPLE, "A sample, decided by seed and place alone",
+        {VAE_POSTERIOR_MEAN, "Mean of the distribution", "mean"},
+        {VAE_POSTERIOR_SAMPLE,
+         "Random sample that depends on the seed and the position alone",
          "sample"},
         {0, NULL, NULL}};
 
@@ -88,7 +88,7 @@ gst_vae_tail_get_type(void)
     static const GEnumValue values[] = {
         {GST_VAE_TAIL_REPEAT, "Repeat the last frame until the group is full",
          "repeat"},
-        {GST_VAE_TAIL_DROP, "Drop frames that fill no group", "drop"},
+        {GST_VAE_TAIL_DROP, "Drop frames that do not fill a group", "drop"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeTail", values);
@@ -99,12 +99,12 @@ gst_vae_nan_policy_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_NAN_PASS, "Results are not looked at", "pass"},
+        {VAE_NAN_PASS, "Do not check the results", "pass"},
         {VAE_NAN_FALLBACK,
-         "A step that overflowed in 16 bits is computed once more in fp32; "
-         "takes more than twice the memory",
+         "Compute a step that overflowed in 16 bits once more in fp32; takes "
+         "more than twice the memory",
          "fallback"},
-        {VAE_NAN_ERROR, "The stream fails with an error", "error"},
+        {VAE_NAN_ERROR, "Stop the stream with an error", "error"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeNanPolicy", values);

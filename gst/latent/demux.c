@@ -13,9 +13,9 @@
  *
  * Gives one buffer per latent, channels x height x width elements of the
  * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
- * counts latents. What the file's metadata says (vae.latent_space,
+ * counts latents. The metadata of the file (vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height, vae.frames,
- * vae.pixel_aspect_ratio, vae.colorimetry, vae.temporal_factor) fills the
+ * vae.pixel_aspect_ratio, vae.colorimetry, vae.temporal_factor) fill the
  * caps; the properties of the same names serve files that say nothing.
  *
  * A seek needs random access upstream. It starts #GstLatentDemux:warm-up
@@ -477,6 +477,12 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     object_class->finalize = finalize;
     element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
     gst_latent_settings_install(object_class);
+    /**
+     * GstLatentDemux:max-push-size:
+     *
+     * Upstream without random access, such as a socket, sends the file as a
+     * whole before the first latent can leave. A larger file is an error.
+     */
     g_object_class_install_property(
         object_class, PROP_MAX_PUSH_SIZE,
         g_param_spec_uint64("max-push-size", "Max Push Size",
@@ -485,6 +491,13 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
                             0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
+    /**
+     * GstLatentDemux:warm-up:
+     *
+     * Latents sent in front of the one that holds the position of a seek, so
+     * that the network has its context. The decoder drops their frames, which
+     * are outside the segment.
+     */
     g_object_class_install_property(
         object_class, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",

@@ -43,6 +43,13 @@ gst_latent_settings_install(GObjectClass *klass)
 {
     const GParamFlags flags =
         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+    /**
+     * GstLatentDemux:tensor:
+     *
+     * A file may hold several tensors. Without a name, the first that is there
+     * of `latent`, `latents`, `samples` and `latent_tensor` is taken, else the
+     * only one with 4 or 5 dimensions.
+     */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_TENSOR,
         g_param_spec_string("tensor", "Tensor",
@@ -50,27 +57,53 @@ gst_latent_settings_install(GObjectClass *klass)
                             "samples, latent_tensor, else the only one with "
                             "4 or 5 dimensions)",
                             NULL, flags));
+    /**
+     * GstLatentDemux:layout:
+     *
+     * Order of the tensor's dimensions. The metadata of the file
+     * (`vae.layout`), where it has any, go before.
+     */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LAYOUT,
         g_param_spec_enum("layout", "Layout",
                           "Order of the tensor's dimensions where the file "
                           "does not say",
                           layout_type(), VAE_LAYOUT_AUTO, flags));
+    /**
+     * GstLatentDemux:framerate:
+     *
+     * Rate of the decoded video for files that state none; the caps and
+     * timestamps have it. If the file states another one there is a WARNING,
+     * and that of the file is taken.
+     */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
                                 "Framerate of the decoded video where the file "
                                 "states none, " GST_VAE_RATES
-                                "; 0/1: the usual one of the latent space, "
-                                "16/1 where that is unknown",
+                                " (0/1 = the usual one of the latent space, "
+                                "16/1 where that is unknown)",
                                 0, 1, G_MAXINT, 1, 0, 1, flags));
+    /**
+     * GstLatentDemux:latent-space:
+     *
+     * Latent space of files that state none, for the caps. If the file
+     * states another one there is a WARNING, and that of the file is taken.
+     */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LATENT_SPACE,
         g_param_spec_string("latent-space", "Latent Space",
                             "Name of the latent space where the file states "
-                            "none: wan2.1, wan2.2, seedvr2, ...; vaedecode "
-                            "finds the installed model by it",
+                            "none, such as wan2.1, wan2.2 or seedvr2; "
+                            "vaedecode finds the installed model by it",
                             NULL, flags));
+    /**
+     * GstLatentDemux:normalization:
+     *
+     * Convention of latents in files that state none: with or without the
+     * model's latent statistics applied. If the file states another one
+     * there is a WARNING, and that of the file is taken.
+     */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
@@ -78,6 +111,12 @@ gst_latent_settings_install(GObjectClass *klass)
                           "not say",
                           normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
                           flags));
+    /**
+     * GstLatentDemux:batch-index:
+     *
+     * Clip to read from a tensor of 5 dimensions whose first one is the
+     * batch. Without an index, a batch of more than one clip is an error.
+     */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_BATCH_INDEX,
         g_param_spec_int("batch-index", "Batch Index",

@@ -227,9 +227,8 @@ install_model(GObjectClass *klass)
         g_param_spec_string("model", "Model",
                             "Location of the weights, a file or a folder of "
                             "diffusers (NULL = the file installed for the "
-                            "latent space). A change while playing takes "
-                            "effect at the next start of a sequence, or by the "
-                            "action restart where the element has it",
+                            "latent space); a change while playing takes "
+                            "effect at the next start of a sequence",
                             NULL, PLAYING));
     /**
      * GstVaeBase:variant:
@@ -477,7 +476,7 @@ install_release(GObjectClass *klass)
      * May be emitted at any time and from any thread; it does not wait. The
      * element message `vae-release` tells when it was done: `released` (FALSE
      * on a backend without a device, which keeps its memory), and `idle` (TRUE
-     * for #GstVaeBase:idle-release). Where the device has no room for the
+     * for #GstVaeBase:idle-release). If the device has no room for the
      * next slice, there is a RESOURCE/NO_SPACE_LEFT error; after a flush the
      * element tries again.
      */

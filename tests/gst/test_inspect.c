@@ -118,11 +118,53 @@ test_inspect(void)
     check_element("latentmux", "Codec/Muxer/Video", file);
 }
 
+/* The section comment of an element's source describes it, with examples. */
+static void
+test_sections(void)
+{
+    static const struct {
+        const char *element, *source;
+    } sections[] = {
+        {"vaedecode", "decode/decode.c"},
+        {"vaeencode", "encode/encode.c"},
+        {"latentdemux", "latent/demux.c"},
+        {"latentmux", "latent/mux.c"},
+    };
+
+    for (guint i = 0; i < G_N_ELEMENTS(sections); i++) {
+        gchar *path = g_build_filename(g_getenv("VAE_TEST_SOURCE"), "gst",
+                                       sections[i].source, NULL);
+        gchar *begin = g_strdup_printf("/**\n * SECTION:element-%s\n",
+                                       sections[i].element);
+        gchar *text = NULL, *section, *end;
+        guint examples = 0;
+
+        CHECK(g_file_get_contents(path, &text, NULL, NULL));
+        section = strstr(text, begin);
+        CHECK(section);
+        end = strstr(section, " */");
+        CHECK(end);
+        *end = '\0';
+        CHECK(strstr(section, "@short_description: "));
+        while ((section = strstr(section, "\n * gst-launch-1.0 "))) {
+            examples++;
+            section++;
+        }
+        g_print("%s: %u examples\n", sections[i].element, examples);
+        CHECK(examples >= 2);
+        g_free(text);
+        g_free(begin);
+        g_free(path);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"inspect", test_inspect}, {"words", test_words}, {NULL, NULL}};
+    static const VaeTest tests[] = {{"inspect", test_inspect},
+                                    {"words", test_words},
+                                    {"sections", test_sections},
+                                    {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }
