@@ -29,7 +29,7 @@ G_BEGIN_DECLS
 #define GST_VAE_LATENT_MAX_FRAMES 65535
 #define GST_VAE_LATENT_MAX_GRID 16384 /* as above */
 #define GST_VAE_MAX_PIXELS 65535      /* of video, each way */
-/* Frames per second. Shorter frames would not lie far apart among times that
+/* Frames per second. Shorter frames would not be far apart among times that
  * are rounded to a microsecond; longer ones would end beyond all times. */
 #define GST_VAE_RATES "1/3600 to 100000/1"
 
@@ -70,7 +70,7 @@ gboolean gst_vae_latent_info_from_caps(const GstCaps *caps,
 /* The reverse; fields that are not stated are left out. (transfer full) */
 GstCaps *gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info);
 
-/* Whether a rate is one of GST_VAE_RATES. */
+/* TRUE: the rate is one of GST_VAE_RATES. */
 gboolean gst_vae_rate_is_possible(gint n, gint d);
 
 /* Bytes of one latent, and of one buffer. */

@@ -12,7 +12,7 @@
 #define TENSOR_ID "vae-latent"
 #define MAX_DIMS 4
 
-/* What a tensor is like: of caps, or found. */
+/* Type and shape of a tensor: as caps state it, or as found. */
 typedef struct Shape {
     GstTensorDataType type;
     gboolean row_major, contiguous;
@@ -95,7 +95,7 @@ gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
 /* ------------------------------------------------------------------ */
 /* Finding.                                                            */
 
-/* Whether a tensor says no more than the buffer that it was added to. */
+/* TRUE: a tensor says no more than the buffer that it was added to. */
 static gboolean
 is_own(const GstTensor *tensor)
 {

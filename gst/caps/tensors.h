@@ -27,7 +27,7 @@ G_BEGIN_DECLS
 gboolean gst_vae_tensors_is_caps(const GstCaps *caps);
 
 /*
- * gst_vae_latent_info_from_caps() of either kind of caps. Of tensors, fps is
+ * gst_vae_latent_info_from_caps() of either kind of caps. For tensors, fps is
  * the rate of buffers: gst_vae_tensors_video_rate() makes it that of the video
  * when the model is known.
  */

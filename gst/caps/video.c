@@ -80,7 +80,7 @@ known_matrix(GstVideoColorMatrix matrix)
            matrix == GST_VIDEO_COLOR_MATRIX_BT2020;
 }
 
-/* Of YUV: what is wished, if it can be, else by the size. */
+/* Colorimetry of YUV: the wish, if the engine knows it, else by the size. */
 static const gchar *
 yuv_colorimetry(const gchar *wish, gint height)
 {
@@ -112,7 +112,7 @@ gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
         state_string(s, "colorimetry", GST_VIDEO_COLORIMETRY_SRGB);
     else
         state_string(s, "colorimetry", yuv_colorimetry(colorimetry, height));
-    /* Of others it says nothing; downstream may want it there all the same, as
+    /* Other formats have no site; downstream may want it there all the same, as
      * GStreamer 1.26 states it for 4:4:4. */
     if (is_subsampled(format))
         state_string(s, "chroma-site", "mpeg2");
@@ -133,7 +133,7 @@ bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
     return FALSE;
 }
 
-/* Of YUV: matrix, and the site where there is one. */
+/* Checks the matrix of YUV, and the site if there is one. */
 static gboolean
 check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
 {

@@ -33,17 +33,17 @@ G_BEGIN_DECLS
     GST_VAE_RAW_CAPS_OF(GST_VAE_RAW_USUAL)                                     \
     "; " GST_VAE_RAW_CAPS_OF(GST_VAE_RAW_OTHER)
 
-/* Whether the video, that of the first structure of caps, is in the memory of a
+/* TRUE: the video, that of the first structure of caps, is in the memory of a
  * CUDA device. */
 gboolean gst_vae_video_is_cuda_feature(const GstCapsFeatures *features);
 gboolean gst_vae_video_is_cuda(const GstCaps *caps);
 
 /*
  * Fixates allowed raw caps of one size: the first format, and with it range,
- * matrix and, where chroma is subsampled, its site, all stated. What the caps
- * leave open becomes for YUV colorimetry, where that is not empty and known
- * here, else bt601 up to 576 lines and bt709 above, limited range, chroma site
- * mpeg2, and sRGB for the RGB formats. (takes caps, transfer full)
+ * matrix and, where chroma is subsampled, its site, all stated. Fields that
+ * the caps leave open become for YUV colorimetry, where that is not empty and
+ * known here, else bt601 up to 576 lines and bt709 above, limited range, chroma
+ * site mpeg2, and sRGB for the RGB formats. (takes caps, transfer full)
  */
 GstCaps *gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry);
 

@@ -1,6 +1,6 @@
 /*
  * context.h: what an element knows of its CUDA device, for video in the memory
- * of that device (memory:CUDAMemory). Where the build has no gstreamer-cuda
+ * of that device (memory:CUDAMemory). In a build without gstreamer-cuda
  * there is only system memory and all of this folder does nothing.
  *
  * The engine computes in the primary context of the device. It reads and writes
@@ -35,10 +35,10 @@ void gst_vae_cuda_clear(GstVaeCuda *cuda);
 
 /* The device of the property; -1 selects device 0. */
 gint gst_vae_cuda_device(GstVaeCuda *cuda);
-/* Whether the library was built for this minor release of GStreamer. */
+/* TRUE: the plugin was built for this minor release of GStreamer. */
 gboolean gst_vae_cuda_library_fits(void);
 
-/* Whether the backend may be cuda and, from READY on, there is such a device.
+/* TRUE: the backend may be cuda and, from READY on, there is such a device.
  * No context is asked for. Any thread. */
 gboolean gst_vae_cuda_possible(GstVaeCuda *cuda);
 

@@ -10,7 +10,7 @@
 
 #if GST_CHECK_VERSION(1, 24, 0)
 
-/* All that the stream has to do so far; NULL: no event is to be had. */
+/* An event behind all that the stream has to do so far, or NULL. */
 static CUevent
 mark(CUstream stream)
 {

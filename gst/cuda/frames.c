@@ -8,8 +8,8 @@
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
 
-/* What is copied to and from the memory of a pool is done in a stream of its
- * own, for which nobody waits who does not want the memory. */
+/* Copies to and from the memory of a pool run in a stream of their own. Only a
+ * user of the memory waits for it. */
 static void
 use_own_stream(GstStructure *config, GstCudaContext *context)
 {

@@ -8,7 +8,7 @@
 #include "share.h"
 #include "video.h"
 
-/* What both the engine and all releases of gst_cuda_buffer_pool have. */
+/* The formats of both the engine and all releases of gst_cuda_buffer_pool. */
 #define CUDA_FORMATS                                                           \
     "NV12, I420, RGBA, BGRx, YV12, Y444, RGBx, BGRA, RGB, BGR, I420_10LE, "    \
     "P010_10LE"
@@ -38,7 +38,7 @@ gst_vae_cuda_template(const gchar *name, GstPadDirection direction)
     return template;
 }
 
-/* Whether the first thing that the peer takes or gives is CUDAMemory. */
+/* TRUE: the first caps that the peer takes or gives are of CUDAMemory. */
 static gboolean
 is_preferred(GstPad *pad)
 {

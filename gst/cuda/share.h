@@ -12,7 +12,7 @@ G_BEGIN_DECLS
 void gst_vae_cuda_set_context(GstVaeCuda *cuda, GstContext *context);
 gboolean gst_vae_cuda_answer(GstVaeCuda *cuda, GstQuery *query);
 
-/* Whether CUDAMemory can be used: the backend may be cuda, there is such a
+/* TRUE: CUDAMemory can be used: the backend may be cuda, there is such a
  * device, and a context, which is made where nobody has one. Any thread. */
 gboolean gst_vae_cuda_usable(GstVaeCuda *cuda);
 /* Forgets the context and releases the primary one. */

@@ -14,11 +14,11 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define LAST_JUDGED 3
 
 /*
- * How one latent of a clip lies in the statistics of its space, in standard
- * deviations of the channel: means around 0, spreads around SPREAD with a
- * common factor for the whole latent (flat and rich pictures) and one for each
- * channel, both logarithmic. Wide enough for the clips that were looked at,
- * multiplied by 0.1 to 2.
+ * How one latent of a clip differs from the statistics of its space, in
+ * standard deviations of the channel: means around 0, spreads around SPREAD
+ * with a common factor for the whole latent (flat and rich pictures) and one
+ * for each channel, both logarithmic. Wide enough for the clips that were
+ * looked at, multiplied by 0.1 to 2.
  */
 #define MEAN_SD 0.5
 #define SPREAD 0.8

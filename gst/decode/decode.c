@@ -132,7 +132,7 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
     return FALSE;
 }
 
-/* What the caps leave open: size, rate, normalization. */
+/* Fills in fields that the caps leave open: size, rate, normalization. */
 static void
 complete(GstVaeDecode *self)
 {

@@ -48,7 +48,7 @@ void gst_vae_decode_install(GObjectClass *klass);
 
 /* decode/timing.c: buffers of latents to steps with timestamps */
 
-/* What a latent says of its step. */
+/* Time and place of a latent's step. */
 typedef struct GstVaeStep {
     GstClockTime pts; /* where it begins, by its timestamp or by counting */
     gboolean start;   /* it begins a sequence */

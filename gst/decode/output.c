@@ -9,10 +9,10 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* What GStreamer calls the default quality. */
+/* The default quality of GStreamer. */
 #define FULL_QUALITY 1000000
 
-/* Whether it may have no buffer left. */
+/* TRUE: the pool may have no buffer left. */
 static gboolean
 is_bounded(GstBufferPool *pool)
 {
@@ -116,8 +116,7 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     session->bounded = pool && is_bounded(pool);
 }
 
-/* Whether the sink has no more use for a frame. Posts what a dropped one is
- * worth to the application. */
+/* TRUE: the sink has no more use for a frame. Posts a QOS message then. */
 static gboolean
 is_late(GstVaeBase *base, const GstVaeOut *out)
 {

@@ -187,7 +187,7 @@ install_signals(GObjectClass *klass)
      *
      * At the next latent, takes the #GstVaeBase:model that was set meanwhile,
      * without waiting for a sequence to start, and forgets what was before:
-     * the latent is decoded without a past, as at the start of a sequence, and
+     * the latent is decoded without context, as at the start of a sequence, and
      * gives as many frames as any other, so that the times of frames go on
      * without a gap. The element message `vae-switch` says when: `model`,
      * `cold` (TRUE), `timestamp` and `running-time`.
@@ -201,11 +201,11 @@ install_signals(GObjectClass *klass)
      * @decode: the element
      * @location: path of the file
      *
-     * Writes where the stream stands to a file, once all latents that came
+     * Writes the position of the stream to a file, once all latents that came
      * before are decoded and their frames are pushed. Does not wait; the
      * element message `vae-checkpoint` says when: `location`, `saved`, and
      * `frames`, so many of which have left the element since the start of the
-     * clip. Where it cannot be written there is a WARNING, and the stream goes
+     * clip. If it cannot be written there is a WARNING, and the stream goes
      * on.
      */
     g_signal_new_class_handler("save-checkpoint", G_TYPE_FROM_CLASS(klass),
@@ -218,11 +218,11 @@ install_signals(GObjectClass *klass)
      * @location: path of the file
      *
      * At the next start of a sequence, usually before the first latent, goes on
-     * where the checkpoint was written: the same latents are to come once more,
-     * from the start or from those on that are needed, or, if the file has
-     * carries, the next ones, and the first frame that leaves is the one after
-     * those that the checkpoint counts. A file of another run, or a damaged
-     * one, is an error.
+     * where the checkpoint was written. The same latents have to come once
+     * more, from the start or from the first one that is needed, or, if the
+     * file has carries, the next ones. The first frame that leaves is the one
+     * after those that the checkpoint counts. A file of another run, or a
+     * damaged one, is an error.
      */
     g_signal_new_class_handler("load-checkpoint", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,

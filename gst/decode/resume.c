@@ -96,7 +96,7 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
     GstVaeItem *item;
 
     if (place > 0 && self->need_start) {
-        /* The stream has a past. */
+        /* The stream has its context. */
         latent = gst_buffer_make_writable(latent);
         GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
         GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DISCONT);

@@ -8,8 +8,8 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Timestamps this near to the count are the count: so frames touch. What a
- * segment leaves of a frame is not shown where it is no more than this. */
+/* Timestamps this near to the count are the count: so frames touch. If a
+ * segment leaves no more than this of a frame, it is not shown. */
 #define ROUNDING GST_USECOND
 
 static GstClockTime
@@ -101,7 +101,7 @@ trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
     return CLAMP(frames, 1, n);
 }
 
-/* Whether a latent that begins a sequence is not the first of its clip. The
+/* TRUE: a latent that begins a sequence is not the first of its clip. The
  * duration of a first one is that of its one frame. */
 static gboolean
 is_cold(GstVaeDecode *self, const GstBuffer *buffer)
@@ -120,8 +120,8 @@ is_cold(GstVaeDecode *self, const GstBuffer *buffer)
     return trimmed(self, GST_BUFFER_DURATION(buffer), later) > first;
 }
 
-/* What the first latent of a sequence gives: first_out frames, which, where
- * the sequence is cold, are the last of a whole group. The rest of that group
+/* Plans the first latent of a sequence: it gives first_out frames, which are
+ * the last of a whole group if the clip began earlier. The rest of that group
  * is a gap. */
 static guint
 plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,

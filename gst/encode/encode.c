@@ -125,7 +125,7 @@ keep_colorimetry(const GstVideoInfo *in, GstVaeLatentInfo *info)
     g_free(words);
 }
 
-/* What this model makes of this video, as float32. */
+/* The latents that this model makes of this video, as float32. */
 static GstVaeLatentInfo
 latent_info(GstVaeEncode *self)
 {
@@ -260,7 +260,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->caps = gst_caps_fixate(session->caps);
     if (!gst_vae_tensors_info_from_caps(session->caps, &session->latent, error))
         return FALSE;
-    /* Of tensors that downstream names, the latents are only these. */
+    /* A structure of other/tensors describes its latents itself. */
     if (!gst_vae_tensors_is_caps(session->caps))
         gst_vae_tensor_meta_describe(session->caps, &session->latent);
     gst_vae_base_fill_session(base, session);
@@ -348,7 +348,7 @@ propose_allocation(GstVaeBase *base, GstQuery *query)
 
     gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
     gst_query_parse_allocation(query, &caps, NULL);
-    /* What is collected, what waits and what is computed. */
+    /* Frames that are collected, that wait and that are computed. */
     if (!caps || !gst_video_info_from_caps(&info, caps))
         return;
     if (gst_vae_video_is_cuda(caps) && gst_vae_cuda_usable(&base->cuda))

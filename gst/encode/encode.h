@@ -56,14 +56,14 @@ typedef struct GstVaeEncodeClass {
 
 /* Takes a frame, and queues the step that it completes. */
 GstFlowReturn gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer);
-/* Repeats the last frame until every frame that came is covered, or lets go
- * of those that are not. What follows begins a sequence then. */
+/* Repeats the last frame until every frame that came is covered, or drops
+ * those that are not. The next frame begins a sequence then. */
 GstFlowReturn gst_vae_encode_finish(GstVaeBase *base);
-/* Finishes, and what follows begins a sequence in any case. */
+/* Finishes, and the next frame begins a sequence in any case. */
 void gst_vae_encode_key_unit(GstVaeBase *base);
-/* Lets go of what was collected. */
+/* Drops the frames that were collected. */
 void gst_vae_encode_forget(GstVaeEncode *self);
-/* The same, and what follows begins a sequence. */
+/* The same, and the next frame begins a sequence. */
 void gst_vae_encode_restart(GstVaeBase *base);
 /* Frames without timestamps count from the start of the segment. */
 void gst_vae_encode_segment(GstVaeBase *base);

@@ -6,7 +6,7 @@
 #include "source.h"
 #include "vae-private/tensors.h"
 
-/* What one pull asks for at most, as upstream allocates it at once. */
+/* The most bytes of one pull, as upstream allocates them at once. */
 #define PULL_MAX (4u << 20)
 
 gboolean

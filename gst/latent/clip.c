@@ -44,7 +44,7 @@ fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
     info->normalization_stated = TRUE;
 }
 
-/* What the models of a space are made for; channels 0: they tell no space. */
+/* The usual numbers of a space; channels 0: several spaces have that many. */
 static const struct Usual {
     const gchar *space;
     gint channels, temporal, fps;

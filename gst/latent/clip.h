@@ -1,7 +1,7 @@
 /*
- * clip.h: the clip in a latent file as a stream: its caps, where
- * each latent lies in time, and what the user's settings add to a file that
- * does not say.
+ * clip.h: the clip in a latent file as a stream: its caps, the time
+ * of each latent, and what the user's settings add to a file that does not
+ * say.
  */
 #ifndef GST_LATENT_CLIP_H
 #define GST_LATENT_CLIP_H

@@ -18,7 +18,7 @@
  * the end, so downstream has to be able to seek, as filesink can; for a
  * stream use gdppay. Until the EOS event the header says that there are no
  * latents: of a pipeline that was stopped without one, readers report a file
- * whose data nothing describes. What was written is complete, though, and the
+ * whose data nothing describes. The data are complete, though, and the
  * first dimension can be repaired.
  *
  * ## Example launch lines

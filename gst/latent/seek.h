@@ -32,7 +32,7 @@ gboolean gst_latent_seek_answer(const GstSegment *segment, gboolean seekable,
                                 GstQuery *query);
 
 /* The latent to begin with, so that warm_up of them are decoded before the
- * one that is shown first; data.t where nothing is to be shown. */
+ * one that is shown first; data.t if none is shown. */
 gint gst_latent_seek_first(const GstLatentClip *clip, const GstSegment *segment,
                            gint warm_up);
 

@@ -101,7 +101,8 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
     self->discont = FALSE;
 }
 
-/* What was sent reaches to here; a seek without a flush goes on from it. */
+/* Remembers the end of the latents that were sent; a seek without a flush goes
+ * on from it. */
 static void
 set_position(GstLatentDemux *self, GstClockTime end)
 {

@@ -3,7 +3,7 @@
  */
 #include "latency.h"
 
-/* What is told is rounded up to this, and changes below are not told. */
+/* Reports are rounded up to this; smaller changes are not reported. */
 #define GRAIN GST_MSECOND
 
 void
@@ -45,7 +45,7 @@ gst_vae_latency_add(GstVaeLatency *latency, GstClockTime running,
     g_mutex_unlock(&latency->lock);
 }
 
-/* Of the steps that are known. Lock held. */
+/* The time that computing takes, by the last steps. Lock held. */
 static GstClockTime
 computing(const GstVaeLatency *latency)
 {

@@ -3,8 +3,8 @@
  * know it.
  *
  * A latency is how much later a buffer goes out than its running time says,
- * less how much later it came in. Of the last steps, the worst of either is
- * taken: so a step that waits for the call before it counts, and one of several
+ * less how much later it came in. The worst of either counts among the last
+ * steps: so a step that waits for the call before it counts, and one of several
  * that came at once, ahead of their times, does not. No clock is needed, since
  * what is between running time and the system's is in both.
  */
@@ -36,10 +36,10 @@ void gst_vae_latency_reset(GstVaeLatency *latency);
  * came in. A running time of NONE does not count. */
 void gst_vae_latency_add(GstVaeLatency *latency, GstClockTime running,
                          GstClockTime arrived);
-/* Whether a live pipeline has to hear that the latency is another one by more
- * than a quarter. */
+/* TRUE: the latency has changed by more than a quarter, and a live pipeline has
+ * to hear of it. */
 gboolean gst_vae_latency_changed(GstVaeLatency *latency);
-/* What computing takes, rounded up, which the pipeline is told now. */
+/* The time that computing takes, rounded up, which the pipeline is told now. */
 GstClockTime gst_vae_latency_report(GstVaeLatency *latency, gboolean live);
 
 G_END_DECLS

@@ -57,8 +57,8 @@ gst_vae_progress_opened(GstElement *element, const VaeStreamParams *params,
 /* ------------------------------------------------------------------ */
 /* Through a file.                                                     */
 
-/* A new message has 0 in the field `percent` until
- * what it tells of is complete. */
+/* A message has 0 in the field `percent` by default, until its task is
+ * complete. */
 static void
 post_percent(GstVaeProgress *p, GstProgressType type, const gchar *text,
              gint percent)
@@ -72,7 +72,7 @@ post_percent(GstVaeProgress *p, GstProgressType type, const gchar *text,
     gst_element_post_message(p->element, message);
 }
 
-/* Whether the next message may be posted. */
+/* TRUE: the next message may be posted. */
 static gboolean
 is_due(const GstVaeProgress *p, guint64 interval, gint64 now_us)
 {

@@ -23,7 +23,7 @@ void gst_vae_progress_opened(GstElement *element, const VaeStreamParams *params,
                              const VaePlan *plan);
 
 /* How far through a file of known length. No lock: only the task of the source
- * pad, or who has stopped it, uses it. */
+ * pad uses it, or the thread that has stopped the task. */
 typedef struct GstVaeProgress {
     GstElement *element;
     GstPad *sinkpad;   /* whose peer knows the length */

@@ -26,8 +26,8 @@ gboolean gst_vae_qos_is_enabled(GstVaeQos *qos);
 void gst_vae_qos_reset(GstVaeQos *qos);
 /* A QOS event from downstream; frame: duration of one. */
 void gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame);
-/* Whether the sink has no more use for a frame of this running time; earliest
- * and proportion are for the message then. */
+/* TRUE: the sink has no more use for a frame of this running time; earliest and
+ * proportion are for the message then. */
 gboolean gst_vae_qos_is_late(GstVaeQos *qos, GstClockTime running,
                              GstClockTime *earliest, gdouble *proportion);
 

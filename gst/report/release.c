@@ -1,5 +1,5 @@
 /*
- * release.c: device memory given back while there is nothing to compute.
+ * release.c: device memory freed while there is nothing to compute.
  */
 #include "release.h"
 

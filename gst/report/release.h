@@ -1,6 +1,6 @@
 /*
- * release.h: device memory given back while there is nothing to compute. For
- * the thread that calls the engine, without a lock.
+ * release.h: device memory freed while there is nothing to compute. For the
+ * thread that calls the engine, without a lock.
  */
 #ifndef GST_VAE_RELEASE_H
 #define GST_VAE_RELEASE_H

@@ -189,7 +189,7 @@ gst_vae_stats_dropped(GstVaeStats *stats, guint64 *frames)
 /* ------------------------------------------------------------------ */
 /* Slices.                                                             */
 
-/* What a warning comes of once in a stream. */
+/* Counts whose first value above 0 in a stream is a warning. */
 typedef struct Nans {
     guint64 latents;    /* values of latents that are not finite */
     guint64 recovered;  /* steps in fp32 instead */
@@ -251,7 +251,7 @@ warn_latents(GstVaeStats *stats, guint64 nonfinite)
          nonfinite));
 }
 
-/* Of what is new. */
+/* Warns of the counts that were 0 before. */
 static void
 warn(GstVaeStats *stats, const Nans *before, const Nans *now,
      VaePrecision precision)

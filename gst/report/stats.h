@@ -11,7 +11,7 @@
 
 G_BEGIN_DECLS
 
-/* What a slice's time goes to. */
+/* Parts of a slice's time. */
 typedef enum {
     GST_VAE_TIME_UPLOAD,
     GST_VAE_TIME_COMPUTE,
@@ -21,7 +21,7 @@ typedef enum {
     GST_VAE_TIMES
 } GstVaeTime;
 
-/* Slices that percentiles are of. */
+/* Percentiles are taken over so many slices. */
 #define GST_VAE_RECENT 128
 
 /* Nanoseconds of one kind. */

@@ -38,14 +38,15 @@ typedef struct GstVaeChoice {
     gboolean wanted;         /* it was set and not yet taken */
     gboolean restart_wanted; /* the signal `restart` came */
 
-    /* Streaming thread of the sink pad, or who has stopped it. */
+    /* Streaming thread of the sink pad, or the thread that has stopped it. */
     GstVaeModel *model;       /* in use, or NULL */
     const VaeModelInfo *info; /* of model */
     gchar *path;              /* of its file */
     gchar *setting;           /* the property when it was taken */
 } GstVaeChoice;
 
-/* What came in. Streaming thread of the sink pad, or who has stopped it. */
+/* Caps and segment that came in. Streaming thread of the sink pad, or the
+ * thread that has stopped it. */
 typedef struct GstVaeInput {
     GstSegment segment;
     GstCaps *caps; /* NULL: none that hold */

@@ -1,7 +1,7 @@
 /**
  * GstVaeBase:
  *
- * What vaedecode and vaeencode have in common: the way of buffers through the
+ * Base class of vaedecode and vaeencode: the way of buffers through the
  * element, the model and the properties about computing.
  */
 #include "base.h"

@@ -1,6 +1,6 @@
 /*
- * foreign.c: what comes that is not for this element, such as the bytes
- * of a file that nobody took apart, and what is to be put in front.
+ * foreign.c: input that is not for this element, such as the bytes of a file
+ * without a demuxer, and the element that the user has to put in front.
  */
 #include "foreign.h"
 
@@ -9,7 +9,7 @@
 #include "source.h"
 #include "tensors.h"
 
-/* Whether the name of caps is none of those of the sink pad's template. */
+/* TRUE: the name of caps is none of those of the sink pad's template. */
 static gboolean
 is_foreign(GstVaeBase *base, const GstCaps *caps)
 {

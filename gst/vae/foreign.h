@@ -8,7 +8,7 @@
 
 G_BEGIN_DECLS
 
-/* Whether the sink pad takes caps: all that are fixed and have a name of its
+/* TRUE: the sink pad takes caps: all that are fixed and have a name of its
  * template, as set_caps() says in words what is wrong with the rest, in memory
  * that can be read. Any thread. */
 gboolean gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps);

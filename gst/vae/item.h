@@ -66,8 +66,8 @@ GstVaeItem *gst_vae_item_new_open(GstVaeSession *session, GstVaeOpen *open);
 GstVaeItem *gst_vae_item_ref(GstVaeItem *item);
 void gst_vae_item_unref(GstVaeItem *item);
 
-/* Whether a step can be computed in one call with, or behind, what came
- * before it. */
+/* TRUE: the item is a step that can be computed in one call with the step
+ * before it, or behind that. */
 gboolean gst_vae_item_follows(const GstVaeItem *item, const GstVaeItem *before);
 
 G_END_DECLS

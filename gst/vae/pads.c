@@ -49,8 +49,8 @@ negotiate(GstVaeBase *base)
     return ok;
 }
 
-/* What is turned away by a flush, or because the pads are being shut, has not
- * failed. */
+/* The result of something that failed. Input that was refused because of a
+ * flush, or because the pads are being shut, has not failed. */
 static GstFlowReturn
 flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
 {
@@ -77,7 +77,8 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     return GST_VAE_BASE_GET_CLASS(base)->collect(base, buffer);
 }
 
-/* Ends the sequence. What was collected becomes steps or is dropped. */
+/* Ends the sequence. The buffers that were collected become steps or are
+ * dropped. */
 static gboolean
 finish(GstVaeBase *base)
 {
@@ -253,8 +254,8 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return gst_vae_queue_push_event(&base->queue, event, NULL);
 }
 
-/* Of a refused event a pad would make an error, which its next buffer brings to
- * the source. */
+/* A pad would turn a refused event into an error, which its next buffer brings
+ * to the source. */
 static GstFlowReturn
 sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
 {

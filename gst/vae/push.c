@@ -21,7 +21,7 @@ gst_vae_push_set_flushing(GstVaeBase *base)
     g_mutex_unlock(&queue->lock);
 }
 
-/* What the source pad has to know although it was not pushed. */
+/* Stores a sticky event on the source pad that was not pushed. */
 static void
 keep_event(GstVaeBase *base, GstEvent *event)
 {

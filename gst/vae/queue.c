@@ -237,7 +237,7 @@ gst_vae_queue_take_all(GstVaeQueue *queue)
 
     g_queue_init(&queue->fifo);
     while ((item = g_queue_pop_head(&queue->work))) {
-        item->ready = TRUE; /* for who waits for a session */
+        item->ready = TRUE; /* for the thread that waits for a session */
         gst_vae_item_unref(item);
     }
     queue->n_steps = 0;
@@ -306,7 +306,7 @@ gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items, guint max)
     return n;
 }
 
-/* Whether what came in last is an event, such as EOS. */
+/* TRUE: the newest item is an event, such as EOS. */
 static gboolean
 last_is_event(const GstVaeQueue *queue)
 {

@@ -80,8 +80,8 @@ GstFlowReturn gst_vae_queue_set_seqnum(GstVaeQueue *queue, guint32 seqnum);
 
 /* Any thread's. */
 
-/* Of the current session, 0 without one: one video frame; the last input minus
- * the first output timestamp; a slice. */
+/* Durations of the current session, 0 without one: one video frame; the last
+ * input minus the first output timestamp; a slice. */
 typedef struct GstVaeQueueTimes {
     GstClockTime frame, collect, slice;
 } GstVaeQueueTimes;
@@ -91,16 +91,15 @@ guint gst_vae_queue_depth(GstVaeQueue *queue);
 /* Steps in the element. */
 guint gst_vae_queue_n_steps(GstVaeQueue *queue);
 
-/* Of all that follows: lock held on entry and exit, unless it says otherwise.
- */
+/* The lock is held on entry and exit of all that follows, unless it says
+ * otherwise. */
 
-/* Takes all items, those of the fifo to return them. Nobody comes back to what
- * was in it. */
+/* Empties both lists and returns the items of the fifo. */
 GQueue gst_vae_queue_take_all(GstVaeQueue *queue);
 /* Wakes all that wait. */
 void gst_vae_queue_set_flushing(GstVaeQueue *queue);
 void gst_vae_queue_start(GstVaeQueue *queue);
-/* Whether nobody wants a step any more. */
+/* TRUE: nobody wants the step any more. */
 gboolean gst_vae_queue_is_unwanted(const GstVaeQueue *queue,
                                    const GstVaeItem *item);
 /* The task's: waits for the next item that can go out; NULL: a flush.
@@ -117,8 +116,8 @@ guint gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items,
 guint gst_vae_queue_count_behind(GstVaeQueue *queue, const GstVaeItem *before,
                                  gboolean *whole);
 
-/* Whether an error has ended the queue, how many flushes there were then, and
- * the seqnum of the segment (NULL is fine). No lock. */
+/* TRUE: an error has ended the queue. Also returns the number of flushes so far
+ * and the seqnum of the segment (NULL is fine). No lock. */
 gboolean gst_vae_queue_is_fatal(GstVaeQueue *queue, guint *flushes,
                                 guint32 *seqnum);
 /* Ends all that comes until a flush, unless one came meanwhile: flushes is how

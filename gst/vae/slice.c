@@ -111,12 +111,12 @@ gst_vae_engine_release(GstVaeEngine *engine, gboolean idle)
     g_mutex_unlock(&engine->queue->lock);
     released = gst_vae_release(engine->element, engine->stream, idle);
     GST_INFO_OBJECT(engine->element, "%s: %s", idle ? "idle" : "release wanted",
-                    released ? "memory of the device given back"
+                    released ? "memory of the device freed"
                              : "no memory of a device is held");
     g_mutex_lock(&engine->queue->lock);
 }
 
-/* Takes back what was released. */
+/* Reloads the memory of the device that was freed. */
 static VaeStatus
 reload(GstVaeEngine *engine, VaeError *error)
 {
@@ -126,7 +126,7 @@ reload(GstVaeEngine *engine, VaeError *error)
 
     if (released)
         GST_INFO_OBJECT(
-            engine->element, "memory of the device taken again in %.3f s: %s",
+            engine->element, "memory of the device reloaded in %.3f s: %s",
             (g_get_monotonic_time() - began) / 1e6, vae_status_name(status));
     if (status == VAE_OK) {
         g_mutex_lock(&engine->queue->lock);
@@ -226,7 +226,7 @@ hand_on(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status)
     gst_vae_stats_post(engine->stats, gst_vae_queue_n_steps(queue), FALSE);
 }
 
-/* A call has ended so. */
+/* Counts and hands on a slice whose call has ended with status. */
 static void
 end_slice(GstVaeEngine *engine, GstVaeSlice *slice, VaeStatus status)
 {
@@ -311,7 +311,7 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
     return status;
 }
 
-/* Whether another slice may be begun before this one is done. Frames that are
+/* TRUE: another slice may be begun before this one is done. Frames that are
  * done must not wait for memory of the next ones. */
 static gboolean
 runs_on(const GstVaeEngine *engine, const GstVaeSlice *slice)

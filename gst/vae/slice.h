@@ -31,7 +31,7 @@ typedef struct GstVaeSlice {
     gint64 start_us;
 } GstVaeSlice;
 
-/* What the worker calls the engine with. */
+/* The stream of the worker and the slices that run on it. */
 typedef struct GstVaeEngine {
     GstElement *element;
     GstDebugCategory *category;

@@ -84,7 +84,7 @@ take_model(GstVaeBase *base, GstVaeModel *model, gchar *path, gchar *setting)
     gst_vae_model_unref(old);
 }
 
-/* What was wanted cannot be had: the property goes back, unless it has been
+/* The wanted model cannot be used: the property goes back, unless it has been
  * set again. Takes error. */
 static void
 refuse(GstVaeBase *base, const gchar *setting, GError *error)
@@ -110,7 +110,7 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
         g_object_notify(G_OBJECT(base), "model");
 }
 
-/* Whether the property was set since, and forgets that. */
+/* TRUE: the property was set since the last call. */
 static gboolean
 take_wish(GstVaeBase *base)
 {
@@ -176,7 +176,7 @@ same_number(const VaeModelInfo *new, const gchar *what, gint found, gint wanted,
     return found == wanted;
 }
 
-/* Whether new can go on where old stands: neither caps nor the count of frames
+/* TRUE: new can go on where old stands: neither caps nor the count of frames
  * change. */
 static gboolean
 check_successor(const VaeModelInfo *old, const VaeModelInfo *new,
@@ -254,7 +254,7 @@ static void
 announce(GstVaeBase *base, GstClockTime pts, gboolean cold)
 {
     GST_INFO_OBJECT(base, "going on with %s%s", base->choice.path,
-                    cold ? ", without a past" : "");
+                    cold ? ", without context" : "");
     gst_element_post_message(
         GST_ELEMENT(base),
         gst_message_new_element(
@@ -266,7 +266,7 @@ announce(GstVaeBase *base, GstClockTime pts, gboolean cold)
                               gst_vae_base_running_time(base, pts), NULL)));
 }
 
-/* What is wanted at this step. */
+/* Takes the changes that are wanted at this step. */
 static void
 take_wishes(GstVaeBase *base, gboolean start, gboolean *change,
             gboolean *restart)
@@ -282,7 +282,7 @@ take_wishes(GstVaeBase *base, gboolean start, gboolean *change,
     GST_OBJECT_UNLOCK(base);
 }
 
-/* Those that a flush came before. */
+/* Puts changes back that a flush came before. */
 static void
 put_back(GstVaeBase *base, gboolean change, gboolean restart)
 {
@@ -304,7 +304,7 @@ open_successor(GstVaeBase *base, const gchar *path, GError **error)
     return model;
 }
 
-/* Goes on with what setting names; restart: without a past. FALSE with error,
+/* Goes on with what setting names; restart: without context. FALSE with error,
  * or without it: a flush or an error came first. */
 static gboolean
 go_on(GstVaeBase *base, const gchar *setting, gboolean change, gboolean restart,

@@ -9,7 +9,7 @@ leave(GstTask *task, GThread *thread, gpointer pad)
 }
 
 /*
- * A task whose thread could not be made counts as running, and who joins it
+ * A task whose thread could not be made counts as running, and a join of it
  * waits for ever. GLib has queued it for whichever thread of its pool is free
  * next, if there ever is one. So it is stopped, which makes that thread leave
  * it at once, and is no more the pad's; the pool holds a reference.

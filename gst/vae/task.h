@@ -4,7 +4,7 @@
 #include <gst/gst.h>
 
 /*
- * gst_pad_start_task() with the pad as what run() is given. Where there is no
+ * gst_pad_start_task() with the pad as what run() is given. If there is no
  * thread for it, posts an error of the pad's element, RESOURCE/FAILED, and
  * returns FALSE; the pad has no task then. Not with the pad's stream lock.
  */

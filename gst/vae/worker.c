@@ -15,7 +15,7 @@ gst_vae_worker_open(GstVaeWorker *worker, GstVaeSession *session,
     g_mutex_lock(&queue->lock);
     g_queue_push_tail(&queue->work, gst_vae_item_ref(item));
     g_cond_broadcast(&queue->cond);
-    /* What the worker has begun is waited for: error is ours. */
+    /* Once the worker has begun, wait for it: it writes into error. */
     while (!item->ready) {
         if (queue->flushing && g_queue_remove(&queue->work, item)) {
             gst_vae_item_unref(item);
@@ -93,7 +93,7 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
     g_mutex_lock(&queue->lock);
 }
 
-/* Lets go of a step that nobody wants. Lock held on entry and exit. */
+/* Drops a step that nobody wants. Lock held on entry and exit. */
 static void
 work_unwanted(GstVaeQueue *queue, GstVaeItem *item)
 {
@@ -219,7 +219,7 @@ release_if_due(GstVaeWorker *worker)
 {
     const GstVaeQueue *queue = worker->queue;
 
-    /* What waits when a flush comes is not computed any more. */
+    /* Steps that wait when a flush comes are not computed any more. */
     if (!worker->release_wanted ||
         (queue->taken < worker->release_after && !queue->flushing))
         return FALSE;
