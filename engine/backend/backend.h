@@ -33,13 +33,15 @@ typedef struct VaeMemory {
  * are read and written before run() returns, but what the elements point to
  * may be written as late as in finish(). */
 typedef struct VaeRun {
-    const VaeLatent *latents;
+    const VaeLatentIn *latents_in;   /* when decoding */
+    const VaeLatentOut *latents_out; /* when encoding */
     const VaePicture *pictures;
     const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
     const float *mean, *std;    /* encode */
     bool normalise, sample;
-    uint64_t seed, index; /* of samples; index: latents[0]'s in the sequence */
-    int channels;         /* latent channels */
+    uint64_t seed,
+        index;    /* of samples; index: the first latent's in the sequence */
+    int channels; /* latent channels */
     float low, high;
     VaeStreamStats *stats; /* nonfinite and the three times grow, those of what
                               is on its way as late as in finish() */

@@ -152,8 +152,8 @@ run_latents_in(VaeExec *e, const VaeOp *op, const VaeRun *run)
         e->kernels->latent_in(
             &e->queue, &(VaeLatentInArgs){.y = vae_host_body(e, y) +
                                                (size_t) i * vae_frame_bytes(y),
-                                          .src = run->latents[i].data,
-                                          .src_type = run->latents[i].type,
+                                          .src = run->latents_in[i].data,
+                                          .src_type = run->latents_in[i].type,
                                           .scale = run->scale,
                                           .shift = run->shift,
                                           .y_type = y->type,
@@ -173,10 +173,10 @@ run_latents_out(VaeExec *e, const VaeOp *op, const VaeRun *run, int channels)
             &(VaeLatentOutArgs){
                 .x = (const float *) (vae_host_body(e, x) +
                                       (size_t) i * vae_frame_bytes(x)),
-                .dst = run->latents[i].data,
-                .dst_type = run->latents[i].type,
-                .mean_out = run->latents[i].mean,
-                .logvar_out = run->latents[i].logvar,
+                .dst = run->latents_out[i].data,
+                .dst_type = run->latents_out[i].type,
+                .mean_out = run->latents_out[i].mean,
+                .logvar_out = run->latents_out[i].logvar,
                 .mean = run->mean,
                 .std = run->std,
                 .normalise = run->normalise,

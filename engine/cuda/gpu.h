@@ -25,7 +25,7 @@ extern const VaeBackendClass vae_backend_cuda;
 /* One latent or picture on its way: as the caller has it, and on the device.
  * A picture without data is not on its way. */
 typedef struct VaeCudaUnit {
-    VaeLatent latent, device_latent;
+    VaeLatentOut latent, device_latent; /* of one that comes in data is read */
     VaePicture picture, device_picture;
     size_t elements; /* of a latent */
 } VaeCudaUnit;

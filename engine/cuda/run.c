@@ -63,7 +63,7 @@ run_latents_out(Context *c, const VaeOp *op)
     assert(c->run);
     const VaeTensor *x = op->x;
     for (int i = 0; i < x->shape.t; i++) {
-        const VaeLatent *to = &c->slot->out[i].device_latent;
+        const VaeLatentOut *to = &c->slot->out[i].device_latent;
         c->kernels->latent_out(
             &c->queue,
             &(VaeLatentOutArgs){.x = body(c->exec, x) +

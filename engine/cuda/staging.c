@@ -372,6 +372,12 @@ place_latent(Side *side, VaeCudaUnit *u, const VaeRun *run)
            take(side, wide, &u->device_latent.logvar);
 }
 
+static VaeLatentOut
+read_only(const VaeLatentIn *latent)
+{
+    return (VaeLatentOut){.type = latent->type, .data = (void *) latent->data};
+}
+
 static VaeStatus
 place_units(Side *side, const VaeRun *run, VaeError *error)
 {
@@ -383,7 +389,9 @@ place_units(Side *side, const VaeRun *run, VaeError *error)
         VaeCudaUnit *u = &side->units[i];
         *u = (VaeCudaUnit){0};
         if (!pictures) {
-            u->latent = run->latents[i];
+            u->latent = side->op->kind == VAE_OP_LATENT_OUT
+                            ? run->latents_out[i]
+                            : read_only(&run->latents_in[i]);
             fits = place_latent(side, u, run);
         } else if (run->pictures[i].data[0]) {
             uint8_t *base = side->device + side->at;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "sized.h"
 
 #define MAX_SIDE 16384
 #define MAX_CHANNELS 1024
@@ -340,11 +341,21 @@ VaeStatus
 vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                      VaeLatentClip *out, VaeError *error)
 {
-    const VaeLatentOptions standard = {.batch_index = -1};
-    const VaeLatentOptions *o = options != NULL ? options : &standard;
+    VaeLatentOptions own = VAE_INIT(VaeLatentOptions);
+    const VaeLatentOptions *o = &own;
     const VaeTensorInfo *info;
-    *out = (VaeLatentClip){0};
-    VaeStatus status = select_tensor(file, o->tensor, &info, error);
+    own.batch_index = -1;
+    VaeStatus status = vae_sized_check(
+        out, VAE_SIZE_UP_TO(VaeLatentClip, tensor), "VaeLatentClip", error);
+    if (status != VAE_OK)
+        return status;
+    vae_sized_write(out, &(VaeLatentClip){0}, sizeof *out);
+    if (options)
+        status = vae_sized_read(&own, sizeof own, options,
+                                VAE_SIZE_UP_TO(VaeLatentOptions, batch_index),
+                                "VaeLatentOptions", error);
+    if (status == VAE_OK)
+        status = select_tensor(file, o->tensor, &info, error);
     if (status != VAE_OK)
         return status;
     char text[200];
@@ -374,7 +385,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     if (status == VAE_OK)
         status = read_metadata(file, &clip, error);
     if (status == VAE_OK)
-        *out = clip;
+        vae_sized_write(out, &clip, sizeof clip);
     return status;
 }
 

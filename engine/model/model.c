@@ -11,6 +11,7 @@
 
 #include "alloc.h"
 #include "files.h"
+#include "sized.h"
 #include "model.h"
 #include "latent_spaces.h"
 
@@ -272,7 +273,15 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                VaeError *error)
 {
     *out = NULL;
-    const char *variant = options ? options->variant : NULL;
+    VaeModelOptions own = {0};
+    if (options) {
+        const VaeStatus size = vae_sized_read(
+            &own, sizeof own, options, VAE_SIZE_UP_TO(VaeModelOptions, variant),
+            "VaeModelOptions", error);
+        if (size != VAE_OK)
+            return size;
+    }
+    const char *variant = own.variant;
     VaeModel *m = new_model(path);
     if (m && variant)
         m->variant = strdup(variant);

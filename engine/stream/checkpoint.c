@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "sized.h"
 #include "stream.h"
 #include "vae-private/stream.h"
 
@@ -210,9 +211,24 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
     return status;
 }
 
-VaeStatus
-vae_stream_save(VaeStream *s, const VaeCheckpointParams *p, VaeError *error)
+static VaeStatus
+read_params(const VaeCheckpointParams *params, VaeCheckpointParams *own,
+            VaeError *error)
 {
+    return vae_sized_read(own, sizeof *own, params,
+                          VAE_SIZE_UP_TO(VaeCheckpointParams, n_own),
+                          "VaeCheckpointParams", error);
+}
+
+VaeStatus
+vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
+                VaeError *error)
+{
+    VaeCheckpointParams own;
+    const VaeCheckpointParams *p = &own;
+    const VaeStatus size = read_params(params, &own, error);
+    if (size != VAE_OK)
+        return size;
     if (p->n_own > MAX_OWN)
         return vae_fail(error, VAE_ERR_ARGUMENT, "%zu fields, at most %d",
                         p->n_own, MAX_OWN);
@@ -467,19 +483,26 @@ VaeStatus
 vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
                 VaeCheckpoint *out, VaeError *error)
 {
-    VaeTensorFile *file;
+    VaeTensorFile *file = NULL;
+    VaeCheckpointParams own;
     Place p = {0};
-    VaeStatus status = vae_tensor_file_open(params->path, &file, error);
-    if (status != VAE_OK)
-        return status;
-    status = check_file(s, file, params, &p, error);
+    VaeStatus status = vae_sized_check(
+        out, VAE_SIZE_UP_TO(VaeCheckpoint, carries), "VaeCheckpoint", error);
+    if (status == VAE_OK)
+        status = read_params(params, &own, error);
+    if (status == VAE_OK)
+        status = vae_tensor_file_open(own.path, &file, error);
+    if (status == VAE_OK)
+        status = check_file(s, file, &own, &p, error);
     if (status == VAE_OK)
         status = take(s, file, &p, error);
     vae_tensor_file_free(&file);
-    if (status == VAE_OK)
-        *out = (VaeCheckpoint){.latents = p.latents,
-                               .begin = p.begin,
-                               .frames = p.frames,
-                               .carries = p.carries};
-    return status;
+    if (status != VAE_OK)
+        return status;
+    const VaeCheckpoint found = {.latents = p.latents,
+                                 .begin = p.begin,
+                                 .frames = p.frames,
+                                 .carries = p.carries};
+    vae_sized_write(out, &found, sizeof found);
+    return VAE_OK;
 }

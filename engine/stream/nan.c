@@ -77,7 +77,7 @@ look(VaeStream *s, const VaeProgram *p, bool *finite, VaeError *error)
 }
 
 static bool
-latent_is_finite(const VaeStream *s, const VaeLatent *latent)
+latent_is_finite(const VaeStream *s, const VaeLatentIn *latent)
 {
     const int down = s->model->info.spatial;
     const size_t n = (size_t) s->model->info.latent_channels *
@@ -99,13 +99,12 @@ picture_is_finite(const VaePicture *p)
 }
 
 static bool
-input_is_finite(const VaeStream *s, int n, const VaeLatent *latents,
-                const VaePicture *pictures)
+input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 {
     for (int i = 0; i < n; i++)
         if (s->params.direction == VAE_DECODE
-                ? !latent_is_finite(s, &latents[i])
-                : !picture_is_finite(&pictures[i]))
+                ? !latent_is_finite(s, &units->in[i])
+                : !picture_is_finite(&units->pictures[i]))
             return false;
     return true;
 }
@@ -189,14 +188,14 @@ narrow(VaeStream *s, VaeError *error)
 /* One step by the twin.                                               */
 
 static VaeStatus
-run_twin(VaeStream *s, int which, const VaeLatent *latents,
-         const VaePicture *pictures, bool *finite, VaeError *error)
+run_twin(VaeStream *s, int which, const VaeUnits *units, bool *finite,
+         VaeError *error)
 {
     VaeStream *twin = s->twin;
     const int at = which == FIRST || which == COLD ? which : NEXT;
     const VaeProgram *p = twin->programs[at];
     twin->latents = s->latents;
-    VaeStatus status = vae_stream_run_exec(twin, at, latents, pictures, error);
+    VaeStatus status = vae_stream_run_exec(twin, at, units, error);
     twin->at_start = false; /* its carries are kept while it is released */
     if (status == VAE_OK && twin->class->finish)
         status = twin->class->finish(twin->backend, 0, true, error);
@@ -207,12 +206,11 @@ run_twin(VaeStream *s, int which, const VaeLatent *latents,
 
 /* The step that just went wrong, once more. */
 static VaeStatus
-mend(VaeStream *s, int which, const VaeLatent *latents,
-     const VaePicture *pictures, VaeError *error)
+mend(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     const VaeProgram *p = s->programs[which];
     const bool begins = which == FIRST || which == COLD;
-    bool usable = input_is_finite(s, p->n_in, latents, pictures);
+    bool usable = input_is_finite(s, p->n_in, units);
     bool finite = false;
     VaeStatus status = VAE_OK;
     if (usable)
@@ -223,7 +221,7 @@ mend(VaeStream *s, int which, const VaeLatent *latents,
         return status;
     const uint64_t nonfinite = s->stats.nonfinite;
     s->stats.nonfinite = s->before;
-    status = run_twin(s, which, latents, pictures, &finite, error);
+    status = run_twin(s, which, units, &finite, error);
     if (status != VAE_OK || !finite) {
         s->stats.nonfinite = nonfinite;
         return status;
@@ -234,13 +232,12 @@ mend(VaeStream *s, int which, const VaeLatent *latents,
 
 /* A step whose carries only the twin holds. */
 static VaeStatus
-run_wide(VaeStream *s, int which, const VaeLatent *latents,
-         const VaePicture *pictures, VaeError *error)
+run_wide(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     bool finite = false;
     VaeStatus status = vae_stream_resume(s->twin, error);
     if (status == VAE_OK)
-        status = run_twin(s, which, latents, pictures, &finite, error);
+        status = run_twin(s, which, units, &finite, error);
     if (status != VAE_OK)
         return status;
     s->stats.spoilt++;
@@ -252,26 +249,26 @@ run_wide(VaeStream *s, int which, const VaeLatent *latents,
 
 /* The same units as single steps, each guarded and counted. */
 static VaeStatus
-one_by_one(VaeStream *s, const VaeProgram *p, const VaeLatent *latents,
-           const VaePicture *pictures, VaeError *error)
+one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
+           VaeError *error)
 {
-    const bool decode = s->params.direction == VAE_DECODE;
     const int in = p->n_in / p->steps, out = p->n_out / p->steps;
     const int which = s->programs[NEXT1] ? NEXT1 : NEXT;
+    VaeUnits at = *units;
     VaeStatus status = VAE_OK;
-    for (int i = 0; i < p->steps && status == VAE_OK; i++)
-        status = vae_stream_run_guarded(
-            s, which, latents + (size_t) i * (size_t) (decode ? in : out),
-            pictures + (size_t) i * (size_t) (decode ? out : in), error);
+    for (int i = 0; i < p->steps && status == VAE_OK; i++) {
+        status = vae_stream_run_guarded(s, which, &at, error);
+        vae_units_skip(s, &at, in, out);
+    }
     return status;
 }
 
 static VaeStatus
-not_finite(const VaeStream *s, const VaeProgram *p, const VaeLatent *latents,
-           const VaePicture *pictures, VaeError *error)
+not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
+           VaeError *error)
 {
     const bool decode = s->params.direction == VAE_DECODE;
-    if (!input_is_finite(s, p->n_in, latents, pictures))
+    if (!input_is_finite(s, p->n_in, units))
         return vae_fail(error, VAE_ERR_BACKEND,
                         "%s %llu or one after it has values that are not "
                         "finite (NaN or infinite)",
@@ -289,16 +286,16 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeLatent *latents,
 }
 
 VaeStatus
-vae_stream_run_guarded(VaeStream *s, int which, const VaeLatent *latents,
-                       const VaePicture *pictures, VaeError *error)
+vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
+                       VaeError *error)
 {
     const VaeProgram *p = s->programs[which];
     bool finite = true;
     if (s->wide && which != FIRST && which != COLD && p->steps > 1)
-        return one_by_one(s, p, latents, pictures, error);
+        return one_by_one(s, p, units, error);
     s->before = s->stats.nonfinite;
     if (s->wide && which != FIRST && which != COLD) {
-        const VaeStatus status = run_wide(s, which, latents, pictures, error);
+        const VaeStatus status = run_wide(s, which, units, error);
         if (status == VAE_OK)
             vae_stream_count_run(s, which);
         return status;
@@ -308,23 +305,22 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeLatent *latents,
     if (s->twin)
         status = vae_stream_copy(s, s->memory.saved, s->memory.carries, error);
     if (status == VAE_OK)
-        status = vae_stream_run_exec(s, which, latents, pictures, error);
+        status = vae_stream_run_exec(s, which, units, error);
     if (status == VAE_OK && s->class->finish)
         status = s->class->finish(s->backend, 0, true, error);
     if (status == VAE_OK)
         status = look(s, p, &finite, error);
     if (status == VAE_OK && !finite && s->params.nan_policy == VAE_NAN_ERROR)
-        status = not_finite(s, p, latents, pictures, error);
+        status = not_finite(s, p, units, error);
     if (status == VAE_OK && !finite && s->twin && p->steps > 1) {
         s->stats.nonfinite = s->before;
         status = vae_stream_copy(s, s->memory.carries, s->memory.saved, error);
-        return status == VAE_OK ? one_by_one(s, p, latents, pictures, error)
-                                : status;
+        return status == VAE_OK ? one_by_one(s, p, units, error) : status;
     }
     if (status == VAE_OK && !finite)
         s->stats.spoilt += (uint64_t) p->steps;
     if (status == VAE_OK && !finite && s->twin)
-        status = mend(s, which, latents, pictures, error);
+        status = mend(s, which, units, error);
     if (status == VAE_OK)
         vae_stream_count_run(s, which);
     return status;

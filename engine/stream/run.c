@@ -133,12 +133,13 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
 }
 
 VaeStatus
-vae_stream_run_exec(VaeStream *s, int which, const VaeLatent *latents,
-                    const VaePicture *pictures, VaeError *error)
+vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
+                    VaeError *error)
 {
     const VaeModelInfo *info = &s->model->info;
-    const VaeRun run = {.latents = latents,
-                        .pictures = pictures,
+    const VaeRun run = {.latents_in = units->in,
+                        .latents_out = units->out,
+                        .pictures = units->pictures,
                         .scale = s->scale,
                         .shift = s->shift,
                         .mean = s->mean,
@@ -174,24 +175,20 @@ vae_stream_count_run(VaeStream *s, int which)
 }
 
 static VaeStatus
-run_program(VaeStream *s, int which, const VaeLatent *latents,
-            const VaePicture *pictures, VaeError *error)
+run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     if (s->params.nan_policy != VAE_NAN_PASS)
-        return vae_stream_run_guarded(s, which, latents, pictures, error);
-    const VaeStatus status =
-        vae_stream_run_exec(s, which, latents, pictures, error);
+        return vae_stream_run_guarded(s, which, units, error);
+    const VaeStatus status = vae_stream_run_exec(s, which, units, error);
     if (status == VAE_OK)
         vae_stream_count_run(s, which);
     return status;
 }
 
-/* Runs all steps; exactly one of the unit arrays is the input. */
 static VaeStatus
-run_steps(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
-          int n_in, VaeError *error)
+run_steps(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
 {
-    const bool decode = s->params.direction == VAE_DECODE;
+    VaeUnits at = *units;
     int left = steps_of(s, n_in);
     while (left > 0) {
         const int which = s->at_start                  ? FIRST
@@ -199,14 +196,12 @@ run_steps(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
                           : left >= s->plan.slice_size ? NEXT
                                                        : NEXT1;
         const VaeProgram *p = s->programs[which];
-        const VaeStatus status =
-            run_program(s, which, latents, pictures, error);
+        const VaeStatus status = run_program(s, which, &at, error);
         if (status != VAE_OK) {
             s->broken = true;
             return status;
         }
-        latents += decode ? p->n_in : p->n_out;
-        pictures += decode ? p->n_out : p->n_in;
+        vae_units_skip(s, &at, p->n_in, p->n_out);
         s->stats.units_in += (uint64_t) p->n_in;
         s->stats.units_out += (uint64_t) p->n_out;
         left -= p->steps;
@@ -245,14 +240,13 @@ vae_stream_reset(VaeStream *stream)
 }
 
 static VaeStatus
-begin(VaeStream *s, const VaeLatent *latents, const VaePicture *pictures,
-      int n_in, VaeError *error)
+begin(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
 {
     VaeStatus status = vae_stream_resume(s, error);
     if (status != VAE_OK)
         return status;
     const uint64_t start = vae_now_ns();
-    status = run_steps(s, latents, pictures, n_in, error);
+    status = run_steps(s, units, n_in, error);
     if (status != VAE_OK)
         status = finish(s, 0, status, error);
     s->ends[s->calls++ % VAE_STREAM_CALLS] = s->runs;
@@ -285,7 +279,7 @@ vae_stream_overlaps(const VaeStream *stream)
 }
 
 VaeStatus
-vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
+vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                         int n_latents, const VaePicture *frames, int n_frames,
                         VaeError *error)
 {
@@ -293,19 +287,21 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
                                         frames, n_frames, error);
     if (status != VAE_OK)
         return status;
-    return begin(stream, latents, frames, n_latents, error);
+    return begin(stream, &(VaeUnits){.in = latents, .pictures = frames},
+                 n_latents, error);
 }
 
 VaeStatus
 vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
-                        int n_frames, const VaeLatent *latents, int n_latents,
-                        VaeError *error)
+                        int n_frames, const VaeLatentOut *latents,
+                        int n_latents, VaeError *error)
 {
     const VaeStatus status = check_call(stream, VAE_ENCODE, n_frames, n_latents,
                                         frames, n_frames, error);
     if (status != VAE_OK)
         return status;
-    return begin(stream, latents, frames, n_frames, error);
+    return begin(stream, &(VaeUnits){.out = latents, .pictures = frames},
+                 n_frames, error);
 }
 
 /* The last call's time includes its end. */
@@ -320,7 +316,7 @@ end(VaeStream *s, VaeStatus status, VaeError *error)
 }
 
 VaeStatus
-vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
+vae_stream_decode(VaeStream *stream, const VaeLatentIn *latents, int n_latents,
                   const VaePicture *frames, int n_frames, VaeError *error)
 {
     return end(stream,
@@ -331,7 +327,7 @@ vae_stream_decode(VaeStream *stream, const VaeLatent *latents, int n_latents,
 
 VaeStatus
 vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
-                  const VaeLatent *latents, int n_latents, VaeError *error)
+                  const VaeLatentOut *latents, int n_latents, VaeError *error)
 {
     return end(stream,
                vae_stream_encode_begin(stream, frames, n_frames, latents,
@@ -345,10 +341,10 @@ vae_stream_cancel(VaeStream *stream)
     atomic_store(&stream->cancel, true);
 }
 
-void
-vae_stream_stats(const VaeStream *stream, VaeStreamStats *out)
+const VaeStreamStats *
+vae_stream_stats(const VaeStream *stream)
 {
-    *out = stream->stats;
+    return &stream->stats;
 }
 
 /* ------------------------------------------------------------------ */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "choose.h"
+#include "sized.h"
 #include "stream.h"
 
 const char *const vae_stream_labels[PROGRAMS] = {"first", "next", "next1",
@@ -388,17 +389,23 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
            bool advise, VaeStream **out, VaeError *error)
 {
     *out = NULL;
-    VaeStatus status = check_params(model, params, error);
+    VaeStreamParams own;
+    VaeStatus status = vae_sized_read(&own, sizeof own, params,
+                                      VAE_SIZE_UP_TO(VaeStreamParams, height),
+                                      "VaeStreamParams", error);
+    if (status == VAE_OK)
+        status = check_params(model, &own, error);
     if (status != VAE_OK)
         return status;
     VaeStream *s = vae_mem_alloc(sizeof *s);
     if (!s)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     s->model = vae_model_ref(model);
-    s->params = *params;
+    s->params = own;
+    s->plan.struct_size = sizeof s->plan;
     s->lent = lent;
-    s->steps = params->direction == VAE_DECODE ? model->info.decode
-                                               : model->info.encode;
+    s->steps =
+        own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
     set_statistics(s);
     status = choose(s, error);
@@ -450,7 +457,14 @@ VaeStatus
 vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
                 VaeError *error)
 {
-    return plan_only(model, params, NULL, true, out, error);
+    VaePlan plan;
+    VaeStatus status =
+        vae_sized_check(out, VAE_SIZE_UP_TO(VaePlan, total), "VaePlan", error);
+    if (status == VAE_OK)
+        status = plan_only(model, params, NULL, true, &plan, error);
+    if (status == VAE_OK)
+        vae_sized_write(out, &plan, sizeof plan);
+    return status;
 }
 
 bool
@@ -503,7 +517,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     /* Others take a device's memory, too, and so do libraries while they are
      * prepared: what is left now may do for smaller slices. */
     while (status == VAE_ERR_MEMORY && *out && (*out)->class->memory_left &&
-           !params->slice_size && (*out)->plan.slice_size > 1) {
+           !(*out)->params.slice_size && (*out)->plan.slice_size > 1) {
         const int slice = (*out)->plan.slice_size;
         vae_stream_free(out);
         status = new_and_make(model, params, slice, out, error);

@@ -89,17 +89,32 @@ void vae_stream_free_memory(VaeStream *stream);
 VaeStatus vae_stream_copy(VaeStream *stream, void *dst, const void *src,
                           VaeError *error);
 
+/* What a run reads and writes; the latents of one direction are NULL. */
+typedef struct VaeUnits {
+    const VaeLatentIn *in;
+    const VaeLatentOut *out;
+    const VaePicture *pictures;
+} VaeUnits;
+
+static inline void
+vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
+{
+    if (s->params.direction == VAE_DECODE)
+        units->in += n_in;
+    else
+        units->out += n_out;
+    units->pictures += s->params.direction == VAE_DECODE ? n_out : n_in;
+}
+
 /* stream/run.c: one run of a program; and its place in the sequence, after. */
 VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
-                              const VaeLatent *latents,
-                              const VaePicture *pictures, VaeError *error);
+                              const VaeUnits *units, VaeError *error);
 void vae_stream_count_run(VaeStream *stream, int which);
 
 /* stream/nan.c: both, with what params.nan_policy wants, which is not PASS.
  */
 VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
-                                 const VaeLatent *latents,
-                                 const VaePicture *pictures, VaeError *error);
+                                 const VaeUnits *units, VaeError *error);
 /* Bytes of the largest result that is looked at. */
 size_t vae_stream_seen_bytes(const VaeStream *stream);
 

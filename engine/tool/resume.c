@@ -56,7 +56,10 @@ static VaeCheckpointParams
 params_of(const Resume *r, VaeMetadata *own)
 {
     *own = (VaeMetadata){"latents", r->clip};
-    return (VaeCheckpointParams){.path = r->path, .own = own, .n_own = 1};
+    return (VaeCheckpointParams){.struct_size = sizeof(VaeCheckpointParams),
+                                 .path = r->path,
+                                 .own = own,
+                                 .n_own = 1};
 }
 
 VaeStatus
@@ -64,7 +67,7 @@ resume_load(Resume *r, VaeStream *stream, Output *out, uint64_t frame_size,
             VaeError *error)
 {
     VaeMetadata own;
-    VaeCheckpoint c;
+    VaeCheckpoint c = VAE_INIT(VaeCheckpoint);
     const VaeCheckpointParams p = params_of(r, &own);
     if (!r->exists)
         return VAE_OK;

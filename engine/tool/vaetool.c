@@ -191,7 +191,7 @@ void
 warn_nonfinite(const VaeStream *stream)
 {
     VaeStreamStats stats;
-    vae_stream_stats(stream, &stats);
+    stats = *vae_stream_stats(stream);
     if (stats.nonfinite > 0)
         fprintf(stderr,
                 "vaetool: warning: %llu values of the latents are not "
@@ -208,7 +208,8 @@ warn_nonfinite(const VaeStream *stream)
 VaeStatus
 open_model(const Options *o, VaeModel **out, VaeError *error)
 {
-    const VaeModelOptions options = {.variant = o->variant};
+    const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
+                                     .variant = o->variant};
     if (!o->model)
         return vae_model_generate(o->arch, out, error);
     return vae_model_open(o->model, &options, out, error);
@@ -230,6 +231,7 @@ VaeStreamParams
 stream_params(const Options *o, VaeDirection direction, int width, int height)
 {
     return (VaeStreamParams){
+        .struct_size = sizeof(VaeStreamParams),
         .direction = direction,
         .backend = o->backend,
         .device = o->device,

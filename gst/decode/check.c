@@ -115,7 +115,7 @@ warn(GstVaeDecode *self, const VaeModelInfo *info, VaeNormalization declared)
 
 void
 gst_vae_decode_check(GstVaeDecode *self, const GstVaeItem *item,
-                     const VaeLatent *latent)
+                     const VaeLatentIn *latent)
 {
     const GstVaeSession *session = item->session;
     const VaeModelInfo *info = gst_vae_model_info(session->model);

@@ -92,7 +92,7 @@ VaeStatus gst_vae_decode_begin(GstElement *element, VaeStream *stream,
  * and warns once on the bus where they clearly are of the other normalization
  * than was declared. Worker. */
 void gst_vae_decode_check(GstVaeDecode *self, const GstVaeItem *item,
-                          const VaeLatent *latent);
+                          const VaeLatentIn *latent);
 
 G_END_DECLS
 #endif

@@ -74,6 +74,7 @@ gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
     self->resuming = FALSE; /* of a sequence before */
     if (!path)
         return GST_FLOW_OK;
+    self->resume = (VaeCheckpoint) VAE_INIT(VaeCheckpoint);
     if (gst_vae_base_load_checkpoint(base, path, &self->resume, &error)) {
         if (!begin(self, path, latent))
             ret = GST_FLOW_ERROR;

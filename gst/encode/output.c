@@ -66,6 +66,6 @@ gst_vae_encode_begin(GstElement *element, VaeStream *stream, GstVaeItem **items,
         return status;
     call->begun = TRUE;
     return vae_stream_encode_begin(stream, call->pictures,
-                                   (int) call->n_pictures, call->latents,
+                                   (int) call->n_pictures, call->results,
                                    (int) call->n_latents, error);
 }

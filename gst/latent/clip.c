@@ -185,11 +185,13 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                      guint64 total, const gchar *name,
                      const GstLatentSettings *settings, VaeError *error)
 {
-    const VaeLatentOptions options = {.tensor = settings->tensor,
+    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
+                                      .tensor = settings->tensor,
                                       .layout = settings->layout,
                                       .batch_index = settings->batch_index};
     VaeStatus status = vae_tensor_file_open_memory(
         bytes->data, bytes->size, total, name, &clip->file, error);
+    clip->data = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     if (status == VAE_OK)
         status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
     if (status == VAE_OK)

@@ -121,6 +121,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
     VaeStreamParams *params = &session->params;
 
     session->model = gst_vae_model_ref(base->choice.model);
+    params->struct_size = sizeof *params;
     params->direction = klass->direction;
     GST_OBJECT_LOCK(base);
     params->backend = (VaeBackendKind) base->cuda.backend;

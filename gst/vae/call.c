@@ -14,7 +14,8 @@ gst_vae_call_new(GstVaeItem **items, guint n)
 
     for (guint i = 0; i < n; i++)
         units += items[i]->n_in + items[i]->n_out;
-    return (GstVaeCall){.latents = g_new0(VaeLatent, units),
+    return (GstVaeCall){.latents = g_new0(VaeLatentIn, units),
+                        .results = g_new0(VaeLatentOut, units),
                         .pictures = g_new0(VaePicture, units),
                         .buffers = g_new0(GstBuffer *, units),
                         .maps = g_new0(GstMapInfo, units),
@@ -33,6 +34,7 @@ gst_vae_call_clear(GstVaeCall *call)
             gst_video_frame_unmap(&call->frames[i]);
         }
     g_free(call->latents);
+    g_free(call->results);
     g_free(call->pictures);
     g_free(call->buffers);
     g_free(call->maps);
@@ -48,8 +50,8 @@ gst_vae_call_add_latent(GstVaeCall *call, GstVaeSession *session,
     if (!gst_buffer_map(buffer, &call->maps[i], flags))
         return FALSE;
     call->buffers[i] = buffer;
-    call->latents[i].type = session->latent.type;
-    call->latents[i].data = call->maps[i].data;
+    call->latents[i].type = call->results[i].type = session->latent.type;
+    call->latents[i].data = call->results[i].data = call->maps[i].data;
     call->n_latents++;
     return TRUE;
 }

@@ -12,7 +12,8 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeCall {
     guint n_latents, n_pictures; /* added */
-    VaeLatent *latents;
+    VaeLatentIn *latents;        /* of a decoder */
+    VaeLatentOut *results;       /* of an encoder */
     VaePicture *pictures;
 
     gpointer engine; /* gst_vae_cuda_engine() of the stream, or NULL */

@@ -38,7 +38,8 @@ static VaeStatus
 open_locked(gchar *key, const gchar *path, const gchar *variant,
             GstVaeModel **out, VaeError *error)
 {
-    VaeModelOptions options = {.variant = variant};
+    VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
+                               .variant = variant};
     GstVaeModel *model;
     VaeModel *opened = NULL;
     VaeStatus status = vae_model_open(path, &options, &opened, error);

@@ -179,7 +179,7 @@ note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
                             .before = engine->before};
     guint frames = 0;
 
-    vae_stream_stats(engine->stream, &time.after);
+    time.after = *vae_stream_stats(engine->stream);
     time.end_us = g_get_monotonic_time();
     for (guint i = 0; i < slice->n; i++) {
         frames += frames_of(engine, slice->items[i]);
@@ -338,7 +338,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
     if (status == VAE_OK)
         status = check_wanted(engine, flushes, &error);
     if (status == VAE_OK && !behind)
-        vae_stream_stats(engine->stream, &engine->before);
+        engine->before = *vae_stream_stats(engine->stream);
     if (status == VAE_OK)
         status = engine->begin(engine->element, engine->stream, slice->items,
                                slice->n, &slice->call, &error);

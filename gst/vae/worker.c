@@ -78,7 +78,9 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
         error.status = gst_vae_engine_open(engine, item->session, &error);
     if (error.status == VAE_OK && item->open && item->open->load)
         error.status = vae_stream_load(
-            engine->stream, &(VaeCheckpointParams){.path = item->open->load},
+            engine->stream,
+            &(VaeCheckpointParams){.struct_size = sizeof(VaeCheckpointParams),
+                                   .path = item->open->load},
             item->open->loaded, &error);
     if (error.status != VAE_OK && !fatal && !item->open)
         gst_vae_engine_fail(engine, &error);
@@ -151,7 +153,8 @@ save(GstVaeWorker *worker)
     gchar *path = g_steal_pointer(&engine->save_path);
     const gboolean stands = engine->last && engine->last->delivered;
     const gboolean partial = engine->partial;
-    VaeCheckpointParams params = {.path = path,
+    VaeCheckpointParams params = {.struct_size = sizeof(VaeCheckpointParams),
+                                  .path = path,
                                   .frames = stands ? engine->last->frames : 0};
     VaeError error = {0};
 

@@ -108,10 +108,12 @@ __wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
 int
 main(int argc, char **argv)
 {
-    VaeStreamParams params = {
-        .backend = VAE_BACKEND_CPU, .slice_size = 1, .memory_limit = SIZE_MAX};
+    VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                              .backend = VAE_BACKEND_CPU,
+                              .slice_size = 1,
+                              .memory_limit = SIZE_MAX};
     VaeModel *model;
-    VaePlan plan;
+    VaePlan plan = VAE_INIT(VaePlan);
     VaeError error;
     if (argc != 5 || !vae_precision_parse(argv[3], &params.precision) ||
         sscanf(argv[4], "%dx%d", &params.width, &params.height) != 2) {

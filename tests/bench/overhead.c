@@ -33,7 +33,8 @@ typedef struct Bench {
 
     GstBuffer **in;
     VaeStream *stream;
-    VaeLatent *latents;
+    VaeLatentIn *latents;
+    VaeLatentOut *results;
     VaePicture *pictures;
 
     GstElement *pipeline;
@@ -140,24 +141,26 @@ open_engine(Bench *b)
     const int frames = b->encodes ? b->n_in : b->n_out;
     VaeError error = {0};
     if (vae_stream_new(b->model,
-                       &(VaeStreamParams){.direction = b->encodes ? VAE_ENCODE
-                                                                  : VAE_DECODE,
-                                          .backend = VAE_BACKEND_CPU,
-                                          .width = b->width,
-                                          .height = b->height,
-                                          .slice_size = SLICE,
-                                          .threads = b->threads},
+                       &(VaeStreamParams){
+                           .struct_size = sizeof(VaeStreamParams),
+                           .direction = b->encodes ? VAE_ENCODE : VAE_DECODE,
+                           .backend = VAE_BACKEND_CPU,
+                           .width = b->width,
+                           .height = b->height,
+                           .slice_size = SLICE,
+                           .threads = b->threads},
                        &b->stream, &error) != VAE_OK)
         fail(error.message);
-    b->latents = g_new0(VaeLatent, latents);
+    b->latents = g_new0(VaeLatentIn, latents);
+    b->results = g_new0(VaeLatentOut, latents);
     b->pictures = g_new0(VaePicture, frames);
     for (int i = 0; i < latents; i++)
-        b->latents[i] = (VaeLatent){
-            .type = VAE_TYPE_F32,
-            .data = b->encodes
-                        ? g_malloc(4 * (gsize) b->info->latent_channels *
-                                   (gsize) b->width * (gsize) b->height / 16)
-                        : bytes(b->in[i])};
+        if (b->encodes)
+            b->results[i].data =
+                g_malloc(4 * (gsize) b->info->latent_channels *
+                         (gsize) b->width * (gsize) b->height / 16);
+        else
+            b->latents[i].data = bytes(b->in[i]);
     for (int i = 0; i < frames; i++)
         set_picture(b, &b->pictures[i],
                     b->encodes ? bytes(b->in[i]) : g_malloc(video.size));
@@ -178,7 +181,7 @@ run_engine(Bench *b)
         vae_stream_count(b->stream, n, &in, &out);
         status = b->encodes
                      ? vae_stream_encode(b->stream, b->pictures + frame, in,
-                                         b->latents + latent, out, &error)
+                                         b->results + latent, out, &error)
                      : vae_stream_decode(b->stream, b->latents + latent, in,
                                          b->pictures + frame, out, &error);
         if (status != VAE_OK)

@@ -39,7 +39,8 @@ typedef struct Bench {
     VaeExec *exec;
     Hook *hooks; /* of the ops of exec */
     void *data;  /* of all latents, or all pictures */
-    VaeLatent latents[MOST_FRAMES];
+    VaeLatentIn latents[MOST_FRAMES];
+    VaeLatentOut results[MOST_FRAMES];
     VaePicture pictures[MOST_FRAMES];
 
     /* Of one step. */
@@ -121,8 +122,10 @@ make_data(Bench *b, const VaeModelInfo *info, int n_pictures)
     for (size_t i = 0; i < picture; i++)
         pixels[i] = (uint8_t) (i * 2654435761u >> 11);
     for (int k = 0; k < MOST_FRAMES; k++) {
-        b->latents[k] = (VaeLatent){.type = VAE_TYPE_F32,
-                                    .data = values + latent * (size_t) k};
+        b->latents[k] = (VaeLatentIn){.type = VAE_TYPE_F32,
+                                      .data = values + latent * (size_t) k};
+        b->results[k] = (VaeLatentOut){.type = VAE_TYPE_F32,
+                                       .data = values + latent * (size_t) k};
         b->pictures[k] = (VaePicture){.pixels = VAE_PIXELS_RGB,
                                       .width = p->width,
                                       .height = p->height,
@@ -142,7 +145,7 @@ step(Bench *b)
                                &error),
              &error);
     else
-        need(vae_stream_encode(b->stream, b->pictures, n_in, b->latents, n_out,
+        need(vae_stream_encode(b->stream, b->pictures, n_in, b->results, n_out,
                                &error),
              &error);
 }
@@ -202,7 +205,9 @@ int
 main(int argc, char **argv)
 {
     static double all[3][MOST_STEPS];
-    Bench b = {.params = {.backend = VAE_BACKEND_CPU, .slice_size = 1}};
+    Bench b = {.params = {.struct_size = sizeof(VaeStreamParams),
+                          .backend = VAE_BACKEND_CPU,
+                          .slice_size = 1}};
     const int steps = argc == 7 || argc == 8 ? atoi(argv[6]) : 0;
     const int side = argc == 8 ? atoi(argv[7]) : PRODUCT_SIDE;
     char more;

@@ -81,7 +81,8 @@ open_model(const char *path, VaeBackendKind backend, VaePrecision precision,
     const double start = now();
     need(vae_model_open(path, NULL, &model, &error), &error);
     for (int i = 0; streams && i < 2; i++) {
-        const VaeStreamParams params = {.direction =
+        const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                        .direction =
                                             i ? VAE_ENCODE : VAE_DECODE,
                                         .backend = backend,
                                         .precision = precision,

@@ -19,7 +19,8 @@ static const int calls[] = {4, 2, 0};
 static VaeStreamParams
 params_of(VaeDirection direction)
 {
-    return (VaeStreamParams){.direction = direction,
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .direction = direction,
                              .backend = VAE_BACKEND_CUDA,
                              .precision = VAE_PRECISION_FP32,
                              .width = SIZE,
@@ -86,15 +87,15 @@ static void
 begin_step(const Bed *bed, VaeStream *stream, const TestClip *clip, int *in,
            int *out)
 {
-    VaeLatent latent;
+    VaeLatentIn latent;
     VaePicture pictures[8];
     VaeError error;
     int n_in, n_out;
     vae_stream_count(stream, 1, &n_in, &n_out);
-    latent = (VaeLatent){.type = VAE_TYPE_F32,
-                         .data = clip->latents +
-                                 (size_t) *in * clip_latent_count(bed, clip) /
-                                     (size_t) clip->t};
+    latent = (VaeLatentIn){.type = VAE_TYPE_F32,
+                           .data = clip->latents +
+                                   (size_t) *in * clip_latent_count(bed, clip) /
+                                       (size_t) clip->t};
     for (int i = 0; i < n_out; i++)
         pictures[i] = (VaePicture){
             .pixels = VAE_PIXELS_RGB_F32,
@@ -218,7 +219,7 @@ ranges(const Bed *bed)
 static void
 plan_is_kept(const Bed *bed, VaeDirection direction)
 {
-    VaePlan plan;
+    VaePlan plan = VAE_INIT(VaePlan);
     VaeError error;
     const VaeStreamParams params = params_of(direction);
     uint64_t before, after;
@@ -312,7 +313,7 @@ small_memory(const Bed *bed)
 {
     VaeStream *stream = NULL;
     VaeError error = {0};
-    VaePlan plan;
+    VaePlan plan = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(VAE_DECODE);
     leave(4096);
     VaeStatus status = vae_stream_new(bed->model, &params, &stream, &error);
@@ -345,7 +346,8 @@ lost_memory(const Bed *bed, bool asked)
     enum { WIDE = 512 };
     VaeStream *stream = NULL;
     VaeError error = {0};
-    VaePlan most, least;
+    VaePlan most = VAE_INIT(VaePlan);
+    VaePlan least = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(VAE_DECODE);
     params.width = params.height = WIDE;
     params.slice_size = 1;
@@ -497,7 +499,7 @@ devices(const Bed *bed)
     emu_set_devices(0, 90);
     expect_refused(bed, params, VAE_ERR_UNSUPPORTED,
                    "backend cuda: there is no NVIDIA GPU");
-    VaePlan plan;
+    VaePlan plan = VAE_INIT(VaePlan);
     VaeError error;
     char said[SAID] = "";
     params.backend = VAE_BACKEND_AUTO;

@@ -50,8 +50,8 @@ run(const Bed *bed, VaeStream *stream, const TestClip *clip)
     VaeError error;
     int out = 0, n_in, n_out;
     for (size_t i = 0; i < LATENTS && status == VAE_OK; i++) {
-        const VaeLatent l = {.type = VAE_TYPE_F32,
-                             .data = clip->latents + i * latent};
+        const VaeLatentIn l = {.type = VAE_TYPE_F32,
+                               .data = clip->latents + i * latent};
         VaePicture pictures[MOST];
         vae_stream_count(stream, 1, &n_in, &n_out);
         for (int k = 0; k < n_out; k++)
@@ -84,7 +84,7 @@ each_place(const Bed *bed, VaeNanPolicy policy, const char *what)
     int wrong = 0, left = 0, cancelled = 0;
     VaeStreamStats stats;
     expect(run(bed, stream, &want) == VAE_OK, "%s: a whole clip", what);
-    vae_stream_stats(stream, &stats);
+    stats = *vae_stream_stats(stream);
     expect((stats.mended > 0) == (policy == VAE_NAN_FALLBACK),
            "%llu steps computed in fp32", (unsigned long long) stats.mended);
     vae_stream_reset(stream);

@@ -114,14 +114,15 @@ run(const Bed *bed, VaeStream *stream, VaeDirection direction,
     int frame = 0, n_in, n_out;
     VaeError error;
     for (int i = 0; i < LATENTS; i++) {
-        const VaeLatent l = {.type = VAE_TYPE_F32,
-                             .data = clip->latents + (size_t) i * latent};
+        float *at = clip->latents + (size_t) i * latent;
+        const VaeLatentIn in = {.type = VAE_TYPE_F32, .data = at};
+        const VaeLatentOut out = {.type = VAE_TYPE_F32, .data = at};
         vae_stream_count(stream, 1, &n_in, &n_out);
         const int n = direction == VAE_DECODE ? n_out : n_in;
         must(direction == VAE_DECODE
-                 ? vae_stream_decode_begin(stream, &l, 1, pictures + frame, n,
+                 ? vae_stream_decode_begin(stream, &in, 1, pictures + frame, n,
                                            &error)
-                 : vae_stream_encode_begin(stream, pictures + frame, n, &l, 1,
+                 : vae_stream_encode_begin(stream, pictures + frame, n, &out, 1,
                                            &error),
              &error);
         must(vae_stream_wait(stream, 1, &error), &error);
@@ -295,7 +296,7 @@ other_backends_refuse(const Bed *bed)
     TestClip clip = bed_clip(bed, 1, WIDTH, HEIGHT, 0);
     Frames device = frames_new(VAE_PIXELS_RGB, clip.frames, true);
     VaeStream *stream = open_stream(&ref, VAE_DECODE, VAE_PIXELS_RGB);
-    const VaeLatent latent = {.type = VAE_TYPE_F32, .data = clip.latents};
+    const VaeLatentIn latent = {.type = VAE_TYPE_F32, .data = clip.latents};
     VaeError error = {0};
     const VaeStatus status = vae_stream_decode(
         stream, &latent, 1, device.pictures, clip.frames, &error);
@@ -318,7 +319,7 @@ odd_samples_are_refused(const Bed *bed)
         Frames device = frames_new(pixels, clip.frames, true);
         VaePicture odd = device.pictures[0];
         VaeStream *stream = open_stream(bed, VAE_DECODE, pixels);
-        const VaeLatent latent = {.type = VAE_TYPE_F32, .data = clip.latents};
+        const VaeLatentIn latent = {.type = VAE_TYPE_F32, .data = clip.latents};
         const int plane = pixels == VAE_PIXELS_P010;
         VaeError error = {0};
         int n_in, n_out;

@@ -25,7 +25,8 @@ name_of(VaeDirection direction)
 static VaeStreamParams
 params_of(VaeDirection direction)
 {
-    return (VaeStreamParams){.direction = direction,
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .direction = direction,
                              .backend = VAE_BACKEND_CUDA,
                              .precision = VAE_PRECISION_FP32,
                              .width = SIZE,

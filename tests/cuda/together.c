@@ -14,7 +14,8 @@
 static VaeStreamParams
 params_new(void)
 {
-    return (VaeStreamParams){.direction = VAE_DECODE,
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .direction = VAE_DECODE,
                              .backend = VAE_BACKEND_CUDA,
                              .precision = VAE_PRECISION_FP32,
                              .width = 16,

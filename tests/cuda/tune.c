@@ -36,7 +36,8 @@ static const Start fp32 = {VAE_PRECISION_FP32, 2, false};
 static VaeStatus
 try_start(const Bed *bed, Start s, VaeStream **out, VaeError *error)
 {
-    VaeStreamParams params = {.direction = VAE_DECODE,
+    VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                              .direction = VAE_DECODE,
                               .backend = VAE_BACKEND_CUDA,
                               .precision = s.precision,
                               .width = 16,
@@ -136,13 +137,15 @@ wrong_device_of_auto(const Bed *bed)
     VaeError error = {0};
     said[0] = '\0';
     emu_set_wrong(EMU_WRONG_LARGE);
-    const VaeStatus status = vae_stream_new(bed->model,
-                                            &(VaeStreamParams){.width = 32,
-                                                               .height = 32,
-                                                               .slice_size = 1,
-                                                               .device = -1,
-                                                               .log = listen},
-                                            &stream, &error);
+    const VaeStatus status = vae_stream_new(
+        bed->model,
+        &(VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                           .width = 32,
+                           .height = 32,
+                           .slice_size = 1,
+                           .device = -1,
+                           .log = listen},
+        &stream, &error);
     emu_set_wrong(EMU_WRONG_NONE);
     expect(status == VAE_OK &&
                vae_stream_get_plan(stream)->backend != VAE_BACKEND_CUDA &&

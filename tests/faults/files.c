@@ -78,8 +78,9 @@ static VaeStatus
 try_read(const char *path, VaeError *error)
 {
     VaeTensorFile *file;
-    VaeLatentClip clip;
-    const VaeLatentOptions options = {.batch_index = -1};
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
+                                      .batch_index = -1};
     const VaeStatus status = vae_tensor_file_open(path, &file, error);
     if (status != VAE_OK)
         return status;

@@ -21,7 +21,8 @@ typedef struct Case {
     VaeBackendKind backend;
     VaeDirection direction;
     TestClip clip;
-    VaeLatent latents[LATENTS];
+    VaeLatentIn latents[LATENTS];
+    VaeLatentOut results[LATENTS];
     VaePicture pictures[FRAMES];
 } Case;
 
@@ -38,9 +39,12 @@ fill(Case *c, const VaeModelInfo *info)
     const size_t latent = (size_t) info->latent_channels *
                           (size_t) (SIZE / info->spatial) *
                           (size_t) (SIZE / info->spatial);
-    for (int i = 0; i < LATENTS; i++)
-        c->latents[i] = (VaeLatent){.type = VAE_TYPE_F32,
-                                    .data = c->clip.latents + i * latent};
+    for (int i = 0; i < LATENTS; i++) {
+        c->latents[i] = (VaeLatentIn){.type = VAE_TYPE_F32,
+                                      .data = c->clip.latents + i * latent};
+        c->results[i] = (VaeLatentOut){.type = VAE_TYPE_F32,
+                                       .data = c->clip.latents + i * latent};
+    }
     for (int i = 0; i < c->clip.frames && i < FRAMES; i++)
         c->pictures[i] =
             (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
@@ -62,7 +66,7 @@ steps(const Case *c, VaeStream *stream, int n, int *in, int *out,
             ? vae_stream_decode(stream, c->latents + *in, n_in,
                                 c->pictures + *out, n_out, error)
             : vae_stream_encode(stream, c->pictures + *in, n_in,
-                                c->latents + *out, n_out, error);
+                                c->results + *out, n_out, error);
     *in += n_in;
     *out += n_out;
     return status;
@@ -72,7 +76,8 @@ steps(const Case *c, VaeStream *stream, int n, int *in, int *out,
 static VaeStatus
 play(const Case *c, VaeModel *model, VaeError *error)
 {
-    const VaeStreamParams params = {.direction = c->direction,
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .direction = c->direction,
                                     .backend = c->backend,
                                     .precision = VAE_PRECISION_FP32,
                                     .width = SIZE,

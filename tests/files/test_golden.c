@@ -29,7 +29,7 @@ visit(const char *path, const struct stat *st, int kind, struct FTW *ftw)
     for (size_t i = 0; i < vae_tensor_file_count(file); i++)
         bytes += vae_tensor_file_at(file, i)->bytes;
     const VaeTensorInfo *latent = vae_tensor_file_find(file, "latent");
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     bool good = bytes > 0 && bytes < (uint64_t) st->st_size;
     /* All files of the vectors hold latents as [C, T, H, W]. */
     if (latent != NULL)
@@ -72,7 +72,7 @@ test_real(const char *data)
 {
     char path[4096];
     VaeTensorFile *file = NULL;
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     snprintf(path, sizeof path, "%s/golden/real/wan21_latents.safetensors",
              data);

@@ -15,19 +15,19 @@ typedef struct Case {
 
 #define AUTO                                                                   \
     {                                                                          \
-        NULL, VAE_LAYOUT_AUTO, -1                                              \
+        sizeof(VaeLatentOptions), NULL, VAE_LAYOUT_AUTO, -1                    \
     }
 #define NAMED(name)                                                            \
     {                                                                          \
-        name, VAE_LAYOUT_AUTO, -1                                              \
+        sizeof(VaeLatentOptions), name, VAE_LAYOUT_AUTO, -1                    \
     }
 #define LAYOUT(layout)                                                         \
     {                                                                          \
-        NULL, layout, -1                                                       \
+        sizeof(VaeLatentOptions), NULL, layout, -1                             \
     }
 #define BATCH(i)                                                               \
     {                                                                          \
-        NULL, VAE_LAYOUT_AUTO, i                                               \
+        sizeof(VaeLatentOptions), NULL, VAE_LAYOUT_AUTO, i                     \
     }
 #define MARK "latent_format_version_0 F16 0"
 
@@ -401,7 +401,7 @@ check_cases(const Case *cases, size_t n)
         if (file == NULL)
             continue;
         VaeError error = {0};
-        VaeLatentClip clip;
+        VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         const VaeStatus status =
             vae_latent_clip_find(file, &c->options, &clip, &error);
         if (c->status != VAE_OK) {
@@ -431,7 +431,7 @@ check_metadata(void)
     uint8_t *bytes;
     uint64_t start;
     VaeTensorFile *file = open_case(&c, &bytes, &start);
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     VaeStatus status = vae_latent_clip_find(file, NULL, &clip, &error);
     check(status == VAE_OK && clip.space != NULL &&
@@ -480,11 +480,11 @@ check_read(void)
         memcpy(bytes, header, size);
         memcpy(bytes + size, values, sizeof values);
         VaeTensorFile *file;
-        VaeLatentClip clip;
+        VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         vae_tensor_file_open_memory(bytes, size + sizeof values,
                                     size + sizeof values, "r", &file, &error);
         const VaeLatentOptions options = {
-            NULL, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW, 1};
+            sizeof options, NULL, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW, 1};
         bool same =
             vae_latent_clip_find(file, &options, &clip, &error) == VAE_OK &&
             clip.data == bytes + clip.offset;
@@ -511,7 +511,7 @@ check_npy(void)
 {
     size_t size;
     VaeTensorFile *file;
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     uint8_t *bytes = make_npy(1,
                               "{'descr': '<f2', 'fortran_order': False, "

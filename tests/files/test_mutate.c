@@ -41,8 +41,9 @@ use(const VaeTensorFile *file)
             check(false, "a tensor is not found by its name");
     }
     for (int batch = -1; batch < 2; batch++) {
-        const VaeLatentOptions options = {.batch_index = batch};
-        VaeLatentClip clip;
+        const VaeLatentOptions options = {
+            .struct_size = sizeof(VaeLatentOptions), .batch_index = batch};
+        VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         VaeError error;
         if (vae_latent_clip_find(file, &options, &clip, &error) != VAE_OK)
             continue;

@@ -119,7 +119,7 @@ check_single(void)
 {
     VaeError error;
     VaeTensorFile *file;
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     Bytes p = {0};
     put_tensor(
         &p, TENSOR("HalfStorage", "0", 48, 0, 4, {16, 1, 1, 3}, {3, 3, 3, 1}));
@@ -449,7 +449,7 @@ check_written(const char *folder)
     char path[PATH_MAX];
     VaeError error = {0};
     VaeTensorFile *file;
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     snprintf(path, sizeof path, "%s/latent.pt", folder);
     check(vae_tensor_file_open(path, &file, &error) == VAE_OK &&
               vae_latent_clip_find(file, NULL, &clip, &error) == VAE_OK &&

@@ -18,8 +18,9 @@ static inline void
 fuzz_latents(const VaeTensorFile *file)
 {
     for (int batch = -1; batch < 2; batch++) {
-        const VaeLatentOptions options = {.batch_index = batch};
-        VaeLatentClip clip;
+        const VaeLatentOptions options = {
+            .struct_size = sizeof(VaeLatentOptions), .batch_index = batch};
+        VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         VaeError error;
         if (vae_latent_clip_find(file, &options, &clip, &error) != VAE_OK)
             continue;

@@ -37,6 +37,7 @@ golden_stream(const Golden *g, VaeModel *model, VaeStreamParams params)
 {
     VaeStream *stream = NULL;
     VaeError error;
+    params.struct_size = sizeof params;
     params.backend = g->backend;
     params.precision = g->precision;
     params.slice_size = 1;

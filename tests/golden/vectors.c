@@ -83,13 +83,8 @@ test_planes(const float *src, int64_t t, int64_t plane)
 
 /* ------------------------------------------------------------------ */
 
-typedef struct Call {
-    VaeLatent *latents;
-    VaePicture *pictures;
-} Call;
-
 static void
-fill_latents(const TestClip *clip, const VaeModelInfo *info, VaeLatent *out,
+fill_latents(const TestClip *clip, const VaeModelInfo *info, VaeLatentOut *out,
              int from, int n)
 {
     const int s = info->spatial;
@@ -98,7 +93,7 @@ fill_latents(const TestClip *clip, const VaeModelInfo *info, VaeLatent *out,
                         (size_t) ((clip->width + s - 1) / s);
     for (int i = 0; i < n; i++) {
         const size_t at = (size_t) (from + i) * size;
-        out[i] = (VaeLatent){
+        out[i] = (VaeLatentOut){
             .type = VAE_TYPE_F32,
             .data = clip->latents + at,
             .mean = clip->mean ? clip->mean + at : NULL,
@@ -155,7 +150,8 @@ VaeStatus
 test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             const int *plan, VaeError *error)
 {
-    VaeLatent *latents = test_alloc((size_t) clip->t * sizeof *latents);
+    VaeLatentOut *from = test_alloc((size_t) clip->t * sizeof *from);
+    VaeLatentIn *latents = test_alloc((size_t) clip->t * sizeof *latents);
     VaePicture *pictures = test_alloc((size_t) clip->frames * sizeof *pictures);
     VaeStatus status = VAE_OK;
     int in = 0, out = 0, n_in, n_out;
@@ -167,7 +163,9 @@ test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             status = too_many(clip, n_in, n_out, error);
             break;
         }
-        fill_latents(clip, info, latents, in, n_in);
+        fill_latents(clip, info, from, in, n_in);
+        for (int i = 0; i < n_in; i++)
+            latents[i] = (VaeLatentIn){from[i].type, from[i].data};
         fill_pictures(clip, clip->rgb, pictures, out, n_out);
         status =
             vae_stream_decode(stream, latents, n_in, pictures, n_out, error);
@@ -175,6 +173,7 @@ test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
         out += n_out;
     }
     free(latents);
+    free(from);
     free(pictures);
     if (status == VAE_OK && out != clip->frames)
         return vae_fail(error, VAE_ERR_SIZE,
@@ -188,7 +187,7 @@ VaeStatus
 test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             const int *plan, VaeError *error)
 {
-    VaeLatent *latents = test_alloc((size_t) clip->t * sizeof *latents);
+    VaeLatentOut *latents = test_alloc((size_t) clip->t * sizeof *latents);
     /* What the last groups lack repeats the last frame; of those that begin
      * with a whole group, the last can be repeats only. */
     const int most = clip->frames + 2 * info->encode.step_in;

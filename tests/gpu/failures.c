@@ -96,7 +96,8 @@ open_model(void)
 static VaeStatus
 open_stream(VaeModel *model, int device, VaeStream **out, VaeError *error)
 {
-    const VaeStreamParams params = {.backend = VAE_BACKEND_CUDA,
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .backend = VAE_BACKEND_CUDA,
                                     .precision = VAE_PRECISION_FP16,
                                     .width = width,
                                     .height = height,
@@ -115,7 +116,7 @@ step(VaeStream *stream, const VaeModelInfo *info, VaeError *error)
     const size_t n = (size_t) info->latent_channels *
                      (((size_t) width + site - 1) / site) *
                      (((size_t) height + site - 1) / site);
-    VaeLatent latents[MAX_UNITS];
+    VaeLatentIn latents[MAX_UNITS];
     VaePicture pictures[MAX_UNITS];
     float *latent = calloc(n, sizeof *latent);
     float *picture =
@@ -126,7 +127,7 @@ step(VaeStream *stream, const VaeModelInfo *info, VaeError *error)
     if (!latent || !picture || n_in > MAX_UNITS || n_out > MAX_UNITS)
         exit(1);
     for (int i = 0; i < MAX_UNITS; i++) {
-        latents[i] = (VaeLatent){.type = VAE_TYPE_F32, .data = latent};
+        latents[i] = (VaeLatentIn){.type = VAE_TYPE_F32, .data = latent};
         pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
                                    .width = width,
                                    .height = height,

@@ -416,7 +416,8 @@ open_stream(Run *r)
 static int
 run_slice(const Run *r, int steps)
 {
-    VaeLatent latents[MAX_UNITS];
+    VaeLatentIn latents[MAX_UNITS];
+    VaeLatentOut results[MAX_UNITS];
     VaePicture pictures[MAX_UNITS];
     VaeError error;
     int n_in, n_out;
@@ -427,7 +428,8 @@ run_slice(const Run *r, int steps)
         exit(2);
     }
     for (int i = 0; i < MAX_UNITS; i++) {
-        latents[i] = (VaeLatent){.type = VAE_TYPE_F32, .data = r->latent};
+        latents[i] = (VaeLatentIn){.type = VAE_TYPE_F32, .data = r->latent};
+        results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = r->latent};
         pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB,
                                    .width = r->params.width,
                                    .height = r->params.height,
@@ -439,7 +441,7 @@ run_slice(const Run *r, int steps)
                                       &error),
               &error);
     else
-        check(vae_stream_encode_begin(r->stream, pictures, n_in, latents, n_out,
+        check(vae_stream_encode_begin(r->stream, pictures, n_in, results, n_out,
                                       &error),
               &error);
     check(vae_stream_wait(r->stream, 1, &error), &error);
@@ -587,7 +589,8 @@ run(Run *r)
 int
 main(int argc, char **argv)
 {
-    Run r = {.params = {.backend = VAE_BACKEND_CUDA,
+    Run r = {.params = {.struct_size = sizeof(VaeStreamParams),
+                        .backend = VAE_BACKEND_CUDA,
                         .pixels = VAE_PIXELS_RGB,
                         .device = 0}};
     char why[256];

@@ -138,7 +138,8 @@ test_plan(void)
     static const char *const fields[] = {"weights", "carries", "arena",
                                          "scratch", "staging", "library",
                                          "total"};
-    const VaeStreamParams params = {.direction = VAE_DECODE,
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .direction = VAE_DECODE,
                                     .backend = VAE_BACKEND_REF,
                                     .precision = VAE_PRECISION_FP32,
                                     .width = 8 * LW,
@@ -146,7 +147,7 @@ test_plan(void)
                                     .threads = 1,
                                     .slice_size = 1};
     VaeModel *model = NULL;
-    VaePlan plan = {0};
+    VaePlan plan = VAE_INIT(VaePlan);
     VaeStream *stream = NULL;
     VaeError error;
     GstHarness *h = decoder("ref");

@@ -29,11 +29,11 @@ note(GPtrArray *list, const void *data)
 }
 
 VaeStatus
-vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
+vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                         int n_latents, const VaePicture *frames, int n_frames,
                         VaeError *error)
 {
-    static VaeStatus (*real)(VaeStream *, const VaeLatent *, int,
+    static VaeStatus (*real)(VaeStream *, const VaeLatentIn *, int,
                              const VaePicture *, int, VaeError *);
     void *symbol = dlsym(RTLD_NEXT, "vae_stream_decode_begin");
 
@@ -47,11 +47,11 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatent *latents,
 
 VaeStatus
 vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
-                        int n_frames, const VaeLatent *latents, int n_latents,
-                        VaeError *error)
+                        int n_frames, const VaeLatentOut *latents,
+                        int n_latents, VaeError *error)
 {
     static VaeStatus (*real)(VaeStream *, const VaePicture *, int,
-                             const VaeLatent *, int, VaeError *);
+                             const VaeLatentOut *, int, VaeError *);
     void *symbol = dlsym(RTLD_NEXT, "vae_stream_encode_begin");
 
     memcpy(&real, &symbol, sizeof real);

@@ -209,7 +209,7 @@ test_real(void)
     gchar *path = g_build_filename(folder ? folder : "/nowhere", "golden",
                                    "real", "wan21_latents.safetensors", NULL);
     VaeTensorFile *file = NULL;
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error;
 
     read_model();

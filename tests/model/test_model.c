@@ -104,13 +104,16 @@ decode(const char *path, VaeError *error)
     float *out = NULL;
     if (vae_model_open(path, NULL, &model, error) != VAE_OK)
         return NULL;
-    const VaeStreamParams params = {
-        .backend = VAE_BACKEND_REF, .width = W, .height = H, .slice_size = 1};
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .backend = VAE_BACKEND_REF,
+                                    .width = W,
+                                    .height = H,
+                                    .slice_size = 1};
     if (vae_stream_new(model, &params, &stream, error) == VAE_OK) {
         static float latent[2][16 * 2 * 3];
         const int64_t dims[1] = {2 * 16 * 2 * 3};
         vae_generate("latent", dims, 1, latent[0]);
-        const VaeLatent in[2] = {{.data = latent[0]}, {.data = latent[1]}};
+        const VaeLatentIn in[2] = {{.data = latent[0]}, {.data = latent[1]}};
         VaePicture frames[FRAMES];
         out = malloc(sizeof(float) * FRAMES * H * W * 3);
         for (int i = 0; i < FRAMES; i++)
@@ -215,7 +218,8 @@ test_halves(void)
               !vae_model_info(model)->has_encoder,
           "a decoder alone opens", error.message);
     VaeStream *stream = NULL;
-    const VaeStreamParams params = {.direction = VAE_ENCODE,
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .direction = VAE_ENCODE,
                                     .backend = VAE_BACKEND_REF,
                                     .width = 16,
                                     .height = 16};
@@ -339,7 +343,8 @@ open_variant(const char *what, const Set *set, const char *variant,
 {
     VaeModel *model = NULL;
     VaeError error = {0};
-    const VaeModelOptions options = {.variant = variant};
+    const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
+                                     .variant = variant};
     const VaeStatus got =
         vae_model_open(write_set(set), &options, &model, &error);
     const VaeModelInfo *info = model ? vae_model_info(model) : NULL;

@@ -7,19 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <vae/latents.h>
-#include <vae/model.h>
-#include <vae/stream.h>
+#include <vae/vae.h>
 
 enum { FRAMES = 16 }; /* at most this many a step */
-
-/* One latent, packed, as the clip has it. */
-static void *
-latent_new(const VaeLatentClip *clip)
-{
-    return malloc((size_t) clip->channels * clip->height * clip->width *
-                  sizeof(float));
-}
 
 /* Decodes all of the clip; returns the number of frames, or -1. */
 static int
@@ -28,7 +18,9 @@ decode(VaeStream *stream, const VaeLatentClip *clip, int width, int height,
 {
     const size_t bytes = (size_t) width * height * 3;
     uint8_t *pixels = malloc(FRAMES * bytes);
-    VaeLatent latent = {.type = clip->type, .data = latent_new(clip)};
+    void *data = malloc((size_t) clip->channels * clip->height * clip->width *
+                        vae_type_size(clip->type));
+    const VaeLatentIn latent = {.type = clip->type, .data = data};
     int frames = 0;
 
     for (int k = 0; k < clip->t; k++) {
@@ -41,14 +33,14 @@ decode(VaeStream *stream, const VaeLatentClip *clip, int width, int height,
                                        .height = height,
                                        .data = {pixels + i * bytes},
                                        .stride = {width * 3}};
-        vae_latent_clip_read(clip, k, latent.data);
+        vae_latent_clip_read(clip, k, data);
         if (vae_stream_decode(stream, &latent, n_in, pictures, n_out, error)) {
             frames = -1;
             break;
         }
         frames += n_out;
     }
-    free(latent.data);
+    free(data);
     free(pixels);
     return frames;
 }
@@ -59,21 +51,22 @@ main(int argc, char **argv)
     VaeError error = {0};
     VaeModel *model = NULL;
     VaeTensorFile *file = NULL;
-    VaeLatentClip clip;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeStream *stream = NULL;
     int frames = -1;
 
-    if (argc != 3)
+    if (argc != 3 || !VAE_CHECK_VERSION(0, 1, 0))
         return 2;
     if (!vae_model_open(argv[1], NULL, &model, &error) &&
         !vae_tensor_file_open(argv[2], &file, &error) &&
         !vae_latent_clip_find(file, NULL, &clip, &error)) {
-        const VaeStreamParams params = {.direction = VAE_DECODE,
-                                        .backend = VAE_BACKEND_REF,
-                                        .width = clip.width_px,
-                                        .height = clip.height_px,
-                                        .slice_size = 1,
-                                        .device = -1};
+        VaeStreamParams params = VAE_INIT(VaeStreamParams);
+        params.direction = VAE_DECODE;
+        params.backend = VAE_BACKEND_REF;
+        params.width = clip.width_px;
+        params.height = clip.height_px;
+        params.slice_size = 1;
+        params.device = -1;
         if (!vae_stream_new(model, &params, &stream, &error))
             frames =
                 decode(stream, &clip, clip.width_px, clip.height_px, &error);

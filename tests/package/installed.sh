@@ -36,6 +36,14 @@ for header in "$prefix"/include/vae/*.h; do
             fail "$header in $language"
     done
 done
+if [ "$languages" != c:c99 ]; then
+    echo '#include <vae/vae.h>
+        VaePlan plan = VAE_INIT(VaePlan);
+        int main() { return plan.struct_size != sizeof(VaePlan); }' |
+        c++ -x c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror \
+            -I"$prefix/include" -o "$tmp/init" - && "$tmp/init" ||
+        fail 'VAE_INIT() in C++'
+fi
 [ -z "$(find "$tmp/root" -name 'vae-private*')" ] || fail 'private headers'
 
 # What GStreamer and the loader are told of this machine's build does not count.

@@ -31,7 +31,8 @@ typedef struct Case {
 static VaeStreamParams
 params_of(const Case *c)
 {
-    return (VaeStreamParams){.direction = c->direction,
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .direction = c->direction,
                              .width = W,
                              .height = H,
                              .slice_size = 3,
@@ -103,7 +104,8 @@ static VaeCheckpointParams
 place(bool carries, uint64_t frames)
 {
     static const VaeMetadata own[] = {{"input", "some clip"}};
-    return (VaeCheckpointParams){.path = file,
+    return (VaeCheckpointParams){.struct_size = sizeof(VaeCheckpointParams),
+                                 .path = file,
                                  .carries = carries,
                                  .frames = frames,
                                  .own = own,
@@ -117,7 +119,7 @@ at_step(const Case *c, int k, bool carries)
     VaeStreamParams params = params_of(c);
     VaeStream *stream = bed_stream(c->bed, params), *next;
     VaeCheckpointParams p = place(carries, (uint64_t) before(c, k, false));
-    VaeCheckpoint found = {0};
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error;
     bool good = goes_on(c, stream, 0, 0, k, threes);
     must(vae_stream_save(stream, &p, &error), &error);
@@ -151,7 +153,7 @@ after_restart(const Case *c, int origin)
     VaeStream *stream = bed_stream(c->bed, params_of(c));
     VaeStream *next = bed_stream(c->bed, params_of(c));
     VaeCheckpointParams p = place(false, 0);
-    VaeCheckpoint found = {0};
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error;
     float *want, *got;
     TestClip all = part(c, origin ? origin : 1, c->t, &want);
@@ -209,7 +211,7 @@ refused(const Bed *bed, const char *what, VaeStreamParams params,
         VaeCheckpointParams p, VaeStatus status, const char *const *words)
 {
     VaeStream *stream = bed_stream(bed, params);
-    VaeCheckpoint c;
+    VaeCheckpoint c = VAE_INIT(VaeCheckpoint);
     VaeError error = {0};
     const VaeStatus got = vae_stream_load(stream, &p, &c, &error);
     bool said = true;
@@ -291,7 +293,7 @@ other_runs(const Case *c)
     save_at(c, 3, false, params);
     at = place(false, 0);
     VaeStream *stream = bed_stream(c->bed, p);
-    VaeCheckpoint found;
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     expect(vae_stream_load(stream, &at, &found, NULL) == VAE_OK &&
                found.begin == 0,
            "near the start no restart is needed");
@@ -305,7 +307,7 @@ damaged(const Case *c, bool carries)
     const VaeStreamParams params = params_of(c);
     VaeCheckpointParams at = place(carries, 0);
     VaeStream *stream = bed_stream(c->bed, params);
-    VaeCheckpoint found;
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error;
     size_t size, taken = 0, unnamed = 0, tried = 0;
     save_at(c, 2, carries, params);

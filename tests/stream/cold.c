@@ -153,7 +153,7 @@ counts(const Bed *bed, VaeDirection direction)
            "two steps after a restart: %d in, %d out", n_in, n_out);
     TestClip clip = later_clip(bed, direction, T, 1);
     run_clip(bed, stream, direction, &clip, one_by_one);
-    vae_stream_stats(stream, &stats);
+    stats = *vae_stream_stats(stream);
     expect(stats.runs_cold == 1 && stats.runs_first == 0 &&
                stats.runs_next == T - 1,
            "programs run: cold %llu, first %llu, next %llu",

@@ -38,7 +38,8 @@ clip_of(const Bed *bed, unsigned bad)
 static VaeStreamParams
 params_of(VaeNanPolicy policy, int slice)
 {
-    return (VaeStreamParams){.width = W,
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .width = W,
                              .height = H,
                              .slice_size = slice,
                              .restarts = true,
@@ -53,7 +54,7 @@ run(const Bed *bed, const TestClip *clip, VaeNanPolicy policy, int slice)
     VaeStreamStats stats;
     VaeStream *stream = bed_stream(bed, params_of(policy, slice));
     run_clip(bed, stream, VAE_DECODE, clip, plan);
-    vae_stream_stats(stream, &stats);
+    stats = *vae_stream_stats(stream);
     vae_stream_free(&stream);
     return stats;
 }
@@ -175,7 +176,9 @@ static void
 plans(const Bed *bed)
 {
     VaeStreamParams p = params_of(VAE_NAN_PASS, 2);
-    VaePlan none, plan, twin;
+    VaePlan none = VAE_INIT(VaePlan);
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaePlan twin = VAE_INIT(VaePlan);
     VaeError error = {0};
     p.backend = bed->backend;
     p.precision = bed->precision;
@@ -206,9 +209,11 @@ checkpoints(const Bed *bed)
 {
     const int plan[] = {1, 0};
     VaeStream *stream = bed_stream(bed, params_of(VAE_NAN_FALLBACK, 1));
-    VaeCheckpointParams at = {.path = path, .carries = true};
+    VaeCheckpointParams at = {.struct_size = sizeof(VaeCheckpointParams),
+                              .path = path,
+                              .carries = true};
     TestClip clip = clip_of(bed, 1u << BAD), part = clip;
-    VaeCheckpoint c;
+    VaeCheckpoint c = VAE_INIT(VaeCheckpoint);
     VaeError error = {0};
     part.t = BAD + 1;
     part.frames = 1 + 4 * BAD;

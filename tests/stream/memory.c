@@ -20,7 +20,8 @@ work(char **argv, VaeDirection direction, int calls)
 {
     Bed bed;
     VaeError error;
-    VaeLatent latents[SLICE];
+    VaeLatentIn latents[SLICE];
+    VaeLatentOut results[SLICE];
     VaePicture pictures[4 * SLICE];
     int n_in, n_out;
     bed_open(&bed, argv[1], argv[2], argv[3]);
@@ -31,8 +32,10 @@ work(char **argv, VaeDirection direction, int calls)
                                            .width = SIZE,
                                            .height = SIZE,
                                            .slice_size = SLICE});
-    for (int i = 0; i < SLICE; i++)
-        latents[i] = (VaeLatent){.type = VAE_TYPE_F32, .data = clip.latents};
+    for (int i = 0; i < SLICE; i++) {
+        latents[i] = (VaeLatentIn){.type = VAE_TYPE_F32, .data = clip.latents};
+        results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = clip.latents};
+    }
     for (int i = 0; i < 4 * SLICE; i++)
         pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
                                    .width = SIZE,
@@ -46,7 +49,7 @@ work(char **argv, VaeDirection direction, int calls)
                                    &error),
                  &error);
         else
-            must(vae_stream_encode(stream, pictures, n_in, latents, n_out,
+            must(vae_stream_encode(stream, pictures, n_in, results, n_out,
                                    &error),
                  &error);
     }

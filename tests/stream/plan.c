@@ -147,11 +147,12 @@ static void
 check_stream(Bed *bed, VaeDirection direction, int slice, const char *type)
 {
     VaeError error;
-    VaePlan plan;
+    VaePlan plan = VAE_INIT(VaePlan);
     char label[64];
     snprintf(label, sizeof label, "%s, %s, slices of %d",
              direction == VAE_DECODE ? "decode" : "encode", type, slice);
-    const VaeStreamParams params = {.direction = direction,
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .direction = direction,
                                     .backend = bed->backend,
                                     .precision = bed->precision,
                                     .width = W,

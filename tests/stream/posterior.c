@@ -101,7 +101,8 @@ encode(const Bed *bed, VaeStreamParams params, const int *plan, bool with_head)
     return clip;
 }
 
-static const VaeStreamParams sampling = {.posterior = VAE_POSTERIOR_SAMPLE,
+static const VaeStreamParams sampling = {.struct_size = sizeof(VaeStreamParams),
+                                         .posterior = VAE_POSTERIOR_SAMPLE,
                                          .seed = 0x123456789abcdef0u,
                                          .slice_size = 1};
 

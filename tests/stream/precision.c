@@ -78,7 +78,7 @@ hear_warning(void *user, const char *line)
 static Told
 plan(VaeStreamParams params, double fp32, double bf16)
 {
-    Told told = {0};
+    Told told = {.plan = VAE_INIT(VaePlan)};
     VaeError error;
     Bed bed;
     fp32_seconds = fp32;
@@ -98,7 +98,8 @@ plan(VaeStreamParams params, double fp32, double bf16)
 static void
 check_choice(void)
 {
-    VaeStreamParams params = {.backend = VAE_BACKEND_CPU};
+    VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                              .backend = VAE_BACKEND_CPU};
     Told t = plan(params, 1, 0.5);
     expect(t.plan.precision == VAE_PRECISION_BF16 &&
                strstr(t.last, "bf16 since") && strstr(t.last, "0.50 times") &&
@@ -136,7 +137,8 @@ check_asked(void)
 {
     char why[200];
     VaePrecision taken;
-    VaeStreamParams params = {.backend = VAE_BACKEND_CPU,
+    VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                              .backend = VAE_BACKEND_CPU,
                               .precision = VAE_PRECISION_BF16};
     if (!vae_backend_cpu.precision(VAE_PRECISION_BF16, &taken, why,
                                    sizeof why)) {
@@ -158,7 +160,9 @@ check_asked(void)
 static void
 check_ref(void)
 {
-    VaeStreamParams params = {.backend = VAE_BACKEND_AUTO, .device = -1};
+    VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                              .backend = VAE_BACKEND_AUTO,
+                              .device = -1};
     if (vae_backend_available(VAE_BACKEND_CUDA, NULL, 0)) {
         printf("not here: a GPU computes\n");
         return;
@@ -180,9 +184,10 @@ static void
 check_once(void)
 {
     VaeError error;
-    VaePlan plans[2];
+    VaePlan plans[2] = {VAE_INIT(VaePlan), VAE_INIT(VaePlan)};
     Bed bed;
-    const VaeStreamParams params = {.backend = VAE_BACKEND_CPU,
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .backend = VAE_BACKEND_CPU,
                                     .width = SIZE,
                                     .height = SIZE,
                                     .slice_size = 1};

@@ -103,12 +103,15 @@ run_slices(VaeStream *s, const VaeModelInfo *info, const VaeStreamParams *p,
     memset(values, 0, latent * sizeof *values);
     memset(pixels, 128, picture);
     for (int i = 0; i < runs; i++) {
-        VaeLatent latents[64];
+        VaeLatentIn latents[64];
+        VaeLatentOut results[64];
         VaePicture pictures[256];
         int n_in, n_out;
         vae_stream_count(s, i ? p->slice_size : 1, &n_in, &n_out);
-        for (int k = 0; k < 64; k++)
-            latents[k] = (VaeLatent){.type = VAE_TYPE_F32, .data = values};
+        for (int k = 0; k < 64; k++) {
+            latents[k] = (VaeLatentIn){.type = VAE_TYPE_F32, .data = values};
+            results[k] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = values};
+        }
         for (int k = 0; k < 256; k++)
             pictures[k] = (VaePicture){.pixels = VAE_PIXELS_RGB,
                                        .width = p->width,
@@ -119,7 +122,7 @@ run_slices(VaeStream *s, const VaeModelInfo *info, const VaeStreamParams *p,
             must(vae_stream_decode(s, latents, n_in, pictures, n_out, &error),
                  &error);
         else
-            must(vae_stream_encode(s, pictures, n_in, latents, n_out, &error),
+            must(vae_stream_encode(s, pictures, n_in, results, n_out, &error),
                  &error);
     }
     free(values);
@@ -184,7 +187,7 @@ int
 main(int argc, char **argv)
 {
     char folder[] = "/tmp/vae-resident-XXXXXX";
-    Case c = {.argv = argv};
+    Case c = {.argv = argv, .params = VAE_INIT(VaeStreamParams)};
     if (argc != 8 || !vae_backend_parse(argv[2], &c.params.backend) ||
         !vae_precision_parse(argv[3], &c.params.precision)) {
         fprintf(stderr, "usage: resident ARCH BACKEND PRECISION WIDTH HEIGHT "

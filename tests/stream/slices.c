@@ -24,7 +24,7 @@ static void
 expect_runs(const VaeStream *stream, int t, int slice)
 {
     VaeStreamStats s;
-    vae_stream_stats(stream, &s);
+    s = *vae_stream_stats(stream);
     const uint64_t next = (uint64_t) ((t - 1) / slice);
     const uint64_t next1 = (uint64_t) ((t - 1) % slice);
     expect(s.runs_first == 1 && s.runs_next == next && s.runs_next1 == next1,

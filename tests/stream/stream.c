@@ -130,7 +130,8 @@ five_runs(const Bed *bed, VaeDirection direction)
 typedef struct Loop {
     VaeStream *stream;
     VaeDirection direction;
-    VaeLatent latents[16];
+    VaeLatentIn latents[16];
+    VaeLatentOut results[16];
     VaePicture pictures[64];
 } Loop;
 
@@ -147,7 +148,7 @@ loop_steps(Loop *loop, int calls, int steps)
                  &error);
         else
             must(vae_stream_encode(loop->stream, loop->pictures, n_in,
-                                   loop->latents, n_out, &error),
+                                   loop->results, n_out, &error),
                  &error);
     }
 }
@@ -155,9 +156,12 @@ loop_steps(Loop *loop, int calls, int steps)
 static void
 loop_fill(Loop *loop, const TestClip *clip)
 {
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         loop->latents[i] =
-            (VaeLatent){.type = VAE_TYPE_F32, .data = clip->latents};
+            (VaeLatentIn){.type = VAE_TYPE_F32, .data = clip->latents};
+        loop->results[i] =
+            (VaeLatentOut){.type = VAE_TYPE_F32, .data = clip->latents};
+    }
     for (int i = 0; i < 64; i++)
         loop->pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
                                          .width = clip->width,
@@ -328,7 +332,7 @@ not_finite(const Bed *bed)
     clip.latents[clip_latent_count(bed, &clip) / 2] = INFINITY;
     VaeStream *stream = plain(bed, VAE_DECODE);
     run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
-    vae_stream_stats(stream, &stats);
+    stats = *vae_stream_stats(stream);
     for (size_t i = 0; i < clip_video_count(&clip); i++)
         bad += !isfinite(clip.video[i]);
     /* The tiny models' ReLUs take NaN for 0; they are those without a
@@ -341,7 +345,7 @@ not_finite(const Bed *bed)
     stream = plain(bed, VAE_ENCODE);
     clip.video[0] = NAN;
     run_clip(bed, stream, VAE_ENCODE, &clip, one_by_one);
-    vae_stream_stats(stream, &stats);
+    stats = *vae_stream_stats(stream);
     expect(relu || stats.nonfinite > 0,
            "NaN in the frames: %llu latents counted",
            (unsigned long long) stats.nonfinite);
@@ -359,7 +363,7 @@ times(const Bed *bed)
     const bool host = vae_stream_get_plan(stream)->backend != VAE_BACKEND_CUDA;
     VaeStreamStats s;
     run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
-    vae_stream_stats(stream, &s);
+    s = *vae_stream_stats(stream);
     expect(s.upload_ns > 0 && s.download_ns > 0 &&
                (!host ||
                 (s.compute_ns > 0 &&
@@ -386,13 +390,14 @@ expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
 static void
 bad_params(const Bed *bed)
 {
-    const VaeStreamParams good = {.backend = bed->backend,
+    const VaeStreamParams good = {.struct_size = sizeof(VaeStreamParams),
+                                  .backend = bed->backend,
                                   .precision = bed->precision,
                                   .width = W,
                                   .height = H,
                                   .slice_size = 1};
     VaeStream *stream = NULL;
-    VaePlan plan;
+    VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
     VaeStreamParams p = good;
     p.width = 0;
@@ -444,20 +449,21 @@ bad_calls(const Bed *bed)
     VaeStreamStats stats;
     VaeError error = {0};
     loop_fill(&loop, &clip);
-    const VaeLatent *l = loop.latents;
+    const VaeLatentIn *l = loop.latents;
     expect_status(vae_stream_decode(s, l, 1, loop.pictures, 4, &error),
                   VAE_ERR_ARGUMENT, &error, "4 frames of the first latent");
     expect_status(vae_stream_decode(s, l, 0, loop.pictures, 0, &error),
                   VAE_ERR_ARGUMENT, &error, "no latents");
     expect_status(vae_stream_decode(s, l, 2, loop.pictures, 1, &error),
                   VAE_ERR_ARGUMENT, &error, "1 frame of two latents");
-    expect_status(vae_stream_encode(s, loop.pictures, 1, l, 1, &error),
-                  VAE_ERR_ARGUMENT, &error, "encode with a decoder");
+    expect_status(
+        vae_stream_encode(s, loop.pictures, 1, loop.results, 1, &error),
+        VAE_ERR_ARGUMENT, &error, "encode with a decoder");
     loop.pictures[0].width = W - 1;
     expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
                   VAE_ERR_SIZE, &error, "a picture of another size");
     loop.pictures[0].width = W;
-    vae_stream_stats(s, &stats);
+    stats = *vae_stream_stats(s);
     expect(stats.runs_first == 0 && vae_stream_at_start(s),
            "nothing ran for a refused call");
     clip_poison(bed, &clip, VAE_DECODE);

@@ -95,6 +95,7 @@ bed_stream(const Bed *bed, VaeStreamParams params)
 {
     VaeStream *stream = NULL;
     VaeError error;
+    params.struct_size = sizeof params;
     params.backend = bed->backend;
     params.precision = bed->precision;
     if (!params.threads)

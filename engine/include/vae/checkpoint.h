@@ -22,6 +22,7 @@ extern "C" {
 #endif
 
 typedef struct VaeCheckpointParams {
+    size_t struct_size; /* VAE_INIT() */
     const char *path;
     bool carries;    /* when saving: in the file */
     uint64_t frames; /* when saving: that the caller has handed on, or taken */
@@ -31,11 +32,12 @@ typedef struct VaeCheckpointParams {
 } VaeCheckpointParams;
 
 typedef struct VaeCheckpoint {
-    uint64_t latents; /* of the sequence that were done */
-    uint64_t begin;   /* of the latent that the stream takes or gives next:
-                         latents, or less without carries; what comes of
-                         those before latents is to be thrown away */
-    uint64_t frames;  /* as they were when it was saved */
+    size_t struct_size; /* VAE_INIT() */
+    uint64_t latents;   /* of the sequence that were done */
+    uint64_t begin;     /* of the latent that the stream takes or gives next:
+                           latents, or less without carries; what comes of
+                           those before latents is to be thrown away */
+    uint64_t frames;    /* as they were when it was saved */
     bool carries;
 } VaeCheckpoint;
 

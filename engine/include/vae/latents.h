@@ -17,6 +17,7 @@ typedef enum VaeLatentLayout {
 } VaeLatentLayout;
 
 typedef struct VaeLatentOptions {
+    size_t struct_size; /* VAE_INIT() */
     const char *tensor; /* NULL: latent, latents, samples, latent_tensor,
                            else the only 4-D or 5-D tensor */
     VaeLatentLayout layout;
@@ -30,6 +31,7 @@ typedef struct VaeLatentOptions {
  * c = 0).
  */
 typedef struct VaeLatentClip {
+    size_t struct_size; /* VAE_INIT() */
     VaeType type;
     int t, channels, height, width;      /* latents and latent pixels */
     int64_t batch;                       /* clips in the tensor */

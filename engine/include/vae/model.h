@@ -43,6 +43,7 @@ typedef struct VaeModelInfo {
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {
+    size_t struct_size;  /* VAE_INIT() */
     const char *variant; /* for files that shapes cannot tell apart; or NULL */
 } VaeModelOptions;
 

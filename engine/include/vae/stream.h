@@ -53,6 +53,7 @@ typedef enum VaePosterior {
 } VaePosterior;
 
 typedef struct VaeStreamParams {
+    size_t struct_size; /* VAE_INIT() */
     VaeDirection direction;
     VaeBackendKind backend;
     VaePrecision precision;
@@ -93,7 +94,8 @@ typedef struct VaeStreamParams {
 
 /* Bytes by purpose, as they are asked for; library alone is an estimate. */
 typedef struct VaePlan {
-    uint64_t weights; /* as the backend keeps them, once per model */
+    size_t struct_size; /* VAE_INIT() */
+    uint64_t weights;   /* as the backend keeps them, once per model */
     uint64_t carries;
     uint64_t arena;    /* activations of one slice */
     uint64_t scratch;  /* the computing library's */
@@ -161,17 +163,27 @@ VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
 
 /*
- * One latent, packed [C, h, w] with h = padded_height / spatial and so on.
- * In: data is read. Out: data is written with params.normalization applied;
- * mean and logvar, where not NULL, receive C*h*w floats each as the head
- * gives them (raw, logvar not clamped; both untouched for models without a
+ * One latent of a decoder: [C, h, w], packed, with C = VaeModelInfo's
+ * latent_channels, h = padded_height / spatial and w = padded_width / spatial.
+ * Arrays are passed of this and the next struct and of VaePicture: they do not
+ * grow.
+ */
+typedef struct VaeLatentIn {
+    VaeType type; /* F32, F16 or BF16 */
+    const void *data;
+} VaeLatentIn;
+
+/*
+ * The same of an encoder. data is written with params.normalization applied;
+ * mean and logvar, where not NULL, receive C*h*w floats each as the head gives
+ * them (raw, logvar not clamped; both untouched for models without a
  * posterior).
  */
-typedef struct VaeLatent {
+typedef struct VaeLatentOut {
     VaeType type; /* F32, F16 or BF16 */
-    void *data;   /* const in effect when decoding */
+    void *data;
     float *mean, *logvar;
-} VaeLatent;
+} VaeLatentOut;
 
 /*
  * Runs n_latents latents into n_frames pictures, both as
@@ -185,13 +197,14 @@ typedef struct VaeLatent {
  * picture of another size; nothing ran), VAE_ERR_CANCELLED and VAE_ERR_BACKEND
  * (the sequence is broken: reset or free).
  */
-VAE_API VaeStatus vae_stream_decode(VaeStream *stream, const VaeLatent *latents,
-                                    int n_latents, const VaePicture *frames,
-                                    int n_frames, VaeError *error);
+VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
+                                    const VaeLatentIn *latents, int n_latents,
+                                    const VaePicture *frames, int n_frames,
+                                    VaeError *error);
 
 /* The reverse, with the same rules; every picture must have data. */
 VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
-                                    int n_frames, const VaeLatent *latents,
+                                    int n_frames, const VaeLatentOut *latents,
                                     int n_latents, VaeError *error);
 
 /*
@@ -203,14 +216,14 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
  * by a later one or by vae_stream_wait(); after it nothing more is written.
  */
 VAE_API VaeStatus vae_stream_decode_begin(VaeStream *stream,
-                                          const VaeLatent *latents,
+                                          const VaeLatentIn *latents,
                                           int n_latents,
                                           const VaePicture *frames,
                                           int n_frames, VaeError *error);
 VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
                                           const VaePicture *frames,
                                           int n_frames,
-                                          const VaeLatent *latents,
+                                          const VaeLatentOut *latents,
                                           int n_latents, VaeError *error);
 /* Waits until at most `left` (0 to 7) of the last calls that were begun are
  * not done: theirs are the last `left`. vae_stream_reset() and
@@ -261,7 +274,9 @@ typedef struct VaeStreamStats {
      * overlaps them their sum may be more than busy_ns. */
     uint64_t upload_ns, compute_ns, download_ns;
 } VaeStreamStats;
-VAE_API void vae_stream_stats(const VaeStream *stream, VaeStreamStats *out);
+/* Counts since the stream was made. Owned by the stream, whose calls change
+ * them. */
+VAE_API const VaeStreamStats *vae_stream_stats(const VaeStream *stream);
 
 /* Which backends this build and machine have: true, or false and in why
  * (may be NULL) a sentence. */

@@ -15,6 +15,37 @@
 extern "C" {
 #endif
 
+/*
+ * A struct that may grow in a later version begins with struct_size, which the
+ * caller sets to the sizeof of its own header. Programs that were compiled with
+ * older headers go on to work: members that they do not have are taken as 0,
+ * and are not written. VAE_INIT() sets it, and all other members to 0:
+ *
+ *     VaeStreamParams params = VAE_INIT(VaeStreamParams);
+ *
+ * Another size is VAE_ERR_ARGUMENT. Structs without struct_size have the same
+ * size in all versions of libvae.so.0, or are allocated by the library alone,
+ * where new members come last.
+ */
+#ifdef __cplusplus
+}
+template <typename T>
+static inline T
+vae_init_()
+{
+    T t = T();
+    t.struct_size = sizeof(T);
+    return t;
+}
+extern "C" {
+#define VAE_INIT(type) vae_init_<type>()
+#else
+#define VAE_INIT(type)                                                         \
+    {                                                                          \
+        .struct_size = sizeof(type)                                            \
+    }
+#endif
+
 typedef enum VaeType {
     VAE_TYPE_F32,
     VAE_TYPE_F16,

@@ -69,16 +69,16 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
     const int frames = b->o->encode ? n_in : n_out;
     const int n_latents = b->o->encode ? n_out : n_in;
     VaePicture *pictures = calloc((size_t) frames, sizeof *pictures);
-    VaeLatent *latents = calloc((size_t) n_latents, sizeof *latents);
-    if (!pictures || !latents) {
+    VaeLatentIn *latents = calloc((size_t) n_latents, sizeof *latents);
+    VaeLatentOut *results = calloc((size_t) n_latents, sizeof *results);
+    if (!pictures || !latents || !results) {
         status = vae_fail(error, VAE_ERR_MEMORY, "no memory for a slice");
         goto done;
     }
-    for (int i = 0; i < n_latents; i++)
-        latents[i] = (VaeLatent){
-            .type = VAE_TYPE_F32,
-            .data = b->o->encode ? b->result : b->latent,
-        };
+    for (int i = 0; i < n_latents; i++) {
+        latents[i] = (VaeLatentIn){.data = b->latent};
+        results[i] = (VaeLatentOut){.data = b->result};
+    }
     for (int i = 0; i < frames; i++)
         pictures[i] = (VaePicture){
             .pixels = VAE_PIXELS_RGB,
@@ -88,7 +88,7 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
             .stride = {(ptrdiff_t) b->o->width * 3},
         };
     if (b->o->encode)
-        status = vae_stream_encode_begin(b->stream, pictures, frames, latents,
+        status = vae_stream_encode_begin(b->stream, pictures, frames, results,
                                          n_latents, error);
     else
         status = vae_stream_decode_begin(b->stream, latents, n_latents,
@@ -99,6 +99,7 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
 done:
     free(pictures);
     free(latents);
+    free(results);
     return status;
 }
 

@@ -165,8 +165,10 @@ whole_view(const VaeTensorInfo *t)
 static bool
 latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
 {
-    const VaeLatentOptions options = {.tensor = t->name, .batch_index = -1};
-    VaeLatentClip c;
+    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
+                                      .tensor = t->name,
+                                      .batch_index = -1};
+    VaeLatentClip c = VAE_INIT(VaeLatentClip);
     if (vae_latent_clip_find(file, &options, &c, NULL) != VAE_OK || !c.data)
         return false;
     *out = (View){.tensor = t,

@@ -21,7 +21,7 @@ typedef struct Decode {
     size_t frame_size;
     /* Buffers for one slice. */
     uint8_t *latent_data, *frame_data;
-    VaeLatent *latents;
+    VaeLatentIn *latents;
     VaePicture *pictures;
 } Decode;
 
@@ -73,7 +73,8 @@ fit(Decode *d, VaeError *error)
 static VaeStatus
 open_input(Decode *d, VaeError *error)
 {
-    const VaeLatentOptions options = {.tensor = d->o->tensor,
+    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
+                                      .tensor = d->o->tensor,
                                       .batch_index = d->o->batch_index};
     const char *out = d->o->argument[1];
     VaeStatus status = output_suffix(
@@ -96,6 +97,7 @@ open_input(Decode *d, VaeError *error)
         d->info = vae_model_info(d->model);
         status = vae_tensor_file_open(d->o->argument[0], &d->file, error);
     }
+    d->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     if (status == VAE_OK)
         status = vae_latent_clip_find(d->file, &options, &d->clip, error);
     return status == VAE_OK ? fit(d, error) : status;
@@ -132,8 +134,8 @@ make_buffers(Decode *d, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for a slice");
     for (int i = 0; i < n_in; i++)
         d->latents[i] =
-            (VaeLatent){.type = d->clip.type,
-                        .data = d->latent_data + (size_t) i * d->latent_size};
+            (VaeLatentIn){.type = d->clip.type,
+                          .data = d->latent_data + (size_t) i * d->latent_size};
     for (int i = 0; i < n_out; i++)
         d->pictures[i] = (VaePicture){
             .pixels = VAE_PIXELS_RGB_F32,
@@ -154,7 +156,8 @@ call(Decode *d, int steps, int *done, int *n_out, VaeError *error)
     int n_in;
     vae_stream_count(d->stream, steps, &n_in, n_out);
     for (int i = 0; i < n_in; i++)
-        vae_latent_clip_read(&d->clip, *done + i, d->latents[i].data);
+        vae_latent_clip_read(&d->clip, *done + i,
+                             d->latent_data + (size_t) i * d->latent_size);
     for (int i = 0; i < *n_out; i++)
         d->pictures[i].data[0] =
             wanted ? d->frame_data + (size_t) i * d->frame_size : NULL;

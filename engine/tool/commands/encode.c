@@ -24,7 +24,7 @@ typedef struct Encode {
      * the file. */
     uint8_t *frame_data;
     float *latent_data;
-    VaeLatent *results;
+    VaeLatentOut *results;
     VaePicture *pictures;
 } Encode;
 
@@ -134,7 +134,7 @@ make_buffers(Encode *e, VaeError *error)
     for (int i = 0; i < n_out; i++) {
         const size_t n = e->latent_size / sizeof(float);
         float *at = e->latent_data + (size_t) (i * e->n_outputs) * n;
-        e->results[i] = (VaeLatent){.type = VAE_TYPE_F32, .data = at};
+        e->results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = at};
         if (e->info->has_posterior) {
             e->results[i].mean = at + n;
             e->results[i].logvar = at + 2 * n;
@@ -186,7 +186,7 @@ load_frame(Encode *e, int i, int64_t k)
 
 /* Latent k of the clip: its channels lie `latents` planes apart. */
 static VaeStatus
-write_latent(Encode *e, const VaeLatent *result, int64_t k, VaeError *error)
+write_latent(Encode *e, const VaeLatentOut *result, int64_t k, VaeError *error)
 {
     const void *from[3] = {result->data, result->mean, result->logvar};
     const int channels = e->info->latent_channels;

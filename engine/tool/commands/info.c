@@ -348,11 +348,14 @@ print_text(const Info *in, bool tensors)
 static void
 recognise(const Options *o, Info *in)
 {
-    const VaeModelOptions options = {.variant = o->variant};
-    const VaeLatentOptions latents = {.tensor = o->tensor};
+    const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
+                                     .variant = o->variant};
+    const VaeLatentOptions latents = {.struct_size = sizeof(VaeLatentOptions),
+                                      .tensor = o->tensor};
     if (vae_model_open(in->path, &options, &in->model, &in->why_no_model) !=
         VAE_OK)
         in->model = NULL;
+    in->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     in->has_clip =
         !in->model && vae_latent_clip_find(in->file, &latents, &in->clip,
                                            &in->why_no_clip) == VAE_OK;

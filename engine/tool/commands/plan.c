@@ -66,7 +66,7 @@ command_plan(const Options *o)
     for (int i = 0; i < 2 && status == VAE_OK; i++) {
         const VaeStreamParams params =
             stream_params(o, directions[i], o->width, o->height);
-        VaePlan plan;
+        VaePlan plan = VAE_INIT(VaePlan);
         if (!has[i])
             continue;
         status = vae_stream_plan(model, &params, &plan, &error);

@@ -103,7 +103,7 @@ static void
 assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames)
 {
     VaeTensorFile *file;
-    VaeLatentClip found;
+    VaeLatentClip found = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     guint8 *data = g_malloc(step_bytes(clip));
     fail_unless(vae_tensor_file_open(path, &file, &error) == VAE_OK, "%s",

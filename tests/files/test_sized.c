@@ -1,0 +1,117 @@
+/*
+ * test_sized.c: structs of a program that was compiled with other headers, a
+ * shorter or a longer one, and the version.
+ */
+#include "test.h"
+#include "vae-private/stream.h"
+#include "vae/vae.h"
+
+#include <stddef.h>
+
+static VaeModel *model;
+
+/* As a later version of VaeStreamParams. */
+typedef struct Longer {
+    VaeStreamParams params;
+    int more;
+} Longer;
+
+static VaeStatus
+plan(const void *params, VaePlan *out, VaeError *error)
+{
+    return vae_stream_plan(model, params, out, error);
+}
+
+static VaeStreamParams
+some(void)
+{
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .backend = VAE_BACKEND_REF,
+                             .width = 32,
+                             .height = 32,
+                             .slice_size = 2};
+}
+
+static void
+check_params(void)
+{
+    VaePlan out = VAE_INIT(VaePlan);
+    VaeStreamParams p = some();
+    Longer longer = {.params = some()};
+    VaeError error;
+    longer.params.struct_size = sizeof longer;
+    check(plan(&p, &out, &error) == VAE_OK && out.slice_size == 2,
+          "the library's own size");
+    p.struct_size = offsetof(VaeStreamParams, slice_size);
+    check(plan(&p, &out, &error) == VAE_OK && out.slice_size == 4,
+          "a shorter struct: the members that it lacks are 0");
+    check(plan(&longer, &out, &error) == VAE_OK && out.slice_size == 2,
+          "a longer struct with zeros behind what is known");
+    longer.more = 1;
+    check(plan(&longer, &out, &error) == VAE_ERR_ARGUMENT &&
+              strstr(error.message, "VaeStreamParams") != NULL,
+          "a longer struct that asks for more: %s", error.message);
+    for (size_t size = 0; size <= SIZE_MAX / 2; size += SIZE_MAX / 2) {
+        p.struct_size = size;
+        check(plan(&p, &out, &error) == VAE_ERR_ARGUMENT &&
+                  strstr(error.message, "VAE_INIT(VaeStreamParams)") != NULL,
+              "no size: %s", error.message);
+    }
+}
+
+static void
+check_plan(void)
+{
+    const VaeStreamParams p = some();
+    VaePlan full = VAE_INIT(VaePlan), part = VAE_INIT(VaePlan);
+    VaeError error;
+    check(plan(&p, &full, &error) == VAE_OK, "a plan");
+    part.struct_size = offsetof(VaePlan, slice_size);
+    part.slice_size = -7;
+    check(plan(&p, &part, &error) == VAE_OK && part.total == full.total &&
+              part.slice_size == -7 &&
+              part.struct_size == offsetof(VaePlan, slice_size),
+          "a shorter plan is filled and nothing behind it");
+    part.struct_size = 0;
+    check(plan(&p, &part, &error) == VAE_ERR_ARGUMENT &&
+              strstr(error.message, "VaePlan") != NULL,
+          "a plan without a size: %s", error.message);
+}
+
+static void
+check_others(void)
+{
+    const VaeModelOptions options = {.variant = NULL};
+    VaeModel *none;
+    VaeError error;
+    check(vae_model_open("none", &options, &none, &error) == VAE_ERR_ARGUMENT &&
+              !none && strstr(error.message, "VaeModelOptions") != NULL,
+          "options without a size: %s", error.message);
+}
+
+static void
+check_version(void)
+{
+    check(strcmp(vae_version(), VAE_VERSION_STRING) == 0,
+          "the library is of the headers' version: %s", vae_version());
+    check(VAE_CHECK_VERSION(0, 1, 0) && VAE_CHECK_VERSION(0, 0, 99) &&
+              !VAE_CHECK_VERSION(0, 1, VAE_VERSION_MICRO + 1) &&
+              !VAE_CHECK_VERSION(VAE_VERSION_MAJOR + 1, 0, 0),
+          "VAE_CHECK_VERSION()");
+}
+
+int
+main(void)
+{
+    VaeError error;
+    if (vae_model_outline("taew2_1", &model, &error) != VAE_OK) {
+        check(false, "%s", error.message);
+        return test_end();
+    }
+    check_params();
+    check_plan();
+    check_others();
+    check_version();
+    vae_model_free(&model);
+    return test_end();
+}
