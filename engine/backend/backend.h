@@ -8,11 +8,10 @@
 
 #include "alloc.h"
 #include "log.h"
+#include "fuse.h"
 #include "program.h"
 #include "weight_cache.h"
 #include "vae-private/stream.h"
-
-typedef struct VaeExec VaeExec;
 
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
@@ -55,6 +54,28 @@ typedef struct VaeOpTime {
     uint64_t calls, ns;
 } VaeOpTime;
 
+/* One op, prepared. */
+typedef struct VaeExecOp {
+    const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... */
+    const void *weight, *bias; /* where the backend computes; NULL: none */
+    /* Computes the op in place of the kernel table; NULL: the table does. */
+    VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
+    void *own;
+    void (*own_free)(void *own);
+} VaeExecOp;
+
+/* A program, prepared by a backend, which may append fields of its own. */
+typedef struct VaeExec {
+    const VaeProgram *program;
+    VaeExecOp *ops; /* n_ops of the program */
+    VaeMemory memory;
+    size_t scratch;      /* bytes of one run */
+    size_t weight_bytes; /* of all weights, as the cache has them */
+    size_t loading;   /* most bytes beside a weight while it is made; freed */
+    size_t staging;   /* of alloc()'s memory, for units in flight */
+    VaeOpTime *times; /* n_ops of the program; NULL: no profile */
+} VaeExec;
+
 typedef struct VaeBackendClass {
     const char *name;
     VaeBackendKind kind;
@@ -72,10 +93,8 @@ typedef struct VaeBackendClass {
     VaeType (*act_type)(VaePrecision precision);
     /* Storage of what is added up along the network; NULL: F32. */
     VaeType (*sum_type)(VaePrecision precision);
-    /* Whether it takes convolutions that double what they read. */
-    bool conv_up;
-    /* Whether it takes, in F32, convolutions in tiles of pixels. */
-    bool winograd;
+    /* The neighbouring ops that it computes as one. */
+    VaeFusions fusions;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);
@@ -102,18 +121,10 @@ typedef struct VaeBackendClass {
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
-    /* Scratch bytes of one run; weight bytes as kept. */
-    size_t (*scratch)(const VaeExec *exec);
-    size_t (*weight_bytes)(const VaeExec *exec);
-    /* The most that making a weight takes beside it, and gives back; NULL:
-     * nothing of the memory that alloc() gives. */
-    size_t (*loading)(const VaeExec *exec);
     /* An estimate of what the computing library keeps for itself beside all
      * that, for n programs of one stream (NULL: none there); NULL: nothing
      * that is known. */
     size_t (*library)(VaeExec *const *execs, int n);
-    /* Of the memory that alloc() gives, for units on their way; NULL: none. */
-    size_t (*staging)(const VaeExec *exec);
     /* Once, before the first run: addresses are fixed from here. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
@@ -125,7 +136,6 @@ typedef struct VaeBackendClass {
      * returns. */
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
-    const char *(*impl)(const VaeExec *exec, int op);
     /* Processor seconds that the largest convolutions of a model take: of its
      * program in fp32, and in bf16. False where the precision that precision()
      * takes of AUTO is the faster one anyway. No run is under way. NULL: never

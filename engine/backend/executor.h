@@ -1,66 +1,90 @@
 /*
- * executor.h: running a program op by op in host memory; what `ref` and
- * `cpu` share. A backend gives a kernel table and, per op, optionally a
- * function of its own.
+ * executor.h: runs a prepared program op by op, for every backend.
+ *
+ * This is the one place that walks the ops and makes the arguments of kernels.
+ * A backend gives a table of kernels, the queue that they go to, how memory is
+ * copied, and for some ops a function of its own (VaeExecOp.run).
  */
-#ifndef VAE_BACKEND_HOST_H
-#define VAE_BACKEND_HOST_H
+#ifndef VAE_EXECUTOR_H
+#define VAE_EXECUTOR_H
 
 #include "backend.h"
 
-typedef struct VaeHostOp {
-    const char *impl;
-    const float *weight, *bias; /* for the table's conv and norm */
-    void *own;                  /* backend's, e.g. a oneDNN primitive */
-    VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
-    void (*own_free)(void *own);
-} VaeHostOp;
-
-struct VaeExec {
-    const VaeProgram *program;
+typedef struct VaeLaunch VaeLaunch;
+struct VaeLaunch {
+    const VaeExec *exec;
     const VaeKernels *kernels;
     VaeQueue queue;
-    VaeHostOp *ops;
-    VaeMemory memory;
-    size_t scratch, weight_bytes, loading;
-    VaeOpTime *times;
+    bool tf32; /* attention in F32 may use it */
+
+    /* Within the memory of alloc(), in the order of the queue. A code other
+     * than 0 is an error. */
+    int (*copy)(const VaeQueue *queue, void *dst, const void *src, size_t n);
+    int (*zero)(const VaeQueue *queue, void *dst, size_t n);
+    VaeStatus (*failed)(const VaeLaunch *launch, int code, VaeError *error);
+
+    /* Around each op, or NULL: to take times, for example. after() gets the
+     * op's status and returns it, or an error of its own. */
+    VaeStatus (*before)(VaeLaunch *launch, int op, VaeError *error);
+    VaeStatus (*after)(VaeLaunch *launch, int op, VaeStatus status,
+                       VaeError *error);
+    void *user; /* of these */
+
+    /* Of a run: NULL where no unit goes in or out. Where kernels read and write
+     * units and statistics; from one unit to the next are so many bytes. */
+    const VaeRun *run;
+    const VaeLatentIn *latents_in;
+    const VaeLatentOut *latents_out;
+    const VaePicture *pictures_in, *pictures_out;
+    size_t in_stride, out_stride;
+    const float *scale, *shift, *mean, *std;
+    uint64_t *nonfinite;
 };
 
-/* An exec with the table's kernels for every op that needs no weights, norm
- * weights read; conv weights packed as the table wants them where
- * with_conv. cache NULL: sizes only. */
-VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
-                           const VaeKernels *kernels, int threads,
-                           bool with_conv, VaeExec **out, VaeError *error);
-void vae_host_exec_free(VaeExec **exec);
-/* w as floats in the table's layout; exec->weight_bytes and loading grow. */
-VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
-                          const float **out, VaeError *error);
-/* processor.c: the processor's name, the first as a file like /proc/cpuinfo
- * has it. */
-bool vae_processor_name(const char *path, char *out, size_t size);
-void vae_host_device(const VaeBackend *backend, char *out, size_t size);
+/* Runs the ops from..to-1. Errors: VAE_ERR_CANCELLED, those of the ops. */
+VaeStatus vae_execute(VaeLaunch *launch, int from, int to, VaeError *error);
 
-VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
-
-/* The vtable entries that host backends answer alike. */
-VaeStatus vae_host_alloc(VaeBackend *backend, size_t bytes, void **out,
-                         VaeError *error);
-void vae_host_free(VaeBackend *backend, void *block);
-size_t vae_host_scratch(const VaeExec *exec);
-size_t vae_host_weight_bytes(const VaeExec *exec);
-size_t vae_host_loading(const VaeExec *exec);
-const char *vae_host_impl(const VaeExec *exec, int op);
-void vae_host_profile(VaeExec *exec, VaeOpTime *rows);
-
-/* Addresses in bound memory: body (frame 0) and slab (first context frame). */
+/* Addresses in bound memory: frame 0 of a tensor, its first context frame, and
+ * the carry of an op. */
 static inline uint8_t *
-vae_host_body(const VaeExec *e, const VaeTensor *t)
+vae_exec_body(const VaeExec *e, const VaeTensor *t)
 {
     return e->memory.arena + t->offset;
 }
-uint8_t *vae_host_slab(const VaeExec *e, const VaeTensor *t);
-/* Of op->carry. */
-uint8_t *vae_host_carry(const VaeExec *e, const VaeOp *op);
+static inline uint8_t *
+vae_exec_slab(const VaeExec *e, const VaeTensor *t)
+{
+    return vae_exec_body(e, t) - (size_t) t->ctx * vae_frame_bytes(t);
+}
+static inline uint8_t *
+vae_exec_carry(const VaeExec *e, const VaeOp *op)
+{
+    return e->memory.carries + op->carry->offset;
+}
+/* Of a convolution: the first frame that it reads. A tensor may have more
+ * context than one convolution looks back. */
+static inline uint8_t *
+vae_exec_conv_input(const VaeExec *e, const VaeOp *op)
+{
+    const int back =
+        (op->y->shape.t - 1) * op->conv.st + op->conv.kt - op->x->shape.t;
+    return vae_exec_body(e, op->x) - (size_t) back * vae_frame_bytes(op->x);
+}
+
+/* An exec without anything prepared; size: that of the backend's struct, which
+ * begins with a VaeExec. NULL: out of memory. */
+VaeExec *vae_exec_new(const VaeProgram *program, size_t size);
+/* Frees what ops own, and the exec. */
+void vae_exec_free(VaeExec **exec);
+static inline void
+vae_exec_needs_scratch(VaeExec *e, size_t bytes)
+{
+    if (bytes > e->scratch)
+        e->scratch = bytes;
+}
+
+/* Gives a tensor to run->dump; values: its body in host memory. */
+VaeStatus vae_exec_dump(const VaeRun *run, const VaeOp *op, const void *values,
+                        VaeError *error);
 
 #endif

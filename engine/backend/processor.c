@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "executor.h"
+#include "host.h"
 
 /* What stands behind the first "key : " of the file. */
 static bool

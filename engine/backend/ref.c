@@ -4,7 +4,8 @@
  */
 #include <stdio.h>
 
-#include "executor.h"
+#include "alloc.h"
+#include "host.h"
 
 struct VaeBackend {
     int unused;
@@ -58,15 +59,7 @@ ref_prepare(VaeBackend *backend, VaeWeightCache *cache,
 static void
 ref_exec_free(VaeBackend *backend, VaeExec **exec)
 {
-    vae_host_exec_free(exec);
-}
-
-static VaeStatus
-ref_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
-         VaeError *error)
-{
-    exec->memory = *memory;
-    return VAE_OK;
+    vae_exec_free(exec);
 }
 
 static VaeStatus
@@ -94,11 +87,7 @@ const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .free = vae_host_free,
                                          .prepare = ref_prepare,
                                          .exec_free = ref_exec_free,
-                                         .scratch = vae_host_scratch,
-                                         .weight_bytes = vae_host_weight_bytes,
-                                         .loading = vae_host_loading,
-                                         .bind = ref_bind,
+                                         .bind = vae_host_bind,
                                          .run = ref_run,
-                                         .impl = vae_host_impl,
                                          .device = vae_host_device,
                                          .profile = vae_host_profile};

@@ -154,8 +154,8 @@ static VaeStatus
 attention_run(void *own, const VaeOp *op, VaeError *error)
 {
     Attention *a = own;
-    const uint8_t *x = vae_host_body(a->exec, op->x);
-    uint8_t *y = vae_host_body(a->exec, op->y);
+    const uint8_t *x = vae_exec_body(a->exec, op->x);
+    uint8_t *y = vae_exec_body(a->exec, op->y);
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < op->y->shape.t && s == VAE_DNNL_OK; f++) {
         s = run_frame(a, x, op->x->type, y);

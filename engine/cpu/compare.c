@@ -119,7 +119,7 @@ describe(Trial *t, const VaeOp *op, int steps)
 static void
 trial_free(Trial *t)
 {
-    vae_host_exec_free(&t->exec);
+    vae_exec_free(&t->exec);
     vae_weight_cache_clear(&t->cache);
     vae_mem_free(t->zeros);
     vae_mem_free(t->arena);
@@ -155,7 +155,7 @@ trial_new(VaeBackend *cpu, const VaeOp *op, int steps, Trial *t)
 static double
 time_once(Trial *t)
 {
-    const VaeHostOp *own = &t->exec->ops[0];
+    const VaeExecOp *own = &t->exec->ops[0];
     const double start = thread_seconds();
     return own->run(own->own, &t->op, NULL) == VAE_OK ? thread_seconds() - start
                                                       : 0;

@@ -152,11 +152,9 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const VaeExec *e = c->exec;
     const VaeTensor *x = op->x, *y = op->y;
     const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
-    /* A tensor may have more context than this conv looks back. */
-    const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
-    const uint8_t *src = vae_host_body(e, x) - (size_t) back * x_frame;
-    uint8_t *dst = vae_host_body(e, y);
-    const uint8_t *add = op->add ? vae_host_body(e, op->add) : NULL;
+    const uint8_t *src = vae_exec_conv_input(e, op);
+    uint8_t *dst = vae_exec_body(e, y);
+    const uint8_t *add = op->add ? vae_exec_body(e, op->add) : NULL;
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
         if (c->copies) {

@@ -295,7 +295,7 @@ vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
     }
     vae_room_free(&cpu->raw);
     if (status != VAE_OK)
-        vae_host_exec_free(out);
+        vae_exec_free(out);
     return status;
 }
 
@@ -319,7 +319,7 @@ cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache, const VaeProgram *program,
 static VaeStatus
 exec_free_job(void *user)
 {
-    vae_host_exec_free(user);
+    vae_exec_free(user);
     return VAE_OK;
 }
 
@@ -328,14 +328,6 @@ cpu_exec_free(VaeBackend *cpu, VaeExec **exec)
 {
     if (*exec)
         vae_cpu_on_worker(cpu, exec_free_job, exec);
-}
-
-static VaeStatus
-cpu_bind(VaeBackend *cpu, VaeExec *exec, const VaeMemory *memory,
-         VaeError *error)
-{
-    exec->memory = *memory;
-    return VAE_OK;
 }
 
 typedef struct RunJob {
@@ -357,29 +349,25 @@ cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
     return vae_cpu_on_worker(cpu, run_job, &(RunJob){exec, run, error});
 }
 
-const VaeBackendClass vae_backend_cpu = {.name = "cpu",
-                                         .kind = VAE_BACKEND_CPU,
-                                         .available = vae_dnnl_usable,
-                                         .precision = cpu_precision,
-                                         .encode_precision = VAE_PRECISION_FP32,
-                                         .act_type = cpu_act_type,
-                                         .conv_up = true,
-                                         .winograd = true,
-                                         .open = cpu_open,
-                                         .close = cpu_close,
-                                         .threads = cpu_threads,
-                                         .alloc = vae_host_alloc,
-                                         .free = vae_host_free,
-                                         .prepare = cpu_prepare,
-                                         .exec_free = cpu_exec_free,
-                                         .scratch = vae_host_scratch,
-                                         .weight_bytes = vae_host_weight_bytes,
-                                         .loading = vae_host_loading,
-                                         .library = vae_cpu_library,
-                                         .bind = cpu_bind,
-                                         .run = cpu_run,
-                                         .impl = vae_host_impl,
-                                         .device = vae_host_device,
-                                         .compare = vae_cpu_compare,
-                                         .rates = vae_cpu_rates,
-                                         .profile = vae_host_profile};
+const VaeBackendClass vae_backend_cpu = {
+    .name = "cpu",
+    .kind = VAE_BACKEND_CPU,
+    .available = vae_dnnl_usable,
+    .precision = cpu_precision,
+    .encode_precision = VAE_PRECISION_FP32,
+    .act_type = cpu_act_type,
+    .fusions = {.upsample = true, .winograd = true},
+    .open = cpu_open,
+    .close = cpu_close,
+    .threads = cpu_threads,
+    .alloc = vae_host_alloc,
+    .free = vae_host_free,
+    .prepare = cpu_prepare,
+    .exec_free = cpu_exec_free,
+    .library = vae_cpu_library,
+    .bind = vae_host_bind,
+    .run = cpu_run,
+    .device = vae_host_device,
+    .compare = vae_cpu_compare,
+    .rates = vae_cpu_rates,
+    .profile = vae_host_profile};

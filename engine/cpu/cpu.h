@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "executor.h"
+#include "host.h"
 #include "dnnl.h"
 
 struct VaeBackend {

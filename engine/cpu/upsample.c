@@ -30,7 +30,7 @@ interleave(const VaeExec *e, const VaeOp *op, uint8_t *y,
     const size_t w = (size_t) op->x->shape.w;
     const uint8_t *even = e->memory.scratch + column[0];
     const uint8_t *odd = e->memory.scratch + column[1];
-#pragma omp parallel for num_threads(e->queue.threads) schedule(static)
+#pragma omp parallel for num_threads(vae_host_threads(e)) schedule(static)
     for (int row = 0; row < op->x->shape.h; row++) {
         const size_t from = (size_t) row * w;
         uint8_t *to = y + 4 * from * pixel;
@@ -65,8 +65,8 @@ conv_up_run(void *own, const VaeOp *op, VaeError *error)
 {
     ConvUp *u = own;
     const VaeExec *e = u->conv[0].exec;
-    const uint8_t *x = vae_host_body(e, op->x);
-    uint8_t *y = vae_host_body(e, op->y);
+    const uint8_t *x = vae_exec_body(e, op->x);
+    uint8_t *y = vae_exec_body(e, op->y);
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < op->y->shape.t && s == VAE_DNNL_OK; f++) {
         s = run_frame(u, op, x, y);

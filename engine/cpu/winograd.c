@@ -283,13 +283,13 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     const VaeCpuChunk *c = &p->chunk;
     const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
     const size_t y_frame = vae_frame_bytes(op->y) / sizeof(float);
-    const float *x = (const float *) vae_host_body(e, op->x);
+    const float *x = (const float *) vae_exec_body(e, op->x);
     const float *add =
-        op->add ? (const float *) vae_host_body(e, op->add) : NULL;
-    float *y = (float *) vae_host_body(e, op->y);
+        op->add ? (const float *) vae_exec_body(e, op->add) : NULL;
+    float *y = (float *) vae_exec_body(e, op->y);
     /* A tensor may have more context than this conv looks back. */
     const int back = op->y->shape.t + 2 - op->x->shape.t;
-    const float *context = op->carry ? (const float *) vae_host_carry(e, op)
+    const float *context = op->carry ? (const float *) vae_exec_carry(e, op)
                                      : x - (size_t) back * x_frame;
     const int wide = parts(c->across, c->w), high = parts(c->down, c->h);
     int failed = VAE_DNNL_OK;
@@ -436,7 +436,7 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->cpu = cpu;
     p->exec = exec;
     p->op = op;
-    p->simd = vae_cpu_simd(&exec->queue);
+    p->simd = vae_cpu_simd(&((VaeHostExec *) exec)->queue);
     p->chunk = vae_cpu_chunk(op);
     p->frames = op->y->shape.t / exec->program->steps;
     p->n_lanes = cpu->params.threads;

@@ -218,30 +218,6 @@ cuda_free(VaeBackend *cuda, void *block)
 
 /* ------------------------------------------------------------------ */
 
-static size_t
-cuda_scratch(const VaeExec *exec)
-{
-    return exec->scratch;
-}
-
-static size_t
-cuda_weight_bytes(const VaeExec *exec)
-{
-    return exec->weight_bytes;
-}
-
-static size_t
-cuda_staging(const VaeExec *exec)
-{
-    return VAE_CUDA_SLOTS * (exec->in_bytes + exec->out_bytes);
-}
-
-static const char *
-cuda_impl(const VaeExec *exec, int op)
-{
-    return exec->ops[op].impl;
-}
-
 static void
 cuda_device(const VaeBackend *cuda, char *out, size_t size)
 {
@@ -256,7 +232,7 @@ const VaeBackendClass vae_backend_cuda = {
     .encode_precision = VAE_PRECISION_TF32,
     .act_type = cuda_type,
     .sum_type = cuda_type,
-    .conv_up = true,
+    .fusions = {.upsample = true, .norm_carry = true},
     .open = cuda_open,
     .close = cuda_close,
     .memory_left = cuda_memory_left,
@@ -264,13 +240,9 @@ const VaeBackendClass vae_backend_cuda = {
     .free = cuda_free,
     .prepare = vae_cuda_prepare,
     .exec_free = vae_cuda_exec_free,
-    .scratch = cuda_scratch,
-    .weight_bytes = cuda_weight_bytes,
-    .staging = cuda_staging,
     .bind = vae_cuda_bind,
     .run = vae_cuda_run,
     .finish = vae_cuda_stage_finish,
-    .impl = cuda_impl,
     .device = cuda_device,
     .rates = vae_cuda_rates,
     .profile = vae_cuda_profile,

@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-#include "backend.h"
+#include "executor.h"
 #include "layers.h"
 #include "cuda_rt.h"
 #include "plan_cache.h"
@@ -25,7 +25,8 @@ extern const VaeBackendClass vae_backend_cuda;
 /* One latent or picture on its way: as the caller has it, and on the device.
  * A picture without data is not on its way. */
 typedef struct VaeCudaUnit {
-    VaeLatentOut latent, device_latent; /* of one that comes in data is read */
+    VaeLatentOut latent, device_latent;
+    VaeLatentIn device_read; /* device_latent, for kernels that read it */
     VaePicture picture, device_picture;
     size_t elements; /* of a latent */
 } VaeCudaUnit;
@@ -83,31 +84,33 @@ struct VaeBackend {
     int room_in, room_out; /* units */
 };
 
+typedef struct VaeCudaExec VaeCudaExec;
+
+/* Of an op, beside its VaeExecOp. */
 typedef struct VaeCudaOp {
+    VaeCudaExec *exec;
     VaeCudaParts conv;
     size_t phases; /* where in the scratch they are, if it has any */
-    /* Of a norm: what it does of other ops, or NULL; of those: not again. */
-    const VaeOp *head, *tail;
-    bool done;
-    const void *weight, *bias; /* device memory, the model's */
-    VaeCachedWeight *offloaded_weight,
-        *offloaded_bias; /* in their place while they rest */
+    VaeCachedWeight *offloaded_weight, *offloaded_bias; /* or NULL */
     char impl[VAE_CUDA_CHOICE + 8];
 } VaeCudaOp;
 
-struct VaeExec {
-    const VaeProgram *program;
-    int number;            /* of the device */
+struct VaeCudaExec {
+    VaeExec exec;
+    VaeBackend *cuda;
     VaeWeightCache *cache; /* NULL: only to plan; weights are not used */
     VaeCudaOp *ops;
-    VaeMemory memory;
-    size_t scratch, weight_bytes;
     size_t in_bytes, out_bytes; /* of one slot */
     VaeRtGraph graph;           /* of all ops but the first and last, or NULL */
     bool loaded;                /* it ran: libraries have their code */
-    VaeOpTime *times;
-    VaeRtEvent *marks; /* n_ops + 1, while times are taken */
+    VaeRtEvent *marks;          /* n_ops + 1, while times are taken */
 };
+
+static inline VaeCudaExec *
+vae_cuda_exec(VaeExec *exec)
+{
+    return (VaeCudaExec *) exec;
+}
 
 /* Held while a stream records and where a library waits for a whole device, by
  * any thread: then the wait fails, and so does the recording. */
@@ -128,9 +131,9 @@ VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
 
 /* cuda/weight.c: op's weight, or its bias, on the device: in the types
  * of its tensors for a convolution, which gets zeros where it has no bias, else
- * in fp32. *out stays where op has none. cache NULL: only counts the bytes. */
-VaeStatus vae_cuda_weight(VaeBackend *cuda, VaeWeightCache *cache,
-                          VaeExec *exec, const VaeOp *op, bool bias,
+ * in fp32. *out stays where op has none. Without a cache it only counts the
+ * bytes. */
+VaeStatus vae_cuda_weight(VaeCudaExec *exec, const VaeOp *op, bool bias,
                           const void **out, VaeError *error);
 /* Bytes, as pieces, of those of the program that are not on the device or rest;
  * 0 where there is no memory to count them. */
@@ -172,10 +175,10 @@ VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
 void vae_cuda_layers_keep(VaeBackend *cuda);
 
 /* cuda/staging.c. */
-/* Sets in_bytes and out_bytes of exec. */
-void vae_cuda_stage_plan(const VaeBackend *cuda, VaeExec *exec);
+/* Sets in_bytes, out_bytes and staging of exec. */
+void vae_cuda_stage_plan(const VaeBackend *cuda, VaeCudaExec *exec);
 /* Lets every slot hold what exec needs. */
-VaeStatus vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec,
+VaeStatus vae_cuda_stage_take(VaeBackend *cuda, const VaeCudaExec *exec,
                               VaeError *error);
 void vae_cuda_stage_free(VaeBackend *cuda);
 /* Gives back what lies on the device, until vae_cuda_stage_take(). The pinned
@@ -203,7 +206,7 @@ VaeStatus vae_cuda_wake(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
                         size_t bytes, VaeError *error);
 /* Exec, which has a model, uses its weights no more. */
-void vae_cuda_let_go(VaeBackend *cuda, VaeExec *exec);
+void vae_cuda_let_go(VaeBackend *cuda, VaeCudaExec *exec);
 
 /* cuda/run.c: entries of the class. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
@@ -211,6 +214,8 @@ VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
 VaeStatus vae_cuda_run_ops(VaeBackend *cuda, VaeExec *exec, int from, int to,
                            const VaeRun *run, VaeCudaSlot *slot,
                            VaeError *error);
+/* A VaeExecOp.run; own is a VaeCudaOp. */
+VaeStatus vae_cuda_run_conv(void *own, const VaeOp *op, VaeError *error);
 void vae_cuda_profile(VaeExec *exec, VaeOpTime *rows);
 
 #endif

@@ -61,7 +61,7 @@ move_of(VaeBackend *cuda)
 /* ------------------------------------------------------------------ */
 
 static VaeStatus
-rest_one(VaeExec *e, const VaeWeightMove *move, const void **block,
+rest_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
          VaeCachedWeight **kept, VaeError *error)
 {
     if (!*block)
@@ -73,7 +73,7 @@ rest_one(VaeExec *e, const VaeWeightMove *move, const void **block,
 }
 
 static VaeStatus
-wake_one(VaeExec *e, const VaeWeightMove *move, const void **block,
+wake_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
          VaeCachedWeight **kept, VaeError *error)
 {
     if (!*kept)
@@ -86,20 +86,22 @@ wake_one(VaeExec *e, const VaeWeightMove *move, const void **block,
 }
 
 VaeStatus
-vae_cuda_rest(VaeBackend *cuda, VaeExec *e, VaeError *error)
+vae_cuda_rest(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
+    VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    for (int i = 0; i < e->program->n_ops; i++) {
+    for (int i = 0; i < e->exec.program->n_ops; i++) {
         VaeCudaOp *own = &e->ops[i];
+        VaeExecOp *op = &e->exec.ops[i];
         VaeError *first = status == VAE_OK ? error : NULL;
         VaeStatus one =
-            rest_one(e, &move, &own->weight, &own->offloaded_weight, first);
+            rest_one(e, &move, &op->weight, &own->offloaded_weight, first);
         if (status == VAE_OK)
             status = one;
         first = status == VAE_OK ? error : NULL;
-        one = rest_one(e, &move, &own->bias, &own->offloaded_bias, first);
+        one = rest_one(e, &move, &op->bias, &own->offloaded_bias, first);
         if (status == VAE_OK)
             status = one;
     }
@@ -110,33 +112,34 @@ vae_cuda_rest(VaeBackend *cuda, VaeExec *e, VaeError *error)
 }
 
 VaeStatus
-vae_cuda_wake(VaeBackend *cuda, VaeExec *e, VaeError *error)
+vae_cuda_wake(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
+    VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    vae_cuda_pieces_begin(cuda, e->cache, e->program);
-    for (int i = 0; i < e->program->n_ops && status == VAE_OK; i++) {
+    vae_cuda_pieces_begin(cuda, e->cache, e->exec.program);
+    for (int i = 0; i < e->exec.program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
-        status =
-            wake_one(e, &move, &own->weight, &own->offloaded_weight, error);
+        VaeExecOp *op = &e->exec.ops[i];
+        status = wake_one(e, &move, &op->weight, &own->offloaded_weight, error);
         if (status == VAE_OK)
-            status =
-                wake_one(e, &move, &own->bias, &own->offloaded_bias, error);
+            status = wake_one(e, &move, &op->bias, &own->offloaded_bias, error);
     }
     vae_cuda_pieces_end(cuda);
     return status;
 }
 
 void
-vae_cuda_let_go(VaeBackend *cuda, VaeExec *e)
+vae_cuda_let_go(VaeBackend *cuda, VaeCudaExec *e)
 {
     const VaeWeightMove move = move_of(cuda);
-    for (int i = 0; i < e->program->n_ops; i++) {
+    for (int i = 0; i < e->exec.program->n_ops; i++) {
         const VaeCudaOp *own = &e->ops[i];
-        vae_weight_cache_release(e->cache, own->weight, own->offloaded_weight,
+        const VaeExecOp *op = &e->exec.ops[i];
+        vae_weight_cache_release(e->cache, op->weight, own->offloaded_weight,
                                  &move);
-        vae_weight_cache_release(e->cache, own->bias, own->offloaded_bias,
+        vae_weight_cache_release(e->cache, op->bias, own->offloaded_bias,
                                  &move);
     }
 }

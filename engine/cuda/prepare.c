@@ -10,20 +10,15 @@
 /* ------------------------------------------------------------------ */
 /* Ops.                                                                */
 
-static void
-need_scratch(VaeExec *e, size_t bytes)
-{
-    if (bytes > e->scratch)
-        e->scratch = bytes;
-}
-
 /* time: choices that are not known are timed, not guessed. */
 static VaeStatus
-prepare_conv(VaeBackend *cuda, bool time, VaeExec *e, const VaeOp *op,
-             VaeCudaOp *own, VaeError *error)
+prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
 {
     VaeError why;
     VaeCudaChoice choice;
+    VaeBackend *cuda = e->cuda;
+    const VaeOp *op = &e->exec.program->ops[i];
+    VaeCudaOp *own = &e->ops[i];
     const VaeCudaConvShape shape =
         vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
     VaeStatus status = vae_cuda_layer_choice(cuda, &shape, time, &choice, &why);
@@ -33,8 +28,9 @@ prepare_conv(VaeBackend *cuda, bool time, VaeExec *e, const VaeOp *op,
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", op->name, why.message);
     snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
+    e->exec.ops[i].run = vae_cuda_run_conv;
     own->phases = vae_cuda_parts_workspace(&own->conv);
-    need_scratch(e, own->phases + own->conv.bytes);
+    vae_exec_needs_scratch(&e->exec, own->phases + own->conv.bytes);
     return VAE_OK;
 }
 
@@ -53,16 +49,19 @@ check_rows(const VaeOp *op, VaeError *error)
 }
 
 static VaeStatus
-prepare_op(VaeBackend *cuda, VaeWeightCache *cache, VaeExec *e, int i,
-           VaeError *error)
+prepare_op(VaeCudaExec *e, int i, VaeError *error)
 {
-    const VaeOp *op = &e->program->ops[i];
+    const VaeOp *op = &e->exec.program->ops[i];
     const VaeTensor *x = op->x;
     VaeCudaOp *own = &e->ops[i];
+    VaeExecOp *shared = &e->exec.ops[i];
     VaeStatus status = check_rows(op, error);
+    own->exec = e;
     strcpy(own->impl, "cuda");
+    shared->impl = own->impl;
+    shared->own = own;
     if (status == VAE_OK && op->kind == VAE_OP_CONV)
-        status = prepare_conv(cuda, cache != NULL, e, op, own, error);
+        status = prepare_conv(e, i, e->cache != NULL, error);
     if (op->kind == VAE_OP_ATTENTION &&
         op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
@@ -70,95 +69,75 @@ prepare_op(VaeBackend *cuda, VaeWeightCache *cache, VaeExec *e, int i,
                         "over at most %d",
                         op->name, op->y->shape.c, VAE_ATTENTION_CHANNELS_CUDA);
     if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
-        need_scratch(e, sizeof(double) * vae_norm_sums_cuda(
-                                             x->shape.t, x->shape.h, x->shape.w,
+        vae_exec_needs_scratch(
+            &e->exec, sizeof(double) *
+                          vae_norm_sums_cuda(x->shape.t, x->shape.h, x->shape.w,
                                              x->shape.c, op->norm.groups));
     if (status == VAE_OK)
-        status =
-            vae_cuda_weight(cuda, cache, e, op, false, &own->weight, error);
+        status = vae_cuda_weight(e, op, false, &shared->weight, error);
     if (status == VAE_OK)
-        status = vae_cuda_weight(cuda, cache, e, op, true, &own->bias, error);
+        status = vae_cuda_weight(e, op, true, &shared->bias, error);
     return status;
-}
-
-static void
-give_tails(VaeExec *e)
-{
-    for (int i = 0; i < e->program->n_ops; i++) {
-        int head, tail;
-        if (!vae_cuda_norm_keeps(e->program, i, &head, &tail))
-            continue;
-        e->ops[i].tail = &e->program->ops[tail];
-        e->ops[tail].done = true;
-        if (head >= 0) {
-            e->ops[i].head = &e->program->ops[head];
-            e->ops[head].done = true;
-        }
-    }
 }
 
 VaeStatus
 vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
                  const VaeProgram *program, VaeExec **out, VaeError *error)
 {
-    *out = NULL;
-    VaeExec *e = vae_mem_alloc(sizeof *e);
-    VaeCudaOp *ops =
-        vae_mem_alloc((size_t) (program->n_ops + 1) * sizeof(VaeCudaOp));
-    if (!e || !ops) {
-        vae_mem_free(e);
-        vae_mem_free(ops);
+    *out = vae_exec_new(program, sizeof(VaeCudaExec));
+    VaeCudaExec *e = vae_cuda_exec(*out);
+    if (e)
+        e->ops = vae_mem_alloc((size_t) (program->n_ops + 1) * sizeof *e->ops);
+    if (!e || !e->ops) {
+        vae_exec_free(out);
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
-    e->program = program;
-    e->number = cuda->number;
+    e->cuda = cuda;
     e->cache = cache;
-    e->ops = ops;
-    give_tails(e);
     vae_cuda_stage_plan(cuda, e);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
     if (cache)
         vae_cuda_pieces_begin(cuda, cache, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
-        status = prepare_op(cuda, cache, e, i, error);
+        status = prepare_op(e, i, error);
     vae_cuda_pieces_end(cuda);
     vae_cuda_layers_keep(cuda);
     vae_room_free(&cuda->room);
     if (status != VAE_OK)
-        vae_cuda_exec_free(cuda, &e);
-    *out = e;
+        vae_cuda_exec_free(cuda, out);
     return status;
 }
 
 void
 vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
 {
-    VaeExec *e = *exec;
-    *exec = NULL;
+    VaeCudaExec *e = vae_cuda_exec(*exec);
     if (!e)
         return;
     vae_rt_use(cuda->number);
-    vae_cuda_profile(e, NULL);
+    vae_cuda_profile(*exec, NULL);
     vae_rt_graph_free(e->graph);
     if (e->cache)
         vae_cuda_let_go(cuda, e);
-    for (int i = 0; i < e->program->n_ops; i++)
+    for (int i = 0; i < e->exec.program->n_ops; i++)
         vae_cuda_parts_free(&e->ops[i].conv);
     vae_mem_free(e->ops);
-    vae_mem_free(e);
+    vae_exec_free(exec);
 }
 
 /* ------------------------------------------------------------------ */
 /* Addresses.                                                          */
 
 static VaeStatus
-bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
+bind_conv(VaeCudaExec *cuda_exec, int op_index, VaeError *error)
 {
+    const VaeExec *e = &cuda_exec->exec;
+    const VaeOp *op = &e->program->ops[op_index];
+    const VaeExecOp *shared = &e->ops[op_index];
+    const VaeCudaOp *own = &cuda_exec->ops[op_index];
     const VaeTensor *x = op->x, *y = op->y;
     const VaeCudaParts *p = &own->conv;
-    /* A tensor may have more context than this conv looks back. */
-    const int back = (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
     for (int i = 0; i < p->n * p->phases; i++) {
         const size_t frame = (size_t) (i / p->phases) * p->t;
@@ -166,17 +145,16 @@ bind_conv(VaeExec *e, const VaeOp *op, VaeCudaOp *own, VaeError *error)
         const size_t y_at = frame * y_frame;
         VaeCudaConvArgs args = {
             .y = e->memory.arena + y->offset + y_at,
-            .x = e->memory.arena + x->offset - (size_t) back * x_frame +
-                 frame * op->conv.st * x_frame,
+            .x = vae_exec_conv_input(e, op) + frame * op->conv.st * x_frame,
             .add = op->add ? e->memory.arena + op->add->offset + y_at : NULL,
-            .weight = own->weight,
-            .bias = own->bias,
+            .weight = shared->weight,
+            .bias = shared->bias,
             .workspace = e->memory.scratch};
         if (op->conv.up) {
             args.y = e->memory.scratch + own->phases +
                      phase * (p->bytes / VAE_PHASES);
             args.weight =
-                (const uint8_t *) own->weight +
+                (const uint8_t *) shared->weight +
                 phase * vae_cuda_phase_room(op) * vae_type_size(x->type);
         }
         const VaeStatus status = vae_cuda_conv_bind(p->conv[i], &args, error);
@@ -198,12 +176,13 @@ wants_graph(void)
 
 /* What a library loads at its first call cannot be recorded. */
 static VaeStatus
-load(VaeBackend *cuda, VaeExec *e, VaeError *error)
+load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
-    const int last = e->program->n_ops - 1;
+    const int last = e->exec.program->n_ops - 1;
     if (e->loaded)
         return VAE_OK;
-    VaeStatus status = vae_cuda_run_ops(cuda, e, 1, last, NULL, NULL, error);
+    VaeStatus status =
+        vae_cuda_run_ops(cuda, &e->exec, 1, last, NULL, NULL, error);
     if (status == VAE_OK)
         status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
                                  "run a program", error);
@@ -212,13 +191,13 @@ load(VaeBackend *cuda, VaeExec *e, VaeError *error)
 }
 
 static VaeStatus
-capture_once(VaeBackend *cuda, VaeExec *e, VaeError *error)
+capture_once(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
     int code = vae_rt_capture_begin(cuda->compute);
     if (code)
         return vae_cuda_status(cuda, code, "record a program", error);
-    const VaeStatus status =
-        vae_cuda_run_ops(cuda, e, 1, e->program->n_ops - 1, NULL, NULL, error);
+    const VaeStatus status = vae_cuda_run_ops(
+        cuda, &e->exec, 1, e->exec.program->n_ops - 1, NULL, NULL, error);
     code = vae_rt_capture_end(cuda->compute, &e->graph);
     return status != VAE_OK
                ? status
@@ -228,7 +207,7 @@ capture_once(VaeBackend *cuda, VaeExec *e, VaeError *error)
 /* Any thread of the process that waits for the device, such as the
  * application's, breaks a recording off. */
 static VaeStatus
-capture(VaeBackend *cuda, VaeExec *e, VaeError *error)
+capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
     VaeStatus status = VAE_ERR_BACKEND;
     for (int i = 0; i < TRIES; i++) {
@@ -247,7 +226,7 @@ capture(VaeBackend *cuda, VaeExec *e, VaeError *error)
 /* Everything between the first and the last op as one graph; none where
  * something in it cannot be recorded, but can be run. */
 static VaeStatus
-record(VaeBackend *cuda, VaeExec *e, VaeError *error)
+record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
     VaeError why;
     const VaeStatus status = load(cuda, e, error);
@@ -257,7 +236,7 @@ record(VaeBackend *cuda, VaeExec *e, VaeError *error)
     if (lost)
         return vae_cuda_status(cuda, lost, "record a program", error);
     vae_log(&cuda->params.log, "the program \"%s\" runs op by op: %s",
-            e->program->label, why.message);
+            e->exec.program->label, why.message);
     return VAE_OK;
 }
 
@@ -265,16 +244,16 @@ VaeStatus
 vae_cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
               VaeError *error)
 {
+    VaeCudaExec *e = vae_cuda_exec(exec);
     exec->memory = *memory;
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
     if (status == VAE_OK)
-        status = vae_cuda_stage_take(cuda, exec, error);
+        status = vae_cuda_stage_take(cuda, e, error);
     for (int i = 0; i < exec->program->n_ops && status == VAE_OK; i++)
         if (exec->program->ops[i].kind == VAE_OP_CONV)
-            status =
-                bind_conv(exec, &exec->program->ops[i], &exec->ops[i], error);
+            status = bind_conv(e, i, error);
     if (status == VAE_OK && wants_graph())
-        status = record(cuda, exec, error);
+        status = record(cuda, e, error);
     return status;
 }

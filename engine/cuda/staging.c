@@ -76,12 +76,13 @@ side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
 }
 
 void
-vae_cuda_stage_plan(const VaeBackend *cuda, VaeExec *exec)
+vae_cuda_stage_plan(const VaeBackend *cuda, VaeCudaExec *exec)
 {
-    const VaeProgram *p = exec->program;
+    const VaeProgram *p = exec->exec.program;
     exec->in_bytes = IN_HEADER + side_bytes(cuda, &p->ops[0], p->n_in);
     exec->out_bytes =
         OUT_HEADER + side_bytes(cuda, &p->ops[p->n_ops - 1], p->n_out);
+    exec->exec.staging = VAE_CUDA_SLOTS * (exec->in_bytes + exec->out_bytes);
 }
 
 const float *
@@ -189,9 +190,9 @@ larger(size_t a, size_t b)
 
 /* Slots that hold what exec needs and what others needed before it. */
 static VaeStatus
-make_slots(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+make_slots(VaeBackend *cuda, const VaeCudaExec *exec, VaeError *error)
 {
-    const VaeProgram *p = exec->program;
+    const VaeProgram *p = exec->exec.program;
     const size_t in = larger(cuda->in_bytes, exec->in_bytes);
     const size_t out = larger(cuda->out_bytes, exec->out_bytes);
     const int n_in = p->n_in > cuda->room_in ? p->n_in : cuda->room_in;
@@ -210,9 +211,9 @@ make_slots(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
 }
 
 VaeStatus
-vae_cuda_stage_take(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+vae_cuda_stage_take(VaeBackend *cuda, const VaeCudaExec *exec, VaeError *error)
 {
-    const VaeProgram *p = exec->program;
+    const VaeProgram *p = exec->exec.program;
     VaeStatus status = VAE_OK;
     if (exec->in_bytes > cuda->in_bytes || exec->out_bytes > cuda->out_bytes ||
         p->n_in > cuda->room_in || p->n_out > cuda->room_out)
@@ -366,6 +367,8 @@ place_latent(Side *side, VaeCudaUnit *u, const VaeRun *run)
     if (!take(side, latent_bytes(u->latent.type, u->elements),
               &u->device_latent.data))
         return false;
+    u->device_read =
+        (VaeLatentIn){u->device_latent.type, u->device_latent.data};
     if (out && u->latent.mean && !take(side, wide, &u->device_latent.mean))
         return false;
     return !out || !u->latent.logvar ||

@@ -271,20 +271,21 @@ describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
 }
 
 VaeStatus
-vae_cuda_weight(VaeBackend *cuda, VaeWeightCache *cache, VaeExec *e,
-                const VaeOp *op, bool bias, const void **out, VaeError *error)
+vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
+                VaeError *error)
 {
+    VaeBackend *cuda = e->cuda;
     WeightJob job;
     WeightKey key;
     if (!describe(cuda, op, bias, &job, &key))
         return VAE_OK;
-    e->weight_bytes += vae_cuda_piece(job_bytes(&job));
-    if (!cache)
+    e->exec.weight_bytes += vae_cuda_piece(job_bytes(&job));
+    if (!e->cache)
         return VAE_OK;
     const VaeWeightMemory memory = {vae_cuda_piece_take, vae_cuda_piece_free,
                                     cuda, cuda->number};
     const VaeStatus status =
-        vae_weight_cache_get(cache, &key, sizeof key, job_bytes(&job),
+        vae_weight_cache_get(e->cache, &key, sizeof key, job_bytes(&job),
                              make_weight, &job, &memory, out, error);
     /* A device that is lost gives no memory, either. */
     const int lost =

@@ -74,7 +74,9 @@ grow(VaeBuilder *b, int index, const VaeTensor *x, int s, VaeConv conv)
                            .two_d = true,
                            .no_bias = true,
                            .narrow = true});
-    return vae_conv_up(b, unfold, name, x, s, conv);
+    x = vae_rearrange(b, unfold, x,
+                      (VaeMove){.kind = VAE_UNFOLD_NEAREST, .ft = s, .fs = 2});
+    return vae_conv(b, name, x, conv);
 }
 
 static const VaeTensor *

@@ -52,8 +52,10 @@ vae_wan_up(VaeBuilder *b, const VaeTensor *x, int c, bool temporal)
         x = vae_conv(b, "time_conv", x,
                      (VaeConv){.c = 2 * x->shape.c, .k = 1, .kt = 3});
     }
-    return vae_conv_up(b, "resample.0", "resample.1", x, ft,
-                       (VaeConv){.c = c, .k = 3, .two_d = true});
+    x = vae_rearrange(b, "resample.0", x,
+                      (VaeMove){.kind = VAE_UNFOLD_NEAREST, .ft = ft, .fs = 2});
+    return vae_conv(b, "resample.1", x,
+                    (VaeConv){.c = c, .k = 3, .two_d = true});
 }
 
 const VaeTensor *

@@ -43,14 +43,13 @@ typedef struct VaeBuildParams {
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* types of convolutions' inputs, and of sums */
-    bool conv_up;      /* the backend takes convolutions with an upsampling */
-    bool winograd;     /* the backend takes convolutions by F(2x2, 3x3) */
     const char *label;
     VaeCarrySet *carries;
     bool dry_run; /* only lists the required tensors */
 } VaeBuildParams;
 
-/* Errors: VAE_ERR_MODEL (the network does not fit its tensors),
+/* Records a program. It can be fused (fuse.h), and is planned before it runs.
+ * Errors: VAE_ERR_MODEL (the network does not fit its tensors),
  * VAE_ERR_MEMORY. */
 VaeStatus vae_program_build(const VaeBuildParams *params, VaeProgram **out,
                             VaeError *error);

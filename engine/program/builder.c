@@ -221,19 +221,6 @@ vae_frame_bytes(const VaeTensor *t)
            vae_type_size(t->type);
 }
 
-double
-vae_tensor_bytes(const VaeTensor *t)
-{
-    return (double) vae_frame_bytes(t) * t->shape.t;
-}
-
-void
-vae_op_count(VaeOp *op, double flop, double bytes)
-{
-    op->flop = flop;
-    op->bytes = bytes;
-}
-
 VaeCarry *
 vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
                   int frames)
@@ -430,13 +417,7 @@ finish(VaeBuilder *b)
     if (b->params->dry_run)
         return;
     check_in_place(b);
-    VaeProgram *p = b->program;
-    for (int i = 0; i < p->n_ops; i++) {
-        p->flop += p->ops[i].flop;
-        p->bytes += p->ops[i].bytes;
-    }
-    if (b->status == VAE_OK && !vae_program_plan(p))
-        vae_builder_fail(b, VAE_ERR_MEMORY, "out of memory");
+    vae_program_count(b->program);
 }
 
 VaeStatus

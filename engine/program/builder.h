@@ -59,15 +59,6 @@ void vae_output(VaeBuilder *b, const VaeTensor *x);
 /* name.weight, name.bias. name "" is the entered path itself. */
 const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
                           VaeConv conv);
-/*
- * VAE_UNFOLD_NEAREST of x by ft in time and 2 in space, named unfold, and a
- * conv of k 3 and nothing else but relu and narrow behind it: (t, h, w, ft * n)
- * -> (t * ft, 2h, 2w, c). Where the backend's conv reads a picture as if it
- * were doubled, unfold only deals out frames, or (ft 1) is not there.
- */
-const VaeTensor *vae_conv_up(VaeBuilder *b, const char *unfold,
-                             const char *name, const VaeTensor *x, int ft,
-                             VaeConv conv);
 /* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
 const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
                          bool silu, bool image);

@@ -40,8 +40,5 @@ VaeWeight *vae_builder_conv_weight(VaeBuilder *b, const char *name,
 /* name.weight of dims [c, 1, k, k]. */
 VaeWeight *vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c,
                                         int k);
-/* Bytes of the body. */
-double vae_tensor_bytes(const VaeTensor *t);
-void vae_op_count(VaeOp *op, double flop, double bytes);
 
 #endif

@@ -93,7 +93,7 @@ typedef enum VaeOpKind {
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
     VAE_OP_CARRY_ZERO,  /* carry <- 0 */
     VAE_OP_CONV,        /* with a carry: that is x's context */
-    VAE_OP_NORM,
+    VAE_OP_NORM,        /* with a carry: its last frames go there, too */
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
@@ -115,13 +115,14 @@ typedef struct VaeOp {
         struct {
             int k, kt, s, st, pad;
             bool relu;
-            bool up;       /* reads each pixel of x as 2x2, see vae_conv_up() */
+            bool up;       /* reads each pixel of x as 2x2; see fuse.h */
             bool winograd; /* by F(2x2, 3x3) in space */
         } conv;
         struct {
             VaeNormKind kind;
             int groups;
             bool silu;
+            bool fills_context; /* copies the carry in front of y first */
         } norm;
         struct {
             VaeRearrange kind;
@@ -166,10 +167,8 @@ void vae_program_free(VaeProgram **program);
  */
 bool vae_program_receptive_field(const VaeProgram *program, int *steps);
 
-/* Leaves F(2x2, 3x3) only to convolutions that make two frames and more in a
- * step of `next`, the program of later steps (which may be p). Then an op has
- * the same kernels in all programs of a stream, and kernels that save little
- * are not kept. */
-void vae_program_settle_winograd(VaeProgram *p, const VaeProgram *next);
+/* Operations of each op, and bytes that it reads and writes once; and their
+ * sums. */
+void vae_program_count(VaeProgram *program);
 
 #endif

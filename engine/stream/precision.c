@@ -36,13 +36,11 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
                                           .width = SIDE * unit,
                                           .act = s->class->act_type(precision),
                                           .sum = VAE_TYPE_F32,
-                                          .conv_up = s->class->conv_up,
-                                          .winograd = s->class->winograd,
                                           .label = "precision",
                                           .carries = &carries},
                         out, NULL);
     if (status == VAE_OK)
-        vae_program_settle_winograd(*out, *out);
+        vae_program_fuse(*out, *out, s->class->fusions);
     vae_carry_set_free(&carries);
     return status;
 }

@@ -379,7 +379,7 @@ vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
         *out = (VaeProfileRow){.program = vae_stream_labels[p],
                                .op = vae_op_name(op->kind),
                                .name = op->name,
-                               .impl = s->class->impl(s->execs[p], (int) i),
+                               .impl = s->execs[p]->ops[i].impl,
                                .flop = op->flop,
                                .bytes = op->bytes};
         if (s->times[p]) {

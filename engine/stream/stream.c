@@ -221,17 +221,19 @@ build(VaeStream *s, int slice, VaeError *error)
                               .sum = s->class->sum_type
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
-                              .conv_up = s->class->conv_up,
-                              .winograd = s->class->winograd,
                               .label = vae_stream_labels[i],
                               .carries = &s->carries},
             &s->programs[i], error);
         if (status != VAE_OK)
             return status;
     }
-    for (int i = 0; i < PROGRAMS; i++)
-        if (s->programs[i])
-            vae_program_settle_winograd(s->programs[i], s->programs[NEXT]);
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!s->programs[i])
+            continue;
+        vae_program_fuse(s->programs[i], s->programs[NEXT], s->class->fusions);
+        if (!vae_program_plan(s->programs[i]))
+            return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
     return VAE_OK;
 }
 
@@ -263,12 +265,10 @@ sum_up(VaeStream *s, int slice)
         const VaeExec *exec = s->execs[i];
         if (!s->programs[i])
             continue;
-        const uint64_t weights = exec ? s->class->weight_bytes(exec) : 0;
-        const uint64_t scratch = exec ? s->class->scratch(exec) : 0;
-        const uint64_t staging =
-            exec && s->class->staging ? s->class->staging(exec) : 0;
-        const uint64_t loading =
-            exec && s->class->loading ? s->class->loading(exec) : 0;
+        const uint64_t weights = exec ? exec->weight_bytes : 0;
+        const uint64_t scratch = exec ? exec->scratch : 0;
+        const uint64_t staging = exec ? exec->staging : 0;
+        const uint64_t loading = exec ? exec->loading : 0;
         if (weights > p->weights)
             p->weights = weights;
         if (loading > p->loading)

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor.h"
+#include "host.h"
 #include "median.h"
 #include "product.h"
 #include "stream.h"
@@ -27,7 +27,7 @@
 enum { MOST_STEPS = 99, MOST_FRAMES = 64 };
 
 typedef struct Hook {
-    VaeHostOp op; /* as it was */
+    VaeExecOp op; /* as it was */
     struct Bench *bench;
 } Hook;
 
@@ -93,7 +93,7 @@ hook(Bench *b, bool on)
 {
     const VaeProgram *p = b->exec->program;
     for (int i = 0; i < p->n_ops; i++) {
-        VaeHostOp *op = &b->exec->ops[i];
+        VaeExecOp *op = &b->exec->ops[i];
         if (p->ops[i].kind != VAE_OP_CONV || !b->hooks[i].op.run)
             continue;
         op->run = on ? run_pair : b->hooks[i].op.run;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor.h"
+#include "host.h"
 #include "check_dnnl.h"
 
 struct VaeRig {
@@ -125,7 +125,7 @@ vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
     }
     /* Between guards, as streams align them. */
     r->arena = vae_check_buffer_at(t, r->program.arena, 0);
-    r->scratch = vae_check_buffer_at(t, class->scratch(r->exec), 0);
+    r->scratch = vae_check_buffer_at(t, r->exec->scratch, 0);
     if (class->bind(backend, r->exec,
                     &(VaeMemory){.arena = r->arena, .scratch = r->scratch},
                     &error)) {
@@ -159,12 +159,12 @@ vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
     atomic_bool cancel = false;
     VaeStreamStats stats = {0};
     const VaeRun run = {.stats = &stats, .cancel = &cancel};
-    uint8_t *xs = vae_host_slab(r->exec, &r->x);
-    uint8_t *ys = vae_host_body(r->exec, &r->y);
+    uint8_t *xs = vae_exec_slab(r->exec, &r->x);
+    uint8_t *ys = vae_exec_body(r->exec, &r->y);
     const size_t n = count(r->one.y);
     vae_type_from_float(xs, r->x.type, x, count(r->one.x));
     memset(ys, 0xff, n * vae_type_size(r->y.type));
-    memset(r->scratch, 0xff, r->class->scratch(r->exec));
+    memset(r->scratch, 0xff, r->exec->scratch);
     if (r->one.add)
         vae_type_from_float(ys, r->y.type, y, n);
     if (r->class->run(r->backend, r->exec, &run, &error))
@@ -175,17 +175,17 @@ vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
 size_t
 vae_rig_scratch(const VaeRig *r)
 {
-    return r->class->scratch(r->exec);
+    return r->exec->scratch;
 }
 
 size_t
 vae_rig_weight_bytes(const VaeRig *r)
 {
-    return r->class->weight_bytes(r->exec);
+    return r->exec->weight_bytes;
 }
 
 const char *
 vae_rig_impl(const VaeRig *r)
 {
-    return r->class->impl(r->exec, 0);
+    return r->exec->ops[0].impl;
 }

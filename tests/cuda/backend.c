@@ -561,8 +561,8 @@ unrecorded(const Bed *bed)
     clip_free(&want);
 }
 
-/* A step copies what was kept in front of each convolution's input, and out of
- * it what no norm has written there itself. */
+/* A step copies each carry in front of a convolution's input, and the last
+ * frames of the input back into it unless a norm has written them. */
 static void
 copies_of_a_step(const Bed *bed)
 {
@@ -571,7 +571,7 @@ copies_of_a_step(const Bed *bed)
     const VaeStreamParams params = params_of(VAE_DECODE);
     VaeStream *stream;
     VaeError error;
-    int heads = 0, tails = 0, by_norms = 0;
+    int heads = 0, tails = 0, by_norms = 0, norms = 0;
     setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
     unsetenv("VAE_CUDA_GRAPHS");
@@ -588,16 +588,16 @@ copies_of_a_step(const Bed *bed)
             continue;
         for (int k = 0; k < p->n_ops; k++) {
             const VaeOp *op = &p->ops[k];
-            bool norm = false;
-            for (int j = 0; j < k; j++)
-                norm = norm ||
-                       (p->ops[j].kind == VAE_OP_NORM && p->ops[j].y == op->x);
-            heads += op->kind == VAE_OP_HEAD_CARRY;
-            tails += op->kind == VAE_OP_TAIL && !norm;
-            by_norms += op->kind == VAE_OP_TAIL && norm;
+            const bool norm = op->kind == VAE_OP_NORM && op->carry;
+            heads += op->kind == VAE_OP_HEAD_CARRY ||
+                     (norm && op->norm.fills_context);
+            tails += op->kind == VAE_OP_TAIL;
+            by_norms += norm;
+            norms += op->kind == VAE_OP_NORM;
         }
     }
-    expect(heads == tails + by_norms && copies == heads + tails,
+    expect((by_norms > 0) == (norms > 0) && heads == tails + by_norms &&
+               copies == heads + tails,
            "%d copies in a step: %d in, %d out, %d by norms", copies, heads,
            tails, by_norms);
     vae_stream_free(&stream);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "layers.h"
+#include "fuse.h"
 #include "model.h"
 
 enum { MAX_LAYERS = 1024, MAX_TIMES = 16, SKIP = 77 };
@@ -118,11 +119,11 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
                              .width = (width + unit - 1) / unit * unit / down,
                              .act = types->act,
                              .sum = types->sum,
-                             .conv_up = true,
                              .label = "test",
                              .carries = &carries},
                          &program, &error),
          &error);
+    vae_program_fuse(program, program, (VaeFusions){.upsample = true});
     for (int i = 0; i < program->n_ops; i++)
         if (program->ops[i].kind == VAE_OP_CONV) {
             const VaeCudaConvShape shape =

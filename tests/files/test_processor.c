@@ -1,7 +1,7 @@
 /*
  * The processor's name from what a Linux kernel says of it.
  */
-#include "executor.h"
+#include "host.h"
 #include "test.h"
 
 static const struct Case {

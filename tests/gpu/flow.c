@@ -276,17 +276,6 @@ tell_overlap(int frames)
     printf("]}\n");
 }
 
-/* Whether a norm does what op k, a tail, would do. */
-static bool
-is_kept(const VaeProgram *p, int k)
-{
-    int head, tail;
-    for (int i = 0; i < k; i++)
-        if (vae_cuda_norm_keeps(p, i, &head, &tail) && tail == k)
-            return true;
-    return false;
-}
-
 /* What the recorded programs should hold: a kernel or more for each op, copies
  * for the carries, and nothing else. */
 static void
@@ -309,13 +298,12 @@ tell_programs(const VaeStream *stream)
                 copies += op->x->ctx;
                 break;
             case VAE_OP_TAIL:
-                copies += !is_kept(p, k);
-                break;
             case VAE_OP_HEAD_CARRY:
                 copies++;
                 break;
             default:
                 convs += op->kind == VAE_OP_CONV;
+                copies += op->kind == VAE_OP_NORM && op->norm.fills_context;
                 kernels++;
             }
         }

@@ -95,24 +95,6 @@ vae_cuda_timed_frames(const VaeCudaConvShape *s)
     return t;
 }
 
-bool
-vae_cuda_norm_keeps(const VaeProgram *p, int i, int *head, int *tail)
-{
-    const VaeTensor *y = p->ops[i].y;
-    *head = *tail = -1;
-    if (p->ops[i].kind != VAE_OP_NORM)
-        return false;
-    for (int k = i + 1; k < p->n_ops && *tail < 0; k++) {
-        const VaeOp *op = &p->ops[k];
-        if (op->x == y && op->kind == VAE_OP_HEAD_CARRY)
-            *head = k;
-        else if (op->x == y && op->kind == VAE_OP_TAIL)
-            *tail = k;
-    }
-    /* Of fewer frames than are kept, some are of the run before. */
-    return *tail >= 0 && p->ops[*tail].carry->frames <= y->shape.t;
-}
-
 VaeCudaConvShape
 vae_cuda_test_shape(int i, VaeType type, bool tf32)
 {

@@ -26,15 +26,6 @@ int vae_cuda_timed_frames(const VaeCudaConvShape *shape);
 size_t vae_cuda_layer_workspace(const VaeCudaConvShape *shape);
 
 /*
- * Whether op i is a norm that also keeps its last frames for the next run, as
- * the convolution behind it wants; *tail is the op that need not do so then.
- * *head, or -1: the op that brings the frames of the run before, which has to
- * run before the norm.
- */
-bool vae_cuda_norm_keeps(const VaeProgram *program, int i, int *head,
-                         int *tail);
-
-/*
  * The convolution of op; tf32: as in VaeCudaConvShape. Of one that doubles what
  * it reads, the first of its four phases, a 2x2 convolution over the small
  * picture; the others are computed in the same way and differ in pad_y, pad_x.

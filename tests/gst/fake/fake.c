@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "executor.h"
+#include "host.h"
 #include "fake.h"
 #include "module.h"
 
@@ -20,7 +20,7 @@ struct VaeBackend {
 };
 
 struct FakeExec {
-    struct VaeExec host;
+    VaeHostExec host;
     uint64_t *states; /* after each step of a run */
 };
 
@@ -86,6 +86,7 @@ fake_exec_free(VaeBackend *backend, VaeExec **exec)
     struct FakeExec *e = (struct FakeExec *) *exec;
     *exec = NULL;
     vae_mem_free(e->states);
+    vae_mem_free(e->host.exec.ops);
     vae_mem_free(e);
 }
 
@@ -96,20 +97,18 @@ fake_prepare(VaeBackend *backend, VaeWeightCache *cache,
     struct FakeExec *e = vae_mem_alloc(sizeof *e);
     *out = (VaeExec *) e;
     if (e) {
-        e->host.program = program;
+        e->host.exec.program = program;
+        e->host.exec.ops =
+            vae_mem_alloc((size_t) program->n_ops * sizeof *e->host.exec.ops);
+        for (int i = 0; e->host.exec.ops && i < program->n_ops; i++)
+            e->host.exec.ops[i].impl = "fake";
         e->states = vae_mem_alloc((size_t) program->steps * sizeof *e->states);
     }
-    if (e && e->states)
+    if (e && e->host.exec.ops && e->states)
         return VAE_OK;
-    vae_mem_free(e);
-    *out = NULL;
+    if (e)
+        fake_exec_free(backend, out);
     return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-}
-
-static size_t
-fake_nothing(const VaeExec *exec)
-{
-    return 0;
 }
 
 static VaeStatus
@@ -118,12 +117,6 @@ fake_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
 {
     exec->memory = *memory;
     return VAE_OK;
-}
-
-static const char *
-fake_impl(const VaeExec *exec, int op)
-{
-    return "fake";
 }
 
 static void
@@ -159,12 +152,12 @@ read_units(VaeBackend *b, struct FakeExec *e, const VaeOp *op,
            const VaeRun *run)
 {
     const VaeKernels *k = &vae_kernels_ref;
-    const VaeProgram *p = e->host.program;
+    const VaeProgram *p = e->host.exec.program;
     const VaeTensor *y = op->y;
     const int each = p->n_in / p->steps;
     const size_t bytes = vae_frame_bytes(y);
     for (int i = 0; i < p->n_in; i++) {
-        uint8_t *to = vae_host_body(&e->host, y) + (size_t) i * bytes;
+        uint8_t *to = vae_exec_body(&e->host.exec, y) + (size_t) i * bytes;
         if (op->kind == VAE_OP_LATENT_IN)
             k->latent_in(
                 &e->host.queue,
@@ -204,10 +197,10 @@ static void
 write_units(struct FakeExec *e, const VaeOp *op, const VaeRun *run)
 {
     const VaeKernels *k = &vae_kernels_ref;
-    const VaeProgram *p = e->host.program;
+    const VaeProgram *p = e->host.exec.program;
     const VaeTensor *x = op->x;
     const int each = p->n_out / p->steps;
-    float *frame = (float *) vae_host_body(&e->host, x);
+    float *frame = (float *) vae_exec_body(&e->host.exec, x);
     const size_t n = vae_frame_bytes(x) / sizeof *frame;
     for (int i = 0; i < p->n_out; i++) {
         const float v =
@@ -294,11 +287,8 @@ static const VaeBackendClass fake = {.name = "cuda",
                                      .free = vae_host_free,
                                      .prepare = fake_prepare,
                                      .exec_free = fake_exec_free,
-                                     .scratch = fake_nothing,
-                                     .weight_bytes = fake_nothing,
                                      .bind = fake_bind,
                                      .run = fake_run,
-                                     .impl = fake_impl,
                                      .device = fake_device,
                                      .profile = fake_profile};
 

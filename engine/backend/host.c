@@ -1,0 +1,220 @@
+/*
+ * host.c: see host.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "clock.h"
+#include "host.h"
+
+/* ------------------------------------------------------------------ */
+/* Weights in the layout of the kernel table.                          */
+
+/* [out][in][kt][k][k] -> [kt][k][k][in][out] */
+static void
+pack_conv(const VaeWeight *w, const float *src, float *dst)
+{
+    const size_t out = (size_t) w->dims[0], in = (size_t) w->dims[1];
+    const size_t taps = (size_t) w->dims[2] * w->dims[3] * w->dims[4];
+    for (size_t o = 0; o < out; o++)
+        for (size_t i = 0; i < in; i++)
+            for (size_t t = 0; t < taps; t++)
+                dst[(t * in + i) * out + o] = src[(o * in + i) * taps + t];
+}
+
+static VaeStatus
+make_weight(void *user, void *dst, VaeError *error)
+{
+    const VaeWeight *w = user;
+    if (w->kind == VAE_WEIGHT_VECTOR) {
+        vae_weight_read(w, dst);
+        return VAE_OK;
+    }
+    const size_t bytes = vae_weight_count(w) * sizeof(float);
+    float *raw = vae_mem_alloc(bytes);
+    if (!raw)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory for weights "
+                        "(%zu bytes)",
+                        bytes);
+    vae_weight_read(w, raw);
+    pack_conv(w, raw, dst);
+    vae_mem_free(raw);
+    return VAE_OK;
+}
+
+typedef struct HostKey {
+    char table[8];
+    int id, parts;
+} HostKey;
+
+VaeStatus
+vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
+                const void **out, VaeError *error)
+{
+    const size_t bytes = vae_weight_count(w) * sizeof(float);
+    e->weight_bytes += bytes;
+    if (w->kind != VAE_WEIGHT_VECTOR && bytes > e->loading)
+        e->loading = bytes; /* see make_weight() */
+    if (!cache)
+        return VAE_OK;
+    HostKey key;
+    memset(&key, 0, sizeof key);
+    strcpy(key.table, "host");
+    key.id = w->id;
+    key.parts = w->n_parts;
+    return vae_weight_cache_get(cache, &key, sizeof key, bytes, make_weight, w,
+                                NULL, out, error);
+}
+
+static size_t
+op_scratch(const VaeOp *op, bool with_conv)
+{
+    const VaeTensor *y = op->y;
+    if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
+        return sizeof(double) *
+               vae_norm_sums(y->shape.h, y->shape.w, op->norm.groups);
+    if (op->kind == VAE_OP_ATTENTION && with_conv)
+        return vae_attention_scratch_ref(y->shape.h * y->shape.w, y->shape.c);
+    return 0;
+}
+
+VaeStatus
+vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
+                 const VaeKernels *kernels, int threads, bool with_conv,
+                 VaeExec **out, VaeError *error)
+{
+    VaeExec *e = *out = vae_exec_new(program, sizeof(VaeHostExec));
+    if (!e)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    VaeHostExec *host = (VaeHostExec *) e;
+    host->kernels = kernels;
+    host->queue.threads = threads;
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
+        const VaeOp *op = &program->ops[i];
+        VaeExecOp *own = &e->ops[i];
+        vae_exec_needs_scratch(e, op_scratch(op, with_conv));
+        own->impl = kernels->name;
+        if (op->kind == VAE_OP_CONV && !with_conv)
+            continue;
+        if (op->weight)
+            status = vae_host_weight(e, cache, op->weight, &own->weight, error);
+        if (op->bias && status == VAE_OK)
+            status = vae_host_weight(e, cache, op->bias, &own->bias, error);
+    }
+    if (status != VAE_OK)
+        vae_exec_free(out);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* A run.                                                              */
+
+static int
+copy(const VaeQueue *queue, void *dst, const void *src, size_t n)
+{
+    memcpy(dst, src, n);
+    return 0;
+}
+
+static int
+zero(const VaeQueue *queue, void *dst, size_t n)
+{
+    memset(dst, 0, n);
+    return 0;
+}
+
+static VaeStatus
+before(VaeLaunch *l, int i, VaeError *error)
+{
+    uint64_t *start = l->user;
+    *start = vae_now_ns();
+    return VAE_OK;
+}
+
+/* The first op takes units in, the last gives them out. */
+static VaeStatus
+after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
+{
+    const VaeExec *e = l->exec;
+    VaeStreamStats *stats = l->run->stats;
+    const uint64_t *start = l->user, ns = vae_now_ns() - *start;
+    if (i == 0)
+        stats->upload_ns += ns;
+    else if (i == e->program->n_ops - 1)
+        stats->download_ns += ns;
+    else
+        stats->compute_ns += ns;
+    if (e->times) {
+        e->times[i].calls++;
+        e->times[i].ns += ns;
+    }
+    const VaeOp *op = &e->program->ops[i];
+    return status == VAE_OK && l->run->dump && op->y
+               ? vae_exec_dump(l->run, op, vae_exec_body(e, op->y), error)
+               : status;
+}
+
+VaeStatus
+vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
+{
+    const VaeHostExec *host = (const VaeHostExec *) e;
+    uint64_t start;
+    VaeLaunch launch = {.exec = e,
+                        .kernels = host->kernels,
+                        .queue = host->queue,
+                        .copy = copy,
+                        .zero = zero,
+                        .before = before,
+                        .after = after,
+                        .user = &start,
+                        .run = run,
+                        .latents_in = run->latents_in,
+                        .latents_out = run->latents_out,
+                        .pictures_in = run->pictures,
+                        .pictures_out = run->pictures,
+                        .in_stride = run->latents_in ? sizeof(VaeLatentIn)
+                                                     : sizeof(VaePicture),
+                        .out_stride = run->latents_out ? sizeof(VaeLatentOut)
+                                                       : sizeof(VaePicture),
+                        .scale = run->scale,
+                        .shift = run->shift,
+                        .mean = run->mean,
+                        .std = run->std,
+                        .nonfinite = &run->stats->nonfinite};
+    return vae_execute(&launch, 0, e->program->n_ops, error);
+}
+
+/* ------------------------------------------------------------------ */
+/* Entries of the class.                                               */
+
+VaeStatus
+vae_host_alloc(VaeBackend *backend, size_t bytes, void **out, VaeError *error)
+{
+    *out = vae_mem_alloc(bytes ? bytes : 1);
+    return *out ? VAE_OK
+                : vae_fail(error, VAE_ERR_MEMORY, "out of memory (%zu bytes)",
+                           bytes);
+}
+
+void
+vae_host_free(VaeBackend *backend, void *block)
+{
+    vae_mem_free(block);
+}
+
+VaeStatus
+vae_host_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
+              VaeError *error)
+{
+    exec->memory = *memory;
+    return VAE_OK;
+}
+
+void
+vae_host_profile(VaeExec *exec, VaeOpTime *rows)
+{
+    exec->times = rows;
+}

@@ -1,0 +1,101 @@
+/*
+ * count.c: operations and bytes of a program.
+ */
+#include "program.h"
+
+static double
+bytes_of(const VaeTensor *t)
+{
+    return t ? (double) vae_frame_bytes(t) * t->shape.t : 0;
+}
+
+static double
+elements(const VaeTensor *t)
+{
+    return (double) t->shape.t * t->shape.h * t->shape.w * t->shape.c;
+}
+
+static void
+count_conv(VaeOp *op)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    /* Frames in front of x: the last result ends with the last frame of x. */
+    const int context =
+        (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
+    double taps = op->conv.up ? 2 * 2 : op->conv.kt * op->conv.k * op->conv.k;
+    double weights = op->conv.up ? 4 * taps : taps;
+    if (op->conv.winograd) {
+        const int tiles = ((y->shape.h + 1) / 2) * ((y->shape.w + 1) / 2);
+        weights = op->conv.kt * 16;
+        taps = weights * tiles / (y->shape.h * y->shape.w);
+    }
+    const double pair = (double) x->shape.c * y->shape.c;
+    op->flop = 2 * pair * taps * y->shape.t * y->shape.h * y->shape.w;
+    op->bytes = bytes_of(x) + bytes_of(y) * (op->add ? 2 : 1) +
+                (double) context * (double) vae_frame_bytes(x) +
+                pair * weights * (double) vae_type_size(x->type);
+}
+
+static void
+count_op(VaeOp *op)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    op->flop = 0;
+    op->bytes = bytes_of(x) + bytes_of(y);
+    switch (op->kind) {
+    case VAE_OP_LATENT_IN:
+    case VAE_OP_PICTURE_IN:
+        op->bytes = 2 * bytes_of(y);
+        break;
+    case VAE_OP_LATENT_OUT:
+    case VAE_OP_PICTURE_OUT:
+        op->bytes = 2 * bytes_of(x);
+        break;
+    case VAE_OP_HEAD_ZERO:
+    case VAE_OP_HEAD_REPEAT:
+    case VAE_OP_HEAD_CARRY:
+        op->bytes = 2.0 * x->ctx * (double) vae_frame_bytes(x);
+        break;
+    case VAE_OP_TAIL:
+        op->bytes = 2.0 * (double) op->carry->bytes;
+        break;
+    case VAE_OP_CARRY_ZERO:
+        op->bytes = (double) op->carry->bytes;
+        break;
+    case VAE_OP_CONV:
+        count_conv(op);
+        break;
+    case VAE_OP_NORM:
+        op->flop = (op->norm.silu ? 8 : 4) * elements(x);
+        break;
+    case VAE_OP_ATTENTION:
+        op->flop = 4 * elements(y) * (double) y->shape.h * (double) y->shape.w;
+        break;
+    case VAE_OP_SHORTCUT:
+        op->flop = bytes_of(y) / 4;
+        op->bytes = bytes_of(x) + 2 * bytes_of(y);
+        break;
+    case VAE_OP_DEPTHWISE:
+        op->flop = 2.0 * 49 * elements(y);
+        break;
+    case VAE_OP_REARRANGE:
+    case VAE_OP_CAST:
+    case VAE_OP_CLAMP:
+    case VAE_OP_KINDS:
+        break;
+    }
+    if (op->kind == VAE_OP_NORM && op->carry)
+        op->bytes +=
+            (op->norm.fills_context ? 3.0 : 1.0) * (double) op->carry->bytes;
+}
+
+void
+vae_program_count(VaeProgram *p)
+{
+    p->flop = p->bytes = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        count_op(&p->ops[i]);
+        p->flop += p->ops[i].flop;
+        p->bytes += p->ops[i].bytes;
+    }
+}

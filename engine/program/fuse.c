@@ -1,0 +1,145 @@
+/*
+ * fuse.c: see fuse.h.
+ */
+#include <string.h>
+
+#include "fuse.h"
+
+/* The kind of an op that another one computes; it is removed at the end. */
+#define FUSED VAE_OP_KINDS
+
+/* The only op that reads t, or NULL where there are others. */
+static VaeOp *
+only_reader(VaeProgram *p, const VaeTensor *t)
+{
+    VaeOp *reader = NULL;
+    for (int i = 0; i < p->n_ops; i++) {
+        VaeOp *op = &p->ops[i];
+        if (op->x != t && op->add != t)
+            continue;
+        if (reader)
+            return NULL;
+        reader = op;
+    }
+    return reader;
+}
+
+/* ------------------------------------------------------------------ */
+/* An upsampling and the convolution behind it.                        */
+
+static bool
+takes_upsample(const VaeOp *conv, const VaeTensor *x)
+{
+    return conv && conv->kind == VAE_OP_CONV && conv->x == x && !conv->add &&
+           conv->conv.k == 3 && conv->conv.kt == 1 && conv->conv.s == 1 &&
+           conv->conv.st == 1 && conv->conv.pad == 1;
+}
+
+static void
+fuse_upsample(VaeProgram *p, VaeOp *op)
+{
+    if (op->kind != VAE_OP_REARRANGE ||
+        op->rearrange.kind != VAE_UNFOLD_NEAREST || op->rearrange.fs != 2)
+        return;
+    VaeOp *conv = only_reader(p, op->y);
+    if (!takes_upsample(conv, op->y))
+        return;
+    conv->conv.up = true;
+    op->y->shape.h = op->x->shape.h;
+    op->y->shape.w = op->x->shape.w;
+    op->rearrange.fs = 1;
+    if (op->rearrange.ft == 1 && op->x->type == op->y->type) {
+        conv->x = op->x;
+        op->kind = FUSED;
+    } else if (op->rearrange.ft == 1) {
+        op->kind = VAE_OP_CAST;
+    }
+}
+
+/* ------------------------------------------------------------------ */
+/* F(2x2, 3x3).                                                        */
+
+/* With fewer channels the sums around a product cost what it saves. */
+enum { WINOGRAD_CHANNELS = 32 };
+
+/* Frames that the convolution of that name makes in a later step. from: where
+ * it probably is. */
+static int
+later_frames(const VaeProgram *next, const char *name, int from)
+{
+    for (int i = 0; i < next->n_ops; i++) {
+        const VaeOp *op = &next->ops[(from + i) % next->n_ops];
+        if (op->kind == VAE_OP_CONV && strcmp(op->name, name) == 0)
+            return op->y->shape.t / next->steps;
+    }
+    return 1;
+}
+
+static void
+fuse_winograd(VaeProgram *p, const VaeProgram *next, int i)
+{
+    VaeOp *op = &p->ops[i];
+    if (op->kind != VAE_OP_CONV || op->conv.up || op->conv.k != 3 ||
+        op->conv.kt != 3 || op->conv.s != 1 || op->conv.st != 1 ||
+        op->conv.pad != 1 || op->x->type != VAE_TYPE_F32 ||
+        op->y->type != VAE_TYPE_F32 || op->x->shape.c < WINOGRAD_CHANNELS ||
+        op->y->shape.c < WINOGRAD_CHANNELS ||
+        later_frames(next, op->name, i) < 2)
+        return;
+    op->conv.winograd = true;
+    VaeOp *head = i > 0 ? &p->ops[i - 1] : NULL;
+    /* The carry must not need frames of the carry before. */
+    if (head && head->kind == VAE_OP_HEAD_CARRY && head->x == op->x &&
+        op->x->shape.t >= head->carry->frames) {
+        op->carry = head->carry;
+        op->x->ctx = 0;
+        head->kind = FUSED;
+    }
+}
+
+/* ------------------------------------------------------------------ */
+/* A norm and its result's carry.                                      */
+
+static void
+fuse_norm(VaeProgram *p, int i)
+{
+    VaeOp *op = &p->ops[i], *head = NULL, *tail = NULL;
+    if (op->kind != VAE_OP_NORM)
+        return;
+    for (int k = i + 1; k < p->n_ops && !tail; k++) {
+        if (p->ops[k].x != op->y)
+            continue;
+        if (p->ops[k].kind == VAE_OP_HEAD_CARRY)
+            head = &p->ops[k];
+        else if (p->ops[k].kind == VAE_OP_TAIL)
+            tail = &p->ops[k];
+    }
+    /* A carry of more frames also holds some of the run before. */
+    if (!tail || tail->carry->frames > op->y->shape.t)
+        return;
+    op->carry = tail->carry;
+    tail->kind = FUSED;
+    if (head) {
+        op->norm.fills_context = true;
+        head->kind = FUSED;
+    }
+}
+
+void
+vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        if (fusions.upsample)
+            fuse_upsample(p, &p->ops[i]);
+        if (fusions.winograd)
+            fuse_winograd(p, next, i);
+        if (fusions.norm_carry)
+            fuse_norm(p, i);
+    }
+    int n = 0;
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind != FUSED)
+            p->ops[n++] = p->ops[i];
+    p->n_ops = n;
+    vae_program_count(p);
+}

@@ -1,0 +1,34 @@
+/*
+ * fuse.h: neighbouring ops that a backend computes as one.
+ *
+ * A recorded program has one op for each thing that the network does. Fusing
+ * rewrites it before it is planned, so that the plan has no memory for what the
+ * backend never writes.
+ */
+#ifndef VAE_FUSE_H
+#define VAE_FUSE_H
+
+#include "program.h"
+
+/* The fusions that a backend's kernels can compute. */
+typedef struct VaeFusions {
+    /* A nearest upsampling by two and the 3x3 convolution behind it: the
+     * convolution reads the small picture (conv.up). Frames that the upsampling
+     * deals out are still dealt out. */
+    bool upsample;
+    /* A 3x3x3 convolution in F32 by F(2x2, 3x3) (conv.winograd), and the op
+     * that copies the carry in front of its input: the convolution reads the
+     * carry itself. Only convolutions that make two frames and more in a later
+     * step: the others are few operations, and most of the weights. */
+    bool winograd;
+    /* A norm and the ops that copy the carry in front of its result and the
+     * result's last frames into the carry: the norm does both. */
+    bool norm_carry;
+} VaeFusions;
+
+/* next: the program of later steps (which may be p). It decides for all
+ * programs of a stream, so that an op has the same kernels in all of them. */
+void vae_program_fuse(VaeProgram *p, const VaeProgram *next,
+                      VaeFusions fusions);
+
+#endif
