@@ -1,5 +1,5 @@
 /*
- * context.c: what an element knows of its CUDA device.
+ * context.c: the CUDA device of an element.
  */
 #include "context.h"
 

@@ -1,6 +1,6 @@
 /*
- * context.h: what an element knows of its CUDA device, for video in the memory
- * of that device (memory:CUDAMemory). In a build without gstreamer-cuda
+ * context.h: the CUDA device of an element, for video in the memory of that
+ * device (memory:CUDAMemory). In a build without gstreamer-cuda
  * there is only system memory and all of this folder does nothing.
  *
  * The engine computes in the primary context of the device. It reads and writes

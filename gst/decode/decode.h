@@ -61,8 +61,8 @@ GstVaeStep gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent);
 GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
                                      const GstVaeStep *step);
 /* Latent i of a buffer that holds several, with flags and times of its own;
- * NULL: memory that cannot be read. left is what is left of the buffer's
- * duration, or NONE. (transfer full) */
+ * NULL: memory that cannot be read. left is the rest of the buffer's duration,
+ * or NONE. (transfer full) */
 GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
                                 GstClockTime *left);
 

@@ -1,5 +1,5 @@
 /*
- * properties.c: what vaedecode alone can be set to, and its signals.
+ * properties.c: the properties of vaedecode alone, and its signals.
  */
 #include "decode.h"
 

@@ -11,7 +11,7 @@ G_BEGIN_DECLS
 GST_ELEMENT_REGISTER_DECLARE(vaeencode)
 
 /* Frames that came and that no latent covers yet: a group that is being
- * collected, plus what a model that starts with a whole group is behind. */
+ * collected, plus the delay of a model that starts with a whole group. */
 #define GST_VAE_MAX_UNCOVERED (2 * GST_VAE_MAX_UNITS)
 
 typedef struct GstVaeSpan {

@@ -38,11 +38,13 @@ normalization_type(void)
     return type;
 }
 
-void
-gst_latent_settings_install(GObjectClass *klass)
+#define FLAGS                                                                  \
+    (G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY)
+
+/* The tensor to read, and its place in the file. */
+static void
+install_choice(GObjectClass *klass)
 {
-    const GParamFlags flags =
-        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
     /**
      * GstLatentDemux:tensor:
      *
@@ -56,19 +58,37 @@ gst_latent_settings_install(GObjectClass *klass)
                             "Name of the tensor (NULL = latent, latents, "
                             "samples, latent_tensor, else the only one with "
                             "4 or 5 dimensions)",
-                            NULL, flags));
+                            NULL, FLAGS));
     /**
      * GstLatentDemux:layout:
      *
      * Order of the tensor's dimensions. The metadata of the file
-     * (`vae.layout`), where it has any, go before.
+     * (`vae.layout`) take precedence.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LAYOUT,
         g_param_spec_enum("layout", "Layout",
                           "Order of the tensor's dimensions where the file "
                           "does not say",
-                          layout_type(), VAE_LAYOUT_AUTO, flags));
+                          layout_type(), VAE_LAYOUT_AUTO, FLAGS));
+    /**
+     * GstLatentDemux:batch-index:
+     *
+     * Clip to read from a tensor of 5 dimensions whose first one is the
+     * batch. Without an index, a batch of more than one clip is an error.
+     */
+    g_object_class_install_property(
+        klass, GST_LATENT_PROP_BATCH_INDEX,
+        g_param_spec_int("batch-index", "Batch Index",
+                         "Index of the clip in a batch (-1 = none: a batch of "
+                         "more than one clip is an error)",
+                         -1, G_MAXINT, -1, FLAGS));
+}
+
+/* For files that do not state them. */
+static void
+install_defaults(GObjectClass *klass)
+{
     /**
      * GstLatentDemux:framerate:
      *
@@ -83,7 +103,7 @@ gst_latent_settings_install(GObjectClass *klass)
                                 "states none, " GST_VAE_RATES
                                 " (0/1 = the usual one of the latent space, "
                                 "16/1 where that is unknown)",
-                                0, 1, G_MAXINT, 1, 0, 1, flags));
+                                0, 1, G_MAXINT, 1, 0, 1, FLAGS));
     /**
      * GstLatentDemux:latent-space:
      *
@@ -96,7 +116,7 @@ gst_latent_settings_install(GObjectClass *klass)
                             "Name of the latent space where the file states "
                             "none, such as wan2.1, wan2.2 or seedvr2; "
                             "vaedecode finds the installed model by it",
-                            NULL, flags));
+                            NULL, FLAGS));
     /**
      * GstLatentDemux:normalization:
      *
@@ -110,19 +130,14 @@ gst_latent_settings_install(GObjectClass *klass)
                           "Normalization of the latents where the file does "
                           "not say",
                           normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
-                          flags));
-    /**
-     * GstLatentDemux:batch-index:
-     *
-     * Clip to read from a tensor of 5 dimensions whose first one is the
-     * batch. Without an index, a batch of more than one clip is an error.
-     */
-    g_object_class_install_property(
-        klass, GST_LATENT_PROP_BATCH_INDEX,
-        g_param_spec_int("batch-index", "Batch Index",
-                         "Index of the clip in a batch (-1 = none: a batch of "
-                         "more than one clip is an error)",
-                         -1, G_MAXINT, -1, flags));
+                          FLAGS));
+}
+
+void
+gst_latent_settings_install(GObjectClass *klass)
+{
+    install_choice(klass);
+    install_defaults(klass);
     gst_type_mark_as_plugin_api(layout_type(), 0);
     gst_type_mark_as_plugin_api(normalization_type(), 0);
 }

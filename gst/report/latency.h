@@ -6,7 +6,7 @@
  * less how much later it came in. The worst of either counts among the last
  * steps: so a step that waits for the call before it counts, and one of several
  * that came at once, ahead of their times, does not. No clock is needed, since
- * what is between running time and the system's is in both.
+ * the offset between running time and the system's is in both.
  */
 #ifndef GST_VAE_LATENCY_H
 #define GST_VAE_LATENCY_H

@@ -1,5 +1,5 @@
 /*
- * base.h: what vaedecode and vaeencode have in common.
+ * base.h: the base of vaedecode and vaeencode.
  *
  *   sink pad --collect--> steps --+--> queue {event | step} --> source pad
  *   sink events ------------------+      |
@@ -8,8 +8,8 @@
  * The chain function makes steps out of buffers, with all their timestamps,
  * and waits while the queue is full. The worker is the only thread that calls
  * the engine; it runs as many queued steps at once as a slice may have and
- * marks them ready. The task of the source pad pushes what is at the head of
- * the queue as soon as it is ready, so events keep their place among buffers.
+ * marks them ready. The task of the source pad pushes the head of the queue
+ * as soon as it is ready, so events keep their place among buffers.
  *
  * This header is private to the plugin. element.c has the type, its properties
  * and its states.
@@ -87,8 +87,8 @@ struct GstVaeBaseClass {
     GstDebugCategory *category; /* of all that the element logs */
 
     /* Streaming thread. caps are those of the sink pad; calls
-     * gst_vae_base_use_model(). On failure fills error, which stays empty where
-     * a flush is the reason. Afterwards negotiate() is called. */
+     * gst_vae_base_use_model(). On failure fills error, which stays empty if a
+     * flush is the reason. Afterwards negotiate() is called. */
     gboolean (*set_caps)(GstVaeBase *base, GstCaps *caps, GError **error);
     /* The file where the property names none. (transfer full) */
     gchar *(*find_model)(GstVaeBase *base, GError **error);
@@ -100,17 +100,18 @@ struct GstVaeBaseClass {
     void (*set_times)(GstVaeBase *base, GstVaeSession *session);
     /* Turns one buffer (transfer full) into steps. */
     GstFlowReturn (*collect)(GstVaeBase *base, GstBuffer *buffer);
-    /* Ends the sequence: what was collected becomes steps now. Optional. */
+    /* Ends the sequence: the buffers that were collected become steps.
+     * Optional. */
     GstFlowReturn (*finish)(GstVaeBase *base);
-    /* Forgets what was collected; the next buffer begins a sequence. */
+    /* Drops the buffers that were collected; the next one begins a sequence. */
     void (*restart)(GstVaeBase *base);
-    /* A flush, or before anything comes: besides restart(), forgets what was
-     * asked for by events. Optional. */
+    /* A flush, or before anything comes: besides restart(), drops the requests
+     * of events. Optional. */
     void (*flush)(GstVaeBase *base);
-    /* Upstream asks for a sequence that begins with what comes next. Optional:
+    /* Upstream asks for a sequence that begins with the next buffer. Optional:
      * a decoder is told by the latents. */
     void (*key_unit)(GstVaeBase *base);
-    /* The tags of a stream that hold for what leaves. Takes list, which is
+    /* The tags of a stream that hold for the output. Takes list, which is
      * writable. Optional. */
     GstTagList *(*tags)(GstVaeBase *base, GstTagList *list);
     /* A new segment: timestamps are counted anew. Optional. */

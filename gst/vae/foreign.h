@@ -1,5 +1,5 @@
 /*
- * foreign.h: what comes that is not for this element.
+ * foreign.h: input that is not for this element.
  */
 #ifndef GST_VAE_FOREIGN_H
 #define GST_VAE_FOREIGN_H

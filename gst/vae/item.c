@@ -1,5 +1,5 @@
 /*
- * item.c: what waits in the queue.
+ * item.c: an item of the queue.
  */
 #include "item.h"
 

@@ -1,6 +1,6 @@
 /*
- * item.h: what waits in the queue: an event, or a step, that is the buffers
- * that the engine takes at once and those it gives for them.
+ * item.h: an item of the queue: an event, or a step, that is the buffers that
+ * the engine takes at once and those it gives for them.
  */
 #ifndef GST_VAE_ITEM_H
 #define GST_VAE_ITEM_H

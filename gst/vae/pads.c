@@ -1,5 +1,5 @@
 /*
- * pads.c: what arrives at the two pads, and negotiation.
+ * pads.c: buffers, events and queries of the two pads, and negotiation.
  */
 #include "pads.h"
 

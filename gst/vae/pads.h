@@ -1,5 +1,5 @@
 /*
- * pads.h: what arrives at the two pads, and negotiation.
+ * pads.h: buffers, events and queries of the two pads, and negotiation.
  */
 #ifndef GST_VAE_PADS_H
 #define GST_VAE_PADS_H

@@ -1,5 +1,5 @@
 /*
- * properties.c: what vaedecode and vaeencode can be set to, and their signal.
+ * properties.c: the properties of both elements, and their signal.
  */
 #include "properties.h"
 
@@ -413,6 +413,11 @@ install_stats(GObjectClass *klass)
                            "by purpose in bytes, and the backend",
                            GST_TYPE_STRUCTURE,
                            G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+}
+
+static void
+install_messages(GObjectClass *klass)
+{
     /**
      * GstVaeBase:post-stats:
      *
@@ -496,5 +501,6 @@ gst_vae_properties_install(GObjectClass *klass)
     install_numbers(klass);
     install_flow(klass);
     install_stats(klass);
+    install_messages(klass);
     install_release(klass);
 }

@@ -1,5 +1,5 @@
 /*
- * properties.h: what vaedecode and vaeencode can be set to, and their signal.
+ * properties.h: the properties of both elements, and their signal.
  */
 #ifndef GST_VAE_PROPERTIES_H
 #define GST_VAE_PROPERTIES_H

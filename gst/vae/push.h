@@ -1,5 +1,5 @@
 /*
- * push.h: the task of the source pad, which pushes what the queue gives; and
+ * push.h: the task of the source pad, which pushes the items of the queue; and
  * flushes, which stop it, the worker and the sink pad at once.
  */
 #ifndef GST_VAE_PUSH_H
@@ -16,7 +16,8 @@ void gst_vae_push_clear(GstVaeBase *base, gboolean keep_sticky);
 /* The end of a flush. FALSE after an error message: there is no thread for the
  * task. */
 gboolean gst_vae_push_start(GstVaeBase *base);
-/* Sets the pool of the source pad free. The task is stopped. */
+/* Stops using the pool of the source pad. For the task, or once it is
+ * stopped. */
 void gst_vae_push_drop_pool(GstVaeBase *base);
 
 G_END_DECLS

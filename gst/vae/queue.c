@@ -1,5 +1,6 @@
 /*
- * queue.c: what is between the sink pad, the worker and the source pad.
+ * queue.c: steps and events between the sink pad, the worker and the source
+ * pad.
  */
 #include "queue.h"
 
@@ -117,7 +118,7 @@ gst_vae_queue_push_step(GstVaeQueue *queue, GstVaeItem *item)
     return ret;
 }
 
-/* A new stream or segment ends what a downstream EOS has shut. */
+/* After EOS from downstream, a new stream or segment opens the way again. */
 static void
 begin_segment(GstVaeQueue *queue)
 {

@@ -1,5 +1,6 @@
 /*
- * queue.h: what is between the sink pad, the worker and the source pad.
+ * queue.h: steps and events between the sink pad, the worker and the source
+ * pad.
  *
  *   sink pad --> fifo {event | step} --> task of the source pad
  *          \--> work {step | CAPS event | session to open} --> worker
@@ -121,11 +122,11 @@ guint gst_vae_queue_count_behind(GstVaeQueue *queue, const GstVaeItem *before,
 gboolean gst_vae_queue_is_fatal(GstVaeQueue *queue, guint *flushes,
                                 guint32 *seqnum);
 /* Ends all that comes until a flush, unless one came meanwhile: flushes is how
- * many there were before the bus was told. item, of the task: what could not be
- * pushed; NULL: the worker failed. No lock. */
+ * many there were before the bus was told. item: the task could not push it;
+ * NULL: the worker failed. No lock. */
 void gst_vae_queue_end(GstVaeQueue *queue, const GstVaeItem *item,
                        GstFlowReturn ret, guint flushes);
-/* The task's: what the sink pad hears from now on. No lock. */
+/* The task's: sets the result for the sink pad. No lock. */
 void gst_vae_queue_set_result(GstVaeQueue *queue, GstFlowReturn ret);
 /* The task's: it is done with an item of gst_vae_queue_next(). No lock. */
 void gst_vae_queue_pushed(GstVaeQueue *queue, GstVaeItem *item,

@@ -1,5 +1,6 @@
 /*
- * session.c: what the steps between two CAPS events have in common.
+ * session.c: caps, model and memory that the steps between two CAPS events
+ * share.
  */
 #include "session.h"
 

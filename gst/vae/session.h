@@ -1,8 +1,9 @@
 /*
- * session.h: what the steps between two CAPS events have in common.
+ * session.h: caps, model and memory that the steps between two CAPS events
+ * share.
  *
  * A session is shared by reference and does not change once it is queued, but
- * for its memory, which is found out when its CAPS event is pushed.
+ * for its memory, which downstream tells when its CAPS event is pushed.
  */
 #ifndef GST_VAE_SESSION_H
 #define GST_VAE_SESSION_H
@@ -26,7 +27,7 @@ typedef struct GstVaeSession {
     VaeStreamParams params;
     GstClockTime frame_time;   /* one video frame */
     GstClockTime collect_time; /* last input minus first output timestamp */
-    GstClockTime step_time;    /* what a later step covers */
+    GstClockTime step_time;    /* of a later step's frames */
 
     /* The answer to the allocation query. Written by the task of the source pad
      * before it sets allocated under the lock of the queue, because the worker

@@ -43,7 +43,7 @@ typedef struct GstVaeEngine {
     GstVaeCheckpoints *checkpoints;
 
     /* Under the lock of the queue. The worker alone writes these, so it reads
-     * them without. */
+     * them without the lock. */
     VaeStream *stream;      /* others may only cancel */
     GstVaeSession *session; /* that the stream is for */
     gint64 used_us;         /* monotonic: the stream was opened or used last */
@@ -60,12 +60,12 @@ typedef struct GstVaeEngine {
     GstVaeSlice *running;  /* begun and not waited for, or NULL */
     VaeStreamStats before; /* of calls that have ended */
     gint64 ended_us;       /* when the last one did */
-    gint64 step_us;        /* what the engine computed for each step */
+    gint64 step_us;        /* time of the engine for each step */
 } GstVaeEngine;
 
-/* Lock held: cancels what runs. */
+/* Lock held: cancels the call that runs. */
 void gst_vae_engine_cancel(GstVaeEngine *engine);
-/* Lock held: as if no step had been. */
+/* Lock held: the stream stands behind no step. */
 void gst_vae_engine_forget(GstVaeEngine *engine);
 
 /* All that follows is the worker's. */
@@ -73,7 +73,7 @@ void gst_vae_engine_forget(GstVaeEngine *engine);
 /* A stream for session, the one that runs where it fits. No lock. */
 VaeStatus gst_vae_engine_open(GstVaeEngine *engine, GstVaeSession *session,
                               VaeError *error);
-/* Frees the stream; cancels what runs. No lock. */
+/* Ends the slice that runs and frees the stream. No lock. */
 void gst_vae_engine_close(GstVaeEngine *engine);
 /* Takes and runs a slice, behind the one that runs. The head of the work list
  * is a step. Lock held on entry and exit. */

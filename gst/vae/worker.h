@@ -13,7 +13,7 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeWorker {
     GstVaeQueue *queue;
-    GThread *thread;      /* of who changes the state of the element */
+    GThread *thread;      /* used while the element changes its state */
     guint64 idle_release; /* the property; under the object lock */
 
     GstVaeLoader loader;
@@ -21,14 +21,14 @@ typedef struct GstVaeWorker {
 
     /* Under the lock of the queue. */
     gboolean release_wanted;
-    guint64 release_after; /* then: so many steps are taken before the first */
-    guint64 release_last;  /* and before the last time */
+    guint64 release_after; /* steps taken before the first release, */
+    guint64 release_last;  /* and before the last one */
 } GstVaeWorker;
 
 /* FALSE: there is no thread; an error was posted. */
 gboolean gst_vae_worker_start(GstVaeWorker *worker);
 void gst_vae_worker_stop(GstVaeWorker *worker);
-/* Forgets what was asked for. The thread is gone. */
+/* Drops all requests. The thread is gone. */
 void gst_vae_worker_reset(GstVaeWorker *worker);
 
 /* Has the worker open a session after all steps that wait, and frees the one
