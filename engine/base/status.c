@@ -35,6 +35,10 @@ vae_status_name(VaeStatus status)
         return "backend";
     case VAE_ERR_CANCELLED:
         return "cancelled";
+    case VAE_AGAIN:
+        return "again";
+    case VAE_END:
+        return "end";
     }
     return "unknown status";
 }

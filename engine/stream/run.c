@@ -15,6 +15,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the stream was not made for restarts");
     atomic_store(&stream->cancel, false);
+    vae_stream_clear_waiting(stream);
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
     stream->wide = false;
@@ -90,9 +91,9 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
     return VAE_OK;
 }
 
-static VaeStatus
-check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
-           const VaePicture *pictures, int n_pictures, VaeError *error)
+VaeStatus
+vae_stream_check_state(const VaeStream *s, VaeDirection direction,
+                       VaeError *error)
 {
     if (s->params.direction != direction)
         return vae_fail(error, VAE_ERR_ARGUMENT, "the stream %s",
@@ -101,6 +102,16 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the sequence was broken off "
                         "by an error; reset the stream first");
+    return VAE_OK;
+}
+
+static VaeStatus
+check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
+           const VaePicture *pictures, int n_pictures, VaeError *error)
+{
+    const VaeStatus state = vae_stream_check_state(s, direction, error);
+    if (state != VAE_OK)
+        return state;
     const int steps = steps_of(s, n_in);
     int wanted_in, wanted_out;
     vae_stream_count(s, steps, &wanted_in, &wanted_out);
@@ -232,6 +243,7 @@ vae_stream_reset(VaeStream *stream)
 {
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     atomic_store(&stream->cancel, false);
+    vae_stream_clear_waiting(stream);
     /* The programs that begin set every carry. */
     stream->at_start = true;
     stream->cold = stream->broken = stream->from_cold = stream->wide = false;

@@ -548,6 +548,7 @@ vae_stream_free(VaeStream **stream)
     }
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);
+    vae_stream_free_waiting(s);
     vae_mem_free(s->kept);
     vae_mem_free(s->seen);
     vae_model_free(&s->model);

@@ -17,6 +17,9 @@ extern const char *const vae_stream_labels[PROGRAMS];
 /* Calls of which it is known when they are done. */
 #define VAE_STREAM_CALLS 8
 
+/* Units that were sent and not computed, or computed and not received. */
+typedef struct VaeWaiting VaeWaiting;
+
 struct VaeStream {
     VaeModel *model;
     VaeStreamParams params;
@@ -49,6 +52,7 @@ struct VaeStream {
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
+    VaeWaiting *waiting; /* stream/send_receive.c's, or NULL */
 
     /* stream/nan.c's. */
     VaeStream *twin;    /* in fp32, for steps that went wrong, or NULL */
@@ -58,6 +62,14 @@ struct VaeStream {
     uint64_t before;    /* stats.nonfinite before the run */
     VaeOpTime *times[PROGRAMS];
 };
+
+/* stream/send_receive.c. */
+void vae_stream_clear_waiting(VaeStream *s);
+void vae_stream_free_waiting(VaeStream *s);
+
+/* stream/run.c: the stream has that direction and was not broken off. */
+VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
+                                 VaeError *error);
 
 /* stream/precision.c: where the backend can time it, sets plan.precision for
  * AUTO, or warns of a slow one. The backend is open, nothing is planned yet. */

@@ -43,6 +43,8 @@ gst_vae_error_to_gerror(const VaeError *error)
         code = GST_LIBRARY_ERROR_FAILED;
         break;
     case VAE_OK:
+    case VAE_AGAIN:
+    case VAE_END:
         break;
     }
     return g_error_new_literal(domain, code, error->message);

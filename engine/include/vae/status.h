@@ -27,7 +27,10 @@ typedef enum VaeStatus {
     VAE_ERR_MEMORY,      /* memory refused, or the plan does not fit */
     VAE_ERR_UNSUPPORTED, /* a precision, backend or feature not present */
     VAE_ERR_BACKEND,     /* the computing library or device failed */
-    VAE_ERR_CANCELLED    /* vae_stream_cancel() was called */
+    VAE_ERR_CANCELLED,   /* vae_stream_cancel() was called */
+    /* No errors, and only of vae_stream_send_*() and _receive_*(): */
+    VAE_AGAIN, /* receive first, or send first */
+    VAE_END    /* all of the sequence was received */
 } VaeStatus;
 
 typedef struct VaeError {

@@ -186,6 +186,59 @@ typedef struct VaeLatentOut {
 } VaeLatentOut;
 
 /*
+ * Decoding and encoding one unit at a time:
+ *
+ *     while ((status = vae_stream_receive_picture(s, &picture, &error)) !=
+ *            VAE_END) {
+ *         if (status == VAE_OK)
+ *             use(&picture);
+ *         else if (status == VAE_AGAIN)
+ *             vae_stream_send_latent(s, next_latent_or_null(), &error);
+ *         else
+ *             break;
+ *     }
+ *
+ * Send gives the stream a copy of one unit: the caller's memory is its own
+ * again when the call returns. VAE_AGAIN: the unit was not taken, since a slice
+ * waits; receive first. NULL says that the sequence ends: an encoder then
+ * repeats the last frame until its latents, when they are decoded, give all
+ * frames again (vae_model_latents_of()).
+ *
+ * Receive writes one unit to the caller's memory, which stays the caller's. It
+ * computes where a whole slice was sent, the first step of a sequence alone or
+ * what there is at the end. VAE_AGAIN: send first. VAE_END: all was received.
+ * After both nothing was written, and *error is as it was. A picture whose
+ * data[0] is NULL is left out.
+ *
+ * The bytes are those of vae_stream_decode() and vae_stream_encode(). All units
+ * of a sequence on one side are of one kind: the type, and whether there are
+ * mean and logvar; of pictures all but size, data and stride. Pictures are in
+ * the host's memory. Memory for the copies, as many as a slice has on either
+ * side, is taken with the first units and is not in VaePlan.
+ *
+ * vae_stream_reset() and vae_stream_restart() begin anew; what waits is lost.
+ * A checkpoint knows nothing of what waits. The functions below that count
+ * units are for a stream in which nothing waits.
+ *
+ * Errors: VAE_ERR_ARGUMENT (the direction; another kind; sent after the end;
+ * the sequence is broken), VAE_ERR_SIZE, VAE_ERR_MEMORY; nothing ran, and the
+ * call may be tried again. Of receiving also VAE_ERR_CANCELLED and
+ * VAE_ERR_BACKEND: the sequence is broken, reset or free.
+ */
+VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,
+                                         const VaeLatentIn *latent,
+                                         VaeError *error);
+VAE_API VaeStatus vae_stream_receive_picture(VaeStream *stream,
+                                             const VaePicture *picture,
+                                             VaeError *error);
+VAE_API VaeStatus vae_stream_send_picture(VaeStream *stream,
+                                          const VaePicture *picture,
+                                          VaeError *error);
+VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
+                                            const VaeLatentOut *latent,
+                                            VaeError *error);
+
+/*
  * Runs n_latents latents into n_frames pictures, both as
  * vae_stream_count() tells for some number of steps >= 1. A frame whose
  * data[0] is NULL is computed and not converted. Pictures must have the

@@ -1,0 +1,401 @@
+/*
+ * send_receive.c: units in and out one at a time.
+ *
+ * What is sent is copied until a slice is there. The receiver's first unit of a
+ * slice is written by the network's last op, the others wait in copies.
+ */
+#include <string.h>
+
+#include "pixels.h"
+#include "stream.h"
+
+/* A latent or a picture, by the direction and the side. */
+typedef struct Unit {
+    bool is_picture;
+    VaeLatentOut latent;
+    VaePicture picture;
+} Unit;
+
+/* Copies of units of one kind. */
+typedef struct Side {
+    bool known;
+    Unit kind; /* addresses mean nothing */
+    VaeRoom room;
+    size_t slot; /* bytes of a copy */
+} Side;
+
+struct VaeWaiting {
+    Side in, out;
+    int sent;        /* copies in `in` */
+    int last;        /* the copy that was made last */
+    int made, given; /* of the last slice; made - given copies wait in `out` */
+    bool ended, whole; /* whole: the sequence began with a unit that was sent */
+    int64_t units, results; /* of the sequence: sent, computed */
+    /* For the call, as many as a slice has. */
+    VaeLatentIn *latents_in;
+    VaeLatentOut *latents_out;
+    VaePicture *pictures;
+};
+
+/* ------------------------------------------------------------------ */
+/* Units.                                                              */
+
+static size_t
+latent_elements(const VaeStream *s)
+{
+    const int down = s->model->info.spatial;
+    return (size_t) s->model->info.latent_channels *
+           (size_t) (s->plan.padded_height / down) *
+           (size_t) (s->plan.padded_width / down);
+}
+
+/* The unit as it is at that address, packed; returns its bytes. */
+static size_t
+place(const VaeStream *s, const Unit *kind, uintptr_t at, Unit *out)
+{
+    const uintptr_t start = at;
+    *out = *kind;
+    if (kind->is_picture) {
+        size_t row[3];
+        int rows[3];
+        const int planes = vae_picture_planes(&kind->picture, row, rows);
+        for (int i = 0; i < planes; i++) {
+            out->picture.data[i] = (uint8_t *) at;
+            out->picture.stride[i] = (ptrdiff_t) row[i];
+            at += row[i] * (size_t) rows[i];
+        }
+    } else {
+        const size_t n = latent_elements(s);
+        float **const heads[] = {&out->latent.mean, &out->latent.logvar};
+        for (int i = 0; i < 2; i++)
+            if (*heads[i]) {
+                *heads[i] = (float *) at;
+                at += n * sizeof(float);
+            }
+        out->latent.data = (void *) at;
+        at += n * vae_type_size(kind->latent.type);
+    }
+    return (at - start + 63) / 64 * 64;
+}
+
+static Unit
+copy_at(const VaeStream *s, const Side *side, int i)
+{
+    Unit unit;
+    place(s, &side->kind,
+          (uintptr_t) side->room.block + (size_t) i * side->slot, &unit);
+    return unit;
+}
+
+/* Of one kind. */
+static void
+copy(const VaeStream *s, const Unit *to, const Unit *from)
+{
+    if (!to->is_picture) {
+        const size_t n = latent_elements(s);
+        memcpy(to->latent.data, from->latent.data,
+               n * vae_type_size(to->latent.type));
+        if (to->latent.mean)
+            memcpy(to->latent.mean, from->latent.mean, n * sizeof(float));
+        if (to->latent.logvar)
+            memcpy(to->latent.logvar, from->latent.logvar, n * sizeof(float));
+        return;
+    }
+    size_t row[3];
+    int rows[3];
+    const VaePicture *a = &to->picture, *b = &from->picture;
+    const int planes = a->data[0] ? vae_picture_planes(a, row, rows) : 0;
+    for (int i = 0; i < planes; i++)
+        for (int y = 0; y < rows[i]; y++)
+            memcpy(a->data[i] + y * a->stride[i], b->data[i] + y * b->stride[i],
+                   row[i]);
+}
+
+static bool
+same_kind(const Unit *x, const Unit *y)
+{
+    const VaePicture *a = &x->picture, *b = &y->picture;
+    if (!x->is_picture)
+        return x->latent.type == y->latent.type &&
+               !x->latent.mean == !y->latent.mean &&
+               !x->latent.logvar == !y->latent.logvar;
+    return a->pixels == b->pixels && a->matrix == b->matrix &&
+           a->full_range == b->full_range && a->limited_rgb == b->limited_rgb &&
+           a->site_center == b->site_center && a->site_top == b->site_top;
+}
+
+static VaeStatus
+check_unit(const VaeStream *s, const Unit *unit, VaeError *error)
+{
+    const VaePicture *p = &unit->picture;
+    if (!unit->is_picture)
+        return unit->latent.type <= VAE_TYPE_BF16 && unit->latent.data
+                   ? VAE_OK
+                   : vae_fail(error, VAE_ERR_ARGUMENT,
+                              "a latent has no data, or a type that is none of "
+                              "float32, float16 and bfloat16");
+    if (p->on_device)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "pictures in the memory of a device are for "
+                        "vae_stream_decode_begin() and _encode_begin()");
+    if (p->width != s->params.width || p->height != s->params.height)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "the picture is %dx%d, the stream was made for %dx%d",
+                        p->width, p->height, s->params.width, s->params.height);
+    if (!p->data[0] && s->params.direction == VAE_ENCODE)
+        return vae_fail(error, VAE_ERR_ARGUMENT, "the picture has no data");
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+/* Memory.                                                             */
+
+static int
+larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int
+most_in(const VaeStream *s)
+{
+    return larger(s->steps.first_in, s->plan.slice_size * s->steps.step_in);
+}
+
+static int
+most_out(const VaeStream *s)
+{
+    return larger(s->steps.first_out, s->plan.slice_size * s->steps.step_out);
+}
+
+void
+vae_stream_clear_waiting(VaeStream *s)
+{
+    VaeWaiting *w = s->waiting;
+    if (!w)
+        return;
+    w->sent = w->made = w->given = 0;
+    w->units = w->results = 0;
+    w->ended = w->whole = w->in.known = w->out.known = false;
+}
+
+void
+vae_stream_free_waiting(VaeStream *s)
+{
+    VaeWaiting *w = s->waiting;
+    if (!w)
+        return;
+    vae_room_free(&w->in.room);
+    vae_room_free(&w->out.room);
+    vae_mem_free(w->latents_in);
+    vae_mem_free(w->latents_out);
+    vae_mem_free(w->pictures);
+    vae_mem_free(w);
+    s->waiting = NULL;
+}
+
+static VaeStatus
+make_waiting(VaeStream *s, VaeError *error)
+{
+    const size_t n = (size_t) larger(most_in(s), most_out(s));
+    if (s->waiting)
+        return VAE_OK;
+    VaeWaiting *w = s->waiting = vae_mem_alloc(sizeof *w);
+    if (w) {
+        w->latents_in = vae_mem_alloc(n * sizeof *w->latents_in);
+        w->latents_out = vae_mem_alloc(n * sizeof *w->latents_out);
+        w->pictures = vae_mem_alloc(n * sizeof *w->pictures);
+    }
+    if (w && w->latents_in && w->latents_out && w->pictures)
+        return VAE_OK;
+    vae_stream_free_waiting(s);
+    return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+}
+
+/* Room for n copies of what is like the unit, the first of a sequence; or the
+ * unit is checked to be like that one. */
+static VaeStatus
+settle(const VaeStream *s, Side *side, const Unit *unit, int n, VaeError *error)
+{
+    Unit any;
+    VaeStatus status = check_unit(s, unit, error);
+    if (status != VAE_OK)
+        return status;
+    if (side->known)
+        return same_kind(&side->kind, unit)
+                   ? VAE_OK
+                   : vae_fail(error, VAE_ERR_ARGUMENT,
+                              "the %s is of another kind than the first of the "
+                              "sequence",
+                              unit->is_picture ? "picture" : "latent");
+    side->slot = place(s, unit, 64, &any);
+    if (n && !vae_room_take(&side->room, (size_t) n * side->slot))
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory: %d %s take %zu "
+                        "bytes",
+                        n, unit->is_picture ? "pictures" : "latents",
+                        (size_t) n * side->slot);
+    side->kind = *unit;
+    side->known = true;
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+/* Sending and receiving.                                              */
+
+static VaeStatus
+check_stream(VaeStream *s, VaeDirection direction, VaeError *error)
+{
+    const VaeStatus status = vae_stream_check_state(s, direction, error);
+    return status == VAE_OK ? make_waiting(s, error) : status;
+}
+
+/* Steps of the next run. The first ones go alone: their results come early. */
+static int
+next_steps(const VaeStream *s)
+{
+    return s->at_start || s->cold ? 1 : s->plan.slice_size;
+}
+
+static VaeStatus
+send_unit(VaeStream *s, const Unit *unit, VaeError *error)
+{
+    VaeWaiting *w = s->waiting;
+    int n_in, n_out;
+    if (!unit) {
+        w->ended = true;
+        return VAE_OK;
+    }
+    if (w->ended)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the end of the sequence was sent; reset the stream "
+                        "first");
+    const VaeStatus status = settle(s, &w->in, unit, most_in(s), error);
+    if (status != VAE_OK)
+        return status;
+    vae_stream_count(s, next_steps(s), &n_in, &n_out);
+    if (w->sent >= n_in)
+        return VAE_AGAIN;
+    const Unit to = copy_at(s, &w->in, w->sent);
+    w->whole = w->units ? w->whole : s->at_start;
+    w->last = w->sent++;
+    w->units++;
+    copy(s, &to, unit);
+    return VAE_OK;
+}
+
+/* Runs what was sent; the last unit stands for those that a step lacks. */
+static VaeStatus
+run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
+{
+    VaeWaiting *w = s->waiting;
+    const bool decode = s->params.direction == VAE_DECODE;
+    for (int i = 0; i < n_in; i++) {
+        const Unit u = copy_at(s, &w->in, i < w->sent ? i : w->last);
+        if (decode)
+            w->latents_in[i] = (VaeLatentIn){u.latent.type, u.latent.data};
+        else
+            w->pictures[i] = u.picture;
+    }
+    for (int i = 0; i < n_out; i++) {
+        const Unit u = i ? copy_at(s, &w->out, i - 1) : *first;
+        if (decode)
+            w->pictures[i] = u.picture;
+        else
+            w->latents_out[i] = u.latent;
+    }
+    return decode ? vae_stream_decode(s, w->latents_in, n_in, w->pictures,
+                                      n_out, error)
+                  : vae_stream_encode(s, w->pictures, n_in, w->latents_out,
+                                      n_out, error);
+}
+
+/* Latents that an encoder has to make yet, so that decoding them gives all
+ * frames that were sent. */
+static int64_t
+results_lacking(const VaeStream *s)
+{
+    const VaeWaiting *w = s->waiting;
+    if (!w->ended || !w->whole || s->params.direction == VAE_DECODE)
+        return 0;
+    return vae_model_latents_of(s->model, w->units) - w->results;
+}
+
+static VaeStatus
+receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
+{
+    VaeWaiting *w = s->waiting;
+    int steps = next_steps(s), n_in, n_out;
+    VaeStatus status = settle(s, &w->out, unit, most_out(s) - 1, error);
+    if (status != VAE_OK)
+        return status;
+    if (w->given < w->made) {
+        const Unit from = copy_at(s, &w->out, w->given++ - 1);
+        copy(s, unit, &from);
+        return VAE_OK;
+    }
+    vae_stream_count(s, steps, &n_in, &n_out);
+    if (w->sent < n_in && !w->ended)
+        return VAE_AGAIN;
+    const int64_t lacking = results_lacking(s);
+    if (w->sent == 0 && lacking <= 0)
+        return VAE_END;
+    /* As few steps as take all. */
+    for (int fewer = steps - 1; fewer > 0; fewer--) {
+        vae_stream_count(s, fewer, &n_in, &n_out);
+        if (n_in < w->sent || n_out < lacking)
+            break;
+        steps = fewer;
+    }
+    vae_stream_count(s, steps, &n_in, &n_out);
+    status = run_slice(s, n_in, n_out, unit, error);
+    if (status != VAE_OK)
+        return status;
+    w->sent = 0;
+    w->results += w->made = n_out;
+    w->given = 1;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_stream_send_latent(VaeStream *stream, const VaeLatentIn *latent,
+                       VaeError *error)
+{
+    Unit unit = {0};
+    const VaeStatus status = check_stream(stream, VAE_DECODE, error);
+    if (latent)
+        unit.latent =
+            (VaeLatentOut){.type = latent->type, .data = (void *) latent->data};
+    return status == VAE_OK ? send_unit(stream, latent ? &unit : NULL, error)
+                            : status;
+}
+
+VaeStatus
+vae_stream_receive_picture(VaeStream *stream, const VaePicture *picture,
+                           VaeError *error)
+{
+    const Unit unit = {.is_picture = true, .picture = *picture};
+    const VaeStatus status = check_stream(stream, VAE_DECODE, error);
+    return status == VAE_OK ? receive_unit(stream, &unit, error) : status;
+}
+
+VaeStatus
+vae_stream_send_picture(VaeStream *stream, const VaePicture *picture,
+                        VaeError *error)
+{
+    Unit unit = {.is_picture = true};
+    const VaeStatus status = check_stream(stream, VAE_ENCODE, error);
+    if (picture)
+        unit.picture = *picture;
+    return status == VAE_OK ? send_unit(stream, picture ? &unit : NULL, error)
+                            : status;
+}
+
+VaeStatus
+vae_stream_receive_latent(VaeStream *stream, const VaeLatentOut *latent,
+                          VaeError *error)
+{
+    const Unit unit = {.latent = *latent};
+    const VaeStatus status = check_stream(stream, VAE_ENCODE, error);
+    return status == VAE_OK ? receive_unit(stream, &unit, error) : status;
+}

@@ -1,0 +1,45 @@
+/*
+ * minimal.c: a decoder by libvae alone.
+ *
+ *   minimal MODEL LATENTS >frames.rgb
+ *
+ * LATENTS states its size in pixels, as files of latentmux do. The frames are
+ * packed RGB, one after another. docs/library.md explains each call.
+ *
+ *   cc minimal.c $(pkg-config --cflags --libs libvae) -o minimal
+ */
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <vae/vae.h>
+
+int
+main(int argc, char **argv)
+{
+    VaeError e = {VAE_ERR_ARGUMENT, "usage: minimal MODEL LATENTS"};
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+    VaeModel *model;
+    VaeTensorFile *file;
+    VaeStream *s;
+    if (argc != 3 || vae_model_open(argv[1], NULL, &model, &e) ||
+        vae_tensor_file_open(argv[2], &file, &e) ||
+        vae_latent_clip_find(file, NULL, &clip, &e))
+        errx(1, "%s", e.message);
+    const int w = clip.width_px, h = clip.height_px;
+    VaeStreamParams params = {sizeof params, .width = w, .height = h};
+    params.normalization = clip.normalization;
+    if (vae_stream_new(model, &params, &s, &e))
+        errx(1, "%s", e.message);
+    void *latent = calloc(clip.channels, 4 * clip.height * clip.width);
+    void *rgb = calloc(w, 3 * h);
+    VaePicture p = {VAE_PIXELS_RGB, w, h, .data = {rgb}, .stride = {3 * w}};
+    for (int k = 0, r; (r = vae_stream_receive_picture(s, &p, &e)) != VAE_END;)
+        if (r == VAE_OK) {
+            fwrite(rgb, 3, (size_t) w * h, stdout);
+        } else if (r == VAE_AGAIN && k < clip.t) {
+            vae_latent_clip_read(&clip, k++, latent);
+            vae_stream_send_latent(s, &(VaeLatentIn){clip.type, latent}, &e);
+        } else if (r != VAE_AGAIN || vae_stream_send_latent(s, NULL, &e)) {
+            errx(1, "%s", e.message);
+        }
+}

@@ -1,0 +1,251 @@
+/*
+ * send.c: units sent and received one at a time are those of whole calls.
+ *
+ * send MODEL BACKEND PRECISION
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams.h"
+
+enum { W = 40, H = 24, T = 7 };
+
+/* One run of a clip through send and receive. */
+typedef struct Run {
+    const Bed *bed;
+    VaeStream *stream;
+    VaeDirection direction;
+    const TestClip *clip;
+    int sent, received;
+    int most;             /* received at most; -1: all */
+    uint64_t allocations; /* after the second slice */
+    VaeStatus status;
+    VaeError error;
+} Run;
+
+static VaePicture
+picture(const TestClip *clip, int i)
+{
+    return (VaePicture){
+        .pixels = VAE_PIXELS_RGB_F32,
+        .width = clip->width,
+        .height = clip->height,
+        .data = {(uint8_t *) (clip->video + (size_t) i * W * H * 3)},
+        .stride = {W * 3 * sizeof(float)}};
+}
+
+static float *
+latent(const Run *r, int k)
+{
+    const size_t n = clip_latent_count(r->bed, r->clip) / (size_t) r->clip->t;
+    return r->clip->latents + (size_t) k * n;
+}
+
+static VaeStatus
+send_next(Run *r)
+{
+    const int all = r->direction == VAE_DECODE ? r->clip->t : r->clip->frames;
+    const bool end = r->sent == all;
+    VaeStatus status;
+    if (r->direction == VAE_DECODE) {
+        const VaeLatentIn in = {VAE_TYPE_F32, end ? NULL : latent(r, r->sent)};
+        status = vae_stream_send_latent(r->stream, end ? NULL : &in, &r->error);
+    } else {
+        const VaePicture in = picture(r->clip, end ? 0 : r->sent);
+        status =
+            vae_stream_send_picture(r->stream, end ? NULL : &in, &r->error);
+    }
+    r->sent += status == VAE_OK && !end;
+    return status;
+}
+
+static VaeStatus
+receive_next(Run *r)
+{
+    /* Past the end nothing is written. */
+    const int all = r->direction == VAE_DECODE ? r->clip->frames : r->clip->t;
+    const int at = r->received < all ? r->received : all - 1;
+    VaeStatus status;
+    if (r->direction == VAE_DECODE) {
+        const VaePicture out = picture(r->clip, at);
+        status = vae_stream_receive_picture(r->stream, &out, &r->error);
+    } else {
+        const VaeLatentOut out = {.type = VAE_TYPE_F32, .data = latent(r, at)};
+        status = vae_stream_receive_latent(r->stream, &out, &r->error);
+    }
+    r->received += status == VAE_OK;
+    return status;
+}
+
+/* greedy: sends until it is refused; otherwise only when it is asked to. */
+static void
+run(Run *r, bool greedy)
+{
+    VaeStatus status = VAE_OK;
+    r->sent = r->received = 0;
+    r->allocations = 0;
+    while (status != VAE_END && r->received != r->most) {
+        VaeStatus sent = VAE_OK;
+        status = receive_next(r);
+        if (status == VAE_OK &&
+            r->received == (r->direction == VAE_DECODE ? 10 : 3))
+            r->allocations = vae_allocation_count();
+        if (status != VAE_AGAIN && status != VAE_OK)
+            break;
+        if (status == VAE_AGAIN)
+            sent = send_next(r);
+        while (greedy && sent == VAE_OK && r->sent > 0 &&
+               r->sent <
+                   (r->direction == VAE_DECODE ? r->clip->t : r->clip->frames))
+            sent = send_next(r);
+        must(sent == VAE_AGAIN ? VAE_OK : sent, &r->error);
+    }
+    r->status = status;
+}
+
+static Run
+begin(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
+{
+    return (Run){.bed = bed,
+                 .stream =
+                     bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                                       .width = W,
+                                                       .height = H,
+                                                       .slice_size = slice}),
+                 .direction = direction,
+                 .clip = clip,
+                 .most = -1};
+}
+
+/* The clip is compared with what whole calls gave. */
+static void
+expect_same(Run *r, const TestClip *want, bool greedy, const char *what)
+{
+    char text[128];
+    clip_poison(r->bed, (TestClip *) r->clip, r->direction);
+    run(r, greedy);
+    snprintf(text, sizeof text, "%s, slices of %d, %s",
+             r->direction == VAE_DECODE ? "decode" : "encode",
+             vae_stream_get_plan(r->stream)->slice_size, what);
+    expect(r->status == VAE_END, "%s: ends: %s", text,
+           vae_status_name(r->status));
+    same_result(r->bed, r->clip, want, r->direction, text);
+    if (r->allocations)
+        expect(vae_allocation_count() == r->allocations,
+               "%s: no allocation after the first slices", text);
+}
+
+static void
+one_slice(const Bed *bed, VaeDirection direction, int slice,
+          const TestClip *want, TestClip *clip)
+{
+    Run r = begin(bed, direction, slice, clip);
+    expect_same(&r, want, false, "one at a time");
+    expect(receive_next(&r) == VAE_END, "the end stays");
+    expect(direction == VAE_DECODE
+               ? vae_stream_send_latent(r.stream,
+                                        &(VaeLatentIn){.data = clip->latents},
+                                        &r.error) == VAE_ERR_ARGUMENT
+               : send_next(&r) == VAE_OK,
+           "after the end nothing is taken but another end");
+    vae_stream_reset(r.stream);
+    expect_same(&r, want, true, "as many as it takes");
+    vae_stream_reset(r.stream);
+    r.most = direction == VAE_DECODE ? 7 : 3;
+    run(&r, true); /* breaks off in the middle of a slice */
+    r.most = -1;
+    vae_stream_reset(r.stream);
+    expect_same(&r, want, true, "after a reset in between");
+    vae_stream_reset(r.stream);
+    vae_stream_cancel(r.stream);
+    run(&r, false);
+    expect(r.status == VAE_ERR_CANCELLED, "cancelled: %s",
+           vae_status_name(r.status));
+    expect(receive_next(&r) == VAE_ERR_ARGUMENT &&
+               send_next(&r) == VAE_ERR_ARGUMENT,
+           "then broken off: %s", r.error.message);
+    vae_stream_reset(r.stream);
+    expect_same(&r, want, false, "after a cancel");
+    vae_stream_free(&r.stream);
+}
+
+static void
+both_ways(const Bed *bed, VaeDirection direction)
+{
+    static const int plan[] = {1, 0}, sizes[] = {1, 2, 4};
+    TestClip want = bed_clip(bed, T, W, H, 0), clip = bed_clip(bed, T, W, H, 0);
+    VaeStream *stream = bed_stream(
+        bed,
+        (VaeStreamParams){.direction = direction, .width = W, .height = H});
+    /* The last step of an encoder lacks as many frames as it may. */
+    while (direction == VAE_ENCODE &&
+           vae_model_latents_of(bed->model, clip.frames - 1) == T)
+        want.frames = --clip.frames;
+    run_clip(bed, stream, direction, &want, plan);
+    vae_stream_free(&stream);
+    for (int i = 0; i < 3; i++)
+        one_slice(bed, direction, sizes[i], &want, &clip);
+    clip_free(&want);
+    clip_free(&clip);
+}
+
+/* What is refused costs nothing. */
+static void
+bad_calls(const Bed *bed)
+{
+    TestClip want = bed_clip(bed, T, W, H, 0), clip = bed_clip(bed, T, W, H, 0);
+    static const int plan[] = {1, 0};
+    Run r = begin(bed, VAE_DECODE, 2, &clip);
+    VaePicture p = picture(&clip, 0);
+    const VaeLatentOut out = {.data = clip.latents};
+    run_clip(bed, r.stream, VAE_DECODE, &want, plan);
+    vae_stream_reset(r.stream);
+    expect(vae_stream_send_picture(r.stream, &p, &r.error) ==
+                   VAE_ERR_ARGUMENT &&
+               vae_stream_receive_latent(r.stream, &out, &r.error) ==
+                   VAE_ERR_ARGUMENT,
+           "an encoder's calls: %s", r.error.message);
+    expect(receive_next(&r) == VAE_AGAIN && send_next(&r) == VAE_OK &&
+               send_next(&r) == VAE_AGAIN && r.sent == 1,
+           "the first latent alone");
+    expect(vae_stream_send_latent(r.stream,
+                                  &(VaeLatentIn){VAE_TYPE_F16, clip.latents},
+                                  &r.error) == VAE_ERR_ARGUMENT,
+           "another type: %s", r.error.message);
+    p.width = W - 1;
+    expect(vae_stream_receive_picture(r.stream, &p, &r.error) == VAE_ERR_SIZE,
+           "another size: %s", r.error.message);
+    p = picture(&clip, 0);
+    p.on_device = true;
+    expect(vae_stream_receive_picture(r.stream, &p, &r.error) ==
+               VAE_ERR_ARGUMENT,
+           "on a device: %s", r.error.message);
+    p = picture(&clip, 0);
+    p.pixels = VAE_PIXELS_RGB;
+    expect(vae_stream_receive_picture(r.stream, &p, &r.error) ==
+               VAE_ERR_ARGUMENT,
+           "another kind: %s", r.error.message);
+    vae_stream_reset(r.stream);
+    expect_same(&r, &want, true, "after refused calls");
+    vae_stream_free(&r.stream);
+    clip_free(&want);
+    clip_free(&clip);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    if (argc != 4) {
+        fprintf(stderr, "usage: send MODEL BACKEND PRECISION\n");
+        return 2;
+    }
+    bed_open(&bed, argv[1], argv[2], argv[3]);
+    bed.threads = 1;
+    both_ways(&bed, VAE_DECODE);
+    both_ways(&bed, VAE_ENCODE);
+    bad_calls(&bed);
+    vae_model_free(&bed.model);
+    return tests_end();
+}
