@@ -1,3 +1,6 @@
+/*
+ * alloc.c: see alloc.h.
+ */
 #include "alloc.h"
 
 #include <stdatomic.h>
@@ -11,13 +14,13 @@
 #include "vae-private/stream.h"
 
 #define ALIGNMENT ((size_t) 64)
-/* Blocks from here on are mapped by themselves: what is freed goes back to the
- * system at once, and leaves no hole in a heap. */
+/* Blocks of at least this size have their own mapping: freeing one returns its
+ * memory to the system at once and does not fragment the heap. */
 #define MAPPED ((size_t) 256 << 10)
-/* Below that no large page fits. */
+/* The size of a large page. */
 #define LARGE ((size_t) 2 << 20)
 
-/* The sanitizer knows the blocks of malloc() only. */
+/* The address sanitizer tracks blocks of malloc() only. */
 #if defined __SANITIZE_ADDRESS__
 #define MAY_MAP false
 #elif defined __has_feature
@@ -29,15 +32,15 @@
 #define MAY_MAP true
 #endif
 
-/* In front of each block, ALIGNMENT bytes wide. */
+/* Stored ALIGNMENT bytes before each block. */
 typedef struct Head {
-    size_t mapped; /* bytes from here on; 0: malloc()'s */
+    size_t mapped; /* bytes of the mapping; 0: from malloc() */
 } Head;
 
 static atomic_uint_fast64_t allocations;
 static atomic_uint_fast64_t refused;
 
-/* Takes the pages now, which the system gives only when they are touched. */
+/* Makes the system allocate the pages now, not at their first use. */
 static void
 touch(uint8_t *map, size_t bytes)
 {
@@ -58,7 +61,7 @@ map_block(size_t bytes, bool now)
     if (map == MAP_FAILED)
         return NULL;
 #ifdef MADV_HUGEPAGE
-    /* Only a wish: a system without large pages gives small ones. */
+    /* A hint: a system without large pages uses small ones. */
     if (bytes >= LARGE)
         madvise(map, bytes, MADV_HUGEPAGE);
 #endif
@@ -84,7 +87,7 @@ alloc(size_t bytes, bool now)
     const uint64_t number = atomic_fetch_add(&allocations, 1) + 1;
     if (number == atomic_load(&refused) || bytes > SIZE_MAX - 3 * ALIGNMENT)
         return NULL;
-    /* Also for 0 bytes a block of its own. */
+    /* A request for 0 bytes gets a block, too. */
     const size_t whole = (bytes + 2 * ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     Head *head =
         MAY_MAP && bytes >= MAPPED ? map_block(whole, now) : heap_block(whole);
@@ -129,7 +132,7 @@ vae_allocation_count(void)
 
 /* ------------------------------------------------------------------ */
 
-/* What the system can give without swapping. */
+/* Memory that is available without swapping. */
 static uint64_t
 system_left(void)
 {
@@ -144,9 +147,9 @@ system_left(void)
     return kib ? (uint64_t) kib << 10 : UINT64_MAX;
 }
 
-/* What the process has taken of its address space and for its data. */
+/* The process's address space and data size. */
 static bool
-taken(uint64_t *space, uint64_t *data)
+process_size(uint64_t *space, uint64_t *data)
 {
     unsigned long long pages[2];
     FILE *f = fopen("/proc/self/statm", "re");
@@ -171,8 +174,8 @@ limit_left(int which, uint64_t used)
     return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
-/* Backends with threads of their own: those there are, and most of those that
- * have ended were there at a time. */
+/* Thread pools of backends: how many run now, and the most that ran when one of
+ * them ended. */
 static atomic_int teams, most_teams;
 
 void
@@ -185,12 +188,12 @@ vae_mem_team(bool begins)
         continue;
 }
 
-/* Stacks are reserved whole, of these threads and of a few others; the C
- * library reserves 128 MiB at a time for the heaps of threads, of which it
- * keeps 64 for the next when they end, and 64 MiB are for what another library
- * keeps. */
+/* Address space to keep for threads and other libraries: the stacks of the
+ * threads and of four more; 128 MiB for a heap of the C library's threads, of
+ * which 64 MiB stay reserved when the threads end; 64 MiB for other libraries.
+ */
 static uint64_t
-beside(int threads)
+reserve_for(int threads)
 {
     struct rlimit stack;
     uint64_t one = UINT64_C(8) << 20;
@@ -208,13 +211,13 @@ vae_mem_left(int threads, bool *limited)
 {
     const uint64_t from_system = system_left();
     uint64_t space, data, own = UINT64_MAX;
-    if (taken(&space, &data)) {
+    if (process_size(&space, &data)) {
         const uint64_t a = limit_left(RLIMIT_AS, space);
         const uint64_t b = limit_left(RLIMIT_DATA, data);
         own = a < b ? a : b;
     }
     if (own != UINT64_MAX)
-        own = own > beside(threads) ? own - beside(threads) : 0;
+        own = own > reserve_for(threads) ? own - reserve_for(threads) : 0;
     *limited = own < from_system;
     return *limited ? own : from_system;
 }

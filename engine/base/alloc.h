@@ -9,16 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed, 64-byte aligned, counted (vae_allocation_count()); NULL when out of
- * memory. vae_mem_free(NULL) is fine. */
+/* Allocates zeroed memory, aligned to 64 bytes, and counts the allocation
+ * (vae_allocation_count()). NULL when out of memory. vae_mem_free(NULL) does
+ * nothing. */
 void *vae_mem_alloc(size_t bytes);
-/* The same, but the system may give its pages as they are first written, to the
- * thread that does: for what several threads fill at once. */
+/* The same, but the system may allocate each page when a thread first writes to
+ * it: for blocks that several threads fill in parallel. */
 void *vae_mem_alloc_lazy(size_t bytes);
 void vae_mem_free(void *block);
 
-/* A block that is used again and again, and grows: new pages each time would
- * cost as much as what is done with them. Zeroed, it has none. */
+/* A block that is reused and grows, because new pages would cost as much as the
+ * work on them. All zeros: no block yet. */
 typedef struct VaeRoom {
     void *block;
     size_t bytes;
@@ -31,7 +32,8 @@ vae_room_free(VaeRoom *room)
     *room = (VaeRoom){0};
 }
 
-/* At least that many bytes, of any contents; NULL when out of memory. */
+/* Returns at least that many bytes, not initialized; NULL when out of memory.
+ */
 static inline void *
 vae_room_take(VaeRoom *room, size_t bytes)
 {
@@ -44,17 +46,17 @@ vae_room_take(VaeRoom *room, size_t bytes)
 }
 
 /*
- * Bytes that can still be taken: what the system gives without swapping, and
- * no more than the process's own limits leave (ulimit -v, -d), less what
- * `threads` threads and the code that a library makes want beside it. limited
- * tells whether the process's limits decided. UINT64_MAX where nothing says.
+ * Bytes that can still be allocated: at most the memory available without
+ * swapping, and at most the process's own limits (ulimit -v, -d) less a reserve
+ * for `threads` threads and other libraries. *limited is true if the process's
+ * limits are the smaller. UINT64_MAX if neither is known.
  */
 uint64_t vae_mem_left(int threads, bool *limited);
-/* A backend's threads begin or have ended. */
+/* A backend calls this before it starts its threads and after they end. */
 void vae_mem_team(bool begins);
 
-/* For tests: allocation number n of the process, as vae_allocation_count()
- * counts, is refused; 0 (as at the start): none. */
+/* For tests: makes allocation number n of the process fail, as
+ * vae_allocation_count() counts. 0, the default: none. */
 void vae_mem_fail_at(uint64_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * clock.h: the time that spans are measured with.
+ * clock.h: a clock to measure durations.
  */
 #ifndef VAE_CLOCK_H
 #define VAE_CLOCK_H
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds of a clock that is never set. */
+/* Nanoseconds of the monotonic clock. */
 static inline uint64_t
 vae_now_ns(void)
 {

@@ -21,7 +21,7 @@ static const uint32_t k[64] = {
 void
 vae_sha256_begin(VaeSha256 *s)
 {
-    /* The same of the square roots of the first eight. */
+    /* The same for the square roots of the first eight primes. */
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372,
                                       0xa54ff53a, 0x510e527f, 0x9b05688c,
                                       0x1f83d9ab, 0x5be0cd19};

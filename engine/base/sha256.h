@@ -10,7 +10,7 @@
 typedef struct VaeSha256 {
     uint32_t state[8];
     uint64_t bytes;
-    uint8_t block[64]; /* the bytes % 64 last ones */
+    uint8_t block[64]; /* the last bytes % 64 bytes */
 } VaeSha256;
 
 void vae_sha256_begin(VaeSha256 *s);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define MOST 65536 /* no struct is so large: the size was never set */
+#define MOST 65536 /* a larger struct_size was never initialized */
 
 static size_t
 size_of(const void *sized)

@@ -43,7 +43,7 @@ vae_status_name(VaeStatus status)
     return "unknown status";
 }
 
-/* Bytes of the UTF-8 sequence at s (at most n), 0 when it is not valid. */
+/* Length of the UTF-8 sequence at s (at most n); 0 if it is not valid. */
 static size_t
 sequence_length(const unsigned char *s, size_t n)
 {
@@ -64,13 +64,12 @@ sequence_length(const unsigned char *s, size_t n)
     return bad ? 0 : length;
 }
 
-/* Of so many bytes: escape and its like, and those that terminals take for two
- * of them, U+0080 to U+009f. */
+/* True for a control character: one byte, or U+0080 to U+009f in two. */
 static bool
-is_control(const unsigned char *s, size_t step)
+is_control(const unsigned char *s, size_t length)
 {
-    return step == 1 ? *s < 0x20 || *s == 0x7f
-                     : step == 2 && s[0] == 0xc2 && s[1] < 0xa0;
+    return length == 1 ? *s < 0x20 || *s == 0x7f
+                       : length == 2 && s[0] == 0xc2 && s[1] < 0xa0;
 }
 
 void
@@ -98,7 +97,7 @@ vae_fail(VaeError *error, VaeStatus status, const char *format, ...)
 {
     if (error == NULL)
         return status;
-    /* The old message may be among the arguments. */
+    /* An argument may point to the old message. */
     char text[sizeof error->message];
     va_list args;
     va_start(args, format);

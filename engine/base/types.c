@@ -5,7 +5,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "numbers in files are used in place");
 
-/* Tensors lie in their files at any address. */
+/* Tensors in files may have any alignment. */
 typedef uint16_t U16 __attribute__((aligned(1), may_alias));
 typedef float F32 __attribute__((aligned(1), may_alias));
 
@@ -59,7 +59,7 @@ bits_of(float f)
     return bits;
 }
 
-/* As `take ? a : b`, without a jump: gcc vectorises no loop with jumps. */
+/* `take ? a : b` without a jump: gcc does not vectorise loops with jumps. */
 static inline uint32_t
 select_bits(bool take, uint32_t a, uint32_t b)
 {
@@ -67,16 +67,17 @@ select_bits(bool take, uint32_t a, uint32_t b)
     return (a & mask) | (b & ~mask);
 }
 
-/* No operand or result here is a subnormal float: these functions hold where
- * the processor is set to flush those to zero. */
+/* No operand or result here is a subnormal float, so the functions are exact
+ * even if the processor flushes subnormals to zero. */
 static inline float
 float_of_f16(uint32_t h)
 {
     const uint32_t shifted = (h & 0x7fff) << 13;
-    /* Exponent bias 15 becomes 127; infinity and NaN need as much again. */
+    /* Adds 112 to the exponent (bias 15 becomes 127); twice that for infinity
+     * and NaN. */
     const uint32_t normal = shifted + (112u << 23);
     const uint32_t special = shifted + (224u << 23);
-    /* A subnormal is m * 2^-24: as the fraction of 2^-14, less 2^-14. */
+    /* A subnormal is m * 2^-24: (2^-14 + m * 2^-24) - 2^-14. */
     const float tiny = float_of(shifted + (113u << 23)) - 0x1p-14f;
     uint32_t bits = select_bits(shifted >= 0x0f800000, special, normal);
     bits = select_bits(shifted < 0x00800000, bits_of(tiny), bits);
@@ -89,9 +90,9 @@ f16_of_float(float f)
     const uint32_t bits = bits_of(f);
     const uint32_t a = bits & 0x7fffffff;
     const uint32_t odd = a >> 13 & 1;
-    /* 2^-14 and up; the carry of the rounding may reach infinity. */
+    /* For 2^-14 and more. Rounding up may reach infinity. */
     const uint32_t normal = (a + 0xfff + odd - (112u << 23)) >> 13;
-    /* Below, a sum with 0.5 is rounded to the 2^-24 that a unit is worth. */
+    /* For less than 2^-14. Adding 0.5 rounds to a multiple of 2^-24. */
     const uint32_t tiny = bits_of(float_of(a) + 0.5f) - bits_of(0.5f);
     const uint32_t nan = 0x7e00 | (a >> 13 & 0x1ff);
     uint32_t h = select_bits(a < 0x38800000, tiny, normal);
@@ -121,7 +122,7 @@ u8_of_float(float f)
 {
     const float low = float_of(select_bits(f > 0, bits_of(f), 0));
     const uint32_t clamped = select_bits(low < 255, bits_of(low), bits_of(255));
-    /* At 2^23 a unit in the last place is 1. */
+    /* From 2^23 on, the last bit is worth 1: adding 2^23 rounds. */
     return (uint8_t) bits_of(float_of(clamped) + 0x1p23f);
 }
 
@@ -258,9 +259,9 @@ word_at(const char *const *words, unsigned n, unsigned i)
     return i < n ? words[i] : "unknown";
 }
 
-/* The place of word, -1 when it is not there. */
+/* The index of word in words; -1 if it is not there. */
 static int
-place_of(const char *const *words, int n, const char *word)
+index_of(const char *const *words, int n, const char *word)
 {
     for (int i = 0; word != NULL && i < n; i++) {
         if (strcmp(words[i], word) == 0)
@@ -280,7 +281,7 @@ vae_backend_name(VaeBackendKind kind)
 bool
 vae_backend_parse(const char *word, VaeBackendKind *out)
 {
-    const int i = place_of(backends, COUNT(backends), word);
+    const int i = index_of(backends, COUNT(backends), word);
     if (i >= 0)
         *out = (VaeBackendKind) i;
     return i >= 0;
@@ -295,7 +296,7 @@ vae_precision_name(VaePrecision precision)
 bool
 vae_precision_parse(const char *word, VaePrecision *out)
 {
-    const int i = place_of(precisions, COUNT(precisions), word);
+    const int i = index_of(precisions, COUNT(precisions), word);
     if (i >= 0)
         *out = (VaePrecision) i;
     return i >= 0;
@@ -310,7 +311,7 @@ vae_nan_policy_name(VaeNanPolicy policy)
 bool
 vae_nan_policy_parse(const char *word, VaeNanPolicy *out)
 {
-    const int i = place_of(nan_policies, COUNT(nan_policies), word);
+    const int i = index_of(nan_policies, COUNT(nan_policies), word);
     if (i >= 0)
         *out = (VaeNanPolicy) i;
     return i >= 0;
@@ -325,7 +326,7 @@ vae_normalization_name(VaeNormalization n)
 bool
 vae_normalization_parse(const char *word, VaeNormalization *out)
 {
-    const int i = place_of(normalizations, COUNT(normalizations), word);
+    const int i = index_of(normalizations, COUNT(normalizations), word);
     if (i >= 0)
         *out = (VaeNormalization) i;
     return i >= 0;

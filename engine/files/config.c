@@ -1,5 +1,5 @@
 /*
- * config.json beside weights, as diffusers writes it.
+ * Reads config.json in the folder of weights, as diffusers writes it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "alloc.h"
 #include "files.h"
 
-/* They have a few thousand. */
+/* Usual files have a few thousand bytes. */
 #define MAX_BYTES (1 << 20)
 
 static VaeStatus

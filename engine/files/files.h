@@ -1,5 +1,5 @@
 /*
- * files.h: what the readers and the writer of tensor files share.
+ * files.h: shared by the readers and the writer of tensor files.
  */
 #ifndef VAE_FILES_H
 #define VAE_FILES_H
@@ -8,65 +8,65 @@
 
 #include "vae-private/tensors.h"
 
-/* Bytes that tell the format and the length of the header. */
+/* The first bytes of a file: enough to know its format and header length. */
 #define VAE_FILE_HEAD 16
-/* vae_tensor_header_size() for a file whose length is not known. */
+/* The `total` of a file whose length is not known. */
 #define VAE_TOTAL_UNKNOWN UINT64_MAX
-/* Names out of files go into messages by "%.*s" with this, so that what was
- * found and wanted still has room. */
+/* Messages show at most this many bytes of a name from a file ("%.*s"), so that
+ * the rest of the message fits. */
 #define VAE_NAME_SHOWN 160
 
 struct VaeTensorFile {
     char *name;
-    const char *label; /* in messages: name, of a long one the end */
+    const char *label; /* name for messages: the end of a long one */
     const uint8_t *bytes;
-    size_t size;    /* at hand */
-    uint64_t total; /* of the file, or VAE_TOTAL_UNKNOWN */
-    void *map;      /* NULL where the bytes are the caller's */
+    size_t size;    /* of bytes */
+    uint64_t total; /* size of the file, or VAE_TOTAL_UNKNOWN */
+    void *map;      /* NULL: the bytes belong to the caller */
     json_t *header; /* safetensors: owns names, type names, metadata */
-    char *names;    /* PyTorch: owns names */
+    char *names;    /* PyTorch: owns the names */
     json_t *metadata;
     char npy_type[8];
     VaeTensorInfo *tensors;
     size_t n_tensors;
     const VaeTensorInfo **sorted; /* by name */
-    VaeTensorFile **shards;       /* of an index: own the tensors */
+    VaeTensorFile **shards;       /* of an index; they own the tensors */
     size_t n_shards;
 };
 
-/* Of a tensor of a mapped file: its pages leave the process's memory, until
- * somebody reads them again. */
+/* Removes a mapped tensor's pages from the process's memory; the next read
+ * brings them back. */
 void vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t);
 
-/* Whether the name of any tensor begins so. */
+/* True if the name of some tensor begins with prefix. */
 bool vae_tensor_file_has_prefix(const VaeTensorFile *file, const char *prefix);
 
-/* The end of name that messages show. */
+/* The part of name that messages show: the end of a long one. */
 const char *vae_file_label(const char *name);
 
-/* Bytes out of a file as printable text, cut to buffer, of size > 0; what is
- * not ASCII is '?'. Returns buffer. */
+/* Copies text to buffer (size > 0), cut to its size; bytes that are not
+ * printable ASCII become '?'. Returns buffer. */
 const char *vae_shown(const char *text, size_t n, char *buffer, size_t size);
 
 /*
- * As vae_tensor_file_write(), for a file that is written again and again: the
- * temporary file is always path.tmp, so that what a killed process left is
- * written over, and the folder is on the disk, too, when it returns.
+ * Like vae_tensor_file_write(), for a file that is written repeatedly. The
+ * temporary file is always path.tmp, so that a killed process leaves at most
+ * one. The folder is synced to disk, too.
  */
 VaeStatus vae_tensor_file_rewrite(const char *path, const VaeTensorOut *tensors,
                                   size_t n, const VaeMetadata *metadata,
                                   size_t n_metadata, VaeError *error);
 
-/* The product of dims, each >= 0; false when it passes 64 bits. */
+/* The product of dims, each >= 0; false if it overflows 64 bits. */
 bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);
 
-/* Room for n tensors. */
+/* Allocates the list of n tensors. */
 VaeStatus vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error);
 
 /*
- * One pair for each format. *_need: bytes of header, told from the first
- * VAE_FILE_HEAD (fewer where the file is shorter). *_parse: fills tensors from
- * bytes, all of the header being there.
+ * One pair for each format. *_need gives the header's size from the file's
+ * first VAE_FILE_HEAD bytes (fewer in a shorter file). *_parse fills the
+ * tensors from bytes, which must hold the whole header.
  */
 bool vae_npy_is(const uint8_t *bytes, size_t size);
 VaeStatus vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
@@ -78,34 +78,35 @@ VaeStatus vae_safetensors_need(const uint8_t *bytes, size_t size,
                                uint64_t *need, VaeError *error);
 VaeStatus vae_safetensors_parse(VaeTensorFile *file, VaeError *error);
 
-/* A zip archive as torch.save() writes it: all of the file is its header. */
+/* A zip archive as torch.save() writes it; the header is the whole file. */
 bool vae_torch_is(const uint8_t *bytes, size_t size);
 VaeStatus vae_torch_need(uint64_t total, const char *label, uint64_t *need,
                          VaeError *error);
 VaeStatus vae_torch_parse(VaeTensorFile *file, VaeError *error);
 
-/* JSON that names the shards of weights beside the file, which are opened. */
+/* An index: JSON that names shards in the same folder. Opens the shards. */
 bool vae_index_is(const uint8_t *bytes, size_t size);
 VaeStatus vae_index_parse(VaeTensorFile *file, VaeError *error);
 
-/* A safetensors file that is no symbolic link. */
+/* Opens a safetensors file; refuses a symbolic link. */
 VaeStatus vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
                                      VaeError *error);
 
-/* The weights in a model's folder; vae_mem_free() releases *out. */
+/* Finds the weights in a model's folder; the caller frees *out with
+ * vae_mem_free(). */
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
-/* Maps all of a regular file that is not empty; flags go to open(), too. The
- * caller unmaps. */
+/* Maps a regular file that is not empty. flags are added to those of open().
+ * The caller unmaps it. */
 VaeStatus vae_file_map(const char *path, int flags, void **map, size_t *size,
                        VaeError *error);
 
-/* config.json in the folder of a file of weights, NULL where there is none. The
- * caller releases *out. */
+/* Reads config.json in the folder of the weights; *out is NULL if there is
+ * none. The caller releases *out. */
 VaeStatus vae_config_load(const char *weights, json_t **out, VaeError *error);
 
-/* Reads an object or array with limits on its nesting and on what it makes the
- * JSON reader take. part: what of the file named by label it is, "header: ", or
+/* Reads a JSON object or array, with limits on its nesting and on the memory
+ * that reading takes. Messages begin with label and part; part is "header: " or
  * "". The caller releases *out. */
 VaeStatus vae_json_load(const char *text, size_t n, const char *label,
                         const char *part, json_t **out, VaeError *error);

@@ -1,5 +1,5 @@
 /*
- * The weights in a model's folder, as diffusers writes them.
+ * Finds the weights in a model's folder, as diffusers writes them.
  */
 #include <stdio.h>
 #include <string.h>

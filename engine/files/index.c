@@ -1,8 +1,8 @@
 /*
- * An index of shards, as Hugging Face's libraries write them beside the
- * shards: JSON with a "weight_map" from each tensor's name to the safetensors
- * file that holds it. A shard lies beside its index: a name with a folder in
- * it is refused, and so is a symbolic link.
+ * An index of shards, as Hugging Face's libraries write it: JSON with a
+ * "weight_map" from each tensor's name to the safetensors file that holds it.
+ * The shards are in the folder of the index; a name with a folder and a
+ * symbolic link are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ vae_index_is(const uint8_t *bytes, size_t size)
     size_t i = 0;
     if (size < sizeof length + 1)
         return false;
-    /* A safetensors header of 0x7b bytes modulo 256 begins so, too. */
+    /* A safetensors file can begin with '{', too: a length whose low byte is
+     * 0x7b. */
     memcpy(&length, bytes, sizeof length);
     if (length <= VAE_MAX_HEADER)
         return false;
@@ -74,8 +75,8 @@ open_shard(VaeTensorFile *file, const char *name, VaeTensorFile **out,
     return status;
 }
 
-/* The shards in the order in which the map names them; places maps their
- * names to that. */
+/* Opens the shards in the order in which the map first names them. places
+ * receives each shard's index under its name. */
 static VaeStatus
 open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeError *error)
 {
@@ -107,24 +108,24 @@ open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeError *error)
     return VAE_OK;
 }
 
-/* Every tensor of the shards is where the map says. */
+/* Checks that the map names this shard for each tensor in it. */
 static VaeStatus
 check_shard(const VaeTensorFile *file, const json_t *map, const char *name,
             const VaeTensorFile *shard, VaeError *error)
 {
     for (size_t i = 0; i < shard->n_tensors; i++) {
         const char *tensor = shard->tensors[i].name;
-        const char *said = json_string_value(json_object_get(map, tensor));
-        if (said == NULL)
+        const char *stated = json_string_value(json_object_get(map, tensor));
+        if (stated == NULL)
             return vae_fail(error, VAE_ERR_FORMAT,
                             "%s: shard \"%s\" holds tensor \"%.*s\", which the "
                             "index does not name",
                             file->label, name, VAE_NAME_SHOWN, tensor);
-        if (strcmp(said, name) != 0)
+        if (strcmp(stated, name) != 0)
             return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: tensor \"%.*s\" is there twice: the index "
+                            "%s: tensor \"%.*s\" appears twice: the index "
                             "says \"%s\", but shard \"%s\" holds it",
-                            file->label, VAE_NAME_SHOWN, tensor, said, name);
+                            file->label, VAE_NAME_SHOWN, tensor, stated, name);
     }
     return VAE_OK;
 }
@@ -179,9 +180,7 @@ vae_index_parse(VaeTensorFile *file, VaeError *error)
     file->shards = vae_mem_alloc(most * sizeof *file->shards);
     if (places == NULL || file->shards == NULL)
         status = vae_fail(error, VAE_ERR_MEMORY,
-                          "%s: no memory for a list of "
-                          "shards",
-                          file->label);
+                          "%s: no memory for a list of shards", file->label);
     if (status == VAE_OK)
         status = open_shards(file, map, places, error);
     if (status == VAE_OK)

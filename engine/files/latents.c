@@ -1,3 +1,6 @@
+/*
+ * Finds the clip of latents in a tensor file: its tensor, axes and metadata.
+ */
 #include "vae-private/tensors.h"
 
 #include <errno.h>
@@ -12,10 +15,10 @@
 
 #define MAX_SIDE 16384
 #define MAX_CHANNELS 1024
-/* Eight frames of each are still counted in an int. */
+/* Eight frames per latent still fit in an int. */
 #define MAX_LATENTS (1 << 24)
 #define MAX_PIXELS (1 << 20)
-/* Tensors that a message names. */
+/* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
 
 static bool
@@ -49,7 +52,7 @@ looks_like_weights(const VaeTensorFile *file)
     return false;
 }
 
-/* '"a" 1x2, "b" 3 and 7 more'. */
+/* Writes '"a" 1x2, "b" 3 and 7 more'. */
 static const char *
 names_text(const VaeTensorFile *file, char *buffer, size_t size)
 {
@@ -110,7 +113,7 @@ select_tensor(const VaeTensorFile *file, const char *wanted,
             candidates++;
         }
     }
-    /* The only tensor of all is the one meant, and told why it does not fit. */
+    /* The caller reports why the only tensor of a file does not fit. */
     if (candidates == 0 && vae_tensor_file_count(file) == 1)
         *out = vae_tensor_file_at(file, 0);
     else if (candidates == 0)
@@ -118,7 +121,7 @@ select_tensor(const VaeTensorFile *file, const char *wanted,
     else if (candidates > 1)
         return fail_missing(file,
                             "several tensors with 4 or 5 dimensions, "
-                            "the one to take must be named",
+                            "name the one to read",
                             "", error);
     return VAE_OK;
 }
@@ -132,7 +135,7 @@ fail_value(const VaeTensorFile *file, const char *key, const char *value,
                     VAE_NAME_SHOWN, value, wanted);
 }
 
-/* The metadata's word on the axes; AUTO where it says nothing. */
+/* The order of the axes in the metadata; AUTO if it is not stated. */
 static VaeStatus
 stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
 {
@@ -200,11 +203,11 @@ check_range(const VaeTensorFile *file, const VaeTensorInfo *info,
                     axis, value, most);
 }
 
-/* Axes, strides and the place of the clip. */
+/* Fills the clip's axes, strides and offset. */
 static VaeStatus
-place_clip(const VaeTensorFile *file, const VaeTensorInfo *info,
-           VaeLatentLayout layout, int64_t batch, VaeLatentClip *clip,
-           VaeError *error)
+set_geometry(const VaeTensorFile *file, const VaeTensorInfo *info,
+             VaeLatentLayout layout, int64_t batch, VaeLatentClip *clip,
+             VaeError *error)
 {
     const int64_t *dims = info->dims + (info->n_dims - 4);
     const bool tchw = layout == VAE_LAYOUT_TCHW;
@@ -236,7 +239,7 @@ place_clip(const VaeTensorFile *file, const VaeTensorInfo *info,
     return VAE_OK;
 }
 
-/* Decimal digits and nothing else, from low to high. */
+/* Accepts decimal digits only, with a value from low to high. */
 static bool
 parse_number(const char *text, int64_t low, int64_t high, int64_t *out)
 {
@@ -293,7 +296,7 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
             return fail_value(file, key, word, "normalized or raw", error);
         return VAE_OK;
     }
-    /* What ComfyUI saves carries the mark as a tensor without elements. */
+    /* ComfyUI marks its files with a tensor without elements. */
     const char *mark = "latent_format_version_0";
     if (strcmp(info->name, "latent_tensor") == 0 &&
         (vae_tensor_file_find(file, mark) != NULL ||
@@ -379,7 +382,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     if (status == VAE_OK)
         status = choose_batch(file, info, o->batch_index, &batch, error);
     if (status == VAE_OK)
-        status = place_clip(file, info, layout, batch, &clip, error);
+        status = set_geometry(file, info, layout, batch, &clip, error);
     if (status == VAE_OK)
         status = read_normalization(file, info, &clip, error);
     if (status == VAE_OK)

@@ -12,11 +12,11 @@
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_BYTES 6
-/* The longest header that is written today has some 120 bytes; one with all
- * that is read here has fewer than 1000. */
+/* Usual headers have some 120 bytes; the longest that this reader accepts has
+ * fewer than 1000. */
 #define MAX_HEADER 65536
 
-/* A place in the text of the header. */
+/* A position in the header's text. */
 typedef struct Scan {
     const char *begin, *at, *end;
     const char *label;
@@ -29,7 +29,8 @@ vae_npy_is(const uint8_t *bytes, size_t size)
     return size >= MAGIC_BYTES && memcmp(bytes, MAGIC, MAGIC_BYTES) == 0;
 }
 
-/* Bytes before the text: the length has two bytes in version 1, then four. */
+/* Bytes before the text: the length has two bytes in version 1, four in later
+ * versions. */
 static size_t
 prefix_size(const uint8_t *bytes)
 {
@@ -84,7 +85,7 @@ skip_space(Scan *s)
         s->at++;
 }
 
-/* Takes c, and the space before it, if it is next. */
+/* Skips spaces; takes c if it is next. */
 static bool
 accept(Scan *s, char c)
 {
@@ -112,7 +113,7 @@ accept_word(Scan *s, const char *word)
     return true;
 }
 
-/* A string without escapes of fewer than size bytes. */
+/* Reads a string without escapes, of fewer than size bytes. */
 static bool
 scan_string(Scan *s, char *out, size_t size, const char *wanted)
 {
@@ -148,7 +149,7 @@ scan_integer(Scan *s, int64_t *out)
     return s->at > start.at || fail_scan(s, "a number of 0 or more");
 }
 
-/* "()", "(3,)", "(3, 4)", "(3, 4,)"; "(3)" would be a number to Python. */
+/* Reads "()", "(3,)", "(3, 4)" or "(3, 4,)"; "(3)" is a number in Python. */
 static bool
 scan_shape(Scan *s, VaeTensorInfo *info)
 {
@@ -177,8 +178,8 @@ fail_type(const Scan *s, const char *descr, const char *what)
     return false;
 }
 
-/* An order, a kind and a count of bytes; other kinds (records, text, objects,
- * times) are refused. Fills the type and, in bytes, the size of an element. */
+/* Reads byte order, kind and size of an element. Refuses other kinds: records,
+ * text, objects, times. Sets info->bytes to the size of one element. */
 static bool
 read_descr(const Scan *s, const char *descr, VaeTensorInfo *info)
 {
@@ -194,7 +195,7 @@ read_descr(const Scan *s, const char *descr, VaeTensorInfo *info)
     if (descr[0] == '>' && info->bytes > 1)
         return fail_type(s, descr, "is big endian");
     if (descr[0] == '|' && info->bytes > 1)
-        return fail_type(s, descr, "does not tell its byte order");
+        return fail_type(s, descr, "states no byte order");
     info->supported = true;
     if (strcmp(descr + 1, "f4") == 0)
         info->type = VAE_TYPE_F32;
@@ -295,13 +296,13 @@ vae_npy_parse(VaeTensorFile *file, VaeError *error)
                         "%s: npy: shape %s of '%s' does not fit in 64 bits",
                         file->label, shape, info->type_name);
     info->offset = need;
-    const uint64_t there = file->total - need;
-    if (file->total != VAE_TOTAL_UNKNOWN && info->bytes != there)
+    const uint64_t found = file->total - need;
+    if (file->total != VAE_TOTAL_UNKNOWN && info->bytes != found)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: npy: %" PRIu64
                         " bytes follow the header, shape %s of '%s' wants "
                         "%" PRIu64,
-                        file->label, there, shape, info->type_name,
+                        file->label, found, shape, info->type_name,
                         info->bytes);
     return VAE_OK;
 }

@@ -15,10 +15,11 @@
 #include <string.h>
 
 #define LENGTH_BYTES 8
-/* The format nests three deep; a little more is left to unknown keys. */
+/* The format nests three deep; unknown keys may nest deeper. */
 #define MAX_DEPTH 8
 
-/* Width of each element type; bits < 8 only in whole bytes per tensor. */
+/* Element types and their widths. A tensor takes whole bytes, also with
+ * elements of less than 8 bits. */
 static const struct {
     const char *name;
     int bits;
@@ -49,12 +50,12 @@ static const struct {
     {"F4", 4, false, 0},
 };
 
-/* What people give by mistake. */
+/* Files that users give by mistake. */
 static const struct {
     const char *magic;
     size_t length;
     const char *words;
-    size_t at; /* of the first 10 bytes */
+    size_t at; /* offset of magic; it ends within the first 10 bytes */
 } others[] = {
     {"\x80\2\x8a\x0a\x6c\xfc\x9c\x46", 8,
      "a file of PyTorch before 1.6, or written for it; convert it with "
@@ -76,7 +77,7 @@ static const struct {
     {"\xff\xd8\xff", 3, "a picture (JPEG)"},
 };
 
-/* Where in the file an error is. */
+/* The tensor that an error is about. */
 typedef struct Place {
     const char *label, *tensor;
     VaeError *error;
@@ -147,9 +148,9 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
 }
 
 /*
- * Limits what the JSON reader can be made to do before it begins: depth of
- * nesting (it recurses), and objects and arrays (they take some hundred bytes
- * each in memory, two in the file). A tensor has three in 50 bytes or more.
+ * Limits the nesting (the JSON reader recurses) and the number of objects and
+ * arrays (each takes two bytes in the file, but some hundred in memory). A
+ * tensor has three of them in 50 bytes or more.
  */
 static VaeStatus
 check_nesting(const char *text, size_t n, const char *label, const char *part,
@@ -176,7 +177,7 @@ check_nesting(const char *text, size_t n, const char *label, const char *part,
         if (containers > most)
             return vae_fail(error, VAE_ERR_FORMAT,
                             "%s: %smore than %zu objects and arrays in "
-                            "%zu bytes, which no list of tensors has",
+                            "%zu bytes, too many for a list of tensors",
                             label, part, most, n);
     }
     return VAE_OK;
@@ -248,7 +249,7 @@ shape_text(const VaeTensorInfo *info, char text[200])
     return vae_dims_text(info->dims, info->n_dims, text, 200);
 }
 
-/* Reads data_offsets and holds them against the shape. */
+/* Reads data_offsets and checks them against the shape. */
 static VaeStatus
 parse_offsets(const Place *at, const json_t *entry, int bits,
               uint64_t data_start, uint64_t total, VaeTensorInfo *info)
@@ -318,7 +319,7 @@ compare_offsets(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* The tensors cover the data from its start to its end, each byte once. */
+/* Checks that each byte of the data belongs to exactly one tensor. */
 static VaeStatus
 check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
 {
@@ -353,7 +354,7 @@ check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
     return VAE_OK;
 }
 
-/* The key, in its quotes and as the text writes it, that ends before `end`. */
+/* The key that ends before `end`, with its quotes and escapes. */
 static const char *
 key_before(const char *text, size_t end, size_t *length)
 {
@@ -373,8 +374,9 @@ key_before(const char *text, size_t end, size_t *length)
 }
 
 /*
- * jansson 2.14 ends the process where it cannot lengthen a string that has an
- * escape. So what lengthening takes at most has to be there just before.
+ * jansson 2.14 ends the process if it has no memory to lengthen a string with
+ * an escape. Therefore this checks first that the most it can need is
+ * available.
  */
 static bool
 has_room(const char *text, size_t n)
@@ -395,7 +397,7 @@ vae_json_load(const char *text, size_t n, const char *label, const char *part,
     if (status != VAE_OK)
         return status;
     json_error_t problem = {0};
-    /* Where it got no memory, the reader finds fault with the text. */
+    /* Without memory, the reader reports an error in the text. */
     errno = has_room(text, n) ? 0 : ENOMEM;
     if (errno == 0)
         *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);

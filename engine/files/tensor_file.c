@@ -12,7 +12,7 @@
 
 #include "alloc.h"
 
-/* Of a longer path messages show the end. */
+/* Messages show this many bytes from the end of a longer path. */
 #define LABEL_SHOWN ((size_t) 300)
 
 const char *
@@ -61,7 +61,7 @@ vae_dims_text(const int64_t *dims, int n, char *buffer, size_t size)
 VaeStatus
 vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error)
 {
-    /* n was counted in a header at hand, so the products are small. */
+    /* n comes from a header in memory, so the products cannot overflow. */
     file->tensors = vae_mem_alloc(n * sizeof *file->tensors);
     file->sorted = vae_mem_alloc(n * sizeof(VaeTensorInfo *));
     if (file->tensors == NULL || file->sorted == NULL)
@@ -91,8 +91,8 @@ vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
         return vae_torch_need(total, label, need, error);
     if (vae_index_is(bytes, size))
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: is JSON; an index of shards can only be opened "
-                        "by its path, where they lie beside it",
+                        "%s: is JSON; open an index of shards by its path, in "
+                        "the folder of its shards",
                         label);
     return vae_safetensors_need(bytes, size, total, label, need, error);
 }
@@ -104,11 +104,11 @@ compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Reads the format that the first bytes tell. */
+/* Parses the file in the format that its first bytes show. */
 static VaeStatus
 parse_format(VaeTensorFile *file, VaeError *error)
 {
-    /* What is all at hand is not held against what reading it would take. */
+    /* A complete PyTorch file may be larger than vae_torch_need() allows. */
     if (file->size == file->total && vae_torch_is(file->bytes, file->size))
         return vae_torch_parse(file, error);
     uint64_t need = 0;
@@ -125,7 +125,7 @@ parse_format(VaeTensorFile *file, VaeError *error)
                : vae_safetensors_parse(file, error);
 }
 
-/* Sorts the tensors by name, of which none may be there twice. */
+/* Sorts the tensors by name; fails if a name appears twice. */
 static VaeStatus
 sort_names(VaeTensorFile *file, VaeError *error)
 {
@@ -137,7 +137,7 @@ sort_names(VaeTensorFile *file, VaeError *error)
     for (size_t i = 1; i < n; i++) {
         if (strcmp(file->sorted[i - 1]->name, file->sorted[i]->name) == 0)
             return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: tensor \"%.*s\" is there twice", file->label,
+                            "%s: tensor \"%.*s\" appears twice", file->label,
                             VAE_NAME_SHOWN, file->sorted[i]->name);
     }
     return VAE_OK;
@@ -157,43 +157,33 @@ parse(VaeTensorFile *file, VaeError *error)
     return sort_names(file, error);
 }
 
-static VaeTensorFile *
-file_new(const char *name)
-{
-    VaeTensorFile *file = vae_mem_alloc(sizeof *file);
-    if (file == NULL)
-        return NULL;
-    const size_t length = strlen(name) + 1;
-    file->name = vae_mem_alloc(length);
-    if (file->name == NULL) {
-        vae_tensor_file_free(&file);
-        return NULL;
-    }
-    memcpy(file->name, name, length);
-    file->label = vae_file_label(file->name);
-    return file;
-}
+typedef VaeStatus (*Parser)(VaeTensorFile *file, VaeError *error);
 
+/* Makes a file of that name from the bytes, size and total in `given`. */
 static VaeStatus
-open_bytes(const void *bytes, size_t size, uint64_t total, const char *name,
-           VaeStatus (*read)(VaeTensorFile *file, VaeError *error),
+open_bytes(const VaeTensorFile *given, const char *name, Parser parser,
            VaeTensorFile **out, VaeError *error)
 {
-    VaeTensorFile *file = file_new(name);
+    const size_t length = strlen(name) + 1;
+    VaeTensorFile *file = vae_mem_alloc(sizeof *file);
+    char *copy = vae_mem_alloc(length);
     *out = NULL;
-    if (file == NULL)
+    if (file == NULL || copy == NULL) {
+        vae_mem_free(file);
+        vae_mem_free(copy);
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
                         vae_file_label(name));
-    file->bytes = bytes;
-    file->size = size;
-    file->total = total;
-    const VaeStatus status = read(file, error);
-    if (status != VAE_OK) {
-        vae_tensor_file_free(&file);
-        return status;
     }
-    *out = file;
-    return VAE_OK;
+    memcpy(copy, name, length);
+    *file = *given;
+    file->name = copy;
+    file->label = vae_file_label(copy);
+    const VaeStatus status = parser(file, error);
+    if (status == VAE_OK)
+        *out = file;
+    else
+        vae_tensor_file_free(&file);
+    return status;
 }
 
 VaeStatus
@@ -208,7 +198,8 @@ vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: %zu bytes are given of a file of %" PRIu64,
                         vae_file_label(name), size, total);
-    return open_bytes(bytes, size, total, name, parse, out, error);
+    const VaeTensorFile given = {.bytes = bytes, .size = size, .total = total};
+    return open_bytes(&given, name, parse, out, error);
 }
 
 static VaeStatus
@@ -224,13 +215,13 @@ VaeStatus
 vae_file_map(const char *path, int flags, void **map, size_t *size,
              VaeError *error)
 {
+    const char *label = vae_file_label(path);
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
     const int fd =
         open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
     if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: refused: is a symbolic link",
-                        vae_file_label(path));
+                        "%s: refused: is a symbolic link", label);
     if (fd < 0)
         return fail_errno(path, "open", error);
     VaeStatus status = VAE_OK;
@@ -238,16 +229,15 @@ vae_file_map(const char *path, int flags, void **map, size_t *size,
     if (fstat(fd, &st) != 0) {
         status = fail_errno(path, "open", error);
     } else if (S_ISDIR(st.st_mode)) {
-        status =
-            vae_fail(error, VAE_ERR_READ, "%s: is a directory, wanted a file",
-                     vae_file_label(path));
-    } else if (!S_ISREG(st.st_mode)) {
         status = vae_fail(error, VAE_ERR_READ,
-                          "%s: is a device or pipe, wanted a regular file",
-                          vae_file_label(path));
+                          "%s: is a directory, wanted a file", label);
+    } else if (!S_ISREG(st.st_mode)) {
+        status =
+            vae_fail(error, VAE_ERR_READ,
+                     "%s: is a device or pipe, wanted a regular file", label);
     } else if (st.st_size == 0) {
-        status = vae_fail(error, VAE_ERR_FORMAT, "%s: the file is empty",
-                          vae_file_label(path));
+        status =
+            vae_fail(error, VAE_ERR_FORMAT, "%s: the file is empty", label);
     } else {
         *size = (size_t) st.st_size;
         *map = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -260,7 +250,7 @@ vae_file_map(const char *path, int flags, void **map, size_t *size,
     return status;
 }
 
-/* The same of a file that others may lie beside. */
+/* Parses a mapped file, which may be an index of shards in its folder. */
 static VaeStatus
 parse_mapped(VaeTensorFile *file, VaeError *error)
 {
@@ -271,9 +261,8 @@ parse_mapped(VaeTensorFile *file, VaeError *error)
 }
 
 static VaeStatus
-open_mapped(const char *path, int flags,
-            VaeStatus (*read)(VaeTensorFile *file, VaeError *error),
-            VaeTensorFile **out, VaeError *error)
+open_mapped(const char *path, int flags, Parser parser, VaeTensorFile **out,
+            VaeError *error)
 {
     void *map = NULL;
     size_t size = 0;
@@ -281,7 +270,8 @@ open_mapped(const char *path, int flags,
     VaeStatus status = vae_file_map(path, flags, &map, &size, error);
     if (status != VAE_OK)
         return status;
-    status = open_bytes(map, size, size, path, read, out, error);
+    const VaeTensorFile given = {.bytes = map, .size = size, .total = size};
+    status = open_bytes(&given, path, parser, out, error);
     if (status == VAE_OK)
         (*out)->map = map;
     else
@@ -341,8 +331,8 @@ vae_tensor_file_free(VaeTensorFile **file)
     vae_mem_free(f);
 }
 
-/* Reading one page brings those around it into the process, 64 KiB that begin
- * at a multiple of that (fault_around_bytes of Linux). */
+/* Reading one page maps the aligned 64 KiB around it (fault_around_bytes of
+ * Linux). */
 #define AROUND ((uintptr_t) 64 << 10)
 
 void
@@ -358,7 +348,7 @@ vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t)
     uintptr_t to = (data + t->bytes + AROUND - 1) / AROUND * AROUND;
     from = from < map ? map : from;
     to = to > end ? end : to;
-    /* Others that map the file, and the system's copy, keep theirs. */
+    /* The page cache and other processes' mappings keep their pages. */
     madvise((void *) from, to - from, MADV_DONTNEED);
 }
 

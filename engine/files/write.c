@@ -19,8 +19,18 @@
 #define LENGTH_BYTES ((size_t) 8)
 /* The data begins at a multiple of this, as the format asks for. */
 #define DATA_ALIGNMENT ((size_t) 8)
-/* Files of this name that a killed process left behind are stepped over. */
+/* Temporary names that are tried when killed processes left theirs behind. */
 #define MAX_TEMPORARY 100
+
+/* A file that is being written. */
+typedef struct Writing {
+    const char *path; /* as the caller gave it, for messages */
+    bool again;       /* the same file is written repeatedly */
+    void *header;
+    size_t header_size;
+    const VaeTensorOut *tensors;
+    size_t n;
+} Writing;
 
 static const char *
 dtype_of(VaeType type)
@@ -38,7 +48,8 @@ dtype_of(VaeType type)
     return NULL;
 }
 
-/* Adds value, which it takes, under a key that must be new and UTF-8. */
+/* Adds value under a key that must be new and UTF-8; takes value's reference.
+ */
 static VaeStatus
 add(json_t *object, const char *key, json_t *value, VaeError *error)
 {
@@ -53,8 +64,8 @@ add(json_t *object, const char *key, json_t *value, VaeError *error)
                           VAE_NAME_SHOWN, key == NULL ? "" : key);
     else if (json_object_get(object, key) != NULL)
         status =
-            vae_fail(error, VAE_ERR_ARGUMENT,
-                     "the name \"%.*s\" is there twice", VAE_NAME_SHOWN, key);
+            vae_fail(error, VAE_ERR_ARGUMENT, "the name \"%.*s\" appears twice",
+                     VAE_NAME_SHOWN, key);
     else if (json_object_set(object, key, value) != 0)
         status = vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
     json_decref(probe);
@@ -89,7 +100,7 @@ tensor_bytes(const VaeTensorOut *tensor, uint64_t *bytes, VaeError *error)
     return VAE_OK;
 }
 
-/* Adds the entry of one tensor, whose data begin at *offset; moves that on. */
+/* Adds the entry of a tensor whose data begins at *offset, and advances it. */
 static VaeStatus
 add_tensor(json_t *root, const VaeTensorOut *tensor, uint64_t *offset,
            VaeError *error)
@@ -147,8 +158,8 @@ add_all(json_t *root, const VaeTensorOut *tensors, size_t n,
     return status;
 }
 
-/* Length, JSON and blanks, in a block of exactly pad_to bytes, or as many as
- * the alignment wants. */
+/* Makes the header: length, JSON and spaces, padded to pad_to bytes, or to the
+ * alignment if pad_to is 0. */
 static VaeStatus
 make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
            VaeError *error)
@@ -161,8 +172,8 @@ make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
     if (pad_to > 0) {
         if (LENGTH_BYTES + length > pad_to)
             return vae_fail(error, VAE_ERR_SIZE,
-                            "the header takes %zu bytes, the room for it has "
-                            "%zu",
+                            "the header takes %zu bytes, more than the %zu "
+                            "reserved",
                             LENGTH_BYTES + length, pad_to);
         whole = pad_to;
     }
@@ -214,7 +225,7 @@ fail_errno(const char *path, const char *what, int code, VaeError *error)
                     what, strerror(code));
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int
 write_all(int fd, const void *data, uint64_t size)
 {
@@ -232,9 +243,9 @@ write_all(int fd, const void *data, uint64_t size)
     return 0;
 }
 
-/* A new file beside target with the rights that the process gives to new
- * files; name receives its path. again: always of the same name. -1 and
- * errno. */
+/* Creates a temporary file in target's folder; name receives its path. With
+ * `again`, the path is always the same. Returns -1 and sets errno on failure.
+ */
 static int
 open_beside(const char *target, bool again, char *name, size_t size)
 {
@@ -253,23 +264,22 @@ open_beside(const char *target, bool again, char *name, size_t size)
 }
 
 static VaeStatus
-write_content(int fd, const char *path, const void *header, size_t size,
-              const VaeTensorOut *tensors, size_t n, VaeError *error)
+write_content(const Writing *w, int fd, VaeError *error)
 {
-    int code = write_all(fd, header, size);
-    for (size_t i = 0; code == 0 && i < n; i++) {
+    int code = write_all(fd, w->header, w->header_size);
+    for (size_t i = 0; code == 0 && i < w->n; i++) {
         uint64_t bytes;
-        const VaeStatus status = tensor_bytes(&tensors[i], &bytes, error);
+        const VaeStatus status = tensor_bytes(&w->tensors[i], &bytes, error);
         if (status != VAE_OK)
             return status;
-        code = write_all(fd, tensors[i].data, bytes);
+        code = write_all(fd, w->tensors[i].data, bytes);
     }
     if (code == 0 && fsync(fd) != 0)
         code = errno;
-    return code == 0 ? VAE_OK : fail_errno(path, "write", code, error);
+    return code == 0 ? VAE_OK : fail_errno(w->path, "write", code, error);
 }
 
-/* -1 and errno. */
+/* Opens target's folder; returns -1 and sets errno on failure. */
 static int
 open_folder(const char *target)
 {
@@ -285,84 +295,78 @@ open_folder(const char *target)
     return fd;
 }
 
-/* Writes the file beside target and gives it that name. folder: its, to be
- * brought to the disk, too, or -1. */
+/* Writes a temporary file and renames it to target. folder: the descriptor of
+ * target's folder, to sync it too, or -1. */
 static VaeStatus
-write_and_rename(const char *path, const char *target, int folder,
-                 const void *header, size_t size, const VaeTensorOut *tensors,
-                 size_t n, VaeError *error)
+write_and_rename(const Writing *w, const char *target, int folder,
+                 VaeError *error)
 {
     const size_t room = strlen(target) + 64;
     char *name = vae_mem_alloc(room);
     if (name == NULL)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
-                        vae_file_label(path));
-    const int fd = open_beside(target, folder >= 0, name, room);
+                        vae_file_label(w->path));
+    const int fd = open_beside(target, w->again, name, room);
     if (fd < 0) {
         const int code = errno;
         vae_mem_free(name);
-        return fail_errno(path, "create", code, error);
+        return fail_errno(w->path, "create", code, error);
     }
-    VaeStatus status = write_content(fd, path, header, size, tensors, n, error);
+    VaeStatus status = write_content(w, fd, error);
     if (close(fd) != 0 && status == VAE_OK)
-        status = fail_errno(path, "write", errno, error);
+        status = fail_errno(w->path, "write", errno, error);
     if (status == VAE_OK && rename(name, target) != 0)
-        status = fail_errno(path, "replace", errno, error);
+        status = fail_errno(w->path, "replace", errno, error);
     if (status != VAE_OK)
         unlink(name);
-    /* Some file systems have no such call for a folder. */
+    /* Some file systems cannot sync a folder: EINVAL. */
     else if (folder >= 0 && fsync(folder) != 0 && errno != EINVAL)
-        status =
-            fail_errno(path, "bring the folder to the disk of", errno, error);
+        status = fail_errno(w->path, "sync the folder of", errno, error);
     vae_mem_free(name);
     return status;
 }
 
-/* Puts the file at target, the path with its links resolved. */
+/* Writes the file at target, which is the path with its links resolved. */
 static VaeStatus
-write_at_target(const char *path, const char *target, bool again,
-                const void *header, size_t size, const VaeTensorOut *tensors,
-                size_t n, VaeError *error)
+write_at_target(const Writing *w, const char *target, VaeError *error)
 {
-    const int folder = again ? open_folder(target) : -1;
-    if (again && folder < 0)
-        return fail_errno(path, "create", errno, error);
-    VaeStatus status =
-        write_and_rename(path, target, folder, header, size, tensors, n, error);
+    const int folder = w->again ? open_folder(target) : -1;
+    if (w->again && folder < 0)
+        return fail_errno(w->path, "create", errno, error);
+    VaeStatus status = write_and_rename(w, target, folder, error);
     if (folder >= 0 && close(folder) != 0 && status == VAE_OK)
-        status = fail_errno(path, "write", errno, error);
+        status = fail_errno(w->path, "write", errno, error);
     return status;
 }
 
+/* Makes the header and writes the file. */
 static VaeStatus
-write_file(const char *path, bool again, const VaeTensorOut *tensors, size_t n,
-           const VaeMetadata *metadata, size_t n_metadata, VaeError *error)
+write_file(Writing *w, const VaeMetadata *metadata, size_t n_metadata,
+           VaeError *error)
 {
-    /* A device or pipe would be replaced by a file. */
+    /* Without this check, the rename would replace a device or pipe. */
     struct stat st;
-    const bool there = stat(path, &st) == 0;
-    if (!there && errno != ENOENT)
-        return fail_errno(path, "create", errno, error);
-    if (there && !S_ISREG(st.st_mode))
+    const bool exists = stat(w->path, &st) == 0;
+    if (!exists && errno != ENOENT)
+        return fail_errno(w->path, "create", errno, error);
+    if (exists && !S_ISREG(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: is no regular file and is not replaced",
-                        vae_file_label(path));
-    void *header;
-    size_t size;
+                        vae_file_label(w->path));
     VaeError inner = {0};
-    VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
-                                              0, &header, &size, &inner);
+    VaeStatus status =
+        vae_tensor_header_make(w->tensors, w->n, metadata, n_metadata, 0,
+                               &w->header, &w->header_size, &inner);
     if (status != VAE_OK)
-        return vae_fail(error, status, "%s: %s", vae_file_label(path),
+        return vae_fail(error, status, "%s: %s", vae_file_label(w->path),
                         inner.message);
-    char *real = realpath(path, NULL);
+    char *real = realpath(w->path, NULL);
     if (real == NULL && errno != ENOENT)
-        status = fail_errno(path, "create", errno, error);
+        status = fail_errno(w->path, "create", errno, error);
     else
-        status = write_at_target(path, real != NULL ? real : path, again,
-                                 header, size, tensors, n, error);
+        status = write_at_target(w, real != NULL ? real : w->path, error);
     free(real);
-    free(header);
+    free(w->header);
     return status;
 }
 
@@ -371,7 +375,8 @@ vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
                       const VaeMetadata *metadata, size_t n_metadata,
                       VaeError *error)
 {
-    return write_file(path, false, tensors, n, metadata, n_metadata, error);
+    Writing w = {.path = path, .tensors = tensors, .n = n};
+    return write_file(&w, metadata, n_metadata, error);
 }
 
 VaeStatus
@@ -379,5 +384,6 @@ vae_tensor_file_rewrite(const char *path, const VaeTensorOut *tensors, size_t n,
                         const VaeMetadata *metadata, size_t n_metadata,
                         VaeError *error)
 {
-    return write_file(path, true, tensors, n, metadata, n_metadata, error);
+    Writing w = {.path = path, .again = true, .tensors = tensors, .n = n};
+    return write_file(&w, metadata, n_metadata, error);
 }

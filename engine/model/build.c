@@ -1,5 +1,5 @@
 /*
- * build.c: programs of a model.
+ * build.c: builds a model's programs.
  */
 #include "model.h"
 
@@ -14,7 +14,7 @@ find(void *user, const char *name, const int64_t *dims, int n_dims, long likely,
                           "tensor \"%s\" is not part of this model", name);
 }
 
-/* Lists the tensor where it is new. */
+/* Like find(), but adds a new tensor to the list. */
 static VaeStatus
 require(void *user, const char *name, const int64_t *dims, int n_dims,
         long likely, long *out, VaeError *error)
@@ -25,7 +25,7 @@ require(void *user, const char *name, const int64_t *dims, int n_dims,
 }
 
 static const VaeTensorInfo *
-at(void *user, long i)
+required_at(void *user, long i)
 {
     const VaeModel *m = user;
     return &m->required[i].found;
@@ -44,7 +44,7 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
                              .steps = decode ? info->decode : info->encode,
                              .latent_channels = info->latent_channels,
                              .tensors = {.find = p.dry_run ? require : find,
-                                         .at = at,
+                                         .at = required_at,
                                          .user = (VaeModel *) model,
                                          .file = model->file}};
     return vae_program_build(&p, out, error);

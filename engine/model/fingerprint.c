@@ -1,5 +1,5 @@
 /*
- * fingerprint.c: a hash that tells whether two files hold the same weights.
+ * fingerprint.c: a hash of a model's weights, to compare files.
  */
 #include <stdio.h>
 #include <string.h>

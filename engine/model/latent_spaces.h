@@ -4,8 +4,8 @@
 #ifndef VAE_SPACES_H
 #define VAE_SPACES_H
 
-/* Fills mean and std of that many channels: raw = normalized * std + mean; 0
- * and 1 for a space without such statistics, or with other channels. */
+/* Fills mean and std per channel: raw = normalized * std + mean. They are 0 and
+ * 1 for an unknown space or another number of channels. */
 void vae_space_statistics(const char *space, int channels, float *mean,
                           float *std);
 

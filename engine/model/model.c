@@ -15,7 +15,7 @@
 #include "model.h"
 #include "latent_spaces.h"
 
-#define MAX_SPATIAL 64 /* more is no video VAE, but a broken file */
+#define MAX_SPATIAL 64 /* larger factors come from a broken file */
 
 const VaeTensorInfo *
 vae_model_find(const VaeModel *model, const char *name)
@@ -106,8 +106,8 @@ vae_model_variant(const VaeModel *model)
     return text ? text : vae_tensor_file_metadata(model->file, "variant");
 }
 
-/* The list under vae.KEY or KEY in the metadata, or KEY in config.json; NULL,
- * and found, for text that is no JSON. */
+/* The list under vae.KEY or KEY in the metadata, or KEY in config.json. For
+ * text that is no JSON it sets *found and returns NULL. */
 static json_t *
 meta_list(const VaeModel *model, const char *key, bool *found, VaeError *error)
 {
@@ -142,9 +142,7 @@ read_list(const VaeModel *model, const char *key, int channels, float *out,
         good = json_is_number(v) && isfinite(out[i]);
     }
     if (!good)
-        vae_fail(error, VAE_ERR_MODEL,
-                 "%s: stated %s is no list of %d "
-                 "numbers",
+        vae_fail(error, VAE_ERR_MODEL, "%s: stated %s is no list of %d numbers",
                  model->path, key, channels);
     json_decref(list);
     return good;
@@ -220,7 +218,7 @@ set_arch(VaeModel *m, const VaeArch *arch)
 }
 
 static VaeRecognise
-what_is_known(VaeModel *m)
+recognise_params(VaeModel *m)
 {
     return (VaeRecognise){.model = m,
                           .arch = m->arch,
@@ -240,7 +238,7 @@ recognise(VaeModel *m, VaeError *error)
         if (!set_arch(m, vae_archs[i]))
             return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
         VaeError why = {0};
-        VaeRecognise r = what_is_known(m);
+        VaeRecognise r = recognise_params(m);
         if (!m->arch->recognise(&r, &why))
             continue;
         if (why.status != VAE_OK)
@@ -254,7 +252,7 @@ recognise(VaeModel *m, VaeError *error)
             vae_tensor_file_metadata(m->file, "vae.latent_space");
         if (space) {
             m->info.space = space;
-            /* What stands in for another VAE has its statistics. */
+            /* A stand-in for another VAE uses that VAE's statistics. */
             if (m->info.takes_normalized)
                 vae_space_statistics(space, m->info.latent_channels, m->mean,
                                      m->std);
@@ -268,52 +266,57 @@ recognise(VaeModel *m, VaeError *error)
     return vae_model_unknown(m, error);
 }
 
+static VaeStatus
+dry_run(VaeModel *m, VaeError *error)
+{
+    VaeError why = {0};
+    const VaeStatus status = vae_model_dry_run(m, &why);
+    return status == VAE_OK
+               ? VAE_OK
+               : vae_fail(error, status, "%s: %s", m->path, why.message);
+}
+
 VaeStatus
 vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                VaeError *error)
 {
     *out = NULL;
     VaeModelOptions own = {0};
-    if (options) {
-        const VaeStatus size = vae_sized_read(
-            &own, sizeof own, options, VAE_SIZE_UP_TO(VaeModelOptions, variant),
-            "VaeModelOptions", error);
-        if (size != VAE_OK)
-            return size;
-    }
-    const char *variant = own.variant;
-    VaeModel *m = new_model(path);
-    if (m && variant)
-        m->variant = strdup(variant);
-    if (!m || !m->path || (variant && !m->variant)) {
-        vae_model_free(&m);
-        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
-    }
-    VaeStatus status = vae_tensor_file_open(path, &m->file, error);
     json_t *config = NULL;
-    if (status == VAE_OK)
-        status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
-    m->config = config;
-    if (status == VAE_OK)
-        status = recognise(m, error);
-    if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)
-        status = vae_fail(error, VAE_ERR_MODEL, "%s: holds %s, which is no %s",
-                          path, m->info.arch, variant);
-    if (status == VAE_OK) {
-        VaeError why = {0};
-        status = vae_model_dry_run(m, &why);
-        if (status != VAE_OK)
-            vae_fail(error, status, "%s: %s", path, why.message);
-    }
-    if (status == VAE_OK)
-        status = vae_model_match(m, error);
-    if (status != VAE_OK) {
-        vae_model_free(&m);
+    VaeStatus status = VAE_OK;
+    if (options)
+        status = vae_sized_read(&own, sizeof own, options,
+                                VAE_SIZE_UP_TO(VaeModelOptions, variant),
+                                "VaeModelOptions", error);
+    if (status != VAE_OK)
         return status;
+    VaeModel *m = new_model(path);
+    if (m && own.variant)
+        m->variant = strdup(own.variant);
+    if (!m || !m->path || (own.variant && !m->variant)) {
+        status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
+        goto fail;
     }
+    if ((status = vae_tensor_file_open(path, &m->file, error)) != VAE_OK)
+        goto fail;
+    status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
+    m->config = config;
+    if (status != VAE_OK || (status = recognise(m, error)) != VAE_OK)
+        goto fail;
+    if (own.variant && strcmp(own.variant, m->info.arch) != 0) {
+        status = vae_fail(error, VAE_ERR_MODEL, "%s: holds %s, which is no %s",
+                          path, m->info.arch, own.variant);
+        goto fail;
+    }
+    if ((status = dry_run(m, error)) != VAE_OK ||
+        (status = vae_model_match(m, error)) != VAE_OK)
+        goto fail;
     vae_model_summarise(m);
     *out = m;
     return VAE_OK;
+fail:
+    vae_model_free(&m);
+    return status;
 }
 
 /* ------------------------------------------------------------------ */
@@ -331,7 +334,7 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
     m->info.has_decoder = decoder;
     m->info.has_encoder = encoder;
     m->info.reason = "generated";
-    VaeRecognise r = what_is_known(m);
+    VaeRecognise r = recognise_params(m);
     arch->preset(&r);
     const VaeStatus status = vae_model_dry_run(m, error);
     if (status != VAE_OK)
@@ -434,8 +437,8 @@ vae_model_tensor(const VaeModel *model, size_t i)
 int64_t
 vae_model_latents_of(const VaeModel *model, int64_t frames)
 {
-    /* As many as decode to all frames: an encoder that groups otherwise, as
-     * the tiny ones do, gets its last groups filled by repeats. */
+    /* The latents must decode to all frames. For an encoder with other groups,
+     * as in the tiny ones, repeated frames fill the last groups. */
     const VaeSteps *s = &model->info.decode;
     if (frames <= s->first_out)
         return s->first_in;

@@ -1,5 +1,5 @@
 /*
- * model.h: the model's inside, for the engine's own files.
+ * model.h: a model's internals, for the engine only.
  */
 #ifndef VAE_MODEL_INTERNAL_H
 #define VAE_MODEL_INTERNAL_H
@@ -26,34 +26,34 @@ struct VaeModel {
     float mean[VAE_MAX_LATENT_CHANNELS], std[VAE_MAX_LATENT_CHANNELS];
     const VaeArch *arch;
     void *arch_data;
-    char *path, *variant; /* asked for, or NULL */
-    int naming;           /* the architecture's: 0 official */
+    char *path, *variant; /* as the caller gave them; variant may be NULL */
+    int naming;           /* index of the architecture's naming; 0: official */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */
     bool outline;      /* no tensor has data */
 
-    VaeRequiredTensor *required; /* the decoder's first */
+    VaeRequiredTensor *required; /* the decoder's, then the encoder's */
     size_t n_required, n_decoder, required_room;
-    size_t *by_name; /* numbers of required tensors, sorted by name */
+    size_t *by_name; /* indices into required, sorted by name */
 
     VaeWeightCache weights;
-    pthread_mutex_t lock; /* guards what follows */
-    char fingerprint[65]; /* empty until it is asked for */
+    pthread_mutex_t lock; /* guards fingerprint */
+    char fingerprint[65]; /* empty until first requested */
 };
 
-/* The released configuration: the required tensors without weights. */
+/* Makes the released configuration: required tensors without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);
-/* Sums up the found tensors in info. */
+/* Counts the found tensors in info: numbers, bytes and type. */
 void vae_model_summarise(VaeModel *model);
-/* Fails with the nearest known model and what differs. */
+/* Fails; the message names the nearest known model and the differences. */
 VaeStatus vae_model_unknown(const VaeModel *model, VaeError *error);
 
-/* Number of a required tensor, or -1. likely: the number to try first. */
+/* Index of a required tensor, or -1. likely: the index to try first. */
 long vae_model_find_required(const VaeModel *model, const char *name,
                              long likely);
-/* The same, but a new name is added to the list; -1: out of memory. */
+/* The same, but adds a new name to the list; -1: out of memory. */
 long vae_model_require(VaeModel *model, const char *name, const int64_t *dims,
                        int n_dims, long likely);
 /* Lists the required tensors by a dry run of the forward passes. */
@@ -62,7 +62,7 @@ VaeStatus vae_model_dry_run(VaeModel *model, VaeError *error);
  * missing, have another shape, or are not part of the network. */
 VaeStatus vae_model_match(VaeModel *model, VaeError *error);
 
-/* Builds a program of one direction; params->network is filled in. Errors:
+/* Builds a program of one direction; fills in params->network. Errors:
  * VAE_ERR_MODEL, VAE_ERR_MEMORY. */
 VaeStatus vae_model_build(const VaeModel *model, const VaeBuildParams *params,
                           VaeProgram **out, VaeError *error);

@@ -1,6 +1,6 @@
 /*
- * nearest.c: the error for a file that is none of the known models: the nearest
- * one, and what differs.
+ * nearest.c: the error for weights of an unknown model: names the nearest known
+ * model and the differences.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,27 +12,28 @@
 void
 vae_listing_add(VaeListing *list, const char *format, ...)
 {
-    const size_t used = strlen(list->text);
+    const size_t length = strlen(list->text);
     const int most = list->most ? list->most : VAE_LISTED;
-    if (list->count++ >= most || used + 80 > sizeof list->text)
+    if (list->count++ >= most || length + 80 > sizeof list->text)
         return;
     char item[160];
     va_list args;
     va_start(args, format);
     vsnprintf(item, sizeof item, format, args);
     va_end(args);
-    snprintf(list->text + used, sizeof list->text - used, "%s%s",
-             used ? ", " : "", item);
+    snprintf(list->text + length, sizeof list->text - length, "%s%s",
+             length ? ", " : "", item);
 }
 
-typedef struct Near {
+typedef struct Candidate {
     int arch, naming;
-    size_t matched, wanted;
-    double score; /* shared names among all */
-} Near;
+    size_t matched, required;
+    double score; /* names in both / names in either */
+} Candidate;
 
+/* The file's tensor for required tensor i of the preset, or NULL. */
 static const VaeTensorInfo *
-in_file(const VaeModel *m, const VaeModel *preset, size_t i)
+find_required(const VaeModel *m, const VaeModel *preset, size_t i)
 {
     char renamed[256];
     if (!preset->arch->rename(preset->naming, preset->required[i].name,
@@ -42,18 +43,19 @@ in_file(const VaeModel *m, const VaeModel *preset, size_t i)
 }
 
 static void
-match_names(const VaeModel *m, VaeModel *preset, int arch, Near *best)
+match_names(const VaeModel *m, VaeModel *preset, int arch, Candidate *best)
 {
     const size_t held = vae_tensor_file_count(m->file);
     for (int naming = 0; naming <= preset->arch->other_names; naming++) {
         size_t matched = 0;
         preset->naming = naming;
         for (size_t i = 0; i < preset->n_required; i++)
-            matched += in_file(m, preset, i) != NULL;
+            matched += find_required(m, preset, i) != NULL;
         const double score =
             (double) matched / (double) (held + preset->n_required - matched);
         if (score > best->score)
-            *best = (Near){arch, naming, matched, preset->n_required, score};
+            *best =
+                (Candidate){arch, naming, matched, preset->n_required, score};
     }
 }
 
@@ -66,35 +68,35 @@ open_preset(const VaeModel *m, int arch, VaeModel **out)
                             none || m->info.has_encoder, out, &error);
 }
 
-/* Lists what no tensor of the preset is; false when memory is out. */
+/* Lists the tensors that the preset does not have; false if out of memory. */
 static bool
 list_extra(const VaeModel *m, const VaeModel *preset, VaeListing *extra)
 {
     const size_t n = vae_tensor_file_count(m->file);
-    bool *taken = calloc(n + 1, sizeof *taken);
-    if (!taken)
+    bool *used = calloc(n + 1, sizeof *used);
+    if (!used)
         return false;
     for (size_t k = 0; k < preset->n_required; k++) {
-        const VaeTensorInfo *t = in_file(m, preset, k);
+        const VaeTensorInfo *t = find_required(m, preset, k);
         if (t)
-            taken[t - vae_tensor_file_at(m->file, 0)] = true;
+            used[t - vae_tensor_file_at(m->file, 0)] = true;
     }
     for (size_t i = 0; i < n; i++)
-        if (!taken[i])
+        if (!used[i])
             vae_listing_add(extra, "%s", vae_tensor_file_at(m->file, i)->name);
-    free(taken);
+    free(used);
     return true;
 }
 
 static VaeStatus
-differences(const VaeModel *m, const VaeModel *preset, const Near *best,
+differences(const VaeModel *m, const VaeModel *preset, const Candidate *best,
             VaeError *error)
 {
     VaeListing missing = {.most = 3}, other = {.most = 3}, extra = {.most = 3};
     char renamed[256], is[96], should[96];
     for (size_t i = 0; i < preset->n_required; i++) {
         const VaeRequiredTensor *d = &preset->required[i];
-        const VaeTensorInfo *t = in_file(m, preset, i);
+        const VaeTensorInfo *t = find_required(m, preset, i);
         if (!t)
             vae_listing_add(
                 &missing, "%s",
@@ -105,7 +107,7 @@ differences(const VaeModel *m, const VaeModel *preset, const Near *best,
                  memcmp(t->dims, d->dims,
                         (size_t) d->n_dims * sizeof *d->dims) != 0)
             vae_listing_add(
-                &other, "%s is %s, there %s", t->name,
+                &other, "%s is %s, %s in that model", t->name,
                 vae_dims_text(t->dims, t->n_dims, is, sizeof is),
                 vae_dims_text(d->dims, d->n_dims, should, sizeof should));
     }
@@ -116,14 +118,14 @@ differences(const VaeModel *m, const VaeModel *preset, const Near *best,
         "%s: weights of no known VAE; the nearest is %s, of whose %zu tensors "
         "it has %zu by name; missing: %d (%s%s); of another shape: %d (%s%s); "
         "not part of it: %d (%s%s)",
-        m->path, preset->arch->name, best->wanted, best->matched, missing.count,
-        missing.text, missing.count > 3 ? ", ..." : "", other.count, other.text,
-        other.count > 3 ? ", ..." : "", extra.count, extra.text,
-        extra.count > 3 ? ", ..." : "");
+        m->path, preset->arch->name, best->required, best->matched,
+        missing.count, missing.text, missing.count > 3 ? ", ..." : "",
+        other.count, other.text, other.count > 3 ? ", ..." : "", extra.count,
+        extra.text, extra.count > 3 ? ", ..." : "");
 }
 
 static VaeStatus
-nothing_alike(const VaeModel *m, VaeError *error)
+fail_unlike_all(const VaeModel *m, VaeError *error)
 {
     VaeListing names = {0}, known = {.most = 100};
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++)
@@ -140,7 +142,7 @@ nothing_alike(const VaeModel *m, VaeError *error)
 VaeStatus
 vae_model_unknown(const VaeModel *m, VaeError *error)
 {
-    Near best = {0};
+    Candidate best = {0};
     VaeModel *preset;
     for (int i = 0; vae_archs[i]; i++) {
         if (open_preset(m, i, &preset) != VAE_OK)
@@ -149,7 +151,7 @@ vae_model_unknown(const VaeModel *m, VaeError *error)
         vae_model_free(&preset);
     }
     if (!best.matched || open_preset(m, best.arch, &preset) != VAE_OK)
-        return nothing_alike(m, error);
+        return fail_unlike_all(m, error);
     preset->naming = best.naming;
     const VaeStatus status = differences(m, preset, &best, error);
     vae_model_free(&preset);

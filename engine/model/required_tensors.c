@@ -1,6 +1,6 @@
 /*
- * required_tensors.c: the tensors that a network wants, and which of a file
- * they are.
+ * required_tensors.c: lists the tensors that a network requires and finds them
+ * in a file.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "model.h"
 
-/* Where in by_name a demand is, or would be. */
+/* The position of a name in by_name, or where to insert it. */
 static size_t
 required_place(const VaeModel *model, const char *name, bool *found)
 {
@@ -43,7 +43,7 @@ vae_model_find_required(const VaeModel *m, const char *name, long likely)
     return found ? (long) m->by_name[i] : -1;
 }
 
-/* Room for one more. */
+/* Makes room for one more required tensor. */
 static bool
 grow_required(VaeModel *m)
 {
@@ -92,9 +92,10 @@ same_dims(const VaeTensorInfo *t, const VaeRequiredTensor *d)
            memcmp(t->dims, d->dims, (size_t) d->n_dims * sizeof *d->dims) == 0;
 }
 
-/* taken: of every tensor of the file whether a demand has found it. */
+/* Finds a required tensor in the file and marks it in `used`, which has an
+ * entry for each tensor of the file. */
 static void
-match_one(VaeModel *m, VaeRequiredTensor *d, bool *taken, VaeListing *missing,
+match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, VaeListing *missing,
           VaeListing *wrong)
 {
     const VaeTensorInfo *t = vae_model_find(m, d->name);
@@ -104,7 +105,7 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *taken, VaeListing *missing,
         vae_listing_add(missing, "%s", known ? renamed : d->name);
         return;
     }
-    taken[t - vae_tensor_file_at(m->file, 0)] = true;
+    used[t - vae_tensor_file_at(m->file, 0)] = true;
     d->found = *t;
     d->found.name = d->name;
     if (!same_dims(t, d))
@@ -117,8 +118,8 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *taken, VaeListing *missing,
                         t->name, t->type_name);
 }
 
-/* A second name for numbers that a demand has found, as PyTorch's files have
- * where two tensors share a storage. */
+/* True if t is a second name for the data of a required tensor: in PyTorch's
+ * files two tensors can share a storage. */
 static bool
 is_alias(const VaeModel *m, const VaeTensorInfo *t)
 {
@@ -132,11 +133,11 @@ is_alias(const VaeModel *m, const VaeTensorInfo *t)
 }
 
 static void
-list_extra(const VaeModel *m, const bool *taken, VaeListing *extra)
+list_extra(const VaeModel *m, const bool *used, VaeListing *extra)
 {
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
-        if (!taken[i] && !is_alias(m, t))
+        if (!used[i] && !is_alias(m, t))
             vae_listing_add(extra, "%s", t->name);
     }
 }
@@ -145,20 +146,20 @@ VaeStatus
 vae_model_match(VaeModel *m, VaeError *error)
 {
     VaeListing missing = {0}, wrong = {0}, extra = {0};
-    bool *taken = calloc(vae_tensor_file_count(m->file) + 1, sizeof *taken);
-    if (!taken)
+    bool *used = calloc(vae_tensor_file_count(m->file) + 1, sizeof *used);
+    if (!used)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
     for (size_t i = 0; i < m->n_required; i++)
-        match_one(m, &m->required[i], taken, &missing, &wrong);
-    list_extra(m, taken, &extra);
-    free(taken);
+        match_one(m, &m->required[i], used, &missing, &wrong);
+    list_extra(m, used, &extra);
+    free(used);
     if (!missing.count && !wrong.count && !extra.count)
         return VAE_OK;
     char text[900];
-    int used = snprintf(text, sizeof text,
-                        "%s: the names are those of the %s VAE, but the "
-                        "tensors are not:",
-                        m->path, m->info.arch);
+    int length = snprintf(text, sizeof text,
+                          "%s: the names are those of the %s VAE, but the "
+                          "tensors are not:",
+                          m->path, m->info.arch);
     const struct {
         const VaeListing *list;
         const char *what;
@@ -167,11 +168,11 @@ vae_model_match(VaeModel *m, VaeError *error)
                  {&extra, "not part of it"}};
     int listed = 0;
     for (int k = 0; k < 3; k++)
-        if (kinds[k].list->count && used < (int) sizeof text)
-            used += snprintf(text + used, sizeof text - (size_t) used,
-                             "%s %d %s (%s%s)", listed++ ? ";" : "",
-                             kinds[k].list->count, kinds[k].what,
-                             kinds[k].list->text,
-                             kinds[k].list->count > VAE_LISTED ? ", ..." : "");
+        if (kinds[k].list->count && length < (int) sizeof text)
+            length += snprintf(
+                text + length, sizeof text - (size_t) length, "%s %d %s (%s%s)",
+                listed++ ? ";" : "", kinds[k].list->count, kinds[k].what,
+                kinds[k].list->text,
+                kinds[k].list->count > VAE_LISTED ? ", ..." : "");
     return vae_fail(error, VAE_ERR_MODEL, "%s", text);
 }

@@ -1,6 +1,6 @@
 /*
- * synthetic_weights.c: weights and inputs from a hash of their name, the same
- * numbers on every machine, and models of such weights.
+ * synthetic_weights.c: generates weights and inputs from a hash of their name,
+ * the same numbers on every machine, and models with such weights.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -37,11 +37,11 @@ ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* The numbers of `name` are v * scale + shift with v in [-1, 1). Weights keep
- * the variance of what they multiply, gains lie around one. */
+/* The values of `name` are v * scale + shift, with v in [-1, 1). Weights keep
+ * the variance of their input; gains are around 1. */
 static void
-rule(const char *name, const int64_t *dims, int n_dims, double *scale,
-     double *shift)
+value_range(const char *name, const int64_t *dims, int n_dims, double *scale,
+            double *shift)
 {
     *shift = 0;
     if (strcmp(name, "latent") == 0) {
@@ -69,7 +69,7 @@ vae_generate(const char *name, const int64_t *dims, int n_dims, float *dst)
     for (int i = 0; i < n_dims; i++)
         n *= (uint64_t) dims[i];
     double scale, shift;
-    rule(name, dims, n_dims, &scale, &shift);
+    value_range(name, dims, n_dims, &scale, &shift);
     const uint64_t h = hash_name(name);
     for (uint64_t i = 0; i < n; i++)
         dst[i] = (float) (number(h, i) * scale + shift);

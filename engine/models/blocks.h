@@ -1,12 +1,13 @@
 /*
- * blocks.h: what the models share. Names are relative to the entered path.
+ * blocks.h: blocks that the models share. Names are relative to the entered
+ * path.
  */
 #ifndef VAE_BLOCKS_H
 #define VAE_BLOCKS_H
 
 #include "builder.h"
 
-/* groups 0: RMS over channels (gamma); else group norm (weight, bias). */
+/* groups 0: RMS norm over channels (gamma); else group norm (weight, bias). */
 const VaeTensor *vae_block_norm_silu(VaeBuilder *b, const char *name,
                                      const VaeTensor *x, int groups);
 
@@ -16,9 +17,9 @@ typedef struct VaeResidual {
 
 /*
  * shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x)))))), both convs causal
- * 3x3x3; x (t, h, w, cin) -> (t, h, w, c). The shortcut is a 1x1x1 conv where
- * cin != c. Carries two frames for each conv. The sum is written over x, so x
- * must not be read later, unless keep.
+ * 3x3x3; x (t, h, w, cin) -> (t, h, w, c). The shortcut is a 1x1x1 conv if
+ * cin != c. Carries two frames for each conv. Unless keep, the sum overwrites x,
+ * and x must not be read later.
  */
 const VaeTensor *vae_block_residual(VaeBuilder *b, const VaeResidual *names,
                                     const VaeTensor *x, int c, int groups,
@@ -27,12 +28,12 @@ const VaeTensor *vae_block_residual(VaeBuilder *b, const VaeResidual *names,
 typedef struct VaeAttentionBlock {
     const char *norm;
     const char *qkv;      /* one conv of 3c channels, or NULL */
-    const char *stack[3]; /* three linear layers, where qkv is NULL */
+    const char *stack[3]; /* three linear layers, if qkv is NULL */
     const char *out;
-    bool linear; /* weights are [c, c], else [c, c, 1, 1] */
+    bool linear; /* weights are [c, c], not [c, c, 1, 1] */
 } VaeAttentionBlock;
 
-/* x + out(attention(norm(x))), one head over each frame's sites. */
+/* x + out(attention(norm(x))), one head over the pixels of each frame. */
 const VaeTensor *vae_block_attention(VaeBuilder *b,
                                      const VaeAttentionBlock *names,
                                      const VaeTensor *x, int groups);

@@ -1,6 +1,6 @@
 /*
  * registry.c: the architectures that this library knows, in the order in which
- * a file is tried. A new one needs its two lines here, and its file in
+ * they are tried. A new one needs two lines here and its file in
  * engine/meson.build.
  */
 #include <pthread.h>

@@ -50,7 +50,7 @@ head(VaeBuilder *b, const VaeTensor *x, int c)
 }
 
 /* (t, h, w, c) -> (t or 2t, 2h, 2w, c). The first step makes two frames of
- * its one as every step does, and drops the second. */
+ * its one, as every step does, and drops the second. */
 static const VaeTensor *
 up(VaeBuilder *b, const VaeTensor *x, bool temporal)
 {

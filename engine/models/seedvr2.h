@@ -1,5 +1,5 @@
 /*
- * seedvr2.h: what a file of SeedVR2 weights says of its network.
+ * seedvr2.h: the configuration of a SeedVR2 network, read from its weights.
  */
 #ifndef VAE_SEEDVR2_H
 #define VAE_SEEDVR2_H

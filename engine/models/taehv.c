@@ -1,10 +1,10 @@
 /*
  * taehv.c: the tiny autoencoders of the TAEHV family.
  *
- * Frame-recursive: memory blocks see the frame before, zeros at first. Pixels
- * are 0..1, latents are the diffusion model's. The decoder makes all frames
- * of the first latent and gives only the last; the encoder takes whole groups
- * of frames from the first on.
+ * Frame-recursive: memory blocks read the previous frame, zeros for the first.
+ * Pixels are 0..1; latents are normalized. The decoder makes all frames of the
+ * first latent and returns only the last. The encoder takes whole groups of
+ * frames from the first on.
  */
 #include <stdio.h>
 
@@ -14,7 +14,7 @@
 /* ------------------------------------------------------------------ */
 /* Blocks. n: channels of x.                                           */
 
-/* relu(conv(relu(conv(relu(conv(x, frame before))))) + x). */
+/* relu(conv(relu(conv(relu(conv(x, previous frame))))) + x). */
 static const VaeTensor *
 memory_block(VaeBuilder *b, int index, const VaeTensor *x)
 {
@@ -39,7 +39,7 @@ memory_block(VaeBuilder *b, int index, const VaeTensor *x)
     return y;
 }
 
-/* conv(relu(conv(depthwise(x, frame before)))) + x. */
+/* conv(relu(conv(depthwise(x, previous frame)))) + x. */
 static const VaeTensor *
 super_block(VaeBuilder *b, int index, const VaeTensor *x)
 {
@@ -57,19 +57,20 @@ super_block(VaeBuilder *b, int index, const VaeTensor *x)
     return y;
 }
 
-/* 1x1 from n to s * n channels, dealt to s frames, each pixel to 2x2, and the
- * 3x3 behind that: the 1x1 commutes with the upsampling and is done before it.
+/* A 1x1 conv from n to s * n channels, which become s frames; nearest
+ * upsampling to 2x2; a 3x3 conv. The 1x1 conv commutes with the upsampling and
+ * comes first.
  */
 static const VaeTensor *
 grow(VaeBuilder *b, int index, const VaeTensor *x, int s, VaeConv conv)
 {
     if (!x)
         return NULL;
-    char deal[16], unfold[16], name[16];
-    snprintf(deal, sizeof deal, "%d.conv", index);
+    char widen[16], unfold[16], name[16];
+    snprintf(widen, sizeof widen, "%d.conv", index);
     snprintf(unfold, sizeof unfold, "%d", index);
     snprintf(name, sizeof name, "%d", index + 1);
-    x = vae_conv(b, deal, x,
+    x = vae_conv(b, widen, x,
                  (VaeConv){.c = s * x->shape.c,
                            .two_d = true,
                            .no_bias = true,

@@ -1,5 +1,5 @@
 /*
- * taehv.h: what a file of tiny autoencoder weights says of its network.
+ * taehv.h: the configuration of a tiny autoencoder, read from its weights.
  */
 #ifndef VAE_TAEHV_H
 #define VAE_TAEHV_H

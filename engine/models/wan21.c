@@ -2,8 +2,8 @@
  * wan21.c: the VAE of Wan2.1 (also Wan2.2-A14B, Qwen-Image).
  *
  * 16 latent channels, 8x8 pixels and 4 frames per latent. Convolutions begin
- * with zeros. The time resamplers pass the first step by: going up, their
- * memory stays empty, going down it holds the first frame.
+ * with zeros. The first step skips the time resamplers: the carry of an
+ * upsampler stays empty, the carry of a downsampler holds the first frame.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 /* One entry of encoder.downsamples or decoder.upsamples. */
 typedef struct Item {
     bool resample, temporal;
-    int c; /* channels that it gives */
+    int c; /* output channels */
 } Item;
 
 typedef struct Side {
@@ -84,7 +84,7 @@ encode(VaeBuilder *b)
 /* ------------------------------------------------------------------ */
 /* Names.                                                              */
 
-/* The diffusers name. naming is the number of entries per decoder stage:
+/* Diffusers' name. naming is the number of entries per decoder stage:
  * residual blocks and the upsampler. */
 static bool
 to_diffusers(int naming, const char *name, char *out)

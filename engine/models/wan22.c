@@ -2,7 +2,7 @@
  * wan22.c: the VAE of Wan2.2 (TI2V-5B).
  *
  * 48 latent channels, 16x16 pixels (2x2 of them folded into channels) and 4
- * frames per latent. As Wan2.1, with stages that add their input once more
+ * frames per latent. Like Wan2.1, but each stage also adds its input
  * through a shortcut without weights.
  */
 #include <stdio.h>
@@ -34,7 +34,7 @@ typedef struct Wan22 {
 /* ------------------------------------------------------------------ */
 /* The forward passes.                                                 */
 
-/* The stage's residual blocks; keep: x is read again. */
+/* The stage's residual blocks. keep: x is read again later. */
 static const VaeTensor *
 residuals(VaeBuilder *b, const char *list, const VaeTensor *x,
           const Stage *stage, bool keep)
@@ -144,8 +144,8 @@ rename_tensor(int naming, const char *name, char *out)
     return snprintf(out, 256, "%s", name) < 256;
 }
 
-/* Which entry of a stage is the resampler is the number of residual blocks
- * before it, which diffusers' names do not tell: any index finds it there. */
+/* A stage's resampler comes after its residual blocks. Diffusers' name of the
+ * resampler has no index, so there any index finds it. */
 static void
 read_side(const VaeModel *m, const char *part, const char *list, Side *side)
 {

@@ -1,5 +1,5 @@
 /*
- * wan_parts.c: what Wan2.1 and Wan2.2 share.
+ * wan_parts.c: parts of both Wan2.1 and Wan2.2.
  */
 #include <stdio.h>
 #include <string.h>
@@ -139,8 +139,7 @@ vae_wan_latent_channels(const VaeModel *m, VaeError *error)
     if (z >= 1 && z <= VAE_MAX_LATENT_CHANNELS)
         return z;
     vae_fail(error, VAE_ERR_MODEL,
-             "neither conv2 nor conv1 tells a number of latent channels in "
-             "1..%d",
+             "neither conv2 nor conv1 has 1 to %d latent channels",
              VAE_MAX_LATENT_CHANNELS);
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * wan_parts.h: what Wan2.1 and Wan2.2 share. Convolutions begin with zeros.
+ * wan_parts.h: parts of both Wan2.1 and Wan2.2. Convolutions begin with zeros.
  */
 #ifndef VAE_WAN_PARTS_H
 #define VAE_WAN_PARTS_H
@@ -7,33 +7,33 @@
 #include "blocks.h"
 #include "arch.h"
 
-/* Entered as name.index; keep: x is read again later. */
+/* Residual block name.index. keep: x is read again later. */
 const VaeTensor *vae_wan_residual(VaeBuilder *b, const char *name, int index,
                                   const VaeTensor *x, int c, bool keep);
 /* Residual, attention, residual. */
 const VaeTensor *vae_wan_middle(VaeBuilder *b, const VaeTensor *x);
 /* RMS, SiLU, causal 3x3x3 conv to c channels. */
 const VaeTensor *vae_wan_head(VaeBuilder *b, const VaeTensor *x, int c);
-/* (t, h, w, .) -> (t or 2t, 2h, 2w, c). The first step keeps t: it passes
- * time_conv by and leaves its memory empty. */
+/* (t, h, w, .) -> (t or 2t, 2h, 2w, c). The first step keeps t: it skips
+ * time_conv and leaves its carry empty. */
 const VaeTensor *vae_wan_up(VaeBuilder *b, const VaeTensor *x, int c,
                             bool temporal);
 /* (t, h, w, .) -> (t or t / 2, h / 2, w / 2, c). The first step keeps t: its
- * frame passes time_conv by and becomes its memory. */
+ * frame skips time_conv and becomes its carry. */
 const VaeTensor *vae_wan_down(VaeBuilder *b, const VaeTensor *x, int c,
                               bool temporal);
 
-/* Swaps the beginning `from` of *rest for `to`, appended to out. */
+/* If *rest begins with `from`, skips it and appends `to` to out. */
 bool vae_wan_swap(const char **rest, const char *from, const char *to,
                   char *out);
-/* Diffusers' names: of what follows a block's place, appended to out, and of
- * the two convs at the top; false for others. */
+/* Appends diffusers' name for the part after a block's index to out. */
 void vae_wan_rename_rest(const char *rest, char *out);
+/* Diffusers' names of the two convs outside the blocks; false for others. */
 bool vae_wan_rename_top(const char *name, char *out);
 
-/* Output channels of the residual block of that name, or 0. */
+/* Output channels of the residual block of that name; 0 if there is none. */
 int vae_wan_width(const VaeModel *m, const char *block);
-/* Told by conv2 or conv1; 0 and *error where neither does. */
+/* From the shape of conv2 or conv1; 0 and an error if there is neither. */
 int vae_wan_latent_channels(const VaeModel *m, VaeError *error);
 
 #endif

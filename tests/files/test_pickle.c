@@ -204,8 +204,8 @@ check_streams(void)
     } cases[] = {
         CASE("nothing", "", "STOP"),
         CASE("no STOP", "\x80\2}", "STOP"),
-        CASE("a STOP of nothing", ".", "not there"),
-        CASE("a STOP on a mark", "(.", "not there"),
+        CASE("a STOP of nothing", ".", "there is none"),
+        CASE("a STOP on a mark", "(.", "there is none"),
         CASE("a STOP too early", "N.N.", "before its end"),
         CASE("values left", "NN.", "before its end"),
         CASE("no tensor", "N.", "neither a tensor nor a dict"),
@@ -219,7 +219,7 @@ check_streams(void)
              "frame"),
         CASE("a long integer", "\x8a\11\1\2\3\4\5\6\7\10\11.", "64 bits"),
         CASE("a tuple without a mark", "Nt.", "mark"),
-        CASE("a tuple of a mark", "(\x85.", "not there"),
+        CASE("a tuple of a mark", "(\x85.", "there is none"),
         CASE("a memo with a gap", "Nr\xff\xff\xff\x7f.", "gap"),
         CASE("a memo of nothing", "h\0.", "memo"),
         CASE("a memo far away", "Nq\0j\xff\xff\xff\xff.", "memo"),
@@ -323,7 +323,7 @@ check_names(void)
         CASE("a name of zeros", "X\2\0\0\0a\0", "a?"),
         CASE("a name of no UTF-8", "X\2\0\0\0a\xff", "\"a?\"|UTF-8"),
         CASE("a name that is a number", "K\1", "no text"),
-        CASE("a name twice", "X\1\0\0\0b", "\"b\" is there twice"),
+        CASE("a name twice", "X\1\0\0\0b", "\"b\" appears twice"),
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         Bytes p = {0};
@@ -372,7 +372,7 @@ check_bombs(void)
         PUT(&p, "h\0h\1");
     PUT(&p, "u.");
     expect_zip("a long name for many tensors", make_torch(&p),
-               "names of tensors are there twice");
+               "names of tensors appear twice");
 
     p.n = 5 << 20;
     p.data = calloc(1, p.n);

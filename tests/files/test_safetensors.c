@@ -259,7 +259,7 @@ check_mistakes(void)
         {"RIFF\1\1\1\1AVI LIST", "RIFF file, such as AVI"},
         {"\x89PNG\r\n\x1a\n\1\1", "picture (PNG)"},
         {"\xff\xd8\xff\xe0\1\1JFIF", "picture (JPEG)"},
-        {"{\"a\": 1, \"b\": 2, \"c\": 3}", "is JSON; an index of shards"},
+        {"{\"a\": 1, \"b\": 2, \"c\": 3}", "is JSON; open an index of shards"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         VaeError error;

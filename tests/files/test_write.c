@@ -105,7 +105,7 @@ check_refused_tensors(void)
         size_t n;
     } cases[] = {
         {"name twice",
-         "\"a\" is there twice",
+         "\"a\" appears twice",
          {{"a", VAE_TYPE_U8, 1, {0}, NULL}, {"a", VAE_TYPE_U8, 1, {0}, NULL}},
          2},
         {"name empty", "empty", {{"", VAE_TYPE_U8, 1, {0}, NULL}}, 1},
@@ -175,7 +175,7 @@ check_header(void)
     free(plain);
     status = vae_tensor_header_make(tensors, COUNT(tensors), metadata, 2, 100,
                                     &padded, &padded_size, &error);
-    check_refused("no room", status, &error, VAE_ERR_SIZE, "the room for it");
+    check_refused("no room", status, &error, VAE_ERR_SIZE, "100 reserved");
     check(padded == NULL && padded_size == 0, "nothing given back");
 }
 

@@ -1,13 +1,17 @@
+/*
+ * The machine that runs a pickle: one function for each opcode.
+ */
 #include "pickle_stack.h"
 
 #include <string.h>
 
-/* Far more than the lists of tensors of any model take. */
+/* Far more than the list of a model's tensors takes. */
 #define MAX_PICKLE ((size_t) 4 << 20)
 #define MAX_PROTOCOL 5
 #define MAX_GLOBAL ((size_t) 1 << 16)
 
-/* An opcode's fixed argument: little endian, or the length of what follows. */
+/* arg: the opcode's argument, a little-endian number, or the length of the data
+ * after it. */
 typedef VaeStatus (*Step)(VaePickle *p, uint64_t arg, VaeError *error);
 
 static VaeStatus
@@ -110,7 +114,7 @@ step_memoize(VaePickle *p, uint64_t arg, VaeError *error)
     return vae_pickle_put(p, p->memo.n, error);
 }
 
-/* The text up to the end of the line. */
+/* Takes the text up to the end of the line. */
 static VaeStatus
 take_line(VaePickle *p, const char **text, size_t *n, VaeError *error)
 {
@@ -201,7 +205,7 @@ step_tuple3(VaePickle *p, uint64_t arg, VaeError *error)
     return small_tuple(p, 3, error);
 }
 
-static const char no_dict[] = "items are set in what is no dict";
+static const char no_dict[] = "items are set in a value that is no dict";
 
 static VaeStatus
 step_setitem(VaePickle *p, uint64_t arg, VaeError *error)
@@ -232,7 +236,7 @@ step_setitems(VaePickle *p, uint64_t arg, VaeError *error)
     return status;
 }
 
-static const char no_list[] = "items are added to what is no list";
+static const char no_list[] = "items are added to a value that is no list";
 
 static VaeStatus
 step_append(VaePickle *p, uint64_t arg, VaeError *error)
@@ -256,7 +260,7 @@ step_appends(VaePickle *p, uint64_t arg, VaeError *error)
                : status;
 }
 
-/* A state_dict() carries versions of its modules so; they are not needed. */
+/* A state_dict() stores the versions of its modules so; they are ignored. */
 static VaeStatus
 step_build(VaePickle *p, uint64_t arg, VaeError *error)
 {
@@ -265,15 +269,16 @@ step_build(VaePickle *p, uint64_t arg, VaeError *error)
     return status == VAE_OK
                ? vae_pickle_peek(
                      p, VAE_PICKLE_DICT,
-                     "refused: attributes are set in what is no dict", &dict,
-                     error)
+                     "refused: attributes are set in a value that is no dict",
+                     &dict, error)
                : status;
 }
 
 /* ------------------------------------------------------------------ */
 
+/* True if the items are of these kinds. */
 static bool
-are(const VaePickleValue *items, const VaePickleKind *kinds, size_t n)
+have_kinds(const VaePickleValue *items, const VaePickleKind *kinds, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (items[i].kind != kinds[i])
@@ -294,14 +299,12 @@ step_persid(VaePickle *p, uint64_t arg, VaeError *error)
         return status;
     const VaePickleValue *items =
         id.kind == VAE_PICKLE_TUPLE ? vae_pickle_items(p, &id) : NULL;
-    if (items == NULL || id.n != 5 || !are(items, kinds, 5) ||
+    if (items == NULL || id.n != 5 || !have_kinds(items, kinds, 5) ||
         items[0].n != 7 ||
         memcmp(vae_pickle_text(p, &items[0]), "storage", 7) != 0 ||
         vae_pickle_global(&items[1])->role != VAE_PICKLE_ROLE_STORAGE)
         return vae_pickle_fail(
-            p,
-            "what is kept outside of it is no storage with type, "
-            "key, place and size",
+            p, "a persistent id is no storage with type, key, device and size",
             error);
     id.kind = VAE_PICKLE_STORAGE;
     return vae_pickle_push(p, id, error);
@@ -313,7 +316,7 @@ reduce_tensor(VaePickle *p, VaePickleValue args, VaeError *error)
     static const VaePickleKind kinds[] = {VAE_PICKLE_STORAGE, VAE_PICKLE_INT,
                                           VAE_PICKLE_TUPLE,   VAE_PICKLE_TUPLE,
                                           VAE_PICKLE_BOOL,    VAE_PICKLE_DICT};
-    if (args.n != 6 || !are(vae_pickle_items(p, &args), kinds, 6))
+    if (args.n != 6 || !have_kinds(vae_pickle_items(p, &args), kinds, 6))
         return vae_pickle_fail(
             p,
             "a tensor is not made of storage, offset, size and "
@@ -334,7 +337,7 @@ step_reduce(VaePickle *p, uint64_t arg, VaeError *error)
         return status;
     if (call.kind != VAE_PICKLE_GLOBAL || args.kind != VAE_PICKLE_TUPLE)
         return vae_pickle_fail(
-            p, "refused: it wants to call what is no function", error);
+            p, "refused: it wants to call a value that is no function", error);
     const VaePickleGlobal *global = vae_pickle_global(&call);
     const VaePickleValue *items = vae_pickle_items(p, &args);
     if (global->role == VAE_PICKLE_ROLE_TENSOR)
@@ -352,7 +355,7 @@ step_reduce(VaePickle *p, uint64_t arg, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* Every opcode, of protocols 0 to 5; those without a step are refused. */
+/* All opcodes of protocols 0 to 5; those without a step are refused. */
 static const struct {
     uint8_t code;
     uint8_t size; /* of the argument */

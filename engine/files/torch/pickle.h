@@ -1,7 +1,7 @@
 /*
- * pickle.h: what torch.save() wrote, as values. A stack machine for the
- * opcodes and the few globals that saved tensors need; it computes nothing,
- * calls nothing and refuses all others by name.
+ * pickle.h: reads a pickle that torch.save() wrote. A stack machine for the
+ * opcodes and the few globals that saved tensors need. It runs no code, and
+ * refuses all other opcodes and globals by name.
  */
 #ifndef VAE_PICKLE_H
 #define VAE_PICKLE_H
@@ -14,14 +14,14 @@ typedef enum VaePickleKind {
     VAE_PICKLE_INT, /* number */
     VAE_PICKLE_FLOAT,
     VAE_PICKLE_TEXT,    /* n bytes from byte `number` of the pickle */
-    VAE_PICKLE_GLOBAL,  /* number: of vae_pickle_global() */
+    VAE_PICKLE_GLOBAL,  /* see vae_pickle_global() */
     VAE_PICKLE_TUPLE,   /* n items, see vae_pickle_items() */
     VAE_PICKLE_LIST,    /* its items are not kept */
     VAE_PICKLE_DICT,    /* see vae_pickle_next() */
-    VAE_PICKLE_STORAGE, /* 5 items: "storage", type, key, place, elements */
+    VAE_PICKLE_STORAGE, /* 5 items: "storage", type, key, device, elements */
     VAE_PICKLE_TENSOR,  /* 6 items: storage, offset in elements, size, stride,
-                           gradient wanted, hooks */
-    VAE_PICKLE_MARK     /* inside only */
+                           requires_grad, hooks */
+    VAE_PICKLE_MARK     /* on the stack only */
 } VaePickleKind;
 
 typedef struct VaePickleValue {
@@ -32,7 +32,7 @@ typedef struct VaePickleValue {
 
 typedef struct VaePickleEntry {
     VaePickleValue key, value;
-    size_t next; /* place of the dict's next entry plus 1, or 0 */
+    size_t next; /* index of the dict's next entry plus 1; 0: none */
 } VaePickleEntry;
 
 typedef enum VaePickleRole {
@@ -45,7 +45,8 @@ typedef enum VaePickleRole {
 typedef struct VaePickleGlobal {
     const char *module, *name;
     VaePickleRole role;
-    const char *type_name; /* of a storage's elements, as safetensors says */
+    const char
+        *type_name; /* a storage's element type, as safetensors names it */
     int size;
     bool supported;
     VaeType type;
@@ -66,19 +67,20 @@ typedef struct VaePickle {
     VaePickleValue result;
 } VaePickle;
 
-/* Runs the pickle to its end. Memory taken is at most some 50 times its size.
- * Zeroed or filled, *p is released by vae_pickle_clear(). */
+/* Runs the pickle to its end. It takes memory of at most about 50 times its
+ * size. vae_pickle_clear() frees *p, also after an error or if it is all zeros.
+ */
 VaeStatus vae_pickle_run(VaePickle *p, const uint8_t *bytes, size_t size,
                          const char *label, VaeError *error);
 void vae_pickle_clear(VaePickle *p);
 
 const VaePickleGlobal *vae_pickle_global(const VaePickleValue *value);
 const char *vae_pickle_text(const VaePickle *p, const VaePickleValue *value);
-/* Of a tuple, storage or tensor. */
+/* The items of a tuple, storage or tensor. */
 const VaePickleValue *vae_pickle_items(const VaePickle *p,
                                        const VaePickleValue *value);
-/* The entry of a dict after the given one, the first after NULL, else NULL. A
- * dict may hold itself. */
+/* The entry of a dict after `entry`; the first if `entry` is NULL; NULL at the
+ * end. A dict may contain itself. */
 const VaePickleEntry *vae_pickle_next(const VaePickle *p,
                                       const VaePickleValue *dict,
                                       const VaePickleEntry *entry);

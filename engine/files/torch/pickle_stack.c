@@ -8,7 +8,7 @@
 #define MAX_STACK ((size_t) 1 << 16)
 
 typedef struct VaePickleDict {
-    size_t first, last; /* place of an entry plus 1, or 0 */
+    size_t first, last; /* index of an entry plus 1; 0: none */
 } VaePickleDict;
 
 #define STORAGE(name, type_name, size, supported, type)                        \
@@ -83,7 +83,8 @@ vae_pickle_pop(VaePickle *p, VaePickleValue *out, VaeError *error)
 {
     if (p->stack.n == 0 ||
         value_at(&p->stack, p->stack.n - 1)->kind == VAE_PICKLE_MARK)
-        return vae_pickle_fail(p, "a value is taken that is not there", error);
+        return vae_pickle_fail(p, "a value is popped, but there is none",
+                               error);
     *out = *value_at(&p->stack, --p->stack.n);
     return VAE_OK;
 }
@@ -96,7 +97,7 @@ vae_pickle_pop_to_mark(VaePickle *p, const VaePickleValue **values, size_t *n,
     while (i > 0 && value_at(&p->stack, i - 1)->kind != VAE_PICKLE_MARK)
         i--;
     if (i == 0)
-        return vae_pickle_fail(p, "a mark is taken that is not there", error);
+        return vae_pickle_fail(p, "a mark is popped, but there is none", error);
     *n = p->stack.n - i;
     *values = value_at(&p->stack, i);
     p->stack.n = i - 1;
@@ -154,8 +155,7 @@ VaeStatus
 vae_pickle_get(VaePickle *p, uint64_t i, VaeError *error)
 {
     if (i >= p->memo.n)
-        return vae_pickle_fail(p, "the memo is read where nothing was written",
-                               error);
+        return vae_pickle_fail(p, "the memo is read past its end", error);
     return vae_pickle_push(p, *value_at(&p->memo, (size_t) i), error);
 }
 
@@ -236,7 +236,7 @@ vae_pickle_text(const VaePickle *p, const VaePickleValue *value)
 const VaePickleValue *
 vae_pickle_items(const VaePickle *p, const VaePickleValue *value)
 {
-    /* Nothing is pushed where all tuples are empty. */
+    /* The pool is NULL if all tuples are empty. */
     return p->items.n > 0 ? value_at(&p->items, (size_t) value->number) : NULL;
 }
 

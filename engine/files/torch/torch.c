@@ -1,8 +1,8 @@
 /*
- * What torch.save() writes since PyTorch 1.6: a zip archive of stored members
- * under one folder. <folder>/data.pkl is a pickle of a tensor or of dicts of
- * tensors, <folder>/data/<key> the bytes of one storage, of which a tensor is
- * a view, and <folder>/byteorder, in newer ones, says "little" or "big".
+ * The format of torch.save() since PyTorch 1.6: a zip archive of stored members
+ * in one folder. <folder>/data.pkl is a pickle of a tensor or of dicts of
+ * tensors. <folder>/data/<key> holds the bytes of one storage; a tensor is a
+ * view of a storage. <folder>/byteorder, in newer files, is "little" or "big".
  */
 #include <assert.h>
 #include <errno.h>
@@ -16,11 +16,11 @@
 #include "pickle.h"
 #include "zip.h"
 
-/* Longer names of a folder or storage are none of torch.save(). */
+/* torch.save() writes no longer names of folders and storages. */
 #define MAX_FOLDER 256
 #define MAX_KEY 64
 
-/* What is read into memory of a file that cannot be mapped. */
+/* Limit for a file that is read into memory because it cannot be mapped. */
 #define MAX_READ ((uint64_t) 1 << 30)
 
 /* Keys under which programs keep the weights in a larger dict. */
@@ -59,7 +59,7 @@ static VaeStatus VAE_PRINTF(3, 4)
                     what);
 }
 
-/* The folder that the first member lies in. */
+/* Finds the folder of the first member. */
 static VaeStatus
 find_folder(Torch *t, VaeError *error)
 {
@@ -124,7 +124,8 @@ is_usual(const VaePickle *p, const VaePickleValue *key)
     return false;
 }
 
-/* Steps from *dict without tensors into the one usual dict with them. */
+/* Replaces *dict, which has no tensors, by the one dict in it that has, under a
+ * usual key. */
 static VaeStatus
 enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
 {
@@ -155,12 +156,12 @@ enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* The key as the name of the next tensor. */
+/* Makes the key the name of the next tensor. */
 static VaeStatus
 take_name(const Torch *t, const char *text, size_t n, VaeError *error)
 {
     errno = 0;
-    json_t *probe = json_stringn(text, n); /* NULL for what is no UTF-8 */
+    json_t *probe = json_stringn(text, n); /* NULL if it is no UTF-8 */
     if (probe == NULL && errno == ENOMEM)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory for a name",
                         t->file->label);
@@ -176,7 +177,7 @@ take_name(const Torch *t, const char *text, size_t n, VaeError *error)
                     t->file->label, vae_shown(text, n, shown, sizeof shown));
 }
 
-/* The storage's member, which must be as large as said. */
+/* Finds the storage's member and checks its size. */
 static VaeStatus
 find_storage(const Torch *t, const VaePickleValue *storage,
              const VaeZipMember **out, VaeError *error)
@@ -222,7 +223,7 @@ read_dims(const Torch *t, const VaePickleValue *size, VaeTensorInfo *info,
     return VAE_OK;
 }
 
-/* Elements lie one behind the other, the last dimension fastest. */
+/* Checks that the elements are contiguous in C order. */
 static VaeStatus
 check_strides(const Torch *t, const VaePickleValue *stride,
               const VaeTensorInfo *info, uint64_t count, VaeError *error)
@@ -248,7 +249,7 @@ check_strides(const Torch *t, const VaePickleValue *stride,
     return VAE_OK;
 }
 
-/* Fills info, whose name is being made. */
+/* Fills info for the tensor whose name is at file->names + n_names. */
 static VaeStatus
 read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
             VaeError *error)
@@ -317,10 +318,10 @@ read_dict(Torch *t, VaeError *error)
             return status;
         n = count_tensors(p, &dict, &text);
     }
-    /* Names that differ are as many texts in the pickle. */
+    /* Distinct names are distinct texts in the pickle, so they fit into it. */
     if (text > p->size)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: the names of tensors are there twice",
+                        "%s: the names of tensors appear twice",
                         t->file->label);
     status = make_room(t, n, text, error);
     const VaePickleEntry *e = NULL;
@@ -381,13 +382,13 @@ vae_torch_need(uint64_t total, const char *label, uint64_t *need,
     if (total == VAE_TOTAL_UNKNOWN)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: a PyTorch file cannot be read from its start "
-                        "alone: what it holds is told at its end",
+                        "alone: its directory is at its end",
                         label);
     if (total > MAX_READ)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: a PyTorch file of %" PRIu64
                         " bytes, at most %" PRIu64
-                        " are read where it cannot be opened by its path",
+                        " are read unless it is opened by its path",
                         label, total, MAX_READ);
     *need = total;
     return VAE_OK;

@@ -1,8 +1,8 @@
 /*
- * A zip archive: members, each behind a local header; the directory, one
- * record per member; its end record, before which larger archives have a
- * 64-bit end record and a locator of it. The directory is believed, and each
- * local header held against it.
+ * A zip archive has members, each after a local header; the directory, with one
+ * record per member; and an end record. Larger archives have a 64-bit end
+ * record and its locator before the end record. The directory counts; each
+ * local header must agree with it.
  */
 #include "zip.h"
 
@@ -21,7 +21,7 @@
 #define EXTRA_64 1
 #define ENCRYPTED 1
 
-/* Bytes of the archive that are no member. */
+/* The directory of the archive, as the end record states it. */
 typedef struct Directory {
     uint64_t offset, size, records;
 } Directory;
@@ -73,7 +73,7 @@ vae_zip_is(const uint8_t *bytes, size_t size)
     return size >= 4 && is_record(bytes, 3, 4);
 }
 
-/* The end record, told by a comment that reaches the end of the archive. */
+/* The end record: the one whose comment ends at the end of the archive. */
 static const uint8_t *
 find_end(const VaeZip *zip)
 {
@@ -86,7 +86,7 @@ find_end(const VaeZip *zip)
     return NULL;
 }
 
-/* The 64-bit end record before the one at end, or NULL in *out. */
+/* Finds the 64-bit end record before `end`; *out is NULL if there is none. */
 static VaeStatus
 find_end64(const VaeZip *zip, const uint8_t *end, const uint8_t **out,
            VaeError *error)
@@ -120,7 +120,7 @@ read_end(const VaeZip *zip, Directory *dir, VaeError *error)
     bool whole = u16(end + 4) == 0 && u16(end + 6) == 0;
     *dir = (Directory){u32(end + 16), u32(end + 12), u16(end + 10)};
     if (end64 != NULL) {
-        /* What fits is said twice. */
+        /* Values that fit into the old record are in both. */
         whole = whole && u32(end64 + 16) == 0 && u32(end64 + 20) == 0;
         const Directory big = {u64(end64 + 48), u64(end64 + 40),
                                u64(end64 + 32)};
@@ -144,7 +144,7 @@ read_end(const VaeZip *zip, Directory *dir, VaeError *error)
     return VAE_OK;
 }
 
-/* The values of the 64-bit field for those that 32 bits do not hold. */
+/* Reads the values that do not fit into 32 bits from the 64-bit extra field. */
 static bool
 read_extra64(const uint8_t *extra, size_t n, uint64_t **wanted, size_t n_wanted)
 {
@@ -165,7 +165,7 @@ read_extra64(const uint8_t *extra, size_t n, uint64_t **wanted, size_t n_wanted)
     return n_wanted == 0;
 }
 
-/* Finds the content behind the local header. */
+/* Checks the local header and finds the content after it. */
 static VaeStatus
 read_local(const VaeZip *zip, const Directory *dir, VaeZipMember *m,
            VaeError *error)
@@ -193,7 +193,7 @@ read_local(const VaeZip *zip, const Directory *dir, VaeZipMember *m,
     return VAE_OK;
 }
 
-/* Reads the record at *place of the directory and moves on. */
+/* Reads the record at *place in the directory and advances *place. */
 static VaeStatus
 read_record(const VaeZip *zip, const Directory *dir, uint64_t *place,
             VaeZipMember *m, VaeError *error)
@@ -253,7 +253,7 @@ compare_names(const void *a, const void *b)
     return compare_text(x->name, x->name_size, y->name, y->name_size);
 }
 
-/* No two members share bytes or a name; leaves them sorted by name. */
+/* Checks that no members overlap or share a name; sorts them by name. */
 static VaeStatus
 check_members(VaeZip *zip, VaeError *error)
 {
@@ -266,7 +266,7 @@ check_members(VaeZip *zip, VaeError *error)
     qsort(m, zip->n, sizeof *m, compare_names);
     for (size_t i = 1; i < zip->n; i++) {
         if (compare_names(&m[i - 1], &m[i]) == 0)
-            return fail_member(zip, &m[i], "is there twice", error);
+            return fail_member(zip, &m[i], "appears twice", error);
     }
     return VAE_OK;
 }

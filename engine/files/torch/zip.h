@@ -1,6 +1,6 @@
 /*
- * zip.h: the directory of a zip archive whose members are stored, as PyTorch
- * writes them.
+ * zip.h: reads the directory of a zip archive whose members are stored without
+ * compression, as PyTorch writes it.
  */
 #ifndef VAE_ZIP_H
 #define VAE_ZIP_H
@@ -10,15 +10,15 @@
 typedef struct VaeZipMember {
     const char *name; /* in the archive, not terminated */
     size_t name_size;
-    uint64_t header;       /* where the member begins */
-    uint64_t offset, size; /* of its content */
+    uint64_t header;       /* offset of the local header */
+    uint64_t offset, size; /* of the content */
 } VaeZipMember;
 
 typedef struct VaeZip {
     const char *label;
-    const uint8_t *bytes; /* of the whole archive, borrowed */
+    const uint8_t *bytes; /* the whole archive, borrowed */
     uint64_t size;
-    VaeZipMember *members; /* by name, each name once */
+    VaeZipMember *members; /* sorted by name, each name once */
     size_t n;
     const VaeZipMember *first; /* of the directory */
 } VaeZip;
@@ -26,15 +26,15 @@ typedef struct VaeZip {
 bool vae_zip_is(const uint8_t *bytes, size_t size);
 
 /*
- * Reads the directory. When it returns VAE_OK every member is stored, lies
- * within the archive and shares no byte with another one. Checksums are not
- * looked at. Zeroed or filled, *zip is released by vae_zip_clear().
+ * Reads the directory. With VAE_OK, every member is stored without compression,
+ * is within the archive and overlaps no other. Checksums are not verified.
+ * vae_zip_clear() frees *zip, also after an error or if it is all zeros.
  */
 VaeStatus vae_zip_open(VaeZip *zip, const uint8_t *bytes, uint64_t size,
                        const char *label, VaeError *error);
 void vae_zip_clear(VaeZip *zip);
 
-/* NULL where there is none. O(log n). */
+/* Finds a member by name in O(log n); NULL if there is none. */
 const VaeZipMember *vae_zip_find(const VaeZip *zip, const char *name,
                                  size_t name_size);
 

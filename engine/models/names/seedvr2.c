@@ -155,9 +155,8 @@ vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
         a->z = vae_model_width(m, "encoder.conv_out") / 2;
     if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
         vae_fail(error, VAE_ERR_MODEL,
-                 "neither decoder.conv_in.weight nor "
-                 "encoder.conv_out tells a number of latent channels in "
-                 "1..%d",
+                 "neither decoder.conv_in.weight nor encoder.conv_out has 1 to "
+                 "%d latent channels",
                  VAE_MAX_LATENT_CHANNELS);
         return true;
     }

@@ -7,8 +7,8 @@
 #include "latent_spaces.h"
 #include "taehv.h"
 
-/* What stands in for what; shapes tell z and patch only. Of those that shapes
- * cannot tell apart the first is taken unless the variant is stated. */
+/* The variants and the latent spaces they stand in for. Shapes give z and patch
+ * only; of variants with the same z and patch, the first is the default. */
 typedef struct Variant {
     const char *name, *super, *space;
     int z, patch, fps;
@@ -32,7 +32,7 @@ vae_tae_rename(int naming, const char *name, char *out)
 }
 
 static bool
-is_called(const Variant *v, const char *name)
+has_name(const Variant *v, const char *name)
 {
     return strcmp(v->name, name) == 0 ||
            (v->super && strcmp(v->super, name) == 0);
@@ -44,7 +44,7 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
     const char *stated = vae_model_variant(m);
     for (size_t i = 0; i < N_VARIANTS; i++)
         if (variants[i].z == a->z && variants[i].patch == a->patch &&
-            (!stated || is_called(&variants[i], stated)))
+            (!stated || has_name(&variants[i], stated)))
             return &variants[i];
     if (a->z == 24)
         vae_fail(error, VAE_ERR_UNSUPPORTED,
@@ -68,7 +68,8 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
     return NULL;
 }
 
-/* Of 16 channels there are four models of the same shapes. */
+/* The reason for the choice; four variants with 16 channels have the same
+ * shapes. */
 static const char *
 reason(const VaeModel *m, const VaeTae *a)
 {
@@ -156,10 +157,10 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
     for (int i = 0; i < 3; i++)
         if ((r->info->has_decoder && !a->grow[i]) ||
             (r->info->has_encoder && !a->pool[i])) {
-            vae_fail(error, VAE_ERR_MODEL,
-                     "the shapes of the time resamplers "
-                     "(decoder.7, .13, .19 or encoder.2, .7, .12) tell no "
-                     "factor of 1 to 4");
+            vae_fail(
+                error, VAE_ERR_MODEL,
+                "the shapes of the time resamplers (decoder.7, .13, .19 or "
+                "encoder.2, .7, .12) give no factor of 1 to 4");
             return true;
         }
     r->info->reason = reason(m, a);
@@ -178,7 +179,7 @@ vae_tae_preset(VaeRecognise *r)
     const char *name = r->arch->name;
     VaeTae *a = r->data;
     const Variant *v = variants;
-    while (!is_called(v, name))
+    while (!has_name(v, name))
         v++;
     *a = (VaeTae){.z = v->z,
                   .patch = v->patch,
