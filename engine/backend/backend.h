@@ -25,7 +25,6 @@ typedef struct VaeBackendParams {
 /* Memory of one stream. Blocks are zeroed when taken. */
 typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
-    uint8_t *saved; /* carries before a run; the stream's own, may be NULL */
 } VaeMemory;
 
 /* What one run reads and writes; arrays as long as the program's counts. They
@@ -151,14 +150,14 @@ typedef struct VaeBackendClass {
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 
     /*
-     * For memory that others may want meanwhile; NULL, all three: there is no
-     * such. No run is under way. rest() gives back all that the exec takes of
-     * alloc()'s memory but the blocks that it is bound to; on an error that
-     * much is kept which could not be moved. wake() takes it again; bind()
-     * comes next. rest() also ends what a wake() that failed has begun.
+     * For devices whose memory others need meanwhile; NULL, all three: none.
+     * No run is in flight. offload() frees all of alloc()'s memory that the
+     * exec holds, except the blocks that it is bound to; on an error the rest
+     * stays. reload() takes it again; bind() comes next. offload() also undoes
+     * a reload() that failed.
      */
-    VaeStatus (*rest)(VaeBackend *backend, VaeExec *exec, VaeError *error);
-    VaeStatus (*wake)(VaeBackend *backend, VaeExec *exec, VaeError *error);
+    VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
+    VaeStatus (*reload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
     /* Between a block of alloc() and the host's memory, and waits for it. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
                       size_t bytes, VaeError *error);

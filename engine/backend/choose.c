@@ -44,37 +44,34 @@ vae_backend_available(VaeBackendKind kind, char *why, size_t size)
 }
 
 static bool
-resolve(const VaeBackendClass *c, VaePrecision wanted, VaeDirection direction,
-        VaePrecision *out, char *why, size_t size)
+resolve(VaeBackendChoice *c, char *why, size_t size)
 {
-    if (wanted == VAE_PRECISION_AUTO && direction == VAE_ENCODE)
-        wanted = c->encode_precision;
-    return c->precision(wanted, out, why, size);
+    const VaePrecision wanted =
+        c->precision == VAE_PRECISION_AUTO && c->direction == VAE_ENCODE
+            ? c->class->encode_precision
+            : c->precision;
+    return c->class->precision(wanted, &c->chosen, why, size);
 }
 
 VaeStatus
-vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                   VaeDirection direction, int *next, const VaeLog *log,
-                   const VaeBackendClass **out, VaePrecision *out_precision,
-                   VaeError *error)
+vae_backend_choose(VaeBackendChoice *c, const VaeLog *log, VaeError *error)
 {
     char why[512] = "", all[sizeof((VaeError *) 0)->message] = "";
     size_t used = 0;
-    if (kind != VAE_BACKEND_AUTO) {
-        if (!vae_backend_available(kind, why, sizeof why))
+    if (c->kind != VAE_BACKEND_AUTO) {
+        if (!vae_backend_available(c->kind, why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
-                            vae_backend_name(kind), why);
-        *out = find_class(kind, why, sizeof why);
-        if (!resolve(*out, precision, direction, out_precision, why,
-                     sizeof why))
+                            vae_backend_name(c->kind), why);
+        c->class = find_class(c->kind, why, sizeof why);
+        if (!resolve(c, why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "%s", why);
         return VAE_OK;
     }
-    while ((size_t) *next < N_ORDER) {
-        const VaeBackendKind one = order[(*next)++];
-        *out = find_class(one, why, sizeof why);
-        if (*out && (*out)->available(why, sizeof why) &&
-            resolve(*out, precision, direction, out_precision, why, sizeof why))
+    while ((size_t) c->next < N_ORDER) {
+        const VaeBackendKind one = order[c->next++];
+        c->class = find_class(one, why, sizeof why);
+        if (c->class && c->class->available(why, sizeof why) &&
+            resolve(c, why, sizeof why))
             return VAE_OK;
         vae_log(log, "backend %s is not taken: %s", vae_backend_name(one), why);
         if (used < sizeof all)
@@ -84,5 +81,5 @@ vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
     }
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
                     "no backend computes in %s here: %s",
-                    vae_precision_name(precision), all);
+                    vae_precision_name(c->precision), all);
 }

@@ -6,14 +6,20 @@
 
 #include "backend.h"
 
-/* The class for kind (AUTO: the first that is available and has the
- * precision) and the precision that it will use in that direction (never
- * AUTO). next: of AUTO, 0 at first, then where another call goes on when that
- * class cannot be opened. log: why AUTO passed which over. Errors:
+typedef struct VaeBackendChoice {
+    VaeBackendKind kind;    /* asked for; AUTO: the fastest that works */
+    VaePrecision precision; /* asked for */
+    VaeDirection direction;
+    int next; /* for AUTO: 0, then where the last call ended */
+    /* Results. */
+    const VaeBackendClass *class;
+    VaePrecision chosen; /* never AUTO */
+} VaeBackendChoice;
+
+/* Chooses a backend. For AUTO, another call chooses the next one, for a class
+ * that cannot be opened. log: why AUTO did not take a backend. Errors:
  * VAE_ERR_UNSUPPORTED with the reason. */
-VaeStatus vae_backend_choose(VaeBackendKind kind, VaePrecision precision,
-                             VaeDirection direction, int *next,
-                             const VaeLog *log, const VaeBackendClass **out,
-                             VaePrecision *out_precision, VaeError *error);
+VaeStatus vae_backend_choose(VaeBackendChoice *choice, const VaeLog *log,
+                             VaeError *error);
 
 #endif

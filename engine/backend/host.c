@@ -64,26 +64,31 @@ vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
     strcpy(key.table, "host");
     key.id = w->id;
     key.parts = w->n_parts;
-    return vae_weight_cache_get(cache, &key, sizeof key, bytes, make_weight, w,
-                                NULL, out, error);
+    return vae_weight_cache_get(cache,
+                                &(VaeWeightRequest){.key = &key,
+                                                    .key_size = sizeof key,
+                                                    .bytes = bytes,
+                                                    .make = make_weight,
+                                                    .user = w},
+                                out, error);
 }
 
 static size_t
-op_scratch(const VaeOp *op, bool with_conv)
+op_scratch(const VaeOp *op, const VaeKernels *kernels)
 {
     const VaeTensor *y = op->y;
     if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
         return sizeof(double) *
                vae_norm_sums(y->shape.h, y->shape.w, op->norm.groups);
-    if (op->kind == VAE_OP_ATTENTION && with_conv)
+    if (op->kind == VAE_OP_ATTENTION && kernels->attention)
         return vae_attention_scratch_ref(y->shape.h * y->shape.w, y->shape.c);
     return 0;
 }
 
 VaeStatus
 vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
-                 const VaeKernels *kernels, int threads, bool with_conv,
-                 VaeExec **out, VaeError *error)
+                 const VaeKernels *kernels, int threads, VaeExec **out,
+                 VaeError *error)
 {
     VaeExec *e = *out = vae_exec_new(program, sizeof(VaeHostExec));
     if (!e)
@@ -95,9 +100,9 @@ vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
         VaeExecOp *own = &e->ops[i];
-        vae_exec_needs_scratch(e, op_scratch(op, with_conv));
+        vae_exec_needs_scratch(e, op_scratch(op, kernels));
         own->impl = kernels->name;
-        if (op->kind == VAE_OP_CONV && !with_conv)
+        if (op->kind == VAE_OP_CONV && !kernels->conv)
             continue;
         if (op->weight)
             status = vae_host_weight(e, cache, op->weight, &own->weight, error);

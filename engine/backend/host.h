@@ -20,11 +20,11 @@ vae_host_threads(const VaeExec *exec)
 }
 
 /* An exec with weights for the table's kernels: norms and depthwise
- * convolutions and, where with_conv, convolutions, in the table's layout.
+ * convolutions and, where the table computes them, convolutions, in its layout.
  * cache NULL: sizes only. */
 VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                            const VaeKernels *kernels, int threads,
-                           bool with_conv, VaeExec **out, VaeError *error);
+                           VaeExec **out, VaeError *error);
 /* w as floats in the table's layout; exec->weight_bytes and loading grow. */
 VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
                           const void **out, VaeError *error);

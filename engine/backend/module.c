@@ -24,7 +24,7 @@ static const VaeEngineCalls calls = {
     .weight_cache_release = vae_weight_cache_release,
     .weight_count = vae_weight_count,
     .weight_read = vae_weight_read,
-    .weight_lies = vae_weight_lies,
+    .weight_is_direct = vae_weight_is_direct,
     .weight_drop = vae_weight_drop,
     .frame_bytes = vae_frame_bytes,
 };

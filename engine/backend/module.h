@@ -19,10 +19,8 @@ typedef struct VaeEngineCalls {
     const char *version;
     void *(*mem_alloc)(size_t bytes);
     void (*mem_free)(void *block);
-    VaeStatus (*weight_cache_get)(VaeWeightCache *cache, const void *key,
-                                  size_t key_size, size_t bytes,
-                                  VaeWeightMake make, void *user,
-                                  const VaeWeightMemory *memory,
+    VaeStatus (*weight_cache_get)(VaeWeightCache *cache,
+                                  const VaeWeightRequest *request,
                                   const void **out, VaeError *error);
     bool (*weight_cache_has)(VaeWeightCache *cache, const void *key,
                              size_t key_size);
@@ -38,7 +36,7 @@ typedef struct VaeEngineCalls {
                                  const VaeWeightMove *move);
     size_t (*weight_count)(const VaeWeight *w);
     void (*weight_read)(const VaeWeight *w, float *dst);
-    bool (*weight_lies)(const VaeWeight *w);
+    bool (*weight_is_direct)(const VaeWeight *w);
     void (*weight_drop)(const VaeWeight *w);
     size_t (*frame_bytes)(const VaeTensor *t);
 } VaeEngineCalls;

@@ -52,8 +52,7 @@ static VaeStatus
 ref_prepare(VaeBackend *backend, VaeWeightCache *cache,
             const VaeProgram *program, VaeExec **out, VaeError *error)
 {
-    return vae_host_prepare(program, cache, &vae_kernels_ref, 1, true, out,
-                            error);
+    return vae_host_prepare(program, cache, &vae_kernels_ref, 1, out, error);
 }
 
 static void

@@ -58,16 +58,17 @@ vae_weight_cache_clear(VaeWeightCache *cache)
 
 /* Makes the bytes of a new entry or, anew, of an offloaded one. Lock held. */
 static VaeStatus
-make_blob(VaeCachedWeight *k, VaeWeightMake make, void *user,
-          const VaeWeightMemory *memory, VaeError *error)
+make_blob(VaeCachedWeight *k, const VaeWeightRequest *r, VaeError *error)
 {
+    static const VaeWeightMemory host = {host_alloc, host_free, NULL, 0};
+    const VaeWeightMemory *memory = r->memory ? r->memory : &host;
     k->blob = memory->alloc(k->bytes, memory->user);
     k->blob_free = memory->free;
     k->place = memory->place;
     if (!k->blob)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", k->bytes);
-    const VaeStatus status = make(user, k->blob, error);
+    const VaeStatus status = r->make(r->user, k->blob, error);
     if (status != VAE_OK) {
         free_blob(k);
     } else if (k->copy) {
@@ -77,26 +78,24 @@ make_blob(VaeCachedWeight *k, VaeWeightMake make, void *user,
     return status;
 }
 
-/* Lock held. */
-static VaeStatus
-new_entry(VaeWeightCache *cache, const void *key, size_t key_size, size_t bytes,
-          VaeCachedWeight **out, VaeError *error)
+/* NULL when memory is out. Lock held. */
+static VaeCachedWeight *
+new_entry(VaeWeightCache *cache, const VaeWeightRequest *r)
 {
     VaeCachedWeight *k = calloc(1, sizeof *k);
-    void *copy = malloc(key_size);
-    if (!k || !copy) {
+    void *key = malloc(r->key_size);
+    if (!k || !key) {
         free(k);
-        free(copy);
-        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+        free(key);
+        return NULL;
     }
-    memcpy(copy, key, key_size);
+    memcpy(key, r->key, r->key_size);
     *k = (VaeCachedWeight){.next = cache->first,
-                           .key = copy,
-                           .key_size = key_size,
-                           .bytes = bytes};
+                           .key = key,
+                           .key_size = r->key_size,
+                           .bytes = r->bytes};
     cache->first = k;
-    *out = k;
-    return VAE_OK;
+    return k;
 }
 
 /* Lock held; NULL where there is none. */
@@ -120,19 +119,18 @@ vae_weight_cache_has(VaeWeightCache *cache, const void *key, size_t key_size)
 }
 
 VaeStatus
-vae_weight_cache_get(VaeWeightCache *cache, const void *key, size_t key_size,
-                     size_t bytes, VaeWeightMake make, void *user,
-                     const VaeWeightMemory *memory, const void **out,
-                     VaeError *error)
+vae_weight_cache_get(VaeWeightCache *cache, const VaeWeightRequest *request,
+                     const void **out, VaeError *error)
 {
-    static const VaeWeightMemory host = {host_alloc, host_free, NULL, 0};
     VaeStatus status = VAE_OK;
     pthread_mutex_lock(&cache->lock);
-    VaeCachedWeight *k = find_key(cache, key, key_size);
+    VaeCachedWeight *k = find_key(cache, request->key, request->key_size);
     if (!k)
-        status = new_entry(cache, key, key_size, bytes, &k, error);
+        k = new_entry(cache, request);
+    if (!k)
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (status == VAE_OK && !k->blob)
-        status = make_blob(k, make, user, memory ? memory : &host, error);
+        status = make_blob(k, request, error);
     if (status == VAE_OK) {
         k->users++;
         *out = k->blob;

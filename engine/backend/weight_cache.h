@@ -60,14 +60,21 @@ typedef struct VaeWeightMemory {
     int place;
 } VaeWeightMemory;
 
-/* The entry of that key, made where there is none or where it is offloaded.
- * memory is copied; NULL: host memory. Errors: VAE_ERR_MEMORY, those of make.
- */
-VaeStatus vae_weight_cache_get(VaeWeightCache *cache, const void *key,
-                               size_t key_size, size_t bytes,
-                               VaeWeightMake make, void *user,
-                               const VaeWeightMemory *memory, const void **out,
-                               VaeError *error);
+/* An entry, and how to make it. */
+typedef struct VaeWeightRequest {
+    const void *key; /* key_size bytes, compared as such */
+    size_t key_size;
+    size_t bytes; /* of the entry */
+    VaeWeightMake make;
+    void *user;                    /* of make */
+    const VaeWeightMemory *memory; /* copied; NULL: host memory */
+} VaeWeightRequest;
+
+/* The entry, made where there is none or where it is offloaded. Errors:
+ * VAE_ERR_MEMORY, those of make. */
+VaeStatus vae_weight_cache_get(VaeWeightCache *cache,
+                               const VaeWeightRequest *request,
+                               const void **out, VaeError *error);
 /* True where the entry exists and is not offloaded. */
 bool vae_weight_cache_has(VaeWeightCache *cache, const void *key,
                           size_t key_size);

@@ -57,7 +57,7 @@ worker(void *user)
  * sleeping thread more is kept.
  */
 static void *
-crowd(void *user)
+spin_workaround(void *user)
 {
     VaeBackend *cpu = user;
 #pragma omp parallel num_threads(2)
@@ -107,7 +107,8 @@ start_threads(VaeBackend *cpu)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int failed = pthread_create(&cpu->worker, NULL, worker, cpu);
     if (!failed) {
-        failed = pthread_create(&cpu->crowd, NULL, crowd, cpu);
+        failed =
+            pthread_create(&cpu->spin_workaround, NULL, spin_workaround, cpu);
         if (failed)
             stop_thread(cpu, &cpu->worker);
     }
@@ -181,7 +182,7 @@ cpu_close(VaeBackend **backend)
         return;
     vae_cpu_on_worker(cpu, close_job, cpu);
     stop_thread(cpu, &cpu->worker);
-    stop_thread(cpu, &cpu->crowd);
+    stop_thread(cpu, &cpu->spin_workaround);
     cpu_free(cpu);
     vae_mem_team(false);
 }
@@ -281,7 +282,7 @@ vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                 const VaeProgram *program, VaeExec **out, VaeError *error)
 {
     VaeStatus status = vae_host_prepare(program, cache, &vae_kernels_cpu,
-                                        cpu->params.threads, false, out, error);
+                                        cpu->params.threads, out, error);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
         if (op->kind == VAE_OP_CONV && op->conv.up)

@@ -18,7 +18,7 @@ struct VaeBackend {
 
     VaeRoom raw; /* of the worker, while weights are laid out */
 
-    pthread_t worker, crowd;
+    pthread_t worker, spin_workaround;
     pthread_mutex_t turn; /* held by the caller from post to result */
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t posted, finished, closing;

@@ -30,7 +30,7 @@ typedef struct WeightJob {
 static bool
 from_file(const WeightJob *j)
 {
-    return !j->phase && !j->tiles && vae_weight_lies(j->weight);
+    return !j->phase && !j->tiles && vae_weight_is_direct(j->weight);
 }
 
 /* Lays out numbers in the file's order, [out, in, t, h, w]. */
@@ -152,7 +152,7 @@ raw_count(const WeightJob *j)
     if (!j->tiles)
         return n;
     return (size_t) j->piece * (size_t) j->key.dims[1] * 3 * KERNELS +
-           (vae_weight_lies(j->weight) ? 0 : n);
+           (vae_weight_is_direct(j->weight) ? 0 : n);
 }
 
 static VaeStatus
@@ -214,7 +214,7 @@ make_tiles(void *user, void *dst, VaeError *error)
     float *raw = vae_room_take(&j->cpu->raw, n * sizeof *raw), *taps = NULL;
     if (!raw)
         return no_memory(j, error);
-    if (!vae_weight_lies(j->weight)) {
+    if (!vae_weight_is_direct(j->weight)) {
         taps = raw + n - vae_weight_count(j->weight);
         vae_weight_read(j->weight, taps);
     }
@@ -283,9 +283,15 @@ keep(WeightJob *job, VaeWeightCache *cache, const char *table, size_t bytes,
     if (job->phase)
         key.phase = *job->phase;
     key.layout = job->key;
-    return vae_weight_cache_get(cache, &key, sizeof key, bytes,
-                                job->tiles ? make_tiles : make_weight, job,
-                                &memory, out, error);
+    return vae_weight_cache_get(
+        cache,
+        &(VaeWeightRequest){.key = &key,
+                            .key_size = sizeof key,
+                            .bytes = bytes,
+                            .make = job->tiles ? make_tiles : make_weight,
+                            .user = job,
+                            .memory = &memory},
+        out, error);
 }
 
 VaeStatus

@@ -246,7 +246,7 @@ const VaeBackendClass vae_backend_cuda = {
     .device = cuda_device,
     .rates = vae_cuda_rates,
     .profile = vae_cuda_profile,
-    .rest = vae_cuda_rest,
-    .wake = vae_cuda_wake,
+    .offload = vae_cuda_offload,
+    .reload = vae_cuda_reload,
     .copy = vae_cuda_copy,
 };

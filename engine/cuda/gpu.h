@@ -137,21 +137,21 @@ VaeStatus vae_cuda_weight(VaeCudaExec *exec, const VaeOp *op, bool bias,
                           const void **out, VaeError *error);
 /* Bytes, as pieces, of those of the program that are not on the device or rest;
  * 0 where there is no memory to count them. */
-size_t vae_cuda_weights_lacking(VaeBackend *cuda, VaeWeightCache *cache,
-                                const VaeProgram *program);
+size_t vae_cuda_missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
+                              const VaeProgram *program);
 
 /* cuda/suballoc.c: between begin and end, pieces that are taken lie behind
  * each other in blocks, the next of which has room for what the program lacks;
  * more may be taken. A block lives as long as one of its pieces. Whoever takes
  * one holds the model's lock. */
-void vae_cuda_pieces_begin(VaeBackend *cuda, VaeWeightCache *cache,
-                           const VaeProgram *program);
-void vae_cuda_pieces_end(VaeBackend *cuda);
+void vae_cuda_suballoc_begin(VaeBackend *cuda, VaeWeightCache *cache,
+                             const VaeProgram *program);
+void vae_cuda_suballoc_end(VaeBackend *cuda);
 /* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */
-void *vae_cuda_piece_take(size_t bytes, void *user);
-void vae_cuda_piece_free(void *piece, int device);
+void *vae_cuda_suballoc(size_t bytes, void *user);
+void vae_cuda_suballoc_free(void *piece, int device);
 /* What a piece takes of its block. */
-size_t vae_cuda_piece(size_t bytes);
+size_t vae_cuda_suballoc_bytes(size_t bytes);
 
 /* Elements from one phase of op's weight to the next: libraries are told that
  * weights begin at multiples of 16 bytes, whatever the type. */
@@ -183,7 +183,7 @@ VaeStatus vae_cuda_stage_take(VaeBackend *cuda, const VaeCudaExec *exec,
 void vae_cuda_stage_free(VaeBackend *cuda);
 /* Gives back what lies on the device, until vae_cuda_stage_take(). The pinned
  * memory of the host stays: to pin it anew takes longer than all the copies. */
-void vae_cuda_stage_rest(VaeBackend *cuda);
+void vae_cuda_stage_offload(VaeBackend *cuda);
 /* The next slot, its earlier results handed over; what comes in is on its way
  * and compute waits for it. */
 VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
@@ -201,19 +201,18 @@ const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
 uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
 
 /* cuda/offload.c: entries of the class. */
-VaeStatus vae_cuda_rest(VaeBackend *cuda, VaeExec *exec, VaeError *error);
-VaeStatus vae_cuda_wake(VaeBackend *cuda, VaeExec *exec, VaeError *error);
+VaeStatus vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
+VaeStatus vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
                         size_t bytes, VaeError *error);
 /* Exec, which has a model, uses its weights no more. */
-void vae_cuda_let_go(VaeBackend *cuda, VaeCudaExec *exec);
+void vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *exec);
 
 /* cuda/run.c: entries of the class. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
                        VaeError *error);
-VaeStatus vae_cuda_run_ops(VaeBackend *cuda, VaeExec *exec, int from, int to,
-                           const VaeRun *run, VaeCudaSlot *slot,
-                           VaeError *error);
+VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
+                           VaeCudaSlot *slot, VaeError *error);
 /* A VaeExecOp.run; own is a VaeCudaOp. */
 VaeStatus vae_cuda_run_conv(void *own, const VaeOp *op, VaeError *error);
 void vae_cuda_profile(VaeExec *exec, VaeOpTime *rows);

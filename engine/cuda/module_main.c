@@ -33,13 +33,10 @@ vae_mem_free(void *block)
 }
 
 VaeStatus
-vae_weight_cache_get(VaeWeightCache *cache, const void *key, size_t key_size,
-                     size_t bytes, VaeWeightMake make, void *user,
-                     const VaeWeightMemory *memory, const void **out,
-                     VaeError *error)
+vae_weight_cache_get(VaeWeightCache *cache, const VaeWeightRequest *request,
+                     const void **out, VaeError *error)
 {
-    return engine->weight_cache_get(cache, key, key_size, bytes, make, user,
-                                    memory, out, error);
+    return engine->weight_cache_get(cache, request, out, error);
 }
 
 bool
@@ -84,9 +81,9 @@ vae_weight_read(const VaeWeight *w, float *dst)
 }
 
 bool
-vae_weight_lies(const VaeWeight *w)
+vae_weight_is_direct(const VaeWeight *w)
 {
-    return engine->weight_lies(w);
+    return engine->weight_is_direct(w);
 }
 
 void

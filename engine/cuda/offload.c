@@ -39,14 +39,14 @@ static VaeStatus
 weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
             VaeError *error)
 {
-    *out = vae_cuda_piece_take(bytes, cuda);
+    *out = vae_cuda_suballoc(bytes, cuda);
     if (!*out)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s has no memory left for weights (%zu bytes)",
                         cuda->device.name, bytes);
     const VaeStatus status = copy(cuda, *out, host, bytes, error);
     if (status != VAE_OK) {
-        vae_cuda_piece_free(*out, cuda->number);
+        vae_cuda_suballoc_free(*out, cuda->number);
         *out = NULL;
     }
     return status;
@@ -61,8 +61,8 @@ move_of(VaeBackend *cuda)
 /* ------------------------------------------------------------------ */
 
 static VaeStatus
-rest_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
-         VaeCachedWeight **kept, VaeError *error)
+offload_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
+            VaeCachedWeight **kept, VaeError *error)
 {
     if (!*block)
         return VAE_OK;
@@ -73,8 +73,8 @@ rest_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
 }
 
 static VaeStatus
-wake_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
-         VaeCachedWeight **kept, VaeError *error)
+reload_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
+           VaeCachedWeight **kept, VaeError *error)
 {
     if (!*kept)
         return VAE_OK;
@@ -86,7 +86,7 @@ wake_one(VaeCudaExec *e, const VaeWeightMove *move, const void **block,
 }
 
 VaeStatus
-vae_cuda_rest(VaeBackend *cuda, VaeExec *exec, VaeError *error)
+vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
@@ -97,41 +97,43 @@ vae_cuda_rest(VaeBackend *cuda, VaeExec *exec, VaeError *error)
         VaeExecOp *op = &e->exec.ops[i];
         VaeError *first = status == VAE_OK ? error : NULL;
         VaeStatus one =
-            rest_one(e, &move, &op->weight, &own->offloaded_weight, first);
+            offload_one(e, &move, &op->weight, &own->offloaded_weight, first);
         if (status == VAE_OK)
             status = one;
         first = status == VAE_OK ? error : NULL;
-        one = rest_one(e, &move, &op->bias, &own->offloaded_bias, first);
+        one = offload_one(e, &move, &op->bias, &own->offloaded_bias, first);
         if (status == VAE_OK)
             status = one;
     }
     vae_rt_graph_free(e->graph);
     e->graph = NULL;
-    vae_cuda_stage_rest(cuda);
+    vae_cuda_stage_offload(cuda);
     return status;
 }
 
 VaeStatus
-vae_cuda_wake(VaeBackend *cuda, VaeExec *exec, VaeError *error)
+vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    vae_cuda_pieces_begin(cuda, e->cache, e->exec.program);
+    vae_cuda_suballoc_begin(cuda, e->cache, e->exec.program);
     for (int i = 0; i < e->exec.program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
         VaeExecOp *op = &e->exec.ops[i];
-        status = wake_one(e, &move, &op->weight, &own->offloaded_weight, error);
+        status =
+            reload_one(e, &move, &op->weight, &own->offloaded_weight, error);
         if (status == VAE_OK)
-            status = wake_one(e, &move, &op->bias, &own->offloaded_bias, error);
+            status =
+                reload_one(e, &move, &op->bias, &own->offloaded_bias, error);
     }
-    vae_cuda_pieces_end(cuda);
+    vae_cuda_suballoc_end(cuda);
     return status;
 }
 
 void
-vae_cuda_let_go(VaeBackend *cuda, VaeCudaExec *e)
+vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *e)
 {
     const VaeWeightMove move = move_of(cuda);
     for (int i = 0; i < e->exec.program->n_ops; i++) {

@@ -98,10 +98,10 @@ vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
     VaeStatus status =
         vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
     if (cache)
-        vae_cuda_pieces_begin(cuda, cache, program);
+        vae_cuda_suballoc_begin(cuda, cache, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
         status = prepare_op(e, i, error);
-    vae_cuda_pieces_end(cuda);
+    vae_cuda_suballoc_end(cuda);
     vae_cuda_layers_keep(cuda);
     vae_room_free(&cuda->room);
     if (status != VAE_OK)
@@ -119,7 +119,7 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
     vae_cuda_profile(*exec, NULL);
     vae_rt_graph_free(e->graph);
     if (e->cache)
-        vae_cuda_let_go(cuda, e);
+        vae_cuda_release_weights(cuda, e);
     for (int i = 0; i < e->exec.program->n_ops; i++)
         vae_cuda_parts_free(&e->ops[i].conv);
     vae_mem_free(e->ops);
@@ -181,8 +181,7 @@ load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     const int last = e->exec.program->n_ops - 1;
     if (e->loaded)
         return VAE_OK;
-    VaeStatus status =
-        vae_cuda_run_ops(cuda, &e->exec, 1, last, NULL, NULL, error);
+    VaeStatus status = vae_cuda_run_ops(&e->exec, 1, last, NULL, NULL, error);
     if (status == VAE_OK)
         status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
                                  "run a program", error);
@@ -197,7 +196,7 @@ capture_once(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     if (code)
         return vae_cuda_status(cuda, code, "record a program", error);
     const VaeStatus status = vae_cuda_run_ops(
-        cuda, &e->exec, 1, e->exec.program->n_ops - 1, NULL, NULL, error);
+        &e->exec, 1, e->exec.program->n_ops - 1, NULL, NULL, error);
     code = vae_rt_capture_end(cuda->compute, &e->graph);
     return status != VAE_OK
                ? status

@@ -154,9 +154,10 @@ read_marks(const VaeExec *exec)
 /* ------------------------------------------------------------------ */
 
 VaeStatus
-vae_cuda_run_ops(VaeBackend *cuda, VaeExec *exec, int from, int to,
-                 const VaeRun *run, VaeCudaSlot *slot, VaeError *error)
+vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
+                 VaeCudaSlot *slot, VaeError *error)
 {
+    VaeBackend *cuda = vae_cuda_exec(exec)->cuda;
     VaeLaunch launch = {.exec = exec,
                         .kernels = vae_rt_kernels(),
                         .queue = {.threads = 1, .stream = cuda->compute},
@@ -194,12 +195,12 @@ run_graph(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeCudaSlot *slot,
 {
     const VaeRtGraph graph = vae_cuda_exec(e)->graph;
     const int last = e->program->n_ops - 1;
-    VaeStatus status = vae_cuda_run_ops(cuda, e, 0, 1, run, slot, error);
+    VaeStatus status = vae_cuda_run_ops(e, 0, 1, run, slot, error);
     if (status == VAE_OK)
         status = vae_cuda_status(cuda, vae_rt_graph_run(graph, cuda->compute),
                                  "run a program", error);
     return status == VAE_OK
-               ? vae_cuda_run_ops(cuda, e, last, last + 1, run, slot, error)
+               ? vae_cuda_run_ops(e, last, last + 1, run, slot, error)
                : status;
 }
 
@@ -218,7 +219,7 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
     if (vae_cuda_exec(e)->graph && !e->times && !run->dump)
         status = run_graph(cuda, e, run, slot, error);
     else
-        status = vae_cuda_run_ops(cuda, e, 0, n, run, slot, error);
+        status = vae_cuda_run_ops(e, 0, n, run, slot, error);
     if (status == VAE_OK && e->times)
         status = vae_cuda_status(
             cuda,

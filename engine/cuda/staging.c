@@ -125,7 +125,7 @@ free_slot(VaeCudaSlot *s)
 }
 
 void
-vae_cuda_stage_rest(VaeBackend *cuda)
+vae_cuda_stage_offload(VaeBackend *cuda)
 {
     for (int i = 0; i < VAE_CUDA_SLOTS; i++)
         free_on_device(&cuda->slots[i]);

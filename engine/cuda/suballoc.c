@@ -29,7 +29,7 @@ static VaeCudaBlock *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 size_t
-vae_cuda_piece(size_t bytes)
+vae_cuda_suballoc_bytes(size_t bytes)
 {
     return (bytes + STEP - 1) / STEP * STEP;
 }
@@ -65,15 +65,15 @@ look_at(VaeCudaBlock *b)
 }
 
 void
-vae_cuda_pieces_begin(VaeBackend *cuda, VaeWeightCache *cache,
-                      const VaeProgram *program)
+vae_cuda_suballoc_begin(VaeBackend *cuda, VaeWeightCache *cache,
+                        const VaeProgram *program)
 {
     cuda->load = (VaeCudaLoad){cache, program->ops[0].kind == VAE_OP_LATENT_IN};
-    cuda->pieces = vae_cuda_weights_lacking(cuda, cache, program);
+    cuda->pieces = vae_cuda_missing_bytes(cuda, cache, program);
 }
 
 void
-vae_cuda_pieces_end(VaeBackend *cuda)
+vae_cuda_suballoc_end(VaeBackend *cuda)
 {
     cuda->pieces = 0;
     if (!cuda->block)
@@ -123,7 +123,7 @@ static void *
 take_from_new(VaeBackend *cuda, size_t size)
 {
     const size_t bytes = cuda->pieces > size ? cuda->pieces : size;
-    vae_cuda_pieces_end(cuda);
+    vae_cuda_suballoc_end(cuda);
     VaeCudaBlock *b = vae_mem_alloc(sizeof *b);
     void *data = NULL;
     if (!b || vae_rt_alloc(&data, bytes)) {
@@ -147,10 +147,10 @@ take_from_new(VaeBackend *cuda, size_t size)
 }
 
 void *
-vae_cuda_piece_take(size_t bytes, void *user)
+vae_cuda_suballoc(size_t bytes, void *user)
 {
     VaeBackend *cuda = user;
-    const size_t size = vae_cuda_piece(bytes ? bytes : 1);
+    const size_t size = vae_cuda_suballoc_bytes(bytes ? bytes : 1);
     void *piece = take_from_open(cuda, size);
     if (!piece)
         piece = take_from_new(cuda, size);
@@ -160,7 +160,7 @@ vae_cuda_piece_take(size_t bytes, void *user)
 }
 
 void
-vae_cuda_piece_free(void *piece, int device)
+vae_cuda_suballoc_free(void *piece, int device)
 {
     const uint8_t *at = piece;
     pthread_mutex_lock(&lock);

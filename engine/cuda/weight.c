@@ -178,7 +178,7 @@ fill_room(const WeightJob *j)
     if (!is_conv(j))
         return 2 * n;
     return (size_t) share_count(j) * 2 * channel_size(j) +
-           (vae_weight_lies(j->weight) ? 0 : n);
+           (vae_weight_is_direct(j->weight) ? 0 : n);
 }
 
 /* As the device wants it, into dst. */
@@ -190,7 +190,7 @@ fill(const WeightJob *j, float *room, uint8_t *dst)
         memset(dst, 0, j->count * vae_type_size(j->type));
         return;
     }
-    if (is_conv(j) && vae_weight_lies(w)) {
+    if (is_conv(j) && vae_weight_is_direct(w)) {
         lay_out_conv(j, NULL, room, dst);
         vae_weight_drop(w);
         return;
@@ -279,14 +279,20 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
     WeightKey key;
     if (!describe(cuda, op, bias, &job, &key))
         return VAE_OK;
-    e->exec.weight_bytes += vae_cuda_piece(job_bytes(&job));
+    e->exec.weight_bytes += vae_cuda_suballoc_bytes(job_bytes(&job));
     if (!e->cache)
         return VAE_OK;
-    const VaeWeightMemory memory = {vae_cuda_piece_take, vae_cuda_piece_free,
+    const VaeWeightMemory memory = {vae_cuda_suballoc, vae_cuda_suballoc_free,
                                     cuda, cuda->number};
     const VaeStatus status =
-        vae_weight_cache_get(e->cache, &key, sizeof key, job_bytes(&job),
-                             make_weight, &job, &memory, out, error);
+        vae_weight_cache_get(e->cache,
+                             &(VaeWeightRequest){.key = &key,
+                                                 .key_size = sizeof key,
+                                                 .bytes = job_bytes(&job),
+                                                 .make = make_weight,
+                                                 .user = &job,
+                                                 .memory = &memory},
+                             out, error);
     /* A device that is lost gives no memory, either. */
     const int lost =
         status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
@@ -294,8 +300,8 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
 }
 
 size_t
-vae_cuda_weights_lacking(VaeBackend *cuda, VaeWeightCache *cache,
-                         const VaeProgram *program)
+vae_cuda_missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
+                       const VaeProgram *program)
 {
     const int most = 2 * program->n_ops;
     WeightKey *seen = vae_mem_alloc((size_t) most * sizeof *seen);
@@ -310,7 +316,7 @@ vae_cuda_weights_lacking(VaeBackend *cuda, VaeWeightCache *cache,
             k++;
         if (k < n || vae_weight_cache_has(cache, &seen[n], sizeof *seen))
             continue;
-        bytes += vae_cuda_piece(job_bytes(&job));
+        bytes += vae_cuda_suballoc_bytes(job_bytes(&job));
         n++;
     }
     vae_mem_free(seen);

@@ -4,22 +4,20 @@
 #include "model.h"
 
 static VaeStatus
-find(void *user, const char *name, const int64_t *dims, int n_dims, long likely,
-     long *out, VaeError *error)
+find(void *user, const VaeTensorQuery *q, long *out, VaeError *error)
 {
-    *out = vae_model_find_required(user, name, likely);
+    *out = vae_model_find_required(user, q->name, q->likely);
     return *out >= 0
                ? VAE_OK
                : vae_fail(error, VAE_ERR_MODEL,
-                          "tensor \"%s\" is not part of this model", name);
+                          "tensor \"%s\" is not part of this model", q->name);
 }
 
 /* Like find(), but adds a new tensor to the list. */
 static VaeStatus
-require(void *user, const char *name, const int64_t *dims, int n_dims,
-        long likely, long *out, VaeError *error)
+require(void *user, const VaeTensorQuery *q, long *out, VaeError *error)
 {
-    *out = vae_model_require(user, name, dims, n_dims, likely);
+    *out = vae_model_require(user, q);
     return *out >= 0 ? VAE_OK
                      : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }

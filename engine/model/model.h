@@ -54,8 +54,7 @@ VaeStatus vae_model_unknown(const VaeModel *model, VaeError *error);
 long vae_model_find_required(const VaeModel *model, const char *name,
                              long likely);
 /* The same, but adds a new name to the list; -1: out of memory. */
-long vae_model_require(VaeModel *model, const char *name, const int64_t *dims,
-                       int n_dims, long likely);
+long vae_model_require(VaeModel *model, const VaeTensorQuery *query);
 /* Lists the required tensors by a dry run of the forward passes. */
 VaeStatus vae_model_dry_run(VaeModel *model, VaeError *error);
 /* Finds each required tensor in the file. An error lists tensors that are

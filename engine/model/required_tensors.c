@@ -63,22 +63,21 @@ grow_required(VaeModel *m)
 }
 
 long
-vae_model_require(VaeModel *m, const char *name, const int64_t *dims,
-                  int n_dims, long likely)
+vae_model_require(VaeModel *m, const VaeTensorQuery *q)
 {
-    if (is_at(m, likely, name))
-        return likely;
+    if (is_at(m, q->likely, q->name))
+        return q->likely;
     bool found;
-    const size_t place = required_place(m, name, &found);
+    const size_t place = required_place(m, q->name, &found);
     if (found)
         return (long) m->by_name[place];
     if (!grow_required(m))
         return -1;
     VaeRequiredTensor *d = &m->required[m->n_required];
-    *d = (VaeRequiredTensor){.name = strdup(name), .n_dims = n_dims};
+    *d = (VaeRequiredTensor){.name = strdup(q->name), .n_dims = q->n_dims};
     if (!d->name)
         return -1;
-    memcpy(d->dims, dims, (size_t) n_dims * sizeof *dims);
+    memcpy(d->dims, q->dims, (size_t) q->n_dims * sizeof *q->dims);
     memmove(m->by_name + place + 1, m->by_name + place,
             (m->n_required - place) * sizeof *m->by_name);
     m->by_name[place] = m->n_required;

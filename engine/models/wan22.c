@@ -62,8 +62,9 @@ decode(VaeBuilder *b)
             vae_enter(b, "upsamples.%d", stage->n_res);
             x = vae_wan_up(b, x, stage->c, stage->temporal);
             vae_leave(b);
-            x = vae_shortcut(b, "shortcut", x, in, VAE_SHORTCUT_DUP,
-                             stage->temporal ? 2 : 1, 2);
+            x = vae_shortcut(b, "shortcut", x, in,
+                             (VaeShortcutMove){VAE_SHORTCUT_DUP,
+                                               stage->temporal ? 2 : 1, 2});
         }
         vae_leave(b);
     }
@@ -94,8 +95,10 @@ encode(VaeBuilder *b)
             x = vae_wan_down(b, x, stage->c, stage->temporal);
             vae_leave(b);
         }
-        x = vae_shortcut(b, "shortcut", x, in, VAE_SHORTCUT_AVERAGE,
-                         stage->temporal ? 2 : 1, stage->resample ? 2 : 1);
+        x = vae_shortcut(b, "shortcut", x, in,
+                         (VaeShortcutMove){VAE_SHORTCUT_AVERAGE,
+                                           stage->temporal ? 2 : 1,
+                                           stage->resample ? 2 : 1});
         vae_leave(b);
     }
     x = vae_wan_middle(b, x);

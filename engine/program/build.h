@@ -14,13 +14,20 @@ typedef struct VaeCarrySet {
 } VaeCarrySet;
 void vae_carry_set_free(VaeCarrySet *set);
 
+/* One tensor that a forward pass asks for. */
+typedef struct VaeTensorQuery {
+    const char *name;    /* canonical */
+    const int64_t *dims; /* the shape that the network requires */
+    int n_dims;
+    long likely; /* the number that it probably has */
+} VaeTensorQuery;
+
 /* The tensors of a model, numbered. */
 typedef struct VaeTensorSource {
-    /* Finds a tensor by its canonical name. dims: the shape that the network
-     * requires. likely: the number that it probably has. Errors:
-     * VAE_ERR_MODEL (there is none), VAE_ERR_MEMORY. */
-    VaeStatus (*find)(void *user, const char *name, const int64_t *dims,
-                      int n_dims, long likely, long *out, VaeError *error);
+    /* The number of a tensor. Errors: VAE_ERR_MODEL (there is none),
+     * VAE_ERR_MEMORY. */
+    VaeStatus (*find)(void *user, const VaeTensorQuery *query, long *out,
+                      VaeError *error);
     const VaeTensorInfo *(*at)(void *user, long i);
     void *user;
     const VaeTensorFile *file; /* that holds them, or NULL */

@@ -289,8 +289,8 @@ weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
     VaeError error = {0};
     long i = -1;
     /* The programs of a model ask for them in much the same order. */
-    const VaeStatus status = tensors->find(tensors->user, full, dims, n_dims,
-                                           b->next_tensor, &i, &error);
+    const VaeTensorQuery query = {full, dims, n_dims, b->next_tensor};
+    const VaeStatus status = tensors->find(tensors->user, &query, &i, &error);
     if (status != VAE_OK) {
         vae_builder_fail(b, status, "%s", error.message);
         return;

@@ -76,10 +76,14 @@ typedef struct VaeMove {
 } VaeMove;
 const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
                                const VaeTensor *x, VaeMove move);
+typedef struct VaeShortcutMove {
+    VaeShortcut kind;
+    int ft, fs; /* factors in time and space */
+} VaeShortcutMove;
 /* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
 const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,
                               const VaeTensor *y, const VaeTensor *x,
-                              VaeShortcut kind, int ft, int fs);
+                              VaeShortcutMove move);
 /* 3 tanh(x / 3). */
 const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
 /* (t, h, w, n) -> (t, h, w, 2n), 7x7 on each frame and the one before; carries

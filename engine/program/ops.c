@@ -287,7 +287,7 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
 
 const VaeTensor *
 vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
-             const VaeTensor *x, VaeShortcut kind, int ft, int fs)
+             const VaeTensor *x, VaeShortcutMove move)
 {
     if (b->status != VAE_OK || !x || !main)
         return NULL;
@@ -299,11 +299,12 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
     op->y = y;
     op->add = (VaeTensor *) main;
     y->root = op->add->root;
-    op->shortcut.kind = kind;
-    op->shortcut.ft = ft;
-    op->shortcut.fs = fs;
-    op->shortcut.drop =
-        kind == VAE_SHORTCUT_DUP ? x->shape.t * ft - main->shape.t : 0;
+    op->shortcut.kind = move.kind;
+    op->shortcut.ft = move.ft;
+    op->shortcut.fs = move.fs;
+    op->shortcut.drop = move.kind == VAE_SHORTCUT_DUP
+                            ? x->shape.t * move.ft - main->shape.t
+                            : 0;
     return y;
 }
 

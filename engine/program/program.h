@@ -79,7 +79,7 @@ size_t vae_weight_count(const VaeWeight *w);
 void vae_weight_read(const VaeWeight *w, float *dst);
 /* Whether they lie in the file so, as F32 or BF16 in one piece that is aligned
  * for its type; who reads them there calls vae_weight_drop() afterwards. */
-bool vae_weight_lies(const VaeWeight *w);
+bool vae_weight_is_direct(const VaeWeight *w);
 void vae_weight_drop(const VaeWeight *w);
 
 typedef enum VaeOpKind {

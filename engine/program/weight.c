@@ -47,7 +47,7 @@ vae_weight_read(const VaeWeight *w, float *dst)
 }
 
 bool
-vae_weight_lies(const VaeWeight *w)
+vae_weight_is_direct(const VaeWeight *w)
 {
     const VaeTensorInfo *t = w->part[0];
     return w->n_parts == 1 && w->taps == VAE_TAPS_OWN &&

@@ -94,7 +94,7 @@ describe(const VaeStream *s, uint64_t frames, Field f[FIELDS])
                                            : "false");
     /* The others compute the same. */
     set(&f[FIELD_NAN_POLICY], "vae.nan-policy", "the nan-policy", "%s",
-        s->twin ? "fallback" : "");
+        s->fallback ? "fallback" : "");
     set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%s", "start");
     if (s->from_cold)
         set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%" PRIu64, s->origin);
@@ -154,7 +154,7 @@ copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
                         "out of memory: a checkpoint with carries takes %.1f "
                         "MiB",
                         (double) bytes / 1048576);
-    const VaeStatus status = vae_stream_get_carries(s, *out, error);
+    const VaeStatus status = vae_carries_read(&s->carries, *out, error);
     if (status != VAE_OK) {
         vae_mem_free(*out);
         *out = NULL;
@@ -165,8 +165,8 @@ copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 static uint64_t
 sum_carries(uint64_t sum, const VaeStream *s, const uint8_t *block)
 {
-    for (int i = 0; i < s->carries.n; i++) {
-        const VaeCarry *c = s->carries.items[i];
+    for (int i = 0; i < s->carries.set.n; i++) {
+        const VaeCarry *c = s->carries.set.items[i];
         sum = sum_bytes(sum, block + c->offset, c->bytes);
     }
     return sum;
@@ -180,7 +180,7 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
            const Field f[FIELDS], const uint8_t *block, VaeError *error)
 {
     VaeMetadata meta[FIELDS + MAX_OWN + 1];
-    const int n = block ? s->carries.n : 0;
+    const int n = block ? s->carries.set.n : 0;
     VaeTensorOut *tensors = vae_mem_alloc((size_t) (n + 1) * sizeof *tensors);
     char text[24];
     size_t m = 0;
@@ -198,7 +198,7 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
     snprintf(text, sizeof text, "%016" PRIx64, sum);
     meta[m++] = (VaeMetadata){"vae.checksum", text};
     for (int i = 0; i < n; i++) {
-        const VaeCarry *c = s->carries.items[i];
+        const VaeCarry *c = s->carries.set.items[i];
         tensors[i] = (VaeTensorOut){.name = c->name,
                                     .type = c->type,
                                     .n_dims = 4,
@@ -238,7 +238,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
                           "%s: the sequence was broken off by an error; there "
                           "is nothing to go on from",
                           p->path);
-    if (status == VAE_OK && s->wide && p->carries)
+    if (status == VAE_OK && s->in_fallback && p->carries)
         status = vae_fail(error, VAE_ERR_UNSUPPORTED,
                           "%s: the carries do not fit into %s just now; save "
                           "without them, or some latents later",
@@ -251,7 +251,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     const bool carries = p->carries && !s->at_start && !s->cold;
     describe(s, p->frames, f);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%d",
-        carries ? s->carries.n : 0);
+        carries ? s->carries.set.n : 0);
     if (carries)
         status = copy_carries(s, &block, error);
     if (status == VAE_OK)
@@ -340,13 +340,13 @@ read_count(const VaeTensorFile *file, const char *key, uint64_t *out,
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
-    if (vae_tensor_file_count(file) != (size_t) s->carries.n)
+    if (vae_tensor_file_count(file) != (size_t) s->carries.set.n)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: the checkpoint has %zu carries, wanted %d",
                         vae_file_label(vae_tensor_file_name(file)),
-                        vae_tensor_file_count(file), s->carries.n);
-    for (int i = 0; i < s->carries.n; i++) {
-        const VaeCarry *c = s->carries.items[i];
+                        vae_tensor_file_count(file), s->carries.set.n);
+    for (int i = 0; i < s->carries.set.n; i++) {
+        const VaeCarry *c = s->carries.set.items[i];
         const VaeTensorInfo *t = vae_tensor_file_find(file, c->name);
         int64_t dims[4];
         char is[96], should[96];
@@ -374,12 +374,12 @@ load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: the checkpoint's carries take %.1f MiB",
                         (double) s->plan.carries / 1048576);
-    for (int i = 0; i < s->carries.n; i++) {
-        const VaeCarry *c = s->carries.items[i];
+    for (int i = 0; i < s->carries.set.n; i++) {
+        const VaeCarry *c = s->carries.set.items[i];
         const VaeTensorInfo *t = vae_tensor_file_find(file, c->name);
         memcpy(block + c->offset, t->data, c->bytes);
     }
-    const VaeStatus status = vae_stream_set_carries(s, block, error);
+    const VaeStatus status = vae_carries_write(&s->carries, block, error);
     vae_mem_free(block);
     return status;
 }

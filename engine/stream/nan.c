@@ -3,10 +3,10 @@
  *
  * After each run the output's activation is looked at. With the fallback the
  * carries are copied aside before each run. A slice that went wrong is computed
- * again step by step from that copy, and a step that went wrong by the twin, a
- * stream in fp32: so which steps are computed in fp32 does not depend on the
- * slice size. What the twin carries goes back into 16 bits where it fits there;
- * until it does, steps are the twin's (`wide`).
+ * again step by step from that copy, and a step that went wrong by the
+ * fallback, a stream in fp32: so which steps are computed in fp32 does not
+ * depend on the slice size. What the fallback carries goes back into 16 bits
+ * where it fits there; until it does, steps are the fallback's (`wide`).
  */
 #include <assert.h>
 #include <string.h>
@@ -49,7 +49,7 @@ result_bytes(const VaeProgram *p)
 }
 
 size_t
-vae_stream_seen_bytes(const VaeStream *s)
+vae_stream_result_bytes(const VaeStream *s)
 {
     size_t most = 0;
     for (int i = 0; i < PROGRAMS; i++)
@@ -67,10 +67,10 @@ look(VaeStream *s, const VaeProgram *p, bool *finite, VaeError *error)
     const void *at = s->memory.arena + x->offset;
     if (s->class->copy) {
         const VaeStatus status =
-            s->class->copy(s->backend, s->seen, at, bytes, error);
+            s->class->copy(s->backend, s->result, at, bytes, error);
         if (status != VAE_OK)
             return status;
-        at = s->seen;
+        at = s->result;
     }
     *finite = all_finite(at, x->type, bytes / vae_type_size(x->type));
     return VAE_OK;
@@ -110,14 +110,14 @@ input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 }
 
 /* ------------------------------------------------------------------ */
-/* Carries between the stream and its twin.                            */
+/* Carries between the stream and its fallback.                            */
 
 static const VaeCarry *
 same_carry(const VaeStream *s, const VaeCarry *other)
 {
-    for (int i = 0; i < s->carries.n; i++)
-        if (strcmp(s->carries.items[i]->name, other->name) == 0)
-            return s->carries.items[i];
+    for (int i = 0; i < s->carries.set.n; i++)
+        if (strcmp(s->carries.set.items[i]->name, other->name) == 0)
+            return s->carries.set.items[i];
     assert(false);
     return NULL;
 }
@@ -128,8 +128,8 @@ convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
         uint8_t *dst)
 {
     bool finite = true;
-    for (int i = 0; i < from->carries.n; i++) {
-        const VaeCarry *a = from->carries.items[i];
+    for (int i = 0; i < from->carries.set.n; i++) {
+        const VaeCarry *a = from->carries.set.items[i];
         const VaeCarry *b = same_carry(to, a);
         const size_t n = a->bytes / vae_type_size(a->type);
         assert(b->bytes / vae_type_size(b->type) == n);
@@ -144,40 +144,41 @@ convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
     return finite;
 }
 
-/* The carries before the run, into the twin; *usable: they are finite. */
+/* The carries before the run, into the fallback; *usable: they are finite. */
 static VaeStatus
 widen(VaeStream *s, bool *usable, VaeError *error)
 {
-    VaeStream *twin = s->twin;
+    VaeStream *fallback = s->fallback;
     uint8_t *narrow = vae_mem_alloc((size_t) s->plan.carries);
-    uint8_t *wide = vae_mem_alloc((size_t) twin->plan.carries);
+    uint8_t *wide = vae_mem_alloc((size_t) fallback->plan.carries);
     VaeStatus status =
         narrow && wide
-            ? vae_stream_copy(s, narrow, s->memory.saved, error)
+            ? vae_carries_read_snapshot(&s->carries, narrow, error)
             : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
     if (status == VAE_OK)
-        *usable = convert(s, narrow, twin, wide);
+        *usable = convert(s, narrow, fallback, wide);
     if (status == VAE_OK && *usable)
-        status = vae_stream_set_carries(twin, wide, error);
+        status = vae_carries_write(&fallback->carries, wide, error);
     vae_mem_free(narrow);
     vae_mem_free(wide);
     return status;
 }
 
-/* The twin's carries back where they fit. */
+/* The fallback's carries back where they fit. */
 static VaeStatus
 narrow(VaeStream *s, VaeError *error)
 {
-    VaeStream *twin = s->twin;
+    VaeStream *fallback = s->fallback;
     uint8_t *small = vae_mem_alloc((size_t) s->plan.carries);
-    uint8_t *wide = vae_mem_alloc((size_t) twin->plan.carries);
-    VaeStatus status = small && wide ? vae_stream_get_carries(twin, wide, error)
-                                     : vae_fail(error, VAE_ERR_MEMORY,
-                                                "out of memory for carries");
+    uint8_t *wide = vae_mem_alloc((size_t) fallback->plan.carries);
+    VaeStatus status =
+        small && wide
+            ? vae_carries_read(&fallback->carries, wide, error)
+            : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
     if (status == VAE_OK) {
-        s->wide = !convert(twin, wide, s, small);
-        if (!s->wide)
-            status = vae_stream_set_carries(s, small, error);
+        s->in_fallback = !convert(fallback, wide, s, small);
+        if (!s->in_fallback)
+            status = vae_carries_write(&s->carries, small, error);
     }
     vae_mem_free(small);
     vae_mem_free(wide);
@@ -185,28 +186,28 @@ narrow(VaeStream *s, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* One step by the twin.                                               */
+/* One step by the fallback.                                               */
 
 static VaeStatus
-run_twin(VaeStream *s, int which, const VaeUnits *units, bool *finite,
-         VaeError *error)
+run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
+             VaeError *error)
 {
-    VaeStream *twin = s->twin;
+    VaeStream *fallback = s->fallback;
     const int at = which == FIRST || which == COLD ? which : NEXT;
-    const VaeProgram *p = twin->programs[at];
-    twin->latents = s->latents;
-    VaeStatus status = vae_stream_run_exec(twin, at, units, error);
-    twin->at_start = false; /* its carries are kept while it is released */
-    if (status == VAE_OK && twin->class->finish)
-        status = twin->class->finish(twin->backend, 0, true, error);
+    const VaeProgram *p = fallback->programs[at];
+    fallback->latents = s->latents;
+    VaeStatus status = vae_stream_run_exec(fallback, at, units, error);
+    fallback->at_start = false; /* its carries are kept while it is released */
+    if (status == VAE_OK && fallback->class->finish)
+        status = fallback->class->finish(fallback->backend, 0, true, error);
     if (status == VAE_OK)
-        status = look(twin, p, finite, error);
+        status = look(fallback, p, finite, error);
     return status;
 }
 
 /* The step that just went wrong, once more. */
 static VaeStatus
-mend(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
+recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     const VaeProgram *p = s->programs[which];
     const bool begins = which == FIRST || which == COLD;
@@ -214,34 +215,34 @@ mend(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     bool finite = false;
     VaeStatus status = VAE_OK;
     if (usable)
-        status = vae_stream_resume(s->twin, error);
+        status = vae_stream_resume(s->fallback, error);
     if (status == VAE_OK && usable && !begins)
         status = widen(s, &usable, error);
     if (status != VAE_OK || !usable)
         return status;
     const uint64_t nonfinite = s->stats.nonfinite;
     s->stats.nonfinite = s->before;
-    status = run_twin(s, which, units, &finite, error);
+    status = run_fallback(s, which, units, &finite, error);
     if (status != VAE_OK || !finite) {
         s->stats.nonfinite = nonfinite;
         return status;
     }
-    s->stats.mended++;
+    s->stats.recovered_steps++;
     return narrow(s, error);
 }
 
-/* A step whose carries only the twin holds. */
+/* A step whose carries only the fallback holds. */
 static VaeStatus
-run_wide(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
+run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     bool finite = false;
-    VaeStatus status = vae_stream_resume(s->twin, error);
+    VaeStatus status = vae_stream_resume(s->fallback, error);
     if (status == VAE_OK)
-        status = run_twin(s, which, units, &finite, error);
+        status = run_fallback(s, which, units, &finite, error);
     if (status != VAE_OK)
         return status;
-    s->stats.spoilt++;
-    s->stats.mended += finite;
+    s->stats.nonfinite_steps++;
+    s->stats.recovered_steps += finite;
     return narrow(s, error);
 }
 
@@ -291,19 +292,19 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
 {
     const VaeProgram *p = s->programs[which];
     bool finite = true;
-    if (s->wide && which != FIRST && which != COLD && p->steps > 1)
+    if (s->in_fallback && which != FIRST && which != COLD && p->steps > 1)
         return one_by_one(s, p, units, error);
     s->before = s->stats.nonfinite;
-    if (s->wide && which != FIRST && which != COLD) {
-        const VaeStatus status = run_wide(s, which, units, error);
+    if (s->in_fallback && which != FIRST && which != COLD) {
+        const VaeStatus status = run_in_fallback(s, which, units, error);
         if (status == VAE_OK)
             vae_stream_count_run(s, which);
         return status;
     }
-    s->wide = false;
+    s->in_fallback = false;
     VaeStatus status = VAE_OK;
-    if (s->twin)
-        status = vae_stream_copy(s, s->memory.saved, s->memory.carries, error);
+    if (s->fallback)
+        status = vae_carries_save(&s->carries, error);
     if (status == VAE_OK)
         status = vae_stream_run_exec(s, which, units, error);
     if (status == VAE_OK && s->class->finish)
@@ -312,15 +313,15 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
         status = look(s, p, &finite, error);
     if (status == VAE_OK && !finite && s->params.nan_policy == VAE_NAN_ERROR)
         status = not_finite(s, p, units, error);
-    if (status == VAE_OK && !finite && s->twin && p->steps > 1) {
+    if (status == VAE_OK && !finite && s->fallback && p->steps > 1) {
         s->stats.nonfinite = s->before;
-        status = vae_stream_copy(s, s->memory.carries, s->memory.saved, error);
+        status = vae_carries_restore(&s->carries, error);
         return status == VAE_OK ? one_by_one(s, p, units, error) : status;
     }
     if (status == VAE_OK && !finite)
-        s->stats.spoilt += (uint64_t) p->steps;
-    if (status == VAE_OK && !finite && s->twin)
-        status = mend(s, which, units, error);
+        s->stats.nonfinite_steps += (uint64_t) p->steps;
+    if (status == VAE_OK && !finite && s->fallback)
+        status = recover(s, which, units, error);
     if (status == VAE_OK)
         vae_stream_count_run(s, which);
     return status;

@@ -1,118 +1,66 @@
 /*
- * offload.c: a stream's memory, and a device's given back for a while.
+ * offload.c: takes a stream's memory, and frees a device's for a while.
  */
 #include <assert.h>
-#include <string.h>
 
+#include "alloc.h"
 #include "stream.h"
+
+static VaeStatus
+take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
+{
+    void *block = NULL;
+    const VaeStatus status =
+        s->class->alloc(s->backend, (size_t) bytes, &block, error);
+    *out = block;
+    return status;
+}
 
 VaeStatus
 vae_stream_take_memory(VaeStream *s, VaeError *error)
 {
-    const struct {
-        uint8_t **slot;
-        uint64_t bytes;
-    } blocks[] = {{&s->memory.arena, s->plan.arena},
-                  {&s->memory.carries, s->plan.carries},
-                  {&s->memory.scratch, s->plan.scratch},
-                  {&s->memory.saved, s->plan.carries}};
-    const int n = s->twin ? 4 : 3;
-    const bool looks = s->params.nan_policy != VAE_NAN_PASS || s->twin_of;
-    if (looks && s->class->copy && !s->seen) {
-        s->seen = vae_mem_alloc(vae_stream_seen_bytes(s));
-        if (!s->seen)
+    const bool looks = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of;
+    if (looks && s->class->copy && !s->result) {
+        s->result = vae_mem_alloc(vae_stream_result_bytes(s));
+        if (!s->result)
             return vae_fail(error, VAE_ERR_MEMORY,
-                            "out of memory for results that are looked at");
+                            "out of memory for a copy of the results");
     }
-    for (int i = 0; i < n; i++) {
-        void *block = NULL;
-        const VaeStatus status = s->class->alloc(
-            s->backend, (size_t) blocks[i].bytes, &block, error);
-        if (status != VAE_OK)
-            return status;
-        *blocks[i].slot = block;
-    }
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->execs[i])
-            continue;
-        const VaeStatus status =
-            s->class->bind(s->backend, s->execs[i], &s->memory, error);
-        if (status != VAE_OK)
-            return status;
-    }
-    return VAE_OK;
+    s->carries.class = s->class;
+    s->carries.backend = s->backend;
+    VaeStatus status = take_block(s, s->plan.arena, &s->memory.arena, error);
+    if (status == VAE_OK)
+        status = vae_carries_take(&s->carries, s->fallback != NULL, error);
+    s->memory.carries = s->carries.device;
+    if (status == VAE_OK)
+        status = take_block(s, s->plan.scratch, &s->memory.scratch, error);
+    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
+        if (s->execs[i])
+            status = s->class->bind(s->backend, s->execs[i], &s->memory, error);
+    return status;
 }
 
 void
 vae_stream_free_memory(VaeStream *s)
 {
     s->class->free(s->backend, s->memory.arena);
-    s->class->free(s->backend, s->memory.carries);
+    vae_carries_drop(&s->carries);
     s->class->free(s->backend, s->memory.scratch);
-    s->class->free(s->backend, s->memory.saved);
     s->memory = (VaeMemory){0};
 }
 
 /* ------------------------------------------------------------------ */
 
-VaeStatus
-vae_stream_copy(VaeStream *s, void *dst, const void *src, VaeError *error)
-{
-    const size_t bytes = (size_t) s->plan.carries;
-    if (s->class->copy)
-        return s->class->copy(s->backend, dst, src, bytes, error);
-    memcpy(dst, src, bytes);
-    return VAE_OK;
-}
-
-VaeStatus
-vae_stream_get_carries(VaeStream *s, void *dst, VaeError *error)
-{
-    if (!s->released)
-        return vae_stream_copy(s, dst, s->memory.carries, error);
-    assert(s->kept);
-    memcpy(dst, s->kept, (size_t) s->plan.carries);
-    return VAE_OK;
-}
-
-VaeStatus
-vae_stream_set_carries(VaeStream *s, const void *src, VaeError *error)
-{
-    assert(!s->released);
-    return vae_stream_copy(s, s->memory.carries, src, error);
-}
-
-/* The carries of a sequence that goes on, into the host's memory. */
-static VaeStatus
-keep_carries(VaeStream *s, VaeError *error)
-{
-    const size_t bytes = (size_t) s->plan.carries;
-    if (s->at_start || s->broken || bytes == 0)
-        return VAE_OK;
-    s->kept = vae_mem_alloc(bytes);
-    if (!s->kept)
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "out of memory: %.1f MiB of carries are to be kept "
-                        "while the device's memory is given back",
-                        (double) bytes / 1048576);
-    const VaeStatus status = vae_stream_get_carries(s, s->kept, error);
-    if (status != VAE_OK) {
-        vae_mem_free(s->kept);
-        s->kept = NULL;
-    }
-    return status;
-}
-
 /* Returns the first error. */
 static VaeStatus
-give_back(VaeStream *s, VaeError *error)
+offload_all(VaeStream *s, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     for (int i = 0; i < PROGRAMS; i++) {
         if (!s->execs[i])
             continue;
-        const VaeStatus one = s->class->rest(s->backend, s->execs[i],
-                                             status == VAE_OK ? error : NULL);
+        const VaeStatus one = s->class->offload(
+            s->backend, s->execs[i], status == VAE_OK ? error : NULL);
         status = status == VAE_OK ? one : status;
     }
     vae_stream_free_memory(s);
@@ -123,15 +71,17 @@ VaeStatus
 vae_stream_release(VaeStream *s, VaeError *error)
 {
     VaeStatus status = vae_stream_wait(s, 0, error);
-    if (status == VAE_OK && s->twin)
-        status = vae_stream_release(s->twin, error);
-    if (status != VAE_OK || s->released || !s->class->rest)
+    if (status == VAE_OK && s->fallback)
+        status = vae_stream_release(s->fallback, error);
+    if (status != VAE_OK || s->released || !s->class->offload)
         return status;
-    status = keep_carries(s, error);
+    /* A new or broken sequence carries nothing. */
+    if (!s->at_start && !s->broken)
+        status = vae_carries_offload(&s->carries, error);
     if (status != VAE_OK)
         return status;
     s->released = true;
-    return give_back(s, error);
+    return offload_all(s, error);
 }
 
 VaeStatus
@@ -143,20 +93,18 @@ vae_stream_resume(VaeStream *s, VaeError *error)
         return VAE_OK;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
         if (s->execs[i])
-            status = s->class->wake(s->backend, s->execs[i], &why);
+            status = s->class->reload(s->backend, s->execs[i], &why);
     if (status == VAE_OK)
         status = vae_stream_take_memory(s, &why);
-    if (status == VAE_OK && s->kept)
-        status = vae_stream_copy(s, s->memory.carries, s->kept, &why);
+    if (status == VAE_OK)
+        status = vae_carries_reload(&s->carries, &why);
     if (status != VAE_OK) {
-        give_back(s, NULL);
+        offload_all(s, NULL);
         return vae_fail(error, status,
                         "the device's memory (%.1f MiB) was given back and "
                         "cannot be taken again: %s",
                         (double) s->plan.total / 1048576, why.message);
     }
-    vae_mem_free(s->kept);
-    s->kept = NULL;
     s->released = false;
     return VAE_OK;
 }

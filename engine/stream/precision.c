@@ -72,9 +72,13 @@ take_times(VaeStream *s)
         int direction;
     } key = {.table = "times", .direction = (int) s->params.direction};
     const void *times = NULL;
-    if (vae_weight_cache_get(&s->model->weights, &key, sizeof key,
-                             sizeof(Times), make_times, s, NULL, &times,
-                             NULL) != VAE_OK)
+    const VaeWeightRequest request = {.key = &key,
+                                      .key_size = sizeof key,
+                                      .bytes = sizeof(Times),
+                                      .make = make_times,
+                                      .user = s};
+    if (vae_weight_cache_get(&s->model->weights, &request, &times, NULL) !=
+        VAE_OK)
         return (Times){{0, 0}};
     return *(const Times *) times;
 }
@@ -90,7 +94,7 @@ vae_stream_settle_precision(VaeStream *s)
         snprintf(s->why + strlen(s->why), sizeof s->why - strlen(s->why), "%s",
                  ", and deterministic times nothing");
     const bool asked = p->precision == VAE_PRECISION_BF16 && p->warn;
-    if (!s->class->compare || s->lent || (!automatic && !asked))
+    if (!s->class->compare || s->borrowed || (!automatic && !asked))
         return;
     const Times times = take_times(s);
     const double fp32 = times.seconds[0], bf16 = times.seconds[1];

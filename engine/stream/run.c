@@ -18,7 +18,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     vae_stream_clear_waiting(stream);
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
-    stream->wide = false;
+    stream->in_fallback = false;
     stream->step = 0;
     stream->latents = stream->origin = latents;
     return VAE_OK;
@@ -107,8 +107,9 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
 
 static VaeStatus
 check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
-           const VaePicture *pictures, int n_pictures, VaeError *error)
+           const VaePicture *pictures, VaeError *error)
 {
+    const int n_pictures = direction == VAE_DECODE ? n_out : n_in;
     const VaeStatus state = vae_stream_check_state(s, direction, error);
     if (state != VAE_OK)
         return state;
@@ -148,25 +149,26 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                     VaeError *error)
 {
     const VaeModelInfo *info = &s->model->info;
-    const VaeRun run = {.latents_in = units->in,
-                        .latents_out = units->out,
-                        .pictures = units->pictures,
-                        .scale = s->scale,
-                        .shift = s->shift,
-                        .mean = s->mean,
-                        .std = s->std,
-                        .normalise = s->normalise,
-                        .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
-                        .seed = s->params.seed,
-                        .index = s->latents,
-                        .channels = info->latent_channels,
-                        .low = info->pixel_low,
-                        .high = info->pixel_high,
-                        .stats = s->twin_of ? &s->twin_of->stats : &s->stats,
-                        .cancel = s->twin_of ? &s->twin_of->cancel : &s->cancel,
-                        .dump = s->params.dump,
-                        .dump_user = s->params.dump_user,
-                        .step = s->step};
+    const VaeRun run = {
+        .latents_in = units->in,
+        .latents_out = units->out,
+        .pictures = units->pictures,
+        .scale = s->scale,
+        .shift = s->shift,
+        .mean = s->mean,
+        .std = s->std,
+        .normalise = s->normalise,
+        .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
+        .seed = s->params.seed,
+        .index = s->latents,
+        .channels = info->latent_channels,
+        .low = info->pixel_low,
+        .high = info->pixel_high,
+        .stats = s->fallback_of ? &s->fallback_of->stats : &s->stats,
+        .cancel = s->fallback_of ? &s->fallback_of->cancel : &s->cancel,
+        .dump = s->params.dump,
+        .dump_user = s->params.dump_user,
+        .step = s->step};
     return s->class->run(s->backend, s->execs[which], &run, error);
 }
 
@@ -221,7 +223,7 @@ run_steps(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
 }
 
 /* After calls that failed nothing is read from the caller's memory or written
- * to it, by the twin, either. */
+ * to it, by the fallback, either. */
 static VaeStatus
 finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
 {
@@ -233,8 +235,8 @@ finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
     s->broken = s->broken || end != VAE_OK;
     if (keep && end != VAE_OK) /* those behind it, too */
         s->class->finish(s->backend, 0, false, NULL);
-    if (!keep && s->twin)
-        s->class->finish(s->twin->backend, 0, false, NULL);
+    if (!keep && s->fallback)
+        s->class->finish(s->fallback->backend, 0, false, NULL);
     return keep ? end : status;
 }
 
@@ -246,7 +248,8 @@ vae_stream_reset(VaeStream *stream)
     vae_stream_clear_waiting(stream);
     /* The programs that begin set every carry. */
     stream->at_start = true;
-    stream->cold = stream->broken = stream->from_cold = stream->wide = false;
+    stream->cold = stream->broken = stream->from_cold = stream->in_fallback =
+        false;
     stream->step = 0;
     stream->latents = stream->origin = 0;
 }
@@ -295,8 +298,8 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                         int n_latents, const VaePicture *frames, int n_frames,
                         VaeError *error)
 {
-    const VaeStatus status = check_call(stream, VAE_DECODE, n_latents, n_frames,
-                                        frames, n_frames, error);
+    const VaeStatus status =
+        check_call(stream, VAE_DECODE, n_latents, n_frames, frames, error);
     if (status != VAE_OK)
         return status;
     return begin(stream, &(VaeUnits){.in = latents, .pictures = frames},
@@ -308,8 +311,8 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
                         int n_frames, const VaeLatentOut *latents,
                         int n_latents, VaeError *error)
 {
-    const VaeStatus status = check_call(stream, VAE_ENCODE, n_frames, n_latents,
-                                        frames, n_frames, error);
+    const VaeStatus status =
+        check_call(stream, VAE_ENCODE, n_frames, n_latents, frames, error);
     if (status != VAE_OK)
         return status;
     return begin(stream, &(VaeUnits){.out = latents, .pictures = frames},

@@ -96,11 +96,16 @@ static VaeStatus
 choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
-    const VaeStatus status = vae_backend_choose(
-        s->params.backend, s->params.precision, s->params.direction, next,
-        passed, &s->class, &s->plan.precision, error);
+    VaeBackendChoice choice = {.kind = s->params.backend,
+                               .precision = s->params.precision,
+                               .direction = s->params.direction,
+                               .next = *next};
+    const VaeStatus status = vae_backend_choose(&choice, passed, error);
     if (status != VAE_OK)
         return status;
+    *next = choice.next;
+    s->class = choice.class;
+    s->plan.precision = choice.chosen;
     s->plan.backend = s->class->kind;
     /* More threads than that only wait for each other, and a library may end
      * the process when the system refuses one. */
@@ -109,7 +114,7 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     if (s->plan.threads > most)
         s->plan.threads = most;
     const VaeStatus opened =
-        s->lent
+        s->borrowed
             ? VAE_OK
             : s->class->open(
                   &(VaeBackendParams){.precision = s->plan.precision,
@@ -121,8 +126,8 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
                   &s->backend, error);
     if (opened != VAE_OK)
         return opened;
-    if (s->lent)
-        s->backend = s->lent;
+    if (s->borrowed)
+        s->backend = s->borrowed;
     if (s->class->threads)
         s->plan.threads = s->class->threads(s->backend);
     s->class->device(s->backend, s->device, sizeof s->device);
@@ -196,7 +201,7 @@ drop_programs(VaeStream *s)
             s->class->exec_free(s->backend, &s->execs[i]);
         vae_program_free(&s->programs[i]);
     }
-    vae_carry_set_free(&s->carries);
+    vae_carry_set_free(&s->carries.set);
 }
 
 /* The programs of one slice size. */
@@ -222,7 +227,7 @@ build(VaeStream *s, int slice, VaeError *error)
                                          ? s->class->sum_type(s->plan.precision)
                                          : VAE_TYPE_F32,
                               .label = vae_stream_labels[i],
-                              .carries = &s->carries},
+                              .carries = &s->carries.set},
             &s->programs[i], error);
         if (status != VAE_OK)
             return status;
@@ -260,7 +265,7 @@ sum_up(VaeStream *s, int slice)
     VaePlan *p = &s->plan;
     p->slice_size = slice;
     p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
-    p->carries = s->carries.bytes;
+    p->carries = s->carries.set.bytes;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
         if (!s->programs[i])
@@ -281,16 +286,16 @@ sum_up(VaeStream *s, int slice)
             p->arena = s->programs[i]->arena;
     }
     p->library = s->class->library ? s->class->library(s->execs, PROGRAMS) : 0;
-    const VaePlan *twin = s->twin ? &s->twin->plan : NULL;
-    p->fallback = twin ? twin->total + p->carries : 0;
+    const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
+    p->fallback = fallback ? fallback->total + p->carries : 0;
     p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +
                p->library + p->fallback;
     p->peak = p->weights + p->loading + p->library;
     if (p->peak < p->total)
         p->peak = p->total;
-    /* The twin is made when the rest is there. */
-    if (twin && p->peak < p->total - twin->total + twin->peak)
-        p->peak = p->total - twin->total + twin->peak;
+    /* The fallback is made when the rest is there. */
+    if (fallback && p->peak < p->total - fallback->total + fallback->peak)
+        p->peak = p->total - fallback->total + fallback->peak;
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / slice;
@@ -357,13 +362,13 @@ set_statistics(VaeStream *s)
 }
 
 static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
-                            VaeBackend *lent, bool advise, VaeStream **out,
+                            VaeBackend *borrowed, bool advise, VaeStream **out,
                             VaeError *error);
 
 /* The stream in fp32 for steps that 16 bits cannot hold, planned; what limits
  * memory is for both together, and is seen to later. */
 static VaeStatus
-plan_twin(VaeStream *s, VaeError *error)
+plan_fallback(VaeStream *s, VaeError *error)
 {
     VaeStreamParams params = s->params;
     if (params.nan_policy != VAE_NAN_FALLBACK ||
@@ -378,14 +383,14 @@ plan_twin(VaeStream *s, VaeError *error)
     params.memory_limit = SIZE_MAX;
     params.dump = NULL;
     const VaeStatus status =
-        new_stream(s->model, &params, s->lent, false, &s->twin, error);
-    if (s->twin)
-        s->twin->twin_of = s;
+        new_stream(s->model, &params, s->borrowed, false, &s->fallback, error);
+    if (s->fallback)
+        s->fallback->fallback_of = s;
     return status;
 }
 
 static VaeStatus
-new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
+new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
            bool advise, VaeStream **out, VaeError *error)
 {
     *out = NULL;
@@ -403,14 +408,14 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
     s->model = vae_model_ref(model);
     s->params = own;
     s->plan.struct_size = sizeof s->plan;
-    s->lent = lent;
+    s->borrowed = borrowed;
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
     set_statistics(s);
     status = choose(s, error);
     if (status == VAE_OK)
-        status = plan_twin(s, error);
+        status = plan_fallback(s, error);
     if (status == VAE_OK)
         status = plan(s, advise, error);
     if (status != VAE_OK)
@@ -440,11 +445,12 @@ tell(const VaeStream *s)
 }
 
 static VaeStatus
-plan_only(VaeModel *model, const VaeStreamParams *params, VaeBackend *lent,
+plan_only(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
           bool advise, VaePlan *out, VaeError *error)
 {
     VaeStream *s;
-    const VaeStatus status = new_stream(model, params, lent, advise, &s, error);
+    const VaeStatus status =
+        new_stream(model, params, borrowed, advise, &s, error);
     if (status == VAE_OK) {
         *out = s->plan;
         tell(s);
@@ -470,8 +476,8 @@ vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
 bool
 vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
-    VaeBackend *lent = s->class->memory_left ? NULL : s->backend;
-    return plan_only(s->model, params, lent, false, out, NULL) == VAE_OK;
+    VaeBackend *borrowed = s->class->memory_left ? NULL : s->backend;
+    return plan_only(s->model, params, borrowed, false, out, NULL) == VAE_OK;
 }
 
 /* Weights and memory of what was planned. */
@@ -499,8 +505,8 @@ new_and_make(VaeModel *model, const VaeStreamParams *params, int most,
         return VAE_ERR_MEMORY; /* the error is that of before */
     }
     status = make(*out, error);
-    if (status == VAE_OK && (*out)->twin)
-        status = make((*out)->twin, error);
+    if (status == VAE_OK && (*out)->fallback)
+        status = make((*out)->fallback, error);
     return status;
 }
 
@@ -539,18 +545,18 @@ vae_stream_free(VaeStream **stream)
         return;
     if (s->backend && s->class->finish)
         s->class->finish(s->backend, 0, false, NULL);
-    vae_stream_free(&s->twin);
+    vae_stream_free(&s->fallback);
     drop_programs(s);
     if (s->backend) {
         vae_stream_free_memory(s);
-        if (!s->lent)
+        if (!s->borrowed)
             s->class->close(&s->backend);
     }
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);
     vae_stream_free_waiting(s);
-    vae_mem_free(s->kept);
-    vae_mem_free(s->seen);
+    vae_carries_free(&s->carries);
+    vae_mem_free(s->result);
     vae_model_free(&s->model);
     vae_mem_free(s);
 }

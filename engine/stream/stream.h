@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "backend.h"
+#include "carries.h"
 #include "model.h"
 
 enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
@@ -28,15 +29,14 @@ struct VaeStream {
 
     const VaeBackendClass *class;
     VaeBackend *backend;
-    VaeBackend *lent; /* backend, where it is another stream's */
-    char device[128]; /* its name */
-    char why[512];    /* why AUTO took the precision; empty: it was asked for */
+    VaeBackend *borrowed; /* backend, where it is another stream's */
+    char device[128];     /* its name */
+    char why[512]; /* why AUTO took the precision; empty: it was asked for */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
-    VaeCarrySet carries;
+    VaeCarryBlock carries;
     VaeMemory memory;
-    bool released; /* memory is empty; the execs rest */
-    uint8_t *kept; /* then: the carries, or NULL where none are needed */
+    bool released; /* memory is empty, the execs are offloaded */
 
     bool at_start, cold, broken;
     uint64_t runs;                   /* begun */
@@ -55,11 +55,11 @@ struct VaeStream {
     VaeWaiting *waiting; /* stream/send_receive.c's, or NULL */
 
     /* stream/nan.c's. */
-    VaeStream *twin;    /* in fp32, for steps that went wrong, or NULL */
-    VaeStream *twin_of; /* who is cancelled in its place, or NULL */
-    bool wide;          /* only the twin has the carries */
-    uint8_t *seen;      /* results of a run, of a device */
-    uint64_t before;    /* stats.nonfinite before the run */
+    VaeStream *fallback;    /* in fp32, for steps that went wrong, or NULL */
+    VaeStream *fallback_of; /* who is cancelled in its place, or NULL */
+    bool in_fallback;       /* only the fallback has the carries */
+    uint8_t *result;        /* results of a run, of a device */
+    uint64_t before;        /* stats.nonfinite before the run */
     VaeOpTime *times[PROGRAMS];
 };
 
@@ -96,11 +96,6 @@ VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
 void vae_stream_free_memory(VaeStream *stream);
 
-/* plan.carries bytes between a block of the backend's and another, or the
- * host's memory. */
-VaeStatus vae_stream_copy(VaeStream *stream, void *dst, const void *src,
-                          VaeError *error);
-
 /* What a run reads and writes; the latents of one direction are NULL. */
 typedef struct VaeUnits {
     const VaeLatentIn *in;
@@ -128,12 +123,6 @@ void vae_stream_count_run(VaeStream *stream, int which);
 VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
                                  const VaeUnits *units, VaeError *error);
 /* Bytes of the largest result that is looked at. */
-size_t vae_stream_seen_bytes(const VaeStream *stream);
-
-/* Between the host's memory, plan.carries bytes, and the carries of a sequence
- * that goes on; no call is under way. set: the stream is not released. */
-VaeStatus vae_stream_get_carries(VaeStream *stream, void *dst, VaeError *error);
-VaeStatus vae_stream_set_carries(VaeStream *stream, const void *src,
-                                 VaeError *error);
+size_t vae_stream_result_bytes(const VaeStream *stream);
 
 #endif

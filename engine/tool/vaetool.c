@@ -197,12 +197,12 @@ warn_nonfinite(const VaeStream *stream)
                 "vaetool: warning: %llu values of the latents are not "
                 "finite\n",
                 (unsigned long long) stats.nonfinite);
-    if (stats.spoilt > 0)
+    if (stats.nonfinite_steps > 0)
         fprintf(stderr,
                 "vaetool: warning: %llu steps gave results that are not "
-                "finite; %llu of them were mended in fp32\n",
-                (unsigned long long) stats.spoilt,
-                (unsigned long long) stats.mended);
+                "finite; %llu of them were recovered in fp32\n",
+                (unsigned long long) stats.nonfinite_steps,
+                (unsigned long long) stats.recovered_steps);
 }
 
 VaeStatus

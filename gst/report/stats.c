@@ -229,8 +229,8 @@ count(GstVaeCounters *c, const GstVaeSliceTime *slice)
     c->slices++;
     c->steps += slice->steps;
     c->nonfinite += now->nonfinite - before->nonfinite;
-    c->nan_steps += now->spoilt - before->spoilt;
-    c->recovered_steps += now->mended - before->mended;
+    c->nan_steps += now->nonfinite_steps - before->nonfinite_steps;
+    c->recovered_steps += now->recovered_steps - before->recovered_steps;
     if (c->first_us == 0)
         c->first_us = slice->start_us;
     c->last_us = slice->end_us;

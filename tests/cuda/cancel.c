@@ -85,8 +85,9 @@ each_place(const Bed *bed, VaeNanPolicy policy, const char *what)
     VaeStreamStats stats;
     expect(run(bed, stream, &want) == VAE_OK, "%s: a whole clip", what);
     stats = *vae_stream_stats(stream);
-    expect((stats.mended > 0) == (policy == VAE_NAN_FALLBACK),
-           "%llu steps computed in fp32", (unsigned long long) stats.mended);
+    expect((stats.recovered_steps > 0) == (policy == VAE_NAN_FALLBACK),
+           "%llu steps computed in fp32",
+           (unsigned long long) stats.recovered_steps);
     vae_stream_reset(stream);
     emu_fail_work(0);
     run(bed, stream, &clip);

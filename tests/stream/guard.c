@@ -95,13 +95,14 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
     TestClip want = clip_of(bed, bad), got = clip_of(bed, bad);
     TestClip one = clip_of(bed, bad);
     VaeStreamStats s = run(&wide, &want, VAE_NAN_FALLBACK, 1);
-    expect(not_finite(&want, 0, T) == 0 && s.spoilt == 0,
+    expect(not_finite(&want, 0, T) == 0 && s.nonfinite_steps == 0,
            "in fp32 all is finite");
     s = run(bed, &one, VAE_NAN_FALLBACK, 1);
-    expect(s.spoilt == (uint64_t) spoilt && s.mended == s.spoilt &&
-               s.nonfinite == 0,
-           "latents %#x: %llu steps were not finite, %llu are mended", bad,
-           (unsigned long long) s.spoilt, (unsigned long long) s.mended);
+    expect(s.nonfinite_steps == (uint64_t) spoilt &&
+               s.recovered_steps == s.nonfinite_steps && s.nonfinite == 0,
+           "latents %#x: %llu steps were not finite, %llu are recovered", bad,
+           (unsigned long long) s.nonfinite_steps,
+           (unsigned long long) s.recovered_steps);
     expect(not_finite(&one, 0, T) == 0, "with the fallback all is finite");
     const double r = relative(&want, &one);
     /* As in scaled.c: roundings of bf16. */
@@ -110,7 +111,8 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
         clip_poison(bed, &got, VAE_DECODE);
         const VaeStreamStats t = run(bed, &got, VAE_NAN_FALLBACK, slice);
         same_result(bed, &got, &one, VAE_DECODE, "in larger slices");
-        expect(t.spoilt == s.spoilt && t.units_out == s.units_out,
+        expect(t.nonfinite_steps == s.nonfinite_steps &&
+                   t.units_out == s.units_out,
                "as many steps");
     }
     clip_free(&want);
@@ -126,7 +128,7 @@ others(const Bed *bed)
     VaeStreamStats s = run(bed, &pass, VAE_NAN_PASS, 1);
     expect(not_finite(&pass, 0, BAD) == 0 &&
                not_finite(&pass, BAD, T) == before(T) - before(BAD) &&
-               s.spoilt == 0,
+               s.nonfinite_steps == 0,
            "without, NaN is in all frames from there on");
     s = run(bed, &got, VAE_NAN_FALLBACK, 3);
     expect(memcmp(got.video, pass.video, before(BAD) * sizeof(float)) == 0,
@@ -143,8 +145,8 @@ others(const Bed *bed)
     clip_free(&got);
 }
 
-/* NaN that comes in cannot be mended: it passes, is counted, and costs nothing
- * beside; it is an error where that is asked for. */
+/* NaN that comes in cannot be recovered: it passes, is counted, and costs
+ * nothing beside; it is an error where that is asked for. */
 static void
 bad_input(const Bed *bed)
 {
@@ -156,11 +158,13 @@ bad_input(const Bed *bed)
     s = run(bed, &got, VAE_NAN_FALLBACK, 1);
     size_t bytes;
     clip_result(bed, &got, VAE_DECODE, &bytes);
-    expect(count == 1 && s.nonfinite == 1 && s.spoilt == T - 7 &&
-               s.mended == 0 && memcmp(got.video, pass.video, bytes) == 0,
-           "a NaN that came in: %llu counted, %llu steps, %llu mended",
-           (unsigned long long) s.nonfinite, (unsigned long long) s.spoilt,
-           (unsigned long long) s.mended);
+    expect(count == 1 && s.nonfinite == 1 && s.nonfinite_steps == T - 7 &&
+               s.recovered_steps == 0 &&
+               memcmp(got.video, pass.video, bytes) == 0,
+           "a NaN that came in: %llu counted, %llu steps, %llu recovered",
+           (unsigned long long) s.nonfinite,
+           (unsigned long long) s.nonfinite_steps,
+           (unsigned long long) s.recovered_steps);
     VaeStream *stream = bed_stream(bed, params_of(VAE_NAN_ERROR, 1));
     VaeError error = {0};
     expect(test_decode(stream, bed->info, &got, plan, &error) ==

@@ -37,15 +37,11 @@ void *__wrap_vae_mem_alloc(size_t bytes);
 void *__wrap_vae_mem_alloc_lazy(size_t bytes);
 void __real_vae_mem_free(void *block);
 void __wrap_vae_mem_free(void *block);
-VaeStatus __real_vae_weight_cache_get(VaeWeightCache *cache, const void *key,
-                                      size_t key_size, size_t bytes,
-                                      VaeWeightMake make, void *user,
-                                      const VaeWeightMemory *memory,
+VaeStatus __real_vae_weight_cache_get(VaeWeightCache *cache,
+                                      const VaeWeightRequest *request,
                                       const void **out, VaeError *error);
-VaeStatus __wrap_vae_weight_cache_get(VaeWeightCache *cache, const void *key,
-                                      size_t key_size, size_t bytes,
-                                      VaeWeightMake make, void *user,
-                                      const VaeWeightMemory *memory,
+VaeStatus __wrap_vae_weight_cache_get(VaeWeightCache *cache,
+                                      const VaeWeightRequest *request,
                                       const void **out, VaeError *error);
 
 void *
@@ -111,15 +107,14 @@ is_kept(const VaeWeightCache *cache, const void *block)
 /* All blocks but those of the model count as loading, also one that is left for
  * the next weight. */
 VaeStatus
-__wrap_vae_weight_cache_get(VaeWeightCache *cache, const void *key,
-                            size_t key_size, size_t bytes, VaeWeightMake make,
-                            void *user, const VaeWeightMemory *memory,
-                            const void **out, VaeError *error)
+__wrap_vae_weight_cache_get(VaeWeightCache *cache,
+                            const VaeWeightRequest *request, const void **out,
+                            VaeError *error)
 {
     in_weight = true;
     weight_peak = loading;
-    const VaeStatus status = __real_vae_weight_cache_get(
-        cache, key, key_size, bytes, make, user, memory, out, error);
+    const VaeStatus status =
+        __real_vae_weight_cache_get(cache, request, out, error);
     in_weight = false;
     size_t stays = 0;
     for (size_t i = n_live; i-- > 0;)

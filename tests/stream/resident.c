@@ -65,27 +65,25 @@ static void
 open_backend(const Case *c, Told *told)
 {
     const VaeLog log = {NULL, NULL};
-    const VaeBackendClass *class;
-    VaePrecision precision;
     VaeBackend *backend;
     VaeError error;
-    int next = 0;
-    const VaeStatus status =
-        vae_backend_choose(c->params.backend, c->params.precision, VAE_DECODE,
-                           &next, &log, &class, &precision, &error);
+    VaeBackendChoice choice = {.kind = c->params.backend,
+                               .precision = c->params.precision,
+                               .direction = VAE_DECODE};
+    const VaeStatus status = vae_backend_choose(&choice, &log, &error);
     if (status == VAE_ERR_UNSUPPORTED || status == VAE_ERR_BACKEND) {
         printf("skipped: %s\n", error.message);
         told->status = TEST_SKIP;
         return;
     }
     must(status, &error);
-    must(class->open(&(VaeBackendParams){.precision = precision,
-                                         .threads = THREADS,
-                                         .device = -1},
-                     &backend, &error),
+    must(choice.class->open(&(VaeBackendParams){.precision = choice.chosen,
+                                                .threads = THREADS,
+                                                .device = -1},
+                            &backend, &error),
          &error);
     told->peak = peak_now();
-    class->close(&backend);
+    choice.class->close(&backend);
 }
 
 static void

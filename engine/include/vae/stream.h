@@ -77,7 +77,7 @@ typedef struct VaeStreamParams {
      * FALLBACK in 16 bits holds a second stream in fp32 ready, with weights of
      * its own (VaePlan.fallback), and keeps a copy of the carries; only steps
      * that are not finite differ from those of PASS, whatever the slice size.
-     * A step whose input is not finite cannot be mended: it passes.
+     * A step whose input is not finite cannot be recovered: it passes.
      */
     VaeNanPolicy nan_policy;
     VaePixels pixels;    /* the widest kind that pictures will have: what a
@@ -317,11 +317,11 @@ VAE_API bool vae_stream_is_released(const VaeStream *stream);
 typedef struct VaeStreamStats {
     uint64_t runs_first, runs_next, runs_next1, runs_cold; /* programs run */
     uint64_t units_in, units_out;
-    uint64_t nonfinite; /* values in the latents, in or out */
-    uint64_t spoilt;    /* steps whose results were not finite; 0 with PASS */
-    uint64_t mended;    /* of those: computed in fp32, and finite then */
-    uint64_t busy_ns;   /* inside decode or encode calls */
-    uint64_t last_ns;   /* the last call */
+    uint64_t nonfinite;       /* values in the latents, in or out */
+    uint64_t nonfinite_steps; /* steps with non-finite results; 0 with PASS */
+    uint64_t recovered_steps; /* those that were finite when computed in fp32 */
+    uint64_t busy_ns;         /* inside decode or encode calls */
+    uint64_t last_ns;         /* the last call */
     /* What came in was put where the network reads it (converted or, for a
      * device, copied there); the network; the way out. Of a device that
      * overlaps them their sum may be more than busy_ns. */
