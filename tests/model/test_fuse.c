@@ -1,0 +1,86 @@
+/*
+ * test_fuse.c: ops that a backend computes as one are fused, and only with the
+ * fusions that it has.
+ */
+#include <stdio.h>
+
+#include "fuse.h"
+#include "model.h"
+
+typedef struct Counts {
+    int ops, unfolds, up, winograd, heads_before_winograd, norms;
+} Counts;
+
+static Counts
+count(VaeModel *model, VaeFusions fusions)
+{
+    VaeCarrySet carries = {0};
+    VaeProgram *p;
+    VaeError error;
+    Counts c = {0};
+    if (vae_model_build(model,
+                        &(VaeBuildParams){.direction = VAE_DECODE,
+                                          .steps = 1,
+                                          .height = 8,
+                                          .width = 8,
+                                          .label = "test",
+                                          .carries = &carries},
+                        &p, &error) != VAE_OK) {
+        printf("FAIL %s\n", error.message);
+        return c;
+    }
+    vae_program_fuse(p, p, fusions);
+    c.ops = p->n_ops;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        const bool conv = op->kind == VAE_OP_CONV;
+        c.unfolds += op->kind == VAE_OP_REARRANGE && op->rearrange.fs == 2;
+        c.up += conv && op->conv.up;
+        c.winograd += conv && op->conv.winograd;
+        c.heads_before_winograd += conv && op->conv.winograd && i > 0 &&
+                                   p->ops[i - 1].kind == VAE_OP_HEAD_CARRY;
+        c.norms += op->kind == VAE_OP_NORM && op->carry;
+    }
+    vae_program_free(&p);
+    vae_carry_set_free(&carries);
+    return c;
+}
+
+static int
+check(bool ok, const char *what, const Counts *c)
+{
+    printf("%s %s: %d ops, %d unfoldings, %d convolutions upsample, %d by "
+           "F(2x2, 3x3), %d norms keep a carry\n",
+           ok ? "ok  " : "FAIL", what, c->ops, c->unfolds, c->up, c->winograd,
+           c->norms);
+    return !ok;
+}
+
+int
+main(void)
+{
+    VaeModel *model;
+    VaeError error;
+    if (vae_model_outline("wan2.1", &model, &error) != VAE_OK) {
+        printf("FAIL %s\n", error.message);
+        return 1;
+    }
+    int failed = 0;
+    const Counts none = count(model, (VaeFusions){0});
+    failed += check(none.ops > 0 && none.unfolds == 3 && none.up == 0 &&
+                        none.winograd == 0 && none.norms == 0,
+                    "no fusion", &none);
+    const Counts up = count(model, (VaeFusions){.upsample = true});
+    failed += check(up.up == none.unfolds && up.unfolds == 0 &&
+                        up.winograd == 0 && up.norms == 0,
+                    "upsampling", &up);
+    const Counts w = count(model, (VaeFusions){.winograd = true});
+    failed += check(w.winograd > 10 && w.heads_before_winograd == 0 &&
+                        w.ops == none.ops - w.winograd && w.unfolds == 3,
+                    "F(2x2, 3x3)", &w);
+    const Counts n = count(model, (VaeFusions){.norm_carry = true});
+    failed +=
+        check(n.norms > 10 && n.ops == none.ops - 2 * n.norms, "norms", &n);
+    vae_model_free(&model);
+    return failed > 0;
+}
