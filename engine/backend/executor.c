@@ -71,6 +71,7 @@ latents_out(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x;
     const VaeRun *run = l->run;
+    assert(run);
     const uint8_t *frame = vae_exec_body(l->exec, x);
     for (int i = 0; i < x->shape.t; i++, frame += vae_frame_bytes(x)) {
         const VaeLatentOut *to = unit(l->latents_out, i, l->out_stride);
@@ -98,6 +99,7 @@ latents_out(const VaeLaunch *l, const VaeOp *op)
 static void
 pictures_in(const VaeLaunch *l, const VaeOp *op)
 {
+    assert(l->run);
     const VaeTensor *y = op->y;
     uint8_t *frame = vae_exec_body(l->exec, y);
     for (int i = 0; i < y->shape.t; i++, frame += vae_frame_bytes(y))
@@ -116,6 +118,7 @@ pictures_in(const VaeLaunch *l, const VaeOp *op)
 static void
 pictures_out(const VaeLaunch *l, const VaeOp *op)
 {
+    assert(l->run);
     const VaeTensor *x = op->x;
     const uint8_t *frame =
         vae_exec_body(l->exec, x) + (size_t) op->trim * vae_frame_bytes(x);
