@@ -18,8 +18,8 @@ typedef struct VaeResidual {
 /*
  * shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x)))))), both convs causal
  * 3x3x3; x (t, h, w, cin) -> (t, h, w, c). The shortcut is a 1x1x1 conv if
- * cin != c. Carries two frames for each conv. Unless keep, the sum overwrites x,
- * and x must not be read later.
+ * cin != c. Carries two frames for each conv. Unless keep, the sum overwrites
+ * x, and x must not be read later.
  */
 const VaeTensor *vae_block_residual(VaeBuilder *b, const VaeResidual *names,
                                     const VaeTensor *x, int c, int groups,

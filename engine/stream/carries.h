@@ -38,7 +38,7 @@ VaeStatus vae_carries_offload(VaeCarryBlock *b, VaeError *error);
 /* Copies the block back and frees the host copy. Comes last when a stream
  * resumes: until then, the host copy is the only one. On an error it stays. */
 VaeStatus vae_carries_reload(VaeCarryBlock *b, VaeError *error);
-/* Frees everything. */
+/* Frees everything; the backend is still open. */
 void vae_carries_free(VaeCarryBlock *b);
 
 /* Between the block, offloaded or not, and vae_carries_bytes() of host

@@ -549,13 +549,13 @@ vae_stream_free(VaeStream **stream)
     drop_programs(s);
     if (s->backend) {
         vae_stream_free_memory(s);
+        vae_carries_free(&s->carries);
         if (!s->borrowed)
             s->class->close(&s->backend);
     }
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);
     vae_stream_free_waiting(s);
-    vae_carries_free(&s->carries);
     vae_mem_free(s->result);
     vae_model_free(&s->model);
     vae_mem_free(s);
