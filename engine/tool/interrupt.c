@@ -2,8 +2,8 @@
  * interrupt.c: Ctrl-C, SIGTERM and the end of a terminal's session end a run
  * within one op.
  *
- * The handler may do next to nothing, so a thread of its own cancels. It
- * repeats: a reset of the stream ends a cancel.
+ * A signal handler may call very few functions, so a thread cancels. It
+ * repeats, because a reset of the stream ends a cancel.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -54,7 +54,7 @@ interrupt_arm(VaeStream *stream, VaeError *error)
     }
     sigaction(SIGINT, &action, &old_int);
     sigaction(SIGTERM, &action, &old_term);
-    /* Not where nohup has seen to it. */
+    /* nohup ignores SIGHUP; keep that. */
     sigaction(SIGHUP, NULL, &old_hup);
     if (old_hup.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);

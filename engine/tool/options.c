@@ -12,8 +12,7 @@
 
 enum { RUNS = COMMAND_DECODE | COMMAND_ENCODE | COMMAND_BENCH | COMMAND_PLAN };
 
-/* Takes the word after the option (NULL where it has none); false when it
- * cannot be right. */
+/* Reads the option's value (NULL for a switch); false if it is not valid. */
 typedef bool (*Setter)(Options *o, const char *word);
 
 typedef struct Option {
@@ -278,60 +277,62 @@ set_help(Options *o, const char *word)
 static const Option options[] = {
     {"--model", "FILE", RUNS, set_model, "weights"},
     {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_arch,
-     "this model at full size, with generated weights, instead"},
+     "instead of --model: full size, with generated weights"},
     {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
      "visible pixels, such as 832x480; at most 65535 each way"},
     {"--frames", "N", COMMAND_BENCH, set_frames,
-     "video frames, up to the end of a latent"},
+     "video frames, rounded up to whole latents"},
     {"--encode", NULL, COMMAND_BENCH, set_encode, "encode instead of decode"},
     {"--profile", NULL, COMMAND_BENCH, set_profile, "a row for every op"},
     {"--csv", NULL, COMMAND_BENCH, set_csv, "comma-separated values"},
     {"--json", NULL, COMMAND_INFO, set_json, "print JSON"},
-    {"--tensors", NULL, COMMAND_INFO, set_tensors, "list every tensor, too"},
+    {"--tensors", NULL, COMMAND_INFO, set_tensors, "also list every tensor"},
     {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
      "f32 (default), f16 or bf16"},
     {"--max-abs", "X", COMMAND_COMPARE, set_max_abs,
-     "fail above this largest difference"},
-    {"--min-psnr", "DB", COMMAND_COMPARE, set_min_psnr, "fail below"},
+     "fail if a difference is larger"},
+    {"--min-psnr", "DB", COMMAND_COMPARE, set_min_psnr,
+     "fail if PSNR is lower"},
     {"--min-ssim", "S", COMMAND_COMPARE, set_min_ssim,
-     "fail below; for [T,H,W,3] tensors"},
+     "fail if SSIM is lower; for [T,H,W,3] tensors"},
     {"--stream", NULL, COMMAND_COMPARE, set_stream,
-     "of pictures: tell of each as it comes"},
+     "compare streams of PPM pictures as they arrive"},
     {"--peak", "P", COMMAND_COMPARE, set_peak, "peak of PSNR and SSIM"},
     {"--tensor", "NAME",
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO,
-     set_tensor, "the tensor to take"},
+     set_tensor, "name of the tensor to read"},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
     {"--device", "N", RUNS, set_device,
      "the GPU of --backend cuda, as CUDA counts them; default: 0"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_slice,
-     "steps run as one; 0: the largest of 4, 2, 1 that fits"},
-    {"--threads", "N", RUNS, set_threads, "0: as many as the process may use"},
+     "steps per call; 0: the largest of 4, 2, 1 that fits"},
+    {"--threads", "N", RUNS, set_threads,
+     "0 (default): as many as the process may use"},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
-     "of latents: normalized or raw; default: what their file says, else "
-     "normalized"},
+     "latents are normalized or raw; default: as their file states, "
+     "else normalized"},
     {"--variant", "NAME", RUNS | COMMAND_INFO, set_variant,
-     "model, where shapes cannot tell it"},
+     "the model, if shapes alone do not tell it"},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,
      "mean (default) or sample"},
     {"--seed", "N", COMMAND_ENCODE, set_seed,
-     "of --posterior sample, 0 to 2^64 - 1; default 0"},
+     "for --posterior sample, 0 to 2^64 - 1; default 0"},
     {"--tail", "T", COMMAND_ENCODE, set_tail,
-     "repeat (default) the last frame to a whole group, or drop the rest"},
+     "repeat the last frame to fill a group (default), or drop the rest"},
     {"--deterministic", NULL, RUNS, set_deterministic,
-     "choose algorithms without timing them"},
+     "choose algorithms without timing"},
     {"--batch-index", "N", COMMAND_DECODE, set_batch_index,
-     "of a batch of clips: which one, from 0"},
+     "index of the clip in a batch, from 0"},
     {"--nan-policy", "P", RUNS, set_nan_policy,
-     "pass (default), fallback (to fp32, for a step in 16 bits) or error"},
+     "pass (default), fallback (repeat a 16-bit step in fp32) or error"},
     {"--resume", NULL, COMMAND_DECODE, set_resume,
-     "keep OUT.part and OUT.checkpoint meanwhile, and go on from them"},
+     "continue from OUT.part and OUT.checkpoint, and keep them until done"},
     {"--checkpoint-interval", "N", COMMAND_DECODE, set_every,
-     "of --resume: latents between checkpoints; default 8"},
+     "for --resume: latents between checkpoints; default 8"},
     {"--verbose", NULL, RUNS, set_verbose,
-     "say which backend is taken and how, on standard error"},
+     "print the chosen backend and its settings to standard error"},
     {"--help", NULL, ~0u, set_help, "this text"},
 };
 
@@ -378,7 +379,8 @@ usage(const char *command_name, const char *format, ...)
     return false;
 }
 
-/* One option at argv[*i], with its word after "=" or in the next argument. */
+/* Reads the option at argv[*i] and its value, after "=" or in the next
+ * argument. */
 static bool
 take(Command command, const char *command_name, int argc, char **argv, int *i,
      Options *out)
@@ -389,20 +391,20 @@ take(Command command, const char *command_name, int argc, char **argv, int *i,
     const Option *p = find(command, text, length);
     const char *word = equals ? equals + 1 : NULL;
     if (!p)
-        return usage(command_name, "there is no option %s", text);
+        return usage(command_name, "no option %s", text);
     if (!p->word && word)
         return usage(command_name, "%s takes no value, \"%s\" given", p->name,
                      word);
     if (p->word && !word) {
         if (*i + 1 >= argc)
-            return usage(command_name, "%s wants a value: %s", p->name,
+            return usage(command_name, "%s needs a value: %s", p->name,
                          p->word);
         word = argv[++*i];
     }
     if (p->set(out, word))
         return true;
-    fprintf(stderr, "vaetool %s: %s \"%s\" is not possible (%s)\n",
-            command_name, p->name, word, p->help);
+    fprintf(stderr, "vaetool %s: %s \"%s\" is not valid (%s)\n", command_name,
+            p->name, word, p->help);
     return false;
 }
 
@@ -415,19 +417,18 @@ check(Command command, const char *name, const Options *o)
     if (o->model && o->arch)
         return usage(name, "--model and --arch exclude each other");
     if ((command & RUNS) && !o->model && !o->arch)
-        return usage(name, "--model FILE is missing%s",
-                     sized ? ", and so is --arch ARCH" : "");
+        return usage(name, "--model FILE%s is missing",
+                     sized ? " or --arch ARCH" : "");
     if (sized && !o->width)
         return usage(name, "--size WxH is missing");
     if (command == COMMAND_BENCH && !o->frames)
         return usage(name, "--frames N is missing");
     if (o->device >= 0 && o->backend != VAE_BACKEND_AUTO &&
         o->backend != VAE_BACKEND_CUDA)
-        return usage(name, "--device is of --backend cuda, and %s is given",
+        return usage(name, "--device needs --backend cuda, but %s is given",
                      vae_backend_name(o->backend));
     if (o->every && !o->resume)
-        return usage(name, "--checkpoint-interval is of --resume, which is "
-                           "missing");
+        return usage(name, "--checkpoint-interval needs --resume");
     return true;
 }
 
@@ -455,8 +456,7 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
                          argv[i]);
         } else if (argv[i][0] == '\0') {
             return usage(command_name,
-                         "argument %d, wanted as the name of a "
-                         "file, is empty",
+                         "argument %d is empty, expected a file name",
                          out->n_arguments + 1);
         } else {
             out->argument[out->n_arguments++] = argv[i];

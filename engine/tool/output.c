@@ -1,5 +1,5 @@
 /*
- * output.c: safetensors files that are too long to hold in memory.
+ * output.c: writes safetensors files that are too long for memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,10 +48,10 @@ target_of(const Output *out)
     return out->target ? out->target : out->path;
 }
 
-/* Whether the path is a file that is written in place, such as a device, or
- * that a new one takes the place of; a folder is neither. */
+/* *in_place: true for a file that is written in place, such as a device; false
+ * for one that is created or replaced. Fails for a folder. */
 static VaeStatus
-look_at(const char *path, bool *in_place, VaeError *error)
+check_kind(const char *path, bool *in_place, VaeError *error)
 {
     struct stat st;
     const bool exists = stat(path, &st) == 0;
@@ -67,35 +67,35 @@ VaeStatus
 output_check_place(const char *path, VaeError *error)
 {
     bool in_place;
-    VaeStatus status = look_at(path, &in_place, error);
+    VaeStatus status = check_kind(path, &in_place, error);
     if (status != VAE_OK)
         return status;
-    char *target = realpath(path, NULL); /* a link may lead elsewhere */
+    char *target = realpath(path, NULL); /* the target's folder counts */
     char *place = strdup(target ? target : path);
     free(target);
     if (!place)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
-    const int wanted = in_place ? W_OK : W_OK | X_OK;
-    if (faccessat(AT_FDCWD, in_place ? place : dirname(place), wanted,
+    const int needed = in_place ? W_OK : W_OK | X_OK;
+    if (faccessat(AT_FDCWD, in_place ? place : dirname(place), needed,
                   AT_EACCESS) != 0)
         status = system_error(error, path, "create");
     free(place);
     return status;
 }
 
-/* A new file beside the old one, or the device itself. */
+/* Creates a temporary file next to the old one, or opens the device. */
 static VaeStatus
 open_file(Output *out, VaeError *error)
 {
     bool in_place;
-    const VaeStatus status = look_at(out->path, &in_place, error);
+    const VaeStatus status = check_kind(out->path, &in_place, error);
     if (status != VAE_OK)
         return status;
     if (in_place) {
         out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
     } else {
         char *name;
-        out->target = realpath(out->path, NULL); /* a link stays a link */
+        out->target = realpath(out->path, NULL); /* keeps a link */
         if (!out->target && errno != ENOENT)
             return system_error(error, out->path, "create");
         if (asprintf(&name, "%s.part%ld", target_of(out), (long) getpid()) < 0)
@@ -111,7 +111,7 @@ open_file(Output *out, VaeError *error)
     return VAE_OK;
 }
 
-/* Whether the path names the file that is known by its status. */
+/* True if path is the file with that status. */
 static bool
 is_file(const char *path, const struct stat *known)
 {
@@ -129,7 +129,7 @@ same_file(const char *a, const char *b)
 }
 
 VaeStatus
-output_check_beside(const char *path, const char *input, const char *model,
+output_check_resume(const char *path, const char *input, const char *model,
                     VaeError *error)
 {
     static const char *const endings[] = {".part", ".checkpoint",
@@ -165,37 +165,46 @@ output_check(const char *path, const char *input, const char *model,
     return VAE_OK;
 }
 
-VaeStatus
-output_open(Output *out, const char *path, const VaeTensorOut *tensors,
-            size_t n, const VaeMetadata *metadata, size_t n_metadata,
-            VaeError *error)
+/* Makes the header's bytes, which the caller frees. */
+static VaeStatus
+make_header(Output *out, const OutputHeader *h, void **bytes, VaeError *error)
 {
-    void *header;
     size_t size;
     VaeError inner = {0};
-    *out = (Output){.fd = -1, .path = path};
-    VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
-                                              0, &header, &size, &inner);
+    const VaeStatus status = vae_tensor_header_make(
+        h->tensors, h->n, h->metadata, h->n_metadata, 0, bytes, &size, &inner);
     if (status != VAE_OK)
-        return vae_fail(error, status, "%s: %s", path, inner.message);
+        return vae_fail(error, status, "%s: %s", out->path, inner.message);
     out->begin = size;
+    return VAE_OK;
+}
+
+VaeStatus
+output_open(Output *out, const char *path, const OutputHeader *header,
+            VaeError *error)
+{
+    void *bytes;
+    *out = (Output){.fd = -1, .path = path};
+    VaeStatus status = make_header(out, header, &bytes, error);
+    if (status != VAE_OK)
+        return status;
     status = open_file(out, error);
     if (status == VAE_OK)
-        status = write_at(out, 0, header, size, error);
-    free(header);
+        status = write_at(out, 0, bytes, out->begin, error);
+    free(bytes);
     if (status != VAE_OK)
         output_close(out);
     return status;
 }
 
-/* OUT.part, for output_resume(). */
+/* Opens OUT.part for output_resume(). */
 static VaeStatus
 open_part(Output *out, bool go_on, VaeError *error)
 {
     struct stat st;
     if (stat(out->path, &st) == 0 && !S_ISREG(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE,
-                        "%s: is no regular file, and --resume wants one",
+                        "%s: is no regular file, and --resume needs one",
                         out->path);
     out->target = realpath(out->path, NULL);
     if (!out->target && errno != ENOENT)
@@ -209,20 +218,20 @@ open_part(Output *out, bool go_on, VaeError *error)
              O_RDWR | O_CLOEXEC | O_NONBLOCK | (go_on ? 0 : O_CREAT), 0666);
     if (out->fd < 0 && go_on && errno == ENOENT)
         return vae_fail(error, VAE_ERR_NOT_FOUND,
-                        "%s: is not there, though there is a checkpoint; "
-                        "remove that to start anew",
+                        "%s: is not there, but there is a checkpoint; remove "
+                        "the checkpoint to start again",
                         out->temporary);
     if (out->fd < 0)
         return system_error(error, out->temporary, "open");
     if (flock(out->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: another process is writing it", out->temporary);
-    /* That process may have renamed it in between. */
+    /* Another process may have renamed it before the lock. */
     if (fstat(out->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
         !is_file(out->temporary, &st))
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: is no regular file, or another process has just "
-                        "ended it",
+                        "completed it",
                         out->temporary);
     if (!go_on && ftruncate(out->fd, 0) != 0)
         return system_error(error, out->temporary, "cut");
@@ -232,34 +241,29 @@ open_part(Output *out, bool go_on, VaeError *error)
 static VaeStatus
 check_header(Output *out, const void *header, size_t size, VaeError *error)
 {
-    void *there = malloc(size);
-    if (!there)
+    void *found = malloc(size);
+    if (!found)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
-    const ssize_t n = pread(out->fd, there, size, 0);
-    out->foreign = n != (ssize_t) size || memcmp(there, header, size) != 0;
-    free(there);
+    const ssize_t n = pread(out->fd, found, size, 0);
+    out->foreign = n != (ssize_t) size || memcmp(found, header, size) != 0;
+    free(found);
     return VAE_OK;
 }
 
 VaeStatus
-output_resume(Output *out, const char *path, const VaeTensorOut *tensors,
-              size_t n, const VaeMetadata *metadata, size_t n_metadata,
+output_resume(Output *out, const char *path, const OutputHeader *header,
               bool go_on, VaeError *error)
 {
-    void *header;
-    size_t size;
-    VaeError inner = {0};
+    void *bytes;
     *out = (Output){.fd = -1, .path = path, .keep = true};
-    VaeStatus status = vae_tensor_header_make(tensors, n, metadata, n_metadata,
-                                              0, &header, &size, &inner);
+    VaeStatus status = make_header(out, header, &bytes, error);
     if (status != VAE_OK)
-        return vae_fail(error, status, "%s: %s", path, inner.message);
-    out->begin = size;
+        return status;
     status = open_part(out, go_on, error);
     if (status == VAE_OK)
-        status = go_on ? check_header(out, header, size, error)
-                       : write_at(out, 0, header, size, error);
-    free(header);
+        status = go_on ? check_header(out, bytes, out->begin, error)
+                       : write_at(out, 0, bytes, out->begin, error);
+    free(bytes);
     return status;
 }
 
@@ -270,15 +274,15 @@ output_cut(Output *out, uint64_t bytes, VaeError *error)
     const uint64_t whole = out->begin + bytes;
     if (out->foreign)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: is not what the checkpoint goes on with; "
-                        "remove the checkpoint to start anew",
+                        "%s: does not belong to the checkpoint; remove the "
+                        "checkpoint to start again",
                         out->temporary);
     if (fstat(out->fd, &st) != 0)
-        return system_error(error, out->temporary, "look at");
+        return system_error(error, out->temporary, "read the size of");
     if ((uint64_t) st.st_size < whole)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: has %lld bytes, the checkpoint says %llu; remove "
-                        "the checkpoint to start anew",
+                        "the checkpoint to start again",
                         out->temporary, (long long) st.st_size,
                         (unsigned long long) whole);
     if (ftruncate(out->fd, (off_t) whole) != 0)
@@ -300,8 +304,7 @@ output_write(Output *out, uint64_t offset, const void *data, size_t size,
     return write_at(out, out->begin + offset, data, size, error);
 }
 
-/* A file that is kept is locked until it has its name: so long nobody else
- * takes it for his. */
+/* A file that is kept stays open, and so locked, until it has its name. */
 VaeStatus
 output_commit(Output *out, VaeError *error)
 {
@@ -310,7 +313,7 @@ output_commit(Output *out, VaeError *error)
     if (!out->keep) {
         const int fd = out->fd;
         out->fd = -1;
-        /* Some file systems tell of a full disk only here. */
+        /* Some file systems report a full disk only here. */
         if (close(fd) != 0)
             return system_error(error, out->path, "write");
     }

@@ -1,5 +1,5 @@
 /*
- * pictures.c: how far two streams of pictures are apart, while they come.
+ * pictures.c: compares two streams of pictures as they arrive.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -13,11 +13,11 @@
 
 enum { MAX_SIDE = 65535 };
 
-/* Binary PPM pictures of 8 bits, one behind the other. */
+/* A stream of concatenated binary PPM pictures of 8 bits. */
 typedef struct Pictures {
     const char *path;
     FILE *file;
-    int64_t width, height; /* of the newest */
+    int64_t width, height; /* of the current picture */
     uint8_t *rgb;
     size_t room;
 } Pictures;
@@ -28,8 +28,8 @@ typedef struct Sums {
     double least_psnr, ssim, least_ssim;
 } Sums;
 
-/* A number after space and comments, and the one character behind it; 0: none,
- * or more than the limit. */
+/* Reads a number after space and comments, and the one character after it.
+ * Returns 0 if there is none or it exceeds the limit. */
 static int64_t
 read_number(FILE *file, int64_t limit)
 {
@@ -55,7 +55,7 @@ bad_picture(const Pictures *p, int64_t k, const char *what, VaeError *error)
                     p->path, k, what);
 }
 
-/* The next picture; *end where there is none. */
+/* Reads the next picture; sets *end if there is none. */
 static VaeStatus
 read_picture(Pictures *p, int64_t k, bool *end, VaeError *error)
 {
@@ -64,11 +64,11 @@ read_picture(Pictures *p, int64_t k, bool *end, VaeError *error)
     if (*end)
         return VAE_OK;
     if (first != 'P' || getc(p->file) != '6')
-        return bad_picture(p, k, "begins otherwise", error);
+        return bad_picture(p, k, "has no P6 at its start", error);
     p->width = read_number(p->file, MAX_SIDE);
     p->height = p->width > 0 ? read_number(p->file, MAX_SIDE) : 0;
     if (p->height == 0 || read_number(p->file, 255) != 255)
-        return bad_picture(p, k, "has another header", error);
+        return bad_picture(p, k, "has a header that is not valid", error);
     const size_t size = (size_t) p->width * (size_t) p->height * 3;
     if (size > p->room) {
         free(p->rgb);
@@ -119,7 +119,7 @@ add_pair(Sums *s, const Pictures *a, const Pictures *b)
     s->frames++;
 }
 
-/* What is no number keeps no bound. */
+/* A NaN misses every bound. */
 static int
 finish(const Options *o, const Sums *s)
 {

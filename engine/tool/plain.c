@@ -1,5 +1,5 @@
 /*
- * plain.c: words out of files on a terminal.
+ * plain.c: prints texts from files safely on a terminal.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum {
     SHOWN = 200, /* bytes */
-    DIGITS = 15  /* more count nothing that there is */
+    DIGITS = 15  /* no real count has more */
 };
 
 const char *

@@ -1,5 +1,5 @@
 /*
- * progress.c: what a long run tells a person at a terminal.
+ * progress.c: the progress of a long run, for a terminal.
  */
 #include <time.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ progress_show(const Progress *p, int64_t done)
             (long long) done, (long long) p->total, p->unit,
             (double) done / spent,
             seconds_text(spent * (1 / share - 1), left, sizeof left));
-    fputs("\033[K", stderr); /* clears what a longer line left */
+    fputs("\033[K", stderr); /* clears the end of a longer line */
     fflush(stderr);
 }
 

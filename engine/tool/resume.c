@@ -1,10 +1,10 @@
 /*
- * resume.c: what decode --resume keeps beside its output, OUT.part with the
- * frames so far and OUT.checkpoint, and how it goes on from them.
+ * resume.c: decode --resume keeps OUT.part, with the frames so far, and
+ * OUT.checkpoint, and continues from them.
  *
- * Frames are on the disk before the checkpoint says that they are there. So
- * whenever the process ends, all frames that the checkpoint counts are in
- * OUT.part; what is behind them is cut off.
+ * Frames are synced to disk before the checkpoint counts them. Therefore
+ * OUT.part always has all frames that the checkpoint counts; later ones are cut
+ * off.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "tool.h"
 #include "vae-private/stream.h"
 
-/* FNV-1a, of all latents: whether it is the same clip. */
+/* Identifies the clip: sizes and a hash (FNV-1a) of all latents. */
 static VaeStatus
 describe_clip(const VaeLatentClip *clip, int64_t frames, char *out, size_t size,
               VaeError *error)
@@ -76,7 +76,7 @@ resume_load(Resume *r, VaeStream *stream, Output *out, uint64_t frame_size,
     if (status != VAE_OK)
         return vae_fail(
             error, status,
-            "%s (go on as it was begun, or remove it to start anew)",
+            "%s (continue with the same settings, or remove it to start again)",
             why.message);
     status = output_cut(out, c.frames * frame_size, error);
     if (status != VAE_OK)
@@ -85,7 +85,7 @@ resume_load(Resume *r, VaeStream *stream, Output *out, uint64_t frame_size,
     r->latents = r->saved = (int) c.latents;
     r->frames = (int64_t) c.frames;
     fprintf(stderr,
-            "vaetool: going on from frame %" PRIu64 " (%" PRIu64
+            "vaetool: continuing from frame %" PRIu64 " (%" PRIu64
             " latents are computed again)\n",
             c.frames, c.latents - c.begin);
     return VAE_OK;
@@ -109,24 +109,26 @@ resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
 }
 
 void
-resume_told(const Resume *r, int latents, VaeError *error)
+resume_interrupted(const Resume *r, int latents, VaeError *error)
 {
     if (r->saved > 0)
-        vae_fail(error, VAE_ERR_CANCELLED,
-                 "interrupted; %d of %d latents are kept: run the same command "
-                 "again to go on from there (%s)",
-                 r->saved, latents, r->path);
+        vae_fail(
+            error, VAE_ERR_CANCELLED,
+            "interrupted; %d of %d latents are saved: run the same command "
+            "again to continue (%s)",
+            r->saved, latents, r->path);
     else
         vae_fail(error, VAE_ERR_CANCELLED,
-                 "interrupted before the first checkpoint, after %d latents: "
-                 "the same command starts anew",
+                 "interrupted before the first checkpoint, which follows %d "
+                 "latents: the same command starts again",
                  r->every);
 }
 
 VaeStatus
 resume_done(Resume *r, VaeError *error)
 {
-    /* Before OUT.part gets its name: without a checkpoint all is made anew. */
+    /* Called before OUT.part is renamed: without a checkpoint, the next run
+     * starts again. */
     if (unlink(r->path) != 0 && errno != ENOENT)
         return vae_fail(error, VAE_ERR_WRITE, "%s: cannot remove: %s", r->path,
                         strerror(errno));

@@ -29,7 +29,7 @@ window_for(int64_t length)
     return g;
 }
 
-/* Row y of the sums of a, b, aa, bb, ab, weighted along x for one colour. */
+/* The weighted sums along x of a, b, aa, bb and ab in one row and colour. */
 static void
 filter_row(const Window *g, const float *a, const float *b, int64_t out,
            double *sums)
@@ -60,7 +60,8 @@ similarity(const double *s, double peak)
            ((s[0] * s[0] + s[1] * s[1] + c1) * (va + vb + c2));
 }
 
-/* Mean over the windows of one frame and one colour. rows: h * out * MAPS. */
+/* Mean over the windows of one frame and colour. rows: scratch for h * out_w *
+ * MAPS values. */
 static double
 ssim_plane(const float *a, const float *b, int64_t h, int64_t w, double peak,
            double *rows)

@@ -1,6 +1,6 @@
 /*
- * tool.h: what the commands of vaetool share. The tool is a client of the
- * public interface only.
+ * tool.h: shared by the commands of vaetool, which use only the library's
+ * interface.
  */
 #ifndef VAE_TOOL_H
 #define VAE_TOOL_H
@@ -24,7 +24,7 @@ typedef enum Command {
     COMMAND_BENCH = 64
 } Command;
 
-/* Words borrowed from argv. */
+/* Strings are borrowed from argv. */
 typedef struct Options {
     const char *argument[2]; /* positional */
     int n_arguments;
@@ -35,7 +35,7 @@ typedef struct Options {
     VaePosterior posterior;
     VaeNanPolicy nan_policy;
     uint64_t seed;
-    int batch_index; /* -1: none was given */
+    int batch_index; /* -1: not given */
     bool normalization_given;
     VaeType dtype;
     int device; /* -1: not given */
@@ -46,84 +46,82 @@ typedef struct Options {
     bool resume, stream;
 } Options;
 
-/* options.c. False after a sentence on stderr. */
+/* options.c. Returns false after a message on stderr. */
 bool options_parse(Command command, const char *command_name, int argc,
                    char **argv, Options *out);
 void options_print(Command command, FILE *to);
 
-/* Words that a file brought, as a terminal may show them: one line of at most
- * 200 bytes, without control characters. Each returns buffer->text. */
+/* plain.c: makes a text from a file safe for a terminal: one line of at most
+ * 200 bytes, without control characters. Returns buffer->text. */
 typedef struct Plain {
     char text[240];
 } Plain;
 const char *plain(const char *words, Plain *buffer);
-/* A count that is told in decimal digits; -1: it is none, or absurd. */
+/* Reads a count in decimal digits; -1 if it is none or has too many digits. */
 int64_t plain_count(const char *words);
 
 /* Prints "vaetool: message" and returns EXIT_FAILED. */
 int fail(const VaeError *error);
 int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
 
-/* Says on stderr when latents in or out held values that are not finite. */
+/* Warns on stderr if latents or results had values that are not finite. */
 void warn_nonfinite(const VaeStream *stream);
 
-/* The model of --model or, where it is NULL, of --arch. */
+/* Opens the model of --model or, if it is NULL, of --arch. */
 VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
 VaeStreamParams stream_params(const Options *o, VaeDirection direction,
                               int width, int height);
 
-/* The commands: an exit code each. */
+/* The commands; each returns an exit code. */
 int command_info(const Options *o);
 int command_decode(const Options *o);
 int command_encode(const Options *o);
 int command_compare(const Options *o);
-int compare_streams(const Options *o); /* pictures.c; an exit code, too */
+int compare_streams(const Options *o); /* pictures.c */
 int command_plan(const Options *o);
 int command_weights(const Options *o);
 int command_bench(const Options *o);
 
-/* plan.c: the table of one plan. "1.23 GiB" and the like go to buffer. */
+/* plan.c: prints the table of one plan; writes texts such as "1.23 GiB". */
 void plan_print(FILE *to, VaeDirection direction, const VaePlan *plan);
 const char *bytes_text(uint64_t bytes, char *buffer, size_t size);
 const char *seconds_text(double seconds, char *buffer, size_t size);
 
-/* video.c. is_video: [T,H,W,3] of a type that is read. find_video: the tensor
- * `name`, else (NULL) video_u8, frames or the file's only one where that is
- * video; NULL where there is none. */
+/* video.c. True for [T,H,W,3] of a supported type. */
 bool is_video(const VaeTensorInfo *t);
-/* What black and white, the bytes 0 and 255, are in the network's numbers. */
+/* The network's values for black and white, the bytes 0 and 255. */
 typedef struct VideoRange {
     float low, high;
 } VideoRange;
-/* A file of frames states it under VIDEO_RANGE, as "-1 1". False where it does
- * not, or in other words. */
+/* Metadata keys of a file of frames: the range, such as "-1 1", and the frame
+ * rate, see vae_tensor_file_framerate(). */
 #define VIDEO_RANGE "vae.pixel_range"
-/* And how many of them are a second, as vae_tensor_file_framerate() reads it.
- */
 #define VIDEO_RATE "vae.framerate"
+/* False if the file states no range or not a valid one. */
 bool video_range(const VaeTensorFile *file, VideoRange *out);
-/* VAE_ERR_FORMAT where it states it in other words. */
+/* Fails with VAE_ERR_FORMAT if the file states a range that is not valid. */
 VaeStatus video_range_check(const VaeTensorFile *file, VaeError *error);
-/* n values as floats, those of U8 as numbers of the range; NULL: as they are.
- */
+/* Converts n values to float; scales U8 to range, unless range is NULL. */
 void video_read(float *dst, const void *src, VaeType type, size_t n,
                 const VideoRange *range);
+/* Finds the tensor `name`. If name is NULL: video_u8, frames, or the file's
+ * only tensor if that is video. Returns NULL if there is none. */
 const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
-/* Refuses a name that ends otherwise than in .safetensors; `instead` (or NULL)
- * says what to take for such files. */
+/* Refuses a suffix other than .safetensors. instead: advice for such files, or
+ * NULL. */
 VaeStatus output_suffix(const char *path, const char *what, const char *instead,
                         VaeError *error);
-/* After path could not be opened: adds how video files are encoded, where its
- * name is not that of a tensor file. Returns error->status. */
+/* After path could not be opened: if its suffix is not one of tensor files,
+ * adds to the error how to encode a video file. Returns error->status. */
 VaeStatus input_is_video(const char *path, VaeError *error);
 
-/* interrupt.c: while armed, Ctrl-C and SIGTERM cancel the stream's running
- * call and set interrupted(). */
+/* interrupt.c: while armed, Ctrl-C, SIGTERM and SIGHUP cancel the stream's
+ * running call and set interrupted(). */
 bool interrupt_arm(VaeStream *stream, VaeError *error);
 void interrupt_disarm(void);
 bool interrupted(void);
 
-/* progress.c: a line on stderr, only where that is a terminal. */
+/* progress.c: a line on stderr, only if that is a terminal. */
 typedef struct Progress {
     bool shown;
     const char *unit;
@@ -135,106 +133,111 @@ bool progress_wanted(void);
 void progress_begin(Progress *p, const char *unit, int64_t total);
 void progress_show(const Progress *p, int64_t done);
 void progress_end(const Progress *p);
-/* After the first step: what the rest will take, where it is long. */
+/* After the first step: estimates the remaining time, if it is long. */
 void progress_expect(const VaePlan *plan, double first_seconds,
                      int64_t later_steps);
 
 /*
- * output.c: a safetensors file written piece by piece. A regular file appears
+ * output.c: a safetensors file that is written in parts. A regular file appears
  * under its name only when output_commit() succeeds; a device is written in
  * place.
  */
 typedef struct Output {
     int fd;
     const char *path;
-    char *temporary; /* NULL when written in place */
-    char *target;    /* path without links, NULL for a new file */
-    uint64_t begin;  /* of the data in the file */
-    bool keep;       /* what is there, also when it is not committed */
-    bool foreign;    /* what was there begins otherwise */
+    char *temporary; /* NULL if written in place */
+    char *target;    /* path with its links resolved; NULL for a new file */
+    uint64_t begin;  /* offset of the data in the file */
+    bool keep;       /* output_close() keeps the temporary file */
+    bool foreign;    /* the temporary file has another header */
 } Output;
+/* The header of an output. */
+typedef struct OutputHeader {
+    const VaeTensorOut *tensors;
+    size_t n;
+    const VaeMetadata *metadata;
+    size_t n_metadata;
+} OutputHeader;
+/* Fails if path is the same file as input or model. */
 VaeStatus output_check(const char *path, const char *input, const char *model,
                        VaeError *error);
-/* The same of the files that output_resume() keeps beside path. */
-VaeStatus
-output_check_beside(const char *path, const char *input, const char *model,
-                    VaeError *error); /* not the same file as either */
-/* The error of output_open() where the path's folder is not there or may not be
- * written, before anything is made. */
+/* The same for the files that output_resume() and resume.c keep next to path.
+ */
+VaeStatus output_check_resume(const char *path, const char *input,
+                              const char *model, VaeError *error);
+/* Fails like output_open() if the folder is missing or not writable, but
+ * creates nothing. */
 VaeStatus output_check_place(const char *path, VaeError *error);
-VaeStatus output_open(Output *out, const char *path,
-                      const VaeTensorOut *tensors, size_t n,
-                      const VaeMetadata *metadata, size_t n_metadata,
+VaeStatus output_open(Output *out, const char *path, const OutputHeader *header,
                       VaeError *error);
-/* The same, but in path.part, which stays until it is committed; where it was
- * there (go_on) with what it holds: output_cut() looks whether that begins as
- * it would have begun, so that the checkpoint can say first what differs. */
+/*
+ * The same, but writes path.part, which stays until it is committed. go_on:
+ * path.part must exist and keeps its content. output_cut() fails if its header
+ * differs, so that the checkpoint can report first what differs.
+ */
 VaeStatus output_resume(Output *out, const char *path,
-                        const VaeTensorOut *tensors, size_t n,
-                        const VaeMetadata *metadata, size_t n_metadata,
-                        bool go_on, VaeError *error);
-/* Leaves so many bytes of data, which must be there, and of this output. */
+                        const OutputHeader *header, bool go_on,
+                        VaeError *error);
+/* Cuts the data to that many bytes, which must exist with the same header. */
 VaeStatus output_cut(Output *out, uint64_t bytes, VaeError *error);
-/* Brings to the disk what was written. */
+/* Syncs the written data to disk. */
 VaeStatus output_sync(Output *out, VaeError *error);
-/* size bytes at offset from the first tensor's first byte. */
+/* Writes size bytes at offset from the first tensor's first byte. */
 VaeStatus output_write(Output *out, uint64_t offset, const void *data,
                        size_t size, VaeError *error);
 VaeStatus output_commit(Output *out, VaeError *error);
-/* Removes what was not committed; safe after a failed open. */
+/* Removes a file that was not committed; safe after a failed open. */
 void output_close(Output *out);
 
 /* resume.c */
-#define RESUME_EVERY                                                           \
-    8 /* latents between checkpoints, unless told otherwise                    \
-       */
+enum { RESUME_EVERY = 8 }; /* default latents between checkpoints */
 
 typedef struct Resume {
-    char *path;     /* of the checkpoint; NULL: not asked for */
-    int every;      /* latents between two */
-    bool exists;    /* there is one */
-    char clip[160]; /* which clip it is */
-    int begin;      /* latent that the stream takes first */
-    int latents;    /* frames of those before are there */
-    int64_t frames; /* so many */
+    char *path;     /* of the checkpoint; NULL without --resume */
+    int every;      /* latents between two checkpoints */
+    bool exists;    /* there is a checkpoint */
+    char clip[160]; /* identifies the clip */
+    int begin;      /* first latent that the stream reads */
+    int latents;    /* frames of the latents before this one are written */
+    int64_t frames; /* number of those frames */
     int saved;      /* latents in the newest checkpoint */
 } Resume;
 
-/* every: 0 for the usual. */
+/* every: 0 for the default. */
 VaeStatus resume_open(Resume *r, const char *out, int every,
                       const VaeLatentClip *clip, int64_t frames,
                       VaeError *error);
-/* Puts stream and output where the checkpoint says, if there is one. */
+/* Restores stream and output from the checkpoint, if there is one. */
 VaeStatus resume_load(Resume *r, VaeStream *stream, Output *out,
                       uint64_t frame_size, VaeError *error);
-/* Writes one where enough latents came since. */
+/* Writes a checkpoint if enough latents came since the last one. */
 VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
                       int64_t frames, VaeError *error);
-/* Of a run that was interrupted: how to go on, as error. latents: in all. */
-void resume_told(const Resume *r, int latents, VaeError *error);
+/* After an interrupt: the error tells how to continue. latents: of the clip. */
+void resume_interrupted(const Resume *r, int latents, VaeError *error);
 VaeStatus resume_done(Resume *r, VaeError *error);
 void resume_close(Resume *r);
 
-/* unfinished.c: OUT.part, or a checkpoint. */
+/* unfinished.c: OUT.part of an unfinished decode, or a checkpoint. */
 typedef struct Unfinished {
-    char *out;                       /* OUT; NULL: no command writes it */
-    const VaeTensorFile *checkpoint; /* whole; NULL: none beside OUT.part */
+    char *out; /* path of the output; NULL: a checkpoint of another program */
+    const VaeTensorFile *checkpoint; /* NULL: none with OUT.part */
     VaeError why_none;
-    const VaeTensorInfo *frames; /* of OUT.part; NULL: is a checkpoint */
-    uint64_t written;            /* of them */
+    const VaeTensorInfo *frames; /* of OUT.part; NULL: it is a checkpoint */
+    uint64_t written;            /* complete frames */
     /* Owned. */
-    VaeTensorFile *part, *beside;
+    VaeTensorFile *part, *checkpoint_file;
     void *header;
     uint64_t size; /* of OUT.part */
 } Unfinished;
 
-/* Whether path is an OUT.part; false leaves nothing to close. */
+/* Opens an OUT.part; returns false, with nothing to close, if path is none. */
 bool unfinished_part(Unfinished *u, const char *path);
-/* file, which states vae.checkpoint and is borrowed, may be damaged. */
+/* Opens a checkpoint, borrowed; fails if it is damaged. */
 VaeStatus unfinished_checkpoint(Unfinished *u, const VaeTensorFile *file,
                                 VaeError *error);
 void unfinished_close(Unfinished *u);
 void unfinished_print(const Unfinished *u);
-json_t *unfinished_json(const Unfinished *u); /* the caller's */
+json_t *unfinished_json(const Unfinished *u); /* the caller frees it */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * unfinished.c: what a decode that was ended left: OUT.part with the frames so
- * far, and checkpoints, those of the elements, too.
+ * unfinished.c: reads the files of an unfinished decode: OUT.part with the
+ * frames so far, and checkpoints, also those of the elements.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -11,9 +11,9 @@
 #include "tool.h"
 #include "vae-private/stream.h"
 
-/* path without the ending; NULL where it has another. */
+/* path without the ending; NULL if it has another. */
 static char *
-without(const char *path, const char *ending)
+strip_ending(const char *path, const char *ending)
 {
     const size_t n = strlen(path), end = strlen(ending);
     return n > end && strcmp(path + n - end, ending) == 0
@@ -21,7 +21,7 @@ without(const char *path, const char *ending)
                : NULL;
 }
 
-/* The header of a file whose data may still be missing. */
+/* Opens the header of a file whose data may not be complete. */
 static VaeStatus
 open_header(Unfinished *u, FILE *from, const char *path, VaeError *error)
 {
@@ -74,25 +74,26 @@ open_part(Unfinished *u, const char *path)
     return true;
 }
 
-/* Beside OUT.part; why_none says what it lacks. */
+/* Opens the checkpoint of OUT.part; why_none tells why there is none. */
 static void
-open_beside(Unfinished *u)
+open_checkpoint(Unfinished *u)
 {
     char *path = NULL;
     if (asprintf(&path, "%s.checkpoint", u->out) < 0)
         return;
-    if (vae_tensor_file_open(path, &u->beside, &u->why_none) == VAE_OK &&
-        vae_checkpoint_check(u->beside, &u->why_none) == VAE_OK)
-        u->checkpoint = u->beside;
+    if (vae_tensor_file_open(path, &u->checkpoint_file, &u->why_none) ==
+            VAE_OK &&
+        vae_checkpoint_check(u->checkpoint_file, &u->why_none) == VAE_OK)
+        u->checkpoint = u->checkpoint_file;
     free(path);
 }
 
 bool
 unfinished_part(Unfinished *u, const char *path)
 {
-    *u = (Unfinished){.out = without(path, ".part")};
+    *u = (Unfinished){.out = strip_ending(path, ".part")};
     if (u->out && open_part(u, path)) {
-        open_beside(u);
+        open_checkpoint(u);
         return true;
     }
     unfinished_close(u);
@@ -104,9 +105,9 @@ unfinished_checkpoint(Unfinished *u, const VaeTensorFile *file, VaeError *error)
 {
     *u = (Unfinished){.checkpoint = file};
     const VaeStatus status = vae_checkpoint_check(file, error);
-    /* What a decode of vaetool saved says which latents it read. */
+    /* Checkpoints of vaetool name their latents. */
     if (status == VAE_OK && vae_tensor_file_metadata(file, "latents"))
-        u->out = without(vae_tensor_file_name(file), ".checkpoint");
+        u->out = strip_ending(vae_tensor_file_name(file), ".checkpoint");
     return status;
 }
 
@@ -114,23 +115,23 @@ void
 unfinished_close(Unfinished *u)
 {
     vae_tensor_file_free(&u->part);
-    vae_tensor_file_free(&u->beside);
+    vae_tensor_file_free(&u->checkpoint_file);
     free(u->header);
     free(u->out);
     *u = (Unfinished){0};
 }
 
-/* "" where the file does not say it. */
+/* A text of the metadata; "" if it is not stated. */
 static const char *
-said(const VaeTensorFile *file, const char *key)
+stated(const VaeTensorFile *file, const char *key)
 {
     const char *value = vae_tensor_file_metadata(file, key);
     return value ? value : "";
 }
 
-/* With what the file goes on, in a line; the caller frees it. */
+/* How to continue from the file, in a line; the caller frees it. */
 static char *
-go_on(const Unfinished *u)
+how_to_continue(const Unfinished *u)
 {
     const VaeTensorFile *c = u->checkpoint;
     char *text = NULL;
@@ -139,7 +140,7 @@ go_on(const Unfinished *u)
         n = asprintf(&text,
                      "vaetool decode --resume --model WEIGHTS LATENTS %s",
                      u->out);
-    else if (strcmp(said(c, "vae.direction"), "decode") == 0)
+    else if (strcmp(stated(c, "vae.direction"), "decode") == 0)
         n = asprintf(&text, "vaedecode, by its signal load-checkpoint, or "
                             "vae_stream_load()");
     else
@@ -147,11 +148,11 @@ go_on(const Unfinished *u)
     return n < 0 ? NULL : text;
 }
 
-/* null: no count that can be. */
+/* null if it is not a valid count. */
 static json_t *
 count_json(const VaeTensorFile *c, const char *key)
 {
-    const int64_t n = plain_count(said(c, key));
+    const int64_t n = plain_count(stated(c, key));
     return n < 0 ? json_null() : json_integer((json_int_t) n);
 }
 
@@ -159,7 +160,7 @@ json_t *
 unfinished_json(const Unfinished *u)
 {
     const VaeTensorFile *c = u->checkpoint;
-    char *how = go_on(u);
+    char *how = how_to_continue(u);
     json_t *root = json_pack("{s:s?, s:s?}", "output", u->out, "go_on", how);
     free(how);
     if (u->frames)
@@ -174,21 +175,21 @@ unfinished_json(const Unfinished *u)
         json_object_set_new(
             root, "checkpoint",
             json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b}",
-                      "direction", said(c, "vae.direction"), "arch",
-                      said(c, "vae.arch"), "fingerprint",
-                      said(c, "vae.weights"), "backend", said(c, "vae.backend"),
-                      "precision", said(c, "vae.precision"), "size",
-                      said(c, "vae.size"), "latents",
-                      count_json(c, "vae.latents"), "frames",
+                      "direction", stated(c, "vae.direction"), "arch",
+                      stated(c, "vae.arch"), "fingerprint",
+                      stated(c, "vae.weights"), "backend",
+                      stated(c, "vae.backend"), "precision",
+                      stated(c, "vae.precision"), "size", stated(c, "vae.size"),
+                      "latents", count_json(c, "vae.latents"), "frames",
                       count_json(c, "vae.frames"), "carries",
-                      strcmp(said(c, "vae.carries"), "0") != 0));
+                      strcmp(stated(c, "vae.carries"), "0") != 0));
     else
         json_object_set_new(root, "no_checkpoint",
                             json_string(u->why_none.message));
     return root;
 }
 
-/* Settings that decide the bytes, those that are not empty. */
+/* Prints the stated settings that decide the bytes of the frames. */
 static void
 print_settings(const VaeTensorFile *c)
 {
@@ -198,7 +199,7 @@ print_settings(const VaeTensorFile *c)
                                        "vae.threads",       "vae.nan-policy",
                                        "vae.deterministic", "latents"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const char *value = said(c, keys[i]);
+        const char *value = stated(c, keys[i]);
         const char *name = strchr(keys[i], '.');
         Plain words;
         if (*value)
@@ -210,7 +211,7 @@ print_settings(const VaeTensorFile *c)
 static void
 print_count(const VaeTensorFile *c, const char *key, const char *of)
 {
-    const int64_t n = plain_count(said(c, key));
+    const int64_t n = plain_count(stated(c, key));
     if (n >= 0)
         printf("%" PRId64 " %s", n, of);
     else
@@ -220,25 +221,25 @@ print_count(const VaeTensorFile *c, const char *key, const char *of)
 static void
 print_checkpoint(const VaeTensorFile *c)
 {
-    const bool carries = strcmp(said(c, "vae.carries"), "0") != 0;
+    const bool carries = strcmp(stated(c, "vae.carries"), "0") != 0;
     Plain direction, arch, weights;
     printf("checkpoint: %s of %s, ",
-           plain(said(c, "vae.direction"), &direction),
-           plain(said(c, "vae.arch"), &arch));
+           plain(stated(c, "vae.direction"), &direction),
+           plain(stated(c, "vae.arch"), &arch));
     print_count(c, "vae.latents", "latents and ");
     print_count(c, "vae.frames", "frames are done\n");
     printf("  %s\n", carries ? "with carries"
                              : "without carries: the latents that the network "
-                               "looks back on are computed again");
+                               "looks back to are computed again");
     printf("  weights of fingerprint %s\n",
-           plain(said(c, "vae.weights"), &weights));
+           plain(stated(c, "vae.weights"), &weights));
     print_settings(c);
 }
 
 void
 unfinished_print(const Unfinished *u)
 {
-    char *how = go_on(u);
+    char *how = how_to_continue(u);
     if (u->frames)
         printf("unfinished output: %" PRIu64 " of %lld frames of %lldx%lld are "
                "written\n",
@@ -251,6 +252,6 @@ unfinished_print(const Unfinished *u)
                u->why_none.message);
     if (how)
         vae_text_printable(how);
-    printf("goes on with: %s\n", how ? how : "");
+    printf("continue with: %s\n", how ? how : "");
     free(how);
 }

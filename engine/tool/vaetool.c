@@ -17,101 +17,73 @@ typedef struct Entry {
 } Entry;
 
 static const Entry entries[] = {
-    {COMMAND_INFO, "info", "FILE", "what a file of weights or tensors holds", 1,
+    {COMMAND_INFO, "info", "FILE", "the content of a file of tensors", 1,
      command_info,
-     "Prints the model that the weights are of, or the latents or the video "
-     "that\n"
-     "the file holds, and its metadata. FILE is safetensors, an index of "
-     "shards, a\n"
-     "diffusers folder, npy, or what torch.save() wrote (.pth, .pt). Of "
-     "OUT.part "
-     "and\n"
-     "OUT.checkpoint of decode --resume, and of a checkpoint of vaedecode, it "
-     "prints\n"
-     "where they stand and how they go on.\n"},
+     "Prints the model, the latents or the video in the file, and its\n"
+     "metadata. FILE is safetensors, an index of shards, a diffusers\n"
+     "folder, npy, or a file of torch.save() (.pth, .pt). For OUT.part\n"
+     "and OUT.checkpoint of decode --resume, and for a checkpoint of\n"
+     "vaedecode, it prints their state and how to continue.\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
-     "latents to frames", 2, command_decode,
-     "LATENTS is safetensors (a .latent of ComfyUI is, too), npy or a tensor "
-     "that\n"
-     "torch.save() wrote (.pt, .pth). OUT is a safetensors file with\n"
-     "`frames`, F32 [T,H,W,3], in the network's own range, not clamped; "
-     "what\n"
-     "black and white are there it states as vae.pixel_range, and the frame "
-     "rate,\n"
-     "where LATENTS state one, as vae.framerate.\n"},
+     "decode latents to frames", 2, command_decode,
+     "LATENTS is safetensors (such as a .latent file of ComfyUI), npy, or\n"
+     "a tensor that torch.save() wrote (.pt, .pth). OUT is a safetensors\n"
+     "file with `frames`, F32 [T,H,W,3], in the network's own range and\n"
+     "not clamped. OUT states the values of black and white as\n"
+     "vae.pixel_range and, if LATENTS state one, the frame rate as\n"
+     "vae.framerate.\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
-     "frames to latents", 2, command_encode,
-     "FRAMES holds `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3] in "
-     "the\n"
-     "network's own range unless the file states another (vae.pixel_range), "
-     "or one\n"
-     "such tensor alone; it is safetensors, npy or what torch.save() wrote "
-     "(.pt,\n"
-     ".pth). OUT is a safetensors file with `latent`, F32 [C,T,h,w], "
-     "normalized\n"
-     "unless --normalization raw is given, and, where the model has a "
-     "posterior,\n"
-     "`mean` and `logvar` as its head gives them. A frame rate that FRAMES "
-     "state\n"
-     "(vae.framerate) it states, too.\n"},
-    {COMMAND_COMPARE, "compare", "A B", "how far two files are apart", 2,
-     command_compare,
+     "encode frames to latents", 2, command_encode,
+     "FRAMES is safetensors, npy, or a file of torch.save() (.pt, .pth).\n"
+     "It has `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3], or one\n"
+     "such tensor alone. F32 values are in the range that the file states\n"
+     "(vae.pixel_range), by default the network's own. OUT is a\n"
+     "safetensors file with `latent`, F32 [C,T,h,w], normalized unless\n"
+     "--normalization raw is given. For a model with a posterior it also\n"
+     "has `mean` and `logvar`, as the network gives them. If FRAMES state\n"
+     "a frame rate (vae.framerate), OUT states it, too.\n"},
+    {COMMAND_COMPARE, "compare", "A B", "compare two files", 2, command_compare,
      "Prints a line for each tensor that both files have: shape, largest\n"
-     "difference and where it is, root mean square, PSNR and its peak. The\n"
-     "peak is 255 for U8. Frames run over what the file states "
-     "(vae.pixel_range),\n"
-     "else over -1..1; both sides are clamped to that, and its width is the "
-     "peak.\n"
-     "Two files that state different ranges differ. --peak wins over what they "
-     "say:\n"
-     "2 means -1..1, and 1 means 0..1, also for U8; any other is the peak "
-     "alone.\n"
-     "For other tensors the peak is the range of A.\n"
-     "Latents whose file states a layout (vae.layout) are compared as "
-     "[C,T,h,w].\n"
-     "`video_u8` of one file is compared with `frames` of the other, 0..255 "
-     "taken\n"
-     "for the range that the file of `frames` states. Values that are not "
-     "finite in one file only "
-     "are\n"
-     "infinitely far apart; with a NaN in either there is no PSNR. Where both "
-     "files\n"
-     "state a frame rate and it is not the same, a line tells so.\n\n"
-     "With --stream, A and B are binary PPM pictures, one behind the other, as "
-     "named\n"
-     "pipes bring them. Each pair gives a line with PSNR and SSIM at once; the "
-     "bounds\n"
-     "are for PSNR and SSIM over all of them.\n"},
+     "difference and its position, root mean square, PSNR and its peak.\n"
+     "The peak is 255 for U8. For frames, both sides are clamped to the\n"
+     "range that the file states (vae.pixel_range), by default -1..1, and\n"
+     "the peak is the width of that range. Files that state different\n"
+     "ranges differ. --peak overrides the range: 2 means -1..1 and 1\n"
+     "means 0..1, also for U8; any other value only sets the peak. For\n"
+     "other tensors the peak is the range of A.\n"
+     "Latents whose file states a layout (vae.layout) are compared as\n"
+     "[C,T,h,w]. `video_u8` of one file is compared with `frames` of the\n"
+     "other: 0..255 becomes the range that the file of `frames` states.\n"
+     "A value that is not finite in only one file counts as an infinite\n"
+     "difference. With a NaN in either file there is no PSNR. A line\n"
+     "tells if the frame rates of the files differ.\n\n"
+     "With --stream, A and B are concatenated binary PPM pictures, such\n"
+     "as from named pipes. Each pair prints a line with PSNR and SSIM at\n"
+     "once. The bounds apply to PSNR and SSIM over all pairs.\n"},
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
-     "memory and work per direction", 0, command_plan,
-     "Prints what a stream would take, in bytes by purpose, and the floating\n"
-     "point operations of its first and its later steps. Takes nothing. "
-     "`loading` is\n"
-     "what one weight takes on its way; it is given back before all but the "
-     "weights\n"
-     "is taken. `library` is an estimate of what the computing library keeps "
-     "for\n"
-     "itself, code and tables; all others are to the byte. Of ARCH weights in\n"
-     "float32 are reckoned with.\n"},
+     "memory and work of a stream", 0, command_plan,
+     "Prints the memory that a stream takes, in bytes by purpose, and the\n"
+     "floating-point operations of its first and later steps. It\n"
+     "allocates none of it. `loading` is the memory to load one weight;\n"
+     "it is freed before the memory other than weights is allocated.\n"
+     "`library` is an estimate for the code and tables of the computing\n"
+     "library; the other numbers are exact. For ARCH, weights are\n"
+     "float32.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
-     "a full-size model with generated weights", 2, command_weights,
-     "The numbers come from a hash of each tensor's name: they are the same\n"
-     "everywhere and make no pictures.\n"},
+     "make a full-size model with generated weights", 2, command_weights,
+     "The weights come from a hash of each tensor's name. They are the\n"
+     "same on every machine and make no pictures.\n"},
     {COMMAND_BENCH, "bench",
      "(--model WEIGHTS | --arch ARCH) --size WxH --frames N",
-     "time of one direction, and of every op", 0, command_bench,
-     "Runs generated latents (with --encode: frames) through a stream. The\n"
-     "first step is timed apart from the others. --profile adds a row for "
-     "every "
-     "op:\n"
-     "time, work, bytes read and written, what computed it, and its share of "
-     "the\n"
-     "floor: the time that its work takes at the rate of a large matrix "
-     "product, or\n"
-     "its bytes at that of a copy of memory, whichever is longer. Both are "
-     "measured\n"
-     "before and after (not with --backend ref). What lies in a cache can be "
-     "faster.\n"},
+     "measure the time of one direction and of each op", 0, command_bench,
+     "Runs generated latents (with --encode: frames) through a stream.\n"
+     "The first step is timed separately. --profile adds a row for each\n"
+     "op: time, work, bytes read and written, implementation, and its\n"
+     "share of the floor. The floor is the larger of two times: that of\n"
+     "its work at the rate of a large matrix product, and that of its\n"
+     "bytes at the rate of a memory copy. Both rates are measured before\n"
+     "and after the run (not with --backend ref). Data in a cache can be\n"
+     "faster than the floor.\n"},
 };
 
 enum { N_ENTRIES = sizeof entries / sizeof entries[0] };
@@ -122,15 +94,16 @@ print_usage(FILE *to)
     fprintf(to, "Usage: vaetool COMMAND [OPTION...] [ARGUMENT...]\n\n");
     for (int i = 0; i < N_ENTRIES; i++)
         fprintf(to, "  %-13s %s\n", entries[i].name, entries[i].summary);
-    fprintf(to,
-            "\nvaetool COMMAND --help tells more; vaetool --version; "
-            "vaetool --backends\ntells what computes here.\n\n"
-            "Exit codes: 0 done; 1 compare found a difference past a "
-            "bound,\nshapes that differ or a NaN in one file only; 2 usage; "
-            "3 failure.\n");
+    fprintf(to, "\n  vaetool COMMAND --help  prints the options of a command\n"
+                "  vaetool --backends      lists the backends and why one is "
+                "missing\n"
+                "  vaetool --version       prints the version\n\n"
+                "Exit codes: 0 success; 1 compare: a difference past a bound, "
+                "different\nshapes, or a NaN in one file only; 2 usage; "
+                "3 failure.\n");
 }
 
-/* The fastest first, as --backend auto takes them. */
+/* Fastest first: the order of --backend auto. */
 static void
 print_backends(void)
 {
@@ -157,10 +130,9 @@ print_help(const Entry *e)
             printf(" %s", *a);
         printf("\n");
     }
-    printf("\nExit codes: 0 done%s; 2 usage; 3 failure.\n",
+    printf("\nExit codes: 0 success%s; 2 usage; 3 failure.\n",
            e->command == COMMAND_COMPARE
-               ? "; 1 past a bound, shapes differ or NaN in one "
-                 "file only"
+               ? "; 1 past a bound, different shapes, or a NaN in one file only"
                : "");
 }
 
@@ -190,8 +162,7 @@ fail(const VaeError *error)
 void
 warn_nonfinite(const VaeStream *stream)
 {
-    VaeStreamStats stats;
-    stats = *vae_stream_stats(stream);
+    const VaeStreamStats stats = *vae_stream_stats(stream);
     if (stats.nonfinite > 0)
         fprintf(stderr,
                 "vaetool: warning: %llu values of the latents are not "
@@ -216,7 +187,7 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
 }
 
 static void
-say(void *user, const char *line)
+log_line(void *user, const char *line)
 {
     fprintf(stderr, "%s\n", line);
 }
@@ -245,7 +216,7 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .posterior = o->posterior,
         .nan_policy = o->nan_policy,
         .seed = o->seed,
-        .log = o->verbose ? say : NULL,
+        .log = o->verbose ? log_line : NULL,
         .warn = warn,
     };
 }
@@ -261,7 +232,7 @@ run(const Entry *e, int argc, char **argv)
         return EXIT_OK;
     }
     if (o.n_arguments != e->n_arguments) {
-        fprintf(stderr, "vaetool %s: %d argument%s given, wanted: %s\n",
+        fprintf(stderr, "vaetool %s: %d argument%s given, expected: %s\n",
                 e->name, o.n_arguments, o.n_arguments == 1 ? "" : "s",
                 e->arguments);
         return EXIT_USAGE;
@@ -269,7 +240,7 @@ run(const Entry *e, int argc, char **argv)
     return e->run(&o);
 }
 
-/* Output that did not reach its place is a failure too. */
+/* A failed write to standard output is a failure, too. */
 static int
 finish(int code)
 {
@@ -283,7 +254,7 @@ finish(int code)
 int
 main(int argc, char **argv)
 {
-    /* Past a limit on file sizes a write shall fail, not end the process. */
+    /* Beyond the limit on file sizes, write() fails instead of a signal. */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_usage(stderr);
@@ -305,7 +276,7 @@ main(int argc, char **argv)
         if (strcmp(argv[1], entries[i].name) == 0)
             return finish(run(&entries[i], argc - 2, argv + 2));
     }
-    fprintf(stderr, "vaetool: there is no command \"%s\"; see vaetool --help\n",
+    fprintf(stderr, "vaetool: no command \"%s\"; see vaetool --help\n",
             argv[1]);
     return EXIT_USAGE;
 }

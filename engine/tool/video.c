@@ -1,5 +1,5 @@
 /*
- * video.c: video in tensor files, and file names that are not of tensors.
+ * video.c: video in tensor files; refuses file names of other formats.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ video_read(float *dst, const void *src, VaeType type, size_t n,
         dst[i] = range->low + (range->high - range->low) * dst[i] / 255;
 }
 
-/* Of black and white: what fp16 has. */
+/* Limit for the values of black and white: the largest of fp16. */
 #define MOST 65504.0f
 
 bool
@@ -52,7 +52,7 @@ video_range_check(const VaeTensorFile *file, VaeError *error)
     if (!text || video_range(file, &range))
         return VAE_OK;
     return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: %s is \"%.40s\", wanted the numbers of black and of "
+                    "%s: %s is \"%.40s\", expected the values of black and "
                     "white, such as \"-1 1\"",
                     vae_tensor_file_name(file), VIDEO_RANGE, text);
 }
@@ -72,7 +72,7 @@ find_video(const VaeTensorFile *file, const char *name)
     return vae_tensor_file_count(file) == 1 && is_video(only) ? only : NULL;
 }
 
-/* "mp4" of "a/b.mp4"; NULL where the name has no suffix. */
+/* "mp4" of "a/b.mp4"; NULL if there is no suffix. */
 static const char *
 suffix_of(const char *path)
 {
@@ -109,7 +109,7 @@ input_is_video(const char *path, VaeError *error)
     }
     memcpy(why, error->message, sizeof why);
     return vae_fail(error, error->status,
-                    "%.500s; vaetool encodes tensors only: for a video take "
+                    "%.500s; vaetool encodes tensors only: for a video, use "
                     "pipelines/video-to-latents.sh, or gst-launch-1.0 filesrc "
                     "location=VIDEO ! decodebin ! videoconvert ! vaeencode "
                     "model=WEIGHTS ! latentmux ! filesink location=OUT",

@@ -116,8 +116,8 @@ static VaeStatus
 try_output(const char *path, VaeError *error)
 {
     Output out;
-    VaeStatus status =
-        output_open(&out, path, tensors, COUNT(tensors), metadata, 1, error);
+    const OutputHeader header = {tensors, COUNT(tensors), metadata, 1};
+    VaeStatus status = output_open(&out, path, &header, error);
     if (status == VAE_OK)
         status = output_write(&out, 2, "cdef", 4, error);
     if (status == VAE_OK)

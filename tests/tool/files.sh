@@ -143,10 +143,10 @@ for rate in 24/1 60000/2002; do
     check "compare with $rate" 1 "$tool" compare \
         "$out/ntsc-frames.safetensors" "$out/other.safetensors"
     if [ $rate = 24/1 ]; then
-        says "other frame rates: 30000/1001 in $out/ntsc-frames.safetensors," \
+        says "different frame rates: 30000/1001 in $out/ntsc-frames.safetensors," \
             ", 24/1 in $out/other.safetensors"
     else
-        says_not "other frame rates"
+        says_not "different frame rates"
     fi
 done
 head -c $((48 * 80 * 3)) /dev/zero | tensor "$out/other.safetensors" \
@@ -399,10 +399,10 @@ for range in 'nan nan' '1 0' '0 1 ' hello '0 1e-45' '-3e38 3e38' ''; do
             "{\"vae.pixel_range\":\"$range\"}"
     check "compare, said are '$range'" 3 "$tool" compare \
         "$out/wan-frames.safetensors" "$out/said.safetensors"
-    says "said.safetensors: vae.pixel_range is \"$range\", wanted the numbers"
+    says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
     check "encode, said are '$range'" 3 "$tool" encode $ref --model "$wan" \
         "$out/said.safetensors" "$out/said-latents.safetensors"
-    says "said.safetensors: vae.pixel_range is \"$range\", wanted the numbers"
+    says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
 done
 # 0 of 0..1 is -1 of -1..1.
 head -c $((48 * 80 * 3 * 4)) /dev/zero |

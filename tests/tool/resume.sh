@@ -64,7 +64,7 @@ while [ "$n" -lt "$kills" ]; do
     sleep "$(awk "BEGIN { srand($seed * 1000 + $n); print rand() * 0.2 }")"
     kill -9 $pid 2>/dev/null || over=$((over + 1))
     wait $pid 2>/dev/null
-    if grep -q "going on from frame" "$out/log"; then
+    if grep -q "continuing from frame" "$out/log"; then
         resumed=$((resumed + 1))
     fi
 done
@@ -95,13 +95,13 @@ interrupt() {
 }
 : >"$out/log"
 interrupt "$part" --checkpoint-interval 1000
-says "interrupted before the first checkpoint, after 1000 latents" "anew"
+says "interrupted before the first checkpoint, which follows 1000 latents" "again"
 : >"$out/log"
 interrupt "$point"
-says "vaetool: interrupted; " " of 21 latents are kept: run the same command" \
-    "to go on from there ($point)"
+says "vaetool: interrupted; " " of 21 latents are saved: run the same command" \
+    "again to continue ($point)"
 check "which goes on" 0 go
-says "going on from frame"
+says "continuing from frame"
 true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 
 echo "# refused"
@@ -117,7 +117,7 @@ done
 cp "$point" "$out/point"
 cp "$part" "$out/kept"
 fingerprint=$("$tool" info "$net" | sed -n 's/^  fingerprint //p')
-command="goes on with: vaetool decode --resume --model WEIGHTS LATENTS"
+command="continue with: vaetool decode --resume --model WEIGHTS LATENTS"
 check "info of the checkpoint" 0 "$tool" info "$point"
 says "checkpoint: decode of wan2.1, " " latents and " " frames are done" \
     "without carries" "fingerprint $fingerprint" "backend ref" \

@@ -36,11 +36,11 @@ says "gpu"
 for backend in cpu ref; do
     check "a device of $backend" 2 "$tool" decode --model "$wan" \
         --backend $backend --device 7 a b
-    says "--device is of --backend cuda, and $backend is given"
+    says "--device needs --backend cuda, but $backend is given"
 done
 check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
 check "a size past the limit" 2 "$tool" plan --model "$wan" --size 65536x10
-says "--size \"65536x10\" is not possible" "at most 65535 each way"
+says "--size \"65536x10\" is not valid" "at most 65535 each way"
 check "bad posterior" 2 "$tool" encode --model "$wan" \
     --posterior median "$video" "$out/x"
 says "median" "mean (default) or sample"

@@ -1,5 +1,5 @@
 /*
- * bench.c: how long one direction takes, and each of its ops.
+ * bench.c: measures the time of one direction and of each op.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@ typedef struct Bench {
     const VaePlan *plan;
     int64_t steps, first_frames, later_frames;
     double first, later; /* seconds */
-    VaeRates rates;      /* zero where they are not measured */
-    /* One latent and one picture, used for all. */
+    VaeRates rates;      /* zero if not measured */
+    /* One latent and one picture serve for all. */
     float *latent, *result;
     uint8_t *picture;
 } Bench;
@@ -58,8 +58,8 @@ make_buffers(Bench *b, VaeError *error)
     return VAE_OK;
 }
 
-/* Begins a call of `steps` steps on the same latent or picture again and
- * again, and waits for the one before. */
+/* Begins a call of `steps` steps, all on the same latent or picture, and waits
+ * for the previous call. */
 static VaeStatus
 run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
 {
@@ -139,8 +139,7 @@ run(Bench *b, VaeError *error)
     return status;
 }
 
-/* The best of what was measured before and after the steps; not each backend
- * is. */
+/* Keeps the best of several measurements; not every backend supports them. */
 static VaeStatus
 measure_rates(Bench *b, VaeError *error)
 {
@@ -155,7 +154,7 @@ measure_rates(Bench *b, VaeError *error)
     return VAE_OK;
 }
 
-/* Seconds that a call cannot be done in less than, at these rates. */
+/* The least seconds that a call can take at the measured rates. */
 static double
 floor_of(const Bench *b, const VaeProfileRow *r)
 {
@@ -163,8 +162,8 @@ floor_of(const Bench *b, const VaeProfileRow *r)
     return a > c ? a : c;
 }
 
-/* Percent of the floor that all later steps reach; 0: not measured, or there
- * are none. */
+/* The floor as a percentage of the time of all later steps; 0 if not measured
+ * or without later steps. */
 static double
 whole_floor(const Bench *b)
 {
@@ -202,7 +201,7 @@ print_csv(const Bench *b, const char *direction, double rate)
 static void
 print_later(const Bench *b, double seconds, double flop)
 {
-    /* Those that fill no slice. */
+    /* Steps that do not fill a slice. */
     const int64_t alone = (b->steps - 1) % b->plan->slice_size;
     printf("later: %lld frames in %.3f s, %.3f frames/s, %.1f GFLOP/s",
            (long long) b->later_frames, b->later,

@@ -1,5 +1,5 @@
 /*
- * compare.c: how far the tensors of two files are apart.
+ * compare.c: compares the tensors of two files.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,45 +12,44 @@ enum { BLOCK = 4096 };
 
 typedef struct Peak {
     double value; /* 0: the range of A */
-    bool clamp;   /* both sides to range, for PSNR only */
+    bool clamp;   /* clamp both sides to range, for PSNR only */
     VideoRange range;
 } Peak;
 
-/* A tensor as rows x columns planes; two of them are gone through alike,
- * however their files lay them out. */
+/* A tensor as rows x columns planes, so that tensors in different layouts are
+ * read in the same order. */
 typedef struct View {
     const VaeTensorInfo *tensor;
     const uint8_t *data;
     VaeType type;
     int n_dims;
-    int64_t dims[VAE_MAX_DIMS]; /* as compared and as positions are told */
+    int64_t dims[VAE_MAX_DIMS]; /* for comparing and for printed positions */
     int64_t rows, columns;
     uint64_t row_stride, column_stride; /* bytes */
     uint64_t plane;                     /* elements */
-    VideoRange black_white;             /* of frames */
-    const VideoRange *range;            /* that U8 is read as; NULL: as it is */
+    VideoRange black_white;             /* range of frames */
+    const VideoRange *range;            /* U8 is scaled to it; NULL: as it is */
 } View;
 
 typedef struct Difference {
     double max;
     uint64_t where; /* flat index of max */
     double squares, clamped_squares;
-    double low, high; /* of the finite values of A */
+    double low, high; /* finite values of A */
     uint64_t elements;
     uint64_t nan_a, nan_b, nan_both;
 } Difference;
 
-/* Whether --peak says what frames run over: 0..1 or -1..1. */
+/* True if --peak gives the range of frames: 0..1 or -1..1. */
 static bool
 peak_is_range(const Options *o)
 {
     return o->peak == 1 || o->peak == 2;
 }
 
-/* What frames of both files run over: as --peak says, else as the files do,
- * else -1..1. False where these say different things. Bytes have no range of
- * their own: beside numbers it is that of the numbers, whichever comes first.
- */
+/* Finds the range of frames in both files: from --peak, else as the files
+ * state, else -1..1. False if the files state different ranges. U8 has no range
+ * of its own: next to float it takes that of the float tensor. */
 static bool
 find_range(const Options *o, const VaeTensorFile *file_a,
            const VaeTensorInfo *a, const VaeTensorFile *file_b,
@@ -77,7 +76,7 @@ is_frames(const VaeTensorInfo *t)
     return strncmp(t->name, "frames", 6) == 0;
 }
 
-/* By the kind of the tensor, as --help tells. */
+/* The peak for the kind of tensor, see compare --help. */
 static Peak
 peak_of(const Options *o, const View *a)
 {
@@ -103,7 +102,7 @@ clamped(const Peak *p, double v)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Infinite where only one is a number, zero where both are the same. */
+/* Zero if both are equal or NaN; infinite if only one is finite. */
 static double
 distance(double a, double b)
 {
@@ -160,8 +159,7 @@ whole_view(const VaeTensorInfo *t)
     return v;
 }
 
-/* As [C,T,h,w], whichever of the layouts the file has; false where the tensor
- * is no latents. */
+/* A view of latents as [C,T,h,w] in any layout; false if they are none. */
 static bool
 latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
 {
@@ -184,7 +182,7 @@ latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
     return true;
 }
 
-/* Both as [C,T,h,w] where a file states its layout, else as they lie. */
+/* Views both as [C,T,h,w] if a file states its layout, else as they are. */
 static void
 make_views(const VaeTensorFile *file_a, const VaeTensorInfo *a,
            const VaeTensorFile *file_b, const VaeTensorInfo *b, View *x,
@@ -234,7 +232,7 @@ measure(const View *a, const View *b, const Peak *p)
     return d;
 }
 
-/* "[0,3,47,79]" */
+/* Writes a position, such as "0,3,47,79". */
 static const char *
 where_text(const View *t, uint64_t flat, char *buffer, size_t size)
 {
@@ -251,7 +249,7 @@ where_text(const View *t, uint64_t flat, char *buffer, size_t size)
     return buffer;
 }
 
-/* NaN where it is not asked for. */
+/* NaN if --min-ssim is not given or the tensors are no video. */
 static double
 ssim_of(const Options *o, const View *a, const View *b, double peak)
 {
@@ -260,10 +258,11 @@ ssim_of(const Options *o, const View *a, const View *b, double peak)
     return ssim_video(a->tensor, b->tensor, a->range, peak);
 }
 
-/* The range of A where nothing else says a peak; writes which it is. */
+/* Uses the range of A if there is no other peak; describes the peak in `kind`.
+ */
 static void
-settle_peak(const Options *o, const Difference *d, Peak *p, char *kind,
-            size_t size)
+complete_peak(const Options *o, const Difference *d, Peak *p, char *kind,
+              size_t size)
 {
     if (p->value <= 0) {
         p->value = d->high > d->low ? d->high - d->low : 1;
@@ -275,7 +274,7 @@ settle_peak(const Options *o, const Difference *d, Peak *p, char *kind,
         snprintf(kind, size, "%s", isnan(o->peak) ? "" : " as given");
 }
 
-/* A bound that is given and not kept; what is no number keeps none. */
+/* True if a bound is given and value misses it; NaN misses every bound. */
 static bool
 below(double value, double bound)
 {
@@ -297,7 +296,7 @@ compare_pair(const Options *o, const View *a, const View *b)
     char shape[128], where[192], kind[64];
     Peak p = peak_of(o, a);
     const Difference d = measure(a, b, &p);
-    settle_peak(o, &d, &p, kind, sizeof kind);
+    complete_peak(o, &d, &p, kind, sizeof kind);
     const bool nan = d.nan_a || d.nan_b;
     const double n = (double) d.elements;
     const double mse = n > 0 ? d.clamped_squares / n : 0;
@@ -359,11 +358,11 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     char left[128], right[128];
     VideoRange range;
     View x, y;
-    const bool alike = find_range(o, file_a, a, file_b, b, &range);
+    const bool same_range = find_range(o, file_a, a, file_b, b, &range);
     make_views(file_a, a, file_b, b, &x, &y);
     x.black_white = y.black_white = range;
-    /* Bytes beside the network's numbers are read as such, and alone where
-     * --peak is of such. */
+    /* U8 is scaled to the range next to a float tensor, or if --peak gives the
+     * range. */
     const int bytes = (a->type == VAE_TYPE_U8) + (b->type == VAE_TYPE_U8);
     if (is_video(a) && is_video(b) &&
         (bytes == 1 || (bytes == 2 && peak_is_range(o))))
@@ -380,7 +379,7 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     if (!a->supported || !b->supported)
         return fail_text("tensor \"%s\": cannot compare %s with %s", a->name,
                          a->type_name, b->type_name);
-    if (!alike && is_frames(a) && is_frames(b)) {
+    if (!same_range && is_frames(a) && is_frames(b)) {
         print_names(&x, &y);
         return ranges_differ(o, file_a, file_b);
     }
@@ -415,8 +414,8 @@ none_in_common(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
                      o->argument[0], left, o->argument[1], right);
 }
 
-/* The same video under the other name that files have for it, where neither
- * has both. */
+/* The video of b under the other of its two names, if a has only one of them.
+ */
 static const VaeTensorInfo *
 other_video(const VaeTensorFile *a, const VaeTensorInfo *x,
             const VaeTensorFile *b)
@@ -453,15 +452,15 @@ compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     return common ? code : none_in_common(o, a, b);
 }
 
-/* A difference of the videos, though not of their numbers. */
+/* Prints the frame rates if they differ. */
 static void
-tell_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
+print_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
 {
     int n[2], d[2];
     if (vae_tensor_file_framerate(a, &n[0], &d[0], NULL) == VAE_OK &&
         vae_tensor_file_framerate(b, &n[1], &d[1], NULL) == VAE_OK &&
         n[0] > 0 && n[1] > 0 && (int64_t) n[0] * d[1] != (int64_t) n[1] * d[0])
-        printf("other frame rates: %d/%d in %s, %d/%d in %s\n", n[0], d[0],
+        printf("different frame rates: %d/%d in %s, %d/%d in %s\n", n[0], d[0],
                o->argument[0], n[1], d[1], o->argument[1]);
 }
 
@@ -480,7 +479,7 @@ command_compare(const Options *o)
         code = fail(&error);
     else {
         code = compare_files(o, a, b);
-        tell_rates(o, a, b);
+        print_rates(o, a, b);
     }
     vae_tensor_file_free(&a);
     vae_tensor_file_free(&b);

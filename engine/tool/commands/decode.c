@@ -1,5 +1,5 @@
 /*
- * decode.c: latents of a file to frames of a file, a slice at a time.
+ * decode.c: decodes the latents of a file to frames, a slice at a time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +16,16 @@ typedef struct Decode {
     Output out;
     Resume resume;
     int width, height;  /* visible */
-    int64_t frames;     /* that are written */
-    size_t latent_size; /* bytes of one latent, of one frame */
-    size_t frame_size;
+    int64_t frames;     /* to write in all */
+    size_t latent_size; /* bytes of one latent */
+    size_t frame_size;  /* bytes of one frame */
     /* Buffers for one slice. */
     uint8_t *latent_data, *frame_data;
     VaeLatentIn *latents;
     VaePicture *pictures;
 } Decode;
 
-/* The visible pixels: those that the file states, else all of the grid. */
+/* Finds the visible size: as the file states, else the whole grid. */
 static VaeStatus
 find_size(Decode *d, VaeError *error)
 {
@@ -44,9 +44,9 @@ find_size(Decode *d, VaeError *error)
                     d->width, d->height, d->info->path, width, height);
 }
 
-/* The clip must be the model's; its metadata may crop and trim it. */
+/* Checks that the clip fits the model. Its metadata may crop and trim it. */
 static VaeStatus
-fit(Decode *d, VaeError *error)
+check_clip(Decode *d, VaeError *error)
 {
     const VaeLatentClip *c = &d->clip;
     const VaeModelInfo *info = d->info;
@@ -88,7 +88,7 @@ open_input(Decode *d, VaeError *error)
         status = output_check(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK && d->o->resume)
         status =
-            output_check_beside(out, d->o->argument[0], d->o->model, error);
+            output_check_resume(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK)
         status = output_check_place(out, error);
     if (status == VAE_OK)
@@ -100,7 +100,7 @@ open_input(Decode *d, VaeError *error)
     d->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     if (status == VAE_OK)
         status = vae_latent_clip_find(d->file, &options, &d->clip, error);
-    return status == VAE_OK ? fit(d, error) : status;
+    return status == VAE_OK ? check_clip(d, error) : status;
 }
 
 static VaeStatus
@@ -114,7 +114,7 @@ open_stream(Decode *d, VaeError *error)
     return vae_stream_new(d->model, &params, &d->stream, error);
 }
 
-/* Latents and pictures for the longest call, and where they lie. */
+/* Allocates latents and pictures for the longest call. */
 static VaeStatus
 make_buffers(Decode *d, VaeError *error)
 {
@@ -147,10 +147,10 @@ make_buffers(Decode *d, VaeError *error)
     return VAE_OK;
 }
 
-/* Latents from *done on; frames go nowhere where that is before those that
- * are wanted. */
+/* Decodes latents from *done on. Frames that the output already has are
+ * discarded. */
 static VaeStatus
-call(Decode *d, int steps, int *done, int *n_out, VaeError *error)
+decode_latents(Decode *d, int steps, int *done, int *n_out, VaeError *error)
 {
     const bool wanted = *done >= d->resume.latents;
     int n_in;
@@ -166,13 +166,14 @@ call(Decode *d, int steps, int *done, int *n_out, VaeError *error)
                              error);
 }
 
-/* One call: latents from *done on, frames to *written on. */
+/* Runs one call: reads latents from *done on, writes frames from *written on.
+ */
 static VaeStatus
 decode_slice(Decode *d, int steps, int *done, int64_t *written, VaeError *error)
 {
     const bool wanted = *done >= d->resume.latents;
     int n_out;
-    VaeStatus status = call(d, steps, done, &n_out, error);
+    VaeStatus status = decode_latents(d, steps, done, &n_out, error);
     if (status != VAE_OK || !wanted)
         return status;
     int64_t keep = d->frames - *written;
@@ -187,7 +188,7 @@ decode_slice(Decode *d, int steps, int *done, int64_t *written, VaeError *error)
     return status;
 }
 
-/* How many of `steps` steps the latents that are left allow. */
+/* The largest number of steps, up to `steps`, for the remaining latents. */
 static int
 steps_left(const Decode *d, int steps, int left)
 {
@@ -213,7 +214,8 @@ run(Decode *d, VaeError *error)
     while (status == VAE_OK && done < d->clip.t) {
         const double start = now_seconds();
         const bool first = done == begin;
-        /* Those that are computed again end where the others begin. */
+        /* No call contains both latents that are computed again and new
+         * ones. */
         const int end =
             done < d->resume.latents ? d->resume.latents : d->clip.t;
         const int steps =
@@ -234,36 +236,33 @@ run(Decode *d, VaeError *error)
     return status;
 }
 
-/* What the file of frames states. */
-typedef struct Facts {
+/* The metadata of the file of frames. */
+typedef struct FrameMetadata {
     VaeMetadata list[2];
     size_t n;
     char range[64], rate[32];
-} Facts;
+} FrameMetadata;
 
 static void
-collect_facts(const Decode *d, Facts *facts)
+fill_metadata(const Decode *d, FrameMetadata *m)
 {
-    snprintf(facts->range, sizeof facts->range, "%g %g",
-             (double) d->info->pixel_low, (double) d->info->pixel_high);
-    snprintf(facts->rate, sizeof facts->rate, "%d/%d", d->clip.fps_n,
-             d->clip.fps_d);
-    facts->list[0] = (VaeMetadata){VIDEO_RANGE, facts->range};
-    facts->list[1] = (VaeMetadata){VIDEO_RATE, facts->rate};
-    facts->n = d->clip.fps_n > 0 ? 2 : 1;
+    snprintf(m->range, sizeof m->range, "%g %g", (double) d->info->pixel_low,
+             (double) d->info->pixel_high);
+    snprintf(m->rate, sizeof m->rate, "%d/%d", d->clip.fps_n, d->clip.fps_d);
+    m->list[0] = (VaeMetadata){VIDEO_RANGE, m->range};
+    m->list[1] = (VaeMetadata){VIDEO_RATE, m->rate};
+    m->n = d->clip.fps_n > 0 ? 2 : 1;
 }
 
 static VaeStatus
-open_resumed(Decode *d, const VaeTensorOut *frames, const Facts *facts,
-             VaeError *error)
+open_resumed(Decode *d, const OutputHeader *header, VaeError *error)
 {
     Resume *r = &d->resume;
     const char *path = d->o->argument[1];
     VaeStatus status =
         resume_open(r, path, d->o->every, &d->clip, d->frames, error);
     if (status == VAE_OK)
-        status = output_resume(&d->out, path, frames, 1, facts->list, facts->n,
-                               r->exists, error);
+        status = output_resume(&d->out, path, header, r->exists, error);
     if (status == VAE_OK)
         status = resume_load(r, d->stream, &d->out, d->frame_size, error);
     return status;
@@ -278,16 +277,16 @@ write_frames(Decode *d, VaeError *error)
         .n_dims = 4,
         .dims = {d->frames, d->height, d->width, 3},
     };
-    const char *path = d->o->argument[1];
-    Facts facts = {.n = 0};
-    collect_facts(d, &facts);
-    VaeStatus status = d->o->resume ? open_resumed(d, &frames, &facts, error)
-                                    : output_open(&d->out, path, &frames, 1,
-                                                  facts.list, facts.n, error);
+    FrameMetadata metadata = {.n = 0};
+    fill_metadata(d, &metadata);
+    const OutputHeader header = {&frames, 1, metadata.list, metadata.n};
+    VaeStatus status =
+        d->o->resume ? open_resumed(d, &header, error)
+                     : output_open(&d->out, d->o->argument[1], &header, error);
     if (status == VAE_OK)
         status = run(d, error);
     if (status == VAE_ERR_CANCELLED && d->o->resume)
-        resume_told(&d->resume, d->clip.t, error);
+        resume_interrupted(&d->resume, d->clip.t, error);
     if (status == VAE_OK && d->o->resume)
         status = resume_done(&d->resume, error);
     if (status == VAE_OK)

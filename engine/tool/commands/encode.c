@@ -1,5 +1,5 @@
 /*
- * encode.c: frames of a file to latents of a file, a slice at a time.
+ * encode.c: encodes the frames of a file to latents, a slice at a time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,13 @@ typedef struct Encode {
     VaeStream *stream;
     Output out;
     int width, height;
-    int64_t frames, latents;   /* read and written in all */
+    int64_t frames, latents;   /* to read and to write in all */
     int fps_n, fps_d;          /* of the frames; 0: not stated */
     int n_outputs;             /* latent, mean, logvar */
-    size_t plane, latent_size; /* bytes of one channel, of one latent */
-    size_t frame_size;         /* of one picture */
-    /* Buffers for one slice. frame_data is NULL where pictures point into
-     * the file. */
+    size_t plane, latent_size; /* bytes of one channel and of one latent */
+    size_t frame_size;         /* bytes of one picture */
+    /* Buffers for one slice. frame_data is NULL if pictures point into the
+     * file. */
     uint8_t *frame_data;
     float *latent_data;
     VaeLatentOut *results;
@@ -40,7 +40,7 @@ check_video(Encode *e, VaeError *error)
                         e->o->tensor ? e->o->tensor : "video_u8\" or \"frames");
     if (!v->supported)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: tensor \"%s\" is of type %s; video is U8 or "
+                        "%s: tensor \"%s\" has type %s; video is U8 or "
                         "float",
                         name, v->name, v->type_name);
     if (v->n_dims != 4 || v->dims[3] != 3 || v->dims[0] < 1 || v->dims[1] < 1 ||
@@ -54,7 +54,7 @@ check_video(Encode *e, VaeError *error)
     return VAE_OK;
 }
 
-/* How many frames are used and how many latents they give. */
+/* Computes the numbers of frames and latents. */
 static VaeStatus
 count(Encode *e, VaeError *error)
 {
@@ -66,11 +66,11 @@ count(Encode *e, VaeError *error)
         return vae_fail(error, VAE_ERR_MODEL, "%s: has no encoder",
                         e->info->path);
     if (e->o->drop && groups < 0)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: %lld frames are no whole group of %d, and "
-                        "--tail drop keeps only those",
-                        vae_tensor_file_name(e->file), (long long) n,
-                        s->first_in);
+        return vae_fail(
+            error, VAE_ERR_SIZE,
+            "%s: %lld frames are less than a group of %d, and --tail "
+            "drop keeps only whole groups",
+            vae_tensor_file_name(e->file), (long long) n, s->first_in);
     e->frames = n;
     e->latents = vae_model_latents_of(e->model, n);
     if (e->o->drop) {
@@ -150,7 +150,7 @@ make_buffers(Encode *e, VaeError *error)
     return VAE_OK;
 }
 
-/* Numbers of a file that states their range, to the network's. */
+/* Scales the values from the range that the file states to the network's. */
 static void
 to_range(float *v, size_t n, const Encode *e)
 {
@@ -164,7 +164,8 @@ to_range(float *v, size_t n, const Encode *e)
         v[i] = to.low + (v[i] - from.low) * scale;
 }
 
-/* Picture i of a slice is frame k of the file; past its end the last one. */
+/* Makes frame k of the file picture i of a slice; after the end, the last
+ * frame. */
 static void
 load_frame(Encode *e, int i, int64_t k)
 {
@@ -184,7 +185,7 @@ load_frame(Encode *e, int i, int64_t k)
     e->pictures[i].data[0] = to;
 }
 
-/* Latent k of the clip: its channels lie `latents` planes apart. */
+/* Writes latent k of the clip; its channels are `latents` planes apart. */
 static VaeStatus
 write_latent(Encode *e, const VaeLatentOut *result, int64_t k, VaeError *error)
 {
@@ -223,7 +224,7 @@ encode_slice(Encode *e, int steps, int64_t *done, int64_t *written,
     return status;
 }
 
-/* Of `steps` steps those that give no latent too many. */
+/* The largest number of steps, up to `steps`, that gives no latent too many. */
 static int
 steps_left(const Encode *e, int steps, int64_t left)
 {
@@ -293,9 +294,9 @@ write_latents(Encode *e, VaeError *error)
             .dims = {e->info->latent_channels, e->latents,
                      plan->padded_height / s, plan->padded_width / s},
         };
-    VaeStatus status =
-        output_open(&e->out, e->o->argument[1], tensors, (size_t) e->n_outputs,
-                    metadata, n_metadata, error);
+    const OutputHeader header = {tensors, (size_t) e->n_outputs, metadata,
+                                 n_metadata};
+    VaeStatus status = output_open(&e->out, e->o->argument[1], &header, error);
     if (status == VAE_OK)
         status = run(e, error);
     if (status == VAE_OK)

@@ -1,5 +1,5 @@
 /*
- * info.c: what a file holds.
+ * info.c: prints the content of a file.
  */
 #include <jansson.h>
 #include <string.h>
@@ -14,8 +14,8 @@ typedef struct Info {
     VaeLatentClip clip;
     bool has_clip;
     VaeError why_no_clip;
-    const VaeTensorInfo *video; /* where there is neither; or NULL */
-    Unfinished unfinished;      /* where is_unfinished */
+    const VaeTensorInfo *video; /* NULL: none, or a model or latents */
+    Unfinished unfinished;      /* if is_unfinished */
     bool is_unfinished;
 } Info;
 
@@ -36,7 +36,7 @@ floats_json(const float *v, int n)
     return list;
 }
 
-/* How many frames n latents are. */
+/* The formula for the frames of n latents. */
 static const char *
 frame_rule(const VaeModelInfo *m, char *text, size_t size)
 {
@@ -162,7 +162,8 @@ print_json(const Info *in, bool tensors)
         json_dumpf(root, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);
     printf("\n");
     json_decref(root);
-    return failed ? fail_text("%s: cannot be told in JSON", in->path) : EXIT_OK;
+    return failed ? fail_text("%s: cannot be written as JSON", in->path)
+                  : EXIT_OK;
 }
 
 static void
@@ -240,10 +241,10 @@ print_model(const VaeModel *model)
     printf("  fingerprint %s\n", text);
 }
 
-/* How many pixels a latent has each way, and frames, at most. */
+/* Most pixels in each direction, and frames, of a latent. */
 enum { MOST = 64 };
 
-/* What a file may say of its video, whether or not that can be. */
+/* Prints the video's properties as stated, with a remark if impossible. */
 static void
 print_stated(const VaeLatentClip *c)
 {
@@ -344,7 +345,7 @@ print_text(const Info *in, bool tensors)
         print_tensors(in->file);
 }
 
-/* Weights, latents or frames: which of them the file holds. */
+/* Finds weights, latents or frames in the file. */
 static void
 recognise(const Options *o, Info *in)
 {
@@ -363,7 +364,8 @@ recognise(const Options *o, Info *in)
         in->video = find_video(in->file, o->tensor);
     if (in->video && !is_video(in->video))
         in->video = NULL;
-    /* One tensor alone could be either; few latents are three pixels wide. */
+    /* A tensor can fit both. Without a stated layout it is video, because few
+     * latents are three pixels wide. */
     if (in->has_clip && in->video) {
         in->has_clip = vae_tensor_file_metadata(in->file, "vae.layout") ||
                        strcmp(in->clip.tensor, in->video->name) != 0;
@@ -371,7 +373,7 @@ recognise(const Options *o, Info *in)
     }
 }
 
-/* The whole file, or what there is of an OUT.part. */
+/* Opens the file, which may be an incomplete OUT.part. */
 static VaeStatus
 open_file(Info *in, VaeError *error)
 {

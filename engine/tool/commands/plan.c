@@ -1,5 +1,5 @@
 /*
- * plan.c: what a stream would take.
+ * plan.c: prints the memory and work of a stream.
  */
 #include "tool.h"
 

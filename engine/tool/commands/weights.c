@@ -1,5 +1,5 @@
 /*
- * weights.c: a full-size model of generated numbers.
+ * weights.c: makes a full-size model with generated weights.
  */
 #include "tool.h"
 
