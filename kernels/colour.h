@@ -6,35 +6,34 @@
  *     RGB code = black + nearest even of u * span
  *     word = nearest even of u * 65535, for R, G, B of YUV
  * each fp32 operation rounded on its own; black and span of codes of d bits
- * are 0 and 2^d - 1 or, limited, 16 and 219 times 2^(d - 8). From words on
- * all is integer:
+ * are 0 and 2^d - 1 or, limited, 16 and 219 times 2^(d - 8). After the words
+ * all arithmetic is integer:
  *     code = (kr * R + kg * G + kb * B + offset) >> (31 - d)
- * modulo 2^32, where offset holds the range's zero and one half. Full-range
- * chroma, whose end is 2^d - 1/2, stays below 2^d as its weight is rounded
- * down. The luma weights sum to the scale rounded once, the chroma weights to
- * 0, so greys have no chroma. The fixed point is within 0.02 codes of the real
- * numbers for 8 bits, 0.06 for 10.
+ * modulo 2^32; offset contains the range's zero and one half. Full-range chroma
+ * ends at 2^d - 1/2 and stays below 2^d, because its weight is rounded down.
+ * The luma weights sum to the scale, rounded once. The chroma weights sum to 0,
+ * so that greys have no chroma. The error of the fixed point is at most 0.02
+ * codes for 8 bits and 0.06 for 10.
  *
- * A chroma sample is made of the words of the visible pixels around it,
- * coordinates clamped to the picture. Along a direction in which chroma is
- * halved, sample j is of
- *     sited on the first: 2j-1, 2j, 2j+1 weighted 1, 2, 1
- *     sited between:      2j, 2j+1 weighted 1, 1
- * else of j alone; the weights of both directions are multiplied, and the sum
- * is divided by theirs and rounded, half up.
+ * A chroma sample is a weighted mean of the words of the visible pixels around
+ * it, with coordinates clamped to the picture. In a direction in which chroma
+ * is subsampled, sample j reads sited on the first: 2j-1, 2j, 2j+1 with weights
+ * 1, 2, 1 sited between:      2j, 2j+1 with weights 1, 1 else only j. The
+ * weights of both directions are multiplied; the sum is divided by the sum of
+ * the weights and rounded half up.
  *
- * In: RGB u = (code - black) / span, codes clamped to the range. Of YUV, chroma
- * is first interpolated without rounding, in sixteenths of a code: along a
- * direction in which it is halved, 3 : 1 towards the nearer sample where these
- * are sited between, else the sample itself (even positions) or 1 : 1 (odd).
- * Samples beyond the plane are its last. Then
+ * In: RGB u = (code - black) / span, codes clamped to the range. For YUV,
+ * chroma is first interpolated without rounding, in sixteenths of a code. In a
+ * direction in which it is subsampled, the weights are 3 : 1 towards the nearer
+ * sample if samples are sited between; else an even position takes its sample
+ * and an odd one 1 : 1. Beyond the plane, the last sample is repeated. Then
  *     word = (ky * (Y - black) + ku * (U - zero) + kv * (V - zero) + 2^12)
  *            >> 13, clamped to 0..65535, and u = word / 65535
  * and v = (u - mid) / step with mid = -low / (high - low), step = 1 / (high -
  * low), which is (u - 0.5) / 0.5 for -1..1 and u for 0..1.
  *
- * Codes of YUV have 8 to 10 bits, or the integers run over. Usable in CUDA; the
- * constants are made on the host.
+ * YUV codes have 8 to 10 bits; with more, the integers would overflow. Usable
+ * in CUDA; the constants are computed on the host.
  */
 #ifndef VAE_COLOUR_H
 #define VAE_COLOUR_H
@@ -53,7 +52,7 @@
 #define VAE_DIV(a, b) ((a) / (b))
 #endif
 
-/* Of RGB codes. */
+/* Constants of RGB codes. */
 typedef struct VaeColourRgb {
     int black, span;
 } VaeColourRgb;
@@ -76,7 +75,8 @@ vae_colour_unit(float v, float low, float high)
     return u > 0 ? (u < 1 ? u : 1) : 0;
 }
 
-/* Nearest even of 0 <= v < 2^22: beyond 2^23 a float has no fraction. */
+/* Rounds 0 <= v < 2^22 to nearest even: from 2^23 on a float has no fraction.
+ */
 VAE_INLINE int
 vae_colour_round(float v)
 {
@@ -110,9 +110,9 @@ vae_colour_code(const uint32_t *k, int shift, int r, int g, int b)
 }
 
 /*
- * The weight in a chroma sample of what lies d = -1, 0 or 1 beyond the first
- * position that it stands for, and the binary logarithm of their sum. sub: the
- * direction is halved. on: samples sit on the first of two positions.
+ * The weight in a chroma sample of the pixel at offset d = -1, 0 or 1 from the
+ * sample's first pixel; and, below, the binary logarithm of the weights' sum.
+ * sub: the direction is subsampled. on: samples are sited on the first pixel.
  */
 VAE_INLINE int
 vae_colour_tap(int d, int sub, bool on)
@@ -169,9 +169,9 @@ vae_colour_rgb_value(const VaeColourRgb *k, int code, float mid, float step)
 }
 
 /*
- * The two chroma samples that position i (a row or column) of the picture
- * lies between, in a plane of n, and the weight of the first out of 4; the
- * second has the rest. sub, on: as for vae_colour_tap().
+ * The two chroma samples around position i (a row or column) of the picture, in
+ * a plane of n, and the weight of the first in quarters; the second has the
+ * remainder. sub, on: as for vae_colour_tap().
  */
 VAE_INLINE int
 vae_colour_between(int i, int n, int sub, bool on, int *a, int *b)

@@ -1,22 +1,23 @@
 /*
  * kernels.h: one table of functions over plain memory.
  *
- * Kernels speak pointers and counts. None allocates, prints or keeps state.
- * Activations are (T, H, W, C), C fastest, packed. "bytes identical" rule:
- * what a kernel computes for one frame may not depend on how many frames the
- * call has, on the pointers' alignment, nor on which rows another call does.
+ * Kernels take pointers and counts. They do not allocate, print or keep state.
+ * Activations are (T, H, W, C), C fastest, packed. The results are
+ * byte-identical for every slicing: the result for a frame must not depend on
+ * the number of frames in the call, on the alignment of pointers, or on the
+ * rows of another call.
  *
- * Types: where an argument says "type", the host tables take F32 and BF16, and
- * of latents F16 as well (the `ref` backend itself stays with F32); where it
- * says "host: F32", those take no other. The cuda table takes F32, BF16 and F16
- * everywhere. Sums are in fp32 or better. y may be x where said.
+ * Types: for an argument with a "type", the host tables support F32 and BF16,
+ * for latents also F16 (the `ref` backend itself uses only F32). "host: F32"
+ * means that the host tables support only F32. The cuda table supports F32,
+ * BF16 and F16 everywhere. Sums are in fp32 or better. y may be x only if
+ * stated.
  *
- * In the cuda table all pointers are to device memory, those in a VaePicture
- * too, while the argument structs and VaePicture itself are read on the host
- * before the call returns. A call only launches: what it could not launch is
- * told by the CUDA error state, which the caller asks for. Any alignment that
- * fits the element will do; 16 bytes are fast. A frame has VAE_ROWS_CUDA rows
- * at most.
+ * In the cuda table all pointers are to device memory, also those in a
+ * VaePicture. The argument structs and VaePicture itself are read on the host
+ * before the call returns. A call only launches; the caller finds a failed
+ * launch in the CUDA error state. Pointers need the alignment of their element;
+ * 16 bytes are fast. A frame has at most VAE_ROWS_CUDA rows.
  */
 #ifndef VAE_KERNELS_H
 #define VAE_KERNELS_H
@@ -27,21 +28,21 @@
 extern "C" {
 #endif
 
-/* As many as a grid has blocks in its second dimension. */
+/* The largest second dimension of a grid. */
 enum { VAE_ROWS_CUDA = 65535 };
 
-/* The widest vector code that a call may take. */
+/* The widest vector code that a call may use. */
 typedef enum VaeVectors {
-    VAE_VECTORS_BEST, /* that this machine has */
+    VAE_VECTORS_BEST, /* the widest of this machine */
     VAE_VECTORS_BASE,
     VAE_VECTORS_AVX2,
     VAE_VECTORS_AVX512
 } VaeVectors;
 
 typedef struct VaeQueue {
-    int threads;        /* to use inside one call, >= 1 */
+    int threads;        /* for one call, >= 1 */
     VaeVectors vectors; /* for tests; never changes a byte of a result */
-    void *stream;       /* of cuda, a cudaStream_t; the host tables ignore it */
+    void *stream;       /* cuda: a cudaStream_t; the host tables ignore it */
 } VaeQueue;
 
 /*
@@ -50,7 +51,7 @@ typedef struct VaeQueue {
  * y: (t, ho, wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st +
  * a, row y * s + i - pad_y, column x * s + j - pad_x; zero outside 0..h-1,
  * 0..w-1 on every side. k is 1 to 3 (both ways), kt 1 to 3, s and st 1 or 2,
- * pads 0 or 1 (top and left; what is read past the other edges is zero too). w:
+ * pads 0 or 1 (top and left; past the other edges x is zero, too). w:
  * [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
  * after the bias; may be y itself. relu: then max(v, 0), NaN stays. All F32.
  */
@@ -66,14 +67,14 @@ typedef struct VaeConvArgs {
 typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 
 /*
- * y = norm(x) * gain (+ offset), then v * sigmoid(v) where silu. Rms: per
+ * y = norm(x) * gain (+ offset), then v * sigmoid(v) if silu. Rms: per
  * pixel x / max(|x|_2, 1e-12) * sqrt(c) * gain. Group: per frame and group of
  * c / groups channels (x - mean) / sqrt(var + 1e-6) * gain + offset, biased
- * variance. x: t * h * w * c of x_type; y likewise of y_type; y may be x when
- * the types agree. gain, offset: c floats; offset NULL for rms. Group sums
- * are taken over fixed blocks of pixels, the same for every thread count.
- * tail, in the cuda table only: NULL, or where the last tail_frames of y go,
- * too; it overlaps neither x nor y.
+ * variance. x: t * h * w * c of x_type; y likewise of y_type; y may be x if the
+ * types are the same. gain, offset: c floats; offset NULL for rms. Group sums
+ * are over fixed blocks of pixels, the same for every number of threads. tail,
+ * cuda only: receives a copy of the last tail_frames of y, or NULL; it must not
+ * overlap x or y.
  */
 typedef struct VaeNormArgs {
     VaeNormKind kind;
@@ -83,24 +84,24 @@ typedef struct VaeNormArgs {
     VaeType x_type, y_type;
     int t, h, w, c, groups, tail_frames;
     bool silu;
-    double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, of
+    double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, for
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */
 } VaeNormArgs;
 
-/* Pixels, in their order in a frame, whose group sums are taken together. */
+/* Pixels of a frame in one block of group sums. */
 #define VAE_NORM_BLOCK 512
-/* Doubles of scratch that the group norm needs for one frame. */
+/* Doubles of scratch for the group norm of one frame. */
 size_t vae_norm_sums(int h, int w, int groups);
-/* ... and that of the cuda table for t frames. */
+/* The same in the cuda table for t frames. */
 size_t vae_norm_sums_cuda(int t, int h, int w, int c, int groups);
 
 /*
- * One head over the h * w = n sites of each frame. qkv: (t, n, 3c) of x_type,
+ * One head over the h * w = n pixels of each frame. qkv: (t, n, 3c) of x_type,
  * blocks Q | K | V; y: (t, n, c) of y_type = softmax(Q K^T / sqrt(c)) V.
  * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
- * cuda: c <= VAE_ATTENTION_CHANNELS_CUDA. Types, host: F32. Where cuda
- * multiplies on the matrix units (x_type of 16 bits), the weights of the sum
- * over V are rounded to x_type; with tf32, they and qkv are to TF32.
+ * cuda: c <= VAE_ATTENTION_CHANNELS_CUDA. Types, host: F32. On the matrix units
+ * (cuda, x_type of 16 bits) the softmax weights are rounded to x_type; with
+ * tf32, they and qkv are rounded to TF32.
  */
 typedef struct VaeAttentionArgs {
     void *y;
@@ -108,7 +109,7 @@ typedef struct VaeAttentionArgs {
     void *scratch;
     int t, n, c;
     VaeType x_type, y_type;
-    bool tf32; /* F32 may be multiplied with 10 bits of mantissa: cuda */
+    bool tf32; /* cuda: F32 may be multiplied with 10 bits of mantissa */
 } VaeAttentionArgs;
 enum { VAE_ATTENTION_CHANNELS_CUDA = 1024 };
 size_t vae_attention_scratch_ref(int n, int c);
@@ -117,12 +118,11 @@ size_t vae_attention_scratch_ref(int n, int c);
  * Wan2.2's shortcuts without weights, added to y in place. Types, host: F32.
  * DUP, x (t, h, w, cx) and y (t * ft - drop, h * fs, w * fs, cy): y[.., o] +=
  * x[(((o*ft+i)*fs+r)*fs+q) / rep] with rep = cy * ft * fs * fs / cx and i, r, q
- * the place inside the block of time, row and column; drop leaves out the
- * first drop frames.
- * AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w / fs, cy): with g =
- * cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the place of an element
- * in its block, y[.., o] += mean of those with j in o*g .. o*g+g-1. Where ft
- * does not divide t, zero frames stand in front.
+ * the position inside the block of time, row and column. The first `drop`
+ * frames are left out. AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w
+ * / fs, cy): with g = cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the
+ * index of an element in its block, y[.., o] += mean of those with j in o*g ..
+ * o*g+g-1. If ft does not divide t, zero frames are added in front.
  */
 typedef enum VaeShortcut { VAE_SHORTCUT_DUP, VAE_SHORTCUT_AVERAGE } VaeShortcut;
 
@@ -135,7 +135,7 @@ typedef struct VaeShortcutArgs {
     VaeType x_type, y_type;
 } VaeShortcutArgs;
 
-/* y = 3 tanh(x / 3). n elements, types as they say; y may be x. */
+/* y = 3 tanh(x / 3). n elements of x_type and y_type; y may be x. */
 typedef struct VaeClampArgs {
     void *y;
     const void *x;
@@ -144,9 +144,10 @@ typedef struct VaeClampArgs {
 } VaeClampArgs;
 
 /*
- * Depthwise 7x7 over this frame and the one before, zero outside: x (1 + t, h,
- * w, n), y (t, h, w, 2n), y[f, .., c] = sum w[i][j][c] x[1 + f, y+i-3, x+j-3,
- * c] for c < n, and of x[f, ..., c - n] for the others. weight [7][7][2n].
+ * Depthwise 7x7 over this frame and the previous one, zero outside: x (1 + t,
+ * h, w, n), y (t, h, w, 2n), y[f, .., c] = sum w[i][j][c] x[1 + f, y+i-3,
+ * x+j-3, c] for c < n, and of x[f, ..., c - n] for the others. weight
+ * [7][7][2n].
  */
 typedef struct VaeDepthwiseArgs {
     void *y;
@@ -162,8 +163,8 @@ typedef enum VaeRearrange {
     VAE_UNFOLD_NEAREST,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
     VAE_SHUFFLE_RQTC,
-    /* y[f, fs*y+r, fs*x+q, c] = x[(r*fs+q)*t + f, y, x, c], ft 1: x is fs * fs
-     * times t frames, all of one row and column of the squares first. */
+    /* y[f, fs*y+r, fs*x+q, c] = x[(r*fs+q)*t + f, y, x, c], ft 1: x has t
+     * frames for each r and q. */
     VAE_JOIN_PHASES,
     /* Space to depth and back, ft 1, colour slowest: column before row as in
      * Wan2.2, y[f, y, x, (c*fs+q)*fs+r] = x[f, fs*y+r, fs*x+q, c] ... */
@@ -175,7 +176,7 @@ typedef enum VaeRearrange {
 } VaeRearrange;
 
 /*
- * Moves elements, computes nothing (but may convert). x: (t, h, w, cx) of
+ * Moves elements, and may convert them. x: (t, h, w, cx) of
  * x_type, y: (t * ft - drop, h * fs, w * fs, c) of y_type, or for the FOLD
  * kinds (t, h / fs, w / fs, c). drop 1 leaves out output frame 1 (the second),
  * 0 none. x and y do not overlap.
@@ -189,7 +190,7 @@ typedef struct VaeRearrangeArgs {
     int ft, fs, drop;
 } VaeRearrangeArgs;
 
-/* n elements from one type to another, nearest even. No overlap. */
+/* Converts n elements, rounding to nearest even. No overlap. */
 typedef struct VaeCastArgs {
     void *y;
     const void *x;
@@ -200,8 +201,8 @@ typedef struct VaeCastArgs {
 /*
  * One latent [c, h, w] of src_type -> (h, w, c) of y_type, v * scale[c] +
  * shift[c] with one fp32 rounding after each operation (no fused
- * multiply-add, so that all backends agree). *nonfinite grows by the number
- * of values that are not finite.
+ * multiply-add, so that all backends agree). Adds the number of values that are
+ * not finite to *nonfinite.
  */
 typedef struct VaeLatentInArgs {
     void *y;
@@ -214,10 +215,10 @@ typedef struct VaeLatentInArgs {
 
 /*
  * The head's (h, w, cx) of x_type (host: F32) -> latent [c, h, w] of dst_type,
- * (v - mean[c]) / std[c] in this order where normalise, else v; cx is c or 2c.
- * v is the head's channel c or, where sample, mean + exp(logvar / 2) * a normal
- * number of sample.h; that needs cx = 2c. mean_out and logvar_out, where not
- * NULL, receive channels 0..c-1 and c..2c-1 as [c, h, w].
+ * (v - mean[c]) / std[c] in this order if normalise, else v; cx is c or 2c. v
+ * is the head's channel c. If sample, it is mean + exp(logvar / 2) * a normal
+ * number of sample.h; this needs cx = 2c. mean_out and logvar_out, if not NULL,
+ * receive channels 0..c-1 and c..2c-1 as [c, h, w].
  */
 typedef struct VaeLatentOutArgs {
     void *dst;
@@ -226,18 +227,18 @@ typedef struct VaeLatentOutArgs {
     const float *mean, *std;
     VaeType x_type, dst_type;
     bool normalise, sample;
-    uint64_t seed, index; /* index: the latent's in its sequence */
+    uint64_t seed, index; /* index of the latent in its sequence */
     int h, w, c, cx;
     uint64_t *nonfinite;
 } VaeLatentOutArgs;
 
 /*
- * Picture <-> network frame (h, w, 3), network size h x w >= the picture's;
- * out crops, in repeats the last column and row. low, high: the network's
- * values for 0 and 1. The colour formulas are those of kernels/colour.h, so
- * that every backend gives the same bytes. Out: x_type, host:
- * F32. c: the network's elements per pixel, 0 means 3 (host: 3); more than 3
- * are skipped, or written 0.
+ * Picture <-> network frame (h, w, 3); h x w is at least the picture's size.
+ * Out crops; in repeats the last column and row. low, high: the network's
+ * values for 0 and 1. The colour formulas of kernels/colour.h give the same
+ * bytes in every backend. Out: x_type, host: F32. c: the network's elements per
+ * pixel, 0 means 3 (host: 3); those after the third are skipped, or written as
+ * 0.
  */
 typedef struct VaePictureOutArgs {
     const VaePicture *picture;
@@ -273,11 +274,12 @@ typedef struct VaeKernels {
     void (*picture_in)(const VaeQueue *q, const VaePictureInArgs *a);
 } VaeKernels;
 
-/* Plain C, single threaded (VaeQueue is ignored): the definition of right. */
+/* Plain C, single-threaded, ignores VaeQueue: the reference for the others. */
 extern const VaeKernels vae_kernels_ref;
-/* OpenMP and vector code for what oneDNN lacks; conv and attention NULL. */
+/* OpenMP and vector code for the ops that oneDNN lacks; conv and attention
+ * NULL. */
 extern const VaeKernels vae_kernels_cpu;
-/* CUDA; conv NULL. In libvae-cuda and, emulated on the CPU, in tests only. */
+/* CUDA; conv NULL. Only in libvae-cuda and, emulated on the CPU, in tests. */
 extern const VaeKernels vae_kernels_cuda;
 
 #ifdef __cplusplus

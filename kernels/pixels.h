@@ -1,8 +1,8 @@
 /*
- * pixels.h: where the numbers of each kind of picture lie.
+ * pixels.h: the memory layout of each pixel format.
  *
- * A kind is three parts, R, G, B or Y, U, V, of samples of one size; what
- * converts pictures is written for any parts.
+ * A format has three parts, R, G, B or Y, U, V, with samples of one size. The
+ * conversions work for any parts.
  */
 #ifndef VAE_PIXELS_H
 #define VAE_PIXELS_H
@@ -12,8 +12,8 @@
 #include "vae/frames.h"
 #include "inline.h"
 
-/* Bytes: from the beginning of a row to its first sample, and from one sample
- * to the next. */
+/* at: bytes from the start of a row to its first sample. step: bytes from one
+ * sample to the next. */
 typedef struct VaePart {
     uint8_t plane, at, step;
 } VaePart;
@@ -52,7 +52,7 @@ vae_layout(VaePixels pixels)
     return &all[pixels];
 }
 
-/* A pixel's byte 3 is no part and written 255. */
+/* True if a pixel has a fourth byte, which is written as 255. */
 static inline bool
 vae_layout_four(const VaeLayout *l)
 {
@@ -72,7 +72,8 @@ vae_part_height(const VaePicture *p, int c)
     return c && vae_layout(p->pixels)->sub_y ? (p->height + 1) / 2 : p->height;
 }
 
-/* How many planes a picture has; of each the bytes of a row and the rows. */
+/* Returns the number of planes; fills the bytes of a row and the rows of each.
+ */
 static inline int
 vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
 {
@@ -108,7 +109,7 @@ vae_sample_at(const VaeSamples *s, int y, int x)
     return s->data + y * s->stride + x * s->step;
 }
 
-/* The code in a sample of one or two bytes, `most` where it holds more. */
+/* The code in a sample of one or two bytes, at most `most`. */
 VAE_INLINE int
 vae_sample_read(const uint8_t *at, int bytes, int shift, int most)
 {

@@ -18,7 +18,7 @@ vae_mix64(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Output i of the generator SplitMix64 that was started with state. */
+/* Output i of the generator SplitMix64 with that initial state. */
 VAE_INLINE uint64_t
 vae_split_mix64(uint64_t state, uint64_t i)
 {
@@ -40,13 +40,13 @@ vae_normal(uint64_t seed, uint64_t latent, int c, int y, int x)
     const double u = (double) ((a >> 11) + 1) * 0x1p-53; /* 0 < u <= 1 */
     const double v = (double) (b >> 11) * 0x1p-53;
 #ifdef __CUDA_ARCH__
-    return sqrt(-2 * log(u)) * cospi(2 * v); /* needs no memory */
+    return sqrt(-2 * log(u)) * cospi(2 * v); /* cos() needs local memory */
 #else
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 #endif
 }
 
-/* mean + exp(logvar / 2) * normal; logvar is taken as -30..20. */
+/* mean + exp(logvar / 2) * normal; logvar is clamped to -30..20. */
 VAE_INLINE float
 vae_sample(float mean, float logvar, double normal)
 {

@@ -1,5 +1,5 @@
 /*
- * cpu.h: the CPU kernels, for their table.
+ * cpu.h: the CPU kernels.
  */
 #ifndef VAE_CPU_H
 #define VAE_CPU_H

@@ -1,12 +1,12 @@
 /*
- * norm.c: the norms, shared out in blocks of pixels.
+ * norm.c: the norms; threads share them in blocks of pixels.
  */
 #include <math.h>
 
 #include "cpu.h"
 #include "simd.h"
 
-/* Pixels that one thread takes at a time; a multiple of simd.c's rows. */
+/* Pixels that a thread processes at a time; a multiple of ROWS in simd.c. */
 enum { PART = 256 };
 
 static void

@@ -1,5 +1,5 @@
 /*
- * picture.c: between pictures and the network's frames, as colour.h says,
+ * picture.c: converts pictures to and from the network's frames, see colour.h,
  * in chunks of columns that fit on the stack.
  */
 #include "cpu.h"
@@ -28,7 +28,7 @@ typedef struct Writer {
     bool left, top;
 } Writer;
 
-/* n codes to part c of row y, from column `from` of the part on. */
+/* Stores n codes in part c of row y, from column `from` of the part on. */
 static void
 store(const Writer *w, int c, int y, int from, const uint16_t *codes, int n)
 {
@@ -47,7 +47,7 @@ store(const Writer *w, int c, int y, int from, const uint16_t *codes, int n)
             to[i * step] = (uint8_t) codes[i];
 }
 
-/* Codes of all but whole bytes of the full range. */
+/* RGB codes of every format but full-range bytes. */
 static void
 rgb_codes(const Writer *w, const float *x, int y)
 {
@@ -148,24 +148,28 @@ codes_of(const uint32_t *k, int shift, const Words *x, int first,
                                    x->rgb[1][first + i], x->rgb[2][first + i]);
 }
 
+/* Subsampled directions (0 or 1), and siting on the first pixel. */
+typedef struct Chroma {
+    int sub_x, sub_y;
+    bool left, top;
+} Chroma;
+
 /*
- * The words of n samples of chroma at 0, from those of the rows -1, 0 and 1
- * beyond the first that it stands for; rows that do not count are not read.
- * Inlined with the flags as constants.
+ * The words of n chroma samples, from rows -1, 0 and 1 around their first row;
+ * rows without weight are not read. The flags are constants after inlining.
  */
 static inline __attribute__((always_inline)) void
-fold(const Words rows[3], Words *to, int n, int sub_x, bool left, int sub_y,
-     bool top)
+subsample(const Words rows[3], Words *to, int n, const Chroma s)
 {
-    const int bits =
-        vae_colour_tap_sum(sub_x, left) + vae_colour_tap_sum(sub_y, top);
+    const int bits = vae_colour_tap_sum(s.sub_x, s.left) +
+                     vae_colour_tap_sum(s.sub_y, s.top);
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < n; i++) {
-            const int x = (i << sub_x) + 1;
+            const int x = (i << s.sub_x) + 1;
             int sum = 1 << bits >> 1;
             for (int d = 0; d < 9; d++) {
-                const int weight = vae_colour_tap(d / 3 - 1, sub_y, top) *
-                                   vae_colour_tap(d % 3 - 1, sub_x, left);
+                const int weight = vae_colour_tap(d / 3 - 1, s.sub_y, s.top) *
+                                   vae_colour_tap(d % 3 - 1, s.sub_x, s.left);
                 if (weight)
                     sum += weight * rows[d / 3].rgb[c][x + d % 3 - 1];
             }
@@ -174,26 +178,26 @@ fold(const Words rows[3], Words *to, int n, int sub_x, bool left, int sub_y,
 }
 
 static void
-fold_any(const Writer *w, const Words rows[3], Words *to, int n)
+subsample_any(const Writer *w, const Words rows[3], Words *to, int n)
 {
     const bool sub_x = w->layout->sub_x, sub_y = w->layout->sub_y;
     if (!sub_x)
-        fold(rows, to, n, 0, false, 0, false);
+        subsample(rows, to, n, (Chroma){0, 0, false, false});
     else if (!sub_y && w->left)
-        fold(rows, to, n, 1, true, 0, false);
+        subsample(rows, to, n, (Chroma){1, 0, true, false});
     else if (!sub_y)
-        fold(rows, to, n, 1, false, 0, false);
+        subsample(rows, to, n, (Chroma){1, 0, false, false});
     else if (w->left && w->top)
-        fold(rows, to, n, 1, true, 1, true);
+        subsample(rows, to, n, (Chroma){1, 1, true, true});
     else if (w->left)
-        fold(rows, to, n, 1, true, 1, false);
+        subsample(rows, to, n, (Chroma){1, 1, true, false});
     else if (w->top)
-        fold(rows, to, n, 1, false, 1, true);
+        subsample(rows, to, n, (Chroma){1, 1, false, true});
     else
-        fold(rows, to, n, 1, false, 1, false);
+        subsample(rows, to, n, (Chroma){1, 1, false, false});
 }
 
-/* Row j of chroma, and its rows of luma. */
+/* Writes row j of chroma and its rows of luma. */
 static void
 yuv_rows(const Writer *w, int j)
 {
@@ -215,9 +219,9 @@ yuv_rows(const Writer *w, int j)
             codes_of(k->y, k->shift, &rows[1 + d], 1, codes, n);
             store(w, 0, y, from, codes, n);
         }
-        /* An odd n has its last column twice. */
+        /* An odd n repeats its last column. */
         const int count = l->sub_x ? (n + 1) / 2 : n;
-        fold_any(w, rows, &mean, count);
+        subsample_any(w, rows, &mean, count);
         codes_of(k->u, k->shift, &mean, 0, codes, count);
         store(w, 1, j, from >> l->sub_x, codes, count);
         codes_of(k->v, k->shift, &mean, 0, codes, count);
@@ -259,12 +263,12 @@ typedef struct Reader {
     VaeSamples part[3];
     VaeColourIn yuv;
     VaeColourRgb rgb;
-    float value[4096]; /* of an RGB code of up to 12 bits */
+    float value[4096]; /* for each RGB code of up to 12 bits */
     float mid, step;
     bool left, top;
 } Reader;
 
-/* n codes of part c of row y, from column `from` of the part on. */
+/* Loads n codes of part c of row y, from column `from` of the part on. */
 static void
 load(const Reader *r, int c, int y, int from, int *codes, int n)
 {

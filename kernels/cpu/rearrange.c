@@ -1,5 +1,5 @@
 /*
- * rearrange.c: moving and converting elements, by rows of y.
+ * rearrange.c: moves and converts elements, by rows of y.
  */
 #include <string.h>
 
@@ -13,8 +13,8 @@ size_of(VaeType type)
     return type == VAE_TYPE_F32 ? 4 : 2;
 }
 
-/* Element of x, counted from pixel 0 of its row, where channel 0 of phase i,
- * row r, column q is. */
+/* The element of x with channel 0 of phase i, row r, column q, counted from the
+ * start of its pixel. */
 static size_t
 source(const VaeRearrangeArgs *a, int i, int r, int q)
 {
@@ -26,11 +26,22 @@ source(const VaeRearrangeArgs *a, int i, int r, int q)
     return (square * a->ft + i) * a->c;
 }
 
-/* Row r of those that phase i of the w pixels at x, cx apart, make. */
+/* Channels between pixels of x. */
+static size_t
+pixel_channels(const VaeRearrangeArgs *a)
+{
+    if (a->kind == VAE_JOIN_PHASES)
+        return (size_t) a->c;
+    const size_t c = (size_t) a->ft * a->c;
+    return a->kind == VAE_UNFOLD_NEAREST ? c : c * a->fs * a->fs;
+}
+
+/* Writes row r of phase i of the w pixels at x. */
 static void
 row(const VaeRearrangeArgs *a, const VaeSimd *simd, uint8_t *y,
-    const uint8_t *x, size_t cx, int i, int r)
+    const uint8_t *x, int i, int r)
 {
+    const size_t cx = pixel_channels(a);
     const size_t from = size_of(a->x_type), to = size_of(a->y_type);
     for (int p = 0; p < a->w; p++)
         for (int q = 0; q < a->fs; q++) {
@@ -43,7 +54,7 @@ row(const VaeRearrangeArgs *a, const VaeSimd *simd, uint8_t *y,
         }
 }
 
-/* Row y of frame f on the folded side, and the fs rows it is made of. */
+/* Moves one row of the folded side from or to its fs rows. */
 static void
 fold_row(const VaeRearrangeArgs *a, int row, int w, int colours)
 {
@@ -85,12 +96,8 @@ vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
     }
     const VaeSimd *simd = vae_cpu_simd(q);
     const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
-    const int phases = nearest                      ? a->ft
-                       : a->kind == VAE_JOIN_PHASES ? 1
-                                                    : a->ft * a->fs * a->fs;
     const int frames = a->t * a->ft;
-    const size_t cx = (size_t) phases * a->c;
-    const size_t x_row = a->w * cx * size_of(a->x_type);
+    const size_t x_row = a->w * pixel_channels(a) * size_of(a->x_type);
     const size_t y_row = (size_t) a->w * a->fs * a->c * size_of(a->y_type);
 #pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
     for (int k = 0; k < frames; k++)
@@ -105,7 +112,7 @@ vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
                 if (nearest && r)
                     memcpy(y + r * y_row, y, y_row);
                 else
-                    row(a, simd, y + r * y_row, x, cx, k % a->ft, r);
+                    row(a, simd, y + r * y_row, x, k % a->ft, r);
         }
 }
 

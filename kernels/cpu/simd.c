@@ -3,9 +3,9 @@
  * instruction set with VAE_SIMD naming the table and LANES the floats of a
  * register.
  *
- * Rule: a channel is computed alike wherever it stands, in the main loop or
- * in a tail, and sums go over the same 16 partial sums for every LANES, so
- * that a pixel's result depends neither on its neighbours nor on the set.
+ * A channel's result must be the same in the main loop and in the remainder,
+ * and sums have the same 16 partial sums for every LANES. Then a pixel's result
+ * does not depend on its neighbours or on the instruction set.
  */
 #include <math.h>
 
@@ -20,7 +20,7 @@
 #define TABLE(x) TABLE_OF(x)
 
 enum { ROWS = 32, CHUNK = 256 };
-/* Pixels of a depthwise strip: their sums and inputs are kept in registers. */
+/* Pixels of a depthwise strip: its sums and inputs fit in registers. */
 enum { STRIP = LANES == 16 ? 8 : 4 };
 
 /* ---------------------------------------------------------------- rms */
@@ -54,7 +54,7 @@ sum_of_squares(const void *x, VaeType type, size_t row, int c)
     return total(part);
 }
 
-/* At most ROWS pixels from element `at`, any c. */
+/* At most ROWS pixels from element `at` on, for any c. */
 INLINE void
 rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 {
@@ -192,8 +192,8 @@ group_sums(const VaeNormArgs *a, size_t first, size_t n, double *sums)
         group_sums_typed(a, first, n, sums, VAE_TYPE_F32);
 }
 
-/* What one chunk of channels is normalised with; lanes past c are 0. The
- * offset makes up for the rounding of the mean. */
+/* The parameters that normalise one chunk of channels; lanes past c are 0. The
+ * offset corrects the rounding of the mean. */
 typedef struct Affine {
     float mean[CHUNK], scale[CHUNK], offset[CHUNK];
 } Affine;
@@ -302,21 +302,26 @@ words(uint16_t *restrict y, const float *restrict x, size_t n, float low,
 
 /* --------------------------------------------------------- depthwise */
 
-/* n channels from c on, of STRIP pixels from px on in row py of frame f; those
- * outside of the picture read as zeros and are not written. */
+/* A pixel of y. */
+typedef struct Pixel {
+    int f, y, x;
+} Pixel;
+
+/* Writes n channels from c on of STRIP pixels from p on. Pixels outside of the
+ * picture read as zeros and are not written. */
 INLINE void
-depthwise_strip(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt, int f,
-                int py, int px, int c, int n)
+depthwise_strip(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt,
+                const Pixel p, int c, int n)
 {
-    const int frame = c < a->n ? f + 1 : f, from = c < a->n ? c : c - a->n;
+    const int frame = c < a->n ? p.f + 1 : p.f, from = c < a->n ? c : c - a->n;
     V sum[STRIP] = {0};
     for (int i = 0; i < 7; i++) {
-        const int y = py + i - 3;
+        const int y = p.y + i - 3;
         if (y < 0 || y >= a->h)
             continue;
         V v[STRIP + 6];
         for (int k = 0; k < STRIP + 6; k++) {
-            const int x = px + k - 3;
+            const int x = p.x + k - 3;
             const size_t at = ((size_t) frame * a->h + y) * a->w + x;
             v[k] = (V){0};
             if (x >= 0 && x < a->w)
@@ -329,8 +334,8 @@ depthwise_strip(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt, int f,
                 sum[k] += weight * v[k + j];
         }
     }
-    for (int k = 0; k < STRIP && px + k < a->w; k++) {
-        const size_t at = ((size_t) f * a->h + py) * a->w + px + k;
+    for (int k = 0; k < STRIP && p.x + k < a->w; k++) {
+        const size_t at = ((size_t) p.f * a->h + p.y) * a->w + p.x + k;
         store_some(a->y, yt, at * 2 * a->n + c, sum[k], n);
     }
 }
@@ -340,12 +345,13 @@ depthwise_typed(const VaeDepthwiseArgs *a, VaeType xt, VaeType yt, int f, int y)
 {
     for (int half = 0; half < 2; half++)
         for (int x = 0; x < a->w; x += STRIP) {
+            const Pixel p = {f, y, x};
             int c = half * a->n;
             const int end = c + a->n;
             for (; c + LANES <= end; c += LANES)
-                depthwise_strip(a, xt, yt, f, y, x, c, LANES);
+                depthwise_strip(a, xt, yt, p, c, LANES);
             if (c < end)
-                depthwise_strip(a, xt, yt, f, y, x, c, end - c);
+                depthwise_strip(a, xt, yt, p, c, end - c);
         }
 }
 
@@ -375,7 +381,7 @@ tile_tap(V g0, V g1, V g2, int which)
                         : g2;
 }
 
-/* Of `some` kernels, at most LANES. */
+/* Transforms `some` kernels, at most LANES. */
 INLINE void
 tile_taps_some(float *y, size_t stride, const float *taps, int some)
 {
@@ -405,8 +411,7 @@ tile_taps(float *y, size_t stride, const float *taps, size_t n)
         tile_taps_some(y + k, stride, taps + 9 * k, (int) (n - k));
 }
 
-/* Channels c.. of pixel i of the sums; constants for the flags make the
- * compiler drop what they leave out. */
+/* n channels of pixel i of the sums, from channel c on. */
 INLINE V
 tile_sum(const VaeTileIn *a, int i, size_t c, int n, bool minus)
 {
@@ -417,10 +422,10 @@ tile_sum(const VaeTileIn *a, int i, size_t c, int n, bool minus)
     return minus ? p - q : p + q;
 }
 
-/* Vectors at a time, at most, so that memory is read in longer pieces. */
+/* Vectors per step, at most, so that memory is read in longer runs. */
 enum { WIDE = 4 };
 
-/* Channels c.. of all tiles: `wide` vectors of n each. */
+/* Channels of all tiles from c on: `wide` vectors of n each. */
 INLINE void
 tile_in_some(const VaeTileIn *a, size_t c, int wide, int n, bool minus)
 {
@@ -465,14 +470,14 @@ tile_in_all(const VaeTileIn *a, bool minus)
 static void
 tile_in(const VaeTileIn *a)
 {
-    const VaeTileIn own = *a; /* which no store can change */
+    const VaeTileIn own = *a; /* a copy that no store can alias */
     if (own.minus)
         tile_in_all(&own, true);
     else
         tile_in_all(&own, false);
 }
 
-/* z at channel c of that pixel of the row. */
+/* Adds or subtracts z at channel c of a pixel of the row. */
 INLINE void
 tile_row(const VaeTileRow *r, size_t pixel, size_t c, int n, V z)
 {

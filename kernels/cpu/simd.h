@@ -1,8 +1,8 @@
 /*
  * simd.h: the vector code, one table per instruction set.
  *
- * simd.c is compiled once for each. All of them do the same operations in
- * the same order on every element and so give the same bits.
+ * simd.c is compiled once for each. All do the same operations in the same
+ * order on every element, so they give the same bits.
  */
 #ifndef VAE_SIMD_H
 #define VAE_SIMD_H
@@ -10,26 +10,25 @@
 #include "kernels.h"
 
 /*
- * Of two rows a and b of 4x4 tiles of pixels, side by side and two pixels
- * apart, what four of the products of Winograd's F(2x2, 3x3) read: with
- * e = a + b or a - b y = e0 - e2, e1 + e2, e2 - e1, e3 - e1.
+ * The input transform of Winograd's F(2x2, 3x3) for one row: from two pixel
+ * rows a and b of a row of 4x4 tiles, two pixels apart, it computes e = a + b
+ * or a - b and y = e0 - e2, e1 + e2, e2 - e1, e3 - e1.
  */
 typedef struct VaeTileIn {
-    const float *a, *b;    /* the first tile's second pixel */
-    size_t a_step, b_step; /* to the next; 0: all are the same */
-    bool minus;            /* a - b */
-    int first, end;        /* pixels that are there, counted from the first
-                              tile's first (0: it is; 1: it is not); the others
-                              are zeros */
+    const float *a, *b;    /* the second pixel of the first tile */
+    size_t a_step, b_step; /* to the next pixel; 0: all pixels are the same */
+    bool minus;            /* e = a - b */
+    int first, end;        /* range of valid pixels, counted from the first
+                              pixel of the first tile; the others are zero.
+                              first is 0 or 1 */
     int tiles, n;          /* n channels */
     float *y[4];           /* [tiles][n] */
 } VaeTileIn;
 
-/* One of a tile's two rows of the result: from + bias, and m0 + m1 + m2 and
- * m1 - m2 + m3 of four products added or taken away; then max(y, 0) where relu.
- */
+/* One of the two output rows of a tile: from + bias, plus or minus m0 + m1 + m2
+ * and m1 - m2 + m3 of four products; then max(y, 0) if relu. */
 typedef struct VaeTileRow {
-    float *y;                 /* the first tile's first pixel; NULL: no row */
+    float *y;                 /* first pixel of the first tile; NULL: no row */
     const float *from, *bias; /* NULL: zeros; from may be y */
     bool minus, relu;
 } VaeTileRow;
@@ -37,10 +36,10 @@ typedef struct VaeTileRow {
 typedef struct VaeTileOut {
     const float *m[4]; /* [tiles][n] */
     VaeTileRow row[2];
-    int pixels, n; /* of a row, at most two of each tile; channels */
+    int pixels, n; /* pixels of a row, at most two per tile; channels */
 } VaeTileOut;
 
-/* Pixels are counted over all frames of a call. */
+/* Pixel indices run over all frames of a call. */
 typedef struct VaeSimd {
     const char *name;
 
@@ -52,8 +51,8 @@ typedef struct VaeSimd {
     void (*group_sums)(const VaeNormArgs *a, size_t first, size_t n,
                        double *sums);
 
-    /* The group norm of these pixels; stats[2g] is the mean of group g,
-     * stats[2g+1] what the difference is multiplied by. */
+    /* The group norm of these pixels; stats[2g] is the mean of group g and
+     * stats[2g+1] its scale. */
     void (*group_apply)(const VaeNormArgs *a, size_t first, size_t n,
                         const double *stats);
 
@@ -64,8 +63,9 @@ typedef struct VaeSimd {
     /* One row of a frame of y. */
     void (*depthwise)(const VaeDepthwiseArgs *a, int frame, int row);
 
-    /* n kernels of 3x3 taps -> sixteen of one, `stride` numbers apart: of rows
-     * g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2, of columns likewise. */
+    /* Winograd's weight transform of n 3x3 kernels, to sixteen values each,
+     * `stride` floats apart: g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2
+     * along rows, then columns. */
     void (*tile_taps)(float *y, size_t stride, const float *taps, size_t n);
     void (*tile_in)(const VaeTileIn *a);
     void (*tile_out)(const VaeTileOut *a);
@@ -75,7 +75,7 @@ typedef struct VaeSimd {
     void (*words)(uint16_t *y, const float *x, size_t n, float low, float high);
 } VaeSimd;
 
-/* The best that the queue allows and this machine has. */
+/* The widest code that the queue allows and this machine supports. */
 const VaeSimd *vae_cpu_simd(const VaeQueue *q);
 
 extern const VaeSimd vae_simd_base;

@@ -1,5 +1,5 @@
 /*
- * table.c: the CPU kernels as a table, and which vector code they use.
+ * table.c: the table of the CPU kernels; chooses their vector code.
  */
 #include "cpu.h"
 #include "simd.h"

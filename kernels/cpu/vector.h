@@ -1,6 +1,6 @@
 /*
- * vector.h: a register of LANES floats, in the compiler's own vector types, how
- * it comes from memory and goes there, and what is computed of one alone.
+ * vector.h: a vector of LANES floats, in the compiler's own vector types:
+ * loads, stores and functions of one vector.
  */
 #ifndef VAE_CPU_VECTOR_H
 #define VAE_CPU_VECTOR_H
@@ -12,7 +12,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A sum's partial ones, and the vectors that they are. */
+/* The partial sums of a sum, and the vectors that hold them. */
 enum { SUMS = 16, PARTS = SUMS / LANES };
 
 #define VECTOR(size) __attribute__((vector_size(size)))
@@ -78,8 +78,8 @@ store(void *p, VaeType type, size_t i, V v)
     memcpy((uint16_t *) p + i, &h, sizeof h);
 }
 
-/* n < LANES elements, the other lanes 0; and back. Half a vector, which is
- * what frequent numbers of channels leave, does not go through memory. */
+/* Loads n < LANES elements and zeros. Half a vector, the remainder of common
+ * numbers of channels, is loaded without a detour through memory. */
 INLINE V
 load_part(const void *p, VaeType type, size_t i, int n)
 {
@@ -156,7 +156,7 @@ sum8(V8 v)
 }
 #endif
 
-/* Of 16 numbers: i with i + 8, then i + 4, and so on. */
+/* Sum of 16 floats: i with i + 8, then i + 4, and so on. */
 INLINE float
 total(const V *part)
 {
@@ -171,7 +171,7 @@ total(const V *part)
 
 /*
  * e^v to about 1.5 units in the last place between -87 and 88.3; smaller v
- * as e^-87, larger as inf, NaN stays. v = k ln 2 + r with |r| <= ln 2 / 2; k
+ * give e^-87, larger inf, NaN stays. v = k ln 2 + r with |r| <= ln 2 / 2; k
  * by adding 1.5 * 2^23, ln 2 in two parts so that k times the first is
  * exact; the polynomial interpolates e^r at Chebyshev nodes, error 1.1e-8.
  */

@@ -1,12 +1,12 @@
 #!/bin/sh
-# archs.sh NVCC ARCH...: the compute capabilities to compile for, with `native`
-# and `all` in words that nvcc takes. Without a GPU native is all, and a line on
-# standard error says so.
+# archs.sh NVCC ARCH...: prints the compute capabilities to compile for, one a
+# line; expands `native` and `all`. Without a GPU, `native` means `all`, with a
+# message on standard error.
 set -eu
 nvcc=$1
 shift
 all() {
-    # Code for 9.0a is what devices of 9.0 have; older ones than 7.5 lack what
+    # Devices of 9.0 run code for 9.0a. Devices before 7.5 lack instructions that
     # the kernels use.
     "$nvcc" --list-gpu-code | sed -n 's/^sm_//p' |
         awk '$1 >= 75 && $1 <= 121 { print $1 == 90 ? "90a" : $1 }'
@@ -20,8 +20,8 @@ for arch; do
     all) all ;;
     native)
         native | grep . || {
-            echo 'cuda-archs=native: no GPU is found; all that nvcc knows are' \
-                'compiled for' >&2
+            echo 'cuda-archs=native: no GPU is found; compiling for all that' \
+                'nvcc knows' >&2
             all
         }
         ;;

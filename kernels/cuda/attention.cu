@@ -1,29 +1,29 @@
 /*
- * attention.cu: one head with the softmax made on the way, in fp32.
+ * attention.cu: attention with one head and an online softmax, in fp32.
  *
- * A block has ROWS queries and goes through all keys of their frame, KEYS at a
- * time: scores, their weights relative to the largest score so far, and what
- * the weights make of V. When the largest score grows, all that was summed
- * before is scaled down. Memory is that of the block, whatever n is.
+ * A block has ROWS queries and loops over all keys of their frame, KEYS at a
+ * time: scores, weights relative to the largest score so far, weighted sum of
+ * V. If the largest score grows, the previous sums are scaled down. The memory
+ * of a block does not depend on n.
  */
 #include "attention.cuh"
 #include "common.cuh"
 #include "cuda.h"
 
-enum { WARPS = 8, EACH = 4, KEYS = WARPS * EACH }; /* keys of a warp: EACH */
-enum { WIDTH = VAE_THREADS / 2 }; /* threads beside each other for the result */
+enum { WARPS = 8, EACH = 4, KEYS = WARPS * EACH }; /* a warp has EACH keys */
+enum { WIDTH = VAE_THREADS / 2 }; /* threads across the columns */
 
 template <int ROWS, int COLUMNS> struct Tile {
-    static const int STRIDE = ROWS + 4; /* of weight, fewer bank conflicts */
-    static const int DEEP = COLUMNS * WIDTH; /* channels at most */
+    static const int STRIDE = ROWS + 4; /* of weight; avoids bank conflicts */
+    static const int DEEP = COLUMNS * WIDTH; /* most channels */
     float weight[KEYS * STRIDE];             /* scores, then weights */
     float most[ROWS], sum[ROWS], shrink[ROWS];
     float query[ROWS * DEEP];
 };
 
 /*
- * v[0..N-1] summed over groups of 2 * BIT lanes; with 32, lane l keeps the
- * sums from number l * N / 32 on.
+ * Sums v[0..N-1] over groups of 2 * BIT lanes. Over 32 lanes, lane l keeps the
+ * sums from index l * N / 32 on.
  */
 template <int N, int BIT>
 VAE_DEVICE void
@@ -40,7 +40,8 @@ sum_scattered(float *v, int lane)
         sum_scattered<N / 2, BIT / 2>(v, lane);
 }
 
-/* Four channels from `at` on, zeros where n is 0; n is 4 but for VAE_ANY. */
+/* Loads four channels from `at` on, or zeros if n is 0; n is 0 or 4 except for
+ * VAE_ANY. */
 template <int X>
 VAE_DEVICE void
 load_quad(float *v, const void *p, VaeType type, size_t at, int n)
@@ -55,8 +56,9 @@ load_quad(float *v, const void *p, VaeType type, size_t at, int n)
                                  : 0;
 }
 
-/* Scores of a warp's EACH keys from `key` on; those past n are -inf. A lane
- * has every 32nd four channels, so that neighbours read neighbouring banks. */
+/* Scores of a warp's EACH keys from `key` on; -inf past n. A lane has every
+ * 32nd group of four channels, so that neighbouring lanes read neighbouring
+ * banks. */
 template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
 scores(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile, int key,
@@ -96,7 +98,7 @@ scores(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile, int key,
         to[i] = key + j < a.n ? dot[i] * scale : -INFINITY;
 }
 
-/* Scores to weights, a row for a warp at a time and a key for a lane. */
+/* Turns scores into weights; a warp has one row at a time, a lane one key. */
 template <int ROWS, int COLUMNS>
 VAE_DEVICE void
 weigh(Tile<ROWS, COLUMNS> *tile)
@@ -119,7 +121,7 @@ weigh(Tile<ROWS, COLUMNS> *tile)
     }
 }
 
-/* Adds KEYS sites of V to the thread's half of the rows and columns. */
+/* Adds KEYS rows of V to the thread's half of the rows and columns. */
 template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
 add_values(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
@@ -156,7 +158,8 @@ add_values(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
     }
 }
 
-/* The block's queries as floats; rows past n and channels past c are zero. */
+/* Loads the block's queries as floats; rows past n and channels past c are
+ * zero. */
 template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
 load_queries(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile,
@@ -175,7 +178,8 @@ load_queries(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile,
     }
 }
 
-/* Blocks at a time: where the assembler need not spill for a second. */
+/* Blocks per multiprocessor: two if the assembler does not spill for the
+ * second. */
 template <int X, int COLUMNS> struct Blocks {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
     static const int N = X == VAE_TYPE_F32 && COLUMNS == 3 ? 2 : 1;
@@ -185,8 +189,8 @@ template <int X, int COLUMNS> struct Blocks {
 };
 
 /*
- * Queries blockIdx.x * ROWS and on of frame blockIdx.y. For the result a thread
- * has half of the rows and columns threadIdx.x % WIDTH, + WIDTH, ...
+ * Computes queries from blockIdx.x * ROWS on of frame blockIdx.y. A thread has
+ * half of the result's rows, and columns threadIdx.x % WIDTH, + WIDTH, ...
  */
 template <int X, int ROWS, int COLUMNS>
 static __global__

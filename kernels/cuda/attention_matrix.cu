@@ -1,11 +1,11 @@
 /*
- * attention_matrix.cu: one head on the matrix units.
+ * attention_matrix.cu: attention with one head on the matrix units.
  *
- * As attention.cu, with 64 keys at a time and eight warps that share the
- * block's queries: for the scores each warp has 16 rows of some of the keys,
- * for the result all rows of some of the columns. K comes through shared
- * memory in pieces of 64 channels, V in pieces of 16 keys; while one piece is
- * multiplied the next is copied.
+ * Like attention.cu, with 64 keys at a time. Eight warps share the block's
+ * queries: for the scores, each warp has 16 rows of some keys; for the result,
+ * all rows of some columns. K passes through shared memory in pieces of 64
+ * channels, V in pieces of 16 keys. While one piece is multiplied, the next is
+ * copied.
  */
 #include "attention.cuh"
 #include "common.cuh"
@@ -14,18 +14,20 @@ enum { WARPS = 8, KEYS = 64, DEEP = 64, VALUES = 16, PAD = 8 };
 
 /*
  * Sizes for up to C channels. PAD: elements between rows, so that the rows of
- * an 8 x 8 matrix lie in different banks. All of it must fit 99 KiB, what a
- * block has on sm_86, 89 and 120; the result, ROWS x C floats, fits registers.
+ * an 8 x 8 matrix are in different banks. The total must fit into 99 KiB, the
+ * shared memory of a block on sm_86, 89 and 120. The result, ROWS x C floats,
+ * is in registers.
  */
 template <int C_, int ROWS_, int WIDE_> struct Plan {
     static const int C = C_, ROWS = ROWS_;
     static const int WIDE = WIDE_;      /* columns of a piece of V */
     static const int SPLITS = C / WIDE; /* pieces for the same keys */
-    static const int TALL = ROWS / 16;  /* matrices below each other */
+    static const int TALL = ROWS / 16;  /* 16-row matrices */
     static const int DOWN = TALL;       /* warps that share the keys' rows */
     static const int BESIDE = WARPS / DOWN;
-    static const int SCORES = KEYS / BESIDE / 8; /* of a warp, 8 keys each */
-    static const int COLUMNS = WIDE / WARPS / 8; /* of a warp, 8 each */
+    static const int SCORES = KEYS / BESIDE / 8; /* per warp, of 8 keys each */
+    static const int COLUMNS =
+        WIDE / WARPS / 8; /* per warp, of 8 columns each */
     static const int PIECES = C / DEEP;
     static const int QUERY = ROWS * (C + PAD); /* elements */
     static const int WEIGHT = ROWS * (KEYS + PAD);
@@ -44,8 +46,8 @@ typedef uint16_t Half;
 typedef struct Memory {
     Half *query;       /* [ROWS][C + PAD] */
     Half *weight;      /* [ROWS][KEYS + PAD] */
-    Half *piece;       /* two */
-    float *most, *sum; /* [ROWS]; of most two, for even and odd steps */
+    Half *piece;       /* two pieces */
+    float *most, *sum; /* [ROWS]; `most` twice, for even and odd steps */
     float *shrink;
     float *part_most, *part_sum; /* [ROWS][BESIDE] */
 } Memory;
@@ -66,7 +68,7 @@ divide(Half *all)
     return m;
 }
 
-/* Eight elements at any address; the copy is done on return. */
+/* Copies eight elements from any address, synchronously. */
 VAE_DEVICE void
 copy_now(Half *to, const Half *from, bool zero)
 {
@@ -77,8 +79,8 @@ copy_now(Half *to, const Half *from, bool zero)
     vae_store16(to, word);
 }
 
-/* Starts copying `rows` sites from `site` on, `wide` channels from `first` of
- * block `which` (Q, K, V); sites past n and channels past c become zero. */
+/* Starts to copy `rows` pixels from `site` on, `wide` channels from `first` of
+ * block `which` (Q, K, V). Pixels past n and channels past c become zero. */
 VAE_DEVICE void
 copy(const VaeAttentionArgs &a, Half *to, int which, int site, int rows,
      int first, int wide)
@@ -100,7 +102,7 @@ copy(const VaeAttentionArgs &a, Half *to, int which, int site, int rows,
     }
 }
 
-/* The pieces of all steps in their order: K by channels, V by keys. */
+/* Starts to copy piece `index` of all steps: K by channels, then V by keys. */
 template <typename P>
 VAE_DEVICE void
 copy_piece(const VaeAttentionArgs &a, const Memory &m, int index)
@@ -117,7 +119,7 @@ copy_piece(const VaeAttentionArgs &a, const Memory &m, int index)
     vae_ptx_copy_commit();
 }
 
-/* Piece `index` is there for all, and the next on its way. */
+/* Waits for piece `index` and starts to copy the next. */
 template <typename P>
 VAE_DEVICE const Half *
 next_piece(const VaeAttentionArgs &a, const Memory &m, int *index)
@@ -128,7 +130,7 @@ next_piece(const VaeAttentionArgs &a, const Memory &m, int *index)
     return m.piece + (*index)++ % 2 * P::PIECE;
 }
 
-/* Where this lane points for a 16 x 16 block at (row, column). */
+/* This lane's address for loading a 16 x 16 block at (row, column). */
 VAE_DEVICE const Half *
 corner(const Half *p, int stride, int row, int column)
 {
@@ -136,7 +138,7 @@ corner(const Half *p, int stride, int row, int column)
     return p + (row + lane % 16) * stride + column + lane / 16 * 8;
 }
 
-/* The same where the second matrix lies to the right, not below. */
+/* The same if the second matrix is to the right, not below. */
 VAE_DEVICE const Half *
 corner_across(const Half *p, int stride, int row, int column)
 {
@@ -145,7 +147,7 @@ corner_across(const Half *p, int stride, int row, int column)
            lane / 8 % 2 * 8;
 }
 
-/* Adds DEEP channels' share to the warp's scores. */
+/* Adds the products of DEEP channels to the warp's scores. */
 template <typename P, int T>
 VAE_DEVICE void
 add_scores(const Memory &m, const Half *keys, float (*score)[4], int channel)
@@ -170,8 +172,8 @@ add_scores(const Memory &m, const Half *keys, float (*score)[4], int channel)
 }
 
 /*
- * Scores to weights. Of `score` the lane has two rows, which four lanes share
- * in this warp and BESIDE warps in the block. Scores are in powers of two.
+ * Turns scores into weights. A lane has two rows of `score`; four lanes of the
+ * warp and BESIDE warps share a row. Scores are exponents of two.
  */
 template <typename P, int T>
 VAE_DEVICE void
@@ -227,7 +229,7 @@ weigh(const Memory &m, float (*score)[4], int left, float scale, int odd)
     }
 }
 
-/* After weigh() and a barrier: what was summed before is scaled down. */
+/* After weigh() and a barrier: scales the previous sums down. */
 template <typename P>
 VAE_DEVICE void
 shrink(const Memory &m, float (*y)[P::TALL][P::COLUMNS][4])
@@ -253,7 +255,7 @@ shrink(const Memory &m, float (*y)[P::TALL][P::COLUMNS][4])
     }
 }
 
-/* Adds 16 keys' share to the warp's columns of one piece. */
+/* Adds the products of 16 keys to the warp's columns of one piece. */
 template <typename P, int T>
 VAE_DEVICE void
 add_values(const Memory &m, const Half *values, float (*y)[P::COLUMNS][4],
@@ -305,7 +307,7 @@ store(const VaeAttentionArgs &a, const Memory &m,
     }
 }
 
-/* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
+/* Computes queries from blockIdx.x * ROWS on of frame blockIdx.y. */
 template <typename P, int T>
 VAE_KERNEL_LARGE void
 attention_matrix(VaeAttentionArgs a, float scale)
@@ -321,7 +323,7 @@ attention_matrix(VaeAttentionArgs a, float scale)
         m.most[threadIdx.x] = -INFINITY;
         m.sum[threadIdx.x] = 0;
     }
-    /* Every write to shared memory has a next_piece() before it is read. */
+    /* next_piece() separates each write to shared memory from its reads. */
     VAE_NO_UNROLL
     for (int step = 0; step * KEYS < a.n; step++) {
         float score[P::SCORES][4] = {};

@@ -1,37 +1,41 @@
 /*
- * attention_tf32.cu: one head of fp32, multiplied as TF32 on the matrix units.
+ * attention_tf32.cu: attention with one head in fp32, multiplied as TF32 on the
+ * matrix units.
  *
- * As attention_matrix.cu, but queries of four bytes would leave no shared
- * memory to K and V: the queries are in registers. For the scores each warp has
- * some of the channels of some rows, and the softmax adds up what the warps
- * have; for the result each has all rows of some columns. K and V come through
- * shared memory, eight keys at a time, several such pieces on their way.
+ * Like attention_matrix.cu, but the queries are in registers: with four bytes
+ * they would leave no shared memory for K and V. For the scores, each warp has
+ * some channels of some rows, and the softmax adds the parts of the warps. For
+ * the result, each warp has all rows of some columns. K and V pass through
+ * shared memory in pieces of eight keys; several pieces are copied ahead.
  */
 #include "attention.cuh"
 #include "common.cuh"
 
 enum { WARPS = 8, KEYS = 32, SITES = 8, TURNS = KEYS / SITES };
-enum { KEY_PAD = 4, VALUE_PAD = 8 }; /* floats between rows: no bank twice */
+enum {
+    KEY_PAD = 4,
+    VALUE_PAD = 8
+}; /* floats between rows, against bank conflicts */
 static_assert(SITES == WARPS, "a warp copies a row");
 
 /*
- * Sizes for up to C channels. For the scores the warps lie in DOWN rows, each
- * with ROWS / DOWN queries. A thread has ROWS x C / 256 numbers of Q and as
+ * Sizes for up to C channels. For the scores, the warps form DOWN rows with
+ * ROWS / DOWN queries each. A thread has ROWS x C / 256 values of Q and as
  * many of the result in registers.
  */
 template <int C_, int ROWS_, int DOWN_, int STAGES_> struct Plan {
     static const int C = C_, ROWS = ROWS_, DOWN = DOWN_;
-    static const int STAGES = STAGES_;      /* pieces there or on their way */
+    static const int STAGES = STAGES_;      /* pieces loaded or being loaded */
     static const int GROUPS = WARPS / DOWN; /* warps that share the channels */
     static const int DEEP = C / GROUPS;     /* channels of a warp */
-    static const int TALL = ROWS / 16;      /* matrices below each other */
-    static const int HIGH = TALL / DOWN; /* those of a warp, for the scores */
-    static const int SUMS =
-        HIGH > 2 ? 1 : 2;                  /* that need not wait for others */
-    static const int COLUMNS = C / WARPS;  /* of a warp, for the result */
-    static const int PAIRS = COLUMNS / 16; /* of matrices beside each other */
-    static const int BESIDE = ROWS > 32 ? 4 : 8; /* threads for a softmax */
-    static const int EACH = KEYS / BESIDE;       /* their keys */
+    static const int TALL = ROWS / 16;      /* 16-row matrices */
+    static const int HIGH = TALL / DOWN; /* matrices per warp, for the scores */
+    static const int SUMS = HIGH > 2 ? 1 : 2; /* independent sums */
+    static const int COLUMNS = C / WARPS;     /* per warp, for the result */
+    static const int PAIRS = COLUMNS / 16;    /* pairs of matrices */
+    static const int BESIDE =
+        ROWS > 32 ? 4 : 8;                 /* threads per row of the softmax */
+    static const int EACH = KEYS / BESIDE; /* keys per thread */
     static const int SCORES = ROWS * KEYS;
     static const int PIECE = SITES * (C + VALUE_PAD);
     static const int BYTES =
@@ -46,7 +50,7 @@ template <int C_, int ROWS_, int DOWN_, int STAGES_> struct Plan {
 typedef struct Memory {
     float *score; /* [GROUPS][ROWS][KEYS], see at(); weights in the first */
     float *piece; /* [STAGES] */
-    float *row;   /* [ROWS], what y is to be scaled by, at last the sum */
+    float *row;   /* [ROWS], the factor for y; at the end the sum */
 } Memory;
 
 template <typename P>
@@ -60,8 +64,8 @@ divide(float *all)
     return m;
 }
 
-/* Where a score is. Four keys stay together; their order differs in eight
- * rows, so that neither matrices nor rows have a bank twice. */
+/* Index of a score. Groups of four keys are permuted differently in eight
+ * rows, so that reading a matrix or a row has no bank conflicts. */
 VAE_DEVICE int
 at(int row, int key)
 {
@@ -69,10 +73,10 @@ at(int row, int key)
     return row * KEYS + (key ^ turn);
 }
 
-/* As TF32, of which the matrix units leave out the lower 13 bits: numbers that
- * are TF32 stay what they are, of others the mean is right if their logarithms
- * are spread evenly, and none is off by 0.7 units. One instruction, where
- * vae_ptx_tf32() takes three on sm_90. */
+/* Converts to TF32, assuming that the matrix units cut off the lower 13 bits.
+ * TF32 values do not change. For other values the mean is right if their
+ * logarithms are uniformly distributed, and the error is below 0.7 units. This
+ * takes one instruction; vae_ptx_tf32() takes three on sm_90. */
 VAE_DEVICE uint32_t
 nearly(uint32_t bits)
 {
@@ -80,9 +84,9 @@ nearly(uint32_t bits)
 }
 
 /*
- * Starts copying a piece: number `index` of those of the keys from `first` on,
- * of 32 keys four of K, then four of V. Sites past n and channels past c become
- * zero. `kv` is where K begins in the frame's site `warp`, for the lane.
+ * Starts to copy piece `index`, counted from key `first` on: for each 32 keys
+ * four pieces of K, then four of V. Pixels past n and channels past c become
+ * zero. `kv` is the lane's address of K in the frame's pixel `warp`.
  */
 template <typename P>
 VAE_DEVICE void
@@ -103,8 +107,8 @@ copy_piece(const VaeAttentionArgs &a, float *to, const float *kv, int first,
     vae_ptx_copy_commit();
 }
 
-/* Piece `index` is there for all, and another on its way to where `last`, the
- * one before, was. */
+/* Waits for piece `index` and starts to copy another into the place of the
+ * previous one, `last`. */
 template <typename P>
 VAE_DEVICE const float *
 next_piece(const VaeAttentionArgs &a, const Memory &m, int *last,
@@ -118,7 +122,7 @@ next_piece(const VaeAttentionArgs &a, const Memory &m, int *last,
     return m.piece + *last;
 }
 
-/* The warp's rows and channels of Q; past n and c they are zero. */
+/* Loads the warp's rows and channels of Q; zeros past n and c. */
 template <typename P>
 VAE_DEVICE void
 load_queries(const VaeAttentionArgs &a, uint32_t (*q)[P::DEEP / 8][4],
@@ -142,7 +146,8 @@ load_queries(const VaeAttentionArgs &a, uint32_t (*q)[P::DEEP / 8][4],
     }
 }
 
-/* The share of the warp's channels in its rows' scores for eight keys. */
+/* Computes the part of the warp's channels in the scores of its rows and eight
+ * keys. */
 template <typename P>
 VAE_DEVICE void
 add_scores(const Memory &m, const float *keys,
@@ -182,8 +187,9 @@ add_scores(const Memory &m, const float *keys,
     }
 }
 
-/* Whose softmax the thread makes, with BESIDE - 1 others; some warps have none.
- * Of eight threads four have a row four below, which is in other banks. */
+/* The row whose softmax the thread computes with BESIDE - 1 others; some warps
+ * have none. Four of eight threads have a row four further down, in other
+ * banks. */
 template <typename P>
 VAE_DEVICE int
 softmax_row(int thread)
@@ -194,8 +200,8 @@ softmax_row(int thread)
 }
 
 /*
- * Scores to weights; `most` is the row's and `sum` of what the thread has made.
- * Scores are in powers of two.
+ * Turns scores into weights; `most` is that of the row, `sum` that of the
+ * thread's weights. Scores are exponents of two.
  */
 template <typename P>
 VAE_DEVICE void
@@ -208,7 +214,7 @@ weigh(const Memory &m, int left, float scale, float *most, float *sum)
         return;
     const float before = *most;
     float score[P::EACH] = {};
-    VAE_NO_UNROLL /* of all groups at a time, too many registers */
+    VAE_NO_UNROLL /* unrolled, it takes too many registers */
         for (int four = 0; four < P::GROUPS; four += 4)
             VAE_UNROLL for (int g = 0; g < 4; g++)
                 VAE_UNROLL for (int i = 0; i < P::EACH; i += 4)
@@ -241,8 +247,7 @@ weigh(const Memory &m, int left, float scale, float *most, float *sum)
         m.row[row] = shrink;
 }
 
-/* After weigh() and a barrier: what was summed before is scaled down, mostly
- * by one. */
+/* After weigh() and a barrier: scales the previous sums down, mostly by one. */
 template <typename P>
 VAE_DEVICE void
 shrink(const Memory &m, float (*y)[2 * P::PAIRS][4])
@@ -269,8 +274,9 @@ shrink(const Memory &m, float (*y)[2 * P::PAIRS][4])
 }
 
 /*
- * Adds eight keys' share to the warp's columns. Two matrices beside each other
- * have the even and the odd of 16 columns: a lane's two are one load.
+ * Adds the products of eight keys to the warp's columns. Two neighbouring
+ * matrices have the even and the odd ones of 16 columns, so that a lane loads
+ * both at once.
  */
 template <typename P>
 VAE_DEVICE void
@@ -331,7 +337,7 @@ store(const VaeAttentionArgs &a, const Memory &m,
     }
 }
 
-/* Queries blockIdx.x * ROWS and on of frame blockIdx.y. */
+/* Computes queries from blockIdx.x * ROWS on of frame blockIdx.y. */
 template <typename P>
 VAE_KERNEL_LARGE void
 attention_tf32(VaeAttentionArgs a, float scale)
@@ -350,8 +356,8 @@ attention_tf32(VaeAttentionArgs a, float scale)
     for (int i = 0; i < P::STAGES - 1; i++)
         copy_piece<P>(a, m.piece + i * P::PIECE, kv, 0, i);
     load_queries<P>(a, q, (int) blockIdx.x * P::ROWS);
-    /* Scores are written where all have passed a barrier since the weights were
-     * read, and scaling by m.row is done long before it is written again. */
+    /* A barrier separates reading the weights from writing the next scores.
+     * Scaling by m.row ends long before it is written again. */
     VAE_NO_UNROLL
     for (int first = 0; first < a.n; first += KEYS) {
         VAE_NO_UNROLL
@@ -370,7 +376,7 @@ attention_tf32(VaeAttentionArgs a, float scale)
             add_values<P>(m, values, y, i * SITES);
         }
     }
-    vae_ptx_copy_wait<0>(); /* of pieces past the end */
+    vae_ptx_copy_wait<0>(); /* for pieces past the end */
     const int row = softmax_row<P>(vae_ptx_anew(thread));
     sum = vae_lanes_sum(sum, P::BESIDE);
     if (row < P::ROWS)

@@ -1,12 +1,12 @@
 /*
  * common.cuh: eight elements at a time, and sums over lanes.
  *
- * An octet is eight neighbouring channels, as a kernel's template argument
- * says: one of the types, whole and at an address that is a multiple of 16, or
- * VAE_ANY, where the type is told at run time and it may have fewer than eight
- * elements at any address. Typed octets stay as they were loaded until their
- * numbers are asked for, so that a thread can have several loads under way.
- * Both ways give the same numbers, and what is only moved keeps its bits.
+ * An octet is eight neighbouring channels. Its template argument is a type, for
+ * a whole octet at an address that is a multiple of 16, or VAE_ANY, for a type
+ * known at run time and up to eight elements at any address. Typed octets are
+ * converted when they are read, not when they are loaded, so that a thread can
+ * have several loads in flight. Both kinds give the same values; moved values
+ * keep their bits.
  */
 #ifndef VAE_COMMON_CUH
 #define VAE_COMMON_CUH
@@ -14,10 +14,10 @@
 #include "kernels.h"
 #include "ptx.cuh"
 
-static const int VAE_THREADS = 256; /* of a block */
+static const int VAE_THREADS = 256; /* threads of a block */
 
-/* Two blocks at a time, or one with all registers: a bound keeps the assembler
- * from spilling in order to run more. */
+/* Two blocks per multiprocessor, or one with all registers. The bound keeps
+ * the assembler from spilling to run more. */
 #define VAE_KERNEL static __global__ __launch_bounds__(VAE_THREADS, 2)
 #define VAE_KERNEL_LARGE static __global__ __launch_bounds__(VAE_THREADS, 1)
 static const unsigned VAE_ALL_LANES = 0xffffffffu;
@@ -29,7 +29,7 @@ template <int T> struct VaeOctet {
     uint32_t word[WORDS];
 };
 
-/* How many of the channels from `first` on an octet has: 0 to 8. */
+/* The number of channels of an octet from `first` on: 0 to 8. */
 VAE_DEVICE int
 vae_octet_valid(int first, int c)
 {
@@ -37,8 +37,8 @@ vae_octet_valid(int first, int c)
     return left < 0 ? 0 : left < 8 ? left : 8;
 }
 
-/* Two results as 16-bit T, a low. A NaN is that which the device's arithmetic
- * gives, so its bits need no care. */
+/* Converts two results to 16-bit T, a in the low half. A NaN has the bits that
+ * the device's arithmetic gives. */
 template <int T>
 VAE_DEVICE uint32_t
 vae_pair(float a, float b)
@@ -46,7 +46,7 @@ vae_pair(float a, float b)
     return T == VAE_TYPE_BF16 ? vae_ptx_bf16x2(a, b) : vae_ptx_f16x2(a, b);
 }
 
-/* The same bits as vae_store() writes, for numbers that are only moved. */
+/* The same bits as vae_store() writes, for values that are only moved. */
 template <int T>
 VAE_DEVICE uint32_t
 vae_pair_moved(float a, float b)
@@ -57,7 +57,8 @@ vae_pair_moved(float a, float b)
                               : vae_to_f16(a) | (uint32_t) vae_to_f16(b) << 16;
 }
 
-/* Elements at..at+n-1 of p and zeros; n is 0 or 8 but for VAE_ANY. */
+/* Loads elements at..at+n-1 of p, then zeros; n is 0 or 8 except for VAE_ANY.
+ */
 template <int T>
 VAE_DEVICE void
 vae_octet_load(VaeOctet<T> &o, const void *p, VaeType type, size_t at, int n)
@@ -76,7 +77,8 @@ vae_octet_load(VaeOctet<T> &o, const void *p, VaeType type, size_t at, int n)
         vae_load16(o.word + half, x + 16);
 }
 
-/* Element i to compute with: what vae_load() gives, a NaN of any bits. */
+/* Element i for computing: as vae_load() gives, except for the bits of a NaN.
+ */
 template <int T>
 VAE_DEVICE float
 vae_octet_get(const VaeOctet<T> &o, int i)
@@ -89,7 +91,7 @@ vae_octet_get(const VaeOctet<T> &o, int i)
     return vae_ptx_from_f16(i % 2 ? word >> 16 : word & 0xffffu);
 }
 
-/* Element i, the same bits as vae_load() gives. */
+/* Element i with the same bits as vae_load() gives. */
 template <int T>
 VAE_DEVICE float
 vae_octet_moved(const VaeOctet<T> &o, int i)
@@ -101,7 +103,7 @@ vae_octet_moved(const VaeOctet<T> &o, int i)
     return vae_from_f16((uint16_t) (i % 2 ? word >> 16 : word & 0xffffu));
 }
 
-/* From results, see vae_pair(). */
+/* Sets the octet from results, see vae_pair(). */
 template <int T>
 VAE_DEVICE void
 vae_octet_set(VaeOctet<T> &o, const float *v)
@@ -113,7 +115,7 @@ vae_octet_set(VaeOctet<T> &o, const float *v)
                         : vae_pair<T>(v[2 * i % 8], v[(2 * i + 1) % 8]);
 }
 
-/* As vae_octet_load(); elements from n on are left alone. */
+/* Stores n elements; those from n on do not change. */
 template <int T>
 VAE_DEVICE void
 vae_octet_store(void *p, VaeType type, size_t at, const VaeOctet<T> &o, int n)
@@ -135,7 +137,7 @@ vae_octet_store(void *p, VaeType type, size_t at, const VaeOctet<T> &o, int n)
     }
 }
 
-/* An octet from one type to another; the bits of NaN as by vae_store(). */
+/* Converts an octet; NaN has the same bits as with vae_store(). */
 template <int X, int Y>
 VAE_DEVICE void
 vae_octet_convert(VaeOctet<Y> &to, const VaeOctet<X> &from)
@@ -158,7 +160,7 @@ vae_octet_convert(VaeOctet<Y> &to, const VaeOctet<X> &from)
 
 /* ------------------------------------------------------------ lanes */
 
-/* The sum over groups of `lanes` (a power of two) lanes, in all of them. */
+/* The sum over groups of `lanes` (a power of two) lanes, in each lane. */
 template <typename T>
 VAE_DEVICE T
 vae_lanes_sum(T v, int lanes)
@@ -177,10 +179,10 @@ vae_lanes_max(float v, int lanes)
 }
 
 /*
- * v * sigmoid(v) within 5 units. What -v * log2(e) has beyond a float goes into
- * e^-v as a first-order term, which is held below 2 so that infinities stay
- * what they are; 2^-8 keeps the reciprocal from being flushed while the result
- * is a normal number.
+ * v * sigmoid(v) within 5 units. The rounding error of -v * log2(e) enters
+ * e^-v as a first-order term, limited to 2 so that infinities do not change.
+ * 2^-8 keeps the reciprocal from being flushed to zero while the result is a
+ * normal number.
  */
 VAE_DEVICE float
 vae_silu(float v)
@@ -199,7 +201,7 @@ vae_blocks(size_t n, size_t per_block)
     return (unsigned) ((n + per_block - 1) / per_block);
 }
 
-/* Whether rows of c elements are whole octets at multiples of 16. */
+/* True if rows of c elements are whole octets at multiples of 16. */
 static inline bool
 vae_octets_aligned(const void *p, size_t c)
 {
@@ -210,7 +212,7 @@ template <int T> struct VaeTypeIs {
     static const int value = T;
 };
 
-/* f(T) with the type as a constant: decltype(T)::value. */
+/* Calls f(T) with the type as a constant: decltype(T)::value. */
 template <typename F>
 static inline void
 vae_with_type(VaeType type, F f)
@@ -223,7 +225,7 @@ vae_with_type(VaeType type, F f)
         f(VaeTypeIs<VAE_TYPE_BF16>());
 }
 
-/* f(X, Y). */
+/* Calls f(X, Y) with both types as constants. */
 template <typename F>
 static inline void
 vae_with_types(VaeType x_type, VaeType y_type, F f)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# compile.sh LOG COMMAND...: runs the compiler and keeps what it says, the
-# assembler's registers and shared memory, in LOG; shows it if it fails.
+# compile.sh LOG COMMAND...: runs the compiler and keeps its output in LOG, with
+# the registers and shared memory of each kernel; prints it on failure.
 log=$1
 shift
 "$@" >"$log" 2>&1 || {

@@ -1,5 +1,5 @@
 /*
- * cuda.h: the launchers, for their table.
+ * cuda.h: the launchers of the CUDA kernels.
  */
 #ifndef VAE_CUDA_H
 #define VAE_CUDA_H

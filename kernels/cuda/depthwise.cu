@@ -4,14 +4,14 @@
 #include "common.cuh"
 #include "cuda.h"
 
-enum { SIZE = 7, REACH = 3, PIXELS = 4 }; /* pixels of a row in one thread */
+enum { SIZE = 7, REACH = 3, PIXELS = 4 }; /* pixels of a row per thread */
 
 typedef struct Row {
     float v[PIXELS][8];
 } Row;
 
-/* Moves the window one column on; its new last column is `column`, which
- * begins at `at` in x. */
+/* Moves the window by one column. The new last column is `column`, which
+ * begins at element `at` of x. */
 template <int X>
 VAE_DEVICE void
 shift_in(const VaeDepthwiseArgs &a, Row &window, int column, size_t at, int n)
@@ -29,15 +29,15 @@ shift_in(const VaeDepthwiseArgs &a, Row &window, int column, size_t at, int n)
         window.v[PIXELS - 1][i] = vae_octet_get<X>(x, i);
 }
 
-/* Blocks at a time: an octet of F32 under way takes twice the registers. */
+/* Blocks per multiprocessor; an octet of F32 takes twice the registers. */
 template <int X> struct Blocks {
     static const int N = X == VAE_TYPE_F32 ? 1 : 2;
 };
 
 /*
- * Octet o of 2 * octets of PIXELS columns of row blockIdx.y of frame
- * blockIdx.z; the second half of the channels looks at the frame before.
- * Columns outside count as zeros.
+ * Computes octet o of 2 * octets, for PIXELS columns of row blockIdx.y of
+ * frame blockIdx.z. The second half of the channels reads the previous frame.
+ * Columns outside are zeros.
  */
 template <int X, int Y>
 static __global__
@@ -65,7 +65,7 @@ __launch_bounds__(VAE_THREADS, Blocks<X>::N) void depthwise(VaeDepthwiseArgs a)
         VAE_UNROLL
         for (int p = 1; p < PIXELS; p++, column++, at += a.n)
             shift_in<X>(a, window, column, at, n);
-        /* After PIXELS columns the window is where it was in the registers. */
+        /* After PIXELS columns the window is in the same registers again. */
         VAE_NO_UNROLL
         for (int j = 0; j < SIZE; j += PIXELS)
             VAE_UNROLL

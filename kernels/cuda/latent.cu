@@ -1,12 +1,13 @@
 /*
- * latent.cu: between latents as the world has them and the network.
+ * latent.cu: converts latents to and from the network's layout.
  */
 #include "colour.h"
 #include "common.cuh"
 #include "cuda.h"
 #include "sample.h"
 
-/* Adds the number of lanes where v is not finite; all lanes must call. */
+/* Adds the number of lanes with a v that is not finite; all lanes must call
+ * it. */
 VAE_DEVICE void
 count_nonfinite(uint64_t *counter, bool live, float v)
 {

@@ -1,7 +1,6 @@
 /*
- * launch.h: how kernels are started and get their shared memory. Under nvcc
- * this is CUDA; elsewhere "emu.h" of the tests stands in for it and runs them
- * on the CPU.
+ * launch.h: starts kernels and gives them shared memory. nvcc compiles it for
+ * CUDA; elsewhere "emu.h" of the tests replaces it and runs kernels on the CPU.
  */
 #ifndef VAE_LAUNCH_H
 #define VAE_LAUNCH_H
@@ -10,8 +9,8 @@
 #include <cuda_runtime.h>
 
 /*
- * The block's dynamic shared memory, 16-byte aligned; there is no other, so
- * that an emulation knows its bounds.
+ * The block's dynamic shared memory, 16-byte aligned. Kernels use no static
+ * shared memory, so that an emulation knows its bounds.
  */
 #define VAE_SHARED(type, name)                                                 \
     extern __shared__ __align__(16) unsigned char vae_shared[];                \

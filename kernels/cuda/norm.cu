@@ -4,11 +4,11 @@
 #include "common.cuh"
 #include "cuda.h"
 
-enum { ROUNDS = 4 }; /* pixels that a group of lanes takes one after another */
+enum { ROUNDS = 4 }; /* pixels per group of lanes, one after another */
 
 /* -------------------------------------------------------------- rms */
 
-/* x times this has root mean square 1; `length` as in kernels.h. */
+/* The factor that gives x a root mean square of 1, see kernels.h. */
 VAE_DEVICE float
 rms_scale(float squares, float root)
 {
@@ -28,7 +28,7 @@ sum_squares(float sum, const VaeOctet<T> &o)
     return sum;
 }
 
-/* The element of y from which on it goes to the tail, too. */
+/* The first element of y that is also written to the tail. */
 VAE_DEVICE size_t
 tail_from(const VaeNormArgs &a)
 {
@@ -44,8 +44,8 @@ store(const VaeNormArgs &a, size_t at, size_t tail, const VaeOctet<Y> &y, int n)
         vae_octet_store<Y>(a.tail, a.y_type, at - tail, y, n);
 }
 
-/* The octet from channel `first` on, n of it, which is at `at` in x and y;
- * gain as aligned as x is. */
+/* Writes n channels from `first` on, at element `at` of x and y. gain has the
+ * alignment of x. */
 template <int X, int Y>
 VAE_DEVICE void
 rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, size_t tail,
@@ -67,10 +67,10 @@ rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, size_t tail,
 }
 
 /*
- * `lanes` (a power of two) neighbouring lanes have a pixel, CHUNKS octets
- * each: octet i of a lane is the pixel's octet i * lanes + lane, so that a
- * warp's loads fill whole sectors. The row stays in registers between the sum
- * and the result: one read, one write.
+ * `lanes` (a power of two) neighbouring lanes share a pixel, with CHUNKS
+ * octets each. Octet i of a lane is the pixel's octet i * lanes + lane, so
+ * that a warp loads whole sectors. The pixel stays in registers between the
+ * sum and the result: one read, one write.
  */
 template <int X, int Y, int CHUNKS>
 VAE_KERNEL void
@@ -105,9 +105,9 @@ rms(VaeNormArgs a, int lanes, float root)
 }
 
 /*
- * The same sums in the same order, of any type at any address; the row is read
- * again for the result. Also for rows that registers cannot hold, and for rows
- * so short that no model has them.
+ * The same sums in the same order for any type and address; it reads the pixel
+ * again for the result. Also for pixels too long for registers, and for very
+ * short ones, which no model has.
  */
 VAE_KERNEL void
 rms_any(VaeNormArgs a, int lanes, float root)
@@ -151,7 +151,8 @@ launch_rms_any(const VaeQueue *q, const VaeNormArgs *a, int lanes)
                q->stream, *a, lanes, sqrtf((float) a->c));
 }
 
-/* The fewest lanes (a power of two) that hold n octets, `chunks` each. */
+/* The smallest number of lanes, a power of two, for n octets with `chunks` per
+ * lane. */
 static int
 lanes_for(int n, int chunks)
 {
@@ -162,9 +163,9 @@ lanes_for(int n, int chunks)
 }
 
 /*
- * Octets of a lane. All widths of the known models are 3, 4 or 5 times a power
- * of two octets: C = 96 is 12 octets, 4 lanes of 3, so that a warp has 8
- * pixels. 0: one would do, or more than 32 lanes would be needed.
+ * Octets per lane. All widths of the known models are 3, 4 or 5 times a power
+ * of two octets: C = 96 is 12 octets, 4 lanes with 3, so that a warp has 8
+ * pixels. 0: one is enough, or it takes more than 32 lanes.
  */
 static int
 chunks_for(int n)
@@ -211,24 +212,24 @@ launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 
 /*
  * Three passes: sums over parts of a frame, statistics of each group, result.
- * The sums are of what is left of x after subtracting the frame's first
- * number of that group, so that a mean far from zero takes no digits away.
+ * The group's first value in the frame is subtracted from x before summing, so
+ * that a mean far from zero costs no precision.
  */
 typedef struct Group {
     VaeNormArgs a;
-    int part;           /* pixels whose sums are taken together */
-    int parts;          /* of a frame */
-    double *statistics; /* of each frame and group: */
+    int part;           /* pixels per part */
+    int parts;          /* parts of a frame */
+    double *statistics; /* STATISTICS per frame and group */
 } Group;
 
 enum { MEAN, SCALE, STATISTICS };
 
-/* Elements that a block sums up: enough blocks for a small frame, enough work
- * in each for a large one. */
+/* Elements per block of the sums: enough blocks for a small frame, enough work
+ * per block for a large one. */
 enum { PART_ELEMENTS = 1 << 16 };
-enum { BATCH = 4 }; /* octets that a thread has under way */
-/* Floats between a thread's sums: lanes that add up others' sums, eight of each
- * of four threads, read 32 banks. */
+enum { BATCH = 4 }; /* octets that a thread loads at once */
+/* Floats between a thread's sums. A warp that adds the sums of four threads,
+ * eight of each, reads 32 different banks. */
 enum { SUMS_STRIDE = VAE_THREADS + 4 };
 
 static int
@@ -250,14 +251,14 @@ vae_norm_sums_cuda(int t, int h, int w, int c, int groups)
     return (size_t) t * groups * (part_count(h, w, c) * 2 + STATISTICS);
 }
 
-/* Where the frame of this block begins in x and y. */
+/* The first element of this block's frame in x and y. */
 VAE_DEVICE size_t
 frame_start(const Group &g)
 {
     return (size_t) blockIdx.y * g.a.h * g.a.w * g.a.c;
 }
 
-/* The first number of the group of channel c in this block's frame. */
+/* The first value of channel c's group in this block's frame. */
 VAE_DEVICE float
 shift_of(const Group &g, int c)
 {
@@ -265,7 +266,8 @@ shift_of(const Group &g, int c)
     return vae_load(g.a.x, g.a.x_type, frame_start(g) + c / per * per);
 }
 
-/* The same of n channels from `first` on, zeros up to eight; one division. */
+/* The same for n channels from `first` on, then zeros up to eight; one
+ * division. */
 template <int X>
 VAE_DEVICE void
 load_shifts(const Group &g, float *shift, int first, int n)
@@ -280,7 +282,7 @@ load_shifts(const Group &g, float *shift, int first, int n)
     }
 }
 
-/* Adds each channel of n octets' columns to its sums in `sum`. */
+/* Adds the columns of n octets to the sums of their channels. */
 VAE_DEVICE void
 add_rows(const float *part, double *sum, int base, int width, int rows, int c)
 {
@@ -299,7 +301,7 @@ add_rows(const float *part, double *sum, int base, int width, int rows, int c)
     }
 }
 
-/* Octet o of a pixel of this block's frame; zeros from pixel `end` on. */
+/* Loads octet o of a pixel of this block's frame; zeros from pixel `end` on. */
 template <int X>
 VAE_DEVICE void
 load_pixel(const Group &g, VaeOctet<X> &x, int p, int end, int o, int n)
@@ -309,7 +311,7 @@ load_pixel(const Group &g, VaeOctet<X> &x, int p, int end, int o, int n)
                       p < end ? n : 0);
 }
 
-/* One thread's octet over its pixels of the part. */
+/* Sums a thread's octet over its pixels of the part. */
 template <int X>
 VAE_DEVICE void
 sum_column(const Group &g, float *sum, float *squares, int o, int row, int rows)
@@ -337,13 +339,13 @@ sum_column(const Group &g, float *sum, float *squares, int o, int row, int rows)
     }
 }
 
-/* Sums and squares of every group over the part blockIdx.x of frame
+/* Sums and sums of squares of every group over part blockIdx.x of frame
  * blockIdx.y, first by channel. */
 template <int X>
 VAE_KERNEL void
 group_sums(Group g)
 {
-    VAE_SHARED(double, sum); /* 2 of each channel */
+    VAE_SHARED(double, sum); /* 2 per channel */
     float *part = reinterpret_cast<float *>(sum + 2 * g.a.c);
     const int octets = (g.a.c + 7) / 8;
     const int width = octets < VAE_THREADS ? octets : VAE_THREADS;
@@ -374,7 +376,7 @@ group_sums(Group g)
     }
 }
 
-/* A warp adds up the parts of group blockIdx.x of frame blockIdx.y. */
+/* A warp adds the parts of group blockIdx.x of frame blockIdx.y. */
 VAE_KERNEL void
 group_statistics(Group g)
 {
@@ -400,8 +402,8 @@ group_statistics(Group g)
 }
 
 /*
- * What an octet's channels need to become y = (x - mean) * scale + offset.
- * What a float cannot hold of the mean goes into the offset.
+ * The parameters of an octet's channels for y = (x - mean) * scale + offset.
+ * The offset corrects the rounding of the mean to float.
  */
 typedef struct Channel8 {
     float mean[8], scale[8], offset[8];
@@ -442,8 +444,9 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
     store<Y>(g.a, at, tail, y, n);
 }
 
-/* Blocks at a time, and octets that a thread has under way. 16-bit octets leave
- * registers for a third; before sm_90 the assembler would spill. */
+/* Blocks per multiprocessor, and octets that a thread loads at once. 16-bit
+ * octets leave registers for a third block; before sm_90 the assembler spills.
+ */
 template <int X, int Y> struct Apply {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     static const int BLOCKS = VaeOctet<X>::WIDE || VaeOctet<Y>::WIDE ? 2 : 3;

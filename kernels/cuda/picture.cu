@@ -1,13 +1,14 @@
 /*
- * picture.cu: between pictures and the network's frames, as colour.h says.
+ * picture.cu: converts pictures to and from the network's frames, see
+ * colour.h.
  */
 #include "colour.h"
 #include "common.cuh"
 #include "cuda.h"
 #include "pixels.h"
 
-/* A picture as kernels see it. Arrays are read with constant indices only, or
- * they would be copied for it. */
+/* A picture for kernels. Arrays are read with constant indices only; with
+ * others, the compiler copies them to local memory. */
 typedef struct Format {
     VaeSamples part[3];
     int width, height;
@@ -56,8 +57,8 @@ get(const Format &f, const VaeSamples &s, int y, int x)
 typedef struct Out {
     Format to;
     VaeColourOut colour;
-    uint8_t *four; /* the samples, where pixels have four bytes, or NULL */
-    bool whole;    /* ... that are written at once */
+    uint8_t *four; /* the pixels, if they have four bytes, or NULL */
+    bool whole;    /* four bytes are written at once */
     const void *x;
     VaeType type;
     int w, c;
@@ -70,7 +71,7 @@ value(const Out &o, int y, int x, int c)
     return vae_load(o.x, o.type, ((size_t) y * o.w + x) * o.c + c);
 }
 
-/* A thread for each pixel. */
+/* One thread per pixel. */
 VAE_KERNEL void
 out_rgb(Out o)
 {
@@ -115,7 +116,7 @@ words(const Out &o, int y, int x, int *rgb)
             vae_colour_word(vae_colour_unit(value(o, y, x, c), o.low, o.high));
 }
 
-/* A thread for each chroma sample and the pixels that it stands for. */
+/* One thread per chroma sample and its pixels. */
 VAE_KERNEL void
 out_yuv(Out o)
 {
@@ -224,7 +225,7 @@ read_pixel(const In &in, int y, int x, float *v)
                                                in.mid, in.step);
 }
 
-/* A thread for each pixel of the network's frame. */
+/* One thread per pixel of the network's frame. */
 VAE_KERNEL void
 picture_in(In in)
 {

@@ -1,7 +1,7 @@
 /*
- * ptx.cuh: every PTX instruction that the kernels use, one function each, with
- * a twin in C++ for the emulation. The twins compute exactly what PTX says
- * where it says it exactly, else the number that it approximates.
+ * ptx.cuh: the PTX instructions of the kernels, one function each, with a C++
+ * version for the emulation. The C++ versions are exact if PTX defines the
+ * result exactly; else they give the value that PTX approximates.
  */
 #ifndef VAE_PTX_CUH
 #define VAE_PTX_CUH
@@ -13,7 +13,7 @@
 
 #define VAE_DEVICE static __device__ __forceinline__
 
-/* 16 bytes from an address that is a multiple of 16, and back. */
+/* Loads and stores 16 bytes at an address that is a multiple of 16. */
 VAE_DEVICE void
 vae_load16(uint32_t *word, const void *p)
 {
@@ -38,8 +38,8 @@ vae_store16(void *p, const uint32_t *word)
 #endif
 }
 
-/* v. What is computed from it is not taken for what was computed before, which
- * then need not be kept. */
+/* Returns v. The compiler recomputes values from the result instead of keeping
+ * the ones from before in registers. */
 VAE_DEVICE int
 vae_ptx_anew(int v)
 {
@@ -125,8 +125,8 @@ vae_ptx_bf16x2(float a, float b)
 #endif
 }
 
-/* v with ten bits of mantissa, halves away from zero, as the matrix units take
- * TF32; any NaN becomes some NaN. Not before sm_80: there it traps. */
+/* v rounded to ten bits of mantissa, halves away from zero, which is TF32; any
+ * NaN becomes some NaN. Traps before sm_80. */
 VAE_DEVICE uint32_t
 vae_ptx_tf32(float v)
 {
@@ -143,8 +143,8 @@ vae_ptx_tf32(float v)
 #endif
 }
 
-/* v as the matrix units take TF32: without the lower 13 bits, which they do not
- * look at; the assembler's cvt.rna.tf32 leaves them, too. */
+/* v as the matrix units read TF32: they ignore the lower 13 bits, which the
+ * assembler's cvt.rna.tf32 also leaves. */
 VAE_DEVICE uint32_t
 vae_ptx_tf32_cut(float v)
 {
@@ -157,8 +157,8 @@ vae_ptx_tf32_cut(float v)
 
 /* --------------------------------------------- copies to shared memory */
 
-/* Starts a copy of 16 bytes, or of none and 16 zeros; both addresses are
- * multiples of 16. Not before sm_80: there it traps. */
+/* Starts to copy 16 bytes, or writes 16 zeros; both addresses are multiples of
+ * 16. Traps before sm_80. */
 VAE_DEVICE void
 vae_ptx_copy_async(void *shared, const void *global, bool zero)
 {
@@ -175,8 +175,8 @@ vae_ptx_copy_async(void *shared, const void *global, bool zero)
 #endif
 }
 
-/* All copies that the thread has started since the last such call become a
- * group. */
+/* Makes a group of all copies that the thread started since the last such
+ * call. */
 VAE_DEVICE void
 vae_ptx_copy_commit(void)
 {
@@ -187,7 +187,7 @@ vae_ptx_copy_commit(void)
 #endif
 }
 
-/* Waits for all of this thread's groups but the latest LEFT. */
+/* Waits for all of this thread's groups except the latest LEFT. */
 template <int LEFT>
 VAE_DEVICE void
 vae_ptx_copy_wait(void)
@@ -202,10 +202,10 @@ vae_ptx_copy_wait(void)
 /* -------------------------------------------------------- matrix units */
 
 /*
- * Four 8x8 matrices of 16-bit numbers from shared memory: lane 8j + i has the
- * address of row i of matrix j, a multiple of 16. Of each matrix the lane gets
- * elements 2(lane % 4) and the next of row lane / 4; TRANSPOSED: of column
- * lane / 4.
+ * Loads four 8x8 matrices of 16-bit values from shared memory. Lane 8j + i has
+ * the address of row i of matrix j, a multiple of 16. From each matrix a lane
+ * receives elements 2(lane % 4) and the next of row lane / 4; if TRANSPOSED,
+ * of column lane / 4.
  */
 template <bool TRANSPOSED>
 VAE_DEVICE void
@@ -249,7 +249,7 @@ vae_ptx_half(uint32_t pair, unsigned which)
     return T == VAE_TYPE_BF16 ? vae_from_bf16(bits) : vae_from_f16(bits);
 }
 
-/* The product of all lanes' a and b, six words each: double [16][8]. */
+/* Multiplies a and b of all lanes, six words each, to double [16][8]. */
 template <int T>
 static void
 vae_ptx_product(const void *all, void *result)
@@ -274,11 +274,11 @@ vae_ptx_product(const void *all, void *result)
 #endif
 
 /*
- * d += a b, a 16 x 16 and b 16 x 8 of 16-bit T, d 16 x 8 of F32. With g =
- * lane / 4 and p = 2(lane % 4) the lane has rows g, g + 8 and columns p, p + 1
- * of d, in this order; of a, columns p, p + 1 of rows g, g + 8, then columns
- * p + 8, p + 9 of both; of b, rows p, p + 1, then p + 8, p + 9 of column g. The
- * order of the sum over 16 is the machine's.
+ * d += a b; a is 16 x 16 and b 16 x 8 of 16-bit T, d is 16 x 8 of F32. With g
+ * = lane / 4 and p = 2(lane % 4), the lane has of d rows g, g + 8 and columns
+ * p, p + 1, in this order; of a, columns p, p + 1 of rows g, g + 8, then
+ * columns p + 8, p + 9 of both; of b, rows p, p + 1, then p + 8, p + 9 of
+ * column g. The hardware decides the order of the sum over 16.
  */
 template <int T>
 VAE_DEVICE void
@@ -311,7 +311,8 @@ vae_ptx_multiply(float *d, const uint32_t *a, const uint32_t *b)
 }
 
 #ifndef __CUDACC__
-/* The same for TF32. What is no TF32 was not rounded: an error. */
+/* The same for TF32. A value that is not TF32 was not rounded, which is an
+ * error. */
 static void
 vae_ptx_product_tf32(const void *all, void *result)
 {
@@ -334,10 +335,11 @@ vae_ptx_product_tf32(const void *all, void *result)
 #endif
 
 /*
- * d += a b, a 16 x 8 and b 8 x 8 of TF32, d 16 x 8 of F32. With g = lane / 4
- * and p = lane % 4 the lane has of d what vae_ptx_multiply() says; of a, column
- * p of rows g, g + 8, then column p + 4 of both; of b, rows p, p + 4 of column
- * g. The order of the sum over 8 is the machine's.
+ * d += a b; a is 16 x 8 and b 8 x 8 of TF32, d is 16 x 8 of F32. With g = lane
+ * / 4 and p = lane % 4, the lane has the same elements of d as in
+ * vae_ptx_multiply(); of a, column p of rows g, g + 8, then column p + 4 of
+ * both; of b, rows p, p + 4 of column g. The hardware decides the order of the
+ * sum over 8.
  */
 VAE_DEVICE void
 vae_ptx_multiply_tf32(float *d, const uint32_t *a, const uint32_t *b)

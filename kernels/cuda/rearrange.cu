@@ -1,13 +1,13 @@
 /*
- * rearrange.cu: moving and converting elements, the soft clamp.
+ * rearrange.cu: moves and converts elements; the soft clamp.
  */
 #include "common.cuh"
 #include "cuda.h"
 
 /* ----------------------------------------------------------- unfold */
 
-/* Where a pixel of x begins, frame i of those made of it, and how far it is
- * from there to what the next of the fs x fs pixels is made of. */
+/* The first element of x for phase i of a pixel. *step: distance to that of
+ * the next of its fs x fs pixels. */
 VAE_DEVICE size_t
 source(const VaeRearrangeArgs &a, size_t pixel, int i, size_t *step)
 {
@@ -22,8 +22,8 @@ source(const VaeRearrangeArgs &a, size_t pixel, int i, size_t *step)
 }
 
 /*
- * A thread has one octet of the fs x fs pixels of y that come of pixel
- * (blockIdx.y, i / octets) of x; frame blockIdx.z of y. Nearest is read once.
+ * A thread writes one octet of the fs x fs pixels of y for pixel (blockIdx.y,
+ * i / octets) of x, in frame blockIdx.z of y. For nearest it reads once.
  */
 template <int X, int Y>
 VAE_KERNEL void
@@ -75,8 +75,8 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
 /* ------------------------------------------------------------- fold */
 
 /*
- * Element i of the folded row blockIdx.y of frame blockIdx.z, `colours` deep
- * in p x p pixels, to or from the flat picture.
+ * Moves element i of the folded row blockIdx.y of frame blockIdx.z, with
+ * `colours` of p x p pixels, to or from the flat picture.
  */
 VAE_KERNEL void
 fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
@@ -98,11 +98,11 @@ fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
 }
 
 /*
- * The same for what models have much of, x and y of one type (whose 16-bit
- * numbers are moved two in a word): without a division, and whole words.
+ * The same for common cases with x and y of one type: in whole words, two
+ * 16-bit values at a time, and without a division.
  */
 
-/* Number i of those in `word`, as a word's low part. */
+/* Element i of `word`, in the low part of a word. */
 template <int T>
 VAE_DEVICE uint32_t
 number(const uint32_t *word, int i)
@@ -118,8 +118,8 @@ numbers(const uint32_t *word, int i, int next)
     return T == VAE_TYPE_F32 ? low : low | number<T>(word, next) << 16;
 }
 
-/* Three colours: where number i of a folded pixel is in its P x P flat ones,
- * or of these in it. */
+/* For three colours: the index of element i of a folded pixel in its P x P
+ * flat pixels; with BACK the reverse. */
 template <int P, bool BACK, bool COLUMN_FIRST>
 VAE_DEVICE int
 place_of(int i)
@@ -134,7 +134,7 @@ place_of(int i)
     return i % 3 * area + (COLUMN_FIRST ? q * P + r : r * P + q);
 }
 
-/* Folded pixel (blockIdx.y, thread) of frame blockIdx.z, in words. */
+/* Moves folded pixel (blockIdx.y, thread) of frame blockIdx.z, in words. */
 template <int T, int P, bool BACK, bool COLUMN_FIRST>
 VAE_KERNEL void
 fold_three(VaeRearrangeArgs a, int w)
@@ -159,7 +159,7 @@ fold_three(VaeRearrangeArgs a, int w)
                        place_of<P, BACK, COLUMN_FIRST>(i * EACH + 1));
 }
 
-/* Eight colours of 2 x 2 pixels, unfolded: octet i % octets of folded pixel
+/* Unfolds eight colours of 2 x 2 pixels: octet i % octets of folded pixel
  * (blockIdx.y, i / octets) of frame blockIdx.z. */
 template <int T>
 VAE_KERNEL void
@@ -187,7 +187,7 @@ unfold_octets(VaeRearrangeArgs a, bool column_first)
     for (int k = 0; k < 4; k++) {
         const int r = column_first ? k % 2 : k / 2;
         const int q = column_first ? k / 2 : k % 2;
-        const int next = 32 / WORDS; /* from one word's first number */
+        const int next = 32 / WORDS; /* elements per word */
         VAE_UNROLL
         for (int j = 0; j < WORDS; j++)
             o.word[j] = numbers<T>(word, next * j + k, next * j + k + 4);
@@ -207,7 +207,7 @@ launch_three(const VaeQueue *q, const VaeRearrangeArgs *a, dim3 grid, int w)
                grid, VAE_THREADS, 0, q->stream, *a, w);
 }
 
-/* Whether one of the above did it, w by h folded pixels of some colours. */
+/* Launches one of the above for w by h folded pixels; false if none fits. */
 static bool
 launch_fold_words(const VaeQueue *q, const VaeRearrangeArgs *a, int w, int h,
                   int colours)
@@ -272,7 +272,7 @@ vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 
 /* --------------------------------------------- cast and soft clamp */
 
-/* n elements from element `start` on. */
+/* Converts n elements from element `start` on. */
 template <int X, int Y, bool CLAMP>
 VAE_KERNEL void
 convert(VaeCastArgs a, size_t start)
@@ -297,7 +297,7 @@ convert(VaeCastArgs a, size_t start)
     vae_octet_store<Y>(a.y, a.y_type, i, y, n);
 }
 
-/* Whole octets first, where the addresses allow, then the rest. */
+/* Converts whole octets if the addresses are aligned, then the rest. */
 template <bool CLAMP>
 static void
 launch_convert(const VaeQueue *q, const VaeCastArgs *a)

@@ -5,10 +5,10 @@
 #include "cuda.h"
 
 /*
- * What is added to n channels of y from `o` on at a place of the block, from
- * the pixel of x that begins at `from`. Where every channel of x goes to as
- * many places as y has for it, its channels lie as those of y do; where to a
- * whole part of them, every few channels.
+ * Loads the values to add to n channels of y from `o` on, at position `place`
+ * of the block, from the pixel of x at element `from`. If each channel of x
+ * fills a whole block, the channels are in the order of y; if it fills a whole
+ * fraction of one, they are at a constant distance.
  */
 template <int X>
 VAE_DEVICE void
@@ -37,7 +37,8 @@ sources(const VaeShortcutArgs &a, float *v, size_t from, int o, int n, int rep,
     }
 }
 
-/* One octet of pixel (blockIdx.y, i / octets) of frame blockIdx.z of y. */
+/* Adds to one octet of pixel (blockIdx.y, i / octets) of frame blockIdx.z of
+ * y. */
 template <int X, int Y>
 VAE_KERNEL void
 dup(VaeShortcutArgs a, int rep)
@@ -83,7 +84,8 @@ launch_dup(const VaeQueue *q, const VaeShortcutArgs *a, int frames)
         run(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
 }
 
-/* One element of row blockIdx.y of frame blockIdx.z; `front` zero frames. */
+/* Adds to one element of row blockIdx.y of frame blockIdx.z; `front` zero
+ * frames. */
 VAE_KERNEL void
 average(VaeShortcutArgs a, int g, int front)
 {
@@ -114,9 +116,9 @@ average(VaeShortcutArgs a, int g, int front)
 }
 
 /*
- * The same where a mean is of 2 x 2 pixels of one frame and channel, F frames
- * together, which is what models have, and all is of one type: eight channels
- * of x in a thread, whose F means each lie beside each other in y.
+ * The same for one type and means over 2 x 2 pixels of one frame and channel,
+ * as in models. A thread has eight channels of x; the F means of each are
+ * adjacent in y.
  */
 template <int T, int F>
 VAE_KERNEL void
@@ -159,7 +161,7 @@ average_octets(VaeShortcutArgs a, int front)
     }
 }
 
-/* Whether that did it. */
+/* Launches it; false if it does not fit. */
 static bool
 launch_average_octets(const VaeQueue *q, const VaeShortcutArgs *a, dim3 grid,
                       int front)

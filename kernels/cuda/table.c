@@ -1,5 +1,5 @@
 /*
- * table.c: the CUDA kernels as a table.
+ * table.c: the table of the CUDA kernels.
  */
 #include "cuda.h"
 

@@ -13,7 +13,7 @@ vae_attention_scratch_ref(int n, int c)
     return (size_t) n * sizeof(float);
 }
 
-/* Lanes of their own, so that the compiler may use vectors. */
+/* Sums in separate lanes, so that the compiler can vectorise the loop. */
 static float
 dot(const float *a, const float *b, int n)
 {

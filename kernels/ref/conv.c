@@ -2,8 +2,8 @@
  * conv.c: convolution, one output pixel at a time.
  *
  * The inner loop runs along output channels, which are contiguous in the
- * weights, so that a compiler makes vector code of it without changing the
- * order of any sum: bias, then taps in the order of the weights, then add.
+ * weights, so that a compiler can vectorise it without changing the order of
+ * any sum: bias, then taps in the order of the weights, then add.
  */
 #include "ref.h"
 
@@ -22,7 +22,7 @@ multiply(float *restrict acc, const float *restrict x,
     }
 }
 
-/* One tap of one pixel; constant widths make the compiler unroll. */
+/* One tap of one pixel. With constant widths the compiler unrolls the loops. */
 static void
 tap(float *acc, const float *x, const float *weight, int c, int c_out, int n)
 {

@@ -1,5 +1,5 @@
 /*
- * latent.c: between latents as the world has them and the network.
+ * latent.c: converts latents to and from the network's layout.
  */
 #include "ref.h"
 #include "number.h"

@@ -1,5 +1,5 @@
 /*
- * norm.c: the two norms, statistics in double.
+ * norm.c: the two norms; their statistics are in double.
  */
 #include <math.h>
 

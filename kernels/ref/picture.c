@@ -1,5 +1,5 @@
 /*
- * picture.c: between pictures and the network's frames, as colour.h says.
+ * picture.c: converts pictures to and from the network's frames, see colour.h.
  */
 #include "ref.h"
 #include "colour.h"

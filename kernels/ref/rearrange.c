@@ -1,16 +1,15 @@
 /*
- * rearrange.c: moving and converting elements.
+ * rearrange.c: moves and converts elements.
  */
 #include "ref.h"
 #include "number.h"
 
-/* Element of x where channel 0 of phase i, row r, column q of pixel (x, y) of
- * frame f is. */
+/* The element of x with channel 0 of phase i, row r, column q of a pixel. */
 static size_t
-source(const VaeRearrangeArgs *a, int f, int i, int y, int x, int r, int q)
+source(const VaeRearrangeArgs *a, size_t pixel, int i, int r, int q)
 {
     const size_t area = (size_t) a->h * a->w, fs = (size_t) a->fs;
-    const size_t pixel = f * area + (size_t) y * a->w + x, square = r * fs + q;
+    const size_t square = r * fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (pixel * a->ft + i) * a->c;
     if (a->kind == VAE_JOIN_PHASES)
@@ -18,15 +17,16 @@ source(const VaeRearrangeArgs *a, int f, int i, int y, int x, int r, int q)
     return ((pixel * fs * fs + square) * a->ft + i) * a->c;
 }
 
-/* Frame i of those made of frame f, to frame `to` of y. */
+/* Writes phase i of frame f to frame `to` of y. */
 static void
 frame(const VaeRearrangeArgs *a, int f, int i, int to)
 {
     const int h = a->h * a->fs, w = a->w * a->fs;
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++) {
-            const size_t from =
-                source(a, f, i, y / a->fs, x / a->fs, y % a->fs, x % a->fs);
+            const size_t pixel =
+                ((size_t) f * a->h + y / a->fs) * a->w + x / a->fs;
+            const size_t from = source(a, pixel, i, y % a->fs, x % a->fs);
             const size_t at = (((size_t) to * h + y) * w + x) * a->c;
             for (int c = 0; c < a->c; c++)
                 vae_store(a->y, a->y_type, at + c,
@@ -34,8 +34,7 @@ frame(const VaeRearrangeArgs *a, int f, int i, int to)
         }
 }
 
-/* Space to depth (or back): every element of the folded side is one of the
- * other. */
+/* Space to depth, or back: loops over the elements of the folded side. */
 static void
 fold(const VaeRearrangeArgs *a, bool back, bool column_first)
 {

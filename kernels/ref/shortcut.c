@@ -25,7 +25,7 @@ dup(const VaeShortcutArgs *a)
             }
 }
 
-/* The element at place j of the block at (f, r, q) of y; front zero frames. */
+/* Element j of the block at (f, r, q) of y, with `front` zero frames added. */
 static double
 element(const VaeShortcutArgs *a, int f, int r, int q, int j, int front)
 {
