@@ -115,10 +115,10 @@ differences(const VaeModel *m, const VaeModel *preset, const Candidate *best,
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
     return vae_fail(
         error, VAE_ERR_MODEL,
-        "%s: weights of no known VAE; the nearest is %s, of whose %zu tensors "
-        "it has %zu by name; missing: %d (%s%s); of another shape: %d (%s%s); "
-        "not part of it: %d (%s%s)",
-        m->path, preset->arch->name, best->required, best->matched,
+        "%s: weights of no known VAE; the nearest is %s: %zu of its %zu "
+        "tensors are there by name; missing: %d (%s%s); of another shape: %d "
+        "(%s%s); not part of it: %d (%s%s)",
+        m->path, preset->arch->name, best->matched, best->required,
         missing.count, missing.text, missing.count > 3 ? ", ..." : "",
         other.count, other.text, other.count > 3 ? ", ..." : "", extra.count,
         extra.text, extra.count > 3 ? ", ..." : "");
