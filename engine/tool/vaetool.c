@@ -17,7 +17,7 @@ typedef struct Entry {
 } Entry;
 
 static const Entry entries[] = {
-    {COMMAND_INFO, "info", "FILE", "the content of a file of tensors", 1,
+    {COMMAND_INFO, "info", "FILE", "print the content of a file", 1,
      command_info,
      "Prints the model, the latents or the video in the file, and its\n"
      "metadata. FILE is safetensors, an index of shards, a diffusers\n"
@@ -61,7 +61,7 @@ static const Entry entries[] = {
      "as from named pipes. Each pair prints a line with PSNR and SSIM at\n"
      "once. The bounds apply to PSNR and SSIM over all pairs.\n"},
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
-     "memory and work of a stream", 0, command_plan,
+     "print the memory and work of a stream", 0, command_plan,
      "Prints the memory that a stream takes, in bytes by purpose, and the\n"
      "floating-point operations of its first and later steps. It\n"
      "allocates none of it. `loading` is the memory to load one weight;\n"
