@@ -1,15 +1,16 @@
 /*
- * attention.c: softmax(Q K^T / sqrt(c)) V frame by frame, in
- * blocks of query rows, so that scratch grows with n and not with n * n. The
- * products are in the type of the result (fp32 or bf16), scores and softmax
- * in fp32. All work is of one frame, so the number of frames changes no byte.
+ * attention.c: softmax(Q K^T / sqrt(c)) V frame by frame, in blocks of query
+ * rows, so that scratch grows with n and not with n * n. The products are
+ * computed in the type of the result (fp32 or bf16), scores and softmax in
+ * fp32. Frames are independent, so their number changes no byte.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "cpu.h"
 
-/* Query rows of one block; one gives 33 MB of scores at n = 32400. */
+/* Query rows of one block at most. A block of 256 rows has 33 MB of scores at
+ * n = 32400. */
 #define MAX_ROWS 256
 
 typedef struct Attention {
@@ -17,18 +18,18 @@ typedef struct Attention {
     const VaeExec *exec;
     int n, c, rows, blocks;
     VaeType type;
-    VaeDnnlPrimitive pack[3]; /* Q, K, V of one frame into the products' own
-                                 layouts */
+    /* Reorder Q, K and V of one frame to the layouts of the products. */
+    VaeDnnlPrimitive pack[3];
     VaeDnnlPrimitive scores, softmax, product;
-    /* Offsets in scratch; offset 0 is the library's own. Probabilities take
-     * the scores' place where the types agree. */
+    /* Offsets in scratch; the library's own scratch is at 0. Probabilities
+     * overwrite the scores if the types are equal. */
     size_t packed[3], score, probability;
-    char impl[2 * sizeof((VaeDnnlPrimitive *) 0)->impl +
-              4]; /* of both products */
+    /* The implementations of both products. */
+    char impl[2 * sizeof((VaeDnnlPrimitive *) 0)->impl + 4];
 } Attention;
 
-/* Column block i of the packed (n, 3c) into the operand of a product: Q as
- * (n, c), K transposed to (c, n), V as (n, c). */
+/* Reorders column block i of the packed (n, 3c) to the operand of a product: Q
+ * as (n, c), K transposed to (c, n), V as (n, c). */
 static VaeDnnlStatus
 make_pack(Attention *a, int i, VaeType x_type, bool plan)
 {
@@ -86,7 +87,7 @@ reserve(size_t *end, size_t bytes)
     return start;
 }
 
-/* Lays out the scratch; returns its bytes. */
+/* Sets the offsets in scratch; returns its bytes. */
 static size_t
 place(Attention *a)
 {
@@ -108,7 +109,7 @@ place(Attention *a)
     return end;
 }
 
-/* p with scratch, source, weights (or NULL) and destination. */
+/* Executes p with scratch, source, weights (or NULL) and destination. */
 static VaeDnnlStatus
 execute(Attention *a, VaeDnnlPrimitive *p, const void *src, const void *weights,
         void *dst)

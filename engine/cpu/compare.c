@@ -1,11 +1,11 @@
 /*
- * compare.c: whether bf16 or fp32 is faster on this processor, as
- * timed with a model's own convolutions. Flags of the processor do not tell:
- * with AVX512_BF16 and without AMX either may be, by the processor, the widths
- * and whether fp32 computes in tiles (cpu/winograd.c).
+ * compare.c: measures with a model's own convolutions whether bf16 or fp32 is
+ * faster on this processor. The processor's flags do not answer it. With
+ * AVX512_BF16 and without AMX it depends on the processor, on the number of
+ * channels, and on Winograd convolutions in fp32 (cpu/winograd.c).
  *
- * A convolution runs alone, over zeros, on one thread, and the thread's own
- * processor time counts, so that a busy machine changes nothing.
+ * A convolution runs alone, over zeros, on one thread. The thread's own
+ * processor time counts, so other load on the machine matters little.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -14,13 +14,12 @@
 
 #include "cpu.h"
 
-/* How many convolutions, of different widths. Both precisions of each run in
- * turns, in PAIRS and one before that does not count, so that what slows the
- * processor down for a while slows both. */
+/* CONVS: number of convolutions timed, of different widths. The two precisions
+ * of each alternate, so that a processor that is slow for a while slows both.
+ * PAIRS counts the pairs of runs; one pair before them is discarded. */
 enum { CONVS = 2, PAIRS = 15 };
 
-/* One convolution as a program, with weights of zeros in a cache of its
- * own. */
+/* A program of one convolution, with zeros as weights in a cache of its own. */
 typedef struct Trial {
     VaeProgram program;
     VaeOp op;
@@ -38,7 +37,7 @@ typedef struct CompareJob {
     double *seconds;
 } CompareJob;
 
-/* A sum of the products' times that are the same in both precisions. */
+/* Multiplications of the convolution, the same in both precisions. */
 static double
 work(const VaeOp *op)
 {
@@ -54,8 +53,8 @@ same_widths(const VaeOp *a, const VaeOp *b)
            a->conv.k == b->conv.k && a->conv.kt == b->conv.kt;
 }
 
-/* The convolution with the most work that has not the widths of `other`
- * (NULL: any); NULL: there is none. */
+/* The convolution with the most work whose widths differ from those of `other`
+ * (NULL: any); NULL if there is none. */
 static const VaeOp *
 largest(const VaeProgram *program, const VaeOp *other)
 {
@@ -151,7 +150,7 @@ trial_new(VaeBackend *cpu, const VaeOp *op, int steps, Trial *t)
     return t->arena && t->scratch;
 }
 
-/* Seconds of one run; 0 where it fails. */
+/* Seconds of one run; 0 if it fails. */
 static double
 time_once(Trial *t)
 {
@@ -168,8 +167,8 @@ by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds what both take: the shortest run in fp32, and that by the median of the
- * quotients of all pairs. */
+/* Adds the times of both: the shortest fp32 run, and the same time multiplied
+ * by the median quotient of all pairs. */
 static void
 time_pairs(Trial *fp32, Trial *bf16, double seconds[2])
 {

@@ -1,26 +1,26 @@
 /*
- * conv.c: a convolution as one oneDNN primitive for one output
- * frame, run once per frame at successive places of the slab. The primitive
- * knows nothing of the number of frames, so a frame's bytes cannot depend on
- * it; one primitive over all frames would sum in an order that does.
+ * conv.c: a convolution as one oneDNN primitive for one output frame, run once
+ * per frame at successive addresses of the slab. The primitive does not know
+ * the number of frames, so the bytes of a frame cannot depend on it. One
+ * primitive over all frames would choose its order of summation by their
+ * number.
  *
- * Activations are plain channels-last, as everywhere; only the weights have
- * the library's layout.
+ * Activations are plain channels-last, as everywhere; only the weights have the
+ * library's layout.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "conv.h"
 
-/* What the primitive makes of x: rows and columns of the kernel, its frames,
- * zeros above and to the left, below and to the right, and the result's size.
- */
+/* Geometry of the primitive: rows and columns (k) and frames (kt) of the
+ * kernel, zero padding on each side, height and width of the result. */
 typedef struct Window {
     int k, kt, top, left, bottom, right, h, w;
 } Window;
 
-/* What is read past the last row or column; the planned output size decides,
- * so this is right for `same` and for right-and-bottom padding. */
+/* Number of rows or columns read past the last one. It follows from the planned
+ * output size, so it is right for `same` and for right-and-bottom padding. */
 static int
 pad_end(const VaeOp *op, int k, int pad, int in, int out)
 {
@@ -43,7 +43,7 @@ window(const VaeCpuConv *c)
     return w;
 }
 
-/* Whether y is computed over the residual, or beside it. */
+/* True when y overwrites the residual. */
 static bool
 adds_in_place(const VaeOp *op)
 {
@@ -51,9 +51,9 @@ adds_in_place(const VaeOp *op)
 }
 
 /*
- * oneDNN 2.6's brgconv for bf16 gives wrong sums now and then, from one
- * process to the next, for kernels of 3x3x3 with a stride in space; another
- * implementation takes those (two layers of SeedVR2's encoder).
+ * The implementation to avoid, or NULL. oneDNN 2.6's brgconv for bf16 gives
+ * wrong sums in some processes for kernels of 3x3x3 with a stride in space (two
+ * layers of SeedVR2's encoder), so another implementation computes those.
  */
 static const char *
 avoid(const VaeOp *op)
@@ -64,9 +64,9 @@ avoid(const VaeOp *op)
 }
 
 /*
- * oneDNN 2.6's convolution as a matrix product, which it takes on Arm and on
- * x86 before AVX2, adds wrong numbers of another tensor: y begins as a copy of
- * the residual there.
+ * oneDNN 2.6 convolves by a matrix product on Arm and on x86 before AVX2. The
+ * implementation adds wrong elements of VAE_DNNL_ADD. There y begins as a copy
+ * of the residual instead.
  */
 static bool
 adds_wrongly(const VaeDnnlConv *conv, const char *impl)
@@ -75,7 +75,7 @@ adds_wrongly(const VaeDnnlConv *conv, const char *impl)
            strstr(impl, "gemm:") != NULL;
 }
 
-/* conv + bias + residual, then max(., 0) where the op says so. */
+/* Makes conv + bias + residual, then max(., 0) if the op has relu. */
 static VaeDnnlStatus
 make_primitive(VaeCpuConv *c, bool plan)
 {
@@ -158,7 +158,7 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
         if (c->copies) {
-            assert(dst && add); /* copies where there is a residual */
+            assert(dst && add); /* copies implies a residual */
             memcpy(dst, add, y_frame);
         }
         s = vae_cpu_conv_frame(c, src, dst, add);

@@ -1,7 +1,7 @@
 /*
- * cpu.c: programs on oneDNN. Convolutions and attention are oneDNN
- * primitives, all other ops vae_kernels_cpu; both use the worker's OpenMP
- * threads.
+ * cpu.c: runs programs on oneDNN. Convolutions and attention are oneDNN
+ * primitives; vae_kernels_cpu computes all other ops. Both use the worker's
+ * OpenMP threads.
  */
 #include <omp.h>
 #include <signal.h>
@@ -49,12 +49,12 @@ worker(void *user)
 }
 
 /*
- * libgomp's threads spin for 300,000 rounds at every barrier before they
- * sleep, 10 ms and more, unless the process has more OpenMP threads than
- * processors: then 1,000. With one thread per processor and any other load
- * (the rest of a pipeline) the long spin takes the time slices of the threads
- * that are waited for. Nothing but the environment can set the rounds, so one
- * sleeping thread more is kept.
+ * Keeps one more OpenMP thread, asleep. libgomp's threads spin for 300,000
+ * rounds at every barrier before they sleep, 10 ms and more. If the process has
+ * more OpenMP threads than processors, they spin for 1,000 rounds only. With
+ * one thread per processor and any other load (the rest of a pipeline), the
+ * long spin takes time slices from the threads that the spinning ones wait for.
+ * Only the environment can set the number of rounds.
  */
 static void *
 spin_workaround(void *user)
@@ -98,7 +98,7 @@ stop_thread(VaeBackend *cpu, pthread_t *thread)
     pthread_join(*thread, NULL);
 }
 
-/* Signals are for the application's threads. */
+/* Blocks all signals in both threads: the application's threads handle them. */
 static int
 start_threads(VaeBackend *cpu)
 {
@@ -121,9 +121,9 @@ typedef struct OpenJob {
     VaeError *error;
 } OpenJob;
 
-/* The threads that OpenMP really gives, of which the environment may allow
- * fewer (OMP_THREAD_LIMIT): what oneDNN has made for more leaves parts of its
- * result unwritten. */
+/* Number of threads that OpenMP really gives; the environment may allow fewer
+ * than wanted (OMP_THREAD_LIMIT). A oneDNN primitive made for more threads
+ * leaves parts of its result unwritten. */
 static int
 team_size(int wanted)
 {
@@ -192,7 +192,7 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
 {
     bool limited;
     *out = NULL;
-    /* OpenMP ends the process where it cannot start a thread. */
+    /* OpenMP ends the process if it cannot start a thread. */
     if (vae_mem_left(params->threads, &limited) == 0 && limited)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "this process's limits (ulimit -v, -d) leave no "
@@ -231,10 +231,10 @@ cpu_threads(const VaeBackend *cpu)
 }
 
 /* ------------------------------------------------------------------ */
-/* What the machine can.                                               */
+/* Capabilities of the machine.                                        */
 
-/* Before AVX512_BF16 oneDNN emulates bf16. With AMX bf16 is the faster; with
- * AVX512_BF16 alone compare() tells. */
+/* Without AVX512_BF16, oneDNN emulates bf16. With AMX, bf16 is faster than
+ * fp32. With AVX512_BF16 alone, compare() decides. */
 static bool
 cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {

@@ -1,5 +1,5 @@
 /*
- * cpu.h: what the files of the cpu backend share.
+ * cpu.h: declarations that the files of the cpu backend share.
  *
  * All oneDNN objects of a backend are made, run and freed on its one worker
  * thread, whose OpenMP thread count is set once.
@@ -16,11 +16,11 @@ struct VaeBackend {
     VaeBackendParams params;
     VaeDnnl dnnl;
 
-    VaeRoom raw; /* of the worker, while weights are laid out */
+    VaeRoom raw; /* used by the worker while it reorders weights */
 
     pthread_t worker, spin_workaround;
     pthread_mutex_t turn; /* held by the caller from post to result */
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t posted, finished, closing;
     VaeStatus (*job)(void *user); /* NULL: none */
     void *user;
@@ -28,19 +28,20 @@ struct VaeBackend {
     bool stop;
 };
 
-/* Runs job on the worker and waits. Takes no memory. */
+/* Runs job on the worker and waits. Allocates nothing. */
 VaeStatus vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user),
                             void *user);
 
-/* VAE_OK for VAE_DNNL_OK, else VAE_ERR_BACKEND: which op, what it was doing
- * ("make the convolution"), oneDNN's word for the failure. */
+/* Returns VAE_OK for VAE_DNNL_OK, VAE_ERR_MEMORY for VAE_DNNL_NO_MEMORY, else
+ * VAE_ERR_BACKEND. The message names the op, the action that failed ("make the
+ * convolution") and oneDNN's word for the failure. */
 VaeStatus vae_cpu_status(VaeDnnlStatus status, const VaeOp *op,
                          const char *doing, VaeError *error);
 
 /*
- * Fill own, run, own_free and impl of exec->ops[i], and let exec->scratch and
- * exec->weight_bytes grow. cache NULL: sizes only. On failure own may be set
- * and is freed with the exec.
+ * These fill own, run, own_free and impl of exec->ops[i], and increase
+ * exec->scratch and exec->weight_bytes. cache NULL: sizes only. On failure own
+ * may be set; it is freed with the exec.
  */
 VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec,
                        int i, VaeError *error);

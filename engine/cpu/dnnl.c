@@ -1,6 +1,6 @@
 /*
- * dnnl.c: see dnnl.h. The first half gives the C interfaces of oneDNN 2 and 3
- * one form; the second half is the same for both.
+ * dnnl.c: see dnnl.h. dnnl_v2.h and dnnl_v3.h give the C interfaces of oneDNN 2
+ * and 3 one form; the rest is the same for both.
  */
 #include <assert.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -14,14 +14,14 @@
 static_assert(VAE_DNNL_OK == (int) dnnl_success, "success");
 static_assert(VAE_DNNL_NO_MEMORY == (int) dnnl_out_of_memory, "out of memory");
 
-/* The description of a convolution. */
+/* Arguments for the description of a convolution. */
 typedef struct ConvArgs {
     const VaeDnnlLayout *x, *weights, *bias, *y;
     const dnnl_dim_t *stride, *begin, *end;
 } ConvArgs;
 
-/* oneDNN 2.6 keeps the blocking of a convolution that it describes in static
- * variables: two threads that describe one each get a mixture. */
+/* Serializes descriptions of convolutions. oneDNN 2.6 keeps the blocking in
+ * static variables while it describes one, so two threads would mix theirs. */
 static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
 
 static bool
@@ -85,7 +85,8 @@ vae_dnnl_usable(char *why, size_t size)
     return true;
 }
 
-/* The numbers are those of x86; elsewhere they mean others. */
+/* The ISA constants are those of x86; on other processors they have another
+ * meaning. */
 static bool
 has_isa(unsigned isa)
 {
@@ -190,7 +191,7 @@ vae_dnnl_part(const VaeDnnlLayout *layout, int first, int n,
 /* ------------------------------------------------------------------ */
 /* Primitives.                                                         */
 
-/* Which argument and which layout of a primitive each slot is. */
+/* Maps each slot to an argument and a layout of a primitive. */
 static const struct {
     int arg;
     dnnl_query_t query;
@@ -217,7 +218,7 @@ make_memory(const VaeDnnl *dnnl, const VaeDnnlLayout *layout, void **out)
                               dnnl->engine, DNNL_MEMORY_NONE);
 }
 
-/* The arguments of a described primitive: bits SLOT(). */
+/* Takes the arguments `has`, bits SLOT(), from a described primitive. */
 static dnnl_status_t
 take_arguments(const VaeDnnl *dnnl, const_dnnl_primitive_desc_t pd,
                unsigned has, bool plan, VaeDnnlPrimitive *out)
@@ -235,7 +236,8 @@ take_arguments(const VaeDnnl *dnnl, const_dnnl_primitive_desc_t pd,
     return s;
 }
 
-/* Makes what pd describes; pd is destroyed. s: what describing it gave. */
+/* Makes the primitive that pd describes and destroys pd. s: the status of the
+ * description. */
 static VaeDnnlStatus
 finish(const VaeDnnl *dnnl, dnnl_status_t s, dnnl_primitive_desc_t pd,
        unsigned has, bool plan, VaeDnnlPrimitive *out)
@@ -274,7 +276,7 @@ typedef struct Conv {
     dnnl_post_ops_t ops;
 } Conv;
 
-/* Channels last, one picture or stack of pictures. */
+/* The channels-last layout of one picture, or of a stack of pictures. */
 static dnnl_status_t
 channels_last(const VaeDnnlConv *c, VaeType type, int channels,
               const int size[3], VaeDnnlLayout **out)

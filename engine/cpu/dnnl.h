@@ -1,10 +1,11 @@
 /*
- * dnnl.h: what the cpu backend uses of oneDNN. Only dnnl.c sees the library,
- * whose C interfaces of 2.6 to 3.x differ.
+ * dnnl.h: the part of oneDNN that the cpu backend uses. Only dnnl.c includes
+ * the library's headers. It hides the differences between the C interfaces of
+ * 2.6 to 3.x.
  *
- * All objects of a VaeDnnl are made, run and freed on one thread, whose OpenMP
- * thread count is set before. Functions return VAE_DNNL_OK or the library's
- * error number.
+ * All objects of a VaeDnnl are made, run and freed on one thread. The OpenMP
+ * thread count of that thread is set before. Functions return VAE_DNNL_OK or
+ * the library's error number.
  */
 #ifndef VAE_DNNL_H
 #define VAE_DNNL_H
@@ -18,14 +19,15 @@
 typedef int VaeDnnlStatus;
 enum { VAE_DNNL_OK = 0, VAE_DNNL_NO_MEMORY = 1 };
 
-/* "out of memory" and the like. */
+/* Describes a status: "out of memory", for example. */
 const char *vae_dnnl_word(VaeDnnlStatus status);
 
-/* Whether the library that is loaded can be used; else a sentence. */
+/* True when the loaded library can be used; otherwise `why` says why not. */
 bool vae_dnnl_usable(char *why, size_t size);
-/* "oneDNN 3.7.2", into `out`. */
+/* Writes the name and version to `out`: "oneDNN 3.7.2". */
 void vae_dnnl_version(char *out, size_t size);
-/* Whether the processor multiplies bf16, and whether it does so in tiles. */
+/* True when the processor multiplies bf16 (AVX512_BF16), and when it does so in
+ * tiles (AMX). */
 bool vae_dnnl_has_bf16(void);
 bool vae_dnnl_has_amx(void);
 
@@ -34,18 +36,18 @@ typedef struct VaeDnnl {
 } VaeDnnl;
 
 VaeDnnlStatus vae_dnnl_open(VaeDnnl *out);
-/* After a failed open, too. */
+/* Must be called after a failed open as well. */
 void vae_dnnl_close(VaeDnnl *dnnl);
 VaeDnnlStatus vae_dnnl_wait(const VaeDnnl *dnnl);
 
 /* ------------------------------------------------------------------ */
-/* Layouts: type, dimensions and placement of a tensor's numbers. Immutable. */
+/* Layouts: type, dimensions and strides of a tensor. Immutable. */
 
 enum { VAE_DNNL_DIMS = 5 };
 
 typedef struct VaeDnnlLayout VaeDnnlLayout;
 
-/* Two layouts are equal where their keys are, as bytes. */
+/* Two layouts are equal if their keys are equal byte for byte. */
 typedef struct VaeDnnlKey {
     int32_t type, n, n_blocks, zero;
     int64_t dims[VAE_DNNL_DIMS], padded[VAE_DNNL_DIMS], strides[VAE_DNNL_DIMS];
@@ -55,7 +57,7 @@ typedef struct VaeDnnlKey {
 VaeDnnlStatus vae_dnnl_key(const VaeDnnlLayout *layout, VaeDnnlKey *out);
 size_t vae_dnnl_bytes(const VaeDnnlLayout *layout);
 
-/* A dense or strided matrix; strides in numbers. Free with
+/* A dense or strided matrix; strides in elements. Free its layout with
  * vae_dnnl_layout_free(). */
 typedef struct VaeDnnlMatrix {
     VaeType type;
@@ -63,8 +65,8 @@ typedef struct VaeDnnlMatrix {
 } VaeDnnlMatrix;
 
 VaeDnnlStatus vae_dnnl_matrix(const VaeDnnlMatrix *matrix, VaeDnnlLayout **out);
-/* `n` of the outermost dimension, from `first` on; fails where blocks of the
- * layout would be cut. */
+/* The layout of `n` entries of the outermost dimension, starting at `first`.
+ * Fails if that would cut a block of the layout. */
 VaeDnnlStatus vae_dnnl_part(const VaeDnnlLayout *layout, int first, int n,
                             VaeDnnlLayout **out);
 void vae_dnnl_layout_free(VaeDnnlLayout **layout);
@@ -82,10 +84,11 @@ typedef enum VaeDnnlSlot {
     VAE_DNNL_SLOTS
 } VaeDnnlSlot;
 
-/* A primitive with one memory object for each argument. Zeroed, it has none. */
+/* A primitive and one memory object for each argument. A zeroed one is empty.
+ */
 typedef struct VaeDnnlPrimitive {
     void *primitive; /* NULL when only planned */
-    bool borrowed;   /* the primitive is another's */
+    bool borrowed;   /* another VaeDnnlPrimitive owns it */
     void *memory[VAE_DNNL_SLOTS];
     VaeDnnlLayout *layout[VAE_DNNL_SLOTS]; /* NULL: no such argument */
     size_t scratch;                        /* bytes */
@@ -93,58 +96,61 @@ typedef struct VaeDnnlPrimitive {
 } VaeDnnlPrimitive;
 
 /*
- * Each of these makes a primitive with the user's scratchpad. plan: layouts and
- * sizes only. On failure, too, the caller calls vae_dnnl_free().
+ * Each of these makes a primitive that uses a scratchpad of the caller. plan:
+ * layouts and sizes only. The caller calls vae_dnnl_free(), on failure as well.
  */
 
-/* A convolution of one frame; (t, h, w) of which t is 1 for two-dimensional
- * ones. Tensors have channels last; the weights are (out, in, [t,] h, w). */
+/* A convolution of one output frame. Arrays of three are (t, h, w); t is 1 for
+ * a two-dimensional convolution. Tensors have channels last; the weights are
+ * (out, in, [t,] h, w). */
 typedef struct VaeDnnlConv {
     bool flat; /* two-dimensional */
     VaeType x_type, y_type;
     int x_c, y_c;
     int x[3], y[3], k[3], stride[3], begin[3], end[3]; /* begin, end: padding */
     bool bias;                                         /* F32 */
-    bool add_slot; /* the result is added to VAE_DNNL_ADD, of type add_type */
-    bool add_dst;  /* the result is added to VAE_DNNL_DST */
-    bool relu;     /* last */
+    bool add_slot; /* adds VAE_DNNL_ADD, of type add_type, to the result */
+    bool add_dst;  /* adds the result to VAE_DNNL_DST */
+    bool relu;     /* applied last */
     VaeType add_type;
-    const char *avoid; /* no implementation whose name begins so; NULL: any */
-    const VaeDnnlLayout *weights; /* NULL: the library's choice */
+    /* Implementations whose name begins so are skipped; NULL: none. */
+    const char *avoid;
+    const VaeDnnlLayout *weights; /* NULL: the library chooses */
 } VaeDnnlConv;
 
 VaeDnnlStatus vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *conv, bool plan,
                             VaeDnnlPrimitive *out);
 
-/* (m, k) x (k, n) * scale -> (m, n), the first and the last dense. */
+/* (m, k) x (k, n) * scale -> (m, n); (m, k) and (m, n) are dense. */
 typedef struct VaeDnnlProduct {
     int m, k, n;
-    VaeType type, dst_type; /* of both operands; of the result */
+    VaeType type, dst_type; /* type: of both operands */
     float scale;
 } VaeDnnlProduct;
 
 VaeDnnlStatus vae_dnnl_product(VaeDnnl *dnnl, const VaeDnnlProduct *product,
                                bool plan, VaeDnnlPrimitive *out);
 
-/* Of the rows of a dense F32 matrix, into one of `type`. */
+/* Softmax of each row of a dense F32 matrix; the result has type `type`. */
 VaeDnnlStatus vae_dnnl_softmax(VaeDnnl *dnnl, int rows, int columns,
                                VaeType type, bool plan, VaeDnnlPrimitive *out);
 
 VaeDnnlStatus vae_dnnl_reorder(VaeDnnl *dnnl, const VaeDnnlLayout *src,
                                const VaeDnnlLayout *dst, bool plan,
                                VaeDnnlPrimitive *out);
-/* The same from numbers of `type` in row-major order of dst's dimensions. */
+/* The same; the source has dst's dimensions in row-major order, with elements
+ * of `type`. */
 VaeDnnlStatus vae_dnnl_reorder_plain(VaeDnnl *dnnl, VaeType type,
                                      const VaeDnnlLayout *dst, bool plan,
                                      VaeDnnlPrimitive *out);
 
-/* Memory objects like p's, for another thread that executes p; p must outlive
- * them. */
+/* Makes memory objects like p's, with which another thread can execute p. p
+ * must outlive them. */
 VaeDnnlStatus vae_dnnl_share(VaeDnnl *dnnl, const VaeDnnlPrimitive *p,
                              VaeDnnlPrimitive *out);
 void vae_dnnl_free(VaeDnnlPrimitive *p);
 
-/* The address of an argument; one without that argument ignores it. */
+/* Sets the address of an argument. Does nothing if p lacks that argument. */
 VaeDnnlStatus vae_dnnl_set(VaeDnnlPrimitive *p, VaeDnnlSlot slot,
                            const void *address);
 VaeDnnlStatus vae_dnnl_execute(const VaeDnnl *dnnl, const VaeDnnlPrimitive *p);

@@ -1,7 +1,7 @@
 /*
  * dnnl_v2.h: the calls of oneDNN 2.6 to 2.x that differ in 3.x. Only dnnl.c
- * includes it. A layout is a structure of ours, which the library fills. As in
- * 3.x, it comes from the C library and is in no plan.
+ * includes it. A layout is our own structure; the library fills it. It is
+ * allocated by the C library, as in 3.x, and no memory plan counts it.
  */
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
 
@@ -29,7 +29,7 @@ vae_dnnl_layout_free(VaeDnnlLayout **layout)
     *layout = NULL;
 }
 
-/* Frees a layout that the library did not fill. */
+/* Frees the layout if the library failed to fill it. */
 static dnnl_status_t
 filled(dnnl_status_t s, VaeDnnlLayout **layout)
 {
@@ -105,7 +105,7 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     }
 }
 
-/* The first implementation whose name does not begin with `avoid`. */
+/* Describes the first implementation whose name does not begin with `avoid`. */
 static dnnl_status_t
 describe(dnnl_engine_t engine, const void *op_desc,
          const_dnnl_primitive_attr_t attr, const char *avoid,

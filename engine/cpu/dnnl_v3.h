@@ -78,7 +78,7 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     copy_dims(md, dnnl_query_inner_idxs, key->n_blocks, key->index);
 }
 
-/* From the first implementation to the first whose name does not begin with
+/* Advances pd to the first implementation whose name does not begin with
  * `avoid`. */
 static dnnl_status_t
 skip(dnnl_status_t s, const char *avoid, dnnl_primitive_desc_t pd)

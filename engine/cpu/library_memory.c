@@ -1,29 +1,30 @@
 /*
- * library_memory.c: about how much memory oneDNN keeps for itself, code
- * and tables of each primitive, which it tells to nobody. Equal primitives
- * exist once, also those of several programs.
+ * library_memory.c: an estimate of the memory that oneDNN keeps for itself:
+ * code and tables of each primitive. oneDNN does not report it. Equal
+ * primitives exist once, also across programs.
  */
 #include <string.h>
 
 #include "conv.h"
 
-/* Pixels of the result up to which a column holds; the last: any. */
+/* The largest result in pixels for each column; the last column has no limit.
+ */
 static const int columns[] = {256, 4096, 65536};
 enum { COLUMNS = sizeof columns / sizeof *columns + 1 };
 
 /*
- * Means, in KiB, of what creating a primitive added to the process, generated
- * code and blocks of malloc(), as build/tests/bench/bench-library tells it: all
- * convolutions and attentions (with their products, softmax and reorders) of
- * Wan2.1, Wan2.2, SeedVR2, taew2_1 and taew2_2, both directions and precisions,
- * at 48x32, 208x128, 416x240, 832x480 and 1280x720, and some with
- * DNNL_MAX_CPU_ISA less; oneDNN 2.6.3 on an Intel Xeon with AMX. A single
- * convolution of brgconv on AMX is between 45 KiB and 17 MiB. Those of the four
- * phases of a doubled picture, which are smaller: of Wan2.1, Wan2.2, taew2_1
- * and taew2_2 decoding.
+ * Mean growth of the process in KiB when a primitive is created: generated code
+ * and blocks of malloc(), as build/tests/bench/bench-library reports it.
+ * Measured over all convolutions and attentions (with their products, softmax
+ * and reorders) of Wan2.1, Wan2.2, SeedVR2, taew2_1 and taew2_2, both
+ * directions and precisions, at 48x32, 208x128, 416x240, 832x480 and 1280x720,
+ * and some with a lower DNNL_MAX_CPU_ISA; oneDNN 2.6.3 on an Intel Xeon with
+ * AMX. A single convolution of brgconv on AMX takes between 45 KiB and 17 MiB.
+ * The primitives of the four phases of an upsampled picture are smaller; they
+ * were measured when decoding with Wan2.1, Wan2.2, taew2_1 and taew2_2.
  */
 static const struct Kind {
-    const char *impl; /* begins so; the first that matches */
+    const char *impl; /* name prefix; the first match counts */
     int kib[COLUMNS];
     bool phase;
 } kinds[] = {
@@ -35,7 +36,7 @@ static const struct Kind {
     {"", {50, 50, 50, 50}},
 };
 
-/* Pages of its own file that making and running primitives touch. */
+/* Bytes of the library's own file that making and running primitives touch. */
 #define PAGES ((size_t) 4 << 20)
 
 static size_t
@@ -43,8 +44,8 @@ bytes_of(const VaeExec *exec, int i)
 {
     const VaeOp *op = &exec->program->ops[i];
     const bool up = op->kind == VAE_OP_CONV && op->conv.up;
-    /* A primitive for each phase, over the picture that is not doubled; of
-     * tiles one for a chunk of them. */
+    /* Upsampling has a primitive for each phase, over the small picture.
+     * Winograd has one for a chunk of tiles. */
     VaeShape y = up ? op->x->shape : op->y->shape;
     const struct Kind *kind = kinds;
     int column = 0;
@@ -61,7 +62,7 @@ bytes_of(const VaeExec *exec, int i)
     return ((size_t) kind->kib[column] << 10) * (up ? 4 : 1);
 }
 
-/* Frames apart, of which a primitive knows nothing. */
+/* Compares all but the frames: a primitive does not know their number. */
 static bool
 same_tensor(const VaeTensor *a, const VaeTensor *b)
 {
@@ -71,7 +72,7 @@ same_tensor(const VaeTensor *a, const VaeTensor *b)
            a->shape.w == b->shape.w && a->shape.c == b->shape.c;
 }
 
-/* Frames of one product, which is of all of a step; of others of one. */
+/* Frames of one primitive: those of a step for Winograd, else one. */
 static int
 frames(const VaeExec *exec, const VaeOp *op)
 {
@@ -80,7 +81,7 @@ frames(const VaeExec *exec, const VaeOp *op)
                : 1;
 }
 
-/* Whether both are computed by the same primitives. */
+/* True when the same primitives compute both. */
 static bool
 same(const VaeOp *a, const VaeOp *b)
 {

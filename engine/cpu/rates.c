@@ -1,6 +1,6 @@
 /*
- * rates.c: what this machine does at most: a large product of
- * matrices by the library that computes convolutions, and a copy of memory.
+ * rates.c: measures the machine's peak rates: a large matrix product by the
+ * library that computes convolutions, and a copy of memory.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #include "cpu.h"
 
-/* A side of 2048 is the least at which oneDNN's products level off; the copies
- * are larger than caches. */
+/* SIDE: at 2048 and above, oneDNN's products no longer become faster. COPY is
+ * larger than the caches. */
 enum { SIDE = 2048, COPY = 128 << 20, RUNS = 7 };
 
 enum { OPERANDS = VAE_DNNL_DST + 1 };

@@ -1,10 +1,11 @@
 /*
- * upsample.c: a 3x3 convolution over a picture of which each pixel
- * is read as 2x2, in four phases (program/upsample_phases.c).
+ * upsample.c: a 3x3 convolution over a picture upsampled by two (nearest), in
+ * four phases (program/upsample_phases.c).
  *
- * As elsewhere each is a primitive for one frame, which the number of frames
- * cannot change. oneDNN writes dense rows: both parities of columns go to
- * scratch memory, and from there into every other row of the result.
+ * Each phase is a primitive for one frame, as elsewhere, so its result cannot
+ * depend on the number of frames. oneDNN writes dense rows: even and odd
+ * columns go to scratch memory first, then interleaved to every other row of
+ * the result.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -15,13 +16,13 @@
 typedef struct ConvUp {
     VaePhase phase[VAE_PHASES];
     VaeCpuConv conv[VAE_PHASES];
-    /* Where the pixels of even and odd columns are in scratch; the library's
-     * own begins at 0. */
+    /* Offsets of the even and odd columns in scratch; the library's own scratch
+     * begins at 0. */
     size_t column[2];
     char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 4];
 } ConvUp;
 
-/* Every other row of y, from its pixels of even and odd columns. */
+/* Writes every other row of y from its even and odd columns. */
 static void
 interleave(const VaeExec *e, const VaeOp *op, uint8_t *y,
            const size_t column[2])
@@ -85,7 +86,7 @@ conv_up_free(void *own)
     vae_mem_free(u);
 }
 
-/* Lays out the scratch; returns its bytes. */
+/* Sets the offsets in scratch; returns its bytes. */
 static size_t
 place(ConvUp *u, const VaeOp *op)
 {

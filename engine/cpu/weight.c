@@ -1,13 +1,13 @@
 /*
- * weight.c: the weights of a convolution in the layout that its
- * primitive wants, once per model.
+ * weight.c: the weights of a convolution in the layout that its primitive
+ * needs, made once per model.
  */
 #include <string.h>
 
 #include "conv.h"
 #include "cpu/simd.h"
 
-/* Kept weights are told apart by what they are made from and into, as bytes. */
+/* Key of a cached weight: its source and its layout, compared byte for byte. */
 typedef struct WeightKey {
     char table[8];
     int id, parts;
@@ -19,21 +19,21 @@ typedef struct WeightJob {
     VaeBackend *cpu;
     const VaeOp *op;
     const VaeWeight *weight;
-    const VaePhase *phase; /* NULL: of all */
+    const VaePhase *phase; /* NULL: no phases */
     bool tiles;
     const VaeDnnlLayout *layout;
     VaeDnnlKey key; /* of the layout */
-    int piece;      /* of tiles: output channels that are made at a time */
+    int piece;      /* for tiles: output channels made at a time */
 } WeightJob;
 
-/* Whether they are laid out from where they lie in the file. */
+/* True when the reorder reads the weights directly from the file. */
 static bool
 from_file(const WeightJob *j)
 {
     return !j->phase && !j->tiles && vae_weight_is_direct(j->weight);
 }
 
-/* Lays out numbers in the file's order, [out, in, t, h, w]. */
+/* Reorders weights from the file's order, [out, in, t, h, w]. */
 typedef struct Reorder {
     VaeBackend *cpu;
     VaeDnnlPrimitive primitive;
@@ -85,15 +85,16 @@ reorder_once(const WeightJob *j, const void *src, void *dst)
 }
 
 /* ------------------------------------------------------------------ */
-/* Tiles.                                                              */
+/* Winograd tiles.                                                     */
 
 enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE };
 
-/* Output channels that are made at a time, which stay in the caches from one
- * pass to the next, and kernels of them. */
+/* PIECE: output channels made at a time, few enough to stay in the caches from
+ * one pass to the next. SOME: kernels transformed at a time. */
 enum { PIECE = 64, SOME = 64 };
 
-/* Of n kernels of three frames from `first` on; taps NULL: out of the file. */
+/* Transforms n kernels of three frames, starting at `first`. taps NULL: reads
+ * them from the file. */
 static void
 tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
            size_t n)
@@ -117,9 +118,9 @@ tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
     }
 }
 
-/* The job for `some` output channels from `first` on, as they are in a kernel:
- * for all channels where the layout cannot be cut. The caller frees out->layout
- * unless it is j's. */
+/* Makes the job for *some output channels, starting at `first`: for all
+ * channels if the layout cannot be cut. The caller frees out->layout unless it
+ * is j's. */
 static VaeDnnlStatus
 cut(const WeightJob *j, int first, int *some, WeightJob *out)
 {
@@ -144,7 +145,7 @@ cut_free(const WeightJob *j, WeightJob *piece)
         vae_dnnl_layout_free(&part);
 }
 
-/* Numbers that make_weight() and make_tiles() compute with. */
+/* Floats that make_weight() and make_tiles() use as work space. */
 static size_t
 raw_count(const WeightJob *j)
 {
@@ -163,7 +164,8 @@ no_memory(const WeightJob *j, VaeError *error)
                     raw_count(j) * sizeof(float));
 }
 
-/* Out of the file where it has one piece of a type that oneDNN reads. */
+/* Reorders directly from the file if the weight is one tensor of a type that
+ * oneDNN reads. */
 static VaeStatus
 make_weight(void *user, void *dst, VaeError *error)
 {
@@ -226,7 +228,7 @@ make_tiles(void *user, void *dst, VaeError *error)
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
-/* How many channels of the layout are made at a time. */
+/* Sets the number of output channels made at a time. */
 static VaeDnnlStatus
 choose_piece(WeightJob *j)
 {
@@ -237,8 +239,8 @@ choose_piece(WeightJob *j)
     return s;
 }
 
-/* Fills what is known of the layout, and counts what making the weights takes
- * and gives back. */
+/* Fills j->key and j->piece, and counts the temporary memory that making the
+ * weights takes. */
 static VaeStatus
 begin(WeightJob *j, VaeExec *exec, VaeError *error)
 {
@@ -269,7 +271,7 @@ lazy_free(void *block, int place)
     vae_mem_free(block);
 }
 
-/* The block of that many bytes, made if the model has none. */
+/* Gets the weight of `bytes` bytes from the cache, which makes it if needed. */
 static VaeStatus
 keep(WeightJob *job, VaeWeightCache *cache, const char *table, size_t bytes,
      const void **out, VaeError *error)
@@ -306,7 +308,7 @@ vae_cpu_conv_weight(VaeCpuConv *c, VaeWeightCache *cache, const VaeWeight *w,
                      .layout = c->primitive.layout[slot]};
     const size_t bytes = vae_dnnl_bytes(job.layout);
     VaeStatus status = begin(&job, c->exec, error);
-    /* All phases have one bias. */
+    /* All phases share one bias. */
     if (phase || !c->phase || (c->phase->row == 0 && c->phase->column == 0))
         c->exec->weight_bytes += bytes;
     if (status != VAE_OK || !cache)

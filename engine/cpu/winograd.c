@@ -1,21 +1,22 @@
 /*
- * winograd.c: a 3x3x3 convolution by Winograd's F(2x2, 3x3) in
- * space. Of rows x0..x3 of a tile and the kernel's rows g0, g1, g2
+ * winograd.c: a 3x3x3 convolution by Winograd's F(2x2, 3x3) in space. Rows
+ * x0..x3 of a tile and rows g0, g1, g2 of the kernel give two rows of the
+ * result, y0 and y1:
  *
  *   m0 = (x0 - x2) g0                 y0 = m0 + m1 + m2
  *   m1 = (x1 + x2) (g0 + g1 + g2)/2   y1 = m1 - m2 + m3
  *   m2 = (x2 - x1) (g0 - g1 + g2)/2
  *   m3 = (x3 - x1) g2
  *
- * are two rows of the result, and of columns likewise: a tile of 2x2 pixels by
- * sixteen kernels of three frames of one tap, where there were 36 taps of three
- * frames. Only in F32: in 16 bits the sums of pixels would round.
+ * The same holds for columns. A tile of 2x2 pixels then takes sixteen kernels
+ * of one tap and three frames, instead of 36 taps of three frames. It is used
+ * only in F32: 16-bit types would round the sums of pixels.
  *
- * The picture is cut into chunks of tiles. A thread computes a chunk of one
- * step whole, so that what the products read and write stays in its own cache,
- * and its bytes depend neither on the threads nor on the steps of a slice. A
- * product is a oneDNN convolution of 3x1 taps, frames taken as rows and the
- * chunk's tiles as columns.
+ * The picture is cut into chunks of tiles. One thread computes all of a chunk
+ * for one step. The input and output of the products thus stay in its own
+ * cache, and the bytes depend neither on the number of threads nor on the steps
+ * of a slice. A product is a oneDNN convolution of 3x1 taps; frames are its
+ * rows and the chunk's tiles are its columns.
  */
 #include <assert.h>
 #include <omp.h>
@@ -25,13 +26,14 @@
 #include "conv.h"
 #include "cpu/simd.h"
 
-/* Of a tile, and of what is computed at a time: the products of one row. */
+/* Side of a tile, and number of products computed at a time: one row of
+ * kernels. */
 enum { SIDE = VAE_CPU_TILE_SIDE };
 
-/* A thread's memory objects, and its parts of scratch memory. */
+/* Memory objects of a thread, and its parts of scratch memory. */
 typedef struct Lane {
     VaeDnnlPrimitive product; /* shared */
-    float *zeros;             /* a pixel of them */
+    float *zeros;             /* one pixel of zeros */
     float *in;                /* [SIDE][frames + 2][tiles][x.c] */
     float *out;               /* [SIDE][frames][tiles][y.c] */
 } Lane;
@@ -42,25 +44,26 @@ typedef struct ConvTiles {
     const VaeOp *op;
     const VaeSimd *simd;
     VaeCpuChunk chunk;
-    int frames;  /* of a step */
-    int at_once; /* of them in one product: all or one */
+    int frames;  /* in a step */
+    int at_once; /* frames in one product: all or one */
     VaeDnnlPrimitive product;
-    const uint8_t *kernels; /* SIDE * SIDE, of kernel_bytes each */
+    const uint8_t *kernels; /* SIDE * SIDE kernels of kernel_bytes each */
     size_t kernel_bytes;
     const float *bias;
     int n_lanes;
     Lane *lanes;
-    /* Where what a lane has begins, and how much it is. */
+    /* Offsets in the scratch memory of a lane, and its size. */
     size_t zeros_at, in_at, out_at, lane_bytes;
     char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 10];
 } ConvTiles;
 
-/* What a chunk is computed from and into. */
+/* Input and output of a chunk. */
 typedef struct Step {
-    const float *context, *x; /* the op's frames: `back` of context, then x */
+    /* The input: `back` frames of context, then x. */
+    const float *context, *x;
     int back;
-    int frame;        /* the step's first of these */
-    const float *add; /* of the step; NULL: none */
+    int frame;        /* the first input frame of the step */
+    const float *add; /* residual of the step; NULL: none */
     float *y;
     int row, column; /* the chunk's first tile */
 } Step;
@@ -68,10 +71,10 @@ typedef struct Step {
 /* ------------------------------------------------------------------ */
 /* Chunks.                                                             */
 
-/* Tiles of a chunk: what four products of four frames read and write should
- * stay in a thread's cache beside the picture, and be enough for each weight
- * read; from LEAST on oneDNN reads the weights of any number of frames alike.
- */
+/* Limits on the tiles of a chunk. The input and output of four products of four
+ * frames should stay in a thread's cache beside the picture, and the chunk
+ * should be large enough to pay for reading the weights. From LEAST tiles on
+ * oneDNN uses one weight layout for any number of frames. */
 #define CHUNK_BYTES ((size_t) 512 << 10)
 enum { LEAST = 28, FEW = 36 };
 
@@ -81,8 +84,8 @@ parts(int n, int of)
     return (n + of - 1) / of;
 }
 
-/* What a frame costs in chunks of w x h tiles, in products of a tile; to read a
- * pixel costs about a hundredth of one. */
+/* Cost of a frame in chunks of w x h tiles. The unit is the product of one
+ * tile; reading a pixel costs about a hundredth of it. */
 static double
 cost(const VaeCpuChunk *c, int w, int h)
 {
@@ -117,7 +120,7 @@ vae_cpu_chunk(const VaeOp *op)
 /* ------------------------------------------------------------------ */
 /* One chunk.                                                          */
 
-/* Frame f of what the step reads. */
+/* Input frame f of the step. */
 static const float *
 frame_of(const ConvTiles *p, const Step *step, int f)
 {
@@ -128,8 +131,8 @@ frame_of(const ConvTiles *p, const Step *step, int f)
     return from + (size_t) behind * (bytes / sizeof(float));
 }
 
-/* The second pixel of those rows of tiles; of a row outside of the picture
- * zeros. */
+/* Address of the pixel at row and column of x, and in *step the distance to the
+ * next pixel; zeros for a row outside the picture. */
 static const float *
 row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
        int column, size_t *step)
@@ -142,7 +145,7 @@ row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
                              (size_t) s.c;
 }
 
-/* What the products of that row of kernels read. */
+/* Computes the input of the products of row `kernels`. */
 static void
 chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
@@ -200,8 +203,9 @@ chunk_products(const ConvTiles *p, Lane *lane, int kernels)
     return s;
 }
 
-/* Row `half` of a row of tiles' two, at that pixel and frame of y: to its first
- * products come the residual and the bias, its last go through relu. */
+/* Describes output row `half` (of two) of a row of tiles, at `row` and `frame`
+ * of y. The residual and the bias are added with the first products; relu
+ * follows the last. */
 static VaeTileRow
 row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
         int row)
@@ -226,7 +230,7 @@ row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
     };
 }
 
-/* Adds what that row of products makes to each tile's two rows. */
+/* Adds the products of row `kernels` to the two output rows of each tile. */
 static void
 chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
@@ -328,7 +332,7 @@ winograd_free(void *own)
 
 /* ------------------------------------------------------------------ */
 
-/* weights NULL: the library's choice. */
+/* weights NULL: the library chooses their layout. */
 static VaeDnnlStatus
 make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
              VaeDnnlPrimitive *out)
@@ -344,15 +348,17 @@ make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
                               .k = {1, 3, 1},
                               .stride = {1, 1, 1},
                               .weights = weights};
-    /* For one thread, as each chunk is computed by one. */
+    /* Made for one thread, because one thread computes each chunk. */
     omp_set_num_threads(1);
     const VaeDnnlStatus s = vae_dnnl_conv(&p->cpu->dnnl, &conv, plan, out);
     omp_set_num_threads(p->cpu->params.threads);
     return s;
 }
 
-/* Of all frames where the library has one that reads the weights as that of one
- * frame does: programs have different frames, and the weights are kept once. */
+/* Chooses a product of all frames if the library has one of the same
+ * implementation and weight layout as for one frame, else a product of one
+ * frame. Programs differ in their number of frames, and the weights are kept
+ * once. */
 static VaeDnnlStatus
 choose_product(ConvTiles *p, bool plan)
 {
@@ -386,7 +392,7 @@ aligned(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Lays out a lane's scratch. */
+/* Sets the offsets in a lane's scratch memory. */
 static void
 place(ConvTiles *p)
 {
