@@ -1,5 +1,8 @@
 /*
- * backend.h: what turns a program into numbers.
+ * backend.h: the interface of a backend, which computes programs.
+ *
+ * A backend has the memory of a device (alloc, free, copy), prepares the ops of
+ * a program, and runs them. executor.h runs most ops for it.
  */
 #ifndef VAE_BACKEND_H
 #define VAE_BACKEND_H
@@ -16,20 +19,20 @@
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
     int threads;            /* >= 1 */
-    int device;             /* -1: 0 */
+    int device;             /* CUDA device index; -1 selects device 0 */
     bool deterministic;
-    VaePixels pixels; /* of pictures; RGB_F32 stands for any */
+    VaePixels pixels; /* widest format of pictures; RGB_F32: any */
     VaeLog log;
 } VaeBackendParams;
 
-/* Memory of one stream. Blocks are zeroed when taken. */
+/* Memory of one stream, zeroed when it is allocated. */
 typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
 } VaeMemory;
 
-/* What one run reads and writes; arrays as long as the program's counts. They
- * are read and written before run() returns, but what the elements point to
- * may be written as late as in finish(). */
+/* Input and output of one run. The arrays have as many elements as the program
+ * has units. run() reads the arrays before it returns; finish() may still write
+ * to the memory that their elements point to. */
 typedef struct VaeRun {
     const VaeLatentIn *latents_in;   /* when decoding */
     const VaeLatentOut *latents_out; /* when encoding */
@@ -41,8 +44,8 @@ typedef struct VaeRun {
         index;    /* of samples; index: the first latent's in the sequence */
     int channels; /* latent channels */
     float low, high;
-    VaeStreamStats *stats; /* nonfinite and the three times grow, those of what
-                              is on its way as late as in finish() */
+    VaeStreamStats *stats; /* run() or, for runs in flight, finish() adds to
+                              nonfinite and to the three times */
     atomic_bool *cancel;
     VaeDumpFunc dump;
     void *dump_user;
@@ -79,30 +82,31 @@ typedef struct VaeBackendClass {
     const char *name;
     VaeBackendKind kind;
 
-    /* False and a sentence when this machine or build cannot. Cheap. */
+    /* False and a sentence if this machine or build has no such backend.
+     * Cheap. */
     bool (*available)(char *why, size_t size);
-    /* Resolves AUTO, and says why it takes that one ("the processor has
-     * AMX") or nothing; false and a sentence for one that it lacks. */
+    /* Resolves AUTO, with the reason in why ("the processor has AMX") or an
+     * empty string. False and a sentence for an unsupported precision. */
     bool (*precision)(VaePrecision wanted, VaePrecision *out, char *why,
                       size_t size);
-    /* AUTO when encoding: latents feed a diffusion model, which is sensitive
-     * to 16-bit errors. */
+    /* AUTO for encoding: diffusion models are sensitive to 16-bit errors of
+     * latents. */
     VaePrecision encode_precision;
-    /* Storage of conv inputs at that precision. */
+    /* Type of convolutions' inputs at that precision. */
     VaeType (*act_type)(VaePrecision precision);
-    /* Storage of what is added up along the network; NULL: F32. */
+    /* Type of the residual stream; NULL: F32. */
     VaeType (*sum_type)(VaePrecision precision);
-    /* The neighbouring ops that it computes as one. */
+    /* Neighbouring ops that the backend computes as one. */
     VaeFusions fusions;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);
     void (*close)(VaeBackend **backend);
-    /* That it computes with: those asked for, or fewer where the system gives
-     * no more. NULL: as many. */
+    /* Threads in use: those asked for, or fewer if the system has no more.
+     * NULL: those asked for. */
     int (*threads)(const VaeBackend *backend);
 
-    /* Bytes that alloc() can give; NULL: the machine's memory. */
+    /* Bytes that alloc() can still give; NULL: the machine's memory. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
                              VaeError *error);
     /* Zeroed, 64-byte aligned. */
@@ -111,42 +115,40 @@ typedef struct VaeBackendClass {
     void (*free)(VaeBackend *backend, void *block);
 
     /*
-     * Makes what each op needs, weights in the library's layout included
-     * (through vae_weight_cache_get(), so that they exist once per model).
-     * Reads the plan's offsets. The program must outlive the exec.
-     * cache NULL: only plan: sizes are told, no weight is read or made.
+     * Prepares each op: primitives, and weights in the library's layout
+     * (through vae_weight_cache_get(), once per model). Reads the plan's
+     * offsets. The program must outlive the exec. cache NULL: only sizes; no
+     * weight is read or converted.
      */
     VaeStatus (*prepare)(VaeBackend *backend, VaeWeightCache *cache,
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
-    /* An estimate of what the computing library keeps for itself beside all
-     * that, for n programs of one stream (NULL: none there); NULL: nothing
-     * that is known. */
+    /* Estimated memory of the computing library itself, for n programs of one
+     * stream, some of which may be NULL. NULL: unknown. */
     size_t (*library)(VaeExec *const *execs, int n);
-    /* Once, before the first run: addresses are fixed from here. */
+    /* Once, before the first run. Addresses stay fixed from then on. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
-    /* Waits until at most `left` of the runs begun are not done. keep false:
-     * results are not written any more. NULL: run() is done when it
+    /* Blocks until at most `left` runs are still in flight. Runs finish in
+     * order. keep false: discards results. NULL: run() has finished when it
      * returns. */
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
-    /* Processor seconds that the largest convolutions of a model take: of its
-     * program in fp32, and in bf16. False where the precision that precision()
-     * takes of AUTO is the faster one anyway. No run is under way. NULL: never
-     * asked. */
+    /* Processor seconds of a model's largest convolutions, in its fp32 and its
+     * bf16 program. False if precision() already resolves AUTO to the faster
+     * one. No run is in flight. NULL: not needed. */
     bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
                     double seconds[2]);
-    /* What the maker calls that which computes. */
+    /* The name of the processor or GPU. */
     void (*device)(const VaeBackend *backend, char *out, size_t size);
-    /* See vae_stream_rates(); NULL: not measured. No run is under way. */
+    /* See vae_stream_rates(); NULL: not measured. No run is in flight. */
     VaeStatus (*rates)(VaeBackend *backend, VaePrecision precision,
                        VaeRates *out, VaeError *error);
-    /* NULL turns profiling off; else program->n_ops rows to add to. */
+    /* Adds times to rows, one for each op; NULL turns profiling off. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 
     /*
@@ -158,12 +160,12 @@ typedef struct VaeBackendClass {
      */
     VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
     VaeStatus (*reload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
-    /* Between a block of alloc() and the host's memory, and waits for it. */
+    /* Copies between a block of alloc() and host memory, and waits. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
                       size_t bytes, VaeError *error);
 } VaeBackendClass;
 
-/* The CUDA backend, or NULL and in why (size bytes) a sentence. */
+/* The CUDA backend, or NULL and a sentence in why (size bytes). */
 const VaeBackendClass *vae_backend_cuda_class(char *why, size_t size);
 extern const VaeBackendClass vae_backend_ref;
 #ifdef VAE_HAVE_ONEDNN

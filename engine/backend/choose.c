@@ -1,5 +1,5 @@
 /*
- * choose.c: which backends there are, and the choice among them.
+ * choose.c: lists the backends and chooses one.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ static const VaeBackendKind order[] = {VAE_BACKEND_CUDA, VAE_BACKEND_CPU,
 
 #define N_ORDER (sizeof order / sizeof *order)
 
-/* NULL and a sentence where there is none. */
+/* NULL and a sentence if there is none. */
 static const VaeBackendClass *
 find_class(VaeBackendKind kind, char *why, size_t size)
 {

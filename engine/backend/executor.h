@@ -30,8 +30,8 @@ struct VaeLaunch {
                        VaeError *error);
     void *user; /* of these */
 
-    /* Of a run: NULL where no unit goes in or out. Where kernels read and write
-     * units and statistics; from one unit to the next are so many bytes. */
+    /* The run, or NULL if no unit goes in or out. The pointers are addresses
+     * that kernels read and write; the strides are bytes from unit to unit. */
     const VaeRun *run;
     const VaeLatentIn *latents_in;
     const VaeLatentOut *latents_out;
@@ -61,8 +61,8 @@ vae_exec_carry(const VaeExec *e, const VaeOp *op)
 {
     return e->memory.carries + op->carry->offset;
 }
-/* Of a convolution: the first frame that it reads. A tensor may have more
- * context than one convolution looks back. */
+/* The first frame that a convolution reads. A tensor may have more context than
+ * one convolution needs. */
 static inline uint8_t *
 vae_exec_conv_input(const VaeExec *e, const VaeOp *op)
 {

@@ -1,7 +1,7 @@
 /*
- * module.c: opens the CUDA backend's module, once in a process. It is
- * what the environment variable VAE_CUDA_MODULE names, unless that is empty, or
- * lies beside the file that this code is in, or where libraries are installed.
+ * module.c: opens the module of the CUDA backend, once in a process. Its path
+ * is in the environment variable VAE_CUDA_MODULE; if that is unset or empty,
+ * the module is beside the file with this code, or in the folder of libraries.
  */
 #include <dlfcn.h>
 #include <pthread.h>

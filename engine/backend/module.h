@@ -1,10 +1,10 @@
 /*
- * module.h: between libvae and a backend in a module of its own, which is
- * opened at run time: one installation serves machines with and without what
- * the module needs.
+ * module.h: the interface between libvae and a backend in a module, which
+ * libvae opens at run time. So one installation serves machines with and
+ * without the libraries that the module needs.
  *
- * The module sees nothing of libvae but these calls, so that it works the same
- * with the shared library and with programs that contain the engine.
+ * The module uses only these calls of libvae. It therefore works with the
+ * shared library and with programs that contain the engine.
  */
 #ifndef VAE_MODULE_H
 #define VAE_MODULE_H
@@ -13,7 +13,7 @@
 #include "vae/version.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION_STRING " 11"
+#define VAE_MODULE_VERSION VAE_VERSION_STRING " 12"
 
 typedef struct VaeEngineCalls {
     const char *version;
@@ -41,7 +41,7 @@ typedef struct VaeEngineCalls {
     size_t (*frame_bytes)(const VaeTensor *t);
 } VaeEngineCalls;
 
-/* What a module exports as vae_module_open; calls stays valid. NULL where the
+/* A module exports this as vae_module_open. calls stays valid. NULL: the
  * versions differ. */
 typedef const VaeBackendClass *(*VaeModuleOpen)(const VaeEngineCalls *calls);
 

@@ -1,5 +1,5 @@
 /*
- * processor.c: what the processor is called.
+ * processor.c: the name of the processor.
  */
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "host.h"
 
-/* What stands behind the first "key : " of the file. */
+/* The text behind the first "key : " of the file. */
 static bool
 read_value(const char *path, const char *key, char *out, size_t size)
 {
@@ -28,8 +28,8 @@ read_value(const char *path, const char *key, char *out, size_t size)
     return found;
 }
 
-/* Arm's processors have two numbers instead of a name; some systems tell
- * nothing. */
+/* Arm processors have two numbers instead of a name. Some systems have
+ * neither. */
 bool
 vae_processor_name(const char *path, char *out, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * ref.c: every op through the reference kernels. Slow, obvious,
- * always built; fp32 only; one thread.
+ * ref.c: the reference backend: every op by the plain-C kernels, in fp32, on
+ * one thread. Every build has it.
  */
 #include <stdio.h>
 

@@ -98,7 +98,7 @@ new_entry(VaeWeightCache *cache, const VaeWeightRequest *r)
     return k;
 }
 
-/* Lock held; NULL where there is none. */
+/* NULL: no such entry. Lock held. */
 static VaeCachedWeight *
 find_key(const VaeWeightCache *cache, const void *key, size_t key_size)
 {

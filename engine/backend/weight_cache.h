@@ -51,8 +51,8 @@ void vae_weight_cache_clear(VaeWeightCache *cache);
 /* Writes an entry's bytes to dst. */
 typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
 
-/* Where entries are allocated. alloc() runs within the call alone and gets
- * user; free() may run on any thread and gets place. */
+/* The memory of entries. alloc() runs only within the call and gets user;
+ * free() may run on any thread and gets place. */
 typedef struct VaeWeightMemory {
     void *(*alloc)(size_t bytes, void *user);
     void (*free)(void *block, int place);

@@ -33,7 +33,7 @@ typedef struct VaeTensorSource {
     const VaeTensorFile *file; /* that holds them, or NULL */
 } VaeTensorSource;
 
-/* What a program is made from: one direction of a model. */
+/* One direction of a model, from which programs are recorded. */
 typedef struct VaeNetwork {
     void (*forward)(VaeBuilder *b);
     const void *arch_data; /* see vae_arch_data() */

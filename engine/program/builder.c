@@ -35,8 +35,8 @@ vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
     b->error.status = b->status = status;
 }
 
-/* A block by itself, zeroed; on failure the builder fails and NULL comes
- * back. */
+/* Allocates a zeroed block. On failure the builder fails, and the result is
+ * NULL. */
 static void *
 take_block(VaeBuilder *b, size_t bytes)
 {
@@ -49,7 +49,7 @@ take_block(VaeBuilder *b, size_t bytes)
     return block;
 }
 
-/* A program is some thousand small things that go together. */
+/* A program has some thousand small blocks, which are freed together. */
 #define CHUNK ((size_t) 32 << 10)
 
 struct VaeChunk {
@@ -58,7 +58,7 @@ struct VaeChunk {
     _Alignas(max_align_t) uint8_t bytes[];
 };
 
-/* The same of at most CHUNK bytes that the program keeps. */
+/* The same, of at most CHUNK bytes, owned by the program. */
 static void *
 take(VaeBuilder *b, size_t bytes)
 {
@@ -154,7 +154,7 @@ vae_set_head(VaeBuilder *b, VaeHead head)
     b->head = head;
 }
 
-/* path.name, path.name.suffix; an empty name leaves its dot out. */
+/* path.name or path.name.suffix; an empty name has no dot. */
 static void
 full_name(const VaeBuilder *b, const char *name, const char *suffix,
           char out[VAE_MAX_PATH])
@@ -228,7 +228,7 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
     char full[VAE_MAX_PATH];
     full_name(b, name, NULL, full);
     VaeCarrySet *set = b->params->carries;
-    /* The programs of a stream ask for them in the same order. */
+    /* The programs of a stream use them in the same order. */
     for (int k = 0; k < set->n; k++) {
         const int i = (b->next_carry + k) % set->n;
         VaeCarry *c = set->items[i];
@@ -288,7 +288,7 @@ weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
     const VaeTensorSource *tensors = &b->params->network.tensors;
     VaeError error = {0};
     long i = -1;
-    /* The programs of a model ask for them in much the same order. */
+    /* The programs of a model require them in much the same order. */
     const VaeTensorQuery query = {full, dims, n_dims, b->next_tensor};
     const VaeStatus status = tensors->find(tensors->user, &query, &i, &error);
     if (status != VAE_OK) {
@@ -331,7 +331,7 @@ vae_builder_vector_weight(VaeBuilder *b, const char *name, const char *suffix,
     return w;
 }
 
-/* The dimensions that the file has for one part of a conv's weight. */
+/* The file's dimensions of one part of a convolution's weight. */
 static int
 conv_dims(const VaeConv *conv, int c_out, int c_in, int64_t dims[5])
 {
@@ -348,7 +348,7 @@ conv_dims(const VaeConv *conv, int c_out, int c_in, int64_t dims[5])
     return 4;
 }
 
-/* The conv's weight, or with suffix "bias" its bias: c vectors. */
+/* The weight of a convolution, or its bias. */
 VaeWeight *
 vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
                         int c_in, bool bias)
@@ -391,8 +391,7 @@ vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c, int k)
 
 /* ------------------------------------------------------------------ */
 
-/* Results computed in place over `add` are right only when nothing reads
- * `add` afterwards. */
+/* A sum that replaces `add` is right only if no later op reads `add`. */
 static void
 check_in_place(VaeBuilder *b)
 {
@@ -410,7 +409,7 @@ check_in_place(VaeBuilder *b)
     }
 }
 
-/* What only lists tensors is never run. */
+/* A dry run only lists tensors. */
 static void
 finish(VaeBuilder *b)
 {

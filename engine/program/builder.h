@@ -1,5 +1,5 @@
 /*
- * builder.h: the calls that a network's forward pass is written with.
+ * builder.h: the calls of a network's forward pass.
  *
  * A forward pass is an ordinary function over a VaeBuilder. Each call appends
  * ops to the program that is being built. The same function runs without
@@ -29,7 +29,8 @@ typedef struct VaeConv {
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
     bool relu;
-    bool narrow; /* nothing is added to the result: keep it as convs do */
+    bool narrow; /* the result has the type of convolutions' inputs, because
+                    nothing is added to it */
     VaeTaps taps;
     /* Residual, or NULL. The sum is written over it, so it must not be read
      * later, unless keep. */
@@ -47,13 +48,13 @@ void vae_leave(VaeBuilder *b);
 
 /* True while the program for the first step of a sequence is built. */
 bool vae_is_first(const VaeBuilder *b);
-/* What the file says, filled by the architecture's recognise(). */
+/* The architecture's own description, filled in by its recognise(). */
 const void *vae_arch_data(const VaeBuilder *b);
 
 /* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
 const VaeTensor *vae_input(VaeBuilder *b);
-/* Ends the program with x as the latents (c = Z or 2Z) or pictures (c = 3); of
- * more frames than the step gives, the last are taken. */
+/* Ends the program. x: the latents (c = Z or 2Z) or pictures (c = 3). If x has
+ * more frames than the step gives, the last ones are the result. */
 void vae_output(VaeBuilder *b, const VaeTensor *x);
 
 /* name.weight, name.bias. name "" is the entered path itself. */
@@ -90,8 +91,8 @@ const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
  * one frame; name.weight [2n, 1, 7, 7]. */
 const VaeTensor *vae_depthwise(VaeBuilder *b, const char *name,
                                const VaeTensor *x);
-/* A conv that the first step bypasses: its carry (frames of x's h, w, c) is
- * left zero, or holds the last frames of x. */
+/* For a convolution that the first step skips: sets its carry (frames of x's h,
+ * w, c) to zero, or to the last frames of x. */
 void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,
                     int frames);
 void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
@@ -100,7 +101,7 @@ void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
 void vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
     VAE_PRINTF(3, 4);
 
-/* How causal convs of this model begin; zero unless set. */
+/* The context of causal convolutions in the first step; default: zeros. */
 void vae_set_head(VaeBuilder *b, VaeHead head);
 
 #endif

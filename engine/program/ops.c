@@ -1,5 +1,5 @@
 /*
- * ops.c: the builder calls that models are written with.
+ * ops.c: the builder's calls that append ops. See builder.h.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -64,8 +64,8 @@ is_empty(const VaeBuilder *b)
     return b->params->first || b->params->cold;
 }
 
-/* Puts ctx frames in front of x: zeros or copies of its first frame where
- * there is no context, else the carry. */
+/* Puts ctx frames in front of x: the carry or, if there is none, zeros or
+ * copies of the first frame. */
 static void
 add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
          VaeCarry *carry)

@@ -1,10 +1,10 @@
 /*
  * plan.c: places the tensors of a program in one arena.
  *
- * A root tensor lives from the first op that touches it, or any tensor that
- * shares its memory, to the last. Blocks are placed largest first at the
- * lowest offset that is free over their whole life: the usual greedy, within
- * a few per cent of the maximum live set for these networks.
+ * A root tensor lives from the first to the last op that uses it or a tensor
+ * that shares its memory. The planner places the largest block first, each at
+ * the lowest offset that is free over its whole life. This greedy method is
+ * within a few percent of the largest live set for these networks.
  */
 #include <stdlib.h>
 

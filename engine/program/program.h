@@ -13,8 +13,8 @@ typedef struct VaeShape {
 
 typedef struct VaeProgram VaeProgram;
 
-/* What survives a step: the last `frames` frames of a slab. One per conv with
- * memory, shared by name between the programs of a stream. */
+/* State from one step to the next: the last `frames` frames of a slab. Each
+ * causal convolution has one, which the programs of a stream share by name. */
 typedef struct VaeCarry {
     char *name;
     int frames;
@@ -25,10 +25,10 @@ typedef struct VaeCarry {
 } VaeCarry;
 
 /*
- * A named activation. In memory: ctx context frames, then shape.t frames, all
- * packed. root: the tensor whose memory it shares (itself, or the `add` it
- * is computed into); front: context frames that the shared memory has room
- * for. offset is that of frame 0 of the body, from the arena's start.
+ * A named activation. Its memory has ctx context frames, then shape.t frames
+ * (the body), all packed. root: the tensor whose memory it shares: itself, or
+ * the `add` that it replaces. front: room for context frames in the shared
+ * memory. offset: from the arena's start to frame 0 of the body.
  */
 typedef struct VaeTensor {
     char *name;
@@ -36,10 +36,10 @@ typedef struct VaeTensor {
     VaeType type;
     int ctx, front;
     struct VaeTensor *root;
-    int first_op, last_op; /* of the root: over all that share */
+    int first_op, last_op; /* of the root: of all tensors that share it */
     size_t offset;
     int id;
-    bool lost; /* while a program is checked: a sum was written over it */
+    bool lost; /* while a program is checked: a sum has replaced it */
 } VaeTensor;
 
 typedef enum VaeWeightKind {
@@ -49,8 +49,8 @@ typedef enum VaeWeightKind {
 } VaeWeightKind;
 
 /*
- * Where a file keeps the frames of a kernel: in its own dimension, or stacked
- * along the input channels, block after block.
+ * The order of a kernel's frames in a file: in a dimension of their own, or
+ * stacked along the input channels, block after block.
  */
 typedef enum VaeTaps {
     VAE_TAPS_OWN,
@@ -59,26 +59,26 @@ typedef enum VaeTaps {
 } VaeTaps;
 
 /*
- * One parameter as an op wants it; up to three file tensors stacked along
- * their first dimension (q, k, v). `part` is NULL when building without
- * weights.
+ * One parameter of an op: up to three tensors of the file, stacked along their
+ * first dimension (q, k, v). n_parts is 0 in a dry run.
  */
 typedef struct VaeWeight {
     VaeWeightKind kind;
     VaeTaps taps;
     int n_parts;
     const VaeTensorInfo *part[3];
-    const VaeTensorFile *file; /* that the parts lie in, or NULL */
+    const VaeTensorFile *file; /* that holds the parts, or NULL */
     int dims[5];               /* of all parts together */
     int id;                    /* canonical index of part 0 in the model */
 } VaeWeight;
 
 size_t vae_weight_count(const VaeWeight *w);
-/* The numbers as floats in the order of dims; afterwards the process holds the
- * file's pages with them no more. */
+/* Reads the numbers as floats, in the order of dims, and then drops the file's
+ * pages from the process. */
 void vae_weight_read(const VaeWeight *w, float *dst);
-/* Whether they lie in the file so, as F32 or BF16 in one piece that is aligned
- * for its type; who reads them there calls vae_weight_drop() afterwards. */
+/* True if the file has the numbers in that order, in one aligned block of F32
+ * or BF16. A caller that reads them there calls vae_weight_drop() afterwards.
+ */
 bool vae_weight_is_direct(const VaeWeight *w);
 void vae_weight_drop(const VaeWeight *w);
 
@@ -92,8 +92,8 @@ typedef enum VaeOpKind {
     VAE_OP_HEAD_CARRY,  /* slab context of x <- carry */
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
     VAE_OP_CARRY_ZERO,  /* carry <- 0 */
-    VAE_OP_CONV,        /* with a carry: that is x's context */
-    VAE_OP_NORM,        /* with a carry: its last frames go there, too */
+    VAE_OP_CONV,        /* with a carry: x's context is in it */
+    VAE_OP_NORM,        /* with a carry: also writes its last frames to it */
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
@@ -132,7 +132,7 @@ typedef struct VaeOp {
             VaeShortcut kind;
             int ft, fs, drop;
         } shortcut;
-        int trim; /* of outputs: frames left out in front */
+        int trim; /* of outputs: frames to skip in front */
     };
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
@@ -149,25 +149,25 @@ struct VaeProgram {
     int n_tensors;
     size_t arena; /* bytes, set by vae_program_plan() */
     double flop, bytes;
-    struct VaeChunk *chunks; /* all that ops and tensors point to */
+    struct VaeChunk *chunks; /* memory of names, tensors and weights */
 };
 
 size_t vae_frame_bytes(const VaeTensor *t);
 
-/* Places tensors with disjoint lifetimes in one arena; sets offsets and
- * program->arena; false when memory is out. A block starts 64-byte aligned;
- * its body does where a frame's bytes are a multiple of 64. */
+/* Places all tensors in one arena, where those with disjoint lifetimes share
+ * memory. Sets their offsets and program->arena. False: out of memory. Blocks
+ * are 64-byte aligned; bodies are if a frame has a multiple of 64 bytes. */
 bool vae_program_plan(VaeProgram *program);
 void vae_program_free(VaeProgram **program);
 
 /*
- * How many steps back a later step's results look: they depend on the input of
- * that step and of the *steps before it, and on nothing older. False when
- * memory is out.
+ * The receptive field of a later step, in earlier steps: its results depend on
+ * its own input, that of the *steps before it, and nothing older. False: out of
+ * memory.
  */
 bool vae_program_receptive_field(const VaeProgram *program, int *steps);
 
-/* Operations of each op, and bytes that it reads and writes once; and their
+/* Sets the operations of each op, the bytes that it reads and writes, and their
  * sums. */
 void vae_program_count(VaeProgram *program);
 

@@ -1,17 +1,16 @@
 /*
- * receptive_field.c: how far back a result looks, told by the ops of a later
- * step.
+ * receptive_field.c: how many earlier steps a result depends on.
  *
- * Of each frame of an activation it is known which step's input is the oldest
- * that it depends on: 0 this one's, -1 that of the one before. What a carry
- * puts in front of the frames is the same activation some steps earlier.
+ * Each frame of an activation has an age: the oldest step whose input it
+ * depends on, 0 for this step and -1 for the one before. The carry in front of
+ * a tensor is the same activation of earlier steps.
  */
 #include <assert.h>
 
 #include "alloc.h"
 #include "program.h"
 
-/* The oldest step behind each frame of each tensor, by id. */
+/* The age of each frame of each tensor, by the tensor's id. */
 typedef struct Ages {
     int **oldest;
     int n;
@@ -39,7 +38,7 @@ ages_make(Ages *a, const VaeProgram *p)
     return a->oldest != NULL;
 }
 
-/* Behind frame i of x; those before 0 are of earlier steps. */
+/* The age of frame i of x. Frames before 0 are those of earlier steps. */
 static int
 oldest(const Ages *a, const VaeTensor *x, int i)
 {
@@ -53,7 +52,8 @@ oldest(const Ages *a, const VaeTensor *x, int i)
     return a->oldest[x->id][i] - steps;
 }
 
-/* Frames of op->x that frame j of op->y is made of: from *first on. */
+/* The number of frames of op->x that frame j of op->y depends on; *first is the
+ * first of them. */
 static int
 span(const VaeOp *op, int j, int *first)
 {
@@ -98,7 +98,7 @@ age_op(Ages *a, const VaeOp *op)
     }
 }
 
-/* The oldest step behind the results of the program, as a count. */
+/* The number of earlier steps that the program's results depend on. */
 static int
 age_program(Ages *a, const VaeProgram *p)
 {

@@ -1,10 +1,10 @@
 /*
- * upsample_phases.c: a 3x3 convolution over a picture of which each pixel is
- * read as 2x2. The pixels of the result with one parity of row and column are a
- * 2x2 convolution over the small picture, of taps that are sums of those that
- * meet the same pixel of it; the ring of zeros around the doubled picture is
- * one around the small one. So four convolutions over the small picture, 16
- * multiplications where there were 36, and nothing is doubled.
+ * upsample_phases.c: a 3x3 convolution behind a nearest upsampling by two, from
+ * the small picture. In the doubled picture several of the nine taps meet
+ * copies of the same small pixel. Their sum is one tap of a 2x2 convolution
+ * over the small picture. There are four of these, one for each parity of row
+ * and column of the result: 16 multiplications instead of 36. The zeros around
+ * the doubled picture become zeros around the small one.
  */
 #include <string.h>
 
@@ -16,9 +16,9 @@ vae_phase(int i)
     return (VaePhase){i / 2, i % 2};
 }
 
-/* Rows 2i of the result meet row i - 1 of the small picture by their first row
- * of taps and row i by the other two, rows 2i + 1 row i by the first two and
- * row i + 1 by the last; columns likewise. */
+/* In rows 2i of the result, the first row of taps meets row i - 1 of the small
+ * picture, and the other two meet row i. In rows 2i + 1, the first two meet row
+ * i, and the last meets row i + 1. The same holds for columns. */
 void
 vae_phase_taps(float *dst, const float *src, size_t n, VaePhase phase)
 {

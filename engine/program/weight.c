@@ -1,5 +1,5 @@
 /*
- * weight.c: one parameter of an op, read out of the file.
+ * weight.c: reads the parameters of ops from the file.
  */
 #include "files.h"
 #include "program.h"
@@ -13,7 +13,7 @@ vae_weight_count(const VaeWeight *w)
     return n;
 }
 
-/* One part, whose taps lie stacked along the input channels. */
+/* Reads one part, whose taps are stacked along the input channels. */
 static void
 read_stacked(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
 {

@@ -1,5 +1,6 @@
 /*
- * checkpoint.c: where a stream stands, written to a file and read again.
+ * checkpoint.c: saves the place of a stream in its sequence to a file, and
+ * loads it.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #define FORMAT "1"
 #define MAX_OWN 16
 
-/* What is stated under a key; what must be as it was, decides the bytes. */
+/* One field of the file. Fields that decide the bytes must not change. */
 typedef struct Field {
     const char *key;
     const char *name; /* in messages; NULL: need not be the same */
@@ -56,7 +57,8 @@ set(Field *field, const char *key, const char *name, const char *format, ...)
     va_end(args);
 }
 
-/* All but FIELD_CARRIES. What a backend does not read is left empty. */
+/* Sets all fields but FIELD_CARRIES. Settings that a backend does not read stay
+ * empty. */
 static void
 describe(const VaeStream *s, uint64_t frames, Field f[FIELDS])
 {
@@ -103,9 +105,9 @@ describe(const VaeStream *s, uint64_t frames, Field f[FIELDS])
 }
 
 /* ------------------------------------------------------------------ */
-/* A sum over all that the file says: against damage, not against malice.
- * FNV-1a by words of eight bytes; each step is one to one, so that no single
- * change is missed. */
+/* A checksum over the whole file, against damage and not against malice: FNV-1a
+ * by words of eight bytes. Each step is one to one, so that it finds every
+ * single change. */
 
 #define SUM_BEGIN UINT64_C(0xcbf29ce484222325)
 
@@ -143,7 +145,7 @@ carry_dims(const VaeCarry *c, int64_t dims[4])
     dims[3] = c->c;
 }
 
-/* The carries, in a block that is the caller's to free. */
+/* Copies the carries to a new block, which the caller frees. */
 static VaeStatus
 copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 {
@@ -247,7 +249,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
         return status;
     Field f[FIELDS];
     uint8_t *block = NULL;
-    /* Where nothing ran yet, no carry is set. */
+    /* Before the first run, no carry is set. */
     const bool carries = p->carries && !s->at_start && !s->cold;
     describe(s, p->frames, f);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%d",
@@ -282,7 +284,7 @@ other(const VaeTensorFile *file, const char *name, const char *found,
                     VAE_NAME_SHOWN, found, VAE_NAME_SHOWN, wanted);
 }
 
-/* The sum over everything is what the file says it is. */
+/* Compares the checksum with that of the file. */
 static VaeStatus
 check_sum(const VaeTensorFile *file, VaeError *error)
 {
@@ -336,7 +338,7 @@ read_count(const VaeTensorFile *file, const char *key, uint64_t *out,
     return end && !*end ? VAE_OK : damaged(file, key, error);
 }
 
-/* Each carry is there, of its type and shape, and nothing else. */
+/* The file has each carry with its type and shape, and no other tensor. */
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
@@ -384,14 +386,14 @@ load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
     return status;
 }
 
-/* What the file says of the stream, checked. */
+/* The place in the sequence, read from the file and checked. */
 typedef struct Place {
     uint64_t latents, frames, origin;
     bool carries, from_cold;
     uint64_t begin;
 } Place;
 
-/* Where a stream without carries has to begin. */
+/* Finds the latent at which a stream without carries has to begin. */
 static VaeStatus
 find_begin(const VaeStream *s, Place *p, VaeError *error)
 {
@@ -409,7 +411,7 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
     return VAE_OK;
 }
 
-/* Puts the stream there. */
+/* Moves the stream to that place. */
 static VaeStatus
 take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
 {

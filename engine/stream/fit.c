@@ -1,5 +1,6 @@
 /*
- * fit.c: what is said of a stream that does not fit, and what would.
+ * fit.c: the error for a stream that does not fit in memory, with settings that
+ * would fit.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
-/* A list of ways out, each planned to its end. */
+/* A list of settings that fit; each was planned. */
 typedef struct Advice {
     VaeStream const *s;
     VaeStreamParams params; /* the stream's, with one thing changed */
@@ -45,7 +46,7 @@ add(Advice *a, uint64_t bytes, const char *format, ...)
         a->used += (size_t) n;
 }
 
-/* The most steps per slice. */
+/* The most steps per slice that fit. */
 static void
 try_slice(Advice *a)
 {
@@ -65,7 +66,7 @@ try_slice(Advice *a)
         add(a, best.peak, "slice size %d", fits);
 }
 
-/* The first of 16 bits that the device has, where it was a wider one. */
+/* A 16-bit precision of the device, if the stream's is wider. */
 static void
 try_precision(Advice *a)
 {
@@ -85,7 +86,7 @@ try_precision(Advice *a)
     }
 }
 
-/* The processor beside a device, whose memory is not the machine's. */
+/* The CPU backend, if the stream computes on a device. */
 static void
 try_processor(Advice *a)
 {
@@ -97,7 +98,7 @@ try_processor(Advice *a)
         add(a, plan.peak, "backend cpu");
 }
 
-/* The picture with n of `all` units of the longer side. */
+/* The picture scaled to n of `all` units of its longer side. */
 static void
 scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
 {
@@ -108,7 +109,7 @@ scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
     params->height = (h < 1 ? 1 : h) * unit;
 }
 
-/* The largest picture of about the same shape. */
+/* The largest picture of about the same shape that fits. */
 static void
 try_size(Advice *a)
 {

@@ -1,19 +1,19 @@
 /*
- * nan.c: results that are not finite, VaeStreamParams.nan_policy.
+ * nan.c: non-finite results, see VaeStreamParams.nan_policy.
  *
- * After each run the output's activation is looked at. With the fallback the
- * carries are copied aside before each run. A slice that went wrong is computed
- * again step by step from that copy, and a step that went wrong by the
- * fallback, a stream in fp32: so which steps are computed in fp32 does not
- * depend on the slice size. What the fallback carries goes back into 16 bits
- * where it fits there; until it does, steps are the fallback's (`wide`).
+ * The output's activation is checked after each run. With the policy FALLBACK,
+ * the carries are saved before each run. A non-finite slice is computed again
+ * step by step from the saved carries, and a non-finite step by the fallback, a
+ * stream in fp32. So the slice size does not decide which steps are computed in
+ * fp32. The fallback's carries are converted back to 16 bits if they fit. Until
+ * then the fallback computes the steps (`in_fallback`).
  */
 #include <assert.h>
 #include <string.h>
 
 #include "stream.h"
 
-/* n numbers of a type, not those of U8. */
+/* For n numbers of any type but U8. */
 static bool
 all_finite(const void *data, VaeType type, size_t n)
 {
@@ -58,7 +58,7 @@ vae_stream_result_bytes(const VaeStream *s)
     return most;
 }
 
-/* What the program gave last, all runs being done. */
+/* Checks the last result of the program. No run is in flight. */
 static VaeStatus
 look(VaeStream *s, const VaeProgram *p, bool *finite, VaeError *error)
 {
@@ -110,7 +110,7 @@ input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 }
 
 /* ------------------------------------------------------------------ */
-/* Carries between the stream and its fallback.                            */
+/* Carries between the stream and its fallback.                        */
 
 static const VaeCarry *
 same_carry(const VaeStream *s, const VaeCarry *other)
@@ -122,7 +122,7 @@ same_carry(const VaeStream *s, const VaeCarry *other)
     return NULL;
 }
 
-/* From one block to another; false: something is not finite in either. */
+/* Converts carries from one block to another. False: some are not finite. */
 static bool
 convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
         uint8_t *dst)
@@ -144,7 +144,7 @@ convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
     return finite;
 }
 
-/* The carries before the run, into the fallback; *usable: they are finite. */
+/* Copies the saved carries into the fallback. *usable: they are finite. */
 static VaeStatus
 widen(VaeStream *s, bool *usable, VaeError *error)
 {
@@ -164,7 +164,7 @@ widen(VaeStream *s, bool *usable, VaeError *error)
     return status;
 }
 
-/* The fallback's carries back where they fit. */
+/* Copies the fallback's carries back, if they fit. */
 static VaeStatus
 narrow(VaeStream *s, VaeError *error)
 {
@@ -186,7 +186,7 @@ narrow(VaeStream *s, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* One step by the fallback.                                               */
+/* One step by the fallback.                                           */
 
 static VaeStatus
 run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
@@ -197,7 +197,7 @@ run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
     const VaeProgram *p = fallback->programs[at];
     fallback->latents = s->latents;
     VaeStatus status = vae_stream_run_exec(fallback, at, units, error);
-    fallback->at_start = false; /* its carries are kept while it is released */
+    fallback->at_start = false; /* so that release keeps its carries */
     if (status == VAE_OK && fallback->class->finish)
         status = fallback->class->finish(fallback->backend, 0, true, error);
     if (status == VAE_OK)
@@ -205,7 +205,7 @@ run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
     return status;
 }
 
-/* The step that just went wrong, once more. */
+/* Computes the last, non-finite step once more. */
 static VaeStatus
 recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
@@ -231,7 +231,7 @@ recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     return narrow(s, error);
 }
 
-/* A step whose carries only the fallback holds. */
+/* Runs a step whose carries only the fallback has. */
 static VaeStatus
 run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
@@ -248,7 +248,7 @@ run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* The same units as single steps, each guarded and counted. */
+/* Runs the same units as single steps; each is checked and counted. */
 static VaeStatus
 one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
            VaeError *error)

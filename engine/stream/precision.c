@@ -1,6 +1,6 @@
 /*
- * precision.c: AUTO's choice of a precision where the processor's flags
- * do not tell it, and the warning that the one asked for is slow here.
+ * precision.c: chooses the precision for AUTO by timing convolutions, if the
+ * processor's flags do not decide it. Warns if the precision asked for is slow.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #include "stream.h"
 
 /*
- * bf16 is slower where the largest convolutions take more than so many times as
- * long: all else is faster in it, since it moves half the bytes. On an AMD EPYC
- * with AVX512_BF16 whole networks took 0.49 to 0.91 times as long where these
- * took 0.51 to 1.10 times (docs/measurements/cpu.md).
+ * AUTO takes fp32 if the largest convolutions take more than this many times as
+ * long in bf16. All other ops are faster in bf16, which moves half the bytes.
+ * On an AMD EPYC with AVX512_BF16 whole networks took 0.49 to 0.91 times as
+ * long where these took 0.51 to 1.10 times (docs/measurements/cpu.md).
  */
 #define SLOWER 1.15
 
-/* Units of VaeModelInfo.spatial that the timed picture is wide and high. */
+/* Width and height of the timed picture, in latent pixels. */
 enum { SIDE = 4 };
 
 typedef struct Times {
@@ -63,7 +63,7 @@ make_times(void *user, void *dst, VaeError *error)
     return VAE_OK;
 }
 
-/* Kept with the model, so that its streams are timed once and agree. */
+/* The times are in the model's cache: all its streams use the same ones. */
 static Times
 take_times(VaeStream *s)
 {

@@ -1,5 +1,6 @@
 /*
- * run.c: the steps of a stream.
+ * run.c: decides the order of slices and runs them: the first step, then whole
+ * slices, then single steps.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +53,7 @@ vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
     *n_out = (first ? s->first_out : 0) + later * s->step_out;
 }
 
-/* Steps that n_in units are, or -1 when they are no whole number. */
+/* The number of steps that take n_in units, or -1 if it is not whole. */
 static int
 steps_of(const VaeStream *stream, int n_in)
 {
@@ -63,7 +64,7 @@ steps_of(const VaeStream *stream, int n_in)
     return rest / s->step_in + stream->at_start;
 }
 
-/* A device that reads a number at an odd address is lost to the process. */
+/* A misaligned read would make the device unusable for the process. */
 static VaeStatus
 check_place(const VaeStream *s, const VaePicture *p, int number,
             VaeError *error)
@@ -222,8 +223,8 @@ run_steps(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
     return VAE_OK;
 }
 
-/* After calls that failed nothing is read from the caller's memory or written
- * to it, by the fallback, either. */
+/* After a failed call, neither this stream nor its fallback reads or writes the
+ * caller's memory. */
 static VaeStatus
 finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
 {
@@ -319,7 +320,7 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
                  n_frames, error);
 }
 
-/* The last call's time includes its end. */
+/* The time of the last call includes the wait for its end. */
 static VaeStatus
 end(VaeStream *s, VaeStatus status, VaeError *error)
 {

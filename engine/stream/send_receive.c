@@ -1,8 +1,9 @@
 /*
  * send_receive.c: units in and out one at a time.
  *
- * What is sent is copied until a slice is there. The receiver's first unit of a
- * slice is written by the network's last op, the others wait in copies.
+ * Sent units are copied until there are enough for a slice. The network writes
+ * the first unit of a slice to the receiver's memory; the others wait in
+ * copies.
  */
 #include <string.h>
 
@@ -87,7 +88,7 @@ copy_at(const VaeStream *s, const Side *side, int i)
     return unit;
 }
 
-/* Of one kind. */
+/* True if both units have the same type or format. */
 static void
 copy(const VaeStream *s, const Unit *to, const Unit *from)
 {

@@ -1,5 +1,5 @@
 /*
- * stream.c: the plan, the programs and the memory of one stream.
+ * stream.c: plans, makes and frees a stream.
  */
 #include <assert.h>
 #include <sched.h>
@@ -75,7 +75,7 @@ round_up(int v, int step)
     return (v + step - 1) / step * step;
 }
 
-/* Hands the log's lines on and keeps the first and the last. */
+/* Passes lines on to the log, and keeps the first and the last. */
 typedef struct Reasons {
     VaeLog to;
     char first[600], last[600];
@@ -91,7 +91,7 @@ keep(void *user, const char *line)
     vae_log(&r->to, "%s", line);
 }
 
-/* passed: what is told of backends that are passed over. */
+/* passed: gets the reasons for backends that AUTO skips. */
 static VaeStatus
 choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
 {
@@ -139,7 +139,7 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     return VAE_OK;
 }
 
-/* Where any backend will do, but the device was named. */
+/* Warns if AUTO skips the CUDA backend although a device was named. */
 static void
 warn_of_device(const VaeStream *s, const char *why)
 {
@@ -153,7 +153,7 @@ warn_of_device(const VaeStream *s, const char *why)
     s->params.warn(s->params.log_user, line);
 }
 
-/* Where any backend will do, and only the slowest is there. */
+/* Warns if AUTO chooses the slowest backend. */
 static void
 warn_of_ref(const VaeStream *s, const char *why)
 {
@@ -168,7 +168,7 @@ warn_of_ref(const VaeStream *s, const char *why)
     s->params.warn(s->params.log_user, line);
 }
 
-/* What is there, but cannot be opened, is passed over where any will do. */
+/* AUTO also skips backends that cannot be opened. */
 static VaeStatus
 choose(VaeStream *s, VaeError *error)
 {
@@ -204,7 +204,7 @@ drop_programs(VaeStream *s)
     vae_carry_set_free(&s->carries.set);
 }
 
-/* The programs of one slice size. */
+/* Records, fuses and plans the programs of one slice size. */
 static VaeStatus
 build(VaeStream *s, int slice, VaeError *error)
 {
@@ -293,7 +293,7 @@ sum_up(VaeStream *s, int slice)
     p->peak = p->weights + p->loading + p->library;
     if (p->peak < p->total)
         p->peak = p->total;
-    /* The fallback is made when the rest is there. */
+    /* The fallback is made last. */
     if (fallback && p->peak < p->total - fallback->total + fallback->peak)
         p->peak = p->total - fallback->total + fallback->peak;
     assert(s->programs[FIRST] && s->programs[NEXT]);
@@ -301,8 +301,8 @@ sum_up(VaeStream *s, int slice)
     p->flop_step = s->programs[NEXT]->flop / slice;
 }
 
-/* Chooses the slice size and fills the plan; nothing is taken. advise: an
- * error tells what would fit. */
+/* Chooses the slice size and fills the plan; allocates nothing. advise: an
+ * error names the settings that would fit. */
 static VaeStatus
 plan(VaeStream *s, bool advise, VaeError *error)
 {
@@ -365,8 +365,8 @@ static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
                             VaeBackend *borrowed, bool advise, VaeStream **out,
                             VaeError *error);
 
-/* The stream in fp32 for steps that 16 bits cannot hold, planned; what limits
- * memory is for both together, and is seen to later. */
+/* Plans the fallback stream in fp32. The memory limit holds for both streams
+ * together and is checked later. */
 static VaeStatus
 plan_fallback(VaeStream *s, VaeError *error)
 {
@@ -424,7 +424,7 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
     return status;
 }
 
-/* The log's last word of what was asked for: what it came to. */
+/* Logs the resulting settings. */
 static void
 tell(const VaeStream *s)
 {
@@ -480,7 +480,7 @@ vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
     return plan_only(s->model, params, borrowed, false, out, NULL) == VAE_OK;
 }
 
-/* Weights and memory of what was planned. */
+/* Makes the weights and allocates the memory of the plan. */
 static VaeStatus
 make(VaeStream *s, VaeError *error)
 {
@@ -491,8 +491,8 @@ make(VaeStream *s, VaeError *error)
     return vae_stream_take_memory(s, error);
 }
 
-/* Plans and makes a stream with fewer steps per slice than `most`, if that is
- * not 0. */
+/* Plans and makes a stream. Unless `most` is 0, slices have fewer steps than
+ * that. */
 static VaeStatus
 new_and_make(VaeModel *model, const VaeStreamParams *params, int most,
              VaeStream **out, VaeError *error)

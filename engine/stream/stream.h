@@ -1,5 +1,5 @@
 /*
- * stream.h: the inside of a stream, for its own files.
+ * stream.h: the inside of a stream.
  */
 #ifndef VAE_STREAM_INTERNAL_H
 #define VAE_STREAM_INTERNAL_H
@@ -15,7 +15,7 @@ enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
 /* The labels of programs. */
 extern const char *const vae_stream_labels[PROGRAMS];
 
-/* Calls of which it is known when they are done. */
+/* The number of calls in flight that vae_stream_wait() can tell apart. */
 #define VAE_STREAM_CALLS 8
 
 /* Units that were sent and not computed, or computed and not received. */
@@ -29,9 +29,9 @@ struct VaeStream {
 
     const VaeBackendClass *class;
     VaeBackend *backend;
-    VaeBackend *borrowed; /* backend, where it is another stream's */
+    VaeBackend *borrowed; /* backend, if another stream owns it */
     char device[128];     /* its name */
-    char why[512]; /* why AUTO took the precision; empty: it was asked for */
+    char why[512];        /* why AUTO chose the precision; empty: it was set */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarryBlock carries;
@@ -47,18 +47,17 @@ struct VaeStream {
     bool from_cold;   /* the sequence began by a restart, at the latent */
     uint64_t origin;
     atomic_bool cancel;
-    bool normalise; /* latents are not as the network has them: those are
-                       v * std + mean */
+    bool normalise; /* the network's latents are v * std + mean */
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
     VaeWaiting *waiting; /* stream/send_receive.c's, or NULL */
 
     /* stream/nan.c's. */
-    VaeStream *fallback;    /* in fp32, for steps that went wrong, or NULL */
-    VaeStream *fallback_of; /* who is cancelled in its place, or NULL */
+    VaeStream *fallback;    /* in fp32, for non-finite steps, or NULL */
+    VaeStream *fallback_of; /* of a fallback: its stream, else NULL */
     bool in_fallback;       /* only the fallback has the carries */
-    uint8_t *result;        /* results of a run, of a device */
+    uint8_t *result;        /* a device's result, in host memory */
     uint64_t before;        /* stats.nonfinite before the run */
     VaeOpTime *times[PROGRAMS];
 };
@@ -71,8 +70,8 @@ void vae_stream_free_waiting(VaeStream *s);
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
 
-/* stream/precision.c: where the backend can time it, sets plan.precision for
- * AUTO, or warns of a slow one. The backend is open, nothing is planned yet. */
+/* stream/precision.c: sets plan.precision for AUTO, or warns of a slow one, if
+ * the backend can time both. The backend is open, nothing is planned yet. */
 void vae_stream_settle_precision(VaeStream *s);
 
 static inline const char *
@@ -81,22 +80,22 @@ vae_stream_direction(const VaeStream *s)
     return s->params.direction == VAE_DECODE ? "decode" : "encode";
 }
 
-/* The plan of a stream of s's model with these params, where it fits; quiet
- * otherwise. On the host it uses s's backend: its threads have taken what a
- * limit on the process leaves for threads. */
+/* Plans a stream of s's model with these params. False: it does not fit. On the
+ * host it uses s's backend, because a limit of the process may leave no memory
+ * for more threads. */
 bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
                      VaePlan *out);
-/* VAE_ERR_MEMORY: what the plan wants of `limit` bytes, and what would fit.
- * own: the process's limits leave no more. */
+/* Returns VAE_ERR_MEMORY with the plan, the limit in bytes, and settings that
+ * would fit. own: the limit is the process's own. */
 VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
                                   bool own, VaeError *error);
 
-/* Takes the blocks of the plan and binds the execs to them; on an error some
- * may be taken. */
+/* Allocates the memory of the plan and binds the execs to it. On an error some
+ * may be allocated. */
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
 void vae_stream_free_memory(VaeStream *stream);
 
-/* What a run reads and writes; the latents of one direction are NULL. */
+/* The units of a run. One of in and out is NULL. */
 typedef struct VaeUnits {
     const VaeLatentIn *in;
     const VaeLatentOut *out;
@@ -113,16 +112,15 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
     units->pictures += s->params.direction == VAE_DECODE ? n_out : n_in;
 }
 
-/* stream/run.c: one run of a program; and its place in the sequence, after. */
+/* stream/run.c: runs a program; and counts it in the sequence afterwards. */
 VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
                               const VaeUnits *units, VaeError *error);
 void vae_stream_count_run(VaeStream *stream, int which);
 
-/* stream/nan.c: both, with what params.nan_policy wants, which is not PASS.
- */
+/* stream/nan.c: does both, for a params.nan_policy other than PASS. */
 VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
                                  const VaeUnits *units, VaeError *error);
-/* Bytes of the largest result that is looked at. */
+/* Bytes of the largest result that is checked. */
 size_t vae_stream_result_bytes(const VaeStream *stream);
 
 #endif
