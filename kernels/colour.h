@@ -17,10 +17,11 @@
  *
  * A chroma sample is a weighted mean of the words of the visible pixels around
  * it, with coordinates clamped to the picture. In a direction in which chroma
- * is subsampled, sample j reads sited on the first: 2j-1, 2j, 2j+1 with weights
- * 1, 2, 1 sited between:      2j, 2j+1 with weights 1, 1 else only j. The
- * weights of both directions are multiplied; the sum is divided by the sum of
- * the weights and rounded half up.
+ * is subsampled, sample j reads
+ *     sited on the first: 2j-1, 2j, 2j+1 with weights 1, 2, 1
+ *     sited between:      2j, 2j+1 with weights 1, 1
+ * and in another direction only j. The weights of both directions are
+ * multiplied; the sum is divided by the sum of the weights and rounded half up.
  *
  * In: RGB u = (code - black) / span, codes clamped to the range. For YUV,
  * chroma is first interpolated without rounding, in sixteenths of a code. In a

@@ -116,13 +116,16 @@ size_t vae_attention_scratch_ref(int n, int c);
 
 /*
  * Wan2.2's shortcuts without weights, added to y in place. Types, host: F32.
+ *
  * DUP, x (t, h, w, cx) and y (t * ft - drop, h * fs, w * fs, cy): y[.., o] +=
  * x[(((o*ft+i)*fs+r)*fs+q) / rep] with rep = cy * ft * fs * fs / cx and i, r, q
  * the position inside the block of time, row and column. The first `drop`
- * frames are left out. AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w
- * / fs, cy): with g = cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the
- * index of an element in its block, y[.., o] += mean of those with j in o*g ..
- * o*g+g-1. If ft does not divide t, zero frames are added in front.
+ * frames are left out.
+ *
+ * AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w / fs, cy): with g =
+ * cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the index of an element
+ * in its block, y[.., o] += mean of those with j in o*g .. o*g+g-1. If ft does
+ * not divide t, zero frames are added in front.
  */
 typedef enum VaeShortcut { VAE_SHORTCUT_DUP, VAE_SHORTCUT_AVERAGE } VaeShortcut;
 

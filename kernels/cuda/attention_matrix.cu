@@ -26,8 +26,7 @@ template <int C_, int ROWS_, int WIDE_> struct Plan {
     static const int DOWN = TALL;       /* warps that share the keys' rows */
     static const int BESIDE = WARPS / DOWN;
     static const int SCORES = KEYS / BESIDE / 8; /* per warp, of 8 keys each */
-    static const int COLUMNS =
-        WIDE / WARPS / 8; /* per warp, of 8 columns each */
+    static const int COLUMNS = WIDE / WARPS / 8; /* per warp, 8 wide */
     static const int PIECES = C / DEEP;
     static const int QUERY = ROWS * (C + PAD); /* elements */
     static const int WEIGHT = ROWS * (KEYS + PAD);

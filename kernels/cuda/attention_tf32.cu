@@ -12,10 +12,7 @@
 #include "common.cuh"
 
 enum { WARPS = 8, KEYS = 32, SITES = 8, TURNS = KEYS / SITES };
-enum {
-    KEY_PAD = 4,
-    VALUE_PAD = 8
-}; /* floats between rows, against bank conflicts */
+enum { KEY_PAD = 4, VALUE_PAD = 8 }; /* against bank conflicts */
 static_assert(SITES == WARPS, "a warp copies a row");
 
 /*
