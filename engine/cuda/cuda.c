@@ -1,6 +1,5 @@
 /*
- * cuda.c: programs on an NVIDIA GPU: the class, the device and its
- * memory.
+ * cuda.c: runs programs on an NVIDIA GPU: the class, the device and its memory.
  */
 #include <stdio.h>
 
@@ -21,7 +20,7 @@ vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
 }
 
 /* ------------------------------------------------------------------ */
-/* What the machine can.                                               */
+/* Capabilities of the machine.                                        */
 
 static bool
 cuda_available(char *why, size_t size)
@@ -38,7 +37,7 @@ cuda_available(char *why, size_t size)
     return false;
 }
 
-/* What the device has is known at open(). */
+/* open() checks the device itself. */
 static bool
 cuda_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
@@ -81,8 +80,7 @@ find_device(VaeBackend *cuda, VaeError *error)
     return VAE_OK;
 }
 
-/* bf16 and TF32 came with the Ampere generation, matrix units for fp16 with
- * Turing. */
+/* bf16 and TF32 need Ampere (8.0); matrix units for fp16 need Turing (7.5). */
 static VaeStatus
 check_device(const VaeBackend *cuda, VaeError *error)
 {
@@ -128,7 +126,7 @@ cuda_close(VaeBackend **backend)
         return;
     vae_rt_use(cuda->number);
     vae_cuda_stage_free(cuda);
-    close_convs(cuda); /* it knows the stream it ran in */
+    close_convs(cuda); /* before its stream is freed */
     vae_rt_stream_free(cuda->up);
     vae_rt_stream_free(cuda->compute);
     vae_rt_stream_free(cuda->down);
@@ -174,7 +172,8 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */
 
-/* What the driver and cuDNN still take for kernels that run first later. */
+/* Memory that the driver and cuDNN will still take for kernels at their first
+ * run. */
 #define BESIDE ((uint64_t) 128 << 20)
 
 static VaeStatus

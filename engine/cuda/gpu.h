@@ -1,11 +1,11 @@
 /*
- * gpu.h: what the files of the CUDA backend share. They speak to the
- * device only through cuda_rt.h, cuda/conv/convs.h and the kernels' table.
+ * gpu.h: declarations that the files of the CUDA backend share. They access the
+ * device only through cuda_rt.h, cuda/conv/convs.h and the table of kernels.
  *
- * Three streams: up copies what comes in, compute runs the programs, down
- * copies what goes out. A run takes a slot of the staging ring, enqueues all
- * its work and returns; results are handed to the caller when the slot is
- * needed again or by finish().
+ * There are three streams: up copies inputs to the device, compute runs the
+ * programs, down copies results to the host. A run takes a slot of the staging
+ * ring, enqueues all its work and returns. The caller gets the results when the
+ * slot is needed again, or by finish().
  */
 #ifndef VAE_BACKEND_CUDA_H
 #define VAE_BACKEND_CUDA_H
@@ -17,13 +17,13 @@
 #include "cuda_rt.h"
 #include "plan_cache.h"
 
-/* Runs in flight: one computes while another goes in or out. */
+/* Runs in flight: one computes while another is copied. */
 #define VAE_CUDA_SLOTS 2
 
 extern const VaeBackendClass vae_backend_cuda;
 
-/* One latent or picture on its way: as the caller has it, and on the device.
- * A picture without data is not on its way. */
+/* One latent or picture in flight: the caller's copy and the one on the device.
+ * A picture without data is not in flight. */
 typedef struct VaeCudaUnit {
     VaeLatentOut latent, device_latent;
     VaeLatentIn device_read; /* device_latent, for kernels that read it */
@@ -32,9 +32,9 @@ typedef struct VaeCudaUnit {
 } VaeCudaUnit;
 
 /*
- * One run on its way. A block of the host and its copy on the device have the
- * same layout: `in` begins with the latents' statistics, `out` with a counter;
- * then come the units.
+ * One run in flight. A host block and its copy on the device have the same
+ * layout: `in` begins with the latents' statistics, `out` with a counter; the
+ * units follow.
  */
 typedef struct VaeCudaSlot {
     uint8_t *host_in, *host_out, *device_in, *device_out;
@@ -48,35 +48,35 @@ typedef struct VaeCudaSlot {
 
 typedef struct VaeCudaBlock VaeCudaBlock;
 
-/* Which weights are loaded: streams of both alike, and of one precision, have
- * the same. */
+/* Identifies the weights that are loaded: streams with the same cache,
+ * direction and precision load the same ones. */
 typedef struct VaeCudaLoad {
     const VaeWeightCache *cache;
     bool decode;
 } VaeCudaLoad;
 
-/* How a layer is computed; one per layer of all programs. */
+/* The way to compute a layer; one for each layer of all programs. */
 typedef struct VaeCudaLayer {
     char name[VAE_CUDA_LAYER_NAME];
     VaeCudaChoice choice;
-    bool timed; /* now or by an earlier start; else guessed */
+    bool timed; /* in this process or an earlier one; else guessed */
 } VaeCudaLayer;
 
 struct VaeBackend {
     VaeBackendParams params;
-    int number; /* of the device */
+    int number; /* CUDA device index */
     VaeRtDevice device;
     VaeCudaConvs *convs;
     VaeRtStream up, compute, down;
 
-    VaeRoom room; /* while weights are made */
+    VaeRoom room; /* work space for making weights */
     VaeCudaLoad load;
-    VaeCudaBlock *block; /* that they go into, or NULL */
-    size_t pieces;       /* bytes of those that are still to come */
+    VaeCudaBlock *block; /* our open block for weights, or NULL */
+    size_t pieces;       /* bytes of weights not yet suballocated */
 
     VaeCudaLayer *layers;
     int n_layers, layers_room;
-    VaeCudaStore *store; /* NULL until it is asked, and where none is used */
+    VaeCudaStore *store; /* NULL before its first use, and if deterministic */
 
     VaeCudaSlot slots[VAE_CUDA_SLOTS];
     int next; /* slot of the next run */
@@ -86,11 +86,11 @@ struct VaeBackend {
 
 typedef struct VaeCudaExec VaeCudaExec;
 
-/* Of an op, beside its VaeExecOp. */
+/* State of an op, in addition to its VaeExecOp. */
 typedef struct VaeCudaOp {
     VaeCudaExec *exec;
     VaeCudaParts conv;
-    size_t phases; /* where in the scratch they are, if it has any */
+    size_t phases; /* offset of the phases in scratch, if any */
     VaeCachedWeight *offloaded_weight, *offloaded_bias; /* or NULL */
     char impl[VAE_CUDA_CHOICE + 8];
 } VaeCudaOp;
@@ -98,12 +98,12 @@ typedef struct VaeCudaOp {
 struct VaeCudaExec {
     VaeExec exec;
     VaeBackend *cuda;
-    VaeWeightCache *cache; /* NULL: only to plan; weights are not used */
+    VaeWeightCache *cache; /* NULL: for planning only, without weights */
     VaeCudaOp *ops;
     size_t in_bytes, out_bytes; /* of one slot */
-    VaeRtGraph graph;           /* of all ops but the first and last, or NULL */
-    bool loaded;                /* it ran: libraries have their code */
-    VaeRtEvent *marks;          /* n_ops + 1, while times are taken */
+    VaeRtGraph graph;           /* all ops but the first and last, or NULL */
+    bool loaded;       /* it ran once: libraries have loaded their code */
+    VaeRtEvent *marks; /* n_ops + 1 while profiling, else NULL */
 };
 
 static inline VaeCudaExec *
@@ -112,12 +112,12 @@ vae_cuda_exec(VaeExec *exec)
     return (VaeCudaExec *) exec;
 }
 
-/* Held while a stream records and where a library waits for a whole device, by
- * any thread: then the wait fails, and so does the recording. */
+/* Held by any thread while it records a stream, and while a library waits for
+ * the whole device. Such a wait during a recording makes both fail. */
 extern pthread_mutex_t vae_cuda_recording;
 
-/* VAE_OK for code 0, else VAE_ERR_BACKEND or VAE_ERR_MEMORY: "cannot DOING:
- * words". */
+/* Returns VAE_OK for code 0, else VAE_ERR_BACKEND or VAE_ERR_MEMORY with the
+ * message "DEVICE cannot DOING: words". */
 VaeStatus vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
                           VaeError *error);
 
@@ -129,74 +129,76 @@ void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
 VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
-/* cuda/weight.c: op's weight, or its bias, on the device: in the types
- * of its tensors for a convolution, which gets zeros where it has no bias, else
- * in fp32. *out stays where op has none. Without a cache it only counts the
- * bytes. */
+/* cuda/weight.c: gets op's weight, or its bias, on the device. A convolution's
+ * have the types of its tensors; all others are fp32. A convolution without a
+ * bias gets zeros. *out does not change if op has no such weight. exec without
+ * a cache: only counts the bytes. */
 VaeStatus vae_cuda_weight(VaeCudaExec *exec, const VaeOp *op, bool bias,
                           const void **out, VaeError *error);
-/* Bytes, as pieces, of those of the program that are not on the device or rest;
- * 0 where there is no memory to count them. */
+/* Bytes, rounded as for suballocation, of the program's weights that are
+ * missing on the device or offloaded; 0 if there is no memory to count them. */
 size_t vae_cuda_missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
                               const VaeProgram *program);
 
-/* cuda/suballoc.c: between begin and end, pieces that are taken lie behind
- * each other in blocks, the next of which has room for what the program lacks;
- * more may be taken. A block lives as long as one of its pieces. Whoever takes
- * one holds the model's lock. */
+/* cuda/suballoc.c: between begin and end, suballocations follow each other in
+ * blocks. A new block has room for the program's missing bytes; more may be
+ * allocated. A block lives until its last suballocation is freed. The caller of
+ * vae_cuda_suballoc() holds the lock of the weight cache. */
 void vae_cuda_suballoc_begin(VaeBackend *cuda, VaeWeightCache *cache,
                              const VaeProgram *program);
 void vae_cuda_suballoc_end(VaeBackend *cuda);
 /* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */
 void *vae_cuda_suballoc(size_t bytes, void *user);
 void vae_cuda_suballoc_free(void *piece, int device);
-/* What a piece takes of its block. */
+/* Bytes that a suballocation occupies in its block. */
 size_t vae_cuda_suballoc_bytes(size_t bytes);
 
-/* Elements from one phase of op's weight to the next: libraries are told that
- * weights begin at multiples of 16 bytes, whatever the type. */
+/* Elements from one phase of op's weight to the next. Rounded up, because the
+ * convolution library requires weights at multiples of 16 bytes for any type.
+ */
 size_t vae_cuda_phase_room(const VaeOp *op);
 
-/* cuda/conv/measure.c: the index of the fastest of n choices and its ms, the
- * least of some runs; -1 where nothing could be timed, after which
- * vae_rt_failure() tells no more of it. */
+/* cuda/conv/measure.c: returns the index of the fastest of n choices, and in
+ * *best its ms, the minimum of some runs. Returns -1 if nothing could be timed.
+ * Clears the failures that vae_rt_failure() would return. */
 int vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                      const VaeCudaChoice *choices, int n, float *best);
 /* cuda/rates.c: an entry of the class. */
 VaeStatus vae_cuda_rates(VaeBackend *cuda, VaePrecision precision,
                          VaeRates *out, VaeError *error);
 
-/* cuda/conv/autotune.c: how the layer of that convolution is computed; chosen
- * when first asked for: as the store says, else by timing (time) or by guess.
- * A deterministic backend guesses. */
+/* cuda/conv/autotune.c: the way to compute the layer of that convolution. The
+ * first call chooses it: from the store, else by timing (time) or by a guess. A
+ * deterministic backend always guesses. */
 VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                 bool time, VaeCudaChoice *out, VaeError *error);
-/* Stores what was timed; once for a program. */
+/* Saves the timed choices; called once for a program. */
 void vae_cuda_layers_keep(VaeBackend *cuda);
 
 /* cuda/staging.c. */
 /* Sets in_bytes, out_bytes and staging of exec. */
 void vae_cuda_stage_plan(const VaeBackend *cuda, VaeCudaExec *exec);
-/* Lets every slot hold what exec needs. */
+/* Makes every slot large enough for exec. */
 VaeStatus vae_cuda_stage_take(VaeBackend *cuda, const VaeCudaExec *exec,
                               VaeError *error);
 void vae_cuda_stage_free(VaeBackend *cuda);
-/* Gives back what lies on the device, until vae_cuda_stage_take(). The pinned
- * memory of the host stays: to pin it anew takes longer than all the copies. */
+/* Frees the device memory of the slots; vae_cuda_stage_take() allocates it
+ * again. Pinned host memory stays: pinning it again takes longer than all the
+ * copies. */
 void vae_cuda_stage_offload(VaeBackend *cuda);
-/* The next slot, its earlier results handed over; what comes in is on its way
- * and compute waits for it. */
+/* Delivers the earlier results of the next slot and returns the slot. Starts
+ * the upload of the inputs; compute waits for it. */
 VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
                             const VaeRun *run, VaeCudaSlot **out,
                             VaeError *error);
-/* Starts what goes out when compute has come here. */
+/* Starts the download of the results when compute reaches this point. */
 VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
                              VaeError *error);
-/* The class's finish(): hands over results, oldest first. */
+/* The class's finish(): delivers results, oldest first. */
 VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
                                 VaeError *error);
 /* Device addresses of statistic i (0 scale, 1 shift, 2 mean, 3 std) and of the
- * counter of values that are not finite. */
+ * counter of non-finite values. */
 const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
 uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
 
@@ -205,7 +207,7 @@ VaeStatus vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
                         size_t bytes, VaeError *error);
-/* Exec, which has a model, uses its weights no more. */
+/* Ends the use of all weights of exec, which must have a cache. */
 void vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *exec);
 
 /* cuda/run.c: entries of the class. */

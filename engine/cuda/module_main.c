@@ -1,6 +1,6 @@
 /*
- * module_main.c: the entry of the CUDA backend's module, and the engine's
- * functions under their own names.
+ * module_main.c: the entry point of the CUDA backend's module. It also defines
+ * the engine's functions that the module calls; they forward to the engine.
  */
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /*
- * offload.c: device memory given back while nothing is computed.
+ * offload.c: frees device memory while nothing is computed, and allocates it
+ * again.
  *
- * What stays on the device is what no call can give back: the driver's context
- * and the libraries' code.
+ * The driver's context and the libraries' code stay on the device: no call can
+ * free them.
  */
 #include "gpu.h"
 
@@ -16,8 +17,8 @@ copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
     return vae_cuda_status(cuda, code, "move what is kept", error);
 }
 
-/* Into ordinary memory: to pin it would take longer than the faster copies
- * save, and the system could not use it for others. */
+/* Copies a weight to pageable host memory. Pinning would take longer than the
+ * faster copies save, and the system could not swap pinned memory out. */
 static VaeStatus
 weight_out(VaeBackend *cuda, const void *block, size_t bytes, void **out,
            VaeError *error)

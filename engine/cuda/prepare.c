@@ -1,5 +1,6 @@
 /*
- * prepare.c: what the ops of a program need on the device.
+ * prepare.c: prepares the ops of a program for the device, and binds them to
+ * their memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 /* ------------------------------------------------------------------ */
 /* Ops.                                                                */
 
-/* time: choices that are not known are timed, not guessed. */
+/* time: times a choice that is not known yet, instead of guessing it. */
 static VaeStatus
 prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
 {
@@ -34,8 +35,8 @@ prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
     return VAE_OK;
 }
 
-/* Of frames as the network has them: rounded up, and so more than the caller's.
- */
+/* Checks the rows inside the network; rounding up may make them more than the
+ * caller's. */
 static VaeStatus
 check_rows(const VaeOp *op, VaeError *error)
 {
@@ -164,9 +165,9 @@ bind_conv(VaeCudaExec *cuda_exec, int op_index, VaeError *error)
     return VAE_OK;
 }
 
-enum { TRIES = 3 }; /* to record a program */
+enum { TRIES = 3 }; /* attempts to record a program */
 
-/* Graphs are for speed alone. */
+/* Graphs only improve speed; they change no result. */
 static bool
 wants_graph(void)
 {
@@ -174,7 +175,8 @@ wants_graph(void)
     return !text || strcmp(text, "0") != 0;
 }
 
-/* What a library loads at its first call cannot be recorded. */
+/* Runs the program once: code that a library loads at its first call cannot be
+ * recorded. */
 static VaeStatus
 load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
@@ -203,8 +205,8 @@ capture_once(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
                : vae_cuda_status(cuda, code, "record a program", error);
 }
 
-/* Any thread of the process that waits for the device, such as the
- * application's, breaks a recording off. */
+/* Any thread of the process that waits for the device, such as one of the
+ * application, makes a recording fail; so there are several attempts. */
 static VaeStatus
 capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
@@ -217,13 +219,13 @@ capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
             return VAE_OK;
         vae_rt_graph_free(e->graph);
         e->graph = NULL;
-        vae_rt_failure(); /* of launches while it was recorded */
+        vae_rt_failure(); /* clears failures of recorded launches */
     }
     return status;
 }
 
-/* Everything between the first and the last op as one graph; none where
- * something in it cannot be recorded, but can be run. */
+/* Records all ops between the first and the last as one graph. If one of them
+ * can run but cannot be recorded, there is no graph. */
 static VaeStatus
 record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {

@@ -1,18 +1,18 @@
 /*
- * rates.c: what this device does at most: a large product of
- * matrices by the library that computes convolutions, and a copy of memory.
+ * rates.c: measures the device's peak rates: a large matrix product by the
+ * library that computes convolutions, and a copy of memory.
  */
 #include "gpu.h"
 
-/* Sizes grow until one takes so many ms, is the last, or does not fit. */
+/* Sizes grow until one takes this many ms, is the largest, or does not fit. */
 #define LONG_PRODUCT 1.0f
 #define LONG_COPY 0.1f
 enum { LEAST_SIDE = 512, MOST_SIDE = 8192 };
 enum { LEAST_COPY = 4 << 20, MOST_COPY = 256 << 20 };
 enum { CHOICES = 8, RUNS = 7 };
 
-/* A product of two matrices of that side: a convolution with one tap, whose
- * pixels are the rows. */
+/* A product of two square matrices, as a convolution with one tap; its pixels
+ * are the rows. */
 static VaeCudaConvShape
 product(const VaeBackend *cuda, int side)
 {
@@ -35,8 +35,8 @@ product(const VaeBackend *cuda, int side)
                               .align = 16};
 }
 
-/* The least ms of a product by the library's first guesses, or a negative
- * number. */
+/* Shortest time in ms of a product, over the library's first choices; negative
+ * if it cannot be timed. */
 static float
 time_product(VaeBackend *cuda, int side)
 {
@@ -60,13 +60,13 @@ find_flops(VaeBackend *cuda, VaeRates *out)
          side *= 4) {
         const double n = side;
         ms = time_product(cuda, side);
-        if (ms <= 0) /* no room, or too short to be seen */
+        if (ms <= 0) /* no memory, or too short to measure */
             break;
         out->flops = 2e3 * n * n * n / (double) ms;
     }
 }
 
-/* The least ms of a copy within the device, or a negative number. */
+/* Shortest time in ms of a copy within the device; negative on failure. */
 static float
 time_copy(VaeBackend *cuda, size_t bytes)
 {
@@ -126,7 +126,8 @@ vae_cuda_rates(VaeBackend *cuda, VaePrecision precision, VaeRates *out,
         return status;
     find_flops(cuda, out);
     find_bytes(cuda, out);
-    /* What did not fit, or could not be launched, is no failure of the next. */
+    /* Clears failures of sizes that did not fit or could not be launched, so
+     * that the next call does not report them. */
     const int code = vae_rt_failure();
     if (out->flops > 0 && out->bytes > 0)
         return VAE_OK;

@@ -1,5 +1,6 @@
 /*
- * run.c: runs programs on the device. Nothing here waits for it.
+ * run.c: runs programs on the device. In this file only profiles and
+ * dumps wait for it.
  */
 #include <assert.h>
 #include <string.h>
@@ -28,7 +29,7 @@ failed(const VaeLaunch *l, int code, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Convolutions.                                                       */
 
-/* Part i of the result, out of its phases. */
+/* Joins the phases of part i of the result. */
 static void
 join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
 {
@@ -70,7 +71,7 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Profiles and dumps.                                                 */
 
-/* Only for tests and debugging, so it may allocate and wait. */
+/* For tests and debugging only, so it may allocate and wait. */
 static VaeStatus
 dump(const VaeLaunch *l, const VaeOp *op, VaeError *error)
 {
@@ -135,7 +136,7 @@ vae_cuda_profile(VaeExec *exec, VaeOpTime *rows)
     exec->times = e->marks ? rows : NULL;
 }
 
-/* Waits for the run and adds up what each op took. */
+/* Waits for the run and adds the time of each op to the profile. */
 static int
 read_marks(const VaeExec *exec)
 {
@@ -183,7 +184,7 @@ vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
         launch.nonfinite = vae_cuda_stage_counter(slot);
     }
     const VaeStatus status = vae_execute(&launch, from, to, error);
-    /* Kernels tell here what could not be launched. */
+    /* Kernels that could not be launched are reported here. */
     return status == VAE_OK ? vae_cuda_status(cuda, vae_rt_failure(),
                                               "launch a kernel", error)
                             : status;

@@ -1,10 +1,10 @@
 /*
  * selftest.c: see cuda/selftest.h.
  *
- * The numbers convolved are whole multiples of 1/8 and 1/64 with few bits, so
- * that every product and every sum, in any order, is exact in fp32: only the
- * rounding to the type of the result is left. A single missing tap of the large
- * convolution shows in some of its results.
+ * The inputs and weights of the convolutions are small whole multiples of 1/8
+ * and 1/64. Every product and every sum, in any order, is thus exact in fp32;
+ * only the rounding to the type of the result remains. A single missing tap of
+ * the large convolution changes some of its results.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -15,27 +15,27 @@
 #include "selftest.h"
 
 enum {
-    LOOKS = 4096, /* results of a convolution that are looked at */
+    LOOKS = 4096, /* results of a convolution that are checked */
     MOST_DEVICES = 64,
     MOST_BLOCKS = 6
 };
 
-/* Precisions, as bits, in which a device has passed in this process. */
+/* Bit set, for each device, of the precisions that passed in this process. */
 static atomic_uint passed[MOST_DEVICES];
 
 typedef struct Test {
     VaeBackend *cuda;
     VaeType type;
-    double eps; /* spacing of the type's numbers near 1 */
+    double eps; /* distance between the type's values near 1 */
     void *blocks[MOST_BLOCKS];
     int n_blocks;
-    double worst; /* error, as a share of what is allowed */
+    double worst; /* largest error, relative to the allowed one */
 } Test;
 
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */
 
-/* n numbers: -8..8 times unit. */
+/* n pseudo-random values from -8 to 8 times unit. */
 static float *
 numbers(size_t n, unsigned seed, float unit)
 {
@@ -48,8 +48,8 @@ numbers(size_t n, unsigned seed, float unit)
     return v;
 }
 
-/* A block of the device that lives until the test ends; with n numbers, or
- * (values NULL) with bytes 0xff, which are NaN in all types. */
+/* Allocates a device block that drop_blocks() frees, and fills it with n values
+ * or (values NULL) with bytes 0xff, which are NaN in all types. */
 static int
 give(Test *t, const float *values, VaeType type, size_t n, void **out)
 {
@@ -73,7 +73,7 @@ give(Test *t, const float *values, VaeType type, size_t n, void **out)
     return code;
 }
 
-/* n numbers of the device. */
+/* Copies n values from the device. */
 static int
 take(const Test *t, const void *from, float *values, size_t n)
 {
@@ -98,7 +98,7 @@ drop_blocks(Test *t)
         vae_rt_free(t->blocks[--t->n_blocks]);
 }
 
-/* As vae_cuda_status(); -1: out of memory here. */
+/* Like vae_cuda_status(); code -1: out of host memory. */
 static VaeStatus
 status_of(const Test *t, int code, const char *doing, VaeError *error)
 {
@@ -111,7 +111,7 @@ status_of(const Test *t, int code, const char *doing, VaeError *error)
 
 typedef struct Looks {
     int n, wrong;
-    double got, want; /* of the first that is wrong */
+    double got, want; /* of the first wrong value */
     size_t at;
 } Looks;
 
@@ -131,7 +131,7 @@ look(Test *t, Looks *l, size_t at, double got, double want, double allowed)
     }
 }
 
-/* h, w, c: of a frame of the results. */
+/* Returns the verdict. h, w, c: of a frame of the results. */
 static VaeStatus
 judge(const Test *t, const Looks *l, const char *what, int h, int w, int c,
       VaeError *error)
@@ -181,8 +181,8 @@ make_numbers(const VaeCudaConvShape *s, Numbers *n)
     return n->x && n->weight && n->bias && n->add && n->y;
 }
 
-/* Strides of 1 in time; *size: the largest number that may have been rounded.
- */
+/* The right value of result `at`, with a stride of 1 in time. *size: a bound of
+ * the values that may have been rounded. */
 static double
 convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
 {
@@ -222,7 +222,7 @@ run_conv(Test *t, const VaeCudaConvShape *s, Numbers *n, VaeCudaConv *conv,
         code = give(t, n->weight, t->type, n->n_weight, &weight);
     if (!code)
         code = give(t, n->bias, t->type, (size_t) s->c_out, &bias);
-    /* As the network does: what is added lies where the result goes. */
+    /* The residual is in the buffer of the result, as in the network. */
     if (!code)
         code = give(t, s->add ? n->add : NULL, t->type, n->n_y, &y);
     if (!code && workspace) {
@@ -249,13 +249,13 @@ static void
 look_at_conv(Test *t, const VaeCudaConvShape *s, const Numbers *n, Looks *l)
 {
     for (size_t i = 0; i < LOOKS; i++) {
-        /* Spread over all; those of a small one, all of them. */
+        /* Spread over all results; every one of a small convolution. */
         const size_t at = n->n_y <= LOOKS ? i : i * 2654435761u % n->n_y;
         if (at >= n->n_y)
             break;
         double size;
         const double want = convolve(s, n, at, &size);
-        /* Rounded once, or (where that is how an engine adds) three times. */
+        /* Most engines round once; some round at each addition, three times. */
         look(t, l, at, (double) n->y[at], want, 2 * t->eps * (size + 0.125));
     }
 }
@@ -302,14 +302,14 @@ silu(double v)
     return v / (1 + exp(-v));
 }
 
-/* y = what kernels.h says, in double. */
+/* y as kernels.h defines it, in double. */
 static void
 norm_definition(const VaeNormArgs *a, const float *x, const float *gain,
                 const float *offset, double *y)
 {
     const size_t pixels = (size_t) a->h * a->w;
     const bool rms = a->kind == VAE_NORM_RMS;
-    /* Numbers that belong together: of a pixel, or of a frame and group. */
+    /* A norm is over the values of a pixel, or of a frame and group. */
     const int groups = rms ? 1 : a->groups, per = a->c / groups;
     const size_t together = rms ? 1 : pixels;
     for (size_t first = 0; first < a->t * pixels; first += together)
@@ -397,7 +397,8 @@ test_norm(Test *t, VaeNormKind kind, VaeError *error)
         status = run_norm(t, a, x, gain, offset, y, error);
     if (status == VAE_OK) {
         norm_definition(&a, x, gain, offset, want);
-        /* 2^-14: many times the roundings of a norm in fp32, check_norm.c. */
+        /* 2^-14: many times the rounding errors of a norm in fp32, see
+         * check_norm.c. */
         for (size_t i = 0; i < n; i++)
             look(t, &l, i, (double) y[i], want[i],
                  (t->eps + 0x1p-14) * (fabs(want[i]) + 1));
@@ -435,11 +436,11 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     Test t = {.cuda = cuda, .type = vae_backend_cuda.act_type(precision)};
     t.eps = t.type == VAE_TYPE_BF16  ? 0x1p-7
             : t.type == VAE_TYPE_F16 ? 0x1p-10
-                                     : 0x1p-20; /* and what TF32 may cut */
+                                     : 0x1p-20; /* allows for TF32 */
     if (counted && (atomic_load(&passed[cuda->number]) & bit))
         return VAE_OK;
     const double begin = now();
-    vae_rt_failure(); /* what another user of the run time left is not ours */
+    vae_rt_failure(); /* clears failures of other users of the run time */
     VaeStatus status = test_norm(&t, VAE_NORM_RMS, error);
     if (status == VAE_OK)
         status = test_norm(&t, VAE_NORM_GROUP, error);

@@ -1,6 +1,6 @@
 /*
- * selftest.h: does the device compute right? Versions of the convolution
- * library are known that did not, and kernels may have been made for other
+ * selftest.h: checks that the device computes right. Some versions of the
+ * convolution library did not, and the kernels may have been built for other
  * devices.
  */
 #ifndef VAE_CUDA_SELFTEST_H
@@ -8,10 +8,10 @@
 
 #include "gpu.h"
 
-/* A large and a small convolution, and each norm, in the backend's precision
- * against numbers computed here. Once per process, device and precision; later
- * calls return at once. Takes some MiB of the device while it lasts.
- * Errors: VAE_ERR_BACKEND (with the numbers), VAE_ERR_MEMORY. */
+/* Compares convolutions and each norm, in the backend's precision, with results
+ * computed on the CPU. Runs once per process, device and precision; later calls
+ * return at once. Takes some MiB of device memory while it runs.
+ * Errors: VAE_ERR_BACKEND (with the values), VAE_ERR_MEMORY. */
 VaeStatus vae_cuda_selftest(VaeBackend *cuda, VaeError *error);
 
 #endif

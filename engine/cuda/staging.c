@@ -1,9 +1,9 @@
 /*
- * staging.c: latents and pictures between the caller's memory and
- * the device. A slot's blocks are used again only when its results have been
- * handed over: then its upload, computation and download are over. Pictures on
- * the device have no place in them: the kernels read and write them where they
- * are, and handing over is waiting.
+ * staging.c: copies latents and pictures between the caller's memory and the
+ * device. The blocks of a slot are reused only after its results have been
+ * delivered; by then its upload, computation and download are done. Pictures in
+ * device memory are not staged: the kernels read and write them in place, and
+ * delivery only waits.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ round_up(size_t v, size_t step)
 /* ------------------------------------------------------------------ */
 /* Layout.                                                             */
 
-/* p as it lies at base: rows begin at multiples of 16 bytes, planes at those
+/* Lays out p at base: rows begin at multiples of 16 bytes, planes at multiples
  * of 256. Returns the bytes. */
 static size_t
 place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
@@ -59,7 +59,8 @@ copy_rows(const VaePicture *to, const VaePicture *from)
                    from->data[i] + y * from->stride[i], row[i]);
 }
 
-/* What a side of the program takes of a slot at most. */
+/* Most bytes of a slot that the n units of the op, the first or the last of a
+ * program, take. */
 static size_t
 side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
 {
@@ -71,7 +72,7 @@ side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
     VaePicture ignored;
     if (op->kind == VAE_OP_PICTURE_IN || op->kind == VAE_OP_PICTURE_OUT)
         return (size_t) n * place_picture(&p, NULL, &ignored);
-    /* Out: the latent, mean and logvar. */
+    /* A latent that goes out has up to three arrays: latent, mean, logvar. */
     return (size_t) n * (op->x ? 3 : 1) * latent_bytes(VAE_TYPE_F32, elements);
 }
 
@@ -147,7 +148,7 @@ taken(const VaeBackend *cuda, int code, VaeError *error)
                            error);
 }
 
-/* All of a slot but what lies on the device. */
+/* Allocates all of a slot except its device memory. */
 static VaeStatus
 take_slot(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
@@ -188,7 +189,7 @@ larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Slots that hold what exec needs and what others needed before it. */
+/* Makes slots large enough for exec and for all earlier programs. */
 static VaeStatus
 make_slots(VaeBackend *cuda, const VaeCudaExec *exec, VaeError *error)
 {
@@ -224,9 +225,9 @@ vae_cuda_stage_take(VaeBackend *cuda, const VaeCudaExec *exec, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* Handing over.                                                       */
+/* Delivery of results.                                                */
 
-/* A picture of the device's block as it lies in the host's. */
+/* The picture at the same offset in the host's block. */
 static VaePicture
 on_host(const VaePicture *p, const uint8_t *device, uint8_t *host)
 {
@@ -257,8 +258,8 @@ give_latent(const VaeCudaSlot *s, const VaeCudaUnit *u)
                    u->elements * parts[i].size);
 }
 
-/* Adds what the device took for the slot, whose results are there. A time that
- * cannot be had is left out. */
+/* Adds the device times of a slot whose results have arrived. Skips a time that
+ * the run time cannot give. */
 static void
 count_times(const VaeCudaSlot *s)
 {
@@ -277,7 +278,7 @@ count_times(const VaeCudaSlot *s)
     }
 }
 
-/* Waits for the slot's results and gives them to the caller. */
+/* Waits for the slot's results and, if keep, copies them to the caller. */
 static VaeStatus
 deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
 {
@@ -293,7 +294,7 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
     const uint64_t start = vae_now_ns();
     for (int i = 0; i < s->n_out; i++)
         if (s->out[i].picture.on_device) {
-            continue; /* the kernel wrote it there */
+            continue; /* the kernel wrote it in place */
         } else if (s->out[i].picture.data[0]) {
             const VaePicture from =
                 on_host(&s->out[i].device_picture, s->device_out, s->host_out);
@@ -323,7 +324,7 @@ vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
     }
     if (keep && status == VAE_OK)
         return VAE_OK;
-    /* A run that broke off may have left work behind. */
+    /* A run that failed or was cancelled may have left work in the streams. */
     if (!code)
         code = vae_rt_stream_sync(cuda->up);
     if (!code)
@@ -346,7 +347,8 @@ typedef struct Side {
     size_t at, room;
 } Side;
 
-/* Bytes at the end of what is used, or false where none are left. */
+/* Takes bytes behind the used ones and writes their device address to out.
+ * False if the block has no room. */
 static bool
 take(Side *side, size_t bytes, void *out)
 {
@@ -412,7 +414,7 @@ place_units(Side *side, const VaeRun *run, VaeError *error)
                            "made for");
 }
 
-/* The caller's units into the host's block. */
+/* Copies statistics and the caller's units to the host's block. */
 static void
 fill(const Side *side, const VaeRun *run)
 {
@@ -434,7 +436,7 @@ fill(const Side *side, const VaeRun *run)
     }
 }
 
-/* The network begins when the pictures of one side may be touched. */
+/* Makes compute wait until the device pictures of a side are ready. */
 static int
 wait_for_pictures(const VaeBackend *cuda, const Side *side)
 {

@@ -1,12 +1,12 @@
 /*
- * suballoc.c: one block of the device's memory for the weights of a
- * program. A device gives memory in steps of 2 MiB and takes some time for
- * each block, so a block for each of a few hundred weights would be more than
- * was planned and slow to give back and to take again.
+ * suballoc.c: one block of device memory for the weights of a program. A device
+ * allocates in steps of 2 MiB and takes some time for each block. A block for
+ * each of a few hundred weights would take more memory than planned, and would
+ * be slow to free and to allocate again.
  *
- * Streams that load the same weights at the same time, in threads of their own,
- * have each of them in turn. All have counted the whole, so the first block of
- * those that is open serves the others, too.
+ * Several streams may load the same weights at the same time, each in its own
+ * thread; any of them may make the next weight. Each has counted all missing
+ * bytes, so the first open block serves the other streams as well.
  */
 #include <pthread.h>
 
@@ -21,10 +21,11 @@ struct VaeCudaBlock {
     int device, pieces;
     VaeCudaLoad load;
     VaePrecision precision;
-    bool open; /* more pieces may come */
+    bool open; /* more suballocations may follow */
 };
 
-/* Of all backends: a piece may outlive the one that took it. */
+/* Blocks of all backends: a suballocation may outlive the backend that took it.
+ */
 static VaeCudaBlock *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -43,7 +44,7 @@ free_data(void *user)
     return NULL;
 }
 
-/* Frees the block if nobody wants it any more. Lock held. */
+/* Frees the block if it is closed and empty. Lock held. */
 static void
 look_at(VaeCudaBlock *b)
 {
@@ -55,8 +56,8 @@ look_at(VaeCudaBlock *b)
         at = &(*at)->next;
     if (*at)
         *at = b->next;
-    /* In a thread of its own: who frees a model, such as an application that
-     * stops a pipeline, keeps the device and the context of its thread. */
+    /* A new thread frees it, so that the current device of the calling thread,
+     * which may be an application's, does not change. */
     if (pthread_create(&thread, NULL, free_data, b) == 0)
         pthread_join(thread, NULL);
     else
@@ -85,7 +86,8 @@ vae_cuda_suballoc_end(VaeBackend *cuda)
     cuda->block = NULL;
 }
 
-/* Whether it has the room, and cuda loads what its owner does. Lock held. */
+/* True when the block is open, has room, and its owner loads the same weights
+ * as cuda. Lock held. */
 static bool
 serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
 {
@@ -105,7 +107,7 @@ add_piece(VaeCudaBlock *b, size_t size)
     return piece;
 }
 
-/* Of a block that is open, or NULL. */
+/* Suballocates from an open block; NULL if none serves. */
 static void *
 take_from_open(const VaeBackend *cuda, size_t size)
 {
@@ -118,7 +120,7 @@ take_from_open(const VaeBackend *cuda, size_t size)
     return piece;
 }
 
-/* Of a block of its own for what is left. */
+/* Suballocates from a new block that has room for all missing bytes. */
 static void *
 take_from_new(VaeBackend *cuda, size_t size)
 {

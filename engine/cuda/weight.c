@@ -1,10 +1,10 @@
 /*
- * weight.c: weights as the device reads them, once per model,
+ * weight.c: weights in the layout that the device reads, made once per model,
  * device and type.
  *
- * Those of a convolution go from the file into the device's layout and type by
- * output channels, which several threads share; what a channel passes through
- * stays in a thread's cache.
+ * Weights of a convolution are converted from the file to the device's layout
+ * and type one output channel at a time. Several threads share the channels.
+ * The intermediate data of a channel stay in a thread's cache.
  */
 #include <pthread.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum {
     MOST_THREADS = 8,
-    /* Weights that are worth a thread of their own. */
+    /* Elements that are worth a thread of their own. */
     WORTH = 1 << 16
 };
 
@@ -55,8 +55,8 @@ vae_cuda_phase_room(const VaeOp *op)
     return (n + 7) / 8 * 8;
 }
 
-/* [b][n] -> [n][b]; in the order of dst: rows of src are often multiples of
- * 4 KiB apart and would leave the cache in turn. */
+/* Transposes [b][n] to [n][b], in the order of dst: rows of src are often
+ * multiples of 4 KiB apart and would evict each other from the cache. */
 static void
 swap(const float *src, float *dst, size_t b, size_t n)
 {
@@ -68,9 +68,9 @@ swap(const float *src, float *dst, size_t b, size_t n)
 /* Output channels first..end-1 of a convolution's kernels. */
 typedef struct Share {
     const WeightJob *job;
-    const float *raw; /* all kernels, or NULL: they lie in the file */
+    const float *raw; /* all kernels; NULL: reads them from the file */
     uint8_t *dst;     /* of all kernels */
-    float *room;      /* 2 * that of one output channel */
+    float *room;      /* floats for 2 output channels */
     size_t first, end;
     pthread_t thread;
     bool running;
@@ -84,7 +84,7 @@ channel_size(const WeightJob *j)
     return (size_t) d[1] * d[2] * d[3] * d[4];
 }
 
-/* src: n of them; room: as many. */
+/* src: the floats of channel o; room: as many floats. */
 static void
 lay_out_channel(const Share *s, size_t o, const float *src, float *room)
 {
@@ -168,7 +168,7 @@ is_conv(const WeightJob *j)
     return j->layout == LAYOUT_CONV || j->layout == LAYOUT_PHASES;
 }
 
-/* Floats that fill() takes. */
+/* Floats that fill() uses as work space. */
 static size_t
 fill_room(const WeightJob *j)
 {
@@ -181,7 +181,7 @@ fill_room(const WeightJob *j)
            (vae_weight_is_direct(j->weight) ? 0 : n);
 }
 
-/* As the device wants it, into dst. */
+/* Writes the weight to dst in the device's layout and type. */
 static void
 fill(const WeightJob *j, float *room, uint8_t *dst)
 {
@@ -239,8 +239,8 @@ layout_of(const VaeWeight *w, bool phases)
     return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
 }
 
-/* The weight of op, or its bias, and what the model knows it by; false where it
- * has none. A convolution always has a bias. */
+/* Describes op's weight, or its bias, and makes its key in the cache. False if
+ * op has none. A convolution always has a bias. */
 static bool
 describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
          WeightKey *key)
@@ -293,7 +293,7 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                                                  .user = &job,
                                                  .memory = &memory},
                              out, error);
-    /* A device that is lost gives no memory, either. */
+    /* A lost device also fails to allocate: its error is the real one. */
     const int lost =
         status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
     return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;

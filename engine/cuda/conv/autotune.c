@@ -1,7 +1,7 @@
 /*
- * autotune.c: how each layer is computed: as the library guesses,
- * or by the fastest of its choices, timed on the device now or at an earlier
- * start.
+ * autotune.c: chooses the way to compute each layer: the library's best guess,
+ * or the fastest of its choices, timed on the device now or in an earlier
+ * process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,8 @@ find_layer(VaeBackend *cuda, const char *name)
     return l;
 }
 
-/* Opens the store; it stays NULL where there is no memory for it. */
+/* Opens the store at its first use. NULL if the backend is deterministic or out
+ * of memory. */
 static VaeCudaStore *
 get_store(VaeBackend *cuda)
 {
@@ -51,7 +52,7 @@ get_store(VaeBackend *cuda)
     return cuda->store;
 }
 
-/* What an earlier start found, if it can still be made. */
+/* Uses the choice of an earlier process, if it can still be made. */
 static bool
 use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
 {
@@ -79,13 +80,13 @@ static void
 choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                const VaeCudaChoice *choices, int n, VaeCudaLayer *l)
 {
-    float ms = 0; /* where there is no other */
+    float ms = 0; /* stays 0 with only one choice */
     VaeCudaStore *store = get_store(cuda);
     VaeCudaConvShape timed = *shape;
     timed.t = vae_cuda_timed_frames(shape);
     const int i = n > 1 ? vae_cuda_fastest(cuda, &timed, choices, n, &ms) : 0;
     l->choice = choices[i < 0 ? 0 : i];
-    l->timed = true; /* or would fail again */
+    l->timed = true; /* even on failure: it would fail again */
     if (i < 0) {
         vae_log(&cuda->params.log, "%s: none of %d ways could be timed, by %s",
                 l->name, n, l->choice.text);
@@ -97,7 +98,7 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
         vae_cuda_store_put(store, l->name, &l->choice, ms);
 }
 
-/* Looks for the layer's ways and takes one. */
+/* Searches the choices of the layer and takes one. */
 static VaeStatus
 choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
        VaeCudaLayer *l, VaeError *error)

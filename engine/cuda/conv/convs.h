@@ -1,10 +1,11 @@
 /*
- * convs.h: convolutions on a device. A library is made for one device, or
- * from its properties alone, without one; then everything but running works.
+ * convs.h: convolutions on a device. A VaeCudaConvs is opened for one device,
+ * or from a device's properties alone; without the device everything but
+ * running works.
  *
  * y = relu?(conv(x) + add + bias) over channels-last memory, summed in fp32
- * and rounded to y_type once. The context of x lies in front of its frames,
- * there is no padding in time.
+ * and rounded to y_type once. The context of x is in front of its frames; there
+ * is no padding in time.
  */
 #ifndef VAE_CUDA_CONV_H
 #define VAE_CUDA_CONV_H
@@ -14,75 +15,76 @@
 typedef struct VaeCudaConvs VaeCudaConvs;
 typedef struct VaeCudaConv VaeCudaConv;
 
-/* As VaeConvArgs of kernels.h. x: (t - 1) * st + kt frames of h x w x c_in;
- * y and add: t frames of ho x wo x c_out. */
+/* Like VaeConvArgs of kernels.h. x has (t - 1) * st + kt frames of h x w x
+ * c_in; y and add have t frames of ho x wo x c_out. */
 typedef struct VaeCudaConvShape {
     int t, h, w, c_in, ho, wo, c_out;
-    int k, kt, s, st, pad_y, pad_x; /* pads above and to the left */
+    int k, kt, s, st, pad_y, pad_x; /* padding above and to the left */
     bool add, relu;
     bool tf32;              /* F32 may be multiplied with 10 bits of mantissa */
     VaeType x_type, y_type; /* of x and weights; of y, add and bias */
-    int align; /* bytes, a power of two: x, y and add begin at multiples */
+    int align; /* power of two; x, y and add begin at multiples of this */
 } VaeCudaConvShape;
 
-/* How a convolution is computed, as text: an engine of the library and what
- * it is set to. It fits every t of the same shape. */
+/* A way to compute a convolution, as text: an engine of the library and its
+ * settings. It fits every t of the same shape. */
 #define VAE_CUDA_CHOICE 120
 typedef struct VaeCudaChoice {
     char text[VAE_CUDA_CHOICE];
 } VaeCudaChoice;
 
-/* weight: [c_out][kt][k][k][c_in]. bias: c_out, always there. add may be y. */
+/* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. */
 typedef struct VaeCudaConvArgs {
     void *y;
     const void *x, *add, *weight, *bias;
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
 
-/* Whether the library is there, whole, and of a version that is known to
- * compute right. Errors: VAE_ERR_UNSUPPORTED. */
+/* Checks that the library is installed, complete, and of a version that is
+ * known to compute right. Errors: VAE_ERR_UNSUPPORTED. */
 VaeStatus vae_cuda_convs_check(VaeError *error);
 
 /*
- * properties: a device's, in the library's JSON, for planning only; NULL: the
- * current device. Errors: as vae_cuda_convs_check(), VAE_ERR_BACKEND.
+ * properties: those of a device in the library's JSON, for planning only; NULL:
+ * the current device. Errors: those of vae_cuda_convs_check(), VAE_ERR_BACKEND.
  */
 VaeStatus vae_cuda_convs_new(const char *properties, VaeCudaConvs **out,
                              VaeError *error);
 void vae_cuda_convs_free(VaeCudaConvs **convs);
 
-/* "cuDNN 9.19.0" */
+/* Name and version: "cuDNN 9.19.0". */
 const char *vae_cuda_convs_name(const VaeCudaConvs *convs);
-/* The device's properties as vae_cuda_convs_new() takes them, "" where the
- * library does not tell; valid until the next call. */
+/* The device's properties as vae_cuda_convs_new() takes them, "" if the library
+ * does not give them. Valid until the next call. */
 const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
 
 /*
- * At most `most` ways to compute it, the library's best guess first, into
- * choices; *n is their number. Left out are those whose sums depend on chance
- * or on t, or have less precision than the shape says, and those that cannot
- * be made for one frame; those that need more than `workspace` bytes, and those
- * compiled when made, are given only where there are no others. Errors:
- * VAE_ERR_BACKEND when there is none at all.
+ * Writes at most `most` ways to compute the convolution to choices, the
+ * library's best guess first, and their number to *n. Omits ways whose sums
+ * depend on chance or on t, ways with less precision than the shape says, and
+ * ways that cannot be made for one frame. Ways that need more than `workspace`
+ * bytes, and ways that are compiled at run time, are given only if there are no
+ * others. Errors: VAE_ERR_BACKEND if there is none at all.
  */
 VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 const VaeCudaConvShape *shape, size_t workspace,
                                 VaeCudaChoice *choices, int most, int *n,
                                 VaeError *error);
 
-/* Makes it as choice says. Errors: VAE_ERR_BACKEND. */
+/* Makes the convolution as choice says. Errors: VAE_ERR_BACKEND,
+ * VAE_ERR_MEMORY. */
 VaeStatus vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                             const VaeCudaChoice *choice, VaeCudaConv **out,
                             VaeError *error);
 void vae_cuda_conv_free(VaeCudaConv **conv);
 size_t vae_cuda_conv_workspace(const VaeCudaConv *conv);
-/* True when it multiplies by the device's matrix units. */
+/* True when it uses the device's matrix units. */
 bool vae_cuda_conv_matrix(const VaeCudaConv *conv);
 
-/* Fixes the addresses, which must stay; then run as often as wanted. */
+/* Sets the addresses. They must stay valid for all runs that follow. */
 VaeStatus vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                              VaeError *error);
-/* stream: a cudaStream_t. Launches and returns; nothing is allocated. */
+/* stream: a cudaStream_t. Launches and returns; allocates nothing. */
 VaeStatus vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * cudnn.c: convolutions by the graph interface of cuDNN 9.
+ * cudnn.c: convolutions with the graph interface of cuDNN 9.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "alloc.h"
 #include "cudnn_conv.h"
 
-/* bf16 convolutions over time are wrong in 9.8 to 9.10. */
+/* cuDNN 9.8 to 9.10 compute bf16 convolutions over time wrong. */
 #define OLDEST 91500
 
 enum { MAX_RESULTS = 256, MAX_KNOBS = 32 };
@@ -33,8 +33,8 @@ name_library(char *out, size_t size)
     snprintf(out, size, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
-/* Beside libcudnn itself or, as it does, wherever libraries are found; it
- * stays open for cuDNN. */
+/* Opens a part of cuDNN: from the folder of libcudnn or, as cuDNN does, from
+ * the search path of libraries. The part stays open for cuDNN. */
 static bool
 open_part(const char *part)
 {
@@ -58,8 +58,8 @@ open_part(const char *part)
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 }
 
-/* libcudnn only forwards calls to libraries that it opens when they are first
- * needed; without that of graphs it ends the process. */
+/* libcudnn forwards calls to libraries that it opens at their first use. If the
+ * graph library is missing, it ends the process, so this checks first. */
 static VaeStatus
 check_parts(VaeError *error)
 {
@@ -222,7 +222,7 @@ read_choice(Desc config, Desc engine, VaeCudaChoice *out)
     return good;
 }
 
-/* The plan of a choice, with its engine's configuration; into b. */
+/* Makes the plan of a choice, with its engine and configuration, in b. */
 static Desc
 add_plan(VaeCudnnBag *b, const VaeCudaConvs *c, Desc graph, const char *text,
          Desc *engine)
@@ -297,7 +297,7 @@ typedef struct Notes {
     int64_t n;
 } Notes;
 
-/* What the engine tells of its numbers; false when it tells nothing. */
+/* Gets the numerical notes of the engine; false if they cannot be read. */
 static bool
 get_notes(Desc engine, Notes *out)
 {
@@ -321,8 +321,8 @@ has_note(Desc engine, cudnnBackendNumericalNote_t wanted)
     return has;
 }
 
-/* Whether the engine computes as exactly as the shape wants, in the same
- * order every time. */
+/* True when the engine computes with the precision that the shape asks for, and
+ * in the same order every time. */
 static bool
 is_exact(Desc engine, const VaeCudaConvShape *s)
 {
@@ -339,18 +339,19 @@ is_exact(Desc engine, const VaeCudaConvShape *s)
             break;
         case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:
             break;
-        default: /* by chance, by transforms, or by fewer bits */
+        default: /* not deterministic, transforms, or fewer bits */
             return false;
         }
     return true;
 }
 
 /*
- * Whether a setting may sum over more than one block of threads: the blocks
- * could then be counted by the size of the whole, and so by t. Hopper's engines
- * do so unless they are kept from taking workspace; how much they take goes by
- * the tiles that are left over for the multiprocessors. One slice is the whole
- * sum: Blackwell's engines always say how many.
+ * True when a setting may split a sum over several thread blocks. The number of
+ * blocks could then depend on the size of the convolution, and so on t.
+ * Hopper's engines split sums unless they are kept from taking workspace; the
+ * amount of workspace depends on the output tiles left over for the
+ * multiprocessors. One slice means the whole sum: Blackwell's engines always
+ * give the number of slices.
  */
 static bool
 splits_sums(const VaeCudaChoice *choice)
@@ -376,7 +377,7 @@ splits_sums(const VaeCudaChoice *choice)
     return false;
 }
 
-/* Whether the choice can be made within that workspace. */
+/* True when the plan of the choice can be made and fits the workspace. */
 static bool
 can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
 {
@@ -396,11 +397,11 @@ can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
 typedef struct Search {
     const VaeCudaConvs *convs;
     const VaeCudaConvShape *shape;
-    Desc graph, frame; /* of the shape, and of one frame of it */
+    Desc graph, frame; /* for the shape, and for one frame of it */
     size_t workspace;
     VaeCudaChoice *choices;
     int most, n;
-    bool compiled; /* which kind is looked for */
+    bool compiled; /* true: engines compiled at run time; false: others */
 } Search;
 
 static void
@@ -427,7 +428,7 @@ consider(Search *s, Desc config)
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->choices[i].text, choice.text) == 0)
             return;
-    /* Any number of frames can be computed one by one. */
+    /* A choice that works for one frame can compute any number of frames. */
     if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
         can_make(s->convs, s->frame, choice.text, SIZE_MAX))
         s->choices[s->n++] = choice;

@@ -1,5 +1,6 @@
 /*
- * cudnn_conv.h: what the two files share that see cudnn.h.
+ * cudnn_conv.h: declarations that cudnn.c and graph.c share. Only they include
+ * cudnn.h.
  */
 #ifndef VAE_CUDA_CONV_CUDNN_H
 #define VAE_CUDA_CONV_CUDNN_H
@@ -14,15 +15,15 @@ enum { UID_X = 1, UID_WEIGHT, UID_Y, UID_ADD, UID_BIAS, UID_VIRTUAL };
 
 struct VaeCudaConvs {
     cudnnHandle_t handle; /* NULL without a device */
-    Desc device;          /* NULL with one */
+    Desc device;          /* NULL with a device */
     char name[32];
     char *properties;
 };
 
 #define VAE_CUDNN_MAX_DESCS 80
 
-/* Descriptors that belong together. After a call has failed, those that
- * follow do nothing. */
+/* Descriptors that are freed together. After a call has failed, later calls do
+ * nothing. */
 typedef struct VaeCudnnBag {
     Desc desc[VAE_CUDNN_MAX_DESCS];
     int n;
@@ -40,13 +41,14 @@ void vae_cudnn_bag_set_ints(VaeCudnnBag *b, Desc d,
                             const int64_t *values);
 void vae_cudnn_bag_set_desc(VaeCudnnBag *b, Desc d,
                             cudnnBackendAttributeName_t name, Desc value);
-/* doing: for the error, "cuDNN cannot ..."; NULL where nobody asks. */
+/* doing: for the message "cuDNN cannot ..."; may be NULL. */
 void vae_cudnn_bag_finalize(VaeCudnnBag *b, Desc d, const char *doing);
 VaeStatus vae_cudnn_bag_status(const VaeCudnnBag *b, VaeError *error);
 VaeStatus vae_cudnn_fail(cudnnStatus_t status, const char *doing,
                          VaeError *error);
 
-/* The graph of a convolution, finalized, with all it is made of. */
+/* The graph of a convolution, finalized; NULL on failure. All its descriptors
+ * go into b. */
 Desc vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaConvs *c,
                          const VaeCudaConvShape *s);
 

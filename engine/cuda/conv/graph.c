@@ -1,10 +1,10 @@
 /*
- * graph.c: a convolution as a graph of cuDNN.
+ * graph.c: a convolution as a cuDNN graph.
  *
- * The graph is conv, + add, + bias, ReLU, in this order and with all of x,
- * weights, add, bias and y of one type: only so does it reach the engines that
- * come with cuDNN; with the bias first, with a bias or a result of another
- * type, or with add and no bias, it is left to the run-time compiler.
+ * The graph is conv, + add, + bias, ReLU, in this order; x, weights, add, bias
+ * and y have one type. Only such a graph can use the precompiled engines of
+ * cuDNN. With the bias first, with a bias or a result of another type, or with
+ * add and no bias, only the run-time compiler takes it.
  */
 #include "cudnn_conv.h"
 
@@ -73,7 +73,7 @@ VaeStatus
 vae_cudnn_fail(cudnnStatus_t status, const char *doing, VaeError *error)
 {
     char text[400] = "";
-    /* The host's, and the device's. */
+    /* Out of host memory or of device memory. */
     const bool memory =
         status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
@@ -104,12 +104,13 @@ data_type(VaeType type)
 }
 
 /*
- * Dimensions as cuDNN is told: without time in the kernel the frames are a
- * batch of pictures; without space in it, pixels are the columns of one
- * picture whose rows are frames: more engines take two dimensions than three.
+ * Dimensions as passed to cuDNN. If the kernel has one frame, the frames are a
+ * batch of pictures. If it has one pixel, the frames are the rows and the
+ * pixels the columns of one picture. More engines take two dimensions than
+ * three.
  */
 typedef struct Dims {
-    int n; /* of a tensor: 4 or 5 */
+    int n; /* dimensions of a tensor: 4 or 5 */
     int64_t x[5], w[5], y[5], bias[5];
     int64_t stride[3], pre[3], post[3];
 } Dims;
@@ -148,7 +149,7 @@ dims_of(const VaeCudaConvShape *s)
                   .post = {0, after_h, after_w}};
 }
 
-/* Channels fastest, packed. */
+/* Adds a packed tensor whose channels vary fastest. */
 static Desc
 add_tensor(VaeCudnnBag *b, int64_t uid, cudnnDataType_t type, int n,
            const int64_t *dims, int64_t align)
@@ -211,7 +212,7 @@ add_conv(VaeCudnnBag *b, const Dims *dims, Desc x, Desc w, Desc y)
     return op;
 }
 
-/* operand NULL: of x alone. */
+/* operand NULL: x is the only input. */
 static Desc
 add_pointwise(VaeCudnnBag *b, cudnnPointwiseMode_t mode, Desc x, Desc operand,
               Desc y)
@@ -234,7 +235,6 @@ add_pointwise(VaeCudnnBag *b, cudnnPointwiseMode_t mode, Desc x, Desc operand,
     return op;
 }
 
-/* The graph, finalized; NULL where b has failed. */
 Desc
 vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaConvs *c,
                     const VaeCudaConvShape *s)

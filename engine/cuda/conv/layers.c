@@ -7,17 +7,18 @@
 #include "alloc.h"
 #include "layers.h"
 
-/* A part is not made smaller for less workspace than this. */
+/* Parts become smaller only if one needs more workspace than this. */
 #define PART_WORKSPACE ((size_t) 256 << 20)
-/* Nor for less of what it leaves in phases: most of that many bytes are still
- * in a large device's cache when they are joined. */
+/* Parts also become smaller if the phases of one are larger than this: most of
+ * that many bytes are still in a large device's cache when they are joined. */
 #define PART_PHASES ((size_t) 64 << 20)
-/* Nor for less than this of what a convolution reads or writes: libraries of
- * that generation were seen to compute wrong where offsets in bytes do not fit
- * 31 bits. One frame is always computed at once. */
+/* Parts also become smaller if the input or output of one is larger than this:
+ * cuDNN was seen to compute wrong if byte offsets do not fit 31 bits. One
+ * frame is always computed at once. */
 #define PART_BYTES ((size_t) 1 << 31)
 
-/* Blocks begin at multiples of 64 bytes, and frames follow each other. */
+/* Alignment of every frame: blocks begin at multiples of 64 bytes, and frames
+ * follow each other. */
 static int
 alignment(size_t x_frame, size_t y_frame)
 {
@@ -59,7 +60,7 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
     return s;
 }
 
-/* Of the larger one of x and y. */
+/* Bytes of the larger of x and y. */
 static size_t
 part_bytes(const VaeCudaConvShape *s)
 {
@@ -80,8 +81,8 @@ vae_cuda_layer_frames(const VaeCudaConvShape *shape)
     return s.t;
 }
 
-/* 2000 of the largest tiles that engines compute at a time, ten and more for
- * each multiprocessor: one left over at the end hardly counts. */
+/* 2000 of the largest output tiles that engines compute at a time: ten and more
+ * for each multiprocessor, so that a partial last round hardly counts. */
 #define MANY_RESULTS ((size_t) 2000 * 256 * 128)
 
 int
@@ -149,7 +150,7 @@ vae_cuda_layer_workspace(const VaeCudaConvShape *s)
 {
     const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
     const size_t pixel = (size_t) s->c_in * vae_type_size(s->x_type);
-    /* Matrix units take pixels of whole 16 bytes. */
+    /* Matrix units need pixels of a multiple of 16 bytes. */
     const size_t copy = pixel % 16 ? (pixel + 15) / 16 * 16 : pixel / 8;
     return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
 }

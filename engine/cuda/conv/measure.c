@@ -1,27 +1,26 @@
 /*
- * measure.c: how long convolutions take on the device.
+ * measure.c: measures the time of convolutions on the device.
  */
 #include <stdlib.h>
 
 #include "gpu.h"
 
-/* A choice that takes this much longer than the best in a run is not run
+/* A choice whose run takes more than this factor of the best time is not run
  * again. */
 #define HOPELESS 1.2f
-/* Runs of one choice that are timed, fewer where they took so many ms
- * together. */
+/* Timed runs of one choice; fewer if they take LONG ms in sum. */
 #define RUNS 3
 #define LONG 50.0f
-/* What takes fewer ms is recorded so many times behind each other: the device
- * would wait for the host to launch each, which in a program it does not. */
+/* Runs of fewer than SHORT ms are recorded MANY in a row. Otherwise the device
+ * would wait for the host to launch each; in a program it does not. */
 #define SHORT 0.2f
 #define MANY 8
-/* ms of all timed runs after which a layer's other choices are left out: the
- * library's best guesses come first. */
+/* After this many ms of timed runs, the remaining choices of a layer are
+ * skipped: the library's best guesses come first. */
 #define ENOUGH 1000.0f
 
-/* What a layer reads and writes; w and x hold numbers, not zeros: with those
- * a device computes faster than it does in earnest. */
+/* Buffers of a layer. The inputs hold pseudo-random values: with zeros a device
+ * computes faster than with real data. */
 typedef struct Bench {
     VaeBackend *cuda;
     const VaeCudaConvShape *shape;
@@ -41,7 +40,8 @@ elements(const VaeCudaConvShape *s, char which)
                           : (size_t) s->c_out;
 }
 
-/* n elements around zero; on the device in `from`, then copied on. */
+/* Fills dst with n values around zero: uploads the first ones and copies them
+ * on the device. */
 static int
 fill(Bench *b, void *dst, VaeType type, size_t n)
 {
@@ -119,7 +119,7 @@ bench_close(Bench *b)
     vae_rt_event_free(b->to);
 }
 
-/* MANY runs, or NULL where they cannot be recorded. */
+/* Records MANY runs; NULL if they cannot be recorded. */
 static VaeRtGraph
 record_many(const Bench *b, VaeCudaConv *conv)
 {
@@ -136,19 +136,20 @@ record_many(const Bench *b, VaeCudaConv *conv)
     if (good)
         return many;
     vae_rt_graph_free(many);
-    vae_rt_failure(); /* then the program is not recorded, either */
+    vae_rt_failure(); /* no error: a program is then not recorded, either */
     return NULL;
 }
 
-/* Milliseconds of a run, one of `many` if that is given, or a negative
- * number. */
+/* Milliseconds of one run, by running `many` if it is not NULL; negative on
+ * failure. */
 static float
 time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
 {
     VaeRtStream stream = b->cuda->compute;
     VaeError error;
     float ms = -1;
-    /* The device is busy while the runs that are timed are launched. */
+    /* An untimed graph first keeps the device busy while the timed one is
+     * launched. */
     if ((many && vae_rt_graph_run(many, stream)) ||
         vae_rt_event_record(b->from, stream) ||
         (many ? vae_rt_graph_run(many, stream) != 0
@@ -160,7 +161,7 @@ time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
     return many ? ms / MANY : ms;
 }
 
-/* Once for what is loaded with the first run. */
+/* Runs it once, because the first run loads code. */
 static bool
 load(const Bench *b, VaeCudaConv *conv)
 {
@@ -169,8 +170,8 @@ load(const Bench *b, VaeCudaConv *conv)
            vae_rt_stream_sync(b->cuda->compute) == 0;
 }
 
-/* The least of some times, or a negative number where it cannot run or is
- * hopeless against `best` (negative: none yet). */
+/* The shortest of some times; negative if it cannot run or is much slower than
+ * `best` (negative: none yet). */
 static float
 least_time(Bench *b, VaeCudaConv *conv, float best)
 {
@@ -245,6 +246,6 @@ vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
             }
         }
     bench_close(&b);
-    vae_rt_failure(); /* what could not be launched is left out, no more */
+    vae_rt_failure(); /* choices that cannot be launched are only skipped */
     return fastest;
 }

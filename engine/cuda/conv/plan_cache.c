@@ -12,8 +12,8 @@
 
 #include "plan_cache.h"
 
-/* The number changes with the format, and with which choices
- * vae_cuda_conv_choices() leaves out. */
+/* The version changes with the format, and with the choices that
+ * vae_cuda_conv_choices() omits. */
 #define TITLE "gst-vae convolutions 4"
 #define LARGEST ((off_t) 4 << 20)
 #define MOST_ROWS 20000
@@ -37,7 +37,7 @@ struct VaeCudaStore {
     bool changed;
 };
 
-/* FNV-1a: against accidents, not against forgery. */
+/* FNV-1a: protects against accidents, not against forgery. */
 static uint64_t
 checksum(const char *text, size_t n)
 {
@@ -59,7 +59,7 @@ find(const Rows *rows, const char *layer)
     return NULL;
 }
 
-/* False when there is no memory, or no room, for one more. */
+/* False when out of memory or when MOST_ROWS would be exceeded. */
 static bool
 add(Rows *rows, const Row *row)
 {
@@ -90,15 +90,15 @@ drop(Rows *rows)
 /* ------------------------------------------------------------------ */
 /* Reading.                                                            */
 
-/* The whole file, NUL-terminated, or NULL: *why says what is wrong with it,
- * and is NULL where there is none. */
+/* Reads the whole file and terminates it with NUL. On failure it returns NULL
+ * and *why says what is wrong; *why is NULL if there is no file. */
 static char *
 read_file(const char *path, size_t *size, const char **why)
 {
     struct stat st;
     char *text = NULL;
     size_t at = 0;
-    /* Nothing but a file is waited for. */
+    /* O_NONBLOCK: a FIFO at this path must not block. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *why = NULL;
     if (fd < 0) {
@@ -123,7 +123,7 @@ read_file(const char *path, size_t *size, const char **why)
     return text;
 }
 
-/* Cuts the line off that begins at *at; NULL where there is no whole one. */
+/* Cuts off the line that begins at *at; NULL if it is not complete. */
 static char *
 next_line(char **at)
 {
@@ -156,7 +156,7 @@ read_row(char *line, Row *out)
     return end != ns && *end == '\0';
 }
 
-/* Reads text (which it cuts up) into rows; NULL, or what is wrong. */
+/* Parses text into rows and modifies text. Returns NULL, or what is wrong. */
 static const char *
 parse(char *text, size_t size, const char *key, Rows *rows)
 {
@@ -185,8 +185,8 @@ parse(char *text, size_t size, const char *key, Rows *rows)
     return NULL;
 }
 
-/* What the file holds, into rows; nothing where it is not all right. Returns
- * what is wrong with it, or NULL. */
+/* Reads the rows of the file; none if any part of it is wrong. Returns what is
+ * wrong with it, or NULL. */
 static const char *
 load(const VaeCudaStore *s, Rows *rows)
 {
@@ -212,12 +212,12 @@ make_folders(const char *path)
     strcpy(folder, path);
     for (char *p = strchr(folder + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = '\0';
-        mkdir(folder, 0700); /* what is wrong shows when the file is made */
+        mkdir(folder, 0700); /* creating the file shows any failure */
         *p = '/';
     }
 }
 
-/* The whole text, to be freed with free(), or NULL. */
+/* The whole text, or NULL. The caller frees it with free(). */
 static char *
 format(const VaeCudaStore *s, size_t *size)
 {
@@ -238,8 +238,8 @@ format(const VaeCudaStore *s, size_t *size)
     return text;
 }
 
-/* Under a name of its own, then in the place of the old one: who reads sees
- * one of them, whole. */
+/* Writes a temporary file and renames it over the old one, so that a reader
+ * always sees a complete file. */
 static bool
 replace_file(const char *path, const char *text, size_t size)
 {
@@ -271,7 +271,7 @@ vae_cuda_store_save(VaeCudaStore *s)
     size_t size = 0;
     if (!s->changed || !s->path[0])
         return;
-    s->changed = false; /* once is enough where it cannot be written */
+    s->changed = false; /* a failed write is not tried again */
     load(s, &others);
     for (int i = 0; i < others.n; i++)
         if (!find(&s->rows, others.row[i].layer))
@@ -292,8 +292,8 @@ vae_cuda_store_save(VaeCudaStore *s)
 
 /* ------------------------------------------------------------------ */
 
-/* The cache folder of the XDG rules, by which a relative path counts as none;
- * false where there is none. */
+/* Finds the cache folder by the XDG rules, which ignore a relative path. False
+ * if there is none. */
 static bool
 find_folder(char *out, size_t size)
 {

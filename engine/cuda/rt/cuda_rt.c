@@ -12,8 +12,8 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
-/* What a call tells by its code, vae_rt_failure() does not tell again, perhaps
- * of another stream's work. */
+/* Returns code and clears the last error: vae_rt_failure() must not report the
+ * same failure again, perhaps for the work of another stream. */
 static int
 told(int code)
 {
@@ -22,13 +22,13 @@ told(int code)
     return code;
 }
 
-/* The run time has one code for no driver and for one that is too old; all
- * drivers of its own generation, 13.x say, will do. */
+/* The run time has one code for no driver and for one that is too old. Every
+ * driver of its own major version, such as 13.x, will do. */
 static const char *
 driver_words(char *text, size_t size)
 {
     int driver = 0, needed = 0;
-    told(cudaDriverGetVersion(&driver)); /* 0 where there is none */
+    told(cudaDriverGetVersion(&driver)); /* 0 if there is none */
     told(cudaRuntimeGetVersion(&needed));
     if (driver > 0)
         snprintf(text, size,
@@ -259,7 +259,7 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
     int code = cudaStreamEndCapture(stream, &graph);
     if (!code)
         code = cudaGraphInstantiate((cudaGraphExec_t *) out, graph, 0);
-    if (!code) /* or the first launch would do it */
+    if (!code) /* otherwise the first launch would do it */
         code = cudaGraphUpload(*out, stream);
     if (graph)
         cudaGraphDestroy(graph);
