@@ -1,6 +1,6 @@
 /*
- * run.c: runs programs on the device. In this file only profiles and
- * dumps wait for it.
+ * run.c: runs programs on the device. In this file only profiles and dumps
+ * wait for it.
  */
 #include <assert.h>
 #include <string.h>

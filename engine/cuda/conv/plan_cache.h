@@ -2,8 +2,7 @@
  * plan_cache.h: keeps the fastest choice of each layer on disk, so that a
  * second start times nothing.
  *
- * There is one text file for each device and library in
- * $XDG_CACHE_HOME/gst-vae:
+ * One text file for each device and library in $XDG_CACHE_HOME/gst-vae:
  *
  *   gst-vae convolutions 4
  *   KEY
@@ -12,8 +11,7 @@
  *
  * LAYER is the text of vae_cuda_layer_name(); it determines the graph of a
  * layer. A damaged file, or one of another format or key, is ignored and
- * rewritten. The log
- * reports this; it is never an error.
+ * rewritten. The log reports this; it is never an error.
  */
 #ifndef VAE_CUDA_TUNE_H
 #define VAE_CUDA_TUNE_H
