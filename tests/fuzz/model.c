@@ -21,6 +21,7 @@
 #include <sanitizer/asan_interface.h>
 
 #include "fuzz.h"
+#include "fuse.h"
 #include "model.h"
 
 enum { MOST_TENSORS = 512, MOST_META = 8, MOST_TEXT = 256 };
@@ -340,8 +341,12 @@ build_program(VaeModel *model, VaeDirection direction, bool first)
                                           .act = VAE_TYPE_BF16,
                                           .sum = VAE_TYPE_F32,
                                           .carries = &carries},
-                        &program, NULL) != VAE_OK ||
-        program->arena == 0)
+                        &program, NULL) != VAE_OK)
+        abort();
+    vae_program_fuse(
+        program, program,
+        (VaeFusions){.upsample = true, .winograd = true, .norm_carry = true});
+    if (!vae_program_plan(program) || program->arena == 0)
         abort();
     vae_program_free(&program);
     vae_carry_set_free(&carries);
