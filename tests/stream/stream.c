@@ -192,17 +192,25 @@ memory(const Bed *bed, VaeDirection direction)
     loop_steps(&loop, 2, 1);
     loop_steps(&loop, 2, 3);
     const uint64_t taken = vae_allocation_count();
-    const size_t used = heap();
-    loop_steps(&loop, 10, 3);
-    vae_stream_reset(loop.stream);
-    loop_steps(&loop, 10, 4);
+    size_t used, now;
+    /* The computing library has state for each thread, which the C library
+     * allocates when the thread first needs it: on a busy machine that may be
+     * late, but only once. A step that leaks does so in each round. */
+    int round = 0;
+    do {
+        used = heap();
+        loop_steps(&loop, 10, 3);
+        vae_stream_reset(loop.stream);
+        loop_steps(&loop, 10, 4);
+        now = heap();
+    } while (now > used && ++round < 5);
     expect(vae_allocation_count() == taken,
            "no allocation after the first slices: %llu",
            (unsigned long long) (vae_allocation_count() - taken));
     /* An emulated device keeps its memory and what waits on it there, too. */
     if (bed->backend != VAE_BACKEND_CUDA)
-        expect(heap() <= used, "the heap does not grow: %zu, then %zu bytes",
-               used, heap());
+        expect(now <= used, "the heap does not grow: %zu, then %zu bytes", used,
+               now);
     vae_stream_free(&loop.stream);
     clip_free(&clip);
 }
