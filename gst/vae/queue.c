@@ -362,7 +362,8 @@ gst_vae_queue_end(GstVaeQueue *queue, const GstVaeItem *item, GstFlowReturn ret,
             queue->discarded = item->segment_id;
         if (ret != GST_FLOW_EOS)
             queue->fatal = TRUE;
-        if (ret != GST_FLOW_EOS || item->segment_id == queue->segment_id)
+        if (ret != GST_FLOW_EOS ||
+            (item && item->segment_id == queue->segment_id))
             queue->result = ret;
     }
     g_cond_broadcast(&queue->cond);

@@ -42,4 +42,6 @@ main(int argc, char **argv)
         } else if (r != VAE_AGAIN || vae_stream_send_latent(s, NULL, &e)) {
             errx(1, "%s", e.message);
         }
+    free(latent), free(rgb), vae_stream_free(&s);
+    vae_tensor_file_free(&file), vae_model_free(&model);
 }
