@@ -179,6 +179,7 @@ note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
                             .before = engine->before};
     guint frames = 0;
 
+    g_assert(slice->n > 0);
     time.after = *vae_stream_stats(engine->stream);
     time.end_us = g_get_monotonic_time();
     for (guint i = 0; i < slice->n; i++) {
