@@ -63,6 +63,7 @@ vae_backend_choose(VaeBackendChoice *c, const VaeLog *log, VaeError *error)
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
                             vae_backend_name(c->kind), why);
         c->class = find_class(c->kind, why, sizeof why);
+        assert(c->class);
         if (!resolve(c, why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED, "%s", why);
         return VAE_OK;

@@ -50,7 +50,8 @@ void
 vae_sized_write(void *to, const void *from, size_t size)
 {
     const size_t theirs = size_of(to);
+    size_t *struct_size = to; /* the first member */
     memset(to, 0, theirs);
     memcpy(to, from, theirs < size ? theirs : size);
-    memcpy(to, &theirs, sizeof theirs);
+    *struct_size = theirs;
 }

@@ -57,8 +57,8 @@ place(const VaeStream *s, const Unit *kind, uintptr_t at, Unit *out)
     const uintptr_t start = at;
     *out = *kind;
     if (kind->is_picture) {
-        size_t row[3];
-        int rows[3];
+        size_t row[3] = {0};
+        int rows[3] = {0};
         const int planes = vae_picture_planes(&kind->picture, row, rows);
         for (int i = 0; i < planes; i++) {
             out->picture.data[i] = (uint8_t *) at;
