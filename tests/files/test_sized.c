@@ -10,11 +10,25 @@
 
 static VaeModel *model;
 
-/* As a later version of VaeStreamParams. */
+/*
+ * As a later version of VaeStreamParams. No bytes of padding follow the last
+ * member: a compiler may leave anything in those.
+ */
 typedef struct Longer {
     VaeStreamParams params;
-    int more;
+    size_t more;
 } Longer;
+
+#define ENDS_WITH(type, last)                                                  \
+    static_assert(offsetof(type, last) + sizeof(((type *) NULL)->last) ==      \
+                      sizeof(type),                                            \
+                  #type " ends in padding")
+
+/* A later member must make the structs longer, which callers fill. */
+ENDS_WITH(VaeStreamParams, log_user);
+ENDS_WITH(VaeModelOptions, variant);
+ENDS_WITH(VaeCheckpointParams, n_own);
+ENDS_WITH(VaeLatentOptions, batch_index);
 
 static VaeStatus
 plan(const void *params, VaePlan *out, VaeError *error)
