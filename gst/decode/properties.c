@@ -4,6 +4,7 @@
 #include "decode.h"
 
 #include "enums.h"
+#include "fields.h"
 
 enum {
     PROP_0,
@@ -14,64 +15,24 @@ enum {
     PROP_CARRIES
 };
 
+static const GstVaeField fields[] = {
+    GST_VAE_FIELD(PROP_FRAMERATE, GstVaeDecode, fps_n),
+    GST_VAE_FIELD(PROP_NORMALIZATION, GstVaeDecode, normalization),
+    GST_VAE_FIELD(PROP_LOCATION, GstVaeDecode, base.checkpoints.location),
+    GST_VAE_FIELD(PROP_INTERVAL, GstVaeDecode, base.checkpoints.interval),
+    GST_VAE_FIELD(PROP_CARRIES, GstVaeDecode, base.checkpoints.carries),
+    {0}};
+
 static void
 set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
 {
-    GstVaeDecode *self = GST_VAE_DECODE(object);
-    GstVaeCheckpoints *c = &self->base.checkpoints;
-
-    GST_OBJECT_LOCK(self);
-    switch (id) {
-    case PROP_FRAMERATE:
-        self->fps_n = gst_value_get_fraction_numerator(value);
-        self->fps_d = gst_value_get_fraction_denominator(value);
-        break;
-    case PROP_NORMALIZATION:
-        self->normalization = g_value_get_enum(value);
-        break;
-    case PROP_LOCATION:
-        g_free(c->location);
-        c->location = g_value_dup_string(value);
-        break;
-    case PROP_INTERVAL:
-        c->interval = g_value_get_uint(value);
-        break;
-    case PROP_CARRIES:
-        c->carries = g_value_get_boolean(value);
-        break;
-    default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(self);
+    gst_vae_fields_set(fields, object, id, value, spec);
 }
 
 static void
 get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
 {
-    GstVaeDecode *self = GST_VAE_DECODE(object);
-    GstVaeCheckpoints *c = &self->base.checkpoints;
-
-    GST_OBJECT_LOCK(self);
-    switch (id) {
-    case PROP_FRAMERATE:
-        gst_value_set_fraction(value, self->fps_n, self->fps_d);
-        break;
-    case PROP_NORMALIZATION:
-        g_value_set_enum(value, self->normalization);
-        break;
-    case PROP_LOCATION:
-        g_value_set_string(value, c->location);
-        break;
-    case PROP_INTERVAL:
-        g_value_set_uint(value, c->interval);
-        break;
-    case PROP_CARRIES:
-        g_value_set_boolean(value, c->carries);
-        break;
-    default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(self);
+    gst_vae_fields_get(fields, object, id, value, spec);
 }
 
 static void

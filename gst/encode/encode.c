@@ -27,7 +27,6 @@
  */
 #include "encode.h"
 
-#include "enums.h"
 #include "frames.h"
 #include "offer.h"
 #include "pads.h"
@@ -39,13 +38,6 @@
 
 GST_DEBUG_CATEGORY(gst_vae_encode_debug);
 #define GST_CAT_DEFAULT gst_vae_encode_debug
-
-enum {
-    PROP_0,
-    PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY,
-    PROP_POSTERIOR,
-    PROP_SEED
-};
 
 GType gst_vae_encode_get_type(void);
 G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
@@ -358,107 +350,11 @@ propose_allocation(GstVaeBase *base, GstQuery *query)
 }
 
 static void
-set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
-{
-    GstVaeEncode *self = GST_VAE_ENCODE(object);
-
-    GST_OBJECT_LOCK(self);
-    switch (id) {
-    case PROP_TAIL:
-        self->tail = g_value_get_enum(value);
-        break;
-    case PROP_POSTERIOR:
-        self->posterior = g_value_get_enum(value);
-        break;
-    case PROP_SEED:
-        self->seed = g_value_get_uint64(value);
-        break;
-    default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(self);
-}
-
-static void
-get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
-{
-    GstVaeEncode *self = GST_VAE_ENCODE(object);
-
-    GST_OBJECT_LOCK(self);
-    switch (id) {
-    case PROP_TAIL:
-        g_value_set_enum(value, self->tail);
-        break;
-    case PROP_POSTERIOR:
-        g_value_set_enum(value, self->posterior);
-        break;
-    case PROP_SEED:
-        g_value_set_uint64(value, self->seed);
-        break;
-    default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(self);
-}
-
-static void
 finalize(GObject *object)
 {
     gst_vae_encode_forget(GST_VAE_ENCODE(object));
     g_array_unref(GST_VAE_ENCODE(object)->requests);
     G_OBJECT_CLASS(gst_vae_encode_parent_class)->finalize(object);
-}
-
-static void
-install_properties(GObjectClass *klass)
-{
-    /**
-     * GstVaeEncode:tail:
-     *
-     * Treatment of frames at the end of a sequence that fill no group.
-     * With `repeat` the last latent has the duration of the true frames, so
-     * that decoding gives as many frames as came in.
-     */
-    g_object_class_install_property(
-        klass, PROP_TAIL,
-        g_param_spec_enum("tail", "Tail",
-                          "Action to take for the last frames of a sequence "
-                          "when they do not fill a latent",
-                          GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
-                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-                              GST_PARAM_MUTABLE_PLAYING));
-    /**
-     * GstVaeEncode:posterior:
-     *
-     * Value taken from the distribution that the encoder gives: its mean, or
-     * mean + exp(logvar / 2) * e with a standard normal e of
-     * #GstVaeEncode:seed. Models without a posterior (the TAEHV family) refuse
-     * `sample`.
-     */
-    g_object_class_install_property(
-        klass, PROP_POSTERIOR,
-        g_param_spec_enum("posterior", "Posterior",
-                          "Value to take from the distribution that the "
-                          "encoder gives (the TAEHV family has a mean only)",
-                          GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN,
-                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-                              GST_PARAM_MUTABLE_READY));
-    /**
-     * GstVaeEncode:seed:
-     *
-     * Chooses the noise of `posterior=sample`. The noise depends on the seed,
-     * on the latent's index in its sequence and on the place in it, and on
-     * nothing else: the same seed gives the same latents whatever slice-size
-     * and threads are.
-     */
-    g_object_class_install_property(
-        klass, PROP_SEED,
-        g_param_spec_uint64("seed", "Seed",
-                            "Seed of the noise of posterior=sample; the same "
-                            "seed gives the same latents",
-                            0, G_MAXUINT64, 0,
-                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-                                GST_PARAM_MUTABLE_READY));
 }
 
 static void
@@ -470,10 +366,8 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
 
     GST_DEBUG_CATEGORY_INIT(gst_vae_encode_debug, "vaeencode", 0,
                             "raw video to latents");
-    object_class->set_property = set_property;
-    object_class->get_property = get_property;
     object_class->finalize = finalize;
-    install_properties(object_class);
+    gst_vae_encode_install(object_class);
     gst_element_class_add_pad_template(
         element_class, gst_vae_cuda_template("sink", GST_PAD_SINK));
     gst_element_class_add_static_pad_template(element_class, &src_template);

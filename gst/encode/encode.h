@@ -52,6 +52,10 @@ typedef struct GstVaeEncodeClass {
 
 #define GST_VAE_ENCODE(object) ((GstVaeEncode *) (object))
 
+/* encode/properties.c */
+
+void gst_vae_encode_install(GObjectClass *klass);
+
 /* encode/collect.c: frames to groups, and these to steps with times */
 
 /* Takes a frame, and queues the step that it completes. */

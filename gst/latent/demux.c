@@ -39,6 +39,7 @@
 
 #include "demux.h"
 
+#include "fields.h"
 #include "seek.h"
 #include "send.h"
 #include "task.h"
@@ -416,32 +417,22 @@ change_state(GstElement *element, GstStateChange transition)
     return ret;
 }
 
+static const GstVaeField fields[] = {
+    GST_LATENT_SETTINGS_FIELDS(GstLatentDemux, settings),
+    GST_VAE_FIELD(PROP_MAX_PUSH_SIZE, GstLatentDemux, max_push_size),
+    GST_VAE_FIELD(PROP_WARM_UP, GstLatentDemux, warm_up),
+    {0}};
+
 static void
 set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
 {
-    GstLatentDemux *self = GST_LATENT_DEMUX(object);
-    GST_OBJECT_LOCK(self);
-    if (id == PROP_MAX_PUSH_SIZE)
-        self->max_push_size = g_value_get_uint64(value);
-    else if (id == PROP_WARM_UP)
-        self->warm_up = g_value_get_int(value);
-    else if (!gst_latent_settings_set(&self->settings, id, value))
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    GST_OBJECT_UNLOCK(self);
+    gst_vae_fields_set(fields, object, id, value, spec);
 }
 
 static void
 get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
 {
-    GstLatentDemux *self = GST_LATENT_DEMUX(object);
-    GST_OBJECT_LOCK(self);
-    if (id == PROP_MAX_PUSH_SIZE)
-        g_value_set_uint64(value, self->max_push_size);
-    else if (id == PROP_WARM_UP)
-        g_value_set_int(value, self->warm_up);
-    else if (!gst_latent_settings_get(&self->settings, id, value))
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    GST_OBJECT_UNLOCK(self);
+    gst_vae_fields_get(fields, object, id, value, spec);
 }
 
 static void

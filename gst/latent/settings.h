@@ -37,17 +37,22 @@ enum {
     GST_LATENT_PROP_LAST
 };
 
+/* The GstVaeField of each, for an object of Type with them in its field. */
+#define GST_LATENT_SETTINGS_FIELDS(Type, field)                                \
+    GST_VAE_FIELD(GST_LATENT_PROP_TENSOR, Type, field.tensor),                 \
+        GST_VAE_FIELD(GST_LATENT_PROP_LAYOUT, Type, field.layout),             \
+        GST_VAE_FIELD(GST_LATENT_PROP_FRAMERATE, Type, field.fps_n),           \
+        GST_VAE_FIELD(GST_LATENT_PROP_LATENT_SPACE, Type, field.space),        \
+        GST_VAE_FIELD(GST_LATENT_PROP_NORMALIZATION, Type,                     \
+                      field.normalization),                                    \
+        GST_VAE_FIELD(GST_LATENT_PROP_BATCH_INDEX, Type, field.batch_index)
+
 void gst_latent_settings_install(GObjectClass *klass);
 void gst_latent_settings_init(GstLatentSettings *settings);
 /* dst gets its own strings. */
 void gst_latent_settings_copy(GstLatentSettings *dst,
                               const GstLatentSettings *src);
 void gst_latent_settings_clear(GstLatentSettings *settings);
-/* FALSE where id is none of theirs. */
-gboolean gst_latent_settings_set(GstLatentSettings *settings, guint id,
-                                 const GValue *value);
-gboolean gst_latent_settings_get(const GstLatentSettings *settings, guint id,
-                                 GValue *value);
 
 G_END_DECLS
 #endif

@@ -4,6 +4,7 @@
 #include "properties.h"
 
 #include "enums.h"
+#include "fields.h"
 
 #define DEFAULT_QUEUE_DEPTH 2
 #define DEFAULT_STATS_INTERVAL GST_SECOND
@@ -36,95 +37,35 @@ gst_vae_properties_init(GstVaeBase *base)
     base->stats.interval = DEFAULT_STATS_INTERVAL;
 }
 
-static void
-set_text(GstVaeBase *base, gchar **field, const GValue *value)
-{
-    gchar *text = g_value_dup_string(value);
-
-    GST_OBJECT_LOCK(base);
-    g_free(*field);
-    *field = text;
-    GST_OBJECT_UNLOCK(base);
-}
-
-static void
-set_number(GstVaeBase *base, guint id, const GValue *value)
-{
-    switch (id) {
-    case PROP_BACKEND:
-        base->cuda.backend = g_value_get_enum(value);
-        break;
-    case PROP_CUDA_DEVICE_ID:
-        base->cuda.device_id = g_value_get_int(value);
-        break;
-    case PROP_NAN_POLICY:
-        base->settings.nan_policy = g_value_get_enum(value);
-        break;
-    case PROP_PRECISION:
-        base->settings.precision = g_value_get_enum(value);
-        break;
-    case PROP_SLICE_SIZE:
-        base->settings.slice_size = g_value_get_uint(value);
-        break;
-    case PROP_QUEUE_DEPTH:
-        base->queue.depth = g_value_get_uint(value);
-        break;
-    case PROP_THREADS:
-        base->settings.threads = g_value_get_uint(value);
-        break;
-    case PROP_DETERMINISTIC:
-        base->settings.deterministic = g_value_get_boolean(value);
-        break;
-    case PROP_QOS:
-        base->qos.enabled = g_value_get_boolean(value);
-        break;
-    case PROP_IDLE_RELEASE:
-        base->worker.idle_release = g_value_get_uint64(value);
-        break;
-    case PROP_STATS_INTERVAL:
-        base->stats.interval = g_value_get_uint64(value);
-        break;
-    default:
-        base->stats.post = g_value_get_boolean(value);
-        break;
-    }
-}
+static const GstVaeField fields[] = {
+    GST_VAE_FIELD(PROP_MODEL, GstVaeBase, choice.property),
+    GST_VAE_FIELD(PROP_VARIANT, GstVaeBase, worker.loader.variant),
+    GST_VAE_FIELD(PROP_BACKEND, GstVaeBase, cuda.backend),
+    GST_VAE_FIELD(PROP_CUDA_DEVICE_ID, GstVaeBase, cuda.device_id),
+    GST_VAE_FIELD(PROP_PRECISION, GstVaeBase, settings.precision),
+    GST_VAE_FIELD(PROP_SLICE_SIZE, GstVaeBase, settings.slice_size),
+    GST_VAE_FIELD(PROP_QUEUE_DEPTH, GstVaeBase, queue.depth),
+    GST_VAE_FIELD(PROP_THREADS, GstVaeBase, settings.threads),
+    GST_VAE_FIELD(PROP_DETERMINISTIC, GstVaeBase, settings.deterministic),
+    GST_VAE_FIELD(PROP_QOS, GstVaeBase, qos.enabled),
+    GST_VAE_FIELD(PROP_POST_STATS, GstVaeBase, stats.post),
+    GST_VAE_FIELD(PROP_STATS_INTERVAL, GstVaeBase, stats.interval),
+    GST_VAE_FIELD(PROP_IDLE_RELEASE, GstVaeBase, worker.idle_release),
+    GST_VAE_FIELD(PROP_NAN_POLICY, GstVaeBase, settings.nan_policy),
+    {0}};
 
 static void
 set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
 {
     GstVaeBase *base = GST_VAE_BASE(object);
 
-    switch (id) {
-    case PROP_MODEL:
-        set_text(base, &base->choice.property, value);
+    gst_vae_fields_set(fields, object, id, value, spec);
+    if (id == PROP_MODEL) {
         GST_OBJECT_LOCK(base);
         base->choice.wanted = TRUE;
         GST_OBJECT_UNLOCK(base);
-        break;
-    case PROP_VARIANT:
-        set_text(base, &base->worker.loader.variant, value);
-        break;
-    case PROP_BACKEND:
-    case PROP_NAN_POLICY:
-    case PROP_CUDA_DEVICE_ID:
-    case PROP_PRECISION:
-    case PROP_SLICE_SIZE:
-    case PROP_QUEUE_DEPTH:
-    case PROP_THREADS:
-    case PROP_DETERMINISTIC:
-    case PROP_QOS:
-    case PROP_POST_STATS:
-    case PROP_STATS_INTERVAL:
-    case PROP_IDLE_RELEASE:
-        GST_OBJECT_LOCK(base);
-        set_number(base, id, value);
-        GST_OBJECT_UNLOCK(base);
-        break;
-    default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     }
-    /* Whoever waits for room or for the time to release looks again. */
+    /* Threads that wait for room or for the time to release look again. */
     if (id == PROP_QUEUE_DEPTH || id == PROP_IDLE_RELEASE) {
         g_mutex_lock(&base->queue.lock);
         g_cond_broadcast(&base->queue.cond);
@@ -137,60 +78,12 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
 {
     GstVaeBase *base = GST_VAE_BASE(object);
 
-    if (id == PROP_STATS) {
+    if (id == PROP_STATS)
         g_value_take_boxed(
             value, gst_vae_stats_structure(
                        &base->stats, gst_vae_queue_n_steps(&base->queue)));
-        return;
-    }
-    GST_OBJECT_LOCK(base);
-    switch (id) {
-    case PROP_MODEL:
-        g_value_set_string(value, base->choice.property);
-        break;
-    case PROP_VARIANT:
-        g_value_set_string(value, base->worker.loader.variant);
-        break;
-    case PROP_BACKEND:
-        g_value_set_enum(value, base->cuda.backend);
-        break;
-    case PROP_CUDA_DEVICE_ID:
-        g_value_set_int(value, base->cuda.device_id);
-        break;
-    case PROP_NAN_POLICY:
-        g_value_set_enum(value, base->settings.nan_policy);
-        break;
-    case PROP_PRECISION:
-        g_value_set_enum(value, base->settings.precision);
-        break;
-    case PROP_SLICE_SIZE:
-        g_value_set_uint(value, base->settings.slice_size);
-        break;
-    case PROP_QUEUE_DEPTH:
-        g_value_set_uint(value, base->queue.depth);
-        break;
-    case PROP_THREADS:
-        g_value_set_uint(value, base->settings.threads);
-        break;
-    case PROP_DETERMINISTIC:
-        g_value_set_boolean(value, base->settings.deterministic);
-        break;
-    case PROP_QOS:
-        g_value_set_boolean(value, base->qos.enabled);
-        break;
-    case PROP_POST_STATS:
-        g_value_set_boolean(value, base->stats.post);
-        break;
-    case PROP_IDLE_RELEASE:
-        g_value_set_uint64(value, base->worker.idle_release);
-        break;
-    case PROP_STATS_INTERVAL:
-        g_value_set_uint64(value, base->stats.interval);
-        break;
-    default:
-        G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-    }
-    GST_OBJECT_UNLOCK(base);
+    else
+        gst_vae_fields_get(fields, object, id, value, spec);
 }
 
 #define READY                                                                  \
