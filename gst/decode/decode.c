@@ -449,7 +449,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     base_class->segment = segment;
     base_class->propose_allocation = propose_allocation;
     base_class->decide_allocation = gst_vae_decode_decide_allocation;
-    base_class->begin = gst_vae_decode_begin;
+    base_class->add_step = gst_vae_decode_add_step;
 }
 
 static void

@@ -78,13 +78,12 @@ GstVaeItem *gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
 /* Marks a step behind which a checkpoint is due. */
 void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
 
-/* decode/output.c: output memory and the call of the engine */
+/* decode/output.c: output memory and steps of the engine's call */
 
 void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
-VaeStatus gst_vae_decode_begin(GstElement *element, VaeStream *stream,
-                               GstVaeItem **items, guint n, GstVaeCall *call,
-                               VaeError *error);
+VaeStatus gst_vae_decode_add_step(GstElement *element, GstVaeCall *call,
+                                  GstVaeItem *item, VaeError *error);
 
 /* decode/check.c */
 

@@ -1,5 +1,5 @@
 /*
- * output.c: memory for frames, and the engine's call.
+ * output.c: memory for frames, and steps of the engine's call.
  */
 #include "call.h"
 #include "decode.h"
@@ -161,10 +161,12 @@ add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
     return VAE_OK;
 }
 
-static VaeStatus
-add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
+VaeStatus
+gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
+                        VaeError *error)
 {
-    GstVaeDecode *self = GST_VAE_DECODE(base);
+    GstVaeBase *base = GST_VAE_BASE(element);
+    GstVaeDecode *self = GST_VAE_DECODE(element);
     GstVaeSession *session = item->session;
     VaeStatus status = VAE_OK;
 
@@ -185,23 +187,4 @@ add_step(GstVaeBase *base, GstVaeCall *call, GstVaeItem *item, VaeError *error)
         self->mark_discont = FALSE;
     }
     return status;
-}
-
-VaeStatus
-gst_vae_decode_begin(GstElement *element, VaeStream *stream, GstVaeItem **items,
-                     guint n, GstVaeCall *call, VaeError *error)
-{
-    GstVaeBase *base = GST_VAE_BASE(element);
-    VaeStatus status = VAE_OK;
-
-    call->engine = gst_vae_cuda_engine(&base->cuda, stream,
-                                       items[0]->session->params.device);
-    for (guint i = 0; i < n && status == VAE_OK; i++)
-        status = add_step(base, call, items[i], error);
-    if (status != VAE_OK)
-        return status;
-    call->begun = TRUE;
-    return vae_stream_decode_begin(stream, call->latents, (int) call->n_latents,
-                                   call->pictures, (int) call->n_pictures,
-                                   error);
 }

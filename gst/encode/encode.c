@@ -391,7 +391,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     base_class->src_event = src_event;
     base_class->propose_allocation = propose_allocation;
     base_class->decide_allocation = gst_vae_encode_decide_allocation;
-    base_class->begin = gst_vae_encode_begin;
+    base_class->add_step = gst_vae_encode_add_step;
 }
 
 static void

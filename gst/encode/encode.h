@@ -72,13 +72,12 @@ void gst_vae_encode_restart(GstVaeBase *base);
 /* Frames without timestamps count from the start of the segment. */
 void gst_vae_encode_segment(GstVaeBase *base);
 
-/* encode/output.c: output memory and the call of the engine */
+/* encode/output.c: output memory and steps of the engine's call */
 
 void gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
-VaeStatus gst_vae_encode_begin(GstElement *element, VaeStream *stream,
-                               GstVaeItem **items, guint n, GstVaeCall *call,
-                               VaeError *error);
+VaeStatus gst_vae_encode_add_step(GstElement *element, GstVaeCall *call,
+                                  GstVaeItem *item, VaeError *error);
 
 G_END_DECLS
 #endif

@@ -1,9 +1,8 @@
 /*
- * output.c: memory for latents, and the engine's call.
+ * output.c: memory for latents, and steps of the engine's call.
  */
 #include "call.h"
 #include "encode.h"
-#include "frames.h"
 
 void
 gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
@@ -35,8 +34,9 @@ add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
     return VAE_OK;
 }
 
-static VaeStatus
-add_step(GstVaeCall *call, GstVaeItem *item, VaeError *error)
+VaeStatus
+gst_vae_encode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
+                        VaeError *error)
 {
     GstVaeSession *session = item->session;
 
@@ -49,23 +49,4 @@ add_step(GstVaeCall *call, GstVaeItem *item, VaeError *error)
                             GST_VIDEO_INFO_SIZE(&session->video),
                             session->params.width, session->params.height);
     return add_latent(call, item, error);
-}
-
-VaeStatus
-gst_vae_encode_begin(GstElement *element, VaeStream *stream, GstVaeItem **items,
-                     guint n, GstVaeCall *call, VaeError *error)
-{
-    GstVaeBase *base = GST_VAE_BASE(element);
-    VaeStatus status = VAE_OK;
-
-    call->engine = gst_vae_cuda_engine(&base->cuda, stream,
-                                       items[0]->session->params.device);
-    for (guint i = 0; i < n && status == VAE_OK; i++)
-        status = add_step(call, items[i], error);
-    if (status != VAE_OK)
-        return status;
-    call->begun = TRUE;
-    return vae_stream_encode_begin(stream, call->pictures,
-                                   (int) call->n_pictures, call->results,
-                                   (int) call->n_latents, error);
 }

@@ -27,7 +27,8 @@ setup_worker(GstVaeBase *base, GstVaeBaseClass *klass)
     engine->element = GST_ELEMENT(base);
     engine->category = klass->category;
     engine->decodes = klass->direction == VAE_DECODE;
-    engine->begin = klass->begin;
+    engine->add_step = klass->add_step;
+    engine->cuda = &base->cuda;
     engine->queue = &base->queue;
     engine->stats = &base->stats;
     engine->latency = &base->latency;

@@ -124,7 +124,7 @@ struct GstVaeBaseClass {
     void (*decide_allocation)(GstVaeBase *base, GstVaeSession *session,
                               GstQuery *query);
 
-    GstVaeBegin begin; /* the worker's; element is a GstVaeBase */
+    GstVaeAddStep add_step; /* the worker's; element is a GstVaeBase */
 };
 
 #define GST_TYPE_VAE_BASE (gst_vae_base_get_type())

@@ -4,6 +4,7 @@
 #include "slice.h"
 
 #include "error.h"
+#include "frames.h"
 #include "progress.h"
 #include "release.h"
 
@@ -312,6 +313,31 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
     return status;
 }
 
+/* Begins the call of a slice. The call is cleared when it is done or has
+ * failed. */
+static VaeStatus
+begin(GstVaeEngine *engine, GstVaeSlice *slice, VaeError *error)
+{
+    GstVaeCall *call = &slice->call;
+    VaeStatus status = VAE_OK;
+
+    call->engine = gst_vae_cuda_engine(engine->cuda, engine->stream,
+                                       slice->items[0]->session->params.device);
+    for (guint i = 0; i < slice->n && status == VAE_OK; i++)
+        status =
+            engine->add_step(engine->element, call, slice->items[i], error);
+    if (status != VAE_OK)
+        return status;
+    call->begun = TRUE;
+    if (engine->decodes)
+        return vae_stream_decode_begin(engine->stream, call->latents,
+                                       (int) call->n_latents, call->pictures,
+                                       (int) call->n_pictures, error);
+    return vae_stream_encode_begin(engine->stream, call->pictures,
+                                   (int) call->n_pictures, call->results,
+                                   (int) call->n_latents, error);
+}
+
 /* TRUE: another slice may be begun before this one is done. Frames that are
  * done must not wait for memory of the next ones. */
 static gboolean
@@ -341,8 +367,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
     if (status == VAE_OK && !behind)
         engine->before = *vae_stream_stats(engine->stream);
     if (status == VAE_OK)
-        status = engine->begin(engine->element, engine->stream, slice->items,
-                               slice->n, &slice->call, &error);
+        status = begin(engine, slice, &error);
     tell(engine, status, &error);
     if (behind) {
         GST_LOG_OBJECT(engine->element, "%u steps begun while %u run", slice->n,

@@ -8,6 +8,7 @@
 
 #include "call.h"
 #include "checkpoint.h"
+#include "context.h"
 #include "latency.h"
 #include "queue.h"
 #include "stats.h"
@@ -17,11 +18,9 @@ G_BEGIN_DECLS
 /* The most steps of one call, whatever slice-size says. */
 #define GST_VAE_MAX_SLICE 64
 
-/* Begins a call of n steps of one session, all of one sequence. The call, which
- * is new, is cleared when it is done or has failed. */
-typedef VaeStatus (*GstVaeBegin)(GstElement *element, VaeStream *stream,
-                                 GstVaeItem **items, guint n, GstVaeCall *call,
-                                 VaeError *error);
+/* Adds the latent and the pictures of a step to a call. */
+typedef VaeStatus (*GstVaeAddStep)(GstElement *element, GstVaeCall *call,
+                                   GstVaeItem *item, VaeError *error);
 
 /* Steps of one call. */
 typedef struct GstVaeSlice {
@@ -36,7 +35,8 @@ typedef struct GstVaeEngine {
     GstElement *element;
     GstDebugCategory *category;
     gboolean decodes;
-    GstVaeBegin begin;
+    GstVaeAddStep add_step;
+    GstVaeCuda *cuda;
     GstVaeQueue *queue;
     GstVaeStats *stats;
     GstVaeLatency *latency;
