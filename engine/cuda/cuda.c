@@ -1,5 +1,5 @@
 /*
- * cuda.c: runs programs on an NVIDIA GPU: the class, the device and its memory.
+ * cuda.c: runs programs on an NVIDIA GPU: the device and its memory.
  */
 #include <stdio.h>
 
@@ -20,49 +20,15 @@ vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
 }
 
 /* ------------------------------------------------------------------ */
-/* Capabilities of the machine.                                        */
-
-static bool
-cuda_available(char *why, size_t size)
-{
-    int n = 0;
-    VaeError error;
-    const int code = vae_rt_devices(&n);
-    if (code)
-        snprintf(why, size, "%s", vae_rt_words(code));
-    else if (vae_cuda_convs_check(&error) != VAE_OK)
-        snprintf(why, size, "%s", error.message);
-    else
-        return true;
-    return false;
-}
-
-/* open() checks the device itself. */
-static bool
-cuda_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
-{
-    *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_BF16 : wanted;
-    return true;
-}
-
-static VaeType
-cuda_type(VaePrecision precision)
-{
-    return precision == VAE_PRECISION_BF16   ? VAE_TYPE_BF16
-           : precision == VAE_PRECISION_FP16 ? VAE_TYPE_F16
-                                             : VAE_TYPE_F32;
-}
-
-/* ------------------------------------------------------------------ */
 /* The device.                                                         */
 
-static VaeStatus
-find_device(VaeBackend *cuda, VaeError *error)
+VaeStatus
+vae_cuda_find(VaeBackend *cuda, VaeError *error)
 {
     int n = 0;
     const int wanted = cuda->params.device;
     snprintf(cuda->device.name, sizeof cuda->device.name, "the CUDA run time");
-    int code = vae_rt_devices(&n);
+    const int code = vae_rt_devices(&n);
     if (code)
         return vae_cuda_status(cuda, code, "list the devices", error);
     if (wanted >= n)
@@ -70,10 +36,14 @@ find_device(VaeBackend *cuda, VaeError *error)
                         "there is no CUDA device %d, only 0 to %d", wanted,
                         n - 1);
     cuda->number = wanted < 0 ? 0 : wanted;
-    code = vae_rt_use(cuda->number);
+    return VAE_OK;
+}
+
+static VaeStatus
+describe_device(VaeBackend *cuda, VaeError *error)
+{
     VaeRtDevice device;
-    if (!code)
-        code = vae_rt_device(cuda->number, &device);
+    const int code = vae_rt_device(cuda->number, &device);
     if (code)
         return vae_cuda_status(cuda, code, "open the device", error);
     cuda->device = device;
@@ -117,14 +87,9 @@ close_convs(VaeBackend *cuda)
     pthread_mutex_unlock(&vae_cuda_recording);
 }
 
-static void
-cuda_close(VaeBackend **backend)
+void
+vae_cuda_close(VaeBackend *cuda)
 {
-    VaeBackend *cuda = *backend;
-    *backend = NULL;
-    if (!cuda)
-        return;
-    vae_rt_use(cuda->number);
     vae_cuda_stage_free(cuda);
     close_convs(cuda); /* before its stream is freed */
     vae_rt_stream_free(cuda->up);
@@ -132,7 +97,6 @@ cuda_close(VaeBackend **backend)
     vae_rt_stream_free(cuda->down);
     vae_mem_free(cuda->layers);
     vae_cuda_store_close(&cuda->store);
-    vae_mem_free(cuda);
 }
 
 static VaeStatus
@@ -146,15 +110,10 @@ open_streams(VaeBackend *cuda, VaeError *error)
     return vae_cuda_status(cuda, code, "make streams", error);
 }
 
-static VaeStatus
-cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+VaeStatus
+vae_cuda_open(VaeBackend *cuda, VaeError *error)
 {
-    VaeBackend *cuda = vae_mem_alloc(sizeof *cuda);
-    *out = NULL;
-    if (!cuda)
-        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    cuda->params = *params;
-    VaeStatus status = find_device(cuda, error);
+    VaeStatus status = describe_device(cuda, error);
     if (status == VAE_OK)
         status = check_device(cuda, error);
     if (status == VAE_OK)
@@ -163,9 +122,6 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
         status = open_convs(cuda, error);
     if (status == VAE_OK)
         status = vae_cuda_selftest(cuda, error);
-    if (status != VAE_OK)
-        cuda_close(&cuda);
-    *out = cuda;
     return status;
 }
 
@@ -176,23 +132,19 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
  * run. */
 #define BESIDE ((uint64_t) 128 << 20)
 
-static VaeStatus
-cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
+VaeStatus
+vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
 {
-    int code = vae_rt_use(cuda->number);
-    if (!code)
-        code = vae_rt_memory_left(bytes);
+    const int code = vae_rt_memory_left(bytes);
     *bytes = *bytes > BESIDE ? *bytes - BESIDE : 0;
     return vae_cuda_status(cuda, code, "tell its free memory", error);
 }
 
-static VaeStatus
-cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
+VaeStatus
+vae_cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
 {
     *out = NULL;
-    int code = vae_rt_use(cuda->number);
-    if (!code)
-        code = vae_rt_alloc(out, bytes ? bytes : 1);
+    int code = vae_rt_alloc(out, bytes ? bytes : 1);
     if (vae_rt_is_memory(code))
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s has no %.1f MiB left in one piece",
@@ -207,45 +159,3 @@ cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
     }
     return vae_cuda_status(cuda, code, "take memory", error);
 }
-
-static void
-cuda_free(VaeBackend *cuda, void *block)
-{
-    vae_rt_use(cuda->number);
-    vae_rt_free(block);
-}
-
-/* ------------------------------------------------------------------ */
-
-static void
-cuda_device(const VaeBackend *cuda, char *out, size_t size)
-{
-    snprintf(out, size, "%s", cuda->device.name);
-}
-
-const VaeBackendClass vae_backend_cuda = {
-    .name = "cuda",
-    .kind = VAE_BACKEND_CUDA,
-    .available = cuda_available,
-    .precision = cuda_precision,
-    .encode_precision = VAE_PRECISION_TF32,
-    .act_type = cuda_type,
-    .sum_type = cuda_type,
-    .fusions = {.upsample = true, .norm_carry = true},
-    .open = cuda_open,
-    .close = cuda_close,
-    .memory_left = cuda_memory_left,
-    .alloc = cuda_alloc,
-    .free = cuda_free,
-    .prepare = vae_cuda_prepare,
-    .exec_free = vae_cuda_exec_free,
-    .bind = vae_cuda_bind,
-    .run = vae_cuda_run,
-    .finish = vae_cuda_stage_finish,
-    .device = cuda_device,
-    .rates = vae_cuda_rates,
-    .profile = vae_cuda_profile,
-    .offload = vae_cuda_offload,
-    .reload = vae_cuda_reload,
-    .copy = vae_cuda_copy,
-};

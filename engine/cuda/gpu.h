@@ -121,7 +121,22 @@ extern pthread_mutex_t vae_cuda_recording;
 VaeStatus vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
                           VaeError *error);
 
-/* cuda/prepare.c: entries of the class. */
+/*
+ * The class's functions (cuda/class.c) select the device around those of the
+ * same name that follow.
+ *
+ * cuda/cuda.c: find() chooses the device and does not use it. close() frees
+ * everything but the struct, also after a failed open().
+ */
+VaeStatus vae_cuda_find(VaeBackend *cuda, VaeError *error);
+VaeStatus vae_cuda_open(VaeBackend *cuda, VaeError *error);
+void vae_cuda_close(VaeBackend *cuda);
+VaeStatus vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes,
+                               VaeError *error);
+VaeStatus vae_cuda_alloc(VaeBackend *cuda, size_t bytes, void **out,
+                         VaeError *error);
+
+/* cuda/prepare.c. */
 VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
                            const VaeProgram *program, VaeExec **out,
                            VaeError *error);
@@ -163,7 +178,7 @@ size_t vae_cuda_phase_room(const VaeOp *op);
  * Clears the failures that vae_rt_failure() would return. */
 int vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                      const VaeCudaChoice *choices, int n, float *best);
-/* cuda/rates.c: an entry of the class. */
+/* cuda/rates.c. */
 VaeStatus vae_cuda_rates(VaeBackend *cuda, VaePrecision precision,
                          VaeRates *out, VaeError *error);
 
@@ -202,7 +217,7 @@ VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
 const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
 uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
 
-/* cuda/offload.c: entries of the class. */
+/* cuda/offload.c. */
 VaeStatus vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
@@ -210,7 +225,7 @@ VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
 /* Ends the use of all weights of exec, which must have a cache. */
 void vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *exec);
 
-/* cuda/run.c: entries of the class. */
+/* cuda/run.c. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
                        VaeError *error);
 VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,

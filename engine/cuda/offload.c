@@ -7,9 +7,9 @@
  */
 #include "gpu.h"
 
-static VaeStatus
-copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
-     VaeError *error)
+VaeStatus
+vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
+              VaeError *error)
 {
     int code = vae_rt_copy(dst, src, bytes, cuda->compute);
     if (!code)
@@ -28,7 +28,7 @@ weight_out(VaeBackend *cuda, const void *block, size_t bytes, void **out,
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory of the host for weights (%zu bytes)",
                         bytes);
-    const VaeStatus status = copy(cuda, *out, block, bytes, error);
+    const VaeStatus status = vae_cuda_copy(cuda, *out, block, bytes, error);
     if (status != VAE_OK) {
         vae_mem_free(*out);
         *out = NULL;
@@ -45,7 +45,7 @@ weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s has no memory left for weights (%zu bytes)",
                         cuda->device.name, bytes);
-    const VaeStatus status = copy(cuda, *out, host, bytes, error);
+    const VaeStatus status = vae_cuda_copy(cuda, *out, host, bytes, error);
     if (status != VAE_OK) {
         vae_cuda_suballoc_free(*out, cuda->number);
         *out = NULL;
@@ -91,8 +91,7 @@ vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
-    VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    VaeStatus status = VAE_OK;
     for (int i = 0; i < e->exec.program->n_ops; i++) {
         VaeCudaOp *own = &e->ops[i];
         VaeExecOp *op = &e->exec.ops[i];
@@ -117,8 +116,7 @@ vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
-    VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    VaeStatus status = VAE_OK;
     vae_cuda_suballoc_begin(cuda, e->cache, e->exec.program);
     for (int i = 0; i < e->exec.program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
@@ -145,13 +143,4 @@ vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *e)
         vae_weight_cache_release(e->cache, op->bias, own->offloaded_bias,
                                  &move);
     }
-}
-
-VaeStatus
-vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
-              VaeError *error)
-{
-    const VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    return status == VAE_OK ? copy(cuda, dst, src, bytes, error) : status;
 }

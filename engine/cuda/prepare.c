@@ -96,8 +96,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
     e->cuda = cuda;
     e->cache = cache;
     vae_cuda_stage_plan(cuda, e);
-    VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
+    VaeStatus status = VAE_OK;
     if (cache)
         vae_cuda_suballoc_begin(cuda, cache, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
@@ -116,7 +115,6 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
     VaeCudaExec *e = vae_cuda_exec(*exec);
     if (!e)
         return;
-    vae_rt_use(cuda->number);
     vae_cuda_profile(*exec, NULL);
     vae_rt_graph_free(e->graph);
     if (e->cache)
@@ -247,10 +245,7 @@ vae_cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     exec->memory = *memory;
-    VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    if (status == VAE_OK)
-        status = vae_cuda_stage_take(cuda, e, error);
+    VaeStatus status = vae_cuda_stage_take(cuda, e, error);
     for (int i = 0; i < exec->program->n_ops && status == VAE_OK; i++)
         if (exec->program->ops[i].kind == VAE_OP_CONV)
             status = bind_conv(e, i, error);

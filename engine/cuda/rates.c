@@ -120,10 +120,6 @@ vae_cuda_rates(VaeBackend *cuda, VaePrecision precision, VaeRates *out,
                VaeError *error)
 {
     *out = (VaeRates){0};
-    const VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    if (status != VAE_OK)
-        return status;
     find_flops(cuda, out);
     find_bytes(cuda, out);
     /* Clears failures of sizes that did not fit or could not be launched, so

@@ -119,7 +119,6 @@ vae_cuda_profile(VaeExec *exec, VaeOpTime *rows)
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     const int n = exec->program->n_ops + 1;
-    vae_rt_use(e->cuda->number);
     for (int i = 0; e->marks && i < n; i++)
         vae_rt_event_free(e->marks[i]);
     vae_mem_free(e->marks);
@@ -210,10 +209,7 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
 {
     VaeCudaSlot *slot;
     const int n = e->program->n_ops;
-    VaeStatus status =
-        vae_cuda_status(cuda, vae_rt_use(cuda->number), "be used", error);
-    if (status == VAE_OK)
-        status = vae_cuda_stage_in(cuda, e, run, &slot, error);
+    VaeStatus status = vae_cuda_stage_in(cuda, e, run, &slot, error);
     if (status != VAE_OK)
         return status;
     vae_rt_range_begin(e->program->label);

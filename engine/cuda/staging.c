@@ -313,7 +313,7 @@ VaeStatus
 vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    int code = vae_rt_use(cuda->number), busy = 0;
+    int code = 0, busy = 0;
     for (int i = 0; i < VAE_CUDA_SLOTS; i++)
         busy += cuda->slots[i].busy;
     for (int i = 0; i < VAE_CUDA_SLOTS && busy > left; i++) {

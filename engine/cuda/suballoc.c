@@ -35,13 +35,14 @@ vae_cuda_suballoc_bytes(size_t bytes)
     return (bytes + STEP - 1) / STEP * STEP;
 }
 
-static void *
-free_data(void *user)
+/* Whoever frees a model does not come through the class. */
+static void
+free_data(const VaeCudaBlock *b)
 {
-    const VaeCudaBlock *b = user;
-    vae_rt_use(b->device);
+    VaeRtCaller caller;
+    vae_rt_enter(b->device, &caller);
     vae_rt_free(b->data);
-    return NULL;
+    vae_rt_leave(&caller);
 }
 
 /* Frees the block if it is closed and empty. Lock held. */
@@ -49,19 +50,13 @@ static void
 look_at(VaeCudaBlock *b)
 {
     VaeCudaBlock **at = &blocks;
-    pthread_t thread;
     if (b->open || b->pieces > 0)
         return;
     while (*at && *at != b)
         at = &(*at)->next;
     if (*at)
         *at = b->next;
-    /* A new thread frees it, so that the current device of the calling thread,
-     * which may be an application's, does not change. */
-    if (pthread_create(&thread, NULL, free_data, b) == 0)
-        pthread_join(thread, NULL);
-    else
-        free_data(b);
+    free_data(b);
     vae_mem_free(b);
 }
 

@@ -604,10 +604,18 @@ copies_of_a_step(const Bed *bed)
     clip_free(&clip);
 }
 
+/* Whether a call left this thread another device or mode. */
+static bool
+is_changed(void)
+{
+    return emu_current() != 0 || emu_is_relaxed();
+}
+
 /* The second of two, for callers whose threads use the first. */
 static void
 second_device(const Bed *bed)
 {
+    VaeRates rates;
     TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
     TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
     VaeStreamParams params = params_of(VAE_DECODE);
@@ -617,26 +625,71 @@ second_device(const Bed *bed)
     emu_set_devices(2, 90);
     params.device = 1;
     VaeStream *stream;
+    VaePlan plan = VAE_INIT(VaePlan);
+    int changed = 0;
+    emu_set_wrong(EMU_WRONG_LARGE);
+    changed += vae_stream_new(model, &params, &stream, &error) == VAE_OK;
+    emu_set_wrong(EMU_WRONG_NONE);
+    changed += is_changed();
+    must(vae_stream_plan(model, &params, &plan, &error), &error);
+    changed += is_changed();
     must(vae_stream_new(model, &params, &stream, &error), &error);
-    vae_rt_use(0);
+    changed += is_changed();
     run_clip(bed, stream, VAE_DECODE, &want, calls);
-    vae_rt_use(0);
+    changed += is_changed();
     vae_stream_profile(stream, true);
+    changed += is_changed();
     vae_stream_reset(stream);
     run_clip(bed, stream, VAE_DECODE, &clip, calls);
-    vae_rt_use(0);
+    changed += is_changed();
     vae_stream_profile(stream, false);
+    changed += is_changed();
     must(vae_stream_release(stream, &error), &error);
-    vae_rt_use(0);
+    changed += is_changed();
     vae_stream_reset(stream);
     run_clip(bed, stream, VAE_DECODE, &clip, calls);
-    vae_rt_use(0);
+    changed += is_changed();
+    must(vae_stream_rates(stream, &rates, &error), &error);
+    changed += is_changed();
     vae_stream_free(&stream);
-    vae_rt_use(0);
+    changed += is_changed();
     vae_model_free(&model);
-    expect(emu_current() == 0, "who frees a model keeps the thread's device");
+    changed += is_changed();
+    expect(changed == 0, "%d calls changed their thread", changed);
     emu_set_devices(1, 90);
     same_result(bed, &clip, &want, VAE_DECODE, "a second device");
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* An application records its own work in another thread, from before a stream
+ * is planned until it is gone. */
+static void
+foreign_recording(const Bed *bed)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeStream *stream = bed_stream(bed, params);
+    VaeModel *model;
+    VaeError error = {0};
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    vae_stream_free(&stream);
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    params.deterministic = false;
+    emu_begin_foreign();
+    VaeStatus status = vae_stream_new(model, &params, &stream, &error);
+    if (status == VAE_OK) {
+        run_clip(bed, stream, VAE_DECODE, &clip, calls);
+        status = vae_stream_release(stream, &error);
+        vae_stream_reset(stream);
+        run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    }
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    expect(emu_end_foreign() && status == VAE_OK,
+           "an application records in another thread: %s", error.message);
+    same_result(bed, &clip, &want, VAE_DECODE, "while it does");
     clip_free(&clip);
     clip_free(&want);
 }
@@ -685,6 +738,7 @@ main(int argc, char **argv)
     devices(&bed);
     unrecorded(&bed);
     second_device(&bed);
+    foreign_recording(&bed);
     wide_pictures(&bed);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());

@@ -13,6 +13,15 @@
 
 #include "cuda_rt.h"
 
+static int failed;
+
+static void
+expect(bool good, const char *what)
+{
+    printf("%s %s\n", good ? "ok  " : "FAIL", what);
+    failed += !good;
+}
+
 static cudaError_t last;
 static int driver; /* its version; -1: it does not tell */
 static bool empty; /* there are no devices, and that is no refusal */
@@ -30,7 +39,6 @@ refuse(void)
     }
 
 REFUSED(cudaGetDeviceProperties, struct cudaDeviceProp *prop, int device)
-REFUSED(cudaSetDevice, int device)
 REFUSED(cudaMemGetInfo, size_t *left, size_t *all)
 REFUSED(cudaMalloc, void **out, size_t bytes)
 REFUSED(cudaFree, void *block)
@@ -59,6 +67,96 @@ REFUSED(cudaGraphUpload, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphDestroy, cudaGraph_t graph)
 REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
+
+/* A thread, as the library and the driver see it. */
+static bool accepts; /* else calls are refused */
+static void *context = &driver;
+static int device_used;
+static enum cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+
+cudaError_t
+cudaSetDevice(int device)
+{
+    if (!accepts)
+        return refuse();
+    device_used = device;
+    context = &device_used;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *other)
+{
+    const enum cudaStreamCaptureMode before = mode;
+    if (!accepts)
+        return refuse();
+    mode = *other;
+    *other = before;
+    return cudaSuccess;
+}
+
+static int
+get_current(void **out)
+{
+    *out = context;
+    return 0;
+}
+
+static int
+set_current(void *it)
+{
+    context = it;
+    return 0;
+}
+
+static cudaError_t
+driver_function(const char *name, void **out)
+{
+    int (*get)(void **) = get_current, (*set)(void *) = set_current;
+    if (!accepts)
+        return refuse();
+    if (strcmp(name, "cuCtxGetCurrent") == 0)
+        memcpy(out, &get, sizeof *out);
+    else if (strcmp(name, "cuCtxSetCurrent") == 0)
+        memcpy(out, &set, sizeof *out);
+    return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 12050
+cudaError_t
+cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned version,
+                                 unsigned long long flags,
+                                 enum cudaDriverEntryPointQueryResult *found)
+{
+    return driver_function(name, out);
+}
+#else
+cudaError_t
+cudaGetDriverEntryPoint(const char *name, void **out, unsigned long long flags,
+                        enum cudaDriverEntryPointQueryResult *found)
+{
+    return driver_function(name, out);
+}
+#endif
+
+/* A thread with the context of an application, and one without any. */
+static void
+entered(void *before)
+{
+    VaeRtCaller caller, inner;
+    accepts = true;
+    context = before;
+    bool good = vae_rt_enter(3, &caller) == 0 && device_used == 3 &&
+                context == &device_used && mode == cudaStreamCaptureModeRelaxed;
+    good = good && vae_rt_enter(3, &inner) == 0;
+    vae_rt_leave(&inner);
+    good =
+        good && context == &device_used && mode == cudaStreamCaptureModeRelaxed;
+    vae_rt_leave(&caller);
+    expect(good && context == before && mode == cudaStreamCaptureModeGlobal,
+           before ? "a thread with a context" : "a thread without a context");
+    accepts = false;
+}
 
 cudaError_t
 cudaGetDeviceCount(int *count)
@@ -97,15 +195,6 @@ cudaGetErrorString(cudaError_t code)
 const VaeKernels vae_kernels_cuda;
 
 /* ------------------------------------------------------------------ */
-
-static int failed;
-
-static void
-expect(bool good, const char *what)
-{
-    printf("%s %s\n", good ? "ok  " : "FAIL", what);
-    failed += !good;
-}
 
 /* code: of the call, not 0. */
 static void
@@ -222,9 +311,12 @@ main(void)
     void *out;
     uint64_t left;
     VaeRtDevice device;
+    VaeRtCaller caller;
     told_once(vae_rt_devices(&n), "devices");
     told_once(vae_rt_device(0, &device), "device");
-    told_once(vae_rt_use(0), "use");
+    told_once(vae_rt_enter(0, &caller), "enter");
+    vae_rt_leave(&caller);
+    expect(vae_rt_failure() == 0, "leave");
     told_once(vae_rt_memory_left(&left), "memory_left");
     told_once(vae_rt_alloc(&out, 1), "alloc");
     told_once(vae_rt_alloc_host(&out, 1), "alloc_host");
@@ -250,6 +342,8 @@ main(void)
     expect(vae_rt_failure() == cudaErrorInvalidConfiguration &&
                vae_rt_failure() == 0,
            "a launch");
+    entered(&failed);
+    entered(NULL);
     last_words();
     machine_words();
 #ifdef VAE_HAVE_NVTX

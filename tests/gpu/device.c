@@ -38,7 +38,7 @@ device_open(Device *d)
                code ? vae_rt_words(code) : "there is no NVIDIA GPU");
         exit(SKIP);
     }
-    device_must(vae_rt_use(0), "use the device");
+    device_must(vae_rt_enter(0, &(VaeRtCaller){0}), "use the device");
     device_must(vae_rt_device(0, &d->info), "ask the device");
     device_must(vae_rt_stream_new(&d->stream), "make a stream");
     device_status(vae_cuda_convs_check(&error), &error);

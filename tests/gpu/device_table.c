@@ -70,7 +70,7 @@ open_device(void)
         exit(SKIP);
     }
     at.guard = guard ? strtoul(guard, NULL, 10) / ALIGN * ALIGN : GUARD;
-    must(vae_rt_use(0), "use the device");
+    must(vae_rt_enter(0, &(VaeRtCaller){0}), "use the device");
     must(vae_rt_stream_new(&at.stream), "make a stream");
 }
 

@@ -130,10 +130,63 @@ vae_rt_device(int device, VaeRtDevice *out)
     return 0;
 }
 
-int
-vae_rt_use(int device)
+/* A function of the driver, which the run time opens; NULL on failure. */
+static void *
+driver_function(const char *name)
 {
-    return told(cudaSetDevice(device));
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    const int code = cudaGetDriverEntryPointByVersion(
+        name, &function, 12000, cudaEnableDefault, &found);
+#else
+    const int code =
+        cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+    return told(code) ? NULL : function;
+}
+
+/* cudaGetDevice() and cudaSetDevice() would not do: a context need not be the
+ * device's primary one, and a thread without a context must not get one. */
+static void
+get_context(void **out)
+{
+    int (*get)(void **context) = NULL;
+    void *function = driver_function("cuCtxGetCurrent");
+    memcpy(&get, &function, sizeof function);
+    if (!get || get(out))
+        *out = NULL;
+}
+
+static void
+set_context(void *context)
+{
+    int (*set)(void *context) = NULL;
+    void *function = driver_function("cuCtxSetCurrent");
+    memcpy(&set, &function, sizeof function);
+    if (set)
+        set(context);
+}
+
+int
+vae_rt_enter(int device, VaeRtCaller *out)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    get_context(&out->context);
+    int code = cudaThreadExchangeStreamCaptureMode(&mode);
+    out->mode = code ? -1 : (int) mode;
+    if (!code)
+        code = cudaSetDevice(device);
+    return told(code);
+}
+
+void
+vae_rt_leave(const VaeRtCaller *caller)
+{
+    enum cudaStreamCaptureMode mode = (enum cudaStreamCaptureMode) caller->mode;
+    set_context(caller->context);
+    if (caller->mode >= 0)
+        told(cudaThreadExchangeStreamCaptureMode(&mode));
 }
 
 int

@@ -33,8 +33,19 @@ int vae_rt_failure(void);
 /* Returns 0 only if *count is 1 or more. */
 int vae_rt_devices(int *count);
 int vae_rt_device(int device, VaeRtDevice *out);
-/* Selects the device for all later calls of this thread. */
-int vae_rt_use(int device);
+
+/* The context of this thread and its mode for recordings, both the caller's. */
+typedef struct VaeRtCaller {
+    void *context;
+    int mode;
+} VaeRtCaller;
+
+/* Selects the device for the later calls of this thread, and allows them while
+ * another thread of the process, perhaps the application's, records a stream:
+ * otherwise such a call fails, and so does that recording. */
+int vae_rt_enter(int device, VaeRtCaller *out);
+/* Gives the thread back what it had, also after vae_rt_enter() has failed. */
+void vae_rt_leave(const VaeRtCaller *caller);
 int vae_rt_memory_left(uint64_t *bytes);
 
 /* Device memory, 256-byte aligned, and pinned host memory. Copies between host

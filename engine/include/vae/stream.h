@@ -8,12 +8,12 @@
  *
  * Threads: one stream is used by one thread at a time (any thread);
  * vae_stream_cancel() may be called from another. Different streams, also of
- * one model, are independent. With the cuda backend, a call may leave the
- * stream's device as that of the thread (cudaSetDevice()); and while
- * vae_stream_new(), or the first call after vae_stream_release(), records a
- * program, CUDA refuses any thread that waits for that whole device
- * (cudaDeviceSynchronize()): wait for streams and events instead, or set
- * VAE_CUDA_GRAPHS=0 in the environment.
+ * one model, are independent. With the cuda backend, each call returns with the
+ * thread's CUDA context and device as they were, and disturbs no recording of
+ * another stream (a CUDA graph). While vae_stream_new(), or the first call
+ * after vae_stream_release(), records a program, CUDA refuses any thread that
+ * waits for that whole device (cudaDeviceSynchronize()): wait for streams and
+ * events instead, or set VAE_CUDA_GRAPHS=0 in the environment.
  */
 #ifndef VAE_STREAM_H
 #define VAE_STREAM_H

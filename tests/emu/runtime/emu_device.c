@@ -12,6 +12,7 @@ static struct {
     uint64_t memory;
     const char *range; /* watched */
     int ranges, ranges_open;
+    bool foreign, disturbed; /* another's recording */
 } emu = {.devices = 1, .capability = 90, .memory = (uint64_t) 4 << 30};
 
 void
@@ -40,6 +41,8 @@ emu_alive(void)
 }
 
 static _Thread_local int current; /* 0 in a new thread, as there */
+static _Thread_local bool relaxed;
+static char contexts[64]; /* their addresses stand for devices */
 
 const char *
 vae_rt_words(int code)
@@ -48,6 +51,7 @@ vae_rt_words(int code)
            : code == EMU_NO_DEVICE   ? "there is no NVIDIA GPU"
            : code == EMU_NO_IMAGE    ? "there is none for the emulated device"
            : code == EMU_NO_CAPTURE  ? "it cannot be recorded"
+           : code == EMU_UNSAFE      ? "another stream is being recorded"
                                      : "the emulated device has failed";
 }
 
@@ -84,18 +88,65 @@ vae_rt_device(int device, VaeRtDevice *out)
 }
 
 int
-vae_rt_use(int device)
+vae_rt_enter(int device, VaeRtCaller *out)
 {
+    *out = (VaeRtCaller){.context = &contexts[current], .mode = relaxed};
     if (device >= emu.devices)
         return EMU_NO_DEVICE;
+    relaxed = true;
     current = device;
     return 0;
+}
+
+void
+vae_rt_leave(const VaeRtCaller *caller)
+{
+    relaxed = caller->mode;
+    current = (int) ((char *) caller->context - contexts);
 }
 
 int
 emu_current(void)
 {
     return current;
+}
+
+void
+emu_use(int device)
+{
+    current = device;
+}
+
+bool
+emu_is_relaxed(void)
+{
+    return relaxed;
+}
+
+void
+emu_begin_foreign(void)
+{
+    EMU_LOCKED;
+    emu.foreign = true;
+    emu.disturbed = false;
+}
+
+bool
+emu_end_foreign(void)
+{
+    EMU_LOCKED;
+    emu.foreign = false;
+    return !emu.disturbed;
+}
+
+int
+emu_unsafe(void)
+{
+    EMU_LOCKED;
+    if (!emu.foreign || relaxed)
+        return 0;
+    emu.disturbed = true;
+    return EMU_UNSAFE;
 }
 
 void

@@ -45,6 +45,9 @@ take(void **out, size_t bytes, bool device)
     EMU_LOCKED;
     *out = NULL;
     emu_no_capture("an allocation");
+    const int unsafe = emu_unsafe();
+    if (unsafe)
+        return unsafe;
     if (!emu_count_alloc() ||
         (device && emu_memory_used() + bytes > emu_memory()))
         return EMU_OUT_OF_MEMORY;
@@ -69,6 +72,7 @@ give_back(void *data)
     if (!data)
         return;
     emu_no_capture("freeing memory");
+    emu_unsafe();
     emu_force_all();
     Block **at = &blocks;
     while (*at && (*at)->data != data)

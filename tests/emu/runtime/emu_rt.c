@@ -103,6 +103,7 @@ emu_wait_for_device(const char *call)
         fprintf(stderr, "%s while a thread records\n", call);
         abort();
     }
+    emu_unsafe();
     emu_force_all();
 }
 
@@ -239,6 +240,8 @@ int
 vae_rt_stream_new(VaeRtStream *out)
 {
     EMU_LOCKED;
+    if (emu_unsafe())
+        return EMU_UNSAFE;
     Stream *s = emu_must(calloc(1, sizeof *s));
     s->eager = emu.n_streams < 32 && (emu.eager >> emu.n_streams & 1);
     emu.n_streams++;
@@ -257,6 +260,7 @@ vae_rt_stream_free(VaeRtStream stream)
     Stream *s = stream;
     if (!s)
         return;
+    emu_unsafe();
     force(s, end_of(s));
     Stream **at = &emu.streams;
     while (*at != s)
@@ -284,6 +288,8 @@ vae_rt_stream_sync(VaeRtStream stream)
     Stream *s = stream;
     if (s->capture)
         emu_no_capture("waiting for a stream");
+    if (emu_unsafe())
+        return EMU_UNSAFE;
     if (emu_broken())
         return EMU_BROKEN;
     force(s, end_of(s));
@@ -310,6 +316,8 @@ int
 vae_rt_event_new(VaeRtEvent *out)
 {
     EMU_LOCKED;
+    if (emu_unsafe())
+        return EMU_UNSAFE;
     Event *e = emu_must(calloc(1, sizeof *e));
     e->device = emu_current();
     *out = e;
@@ -324,6 +332,7 @@ vae_rt_event_free(VaeRtEvent event)
     Event *e = event;
     if (!e)
         return;
+    emu_unsafe();
     emu_same_device(e->device, "an event");
     if (e->came < e->recorded)
         force(e->stream, e->place);
@@ -355,6 +364,8 @@ vae_rt_event_sync(VaeRtEvent event)
     Event *e = event;
     if (emu_broken())
         return EMU_BROKEN;
+    if (emu_unsafe())
+        return EMU_UNSAFE;
     if (emu_strikes(EMU_FAULT_HOST_WAIT))
         return 0;
     if (e->came < e->recorded)
@@ -429,6 +440,7 @@ vae_rt_graph_free(VaeRtGraph graph)
     EMU_LOCKED;
     if (!graph)
         return;
+    emu_unsafe();
     emu_force_all();
     clear(graph);
     free(graph);

@@ -22,6 +22,16 @@ bool emu_is_stream(VaeRtStream stream);
 /* Adds to the clock that events read. */
 void emu_take_time(float ms);
 
+/* The device that this thread uses. */
+int emu_current(void);
+void emu_use(int device);
+/* Whether this thread may do what another's recording forbids. */
+bool emu_is_relaxed(void);
+/* An application records a stream of its own, in global mode as PyTorch does;
+ * whether nothing disturbed it. */
+void emu_begin_foreign(void);
+bool emu_end_foreign(void);
+
 /* Before a backend is opened. */
 void emu_set_eager(unsigned streams); /* bit i: the i-th stream made from now */
 void emu_set_devices(int count, int capability);

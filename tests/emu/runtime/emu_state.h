@@ -12,6 +12,7 @@ enum {
     EMU_NO_DEVICE = 100,
     EMU_NO_IMAGE = 209,
     EMU_BROKEN = 700,
+    EMU_UNSAFE = 900,
     EMU_NO_CAPTURE = 901
 };
 
@@ -26,11 +27,12 @@ void emu_unlock(const int *locked);
 /* p, which is not NULL, or the process ends. */
 void *emu_must(void *p);
 
-/* The device that this thread uses. */
-int emu_current(void);
 /* Ends the process where this thread uses another device: what belongs to one
  * can be made and used for it alone. */
 void emu_same_device(int device, const char *what);
+/* A call that a recording of another in global mode forbids to threads that are
+ * not in relaxed mode: EMU_UNSAFE, and that recording is lost. Else 0. */
+int emu_unsafe(void);
 /* Ends the process where this thread records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
 /* What waits for the whole device, and so ends the process where any thread

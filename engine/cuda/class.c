@@ -1,0 +1,269 @@
+/*
+ * class.c: the class of the CUDA backend. Its functions are the only way into
+ * the backend: each selects the device and gives the calling thread, which may
+ * be the application's, its own context and mode back.
+ */
+#include <stdio.h>
+
+#include "gpu.h"
+
+/* ------------------------------------------------------------------ */
+/* Capabilities of the machine.                                        */
+
+static bool
+cuda_available(char *why, size_t size)
+{
+    int n = 0;
+    VaeError error;
+    const int code = vae_rt_devices(&n);
+    if (code)
+        snprintf(why, size, "%s", vae_rt_words(code));
+    else if (vae_cuda_convs_check(&error) != VAE_OK)
+        snprintf(why, size, "%s", error.message);
+    else
+        return true;
+    return false;
+}
+
+/* open() checks the device itself. */
+static bool
+cuda_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+{
+    *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_BF16 : wanted;
+    return true;
+}
+
+static VaeType
+cuda_type(VaePrecision precision)
+{
+    return precision == VAE_PRECISION_BF16   ? VAE_TYPE_BF16
+           : precision == VAE_PRECISION_FP16 ? VAE_TYPE_F16
+                                             : VAE_TYPE_F32;
+}
+
+/* ------------------------------------------------------------------ */
+/* Entries: whoever calls gets its thread back as it was.              */
+
+static VaeStatus
+enter(const VaeBackend *cuda, VaeRtCaller *caller, VaeError *error)
+{
+    const int code = vae_rt_enter(cuda->number, caller);
+    if (code)
+        vae_rt_leave(caller);
+    return vae_cuda_status(cuda, code, "be used", error);
+}
+
+/* For work that must be done even if the device cannot be selected. */
+static void
+enter_anyway(const VaeBackend *cuda, VaeRtCaller *caller)
+{
+    vae_rt_enter(cuda->number, caller);
+}
+
+static VaeStatus
+leave(const VaeRtCaller *caller, VaeStatus status)
+{
+    vae_rt_leave(caller);
+    return status;
+}
+
+static void
+cuda_close(VaeBackend **backend)
+{
+    VaeRtCaller caller;
+    VaeBackend *cuda = *backend;
+    *backend = NULL;
+    if (!cuda)
+        return;
+    enter_anyway(cuda, &caller);
+    vae_cuda_close(cuda);
+    vae_rt_leave(&caller);
+    vae_mem_free(cuda);
+}
+
+static VaeStatus
+cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+{
+    VaeRtCaller caller;
+    VaeBackend *cuda = vae_mem_alloc(sizeof *cuda);
+    *out = NULL;
+    if (!cuda)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    cuda->params = *params;
+    VaeStatus status = vae_cuda_find(cuda, error);
+    if (status == VAE_OK)
+        status = enter(cuda, &caller, error);
+    if (status != VAE_OK) {
+        vae_mem_free(cuda);
+        return status;
+    }
+    status = leave(&caller, vae_cuda_open(cuda, error));
+    if (status != VAE_OK)
+        cuda_close(&cuda);
+    *out = cuda;
+    return status;
+}
+
+static VaeStatus
+cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
+{
+    VaeRtCaller caller;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller, vae_cuda_memory_left(cuda, bytes, error))
+               : status;
+}
+
+static VaeStatus
+cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
+{
+    VaeRtCaller caller;
+    *out = NULL;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller, vae_cuda_alloc(cuda, bytes, out, error))
+               : status;
+}
+
+static void
+cuda_free(VaeBackend *cuda, void *block)
+{
+    VaeRtCaller caller;
+    enter_anyway(cuda, &caller);
+    vae_rt_free(block);
+    vae_rt_leave(&caller);
+}
+
+static VaeStatus
+cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache, const VaeProgram *program,
+             VaeExec **out, VaeError *error)
+{
+    VaeRtCaller caller;
+    *out = NULL;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller,
+                       vae_cuda_prepare(cuda, cache, program, out, error))
+               : status;
+}
+
+static void
+cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
+{
+    VaeRtCaller caller;
+    enter_anyway(cuda, &caller);
+    vae_cuda_exec_free(cuda, exec);
+    vae_rt_leave(&caller);
+}
+
+static VaeStatus
+cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
+          VaeError *error)
+{
+    VaeRtCaller caller;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller, vae_cuda_bind(cuda, exec, memory, error))
+               : status;
+}
+
+static VaeStatus
+cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run, VaeError *error)
+{
+    VaeRtCaller caller;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller, vae_cuda_run(cuda, exec, run, error))
+               : status;
+}
+
+static VaeStatus
+cuda_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
+{
+    VaeRtCaller caller;
+    enter_anyway(cuda, &caller);
+    return leave(&caller, vae_cuda_stage_finish(cuda, left, keep, error));
+}
+
+static VaeStatus
+cuda_rates(VaeBackend *cuda, VaePrecision precision, VaeRates *out,
+           VaeError *error)
+{
+    VaeRtCaller caller;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller, vae_cuda_rates(cuda, precision, out, error))
+               : status;
+}
+
+static void
+cuda_profile(VaeExec *exec, VaeOpTime *rows)
+{
+    VaeRtCaller caller;
+    enter_anyway(vae_cuda_exec(exec)->cuda, &caller);
+    vae_cuda_profile(exec, rows);
+    vae_rt_leave(&caller);
+}
+
+static VaeStatus
+cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
+{
+    VaeRtCaller caller;
+    enter_anyway(cuda, &caller);
+    return leave(&caller, vae_cuda_offload(cuda, exec, error));
+}
+
+static VaeStatus
+cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
+{
+    VaeRtCaller caller;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK ? leave(&caller, vae_cuda_reload(cuda, exec, error))
+                            : status;
+}
+
+static VaeStatus
+cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
+          VaeError *error)
+{
+    VaeRtCaller caller;
+    const VaeStatus status = enter(cuda, &caller, error);
+    return status == VAE_OK
+               ? leave(&caller, vae_cuda_copy(cuda, dst, src, bytes, error))
+               : status;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+cuda_device(const VaeBackend *cuda, char *out, size_t size)
+{
+    snprintf(out, size, "%s", cuda->device.name);
+}
+
+const VaeBackendClass vae_backend_cuda = {
+    .name = "cuda",
+    .kind = VAE_BACKEND_CUDA,
+    .available = cuda_available,
+    .precision = cuda_precision,
+    .encode_precision = VAE_PRECISION_TF32,
+    .act_type = cuda_type,
+    .sum_type = cuda_type,
+    .fusions = {.upsample = true, .norm_carry = true},
+    .open = cuda_open,
+    .close = cuda_close,
+    .memory_left = cuda_memory_left,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .prepare = cuda_prepare,
+    .exec_free = cuda_exec_free,
+    .bind = cuda_bind,
+    .run = cuda_run,
+    .finish = cuda_finish,
+    .device = cuda_device,
+    .rates = cuda_rates,
+    .profile = cuda_profile,
+    .offload = cuda_offload,
+    .reload = cuda_reload,
+    .copy = cuda_copy,
+};
