@@ -145,9 +145,6 @@ typedef struct VaeBackendClass {
                     double seconds[2]);
     /* The name of the processor or GPU. */
     void (*device)(const VaeBackend *backend, char *out, size_t size);
-    /* See vae_stream_rates(); NULL: not measured. No run is in flight. */
-    VaeStatus (*rates)(VaeBackend *backend, VaePrecision precision,
-                       VaeRates *out, VaeError *error);
     /* Adds times to rows, one for each op; NULL turns profiling off. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 

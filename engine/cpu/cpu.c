@@ -370,5 +370,4 @@ const VaeBackendClass vae_backend_cpu = {
     .run = cpu_run,
     .device = vae_host_device,
     .compare = vae_cpu_compare,
-    .rates = vae_cpu_rates,
     .profile = vae_host_profile};

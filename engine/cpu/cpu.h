@@ -66,7 +66,4 @@ VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
 bool vae_cpu_compare(VaeBackend *cpu, const VaeProgram *const programs[2],
                      double seconds[2]);
 
-VaeStatus vae_cpu_rates(VaeBackend *cpu, VaePrecision precision, VaeRates *out,
-                        VaeError *error);
-
 #endif

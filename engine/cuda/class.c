@@ -185,17 +185,6 @@ cuda_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
     return leave(&caller, vae_cuda_stage_finish(cuda, left, keep, error));
 }
 
-static VaeStatus
-cuda_rates(VaeBackend *cuda, VaePrecision precision, VaeRates *out,
-           VaeError *error)
-{
-    VaeRtCaller caller;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(&caller, vae_cuda_rates(cuda, precision, out, error))
-               : status;
-}
-
 static void
 cuda_profile(VaeExec *exec, VaeOpTime *rows)
 {
@@ -261,7 +250,6 @@ const VaeBackendClass vae_backend_cuda = {
     .run = cuda_run,
     .finish = cuda_finish,
     .device = cuda_device,
-    .rates = cuda_rates,
     .profile = cuda_profile,
     .offload = cuda_offload,
     .reload = cuda_reload,

@@ -178,9 +178,6 @@ size_t vae_cuda_phase_room(const VaeOp *op);
  * Clears the failures that vae_rt_failure() would return. */
 int vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                      const VaeCudaChoice *choices, int n, float *best);
-/* cuda/rates.c. */
-VaeStatus vae_cuda_rates(VaeBackend *cuda, VaePrecision precision,
-                         VaeRates *out, VaeError *error);
 
 /* cuda/conv/autotune.c: the way to compute the layer of that convolution. The
  * first call chooses it: from the store, else by timing (time) or by a guess. A

@@ -406,16 +406,3 @@ vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
     }
     return false;
 }
-
-VaeStatus
-vae_stream_rates(VaeStream *s, VaeRates *out, VaeError *error)
-{
-    if (!s->class->rates)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "what the backend %s does at most is not measured",
-                        s->class->name);
-    const VaeStatus status = vae_stream_wait(s, 0, error);
-    return status == VAE_OK
-               ? s->class->rates(s->backend, s->plan.precision, out, error)
-               : status;
-}

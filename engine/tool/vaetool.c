@@ -78,12 +78,8 @@ static const Entry entries[] = {
      "measure the time of one direction and of each op", 0, command_bench,
      "Runs generated latents (with --encode: frames) through a stream.\n"
      "The first step is timed separately. --profile adds a row for each\n"
-     "op: time, work, bytes read and written, implementation, and its\n"
-     "share of the floor. The floor is the larger of two times: that of\n"
-     "its work at the rate of a large matrix product, and that of its\n"
-     "bytes at the rate of a memory copy. Both rates are measured before\n"
-     "and after the run (not with --backend ref). Data in a cache can be\n"
-     "faster than the floor.\n"},
+     "op: implementation, time, work, bytes read and written, both per\n"
+     "second, and its share of the time.\n"},
 };
 
 enum { N_ENTRIES = sizeof entries / sizeof entries[0] };

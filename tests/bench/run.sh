@@ -38,8 +38,7 @@ for program in "$vaetool" "$pairs"; do
     }
 done
 
-# ours MODEL DIRECTION PRECISION: frames/s, and percent of the floor. The floor
-# comes from a matrix product and a memory copy in the same process.
+# ours MODEL DIRECTION PRECISION: frames/s.
 ours() {
     case $1 in
     */* | *.safetensors | *.pth | *.pt) which="--model $1" ;;
@@ -49,11 +48,8 @@ ours() {
     [ "$2" = decode ] || encode=--encode
     # shellcheck disable=SC2086 # options, or none
     "$vaetool" bench $which $encode --size "$size" --frames "$frames" \
-        --backend cpu --precision "$3" --threads "$threads" --profile --csv |
-        awk -F, '
-            NR == 2 { fps = $13; least = $17 }
-            END { if (!fps) exit 1
-                  printf "%s,%s", fps, least }'
+        --backend cpu --precision "$3" --threads "$threads" --csv |
+        awk -F, 'NR == 2 { fps = $13 } END { if (!fps) exit 1; print fps }'
 }
 
 # beside MODEL DIRECTION PRECISION: GFLOP/s of matrix products between the
@@ -70,7 +66,7 @@ torch() {
         "$OFFICIAL" "$1" "$2" "$3" "$size" "$frames" || echo
 }
 
-echo 'model,direction,precision,threads,size,run,gemm,whole,conv,fps,floor,torch' \
+echo 'model,direction,precision,threads,size,run,gemm,whole,conv,fps,torch' \
     >"$out"
 for model; do
     for precision in ${PRECISIONS:-fp32 bf16}; do

@@ -615,7 +615,6 @@ is_changed(void)
 static void
 second_device(const Bed *bed)
 {
-    VaeRates rates;
     TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
     TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
     VaeStreamParams params = params_of(VAE_DECODE);
@@ -648,8 +647,6 @@ second_device(const Bed *bed)
     changed += is_changed();
     vae_stream_reset(stream);
     run_clip(bed, stream, VAE_DECODE, &clip, calls);
-    changed += is_changed();
-    must(vae_stream_rates(stream, &rates, &error), &error);
     changed += is_changed();
     vae_stream_free(&stream);
     changed += is_changed();

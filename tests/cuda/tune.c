@@ -3,7 +3,6 @@
  * chosen: by times that are made up, once, and never for a deterministic
  * stream.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -371,43 +370,6 @@ no_memory(const Bed *bed)
            guessed, told, left);
 }
 
-/* What the device does at most: of smaller sizes where there is less memory,
- * and an error where there is none, with nothing left. */
-static void
-rates(const Bed *bed)
-{
-    VaeStream *stream;
-    VaeRates full, less;
-    VaeError error = {0};
-    int smaller = 0, refused = 0, left = 0;
-    emu_set_conv_times(4, 2, 3); /* long enough for the smallest */
-    must(try_start(bed, (Start){VAE_PRECISION_BF16, 2, true}, &stream, &error),
-         &error);
-    const int before = emu_alive(), convs = emu_convs_alive();
-    must(vae_stream_rates(stream, &full, &error), &error);
-    for (int n = 1; n <= 20; n++) {
-        emu_fail_alloc(n);
-        const VaeStatus status = vae_stream_rates(stream, &less, &error);
-        emu_fail_alloc(0);
-        smaller += status == VAE_OK && less.bytes > 0;
-        refused += status == VAE_ERR_BACKEND &&
-                   strstr(error.message, "cannot tell how fast it is") != NULL;
-        left += emu_alive() != before || emu_convs_alive() != convs;
-    }
-    const double flops = 2e3 * 512 * 512 * 512 / 2;
-    expect(fabs(full.flops / flops - 1) < 1e-3 &&
-               fabs(full.bytes / 200e9 - 1) < 1e-2,
-           "%.4g FLOP/s, %.4g bytes/s", full.flops, full.bytes);
-    /* 5 blocks of the product and 2 of the first copy; of the others later. */
-    expect(
-        smaller >= 12 && refused >= 5 && left == 0,
-        "refused memory: %d times less, %d times nothing, %d times something "
-        "left",
-        smaller, refused, left);
-    emu_set_conv_times(3, 1, 2);
-    vae_stream_free(&stream);
-}
-
 int
 main(void)
 {
@@ -431,7 +393,6 @@ main(void)
     deterministic(&bed);
     spoilt_store(&bed);
     no_memory(&bed);
-    rates(&bed);
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);
     vae_model_free(&bed.model);

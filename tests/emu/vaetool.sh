@@ -49,7 +49,7 @@ check "the device's number" 0 "$tool" plan --device 0 --backend cuda \
 says "decode: cuda device 0 (the emulated device), bf16, 64x48, slices of 4"
 check "a profile" 0 "$tool" bench --backend cuda --precision bf16 --profile \
     --model "$demo/demo-tiny.safetensors" --size 32x32 --frames 5
-says "GFLOP/s of a matrix product" "GB/s of a copy" "floor%"
+says "GFLOP/s" "GB/s" "share%"
 check "a device that is not there" 3 "$tool" plan --device 7 --backend cuda \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "there is no CUDA device 7"

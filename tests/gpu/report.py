@@ -51,9 +51,7 @@ def speed_table(reports):
             continue
         others, flow = torch.get(key_of(r), {}), taken.get(key_of(r))
         fastest = max([v for k, v in others.items() if k != 'peak'] or [0])
-        # bench's own, by what it measures before and after; else by rates.
-        share = (r['floor_percent'] / 100 if r.get('floor_percent')
-                 else r.get('floor_share'))
+        share = r.get('floor_share')
         rows.append([
             '%s %s' % (r['model'], r['direction']),
             '%s %s' % (r['precision'], r['size']), number(r['fps'], 2),

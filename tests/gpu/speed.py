@@ -304,8 +304,6 @@ def one_speed(run, row, model):
     said = bench(run, *case, min(row['frames'], 17), '--profile')
     if not isinstance(said, str) and len(said) > 1:
         row['ops'] = said[1]
-        if said[0][0].get('floor_percent'):
-            row['floor_percent'] = float(said[0][0]['floor_percent'])
         row.update(floor(run.report['rates'], row)
                    if 'rates' in run.report else {})
     else:

@@ -33,22 +33,6 @@ VAE_API void vae_stream_profile(VaeStream *stream, bool on);
 VAE_API bool vae_stream_profile_row(const VaeStream *stream, size_t i,
                                     VaeProfileRow *out);
 
-/*
- * What the stream's backend does at most, measured now with its threads: a
- * large product of matrices of the type that its convolutions read, by the
- * library that computes them, and a copy of more memory than caches hold.
- * On a processor medians, in a fraction of a second and some 300 MiB meanwhile;
- * on a GPU the least times, in up to 1 GiB of its memory, of smaller ones where
- * there is less. Errors: VAE_ERR_UNSUPPORTED (not of this backend),
- * VAE_ERR_MEMORY, VAE_ERR_BACKEND.
- */
-typedef struct VaeRates {
-    double flops; /* per second */
-    double bytes; /* per second, read and written */
-} VaeRates;
-VAE_API VaeStatus vae_stream_rates(VaeStream *stream, VaeRates *out,
-                                   VaeError *error);
-
 /* Allocations made by the library in this process so far: the tests assert
  * that a step adds none. */
 VAE_API uint64_t vae_allocation_count(void);

@@ -14,7 +14,6 @@ typedef struct Bench {
     const VaePlan *plan;
     int64_t steps, first_frames, later_frames;
     double first, later; /* seconds */
-    VaeRates rates;      /* zero if not measured */
     /* One latent and one picture serve for all. */
     float *latent, *result;
     uint8_t *picture;
@@ -139,63 +138,19 @@ run(Bench *b, VaeError *error)
     return status;
 }
 
-/* Keeps the best of several measurements; not every backend supports them. */
-static VaeStatus
-measure_rates(Bench *b, VaeError *error)
-{
-    VaeRates rates;
-    const VaeStatus status = vae_stream_rates(b->stream, &rates, error);
-    if (status != VAE_OK)
-        return status == VAE_ERR_UNSUPPORTED ? VAE_OK : status;
-    if (rates.flops > b->rates.flops)
-        b->rates.flops = rates.flops;
-    if (rates.bytes > b->rates.bytes)
-        b->rates.bytes = rates.bytes;
-    return VAE_OK;
-}
-
-/* The least seconds that a call can take at the measured rates. */
-static double
-floor_of(const Bench *b, const VaeProfileRow *r)
-{
-    const double a = r->flop / b->rates.flops, c = r->bytes / b->rates.bytes;
-    return a > c ? a : c;
-}
-
-/* The floor as a percentage of the time of all later steps; 0 if not measured
- * or without later steps. */
-static double
-whole_floor(const Bench *b)
-{
-    VaeProfileRow r;
-    double least = 0;
-    if (b->rates.flops <= 0 || b->later_frames == 0)
-        return 0;
-    for (size_t i = 0; vae_stream_profile_row(b->stream, i, &r); i++)
-        if (strcmp(r.program, "first") != 0)
-            least += floor_of(b, &r) * (double) r.calls;
-    return 100 * least / b->later;
-}
-
 static void
 print_csv(const Bench *b, const char *direction, double rate)
 {
-    const bool profile = b->o->profile;
     printf("arch,direction,backend,precision,threads,slice,width,height,"
            "first_frames,first_s,later_frames,later_s,later_fps,"
-           "later_gflops%s\n",
-           profile ? ",gemm_gflops,copy_gbytes_s,floor_percent" : "");
-    printf("%s,%s,%s,%s,%d,%d,%d,%d,%lld,%.9f,%lld,%.9f,%.6g,%.6g",
+           "later_gflops\n");
+    printf("%s,%s,%s,%s,%d,%d,%d,%d,%lld,%.9f,%lld,%.9f,%.6g,%.6g\n",
            b->info->arch, direction, vae_backend_name(b->plan->backend),
            vae_precision_name(b->plan->precision), b->plan->threads,
            b->plan->slice_size, b->o->width, b->o->height,
            (long long) b->first_frames, b->first, (long long) b->later_frames,
            b->later, b->later > 0 ? (double) b->later_frames / b->later : 0,
            rate);
-    if (profile)
-        printf(",%.6g,%.6g,%.6g", b->rates.flops * 1e-9, b->rates.bytes * 1e-9,
-               whole_floor(b));
-    printf("\n");
 }
 
 static void
@@ -227,13 +182,6 @@ print_result(const Bench *b)
            b->first, b->plan->flop_first / b->first * 1e-9);
     if (b->later_frames > 0)
         print_later(b, later, flop);
-    if (b->o->profile && b->rates.flops > 0)
-        printf("floor: %.1f GFLOP/s of a matrix product, %.2f GB/s of a copy",
-               b->rates.flops * 1e-9, b->rates.bytes * 1e-9);
-    if (b->o->profile && whole_floor(b) > 0)
-        printf("; later steps reach %.1f %%", whole_floor(b));
-    if (b->o->profile && b->rates.flops > 0)
-        printf("\n");
 }
 
 static void
@@ -242,19 +190,18 @@ print_row(const Bench *b, const VaeProfileRow *r, uint64_t total)
     const double s = (double) r->ns * 1e-9, calls = (double) r->calls;
     const double rate = s > 0 ? calls / s : 0;
     const double share = total ? 100.0 * (double) r->ns / (double) total : 0;
-    const double reached = b->rates.flops > 0 ? 100 * floor_of(b, r) * rate : 0;
     if (b->o->csv)
-        printf("%s,%s,%s,%s,%llu,%.9f,%.6g,%.6g,%.2f,%.0f,%.0f,%.6g\n",
-               r->program, r->op, r->name, r->impl,
-               (unsigned long long) r->calls, s, r->flop * rate * 1e-9,
-               r->bytes * rate * 1e-9, share, r->flop, r->bytes, reached);
+        printf("%s,%s,%s,%s,%llu,%.9f,%.6g,%.6g,%.2f,%.0f,%.0f\n", r->program,
+               r->op, r->name, r->impl, (unsigned long long) r->calls, s,
+               r->flop * rate * 1e-9, r->bytes * rate * 1e-9, share, r->flop,
+               r->bytes);
     else
         printf("%-6s %-12s %-44s %-24s %6llu %10.3f %9.3f %9.2f %9.2f %8.2f "
-               "%6.2f %6.1f\n",
+               "%6.2f\n",
                r->program, r->op, r->name, r->impl,
                (unsigned long long) r->calls, s * 1e3, r->flop * calls * 1e-9,
                r->bytes * calls * 1e-6, r->flop * rate * 1e-9,
-               r->bytes * rate * 1e-9, share, reached);
+               r->bytes * rate * 1e-9, share);
 }
 
 static void
@@ -266,11 +213,11 @@ print_profile(const Bench *b)
         total += row.ns;
     if (b->o->csv)
         printf("\nprogram,op,name,impl,calls,seconds,gflops,gbytes_s,"
-               "percent,flop,bytes,floor_percent\n");
+               "percent,flop,bytes\n");
     else
-        printf("%-6s %-12s %-44s %-24s %6s %10s %9s %9s %9s %8s %6s %6s\n",
-               "run", "op", "name", "implementation", "calls", "ms", "GFLOP",
-               "MB", "GFLOP/s", "GB/s", "share%", "floor%");
+        printf("%-6s %-12s %-44s %-24s %6s %10s %9s %9s %9s %8s %6s\n", "run",
+               "op", "name", "implementation", "calls", "ms", "GFLOP", "MB",
+               "GFLOP/s", "GB/s", "share%");
     for (size_t i = 0; vae_stream_profile_row(b->stream, i, &row); i++) {
         if (row.calls > 0)
             print_row(b, &row, total);
@@ -289,12 +236,7 @@ command_bench(const Options *o)
         status = error.status;
     else if (status == VAE_OK) {
         vae_stream_profile(b.stream, o->profile);
-        if (o->profile)
-            status = measure_rates(&b, &error);
-        if (status == VAE_OK)
-            status = run(&b, &error);
-        if (status == VAE_OK && o->profile)
-            status = measure_rates(&b, &error);
+        status = run(&b, &error);
         interrupt_disarm();
     }
     if (status == VAE_OK) {
