@@ -198,6 +198,10 @@ void vae_cuda_stage_free(VaeBackend *cuda);
  * again. Pinned host memory stays: pinning it again takes longer than all the
  * copies. */
 void vae_cuda_stage_offload(VaeBackend *cuda);
+/* Launches the kernels of the program's first and last op with one pixel, so
+ * that they are loaded. For any run they are the same. */
+VaeStatus vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec,
+                              VaeError *error);
 /* Delivers the earlier results of the next slot and returns the slot. Starts
  * the upload of the inputs; compute waits for it. */
 VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,

@@ -173,8 +173,8 @@ wants_graph(void)
     return !text || strcmp(text, "0") != 0;
 }
 
-/* Runs the program once: code that a library loads at its first call cannot be
- * recorded. */
+/* Runs the program once, because code that is loaded by its first run cannot be
+ * recorded, and would delay the first slice. */
 static VaeStatus
 load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
@@ -182,6 +182,8 @@ load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     if (e->loaded)
         return VAE_OK;
     VaeStatus status = vae_cuda_run_ops(&e->exec, 1, last, NULL, NULL, error);
+    if (status == VAE_OK)
+        status = vae_cuda_stage_load(cuda, &e->exec, error);
     if (status == VAE_OK)
         status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
                                  "run a program", error);
@@ -228,9 +230,8 @@ static VaeStatus
 record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
     VaeError why;
-    const VaeStatus status = load(cuda, e, error);
-    if (status != VAE_OK || capture(cuda, e, &why) == VAE_OK)
-        return status;
+    if (capture(cuda, e, &why) == VAE_OK)
+        return VAE_OK;
     const int lost = vae_rt_stream_sync(cuda->compute);
     if (lost)
         return vae_cuda_status(cuda, lost, "record a program", error);
@@ -249,6 +250,8 @@ vae_cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
     for (int i = 0; i < exec->program->n_ops && status == VAE_OK; i++)
         if (exec->program->ops[i].kind == VAE_OP_CONV)
             status = bind_conv(e, i, error);
+    if (status == VAE_OK)
+        status = load(cuda, e, error);
     if (status == VAE_OK && wants_graph())
         status = record(cuda, e, error);
     return status;

@@ -224,6 +224,85 @@ vae_cuda_stage_take(VaeBackend *cuda, const VaeCudaExec *exec, VaeError *error)
     return status;
 }
 
+static void
+load_picture(const VaeQueue *q, const VaeOp *op, void *frame, VaePicture p)
+{
+    if (op->x)
+        vae_rt_kernels()->picture_out(
+            q, &(VaePictureOutArgs){.picture = &p,
+                                    .x = frame,
+                                    .x_type = op->x->type,
+                                    .h = 1,
+                                    .w = 1,
+                                    .c = op->x->shape.c,
+                                    .high = 1});
+    else
+        vae_rt_kernels()->picture_in(q,
+                                     &(VaePictureInArgs){.y = frame,
+                                                         .y_type = op->y->type,
+                                                         .picture = &p,
+                                                         .h = 1,
+                                                         .w = 1,
+                                                         .c = op->y->shape.c,
+                                                         .high = 1});
+}
+
+static void
+load_latent(const VaeQueue *q, const VaeOp *op, void *frame,
+            const VaeCudaSlot *s)
+{
+    if (op->x)
+        vae_rt_kernels()->latent_out(
+            q, &(VaeLatentOutArgs){.x = frame,
+                                   .x_type = op->x->type,
+                                   .dst = s->device_out + 64,
+                                   .dst_type = VAE_TYPE_F32,
+                                   .h = 1,
+                                   .w = 1,
+                                   .c = 1,
+                                   .cx = op->x->shape.c,
+                                   .nonfinite = vae_cuda_stage_counter(s)});
+    else
+        vae_rt_kernels()->latent_in(
+            q, &(VaeLatentInArgs){.y = frame,
+                                  .src = vae_cuda_stage_statistic(s, 0),
+                                  .src_type = VAE_TYPE_F32,
+                                  .scale = vae_cuda_stage_statistic(s, 0),
+                                  .shift = vae_cuda_stage_statistic(s, 1),
+                                  .y_type = op->y->type,
+                                  .h = 1,
+                                  .w = 1,
+                                  .c = 1,
+                                  .nonfinite = vae_cuda_stage_counter(s)});
+}
+
+VaeStatus
+vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
+{
+    const VaeProgram *p = exec->program;
+    const VaeOp *ops[] = {&p->ops[0], &p->ops[p->n_ops - 1]};
+    const VaeQueue q = {.threads = 1, .stream = cuda->compute};
+    const VaeCudaSlot *s = &cuda->slots[0];
+    /* Planes of one pixel in the header, which every run writes anew. */
+    uint8_t *at = s->device_out + 64;
+    VaePicture picture = {.width = 1, .height = 1, .stride = {16, 16, 16}};
+    for (int i = 0; i < 3; i++)
+        picture.data[i] = at + 16 * i;
+    for (int i = 0; i < 2; i++) {
+        const bool pictures = ops[i]->kind == VAE_OP_PICTURE_IN ||
+                              ops[i]->kind == VAE_OP_PICTURE_OUT;
+        if (!pictures)
+            load_latent(&q, ops[i], exec->memory.arena, s);
+        picture.pixels = VAE_PIXELS_RGB;
+        if (pictures)
+            load_picture(&q, ops[i], exec->memory.arena, picture);
+        picture.pixels = VAE_PIXELS_I420;
+        if (pictures)
+            load_picture(&q, ops[i], exec->memory.arena, picture);
+    }
+    return vae_cuda_status(cuda, vae_rt_failure(), "launch a kernel", error);
+}
+
 /* ------------------------------------------------------------------ */
 /* Delivery of results.                                                */
 

@@ -264,6 +264,59 @@ steps_take_nothing(const Bed *bed, VaeDirection direction)
     clip_free(&clip);
 }
 
+/* One picture of Y'CbCr after another. */
+static VaeStatus
+run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
+        VaeError *error)
+{
+    enum { MOST = 8 };
+    static uint8_t planes[MOST][SIZE * SIZE * 2];
+    TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
+    const VaeLatentIn in = {.type = VAE_TYPE_F16, .data = clip.latents};
+    const VaeLatentOut out = {.type = VAE_TYPE_F16, .data = clip.latents};
+    VaePicture pictures[MOST];
+    int n_in, n_out;
+    for (int i = 0; i < MOST; i++)
+        pictures[i] = (VaePicture){.pixels = VAE_PIXELS_I420,
+                                   .width = SIZE,
+                                   .height = SIZE,
+                                   .data = {planes[i], planes[i] + SIZE * SIZE,
+                                            planes[i] + SIZE * SIZE * 3 / 2},
+                                   .stride = {SIZE, SIZE / 2, SIZE / 2}};
+    vae_stream_reset(stream);
+    vae_stream_count(stream, 1, &n_in, &n_out);
+    const VaeStatus status =
+        direction == VAE_DECODE
+            ? vae_stream_decode(stream, &in, n_in, pictures, n_out, error)
+            : vae_stream_encode(stream, pictures, n_in, &out, n_out, error);
+    clip_free(&clip);
+    return status;
+}
+
+/* Whatever the pictures are like, no code is loaded once a stream is open. */
+static void
+steps_load_nothing(const Bed *bed, VaeDirection direction)
+{
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeError error;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        setenv("VAE_CUDA_GRAPHS", graphs ? "1" : "0", 1);
+        emu_unload();
+        emu_loads();
+        VaeStream *stream = bed_stream(bed, params_of(direction));
+        const int before = emu_loads();
+        run_clip(bed, stream, direction, &clip, calls);
+        must(run_yuv(bed, stream, direction, &error), &error);
+        const int after = emu_loads();
+        expect(before > 0 && after == 0,
+               "%d kernels and plans loaded by opening, %d by steps", before,
+               after);
+        vae_stream_free(&stream);
+    }
+    unsetenv("VAE_CUDA_GRAPHS");
+    clip_free(&clip);
+}
+
 /* Allocations refused in turn: all of the first, then every stride-th. */
 static void
 refused_memory(const Bed *bed, VaeDirection direction, int stride)
@@ -363,7 +416,7 @@ lost_memory(const Bed *bed, bool asked)
     vae_rt_memory_left(&left);
     emu_set_memory(((uint64_t) 4 << 30) - left + beside + most.peak + 4096);
     params.slice_size = asked ? 4 : 0;
-    setenv("VAE_CUDA_GRAPHS", "0", 1); /* or it would compute */
+    emu_skip_work(true);
     emu_take_memory(1, gain);
     const VaeStatus status =
         vae_stream_new(bed->model, &params, &stream, &error);
@@ -376,7 +429,7 @@ lost_memory(const Bed *bed, bool asked)
         expect(slice < 4, "slices of %d", slice);
     }
     vae_stream_free(&stream);
-    unsetenv("VAE_CUDA_GRAPHS");
+    emu_skip_work(false);
     emu_set_memory((uint64_t) 4 << 30);
 }
 
@@ -719,6 +772,7 @@ main(int argc, char **argv)
         all_orders(&bed, direction);
         plan_is_kept(&bed, direction);
         steps_take_nothing(&bed, direction);
+        steps_load_nothing(&bed, direction);
         failing_device(&bed, direction);
     }
     copies_of_a_step(&bed);

@@ -111,6 +111,7 @@ struct Block {
 
 __thread Block *block;
 VaeEmuSubmit submit_hook;
+VaeEmuLook look_hook;
 int capability = 90;
 std::mutex lock; /* one launch at a time, and what counts them */
 uint64_t launches;
@@ -422,6 +423,12 @@ vae_emu_set_capability(int c)
     capability = c;
 }
 
+void
+vae_emu_set_look(VaeEmuLook look)
+{
+    look_hook = look;
+}
+
 int
 vae_launch_capability(void)
 {
@@ -431,7 +438,9 @@ vae_launch_capability(void)
 void
 vae_emu_submit(void *stream, const VaeEmuLaunch &launch)
 {
-    if (submit_hook)
+    if (look_hook)
+        look_hook(launch.entry, launch.name);
+    else if (submit_hook)
         submit_hook(stream, run_task, new VaeEmuLaunch(launch));
     else
         run_launch(launch);

@@ -50,11 +50,17 @@ struct dim3 {
 typedef void (*VaeEmuSubmit)(void *stream, void (*run)(void *task), void *task);
 extern "C" void vae_emu_set_submit(VaeEmuSubmit submit);
 
+/* Who is told of each launch's kernel, in place of running it; NULL: nobody,
+ * and launches are run. */
+typedef void (*VaeEmuLook)(const void *kernel, const char *name);
+extern "C" void vae_emu_set_look(VaeEmuLook look);
+
 /* What vae_launch_capability() says; 90 unless set. */
 extern "C" void vae_emu_set_capability(int capability);
 
 struct VaeEmuLaunch {
     const char *name; /* file and line of the launch */
+    const void *entry;
     dim3 grid;
     unsigned block;
     size_t smem;
@@ -73,7 +79,8 @@ vae_launch_named(const char *name, void (*kernel)(P...), dim3 grid,
                  unsigned block, size_t smem, void *stream,
                  typename VaeSame<P>::Type... args)
 {
-    vae_emu_submit(stream, VaeEmuLaunch{name, grid, block, smem,
+    const void *entry = reinterpret_cast<const void *>(kernel);
+    vae_emu_submit(stream, VaeEmuLaunch{name, entry, grid, block, smem,
                                         [=]() { kernel(args...); }});
 }
 

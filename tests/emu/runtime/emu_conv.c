@@ -24,6 +24,7 @@ struct VaeCudaConv {
     VaeCudaConvShape shape;
     VaeCudaConvArgs args;
     float ms;
+    bool loaded;
 };
 
 static int conv_frames, convs_alive, searches, runs;
@@ -305,6 +306,9 @@ vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
 {
     EMU_LOCKED;
     runs++;
+    if (!conv->loaded)
+        emu_load("the first run of a convolution");
+    conv->loaded = true;
     conv->convs->stream = stream;
     emu_submit(stream, run, conv, sizeof *conv);
     return vae_rt_failure() ? vae_fail(error, VAE_ERR_BACKEND, "%s",

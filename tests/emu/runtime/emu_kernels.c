@@ -1,9 +1,66 @@
 /*
  * emu_kernels.c: the kernels' table as work of emulated streams.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "emu_rt.h"
+#include "emu_state.h"
+
+/* ------------------------------------------------------------------ */
+/* Kernels are loaded by their first launch.                           */
+
+void vae_emu_set_look(void (*look)(const void *kernel, const char *name));
+
+enum { MOST_LOADED = 1000 };
+static const void *loaded[MOST_LOADED];
+static int n_loaded, loads;
+
+void
+emu_load(const char *what)
+{
+    emu_no_capture(what);
+    loads++;
+}
+
+int
+emu_loads(void)
+{
+    EMU_LOCKED;
+    const int before = loads;
+    loads = 0;
+    return before;
+}
+
+void
+emu_unload(void)
+{
+    EMU_LOCKED;
+    n_loaded = 0;
+}
+
+static void
+look(const void *kernel, const char *name)
+{
+    for (int i = 0; i < n_loaded; i++)
+        if (loaded[i] == kernel)
+            return;
+    if (n_loaded == MOST_LOADED)
+        abort();
+    char what[200];
+    snprintf(what, sizeof what, "the first launch of %s", name);
+    emu_load(what);
+    loaded[n_loaded++] = kernel;
+}
+
+/* Finds the kernels that the table's function launches. */
+#define LOOK(name, q, a)                                                       \
+    do {                                                                       \
+        EMU_LOCKED;                                                            \
+        vae_emu_set_look(look);                                                \
+        vae_kernels_cuda.name(q, a);                                           \
+        vae_emu_set_look(NULL);                                                \
+    } while (0)
 
 /* One pair of functions per kernel: what the caller calls, and what the stream
  * does later with a copy of the arguments. */
@@ -17,6 +74,7 @@
                                                                                \
     static void name(const VaeQueue *q, const Args *a)                         \
     {                                                                          \
+        LOOK(name, q, a);                                                      \
         emu_submit(q->stream, run_##name, a, sizeof *a);                       \
     }
 
@@ -37,6 +95,7 @@ run_norm(const void *args)
 static void
 norm(const VaeQueue *q, const VaeNormArgs *a)
 {
+    LOOK(norm, q, a);
     if (emu_wrong() != EMU_WRONG_IMAGE)
         emu_submit(q->stream, run_norm, a, sizeof *a);
 }
@@ -70,6 +129,7 @@ static void
 picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
     const PictureOut p = {*a, *a->picture};
+    LOOK(picture_out, q, a);
     emu_submit(q->stream, run_picture_out, &p, sizeof p);
 }
 
@@ -92,6 +152,7 @@ static void
 picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
     const PictureIn p = {*a, *a->picture};
+    LOOK(picture_in, q, a);
     emu_submit(q->stream, run_picture_in, &p, sizeof p);
 }
 

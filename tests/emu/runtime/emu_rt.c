@@ -36,7 +36,7 @@ typedef struct Stream {
 struct Event {
     Stream *stream;
     int device, recorded, came, place;
-    float time;
+    double time;
 };
 
 static struct {
@@ -45,7 +45,8 @@ static struct {
     int alive;
     unsigned eager;
     int captures;
-    float clock;
+    bool skips;
+    double clock;
 } emu;
 
 static _Thread_local int captures; /* of this thread */
@@ -76,7 +77,13 @@ void
 emu_take_time(float ms)
 {
     EMU_LOCKED;
-    emu.clock += ms;
+    emu.clock += (double) ms;
+}
+
+void
+emu_skip_work(bool skip)
+{
+    emu.skips = skip;
 }
 
 void
@@ -229,7 +236,7 @@ emu_submit(VaeRtStream stream, void (*run)(const void *args), const void *args,
 {
     EMU_LOCKED;
     emu_same_device(((const Stream *) stream)->device, "work");
-    if (emu_count_work())
+    if (emu_count_work() || emu.skips)
         return;
     void *copy = emu_must(malloc(size ? size : 1));
     memcpy(copy, args, size);
@@ -381,7 +388,7 @@ vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
     const Event *a = from, *b = to;
     if (a->came < a->recorded || b->came < b->recorded)
         return EMU_BROKEN;
-    *ms = b->time - a->time;
+    *ms = (float) (b->time - a->time);
     return 0;
 }
 

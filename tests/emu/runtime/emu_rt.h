@@ -51,6 +51,12 @@ int emu_fail_work(int n);
  * given to its stream, calls that; 0: nothing. Counts as emu_fail_work() does.
  */
 void emu_at_work(int n, void (*call)(void *user), void *user);
+/* Work is counted and left out: for what would take too long. */
+void emu_skip_work(bool skip);
+/* Kernels and plans loaded by their first use, since the last call. Kernels
+ * stay loaded until emu_unload(). */
+int emu_loads(void);
+void emu_unload(void);
 /* Work that streams were given and have not done. */
 int emu_pending(void);
 

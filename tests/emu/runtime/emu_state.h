@@ -35,6 +35,9 @@ void emu_same_device(int device, const char *what);
 int emu_unsafe(void);
 /* Ends the process where this thread records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
+/* Something is loaded, by its first use; ends the process where this thread
+ * records. */
+void emu_load(const char *what);
 /* What waits for the whole device, and so ends the process where any thread
  * records. */
 void emu_wait_for_device(const char *call);
