@@ -95,6 +95,21 @@ gst_vae_tail_get_type(void)
 }
 
 GType
+gst_vae_sequence_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {GST_VAE_SEQUENCE_FLAGS,
+         "A buffer without DELTA_UNIT begins a sequence", "flags"},
+        {GST_VAE_SEQUENCE_CONTINUOUS,
+         "Every buffer continues the sequence until a discontinuity",
+         "continuous"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeSequence", values);
+}
+
+GType
 gst_vae_nan_policy_get_type(void)
 {
     static gsize once;

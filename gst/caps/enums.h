@@ -14,6 +14,11 @@ typedef enum {
     GST_VAE_NORMALIZATION_RAW
 } GstVaeNormalizationMode;
 
+typedef enum {
+    GST_VAE_SEQUENCE_FLAGS,
+    GST_VAE_SEQUENCE_CONTINUOUS
+} GstVaeSequence;
+
 typedef enum { GST_VAE_TAIL_REPEAT, GST_VAE_TAIL_DROP } GstVaeTail;
 
 #define GST_TYPE_VAE_BACKEND (gst_vae_backend_get_type())
@@ -21,6 +26,7 @@ typedef enum { GST_VAE_TAIL_REPEAT, GST_VAE_TAIL_DROP } GstVaeTail;
 #define GST_TYPE_VAE_NORMALIZATION (gst_vae_normalization_get_type())
 #define GST_TYPE_VAE_POSTERIOR (gst_vae_posterior_get_type())
 #define GST_TYPE_VAE_NAN_POLICY (gst_vae_nan_policy_get_type())
+#define GST_TYPE_VAE_SEQUENCE (gst_vae_sequence_get_type())
 #define GST_TYPE_VAE_TAIL (gst_vae_tail_get_type())
 
 GType gst_vae_backend_get_type(void);   /* VaeBackendKind */
@@ -28,6 +34,7 @@ GType gst_vae_precision_get_type(void); /* VaePrecision */
 GType gst_vae_normalization_get_type(void);
 GType gst_vae_posterior_get_type(void);  /* VaePosterior */
 GType gst_vae_nan_policy_get_type(void); /* VaeNanPolicy */
+GType gst_vae_sequence_get_type(void);
 GType gst_vae_tail_get_type(void);
 
 G_END_DECLS

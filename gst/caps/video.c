@@ -212,10 +212,24 @@ gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
     if (!read_caps(caps, info, error))
         return FALSE;
     if (GST_VIDEO_INFO_IS_INTERLACED(info))
-        return bad_caps(caps, "interlace-mode", "progressive", error);
+        return bad_caps(caps, "interlace-mode",
+                        "progressive: put deinterlace before vaeencode", error);
     if (!check_rate(info, error))
         return FALSE;
     return !GST_VIDEO_INFO_IS_YUV(info) || check_yuv(caps, info, error);
+}
+
+GstCaps *
+gst_vae_video_add_interlaced(GstCaps *caps)
+{
+    GstCaps *more = gst_caps_copy(caps);
+    GValue modes = G_VALUE_INIT;
+
+    g_value_init(&modes, GST_TYPE_LIST);
+    if (gst_value_deserialize(&modes, "{ interleaved, mixed, fields }"))
+        gst_caps_set_value(more, "interlace-mode", &modes);
+    g_value_unset(&modes);
+    return gst_caps_merge(caps, more);
 }
 
 void

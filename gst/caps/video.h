@@ -55,6 +55,11 @@ GstCaps *gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry);
 gboolean gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info,
                             GError **error);
 
+/* Adds the interlaced video of the same kinds, which gst_vae_video_info()
+ * refuses in words; without it upstream would fail and not say why. (takes
+ * caps, transfer full) */
+GstCaps *gst_vae_video_add_interlaced(GstCaps *caps);
+
 /* The picture of info with no data: computed and not converted. */
 void gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture);
 

@@ -6,7 +6,8 @@
  * Takes latents, one in a buffer, and gives the frames that each stands for:
  * one for the first of a sequence and, for the usual models, four for every
  * later one. Frames leave while latents still come in. A buffer without
- * DELTA_UNIT, DISCONT, a flush and new caps begin a sequence.
+ * DELTA_UNIT (unless #GstVaeDecode:sequence says otherwise), DISCONT, a flush
+ * and new caps begin a sequence.
  *
  * A sequence that begins with a later latent, as after a seek, (DELTA_UNIT
  * set, or OFFSET above 0) knows nothing of what was before; of the first group
@@ -387,11 +388,7 @@ collect(GstVaeBase *base, GstBuffer *buffer)
     buffer = read_latents(self, buffer);
     if (!buffer)
         return GST_FLOW_ERROR;
-    /* Tensors have no flag for what continues a sequence. */
-    if (self->tensors && !self->need_start && !GST_BUFFER_IS_DISCONT(buffer)) {
-        buffer = gst_buffer_make_writable(buffer);
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-    }
+    buffer = gst_vae_decode_flag(self, buffer);
     if (self->in.frames > 1)
         return collect_many(self, buffer);
     return push_latent(self, buffer);
@@ -404,6 +401,7 @@ restart(GstVaeBase *base)
 
     self->need_start = TRUE;
     self->discont = TRUE;
+    self->told_continues = FALSE;
 }
 
 static void
@@ -411,7 +409,7 @@ segment(GstVaeBase *base)
 {
     GstVaeDecode *self = GST_VAE_DECODE(base);
 
-    self->anchor = GST_CLOCK_TIME_NONE;
+    self->anchor = self->input_end = GST_CLOCK_TIME_NONE;
     self->since_anchor = 0;
     self->frame = 0;
 }
@@ -456,6 +454,6 @@ static void
 gst_vae_decode_init(GstVaeDecode *self)
 {
     self->fps_d = 1;
-    self->anchor = GST_CLOCK_TIME_NONE;
+    self->anchor = self->input_end = GST_CLOCK_TIME_NONE;
     gst_vae_pads_init(&self->base);
 }

@@ -14,16 +14,18 @@ typedef struct GstVaeDecode {
     GstVaeBase base;
 
     gint fps_n, fps_d; /* property; 0/1: not set. Under the object lock */
-    gint normalization;
+    gint normalization, sequence;
 
     /* Streaming thread. */
     GstVaeLatentInfo in; /* of the sink caps, gaps filled in */
     gboolean tensors;    /* the sink caps are other/tensors */
     gboolean need_start; /* the next latent begins a sequence */
     gboolean discont;
-    GstClockTime anchor;  /* time where counting began, or NONE */
-    guint64 since_anchor; /* frames since then */
-    guint64 frame;        /* OFFSET of the next frame */
+    GstClockTime anchor;     /* time where counting began, or NONE */
+    guint64 since_anchor;    /* frames since then */
+    guint64 frame;           /* OFFSET of the next frame */
+    GstClockTime input_end;  /* of the buffer before, or NONE */
+    gboolean told_continues; /* that it lacks DELTA_UNIT */
 
     VaeCheckpoint resume; /* where the stream was put */
     gboolean resuming;    /* latents up to there still come */
@@ -55,6 +57,10 @@ typedef struct GstVaeStep {
     gboolean behind;  /* nothing from there on is in the segment */
 } GstVaeStep;
 
+/* Called once for each buffer of latents, before all else. Adds DELTA_UNIT to
+ * one that continues a sequence by its caps or by the property, and warns of
+ * one that only seems to. Takes buffer. */
+GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
 /* Called once for each latent, in their order. */
 GstVaeStep gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent);
 /* The step of one latent; takes buffer. */

@@ -10,6 +10,7 @@ enum {
     PROP_0,
     PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
     PROP_NORMALIZATION,
+    PROP_SEQUENCE,
     PROP_LOCATION,
     PROP_INTERVAL,
     PROP_CARRIES
@@ -18,6 +19,7 @@ enum {
 static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_FRAMERATE, GstVaeDecode, fps_n),
     GST_VAE_FIELD(PROP_NORMALIZATION, GstVaeDecode, normalization),
+    GST_VAE_FIELD(PROP_SEQUENCE, GstVaeDecode, sequence),
     GST_VAE_FIELD(PROP_LOCATION, GstVaeDecode, base.checkpoints.location),
     GST_VAE_FIELD(PROP_INTERVAL, GstVaeDecode, base.checkpoints.interval),
     GST_VAE_FIELD(PROP_CARRIES, GstVaeDecode, base.checkpoints.carries),
@@ -66,6 +68,23 @@ install_latents(GObjectClass *klass)
                           "of the caps",
                           GST_TYPE_VAE_NORMALIZATION,
                           GST_VAE_NORMALIZATION_AUTO, ready));
+    /**
+     * GstVaeDecode:sequence:
+     *
+     * How the element recognises the first latent of a sequence, which gives
+     * one frame and knows nothing of those before it. With `flags` it is each
+     * one without DELTA_UNIT. `continuous` is for applications that set no
+     * flags: each one after the first continues the sequence. In both cases
+     * DISCONT, a flush and new caps begin one.
+     */
+    g_object_class_install_property(
+        klass, PROP_SEQUENCE,
+        g_param_spec_enum("sequence", "Sequence",
+                          "How to recognise the first latent of a sequence: "
+                          "by the flag DELTA_UNIT, which it lacks, or by a "
+                          "discontinuity alone",
+                          GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
+                          ready));
 }
 
 static void

@@ -5,6 +5,8 @@
 
 #include "decode.h"
 
+#include "enums.h"
+
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
@@ -17,6 +19,14 @@ frames_time(GstVaeDecode *self, guint64 n)
 {
     return gst_util_uint64_scale(n, GST_SECOND * self->in.fps_d,
                                  self->in.fps_n);
+}
+
+/* So many frames, rounded. */
+static guint64
+frames_in(GstVaeDecode *self, GstClockTime time)
+{
+    return gst_util_uint64_scale_round(time, self->in.fps_n,
+                                       (guint64) self->in.fps_d * GST_SECOND);
 }
 
 /* One frame of a step, seen by the segment. */
@@ -44,8 +54,7 @@ plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
 static void
 set_anchor(GstVaeDecode *self, GstClockTime pts)
 {
-    const guint64 frames = gst_util_uint64_scale_round(
-        pts, self->in.fps_n, (guint64) self->in.fps_d * GST_SECOND);
+    const guint64 frames = frames_in(self, pts);
 
     self->anchor = pts;
     self->since_anchor = 0;
@@ -76,6 +85,66 @@ begin_at(GstVaeDecode *self, GstClockTime pts)
     return counted;
 }
 
+/* TRUE: by its time the buffer continues the one before, and its duration is
+ * that of whole groups, none of which begins a clip. */
+static gboolean
+seems_to_continue(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    const VaeSteps *steps = &self->base.choice.info->decode;
+    const GstClockTime pts = GST_BUFFER_PTS(buffer), end = self->input_end;
+
+    return steps->first_out != steps->step_out &&
+           GST_BUFFER_OFFSET(buffer) != 0 && GST_CLOCK_TIME_IS_VALID(end) &&
+           GST_CLOCK_TIME_IS_VALID(pts) &&
+           GST_BUFFER_DURATION_IS_VALID(buffer) &&
+           MAX(pts, end) - MIN(pts, end) <= frames_time(self, 1) / 2 &&
+           frames_in(self, GST_BUFFER_DURATION(buffer)) ==
+               (guint64) self->in.frames * steps->step_out;
+}
+
+static void
+warn_continues(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    if (self->told_continues)
+        return;
+    self->told_continues = TRUE;
+    GST_ELEMENT_WARNING(
+        self, STREAM, FORMAT,
+        ("A latent without the flag DELTA_UNIT begins a sequence and gives %d "
+         "of its %d frames, but its time continues the latent before: set "
+         "DELTA_UNIT on every latent but the first, or sequence=continuous on "
+         "vaedecode",
+         self->base.choice.info->decode.first_out,
+         self->base.choice.info->decode.step_out),
+        ("the latent has the time %" GST_TIME_FORMAT
+         " and the duration %" GST_TIME_FORMAT,
+         GST_TIME_ARGS(GST_BUFFER_PTS(buffer)),
+         GST_TIME_ARGS(GST_BUFFER_DURATION(buffer))));
+}
+
+GstBuffer *
+gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer)
+{
+    gboolean continues = self->tensors; /* which have no flag for it */
+
+    GST_OBJECT_LOCK(self);
+    continues |= self->sequence == GST_VAE_SEQUENCE_CONTINUOUS;
+    GST_OBJECT_UNLOCK(self);
+    if (!self->need_start && !GST_BUFFER_IS_DISCONT(buffer) &&
+        !GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT)) {
+        if (continues) {
+            buffer = gst_buffer_make_writable(buffer);
+            GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        } else if (seems_to_continue(self, buffer)) {
+            warn_continues(self, buffer);
+        }
+    }
+    self->input_end = GST_CLOCK_TIME_NONE;
+    if (GST_BUFFER_PTS_IS_VALID(buffer) && GST_BUFFER_DURATION_IS_VALID(buffer))
+        self->input_end = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
+    return buffer;
+}
+
 GstVaeStep
 gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
 {
@@ -92,13 +161,9 @@ gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
 static guint
 trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
 {
-    guint64 frames;
-
     if (!GST_CLOCK_TIME_IS_VALID(duration))
         return n;
-    frames = gst_util_uint64_scale_round(duration, self->in.fps_n,
-                                         (guint64) self->in.fps_d * GST_SECOND);
-    return CLAMP(frames, 1, n);
+    return CLAMP(frames_in(self, duration), 1, n);
 }
 
 /* TRUE: a latent that begins a sequence is not the first of its clip. The

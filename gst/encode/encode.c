@@ -81,6 +81,7 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!gst_vae_video_info(caps, &self->in, error) ||
         !gst_vae_base_use_model(base, error))
         return FALSE;
+    self->alpha_told = !GST_VIDEO_INFO_HAS_ALPHA(&self->in);
     if (gst_vae_video_is_cuda(caps))
         gst_vae_cuda_usable(&base->cuda);
     if (self->in.fps_n > 0)
@@ -195,6 +196,11 @@ add_differences(GString *text, const GstStructure *is,
         other = gst_value_serialize(b);
         g_string_append_printf(text, "%s%s is %s, it wants %s",
                                text->len ? "; " : "", name, one, other);
+        if (g_str_equal(name, "pixel-aspect-ratio"))
+            g_string_append_printf(text,
+                                   ": put \"videoscale ! video/x-raw,"
+                                   "pixel-aspect-ratio=%s\" before vaeencode",
+                                   other);
         g_free(one);
         g_free(other);
     }

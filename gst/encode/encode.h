@@ -34,6 +34,7 @@ typedef struct GstVaeEncode {
 
     /* Streaming thread. */
     GstVideoInfo in;
+    gboolean alpha_told; /* that alpha is lost, or there is none */
     GstClockTime frame_time;
     gboolean need_start; /* the next step begins a sequence */
     gboolean discont;

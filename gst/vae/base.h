@@ -51,8 +51,10 @@ typedef struct GstVaeInput {
     GstSegment segment;
     GstCaps *caps; /* NULL: none that hold */
     GstCaps *refused_caps;
-    gboolean no_caps_told; /* the error of a buffer before any */
-    gboolean renegotiate;  /* a CAPS event may be lost to a flush */
+    gchar *refusal;         /* the error of a negotiation, posted already */
+    gboolean no_caps_told;  /* the error of a buffer before any */
+    gboolean negative_told; /* the warning of a negative time */
+    gboolean renegotiate;   /* a CAPS event may be lost to a flush */
 } GstVaeInput;
 
 typedef struct GstVaeBase {

@@ -8,6 +8,7 @@
 #include "offer.h"
 #include "push.h"
 #include "share.h"
+#include "video.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -23,6 +24,22 @@ refuse(GstVaeBase *base, GError *error)
     return FALSE;
 }
 
+/* The same for a negotiation, which every buffer tries again. Does not post the
+ * same error twice. */
+static gboolean
+refuse_once(GstVaeBase *base, GError *error)
+{
+    if (error && g_strcmp0(base->input.refusal, error->message) == 0) {
+        g_error_free(error);
+        return FALSE;
+    }
+    if (error) {
+        g_free(base->input.refusal);
+        base->input.refusal = g_strdup(error->message);
+    }
+    return refuse(base, error);
+}
+
 /* Makes the session for what comes next and queues its CAPS event. */
 static gboolean
 negotiate(GstVaeBase *base)
@@ -36,8 +53,9 @@ negotiate(GstVaeBase *base)
     if (!ok) {
         gst_vae_session_unref(session);
         gst_pad_mark_reconfigure(base->srcpad);
-        return refuse(base, error);
+        return refuse_once(base, error);
     }
+    g_clear_pointer(&base->input.refusal, g_free);
     GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
     GST_DEBUG_OBJECT(base, "source caps %" GST_PTR_FORMAT, session->caps);
     gst_vae_session_unref(
@@ -57,6 +75,39 @@ flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
     return gst_vae_queue_is_flushing(&base->queue) ? GST_FLOW_FLUSHING : ret;
 }
 
+/* TRUE: a negative number, cast to unsigned. Sums with it would overflow. */
+static gboolean
+is_negative(GstClockTime time)
+{
+    return GST_CLOCK_TIME_IS_VALID(time) && time > G_MAXINT64;
+}
+
+/* Removes times that are negative, and warns of the first. Takes buffer. */
+static GstBuffer *
+check_times(GstVaeBase *base, GstBuffer *buffer)
+{
+    const GstClockTime pts = GST_BUFFER_PTS(buffer);
+    const GstClockTime duration = GST_BUFFER_DURATION(buffer);
+
+    if (!is_negative(pts) && !is_negative(duration))
+        return buffer;
+    if (!base->input.negative_told)
+        GST_ELEMENT_WARNING(
+            base, STREAM, FORMAT,
+            ("A buffer has a negative %s: it counts as one without, and "
+             "follows the buffer before",
+             is_negative(pts) ? "timestamp" : "duration"),
+            ("%" G_GINT64_FORMAT " ns",
+             (gint64) (is_negative(pts) ? pts : duration)));
+    base->input.negative_told = TRUE;
+    buffer = gst_buffer_make_writable(buffer);
+    if (is_negative(pts))
+        GST_BUFFER_PTS(buffer) = GST_CLOCK_TIME_NONE;
+    if (is_negative(duration))
+        GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
+    return buffer;
+}
+
 static GstFlowReturn
 chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
@@ -74,7 +125,8 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
         gst_buffer_unref(buffer);
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
-    return GST_VAE_BASE_GET_CLASS(base)->collect(base, buffer);
+    return GST_VAE_BASE_GET_CLASS(base)->collect(base,
+                                                 check_times(base, buffer));
 }
 
 /* Ends the sequence. The buffers that were collected become steps or are
@@ -111,6 +163,7 @@ sink_caps(GstVaeBase *base, GstEvent *event)
     finish(base);
     klass->restart(base);
     gst_caps_replace(&base->input.caps, NULL);
+    g_clear_pointer(&base->input.refusal, g_free);
     if (klass->set_caps(base, caps, &error))
         gst_caps_replace(&base->input.caps, caps);
     else if (error)
@@ -187,7 +240,8 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
 
     gst_vae_push_clear(base, TRUE);
     gst_caps_replace(&base->input.refused_caps, NULL);
-    base->input.no_caps_told = FALSE;
+    g_clear_pointer(&base->input.refusal, g_free);
+    base->input.no_caps_told = base->input.negative_told = FALSE;
     gst_segment_init(&base->input.segment, GST_FORMAT_TIME);
     klass->restart(base);
     if (klass->flush)
@@ -278,7 +332,8 @@ query_accept(GstVaeBase *base, GstQuery *query)
     return TRUE;
 }
 
-/* The template, without CUDAMemory where that cannot be used. */
+/* The template, without CUDAMemory where that cannot be used, and with the
+ * interlaced video that set_caps() refuses in words. */
 static gboolean
 query_caps(GstVaeBase *base, GstQuery *query)
 {
@@ -287,6 +342,8 @@ query_caps(GstVaeBase *base, GstQuery *query)
     if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE &&
         !gst_vae_cuda_possible(&base->cuda))
         caps = gst_vae_cuda_remove(caps);
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE)
+        caps = gst_vae_video_add_interlaced(caps);
     gst_query_parse_caps(query, &filter);
     if (filter) {
         GstCaps *both =
@@ -425,7 +482,9 @@ gst_vae_pads_reset(GstVaeBase *base)
     gst_segment_init(&base->input.segment, GST_FORMAT_TIME);
     gst_caps_replace(&base->input.caps, NULL);
     gst_caps_replace(&base->input.refused_caps, NULL);
-    base->input.no_caps_told = base->input.renegotiate = FALSE;
+    g_clear_pointer(&base->input.refusal, g_free);
+    base->input.no_caps_told = base->input.negative_told = FALSE;
+    base->input.renegotiate = FALSE;
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);

@@ -1,0 +1,371 @@
+/*
+ * test_mistakes.c: input with the natural mistakes of users. The element says
+ * once what is wrong and how to cure it.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+#define LATENTS 6
+#define FRAMES (1 + 4 * (LATENTS - 1))
+
+static void
+drop_bus(GstHarness *h, GstBus *bus)
+{
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+/* ------------------------------------------------------------------ */
+/* Latents without DELTA_UNIT.                                         */
+
+static GstHarness *
+decoder(const char *sequence)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    if (sequence)
+        gst_util_set_object_arg(G_OBJECT(h->element), "sequence", sequence);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+/* Latent k as an application sends it that knows no flags. */
+static GstBuffer *
+plain(guint k)
+{
+    GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+    GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+    GST_BUFFER_OFFSET(latent) = GST_BUFFER_OFFSET_NONE;
+    return latent;
+}
+
+static void
+push_plain(GstHarness *h)
+{
+    for (guint k = 0; k < LATENTS; k++)
+        CHECK_INT(gst_harness_push(h, plain(k)), GST_FLOW_OK);
+}
+
+/* Their times say that they continue: one warning names both cures. */
+static void
+test_flags(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstBus *bus = vae_test_bus(h);
+
+    push_plain(h);
+    vae_test_push_eos(h);
+    CHECK_INT(gst_harness_buffers_received(h), LATENTS);
+    vae_test_one_warning(bus, "DELTA_UNIT on every latent but the first, or "
+                              "sequence=continuous");
+    drop_bus(h, bus);
+}
+
+/* So do those of groups from the start on, and of several latents in a
+ * buffer. */
+static void
+test_groups(void)
+{
+    for (guint n = 1; n <= 2; n++) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        gchar *caps = vae_test_latent_caps(
+            LW, LH, n == 2 ? ",layout=tchw,frames=2" : NULL);
+        GstBus *bus = vae_test_bus(h);
+
+        gst_harness_set_src_caps_str(h, caps);
+        for (guint k = 0; k < 3; k++) {
+            GstBuffer *latent = plain(1);
+
+            if (n == 2)
+                latent = gst_buffer_append(latent, plain(2));
+            GST_BUFFER_PTS(latent) = vae_test_time((guint64) k * n * 4);
+            GST_BUFFER_DURATION(latent) = vae_test_time((guint64) n * 4);
+            CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+        }
+        vae_test_push_eos(h);
+        vae_test_one_warning(bus, "sequence=continuous");
+        drop_bus(h, bus);
+        g_free(caps);
+    }
+}
+
+/* Sequences of one latent each have the duration of one frame, and those that
+ * begin elsewhere do not touch. */
+static void
+test_no_mistake(void)
+{
+    GstHarness *h = decoder(NULL);
+    GstBus *bus = vae_test_bus(h);
+
+    for (guint k = 0; k < LATENTS; k++) {
+        GstBuffer *latent = plain(0);
+
+        GST_BUFFER_PTS(latent) = vae_test_time(k);
+        GST_BUFFER_DURATION(latent) = vae_test_time(1);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    for (guint k = 10; k < 40; k += 10)
+        CHECK_INT(gst_harness_push(h, plain(k)), GST_FLOW_OK);
+    vae_test_push_eos(h);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    drop_bus(h, bus);
+}
+
+/* sequence=continuous gives the frames of latents with flags. */
+static void
+test_continuous(void)
+{
+    GstHarness *h = decoder("flags");
+    GstBus *bus;
+    gchar *wanted, *found;
+
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    vae_test_push_eos(h);
+    wanted = vae_test_pull_frames(h, 0, FRAMES);
+    vae_test_teardown(h);
+
+    h = decoder("continuous");
+    bus = vae_test_bus(h);
+    push_plain(h);
+    vae_test_push_eos(h);
+    found = vae_test_pull_frames(h, 0, FRAMES);
+    CHECK(g_strcmp0(found, wanted) == 0);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    drop_bus(h, bus);
+    g_free(wanted);
+    g_free(found);
+}
+
+/* ... until a discontinuity. */
+static void
+test_discontinuity(void)
+{
+    GstHarness *h = decoder("continuous");
+    GstBuffer *latent = plain(2);
+
+    CHECK_INT(gst_harness_push(h, plain(0)), GST_FLOW_OK);
+    CHECK_INT(gst_harness_push(h, plain(1)), GST_FLOW_OK);
+    GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    CHECK_INT(gst_harness_push(h, plain(3)), GST_FLOW_OK);
+    vae_test_push_eos(h);
+    CHECK_INT(gst_harness_buffers_received(h), 1 + 4 + 1 + 4);
+    vae_test_teardown(h);
+}
+
+/* ------------------------------------------------------------------ */
+/* Video that the encoder does not take, or not all of.                */
+
+static GstHarness *
+encoder(const char *video, GstBus **bus)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstCaps *caps = gst_caps_from_string(video);
+
+    *bus = vae_test_bus(h);
+    gst_harness_push_event(h, gst_event_new_stream_start("mistakes"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+    return h;
+}
+
+#define SMALL "width=48,height=32,framerate=16/1"
+
+static void
+test_interlaced(void)
+{
+    GstBus *bus;
+    GstHarness *h = encoder(
+        "video/x-raw,format=I420,interlace-mode=interleaved," SMALL, &bus);
+
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "interleaved", "put deinterlace before vaeencode");
+    drop_bus(h, bus);
+}
+
+/* Upstream, which asks first, may send it, so that the encoder can say so; but
+ * not if it has a choice. */
+static void
+test_interlaced_query(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstCaps *filter = gst_caps_from_string(
+        "video/x-raw,format=I420,interlace-mode=interleaved," SMALL);
+    GstPad *pad = gst_element_get_static_pad(h->element, "sink");
+    GstCaps *found = gst_pad_query_caps(pad, filter);
+
+    CHECK(gst_caps_is_equal(found, filter));
+    gst_caps_unref(found);
+    found = gst_caps_fixate(gst_pad_query_caps(pad, NULL));
+    CHECK(g_strcmp0(gst_structure_get_string(gst_caps_get_structure(found, 0),
+                                             "interlace-mode"),
+                    "progressive") == 0);
+    gst_caps_unref(found);
+    gst_caps_unref(filter);
+    gst_object_unref(pad);
+    vae_test_teardown(h);
+}
+
+/* Sends frames of which the second has a pixel with this alpha. */
+static void
+check_alpha(const char *format, guint8 alpha, gboolean warns)
+{
+    gchar *text = g_strdup_printf("video/x-raw,format=%s," SMALL, format);
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+
+    gst_harness_set_src_caps_str(h, text);
+    for (guint n = 0; n < 5; n++) {
+        GstBuffer *frame = gst_buffer_new_allocate(NULL, 48 * 32 * 4, NULL);
+
+        gst_buffer_memset(frame, 0, 255, 48 * 32 * 4);
+        if (n > 0)
+            gst_buffer_memset(frame, 48 * 4 * 7 + 11, alpha, 1);
+        GST_BUFFER_PTS(frame) = vae_test_time(n);
+        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+        /* Before the frame is encoded. */
+        if (n == 0 || !warns)
+            CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+        else if (n == 1)
+            vae_test_one_warning(bus, "alpha");
+    }
+    vae_test_push_eos(h);
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    drop_bus(h, bus);
+    g_free(text);
+}
+
+static void
+test_alpha(void)
+{
+    check_alpha("RGBA", 254, TRUE);
+    check_alpha("BGRA", 0, TRUE);
+    check_alpha("RGBA", 255, FALSE);
+    check_alpha("RGBx", 0, FALSE);
+}
+
+/* ------------------------------------------------------------------ */
+/* Downstream that does not take the latents.                          */
+
+static GstHarness *
+refused_encoder(GstBus **bus, GstVideoInfo *info)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstCaps *caps;
+    GstSegment segment;
+
+    gst_harness_set_sink_caps_str(
+        h, "video/x-vae-latent,pixel-aspect-ratio=1/1,type=float32");
+    *bus = vae_test_bus(h);
+    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, 48, 32);
+    info->fps_n = VAE_TEST_FPS;
+    info->par_n = 16;
+    info->par_d = 11;
+    caps = gst_video_info_to_caps(info);
+    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    gst_caps_unref(caps);
+    return h;
+}
+
+static void
+test_pixel_aspect_ratio(void)
+{
+    GstVideoInfo info;
+    GstBus *bus;
+    GstHarness *h = refused_encoder(&bus, &info);
+
+    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                          "16/11",
+                          "put \"videoscale ! "
+                          "video/x-raw,pixel-aspect-ratio=1/1\" before "
+                          "vaeencode");
+    drop_bus(h, bus);
+}
+
+/* Buffers that follow get their result and no message of their own. */
+static void
+test_refused_once(void)
+{
+    GstVideoInfo info;
+    GstBus *bus;
+    GstHarness *h = refused_encoder(&bus, &info);
+
+    for (guint n = 0; n < 3; n++)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
+                  GST_FLOW_NOT_NEGOTIATED);
+    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                          "16/11", "1/1");
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
+    drop_bus(h, bus);
+}
+
+/* ------------------------------------------------------------------ */
+/* Times that are none.                                                */
+
+/* A negative time as an unsigned number: the frame is counted instead. */
+static void
+test_huge_time(void)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstVideoInfo info;
+
+    vae_test_set_video(h, &info, 48, 32);
+    for (guint n = 0; n < 5; n++) {
+        GstBuffer *frame = vae_test_frame(&info, n);
+
+        if (n < 2)
+            GST_BUFFER_PTS(frame) = -((GstClockTime) n + 1) * GST_SECOND;
+        if (n == 3)
+            GST_BUFFER_DURATION(frame) = -(GstClockTime) GST_SECOND;
+        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+    }
+    vae_test_push_eos(h);
+    gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
+    gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
+    vae_test_one_warning(bus, "negative");
+    drop_bus(h, bus);
+
+    h = decoder(NULL);
+    bus = vae_test_bus(h);
+    for (guint k = 0; k < 2; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+        GST_BUFFER_PTS(latent) = -((GstClockTime) k + 1) * GST_SECOND;
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    vae_test_push_eos(h);
+    g_free(vae_test_pull_frames(h, 0, 5));
+    vae_test_one_warning(bus, "negative");
+    drop_bus(h, bus);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"flags", test_flags},
+        {"groups", test_groups},
+        {"no-mistake", test_no_mistake},
+        {"continuous", test_continuous},
+        {"discontinuity", test_discontinuity},
+        {"interlaced", test_interlaced},
+        {"interlaced-query", test_interlaced_query},
+        {"alpha", test_alpha},
+        {"pixel-aspect-ratio", test_pixel_aspect_ratio},
+        {"refused-once", test_refused_once},
+        {"huge-time", test_huge_time},
+        {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
