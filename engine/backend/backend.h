@@ -75,6 +75,7 @@ typedef struct VaeExec {
     size_t weight_bytes; /* of all weights, as the cache has them */
     size_t loading;   /* most bytes beside a weight while it is made; freed */
     size_t staging;   /* of alloc()'s memory, for units in flight */
+    size_t library;   /* margin for what the computing library itself takes */
     VaeOpTime *times; /* n_ops of the program; NULL: no profile */
 } VaeExec;
 
@@ -124,9 +125,6 @@ typedef struct VaeBackendClass {
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
-    /* Estimated memory of the computing library itself, for n programs of one
-     * stream, some of which may be NULL. NULL: unknown. */
-    size_t (*library)(VaeExec *const *execs, int n);
     /* Once, before the first run. Addresses stay fixed from then on. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);

@@ -54,9 +54,6 @@ VaeStatus vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache,
 VaeStatus vae_cpu_attention(VaeBackend *cpu, VaeWeightCache *cache,
                             VaeExec *exec, int i, VaeError *error);
 
-/* The class's library(). */
-size_t vae_cpu_library(VaeExec *const *execs, int n);
-
 /* The class's prepare(), on the worker. */
 VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                           const VaeProgram *program, VaeExec **out,

@@ -265,6 +265,7 @@ sum_up(VaeStream *s, int slice)
     VaePlan *p = &s->plan;
     p->slice_size = slice;
     p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
+    p->library = 0;
     p->carries = s->carries.set.bytes;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
@@ -274,8 +275,11 @@ sum_up(VaeStream *s, int slice)
         const uint64_t scratch = exec ? exec->scratch : 0;
         const uint64_t staging = exec ? exec->staging : 0;
         const uint64_t loading = exec ? exec->loading : 0;
+        const uint64_t library = exec ? exec->library : 0;
         if (weights > p->weights)
             p->weights = weights;
+        if (library > p->library)
+            p->library = library;
         if (loading > p->loading)
             p->loading = loading;
         if (scratch > p->scratch)
@@ -285,7 +289,6 @@ sum_up(VaeStream *s, int slice)
         if (s->programs[i]->arena > p->arena)
             p->arena = s->programs[i]->arena;
     }
-    p->library = s->class->library ? s->class->library(s->execs, PROGRAMS) : 0;
     const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
     p->fallback = fallback ? fallback->total + p->carries : 0;
     p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +

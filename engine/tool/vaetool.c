@@ -66,7 +66,7 @@ static const Entry entries[] = {
      "floating-point operations of its first and later steps. It\n"
      "allocates none of it. `loading` is the memory to load one weight;\n"
      "it is freed before the memory other than weights is allocated.\n"
-     "`library` is an estimate for the code and tables of the computing\n"
+     "`library` is a margin for the code and tables of the computing\n"
      "library; the other numbers are exact. For ARCH, weights are\n"
      "float32.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",

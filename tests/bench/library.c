@@ -7,7 +7,7 @@
  * line for each that was new: what the process's generated code and its blocks
  * of malloc() grew by in KiB, implementation, type and size of the weights and
  * of the result. Equal ones add nothing: oneDNN keeps one of each. Last the
- * sum beside the plan's estimate.
+ * sum beside the plan's margin.
  */
 #include <malloc.h>
 #include <oneapi/dnnl/dnnl.h>
