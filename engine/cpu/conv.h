@@ -41,19 +41,18 @@ VaeStatus vae_cpu_conv_weight(VaeCpuConv *c, VaeWeightCache *cache,
  * cpu/winograd.c. */
 enum { VAE_CPU_TILE_SIDE = 4 };
 
-/* Winograd tiles of an op with conv.winograd. A chunk is computed at a time. */
-typedef struct VaeCpuChunk {
-    int across, down; /* tiles of a frame */
-    int w, h;         /* tiles of a chunk */
-} VaeCpuChunk;
+/* The weight of an op with conv.winograd, in that layout. */
+typedef struct VaeCpuTileWeight {
+    VaeBackend *cpu;
+    VaeExec *exec;
+    const VaeOp *op;
+    const VaeDnnlLayout *layout;
+} VaeCpuTileWeight;
 
-VaeCpuChunk vae_cpu_chunk(const VaeOp *op);
-
-/* Gets op's sixteen Winograd kernels of three taps in that layout, each of
+/* Gets the op's sixteen Winograd kernels of three taps, each of
  * vae_cpu_tile_kernel() bytes. Increases exec->weight_bytes and loading. cache
  * NULL: sizes only. */
-VaeStatus vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
-                              const VaeDnnlLayout *layout,
+VaeStatus vae_cpu_tile_weight(const VaeCpuTileWeight *weight,
                               VaeWeightCache *cache, const void **out,
                               VaeError *error);
 size_t vae_cpu_tile_kernel(const VaeDnnlLayout *layout);

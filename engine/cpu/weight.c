@@ -328,18 +328,17 @@ vae_cpu_tile_kernel(const VaeDnnlLayout *layout)
 }
 
 VaeStatus
-vae_cpu_tile_weight(VaeBackend *cpu, VaeExec *exec, const VaeOp *op,
-                    const VaeDnnlLayout *layout, VaeWeightCache *cache,
+vae_cpu_tile_weight(const VaeCpuTileWeight *weight, VaeWeightCache *cache,
                     const void **out, VaeError *error)
 {
-    WeightJob job = {.cpu = cpu,
-                     .op = op,
-                     .weight = op->weight,
+    WeightJob job = {.cpu = weight->cpu,
+                     .op = weight->op,
+                     .weight = weight->op->weight,
                      .tiles = true,
-                     .layout = layout};
-    const size_t bytes = SIDE * SIDE * vae_cpu_tile_kernel(layout);
-    const VaeStatus status = begin(&job, exec, error);
-    exec->weight_bytes += bytes;
+                     .layout = weight->layout};
+    const size_t bytes = KERNELS * vae_cpu_tile_kernel(weight->layout);
+    const VaeStatus status = begin(&job, weight->exec, error);
+    weight->exec->weight_bytes += bytes;
     return status == VAE_OK && cache
                ? keep(&job, cache, "dnnl-4", bytes, out, error)
                : status;

@@ -30,6 +30,12 @@
  * kernels. */
 enum { SIDE = VAE_CPU_TILE_SIDE };
 
+/* A chunk is computed at a time. */
+typedef struct Chunk {
+    int across, down; /* tiles of a frame */
+    int w, h;         /* tiles of a chunk */
+} Chunk;
+
 /* Memory objects of a thread, and its parts of scratch memory. */
 typedef struct Lane {
     VaeDnnlPrimitive product; /* shared */
@@ -43,7 +49,7 @@ typedef struct ConvTiles {
     VaeExec *exec;
     const VaeOp *op;
     const VaeSimd *simd;
-    VaeCpuChunk chunk;
+    Chunk chunk;
     int frames;  /* in a step */
     int at_once; /* frames in one product: all or one */
     VaeDnnlPrimitive product;
@@ -87,17 +93,17 @@ parts(int n, int of)
 /* Cost of a frame in chunks of w x h tiles. The unit is the product of one
  * tile; reading a pixel costs about a hundredth of it. */
 static double
-cost(const VaeCpuChunk *c, int w, int h)
+cost(const Chunk *c, int w, int h)
 {
     return (double) parts(c->across, w) * parts(c->down, h) *
            (w * h + (2 * w + 2) * (2 * h + 2) / 100.0);
 }
 
-VaeCpuChunk
-vae_cpu_chunk(const VaeOp *op)
+static Chunk
+choose_chunk(const VaeOp *op)
 {
     const VaeShape x = op->x->shape, y = op->y->shape;
-    VaeCpuChunk c = {.across = parts(y.w, 2), .down = parts(y.h, 2)};
+    Chunk c = {.across = parts(y.w, 2), .down = parts(y.h, 2)};
     const size_t tile =
         SIDE * sizeof(float) * (6 * (size_t) x.c + 4 * (size_t) y.c);
     const int fit = (int) (CHUNK_BYTES / tile);
@@ -151,7 +157,7 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
     static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
     const VaeShape s = p->op->x->shape;
-    const VaeCpuChunk *c = &p->chunk;
+    const Chunk *c = &p->chunk;
     const size_t n = (size_t) s.c;
     const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
     const int column = 2 * step->column;
@@ -235,7 +241,7 @@ static void
 chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
     const VaeShape s = p->op->y->shape;
-    const VaeCpuChunk *c = &p->chunk;
+    const Chunk *c = &p->chunk;
     const size_t row = (size_t) c->w * (size_t) s.c;
     const size_t plane = (size_t) p->frames * (size_t) c->h * row;
     const int there = s.w - 2 * step->column;
@@ -284,7 +290,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
 {
     ConvTiles *p = own;
     const VaeExec *e = p->exec;
-    const VaeCpuChunk *c = &p->chunk;
+    const Chunk *c = &p->chunk;
     const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
     const size_t y_frame = vae_frame_bytes(op->y) / sizeof(float);
     const float *x = (const float *) vae_exec_body(e, op->x);
@@ -412,8 +418,9 @@ take_weights(ConvTiles *p, VaeWeightCache *cache, int i, VaeError *error)
 {
     const VaeDnnlLayout *layout = p->product.layout[VAE_DNNL_WEIGHTS];
     const void *kernels = NULL;
-    VaeStatus status = vae_cpu_tile_weight(p->cpu, p->exec, p->op, layout,
-                                           cache, &kernels, error);
+    VaeStatus status =
+        vae_cpu_tile_weight(&(VaeCpuTileWeight){p->cpu, p->exec, p->op, layout},
+                            cache, &kernels, error);
     p->kernels = kernels;
     p->kernel_bytes = vae_cpu_tile_kernel(layout);
     if (status == VAE_OK && p->op->bias)
@@ -443,7 +450,7 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->exec = exec;
     p->op = op;
     p->simd = vae_cpu_simd(&((VaeHostExec *) exec)->queue);
-    p->chunk = vae_cpu_chunk(op);
+    p->chunk = choose_chunk(op);
     p->frames = op->y->shape.t / exec->program->steps;
     p->n_lanes = cpu->params.threads;
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
