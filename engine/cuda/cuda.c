@@ -128,6 +128,18 @@ vae_cuda_open(VaeBackend *cuda, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */
 
+int
+vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
+                  size_t bytes)
+{
+    int code = vae_rt_copy(dst, src, bytes, cuda->compute);
+    if (!code)
+        code = vae_rt_stream_sync(cuda->compute);
+    if (code)
+        vae_rt_stream_sync(cuda->compute); /* may be able to, after all */
+    return code;
+}
+
 /* Memory that the driver and cuDNN will still take for kernels at their first
  * run. */
 #define BESIDE ((uint64_t) 128 << 20)

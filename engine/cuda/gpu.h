@@ -73,6 +73,7 @@ struct VaeBackend {
     VaeCudaLoad load;
     VaeCudaBlock *block; /* our open block for weights, or NULL */
     size_t pieces;       /* bytes of weights not yet suballocated */
+    int refused; /* code of the last allocation of a block that failed */
 
     VaeCudaLayer *layers;
     int n_layers, layers_room;
@@ -135,6 +136,10 @@ VaeStatus vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes,
                                VaeError *error);
 VaeStatus vae_cuda_alloc(VaeBackend *cuda, size_t bytes, void **out,
                          VaeError *error);
+
+/* Copies and waits. Returns a code; then, too, both may be freed. */
+int vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
+                      size_t bytes);
 
 /* cuda/prepare.c. */
 VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,

@@ -11,10 +11,8 @@ VaeStatus
 vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
               VaeError *error)
 {
-    int code = vae_rt_copy(dst, src, bytes, cuda->compute);
-    if (!code)
-        code = vae_rt_stream_sync(cuda->compute);
-    return vae_cuda_status(cuda, code, "move what is kept", error);
+    return vae_cuda_status(cuda, vae_cuda_copy_now(cuda, dst, src, bytes),
+                           "move what is kept", error);
 }
 
 /* Copies a weight to pageable host memory. Pinning would take longer than the
@@ -41,6 +39,8 @@ weight_back(VaeBackend *cuda, const void *host, size_t bytes, void **out,
             VaeError *error)
 {
     *out = vae_cuda_suballoc(bytes, cuda);
+    if (!*out && cuda->refused && !vae_rt_is_memory(cuda->refused))
+        return vae_cuda_status(cuda, cuda->refused, "take weights", error);
     if (!*out)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s has no memory left for weights (%zu bytes)",

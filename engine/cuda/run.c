@@ -80,9 +80,8 @@ dump(const VaeLaunch *l, const VaeOp *op, VaeError *error)
     void *raw = vae_mem_alloc(bytes);
     if (!raw)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    int code = copy(&l->queue, raw, vae_exec_body(l->exec, y), bytes);
-    if (!code)
-        code = vae_rt_stream_sync(l->queue.stream);
+    const int code =
+        vae_cuda_copy_now(l->user, raw, vae_exec_body(l->exec, y), bytes);
     const VaeStatus status =
         code ? vae_cuda_status(l->user, code, "show a tensor", error)
              : vae_exec_dump(l->run, op, raw, error);

@@ -65,9 +65,7 @@ give(Test *t, const float *values, VaeType type, size_t n, void **out)
     }
     if (!code) {
         t->blocks[t->n_blocks++] = *out;
-        code = vae_rt_copy(*out, narrow, bytes, t->cuda->compute);
-        if (!code)
-            code = vae_rt_stream_sync(t->cuda->compute);
+        code = vae_cuda_copy_now(t->cuda, *out, narrow, bytes);
     }
     vae_mem_free(narrow);
     return code;
@@ -81,9 +79,7 @@ take(const Test *t, const void *from, float *values, size_t n)
     void *narrow = vae_mem_alloc(bytes);
     int code = -1;
     if (narrow) {
-        code = vae_rt_copy(narrow, from, bytes, t->cuda->compute);
-        if (!code)
-            code = vae_rt_stream_sync(t->cuda->compute);
+        code = vae_cuda_copy_now(t->cuda, narrow, from, bytes);
         if (!code)
             vae_type_to_float(values, narrow, t->type, n);
     }

@@ -123,7 +123,8 @@ take_from_new(VaeBackend *cuda, size_t size)
     vae_cuda_suballoc_end(cuda);
     VaeCudaBlock *b = vae_mem_alloc(sizeof *b);
     void *data = NULL;
-    if (!b || vae_rt_alloc(&data, bytes)) {
+    cuda->refused = b ? vae_rt_alloc(&data, bytes) : 0;
+    if (!data) {
         vae_mem_free(b);
         return NULL;
     }

@@ -214,7 +214,6 @@ static VaeStatus
 make_weight(void *user, void *dst, VaeError *error)
 {
     const WeightJob *j = user;
-    VaeRtStream stream = j->cuda->compute;
     const size_t bytes = job_bytes(j);
     const size_t at = (bytes + 63) / 64 * 64;
     const size_t all = at + fill_room(j) * sizeof(float);
@@ -223,10 +222,9 @@ make_weight(void *user, void *dst, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", all);
     fill(j, (float *) (void *) (host + at), host);
-    int code = vae_rt_copy(dst, host, bytes, stream);
-    if (!code)
-        code = vae_rt_stream_sync(stream);
-    return vae_cuda_status(j->cuda, code, "take weights", error);
+    return vae_cuda_status(j->cuda,
+                           vae_cuda_copy_now(j->cuda, dst, host, bytes),
+                           "take weights", error);
 }
 
 static Layout
@@ -282,6 +280,7 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
     e->exec.weight_bytes += vae_cuda_suballoc_bytes(job_bytes(&job));
     if (!e->cache)
         return VAE_OK;
+    cuda->refused = 0;
     const VaeWeightMemory memory = {vae_cuda_suballoc, vae_cuda_suballoc_free,
                                     cuda, cuda->number};
     const VaeStatus status =
@@ -293,10 +292,10 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                                                  .user = &job,
                                                  .memory = &memory},
                              out, error);
-    /* A lost device also fails to allocate: its error is the real one. */
-    const int lost =
-        status == VAE_ERR_MEMORY ? vae_rt_stream_sync(cuda->compute) : 0;
-    return lost ? vae_cuda_status(cuda, lost, "take weights", error) : status;
+    /* Not every refused allocation is for want of memory. */
+    return status == VAE_ERR_MEMORY && cuda->refused
+               ? vae_cuda_status(cuda, cuda->refused, "take weights", error)
+               : status;
 }
 
 size_t

@@ -437,6 +437,24 @@ lost_memory(const Bed *bed, bool asked)
 /* Failures.                                                           */
 
 static VaeStatus
+run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
+          const TestClip *clip, VaeError *error)
+{
+    return direction == VAE_DECODE
+               ? test_decode(stream, bed->info, clip, calls, error)
+               : test_encode(stream, bed->info, clip, calls, error);
+}
+
+static bool
+is_same_clip(const Bed *bed, const TestClip *a, const TestClip *b,
+             VaeDirection direction)
+{
+    size_t bytes;
+    const void *first = clip_result(bed, a, direction, &bytes);
+    return memcmp(first, clip_result(bed, b, direction, &bytes), bytes) == 0;
+}
+
+static VaeStatus
 try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
          VaeError *error)
 {
@@ -445,9 +463,7 @@ try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
     const VaeStreamParams params = params_of(direction);
     VaeStatus status = vae_stream_new(model, &params, &stream, error);
     if (status == VAE_OK)
-        status = direction == VAE_DECODE
-                     ? test_decode(stream, bed->info, &clip, calls, error)
-                     : test_encode(stream, bed->info, &clip, calls, error);
+        status = run_calls(bed, stream, direction, &clip, error);
     vae_stream_free(&stream);
     clip_free(&clip);
     return status;
@@ -484,6 +500,117 @@ failing_device(const Bed *bed, VaeDirection direction)
     expect(failures > 5 && wrong == 0 && left == 0 && recovered == failures,
            "%d failures: %d not told, %d left something, %d recovered",
            failures, wrong, left, recovered);
+}
+
+/* A stream from its beginning to its end; tells at which call it fails. */
+static VaeStatus
+whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
+           TestClip *clip, VaeError *error)
+{
+    VaeStream *stream = NULL;
+    const VaeStreamParams params = params_of(direction);
+    VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    for (int i = 0; i < 2 && status == VAE_OK; i++) {
+        status = run_calls(bed, stream, direction, clip, error);
+        if (status == VAE_OK && i == 0)
+            status = vae_stream_release(stream, error);
+        if (stream)
+            vae_stream_reset(stream);
+    }
+    /* What failed once can be done after all. */
+    if (stream && status != VAE_OK) {
+        VaeError again;
+        vae_stream_reset(stream);
+        clip_poison(bed, clip, direction);
+        must(run_calls(bed, stream, direction, clip, &again), &again);
+    }
+    vae_stream_free(&stream);
+    return status;
+}
+
+/* Each call of the run time and of the library fails once. */
+static void
+refused_calls(const Bed *bed, VaeDirection direction, int step)
+{
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeError error = {0};
+    int tried = 0, wrong = 0, left = 0, told = 0;
+    must(whole_life(bed, bed->model, direction, &want, &error), &error);
+    emu_refuse_call(0);
+    for (int n = 1;; n += n < 60 ? 1 : step) {
+        VaeModel *model;
+        TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+        must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+        const int before = emu_alive();
+        emu_refuse_call(n);
+        VaeStatus status = whole_life(bed, model, direction, &clip, &error);
+        const bool last = emu_refuse_call(0) < n;
+        told += status != VAE_OK;
+        const bool unavailable =
+            n == 1 && strstr(error.message, "backend cuda: it does not want");
+        if (status != VAE_OK && status != VAE_ERR_BACKEND && !unavailable) {
+            printf("call %d: %s, %s\n", n, vae_status_name(status),
+                   error.message);
+            wrong++;
+        }
+        /* A stream that could not be made can be made now. */
+        if (status != VAE_OK)
+            must(whole_life(bed, model, direction, &clip, &error), &error);
+        if (!is_same_clip(bed, &clip, &want, direction)) {
+            printf("call %d: another result\n", n);
+            wrong++;
+        }
+        clip_free(&clip);
+        vae_model_free(&model);
+        if (emu_alive() != before || emu_convs_alive()) {
+            printf("call %d: something left\n", n);
+            left++;
+        }
+        if (last)
+            break;
+        tried++;
+    }
+    expect(tried > 60 && told > 30 && wrong == 0 && left == 0,
+           "%d calls refused, %d told, %d wrong, %d left something", tried,
+           told, wrong, left);
+    clip_free(&want);
+}
+
+/* Each of the first calls by which a stream takes its memory again fails once.
+ */
+static void
+refused_reload(const Bed *bed)
+{
+    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip clip = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    VaeError error;
+    VaeModel *model;
+    VaeStream *stream;
+    int told = 0, wrong = 0;
+    const VaeStreamParams params = params_of(VAE_DECODE);
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    for (int n = 1; n <= 30; n++) {
+        must(vae_stream_release(stream, &error), &error);
+        vae_stream_reset(stream);
+        emu_refuse_call(n);
+        const VaeStatus status =
+            run_calls(bed, stream, VAE_DECODE, &clip, &error);
+        emu_refuse_call(0);
+        told += status != VAE_OK;
+        wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
+        vae_stream_reset(stream);
+        clip_poison(bed, &clip, VAE_DECODE);
+        must(run_calls(bed, stream, VAE_DECODE, &clip, &error), &error);
+        wrong += !is_same_clip(bed, &clip, &want, VAE_DECODE);
+    }
+    expect(told > 20 && wrong == 0, "after a release: %d told, %d wrong", told,
+           wrong);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    clip_free(&clip);
+    clip_free(&want);
 }
 
 /* The device fails amid a clip and stays so, as after an access outside its
@@ -774,6 +901,7 @@ main(int argc, char **argv)
         steps_take_nothing(&bed, direction);
         steps_load_nothing(&bed, direction);
         failing_device(&bed, direction);
+        refused_calls(&bed, direction, 37 * stride);
     }
     copies_of_a_step(&bed);
     calls_under_way(&bed);
@@ -782,6 +910,7 @@ main(int argc, char **argv)
     ranges(&bed);
     refused_memory(&bed, VAE_DECODE, stride);
     refused_memory(&bed, VAE_ENCODE, stride);
+    refused_reload(&bed);
     lost_device(&bed);
     small_memory(&bed);
     lost_memory(&bed, true);

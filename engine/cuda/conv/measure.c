@@ -58,10 +58,8 @@ fill(Bench *b, void *dst, VaeType type, size_t n)
     }
     if (!code) {
         vae_type_from_float(narrow, type, wide, first);
-        code = vae_rt_copy(dst, narrow, first * size, b->cuda->compute);
+        code = vae_cuda_copy_now(b->cuda, dst, narrow, first * size);
     }
-    if (!code)
-        code = vae_rt_stream_sync(b->cuda->compute);
     for (size_t at = first; !code && at < n;) {
         const size_t more = n - at < at ? n - at : at;
         code = vae_rt_copy((uint8_t *) dst + at * size, dst, more * size,

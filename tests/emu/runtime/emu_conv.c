@@ -81,6 +81,12 @@ emu_wrong(void)
 
 /* ------------------------------------------------------------------ */
 
+static VaeStatus
+refused(VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_BACKEND, "the library does not want to");
+}
+
 VaeStatus
 vae_cuda_convs_check(VaeError *error)
 {
@@ -91,6 +97,9 @@ VaeStatus
 vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
 {
     emu_wait_for_device("opening the library");
+    *out = NULL;
+    if (emu_refuses())
+        return refused(error);
     *out = vae_mem_alloc(sizeof **out);
     return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }
@@ -129,6 +138,8 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     static const char *const texts[] = {"1 3", "2 1", "3 2"};
     searches++;
     *n = 0;
+    if (emu_refuses())
+        return refused(error);
     for (int i = 0; i < CHOICES && *n < most; i++) {
         /* The guess depends on the frames, as a library's may. */
         const int k = shape->t == 4 ? i : CHOICES - 1 - i;
@@ -146,6 +157,8 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     EMU_LOCKED;
     int index;
     *out = NULL;
+    if (emu_refuses())
+        return refused(error);
     if (sscanf(choice->text, "%d", &index) != 1 || index < 1 ||
         index > CHOICES || times[index - 1] < 0)
         return vae_fail(error, VAE_ERR_BACKEND, "no such choice");
@@ -188,6 +201,8 @@ VaeStatus
 vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                    VaeError *error)
 {
+    if (emu_refuses())
+        return refused(error);
     const uintptr_t all =
         (uintptr_t) args->x | (uintptr_t) args->y | (uintptr_t) args->add;
     const uintptr_t model =
@@ -305,13 +320,15 @@ VaeStatus
 vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
 {
     EMU_LOCKED;
+    if (emu_refuses())
+        return refused(error);
     runs++;
     if (!conv->loaded)
         emu_load("the first run of a convolution");
     conv->loaded = true;
     conv->convs->stream = stream;
     emu_submit(stream, run, conv, sizeof *conv);
-    return vae_rt_failure() ? vae_fail(error, VAE_ERR_BACKEND, "%s",
-                                       vae_rt_words(vae_rt_failure()))
-                            : VAE_OK;
+    return emu_broken() ? vae_fail(error, VAE_ERR_BACKEND, "%s",
+                                   vae_rt_words(emu_broken()))
+                        : VAE_OK;
 }

@@ -52,6 +52,7 @@ vae_rt_words(int code)
            : code == EMU_NO_IMAGE    ? "there is none for the emulated device"
            : code == EMU_NO_CAPTURE  ? "it cannot be recorded"
            : code == EMU_UNSAFE      ? "another stream is being recorded"
+           : code == EMU_REFUSED     ? "it does not want to"
                                      : "the emulated device has failed";
 }
 
@@ -61,10 +62,21 @@ vae_rt_is_memory(int code)
     return code == EMU_OUT_OF_MEMORY;
 }
 
+static _Thread_local int failure; /* of launches */
+
+void
+emu_set_failure(int code)
+{
+    failure = code;
+}
+
 int
 vae_rt_failure(void)
 {
-    return emu_broken()                     ? EMU_BROKEN
+    const int before = failure;
+    failure = 0;
+    return before                           ? before
+           : emu_broken()                   ? EMU_BROKEN
            : emu_wrong() == EMU_WRONG_IMAGE ? EMU_NO_IMAGE
                                             : 0;
 }
@@ -72,6 +84,7 @@ vae_rt_failure(void)
 int
 vae_rt_devices(int *count)
 {
+    EMU_CALL;
     *count = emu.devices;
     return emu.devices ? 0 : EMU_NO_DEVICE;
 }
@@ -79,6 +92,7 @@ vae_rt_devices(int *count)
 int
 vae_rt_device(int device, VaeRtDevice *out)
 {
+    EMU_CALL;
     *out = (VaeRtDevice){.name = "the emulated device",
                          .capability = emu.capability,
                          .memory = emu.memory,
@@ -91,6 +105,7 @@ int
 vae_rt_enter(int device, VaeRtCaller *out)
 {
     *out = (VaeRtCaller){.context = &contexts[current], .mode = relaxed};
+    EMU_CALL;
     if (device >= emu.devices)
         return EMU_NO_DEVICE;
     relaxed = true;
@@ -162,6 +177,7 @@ emu_same_device(int device, const char *what)
 int
 vae_rt_memory_left(uint64_t *bytes)
 {
+    EMU_CALL;
     const uint64_t used = emu_memory_used();
     *bytes = used < emu.memory ? emu.memory - used : 0;
     return 0;

@@ -16,6 +16,7 @@ static struct {
     uint64_t taken;
     int work, broken_at;
     bool broken;
+    int asked, refused_at;
     int called_at;
     void (*call)(void *user);
     void *user;
@@ -68,6 +69,22 @@ emu_at_work(int n, void (*call)(void *user), void *user)
     state.called_at = n;
     state.call = call;
     state.user = user;
+}
+
+int
+emu_refuse_call(int n)
+{
+    const int before = state.asked;
+    state.asked = 0;
+    state.refused_at = n;
+    return before;
+}
+
+bool
+emu_refuses(void)
+{
+    EMU_LOCKED;
+    return ++state.asked == state.refused_at;
 }
 
 int

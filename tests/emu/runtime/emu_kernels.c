@@ -53,9 +53,14 @@ look(const void *kernel, const char *name)
     loaded[n_loaded++] = kernel;
 }
 
-/* Finds the kernels that the table's function launches. */
+/* Finds the kernels that the table's function launches; leaves that function
+ * where the launch fails. */
 #define LOOK(name, q, a)                                                       \
     do {                                                                       \
+        if (emu_refuses()) {                                                   \
+            emu_set_failure(EMU_REFUSED);                                      \
+            return;                                                            \
+        }                                                                      \
         EMU_LOCKED;                                                            \
         vae_emu_set_look(look);                                                \
         vae_kernels_cuda.name(q, a);                                           \

@@ -45,6 +45,7 @@ take(void **out, size_t bytes, bool device)
     EMU_LOCKED;
     *out = NULL;
     emu_no_capture("an allocation");
+    EMU_CALL;
     const int unsafe = emu_unsafe();
     if (unsafe)
         return unsafe;
@@ -186,6 +187,7 @@ int
 vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
 {
     EMU_LOCKED;
+    EMU_CALL;
     Copy c = {dst, src, bytes, 0};
     const Block *from = block_of(src), *to = block_of(dst);
     if (!inside(from, src, bytes) || !inside(to, dst, bytes)) {
@@ -210,6 +212,7 @@ int
 vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream)
 {
     EMU_LOCKED;
+    EMU_CALL;
     const Copy c = {dst, NULL, bytes, 0};
     if (!inside(block_of(dst), dst, bytes)) {
         fprintf(stderr, "a fill of %zu bytes leaves its block\n", bytes);

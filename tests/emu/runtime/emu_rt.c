@@ -247,6 +247,7 @@ int
 vae_rt_stream_new(VaeRtStream *out)
 {
     EMU_LOCKED;
+    EMU_CALL;
     if (emu_unsafe())
         return EMU_UNSAFE;
     Stream *s = emu_must(calloc(1, sizeof *s));
@@ -292,6 +293,7 @@ int
 vae_rt_stream_sync(VaeRtStream stream)
 {
     EMU_LOCKED;
+    EMU_CALL;
     Stream *s = stream;
     if (s->capture)
         emu_no_capture("waiting for a stream");
@@ -308,6 +310,7 @@ int
 vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 {
     EMU_LOCKED;
+    EMU_CALL;
     Event *e = event;
     if (emu_strikes(EMU_FAULT_STREAM_WAIT))
         return 0;
@@ -323,6 +326,7 @@ int
 vae_rt_event_new(VaeRtEvent *out)
 {
     EMU_LOCKED;
+    EMU_CALL;
     if (emu_unsafe())
         return EMU_UNSAFE;
     Event *e = emu_must(calloc(1, sizeof *e));
@@ -351,6 +355,7 @@ int
 vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
 {
     EMU_LOCKED;
+    EMU_CALL;
     Event *e = event;
     Stream *s = stream;
     emu_same_device(s->device, "a stream");
@@ -368,6 +373,7 @@ int
 vae_rt_event_sync(VaeRtEvent event)
 {
     EMU_LOCKED;
+    EMU_CALL;
     Event *e = event;
     if (emu_broken())
         return EMU_BROKEN;
@@ -385,6 +391,7 @@ int
 vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
 {
     EMU_LOCKED;
+    EMU_CALL;
     const Event *a = from, *b = to;
     if (a->came < a->recorded || b->came < b->recorded)
         return EMU_BROKEN;
@@ -399,6 +406,7 @@ int
 vae_rt_capture_begin(VaeRtStream stream)
 {
     EMU_LOCKED;
+    EMU_CALL;
     Stream *s = stream;
     s->capture = emu_must(calloc(1, sizeof(List)));
     emu.captures++;
@@ -416,7 +424,8 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
     emu.captures--;
     captures--;
     *out = NULL;
-    if (emu_strikes(EMU_FAULT_CAPTURE) || emu_strikes(EMU_FAULT_CAPTURES)) {
+    if (emu_refuses() || emu_strikes(EMU_FAULT_CAPTURE) ||
+        emu_strikes(EMU_FAULT_CAPTURES)) {
         clear(list);
         free(list);
         return EMU_NO_CAPTURE;
@@ -437,6 +446,7 @@ run_list(const void *args)
 int
 vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream)
 {
+    EMU_CALL;
     emu_submit(stream, run_list, &graph, sizeof graph);
     return emu_broken();
 }

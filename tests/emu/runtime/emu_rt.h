@@ -47,6 +47,9 @@ int emu_alive(void);
 /* The n-th launch or copy from now fails, and all that follow; 0: none.
  * Returns how many there were since the last call. */
 int emu_fail_work(int n);
+/* The n-th call of the run time or the library from now fails, and only that
+ * one; 0: none. Returns how many there were since the last call. */
+int emu_refuse_call(int n);
 /* Before the n-th launch or copy from now (of a recorded program: its one) is
  * given to its stream, calls that; 0: nothing. Counts as emu_fail_work() does.
  */

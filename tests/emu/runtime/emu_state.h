@@ -13,6 +13,7 @@ enum {
     EMU_NO_IMAGE = 209,
     EMU_BROKEN = 700,
     EMU_UNSAFE = 900,
+    EMU_REFUSED = 999,
     EMU_NO_CAPTURE = 901
 };
 
@@ -56,6 +57,16 @@ uint64_t emu_memory(void);
 int emu_count_work(void);
 /* 0, or EMU_BROKEN. */
 int emu_broken(void);
+/* At the beginning of a call: fails where a test wants it. */
+#define EMU_CALL                                                               \
+    do {                                                                       \
+        if (emu_refuses())                                                     \
+            return EMU_REFUSED;                                                \
+    } while (0)
+/* One more call; true: it is the one that fails. */
+bool emu_refuses(void);
+/* A launch of this thread has failed. */
+void emu_set_failure(int code);
 /* One more allocation; false: it is refused. */
 bool emu_count_alloc(void);
 /* One more of that kind; true: it is the one that goes wrong. */
