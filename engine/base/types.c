@@ -1,5 +1,9 @@
 #include "vae-private/types.h"
 
+#include <ctype.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -330,4 +334,40 @@ vae_normalization_parse(const char *word, VaeNormalization *out)
     if (i >= 0)
         *out = (VaeNormalization) i;
     return i >= 0;
+}
+
+bool
+vae_memory_limit_parse(const char *word, size_t *bytes, double *share)
+{
+    static const char units[] = "kmgt";
+    char *end;
+    const bool is_auto = strcmp(word, "auto") == 0;
+    const double v = is_auto ? 0 : strtod(word, &end);
+    double unit = 1;
+    if (is_auto) {
+        *bytes = 0;
+        *share = 0;
+        return true;
+    }
+    if (*word < '0' || *word > '9' || end == word || !(v > 0))
+        return false;
+    if (strcmp(end, "%") == 0) {
+        if (v > 100)
+            return false;
+        *bytes = 0;
+        *share = v / 100;
+        return true;
+    }
+    const char *found = *end ? strchr(units, tolower((uint8_t) *end)) : NULL;
+    if (found) {
+        unit = ldexp(1, 10 * (int) (found - units + 1));
+        end++;
+    }
+    if (found && strcmp(end, "iB") == 0)
+        end += 2;
+    if (*end || v * unit < 1 || v * unit >= (double) SIZE_MAX)
+        return false;
+    *bytes = (size_t) (v * unit);
+    *share = 0;
+    return true;
 }

@@ -133,6 +133,20 @@ try_size(Advice *a)
         add(a, best.peak, "%dx%d", best.padded_width, best.padded_height);
 }
 
+/* How much memory there is, and who says so. */
+static void
+tell_limit(const VaeStream *s, uint64_t limit, bool own, char *out, size_t size)
+{
+    if (s->params.memory_limit == limit)
+        snprintf(out, size, "the memory limit is %.1f MiB", MIB(limit));
+    else
+        snprintf(out, size, "%.1f MiB are free%s%s", MIB(limit),
+                 s->class->memory_left ? " on the device"
+                 : own ? " within this process's limits (ulimit -v, -d)"
+                       : "",
+                 s->params.memory_share > 0 ? " within the memory limit" : "");
+}
+
 VaeStatus
 vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
                         VaeError *error)
@@ -159,17 +173,16 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         snprintf(parts, sizeof parts,
                  "carries %.1f, activations %.1f, others not counted",
                  MIB(p->carries), MIB(p->arena));
+    char given[96];
+    tell_limit(s, limit, own, given, sizeof given);
     return vae_fail(
         error, VAE_ERR_MEMORY,
         "%s of %dx%d in %s with %d latent step%s per slice needs %s%.1f MiB "
-        "(%s) and %.1f MiB are free%s; %s%s%s",
+        "(%s) and %s; %s%s%s",
         vae_stream_direction(s), s->params.width, s->params.height,
         vae_precision_name(p->precision), p->slice_size,
         p->slice_size == 1 ? "" : "s", s->execs[FIRST] ? "" : "at least ",
-        MIB(p->peak), parts, MIB(limit),
-        device ? " on the device"
-        : own  ? " within this process's limits (ulimit -v, -d)"
-               : "",
+        MIB(p->peak), parts, given,
         a.used ? "what would fit: " : "no smaller picture fits, either", a.text,
         own && !device ? "; or raise the limit" : "");
 }

@@ -84,27 +84,45 @@ vae_stream_release(VaeStream *s, VaeError *error)
     return offload_all(s, error);
 }
 
+/* Allocates the memory again and copies weights and carries back. On an error
+ * all is offloaded. */
+static VaeStatus
+take_again(VaeStream *s, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    if (!s->programs[FIRST]) { /* a smaller slice size than before */
+        status = vae_stream_take(s, error);
+        if (status != VAE_OK)
+            return status;
+    } else {
+        for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
+            if (s->execs[i])
+                status = s->class->reload(s->backend, s->execs[i], error);
+        if (status == VAE_OK)
+            status = vae_stream_take_memory(s, error);
+    }
+    if (status == VAE_OK)
+        status = vae_carries_reload(&s->carries, error);
+    if (status != VAE_OK)
+        offload_all(s, NULL);
+    return status;
+}
+
 VaeStatus
 vae_stream_resume(VaeStream *s, VaeError *error)
 {
     VaeError why = {0};
-    VaeStatus status = VAE_OK;
+    VaeStatus status;
     if (!s->released)
         return VAE_OK;
-    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-        if (s->execs[i])
-            status = s->class->reload(s->backend, s->execs[i], &why);
-    if (status == VAE_OK)
-        status = vae_stream_take_memory(s, &why);
-    if (status == VAE_OK)
-        status = vae_carries_reload(&s->carries, &why);
-    if (status != VAE_OK) {
-        offload_all(s, NULL);
+    do
+        status = take_again(s, &why);
+    while (status == VAE_ERR_MEMORY && vae_stream_step_down(s, &why));
+    if (status != VAE_OK)
         return vae_fail(error, status,
-                        "the device's memory (%.1f MiB) was given back and "
-                        "cannot be taken again: %s",
+                        "the device's memory (%.1f MiB) was freed and cannot "
+                        "be taken again: %s",
                         (double) s->plan.total / 1048576, why.message);
-    }
     s->released = false;
     return VAE_OK;
 }

@@ -1,7 +1,6 @@
 /*
  * stream.c: plans, makes and frees a stream.
  */
-#include <assert.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +9,12 @@
 #include "sized.h"
 #include "stream.h"
 
-const char *const vae_stream_labels[PROGRAMS] = {"first", "next", "next1",
-                                                 "cold"};
-
 #define MAX_SIDE 65535 /* as the caps allow */
 #define MAX_SLICE 4096
 #define MAX_THREADS 1024
 
 /* ------------------------------------------------------------------ */
-/* Planning.                                                           */
+/* Parameters and backend.                                             */
 
 static int
 usable_threads(void)
@@ -67,12 +63,6 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "device %d, expected its number or -1 for any",
                         p->device);
     return VAE_OK;
-}
-
-static int
-round_up(int v, int step)
-{
-    return (v + step - 1) / step * step;
 }
 
 /* Passes lines on to the log, and keeps the first and the last. */
@@ -193,159 +183,6 @@ choose(VaeStream *s, VaeError *error)
     return status;
 }
 
-static void
-drop_programs(VaeStream *s)
-{
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (s->execs[i])
-            s->class->exec_free(s->backend, &s->execs[i]);
-        vae_program_free(&s->programs[i]);
-    }
-    vae_carry_set_free(&s->carries.set);
-}
-
-/* Records, fuses and plans the programs of one slice size. */
-static VaeStatus
-build(VaeStream *s, int slice, VaeError *error)
-{
-    const int down =
-        s->params.direction == VAE_DECODE ? s->model->info.spatial : 1;
-    drop_programs(s);
-    for (int i = 0; i < PROGRAMS; i++) {
-        if ((i == NEXT1 && slice == 1) || (i == COLD && !s->params.restarts))
-            continue;
-        const VaeStatus status = vae_model_build(
-            s->model,
-            &(VaeBuildParams){.direction = s->params.direction,
-                              .first = i == FIRST,
-                              .cold = i == COLD,
-                              .steps = i == NEXT ? slice : 1,
-                              .height = s->plan.padded_height / down,
-                              .width = s->plan.padded_width / down,
-                              .act = s->class->act_type(s->plan.precision),
-                              .sum = s->class->sum_type
-                                         ? s->class->sum_type(s->plan.precision)
-                                         : VAE_TYPE_F32,
-                              .label = vae_stream_labels[i],
-                              .carries = &s->carries.set},
-            &s->programs[i], error);
-        if (status != VAE_OK)
-            return status;
-    }
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->programs[i])
-            continue;
-        vae_program_fuse(s->programs[i], s->programs[NEXT], s->class->fusions);
-        if (!vae_program_plan(s->programs[i]))
-            return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    }
-    return VAE_OK;
-}
-
-/* Prepares the programs. cache NULL: only sizes, no weight is made. */
-static VaeStatus
-prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
-{
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->programs[i])
-            continue;
-        if (s->execs[i])
-            s->class->exec_free(s->backend, &s->execs[i]);
-        const VaeStatus status = s->class->prepare(
-            s->backend, cache, s->programs[i], &s->execs[i], error);
-        if (status != VAE_OK)
-            return status;
-    }
-    return VAE_OK;
-}
-
-static void
-sum_up(VaeStream *s, int slice)
-{
-    VaePlan *p = &s->plan;
-    p->slice_size = slice;
-    p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
-    p->library = 0;
-    p->carries = s->carries.set.bytes;
-    for (int i = 0; i < PROGRAMS; i++) {
-        const VaeExec *exec = s->execs[i];
-        if (!s->programs[i])
-            continue;
-        const uint64_t weights = exec ? exec->weight_bytes : 0;
-        const uint64_t scratch = exec ? exec->scratch : 0;
-        const uint64_t staging = exec ? exec->staging : 0;
-        const uint64_t loading = exec ? exec->loading : 0;
-        const uint64_t library = exec ? exec->library : 0;
-        if (weights > p->weights)
-            p->weights = weights;
-        if (library > p->library)
-            p->library = library;
-        if (loading > p->loading)
-            p->loading = loading;
-        if (scratch > p->scratch)
-            p->scratch = scratch;
-        if (staging > p->staging)
-            p->staging = staging;
-        if (s->programs[i]->arena > p->arena)
-            p->arena = s->programs[i]->arena;
-    }
-    const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
-    p->fallback = fallback ? fallback->total + p->carries : 0;
-    p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +
-               p->library + p->fallback;
-    p->peak = p->weights + p->loading + p->library;
-    if (p->peak < p->total)
-        p->peak = p->total;
-    /* The fallback is made last. */
-    if (fallback && p->peak < p->total - fallback->total + fallback->peak)
-        p->peak = p->total - fallback->total + fallback->peak;
-    assert(s->programs[FIRST] && s->programs[NEXT]);
-    p->flop_first = s->programs[FIRST]->flop;
-    p->flop_step = s->programs[NEXT]->flop / slice;
-}
-
-/* Chooses the slice size and fills the plan; allocates nothing. advise: an
- * error names the settings that would fit. */
-static VaeStatus
-plan(VaeStream *s, bool advise, VaeError *error)
-{
-    const int unit = s->model->info.spatial;
-    s->plan.padded_width = round_up(s->params.width, unit);
-    s->plan.padded_height = round_up(s->params.height, unit);
-    bool own = false;
-    uint64_t limit = s->params.memory_limit;
-    if (!limit && s->class->memory_left) {
-        const VaeStatus status =
-            s->class->memory_left(s->backend, &limit, error);
-        if (status != VAE_OK)
-            return status;
-    } else if (!limit) {
-        limit = vae_mem_left(s->plan.threads, &own);
-    }
-    const int automatic[] = {4, 2, 1};
-    const int asked[] = {s->params.slice_size};
-    const int *sizes = asked[0] ? asked : automatic;
-    const int n = asked[0] ? 1 : 3;
-    for (int i = 0; i < n; i++) {
-        VaeStatus status = build(s, sizes[i], error);
-        if (status != VAE_OK)
-            return status;
-        /* Activations and carries alone first: a library may take minutes to
-         * prepare a picture that cannot fit. */
-        sum_up(s, sizes[i]);
-        if (s->plan.peak > limit)
-            continue;
-        status = prepare(s, NULL, error);
-        if (status != VAE_OK)
-            return status;
-        sum_up(s, sizes[i]);
-        if (s->plan.peak <= limit)
-            return VAE_OK;
-    }
-    return advise ? vae_stream_does_not_fit(s, limit, own, error)
-                  : vae_fail(error, VAE_ERR_MEMORY, "does not fit");
-}
-
 /* ------------------------------------------------------------------ */
 /* Making and freeing.                                                 */
 
@@ -364,8 +201,15 @@ set_statistics(VaeStream *s)
     }
 }
 
+/* How a stream is planned. */
+typedef struct Terms {
+    VaeBackend *borrowed; /* another stream's, to be used; or NULL */
+    bool advise;          /* an error names settings that would fit */
+    bool make;            /* memory is taken next, not only planned */
+} Terms;
+
 static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
-                            VaeBackend *borrowed, bool advise, VaeStream **out,
+                            const Terms *terms, VaeStream **out,
                             VaeError *error);
 
 /* Plans the fallback stream in fp32. The memory limit holds for both streams
@@ -386,15 +230,16 @@ plan_fallback(VaeStream *s, VaeError *error)
     params.memory_limit = SIZE_MAX;
     params.dump = NULL;
     const VaeStatus status =
-        new_stream(s->model, &params, s->borrowed, false, &s->fallback, error);
+        new_stream(s->model, &params, &(Terms){.borrowed = s->borrowed},
+                   &s->fallback, error);
     if (s->fallback)
         s->fallback->fallback_of = s;
     return status;
 }
 
 static VaeStatus
-new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
-           bool advise, VaeStream **out, VaeError *error)
+new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
+           VaeStream **out, VaeError *error)
 {
     *out = NULL;
     VaeStreamParams own;
@@ -411,7 +256,7 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
     s->model = vae_model_ref(model);
     s->params = own;
     s->plan.struct_size = sizeof s->plan;
-    s->borrowed = borrowed;
+    s->borrowed = terms->borrowed;
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
@@ -420,7 +265,7 @@ new_stream(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
     if (status == VAE_OK)
         status = plan_fallback(s, error);
     if (status == VAE_OK)
-        status = plan(s, advise, error);
+        status = vae_stream_choose_rung(s, terms->make, terms->advise, error);
     if (status != VAE_OK)
         vae_stream_free(&s);
     *out = s;
@@ -440,20 +285,19 @@ tell(const VaeStream *s)
     else if (p->backend == VAE_BACKEND_CPU)
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
-    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d",
+    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d, %.1f MiB",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
             s->device, vae_precision_name(p->precision),
             s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, p->slice_size);
+            s->params.height, p->slice_size, (double) p->peak / 1048576);
 }
 
 static VaeStatus
-plan_only(VaeModel *model, const VaeStreamParams *params, VaeBackend *borrowed,
-          bool advise, VaePlan *out, VaeError *error)
+plan_only(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
+          VaePlan *out, VaeError *error)
 {
     VaeStream *s;
-    const VaeStatus status =
-        new_stream(model, params, borrowed, advise, &s, error);
+    const VaeStatus status = new_stream(model, params, terms, &s, error);
     if (status == VAE_OK) {
         *out = s->plan;
         tell(s);
@@ -470,7 +314,8 @@ vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
     VaeStatus status =
         vae_sized_check(out, VAE_SIZE_UP_TO(VaePlan, total), "VaePlan", error);
     if (status == VAE_OK)
-        status = plan_only(model, params, NULL, true, &plan, error);
+        status =
+            plan_only(model, params, &(Terms){.advise = true}, &plan, error);
     if (status == VAE_OK)
         vae_sized_write(out, &plan, sizeof plan);
     return status;
@@ -479,38 +324,8 @@ vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
 bool
 vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
-    VaeBackend *borrowed = s->class->memory_left ? NULL : s->backend;
-    return plan_only(s->model, params, borrowed, false, out, NULL) == VAE_OK;
-}
-
-/* Makes the weights and allocates the memory of the plan. */
-static VaeStatus
-make(VaeStream *s, VaeError *error)
-{
-    const VaeStatus status = prepare(s, &s->model->weights, error);
-    if (status != VAE_OK)
-        return status;
-    sum_up(s, s->plan.slice_size);
-    return vae_stream_take_memory(s, error);
-}
-
-/* Plans and makes a stream. Unless `most` is 0, slices have fewer steps than
- * that. */
-static VaeStatus
-new_and_make(VaeModel *model, const VaeStreamParams *params, int most,
-             VaeStream **out, VaeError *error)
-{
-    VaeStatus status = new_stream(model, params, NULL, true, out, error);
-    if (status != VAE_OK)
-        return status;
-    if (most && (*out)->plan.slice_size >= most) {
-        vae_stream_free(out);
-        return VAE_ERR_MEMORY; /* the error is that of before */
-    }
-    status = make(*out, error);
-    if (status == VAE_OK && (*out)->fallback)
-        status = make((*out)->fallback, error);
-    return status;
+    const Terms terms = {.borrowed = s->class->memory_left ? NULL : s->backend};
+    return plan_only(s->model, params, &terms, out, NULL) == VAE_OK;
 }
 
 VaeStatus
@@ -522,15 +337,10 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "an outline of %s has no numbers to compute with",
                         model->info.arch);
-    VaeStatus status = new_and_make(model, params, 0, out, error);
-    /* Others take a device's memory, too, and so do libraries while they are
-     * prepared: what is left now may do for smaller slices. */
-    while (status == VAE_ERR_MEMORY && *out && (*out)->class->memory_left &&
-           !(*out)->params.slice_size && (*out)->plan.slice_size > 1) {
-        const int slice = (*out)->plan.slice_size;
-        vae_stream_free(out);
-        status = new_and_make(model, params, slice, out, error);
-    }
+    VaeStatus status = new_stream(
+        model, params, &(Terms){.advise = true, .make = true}, out, error);
+    if (status == VAE_OK)
+        status = vae_stream_make(*out, error);
     if (status != VAE_OK) {
         vae_stream_free(out);
         return status;
@@ -549,7 +359,7 @@ vae_stream_free(VaeStream **stream)
     if (s->backend && s->class->finish)
         s->class->finish(s->backend, 0, false, NULL);
     vae_stream_free(&s->fallback);
-    drop_programs(s);
+    vae_stream_drop_programs(s);
     if (s->backend) {
         vae_stream_free_memory(s);
         vae_carries_free(&s->carries);

@@ -80,6 +80,30 @@ vae_stream_direction(const VaeStream *s)
     return s->params.direction == VAE_DECODE ? "decode" : "encode";
 }
 
+/* stream/programs.c: records, fuses and plans the programs of a slice size.
+ * Those of before are dropped. On an error there are none. */
+VaeStatus vae_stream_build(VaeStream *s, int slice, VaeError *error);
+/* Prepares the programs, anew where they are. cache NULL: only sizes, no weight
+ * is made. */
+VaeStatus vae_stream_prepare(VaeStream *s, VaeWeightCache *cache,
+                             VaeError *error);
+void vae_stream_drop_programs(VaeStream *s);
+
+/* stream/ladder.c: chooses the slice size and fills the plan; allocates no
+ * memory of the stream. make: the memory is taken next, so that no more than
+ * what is free counts. advise: an error names the settings that would fit. */
+VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool advise,
+                                 VaeError *error);
+/* Drops the programs, for a smaller slice size, unless the caller set one.
+ * False: there is no smaller one. why: goes to the log. */
+bool vae_stream_step_down(VaeStream *s, const VaeError *why);
+/* Makes the weights and allocates the memory of the plan. On an error all is
+ * freed, and the programs are dropped. */
+VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
+/* The same with the fallback. Where memory is refused, smaller slices are
+ * taken. */
+VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
+
 /* Plans a stream of s's model with these params. False: it does not fit. On the
  * host it uses s's backend, because a limit of the process may leave no memory
  * for more threads. */

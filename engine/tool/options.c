@@ -111,6 +111,12 @@ set_device(Options *o, const char *word)
 }
 
 static bool
+set_memory_limit(Options *o, const char *word)
+{
+    return vae_memory_limit_parse(word, &o->memory_limit, &o->memory_share);
+}
+
+static bool
 set_frames(Options *o, const char *word)
 {
     return whole(word, 1, INT_MAX / 2, &o->frames);
@@ -307,7 +313,11 @@ static const Option options[] = {
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_slice,
-     "steps per call; 0: the largest of 4, 2, 1 that fits"},
+     "steps per call; 0: the largest of 4, 2, 1 that fits, and 1 from 1280x720 "
+     "up"},
+    {"--memory-limit", "M", RUNS, set_memory_limit,
+     "auto (default: what is free), a size such as 12G, or a share of what is "
+     "free such as 75%"},
     {"--threads", "N", RUNS, set_threads,
      "0 (default): as many as the process may use"},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,

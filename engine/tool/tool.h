@@ -38,7 +38,9 @@ typedef struct Options {
     int batch_index; /* -1: not given */
     bool normalization_given;
     VaeType dtype;
-    int device; /* -1: not given */
+    int device;          /* -1: not given */
+    size_t memory_limit; /* bytes; 0: not given */
+    double memory_share; /* of what is free; 0: not given */
     int slice, threads, width, height, frames, every;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
     bool json, tensors, csv, encode, profile, deterministic, drop, help,

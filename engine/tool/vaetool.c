@@ -207,6 +207,8 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .height = height,
         .slice_size = o->slice,
         .threads = o->threads,
+        .memory_limit = o->memory_limit,
+        .memory_share = o->memory_share,
         .deterministic = o->deterministic,
         .normalization = o->normalization,
         .posterior = o->posterior,

@@ -231,6 +231,41 @@ check_words(void)
 }
 
 static void
+check_memory_limits(void)
+{
+    static const struct {
+        const char *word;
+        size_t bytes;
+        double share;
+    } good[] = {{"auto", 0, 0},
+                {"12G", (size_t) 12 << 30, 0},
+                {"7.5GiB", (size_t) 15 << 29, 0},
+                {"800m", (size_t) 800 << 20, 0},
+                {"1000000", 1000000, 0},
+                {"1k", 1024, 0},
+                {"75%", 0, 0.75},
+                {"100%", 0, 1}};
+    static const char *const bad[] = {"",    "-1",   "0",    "0%",  "101%",
+                                      "12X", "G",    "12 G", "5%x", "nan",
+                                      "inf", "1e30", "12GB", "0.5", "autos"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        size_t bytes = 1;
+        double share = 2;
+        check(vae_memory_limit_parse(good[i].word, &bytes, &share) &&
+                  bytes == good[i].bytes && share == good[i].share,
+              "memory limit %s: %zu bytes, share %g", good[i].word, bytes,
+              share);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        size_t bytes = 1;
+        double share = 2;
+        check(!vae_memory_limit_parse(bad[i], &bytes, &share) && bytes == 1 &&
+                  share == 2,
+              "memory limit '%s' is refused", bad[i]);
+    }
+}
+
+static void
 check_messages(void)
 {
     VaeError e = {0};
@@ -266,6 +301,7 @@ main(void)
     check_counts(VAE_TYPE_U8);
     check_u8();
     check_words();
+    check_memory_limits();
     check_messages();
     return test_end();
 }

@@ -29,6 +29,14 @@ VAE_API bool vae_nan_policy_parse(const char *word, VaeNanPolicy *out);
 VAE_API const char *vae_normalization_name(VaeNormalization n);
 VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
 
+/*
+ * A limit on memory in words, as VaeStreamParams takes it: "auto", bytes with
+ * or without a unit of 1024 ("12G", "7.5GiB", "800M"), or a share of what is
+ * free ("75%"). False for other words; nothing is written then.
+ */
+VAE_API bool vae_memory_limit_parse(const char *word, size_t *bytes,
+                                    double *share);
+
 #ifdef __cplusplus
 }
 #endif

@@ -59,7 +59,8 @@ typedef struct VaeStreamParams {
     VaePrecision precision;
     int width, height; /* visible pixels, 1 or more; rounded up inside to a
                           multiple of VaeModelInfo.spatial by edge repeat */
-    int slice_size;    /* steps run as one; 0: 4, 2 or 1, what fits */
+    int slice_size;    /* steps run as one; 0: the largest of 4, 2 and 1 that
+                          fits, and 1 from 1280x720 pixels up */
     int threads;       /* 0: as many as the process may use; more than four
                           times that are not taken, nor more than the
                           environment lets OpenMP have (OMP_THREAD_LIMIT) */
@@ -82,14 +83,19 @@ typedef struct VaeStreamParams {
     VaeNanPolicy nan_policy;
     VaePixels pixels;    /* the widest kind that pictures will have: what a
                             device keeps for them; RGB_F32 (0): any */
-    size_t memory_limit; /* bytes; 0: what the machine has free and the
-                            process's limits leave; of cuda what the device
-                            has free */
+    size_t memory_limit; /* most bytes that the plan may have; 0: what is
+                            free. A stream that is made takes no more than is
+                            free, either: what the machine has and the
+                            process's limits leave; for cuda, what the device
+                            has */
     VaeDumpFunc dump;    /* or NULL */
     void *dump_user;
-    VaeLogFunc log;  /* or NULL */
-    VaeLogFunc warn; /* or NULL; gets what was asked for and is not done */
-    void *log_user;  /* of both */
+    VaeLogFunc log;      /* or NULL */
+    VaeLogFunc warn;     /* or NULL; gets what was asked for and is not done */
+    void *log_user;      /* of both */
+    double memory_share; /* without memory_limit: the part of what is free that
+                            may be taken, 0.75 for example; 0: all, and 0.9 if
+                            a smaller slice_size of 0 would do */
 } VaeStreamParams;
 
 /* Bytes by purpose, as they are asked for; library alone is an estimate. */

@@ -50,6 +50,27 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
             plan->flop_first * 1e-9, plan->flop_step * 1e-9);
 }
 
+/* What each rung of the ladder would take without a limit. chosen: 0: none
+ * fits. */
+static void
+print_ladder(VaeModel *model, const VaeStreamParams *params, int chosen)
+{
+    VaeStreamParams rung = *params;
+    if (params->slice_size)
+        return;
+    rung.memory_limit = SIZE_MAX;
+    rung.log = rung.warn = NULL;
+    for (rung.slice_size = 4; rung.slice_size; rung.slice_size /= 2) {
+        VaePlan plan = VAE_INIT(VaePlan);
+        char text[32];
+        if (vae_stream_plan(model, &rung, &plan, NULL) == VAE_OK)
+            printf("  slices of %d: peak %15llu bytes %12s%s\n",
+                   rung.slice_size, (unsigned long long) plan.peak,
+                   bytes_text(plan.peak, text, sizeof text),
+                   rung.slice_size == chosen ? "  chosen" : "");
+    }
+}
+
 int
 command_plan(const Options *o)
 {
@@ -72,6 +93,8 @@ command_plan(const Options *o)
         status = vae_stream_plan(model, &params, &plan, &error);
         if (status == VAE_OK)
             plan_print(stdout, directions[i], &plan);
+        if (status == VAE_OK || status == VAE_ERR_MEMORY)
+            print_ladder(model, &params, plan.slice_size);
     }
     vae_model_free(&model);
     return status == VAE_OK ? EXIT_OK : fail(&error);

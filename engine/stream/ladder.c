@@ -1,0 +1,152 @@
+/*
+ * ladder.c: the settings that a stream may take to fit in memory, the fastest
+ * first. All give the same bytes. Today a rung of the ladder is a slice size.
+ */
+#include "stream.h"
+
+/* Pictures of so many pixels fill the machine with one step: larger slices
+ * would take memory and save no time worth it. */
+#define LARGE_PICTURE (1280 * 720)
+
+/* Part of the free memory that AUTO takes by itself. */
+#define SHARE 0.9
+
+static int
+round_up(int v, int step)
+{
+    return (v + step - 1) / step * step;
+}
+
+/* The slice sizes to try, the last one first to be refused. Returns their
+ * number. */
+static int
+rungs(const VaeStream *s, int sizes[3])
+{
+    const int64_t pixels =
+        (int64_t) s->plan.padded_width * s->plan.padded_height;
+    int n = 0;
+    if (s->params.slice_size) {
+        sizes[n++] = s->params.slice_size;
+        return n;
+    }
+    for (int size = pixels >= LARGE_PICTURE ? 1 : 4; size; size /= 2)
+        sizes[n++] = size;
+    return n;
+}
+
+typedef struct Limit {
+    uint64_t bytes, wanted; /* at most; and less, if a smaller rung exists */
+    bool own;               /* of the process (ulimit) */
+} Limit;
+
+/* make: the memory is taken next, so what is free counts, too. */
+static VaeStatus
+find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
+{
+    const VaeStreamParams *p = &s->params;
+    uint64_t free = UINT64_MAX;
+    VaeStatus status = VAE_OK;
+    *out = (Limit){.bytes = p->memory_limit, .wanted = p->memory_limit};
+    if (p->memory_limit && !make)
+        return VAE_OK;
+    if (s->class->memory_left)
+        status = s->class->memory_left(s->backend, &free, error);
+    else
+        free = vae_mem_left(s->plan.threads, &out->own);
+    if (status != VAE_OK)
+        return status;
+    if (p->memory_limit) {
+        out->own = out->own && free < p->memory_limit;
+        if (free < p->memory_limit)
+            out->bytes = out->wanted = free;
+        return VAE_OK;
+    }
+    out->bytes = free;
+    if (p->memory_share > 0)
+        out->bytes = (uint64_t) (p->memory_share * (double) free);
+    out->wanted =
+        p->memory_share > 0 ? out->bytes : (uint64_t) (SHARE * (double) free);
+    return VAE_OK;
+}
+
+VaeStatus
+vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
+{
+    const int unit = s->model->info.spatial;
+    Limit limit;
+    int sizes[3];
+    VaeStatus status = find_limit(s, make, &limit, error);
+    s->plan.padded_width = round_up(s->params.width, unit);
+    s->plan.padded_height = round_up(s->params.height, unit);
+    const int n = rungs(s, sizes);
+    for (int i = 0; i < n && status == VAE_OK; i++) {
+        const uint64_t most = i < n - 1 ? limit.wanted : limit.bytes;
+        status = vae_stream_build(s, sizes[i], error);
+        if (status != VAE_OK)
+            return status;
+        /* Activations and carries alone first: a library may take minutes to
+         * prepare a picture that cannot fit. */
+        if (s->plan.peak > most)
+            continue;
+        status = vae_stream_prepare(s, NULL, error);
+        if (status != VAE_OK)
+            return status;
+        if (s->plan.peak <= most)
+            return VAE_OK;
+    }
+    if (status != VAE_OK)
+        return status;
+    return advise ? vae_stream_does_not_fit(s, limit.bytes, limit.own, error)
+                  : vae_fail(error, VAE_ERR_MEMORY, "does not fit");
+}
+
+bool
+vae_stream_step_down(VaeStream *s, const VaeError *why)
+{
+    const VaeLog log = {s->params.log, s->params.log_user};
+    const int slice = s->plan.slice_size;
+    if (s->params.slice_size || slice == 1)
+        return false;
+    vae_log(&log, "slices of %d instead of %d: %s", slice / 2, slice,
+            why->message);
+    vae_stream_drop_programs(s);
+    s->plan.slice_size = slice / 2;
+    return true;
+}
+
+VaeStatus
+vae_stream_take(VaeStream *s, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    if (!s->programs[FIRST])
+        status = vae_stream_build(s, s->plan.slice_size, error);
+    if (status == VAE_OK)
+        status = vae_stream_prepare(s, &s->model->weights, error);
+    if (status == VAE_OK)
+        status = vae_stream_take_memory(s, error);
+    if (status != VAE_OK) {
+        vae_stream_free_memory(s);
+        vae_stream_drop_programs(s);
+    }
+    return status;
+}
+
+/* Others take a device's memory, too, and so do libraries while they are
+ * prepared: what is left now may do for smaller slices. */
+VaeStatus
+vae_stream_make(VaeStream *s, VaeError *error)
+{
+    VaeError why = {0};
+    VaeStatus status;
+    do {
+        status = vae_stream_take(s, &why);
+        if (status != VAE_OK || !s->fallback)
+            continue;
+        status = vae_stream_take(s->fallback, &why);
+        if (status != VAE_OK)
+            vae_stream_free_memory(s);
+    } while (status == VAE_ERR_MEMORY && vae_stream_step_down(s, &why));
+    if (error && status != VAE_OK)
+        *error = why;
+    return status;
+}

@@ -1,0 +1,130 @@
+/*
+ * programs.c: the programs of a stream for one slice size, and their bytes.
+ */
+#include <assert.h>
+
+#include "stream.h"
+
+const char *const vae_stream_labels[PROGRAMS] = {"first", "next", "next1",
+                                                 "cold"};
+
+void
+vae_stream_drop_programs(VaeStream *s)
+{
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (s->execs[i])
+            s->class->exec_free(s->backend, &s->execs[i]);
+        vae_program_free(&s->programs[i]);
+    }
+    vae_carry_set_free(&s->carries.set);
+}
+
+/* Fills the plan from what the programs and, where there are any, the execs
+ * say. */
+static void
+sum_up(VaeStream *s)
+{
+    VaePlan *p = &s->plan;
+    p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
+    p->library = 0;
+    p->carries = s->carries.set.bytes;
+    for (int i = 0; i < PROGRAMS; i++) {
+        const VaeExec *exec = s->execs[i];
+        if (!s->programs[i])
+            continue;
+        const uint64_t weights = exec ? exec->weight_bytes : 0;
+        const uint64_t scratch = exec ? exec->scratch : 0;
+        const uint64_t staging = exec ? exec->staging : 0;
+        const uint64_t loading = exec ? exec->loading : 0;
+        const uint64_t library = exec ? exec->library : 0;
+        if (library > p->library)
+            p->library = library;
+        if (weights > p->weights)
+            p->weights = weights;
+        if (loading > p->loading)
+            p->loading = loading;
+        if (scratch > p->scratch)
+            p->scratch = scratch;
+        if (staging > p->staging)
+            p->staging = staging;
+        if (s->programs[i]->arena > p->arena)
+            p->arena = s->programs[i]->arena;
+    }
+    const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
+    p->fallback = fallback ? fallback->total + p->carries : 0;
+    p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +
+               p->library + p->fallback;
+    p->peak = p->weights + p->loading + p->library;
+    if (p->peak < p->total)
+        p->peak = p->total;
+    /* The fallback is made last. */
+    if (fallback && p->peak < p->total - fallback->total + fallback->peak)
+        p->peak = p->total - fallback->total + fallback->peak;
+    assert(s->programs[FIRST] && s->programs[NEXT]);
+    p->flop_first = s->programs[FIRST]->flop;
+    p->flop_step = s->programs[NEXT]->flop / p->slice_size;
+}
+
+/* Records one program. */
+static VaeStatus
+record(VaeStream *s, int which, VaeError *error)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    const int down = decode ? s->model->info.spatial : 1;
+    const VaePrecision precision = s->plan.precision;
+    return vae_model_build(
+        s->model,
+        &(VaeBuildParams){.direction = s->params.direction,
+                          .first = which == FIRST,
+                          .cold = which == COLD,
+                          .steps = which == NEXT ? s->plan.slice_size : 1,
+                          .height = s->plan.padded_height / down,
+                          .width = s->plan.padded_width / down,
+                          .act = s->class->act_type(precision),
+                          .sum = s->class->sum_type
+                                     ? s->class->sum_type(precision)
+                                     : VAE_TYPE_F32,
+                          .label = vae_stream_labels[which],
+                          .carries = &s->carries.set},
+        &s->programs[which], error);
+}
+
+VaeStatus
+vae_stream_build(VaeStream *s, int slice, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    vae_stream_drop_programs(s);
+    s->plan.slice_size = slice;
+    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
+        if ((i != NEXT1 || slice > 1) && (i != COLD || s->params.restarts))
+            status = record(s, i, error);
+    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
+        if (!s->programs[i])
+            continue;
+        vae_program_fuse(s->programs[i], s->programs[NEXT], s->class->fusions);
+        if (!vae_program_plan(s->programs[i]))
+            status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
+    if (status == VAE_OK)
+        sum_up(s);
+    else
+        vae_stream_drop_programs(s);
+    return status;
+}
+
+VaeStatus
+vae_stream_prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
+        if (!s->programs[i])
+            continue;
+        if (s->execs[i])
+            s->class->exec_free(s->backend, &s->execs[i]);
+        status = s->class->prepare(s->backend, cache, s->programs[i],
+                                   &s->execs[i], error);
+    }
+    if (status == VAE_OK)
+        sum_up(s);
+    return status;
+}
