@@ -278,7 +278,8 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     }
     if (!gst_vae_video_info(session->caps, &session->video, error))
         return FALSE;
-    gst_vae_base_fill_session(base, session);
+    if (!gst_vae_base_fill_session(base, session, error))
+        return FALSE;
     session->latent = *in;
     session->params.width = in->width;
     session->params.height = in->height;

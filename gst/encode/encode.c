@@ -261,7 +261,8 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     /* A structure of other/tensors describes its latents itself. */
     if (!gst_vae_tensors_is_caps(session->caps))
         gst_vae_tensor_meta_describe(session->caps, &session->latent);
-    gst_vae_base_fill_session(base, session);
+    if (!gst_vae_base_fill_session(base, session, error))
+        return FALSE;
     session->video = self->in;
     session->params.width = self->in.width;
     session->params.height = self->in.height;

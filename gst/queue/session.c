@@ -60,6 +60,8 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->width == q->width && p->height == q->height &&
            p->slice_size == q->slice_size && p->threads == q->threads &&
            p->deterministic == q->deterministic &&
+           p->memory_limit == q->memory_limit &&
+           p->memory_share == q->memory_share &&
            p->nan_policy == q->nan_policy &&
            p->normalization == q->normalization &&
            p->posterior == q->posterior && p->seed == q->seed &&

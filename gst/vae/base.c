@@ -115,8 +115,29 @@ warn_line(void *user, const char *line)
     GST_ELEMENT_WARNING(base, RESOURCE, NOT_FOUND, ("%s", line), (NULL));
 }
 
-void
-gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
+/* Takes the object lock. */
+static gboolean
+read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
+{
+    const gchar *word;
+    gboolean good;
+
+    GST_OBJECT_LOCK(base);
+    word = base->settings.memory_limit ? base->settings.memory_limit : "auto";
+    good = vae_memory_limit_parse(word, &params->memory_limit,
+                                  &params->memory_share);
+    if (!good)
+        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                    "memory-limit is \"%s\", expected auto, a size such as "
+                    "12G, or a part of what is free such as 75%%",
+                    word);
+    GST_OBJECT_UNLOCK(base);
+    return good;
+}
+
+gboolean
+gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
+                          GError **error)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     VaeStreamParams *params = &session->params;
@@ -138,4 +159,5 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session)
     params->log_user = base;
     if (params->slice_size == 0 && upstream_is_live(base))
         params->slice_size = 1;
+    return read_memory_limit(base, params, error);
 }

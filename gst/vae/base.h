@@ -29,6 +29,7 @@ typedef struct GstVaeSettings {
     gint precision, nan_policy;
     guint slice_size, threads;
     gboolean deterministic;
+    gchar *memory_limit;
 } GstVaeSettings;
 
 /* The model that is used, and the one that the application wants. */
@@ -145,8 +146,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
 /* Called by the instance init of a subclass, whose class has the pad templates:
  * makes the pads, without functions, and ties the parts together. */
 void gst_vae_base_setup(GstVaeBase *base);
-/* The open model and what the properties say about the stream. */
-void gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session);
+/* The open model and what the properties say about the stream. FALSE: a
+ * property is not valid. */
+gboolean gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
+                                   GError **error);
 /* A timestamp of the current segment as running time, or NONE. Streaming
  * thread. */
 GstClockTime gst_vae_base_running_time(GstVaeBase *base, GstClockTime pts);

@@ -127,6 +127,7 @@ finalize(GObject *object)
     gst_caps_replace(&base->input.refused_caps, NULL);
     g_free(base->input.refusal);
     g_free(base->choice.property);
+    g_free(base->settings.memory_limit);
     g_free(base->worker.loader.variant);
     g_free(base->checkpoints.location);
     g_free(base->checkpoints.load);

@@ -6,6 +6,7 @@
 #include "enums.h"
 #include "fields.h"
 
+#define DEFAULT_MEMORY_LIMIT "auto"
 #define DEFAULT_QUEUE_DEPTH 2
 #define DEFAULT_STATS_INTERVAL GST_SECOND
 #define MAX_QUEUE_DEPTH 8
@@ -27,12 +28,14 @@ enum {
     PROP_POST_STATS,
     PROP_STATS_INTERVAL,
     PROP_IDLE_RELEASE,
-    PROP_NAN_POLICY
+    PROP_NAN_POLICY,
+    PROP_MEMORY_LIMIT
 };
 
 void
 gst_vae_properties_init(GstVaeBase *base)
 {
+    base->settings.memory_limit = g_strdup(DEFAULT_MEMORY_LIMIT);
     base->queue.depth = DEFAULT_QUEUE_DEPTH;
     base->stats.interval = DEFAULT_STATS_INTERVAL;
 }
@@ -52,6 +55,7 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_STATS_INTERVAL, GstVaeBase, stats.interval),
     GST_VAE_FIELD(PROP_IDLE_RELEASE, GstVaeBase, worker.idle_release),
     GST_VAE_FIELD(PROP_NAN_POLICY, GstVaeBase, settings.nan_policy),
+    GST_VAE_FIELD(PROP_MEMORY_LIMIT, GstVaeBase, settings.memory_limit),
     {0}};
 
 static void
@@ -231,7 +235,8 @@ install_flow(GObjectClass *klass)
      * Steps (latents after the first) that one engine call may take. A call
      * takes what waits and never waits for more. The output does not depend
      * on it; speed and memory do. 0 takes the largest of 4, 2 and 1 that fits
-     * into memory, and 1 behind a live source.
+     * into memory (#GstVaeBase:memory-limit), and 1 behind a live source and
+     * for pictures of 1280x720 pixels and more.
      */
     g_object_class_install_property(
         klass, PROP_SLICE_SIZE,
@@ -239,8 +244,29 @@ install_flow(GObjectClass *klass)
                           "Maximum number of latents to compute at once: more "
                           "are faster and come later, the output is the same "
                           "(0 = automatic: the largest of 4, 2 and 1 that fits "
-                          "into memory, 1 when live)",
+                          "into memory, 1 when live and from 1280x720 up)",
                           0, GST_VAE_MAX_SLICE, 0, READY));
+    /**
+     * GstVaeBase:memory-limit:
+     *
+     * The most memory that the network may take: `auto`, a number of bytes with
+     * or without a unit of 1024 (`12G`, `800M`), or a part of what is free when
+     * the stream starts (`75%`). It is memory of the GPU for the `cuda` backend
+     * and of the host for the others. `auto` takes what is free, but at most 90
+     * percent of it for slices of more than one step.
+     *
+     * The element takes the largest slices within the limit, unless
+     * #GstVaeBase:slice-size is set. If nothing fits, there is a
+     * RESOURCE/NO_SPACE_LEFT error that names settings that would fit.
+     */
+    g_object_class_install_property(
+        klass, PROP_MEMORY_LIMIT,
+        g_param_spec_string("memory-limit", "Memory Limit",
+                            "Maximum memory for the network: auto (what is "
+                            "free), a size such as 12G, or a part of what is "
+                            "free such as 75%; smaller slices take less and "
+                            "give the same output",
+                            DEFAULT_MEMORY_LIMIT, READY));
     /**
      * GstVaeBase:queue-depth:
      *

@@ -414,10 +414,12 @@ lost_memory(const Bed *bed, bool asked)
         return;
     uint64_t left;
     vae_rt_memory_left(&left);
-    emu_set_memory(((uint64_t) 4 << 30) - left + beside + most.peak + 4096);
+    /* AUTO takes nine tenths of what is free. */
+    const uint64_t free = most.peak / 9 * 10 + beside;
+    emu_set_memory(((uint64_t) 4 << 30) - left + beside + free);
     params.slice_size = asked ? 4 : 0;
     emu_skip_work(true);
-    emu_take_memory(1, gain);
+    emu_take_memory(1, gain + free - most.peak);
     const VaeStatus status =
         vae_stream_new(bed->model, &params, &stream, &error);
     emu_take_memory(0, 0);

@@ -294,6 +294,48 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
     close_clips(&c);
 }
 
+/* Somebody else has taken a part of the device's memory meanwhile: the stream
+ * goes on in smaller slices, with the same bytes. */
+static void
+less_memory(const Bed *bed, VaeDirection direction)
+{
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error = {0};
+    VaeStream *stream;
+    VaeStreamParams params = params_of(direction);
+    VaePlan least = VAE_INIT(VaePlan);
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left(), all = (uint64_t) 4 << 30;
+    params.slice_size = 1;
+    must(vae_stream_plan(model, &params, &least, &error), &error);
+    params.slice_size = 0;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    const uint64_t taken = empty - memory_left();
+    const uint64_t gain = plan->total - least.total;
+    expect(plan->slice_size == 4, "%s: slices of 4", name_of(direction));
+    must(call(bed, stream, &at, 1, &error), &error);
+    must(call(bed, stream, &at, 4, &error), &error);
+    must(vae_stream_release(stream, &error), &error);
+    emu_set_memory(all - empty + taken - gain - 4096);
+    expect(vae_stream_resume(stream, &error) == VAE_ERR_MEMORY &&
+               strstr(error.message, "cannot be taken again"),
+           "%s: nothing smaller fits: %s", name_of(direction), error.message);
+    expect(vae_stream_is_released(stream) && memory_left() < taken,
+           "%s: and nothing is kept", name_of(direction));
+    emu_set_memory(all - empty + taken - gain / 2);
+    must(call(bed, stream, &at, 1, &error), &error);
+    expect(plan->slice_size < 4, "%s: then slices of %d", name_of(direction),
+           plan->slice_size);
+    emu_set_memory(all);
+    same_result(bed, &c.got, &c.want, direction, "in less memory");
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    expect(memory_left() == empty, "%s: nothing is left", name_of(direction));
+    close_clips(&c);
+}
+
 /* The host has no memory for what is kept: carries, weights. */
 static void
 refused_out(const Bed *bed, int stride)
@@ -427,6 +469,7 @@ main(int argc, char **argv)
         few_blocks(&bed, i ? VAE_ENCODE : VAE_DECODE);
         new_sequence(&bed, i ? VAE_ENCODE : VAE_DECODE);
         refused_back(&bed, i ? VAE_ENCODE : VAE_DECODE, stride);
+        less_memory(&bed, i ? VAE_ENCODE : VAE_DECODE);
     }
     shared_weights(&bed);
     refused_out(&bed, stride);

@@ -79,6 +79,7 @@ test_words(void)
         {"vaeencode", "model", "next start of a sequence", "vaedecode"},
         {"vaedecode", "model", "folder", NULL},
         {"vaedecode", "slice-size", "output is the same", NULL},
+        {"vaedecode", "memory-limit", "12G, or a part", NULL},
         {"vaedecode", "idle-release", "in nanoseconds", NULL},
         {"vaedecode", "stats-interval", "in nanoseconds", NULL},
         {"vaedecode", "checkpoint-location", "written over", NULL},

@@ -37,6 +37,38 @@ check_format_refused(const char *fields, const char *word, const char *other)
 }
 
 static void
+check_limit_refused(const char *limit, GQuark domain, gint code,
+                    const char *word, const char *other)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "memory-limit", limit, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    GstCaps *parsed = gst_caps_from_string(caps);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
+    gst_harness_push_event(h, gst_event_new_caps(parsed));
+    vae_test_expect_error(bus, domain, code, word, other);
+    gst_caps_unref(parsed);
+    g_free(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_memory_limit(void)
+{
+    check_limit_refused("12X", GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                        "memory-limit is \"12X\"", "such as 12G");
+    check_limit_refused("1M", GST_RESOURCE_ERROR,
+                        GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+                        "the memory limit is 1.0 MiB", "per slice needs");
+    check_limit_refused(
+        "0.001%", GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+        "MiB are free within the memory limit", "per slice needs");
+}
+
+static void
 test_refused(void)
 {
     check_format_refused("type=float32,channels=48,latent-width=6,"
@@ -223,6 +255,7 @@ int
 main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"refused", test_refused},
+                                    {"memory-limit", test_memory_limit},
                                     {"rates", test_rates_refused},
                                     {"wrong-buffer", test_wrong_buffer},
                                     {"wrong-caps-later", test_wrong_caps_later},

@@ -395,6 +395,62 @@ expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
            what, vae_status_name(got), got == VAE_OK ? "-" : error->message);
 }
 
+/* The slice size that AUTO takes within limit; 0: none fits. */
+static int
+fitting_slice(const Bed *bed, VaeStreamParams params, uint64_t limit,
+              VaeError *error)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    params.slice_size = 0;
+    params.memory_limit = (size_t) limit;
+    const VaeStatus status = vae_stream_plan(bed->model, &params, &plan, error);
+    expect(status == VAE_OK || status == VAE_ERR_MEMORY, "%s",
+           vae_status_name(status));
+    return status == VAE_OK ? plan.slice_size : 0;
+}
+
+static void
+memory_limits(const Bed *bed)
+{
+    VaeStreamParams p = {.struct_size = sizeof(VaeStreamParams),
+                         .backend = bed->backend,
+                         .precision = bed->precision,
+                         .width = W,
+                         .height = H};
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    uint64_t peak[5] = {0};
+    for (p.slice_size = 1; p.slice_size <= 4; p.slice_size *= 2) {
+        must(vae_stream_plan(bed->model, &p, &plan, &error), &error);
+        peak[p.slice_size] = plan.peak;
+    }
+    for (int slice = 4; slice; slice /= 2) {
+        expect(fitting_slice(bed, p, peak[slice], &error) == slice,
+               "slices of %d within just their bytes", slice);
+        expect(fitting_slice(bed, p, peak[slice] - 1, &error) == slice / 2,
+               "and of %d within one less", slice / 2);
+    }
+    expect(strstr(error.message, "the memory limit is"), "%s", error.message);
+    p.slice_size = 0;
+    p.memory_limit = (size_t) peak[2];
+    VaeStream *stream;
+    must(vae_stream_new(bed->model, &p, &stream, &error), &error);
+    expect(vae_stream_get_plan(stream)->slice_size == 2, "made in slices of 2");
+    vae_stream_free(&stream);
+    p.memory_limit = 0;
+    p.memory_share = 1e-9;
+    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
+                  VAE_ERR_MEMORY, &error, "next to nothing of what is free");
+    p.memory_share = 0;
+    p.width = 1280;
+    p.height = 720;
+    expect(fitting_slice(bed, p, SIZE_MAX, &error) == 1,
+           "slices of 1 at 1280x720");
+    p.height = 704;
+    expect(fitting_slice(bed, p, SIZE_MAX, &error) == 4,
+           "slices of 4 at 1280x704");
+}
+
 static void
 bad_params(const Bed *bed)
 {
@@ -588,6 +644,7 @@ main(int argc, char **argv)
     odd_size(&bed);
     not_finite(&bed);
     times(&bed);
+    memory_limits(&bed);
     bad_params(&bed);
     bad_calls(&bed);
     skipped_frames(&bed);
