@@ -204,7 +204,8 @@ install_numbers(GObjectClass *klass)
      * though the input was not. `fallback` takes a second stream in fp32 and a
      * copy of the carries (`bytes-fallback` of #GstVaeBase:stats), therefore it
      * is not the default; where the precision is not of 16 bits there is
-     * nothing to fall back to.
+     * nothing to fall back to. `error` computes one step at a time, so that the
+     * frames before the first bad one leave; the error follows them.
      */
     g_object_class_install_property(
         klass, PROP_NAN_POLICY,

@@ -23,6 +23,20 @@ gst_vae_engine_forget(GstVaeEngine *engine)
     g_clear_pointer(&engine->last, gst_vae_item_unref);
 }
 
+/* Waits until the last step that was computed has left the element, or no step
+ * can leave any more. */
+static void
+wait_for_output(GstVaeEngine *engine)
+{
+    GstVaeQueue *queue = engine->queue;
+
+    g_mutex_lock(&queue->lock);
+    while (engine->last && !engine->last->gone && !queue->flushing &&
+           !queue->stop && !queue->fatal && queue->result == GST_FLOW_OK)
+        g_cond_wait(&queue->cond, &queue->lock);
+    g_mutex_unlock(&queue->lock);
+}
+
 void
 gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error)
 {
@@ -30,6 +44,7 @@ gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error)
 
     GST_WARNING_OBJECT(engine->element, "%s", error->message);
     gst_vae_queue_is_fatal(engine->queue, &flushes, NULL);
+    wait_for_output(engine);
     gst_vae_post_gerror(engine->element, gst_vae_error_to_gerror(error));
     gst_vae_queue_end(engine->queue, NULL, GST_FLOW_ERROR, flushes);
 }
@@ -393,8 +408,14 @@ gst_vae_engine_run(GstVaeEngine *engine)
     GstVaeQueue *queue = engine->queue;
     GstVaeSlice *slice = &engine->slices[engine->running == &engine->slices[0]];
     const guint flushes = queue->flushes;
+    const GstVaeItem *head = g_queue_peek_head(&queue->work);
+    /* A call that fails gives nothing of its slice, so the steps before the one
+     * that is not finite go alone. */
+    const guint max = head->session->params.nan_policy == VAE_NAN_ERROR
+                          ? 1
+                          : GST_VAE_MAX_SLICE;
 
-    slice->n = gst_vae_queue_take_slice(queue, slice->items, GST_VAE_MAX_SLICE);
+    slice->n = gst_vae_queue_take_slice(queue, slice->items, max);
     g_mutex_unlock(&queue->lock);
     run_slice(engine, slice, flushes);
     g_mutex_lock(&queue->lock);

@@ -83,8 +83,8 @@ void gst_vae_engine_wait(GstVaeEngine *engine);
 /* Frees the memory of the device until the next slice. idle: nobody asked. Lock
  * held on entry and exit. */
 void gst_vae_engine_release(GstVaeEngine *engine, gboolean idle);
-/* An error of the engine: told on the bus, and the end for all that comes until
- * a flush. No lock. */
+/* An error of the engine: told on the bus behind the output of all steps
+ * before, and the end for all that comes until a flush. No lock. */
 void gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error);
 
 G_END_DECLS

@@ -130,6 +130,54 @@ test_hopeless(void)
     remove_model(model, folder);
 }
 
+/* The frames that came out when the error was posted. */
+static GstBusSyncReply
+note_frames(GstBus *bus, GstMessage *message, gpointer data)
+{
+    gint *frames = data;
+
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR && frames[1] < 0)
+        g_atomic_int_set(&frames[1], g_atomic_int_get(&frames[0]));
+    return GST_BUS_PASS;
+}
+
+static GstPadProbeReturn
+count_frame(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    g_usleep(2000); /* a sink that takes its time */
+    g_atomic_int_inc((gint *) data);
+    return GST_PAD_PROBE_OK;
+}
+
+/* All frames of the latents before the bad one go out before the error,
+ * however many the slice could have had. */
+static void
+test_error_frames(void)
+{
+    gchar *folder, *model = write_model(&folder);
+    GstHarness *h = decoder("error", model);
+    GstBus *bus = vae_test_bus(h);
+    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    gint frames[2] = {0, -1};
+
+    g_object_set(h->element, "slice-size", 4, NULL);
+    gst_bus_set_sync_handler(bus, note_frames, frames, NULL);
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, count_frame, frames,
+                      NULL);
+    push_clip(h);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_wait_eos(h);
+    CHECK_INT(frames[1], 1 + 4 * (BAD - 1));
+    CHECK_INT(gst_harness_buffers_received(h), 1 + 4 * (BAD - 1));
+    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+                          "not finite", "latent 3");
+    gst_object_unref(pad);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    remove_model(model, folder);
+}
+
 /* An error; after a flush the element goes on. */
 static void
 test_error(void)
@@ -154,6 +202,7 @@ main(int argc, char **argv)
     static const VaeTest tests[] = {{"fallback", test_fallback},
                                     {"hopeless", test_hopeless},
                                     {"error", test_error},
+                                    {"error-frames", test_error_frames},
                                     {NULL, NULL}};
     char why[256];
 
