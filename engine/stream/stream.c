@@ -208,6 +208,7 @@ typedef struct Terms {
     bool make;            /* memory is taken next, not only planned */
 } Terms;
 
+/* On an error *out is NULL, or only to be freed. */
 static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
                             const Terms *terms, VaeStream **out,
                             VaeError *error);
@@ -266,8 +267,6 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
         status = plan_fallback(s, error);
     if (status == VAE_OK)
         status = vae_stream_choose_rung(s, terms->make, terms->advise, error);
-    if (status != VAE_OK)
-        vae_stream_free(&s);
     *out = s;
     return status;
 }
@@ -328,24 +327,56 @@ vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
     return plan_only(s->model, params, &terms, out, NULL) == VAE_OK;
 }
 
+static VaeStatus
+new_and_make(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
+             VaeError *error)
+{
+    const VaeStatus status = new_stream(
+        model, params, &(Terms){.advise = true, .make = true}, out, error);
+    return status == VAE_OK ? vae_stream_make(*out, error) : status;
+}
+
+/* True where AUTO has found a device without enough memory, and there is the
+ * cpu backend; it is warned of. */
+static bool
+leaves_device(const VaeStream *s, const VaeError *why)
+{
+    char line[sizeof why->message + sizeof s->device + 40];
+    if (s->params.backend != VAE_BACKEND_AUTO || !s->class->memory_left ||
+        !vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
+        return false;
+    snprintf(line, sizeof line, "the cpu backend computes, not %s: %s",
+             s->device, why->message);
+    if (s->params.warn)
+        s->params.warn(s->params.log_user, line);
+    return true;
+}
+
 VaeStatus
 vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                VaeError *error)
 {
+    VaeError why = {0};
     *out = NULL;
     if (model->outline)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "an outline of %s has no numbers to compute with",
                         model->info.arch);
-    VaeStatus status = new_stream(
-        model, params, &(Terms){.advise = true, .make = true}, out, error);
-    if (status == VAE_OK)
-        status = vae_stream_make(*out, error);
-    if (status != VAE_OK) {
+    VaeStatus status = new_and_make(model, params, out, &why);
+    if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
+        leaves_device(*out, &why)) {
+        VaeStreamParams host = (*out)->params;
+        host.backend = VAE_BACKEND_CPU;
         vae_stream_free(out);
-        return status;
+        if (new_and_make(model, &host, out, NULL) == VAE_OK)
+            status = VAE_OK;
     }
-    tell(*out);
+    if (status == VAE_OK)
+        tell(*out);
+    else
+        vae_stream_free(out);
+    if (error && status != VAE_OK)
+        *error = why;
     return status;
 }
 

@@ -362,6 +362,42 @@ leave(uint64_t bytes)
 }
 
 static void
+count_warning(void *user, const char *line)
+{
+    printf("warning: %s\n", line);
+    *(int *) user += strstr(line, "the cpu backend computes, not") != NULL;
+}
+
+/* AUTO and a device that is full. */
+static void
+full_device(const Bed *bed)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    int warnings = 0;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.backend = VAE_BACKEND_AUTO;
+    params.warn = count_warning;
+    params.log_user = &warnings;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    expect(vae_stream_get_plan(stream)->backend == VAE_BACKEND_CUDA &&
+               warnings == 0,
+           "auto takes the device");
+    vae_stream_free(&stream);
+    leave(4096);
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    if (vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
+        expect(status == VAE_OK && warnings == 1 &&
+                   vae_stream_get_plan(stream)->backend == VAE_BACKEND_CPU,
+               "and the processor, with one warning, where that is full");
+    else
+        expect(status == VAE_ERR_MEMORY, "full: %s", error.message);
+    vae_stream_free(&stream);
+    emu_set_memory((uint64_t) 4 << 30);
+}
+
+static void
 small_memory(const Bed *bed)
 {
     VaeStream *stream = NULL;
@@ -915,6 +951,7 @@ main(int argc, char **argv)
     refused_reload(&bed);
     lost_device(&bed);
     small_memory(&bed);
+    full_device(&bed);
     lost_memory(&bed, true);
     lost_memory(&bed, false);
     devices(&bed);

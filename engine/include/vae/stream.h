@@ -132,7 +132,8 @@ VAE_API VaeStatus vae_stream_plan(VaeModel *model,
                                   VaeError *error);
 
 /*
- * Plans a stream and takes all its memory; model gains a reference.
+ * Plans a stream and takes all its memory; model gains a reference. AUTO takes
+ * the cpu backend where a device has too little memory, and warns.
  * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file lacks that
  * direction), VAE_ERR_UNSUPPORTED (backend or precision; samples of a model
  * without a posterior), VAE_ERR_MEMORY
