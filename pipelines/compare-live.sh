@@ -67,6 +67,11 @@ case $# in
     ;;
 esac
 [ -n "$other" ] || other=$model
+if [ "$precision" = "$other_precision" ] &&
+    same_model "${other:-/}" "${model:-/}"; then
+    echo "${0##*/}: both sides have the same model and precision: set --other" \
+        'WEIGHTS or --other-precision P to compare two' >&2
+fi
 need_file "$latents"
 need_elements latentdemux vaedecode
 gst-inspect-1.0 --exists --atleast-version=0.0 pnmenc ||

@@ -138,5 +138,5 @@ esac
 
 if [ -n "$live" ]; then
     gst-launch-1.0 -q filesrc location=demo.webm ! matroskademux ! vp8dec ! \
-        videoconvert ! autovideosink
+        videoconvert ! videoscale ! autovideosink
 fi

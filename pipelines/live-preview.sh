@@ -78,4 +78,4 @@ play "$@" ! \
     vaedecode ${model:+"model=$(quoted "$model")"} \
     ${normalization:+"normalization=$(quoted "$normalization")"} ! \
     queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! \
-    videoconvert ! $sink
+    videoconvert ! videoscale ! $sink

@@ -73,6 +73,10 @@ if [ -z "$preview" ]; then
     esac
 fi
 need_model "$preview"
+if same_model "$preview" "${model:-$pipelines/demo/demo.safetensors}"; then
+    die "$preview: the preview and the record would have the same model;" \
+        '--preview WEIGHTS must name a tiny model of the latent space'
+fi
 
 if has_display; then
     sink=autovideosink
@@ -92,7 +96,7 @@ play filesrc "$(location "$latents")" ! \
     tee name=latents \
     latents. ! queue $wait ! vaedecode "model=$(quoted "$preview")" ! \
     video/x-raw,format=I420 ! tee name=preview \
-    preview. ! queue ! videoconvert ! $sink \
+    preview. ! queue ! videoconvert ! videoscale ! $sink \
     preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \
     latents. ! queue $wait ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! \

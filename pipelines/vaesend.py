@@ -10,7 +10,8 @@
 Start the receiver first:
 
     gst-launch-1.0 tcpserversrc host=0.0.0.0 port=5000 ! gdpdepay ! \\
-        vaedecode model=Wan2.1_VAE.pth ! videoconvert ! autovideosink
+        vaedecode model=Wan2.1_VAE.pth ! videoconvert ! videoscale ! \\
+        autovideosink
 
 Needs only Python's standard library. Latents are arrays of numpy, objects with
 its array interface, or tensors of PyTorch on any device, in float32, float16 or

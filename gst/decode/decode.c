@@ -19,7 +19,8 @@
  * ## Example launch lines
  * |[
  * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
- *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
+ *     vaedecode model=wan2.1_vae.safetensors ! \
+ *     videoconvert ! videoscale ! autovideosink
  * ]|
  * Shows a clip at its own pace.
  * |[

@@ -27,12 +27,14 @@
  * ## Example launch lines
  * |[
  * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
- *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
+ *     vaedecode model=wan2.1_vae.safetensors ! \
+ *     videoconvert ! videoscale ! autovideosink
  * ]|
  * |[
  * gst-launch-1.0 filesrc location=latents.npy ! \
  *     latentdemux latent-space=wan2.1 framerate=24/1 ! \
- *     vaedecode model=wan2.1_vae.safetensors ! videoconvert ! autovideosink
+ *     vaedecode model=wan2.1_vae.safetensors ! \
+ *     videoconvert ! videoscale ! autovideosink
  * ]|
  * Says of a file what that does not say itself.
  */

@@ -16,7 +16,8 @@ PURPOSES = ("weights", "carries", "arena", "scratch", "staging", "library")
 
 PICTURES = (
     "vaedecode name=decode slice-size=1 ! queue name=ahead max-size-buffers=%d "
-    "max-size-bytes=0 max-size-time=0 ! videoconvert ! jpegenc quality=85 ! "
+    "max-size-bytes=0 max-size-time=0 ! videoconvert ! videoscale ! "
+    "video/x-raw,pixel-aspect-ratio=1/1 ! jpegenc quality=85 ! "
     "appsink name=pictures emit-signals=true sync=true max-buffers=1 drop=true"
     % AHEAD
 )

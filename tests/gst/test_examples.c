@@ -122,7 +122,9 @@ words_of(const char *line, gboolean *whole)
             *whole = FALSE;
             g_strv_builder_add(builder, i == 0 ? "fakesrc" : "fakesink");
         } else if (strcmp(all[i], "autovideosink") == 0) {
-            /* Which would try every display that the machine may have. */
+            /* Which would try every display that the machine may have. Many
+             * sinks take square pixels only. */
+            CHECK(strstr(line, "videoscale ! autovideosink") != NULL);
             g_strv_builder_add(builder, "fakesink");
         } else if (!options || all[i][0] != '-') {
             options = FALSE;

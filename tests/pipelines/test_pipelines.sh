@@ -61,6 +61,10 @@ frames_of() {
 }
 
 usage() {
+    # Some sinks take square pixels only.
+    if grep -n 'videoconvert ! \(autovideosink\|\$sink\)' "$pipelines"/*.sh; then
+        fail 'a script without videoscale before its window'
+    fi
     for script in latents-to-video video-to-latents live-preview \
         preview-and-record compare-live round-trip demo; do
         sh "$pipelines/$script.sh" --help >"$tmp/help"
@@ -387,6 +391,12 @@ preview_and_record() {
     [ "$(frames_of "$dir/small.webm")" = 17 ] || fail 'not 17 frames recorded'
     refused 'vae\|model' sh "$pipelines/preview-and-record.sh" \
         --preview "$source/README.md" "$dir/bad.webm"
+    for same in "$pipelines/demo/demo.safetensors" \
+        "$pipelines/demo/../demo/demo.safetensors"; do
+        refused 'the preview and the record would have the same model' \
+            sh "$pipelines/preview-and-record.sh" --preview "$same" \
+            "$dir/bad.webm"
+    done
     # The tiny companion cannot show the latents of others.
     golden=$source/tests/golden/data
     refused 'space wan2.1; --preview WEIGHTS' \
@@ -431,7 +441,9 @@ compare_live() {
     grep -q "^$frames frames: PSNR ${psnr:-none} dB, .* SSIM ${ssim:-none} on" \
         "$tmp/said" || fail 'vaetool compare says something else'
     sh "$pipelines/compare-live.sh" \
-        --model "$pipelines/demo/demo-tiny.safetensors" >"$tmp/said"
+        --model "$pipelines/demo/demo-tiny.safetensors" >"$tmp/said" \
+        2>"$tmp/log"
+    tells 'both sides have the same model and precision: set --other WEIGHTS'
     grep -q "^$frames frames: PSNR inf dB, .* SSIM 1.000000 on" "$tmp/said" ||
         fail 'the same model is not the same'
     refused 'README.md: no safetensors' sh "$pipelines/compare-live.sh" \
