@@ -53,7 +53,7 @@ if has_display; then
     sink=autovideosink
 else
     echo 'no display: the frames are dropped' >&2
-    sink='fakesink sync=true'
+    sink='fakesink sync=true qos=true'
 fi
 
 if [ -n "$from" ]; then

@@ -94,7 +94,7 @@ wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
     tee name=latents \
-    latents. ! queue $wait ! vaedecode "model=$(quoted "$preview")" ! \
+    latents. ! queue $wait ! vaedecode qos=false "model=$(quoted "$preview")" ! \
     video/x-raw,format=I420 ! tee name=preview \
     preview. ! queue ! videoconvert ! videoscale ! $sink \
     preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \

@@ -6,6 +6,10 @@
 /* A late stream still shows a picture this often. */
 #define SHOW_EVERY GST_SECOND
 
+/* So late, and so many slices, are no accident. */
+#define TOO_LATE (GST_SECOND / 2)
+#define SLOW_SLICES 3
+
 void
 gst_vae_qos_init(GstVaeQos *qos)
 {
@@ -36,6 +40,8 @@ gst_vae_qos_reset(GstVaeQos *qos)
 {
     g_mutex_lock(&qos->lock);
     qos->earliest = qos->shown = GST_CLOCK_TIME_NONE;
+    qos->late = 0;
+    qos->slow = 0;
     g_mutex_unlock(&qos->lock);
 }
 
@@ -49,6 +55,7 @@ gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame)
     gst_event_parse_qos(event, NULL, &proportion, &diff, &timestamp);
     g_mutex_lock(&qos->lock);
     qos->proportion = proportion;
+    qos->late = diff;
     if (!GST_CLOCK_TIME_IS_VALID(timestamp))
         qos->earliest = GST_CLOCK_TIME_NONE;
     else if (diff > 0) /* late by diff: what is due now is lost as well */
@@ -56,6 +63,30 @@ gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame)
     else
         qos->earliest = timestamp - MIN(timestamp, (GstClockTime) -diff);
     g_mutex_unlock(&qos->lock);
+}
+
+void
+gst_vae_qos_slice(GstVaeQos *qos, GstClockTime took, GstClockTime video)
+{
+    gboolean tell;
+
+    g_mutex_lock(&qos->lock);
+    qos->slow = took > video && qos->late > (GstClockTimeDiff) TOO_LATE
+                    ? qos->slow + 1
+                    : 0;
+    tell = qos->slow == SLOW_SLICES && !qos->slow_told;
+    qos->slow_told |= tell;
+    g_mutex_unlock(&qos->lock);
+    if (tell)
+        GST_ELEMENT_WARNING(
+            qos->element, CORE, CLOCK,
+            ("Decoding is %.1f times slower than real time, so the sink drops "
+             "frames: a tiny model of the same latent space is faster, "
+             "slice-size=1 delivers frames in smaller groups, and sync=false "
+             "on the sink shows every frame as soon as it is decoded",
+             (gdouble) took / (gdouble) video),
+            ("%.3f s for %.3f s of video", (gdouble) took / GST_SECOND,
+             (gdouble) video / GST_SECOND));
 }
 
 gboolean

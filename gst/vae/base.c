@@ -32,6 +32,7 @@ setup_worker(GstVaeBase *base, GstVaeBaseClass *klass)
     engine->queue = &base->queue;
     engine->stats = &base->stats;
     engine->latency = &base->latency;
+    engine->qos = &base->qos;
     engine->checkpoints = &base->checkpoints;
     loader->element = GST_ELEMENT(base);
     loader->category = klass->category;

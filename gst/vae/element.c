@@ -74,6 +74,7 @@ start(GstVaeBase *base)
 {
     clear(base);
     gst_vae_stats_reset(&base->stats);
+    base->qos.slow_told = FALSE;
     if (gst_vae_worker_start(&base->worker) && load_named_model(base))
         return TRUE;
     gst_vae_worker_stop(&base->worker);

@@ -208,6 +208,11 @@ note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
     g_mutex_unlock(&engine->queue->lock);
     gst_vae_stats_slice(engine->stats, &time);
     gst_vae_stats_frames(engine->stats, frames);
+    /* The first step of a sequence gives fewer frames. */
+    if (engine->decodes && !slice->items[0]->start)
+        gst_vae_qos_slice(engine->qos,
+                          (GstClockTime) (time.end_us - start_us) * 1000,
+                          slice->n * slice->items[0]->session->step_time);
     if (gst_vae_latency_changed(engine->latency))
         gst_element_post_message(
             engine->element,

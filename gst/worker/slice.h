@@ -10,6 +10,7 @@
 #include "checkpoint.h"
 #include "context.h"
 #include "latency.h"
+#include "qos.h"
 #include "queue.h"
 #include "stats.h"
 
@@ -40,6 +41,7 @@ typedef struct GstVaeEngine {
     GstVaeQueue *queue;
     GstVaeStats *stats;
     GstVaeLatency *latency;
+    GstVaeQos *qos;
     GstVaeCheckpoints *checkpoints;
 
     /* Under the lock of the queue. The worker alone writes these, so it reads

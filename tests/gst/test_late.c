@@ -214,6 +214,31 @@ test_off(void)
     vae_test_teardown(h);
 }
 
+/* A decoder that makes the sink late says so once; at this rate no machine is
+ * fast enough. */
+static void
+test_slow(void)
+{
+    for (guint late = 0; late < 2; late++) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        GstBus *bus = vae_test_bus(h);
+
+        gst_harness_set_src_caps_str(
+            h, "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
+               "latent-height=4,framerate=100000/1");
+        vae_test_push_latents(h, LW, LH, 0, 1);
+        tell(h, 2, late ? (GstClockTimeDiff) GST_SECOND : -1, 2);
+        vae_test_push_latents(h, LW, LH, 1, 40);
+        vae_test_push_eos(h);
+        if (late)
+            vae_test_one_warning(bus, "times slower than real time");
+        CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING));
+        gst_element_set_bus(h->element, NULL);
+        gst_object_unref(bus);
+        vae_test_teardown(h);
+    }
+}
+
 static void
 test_encoder(void)
 {
@@ -241,6 +266,7 @@ main(int argc, char **argv)
                                     {"flush", test_flush},
                                     {"always-late", test_always_late},
                                     {"off", test_off},
+                                    {"slow", test_slow},
                                     {"encoder", test_encoder},
                                     {NULL, NULL}};
 
