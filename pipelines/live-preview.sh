@@ -4,7 +4,7 @@ set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
 # shellcheck disable=SC2034 # read by play
-options='model latent-space normalization'
+options='model latent-space normalization sync'
 
 usage() {
     cat <<'EOF'
@@ -19,6 +19,8 @@ LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
                        folder; default: the installed model of the latent space
   --latent-space NAME  of a file that does not state it, such as wan2.1
   --normalization raw  for latents that are not normalized
+  --sync false         shows each frame as soon as it is decoded, for a model
+                       that is slower than real time; default: true
 
 Prints the model on stderr. Without a display the script decodes the frames at
 the same pace and drops them.
@@ -28,12 +30,20 @@ EOF
 model=
 space=
 normalization=
+sync=true
 from=
 while [ $# -gt 0 ]; do
     case $1 in
     --normalization)
         has_value "$@"
         normalization=$2
+        ;;
+    --sync)
+        has_value "$@"
+        case $2 in
+        true | false) sync=$2 ;;
+        *) die "--sync $2: expected true or false" ;;
+        esac
         ;;
     --from)
         has_value "$@"
@@ -50,10 +60,10 @@ done
 no_options "$@"
 
 if has_display; then
-    sink=autovideosink
+    sink="autovideosink sync=$sync"
 else
     echo 'no display: the frames are dropped' >&2
-    sink='fakesink sync=true qos=true'
+    sink="fakesink sync=$sync qos=true"
 fi
 
 if [ -n "$from" ]; then

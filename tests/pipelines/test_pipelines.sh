@@ -107,6 +107,7 @@ usage() {
         "$source/README.md" "$dir/out.safetensors"
     refused 'no such file' sh "$pipelines/preview-and-record.sh" \
         "$dir/none" "$dir/out.webm"
+    refused 'true or false' sh "$pipelines/live-preview.sh" --sync maybe
     refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
     refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
     for size in 0x4 4x0 65536x4 4x99999999999; do
