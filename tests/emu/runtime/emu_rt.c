@@ -15,7 +15,10 @@ typedef struct Task {
     void (*run)(const void *args);
     void *args;
     Event *event;  /* recorded where run is NULL ... */
-    int waits_for; /* ... or, not 0, waited for: its record of that number */
+    int waits_for; /* ... or, not 0, waited for: its record of that number ...
+                    */
+    struct Stream *stream;
+    int place; /* ... which is there, whatever was recorded later */
 } Task;
 
 typedef struct List {
@@ -155,7 +158,7 @@ step(Stream *s, bool forced)
     if (!t.run && t.waits_for && t.event->came < t.waits_for) {
         if (!forced)
             return false;
-        force(t.event->stream, t.event->place);
+        force(t.stream, t.place);
         assert(t.event->came >= t.waits_for);
     }
     s->done++;
@@ -315,7 +318,10 @@ vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
     if (emu_strikes(EMU_FAULT_STREAM_WAIT))
         return 0;
     if (e->recorded)
-        give(stream, (Task){.event = e, .waits_for = e->recorded});
+        give(stream, (Task){.event = e,
+                            .waits_for = e->recorded,
+                            .stream = e->stream,
+                            .place = e->place});
     return 0;
 }
 
@@ -346,7 +352,7 @@ vae_rt_event_free(VaeRtEvent event)
     emu_unsafe();
     emu_same_device(e->device, "an event");
     if (e->came < e->recorded)
-        force(e->stream, e->place);
+        emu_force_all();
     free(e);
     emu.alive--;
 }
@@ -360,8 +366,6 @@ vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
     Stream *s = stream;
     emu_same_device(s->device, "a stream");
     emu_same_device(e->device, "an event");
-    if (e->came < e->recorded)
-        force(e->stream, e->place); /* one record at a time is enough here */
     e->stream = s;
     e->recorded++;
     e->place = end_of(s) + 1;
