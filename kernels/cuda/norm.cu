@@ -212,8 +212,8 @@ launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 
 /*
  * Three passes: sums over parts of a frame, statistics of each group, result.
- * The group's first value in the frame is subtracted from x before summing, so
- * that a mean far from zero costs no precision.
+ * A typical value of the group in the frame is subtracted from x before summing,
+ * so that a mean far from zero costs no precision.
  */
 typedef struct Group {
     VaeNormArgs a;
@@ -258,16 +258,21 @@ frame_start(const Group &g)
     return (size_t) blockIdx.y * g.a.h * g.a.w * g.a.c;
 }
 
-/* The first value of channel c's group in this block's frame. */
+/* A typical value of the group that begins at channel c, in this block's frame:
+ * the median of three pixels, so that no single outlier is taken for one. */
 VAE_DEVICE float
-shift_of(const Group &g, int c)
+shift_of(const Group &g, VaeType type, int c)
 {
-    const int per = g.a.c / g.a.groups;
-    return vae_load(g.a.x, g.a.x_type, frame_start(g) + c / per * per);
+    const size_t pixels = (size_t) g.a.h * g.a.w;
+    const size_t first = frame_start(g) + c;
+    const float u = vae_load(g.a.x, type, first + pixels / 6 * g.a.c);
+    const float v = vae_load(g.a.x, type, first + pixels / 2 * g.a.c);
+    const float w = vae_load(g.a.x, type, first + pixels * 5 / 6 * g.a.c);
+    return fmaxf(fminf(u, v), fminf(fmaxf(u, v), w));
 }
 
-/* The same for n channels from `first` on, then zeros up to eight; one
- * division. */
+/* The same for n channels from `first` on, whatever their groups, then zeros up
+ * to eight. */
 template <int X>
 VAE_DEVICE void
 load_shifts(const Group &g, float *shift, int first, int n)
@@ -275,10 +280,14 @@ load_shifts(const Group &g, float *shift, int first, int n)
     const VaeType type = X == VAE_ANY ? g.a.x_type : (VaeType) X;
     const int per = g.a.c / g.a.groups;
     int group = first / per * per; /* its first channel */
+    float value = shift_of(g, type, group);
     VAE_UNROLL
     for (int i = 0; i < 8; i++) {
-        group += first + i == group + per ? per : 0;
-        shift[i] = i < n ? vae_load(g.a.x, type, frame_start(g) + group) : 0;
+        if (i < n && first + i == group + per) {
+            group += per;
+            value = shift_of(g, type, group);
+        }
+        shift[i] = i < n ? value : 0;
     }
 }
 
@@ -397,7 +406,7 @@ group_statistics(Group g)
     const double mean = sum / count, var = squares / count - mean * mean;
     double *to = g.statistics +
                  ((size_t) blockIdx.y * g.a.groups + blockIdx.x) * STATISTICS;
-    to[MEAN] = shift_of(g, (int) blockIdx.x * per) + mean;
+    to[MEAN] = shift_of(g, g.a.x_type, (int) blockIdx.x * per) + mean;
     to[SCALE] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
 }
 

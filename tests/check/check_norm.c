@@ -266,6 +266,24 @@ check_group_mean(VaeCheck *t)
                     1.2 * roundings(&a));
 }
 
+/* Two numbers of each group are far from all others. */
+static void
+check_group_outlier(VaeCheck *t)
+{
+    if (!t->dut || !vae_check_begin(t, "group_outlier"))
+        return;
+    VaeNormArgs a = arguments(t, VAE_NORM_GROUP, 1, 40, 40, 32, 8, false);
+    const size_t n = count(&a);
+    float *x = vae_check_random(t, n, 1);
+    for (int c = 0; c < a.c; c += a.c / a.groups)
+        x[c] = x[(size_t) 40 * 20 * a.c + c] = 300;
+    a.x = x;
+    const float *ref = run(t, t->ref, &t->queue, a);
+    const float *dut = run(t, t->dut, &t->queue, a);
+    vae_check_close(t, t->dut->name, dut, ref, n, roundings(&a),
+                    1.2 * roundings(&a));
+}
+
 static void
 extreme_inputs(float *x, int c)
 {
@@ -353,8 +371,8 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_rms,        check_group,
-                                       check_group_mean, check_extremes,
-                                       check_silu,       check_speed};
+    static const VaeCheckFunc all[] = {
+        check_rms,      check_group, check_group_mean, check_group_outlier,
+        check_extremes, check_silu,  check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }
