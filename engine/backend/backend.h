@@ -79,9 +79,29 @@ typedef struct VaeExec {
     VaeOpTime *times; /* n_ops of the program; NULL: no profile */
 } VaeExec;
 
+/* Type of convolutions' inputs at that precision. */
+static inline VaeType
+vae_act_type(VaePrecision precision)
+{
+    return precision == VAE_PRECISION_BF16   ? VAE_TYPE_BF16
+           : precision == VAE_PRECISION_FP16 ? VAE_TYPE_F16
+                                             : VAE_TYPE_F32;
+}
+
+/* The processor or GPU of an open backend. */
+typedef struct VaeDevice {
+    char name[256];
+    int threads; /* in use: those asked for, or fewer */
+} VaeDevice;
+
 typedef struct VaeBackendClass {
     const char *name;
     VaeBackendKind kind;
+    /* AUTO for encoding: diffusion models are sensitive to 16-bit errors of
+     * latents. */
+    VaePrecision encode_precision;
+    bool narrow_sums;   /* the residual stream has vae_act_type(); else F32 */
+    VaeFusions fusions; /* neighbouring ops that the backend computes as one */
 
     /* False and a sentence if this machine or build has no such backend.
      * Cheap. */
@@ -90,22 +110,11 @@ typedef struct VaeBackendClass {
      * empty string. False and a sentence for an unsupported precision. */
     bool (*precision)(VaePrecision wanted, VaePrecision *out, char *why,
                       size_t size);
-    /* AUTO for encoding: diffusion models are sensitive to 16-bit errors of
-     * latents. */
-    VaePrecision encode_precision;
-    /* Type of convolutions' inputs at that precision. */
-    VaeType (*act_type)(VaePrecision precision);
-    /* Type of the residual stream; NULL: F32. */
-    VaeType (*sum_type)(VaePrecision precision);
-    /* Neighbouring ops that the backend computes as one. */
-    VaeFusions fusions;
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeError *error);
     void (*close)(VaeBackend **backend);
-    /* Threads in use: those asked for, or fewer if the system has no more.
-     * NULL: those asked for. */
-    int (*threads)(const VaeBackend *backend);
+    void (*describe)(const VaeBackend *backend, VaeDevice *out);
 
     /* Bytes that alloc() can still give; NULL: the machine's memory. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
@@ -125,7 +134,8 @@ typedef struct VaeBackendClass {
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
-    /* Once, before the first run. Addresses stay fixed from then on. */
+    /* Before the first run, and again after offload(), whose memory it takes
+     * again. Addresses stay fixed from then on. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
@@ -141,20 +151,16 @@ typedef struct VaeBackendClass {
      * one. No run is in flight. NULL: not needed. */
     bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
                     double seconds[2]);
-    /* The name of the processor or GPU. */
-    void (*device)(const VaeBackend *backend, char *out, size_t size);
     /* Adds times to rows, one for each op; NULL turns profiling off. */
     void (*profile)(VaeExec *exec, VaeOpTime *rows);
 
     /*
-     * For devices whose memory others need meanwhile; NULL, all three: none.
+     * For devices whose memory others need meanwhile; NULL, both: none.
      * No run is in flight. offload() frees all of alloc()'s memory that the
      * exec holds, except the blocks that it is bound to; on an error the rest
-     * stays. reload() takes it again; bind() comes next. offload() also undoes
-     * a reload() that failed.
+     * stays. It also undoes a bind() that failed.
      */
     VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
-    VaeStatus (*reload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
     /* Copies between a block of alloc() and host memory, and waits. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
                       size_t bytes, VaeError *error);

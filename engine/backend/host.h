@@ -37,9 +37,10 @@ void vae_host_free(VaeBackend *backend, void *block);
 VaeStatus vae_host_bind(VaeBackend *backend, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 void vae_host_profile(VaeExec *exec, VaeOpTime *rows);
-void vae_host_device(const VaeBackend *backend, char *out, size_t size);
 
-/* processor.c: the processor's name, the first as a file like /proc/cpuinfo
+/* processor.c: the processor and that number of threads. */
+void vae_host_describe(VaeDevice *out, int threads);
+/* The processor's name, the first as a file like /proc/cpuinfo
  * has it. */
 bool vae_processor_name(const char *path, char *out, size_t size);
 

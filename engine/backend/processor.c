@@ -1,5 +1,5 @@
 /*
- * processor.c: the name of the processor.
+ * processor.c: the name of the processor, and the threads in use.
  */
 #include <stdio.h>
 #include <string.h>
@@ -44,10 +44,11 @@ vae_processor_name(const char *path, char *out, size_t size)
 }
 
 void
-vae_host_device(const VaeBackend *backend, char *out, size_t size)
+vae_host_describe(VaeDevice *out, int threads)
 {
     struct utsname machine;
-    if (!vae_processor_name("/proc/cpuinfo", out, size))
-        snprintf(out, size, "%s processor",
+    out->threads = threads;
+    if (!vae_processor_name("/proc/cpuinfo", out->name, sizeof out->name))
+        snprintf(out->name, sizeof out->name, "%s processor",
                  uname(&machine) == 0 ? machine.machine : "unknown");
 }

@@ -28,12 +28,6 @@ ref_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
     return false;
 }
 
-static VaeType
-ref_act_type(VaePrecision precision)
-{
-    return VAE_TYPE_F32;
-}
-
 static VaeStatus
 ref_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
 {
@@ -67,10 +61,10 @@ ref_run(VaeBackend *backend, VaeExec *exec, const VaeRun *run, VaeError *error)
     return vae_host_run(exec, run, error);
 }
 
-static int
-ref_threads(const VaeBackend *backend)
+static void
+ref_describe(const VaeBackend *backend, VaeDevice *out)
 {
-    return 1;
+    vae_host_describe(out, 1);
 }
 
 const VaeBackendClass vae_backend_ref = {.name = "ref",
@@ -78,15 +72,13 @@ const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .available = ref_available,
                                          .precision = ref_precision,
                                          .encode_precision = VAE_PRECISION_FP32,
-                                         .act_type = ref_act_type,
                                          .open = ref_open,
                                          .close = ref_close,
-                                         .threads = ref_threads,
                                          .alloc = vae_host_alloc,
                                          .free = vae_host_free,
                                          .prepare = ref_prepare,
                                          .exec_free = ref_exec_free,
                                          .bind = vae_host_bind,
                                          .run = ref_run,
-                                         .device = vae_host_device,
+                                         .describe = ref_describe,
                                          .profile = vae_host_profile};

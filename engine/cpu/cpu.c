@@ -224,10 +224,10 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
     return status;
 }
 
-static int
-cpu_threads(const VaeBackend *cpu)
+static void
+cpu_describe(const VaeBackend *cpu, VaeDevice *out)
 {
-    return cpu->params.threads;
+    vae_host_describe(out, cpu->params.threads);
 }
 
 /* ------------------------------------------------------------------ */
@@ -258,12 +258,6 @@ cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
                  "the cpu backend computes in fp32 or bf16, not in %s",
                  vae_precision_name(wanted));
     return false;
-}
-
-static VaeType
-cpu_act_type(VaePrecision precision)
-{
-    return precision == VAE_PRECISION_BF16 ? VAE_TYPE_BF16 : VAE_TYPE_F32;
 }
 
 /* ------------------------------------------------------------------ */
@@ -373,17 +367,15 @@ const VaeBackendClass vae_backend_cpu = {
     .available = vae_dnnl_usable,
     .precision = cpu_precision,
     .encode_precision = VAE_PRECISION_FP32,
-    .act_type = cpu_act_type,
     .fusions = {.upsample = true, .winograd = true},
     .open = cpu_open,
     .close = cpu_close,
-    .threads = cpu_threads,
     .alloc = vae_host_alloc,
     .free = vae_host_free,
     .prepare = cpu_prepare,
     .exec_free = cpu_exec_free,
     .bind = vae_host_bind,
     .run = cpu_run,
-    .device = vae_host_device,
+    .describe = cpu_describe,
     .compare = vae_cpu_compare,
     .profile = vae_host_profile};

@@ -33,14 +33,6 @@ cuda_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
     return true;
 }
 
-static VaeType
-cuda_type(VaePrecision precision)
-{
-    return precision == VAE_PRECISION_BF16   ? VAE_TYPE_BF16
-           : precision == VAE_PRECISION_FP16 ? VAE_TYPE_F16
-                                             : VAE_TYPE_F32;
-}
-
 /* ------------------------------------------------------------------ */
 /* Entries: whoever calls gets its thread back as it was.              */
 
@@ -203,15 +195,6 @@ cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 }
 
 static VaeStatus
-cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
-{
-    VaeRtCaller caller;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK ? leave(&caller, vae_cuda_reload(cuda, exec, error))
-                            : status;
-}
-
-static VaeStatus
 cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
           VaeError *error)
 {
@@ -225,9 +208,10 @@ cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
 /* ------------------------------------------------------------------ */
 
 static void
-cuda_device(const VaeBackend *cuda, char *out, size_t size)
+cuda_describe(const VaeBackend *cuda, VaeDevice *out)
 {
-    snprintf(out, size, "%s", cuda->device.name);
+    snprintf(out->name, sizeof out->name, "%s", cuda->device.name);
+    out->threads = cuda->params.threads;
 }
 
 const VaeBackendClass vae_backend_cuda = {
@@ -236,8 +220,7 @@ const VaeBackendClass vae_backend_cuda = {
     .available = cuda_available,
     .precision = cuda_precision,
     .encode_precision = VAE_PRECISION_TF32,
-    .act_type = cuda_type,
-    .sum_type = cuda_type,
+    .narrow_sums = true,
     .fusions = {.upsample = true, .norm_carry = true},
     .open = cuda_open,
     .close = cuda_close,
@@ -249,9 +232,8 @@ const VaeBackendClass vae_backend_cuda = {
     .bind = cuda_bind,
     .run = cuda_run,
     .finish = cuda_finish,
-    .device = cuda_device,
+    .describe = cuda_describe,
     .profile = cuda_profile,
     .offload = cuda_offload,
-    .reload = cuda_reload,
     .copy = cuda_copy,
 };

@@ -246,7 +246,9 @@ vae_cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     exec->memory = *memory;
-    VaeStatus status = vae_cuda_stage_take(cuda, e, error);
+    VaeStatus status = vae_cuda_reload(cuda, exec, error);
+    if (status == VAE_OK)
+        status = vae_cuda_stage_take(cuda, e, error);
     for (int i = 0; i < exec->program->n_ops && status == VAE_OK; i++)
         if (exec->program->ops[i].kind == VAE_OP_CONV)
             status = bind_conv(e, i, error);

@@ -429,7 +429,7 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     const VaePrecision precision = cuda->params.precision;
     const unsigned bit = 1u << precision;
     const bool counted = cuda->number < MOST_DEVICES;
-    Test t = {.cuda = cuda, .type = vae_backend_cuda.act_type(precision)};
+    Test t = {.cuda = cuda, .type = vae_act_type(precision)};
     t.eps = t.type == VAE_TYPE_BF16  ? 0x1p-7
             : t.type == VAE_TYPE_F16 ? 0x1p-10
                                      : 0x1p-20; /* allows for TF32 */

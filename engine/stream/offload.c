@@ -89,17 +89,13 @@ vae_stream_release(VaeStream *s, VaeError *error)
 static VaeStatus
 take_again(VaeStream *s, VaeError *error)
 {
-    VaeStatus status = VAE_OK;
+    VaeStatus status;
     if (!s->programs[FIRST]) { /* a smaller slice size than before */
         status = vae_stream_take(s, error);
         if (status != VAE_OK)
             return status;
     } else {
-        for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-            if (s->execs[i])
-                status = s->class->reload(s->backend, s->execs[i], error);
-        if (status == VAE_OK)
-            status = vae_stream_take_memory(s, error);
+        status = vae_stream_take_memory(s, error);
     }
     if (status == VAE_OK)
         status = vae_carries_reload(&s->carries, error);

@@ -34,7 +34,7 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
                                           .steps = 1,
                                           .height = SIDE * unit,
                                           .width = SIDE * unit,
-                                          .act = s->class->act_type(precision),
+                                          .act = vae_act_type(precision),
                                           .sum = VAE_TYPE_F32,
                                           .label = "precision",
                                           .carries = &carries},

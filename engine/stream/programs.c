@@ -80,10 +80,9 @@ record(VaeStream *s, int which, VaeError *error)
                           .steps = which == NEXT ? s->plan.slice_size : 1,
                           .height = s->plan.padded_height / down,
                           .width = s->plan.padded_width / down,
-                          .act = s->class->act_type(precision),
-                          .sum = s->class->sum_type
-                                     ? s->class->sum_type(precision)
-                                     : VAE_TYPE_F32,
+                          .act = vae_act_type(precision),
+                          .sum = s->class->narrow_sums ? vae_act_type(precision)
+                                                       : VAE_TYPE_F32,
                           .label = vae_stream_labels[which],
                           .carries = &s->carries.set},
         &s->programs[which], error);

@@ -34,7 +34,7 @@ vae_stream_get_plan(const VaeStream *stream)
 const char *
 vae_stream_get_device(const VaeStream *stream)
 {
-    return stream->device;
+    return stream->device.name;
 }
 
 bool

@@ -118,9 +118,8 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
         return opened;
     if (s->borrowed)
         s->backend = s->borrowed;
-    if (s->class->threads)
-        s->plan.threads = s->class->threads(s->backend);
-    s->class->device(s->backend, s->device, sizeof s->device);
+    s->class->describe(s->backend, &s->device);
+    s->plan.threads = s->device.threads;
     if (s->params.precision == VAE_PRECISION_AUTO &&
         s->params.direction == VAE_DECODE)
         s->class->precision(VAE_PRECISION_AUTO, &s->plan.precision, s->why,
@@ -286,7 +285,7 @@ tell(const VaeStream *s)
                  p->threads == 1 ? "" : "s");
     vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d, %.1f MiB",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
-            s->device, vae_precision_name(p->precision),
+            s->device.name, vae_precision_name(p->precision),
             s->why[0] ? " since " : "", s->why, s->params.width,
             s->params.height, p->slice_size, (double) p->peak / 1048576);
 }
@@ -346,7 +345,7 @@ leaves_device(const VaeStream *s, const VaeError *why)
         !vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
         return false;
     snprintf(line, sizeof line, "the cpu backend computes, not %s: %s",
-             s->device, why->message);
+             s->device.name, why->message);
     if (s->params.warn)
         s->params.warn(s->params.log_user, line);
     return true;

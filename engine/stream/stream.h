@@ -30,7 +30,7 @@ struct VaeStream {
     const VaeBackendClass *class;
     VaeBackend *backend;
     VaeBackend *borrowed; /* backend, if another stream owns it */
-    char device[128];     /* its name */
+    VaeDevice device;     /* its name and threads */
     char why[512];        /* why AUTO chose the precision; empty: it was set */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];

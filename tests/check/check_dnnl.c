@@ -231,7 +231,7 @@ check_convs(VaeCheck *t, VaePrecision precision)
     for (size_t i = 0; i < VAE_COUNT(kinds); i++)
         for (size_t j = 0; j < VAE_COUNT(channels); j++) {
             VaeOneOp op = kinds[i];
-            op.type = vae_backend_cpu.act_type(precision);
+            op.type = vae_act_type(precision);
             op.x.c = channels[j][0];
             op.y.c = channels[j][1];
             check_one_conv(t, &b, op, false);
@@ -323,7 +323,7 @@ check_ups(VaeCheck *t, VaePrecision precision)
                 t, &b,
                 (VaeOneOp){
                     .kind = VAE_OP_CONV,
-                    .type = vae_backend_cpu.act_type(precision),
+                    .type = vae_act_type(precision),
                     .x = {.w = cases[i][0], .h = cases[i][1], .c = cases[i][2]},
                     .y = {.c = cases[i][3]},
                     .k = 3,
@@ -524,7 +524,7 @@ check_attentions(VaeCheck *t, VaePrecision precision)
     for (size_t i = 0; i < VAE_COUNT(sizes); i++) {
         const int h = sizes[i][0], w = sizes[i][1], c = sizes[i][2];
         const VaeOneOp op = {.kind = VAE_OP_ATTENTION,
-                             .type = vae_backend_cpu.act_type(precision),
+                             .type = vae_act_type(precision),
                              .x = {FRAMES, h, w, 3 * c},
                              .y = {FRAMES, h, w, c}};
         if (!vae_check_begin(t, "attention_%s_%dx%d_c%d",

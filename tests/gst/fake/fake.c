@@ -2,7 +2,6 @@
  * fake.c: see fake.h.
  */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +16,7 @@
 struct VaeBackend {
     uint64_t state; /* of the sequence */
     uint64_t step_ns, run_ns;
+    int threads;
 };
 
 struct FakeExec {
@@ -55,18 +55,13 @@ fake_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
     return true;
 }
 
-static VaeType
-fake_act_type(VaePrecision precision)
-{
-    return VAE_TYPE_F32;
-}
-
 static VaeStatus
 fake_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
 {
     VaeBackend *b = vae_mem_alloc(sizeof *b);
     if (!b)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    b->threads = params->threads;
     b->step_ns = micros("VAE_FAKE_STEP_US");
     b->run_ns = micros("VAE_FAKE_RUN_US");
     *out = b;
@@ -120,9 +115,9 @@ fake_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
 }
 
 static void
-fake_device(const VaeBackend *backend, char *out, size_t size)
+fake_describe(const VaeBackend *backend, VaeDevice *out)
 {
-    snprintf(out, size, "none");
+    *out = (VaeDevice){"none", backend->threads};
 }
 
 static void
@@ -280,7 +275,6 @@ static const VaeBackendClass fake = {.name = "cuda",
                                      .available = fake_available,
                                      .precision = fake_precision,
                                      .encode_precision = VAE_PRECISION_FP32,
-                                     .act_type = fake_act_type,
                                      .open = fake_open,
                                      .close = fake_close,
                                      .alloc = vae_host_alloc,
@@ -289,7 +283,7 @@ static const VaeBackendClass fake = {.name = "cuda",
                                      .exec_free = fake_exec_free,
                                      .bind = fake_bind,
                                      .run = fake_run,
-                                     .device = fake_device,
+                                     .describe = fake_describe,
                                      .profile = fake_profile};
 
 const VaeBackendClass *
