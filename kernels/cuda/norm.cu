@@ -212,8 +212,8 @@ launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 
 /*
  * Three passes: sums over parts of a frame, statistics of each group, result.
- * A typical value of the group in the frame is subtracted from x before summing,
- * so that a mean far from zero costs no precision.
+ * A typical value of the group in the frame is subtracted from x before
+ * summing, so that a mean far from zero costs no precision.
  */
 typedef struct Group {
     VaeNormArgs a;
