@@ -1,6 +1,7 @@
 /*
  * stream.c: plans, makes and frees a stream.
  */
+#include <assert.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -386,6 +387,7 @@ vae_stream_free(VaeStream **stream)
     *stream = NULL;
     if (!s)
         return;
+    assert(s->class || !s->backend);
     if (s->backend && s->class->finish)
         s->class->finish(s->backend, 0, false, NULL);
     vae_stream_free(&s->fallback);

@@ -420,7 +420,14 @@ change_state(GstElement *element, GstStateChange transition)
 }
 
 static const GstVaeField fields[] = {
-    GST_LATENT_SETTINGS_FIELDS(GstLatentDemux, settings),
+    GST_VAE_FIELD(GST_LATENT_PROP_TENSOR, GstLatentDemux, settings.tensor),
+    GST_VAE_FIELD(GST_LATENT_PROP_LAYOUT, GstLatentDemux, settings.layout),
+    GST_VAE_FIELD(GST_LATENT_PROP_FRAMERATE, GstLatentDemux, settings.fps_n),
+    GST_VAE_FIELD(GST_LATENT_PROP_LATENT_SPACE, GstLatentDemux, settings.space),
+    GST_VAE_FIELD(GST_LATENT_PROP_NORMALIZATION, GstLatentDemux,
+                  settings.normalization),
+    GST_VAE_FIELD(GST_LATENT_PROP_BATCH_INDEX, GstLatentDemux,
+                  settings.batch_index),
     GST_VAE_FIELD(PROP_MAX_PUSH_SIZE, GstLatentDemux, max_push_size),
     GST_VAE_FIELD(PROP_WARM_UP, GstLatentDemux, warm_up),
     {0}};

@@ -37,16 +37,6 @@ enum {
     GST_LATENT_PROP_LAST
 };
 
-/* The GstVaeField of each, for an object of Type with them in its field. */
-#define GST_LATENT_SETTINGS_FIELDS(Type, field)                                \
-    GST_VAE_FIELD(GST_LATENT_PROP_TENSOR, Type, field.tensor),                 \
-        GST_VAE_FIELD(GST_LATENT_PROP_LAYOUT, Type, field.layout),             \
-        GST_VAE_FIELD(GST_LATENT_PROP_FRAMERATE, Type, field.fps_n),           \
-        GST_VAE_FIELD(GST_LATENT_PROP_LATENT_SPACE, Type, field.space),        \
-        GST_VAE_FIELD(GST_LATENT_PROP_NORMALIZATION, Type,                     \
-                      field.normalization),                                    \
-        GST_VAE_FIELD(GST_LATENT_PROP_BATCH_INDEX, Type, field.batch_index)
-
 void gst_latent_settings_install(GObjectClass *klass);
 void gst_latent_settings_init(GstLatentSettings *settings);
 /* dst gets its own strings. */

@@ -60,11 +60,11 @@ count(Encode *e, VaeError *error)
 {
     const VaeSteps *s = &e->info->encode;
     const int64_t n = e->video->dims[0];
-    const int64_t groups =
-        n < s->first_in ? -1 : (n - s->first_in) / s->step_in;
     if (!e->info->has_encoder)
         return vae_fail(error, VAE_ERR_MODEL, "%s: has no encoder",
                         e->info->path);
+    const int64_t groups =
+        n < s->first_in ? -1 : (n - s->first_in) / s->step_in;
     if (e->o->drop && groups < 0)
         return vae_fail(
             error, VAE_ERR_SIZE,
