@@ -94,8 +94,9 @@ typedef struct VaeStreamParams {
     VaeLogFunc warn;     /* or NULL; gets what was asked for and is not done */
     void *log_user;      /* of both */
     double memory_share; /* without memory_limit: the part of what is free that
-                            may be taken, 0.75 for example; 0: all, and 0.9 if
-                            a smaller slice_size of 0 would do */
+                            may be taken, such as 0.75; 0: all of it, but 0.9
+                            for slices of more than one step that slice_size 0
+                            chooses */
 } VaeStreamParams;
 
 /* Bytes by purpose, as they are asked for; library alone is an estimate. */
@@ -108,11 +109,11 @@ typedef struct VaePlan {
     uint64_t staging;  /* pinned or conversion buffers */
     uint64_t fallback; /* the stream in fp32 that nan_policy holds ready, and a
                           copy of the carries; 0: none */
-    uint64_t library;  /* about what the computing library keeps for itself:
-                          code and tables of its primitives, from means that
-                          were measured. Taken once per process for all streams
-                          alike, and kept when they are freed. 0 for ref, which
-                          has none, and for cuda, where it is not known */
+    uint64_t library;  /* a margin for what the computing library keeps for
+                          itself: code and tables of its primitives. Taken once
+                          per process for all streams alike, and kept when they
+                          are freed. 0 for ref, which has none, and for cuda,
+                          where it is not known */
     uint64_t total;    /* of these, as long as the stream lives */
     uint64_t loading;  /* at most, while weights are laid out, beside those that
                           are; given back before anything else is taken */
