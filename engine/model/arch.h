@@ -25,13 +25,17 @@ struct VaeArch {
     int other_names; /* number of namings beside the official one */
 
     /* Writes the file's name for a canonical name to buffer, of 256 bytes.
-     * Returns false if that naming has none. */
+     * Returns false if that naming has none. naming: 1 to other_names; in
+     * naming 0 the file has the canonical names. NULL: there is no other. */
     bool (*rename)(int naming, const char *name, char *buffer);
-    /* True if the file has this architecture's names; fills info (names,
-     * reason, latent_channels, statistics, steps) and data. */
+    /* True if the file has this architecture's names; fills info and data.
+     * info has the name of the architecture, "official" names, the prefixes of
+     * the file as has_decoder and has_encoder, means of 0 and deviations of 1;
+     * the rest is zero. */
     bool (*recognise)(VaeRecognise *r, VaeError *error);
     /* Fills in the released, full-size configuration. */
     void (*preset)(VaeRecognise *r);
+    /* The forward passes; NULL where the network has none. */
     void (*decode)(VaeBuilder *b);
     void (*encode)(VaeBuilder *b);
 };

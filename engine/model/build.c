@@ -36,11 +36,20 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
     const bool decode = params->direction == VAE_DECODE;
     const VaeModelInfo *info = &model->info;
     VaeBuildParams p = *params;
+    if (decode ? !model->arch->decode : !model->arch->encode)
+        return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->arch,
+                        decode ? "decoder" : "encoder");
+    if (info->spatial < 1 || info->latent_channels < 1)
+        return vae_fail(error, VAE_ERR_MODEL,
+                        "%s: info.spatial is %d and info.latent_channels %d, "
+                        "expected positive numbers",
+                        info->arch, info->spatial, info->latent_channels);
     p.network = (VaeNetwork){.forward = decode ? model->arch->decode
                                                : model->arch->encode,
                              .arch_data = model->arch_data,
                              .steps = decode ? info->decode : info->encode,
                              .latent_channels = info->latent_channels,
+                             .spatial = info->spatial,
                              .tensors = {.find = p.dry_run ? require : find,
                                          .at = required_at,
                                          .user = (VaeModel *) model,
@@ -50,25 +59,29 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
 
 /* ------------------------------------------------------------------ */
 
+/* Builds for bf16, which tells the two types of tensors apart. */
 static VaeStatus
-dry_run(VaeModel *model, VaeDirection direction, bool first, VaeError *error)
+dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
 {
-    VaeCarrySet carries = {0};
     const int side = direction == VAE_DECODE ? 2 : 2 * model->info.spatial;
-    VaeProgram *program;
-    const VaeStatus status =
-        vae_model_build(model,
-                        &(VaeBuildParams){.direction = direction,
-                                          .first = first,
-                                          .steps = 1,
-                                          .height = side,
-                                          .width = side,
-                                          .act = VAE_TYPE_F32,
-                                          .label = "dry run",
-                                          .carries = &carries,
-                                          .dry_run = true},
-                        &program, error);
-    vae_program_free(&program);
+    VaeCarrySet carries = {0};
+    VaeStatus status = VAE_OK;
+    for (int first = 0; first < 2 && status == VAE_OK; first++) {
+        VaeProgram *program;
+        status = vae_model_build(model,
+                                 &(VaeBuildParams){.direction = direction,
+                                                   .first = first,
+                                                   .steps = 1,
+                                                   .height = side,
+                                                   .width = side,
+                                                   .act = VAE_TYPE_BF16,
+                                                   .sum = VAE_TYPE_F32,
+                                                   .label = "dry run",
+                                                   .carries = &carries,
+                                                   .dry_run = true},
+                                 &program, error);
+        vae_program_free(&program);
+    }
     vae_carry_set_free(&carries);
     return status;
 }
@@ -76,17 +89,13 @@ dry_run(VaeModel *model, VaeDirection direction, bool first, VaeError *error)
 VaeStatus
 vae_model_dry_run(VaeModel *model, VaeError *error)
 {
-    const bool has[2] = {model->info.has_decoder, model->info.has_encoder};
-    for (int d = 0; d < 2; d++)
-        for (int first = 0; has[d] && first < 2; first++) {
-            const VaeStatus status =
-                dry_run(model, d ? VAE_ENCODE : VAE_DECODE, first, error);
-            if (status != VAE_OK)
-                return status;
-            if (d == 0)
-                model->n_decoder = model->n_required;
-        }
-    return VAE_OK;
+    VaeStatus status = VAE_OK;
+    if (model->info.has_decoder)
+        status = dry_run(model, VAE_DECODE, error);
+    model->n_decoder = model->n_required;
+    if (model->info.has_encoder && status == VAE_OK)
+        status = dry_run(model, VAE_ENCODE, error);
+    return status;
 }
 
 VaeStatus

@@ -17,11 +17,19 @@
 
 #define MAX_SPATIAL 64 /* larger factors come from a broken file */
 
+bool
+vae_model_rename(const VaeModel *model, const char *name, char *buffer)
+{
+    if (model->naming && model->arch->rename)
+        return model->arch->rename(model->naming, name, buffer);
+    return snprintf(buffer, 256, "%s", name) < 256;
+}
+
 const VaeTensorInfo *
 vae_model_find(const VaeModel *model, const char *name)
 {
     char renamed[256];
-    if (!model->file || !model->arch->rename(model->naming, name, renamed))
+    if (!model->file || !vae_model_rename(model, name, renamed))
         return NULL;
     return vae_tensor_file_find(model->file, renamed);
 }
@@ -77,7 +85,7 @@ vae_model_has_block(const VaeModel *model, const char *format, ...)
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    return model->arch->rename(model->naming, name, renamed) &&
+    return vae_model_rename(model, name, renamed) &&
            vae_tensor_file_has_prefix(model->file, renamed);
 }
 
@@ -202,18 +210,29 @@ new_model(const char *path)
     pthread_mutex_init(&m->lock, NULL);
     vae_weight_cache_init(&m->weights);
     m->path = strdup(path);
-    m->info.path = m->path;
-    m->info.mean = m->mean;
-    m->info.std = m->std;
     return m;
 }
 
+/* Prepares recognise() or preset() of an architecture. */
 static bool
-set_arch(VaeModel *m, const VaeArch *arch)
+set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
 {
     m->arch = arch;
+    m->naming = 0;
+    m->info = (VaeModelInfo){.arch = arch->name,
+                             .names = "official",
+                             .reason = "generated",
+                             .path = m->path,
+                             .has_decoder = decoder && arch->decode,
+                             .has_encoder = encoder && arch->encode,
+                             .mean = m->mean,
+                             .std = m->std};
+    for (int i = 0; i < VAE_MAX_LATENT_CHANNELS; i++) {
+        m->mean[i] = 0;
+        m->std[i] = 1;
+    }
     free(m->arch_data);
-    m->arch_data = calloc(1, arch->data_size);
+    m->arch_data = calloc(1, arch->data_size + 1);
     return m->arch_data != NULL;
 }
 
@@ -232,10 +251,10 @@ recognise_params(VaeModel *m)
 static VaeStatus
 recognise(VaeModel *m, VaeError *error)
 {
-    m->info.has_decoder = vae_model_has_prefix(m, "decoder.");
-    m->info.has_encoder = vae_model_has_prefix(m, "encoder.");
+    const bool decoder = vae_model_has_prefix(m, "decoder.");
+    const bool encoder = vae_model_has_prefix(m, "encoder.");
     for (int i = 0; vae_archs[i]; i++) {
-        if (!set_arch(m, vae_archs[i]))
+        if (!set_arch(m, vae_archs[i], decoder, encoder))
             return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
         VaeError why = {0};
         VaeRecognise r = recognise_params(m);
@@ -327,13 +346,10 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
 {
     *out = NULL;
     VaeModel *m = new_model("(generated)");
-    if (!m || !m->path || !set_arch(m, arch)) {
+    if (!m || !m->path || !set_arch(m, arch, decoder, encoder)) {
         vae_model_free(&m);
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
-    m->info.has_decoder = decoder;
-    m->info.has_encoder = encoder;
-    m->info.reason = "generated";
     VaeRecognise r = recognise_params(m);
     arch->preset(&r);
     const VaeStatus status = vae_model_dry_run(m, error);

@@ -45,6 +45,9 @@ struct VaeModel {
 /* Makes the released configuration: required tensors without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);
+/* The file's name for a canonical one, in a buffer of 256 bytes; false if the
+ * model's naming has none. */
+bool vae_model_rename(const VaeModel *model, const char *name, char *buffer);
 /* Counts the found tensors in info: numbers, bytes and type. */
 void vae_model_summarise(VaeModel *model);
 /* Fails; the message names the nearest known model and the differences. */

@@ -36,8 +36,7 @@ static const VaeTensorInfo *
 find_required(const VaeModel *m, const VaeModel *preset, size_t i)
 {
     char renamed[256];
-    if (!preset->arch->rename(preset->naming, preset->required[i].name,
-                              renamed))
+    if (!vae_model_rename(preset, preset->required[i].name, renamed))
         return NULL;
     return vae_tensor_file_find(m->file, renamed);
 }
@@ -62,10 +61,11 @@ match_names(const VaeModel *m, VaeModel *preset, int arch, Candidate *best)
 static VaeStatus
 open_preset(const VaeModel *m, int arch, VaeModel **out)
 {
-    const bool none = !m->info.has_decoder && !m->info.has_encoder;
+    const bool decoder = vae_model_has_prefix(m, "decoder.");
+    const bool encoder = vae_model_has_prefix(m, "encoder.");
     VaeError error;
-    return vae_model_preset(vae_archs[arch], none || m->info.has_decoder,
-                            none || m->info.has_encoder, out, &error);
+    return vae_model_preset(vae_archs[arch], decoder || !encoder,
+                            encoder || !decoder, out, &error);
 }
 
 /* Lists the tensors that the preset does not have; false if out of memory. */
@@ -100,9 +100,7 @@ differences(const VaeModel *m, const VaeModel *preset, const Candidate *best,
         if (!t)
             vae_listing_add(
                 &missing, "%s",
-                preset->arch->rename(preset->naming, d->name, renamed)
-                    ? renamed
-                    : d->name);
+                vae_model_rename(preset, d->name, renamed) ? renamed : d->name);
         else if (t->n_dims != d->n_dims ||
                  memcmp(t->dims, d->dims,
                         (size_t) d->n_dims * sizeof *d->dims) != 0)

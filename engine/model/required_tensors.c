@@ -100,7 +100,7 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, VaeListing *missing,
     const VaeTensorInfo *t = vae_model_find(m, d->name);
     char renamed[256], is[96], should[96];
     if (!t) {
-        const bool known = m->arch->rename(m->naming, d->name, renamed);
+        const bool known = vae_model_rename(m, d->name, renamed);
         vae_listing_add(missing, "%s", known ? renamed : d->name);
         return;
     }

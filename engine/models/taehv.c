@@ -192,7 +192,6 @@ encode(VaeBuilder *b)
 #define TAE(symbol, text)                                                      \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(VaeTae),                       \
-                            .rename = vae_tae_rename,                          \
                             .recognise = vae_tae_recognise,                    \
                             .preset = vae_tae_preset,                          \
                             .decode = decode,                                  \

@@ -13,8 +13,7 @@ typedef struct VaeTae {
     int pool[3], grow[3]; /* time factors */
 } VaeTae;
 
-/* VaeArch.rename, .recognise and .preset of all variants. */
-bool vae_tae_rename(int naming, const char *name, char *out);
+/* VaeArch.recognise and .preset of all variants. */
 bool vae_tae_recognise(VaeRecognise *r, VaeError *error);
 void vae_tae_preset(VaeRecognise *r);
 

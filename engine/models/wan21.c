@@ -112,14 +112,6 @@ to_diffusers(int naming, const char *name, char *out)
     return true;
 }
 
-static bool
-rename_tensor(int naming, const char *name, char *out)
-{
-    if (naming)
-        return to_diffusers(naming, name, out);
-    return snprintf(out, 256, "%s", name) < 256;
-}
-
 /* ------------------------------------------------------------------ */
 /* Recognition.                                                        */
 
@@ -156,7 +148,6 @@ describe(VaeRecognise *r, const Wan21 *a)
         down += side->items[i].resample;
         time += side->items[i].temporal;
     }
-    info->arch = "wan2.1";
     info->space = "wan2.1";
     info->latent_channels = a->z;
     info->spatial = 1 << (down < 8 ? down : 8);
@@ -191,9 +182,7 @@ recognise(VaeRecognise *r, VaeError *error)
 {
     const VaeModel *m = r->model;
     Wan21 *a = r->data;
-    r->info->names = "official";
     r->info->reason = "middle.0.residual.0.gamma";
-    *r->naming = 0;
     if (!is_mine(m)) {
         *r->naming = 1;
         char prefix[64];
@@ -233,14 +222,13 @@ preset(VaeRecognise *r)
             a->dec.items[a->dec.n++] = (Item){
                 .resample = true, .temporal = s < 2, .c = width[3 - s] / 2};
     }
-    r->info->names = "official";
     describe(r, a);
 }
 
 const VaeArch vae_arch_wan21 = {.name = "wan2.1",
                                 .data_size = sizeof(Wan21),
                                 .other_names = 5,
-                                .rename = rename_tensor,
+                                .rename = to_diffusers,
                                 .recognise = recognise,
                                 .preset = preset,
                                 .decode = decode,

@@ -112,7 +112,7 @@ encode(VaeBuilder *b)
 /* Names and recognition.                                              */
 
 static bool
-to_diffusers(const char *name, char *out)
+to_diffusers(int naming, const char *name, char *out)
 {
     const char *rest = name;
     int s, j, end = 0;
@@ -137,14 +137,6 @@ to_diffusers(const char *name, char *out)
     }
     vae_wan_rename_rest(rest, out);
     return true;
-}
-
-static bool
-rename_tensor(int naming, const char *name, char *out)
-{
-    if (naming)
-        return to_diffusers(name, out);
-    return snprintf(out, 256, "%s", name) < 256;
 }
 
 /* A stage's resampler comes after its residual blocks. Diffusers' name of the
@@ -184,7 +176,6 @@ describe(VaeRecognise *r, const Wan22 *a)
         space += side->stages[i].resample;
         time += side->stages[i].temporal;
     }
-    info->arch = "wan2.2";
     info->space = "wan2.2";
     info->latent_channels = a->z;
     info->spatial = PATCH << space;
@@ -207,8 +198,6 @@ recognise(VaeRecognise *r, VaeError *error)
     static const char *const marks[] = {
         "decoder.upsamples.0.upsamples.0.residual.2.weight",
         "encoder.downsamples.0.downsamples.0.residual.2.weight"};
-    *r->naming = 0;
-    r->info->names = "official";
     r->info->reason = "upsamples.0.upsamples.0.residual.2.weight";
     if (!vae_model_find(m, marks[0]) && !vae_model_find(m, marks[1])) {
         *r->naming = 1;
@@ -241,14 +230,13 @@ preset(VaeRecognise *r)
         a->dec.stages[s] = (Stage){
             .c = dec[s], .n_res = 3, .resample = s < 3, .temporal = s < 2};
     }
-    r->info->names = "official";
     describe(r, a);
 }
 
 const VaeArch vae_arch_wan22 = {.name = "wan2.2",
                                 .data_size = sizeof(Wan22),
                                 .other_names = 1,
-                                .rename = rename_tensor,
+                                .rename = to_diffusers,
                                 .recognise = recognise,
                                 .preset = preset,
                                 .decode = decode,

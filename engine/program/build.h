@@ -38,7 +38,7 @@ typedef struct VaeNetwork {
     void (*forward)(VaeBuilder *b);
     const void *arch_data; /* see vae_arch_data() */
     VaeSteps steps;
-    int latent_channels;
+    int latent_channels, spatial;
     VaeTensorSource tensors;
 } VaeNetwork;
 

@@ -235,10 +235,17 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
         if (strcmp(c->name, full) != 0)
             continue;
         b->next_carry = i + 1;
-        assert(c->frames == frames && c->h == like->shape.h &&
-               c->w == like->shape.w && c->c == like->shape.c &&
-               c->type == like->type);
-        return c;
+        if (c->frames == frames && c->h == like->shape.h &&
+            c->w == like->shape.w && c->c == like->shape.c &&
+            c->type == like->type)
+            return c;
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: the carry has %d frames of %dx%dx%d, but another "
+                         "step keeps %d of %dx%dx%d (height x width x "
+                         "channels)",
+                         full, frames, like->shape.h, like->shape.w,
+                         like->shape.c, c->frames, c->h, c->w, c->c);
+        return NULL;
     }
     VaeCarry *c = take_block(b, sizeof *c);
     VaeCarry **items = take_block(b, (size_t) (set->n + 1) * sizeof *items);

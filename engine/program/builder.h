@@ -79,7 +79,7 @@ const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
                                const VaeTensor *x, VaeMove move);
 typedef struct VaeShortcutMove {
     VaeShortcut kind;
-    int ft, fs; /* factors in time and space */
+    int ft, fs; /* factors in time and space; 0 means 1 */
 } VaeShortcutMove;
 /* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
 const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,

@@ -25,20 +25,57 @@ vae_input(VaeBuilder *b)
     return y;
 }
 
+/* The shape and type of a tensor, for a message. */
+static const char *
+outline(VaeShape s, VaeType type, char text[64])
+{
+    snprintf(text, 64, "%dx%dx%dx%d %s", s.t, s.h, s.w, s.c,
+             vae_type_name(type));
+    return text;
+}
+
+/* True where x has that shape and type; else the builder fails, and the message
+ * names the op. */
+static bool
+expect(VaeBuilder *b, const VaeOp *op, const VaeTensor *x, VaeShape shape,
+       VaeType type)
+{
+    if (memcmp(&x->shape, &shape, sizeof shape) == 0 && x->type == type)
+        return true;
+    char is[64], should[64];
+    vae_builder_fail(b, VAE_ERR_MODEL,
+                     "%s: %s is %s, expected %s (frames x height x width x "
+                     "channels)",
+                     op->name, x->name, outline(x->shape, x->type, is),
+                     outline(shape, type, should));
+    return false;
+}
+
 void
 vae_output(VaeBuilder *b, const VaeTensor *x)
 {
-    const bool decode = b->params->direction == VAE_DECODE;
+    const VaeBuildParams *q = b->params;
+    const bool decode = q->direction == VAE_DECODE;
+    const int f = q->network.spatial, z = q->network.latent_channels;
     VaeOp *op = vae_builder_op(
         b, decode ? VAE_OP_PICTURE_OUT : VAE_OP_LATENT_OUT, "output");
     if (!op)
         return;
+    if (!x) {
+        vae_builder_fail(b, VAE_ERR_MODEL, "%s: no tensor was given", op->name);
+        return;
+    }
+    VaeShape shape = {.t = b->program->n_out,
+                      .h = decode ? q->height * f : q->height / f,
+                      .w = decode ? q->width * f : q->width / f,
+                      .c = decode ? 3 : z};
     op->x = (VaeTensor *) x;
-    op->trim = x->shape.t - b->program->n_out;
-    if (op->trim < 0)
-        vae_builder_fail(b, VAE_ERR_MODEL,
-                         "the network gives %d frames where %d were expected",
-                         x->shape.t, b->program->n_out);
+    op->trim = x->shape.t - shape.t;
+    if (op->trim > 0)
+        shape.t = x->shape.t;
+    if (!decode && x->shape.c == 2 * z)
+        shape.c = 2 * z;
+    expect(b, op, x, shape, q->sum);
 }
 
 static const VaeTensor *
@@ -109,6 +146,23 @@ conv_defaults(VaeConv c)
     return c;
 }
 
+/* Adds conv.add to the result. */
+static void
+add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
+{
+    VaeTensor *add = (VaeTensor *) conv->add, *y = op->y;
+    if (!expect(b, op, add, y->shape, y->type))
+        return;
+    if (!conv->keep && add->root == input->root)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: the sum would be written over the input %s; "
+                         "set .keep",
+                         op->name, input->name);
+    op->add = add;
+    if (!conv->keep)
+        y->root = add->root;
+}
+
 const VaeTensor *
 vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
 {
@@ -145,11 +199,13 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
     op->conv.st = conv.st;
     op->conv.relu = conv.relu;
     op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
-    if (conv.add) {
-        op->add = (VaeTensor *) conv.add;
-        if (!conv.keep)
-            y->root = op->add->root;
-    }
+    if (ctx + in.t < conv.kt || (ctx + in.t - conv.kt) % conv.st)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: %s has %d frames with context, which do not fit "
+                         "%d taps and stride %d in time",
+                         op->name, x->name, ctx + in.t, conv.kt, conv.st);
+    if (conv.add)
+        add_sum(b, op, input, &conv);
     op->weight = vae_builder_conv_weight(b, name, &conv, in.c, false);
     op->bias = conv.no_bias
                    ? NULL
@@ -285,18 +341,51 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
     return y;
 }
 
+/* True where x can be added to y by these factors; else the builder fails. */
+static bool
+shortcut_fits(VaeBuilder *b, const VaeOp *op, const VaeTensor *y,
+              VaeShortcutMove move)
+{
+    const bool dup = move.kind == VAE_SHORTCUT_DUP;
+    const int ft = move.ft, fs = move.fs;
+    const VaeShape x = op->x->shape;
+    VaeShape shape = {.h = dup ? x.h * fs : x.h / fs,
+                      .w = dup ? x.w * fs : x.w / fs,
+                      .c = y->shape.c};
+    shape.t = dup ? x.t * ft : (x.t + ft - 1) / ft;
+    if (dup && y->shape.t < shape.t) /* the first frames are left out */
+        shape.t = y->shape.t;
+    if (!expect(b, op, y, shape, b->params->sum))
+        return false;
+    const int64_t block = (int64_t) ft * fs * fs * (dup ? shape.c : x.c);
+    if (block % (dup ? x.c : shape.c) == 0 &&
+        (dup || (x.h % fs == 0 && x.w % fs == 0)))
+        return true;
+    char is[64];
+    vae_builder_fail(b, VAE_ERR_MODEL,
+                     "%s: %s is %s, which factors of %d in time and %d in "
+                     "space do not bring to the %d channels of %s",
+                     op->name, op->x->name, outline(x, op->x->type, is), ft, fs,
+                     shape.c, y->name);
+    return false;
+}
+
 const VaeTensor *
 vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
              const VaeTensor *x, VaeShortcutMove move)
 {
     if (b->status != VAE_OK || !x || !main)
         return NULL;
+    move.ft = move.ft ? move.ft : 1;
+    move.fs = move.fs ? move.fs : 1;
     VaeOp *op = vae_builder_op(b, VAE_OP_SHORTCUT, name);
     VaeTensor *y = vae_builder_tensor(b, name, main->shape, b->params->sum);
     if (!op || !y)
         return NULL;
     op->x = (VaeTensor *) x;
     op->y = y;
+    if (!shortcut_fits(b, op, main, move))
+        return NULL;
     op->add = (VaeTensor *) main;
     y->root = op->add->root;
     op->shortcut.kind = move.kind;

@@ -17,8 +17,6 @@ vae_seedvr2_rename(int naming, const char *name, char *out)
     if (strlen(name) > 200)
         return false;
     strcpy(out, name);
-    if (!naming)
-        return true;
     for (int i = 0; i < 4; i++) {
         const char *at = strstr(name, pairs[i][0]);
         if (at)
@@ -76,7 +74,6 @@ describe(VaeRecognise *r, const VaeSeedVr2 *a)
         space += side->blocks[i].sampler;
         time += side->blocks[i].temporal;
     }
-    info->arch = "seedvr2";
     info->space = "seedvr2";
     info->latent_channels = a->z;
     info->spatial = 1 << space;
@@ -138,13 +135,13 @@ vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
 {
     const VaeModel *m = r->model;
     VaeSeedVr2 *a = r->data;
-    *r->naming = 0;
     if (!is_mine(m))
         return false;
     *r->naming =
         vae_model_has_prefix(m, "decoder.mid_block.attentions.0.query.") ||
         vae_model_has_prefix(m, "encoder.mid_block.attentions.0.query.");
-    r->info->names = *r->naming ? "official, old attention names" : "official";
+    if (*r->naming)
+        r->info->names = "official, old attention names";
     r->info->reason = "up_blocks.0.upsamplers.0.upscale_conv";
     read_side(m, "encoder.down_blocks", false, &a->enc);
     read_side(m, "decoder.up_blocks", true, &a->dec);
@@ -185,6 +182,5 @@ vae_seedvr2_preset(VaeRecognise *r)
         a->dec.blocks[i] = (VaeSeedVr2Block){
             .c = width[3 - i], .n_res = 3, .sampler = i < 3, .temporal = i < 2};
     }
-    r->info->names = "official";
     describe(r, a);
 }

@@ -25,12 +25,6 @@ static const Variant variants[] = {
 
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
-bool
-vae_tae_rename(int naming, const char *name, char *out)
-{
-    return snprintf(out, 256, "%s", name) < 256;
-}
-
 static bool
 has_name(const Variant *v, const char *name)
 {
@@ -142,7 +136,6 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
     if (!a->super && !vae_model_find(m, "decoder.3.conv.4.weight") &&
         !vae_model_find(m, "encoder.4.conv.4.weight"))
         return false;
-    r->info->names = "official";
     read_decoder(m, a);
     a->enc_c = vae_model_width(m, "encoder.0");
     for (int i = 0; i < 3; i++)
@@ -193,6 +186,5 @@ vae_tae_preset(VaeRecognise *r)
         a->grow[i] = i > 0 || ltx ? 2 : 1;
         a->pool[i] = i < 2 || ltx ? 2 : 1;
     }
-    r->info->names = "official";
     describe(r, a, v);
 }

@@ -1,0 +1,320 @@
+/*
+ * test_builder.c: a network that does not fit together is refused with an error
+ * that names the op, the tensor, and both shapes; one that fits is not.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model.h"
+
+/* The network under test. x: the input, or latents (t, h, w, 4). */
+static const VaeTensor *(*network)(VaeBuilder *b, const VaeTensor *x);
+
+static void
+decode(VaeBuilder *b)
+{
+    vae_output(b, network(b, vae_input(b)));
+}
+
+static void
+encode(VaeBuilder *b)
+{
+    vae_output(b, vae_conv(b, "in", vae_input(b), (VaeConv){.c = 4}));
+}
+
+static void
+preset(VaeRecognise *r)
+{
+    r->info->latent_channels = 4;
+    r->info->spatial = r->info->temporal = 1;
+    r->info->decode = (VaeSteps){1, 1, 2, 2};
+    r->info->encode = (VaeSteps){1, 1, 1, 1};
+}
+
+static const VaeArch toy = {
+    .name = "toy", .preset = preset, .decode = decode, .encode = encode};
+
+/* ------------------------------------------------------------------ */
+
+static const VaeTensor *
+wide(VaeBuilder *b, const char *name, const VaeTensor *x, int c)
+{
+    return vae_conv(b, name, x, (VaeConv){.c = c});
+}
+
+static const VaeTensor *
+fits(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = wide(b, "a", x, 4);
+    x = vae_conv(b, "sum", x, (VaeConv){.c = 4, .kt = 3, .add = a});
+    x = vae_shortcut(b, "shortcut", x, wide(b, "half", x, 2),
+                     (VaeShortcutMove){.kind = VAE_SHORTCUT_DUP});
+    return wide(b, "out", x, 3);
+}
+
+static const VaeTensor *
+sum_shape(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_conv(b, "sum", x, (VaeConv){.c = 3, .add = wide(b, "a", x, 4)});
+}
+
+static const VaeTensor *
+sum_type(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = vae_rms(b, "a", wide(b, "w", x, 3), true, false);
+    return vae_conv(b, "sum", x, (VaeConv){.c = 3, .add = a});
+}
+
+static const VaeTensor *
+sum_narrow(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = wide(b, "a", x, 3);
+    return vae_conv(b, "sum", x, (VaeConv){.c = 3, .narrow = true, .add = a});
+}
+
+static const VaeTensor *
+sum_input(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = wide(b, "a", x, 3);
+    return vae_conv(b, "sum", a, (VaeConv){.c = 3, .add = a});
+}
+
+static const VaeTensor *
+output_channels(VaeBuilder *b, const VaeTensor *x)
+{
+    return wide(b, "out", x, 5);
+}
+
+static const VaeTensor *
+output_size(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_conv(b, "out", x, (VaeConv){.c = 3, .k = 3, .s = 2});
+}
+
+static const VaeTensor *
+output_frames(VaeBuilder *b, const VaeTensor *x)
+{
+    x = vae_conv(b, "time", x, (VaeConv){.c = 4, .kt = 2});
+    if (!vae_is_first(b))
+        x = vae_conv(b, "pool", x, (VaeConv){.c = 4, .kt = 2, .st = 2});
+    return wide(b, "out", x, 3);
+}
+
+static const VaeTensor *
+output_type(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_conv(b, "out", x, (VaeConv){.c = 3, .narrow = true});
+}
+
+static const VaeTensor *
+no_output(VaeBuilder *b, const VaeTensor *x)
+{
+    (void) wide(b, "out", x, 3);
+    return NULL;
+}
+
+static const VaeTensor *
+too_many_taps(VaeBuilder *b, const VaeTensor *x)
+{
+    if (vae_is_first(b))
+        x = vae_conv(b, "pool", x, (VaeConv){.c = 4, .kt = 2, .st = 2});
+    return wide(b, "out", x, 3);
+}
+
+static const VaeTensor *
+stride_in_time(VaeBuilder *b, const VaeTensor *x)
+{
+    if (!vae_is_first(b))
+        return vae_conv(b, "pool", x, (VaeConv){.c = 3, .kt = 3, .st = 3});
+    return wide(b, "out", x, 3);
+}
+
+static const VaeTensor *
+shortcut_size(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_shortcut(b, "cut", wide(b, "y", x, 3), x,
+                        (VaeShortcutMove){VAE_SHORTCUT_DUP, 1, 2});
+}
+
+static const VaeTensor *
+shortcut_frames(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_shortcut(b, "cut", wide(b, "y", x, 3), x,
+                        (VaeShortcutMove){VAE_SHORTCUT_AVERAGE, 2, 1});
+}
+
+static const VaeTensor *
+shortcut_channels(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_shortcut(b, "cut", wide(b, "y", x, 3), x,
+                        (VaeShortcutMove){VAE_SHORTCUT_AVERAGE, 1, 1});
+}
+
+static const VaeTensor *
+shortcut_type(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *y = vae_clamp(b, "y", wide(b, "w", x, 4));
+    return vae_shortcut(b, "cut", y, x,
+                        (VaeShortcutMove){VAE_SHORTCUT_DUP, 1, 1});
+}
+
+static const VaeTensor *
+carry_frames(VaeBuilder *b, const VaeTensor *x)
+{
+    if (!vae_is_first(b))
+        return vae_conv(b, "time", x, (VaeConv){.c = 3, .kt = 3});
+    vae_carry_zero(b, "time", x, 1);
+    return wide(b, "out", x, 3);
+}
+
+/* How the network below uses the tensor `a` that `sum` is added to. */
+static struct {
+    bool keep, before, as_input, as_addend;
+} use;
+
+static const VaeTensor *
+kept_sum(VaeBuilder *b, const char *name, const VaeTensor *x,
+         const VaeTensor *add)
+{
+    return vae_conv(b, name, x, (VaeConv){.c = 4, .add = add, .keep = true});
+}
+
+static const VaeTensor *
+reads_again(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = wide(b, "a", x, 4);
+    if (use.before)
+        x = wide(b, "before", a, 4);
+    const VaeTensor *y =
+        vae_conv(b, "sum", x, (VaeConv){.c = 4, .add = a, .keep = use.keep});
+    if (use.as_input)
+        y = kept_sum(b, "input", a, y);
+    if (use.as_addend)
+        y = kept_sum(b, "addend", y, a);
+    return wide(b, "out", y, 3);
+}
+
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+build(VaeDirection direction, VaeError *error)
+{
+    VaeModel *model;
+    VaeProgram *program = NULL;
+    VaeCarrySet carries = {0};
+    VaeStatus status = vae_model_preset(&toy, true, false, &model, error);
+    if (status == VAE_OK)
+        status = vae_model_build(model,
+                                 &(VaeBuildParams){.direction = direction,
+                                                   .steps = 1,
+                                                   .height = 2,
+                                                   .width = 2,
+                                                   .carries = &carries},
+                                 &program, error);
+    vae_program_free(&program);
+    vae_carry_set_free(&carries);
+    vae_model_free(&model);
+    return status;
+}
+
+/* words: a part of the error, or NULL where the network fits. */
+static int
+expect(const VaeTensor *(*forward)(VaeBuilder *, const VaeTensor *),
+       const char *words)
+{
+    VaeError error = {0};
+    network = forward;
+    const VaeStatus status = build(VAE_DECODE, &error);
+    const bool good =
+        words ? status == VAE_ERR_MODEL && strstr(error.message, words) != NULL
+              : status == VAE_OK;
+    printf("%s %s: status %d: %s\n", good ? "ok" : "FAILED",
+           words ? words : "no error", status, error.message);
+    return !good;
+}
+
+static int
+test_sums_in_place(void)
+{
+    int failed = expect(reads_again, NULL);
+    use.before = true;
+    failed += expect(reads_again, NULL);
+    use.as_input = true;
+    failed += expect(reads_again, "input: a is read after");
+    use.as_input = false;
+    use.as_addend = true;
+    failed += expect(reads_again, "addend: a is read after");
+    use.as_input = use.keep = true;
+    return failed + expect(reads_again, NULL);
+}
+
+/* An architecture states nothing that has a default. */
+static int
+test_defaults(void)
+{
+    VaeArch half = toy;
+    VaeModel *model;
+    VaeError error = {0};
+    char name[256] = "";
+    half.encode = NULL;
+    network = fits;
+    if (vae_model_preset(&half, true, true, &model, &error) != VAE_OK) {
+        printf("FAILED: without an encoder: %s\n", error.message);
+        return 1;
+    }
+    const VaeModelInfo *info = vae_model_info(model);
+    VaeProgram *program;
+    const VaeStatus status = vae_model_build(
+        model, &(VaeBuildParams){.direction = VAE_ENCODE}, &program, &error);
+    const bool good =
+        info->has_decoder && !info->has_encoder && status == VAE_ERR_MODEL &&
+        strstr(error.message, "toy has no encoder") &&
+        strcmp(info->arch, "toy") == 0 &&
+        strcmp(info->names, "official") == 0 && info->mean[3] == 0 &&
+        info->std[3] == 1 && vae_model_rename(model, "a.weight", name) &&
+        strcmp(name, "a.weight") == 0;
+    printf("%s defaults: %s\n", good ? "ok" : "FAILED", error.message);
+    vae_model_free(&model);
+    return !good;
+}
+
+int
+main(void)
+{
+    static const struct {
+        const VaeTensor *(*forward)(VaeBuilder *, const VaeTensor *);
+        const char *words;
+    } cases[] = {
+        {fits, NULL},
+        {sum_shape, "sum: a is 2x2x2x4 float32, expected 2x2x2x3 float32"},
+        {sum_type, "sum: a is 2x2x2x3 bfloat16, expected 2x2x2x3 float32"},
+        {sum_narrow, "sum: a is 2x2x2x3 float32, expected 2x2x2x3 bfloat16"},
+        {sum_input, "sum: the sum would be written over the input a"},
+        {output_channels,
+         "output: out is 2x2x2x5 float32, expected 2x2x2x3 float32"},
+        {output_size,
+         "output: out is 2x1x1x3 float32, expected 2x2x2x3 float32"},
+        {output_frames,
+         "output: out is 1x2x2x3 float32, expected 2x2x2x3 float32"},
+        {output_type,
+         "output: out is 2x2x2x3 bfloat16, expected 2x2x2x3 float32"},
+        {no_output, "output: no tensor was given"},
+        {too_many_taps, "pool: input has 1 frames with context, which do not "
+                        "fit 2 taps"},
+        {stride_in_time, "pool: input has 2 frames with context, which do not "
+                         "fit 3 taps and stride 3"},
+        {shortcut_size, "cut: y is 2x2x2x3 float32, expected 2x4x4x3 float32"},
+        {shortcut_frames,
+         "cut: y is 2x2x2x3 float32, expected 1x2x2x3 float32"},
+        {shortcut_channels,
+         "cut: input is 2x2x2x4 bfloat16, which factors of 1 in "
+         "time and 1 in space do not bring to the 3 "
+         "channels of y"},
+        {shortcut_type, "cut: y is 2x2x2x4 bfloat16, expected 2x2x2x4 float32"},
+        {carry_frames, "time: the carry has 1 frames of 2x2x4, but another "
+                       "step keeps 2 of 2x2x4"}};
+    int failed = test_defaults();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        failed += expect(cases[i].forward, cases[i].words);
+    return (failed + test_sums_in_place()) > 0;
+}
