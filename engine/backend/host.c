@@ -68,6 +68,7 @@ vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
                                 &(VaeWeightRequest){.key = &key,
                                                     .key_size = sizeof key,
                                                     .bytes = bytes,
+                                                    .weight = w,
                                                     .make = make_weight,
                                                     .user = w},
                                 out, error);

@@ -25,7 +25,6 @@ static const VaeEngineCalls calls = {
     .weight_count = vae_weight_count,
     .weight_read = vae_weight_read,
     .weight_is_direct = vae_weight_is_direct,
-    .weight_drop = vae_weight_drop,
     .frame_bytes = vae_frame_bytes,
 };
 

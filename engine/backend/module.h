@@ -13,7 +13,7 @@
 #include "vae/version.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION_STRING " 14"
+#define VAE_MODULE_VERSION VAE_VERSION_STRING " 15"
 
 typedef struct VaeEngineCalls {
     const char *version;
@@ -37,7 +37,6 @@ typedef struct VaeEngineCalls {
     size_t (*weight_count)(const VaeWeight *w);
     void (*weight_read)(const VaeWeight *w, float *dst);
     bool (*weight_is_direct)(const VaeWeight *w);
-    void (*weight_drop)(const VaeWeight *w);
     size_t (*frame_bytes)(const VaeTensor *t);
 } VaeEngineCalls;
 

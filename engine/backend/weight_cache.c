@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "program.h"
 #include "weight_cache.h"
 
 static void *
@@ -68,7 +69,12 @@ make_blob(VaeCachedWeight *k, const VaeWeightRequest *r, VaeError *error)
     if (!k->blob)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", k->bytes);
-    const VaeStatus status = r->make(r->user, k->blob, error);
+    VaeStatus status = r->weight ? vae_weight_fetch(r->weight, error) : VAE_OK;
+    if (status == VAE_OK) {
+        status = r->make(r->user, k->blob, error);
+        if (r->weight)
+            vae_weight_drop(r->weight);
+    }
     if (status != VAE_OK) {
         free_blob(k);
     } else if (k->copy) {

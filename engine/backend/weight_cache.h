@@ -23,6 +23,7 @@
 
 #include "vae-private/status.h"
 
+typedef struct VaeWeight VaeWeight;
 typedef struct VaeBackend VaeBackend;
 
 typedef struct VaeCachedWeight VaeCachedWeight;
@@ -64,7 +65,8 @@ typedef struct VaeWeightMemory {
 typedef struct VaeWeightRequest {
     const void *key; /* key_size bytes, compared as such */
     size_t key_size;
-    size_t bytes; /* of the entry */
+    size_t bytes;            /* of the entry */
+    const VaeWeight *weight; /* fetched from its file for make; NULL: none */
     VaeWeightMake make;
     void *user;                    /* of make */
     const VaeWeightMemory *memory; /* copied; NULL: host memory */

@@ -174,7 +174,6 @@ make_weight(void *user, void *dst, VaeError *error)
     VaeDnnlStatus s;
     if (from_file(j)) {
         s = reorder_once(j, w->part[0]->data, dst);
-        vae_weight_drop(w);
         return vae_cpu_status(s, j->op, "lay out the weights", error);
     }
     float *raw = vae_room_take(&j->cpu->raw, raw_count(j) * sizeof *raw);
@@ -224,7 +223,6 @@ make_tiles(void *user, void *dst, VaeError *error)
     for (int first = 0, some = 0; first < j->key.dims[0] && s == VAE_DNNL_OK;
          first += some)
         s = tile_channels(j, raw, taps, dst, first, &some);
-    vae_weight_drop(j->weight);
     return vae_cpu_status(s, j->op, "lay out the weights", error);
 }
 
@@ -290,6 +288,7 @@ keep(WeightJob *job, VaeWeightCache *cache, const char *table, size_t bytes,
         &(VaeWeightRequest){.key = &key,
                             .key_size = sizeof key,
                             .bytes = bytes,
+                            .weight = job->weight,
                             .make = job->tiles ? make_tiles : make_weight,
                             .user = job,
                             .memory = &memory},

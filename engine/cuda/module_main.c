@@ -86,12 +86,6 @@ vae_weight_is_direct(const VaeWeight *w)
     return engine->weight_is_direct(w);
 }
 
-void
-vae_weight_drop(const VaeWeight *w)
-{
-    engine->weight_drop(w);
-}
-
 size_t
 vae_frame_bytes(const VaeTensor *t)
 {

@@ -192,7 +192,6 @@ fill(const WeightJob *j, float *room, uint8_t *dst)
     }
     if (is_conv(j) && vae_weight_is_direct(w)) {
         lay_out_conv(j, NULL, room, dst);
-        vae_weight_drop(w);
         return;
     }
     const size_t n = vae_weight_count(w);
@@ -288,6 +287,7 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                              &(VaeWeightRequest){.key = &key,
                                                  .key_size = sizeof key,
                                                  .bytes = job_bytes(&job),
+                                                 .weight = job.weight,
                                                  .make = make_weight,
                                                  .user = &job,
                                                  .memory = &memory},

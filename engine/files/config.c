@@ -39,7 +39,7 @@ vae_config_load(const char *weights, json_t **out, VaeError *error)
     memcpy(path, weights, folder);
     memcpy(path + folder, name, sizeof name);
     VaeError why = {0};
-    VaeStatus status = vae_file_map(path, 0, &map, &size, &why);
+    VaeStatus status = vae_file_map(path, 0, &map, &size, NULL, &why);
     if (status == VAE_OK) {
         status = parse(path, map, size, out, &why);
         munmap(map, size);

@@ -23,6 +23,8 @@ struct VaeTensorFile {
     size_t size;    /* of bytes */
     uint64_t total; /* size of the file, or VAE_TOTAL_UNKNOWN */
     void *map;      /* NULL: the bytes belong to the caller */
+    int fd;         /* of the mapped file */
+    bool fetches;   /* at map is memory for fetched tensors, no mapping */
     json_t *header; /* safetensors: owns names, type names, metadata */
     char *names;    /* PyTorch: owns the names */
     json_t *metadata;
@@ -34,9 +36,22 @@ struct VaeTensorFile {
     size_t n_shards;
 };
 
-/* Removes a mapped tensor's pages from the process's memory; the next read
- * brings them back. */
+/*
+ * Reads a tensor into memory at t->data, where it stays until
+ * vae_tensor_file_drop(). The file is not mapped any more: from the first call
+ * on, only fetched tensors have their data. A mapped file that is cut short
+ * would end the process by SIGBUS; here it is VAE_ERR_READ. The caller has a
+ * lock: no other thread may read, fetch or drop a tensor of the file.
+ */
+VaeStatus vae_tensor_file_fetch(const VaeTensorFile *file,
+                                const VaeTensorInfo *t, VaeError *error);
+/* Frees the memory of a fetched tensor. */
 void vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t);
+/* Copies n bytes of a tensor, starting at `from`, to dst. Any thread may call.
+ * Errors: VAE_ERR_READ, if the file was cut short. */
+VaeStatus vae_tensor_file_read(const VaeTensorFile *file,
+                               const VaeTensorInfo *t, uint64_t from, void *dst,
+                               size_t n, VaeError *error);
 
 /* True if the name of some tensor begins with prefix. */
 bool vae_tensor_file_has_prefix(const VaeTensorFile *file, const char *prefix);
@@ -97,9 +112,9 @@ VaeStatus vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
 /* Maps a regular file that is not empty. flags are added to those of open().
- * The caller unmaps it. */
+ * The caller unmaps it, and closes *fd_out, unless fd_out is NULL. */
 VaeStatus vae_file_map(const char *path, int flags, void **map, size_t *size,
-                       VaeError *error);
+                       int *fd_out, VaeError *error);
 
 /* Reads config.json in the folder of the weights; *out is NULL if there is
  * none. The caller releases *out. */

@@ -212,7 +212,7 @@ fail_errno(const char *path, const char *what, VaeError *error)
 }
 
 VaeStatus
-vae_file_map(const char *path, int flags, void **map, size_t *size,
+vae_file_map(const char *path, int flags, void **map, size_t *size, int *fd_out,
              VaeError *error)
 {
     const char *label = vae_file_label(path);
@@ -246,7 +246,10 @@ vae_file_map(const char *path, int flags, void **map, size_t *size,
             status = fail_errno(path, "map", error);
         }
     }
-    close(fd);
+    if (status == VAE_OK && fd_out)
+        *fd_out = fd;
+    else
+        close(fd);
     return status;
 }
 
@@ -266,16 +269,20 @@ open_mapped(const char *path, int flags, Parser parser, VaeTensorFile **out,
 {
     void *map = NULL;
     size_t size = 0;
+    int fd;
     *out = NULL;
-    VaeStatus status = vae_file_map(path, flags, &map, &size, error);
+    VaeStatus status = vae_file_map(path, flags, &map, &size, &fd, error);
     if (status != VAE_OK)
         return status;
     const VaeTensorFile given = {.bytes = map, .size = size, .total = size};
     status = open_bytes(&given, path, parser, out, error);
-    if (status == VAE_OK)
+    if (status == VAE_OK) {
         (*out)->map = map;
-    else
+        (*out)->fd = fd;
+    } else {
         munmap(map, size);
+        close(fd);
+    }
     return status;
 }
 
@@ -325,31 +332,128 @@ vae_tensor_file_free(VaeTensorFile **file)
     vae_mem_free(f->names);
     vae_mem_free(f->sorted);
     vae_mem_free(f->tensors);
-    if (f->map != NULL)
+    if (f->map != NULL) {
         munmap(f->map, f->size);
+        close(f->fd);
+    }
     vae_mem_free(f->name);
     vae_mem_free(f);
 }
 
-/* Reading one page maps the aligned 64 KiB around it (fault_around_bytes of
- * Linux). */
-#define AROUND ((uintptr_t) 64 << 10)
+/* The file, of this one and its shards, that maps the tensor; NULL if none. */
+static const VaeTensorFile *
+mapped_by(const VaeTensorFile *file, const VaeTensorInfo *t)
+{
+    const VaeTensorFile *found = NULL;
+    for (size_t i = 0; i < file->n_shards && !found; i++)
+        found = mapped_by(file->shards[i], t);
+    const uintptr_t map = (uintptr_t) file->map, data = (uintptr_t) t->data;
+    if (!found && map && data >= map && data - map < file->size)
+        found = file;
+    return found;
+}
+
+static VaeStatus
+fail_short(const VaeTensorFile *file, VaeError *error)
+{
+    struct stat st;
+    if (fstat(file->fd, &st) != 0)
+        return fail_errno(file->name, "read", error);
+    return vae_fail(error, VAE_ERR_READ,
+                    "%s: was cut short to %" PRId64
+                    " bytes after it had been opened with %zu",
+                    file->label, (int64_t) st.st_size, file->size);
+}
+
+/* Reads n bytes of a mapped file from offset. */
+static VaeStatus
+read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
+        VaeError *error)
+{
+    uint8_t *to = dst;
+    while (n > 0) {
+        const ssize_t got = pread(file->fd, to, n, (off_t) offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(file->name, "read", error);
+        if (got == 0)
+            return fail_short(file, error);
+        to += got;
+        offset += (uint64_t) got;
+        n -= (size_t) got;
+    }
+    return VAE_OK;
+}
+
+/* The pages of a tensor in a mapped file. */
+static void
+pages_of(const VaeTensorFile *file, const VaeTensorInfo *t, uint64_t *from,
+         size_t *size)
+{
+    const uint64_t page = (uint64_t) sysconf(_SC_PAGESIZE);
+    const uint64_t at =
+        (uint64_t) ((const uint8_t *) t->data - (const uint8_t *) file->map);
+    const uint64_t end = (at + t->bytes + page - 1) / page * page;
+    *from = at / page * page;
+    *size = (size_t) ((end < file->size ? end : file->size) - *from);
+}
+
+/* Replaces the mapping by memory that has no pages yet. One mapping for the
+ * whole file, because systems limit their number. */
+static VaeStatus
+unmap_file(VaeTensorFile *file, VaeError *error)
+{
+    if (!file->fetches &&
+        mmap(file->map, file->size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "%s: no memory for tensors (%zu bytes)", file->label,
+                        file->size);
+    file->fetches = true;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_tensor_file_fetch(const VaeTensorFile *file, const VaeTensorInfo *t,
+                      VaeError *error)
+{
+    VaeTensorFile *f = (VaeTensorFile *) mapped_by(file, t);
+    uint64_t from;
+    size_t size;
+    if (!f || t->bytes == 0)
+        return VAE_OK;
+    pages_of(f, t, &from, &size);
+    VaeStatus status = unmap_file(f, error);
+    if (status == VAE_OK)
+        status = read_at(f, from, (uint8_t *) f->map + from, size, error);
+    return status;
+}
 
 void
 vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t)
 {
-    for (size_t i = 0; i < file->n_shards; i++)
-        vae_tensor_file_drop(file->shards[i], t);
-    const uintptr_t map = (uintptr_t) file->map, end = map + file->size;
-    const uintptr_t data = (uintptr_t) t->data;
-    if (!map || data < map || data >= end || t->bytes == 0)
+    const VaeTensorFile *f = mapped_by(file, t);
+    uint64_t from;
+    size_t size;
+    if (!f || !f->fetches || t->bytes == 0)
         return;
-    uintptr_t from = data / AROUND * AROUND;
-    uintptr_t to = (data + t->bytes + AROUND - 1) / AROUND * AROUND;
-    from = from < map ? map : from;
-    to = to > end ? end : to;
-    /* The page cache and other processes' mappings keep their pages. */
-    madvise((void *) from, to - from, MADV_DONTNEED);
+    pages_of(f, t, &from, &size);
+    madvise((uint8_t *) f->map + from, size, MADV_DONTNEED);
+}
+
+VaeStatus
+vae_tensor_file_read(const VaeTensorFile *file, const VaeTensorInfo *t,
+                     uint64_t from, void *dst, size_t n, VaeError *error)
+{
+    const VaeTensorFile *f = mapped_by(file, t);
+    const uint8_t *data = (const uint8_t *) t->data + from;
+    if (f)
+        return read_at(f, (uint64_t) (data - (const uint8_t *) f->map), dst, n,
+                       error);
+    memcpy(dst, data, n);
+    return VAE_OK;
 }
 
 const char *

@@ -73,14 +73,15 @@ typedef struct VaeWeight {
 } VaeWeight;
 
 size_t vae_weight_count(const VaeWeight *w);
-/* Reads the numbers as floats, in the order of dims, and then drops the file's
- * pages from the process. */
+/* Reads the parts from their file into memory, until vae_weight_drop(). The
+ * caller holds a lock, see vae_tensor_file_fetch(). */
+VaeStatus vae_weight_fetch(const VaeWeight *w, VaeError *error);
+void vae_weight_drop(const VaeWeight *w);
+/* Converts the numbers to floats, in the order of dims. */
 void vae_weight_read(const VaeWeight *w, float *dst);
 /* True if the file has the numbers in that order, in one aligned block of F32
- * or BF16. A caller that reads them there calls vae_weight_drop() afterwards.
- */
+ * or BF16. */
 bool vae_weight_is_direct(const VaeWeight *w);
-void vae_weight_drop(const VaeWeight *w);
 
 typedef enum VaeOpKind {
     VAE_OP_LATENT_IN,

@@ -43,7 +43,6 @@ vae_weight_read(const VaeWeight *w, float *dst)
             read_stacked(w, t, dst);
         dst += n;
     }
-    vae_weight_drop(w);
 }
 
 bool
@@ -53,6 +52,17 @@ vae_weight_is_direct(const VaeWeight *w)
     return w->n_parts == 1 && w->taps == VAE_TAPS_OWN &&
            (t->type == VAE_TYPE_F32 || t->type == VAE_TYPE_BF16) &&
            (uintptr_t) t->data % vae_type_size(t->type) == 0;
+}
+
+VaeStatus
+vae_weight_fetch(const VaeWeight *w, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    for (int i = 0; w->file && i < w->n_parts && status == VAE_OK; i++)
+        status = vae_tensor_file_fetch(w->file, w->part[i], error);
+    if (status != VAE_OK)
+        vae_weight_drop(w);
+    return status;
 }
 
 void

@@ -59,14 +59,14 @@ set(Field *field, const char *key, const char *name, const char *format, ...)
 
 /* Sets all fields but FIELD_CARRIES. Settings that a backend does not read stay
  * empty. */
-static void
-describe(const VaeStream *s, uint64_t frames, Field f[FIELDS])
+static VaeStatus
+describe(const VaeStream *s, uint64_t frames, Field f[FIELDS], VaeError *error)
 {
     const VaeStreamParams *p = &s->params;
     const bool encode = p->direction == VAE_ENCODE;
     const bool sample = encode && p->posterior == VAE_POSTERIOR_SAMPLE;
     char weights[65];
-    vae_model_fingerprint(s->model, weights);
+    const VaeStatus status = vae_model_fingerprint(s->model, weights, error);
     set(&f[FIELD_FORMAT], "vae.checkpoint", "the format", FORMAT);
     set(&f[FIELD_DIRECTION], "vae.direction", "the direction", "%s",
         encode ? "encode" : "decode");
@@ -102,6 +102,7 @@ describe(const VaeStream *s, uint64_t frames, Field f[FIELDS])
         set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%" PRIu64, s->origin);
     set(&f[FIELD_LATENTS], "vae.latents", NULL, "%" PRIu64, s->latents);
     set(&f[FIELD_FRAMES], "vae.frames", NULL, "%" PRIu64, frames);
+    return status;
 }
 
 /* ------------------------------------------------------------------ */
@@ -251,10 +252,10 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     uint8_t *block = NULL;
     /* Before the first run, no carry is set. */
     const bool carries = p->carries && !s->at_start && !s->cold;
-    describe(s, p->frames, f);
+    status = describe(s, p->frames, f, error);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%d",
         carries ? s->carries.set.n : 0);
-    if (carries)
+    if (carries && status == VAE_OK)
         status = copy_carries(s, &block, error);
     if (status == VAE_OK)
         status = write_file(s, p, f, block, error);
@@ -299,6 +300,9 @@ check_sum(const VaeTensorFile *file, VaeError *error)
             sum = sum_text(sum, m.key, m.value);
     for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        const VaeStatus status = vae_tensor_file_fetch(file, t, error);
+        if (status != VAE_OK)
+            return status;
         sum = sum_bytes(sum, t->data, (size_t) t->bytes);
     }
     snprintf(text, sizeof text, "%016" PRIx64, sum);
@@ -469,9 +473,10 @@ check_file(const VaeStream *s, const VaeTensorFile *file,
            const VaeCheckpointParams *params, Place *place, VaeError *error)
 {
     Field f[FIELDS];
-    describe(s, 0, f);
+    VaeStatus status = describe(s, 0, f, error);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%s", "");
-    VaeStatus status = vae_checkpoint_check(file, error);
+    if (status == VAE_OK)
+        status = vae_checkpoint_check(file, error);
     if (status == VAE_OK)
         status = check_fields(file, f, params, error);
     if (status == VAE_OK)

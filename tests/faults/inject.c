@@ -194,7 +194,7 @@ WRAP(void *, mmap64, void *at, size_t n, int prot, int flags, int fd, off_t o)
     if (fd < 0 ? hit(INJECT_MEMORY, "mmap") : file_hit("mmap", false))
         return MAP_FAILED;
     void *map = __real_mmap64(at, n, prot, flags, fd, o);
-    mappings += map != MAP_FAILED;
+    mappings += map != MAP_FAILED && !(flags & MAP_FIXED);
     return map;
 }
 
@@ -227,6 +227,18 @@ WRAP(ssize_t, pwrite64, int fd, const void *data, size_t n, off_t at)
 {
     const ssize_t part = writable("pwrite", n);
     return part < 0 ? -1 : __real_pwrite64(fd, data, (size_t) part, at);
+}
+
+WRAP(ssize_t, pread64, int fd, void *data, size_t n, off_t at)
+{
+    if (file_hit("pread", false))
+        return -1;
+    if (hit(INJECT_INTERRUPT, "pread")) {
+        errno = EINTR;
+        return -1;
+    }
+    const size_t part = hit(INJECT_SHORT, "pread") && n > 1 ? 1 : n;
+    return __real_pread64(fd, data, part, at);
 }
 
 WRAP(int, fsync, int fd)

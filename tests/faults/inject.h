@@ -16,8 +16,8 @@ typedef enum Inject {
     INJECT_MEMORY,    /* a block of memory: none is there */
     INJECT_FILE,      /* a call that takes a file: EIO */
     INJECT_FULL,      /* a call that writes: ENOSPC */
-    INJECT_SHORT,     /* a write writes only one byte */
-    INJECT_INTERRUPT, /* a write is interrupted before its first byte */
+    INJECT_SHORT,     /* a read or write moves only one byte */
+    INJECT_INTERRUPT, /* a read or write is interrupted before its first byte */
     INJECT_THREAD     /* a thread is not begun: EAGAIN */
 } Inject;
 

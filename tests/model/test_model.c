@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "vae-private/stream.h"
@@ -279,6 +280,51 @@ test_mismatches(void)
     vae_tensor_file_free(&set.file);
 }
 
+/* Opens a stream of the model on a backend. */
+static VaeStatus
+open_stream(VaeModel *model, VaeBackendKind backend, VaeError *error)
+{
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .backend = backend,
+                                    .width = 16,
+                                    .height = 16,
+                                    .slice_size = 1};
+    VaeStream *stream = NULL;
+    const VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    vae_stream_free(&stream);
+    return status;
+}
+
+/* The file of an open model loses its second half. A mapped read of it would
+ * end this process by SIGBUS. */
+static void
+test_cut_short(VaeBackendKind backend, VaeType type)
+{
+    VaeModel *model = NULL, *half = NULL;
+    VaeError error = {0};
+    char digits[65];
+    Set set;
+    load(&set, "wan21");
+    const char *path = write_set(&set);
+    vae_tensor_file_free(&set.file);
+    if (vae_model_open(path, NULL, &model, &error) == VAE_OK)
+        vae_model_write(model, path, type, &error);
+    vae_model_free(&model);
+    struct stat st;
+    if (vae_model_open(path, NULL, &half, &error) != VAE_OK ||
+        stat(path, &st) != 0 || truncate(path, st.st_size / 2) != 0) {
+        check(false, "a file can be cut short", error.message);
+        return;
+    }
+    check(open_stream(half, backend, &error) == VAE_ERR_READ &&
+              strstr(error.message, "w.safetensors: was cut short"),
+          "weights that were cut short are an error", error.message);
+    check(vae_model_fingerprint(half, digits, &error) == VAE_ERR_READ &&
+              strstr(error.message, "w.safetensors: was cut short"),
+          "also for their fingerprint", error.message);
+    vae_model_free(&half);
+}
+
 /* Half of the names of seedvr2. */
 static void
 test_nearest(void)
@@ -301,9 +347,8 @@ fingerprint(const char *path, char *out)
     VaeModel *model = NULL;
     VaeError error = {0};
     out[0] = '\0';
-    if (vae_model_open(path, NULL, &model, &error) == VAE_OK)
-        vae_model_fingerprint(model, out);
-    else
+    if (vae_model_open(path, NULL, &model, &error) != VAE_OK ||
+        vae_model_fingerprint(model, out, &error) != VAE_OK)
         check(false, path, error.message);
     vae_model_free(&model);
 }
@@ -441,6 +486,9 @@ main(int argc, char **argv)
     test_halves();
     test_mismatches();
     test_nearest();
+    test_cut_short(VAE_BACKEND_REF, VAE_TYPE_F32);
+    test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_F32);
+    test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);
     test_fingerprint();
     test_variants();
     test_stated();

@@ -40,14 +40,17 @@ VAE_API void vae_generate(const char *name, const int64_t *dims, int n_dims,
 VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
                                   VaeType type, VaeError *error);
 
-/* Tensors of the file in canonical (official) order; i < tensor_count. */
+/* Tensors of the file in canonical (official) order; i < tensor_count. Their
+ * data are those of the file until a stream is opened. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 
 /* SHA-256, as 64 hexadecimal digits and a NUL, over the tensors in canonical
  * order: of each "NAME TYPE DIMS BYTES\n" (float32 3x8x3x3x3 972) and its
  * numbers as stored. The same weights under another naming or in another
- * kind of file have the same. Reads all of them. Of an outline the lines. */
-VAE_API void vae_model_fingerprint(const VaeModel *model, char out[65]);
+ * kind of file have the same. Reads all of them. Of an outline the lines.
+ * Errors: VAE_ERR_READ, VAE_ERR_MEMORY. */
+VAE_API VaeStatus vae_model_fingerprint(const VaeModel *model, char out[65],
+                                        VaeError *error);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@ typedef struct Info {
     const char *path;
     VaeTensorFile *file;
     VaeModel *model; /* NULL: no weights of a known model */
+    char fingerprint[65];
     VaeError why_no_model;
     VaeLatentClip clip;
     bool has_clip;
@@ -49,12 +50,11 @@ frame_rule(const VaeModelInfo *m, char *text, size_t size)
 }
 
 static json_t *
-model_json(const VaeModel *model)
+model_json(const VaeModel *model, const char *hash)
 {
     const VaeModelInfo *m = vae_model_info(model);
     const int c = m->latent_channels;
-    char rule[64], hash[65];
-    vae_model_fingerprint(model, hash);
+    char rule[64];
     return json_pack(
         "{s:s, s:s?, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:o, s:o, s:o, "
         "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}",
@@ -144,7 +144,8 @@ print_json(const Info *in, bool tensors)
         json_object_set_new(root, "unfinished",
                             unfinished_json(&in->unfinished));
     else if (in->model)
-        json_object_set_new(root, "model", model_json(in->model));
+        json_object_set_new(root, "model",
+                            model_json(in->model, in->fingerprint));
     else if (!in->has_clip && !in->video)
         json_object_set_new(root, "no_model",
                             json_string(in->why_no_model.message));
@@ -205,7 +206,7 @@ print_history(const VaeModel *model)
 }
 
 static void
-print_model(const VaeModel *model)
+print_model(const VaeModel *model, const char *hash)
 {
     const VaeModelInfo *m = vae_model_info(model);
     char text[65];
@@ -237,8 +238,7 @@ print_model(const VaeModel *model)
     printf("  %zu tensors, mostly %s, %s\n", m->tensor_count,
            vae_type_name(m->weights_type),
            bytes_text(m->weights_bytes, text, sizeof text));
-    vae_model_fingerprint(model, text);
-    printf("  fingerprint %s\n", text);
+    printf("  fingerprint %s\n", hash);
 }
 
 /* Most pixels in each direction, and frames, of a latent. */
@@ -330,7 +330,7 @@ print_text(const Info *in, bool tensors)
     if (in->is_unfinished)
         unfinished_print(&in->unfinished);
     else if (in->model)
-        print_model(in->model);
+        print_model(in->model, in->fingerprint);
     else if (in->has_clip)
         print_clip(&in->clip);
     else if (v)
@@ -396,9 +396,11 @@ command_info(const Options *o)
     Info in = {.path = o->argument[0]};
     VaeError error;
     int code = EXIT_OK;
-    const VaeStatus status = open_file(&in, &error);
+    VaeStatus status = open_file(&in, &error);
     if (status == VAE_OK && !in.is_unfinished)
         recognise(o, &in);
+    if (status == VAE_OK && in.model)
+        status = vae_model_fingerprint(in.model, in.fingerprint, &error);
     if (status != VAE_OK)
         code = fail(&error);
     else if (o->json)
