@@ -106,6 +106,8 @@ status_of(const Test *t, int code, const char *doing, VaeError *error)
 /* Comparing.                                                          */
 
 typedef struct Looks {
+    const char *what; /* is checked */
+    int h, w, c;      /* of a frame of the results */
     int n, wrong;
     double got, want; /* of the first wrong value */
     size_t at;
@@ -127,22 +129,21 @@ look(Test *t, Looks *l, size_t at, double got, double want, double allowed)
     }
 }
 
-/* Returns the verdict. h, w, c: of a frame of the results. */
+/* Returns the verdict. */
 static VaeStatus
-judge(const Test *t, const Looks *l, const char *what, int h, int w, int c,
-      VaeError *error)
+judge(const Test *t, const Looks *l, VaeError *error)
 {
     if (l->wrong == 0)
         return VAE_OK;
-    const int at = (int) l->at;
+    const int at = (int) l->at, h = l->h, w = l->w, c = l->c;
     return vae_fail(
         error, VAE_ERR_BACKEND,
         "%s is not used, because it computes wrong in %s: %s gives %.7g where "
         "%.7g is right (frame %d, row %d, column %d, channel %d), and %d of %d "
         "numbers that were looked at are wrong",
         t->cuda->device.name, vae_precision_name(t->cuda->params.precision),
-        what, l->got, l->want, at / (h * w * c), at / (w * c) % h, at / c % w,
-        at % c, l->wrong, l->n);
+        l->what, l->got, l->want, at / (h * w * c), at / (w * c) % h,
+        at / c % w, at % c, l->wrong, l->n);
 }
 
 /* ------------------------------------------------------------------ */
@@ -268,11 +269,10 @@ test_conv(Test *t, int i, VaeError *error)
     VaeCudaChoice choice;
     VaeCudaConv *conv = NULL;
     Numbers n = {0};
-    Looks l = {0};
+    Looks l = {.what = names[i], .h = s.ho, .w = s.wo, .c = s.c_out};
     int found;
     VaeStatus status =
-        vae_cuda_conv_choices(t->cuda->convs, &s, vae_cuda_layer_workspace(&s),
-                              &choice, 1, &found, error);
+        vae_cuda_conv_choices(t->cuda->convs, &s, &choice, 1, &found, error);
     if (status == VAE_OK)
         status = vae_cuda_conv_new(t->cuda->convs, &s, &choice, &conv, error);
     if (status == VAE_OK && !make_numbers(&s, &n))
@@ -281,7 +281,7 @@ test_conv(Test *t, int i, VaeError *error)
         status = run_conv(t, &s, &n, conv, error);
     if (status == VAE_OK) {
         look_at_conv(t, &s, &n, &l);
-        status = judge(t, &l, names[i], s.ho, s.wo, s.c_out, error);
+        status = judge(t, &l, error);
     }
     vae_cuda_conv_free(&conv);
     drop_blocks(t);
@@ -300,9 +300,9 @@ silu(double v)
 
 /* y as kernels.h defines it, in double. */
 static void
-norm_definition(const VaeNormArgs *a, const float *x, const float *gain,
-                const float *offset, double *y)
+norm_definition(const VaeNormArgs *a, double *y)
 {
+    const float *x = a->x, *gain = a->gain, *offset = a->offset;
     const size_t pixels = (size_t) a->h * a->w;
     const bool rms = a->kind == VAE_NORM_RMS;
     /* A norm is over the values of a pixel, or of a frame and group. */
@@ -329,19 +329,20 @@ norm_definition(const VaeNormArgs *a, const float *x, const float *gain,
         }
 }
 
+/* host: the arguments with addresses of floats in host memory. */
 static VaeStatus
-run_norm(Test *t, VaeNormArgs a, const float *x, const float *gain,
-         const float *offset, float *y, VaeError *error)
+run_norm(Test *t, const VaeNormArgs *host, VaeError *error)
 {
+    VaeNormArgs a = *host;
     const size_t n = (size_t) a.t * a.h * a.w * a.c;
     void *x_block, *y_block, *gain_block, *offset_block, *sums = NULL;
-    int code = give(t, x, t->type, n, &x_block);
+    int code = give(t, host->x, t->type, n, &x_block);
     if (!code)
         code = give(t, NULL, t->type, n, &y_block);
     if (!code)
-        code = give(t, gain, VAE_TYPE_F32, (size_t) a.c, &gain_block);
+        code = give(t, host->gain, VAE_TYPE_F32, (size_t) a.c, &gain_block);
     if (!code)
-        code = give(t, offset, VAE_TYPE_F32, (size_t) a.c, &offset_block);
+        code = give(t, host->offset, VAE_TYPE_F32, (size_t) a.c, &offset_block);
     if (!code && a.kind == VAE_NORM_GROUP) {
         code = vae_rt_alloc(
             &sums,
@@ -360,7 +361,7 @@ run_norm(Test *t, VaeNormArgs a, const float *x, const float *gain,
         &(VaeQueue){.threads = 1, .stream = t->cuda->compute}, &a);
     code = vae_rt_failure();
     if (!code)
-        code = take(t, y_block, y, n);
+        code = take(t, y_block, host->y, n);
     char doing[80];
     snprintf(doing, sizeof doing, "run a kernel (compute capability %d.%d)",
              t->cuda->device.capability / 10, t->cuda->device.capability % 10);
@@ -370,39 +371,44 @@ run_norm(Test *t, VaeNormArgs a, const float *x, const float *gain,
 static VaeStatus
 test_norm(Test *t, VaeNormKind kind, VaeError *error)
 {
-    const VaeNormArgs a = {.kind = kind,
-                           .x_type = t->type,
-                           .y_type = t->type,
-                           .t = 2,
-                           .h = 9,
-                           .w = 7,
-                           .c = kind == VAE_NORM_RMS ? 96 : 128,
-                           .groups = 32,
-                           .silu = true};
+    VaeNormArgs a = {.kind = kind,
+                     .x_type = t->type,
+                     .y_type = t->type,
+                     .t = 2,
+                     .h = 9,
+                     .w = 7,
+                     .c = kind == VAE_NORM_RMS ? 96 : 128,
+                     .groups = 32,
+                     .silu = true};
     const size_t n = (size_t) a.t * a.h * a.w * a.c;
     float *x = numbers(n, 5, 0.125f);
     float *gain = numbers((size_t) a.c, 6, 0.25f);
     float *offset = numbers((size_t) a.c, 7, 0.125f);
     float *y = vae_mem_alloc(n * sizeof *y);
     double *want = vae_mem_alloc(n * sizeof *want);
-    Looks l = {0};
+    Looks l = {.what = kind == VAE_NORM_RMS
+                           ? "an RMS norm (96 channels)"
+                           : "a group norm (128 channels, 32 groups)",
+               .h = a.h,
+               .w = a.w,
+               .c = a.c};
     VaeStatus status = VAE_OK;
+    a.x = x;
+    a.gain = gain;
+    a.offset = offset;
+    a.y = y;
     if (!x || !gain || !offset || !y || !want)
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (status == VAE_OK)
-        status = run_norm(t, a, x, gain, offset, y, error);
+        status = run_norm(t, &a, error);
     if (status == VAE_OK) {
-        norm_definition(&a, x, gain, offset, want);
+        norm_definition(&a, want);
         /* 2^-14: many times the rounding errors of a norm in fp32, see
          * check_norm.c. */
         for (size_t i = 0; i < n; i++)
             look(t, &l, i, (double) y[i], want[i],
                  (t->eps + 0x1p-14) * (fabs(want[i]) + 1));
-        status = judge(t, &l,
-                       kind == VAE_NORM_RMS ? "an RMS norm (96 channels)"
-                                            : "a group norm (128 channels, 32 "
-                                              "groups)",
-                       a.h, a.w, a.c, error);
+        status = judge(t, &l, error);
     }
     drop_blocks(t);
     vae_mem_free(x);

@@ -78,21 +78,25 @@ copy_now(Half *to, const Half *from, bool zero)
     vae_store16(to, word);
 }
 
-/* Starts to copy `rows` pixels from `site` on, `wide` channels from `first` of
- * block `which` (Q, K, V). Pixels past n and channels past c become zero. */
+/* `rows` pixels from `site` on, `wide` channels from `first` of block `which`
+ * (Q, K, V). */
+struct Piece {
+    int which, site, rows, first, wide;
+};
+
+/* Starts to copy a piece. Pixels past n and channels past c become zero. */
 VAE_DEVICE void
-copy(const VaeAttentionArgs &a, Half *to, int which, int site, int rows,
-     int first, int wide)
+copy(const VaeAttentionArgs &a, Half *to, const Piece &p)
 {
     const Half *qkv = static_cast<const Half *>(a.qkv);
     const bool aligned = (uintptr_t) qkv % 16 == 0;
-    const int octets = wide / 8;
-    for (int i = (int) threadIdx.x; i < rows * octets; i += VAE_THREADS) {
-        const int row = i / octets, c = first + i % octets * 8;
-        const bool inside = site + row < a.n && c < a.c;
-        const size_t at = ((size_t) blockIdx.y * a.n + site + row) * 3 * a.c +
-                          which * a.c + c;
-        Half *place = to + row * (wide + PAD) + i % octets * 8;
+    const int octets = p.wide / 8;
+    for (int i = (int) threadIdx.x; i < p.rows * octets; i += VAE_THREADS) {
+        const int row = i / octets, c = p.first + i % octets * 8;
+        const bool inside = p.site + row < a.n && c < a.c;
+        const size_t at = ((size_t) blockIdx.y * a.n + p.site + row) * 3 * a.c +
+                          p.which * a.c + c;
+        Half *place = to + row * (p.wide + PAD) + i % octets * 8;
         const Half *from = qkv + (inside ? at : 0);
         if (aligned)
             vae_ptx_copy_async(place, from, !inside);
@@ -111,10 +115,11 @@ copy_piece(const VaeAttentionArgs &a, const Memory &m, int index)
     const int v = i - P::PIECES;
     Half *to = m.piece + index % 2 * P::PIECE;
     if (key < a.n && v < 0)
-        copy(a, to, 1, key, KEYS, i * DEEP, DEEP);
+        copy(a, to, {1, key, KEYS, i * DEEP, DEEP});
     else if (key < a.n)
-        copy(a, to, 2, key + v / P::SPLITS * VALUES, VALUES,
-             v % P::SPLITS * P::WIDE, P::WIDE);
+        copy(a, to,
+             {2, key + v / P::SPLITS * VALUES, VALUES, v % P::SPLITS * P::WIDE,
+              P::WIDE});
     vae_ptx_copy_commit();
 }
 
@@ -316,7 +321,7 @@ attention_matrix(VaeAttentionArgs a, float scale)
     const int first_row = (int) blockIdx.x * P::ROWS;
     float y[P::SPLITS][P::TALL][P::COLUMNS][4] = {};
     int piece = 0;
-    copy(a, m.query, 0, first_row, P::ROWS, 0, P::C);
+    copy(a, m.query, {0, first_row, P::ROWS, 0, P::C});
     copy_piece<P>(a, m, 0);
     if (threadIdx.x < P::ROWS) {
         m.most[threadIdx.x] = -INFINITY;

@@ -44,18 +44,23 @@ store(const VaeNormArgs &a, size_t at, size_t tail, const VaeOctet<Y> &y, int n)
         vae_octet_store<Y>(a.tail, a.y_type, at - tail, y, n);
 }
 
-/* Writes n channels from `first` on, at element `at` of x and y. gain has the
- * alignment of x. */
+/* n channels from `first` on, at element `at` of x and y. */
+struct Channels {
+    size_t at;
+    int first, n;
+};
+
+/* Writes the channels of one octet. gain has the alignment of x. */
 template <int X, int Y>
 VAE_DEVICE void
-rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, size_t tail,
-          int first, int n, float scale)
+rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, const Channels &to,
+          size_t tail, float scale)
 {
     const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
     VaeOctet<G> gain;
     VaeOctet<Y> y;
     float v[8];
-    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) first, n);
+    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) to.first, to.n);
     VAE_UNROLL
     for (int i = 0; i < 8; i++) {
         v[i] = vae_octet_get<X>(x, i) * scale * vae_octet_get<G>(gain, i);
@@ -63,7 +68,7 @@ rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, size_t at, size_t tail,
             v[i] = vae_silu(v[i]);
     }
     vae_octet_set<Y>(y, v);
-    store<Y>(a, at, tail, y, n);
+    store<Y>(a, to.at, tail, y, to.n);
 }
 
 /*
@@ -97,8 +102,10 @@ rms(VaeNormArgs a, int lanes, float root)
         const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
-            rms_octet<X, Y>(a, x[i], at + i * next, tail, first + i * next,
-                            first + i * next < c ? 8 : 0, scale);
+            rms_octet<X, Y>(
+                a, x[i],
+                {at + i * next, first + i * next, first + i * next < c ? 8 : 0},
+                tail, scale);
         p += step;
         at += (size_t) step * a.c;
     }
@@ -128,7 +135,7 @@ rms_any(VaeNormArgs a, int lanes, float root)
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
-        rms_octet<VAE_ANY, VAE_ANY>(a, x, row + first, tail_from(a), first, n,
+        rms_octet<VAE_ANY, VAE_ANY>(a, x, {row + first, first, n}, tail_from(a),
                                     scale);
     }
 }

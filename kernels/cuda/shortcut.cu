@@ -4,35 +4,40 @@
 #include "common.cuh"
 #include "cuda.h"
 
+/* n channels of y from `o` on, at position `place` of the block, to which
+ * values of the pixel of x at element `from` are added. */
+struct Site {
+    size_t from;
+    int o, n, place;
+};
+
 /*
- * Loads the values to add to n channels of y from `o` on, at position `place`
- * of the block, from the pixel of x at element `from`. If each channel of x
+ * Loads the values to add. If each channel of x
  * fills a whole block, the channels are in the order of y; if it fills a whole
  * fraction of one, they are at a constant distance.
  */
 template <int X>
 VAE_DEVICE void
-sources(const VaeShortcutArgs &a, float *v, size_t from, int o, int n, int rep,
-        int place)
+sources(const VaeShortcutArgs &a, float *v, const Site &s, int rep)
 {
     const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
     const int step = a.ft * a.fs * a.fs, each = step / rep;
     if (rep == step) {
         VaeOctet<X> x;
-        vae_octet_load<X>(x, a.x, a.x_type, from + o, n);
+        vae_octet_load<X>(x, a.x, a.x_type, s.from + s.o, s.n);
         VAE_UNROLL
         for (int l = 0; l < 8; l++)
             v[l] = vae_octet_get<X>(x, l);
     } else if (each * rep == step) {
-        const size_t first = from + (size_t) o * each + place / rep;
+        const size_t first = s.from + (size_t) s.o * each + s.place / rep;
         VAE_UNROLL
         for (int l = 0; l < 8; l++)
-            v[l] = l < n ? vae_load(a.x, type, first + l * each) : 0;
+            v[l] = l < s.n ? vae_load(a.x, type, first + l * each) : 0;
     } else {
         VAE_UNROLL
         for (int l = 0; l < 8; l++) {
-            const int channel = ((o + l) * step + place) / rep;
-            v[l] = l < n ? vae_load(a.x, type, from + channel) : 0;
+            const int channel = ((s.o + l) * step + s.place) / rep;
+            v[l] = l < s.n ? vae_load(a.x, type, s.from + channel) : 0;
         }
     }
 }
@@ -58,7 +63,7 @@ dup(VaeShortcutArgs a, int rep)
     VaeOctet<Y> y;
     float v[8];
     vae_octet_load<Y>(y, a.y, a.y_type, at, n);
-    sources<X>(a, v, from, o, n, rep, place);
+    sources<X>(a, v, {from, o, n, place}, rep);
     VAE_UNROLL
     for (int l = 0; l < 8; l++)
         v[l] += vae_octet_get<Y>(y, l);

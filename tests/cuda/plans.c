@@ -268,8 +268,8 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
     int n = 0;
     VaeCudaConvShape shape = l->shape;
     shape.t = vae_cuda_layer_frames(&shape);
-    if (vae_cuda_conv_choices(convs, &shape, vae_cuda_layer_workspace(&shape),
-                              choices, compiled ? 1 : VAE_CUDA_MAX_CHOICES, &n,
+    if (vae_cuda_conv_choices(convs, &shape, choices,
+                              compiled ? 1 : VAE_CUDA_MAX_CHOICES, &n,
                               &error) == VAE_OK &&
         make_choices(convs, l, choices, n, tally, &error)) {
         tally->least = n < tally->least ? n : tally->least;
@@ -319,8 +319,7 @@ plan_self_test(VaeCudaConvs *convs, const Types *types)
         int n;
         const VaeCudaConvShape s =
             vae_cuda_test_shape(i, types->act, types->tf32);
-        if (vae_cuda_conv_choices(convs, &s, vae_cuda_layer_workspace(&s),
-                                  &choice, 1, &n, &error) == VAE_OK)
+        if (vae_cuda_conv_choices(convs, &s, &choice, 1, &n, &error) == VAE_OK)
             continue;
         printf("    self-test, convolution %d: NONE: %s\n", i, error.message);
         good = false;

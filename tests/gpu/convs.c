@@ -209,9 +209,8 @@ one_shape(Device *d, int i, const Types *types, int most)
         terms[k] = reference(&pair[k], true);
     }
     vae_cuda_layer_name(&pair[0].shape, name);
-    const VaeStatus status = vae_cuda_conv_choices(
-        d->convs, &pair[1].shape, vae_cuda_layer_workspace(&pair[1].shape),
-        choices, most, &n, &error);
+    const VaeStatus status = vae_cuda_conv_choices(d->convs, &pair[1].shape,
+                                                   choices, most, &n, &error);
     for (int k = 0; status == VAE_OK && k < n; k++) {
         const int one = one_choice(d, pair, want, (const float *const *) terms,
                                    types, &choices[k]);

@@ -183,8 +183,8 @@ one_shape(Device *d, int c, const Types *types)
     l->bias = numbers_of(d, conv.bias, s->y_type, (size_t) s->c_out);
     for (int i = 0; i < PIXELS * CHANNELS; i++)
         look_at(l, i / CHANNELS, i % CHANNELS);
-    const VaeStatus status = vae_cuda_conv_choices(
-        d->convs, s, vae_cuda_layer_workspace(s), choices, CHOICES, &n, &error);
+    const VaeStatus status =
+        vae_cuda_conv_choices(d->convs, s, choices, CHOICES, &n, &error);
     for (int i = 0; status == VAE_OK && i < n; i++) {
         if (!device_conv_make(d, &conv, &choices[i]))
             continue;

@@ -101,9 +101,8 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     c.shape.x_type = c.shape.y_type = type;
     c.shape.tf32 = tf32;
     c.shape.align = 16;
-    const VaeStatus status = vae_cuda_conv_choices(
-        d->convs, &c.shape, vae_cuda_layer_workspace(&c.shape), choices,
-        CHOICES, &n, &error);
+    const VaeStatus status =
+        vae_cuda_conv_choices(d->convs, &c.shape, choices, CHOICES, &n, &error);
     device_conv_open(d, &c, false);
     for (int i = 0; status == VAE_OK && i < n; i++) {
         if (!device_conv_make(d, &c, &choices[i]))

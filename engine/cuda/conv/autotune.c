@@ -109,9 +109,8 @@ choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
         vae_mem_alloc((size_t) most * sizeof(VaeCudaChoice));
     if (!choices)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    const VaeStatus status = vae_cuda_conv_choices(
-        cuda->convs, shape, vae_cuda_layer_workspace(shape), choices, most, &n,
-        error);
+    const VaeStatus status =
+        vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
     if (status == VAE_OK && time)
         choose_fastest(cuda, shape, choices, n, l);
     else if (status == VAE_OK)

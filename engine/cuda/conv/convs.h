@@ -62,12 +62,12 @@ const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
  * Writes at most `most` ways to compute the convolution to choices, the
  * library's best guess first, and their number to *n. Omits ways whose sums
  * depend on chance or on t, ways with less precision than the shape says, and
- * ways that cannot be made for one frame. Ways that need more than `workspace`
- * bytes, and ways that are compiled at run time, are given only if there are no
- * others. Errors: VAE_ERR_BACKEND if there is none at all.
+ * ways that cannot be made for one frame. Ways that need much workspace, and
+ * ways that are compiled at run time, are given only if there are no others.
+ * Errors: VAE_ERR_BACKEND if there is none at all.
  */
 VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
-                                const VaeCudaConvShape *shape, size_t workspace,
+                                const VaeCudaConvShape *shape,
                                 VaeCudaChoice *choices, int most, int *n,
                                 VaeError *error);
 

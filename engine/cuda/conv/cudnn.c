@@ -466,10 +466,21 @@ search(Search *s, cudnnBackendHeurMode_t mode)
     vae_cudnn_bag_free(&b);
 }
 
+/* Workspace limit in bytes. A larger workspace would hold a copy of the input,
+ * which can pay off only with few channels. */
+static size_t
+workspace_limit(const VaeCudaConvShape *s)
+{
+    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
+    const size_t pixel = (size_t) s->c_in * vae_type_size(s->x_type);
+    /* Matrix units need pixels of a multiple of 16 bytes. */
+    const size_t copy = pixel % 16 ? (pixel + 15) / 16 * 16 : pixel / 8;
+    return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
+}
+
 VaeStatus
 vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                      size_t workspace, VaeCudaChoice *choices, int most,
-                      int *n, VaeError *error)
+                      VaeCudaChoice *choices, int most, int *n, VaeError *error)
 {
     static const cudnnBackendHeurMode_t modes[] = {
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
@@ -483,7 +494,7 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     VaeStatus status = vae_cudnn_bag_status(&b, error);
     for (int pass = 0; pass < 4 && status == VAE_OK && s.n == 0; pass++) {
         s.compiled = pass & 1;
-        s.workspace = pass < 2 ? workspace : SIZE_MAX;
+        s.workspace = pass < 2 ? workspace_limit(shape) : SIZE_MAX;
         for (int i = 0; i < 3; i++)
             if (i < 2 || s.n == 0)
                 search(&s, modes[i]);

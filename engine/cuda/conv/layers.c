@@ -145,16 +145,6 @@ vae_cuda_test_shape(int i, VaeType type, bool tf32)
     return s;
 }
 
-size_t
-vae_cuda_layer_workspace(const VaeCudaConvShape *s)
-{
-    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
-    const size_t pixel = (size_t) s->c_in * vae_type_size(s->x_type);
-    /* Matrix units need pixels of a multiple of 16 bytes. */
-    const size_t copy = pixel % 16 ? (pixel + 15) / 16 * 16 : pixel / 8;
-    return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
-}
-
 void
 vae_cuda_layer_name(const VaeCudaConvShape *s, char out[VAE_CUDA_LAYER_NAME])
 {

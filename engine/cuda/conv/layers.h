@@ -21,10 +21,6 @@ int vae_cuda_layer_frames(const VaeCudaConvShape *shape);
  * than fill a device many times over. */
 int vae_cuda_timed_frames(const VaeCudaConvShape *shape);
 
-/* Workspace limit in bytes of a layer. A larger workspace would hold a
- * copy of the input, which can pay off only with few channels. */
-size_t vae_cuda_layer_workspace(const VaeCudaConvShape *shape);
-
 /*
  * The convolution of op; tf32: as in VaeCudaConvShape. If op upsamples its
  * input, this is the first of its four phases: a 2x2 convolution over the small

@@ -132,8 +132,7 @@ vae_cuda_convs_properties(VaeCudaConvs *convs)
 
 VaeStatus
 vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                      size_t workspace, VaeCudaChoice *choices, int most,
-                      int *n, VaeError *error)
+                      VaeCudaChoice *choices, int most, int *n, VaeError *error)
 {
     EMU_LOCKED;
     static const char *const texts[] = {"1 3", "2 1", "3 2"};
