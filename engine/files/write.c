@@ -26,10 +26,9 @@
 typedef struct Writing {
     const char *path; /* as the caller gave it, for messages */
     bool again;       /* the same file is written repeatedly */
+    VaeTensorHeader content;
     void *header;
     size_t header_size;
-    const VaeTensorOut *tensors;
-    size_t n;
 } Writing;
 
 static const char *
@@ -128,12 +127,13 @@ add_tensor(json_t *root, const VaeTensorOut *tensor, uint64_t *offset,
 }
 
 static VaeStatus
-add_all(json_t *root, const VaeTensorOut *tensors, size_t n,
-        const VaeMetadata *metadata, size_t n_metadata, VaeError *error)
+add_all(json_t *root, const VaeTensorHeader *h, VaeError *error)
 {
+    const VaeMetadata *metadata = h->metadata;
+    const VaeTensorOut *tensors = h->tensors;
     VaeStatus status = VAE_OK;
-    json_t *strings = n_metadata > 0 ? json_object() : NULL;
-    for (size_t i = 0; status == VAE_OK && i < n_metadata; i++) {
+    json_t *strings = h->n_metadata > 0 ? json_object() : NULL;
+    for (size_t i = 0; status == VAE_OK && i < h->n_metadata; i++) {
         errno = 0;
         json_t *value = json_string(metadata[i].value);
         if (value == NULL && errno != ENOMEM)
@@ -143,11 +143,11 @@ add_all(json_t *root, const VaeTensorOut *tensors, size_t n,
         else
             status = add(strings, metadata[i].key, value, error);
     }
-    if (status == VAE_OK && n_metadata > 0)
+    if (status == VAE_OK && h->n_metadata > 0)
         status = add(root, "__metadata__", json_incref(strings), error);
     json_decref(strings);
     uint64_t offset = 0;
-    for (size_t i = 0; status == VAE_OK && i < n; i++) {
+    for (size_t i = 0; status == VAE_OK && i < h->n; i++) {
         if (tensors[i].name != NULL &&
             strcmp(tensors[i].name, "__metadata__") == 0)
             status = vae_fail(error, VAE_ERR_ARGUMENT,
@@ -199,18 +199,17 @@ make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
 }
 
 VaeStatus
-vae_tensor_header_make(const VaeTensorOut *tensors, size_t n,
-                       const VaeMetadata *metadata, size_t n_metadata,
-                       size_t pad_to, void **out, size_t *size, VaeError *error)
+vae_tensor_header_make(const VaeTensorHeader *header, void **out, size_t *size,
+                       VaeError *error)
 {
     *out = NULL;
     *size = 0;
     json_t *root = json_object();
     if (root == NULL)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for a header");
-    VaeStatus status = add_all(root, tensors, n, metadata, n_metadata, error);
+    VaeStatus status = add_all(root, header, error);
     if (status == VAE_OK)
-        status = make_block(root, pad_to, out, size, error);
+        status = make_block(root, header->pad_to, out, size, error);
     json_decref(root);
     return status;
 }
@@ -267,12 +266,13 @@ static VaeStatus
 write_content(const Writing *w, int fd, VaeError *error)
 {
     int code = write_all(fd, w->header, w->header_size);
-    for (size_t i = 0; code == 0 && i < w->n; i++) {
+    for (size_t i = 0; code == 0 && i < w->content.n; i++) {
         uint64_t bytes;
-        const VaeStatus status = tensor_bytes(&w->tensors[i], &bytes, error);
+        const VaeStatus status =
+            tensor_bytes(&w->content.tensors[i], &bytes, error);
         if (status != VAE_OK)
             return status;
-        code = write_all(fd, w->tensors[i].data, bytes);
+        code = write_all(fd, w->content.tensors[i].data, bytes);
     }
     if (code == 0 && fsync(fd) != 0)
         code = errno;
@@ -341,8 +341,7 @@ write_at_target(const Writing *w, const char *target, VaeError *error)
 
 /* Makes the header and writes the file. */
 static VaeStatus
-write_file(Writing *w, const VaeMetadata *metadata, size_t n_metadata,
-           VaeError *error)
+write_file(Writing *w, VaeError *error)
 {
     /* Without this check, the rename would replace a device or pipe. */
     struct stat st;
@@ -354,9 +353,8 @@ write_file(Writing *w, const VaeMetadata *metadata, size_t n_metadata,
                         "%s: is no regular file and is not replaced",
                         vae_file_label(w->path));
     VaeError inner = {0};
-    VaeStatus status =
-        vae_tensor_header_make(w->tensors, w->n, metadata, n_metadata, 0,
-                               &w->header, &w->header_size, &inner);
+    VaeStatus status = vae_tensor_header_make(&w->content, &w->header,
+                                              &w->header_size, &inner);
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", vae_file_label(w->path),
                         inner.message);
@@ -375,8 +373,9 @@ vae_tensor_file_write(const char *path, const VaeTensorOut *tensors, size_t n,
                       const VaeMetadata *metadata, size_t n_metadata,
                       VaeError *error)
 {
-    Writing w = {.path = path, .tensors = tensors, .n = n};
-    return write_file(&w, metadata, n_metadata, error);
+    Writing w = {.path = path,
+                 .content = {tensors, n, metadata, n_metadata, 0}};
+    return write_file(&w, error);
 }
 
 VaeStatus
@@ -384,6 +383,8 @@ vae_tensor_file_rewrite(const char *path, const VaeTensorOut *tensors, size_t n,
                         const VaeMetadata *metadata, size_t n_metadata,
                         VaeError *error)
 {
-    Writing w = {.path = path, .again = true, .tensors = tensors, .n = n};
-    return write_file(&w, metadata, n_metadata, error);
+    Writing w = {.path = path,
+                 .again = true,
+                 .content = {tensors, n, metadata, n_metadata, 0}};
+    return write_file(&w, error);
 }

@@ -167,12 +167,12 @@ output_check(const char *path, const char *input, const char *model,
 
 /* Makes the header's bytes, which the caller frees. */
 static VaeStatus
-make_header(Output *out, const OutputHeader *h, void **bytes, VaeError *error)
+make_header(Output *out, const VaeTensorHeader *h, void **bytes,
+            VaeError *error)
 {
     size_t size;
     VaeError inner = {0};
-    const VaeStatus status = vae_tensor_header_make(
-        h->tensors, h->n, h->metadata, h->n_metadata, 0, bytes, &size, &inner);
+    const VaeStatus status = vae_tensor_header_make(h, bytes, &size, &inner);
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", out->path, inner.message);
     out->begin = size;
@@ -180,7 +180,7 @@ make_header(Output *out, const OutputHeader *h, void **bytes, VaeError *error)
 }
 
 VaeStatus
-output_open(Output *out, const char *path, const OutputHeader *header,
+output_open(Output *out, const char *path, const VaeTensorHeader *header,
             VaeError *error)
 {
     void *bytes;
@@ -251,7 +251,7 @@ check_header(Output *out, const void *header, size_t size, VaeError *error)
 }
 
 VaeStatus
-output_resume(Output *out, const char *path, const OutputHeader *header,
+output_resume(Output *out, const char *path, const VaeTensorHeader *header,
               bool go_on, VaeError *error)
 {
     void *bytes;

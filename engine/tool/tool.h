@@ -153,13 +153,6 @@ typedef struct Output {
     bool keep;       /* output_close() keeps the temporary file */
     bool foreign;    /* the temporary file has another header */
 } Output;
-/* The header of an output. */
-typedef struct OutputHeader {
-    const VaeTensorOut *tensors;
-    size_t n;
-    const VaeMetadata *metadata;
-    size_t n_metadata;
-} OutputHeader;
 /* Fails if path is the same file as input or model. */
 VaeStatus output_check(const char *path, const char *input, const char *model,
                        VaeError *error);
@@ -170,15 +163,15 @@ VaeStatus output_check_resume(const char *path, const char *input,
 /* Fails like output_open() if the folder is missing or not writable, but
  * creates nothing. */
 VaeStatus output_check_place(const char *path, VaeError *error);
-VaeStatus output_open(Output *out, const char *path, const OutputHeader *header,
-                      VaeError *error);
+VaeStatus output_open(Output *out, const char *path,
+                      const VaeTensorHeader *header, VaeError *error);
 /*
  * The same, but writes path.part, which stays until it is committed. go_on:
  * path.part must exist and keeps its content. output_cut() fails if its header
  * differs, so that the checkpoint can report first what differs.
  */
 VaeStatus output_resume(Output *out, const char *path,
-                        const OutputHeader *header, bool go_on,
+                        const VaeTensorHeader *header, bool go_on,
                         VaeError *error);
 /* Cuts the data to that many bytes, which must exist with the same header. */
 VaeStatus output_cut(Output *out, uint64_t bytes, VaeError *error);

@@ -166,9 +166,9 @@ make_header(GstLatentMux *self, gint64 latents, gint64 frames)
     void *bytes;
     gsize size;
     fill_fields(info, frames, &fields);
-    if (vae_tensor_header_make(&tensor, 1, fields.list, fields.n,
-                               self->header_size, &bytes, &size,
-                               &error) != VAE_OK) {
+    const VaeTensorHeader header = {&tensor, 1, fields.list, fields.n,
+                                    self->header_size};
+    if (vae_tensor_header_make(&header, &bytes, &size, &error) != VAE_OK) {
         GST_ELEMENT_ERROR(self, STREAM, MUX, ("%s", error.message), (NULL));
         return NULL;
     }

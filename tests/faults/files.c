@@ -116,7 +116,7 @@ static VaeStatus
 try_output(const char *path, VaeError *error)
 {
     Output out;
-    const OutputHeader header = {tensors, COUNT(tensors), metadata, 1};
+    const VaeTensorHeader header = {tensors, COUNT(tensors), metadata, 1};
     VaeStatus status = output_open(&out, path, &header, error);
     if (status == VAE_OK)
         status = output_write(&out, 2, "cdef", 4, error);

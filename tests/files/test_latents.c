@@ -475,7 +475,8 @@ check_read(void)
         void *header;
         size_t size;
         VaeError error = {0};
-        vae_tensor_header_make(&tensor, 1, NULL, 0, 0, &header, &size, &error);
+        vae_tensor_header_make(&(VaeTensorHeader){.tensors = &tensor, .n = 1},
+                               &header, &size, &error);
         uint8_t *bytes = malloc(size + sizeof values);
         memcpy(bytes, header, size);
         memcpy(bytes + size, values, sizeof values);

@@ -153,14 +153,14 @@ static void
 check_header(void)
 {
     VaeError error = {0};
+    VaeTensorHeader header = {tensors, COUNT(tensors), metadata, 2, 0};
     void *plain, *padded;
     size_t plain_size, padded_size;
-    VaeStatus status = vae_tensor_header_make(
-        tensors, COUNT(tensors), metadata, 2, 0, &plain, &plain_size, &error);
+    VaeStatus status =
+        vae_tensor_header_make(&header, &plain, &plain_size, &error);
     check(status == VAE_OK && plain_size % 8 == 0, "header");
-    status = vae_tensor_header_make(tensors, COUNT(tensors), metadata, 2,
-                                    plain_size + 1001, &padded, &padded_size,
-                                    &error);
+    header.pad_to = plain_size + 1001;
+    status = vae_tensor_header_make(&header, &padded, &padded_size, &error);
     check(status == VAE_OK && padded_size == plain_size + 1001,
           "padded to the byte");
     VaeTensorFile *file;
@@ -173,8 +173,8 @@ check_header(void)
     vae_tensor_file_free(&file);
     free(padded);
     free(plain);
-    status = vae_tensor_header_make(tensors, COUNT(tensors), metadata, 2, 100,
-                                    &padded, &padded_size, &error);
+    header.pad_to = 100;
+    status = vae_tensor_header_make(&header, &padded, &padded_size, &error);
     check_refused("no room", status, &error, VAE_ERR_SIZE, "100 reserved");
     check(padded == NULL && padded_size == 0, "nothing given back");
 }

@@ -71,14 +71,18 @@ VAE_API VaeStatus vae_tensor_file_write(const char *path,
 
 /*
  * The header alone (8-byte length and JSON padded with spaces), tensors in
- * order and packed from its end. With pad_to > 0 the header takes exactly
- * pad_to bytes, or fails with VAE_ERR_SIZE. *out is malloc'ed, the caller
- * frees it. data in tensors is not looked at. Errors as in
- * vae_tensor_file_write(), without a file's name.
+ * order and packed from its end. *out is malloc'ed, the caller frees it. Errors
+ * as in vae_tensor_file_write(), without a file's name.
  */
-VAE_API VaeStatus vae_tensor_header_make(const VaeTensorOut *tensors, size_t n,
-                                         const VaeMetadata *metadata,
-                                         size_t n_metadata, size_t pad_to,
+typedef struct VaeTensorHeader {
+    const VaeTensorOut *tensors; /* their data is not looked at */
+    size_t n;
+    const VaeMetadata *metadata;
+    size_t n_metadata;
+    size_t pad_to; /* bytes that the header takes, or fails with VAE_ERR_SIZE;
+                      0: as many as it needs */
+} VaeTensorHeader;
+VAE_API VaeStatus vae_tensor_header_make(const VaeTensorHeader *header,
                                          void **out, size_t *size,
                                          VaeError *error);
 

@@ -255,7 +255,7 @@ fill_metadata(const Decode *d, FrameMetadata *m)
 }
 
 static VaeStatus
-open_resumed(Decode *d, const OutputHeader *header, VaeError *error)
+open_resumed(Decode *d, const VaeTensorHeader *header, VaeError *error)
 {
     Resume *r = &d->resume;
     const char *path = d->o->argument[1];
@@ -279,7 +279,7 @@ write_frames(Decode *d, VaeError *error)
     };
     FrameMetadata metadata = {.n = 0};
     fill_metadata(d, &metadata);
-    const OutputHeader header = {&frames, 1, metadata.list, metadata.n};
+    const VaeTensorHeader header = {&frames, 1, metadata.list, metadata.n, 0};
     VaeStatus status =
         d->o->resume ? open_resumed(d, &header, error)
                      : output_open(&d->out, d->o->argument[1], &header, error);

@@ -294,8 +294,8 @@ write_latents(Encode *e, VaeError *error)
             .dims = {e->info->latent_channels, e->latents,
                      plan->padded_height / s, plan->padded_width / s},
         };
-    const OutputHeader header = {tensors, (size_t) e->n_outputs, metadata,
-                                 n_metadata};
+    const VaeTensorHeader header = {tensors, (size_t) e->n_outputs, metadata,
+                                    n_metadata, 0};
     VaeStatus status = output_open(&e->out, e->o->argument[1], &header, error);
     if (status == VAE_OK)
         status = run(e, error);
