@@ -25,9 +25,14 @@ typedef struct VaeBackendParams {
     VaeLog log;
 } VaeBackendParams;
 
+/* The memory that a block is in. HOST: pinned, and the device can copy to and
+ * from it by itself. Without class->copy() both are the same. */
+typedef enum VaePlace { VAE_ON_DEVICE, VAE_ON_HOST } VaePlace;
+
 /* Memory of one stream, zeroed when it is allocated. */
 typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
+    uint8_t *spilled; /* carries on the host */
 } VaeMemory;
 
 /* Input and output of one run. The arrays have as many elements as the program
@@ -120,9 +125,9 @@ typedef struct VaeBackendClass {
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
                              VaeError *error);
     /* Zeroed, 64-byte aligned. */
-    VaeStatus (*alloc)(VaeBackend *backend, size_t bytes, void **out,
-                       VaeError *error);
-    void (*free)(VaeBackend *backend, void *block);
+    VaeStatus (*alloc)(VaeBackend *backend, VaePlace place, size_t bytes,
+                       void **out, VaeError *error);
+    void (*free)(VaeBackend *backend, VaePlace place, void *block);
 
     /*
      * Prepares each op: primitives, and weights in the library's layout

@@ -59,7 +59,8 @@ vae_exec_slab(const VaeExec *e, const VaeTensor *t)
 static inline uint8_t *
 vae_exec_carry(const VaeExec *e, const VaeOp *op)
 {
-    return e->memory.carries + op->carry->offset;
+    return (op->carry->spilled ? e->memory.spilled : e->memory.carries) +
+           op->carry->place;
 }
 /* The first frame that a convolution reads. A tensor may have more context than
  * one convolution needs. */

@@ -197,7 +197,8 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
 /* Entries of the class.                                               */
 
 VaeStatus
-vae_host_alloc(VaeBackend *backend, size_t bytes, void **out, VaeError *error)
+vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes, void **out,
+               VaeError *error)
 {
     *out = vae_mem_alloc(bytes ? bytes : 1);
     return *out ? VAE_OK
@@ -206,7 +207,7 @@ vae_host_alloc(VaeBackend *backend, size_t bytes, void **out, VaeError *error)
 }
 
 void
-vae_host_free(VaeBackend *backend, void *block)
+vae_host_free(VaeBackend *backend, VaePlace place, void *block)
 {
     vae_mem_free(block);
 }

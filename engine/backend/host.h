@@ -31,9 +31,9 @@ VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
 
 /* Entries of the class. */
-VaeStatus vae_host_alloc(VaeBackend *backend, size_t bytes, void **out,
-                         VaeError *error);
-void vae_host_free(VaeBackend *backend, void *block);
+VaeStatus vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes,
+                         void **out, VaeError *error);
+void vae_host_free(VaeBackend *backend, VaePlace place, void *block);
 VaeStatus vae_host_bind(VaeBackend *backend, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 void vae_host_profile(VaeExec *exec, VaeOpTime *rows);

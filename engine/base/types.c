@@ -252,6 +252,7 @@ static const char *const precisions[] = {
 };
 
 static const char *const nan_policies[] = {"pass", "fallback", "error"};
+static const char *const spills[] = {"auto", "off", "host"};
 static const char *const normalizations[] = {
     [VAE_NORMALIZED] = "normalized",
     [VAE_RAW] = "raw",
@@ -318,6 +319,15 @@ vae_nan_policy_parse(const char *word, VaeNanPolicy *out)
     const int i = index_of(nan_policies, COUNT(nan_policies), word);
     if (i >= 0)
         *out = (VaeNanPolicy) i;
+    return i >= 0;
+}
+
+bool
+vae_spill_parse(const char *word, VaeSpill *out)
+{
+    const int i = index_of(spills, COUNT(spills), word);
+    if (i >= 0)
+        *out = (VaeSpill) i;
     return i >= 0;
 }
 

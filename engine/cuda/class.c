@@ -107,22 +107,23 @@ cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
 }
 
 static VaeStatus
-cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
+cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
+           VaeError *error)
 {
     VaeRtCaller caller;
     *out = NULL;
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
-               ? leave(&caller, vae_cuda_alloc(cuda, bytes, out, error))
+               ? leave(&caller, vae_cuda_alloc(cuda, place, bytes, out, error))
                : status;
 }
 
 static void
-cuda_free(VaeBackend *cuda, void *block)
+cuda_free(VaeBackend *cuda, VaePlace place, void *block)
 {
     VaeRtCaller caller;
     enter_anyway(cuda, &caller);
-    vae_rt_free(block);
+    vae_cuda_free(place, block);
     vae_rt_leave(&caller);
 }
 

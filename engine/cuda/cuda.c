@@ -2,6 +2,7 @@
  * cuda.c: runs programs on an NVIDIA GPU: the device and its memory.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "gpu.h"
 #include "selftest.h"
@@ -153,21 +154,36 @@ vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
 }
 
 VaeStatus
-vae_cuda_alloc(VaeBackend *cuda, size_t bytes, void **out, VaeError *error)
+vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
+               VaeError *error)
 {
+    const size_t least = bytes ? bytes : 1;
+    const bool host = place == VAE_ON_HOST;
     *out = NULL;
-    int code = vae_rt_alloc(out, bytes ? bytes : 1);
+    int code = host ? vae_rt_alloc_host(out, least) : vae_rt_alloc(out, least);
     if (vae_rt_is_memory(code))
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s has no %.1f MiB left in one piece",
-                        cuda->device.name, (double) bytes / 1048576);
-    if (!code)
-        code = vae_rt_zero(*out, bytes ? bytes : 1, cuda->compute);
+                        host ? "the host's pinned memory" : cuda->device.name,
+                        (double) bytes / 1048576);
+    if (!code && host)
+        memset(*out, 0, least);
+    else if (!code)
+        code = vae_rt_zero(*out, least, cuda->compute);
     if (!code)
         code = vae_rt_stream_sync(cuda->compute);
     if (code) {
-        vae_rt_free(*out);
+        vae_cuda_free(place, *out);
         *out = NULL;
     }
     return vae_cuda_status(cuda, code, "take memory", error);
+}
+
+void
+vae_cuda_free(VaePlace place, void *block)
+{
+    if (place == VAE_ON_HOST)
+        vae_rt_free_host(block);
+    else
+        vae_rt_free(block);
 }

@@ -134,8 +134,9 @@ VaeStatus vae_cuda_open(VaeBackend *cuda, VaeError *error);
 void vae_cuda_close(VaeBackend *cuda);
 VaeStatus vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes,
                                VaeError *error);
-VaeStatus vae_cuda_alloc(VaeBackend *cuda, size_t bytes, void **out,
-                         VaeError *error);
+VaeStatus vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes,
+                         void **out, VaeError *error);
+void vae_cuda_free(VaePlace place, void *block);
 
 /* Copies and waits. Returns a code; then, too, both may be freed. */
 int vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,

@@ -10,8 +10,13 @@
 typedef struct VaeCarrySet {
     VaeCarry **items;
     int n;
-    size_t bytes; /* of the block that holds them all */
+    size_t bytes;   /* of all */
+    size_t spilled; /* of those in the host's memory, which come first */
 } VaeCarrySet;
+/* Places all carries, the largest first, and spills as many of these as it
+ * takes to spare that many bytes of the device. Programs are fused afterwards.
+ * False: out of memory. */
+bool vae_carry_set_place(VaeCarrySet *set, size_t spill);
 void vae_carry_set_free(VaeCarrySet *set);
 
 /* One tensor that a forward pass asks for. */

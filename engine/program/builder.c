@@ -274,6 +274,41 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
     return c;
 }
 
+/* Those of one size stay in the order of the programs. */
+static int
+larger_first(const void *a, const void *b)
+{
+    const VaeCarry *x = *(VaeCarry *const *) a, *y = *(VaeCarry *const *) b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+bool
+vae_carry_set_place(VaeCarrySet *set, size_t spill)
+{
+    size_t at = 0;
+    VaeCarry **sorted =
+        vae_mem_alloc((size_t) (set->n + 1) * sizeof(VaeCarry *));
+    if (!sorted)
+        return false;
+    set->spilled = 0;
+    for (int i = 0; i < set->n; i++)
+        sorted[i] = set->items[i];
+    qsort(sorted, (size_t) set->n, sizeof(VaeCarry *), larger_first);
+    for (int i = 0; i < set->n; i++) {
+        VaeCarry *c = sorted[i];
+        c->offset = at;
+        c->spilled = at < spill;
+        c->place = c->spilled ? at : at - set->spilled;
+        at += (c->bytes + 63) / 64 * 64;
+        if (c->spilled)
+            set->spilled = at;
+    }
+    vae_mem_free(sorted);
+    return true;
+}
+
 void
 vae_carry_set_free(VaeCarrySet *set)
 {

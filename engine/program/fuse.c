@@ -114,8 +114,9 @@ fuse_norm(VaeProgram *p, int i)
         else if (p->ops[k].kind == VAE_OP_TAIL)
             tail = &p->ops[k];
     }
-    /* A carry of more frames also holds some of the run before. */
-    if (!tail || tail->carry->frames > op->y->shape.t)
+    /* A carry of more frames also holds some of the run before. Kernels do not
+     * write to the host's memory; copies do. */
+    if (!tail || tail->carry->spilled || tail->carry->frames > op->y->shape.t)
         return;
     op->carry = tail->carry;
     tail->kind = FUSED;

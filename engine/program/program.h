@@ -21,7 +21,9 @@ typedef struct VaeCarry {
     int h, w, c;
     VaeType type;
     size_t bytes;
-    size_t offset; /* in the stream's carry block, 64-byte aligned */
+    size_t offset; /* in a copy of all carries, 64-byte aligned */
+    bool spilled;  /* it is in the host's memory, not the device's */
+    size_t place;  /* offset among those that are in the same memory */
 } VaeCarry;
 
 /*

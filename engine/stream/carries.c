@@ -7,117 +7,196 @@
 #include "alloc.h"
 #include "carries.h"
 
+/* One block of host memory that holds all carries. */
+static VaeCarryBlocks
+one_block(const VaeCarryStore *s, const void *memory)
+{
+    return (VaeCarryBlocks){.host = (uint8_t *) memory, .split = s->set.bytes};
+}
+
+static uint8_t *
+address(const VaeCarryBlocks *b, size_t at)
+{
+    return at < b->split ? b->host + at : b->device + (at - b->split);
+}
+
+static bool
+is_kept(const VaeCarryStore *s)
+{
+    return s->kept.host || s->kept.device;
+}
+
+/* Copies all carries, in the pieces that are in one block on both sides. Blocks
+ * that both sides share are not copied. */
 static VaeStatus
-copy(const VaeCarryBlock *b, void *dst, const void *src, VaeError *error)
+copy(const VaeCarryStore *s, const VaeCarryBlocks *to,
+     const VaeCarryBlocks *from, VaeError *error)
 {
-    if (b->class->copy)
-        return b->class->copy(b->backend, dst, src, b->set.bytes, error);
-    memcpy(dst, src, b->set.bytes);
-    return VAE_OK;
-}
-
-static VaeStatus
-take(const VaeCarryBlock *b, uint8_t **out, VaeError *error)
-{
-    void *block = NULL;
-    const VaeStatus status =
-        b->class->alloc(b->backend, b->set.bytes, &block, error);
-    *out = block;
-    return status;
-}
-
-VaeStatus
-vae_carries_take(VaeCarryBlock *b, bool snapshot, VaeError *error)
-{
-    VaeStatus status = take(b, &b->device, error);
-    if (status == VAE_OK && snapshot)
-        status = take(b, &b->snapshot, error);
-    if (status != VAE_OK)
-        vae_carries_drop(b);
-    return status;
-}
-
-void
-vae_carries_drop(VaeCarryBlock *b)
-{
-    if (!b->class)
-        return;
-    b->class->free(b->backend, b->device);
-    b->class->free(b->backend, b->snapshot);
-    b->device = b->snapshot = NULL;
-}
-
-VaeStatus
-vae_carries_offload(VaeCarryBlock *b, VaeError *error)
-{
-    if (b->set.bytes == 0)
-        return VAE_OK;
-    b->host = vae_mem_alloc(b->set.bytes);
-    if (!b->host)
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "out of memory: %.1f MiB of carries need a copy in "
-                        "host memory while the device's memory is free",
-                        (double) b->set.bytes / 1048576);
-    const VaeStatus status = copy(b, b->host, b->device, error);
-    if (status != VAE_OK) {
-        vae_mem_free(b->host);
-        b->host = NULL;
+    VaeStatus status = VAE_OK;
+    for (size_t at = 0, end; at < s->set.bytes && status == VAE_OK; at = end) {
+        end = s->set.bytes;
+        if (to->split > at && to->split < end)
+            end = to->split;
+        if (from->split > at && from->split < end)
+            end = from->split;
+        uint8_t *dst = address(to, at), *src = address(from, at);
+        if (dst == src)
+            continue;
+        if (s->class->copy)
+            status = s->class->copy(s->backend, dst, src, end - at, error);
+        else
+            memcpy(dst, src, end - at);
     }
     return status;
 }
 
-VaeStatus
-vae_carries_reload(VaeCarryBlock *b, VaeError *error)
+/* ------------------------------------------------------------------ */
+
+static VaeStatus
+take(const VaeCarryStore *s, VaeCarryBlocks *out, VaeError *error)
 {
-    const VaeStatus status =
-        b->host ? copy(b, b->device, b->host, error) : VAE_OK;
+    void *block = NULL;
+    const size_t rest = s->set.bytes - s->set.spilled;
+    VaeStatus status = VAE_OK;
+    out->split = s->set.spilled;
+    if (out->split && !out->host) {
+        status =
+            s->class->alloc(s->backend, VAE_ON_HOST, out->split, &block, error);
+        out->host = block;
+    }
+    block = NULL;
+    if (status == VAE_OK && rest)
+        status =
+            s->class->alloc(s->backend, VAE_ON_DEVICE, rest, &block, error);
+    out->device = block;
+    return status;
+}
+
+/* Memory that is kept is not freed. */
+static void
+drop(const VaeCarryStore *s, VaeCarryBlocks *b)
+{
+    if (b->host != s->kept.host)
+        s->class->free(s->backend, VAE_ON_HOST, b->host);
+    s->class->free(s->backend, VAE_ON_DEVICE, b->device);
+    *b = (VaeCarryBlocks){0};
+}
+
+VaeStatus
+vae_carries_take(VaeCarryStore *s, bool snapshot, VaeError *error)
+{
+    if (s->kept.split == s->set.spilled)
+        s->now.host = s->kept.host;
+    VaeStatus status = take(s, &s->now, error);
+    if (status == VAE_OK && snapshot)
+        status = take(s, &s->snapshot, error);
     if (status != VAE_OK)
-        return status;
-    vae_mem_free(b->host);
-    b->host = NULL;
-    return VAE_OK;
+        vae_carries_drop(s);
+    return status;
 }
 
 void
-vae_carries_free(VaeCarryBlock *b)
+vae_carries_drop(VaeCarryStore *s)
 {
-    vae_carries_drop(b);
-    vae_mem_free(b->host);
-    vae_carry_set_free(&b->set);
-    *b = (VaeCarryBlock){0};
+    if (!s->class)
+        return;
+    drop(s, &s->now);
+    drop(s, &s->snapshot);
+}
+
+/* Frees what is kept, but for the memory that is in use again. */
+static void
+forget(VaeCarryStore *s)
+{
+    if (s->kept.host != s->now.host)
+        s->class->free(s->backend, VAE_ON_HOST, s->kept.host);
+    vae_mem_free(s->kept.device);
+    s->kept = (VaeCarryBlocks){0};
 }
 
 VaeStatus
-vae_carries_read(const VaeCarryBlock *b, void *dst, VaeError *error)
+vae_carries_offload(VaeCarryStore *s, VaeError *error)
 {
-    if (b->device)
-        return copy(b, dst, b->device, error);
-    assert(b->host);
-    memcpy(dst, b->host, b->set.bytes);
+    const size_t rest = s->set.bytes - s->now.split;
+    if (s->set.bytes == 0)
+        return VAE_OK;
+    s->kept = (VaeCarryBlocks){.host = s->now.host, .split = s->now.split};
+    if (rest)
+        s->kept.device = vae_mem_alloc(rest);
+    VaeStatus status =
+        rest && !s->kept.device
+            ? vae_fail(error, VAE_ERR_MEMORY,
+                       "out of memory: %.1f MiB of carries need a copy in host "
+                       "memory while the device's memory is free",
+                       (double) rest / 1048576)
+            : copy(s, &s->kept, &s->now, error);
+    if (status != VAE_OK)
+        forget(s);
+    return status;
+}
+
+VaeStatus
+vae_carries_reload(VaeCarryStore *s, VaeError *error)
+{
+    if (!is_kept(s))
+        return VAE_OK;
+    const VaeStatus status = copy(s, &s->now, &s->kept, error);
+    if (status == VAE_OK)
+        forget(s);
+    return status;
+}
+
+void
+vae_carries_free(VaeCarryStore *s)
+{
+    vae_carries_drop(s);
+    if (s->class)
+        forget(s);
+    vae_carry_set_free(&s->set);
+    *s = (VaeCarryStore){0};
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeStatus
+vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error)
+{
+    const VaeCarryBlocks to = one_block(s, dst);
+    const VaeCarryBlocks *kept = &s->kept;
+    if (!is_kept(s))
+        return copy(s, &to, &s->now, error);
+    /* Without the device, which may be out of memory. */
+    if (kept->host)
+        memcpy(dst, kept->host, kept->split);
+    if (kept->device)
+        memcpy((uint8_t *) dst + kept->split, kept->device,
+               s->set.bytes - kept->split);
     return VAE_OK;
 }
 
 VaeStatus
-vae_carries_write(VaeCarryBlock *b, const void *src, VaeError *error)
+vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error)
 {
-    assert(b->device);
-    return copy(b, b->device, src, error);
+    const VaeCarryBlocks from = one_block(s, src);
+    assert(!is_kept(s));
+    return copy(s, &s->now, &from, error);
 }
 
 VaeStatus
-vae_carries_save(VaeCarryBlock *b, VaeError *error)
+vae_carries_save(VaeCarryStore *s, VaeError *error)
 {
-    return copy(b, b->snapshot, b->device, error);
+    return copy(s, &s->snapshot, &s->now, error);
 }
 
 VaeStatus
-vae_carries_restore(VaeCarryBlock *b, VaeError *error)
+vae_carries_restore(VaeCarryStore *s, VaeError *error)
 {
-    return copy(b, b->device, b->snapshot, error);
+    return copy(s, &s->now, &s->snapshot, error);
 }
 
 VaeStatus
-vae_carries_read_snapshot(const VaeCarryBlock *b, void *dst, VaeError *error)
+vae_carries_read_snapshot(const VaeCarryStore *s, void *dst, VaeError *error)
 {
-    return copy(b, dst, b->snapshot, error);
+    const VaeCarryBlocks to = one_block(s, dst);
+    return copy(s, &to, &s->snapshot, error);
 }

@@ -1,9 +1,10 @@
 /*
- * carries.h: the carries of one stream, as one block of device memory.
+ * carries.h: the carries of one stream.
  *
- * The block has up to two copies: a snapshot on the device, taken before a run,
- * and one in host memory, while the block is offloaded. Offloading, the NaN
- * fallback and checkpoints all go through these functions.
+ * They are in one or two blocks: of the device, and for those that are spilled,
+ * of the host. There are up to two copies: a snapshot, taken before a run, and
+ * one in host memory, while the stream's memory is offloaded. Offloading, the
+ * NaN fallback and checkpoints all go through these functions.
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H
@@ -11,45 +12,54 @@
 #include "backend.h"
 #include "build.h"
 
-typedef struct VaeCarryBlock {
+/* All carries, in two blocks: the first `split` bytes, and the rest. */
+typedef struct VaeCarryBlocks {
+    uint8_t *host, *device;
+    size_t split;
+} VaeCarryBlocks;
+
+typedef struct VaeCarryStore {
     const VaeBackendClass *class;
     VaeBackend *backend;
-    VaeCarrySet set;   /* names, shapes, offsets; the programs share it */
-    uint8_t *device;   /* NULL: not taken, or offloaded */
-    uint8_t *snapshot; /* on the device; NULL: none is taken */
-    uint8_t *host;     /* the copy while offloaded; NULL: nothing to keep */
-} VaeCarryBlock;
+    VaeCarrySet set;         /* names, shapes, places; the programs share it */
+    VaeCarryBlocks now;      /* empty: not taken, or offloaded */
+    VaeCarryBlocks snapshot; /* empty: none is taken */
+    /* While offloaded: the spilled ones stay where they are, and `device` is a
+     * copy in host memory. Empty: nothing to keep. */
+    VaeCarryBlocks kept;
+} VaeCarryStore;
 
-/* Bytes of the block. */
+/* Bytes of all carries. */
 static inline size_t
-vae_carries_bytes(const VaeCarryBlock *b)
+vae_carries_bytes(const VaeCarryStore *s)
 {
-    return b->set.bytes;
+    return s->set.bytes;
 }
 
-/* Allocates the block and, where asked for, room for a snapshot. On an error
+/* Allocates the memory and, where asked for, that of a snapshot. On an error
  * nothing is taken. */
-VaeStatus vae_carries_take(VaeCarryBlock *b, bool snapshot, VaeError *error);
-/* Frees the device's memory. */
-void vae_carries_drop(VaeCarryBlock *b);
-/* Copies the block to host memory; vae_carries_drop() comes next. Errors:
- * VAE_ERR_MEMORY, VAE_ERR_BACKEND; the block stays as it is. */
-VaeStatus vae_carries_offload(VaeCarryBlock *b, VaeError *error);
-/* Copies the block back and frees the host copy. Comes last when a stream
- * resumes: until then, the host copy is the only one. On an error it stays. */
-VaeStatus vae_carries_reload(VaeCarryBlock *b, VaeError *error);
+VaeStatus vae_carries_take(VaeCarryStore *s, bool snapshot, VaeError *error);
+/* Frees the memory, but nothing that is kept. */
+void vae_carries_drop(VaeCarryStore *s);
+/* Keeps the carries; vae_carries_drop() comes next. Errors: VAE_ERR_MEMORY,
+ * VAE_ERR_BACKEND; all stays as it is. */
+VaeStatus vae_carries_offload(VaeCarryStore *s, VaeError *error);
+/* Copies back what is kept, also if other carries are spilled now. Comes last
+ * when a stream resumes: until then, what is kept is the only copy. On an error
+ * it stays. */
+VaeStatus vae_carries_reload(VaeCarryStore *s, VaeError *error);
 /* Frees everything; the backend is still open. */
-void vae_carries_free(VaeCarryBlock *b);
+void vae_carries_free(VaeCarryStore *s);
 
-/* Between the block, offloaded or not, and vae_carries_bytes() of host
- * memory. No call is in flight. A block that is written is not offloaded. */
-VaeStatus vae_carries_read(const VaeCarryBlock *b, void *dst, VaeError *error);
-VaeStatus vae_carries_write(VaeCarryBlock *b, const void *src, VaeError *error);
+/* Between the carries, offloaded or not, and vae_carries_bytes() of host
+ * memory. No call is in flight. Carries that are written are not offloaded. */
+VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
+VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);
 
-/* Copies the block to the snapshot, back, or the snapshot to host memory. */
-VaeStatus vae_carries_save(VaeCarryBlock *b, VaeError *error);
-VaeStatus vae_carries_restore(VaeCarryBlock *b, VaeError *error);
-VaeStatus vae_carries_read_snapshot(const VaeCarryBlock *b, void *dst,
+/* Copies the carries to the snapshot, back, or the snapshot to host memory. */
+VaeStatus vae_carries_save(VaeCarryStore *s, VaeError *error);
+VaeStatus vae_carries_restore(VaeCarryStore *s, VaeError *error);
+VaeStatus vae_carries_read_snapshot(const VaeCarryStore *s, void *dst,
                                     VaeError *error);
 
 #endif

@@ -66,6 +66,18 @@ try_slice(Advice *a)
         add(a, best.peak, "slice size %d", fits);
 }
 
+/* The carries in the host's memory. */
+static void
+try_spill(Advice *a)
+{
+    VaePlan plan;
+    VaeStreamParams params = a->params;
+    params.spill = VAE_SPILL_HOST;
+    if (a->s->params.spill == VAE_SPILL_OFF && a->s->class->copy &&
+        vae_stream_fits(a->s, &params, &plan))
+        add(a, plan.peak, "spill host");
+}
+
 /* A 16-bit precision of the device, if the stream's is wider. */
 static void
 try_precision(Advice *a)
@@ -156,6 +168,7 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
     Advice a = begin(s, limit);
     if (limit > 0) {
         try_slice(&a);
+        try_spill(&a);
         try_precision(&a);
         try_size(&a);
     }
@@ -166,13 +179,13 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
                  "staging %.1f, while loading %.1f, library about %.1f, "
                  "fallback %.1f",
-                 MIB(p->weights), MIB(p->carries), MIB(p->arena),
+                 MIB(p->weights), MIB(p->carries - p->spilled), MIB(p->arena),
                  MIB(p->scratch), MIB(p->staging), MIB(p->loading),
                  MIB(p->library), MIB(p->fallback));
     else
         snprintf(parts, sizeof parts,
                  "carries %.1f, activations %.1f, others not counted",
-                 MIB(p->carries), MIB(p->arena));
+                 MIB(p->carries - p->spilled), MIB(p->arena));
     char given[96];
     tell_limit(s, limit, own, given, sizeof given);
     return vae_fail(

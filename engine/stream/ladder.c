@@ -1,6 +1,7 @@
 /*
  * ladder.c: the settings that a stream may take to fit in memory, the fastest
- * first. All give the same bytes. Today a rung of the ladder is a slice size.
+ * first. All give the same bytes. The rungs of the ladder are slice sizes, then
+ * the smallest one with carries spilled.
  */
 #include "stream.h"
 
@@ -69,32 +70,64 @@ find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
     return VAE_OK;
 }
 
+/* Bytes of carries that are spilled before anything is known of the memory. */
+static uint64_t
+least_spilled(const VaeStream *s)
+{
+    return s->params.spill == VAE_SPILL_HOST && s->class->copy ? UINT64_MAX : 0;
+}
+
+static bool
+can_spill(const VaeStream *s)
+{
+    return s->params.spill == VAE_SPILL_AUTO && s->class->copy;
+}
+
+/* Builds a rung and prepares it without weights. *fits: its plan has at most
+ * that many bytes. If its activations and carries alone have more, it is not
+ * prepared: a library may take minutes to prepare a picture that cannot fit. */
+static VaeStatus
+try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
+{
+    VaeStatus status = vae_stream_build(s, rung, error);
+    if (status == VAE_OK && s->plan.peak <= most)
+        status = vae_stream_prepare(s, NULL, error);
+    *fits = s->plan.peak <= most;
+    return status;
+}
+
+/* Spills what is too much, which shows more and more clearly: at first of
+ * activations and carries, then also of weights and what libraries take. */
+static VaeStatus
+try_spilling(VaeStream *s, uint64_t most, bool *fits, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    while (status == VAE_OK && !*fits && s->plan.spilled < s->plan.carries &&
+           s->plan.peak - most <= s->plan.carries - s->plan.spilled) {
+        const VaeRung rung = {s->plan.slice_size,
+                              s->plan.spilled + (s->plan.peak - most)};
+        status = try_rung(s, rung, most, fits, error);
+    }
+    return status;
+}
+
 VaeStatus
 vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
 {
     const int unit = s->model->info.spatial;
     Limit limit;
     int sizes[3];
+    bool fits = false;
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
     const int n = rungs(s, sizes);
-    for (int i = 0; i < n && status == VAE_OK; i++) {
-        const uint64_t most = i < n - 1 ? limit.wanted : limit.bytes;
-        status = vae_stream_build(s, sizes[i], error);
-        if (status != VAE_OK)
-            return status;
-        /* Activations and carries alone first: a library may take minutes to
-         * prepare a picture that cannot fit. */
-        if (s->plan.peak > most)
-            continue;
-        status = vae_stream_prepare(s, NULL, error);
-        if (status != VAE_OK)
-            return status;
-        if (s->plan.peak <= most)
-            return VAE_OK;
-    }
-    if (status != VAE_OK)
+    for (int i = 0; i < n && status == VAE_OK && !fits; i++)
+        status = try_rung(s, (VaeRung){sizes[i], least_spilled(s)},
+                          i < n - 1 ? limit.wanted : limit.bytes, &fits, error);
+    if (status == VAE_OK && can_spill(s))
+        status = try_spilling(s, limit.bytes, &fits, error);
+    if (status != VAE_OK || fits)
         return status;
     return advise ? vae_stream_does_not_fit(s, limit.bytes, limit.own, error)
                   : vae_fail(error, VAE_ERR_MEMORY, "does not fit");
@@ -104,13 +137,18 @@ bool
 vae_stream_step_down(VaeStream *s, const VaeError *why)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
-    const int slice = s->plan.slice_size;
-    if (s->params.slice_size || slice == 1)
+    const int slice = s->rung.slice;
+    if (!s->params.slice_size && slice > 1) {
+        vae_log(&log, "slices of %d instead of %d: %s", slice / 2, slice,
+                why->message);
+        s->rung.slice = slice / 2;
+    } else if (can_spill(s) && s->plan.spilled < s->plan.carries) {
+        vae_log(&log, "all carries in the host's memory: %s", why->message);
+        s->rung.spared = s->plan.carries;
+    } else {
         return false;
-    vae_log(&log, "slices of %d instead of %d: %s", slice / 2, slice,
-            why->message);
+    }
     vae_stream_drop_programs(s);
-    s->plan.slice_size = slice / 2;
     return true;
 }
 
@@ -119,7 +157,7 @@ vae_stream_take(VaeStream *s, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     if (!s->programs[FIRST])
-        status = vae_stream_build(s, s->plan.slice_size, error);
+        status = vae_stream_build(s, s->rung, error);
     if (status == VAE_OK)
         status = vae_stream_prepare(s, &s->model->weights, error);
     if (status == VAE_OK)

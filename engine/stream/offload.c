@@ -10,8 +10,8 @@ static VaeStatus
 take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
 {
     void *block = NULL;
-    const VaeStatus status =
-        s->class->alloc(s->backend, (size_t) bytes, &block, error);
+    const VaeStatus status = s->class->alloc(s->backend, VAE_ON_DEVICE,
+                                             (size_t) bytes, &block, error);
     *out = block;
     return status;
 }
@@ -31,7 +31,8 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
     VaeStatus status = take_block(s, s->plan.arena, &s->memory.arena, error);
     if (status == VAE_OK)
         status = vae_carries_take(&s->carries, s->fallback != NULL, error);
-    s->memory.carries = s->carries.device;
+    s->memory.carries = s->carries.now.device;
+    s->memory.spilled = s->carries.now.host;
     if (status == VAE_OK)
         status = take_block(s, s->plan.scratch, &s->memory.scratch, error);
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
@@ -43,9 +44,9 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
 void
 vae_stream_free_memory(VaeStream *s)
 {
-    s->class->free(s->backend, s->memory.arena);
+    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.arena);
     vae_carries_drop(&s->carries);
-    s->class->free(s->backend, s->memory.scratch);
+    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.scratch);
     s->memory = (VaeMemory){0};
 }
 

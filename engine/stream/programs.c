@@ -28,6 +28,8 @@ sum_up(VaeStream *s)
     p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
     p->library = 0;
     p->carries = s->carries.set.bytes;
+    p->spilled = s->carries.set.spilled;
+    const uint64_t carries = p->carries - p->spilled;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
         if (!s->programs[i])
@@ -51,8 +53,8 @@ sum_up(VaeStream *s)
             p->arena = s->programs[i]->arena;
     }
     const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
-    p->fallback = fallback ? fallback->total + p->carries : 0;
-    p->total = p->weights + p->carries + p->arena + p->scratch + p->staging +
+    p->fallback = fallback ? fallback->total + carries : 0;
+    p->total = p->weights + carries + p->arena + p->scratch + p->staging +
                p->library + p->fallback;
     p->peak = p->weights + p->loading + p->library;
     if (p->peak < p->total)
@@ -89,14 +91,18 @@ record(VaeStream *s, int which, VaeError *error)
 }
 
 VaeStatus
-vae_stream_build(VaeStream *s, int slice, VaeError *error)
+vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     vae_stream_drop_programs(s);
-    s->plan.slice_size = slice;
+    s->rung = rung;
+    s->plan.slice_size = rung.slice;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-        if ((i != NEXT1 || slice > 1) && (i != COLD || s->params.restarts))
+        if ((i != NEXT1 || rung.slice > 1) && (i != COLD || s->params.restarts))
             status = record(s, i, error);
+    if (status == VAE_OK &&
+        !vae_carry_set_place(&s->carries.set, (size_t) rung.spared))
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
         if (!s->programs[i])
             continue;

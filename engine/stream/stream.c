@@ -284,11 +284,17 @@ tell(const VaeStream *s)
     else if (p->backend == VAE_BACKEND_CPU)
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
-    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d, %.1f MiB",
+    char spilled[64] = "";
+    if (p->spilled)
+        snprintf(spilled, sizeof spilled,
+                 ", and %.1f MiB of carries in the host's memory",
+                 (double) p->spilled / 1048576);
+    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d, %.1f MiB%s",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
             s->device.name, vae_precision_name(p->precision),
             s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, p->slice_size, (double) p->peak / 1048576);
+            s->params.height, p->slice_size, (double) p->peak / 1048576,
+            spilled);
 }
 
 static VaeStatus

@@ -21,11 +21,18 @@ extern const char *const vae_stream_labels[PROGRAMS];
 /* Units that were sent and not computed, or computed and not received. */
 typedef struct VaeWaiting VaeWaiting;
 
+/* A setting that a stream may take to fit in memory. */
+typedef struct VaeRung {
+    int slice;       /* steps */
+    uint64_t spared; /* bytes of carries, at least, that are spilled */
+} VaeRung;
+
 struct VaeStream {
     VaeModel *model;
     VaeStreamParams params;
     VaeSteps steps;
     VaePlan plan;
+    VaeRung rung; /* of the programs */
 
     const VaeBackendClass *class;
     VaeBackend *backend;
@@ -34,7 +41,7 @@ struct VaeStream {
     char why[512];        /* why AUTO chose the precision; empty: it was set */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
-    VaeCarryBlock carries;
+    VaeCarryStore carries;
     VaeMemory memory;
     bool released; /* memory is empty, the execs are offloaded */
 
@@ -80,27 +87,28 @@ vae_stream_direction(const VaeStream *s)
     return s->params.direction == VAE_DECODE ? "decode" : "encode";
 }
 
-/* stream/programs.c: records, fuses and plans the programs of a slice size.
- * Those of before are dropped. On an error there are none. */
-VaeStatus vae_stream_build(VaeStream *s, int slice, VaeError *error);
+/* stream/programs.c: records, fuses and plans the programs of a rung. Those of
+ * before are dropped. On an error there are none. */
+VaeStatus vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error);
 /* Prepares the programs, anew where they are. cache NULL: only sizes, no weight
  * is made. */
 VaeStatus vae_stream_prepare(VaeStream *s, VaeWeightCache *cache,
                              VaeError *error);
 void vae_stream_drop_programs(VaeStream *s);
 
-/* stream/ladder.c: chooses the slice size and fills the plan; allocates no
- * memory of the stream. make: the memory is taken next, so that no more than
+/* stream/ladder.c: chooses the rung and fills the plan; allocates no memory of
+ * the stream. make: the memory is taken next, so that no more than
  * what is free counts. advise: an error names the settings that would fit. */
 VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool advise,
                                  VaeError *error);
-/* Drops the programs, for a smaller slice size, unless the caller set one.
- * False: there is no smaller one. why: goes to the log. */
+/* Drops the programs, and takes the next rung that the caller's settings allow:
+ * a smaller slice size, then all carries spilled. False: there is none. why:
+ * goes to the log. */
 bool vae_stream_step_down(VaeStream *s, const VaeError *why);
 /* Makes the weights and allocates the memory of the plan. On an error all is
  * freed, and the programs are dropped. */
 VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
-/* The same with the fallback. Where memory is refused, smaller slices are
+/* The same with the fallback. Where memory is refused, the next rung is
  * taken. */
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 

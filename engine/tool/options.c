@@ -117,6 +117,12 @@ set_memory_limit(Options *o, const char *word)
 }
 
 static bool
+set_spill(Options *o, const char *word)
+{
+    return vae_spill_parse(word, &o->spill);
+}
+
+static bool
 set_frames(Options *o, const char *word)
 {
     return whole(word, 1, INT_MAX / 2, &o->frames);
@@ -318,6 +324,10 @@ static const Option options[] = {
     {"--memory-limit", "M", RUNS, set_memory_limit,
      "auto (default: what is free), a size such as 12G, or a share of what is "
      "free such as 75%"},
+    {"--spill", "S", RUNS, set_spill,
+     "carries of --backend cuda in the host's memory: auto (default: as many "
+     "as "
+     "the GPU has no memory for), off, or host (all)"},
     {"--threads", "N", RUNS, set_threads,
      "0 (default): as many as the process may use"},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,

@@ -34,6 +34,7 @@ typedef struct Options {
     VaeNormalization normalization;
     VaePosterior posterior;
     VaeNanPolicy nan_policy;
+    VaeSpill spill;
     uint64_t seed;
     int batch_index; /* -1: not given */
     bool normalization_given;

@@ -213,6 +213,7 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .normalization = o->normalization,
         .posterior = o->posterior,
         .nan_policy = o->nan_policy,
+        .spill = o->spill,
         .seed = o->seed,
         .log = o->verbose ? log_line : NULL,
         .warn = warn,

@@ -124,3 +124,16 @@ gst_vae_nan_policy_get_type(void)
 
     return enum_type(&once, "GstVaeNanPolicy", values);
 }
+
+GType
+gst_vae_spill_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_SPILL_AUTO, "As many as the GPU has no memory for", "auto"},
+        {VAE_SPILL_OFF, "None", "off"},
+        {VAE_SPILL_HOST, "All", "host"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeSpill", values);
+}

@@ -62,7 +62,7 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->deterministic == q->deterministic &&
            p->memory_limit == q->memory_limit &&
            p->memory_share == q->memory_share &&
-           p->nan_policy == q->nan_policy &&
+           p->nan_policy == q->nan_policy && p->spill == q->spill &&
            p->normalization == q->normalization &&
            p->posterior == q->posterior && p->seed == q->seed &&
            (p->restarts || !q->restarts);

@@ -110,7 +110,8 @@ set_plan(GstStructure *s, const VaePlan *plan)
 {
     gst_structure_set(
         s, "bytes-weights", G_TYPE_UINT64, plan->weights, "bytes-carries",
-        G_TYPE_UINT64, plan->carries, "bytes-arena", G_TYPE_UINT64, plan->arena,
+        G_TYPE_UINT64, plan->carries, "bytes-spilled", G_TYPE_UINT64,
+        plan->spilled, "bytes-arena", G_TYPE_UINT64, plan->arena,
         "bytes-scratch", G_TYPE_UINT64, plan->scratch, "bytes-staging",
         G_TYPE_UINT64, plan->staging, "bytes-library", G_TYPE_UINT64,
         plan->library, "bytes-fallback", G_TYPE_UINT64, plan->fallback,

@@ -26,7 +26,7 @@ G_BEGIN_DECLS
 
 /* Properties that go into the streams of the engine; under the object lock. */
 typedef struct GstVaeSettings {
-    gint precision, nan_policy;
+    gint precision, nan_policy, spill;
     guint slice_size, threads;
     gboolean deterministic;
     gchar *memory_limit;

@@ -29,7 +29,8 @@ enum {
     PROP_STATS_INTERVAL,
     PROP_IDLE_RELEASE,
     PROP_NAN_POLICY,
-    PROP_MEMORY_LIMIT
+    PROP_MEMORY_LIMIT,
+    PROP_SPILL
 };
 
 void
@@ -55,6 +56,7 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_STATS_INTERVAL, GstVaeBase, stats.interval),
     GST_VAE_FIELD(PROP_IDLE_RELEASE, GstVaeBase, worker.idle_release),
     GST_VAE_FIELD(PROP_NAN_POLICY, GstVaeBase, settings.nan_policy),
+    GST_VAE_FIELD(PROP_SPILL, GstVaeBase, settings.spill),
     GST_VAE_FIELD(PROP_MEMORY_LIMIT, GstVaeBase, settings.memory_limit),
     {0}};
 
@@ -269,6 +271,20 @@ install_flow(GObjectClass *klass)
                             "give the same output",
                             DEFAULT_MEMORY_LIMIT, READY));
     /**
+     * GstVaeBase:spill:
+     *
+     * Carries of the `cuda` backend that are in the host's memory. They free
+     * memory of the GPU, which then waits for copies of them in every step. The
+     * output is the same. `auto` first takes smaller slices, and spills what
+     * then is too much, the largest carries first.
+     */
+    g_object_class_install_property(
+        klass, PROP_SPILL,
+        g_param_spec_enum("spill", "Spill",
+                          "Carries to keep in the host's memory instead of the "
+                          "GPU's; it makes room on the GPU and costs time",
+                          GST_TYPE_VAE_SPILL, VAE_SPILL_AUTO, READY));
+    /**
      * GstVaeBase:queue-depth:
      *
      * Slices that may wait in the element before upstream has to.
@@ -321,7 +337,8 @@ install_stats(GObjectClass *klass)
      *   of them that are in fp32 (#GstVaeBase:nan-policy)
      * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
      *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
-     *   memory, as `vaetool plan` tells it
+     *   memory, as `vaetool plan` tells it; `bytes-spilled`: of the carries, in
+     *   the host's memory and not in `bytes-total` (#GstVaeBase:spill)
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
      *   or the processor) and `slice-size` (guint): what was chosen
      */

@@ -27,6 +27,7 @@ params_of(VaeDirection direction)
                              .height = SIZE,
                              .slice_size = SLICE,
                              .device = -1,
+                             .spill = VAE_SPILL_OFF,
                              .deterministic = true};
 }
 

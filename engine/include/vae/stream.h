@@ -72,7 +72,8 @@ typedef struct VaeStreamParams {
     bool restarts; /* vae_stream_restart() may come: one program more */
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* read when encoding */
-    uint64_t seed;                  /* of samples */
+    VaeSpill spill; /* of the cuda backend; the others do not read it */
+    uint64_t seed;  /* of samples */
     /*
      * FALLBACK and ERROR look at the results of each slice, and so wait for it.
      * FALLBACK in 16 bits holds a second stream in fp32 ready, with weights of
@@ -104,21 +105,23 @@ typedef struct VaePlan {
     size_t struct_size; /* VAE_INIT() */
     uint64_t weights;   /* as the backend keeps them, once per model */
     uint64_t carries;
+    uint64_t spilled;  /* of the carries: in pinned memory of the host, and so
+                          not in total */
     uint64_t arena;    /* activations of one slice */
     uint64_t scratch;  /* the computing library's */
     uint64_t staging;  /* pinned or conversion buffers */
     uint64_t fallback; /* the stream in fp32 that nan_policy holds ready, and a
-                          copy of the carries; 0: none */
+                          copy of the carries that are not spilled; 0: none */
     uint64_t library;  /* a margin for what the computing library keeps for
                           itself: code and tables of its primitives. Taken once
                           per process for all streams alike, and kept when they
                           are freed. 0 for ref, which has none, and for cuda,
                           where it is not known */
-    uint64_t total;    /* of these, as long as the stream lives */
-    uint64_t loading;  /* at most, while weights are laid out, beside those that
-                          are; given back before anything else is taken */
-    uint64_t peak;     /* total, or weights, loading and library where that is
-                          more */
+    uint64_t total; /* of these without spilled, as long as the stream lives */
+    uint64_t loading; /* at most, while weights are laid out, beside those that
+                         are; given back before anything else is taken */
+    uint64_t peak;    /* total, or weights, loading and library where that is
+                         more */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* chosen */
     VaeBackendKind backend;       /* chosen */

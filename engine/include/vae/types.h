@@ -89,6 +89,15 @@ typedef enum VaeNanPolicy {
     VAE_NAN_ERROR     /* the call fails */
 } VaeNanPolicy;
 
+/* Where the carries of a stream on a device are. The bytes of the output are
+ * the same. */
+typedef enum VaeSpill {
+    VAE_SPILL_AUTO, /* on the device; as many in the host's memory as is needed
+                       for the stream to fit */
+    VAE_SPILL_OFF,  /* on the device */
+    VAE_SPILL_HOST  /* in the host's memory */
+} VaeSpill;
+
 /* "auto", "cuda", "cpu", "ref" and the like. */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
 VAE_API const char *vae_precision_name(VaePrecision precision);

@@ -37,6 +37,8 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
             plan->padded_height);
     print_bytes(to, "weights", plan->weights);
     print_bytes(to, "carries", plan->carries);
+    if (plan->spilled)
+        print_bytes(to, "  on host", plan->spilled);
     print_bytes(to, "activations", plan->arena);
     print_bytes(to, "scratch", plan->scratch);
     print_bytes(to, "staging", plan->staging);

@@ -1,0 +1,108 @@
+/*
+ * clips.c: see clips.h.
+ */
+#include "clips.h"
+
+#include "emu_rt.h"
+
+const int steps[CALLS] = {1, 2, 1, 2};
+const int whole[CALLS + 1] = {1, 2, 1, 2, 0};
+
+const char *
+name_of(VaeDirection direction)
+{
+    return direction == VAE_DECODE ? "decode" : "encode";
+}
+
+VaeStreamParams
+params_of(VaeDirection direction)
+{
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .direction = direction,
+                             .backend = VAE_BACKEND_CUDA,
+                             .precision = VAE_PRECISION_FP32,
+                             .width = SIZE,
+                             .height = SIZE,
+                             .slice_size = SLICE,
+                             .device = -1,
+                             .spill = VAE_SPILL_OFF,
+                             .deterministic = true};
+}
+
+VaeModel *
+open_model(const Bed *bed)
+{
+    VaeModel *model;
+    VaeError error;
+    must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
+    return model;
+}
+
+VaeStream *
+open_stream(VaeModel *model, VaeDirection direction)
+{
+    const VaeStreamParams params = params_of(direction);
+    VaeStream *stream;
+    VaeError error;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    return stream;
+}
+
+uint64_t
+memory_left(void)
+{
+    uint64_t left;
+    vae_rt_memory_left(&left);
+    return left;
+}
+
+VaeStatus
+call(const Bed *bed, VaeStream *stream, Place *at, int n, VaeError *error)
+{
+    const int plan[] = {n, 0};
+    const bool decode = at->direction == VAE_DECODE;
+    const size_t latent = clip_latent_count(bed, at->clip) / LATENTS;
+    TestClip part = *at->clip;
+    vae_stream_count(stream, n, decode ? &part.t : &part.frames,
+                     decode ? &part.frames : &part.t);
+    /* The clip may end within the last step's. */
+    const int left = at->clip->frames - at->frame;
+    part.frames = part.frames < left ? part.frames : left;
+    part.latents += (size_t) at->t * latent;
+    part.video += (size_t) at->frame * SIZE * SIZE * 3;
+    const VaeStatus status =
+        decode ? test_decode(stream, bed->info, &part, plan, error)
+               : test_encode(stream, bed->info, &part, plan, error);
+    if (status == VAE_OK) {
+        at->t += part.t;
+        at->frame += part.frames;
+    }
+    return status;
+}
+
+Clips
+open_clips(const Bed *bed, VaeDirection direction)
+{
+    Clips c = {bed_clip(bed, LATENTS, SIZE, SIZE, 0),
+               bed_clip(bed, LATENTS, SIZE, SIZE, 0),
+               bed_clip(bed, LATENTS, SIZE, SIZE, 0),
+               {0}};
+    VaeStream *stream = open_stream(bed->model, direction);
+    run_clip(bed, stream, direction, &c.want, whole);
+    vae_stream_free(&stream);
+    c.got = c.input;
+    if (direction == VAE_DECODE)
+        c.got.video = c.results.video;
+    else
+        c.got.latents = c.results.latents;
+    clip_poison(bed, &c.got, direction);
+    return c;
+}
+
+void
+close_clips(Clips *c)
+{
+    clip_free(&c->input);
+    clip_free(&c->want);
+    clip_free(&c->results);
+}

@@ -1,0 +1,41 @@
+/*
+ * clips.h: a clip that a stream on the emulated device computes call by call.
+ */
+#ifndef VAE_TEST_CUDA_CLIPS_H
+#define VAE_TEST_CUDA_CLIPS_H
+
+#include "../stream/streams.h"
+
+/* First, next, next1, next. */
+enum { LATENTS = 6, SLICE = 2, SIZE = 16, CALLS = 4 };
+extern const int steps[CALLS];
+extern const int whole[CALLS + 1]; /* ends with 0 */
+
+const char *name_of(VaeDirection direction);
+/* In fp32 and slices of SLICE; nothing is spilled. */
+VaeStreamParams params_of(VaeDirection direction);
+/* A model of its own, so that its weights are nobody else's. */
+VaeModel *open_model(const Bed *bed);
+VaeStream *open_stream(VaeModel *model, VaeDirection direction);
+/* Bytes of the device. */
+uint64_t memory_left(void);
+
+typedef struct Place {
+    VaeDirection direction;
+    const TestClip *clip;
+    int t, frame; /* latents and frames so far */
+} Place;
+
+/* The next call, of n steps; on an error the place stays. */
+VaeStatus call(const Bed *bed, VaeStream *stream, Place *at, int n,
+               VaeError *error);
+
+/* want: the right result; got: the input, and room for a result. */
+typedef struct Clips {
+    TestClip input, want, results, got;
+} Clips;
+
+Clips open_clips(const Bed *bed, VaeDirection direction);
+void close_clips(Clips *c);
+
+#endif

@@ -1,0 +1,248 @@
+/*
+ * spill.c: carries in the host's memory give the same bytes, in the memory that
+ * the plan says.
+ *
+ * spill MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clips.h"
+#include "emu_rt.h"
+
+static VaeStream *
+spilling(VaeModel *model, VaeDirection direction, VaeSpill spill, size_t limit)
+{
+    VaeStreamParams params = params_of(direction);
+    VaeStream *stream;
+    VaeError error;
+    params.spill = spill;
+    params.memory_limit = limit;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    return stream;
+}
+
+/* Runs the clip in one go; returns the bytes spilled, and in *peak those of
+ * the device. */
+static uint64_t
+run_one(const Bed *bed, VaeDirection direction, Clips *c, size_t limit,
+        uint64_t *peak)
+{
+    char what[100];
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left();
+    VaeStream *stream = spilling(
+        model, direction, limit ? VAE_SPILL_AUTO : VAE_SPILL_HOST, limit);
+    const VaePlan plan = *vae_stream_get_plan(stream);
+    const uint64_t taken = empty - memory_left();
+    clip_poison(bed, &c->got, direction);
+    run_clip(bed, stream, direction, &c->got, whole);
+    snprintf(what, sizeof what, "%s with %llu of %llu bytes spilled",
+             name_of(direction), (unsigned long long) plan.spilled,
+             (unsigned long long) plan.carries);
+    same_result(bed, &c->got, &c->want, direction, what);
+    expect(taken <= plan.total && plan.total <= taken + taken / 50,
+           "%s: %llu bytes of the device taken, %llu planned", what,
+           (unsigned long long) taken, (unsigned long long) plan.total);
+    expect(!limit || plan.peak <= limit, "%s: within the limit", what);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    expect(memory_left() == empty, "%s: nothing is left", what);
+    *peak = plan.peak;
+    return plan.spilled;
+}
+
+/* With less and less memory, one carry after the other is spilled, until none
+ * is left; less than that is an error. */
+static void
+every_number(const Bed *bed, VaeDirection direction)
+{
+    Clips c = open_clips(bed, direction);
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeStreamParams params = params_of(direction);
+    VaeError error = {0};
+    uint64_t peak, before = 0;
+    int rungs = 0;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    const uint64_t all = run_one(bed, direction, &c, 0, &peak);
+    expect(all == plan.carries && plan.spilled == 0,
+           "%s: none are spilled, or all", name_of(direction));
+    for (peak = plan.peak; before < all; rungs++) {
+        const uint64_t now =
+            run_one(bed, direction, &c, (size_t) peak - 1, &peak);
+        if (!expect(now > before, "%s: more than before", name_of(direction)))
+            break;
+        before = now;
+    }
+    expect(rungs > 3, "%s: %d rungs", name_of(direction), rungs);
+    params.memory_limit = (size_t) peak - 1;
+    expect(vae_stream_plan(bed->model, &params, &plan, &error) ==
+               VAE_ERR_MEMORY,
+           "%s: less is too little: %s", name_of(direction), error.message);
+    params.memory_limit = (size_t) peak;
+    params.spill = VAE_SPILL_OFF;
+    expect(
+        vae_stream_plan(bed->model, &params, &plan, &error) == VAE_ERR_MEMORY &&
+            strstr(error.message, "spill host ("),
+        "%s: the error names spilling: %s", name_of(direction), error.message);
+    close_clips(&c);
+}
+
+/* A stream that resumes where less memory is left spills, and one that spills
+ * keeps its carries where they are. */
+static void
+released(const Bed *bed, VaeDirection direction, VaeSpill spill)
+{
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error = {0};
+    const uint64_t all = (uint64_t) 4 << 30;
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left();
+    VaeStream *stream = spilling(model, direction, spill, 0);
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    const uint64_t taken = empty - memory_left();
+    uint64_t free = empty;
+    for (int i = 0; i < CALLS; i++) {
+        must(call(bed, stream, &at, steps[i], &error), &error);
+        must(vae_stream_release(stream, &error), &error);
+        expect(memory_left() == free, "%s: the device is free",
+               name_of(direction));
+        if (spill == VAE_SPILL_AUTO)
+            free = taken - plan->carries / 2;
+        emu_set_memory(all - empty + free);
+    }
+    must(vae_stream_resume(stream, &error), &error);
+    expect(plan->spilled == plan->carries, "%s: all carries are spilled",
+           name_of(direction));
+    emu_set_memory(all);
+    same_result(bed, &c.got, &c.want, direction, "released between calls");
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    close_clips(&c);
+}
+
+/* A checkpoint of a stream that spills goes on in one that does not, and the
+ * other way round. */
+static void
+checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
+{
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error = {0};
+    char path[] = "/tmp/vae-spill-XXXXXX";
+    const int fd = mkstemp(path);
+    VaeCheckpointParams how = VAE_INIT(VaeCheckpointParams);
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
+    how.carries = true;
+    how.path = path;
+    VaeStream *stream = spilling(bed->model, direction, from, 0);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    must(call(bed, stream, &at, steps[1], &error), &error);
+    must(vae_stream_save(stream, &how, &error), &error);
+    vae_stream_free(&stream);
+    stream = spilling(bed->model, direction, to, 0);
+    must(vae_stream_load(stream, &how, &found, &error), &error);
+    must(call(bed, stream, &at, steps[2], &error), &error);
+    must(call(bed, stream, &at, steps[3], &error), &error);
+    same_result(bed, &c.got, &c.want, direction, "from a checkpoint");
+    vae_stream_free(&stream);
+    close(fd);
+    unlink(path);
+    close_clips(&c);
+}
+
+/* Each allocation of the device and of pinned memory is refused in turn. */
+static void
+refused(const Bed *bed)
+{
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeError error = {0};
+    bool all = false;
+    int n = 1, wrong = 0;
+    params.spill = VAE_SPILL_HOST;
+    for (; !all; n++) {
+        VaeStream *stream = NULL;
+        VaeModel *model = open_model(bed);
+        const int alive = emu_alive();
+        emu_fail_alloc(n);
+        const VaeStatus status =
+            vae_stream_new(model, &params, &stream, &error);
+        all = emu_fail_alloc(0) < n;
+        vae_stream_free(&stream);
+        vae_model_free(&model);
+        wrong += status != (all ? VAE_OK : VAE_ERR_MEMORY);
+        wrong += emu_alive() != alive;
+    }
+    expect(n > 6 && wrong == 0, "%d allocations, %d handled wrong", n - 1,
+           wrong);
+}
+
+/* Whether the result is right although the n-th copy of the first calls, to or
+ * from the device, is left out. n < 0: none is. */
+static bool
+is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
+{
+    Place at = {VAE_DECODE, &c->got, 0, 0};
+    VaeError error;
+    size_t bytes;
+    clip_poison(bed, &c->got, VAE_DECODE);
+    VaeStream *stream = spilling(bed->model, VAE_DECODE, VAE_SPILL_HOST, 0);
+    emu_set_fault(fault, n);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    must(call(bed, stream, &at, steps[1], &error), &error);
+    *count = emu_fault_count(fault);
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    must(call(bed, stream, &at, steps[2], &error), &error);
+    must(call(bed, stream, &at, steps[3], &error), &error);
+    vae_stream_free(&stream);
+    const void *want = clip_result(bed, &c->want, VAE_DECODE, &bytes);
+    const void *got = clip_result(bed, &c->got, VAE_DECODE, &bytes);
+    return memcmp(want, got, bytes) == 0;
+}
+
+static void
+missing_copies(const Bed *bed, int stride)
+{
+    static const EmuFault faults[] = {EMU_FAULT_STREAM_WAIT, EMU_FAULT_DOWNLOAD,
+                                      EMU_FAULT_UPLOAD};
+    Clips c = open_clips(bed, VAE_DECODE);
+    setenv("VAE_CUDA_GRAPHS", "0", 1);
+    for (int k = 0; k < 3; k++) {
+        int n = 0, missed = 0, ignored;
+        is_same(bed, &c, faults[k], -1, &n);
+        for (int i = 0; i < n; i += stride)
+            missed += is_same(bed, &c, faults[k], i, &ignored);
+        expect(n > 3 && missed == 0, "fault %d: %d, %d of them not missed",
+               (int) faults[k], n, missed);
+    }
+    unsetenv("VAE_CUDA_GRAPHS");
+    close_clips(&c);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    const int stride = bed_open_device(&bed, argc, argv);
+    for (int i = 0; i < 2; i++) {
+        const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
+        every_number(&bed, direction);
+        emu_set_eager(7);
+        setenv("VAE_CUDA_GRAPHS", "0", 1);
+        every_number(&bed, direction);
+        emu_set_eager(0);
+        unsetenv("VAE_CUDA_GRAPHS");
+        released(&bed, direction, VAE_SPILL_AUTO);
+        released(&bed, direction, VAE_SPILL_HOST);
+        checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_OFF);
+        checkpoints(&bed, direction, VAE_SPILL_OFF, VAE_SPILL_HOST);
+    }
+    refused(&bed);
+    missing_copies(&bed, stride);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
