@@ -379,7 +379,7 @@ conv_dims(const VaeConv *conv, int c_out, int c_in, int64_t dims[5])
 {
     const bool stacked = conv->taps != VAE_TAPS_OWN;
     dims[0] = c_out;
-    dims[1] = stacked ? (int64_t) c_in * conv->kt : c_in;
+    dims[1] = stacked ? (int64_t) c_in * conv->kt : c_in / conv->groups;
     if (conv->linear)
         return 2;
     dims[2] = conv->kt;
@@ -414,6 +414,7 @@ vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
                          bias ? 1 : conv->k, bias ? 1 : conv->k};
     memcpy(w->dims, dims, sizeof dims);
     w->taps = bias ? VAE_TAPS_OWN : conv->taps;
+    w->groups = bias ? 1 : conv->groups;
     return w;
 }
 

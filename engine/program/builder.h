@@ -20,10 +20,11 @@ typedef enum VaeConvPad {
 } VaeConvPad;
 
 typedef struct VaeConv {
-    int c;     /* output channels */
-    int k;     /* 1 or 3; 0 means 1 */
-    int kt;    /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
-    int s, st; /* 0 means 1 */
+    int c;      /* output channels */
+    int k;      /* 1 or 3; 0 means 1 */
+    int kt;     /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
+    int s, st;  /* 0 means 1 */
+    int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k] */
     VaeConvPad pad;
     bool two_d;  /* the file's weight is [out, in, k, k] */
     bool linear; /* the file's weight is [out, in] */

@@ -143,6 +143,7 @@ conv_defaults(VaeConv c)
     c.kt = c.kt ? c.kt : 1;
     c.s = c.s ? c.s : 1;
     c.st = c.st ? c.st : 1;
+    c.groups = c.groups ? c.groups : 1;
     return c;
 }
 

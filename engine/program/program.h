@@ -67,6 +67,7 @@ typedef enum VaeTaps {
 typedef struct VaeWeight {
     VaeWeightKind kind;
     VaeTaps taps;
+    int groups; /* of a conv, 0 or 1: none. dims has all input channels */
     int n_parts;
     const VaeTensorInfo *part[3];
     const VaeTensorFile *file; /* that holds the parts, or NULL */
@@ -79,7 +80,8 @@ size_t vae_weight_count(const VaeWeight *w);
  * caller holds a lock, see vae_tensor_file_fetch(). */
 VaeStatus vae_weight_fetch(const VaeWeight *w, VaeError *error);
 void vae_weight_drop(const VaeWeight *w);
-/* Converts the numbers to floats, in the order of dims. */
+/* Converts the numbers to floats, in the order of dims. A channel of another
+ * group has the weight 0. */
 void vae_weight_read(const VaeWeight *w, float *dst);
 /* True if the file has the numbers in that order, in one aligned block of F32
  * or BF16. */

@@ -1,6 +1,8 @@
 /*
  * weight.c: reads the parameters of ops from the file.
  */
+#include <string.h>
+
 #include "files.h"
 #include "program.h"
 
@@ -31,13 +33,29 @@ read_stacked(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
     }
 }
 
+/* Writes zeros for the input channels of the other groups. */
+static void
+read_groups(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
+{
+    const size_t out = (size_t) w->dims[0], groups = (size_t) w->groups;
+    const size_t row = vae_weight_count(w) / out, part = row / groups;
+    const size_t size = vae_type_size(t->type);
+    memset(dst, 0, vae_weight_count(w) * sizeof *dst);
+    for (size_t o = 0; o < out; o++)
+        vae_type_to_float(dst + o * row + o / (out / groups) * part,
+                          (const uint8_t *) t->data + o * part * size, t->type,
+                          part);
+}
+
 void
 vae_weight_read(const VaeWeight *w, float *dst)
 {
     for (int i = 0; i < w->n_parts; i++) {
         const VaeTensorInfo *t = w->part[i];
         const size_t n = (size_t) t->bytes / vae_type_size(t->type);
-        if (w->taps == VAE_TAPS_OWN)
+        if (w->groups > 1)
+            read_groups(w, t, dst);
+        else if (w->taps == VAE_TAPS_OWN)
             vae_type_to_float(dst, t->data, t->type, n);
         else
             read_stacked(w, t, dst);
@@ -49,7 +67,7 @@ bool
 vae_weight_is_direct(const VaeWeight *w)
 {
     const VaeTensorInfo *t = w->part[0];
-    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN &&
+    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN && w->groups <= 1 &&
            (t->type == VAE_TYPE_F32 || t->type == VAE_TYPE_BF16) &&
            (uintptr_t) t->data % vae_type_size(t->type) == 0;
 }
