@@ -39,6 +39,33 @@ memory_block(VaeBuilder *b, int index, const VaeTensor *x)
     return y;
 }
 
+/* As memory_block(), of four convolutions: 1x1, grouped 3x3, and both again. */
+static const VaeTensor *
+wide_block(VaeBuilder *b, int index, const VaeTensor *x, int group_c)
+{
+    if (!x)
+        return NULL;
+    const int n = x->shape.c;
+    VaeConv point = {.c = n, .two_d = true, .relu = true, .narrow = true};
+    VaeConv grouped = {.c = n, .k = 3, .two_d = true, .relu = true};
+    grouped.groups = group_c > 0 ? n / group_c : 1;
+    grouped.narrow = true;
+    vae_enter(b, "%d", index);
+    const VaeTensor *y = vae_conv(b, "conv.0", x,
+                                  (VaeConv){.c = n,
+                                            .kt = 2,
+                                            .taps = VAE_TAPS_NEWEST_FIRST,
+                                            .relu = true,
+                                            .narrow = true});
+    y = vae_conv(b, "conv.2", y, grouped);
+    y = vae_conv(b, "conv.4", y, point);
+    grouped.narrow = false;
+    grouped.add = x;
+    y = vae_conv(b, "conv.6", y, grouped);
+    vae_leave(b);
+    return y;
+}
+
 /* conv(relu(conv(depthwise(x, previous frame)))) + x. */
 static const VaeTensor *
 super_block(VaeBuilder *b, int index, const VaeTensor *x)
@@ -89,7 +116,9 @@ decode_base(VaeBuilder *b, const VaeTae *a, const VaeTensor *x)
         (VaeConv){.c = a->dec_c[0], .k = 3, .two_d = true, .relu = true});
     for (int i = 0; i < 3; i++) {
         for (int j = 0; j < 3; j++)
-            x = memory_block(b, 3 + 6 * i + j, x);
+            x = a->blocks == VAE_TAE_WIDE
+                    ? wide_block(b, 3 + 6 * i + j, x, a->group_c[i])
+                    : memory_block(b, 3 + 6 * i + j, x);
         x = grow(b, 7 + 6 * i, x, a->grow[i],
                  (VaeConv){.c = a->dec_c[i + 1],
                            .k = 3,
@@ -139,7 +168,8 @@ decode(VaeBuilder *b)
     const VaeTae *a = vae_arch_data(b);
     const VaeTensor *x = vae_input(b);
     vae_enter(b, "decoder");
-    x = a->super ? decode_super(b, a, x) : decode_base(b, a, x);
+    x = a->blocks == VAE_TAE_SUPER ? decode_super(b, a, x)
+                                   : decode_base(b, a, x);
     x = vae_conv(
         b, "22", x,
         (VaeConv){.c = 3 * a->patch * a->patch, .k = 3, .two_d = true});
@@ -203,4 +233,8 @@ TAE(vae_arch_taew2_2_super, "taew2_2_super");
 TAE(vae_arch_taehv, "taehv");
 TAE(vae_arch_taehv1_5, "taehv1_5");
 TAE(vae_arch_taehv1_5_super, "taehv1_5_super");
+TAE(vae_arch_taecvx, "taecvx");
+TAE(vae_arch_taeos1_3, "taeos1_3");
 TAE(vae_arch_taeltx_2, "taeltx_2");
+TAE(vae_arch_taeltx2_3, "taeltx2_3");
+TAE(vae_arch_taeltx2_3_wide, "taeltx2_3_wide");

@@ -6,10 +6,17 @@
 
 #include "arch.h"
 
+typedef enum VaeTaeBlocks {
+    VAE_TAE_BASE,
+    VAE_TAE_SUPER, /* depthwise 7x7 */
+    VAE_TAE_WIDE   /* 1x1 and grouped 3x3 */
+} VaeTaeBlocks;
+
 typedef struct VaeTae {
     int z, patch;
-    bool super;
+    VaeTaeBlocks blocks; /* of the decoder */
     int enc_c, dec_c[4];
+    int group_c[3];       /* channels of a group of the wide blocks */
     int pool[3], grow[3]; /* time factors */
 } VaeTae;
 

@@ -292,6 +292,13 @@ static const Case cases[] = {
     E("taehv/taew2_2", "encode_f1_80x112", true),
     E("taehv/taew2_2", "encode_f17_48x80", true),
     D("taehv/taew2_2_super", "decode_t3_3x5", true),
+    D("taehv/taecvx", "decode_t3_2x2", true),
+    E("taehv/taecvx", "encode_f9_16x16", true),
+    D("taehv/taeos1_3", "decode_t2_2x3", true),
+    E("taehv/taeos1_3", "encode_f5_16x24", true),
+    D("taehv/taeltx2_3", "decode_t1_1x2", true),
+    E("taehv/taeltx2_3", "encode_f9_32x32", true),
+    D("taehv/taeltx2_3_wide", "decode_t2_1x1", true),
 };
 #undef D
 #undef E

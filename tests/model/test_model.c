@@ -3,6 +3,7 @@
  * those that are not. Rewrites the small golden weights under other names
  * and with faults, and opens them.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -436,6 +437,79 @@ test_variants(void)
 }
 
 static void
+test_ltx_variants(void)
+{
+    Set set;
+    load(&set, "taehv/taeltx2_3");
+    open_variant("128 channels without a variant", &set, NULL, VAE_OK,
+                 "taeltx_2");
+    open_variant("taeltx_2", &set, "taeltx_2", VAE_OK, "taeltx_2");
+    open_variant("taeltx2_3", &set, "taeltx2_3", VAE_OK, "taeltx2_3");
+    vae_tensor_file_free(&set.file);
+    load(&set, "taehv/taeltx2_3_wide");
+    open_variant("wide blocks", &set, "taeltx2_3_wide", VAE_OK,
+                 "taeltx2_3_wide");
+    open_variant("wide blocks, named without them", &set, "taeltx2_3",
+                 VAE_ERR_MODEL, "holds taeltx2_3_wide, which is no taeltx2_3");
+    open_variant("wide blocks as another variant", &set, "taeltx_2",
+                 VAE_ERR_MODEL, "variants that fit: taeltx2_3_wide");
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    check(vae_model_open(write_set(&set), NULL, &model, &error) == VAE_OK &&
+              strcmp(vae_model_info(model)->arch, "taeltx2_3_wide") == 0 &&
+              !strstr(vae_model_info(model)->reason, "assumed"),
+          "wide blocks need no variant", error.message);
+    vae_model_free(&model);
+    VaeTensorOut *t = find(&set, "decoder.3.conv.2.weight");
+    t->dims[0] = 6; /* the same bytes, groups of other sizes */
+    t->dims[1] = 8;
+    expect_error("groups that do not fit", &set, VAE_ERR_MODEL,
+                 (const char *[]){"decoder.3.conv.2.weight is 6x8x3x3", NULL});
+    vae_tensor_file_free(&set.file);
+}
+
+/* LightVAE: Wan2.1 with a quarter of its channels. */
+static void
+test_pruned(void)
+{
+    Set set = {0};
+    VaeError error = {0};
+    VaeModel *full, *model = NULL;
+    const VaeTensorInfo *t;
+    if (vae_model_outline("wan2.1", &full, &error) != VAE_OK)
+        exit(1);
+    while ((t = vae_model_tensor(full, set.n)) != NULL) {
+        VaeTensorOut *o = &set.out[set.n++];
+        size_t n = 1;
+        *o = (VaeTensorOut){
+            .name = t->name, .type = VAE_TYPE_F32, .n_dims = t->n_dims};
+        for (int d = 0; d < t->n_dims; d++) {
+            const bool width = t->dims[d] % 96 == 0;
+            o->dims[d] = width ? t->dims[d] / 4 : t->dims[d];
+            n *= (size_t) o->dims[d];
+        }
+        float *data = malloc(n * sizeof *data);
+        vae_generate(o->name, o->dims, o->n_dims, data);
+        o->data = data;
+    }
+    const char *path = write_set(&set);
+    check(vae_model_open(path, NULL, &model, &error) == VAE_OK &&
+              strcmp(vae_model_info(model)->arch, "wan2.1") == 0 &&
+              strcmp(vae_model_info(model)->space, "wan2.1") == 0,
+          "Wan2.1 with 25 % of its channels opens", error.message);
+    float *frames = decode(path, &error);
+    bool finite = frames != NULL;
+    for (int i = 0; finite && i < 5 * 16 * 24 * 3; i++)
+        finite = isfinite(frames[i]);
+    check(finite, "and decodes", error.message);
+    free(frames);
+    for (size_t i = 0; i < set.n; i++)
+        free((void *) set.out[i].data);
+    vae_model_free(&model);
+    vae_model_free(&full);
+}
+
+static void
 test_stated(void)
 {
     Set set;
@@ -491,6 +565,8 @@ main(int argc, char **argv)
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);
     test_fingerprint();
     test_variants();
+    test_ltx_variants();
+    test_pruned();
     test_stated();
     char path[512];
     snprintf(path, sizeof path, "%s/w.safetensors", folder);

@@ -7,21 +7,26 @@
 #include "latent_spaces.h"
 #include "taehv.h"
 
-/* The variants and the latent spaces they stand in for. Shapes give z and patch
- * only; of variants with the same z and patch, the first is the default. */
+/* The variants and the latent spaces they stand in for. Shapes give z, patch
+ * and the kind of blocks only; of variants that these do not distinguish, the
+ * first is the default. */
 typedef struct Variant {
-    const char *name, *super, *space;
+    const char *name;
+    const char *other; /* its name with other blocks, or NULL */
+    VaeTaeBlocks blocks;
+    const char *space;
     int z, patch, fps;
 } Variant;
 
 static const Variant variants[] = {
-    {"taew2_1", NULL, "wan2.1", 16, 1, 16},
-    {"taehv", NULL, "hunyuan", 16, 1, 24},
-    {"taecvx", NULL, "cogvideox", 16, 1, 8},
-    {"taeos1_3", NULL, "opensora1.3", 16, 1, 24},
-    {"taew2_2", "taew2_2_super", "wan2.2", 48, 2, 24},
-    {"taehv1_5", "taehv1_5_super", "hunyuan1.5", 32, 2, 24},
-    {"taeltx_2", NULL, "ltx2", 128, 4, 24}};
+    {"taew2_1", NULL, VAE_TAE_BASE, "wan2.1", 16, 1, 16},
+    {"taehv", NULL, VAE_TAE_BASE, "hunyuan", 16, 1, 24},
+    {"taecvx", NULL, VAE_TAE_BASE, "cogvideox", 16, 1, 8},
+    {"taeos1_3", NULL, VAE_TAE_BASE, "opensora1.3", 16, 1, 24},
+    {"taew2_2", "taew2_2_super", VAE_TAE_SUPER, "wan2.2", 48, 2, 24},
+    {"taehv1_5", "taehv1_5_super", VAE_TAE_SUPER, "hunyuan1.5", 32, 2, 24},
+    {"taeltx_2", NULL, VAE_TAE_BASE, "ltx2", 128, 4, 24},
+    {"taeltx2_3", "taeltx2_3_wide", VAE_TAE_WIDE, "ltx2", 128, 4, 24}};
 
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
@@ -29,7 +34,20 @@ static bool
 has_name(const Variant *v, const char *name)
 {
     return strcmp(v->name, name) == 0 ||
-           (v->super && strcmp(v->super, name) == 0);
+           (v->other && strcmp(v->other, name) == 0);
+}
+
+static const char *
+name_of(const Variant *v, const VaeTae *a)
+{
+    return a->blocks && a->blocks == v->blocks ? v->other : v->name;
+}
+
+static bool
+fits(const Variant *v, const VaeTae *a)
+{
+    return v->z == a->z && v->patch == a->patch &&
+           (a->blocks != VAE_TAE_WIDE || v->blocks == VAE_TAE_WIDE);
 }
 
 static const Variant *
@@ -37,7 +55,7 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
 {
     const char *stated = vae_model_variant(m);
     for (size_t i = 0; i < N_VARIANTS; i++)
-        if (variants[i].z == a->z && variants[i].patch == a->patch &&
+        if (fits(&variants[i], a) &&
             (!stated || has_name(&variants[i], stated)))
             return &variants[i];
     if (a->z == 24)
@@ -47,11 +65,8 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
     else {
         VaeListing fitting = {0};
         for (size_t i = 0; i < N_VARIANTS; i++)
-            if (variants[i].z == a->z && variants[i].patch == a->patch)
-                vae_listing_add(&fitting, "%s",
-                                a->super && variants[i].super
-                                    ? variants[i].super
-                                    : variants[i].name);
+            if (fits(&variants[i], a))
+                vae_listing_add(&fitting, "%s", name_of(&variants[i], a));
         vae_fail(error, VAE_ERR_MODEL,
                  "no tiny autoencoder%s%s of %d latent channels and %dx%d "
                  "pixel patches is known%s%s",
@@ -62,17 +77,19 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
     return NULL;
 }
 
-/* The reason for the choice; four variants with 16 channels have the same
- * shapes. */
+/* The reason for the choice; some variants have the same shapes. */
 static const char *
 reason(const VaeModel *m, const VaeTae *a)
 {
     if (vae_model_variant(m))
         return "names of its blocks, shapes, and the variant stated";
-    return a->z == 16 && a->patch == 1
-               ? "names of its blocks and shapes, which taehv, taecvx and "
-                 "taeos1_3 share: variant taew2_1 assumed"
-               : "names of its blocks and shapes";
+    if (a->z == 16 && a->patch == 1)
+        return "names of its blocks and shapes, which taehv, taecvx and "
+               "taeos1_3 share: variant taew2_1 assumed";
+    if (a->z == 128 && a->blocks != VAE_TAE_WIDE)
+        return "names of its blocks and shapes, which taeltx2_3 shares: "
+               "variant taeltx_2 assumed";
+    return "names of its blocks and shapes";
 }
 
 static int
@@ -93,16 +110,19 @@ ratio(int a, int b)
 static void
 read_decoder(const VaeModel *m, VaeTae *a)
 {
-    const int step = a->super ? 7 : 6;
-    a->dec_c[0] = vae_model_dim(m, 0, "decoder.%d.weight", a->super ? 0 : 1);
+    const bool super = a->blocks == VAE_TAE_SUPER;
+    const int step = super ? 7 : 6;
+    a->dec_c[0] = vae_model_dim(m, 0, "decoder.%d.weight", super ? 0 : 1);
     for (int i = 0; i < 3; i++) {
         const int from =
             vae_model_dim(m, 1, "decoder.%d.conv.weight", 7 + step * i);
         a->grow[i] = ratio(
             vae_model_dim(m, 0, "decoder.%d.conv.weight", 7 + step * i), from);
         a->dec_c[i + 1] =
-            a->super ? from
-                     : vae_model_dim(m, 0, "decoder.%d.weight", 8 + step * i);
+            super ? from
+                  : vae_model_dim(m, 0, "decoder.%d.weight", 8 + step * i);
+        a->group_c[i] =
+            vae_model_dim(m, 1, "decoder.%d.conv.2.weight", 3 + step * i);
     }
 }
 
@@ -111,7 +131,7 @@ describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
 {
     VaeModelInfo *info = r->info;
     const int *t = info->has_decoder ? a->grow : a->pool;
-    info->arch = a->super && v->super ? v->super : v->name;
+    info->arch = name_of(v, a);
     info->space = v->space;
     info->latent_channels = a->z;
     info->spatial = 8 * a->patch;
@@ -132,16 +152,20 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
 {
     const VaeModel *m = r->model;
     VaeTae *a = r->data;
-    a->super = vae_model_find(m, "decoder.1.conv.1.weight") != NULL;
-    if (!a->super && !vae_model_find(m, "decoder.3.conv.4.weight") &&
-        !vae_model_find(m, "encoder.4.conv.4.weight"))
+    if (vae_model_find(m, "decoder.1.conv.1.weight"))
+        a->blocks = VAE_TAE_SUPER;
+    else if (vae_model_find(m, "decoder.3.conv.6.weight"))
+        a->blocks = VAE_TAE_WIDE;
+    else if (!vae_model_find(m, "decoder.3.conv.4.weight") &&
+             !vae_model_find(m, "encoder.4.conv.4.weight"))
         return false;
     read_decoder(m, a);
     a->enc_c = vae_model_width(m, "encoder.0");
     for (int i = 0; i < 3; i++)
         a->pool[i] = ratio(
             vae_model_dim(m, 1, "encoder.%d.conv.weight", 2 + 5 * i), a->enc_c);
-    a->z = vae_model_dim(m, 1, "decoder.%d.weight", a->super ? 0 : 1);
+    a->z = vae_model_dim(m, 1, "decoder.%d.weight",
+                         a->blocks == VAE_TAE_SUPER ? 0 : 1);
     if (!a->z)
         a->z = vae_model_width(m, "encoder.17");
     a->patch = patch_of(r->info->has_decoder
@@ -177,10 +201,12 @@ vae_tae_preset(VaeRecognise *r)
     *a = (VaeTae){.z = v->z,
                   .patch = v->patch,
                   .enc_c = 64,
-                  .super = strcmp(v->name, name) != 0};
-    const int base[4] = {256, 128, 64, 64}, super[4] = {512, 256, 128, 64};
-    for (int i = 0; i < 4; i++)
-        a->dec_c[i] = a->super ? super[i] : base[i];
+                  .blocks = strcmp(v->name, name) ? v->blocks : VAE_TAE_BASE,
+                  .group_c = {64, 64, 64}};
+    static const int widths[][4] = {[VAE_TAE_BASE] = {256, 128, 64, 64},
+                                    [VAE_TAE_SUPER] = {512, 256, 128, 64},
+                                    [VAE_TAE_WIDE] = {1024, 512, 256, 64}};
+    memcpy(a->dec_c, widths[a->blocks], sizeof a->dec_c);
     const bool ltx = v->patch == 4;
     for (int i = 0; i < 3; i++) {
         a->grow[i] = i > 0 || ltx ? 2 : 1;
