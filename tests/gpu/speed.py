@@ -24,7 +24,7 @@ def tool_of(run):
 # What `vaetool make-weights` makes.
 NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2',
             'taew2_2_super', 'taehv', 'taehv1_5', 'taehv1_5_super',
-            'taeltx_2']
+            'taecvx', 'taeos1_3', 'taeltx_2', 'taeltx2_3', 'taeltx2_3_wide']
 
 
 def file_of(name):
