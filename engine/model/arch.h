@@ -52,7 +52,10 @@ const VaeTensorInfo *vae_model_findf(const VaeModel *model, const char *format,
 /* dims[dim] of the tensor of that name; 0 if there is none. */
 int vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     VAE_PRINTF(3, 4);
-/* Output channels of a conv, from name.bias or name.weight; 0 if there is
+/* The one of two widths that more tensors of the file have, so that one tensor
+ * of the wrong length does not make its neighbours look wrong; 0: unknown. */
+int vae_model_likelier(const VaeModel *model, int a, int b);
+/* Output channels of a conv, from name.bias and name.weight; 0 if there is
  * neither. */
 int vae_model_width(const VaeModel *model, const char *format, ...)
     VAE_PRINTF(2, 3);

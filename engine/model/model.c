@@ -59,6 +59,28 @@ vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     return (int) t->dims[dim];
 }
 
+/* Tensors of the file whose first dimension is n. */
+static size_t
+count_wide(const VaeModel *m, int n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
+        count += t->n_dims > 0 && t->dims[0] == n;
+    }
+    return count;
+}
+
+int
+vae_model_likelier(const VaeModel *model, int a, int b)
+{
+    if (a == b || b == 0)
+        return a;
+    if (a == 0)
+        return b;
+    return count_wide(model, b) > count_wide(model, a) ? b : a;
+}
+
 int
 vae_model_width(const VaeModel *model, const char *format, ...)
 {
@@ -67,8 +89,8 @@ vae_model_width(const VaeModel *model, const char *format, ...)
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    const int c = vae_model_dim(model, 0, "%s.bias", name);
-    return c ? c : vae_model_dim(model, 0, "%s.weight", name);
+    return vae_model_likelier(model, vae_model_dim(model, 0, "%s.bias", name),
+                              vae_model_dim(model, 0, "%s.weight", name));
 }
 
 bool

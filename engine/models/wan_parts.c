@@ -124,10 +124,10 @@ vae_wan_rename_top(const char *name, char *out)
 int
 vae_wan_width(const VaeModel *m, const char *block)
 {
-    int c = vae_model_dim(m, 0, "%s.residual.3.gamma", block);
-    if (!c)
-        c = vae_model_width(m, "%s.residual.6", block);
-    return c ? c : vae_model_width(m, "%s.residual.2", block);
+    const int c = vae_model_dim(m, 0, "%s.residual.3.gamma", block);
+    return vae_model_likelier(
+        m, vae_model_likelier(m, c, vae_model_width(m, "%s.residual.6", block)),
+        vae_model_width(m, "%s.residual.2", block));
 }
 
 int

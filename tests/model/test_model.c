@@ -281,6 +281,36 @@ test_mismatches(void)
     vae_tensor_file_free(&set.file);
 }
 
+/* Each vector of a model becomes one shorter; only that one is named. */
+static void
+test_wrong_length(const char *model)
+{
+    Set set;
+    int others = 0, vectors = 0;
+    load(&set, model);
+    for (size_t i = 0; i < set.n; i++) {
+        VaeModel *none = NULL;
+        VaeError error = {0};
+        char words[200];
+        if (set.out[i].n_dims != 1)
+            continue;
+        vectors++;
+        set.out[i].dims[0]--;
+        vae_model_open(write_set(&set), NULL, &none, &error);
+        snprintf(words, sizeof words, "1 of the wrong shape or type (%s is %d,",
+                 set.names[i], (int) set.out[i].dims[0]);
+        if (!strstr(error.message, words)) {
+            others++;
+            printf("%s\n", error.message);
+        }
+        set.out[i].dims[0]++;
+        vae_model_free(&none);
+    }
+    check(vectors > 0 && others == 0, "a vector of the wrong length is named",
+          model);
+    vae_tensor_file_free(&set.file);
+}
+
 /* Opens a stream of the model on a backend. */
 static VaeStatus
 open_stream(VaeModel *model, VaeBackendKind backend, VaeError *error)
@@ -560,6 +590,9 @@ main(int argc, char **argv)
     test_halves();
     test_mismatches();
     test_nearest();
+    test_wrong_length("wan21");
+    test_wrong_length("wan22");
+    test_wrong_length("seedvr2");
     test_cut_short(VAE_BACKEND_REF, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);
