@@ -293,6 +293,26 @@ check "frames in bytes, of whatever range" 0 "$tool" compare \
     "$out/frames-black.safetensors" "$out/frames-white.safetensors"
 says "max 255 " "PSNR 0.00 dB (peak 255)"
 
+echo "# the nameless tensor of an npy file"
+# npy FILE SHAPE: writes the float32 numbers of standard input.
+npy() {
+    header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
+    { printf '\223NUMPY\1\0\166\0%-117s\n' "$header" && cat; } >"$1"
+}
+numbers one two one one | npy "$out/bare.npy" "1, 2, 1, 2"
+numbers one one two one | tensor "$out/named.safetensors" latents F32 \
+    2,1,1,2 '{"vae.layout":"tchw"}'
+numbers one two two one | npy "$out/other.npy" "1, 2, 1, 2"
+check "npy and a named tensor" 0 "$tool" compare \
+    "$out/bare.npy" "$out/named.safetensors"
+says "npy and latents 1x2x1x2 max 1 at [0,0,0,1]"
+check "in the other order" 0 "$tool" compare \
+    "$out/named.safetensors" "$out/bare.npy"
+says "latents and npy 1x2x1x2 max 1 at [0,0,0,1]"
+check "two npy files" 0 "$tool" compare --max-abs 1 \
+    "$out/bare.npy" "$out/other.npy"
+says "npy 1x2x1x2 max 1 at [0,1,0,0]"
+
 echo "# streams of pictures"
 # ppm FRAMES VALUE: writes FRAMES pictures of 5x3 with all bytes equal to VALUE.
 ppm() {

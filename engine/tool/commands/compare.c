@@ -430,6 +430,39 @@ other_video(const VaeTensorFile *a, const VaeTensorInfo *x,
     return NULL;
 }
 
+/* True for the tensor of an npy file, which has no name. */
+static bool
+is_nameless(const VaeTensorInfo *t)
+{
+    return strcmp(t->name, "npy") == 0;
+}
+
+/* The latents of the file, or its only tensor; NULL if there are several. */
+static const VaeTensorInfo *
+main_tensor(const VaeTensorFile *f)
+{
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+    if (vae_tensor_file_count(f) == 1)
+        return vae_tensor_file_at(f, 0);
+    return vae_latent_clip_find(f, NULL, &clip, NULL) == VAE_OK
+               ? vae_tensor_file_find(f, clip.tensor)
+               : NULL;
+}
+
+/* The tensor of b to compare with x of a; NULL: none. */
+static const VaeTensorInfo *
+partner(const VaeTensorFile *a, const VaeTensorInfo *x, const VaeTensorFile *b)
+{
+    const VaeTensorInfo *y = vae_tensor_file_find(b, x->name);
+    const VaeTensorInfo *other = main_tensor(b);
+    if (!y)
+        y = other_video(a, x, b);
+    if (!y && other &&
+        (is_nameless(x) || (is_nameless(other) && x == main_tensor(a))))
+        y = other;
+    return y;
+}
+
 static int
 compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
 {
@@ -438,11 +471,9 @@ compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     int code = EXIT_OK;
     for (size_t i = 0; i < n; i++) {
         const VaeTensorInfo *x = vae_tensor_file_at(a, i);
-        const VaeTensorInfo *y = vae_tensor_file_find(b, x->name);
         if (o->tensor && strcmp(x->name, o->tensor) != 0)
             continue;
-        if (!y)
-            y = other_video(a, x, b);
+        const VaeTensorInfo *y = partner(a, x, b);
         if (!y)
             continue;
         common++;
