@@ -6,6 +6,7 @@
 #include "decode.h"
 
 #include "enums.h"
+#include "group.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
@@ -13,6 +14,10 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 /* Timestamps this near to the count are the count: so frames touch. If a
  * segment leaves no more than this of a frame, it is not shown. */
 #define ROUNDING GST_USECOND
+
+/* A group that lasts this much longer or shorter than its frames at the nominal
+ * rate has times of its own. Containers round times to milliseconds. */
+#define JITTER (GST_MSECOND + ROUNDING)
 
 static GstClockTime
 frames_time(GstVaeDecode *self, guint64 n)
@@ -215,32 +220,71 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     return first;
 }
 
+/* Frames of a group of n that are there, and how long they last; *length is
+ * NONE where they follow the nominal rate. */
+static guint
+group_of(GstVaeDecode *self, const GstBuffer *buffer, guint n,
+         GstClockTime *length)
+{
+    GstClockTime nominal;
+    guint frames;
+
+    if (!gst_vae_group_get(buffer, &frames, length) || frames > n) {
+        *length = GST_CLOCK_TIME_NONE;
+        return trimmed(self, GST_BUFFER_DURATION(buffer), n);
+    }
+    nominal = frames_time(self, frames);
+    if (MAX(*length, nominal) - MIN(*length, nominal) <= JITTER)
+        *length = GST_CLOCK_TIME_NONE;
+    return frames;
+}
+
+/* Plans the n frames of a step from pts on, which last `length` together, or
+ * the nominal time if that is NONE. */
+static void
+plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
+            GstClockTime length)
+{
+    const gboolean own = GST_CLOCK_TIME_IS_VALID(length);
+    const GstClockTime begin = pts;
+
+    for (guint i = 0; i < n; i++) {
+        GstClockTime end;
+
+        self->since_anchor++;
+        if (own)
+            end = begin + gst_util_uint64_scale(length, i + 1, n);
+        else
+            end = self->anchor + frames_time(self, self->since_anchor);
+        plan_frame(self, &item->out[i], pts, end);
+        pts = end;
+    }
+    if (own)
+        set_anchor(self, pts);
+}
+
 GstVaeItem *
 gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
                          const GstVaeStep *step)
 {
     GstVaeItem *item = gst_vae_item_new_step();
-    GstClockTime pts = step->pts, end;
-    const GstClockTime stated = GST_BUFFER_DURATION(buffer);
+    GstClockTime pts = step->pts, length = GST_CLOCK_TIME_NONE;
     guint keep;
 
     item->discont = self->discont || GST_BUFFER_IS_DISCONT(buffer);
     self->need_start = self->discont = FALSE;
     if (step->start) {
         item->n_out = plan_start(self, item, buffer, &pts);
-        keep = item->before ? item->n_out : trimmed(self, stated, item->n_out);
+        keep = item->before ? item->n_out
+                            : group_of(self, buffer, item->n_out, &length);
     } else {
         item->n_out = self->base.choice.info->decode.step_out;
-        keep = trimmed(self, stated, item->n_out);
+        keep = group_of(self, buffer, item->n_out, &length);
     }
-    for (guint i = 0; i < keep; i++) {
-        self->since_anchor++;
-        end = self->anchor + frames_time(self, self->since_anchor);
-        plan_frame(self, &item->out[i], pts, end);
-        if (GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY))
+    plan_frames(self, item, keep, pts, length);
+    if (GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY))
+        for (guint i = 0; i < keep; i++)
             item->out[i].wanted = FALSE;
-        pts = end;
-    }
     item->in[0] = buffer;
     item->n_in = 1;
     item->frames = self->frame;

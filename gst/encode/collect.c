@@ -47,6 +47,8 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
     out->duration = 0;
     if (self->uncovered[n - 1].end > out->pts)
         out->duration = self->uncovered[n - 1].end - out->pts;
+    out->frames = n;
+    out->length = out->duration;
     /* Times that jump say nothing of how long n frames are. */
     if (self->in.fps_n > 0) {
         const GstClockTime frames = gst_util_uint64_scale(

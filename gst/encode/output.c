@@ -3,6 +3,7 @@
  */
 #include "call.h"
 #include "encode.h"
+#include "group.h"
 
 void
 gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
@@ -27,6 +28,7 @@ add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "no memory for a latent of %zu bytes", size);
     gst_vae_call_stamp(out);
+    gst_vae_group_add(out->buffer, out->frames, out->length);
     if (!item->start)
         GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DELTA_UNIT);
     if (item->discont)

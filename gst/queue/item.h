@@ -19,7 +19,9 @@ typedef struct GstVaeOut {
     GstClockTime pts, duration;
     GstClockTime running, stream; /* running and stream time, for QoS */
     guint64 offset;
-    gboolean wanted; /* FALSE: trimmed or outside the segment */
+    guint frames;        /* that a latent stands for */
+    GstClockTime length; /* of these, by their own times */
+    gboolean wanted;     /* FALSE: trimmed or outside the segment */
     GstBuffer *buffer;
 } GstVaeOut;
 

@@ -93,6 +93,64 @@ test_counts(void)
         }
 }
 
+/* Frame i of 13 in 2 s, also of a rate that changes. */
+static GstClockTime
+uneven(guint i, gboolean changes)
+{
+    const GstClockTime slow = gst_util_uint64_scale(i, 2 * GST_SECOND, 13);
+
+    return changes && i > 5 ? uneven(5, FALSE) + (i - 5) * 20 * GST_MSECOND
+                            : slow;
+}
+
+/* The caps say 16/1, the times say something else; the frames that leave have
+ * the times of those that came. */
+static void
+check_uneven(gboolean changes)
+{
+    GstHarness *e = vae_test_harness("vaeencode", NULL);
+    GstHarness *d = vae_test_harness("vaedecode", NULL);
+    GstVideoInfo info;
+    GstBuffer *latent;
+    GstClockTime end = 0;
+    guint n = 0;
+
+    vae_test_set_video(e, &info, 48, 32);
+    for (guint i = 0; i < 13; i++) {
+        GstBuffer *frame = vae_test_frame(&info, i);
+
+        GST_BUFFER_PTS(frame) = uneven(i, changes);
+        GST_BUFFER_DURATION(frame) =
+            uneven(i + 1, changes) - GST_BUFFER_PTS(frame);
+        CHECK_INT(gst_harness_push(e, frame), GST_FLOW_OK);
+    }
+    vae_test_push_eos(e);
+    gst_harness_set_src_caps(
+        d, gst_pad_get_current_caps(GST_PAD_PEER(e->sinkpad)));
+    while ((latent = gst_harness_try_pull(e)))
+        CHECK_INT(gst_harness_push(d, latent), GST_FLOW_OK);
+    vae_test_push_eos(d);
+    for (GstBuffer *frame; (frame = gst_harness_try_pull(d)); n++) {
+        const GstClockTime wanted = uneven(n, changes);
+
+        CHECK_INT(GST_BUFFER_PTS(frame), end);
+        CHECK(ABS(GST_CLOCK_DIFF(wanted, end)) <= 4); /* rounded */
+        end = GST_BUFFER_PTS(frame) + GST_BUFFER_DURATION(frame);
+        gst_buffer_unref(frame);
+    }
+    CHECK_INT(n, 13);
+    CHECK_INT(end, uneven(13, changes));
+    vae_test_teardown(d);
+    vae_test_teardown(e);
+}
+
+static void
+test_uneven(void)
+{
+    check_uneven(FALSE);
+    check_uneven(TRUE);
+}
+
 static void
 test_deterministic(void)
 {
@@ -253,10 +311,13 @@ test_kept(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"counts", test_counts}, {"deterministic", test_deterministic},
-        {"slices", test_slices}, {"seek", test_seek},
-        {"kept", test_kept},     {NULL, NULL}};
+    static const VaeTest tests[] = {{"counts", test_counts},
+                                    {"uneven", test_uneven},
+                                    {"deterministic", test_deterministic},
+                                    {"slices", test_slices},
+                                    {"seek", test_seek},
+                                    {"kept", test_kept},
+                                    {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }

@@ -1,0 +1,46 @@
+/*
+ * group.c: see group.h.
+ */
+#include "group.h"
+
+#define NAME "GstVaeGroupMeta"
+
+static void
+register_once(void)
+{
+    static const gchar *tags[] = {NULL};
+    static gsize done;
+
+    if (g_once_init_enter(&done)) {
+        gst_meta_register_custom(NAME, tags, NULL, NULL, NULL);
+        g_once_init_leave(&done, 1);
+    }
+}
+
+void
+gst_vae_group_add(GstBuffer *buffer, guint frames, GstClockTime duration)
+{
+    GstCustomMeta *meta;
+
+    register_once();
+    meta = gst_buffer_add_custom_meta(buffer, NAME);
+    if (meta)
+        gst_structure_set(gst_custom_meta_get_structure(meta), "frames",
+                          G_TYPE_UINT, frames, "duration", G_TYPE_UINT64,
+                          duration, NULL);
+}
+
+gboolean
+gst_vae_group_get(const GstBuffer *buffer, guint *frames,
+                  GstClockTime *duration)
+{
+    GstCustomMeta *meta;
+
+    register_once();
+    meta = gst_buffer_get_custom_meta((GstBuffer *) buffer, NAME);
+    return meta &&
+           gst_structure_get(gst_custom_meta_get_structure(meta), "frames",
+                             G_TYPE_UINT, frames, "duration", G_TYPE_UINT64,
+                             duration, NULL) &&
+           *frames > 0 && *duration <= G_MAXINT64;
+}
