@@ -44,6 +44,8 @@ SPACES = {
     "seedvr2": Space(16, 4, 16),
     "hunyuan": Space(16, 4, 24),
     "hunyuan1.5": Space(32, 4, 24),
+    "cogvideox": Space(16, 4, 8),
+    "opensora1.3": Space(16, 4, 24),
     "ltx2": Space(128, 8, 24),
     "gst-vae-demo": Space(16, 4, 16),
 }

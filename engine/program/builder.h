@@ -24,7 +24,8 @@ typedef struct VaeConv {
     int k;      /* 1 or 3; 0 means 1 */
     int kt;     /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
     int s, st;  /* 0 means 1 */
-    int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k] */
+    int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k];
+                   it is computed as one group, with zeros */
     VaeConvPad pad;
     bool two_d;  /* the file's weight is [out, in, k, k] */
     bool linear; /* the file's weight is [out, in] */

@@ -138,8 +138,9 @@ install_model(GObjectClass *klass)
         klass, PROP_VARIANT,
         g_param_spec_string("variant", "Variant",
                             "Name of the model for weights whose shapes fit "
-                            "several: taew2_1, taehv, taecvx, taeos1_3 "
-                            "(NULL = as the file says, else taew2_1)",
+                            "several: taew2_1, taehv, taecvx, taeos1_3; "
+                            "taeltx_2, taeltx2_3 (NULL = as the file says, "
+                            "else the first)",
                             NULL, READY));
 }
 
