@@ -131,8 +131,8 @@ gst_vae_spill_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {VAE_SPILL_AUTO, "As many as the GPU has no memory for", "auto"},
-        {VAE_SPILL_OFF, "None", "off"},
-        {VAE_SPILL_HOST, "All", "host"},
+        {VAE_SPILL_OFF, "No carries", "off"},
+        {VAE_SPILL_HOST, "All carries", "host"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeSpill", values);
