@@ -81,7 +81,8 @@ typedef struct VaeExec {
     size_t loading;   /* most bytes beside a weight while it is made; freed */
     size_t staging;   /* of alloc()'s memory, for units in flight */
     size_t library;   /* margin for what the computing library itself takes */
-    VaeOpTime *times; /* n_ops of the program; NULL: no profile */
+    VaeOpTime *times; /* n_ops of the program, set by the caller between runs,
+                         to which runs add; NULL: no profile */
 } VaeExec;
 
 /* Type of convolutions' inputs at that precision. */
@@ -108,18 +109,15 @@ typedef struct VaeBackendClass {
     bool narrow_sums;   /* the residual stream has vae_act_type(); else F32 */
     VaeFusions fusions; /* neighbouring ops that the backend computes as one */
 
-    /* False and a sentence if this machine or build has no such backend.
-     * Cheap. */
-    bool (*available)(char *why, size_t size);
-    /* Resolves AUTO, with the reason in why ("the processor has AMX") or an
-     * empty string. False and a sentence for an unsupported precision. */
-    bool (*precision)(VaePrecision wanted, VaePrecision *out, char *why,
-                      size_t size);
+    /* Resolves AUTO, with the reason in why ("the processor has AMX") or why
+     * unchanged. False and a sentence if this machine or build has no such
+     * backend, or not in that precision. With AUTO only the former. Cheap. */
+    bool (*usable)(VaePrecision wanted, VaePrecision *out, char *why,
+                   size_t size);
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
-                      VaeError *error);
+                      VaeDevice *device, VaeError *error);
     void (*close)(VaeBackend **backend);
-    void (*describe)(const VaeBackend *backend, VaeDevice *out);
 
     /* Bytes that alloc() can still give; NULL: the machine's memory. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
@@ -152,12 +150,10 @@ typedef struct VaeBackendClass {
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
     /* Processor seconds of a model's largest convolutions, in its fp32 and its
-     * bf16 program. False if precision() already resolves AUTO to the faster
+     * bf16 program. False if usable() already resolves AUTO to the faster
      * one. No run is in flight. NULL: not needed. */
     bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
                     double seconds[2]);
-    /* Adds times to rows, one for each op; NULL turns profiling off. */
-    void (*profile)(VaeExec *exec, VaeOpTime *rows);
 
     /*
      * For devices whose memory others need meanwhile; NULL, both: none.

@@ -1,7 +1,6 @@
 /*
  * choose.c: lists the backends and chooses one.
  */
-#include <assert.h>
 #include <stdio.h>
 
 #include "backend.h"
@@ -39,46 +38,46 @@ vae_backend_available(VaeBackendKind kind, char *why, size_t size)
     }
     if (kind == VAE_BACKEND_AUTO)
         return true;
+    VaePrecision precision;
     const VaeBackendClass *c = find_class(kind, why, size);
-    return c && c->available(why, size);
+    return c && c->usable(VAE_PRECISION_AUTO, &precision, why, size);
 }
 
+/* Sets chosen and why, which is an error where the result is false. */
 static bool
-resolve(VaeBackendChoice *c, char *why, size_t size)
+resolve(VaeBackendChoice *c)
 {
     const VaePrecision wanted =
         c->precision == VAE_PRECISION_AUTO && c->direction == VAE_ENCODE
             ? c->class->encode_precision
             : c->precision;
-    return c->class->precision(wanted, &c->chosen, why, size);
+    c->why[0] = '\0';
+    return c->class->usable(wanted, &c->chosen, c->why, sizeof c->why);
 }
 
 VaeStatus
 vae_backend_choose(VaeBackendChoice *c, const VaeLog *log, VaeError *error)
 {
-    char why[512] = "", all[sizeof((VaeError *) 0)->message] = "";
+    char all[sizeof((VaeError *) 0)->message] = "";
     size_t used = 0;
     if (c->kind != VAE_BACKEND_AUTO) {
-        if (!vae_backend_available(c->kind, why, sizeof why))
-            return vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
-                            vae_backend_name(c->kind), why);
-        c->class = find_class(c->kind, why, sizeof why);
-        assert(c->class);
-        if (!resolve(c, why, sizeof why))
-            return vae_fail(error, VAE_ERR_UNSUPPORTED, "%s", why);
-        return VAE_OK;
+        c->class = find_class(c->kind, c->why, sizeof c->why);
+        return c->class && resolve(c)
+                   ? VAE_OK
+                   : vae_fail(error, VAE_ERR_UNSUPPORTED, "backend %s: %s",
+                              vae_backend_name(c->kind), c->why);
     }
     while ((size_t) c->next < N_ORDER) {
         const VaeBackendKind one = order[c->next++];
-        c->class = find_class(one, why, sizeof why);
-        if (c->class && c->class->available(why, sizeof why) &&
-            resolve(c, why, sizeof why))
+        c->class = find_class(one, c->why, sizeof c->why);
+        if (c->class && resolve(c))
             return VAE_OK;
-        vae_log(log, "backend %s is not taken: %s", vae_backend_name(one), why);
+        vae_log(log, "backend %s is not taken: %s", vae_backend_name(one),
+                c->why);
         if (used < sizeof all)
-            used +=
-                (size_t) snprintf(all + used, sizeof all - used, "%s%s: %s",
-                                  used ? "; " : "", vae_backend_name(one), why);
+            used += (size_t) snprintf(all + used, sizeof all - used, "%s%s: %s",
+                                      used ? "; " : "", vae_backend_name(one),
+                                      c->why);
     }
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
                     "no backend computes in %s here: %s",

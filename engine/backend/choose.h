@@ -14,6 +14,7 @@ typedef struct VaeBackendChoice {
     /* Results. */
     const VaeBackendClass *class;
     VaePrecision chosen; /* never AUTO */
+    char why[512];       /* why AUTO chose the precision, or empty */
 } VaeBackendChoice;
 
 /* Chooses a backend. For AUTO, another call chooses the next one, for a class

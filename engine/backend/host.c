@@ -219,9 +219,3 @@ vae_host_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
     exec->memory = *memory;
     return VAE_OK;
 }
-
-void
-vae_host_profile(VaeExec *exec, VaeOpTime *rows)
-{
-    exec->times = rows;
-}

@@ -36,7 +36,6 @@ VaeStatus vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes,
 void vae_host_free(VaeBackend *backend, VaePlace place, void *block);
 VaeStatus vae_host_bind(VaeBackend *backend, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
-void vae_host_profile(VaeExec *exec, VaeOpTime *rows);
 
 /* processor.c: the processor and that number of threads. */
 void vae_host_describe(VaeDevice *out, int threads);

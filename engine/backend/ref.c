@@ -12,25 +12,21 @@ struct VaeBackend {
 };
 
 static bool
-ref_available(char *why, size_t size)
-{
-    return true;
-}
-
-static bool
-ref_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+ref_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
     *out = VAE_PRECISION_FP32;
     if (wanted == VAE_PRECISION_AUTO || wanted == VAE_PRECISION_FP32)
         return true;
-    snprintf(why, size, "the ref backend computes in fp32 only, not in %s",
+    snprintf(why, size, "it computes in fp32 only, not in %s",
              vae_precision_name(wanted));
     return false;
 }
 
 static VaeStatus
-ref_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+ref_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
+         VaeError *error)
 {
+    vae_host_describe(device, 1);
     *out = vae_mem_alloc(sizeof **out);
     return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }
@@ -61,16 +57,9 @@ ref_run(VaeBackend *backend, VaeExec *exec, const VaeRun *run, VaeError *error)
     return vae_host_run(exec, run, error);
 }
 
-static void
-ref_describe(const VaeBackend *backend, VaeDevice *out)
-{
-    vae_host_describe(out, 1);
-}
-
 const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .kind = VAE_BACKEND_REF,
-                                         .available = ref_available,
-                                         .precision = ref_precision,
+                                         .usable = ref_usable,
                                          .encode_precision = VAE_PRECISION_FP32,
                                          .open = ref_open,
                                          .close = ref_close,
@@ -79,6 +68,4 @@ const VaeBackendClass vae_backend_ref = {.name = "ref",
                                          .prepare = ref_prepare,
                                          .exec_free = ref_exec_free,
                                          .bind = vae_host_bind,
-                                         .run = ref_run,
-                                         .describe = ref_describe,
-                                         .profile = vae_host_profile};
+                                         .run = ref_run};

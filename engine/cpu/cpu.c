@@ -188,7 +188,8 @@ cpu_close(VaeBackend **backend)
 }
 
 static VaeStatus
-cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
+         VaeError *error)
 {
     bool limited;
     *out = NULL;
@@ -202,6 +203,7 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
     if (!cpu)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     cpu->params = *params;
+    vae_host_describe(device, params->threads);
     pthread_mutex_init(&cpu->turn, NULL);
     pthread_mutex_init(&cpu->lock, NULL);
     pthread_cond_init(&cpu->posted, NULL);
@@ -224,20 +226,16 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
     return status;
 }
 
-static void
-cpu_describe(const VaeBackend *cpu, VaeDevice *out)
-{
-    vae_host_describe(out, cpu->params.threads);
-}
-
 /* ------------------------------------------------------------------ */
 /* Capabilities of the machine.                                        */
 
 /* Without AVX512_BF16, oneDNN emulates bf16. With AMX, bf16 is faster than
  * fp32. With AVX512_BF16 alone, compare() decides. */
 static bool
-cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+cpu_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
+    if (!vae_dnnl_usable(why, size))
+        return false;
     const bool bf16 = vae_dnnl_has_bf16(), amx = vae_dnnl_has_amx();
     if (wanted == VAE_PRECISION_AUTO) {
         wanted = amx ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
@@ -251,11 +249,10 @@ cpu_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
         return true;
     if (wanted == VAE_PRECISION_BF16)
         snprintf(why, size,
-                 "precision bf16 on the cpu backend needs a processor with "
+                 "precision bf16 needs a processor with "
                  "AVX512_BF16 or AMX, which this one lacks; use fp32 or auto");
     else
-        snprintf(why, size,
-                 "the cpu backend computes in fp32 or bf16, not in %s",
+        snprintf(why, size, "it computes in fp32 or bf16, not in %s",
                  vae_precision_name(wanted));
     return false;
 }
@@ -364,8 +361,7 @@ cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
 const VaeBackendClass vae_backend_cpu = {
     .name = "cpu",
     .kind = VAE_BACKEND_CPU,
-    .available = vae_dnnl_usable,
-    .precision = cpu_precision,
+    .usable = cpu_usable,
     .encode_precision = VAE_PRECISION_FP32,
     .fusions = {.upsample = true, .winograd = true},
     .open = cpu_open,
@@ -376,6 +372,4 @@ const VaeBackendClass vae_backend_cpu = {
     .exec_free = cpu_exec_free,
     .bind = vae_host_bind,
     .run = cpu_run,
-    .describe = cpu_describe,
-    .compare = vae_cpu_compare,
-    .profile = vae_host_profile};
+    .compare = vae_cpu_compare};

@@ -10,11 +10,13 @@
 /* ------------------------------------------------------------------ */
 /* Capabilities of the machine.                                        */
 
+/* open() checks the device itself. */
 static bool
-cuda_available(char *why, size_t size)
+cuda_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
     int n = 0;
     VaeError error;
+    *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_BF16 : wanted;
     const int code = vae_rt_devices(&n);
     if (code)
         snprintf(why, size, "%s", vae_rt_words(code));
@@ -23,14 +25,6 @@ cuda_available(char *why, size_t size)
     else
         return true;
     return false;
-}
-
-/* open() checks the device itself. */
-static bool
-cuda_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
-{
-    *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_BF16 : wanted;
-    return true;
 }
 
 /* ------------------------------------------------------------------ */
@@ -74,7 +68,8 @@ cuda_close(VaeBackend **backend)
 }
 
 static VaeStatus
-cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
+          VaeError *error)
 {
     VaeRtCaller caller;
     VaeBackend *cuda = vae_mem_alloc(sizeof *cuda);
@@ -90,6 +85,8 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
         return status;
     }
     status = leave(&caller, vae_cuda_open(cuda, error));
+    snprintf(device->name, sizeof device->name, "%s", cuda->device.name);
+    device->threads = params->threads;
     if (status != VAE_OK)
         cuda_close(&cuda);
     *out = cuda;
@@ -178,15 +175,6 @@ cuda_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
     return leave(&caller, vae_cuda_stage_finish(cuda, left, keep, error));
 }
 
-static void
-cuda_profile(VaeExec *exec, VaeOpTime *rows)
-{
-    VaeRtCaller caller;
-    enter_anyway(vae_cuda_exec(exec)->cuda, &caller);
-    vae_cuda_profile(exec, rows);
-    vae_rt_leave(&caller);
-}
-
 static VaeStatus
 cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
@@ -206,20 +194,10 @@ cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
                : status;
 }
 
-/* ------------------------------------------------------------------ */
-
-static void
-cuda_describe(const VaeBackend *cuda, VaeDevice *out)
-{
-    snprintf(out->name, sizeof out->name, "%s", cuda->device.name);
-    out->threads = cuda->params.threads;
-}
-
 const VaeBackendClass vae_backend_cuda = {
     .name = "cuda",
     .kind = VAE_BACKEND_CUDA,
-    .available = cuda_available,
-    .precision = cuda_precision,
+    .usable = cuda_usable,
     .encode_precision = VAE_PRECISION_TF32,
     .narrow_sums = true,
     .fusions = {.upsample = true, .norm_carry = true},
@@ -233,8 +211,6 @@ const VaeBackendClass vae_backend_cuda = {
     .bind = cuda_bind,
     .run = cuda_run,
     .finish = cuda_finish,
-    .describe = cuda_describe,
-    .profile = cuda_profile,
     .offload = cuda_offload,
     .copy = cuda_copy,
 };

@@ -239,6 +239,8 @@ VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                            VaeCudaSlot *slot, VaeError *error);
 /* A VaeExecOp.run; own is a VaeCudaOp. */
 VaeStatus vae_cuda_run_conv(void *own, const VaeOp *op, VaeError *error);
-void vae_cuda_profile(VaeExec *exec, VaeOpTime *rows);
+/* Takes the events that time each op, or frees them. Without memory for them,
+ * runs are not timed. */
+void vae_cuda_profile(VaeExec *exec, bool on);
 
 #endif

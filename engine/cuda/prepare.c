@@ -115,7 +115,7 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
     VaeCudaExec *e = vae_cuda_exec(*exec);
     if (!e)
         return;
-    vae_cuda_profile(*exec, NULL);
+    vae_cuda_profile(*exec, false);
     vae_rt_graph_free(e->graph);
     if (e->cache)
         vae_cuda_release_weights(cuda, e);

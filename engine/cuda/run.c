@@ -94,7 +94,7 @@ before(VaeLaunch *l, int i, VaeError *error)
 {
     const VaeCudaExec *e = vae_cuda_exec((VaeExec *) l->exec);
     const VaeProgram *p = l->exec->program;
-    const int code = l->run && l->exec->times
+    const int code = l->run && e->marks
                          ? vae_rt_event_record(e->marks[i], l->queue.stream)
                          : 0;
     if (code)
@@ -114,24 +114,24 @@ after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
 }
 
 void
-vae_cuda_profile(VaeExec *exec, VaeOpTime *rows)
+vae_cuda_profile(VaeExec *exec, bool on)
 {
     VaeCudaExec *e = vae_cuda_exec(exec);
     const int n = exec->program->n_ops + 1;
+    if (on == (e->marks != NULL))
+        return;
     for (int i = 0; e->marks && i < n; i++)
         vae_rt_event_free(e->marks[i]);
     vae_mem_free(e->marks);
     e->marks = NULL;
-    exec->times = NULL;
-    if (!rows)
+    if (!on)
         return;
     e->marks = vae_mem_alloc((size_t) n * sizeof(VaeRtEvent));
     for (int i = 0; e->marks && i < n; i++)
         if (vae_rt_event_new(&e->marks[i])) {
-            vae_cuda_profile(exec, NULL);
+            vae_cuda_profile(exec, false);
             return;
         }
-    exec->times = e->marks ? rows : NULL;
 }
 
 /* Waits for the run and adds the time of each op to the profile. */
@@ -207,23 +207,24 @@ VaeStatus
 vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
 {
     VaeCudaSlot *slot;
+    const VaeCudaExec *own = vae_cuda_exec(e);
     const int n = e->program->n_ops;
+    vae_cuda_profile(e, e->times != NULL);
     VaeStatus status = vae_cuda_stage_in(cuda, e, run, &slot, error);
     if (status != VAE_OK)
         return status;
     vae_rt_range_begin(e->program->label);
-    if (vae_cuda_exec(e)->graph && !e->times && !run->dump)
+    if (own->graph && !own->marks && !run->dump)
         status = run_graph(cuda, e, run, slot, error);
     else
         status = vae_cuda_run_ops(e, 0, n, run, slot, error);
-    if (status == VAE_OK && e->times)
+    if (status == VAE_OK && own->marks)
         status = vae_cuda_status(
-            cuda,
-            vae_rt_event_record(vae_cuda_exec(e)->marks[n], cuda->compute),
+            cuda, vae_rt_event_record(own->marks[n], cuda->compute),
             "take the time", error);
     if (status == VAE_OK)
         status = vae_cuda_stage_out(cuda, slot, error);
-    if (status == VAE_OK && e->times)
+    if (status == VAE_OK && own->marks)
         status = vae_cuda_status(cuda, read_marks(e), "take the time", error);
     vae_rt_range_end();
     return status;

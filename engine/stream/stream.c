@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "choose.h"
 #include "sized.h"
@@ -114,17 +115,15 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
                                       .deterministic = s->params.deterministic,
                                       .pixels = s->params.pixels,
                                       .log = log},
-                  &s->backend, error);
+                  &s->backend, &s->device, error);
     if (opened != VAE_OK)
         return opened;
-    if (s->borrowed)
-        s->backend = s->borrowed;
-    s->class->describe(s->backend, &s->device);
+    if (s->borrowed) {
+        s->backend = s->borrowed->backend;
+        s->device = s->borrowed->device;
+    }
     s->plan.threads = s->device.threads;
-    if (s->params.precision == VAE_PRECISION_AUTO &&
-        s->params.direction == VAE_DECODE)
-        s->class->precision(VAE_PRECISION_AUTO, &s->plan.precision, s->why,
-                            sizeof s->why);
+    memcpy(s->why, choice.why, sizeof s->why);
     vae_stream_settle_precision(s);
     return VAE_OK;
 }
@@ -203,9 +202,9 @@ set_statistics(VaeStream *s)
 
 /* How a stream is planned. */
 typedef struct Terms {
-    VaeBackend *borrowed; /* another stream's, to be used; or NULL */
-    bool advise;          /* an error names settings that would fit */
-    bool make;            /* memory is taken next, not only planned */
+    const VaeStream *borrowed; /* whose backend is used; or NULL */
+    bool advise;               /* an error names settings that would fit */
+    bool make;                 /* memory is taken next, not only planned */
 } Terms;
 
 /* On an error *out is NULL, or only to be freed. */
@@ -329,7 +328,7 @@ vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
 bool
 vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
-    const Terms terms = {.borrowed = s->class->memory_left ? NULL : s->backend};
+    const Terms terms = {.borrowed = s->class->memory_left ? NULL : s};
     return plan_only(s->model, params, &terms, out, NULL) == VAE_OK;
 }
 

@@ -36,9 +36,9 @@ struct VaeStream {
 
     const VaeBackendClass *class;
     VaeBackend *backend;
-    VaeBackend *borrowed; /* backend, if another stream owns it */
-    VaeDevice device;     /* its name and threads */
-    char why[512];        /* why AUTO chose the precision; empty: it was set */
+    const VaeStream *borrowed; /* the stream that owns backend, or NULL */
+    VaeDevice device;          /* its name and threads */
+    char why[512]; /* why AUTO chose the precision; empty: it was set */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarryStore carries;

@@ -24,18 +24,19 @@ open_all(VaeCheck *t, VaePrecision precision, Backends *b)
     char why[200];
     VaePrecision chosen;
     VaeError error = {0};
+    VaeDevice device;
     *b = (Backends){.precision = precision};
-    if (!vae_backend_cpu.precision(precision, &chosen, why, sizeof why)) {
+    if (!vae_backend_cpu.usable(precision, &chosen, why, sizeof why)) {
         printf("skipped: %s\n", why);
         return false;
     }
     for (int i = 0; i < MAX_THREADS; i++)
         if (vae_backend_cpu.open(
                 &(VaeBackendParams){.precision = precision, .threads = i + 1},
-                &b->cpu[i], &error))
+                &b->cpu[i], &device, &error))
             vae_check_fail(t, "%s", error.message);
     if (vae_backend_ref.open(&(VaeBackendParams){.threads = 1}, &b->ref,
-                             &error))
+                             &device, &error))
         vae_check_fail(t, "%s", error.message);
     return true;
 }
@@ -628,23 +629,23 @@ check_precision(VaeCheck *t)
     VaePrecision chosen = VAE_PRECISION_TF32;
     for (size_t i = 0; i < VAE_COUNT(none); i++) {
         char why[200] = "";
-        if (vae_backend_cpu.precision(none[i], &chosen, why, sizeof why) ||
+        if (vae_backend_cpu.usable(none[i], &chosen, why, sizeof why) ||
             !strstr(why, vae_precision_name(none[i])))
             vae_check_fail(t, "%s is not refused by name: \"%s\"",
                            vae_precision_name(none[i]), why);
     }
     char why[200] = "";
     const bool bf16 =
-        vae_backend_cpu.precision(VAE_PRECISION_BF16, &chosen, why, sizeof why);
+        vae_backend_cpu.usable(VAE_PRECISION_BF16, &chosen, why, sizeof why);
     vae_check_that(t, bf16 || strstr(why, "AVX512_BF16"),
                    "the refusal of bf16 does not say why");
-    vae_check_that(t,
-                   vae_backend_cpu.precision(VAE_PRECISION_AUTO, &chosen, why,
-                                             sizeof why) &&
-                       chosen == (vae_dnnl_has_amx() ? VAE_PRECISION_BF16
-                                                     : VAE_PRECISION_FP32) &&
-                       strstr(why, "AMX"),
-                   "auto chooses something else, or does not say why");
+    vae_check_that(
+        t,
+        vae_backend_cpu.usable(VAE_PRECISION_AUTO, &chosen, why, sizeof why) &&
+            chosen == (vae_dnnl_has_amx() ? VAE_PRECISION_BF16
+                                          : VAE_PRECISION_FP32) &&
+            strstr(why, "AMX"),
+        "auto chooses something else, or does not say why");
 }
 
 int

@@ -102,9 +102,10 @@ one_op(VaePrecision precision, VaeOp op, VaeStatus want, const char *what,
     const VaeProgram program = {.label = "test", .ops = &op, .n_ops = 1};
     const VaeBackendParams params = {.precision = precision, .device = -1};
     VaeBackend *backend;
+    VaeDevice device;
     VaeExec *exec;
     VaeError error = {.message = "no error"};
-    must(vae_backend_cuda.open(&params, &backend, &error), &error);
+    must(vae_backend_cuda.open(&params, &backend, &device, &error), &error);
     const VaeStatus status =
         vae_backend_cuda.prepare(backend, NULL, &program, &exec, &error);
     expect(status == want, "%d %s in %s: %s", n, what,

@@ -140,8 +140,7 @@ check_asked(void)
     VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                               .backend = VAE_BACKEND_CPU,
                               .precision = VAE_PRECISION_BF16};
-    if (!vae_backend_cpu.precision(VAE_PRECISION_BF16, &taken, why,
-                                   sizeof why)) {
+    if (!vae_backend_cpu.usable(VAE_PRECISION_BF16, &taken, why, sizeof why)) {
         printf("not here: %s\n", why);
         return;
     }

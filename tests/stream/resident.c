@@ -67,6 +67,7 @@ open_backend(const Case *c, Told *told)
     const VaeLog log = {NULL, NULL};
     VaeBackend *backend;
     VaeError error;
+    VaeDevice device;
     VaeBackendChoice choice = {.kind = c->params.backend,
                                .precision = c->params.precision,
                                .direction = VAE_DECODE};
@@ -80,7 +81,7 @@ open_backend(const Case *c, Told *told)
     must(choice.class->open(&(VaeBackendParams){.precision = choice.chosen,
                                                 .threads = THREADS,
                                                 .device = -1},
-                            &backend, &error),
+                            &backend, &device, &error),
          &error);
     told->peak = peak_now();
     choice.class->close(&backend);

@@ -285,7 +285,7 @@ check "no video in it" 3 "$tool" encode $ref --model "$wan" "$wan" "$out/x"
 says "video_u8" "frames"
 check "no backend for it" 3 "$tool" decode --precision fp16 --model "$wan" \
     "$latents" "$out/x"
-says "cpu: " "; ref: the ref backend computes in fp32 only, not in fp16"
+says "cpu: " "; ref: it computes in fp32 only, not in fp16"
 check "no such backend here" 3 "$tool" decode --backend ref \
     --precision fp16 --model "$wan" "$latents" "$out/x"
 says "fp16"

@@ -43,25 +43,21 @@ mix(uint64_t state, const void *data, size_t n)
 }
 
 static bool
-fake_available(char *why, size_t size)
-{
-    return true;
-}
-
-static bool
-fake_precision(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+fake_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 {
     *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_FP32 : wanted;
     return true;
 }
 
 static VaeStatus
-fake_open(const VaeBackendParams *params, VaeBackend **out, VaeError *error)
+fake_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
+          VaeError *error)
 {
     VaeBackend *b = vae_mem_alloc(sizeof *b);
     if (!b)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     b->threads = params->threads;
+    *device = (VaeDevice){"none", params->threads};
     b->step_ns = micros("VAE_FAKE_STEP_US");
     b->run_ns = micros("VAE_FAKE_RUN_US");
     *out = b;
@@ -112,17 +108,6 @@ fake_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
 {
     exec->memory = *memory;
     return VAE_OK;
-}
-
-static void
-fake_describe(const VaeBackend *backend, VaeDevice *out)
-{
-    *out = (VaeDevice){"none", backend->threads};
-}
-
-static void
-fake_profile(VaeExec *exec, VaeOpTime *rows)
-{
 }
 
 /* ------------------------------------------------------------------ */
@@ -272,8 +257,7 @@ fake_run(VaeBackend *b, VaeExec *exec, const VaeRun *run, VaeError *error)
 
 static const VaeBackendClass fake = {.name = "cuda",
                                      .kind = VAE_BACKEND_CUDA,
-                                     .available = fake_available,
-                                     .precision = fake_precision,
+                                     .usable = fake_usable,
                                      .encode_precision = VAE_PRECISION_FP32,
                                      .open = fake_open,
                                      .close = fake_close,
@@ -282,9 +266,7 @@ static const VaeBackendClass fake = {.name = "cuda",
                                      .prepare = fake_prepare,
                                      .exec_free = fake_exec_free,
                                      .bind = fake_bind,
-                                     .run = fake_run,
-                                     .describe = fake_describe,
-                                     .profile = fake_profile};
+                                     .run = fake_run};
 
 const VaeBackendClass *
 vae_module_open(const VaeEngineCalls *calls)
