@@ -1,12 +1,15 @@
 /*
  * clips.c: see clips.h.
  */
-#include "clips.h"
+#include <stdio.h>
+#include <string.h>
 
+#include "clips.h"
 #include "emu_rt.h"
 
 const int steps[CALLS] = {1, 2, 1, 2};
 const int whole[CALLS + 1] = {1, 2, 1, 2, 0};
+const int calls[] = {4, 2, 0};
 
 const char *
 name_of(VaeDirection direction)
@@ -36,6 +39,28 @@ open_model(const Bed *bed)
     VaeError error;
     must(vae_model_open(bed->info->path, NULL, &model, &error), &error);
     return model;
+}
+
+TestClip
+new_clip(const Bed *bed)
+{
+    return bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+}
+
+VaeStatus
+run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
+          const TestClip *clip, VaeError *error)
+{
+    return direction == VAE_DECODE
+               ? test_decode(stream, bed->info, clip, calls, error)
+               : test_encode(stream, bed->info, clip, calls, error);
+}
+
+void
+listen(void *user, const char *line)
+{
+    const size_t n = strlen(user);
+    snprintf((char *) user + n, SAID - n, "%s\n", line);
 }
 
 VaeStream *
@@ -83,10 +108,7 @@ call(const Bed *bed, VaeStream *stream, Place *at, int n, VaeError *error)
 Clips
 open_clips(const Bed *bed, VaeDirection direction)
 {
-    Clips c = {bed_clip(bed, LATENTS, SIZE, SIZE, 0),
-               bed_clip(bed, LATENTS, SIZE, SIZE, 0),
-               bed_clip(bed, LATENTS, SIZE, SIZE, 0),
-               {0}};
+    Clips c = {new_clip(bed), new_clip(bed), new_clip(bed), {0}};
     VaeStream *stream = open_stream(bed->model, direction);
     run_clip(bed, stream, direction, &c.want, whole);
     vae_stream_free(&stream);

@@ -10,12 +10,19 @@
 enum { LATENTS = 6, SLICE = 2, SIZE = 16, CALLS = 4 };
 extern const int steps[CALLS];
 extern const int whole[CALLS + 1]; /* ends with 0 */
+extern const int calls[]; /* the same in two calls, several under way */
 
 const char *name_of(VaeDirection direction);
 /* In fp32 and slices of SLICE; nothing is spilled. */
 VaeStreamParams params_of(VaeDirection direction);
 /* A model of its own, so that its weights are nobody else's. */
 VaeModel *open_model(const Bed *bed);
+TestClip new_clip(const Bed *bed);
+VaeStatus run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
+                    const TestClip *clip, VaeError *error);
+/* A log function: adds the line to user, of SAID bytes. */
+enum { SAID = 1000 };
+void listen(void *user, const char *line);
 VaeStream *open_stream(VaeModel *model, VaeDirection direction);
 /* Bytes of the device. */
 uint64_t memory_left(void);

@@ -10,13 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../stream/streams.h"
+#include "clips.h"
 #include "emu_rt.h"
-
-/* First, next, next1, next: what each keeps is used by another after it.
- * Several runs are in flight. */
-enum { LATENTS = 6, SLICE = 2, SIZE = 16 };
-static const int calls[] = {4, 2, 0};
 
 typedef struct Kind {
     EmuFault fault;
@@ -33,16 +28,6 @@ static const Kind kinds[] = {
     {EMU_FAULT_TO, "copies to a wrong place"},
 };
 
-static VaeStream *
-open_stream(const Bed *bed, VaeDirection direction)
-{
-    return bed_stream(bed, (VaeStreamParams){.direction = direction,
-                                             .width = SIZE,
-                                             .height = SIZE,
-                                             .slice_size = SLICE,
-                                             .deterministic = true});
-}
-
 /* Runs the clip with the fault; whether the result is that of want. */
 static bool
 is_same(const Bed *bed, VaeDirection direction, const TestClip *input,
@@ -50,13 +35,13 @@ is_same(const Bed *bed, VaeDirection direction, const TestClip *input,
 {
     size_t bytes;
     TestClip clip = *input;
-    TestClip results = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip results = new_clip(bed);
     clip_poison(bed, &results, direction);
     if (direction == VAE_DECODE)
         clip.video = results.video;
     else
         clip.latents = results.latents;
-    VaeStream *stream = open_stream(bed, direction);
+    VaeStream *stream = open_stream(bed->model, direction);
     emu_set_fault(fault, n);
     run_clip(bed, stream, direction, &clip, calls);
     const void *w = clip_result(bed, want, direction, &bytes);
@@ -75,12 +60,12 @@ count_faults(const Bed *bed, VaeDirection direction, const TestClip *input,
              EmuFault fault)
 {
     TestClip clip = *input;
-    TestClip results = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip results = new_clip(bed);
     if (direction == VAE_DECODE)
         clip.video = results.video;
     else
         clip.latents = results.latents;
-    VaeStream *stream = open_stream(bed, direction);
+    VaeStream *stream = open_stream(bed->model, direction);
     emu_set_fault(fault, -1);
     run_clip(bed, stream, direction, &clip, calls);
     const int n = emu_fault_count(fault);
@@ -93,10 +78,10 @@ count_faults(const Bed *bed, VaeDirection direction, const TestClip *input,
 static void
 one_direction(const Bed *bed, VaeDirection direction, int stride)
 {
-    TestClip input = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
-    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    TestClip input = new_clip(bed);
+    TestClip want = new_clip(bed);
     const char *name = direction == VAE_DECODE ? "decode" : "encode";
-    VaeStream *stream = open_stream(bed, direction);
+    VaeStream *stream = open_stream(bed->model, direction);
     run_clip(bed, stream, direction, &want, calls);
     vae_stream_free(&stream);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {

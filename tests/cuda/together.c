@@ -8,22 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../stream/streams.h"
+#include "clips.h"
 #include "emu_rt.h"
-
-static VaeStreamParams
-params_new(void)
-{
-    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
-                             .direction = VAE_DECODE,
-                             .backend = VAE_BACKEND_CUDA,
-                             .precision = VAE_PRECISION_FP32,
-                             .width = 16,
-                             .height = 16,
-                             .slice_size = 2,
-                             .device = -1,
-                             .deterministic = true};
-}
 
 /* Opens a second stream while the first one's convolutions are timed. */
 typedef struct Second {
@@ -37,7 +23,7 @@ open_second(void *user, const char *line)
 {
     Second *s = user;
     VaeError error;
-    const VaeStreamParams params = params_new();
+    const VaeStreamParams params = params_of(VAE_DECODE);
     if (strstr(line, "fastest of") && ++s->line == s->at)
         must(vae_stream_new(s->model, &params, &s->stream, &error), &error);
 }
@@ -48,7 +34,7 @@ static uint64_t
 bytes_of_two(const Bed *bed, int at)
 {
     Second second = {.at = at};
-    VaeStreamParams params = params_new();
+    VaeStreamParams params = params_of(VAE_DECODE);
     VaeStream *stream;
     VaeError error;
     uint64_t before, after;

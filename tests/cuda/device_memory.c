@@ -1,0 +1,287 @@
+/*
+ * device_memory.c: what streams take of the emulated device: as planned,
+ * nothing more by steps, and less where it is full.
+ *
+ * device_memory MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "clips.h"
+#include "emu_state.h"
+
+static void
+plan_is_kept(const Bed *bed, VaeDirection direction)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error;
+    const VaeStreamParams params = params_of(direction);
+    uint64_t before, after;
+    /* All weights anew. */
+    VaeModel *model = open_model(bed);
+    must(vae_stream_plan(model, &params, &plan, &error), &error);
+    vae_rt_memory_left(&before);
+    VaeStream *stream;
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    vae_rt_memory_left(&after);
+    /* A bias of zeros is there once for all layers of its size. */
+    const uint64_t taken = before - after;
+    expect(taken <= plan.total && plan.total <= taken + taken / 100,
+           "%s: %llu bytes of the device taken, %llu planned (weights %llu, "
+           "carries %llu, arena %llu, scratch %llu, staging %llu)",
+           name_of(direction), (unsigned long long) taken,
+           (unsigned long long) plan.total, (unsigned long long) plan.weights,
+           (unsigned long long) plan.carries, (unsigned long long) plan.arena,
+           (unsigned long long) plan.scratch,
+           (unsigned long long) plan.staging);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    vae_rt_memory_left(&after);
+    expect(before == after, "all of it given back");
+}
+
+/* Nothing is allocated once a stream is open. */
+static void
+steps_take_nothing(const Bed *bed, VaeDirection direction)
+{
+    TestClip clip = new_clip(bed);
+    VaeStream *stream = open_stream(bed->model, direction);
+    emu_fail_alloc(0);
+    const uint64_t host = vae_allocation_count();
+    run_clip(bed, stream, direction, &clip, calls);
+    const int device = emu_fail_alloc(0);
+    expect(device == 0 && vae_allocation_count() == host,
+           "steps take %d blocks of the device, %llu of the host", device,
+           (unsigned long long) (vae_allocation_count() - host));
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
+/* One picture of Y'CbCr after another. */
+static VaeStatus
+run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
+        VaeError *error)
+{
+    enum { MOST = 8 };
+    static uint8_t planes[MOST][SIZE * SIZE * 2];
+    TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
+    const VaeLatentIn in = {.type = VAE_TYPE_F16, .data = clip.latents};
+    const VaeLatentOut out = {.type = VAE_TYPE_F16, .data = clip.latents};
+    VaePicture pictures[MOST];
+    int n_in, n_out;
+    for (int i = 0; i < MOST; i++)
+        pictures[i] = (VaePicture){.pixels = VAE_PIXELS_I420,
+                                   .width = SIZE,
+                                   .height = SIZE,
+                                   .data = {planes[i], planes[i] + SIZE * SIZE,
+                                            planes[i] + SIZE * SIZE * 3 / 2},
+                                   .stride = {SIZE, SIZE / 2, SIZE / 2}};
+    vae_stream_reset(stream);
+    vae_stream_count(stream, 1, &n_in, &n_out);
+    const VaeStatus status =
+        direction == VAE_DECODE
+            ? vae_stream_decode(stream, &in, n_in, pictures, n_out, error)
+            : vae_stream_encode(stream, pictures, n_in, &out, n_out, error);
+    clip_free(&clip);
+    return status;
+}
+
+/* Whatever the pictures are like, no code is loaded once a stream is open. */
+static void
+steps_load_nothing(const Bed *bed, VaeDirection direction)
+{
+    TestClip clip = new_clip(bed);
+    VaeError error;
+    for (int graphs = 0; graphs < 2; graphs++) {
+        setenv("VAE_CUDA_GRAPHS", graphs ? "1" : "0", 1);
+        emu_unload();
+        emu_loads();
+        VaeStream *stream = open_stream(bed->model, direction);
+        const int before = emu_loads();
+        run_clip(bed, stream, direction, &clip, calls);
+        must(run_yuv(bed, stream, direction, &error), &error);
+        const int after = emu_loads();
+        expect(before > 0 && after == 0,
+               "%d kernels and plans loaded by opening, %d by steps", before,
+               after);
+        vae_stream_free(&stream);
+    }
+    unsetenv("VAE_CUDA_GRAPHS");
+    clip_free(&clip);
+}
+
+/* Allocations refused in turn: all of the first, then every stride-th. */
+static void
+refused_memory(const Bed *bed, VaeDirection direction, int stride)
+{
+    VaeStream *stream = NULL;
+    VaeError error;
+    const VaeStreamParams params = params_of(direction);
+    int n = 0, tried = 0, wrong = 0, left = 0;
+    for (;; n += n < 20 ? 1 : stride) {
+        VaeModel *model = open_model(bed);
+        const int before = emu_alive();
+        emu_fail_alloc(n + 1);
+        const VaeStatus status =
+            vae_stream_new(model, &params, &stream, &error);
+        const bool all = emu_fail_alloc(0) <= n;
+        vae_stream_free(&stream);
+        vae_model_free(&model);
+        left += emu_alive() != before || emu_convs_alive();
+        if (all) {
+            expect(status == VAE_OK, "with all memory: %s",
+                   vae_status_name(status));
+            break;
+        }
+        tried++;
+        wrong += status != VAE_ERR_MEMORY;
+    }
+    expect(tried > 5 && wrong == 0 && left == 0,
+           "%s, %d allocations refused: %d not told as memory, %d left "
+           "something",
+           name_of(direction), tried, wrong, left);
+}
+
+/* Leaves streams that many bytes of the device. */
+static void
+leave(uint64_t bytes)
+{
+    uint64_t left;
+    emu_set_memory((uint64_t) 4 << 30);
+    vae_rt_memory_left(&left);
+    emu_set_memory(((uint64_t) 4 << 30) - left + ((uint64_t) 128 << 20) +
+                   bytes);
+}
+
+static void
+count_warning(void *user, const char *line)
+{
+    printf("warning: %s\n", line);
+    *(int *) user += strstr(line, "the cpu backend computes, not") != NULL;
+}
+
+/* AUTO and a device that is full. */
+static void
+full_device(const Bed *bed)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    int warnings = 0;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.backend = VAE_BACKEND_AUTO;
+    params.warn = count_warning;
+    params.log_user = &warnings;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    expect(vae_stream_get_plan(stream)->backend == VAE_BACKEND_CUDA &&
+               warnings == 0,
+           "auto takes the device");
+    vae_stream_free(&stream);
+    leave(4096);
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    if (vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
+        expect(status == VAE_OK && warnings == 1 &&
+                   vae_stream_get_plan(stream)->backend == VAE_BACKEND_CPU,
+               "and the processor, with one warning, where that is full");
+    else
+        expect(status == VAE_ERR_MEMORY, "full: %s", error.message);
+    vae_stream_free(&stream);
+    emu_set_memory((uint64_t) 4 << 30);
+}
+
+static void
+small_memory(const Bed *bed)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    leave(4096);
+    VaeStatus status = vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == VAE_ERR_MEMORY &&
+               strstr(error.message, "decode of 16x16 in fp32 with ") &&
+               strstr(error.message, "on the device"),
+           "4 KiB left: %s", error.message);
+    expect(!strstr(error.message, "what would fit: backend cpu (") ==
+               !vae_backend_available(VAE_BACKEND_CPU, NULL, 0),
+           "what would: the processor, where there is one");
+    emu_set_memory((uint64_t) 4 << 30);
+    params.direction = VAE_ENCODE;
+    params.precision = VAE_PRECISION_BF16;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    leave(plan.peak);
+    params.precision = VAE_PRECISION_TF32;
+    status = vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == VAE_ERR_MEMORY &&
+               strstr(error.message, "encode of 16x16 in tf32 with ") &&
+               strstr(error.message, "precision bf16 ("),
+           "of bf16 enough: %s", error.message);
+    emu_set_memory((uint64_t) 4 << 30);
+}
+
+/* Memory that was free when the stream was planned, and is not when it is
+ * taken: fewer steps per slice, where the number was the stream's to choose. */
+static void
+lost_memory(const Bed *bed, bool asked)
+{
+    enum { WIDE = 512 };
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    VaePlan most = VAE_INIT(VaePlan);
+    VaePlan least = VAE_INIT(VaePlan);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.width = params.height = WIDE;
+    params.slice_size = 1;
+    must(vae_stream_plan(bed->model, &params, &least, &error), &error);
+    params.slice_size = 4;
+    must(vae_stream_plan(bed->model, &params, &most, &error), &error);
+    const uint64_t beside = (uint64_t) 128 << 20;
+    const uint64_t gain = most.total - least.total;
+    if (!expect(gain > beside, "slices of 4 take %.1f MiB more",
+                (double) gain / 1048576))
+        return;
+    uint64_t left;
+    vae_rt_memory_left(&left);
+    /* AUTO takes nine tenths of what is free. */
+    const uint64_t free = most.peak / 9 * 10 + beside;
+    emu_set_memory(((uint64_t) 4 << 30) - left + beside + free);
+    params.slice_size = asked ? 4 : 0;
+    emu_skip_work(true);
+    emu_take_memory(1, gain + free - most.peak);
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    emu_take_memory(0, 0);
+    if (asked)
+        expect(status == VAE_ERR_MEMORY, "what was asked for: %s",
+               vae_status_name(status));
+    else if (expect(status == VAE_OK, "memory that went: %s", error.message)) {
+        const int slice = vae_stream_get_plan(stream)->slice_size;
+        expect(slice < 4, "slices of %d", slice);
+    }
+    vae_stream_free(&stream);
+    emu_skip_work(false);
+    emu_set_memory((uint64_t) 4 << 30);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    const int stride = bed_open_device(&bed, argc, argv);
+    for (int i = 0; i < 2; i++) {
+        const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
+        plan_is_kept(&bed, direction);
+        steps_take_nothing(&bed, direction);
+        steps_load_nothing(&bed, direction);
+        refused_memory(&bed, direction, stride);
+    }
+    small_memory(&bed);
+    full_device(&bed);
+    lost_memory(&bed, true);
+    lost_memory(&bed, false);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}

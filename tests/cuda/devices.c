@@ -1,0 +1,165 @@
+/*
+ * devices.c: which device a stream takes, and that it leaves the application's
+ * threads and recordings as they were.
+ *
+ * devices MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clips.h"
+#include "emu_state.h"
+
+static void
+expect_refused(const Bed *bed, VaeStreamParams params, VaeStatus wanted,
+               const char *words)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    const VaeStatus status =
+        vae_stream_new(bed->model, &params, &stream, &error);
+    expect(status == wanted && strstr(error.message, words), "%s (%s)",
+           error.message, vae_status_name(status));
+    vae_stream_free(&stream);
+}
+
+static void
+devices(const Bed *bed)
+{
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.device = 3;
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED, "no CUDA device 3");
+    params.device = 0;
+    emu_set_devices(1, 75);
+    params.precision = VAE_PRECISION_BF16;
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED, "use fp16 or fp32");
+    emu_set_devices(1, 70);
+    params.precision = VAE_PRECISION_FP32;
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED, "7.5 or later");
+    emu_set_devices(0, 90);
+    expect_refused(bed, params, VAE_ERR_UNSUPPORTED,
+                   "backend cuda: there is no NVIDIA GPU");
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error;
+    char said[SAID] = "";
+    params.backend = VAE_BACKEND_AUTO;
+    params.log = listen;
+    params.log_user = said;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    expect(plan.backend != VAE_BACKEND_CUDA &&
+               strstr(said, "backend cuda is not taken: there is no NVIDIA "
+                            "GPU"),
+           "auto without a GPU takes %s: %s", vae_backend_name(plan.backend),
+           said);
+    params.log = NULL;
+    emu_set_devices(1, 90);
+    params.precision = VAE_PRECISION_AUTO;
+    for (int i = 0; i < 2; i++) {
+        params.direction = i ? VAE_ENCODE : VAE_DECODE;
+        must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+        expect(
+            plan.backend == VAE_BACKEND_CUDA &&
+                plan.precision == (i ? VAE_PRECISION_TF32 : VAE_PRECISION_BF16),
+            "auto with a GPU %s by %s in %s", i ? "encodes" : "decodes",
+            vae_backend_name(plan.backend), vae_precision_name(plan.precision));
+    }
+}
+
+/* Whether a call left this thread another device or mode. */
+static bool
+is_changed(void)
+{
+    return emu_current() != 0 || emu_is_relaxed();
+}
+
+/* The second of two, for callers whose threads use the first. */
+static void
+second_device(const Bed *bed)
+{
+    TestClip clip = new_clip(bed);
+    TestClip want = new_clip(bed);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeError error;
+    VaeModel *model = open_model(bed);
+    emu_set_devices(2, 90);
+    params.device = 1;
+    VaeStream *stream;
+    VaePlan plan = VAE_INIT(VaePlan);
+    int changed = 0;
+    emu_set_wrong(EMU_WRONG_LARGE);
+    changed += vae_stream_new(model, &params, &stream, &error) == VAE_OK;
+    emu_set_wrong(EMU_WRONG_NONE);
+    changed += is_changed();
+    must(vae_stream_plan(model, &params, &plan, &error), &error);
+    changed += is_changed();
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    changed += is_changed();
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    changed += is_changed();
+    vae_stream_profile(stream, true);
+    changed += is_changed();
+    vae_stream_reset(stream);
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    changed += is_changed();
+    vae_stream_profile(stream, false);
+    changed += is_changed();
+    must(vae_stream_release(stream, &error), &error);
+    changed += is_changed();
+    vae_stream_reset(stream);
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    changed += is_changed();
+    vae_stream_free(&stream);
+    changed += is_changed();
+    vae_model_free(&model);
+    changed += is_changed();
+    expect(changed == 0, "%d calls changed their thread", changed);
+    emu_set_devices(1, 90);
+    same_result(bed, &clip, &want, VAE_DECODE, "a second device");
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* An application records its own work in another thread, from before a stream
+ * is planned until it is gone. */
+static void
+foreign_recording(const Bed *bed)
+{
+    TestClip clip = new_clip(bed);
+    TestClip want = new_clip(bed);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeStream *stream = bed_stream(bed, params);
+    VaeError error = {0};
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    vae_stream_free(&stream);
+    VaeModel *model = open_model(bed);
+    params.deterministic = false;
+    emu_begin_foreign();
+    VaeStatus status = vae_stream_new(model, &params, &stream, &error);
+    if (status == VAE_OK) {
+        run_clip(bed, stream, VAE_DECODE, &clip, calls);
+        status = vae_stream_release(stream, &error);
+        vae_stream_reset(stream);
+        run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    }
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    expect(emu_end_foreign() && status == VAE_OK,
+           "an application records in another thread: %s", error.message);
+    same_result(bed, &clip, &want, VAE_DECODE, "while it does");
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    bed_open_device(&bed, argc, argv);
+    devices(&bed);
+    second_device(&bed);
+    foreign_recording(&bed);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}

@@ -1,0 +1,221 @@
+/*
+ * failures.c: the emulated device, or a call of it, fails: the stream says so,
+ * nothing is left, and what is tried again works.
+ *
+ * failures MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clips.h"
+#include "emu_state.h"
+
+static bool
+is_same_clip(const Bed *bed, const TestClip *a, const TestClip *b,
+             VaeDirection direction)
+{
+    size_t bytes;
+    const void *first = clip_result(bed, a, direction, &bytes);
+    return memcmp(first, clip_result(bed, b, direction, &bytes), bytes) == 0;
+}
+
+static VaeStatus
+try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
+         VaeError *error)
+{
+    TestClip clip = new_clip(bed);
+    VaeStream *stream = NULL;
+    const VaeStreamParams params = params_of(direction);
+    VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    if (status == VAE_OK)
+        status = run_calls(bed, stream, direction, &clip, error);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    return status;
+}
+
+/* The device fails somewhere, at about 20 places, and works again for the next
+ * stream. */
+static void
+failing_device(const Bed *bed, VaeDirection direction)
+{
+    VaeError error;
+    int n = 1, wrong = 0, left = 0, recovered = 0;
+    VaeStatus status;
+    emu_fail_work(0);
+    must(try_clip(bed, bed->model, direction, &error), &error);
+    const int step = emu_fail_work(0) / 20 + 1;
+    do {
+        VaeModel *model = open_model(bed);
+        const int before = emu_alive();
+        emu_fail_work(n);
+        status = try_clip(bed, model, direction, &error);
+        emu_fail_work(0);
+        if (status != VAE_OK) {
+            wrong +=
+                status != VAE_ERR_BACKEND || !strstr(error.message, "failed");
+            recovered += try_clip(bed, model, direction, &error) == VAE_OK;
+        }
+        vae_model_free(&model);
+        left += emu_alive() != before || emu_convs_alive();
+        n += step;
+    } while (status != VAE_OK);
+    const int failures = (n - 1) / step - 1;
+    expect(failures > 5 && wrong == 0 && left == 0 && recovered == failures,
+           "%d failures: %d not told, %d left something, %d recovered",
+           failures, wrong, left, recovered);
+}
+
+/* A stream from its beginning to its end; tells at which call it fails. */
+static VaeStatus
+whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
+           TestClip *clip, VaeError *error)
+{
+    VaeStream *stream = NULL;
+    const VaeStreamParams params = params_of(direction);
+    VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    for (int i = 0; i < 2 && status == VAE_OK; i++) {
+        status = run_calls(bed, stream, direction, clip, error);
+        if (status == VAE_OK && i == 0)
+            status = vae_stream_release(stream, error);
+        if (stream)
+            vae_stream_reset(stream);
+    }
+    /* What failed once can be done after all. */
+    if (stream && status != VAE_OK) {
+        VaeError again;
+        vae_stream_reset(stream);
+        clip_poison(bed, clip, direction);
+        must(run_calls(bed, stream, direction, clip, &again), &again);
+    }
+    vae_stream_free(&stream);
+    return status;
+}
+
+/* Each call of the run time and of the library fails once. */
+static void
+refused_calls(const Bed *bed, VaeDirection direction, int step)
+{
+    TestClip want = new_clip(bed);
+    VaeError error = {0};
+    int tried = 0, wrong = 0, left = 0, told = 0;
+    must(whole_life(bed, bed->model, direction, &want, &error), &error);
+    emu_refuse_call(0);
+    for (int n = 1;; n += n < 60 ? 1 : step) {
+        TestClip clip = new_clip(bed);
+        VaeModel *model = open_model(bed);
+        const int before = emu_alive();
+        emu_refuse_call(n);
+        VaeStatus status = whole_life(bed, model, direction, &clip, &error);
+        const bool last = emu_refuse_call(0) < n;
+        told += status != VAE_OK;
+        const bool unavailable =
+            n == 1 && strstr(error.message, "backend cuda: it does not want");
+        if (status != VAE_OK && status != VAE_ERR_BACKEND && !unavailable) {
+            printf("call %d: %s, %s\n", n, vae_status_name(status),
+                   error.message);
+            wrong++;
+        }
+        /* A stream that could not be made can be made now. */
+        if (status != VAE_OK)
+            must(whole_life(bed, model, direction, &clip, &error), &error);
+        if (!is_same_clip(bed, &clip, &want, direction)) {
+            printf("call %d: another result\n", n);
+            wrong++;
+        }
+        clip_free(&clip);
+        vae_model_free(&model);
+        if (emu_alive() != before || emu_convs_alive()) {
+            printf("call %d: something left\n", n);
+            left++;
+        }
+        if (last)
+            break;
+        tried++;
+    }
+    expect(tried > 60 && told > 30 && wrong == 0 && left == 0,
+           "%d calls refused, %d told, %d wrong, %d left something", tried,
+           told, wrong, left);
+    clip_free(&want);
+}
+
+/* Each of the first calls by which a stream takes its memory again fails once.
+ */
+static void
+refused_reload(const Bed *bed)
+{
+    TestClip want = new_clip(bed);
+    TestClip clip = new_clip(bed);
+    VaeError error;
+    VaeStream *stream;
+    int told = 0, wrong = 0;
+    const VaeStreamParams params = params_of(VAE_DECODE);
+    VaeModel *model = open_model(bed);
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    for (int n = 1; n <= 30; n++) {
+        must(vae_stream_release(stream, &error), &error);
+        vae_stream_reset(stream);
+        emu_refuse_call(n);
+        const VaeStatus status =
+            run_calls(bed, stream, VAE_DECODE, &clip, &error);
+        emu_refuse_call(0);
+        told += status != VAE_OK;
+        wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
+        vae_stream_reset(stream);
+        clip_poison(bed, &clip, VAE_DECODE);
+        must(run_calls(bed, stream, VAE_DECODE, &clip, &error), &error);
+        wrong += !is_same_clip(bed, &clip, &want, VAE_DECODE);
+    }
+    expect(told > 20 && wrong == 0, "after a release: %d told, %d wrong", told,
+           wrong);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* The device fails amid a clip and stays so, as after an access outside its
+ * memory: a new stream says so, and nothing of it is left. */
+static void
+lost_device(const Bed *bed)
+{
+    VaeError error;
+    int wrong = 0;
+    VaeModel *model = open_model(bed);
+    const int before = emu_alive();
+    emu_fail_work(0);
+    must(try_clip(bed, model, VAE_DECODE, &error), &error);
+    emu_fail_work(emu_fail_work(0) / 2);
+    wrong += try_clip(bed, model, VAE_DECODE, &error) != VAE_ERR_BACKEND;
+    for (int i = 0; i < 2; i++) {
+        wrong += try_clip(bed, model, i ? VAE_ENCODE : VAE_DECODE, &error) !=
+                     VAE_ERR_BACKEND ||
+                 !strstr(error.message, "has failed");
+        wrong += emu_convs_alive();
+    }
+    vae_model_free(&model);
+    expect(wrong == 0 && emu_alive() == before,
+           "a lost device: %d not told, %d things left; %s", wrong,
+           emu_alive() - before, error.message);
+    emu_fail_work(0);
+    must(try_clip(bed, bed->model, VAE_DECODE, &error), &error);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    const int stride = bed_open_device(&bed, argc, argv);
+    for (int i = 0; i < 2; i++) {
+        const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
+        failing_device(&bed, direction);
+        refused_calls(&bed, direction, 37 * stride);
+    }
+    refused_reload(&bed);
+    lost_device(&bed);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
