@@ -205,6 +205,7 @@ void
 gst_latent_clip_clear(GstLatentClip *clip)
 {
     vae_tensor_file_free(&clip->file);
+    g_free(clip->times);
     memset(clip, 0, sizeof *clip);
 }
 
@@ -215,16 +216,79 @@ frame_time(const GstLatentClip *clip, guint64 frame)
                                  clip->info.fps_n);
 }
 
+gboolean
+gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset)
+{
+    const VaeTensorInfo *t = vae_tensor_file_find(clip->file, GST_LATENT_TIMES);
+    if (!t || clip->data.batch != 1)
+        return FALSE;
+    *offset = t->offset;
+    return t->type == VAE_TYPE_U8 && t->supported && t->n_dims == 2 &&
+           t->dims[0] == clip->data.t &&
+           t->dims[1] == (gint64) sizeof(GstLatentTime);
+}
+
+gboolean
+gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times)
+{
+    gint64 earliest = 0;
+    for (gint k = 0; k < clip->data.t; k++) {
+        GstLatentTime *t = &times[k];
+        t->pts = GINT64_FROM_LE(t->pts);
+        t->duration = GINT64_FROM_LE(t->duration);
+        if (t->pts < earliest || t->duration < 0 ||
+            t->duration > G_MAXINT64 - t->pts) {
+            g_free(times);
+            return FALSE;
+        }
+        earliest = t->pts;
+    }
+    clip->times = times;
+    return TRUE;
+}
+
+gint
+gst_latent_clip_frames(const GstLatentClip *clip, gint k)
+{
+    const gint64 end =
+        k + 1 < clip->data.t ? first_frame(clip, k + 1) : clip->frames;
+    return (gint) (end - first_frame(clip, k));
+}
+
 GstClockTime
 gst_latent_clip_time(const GstLatentClip *clip, gint k)
 {
+    if (clip->times) {
+        const GstLatentTime *t = &clip->times[MIN(k, clip->data.t - 1)];
+        return (GstClockTime) (k < clip->data.t ? t->pts
+                                                : t->pts + t->duration);
+    }
     return frame_time(clip,
                       k < clip->data.t ? first_frame(clip, k) : clip->frames);
+}
+
+/* The last latent that begins at time or before. */
+static gint
+search_times(const GstLatentClip *clip, GstClockTime time)
+{
+    gint low = 0, high = clip->data.t;
+    while (high - low > 1) {
+        const gint middle = low + (high - low) / 2;
+        if ((GstClockTime) clip->times[middle].pts <= time)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 gint
 gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time)
 {
+    if (clip->times)
+        return time < gst_latent_clip_time(clip, clip->data.t)
+                   ? search_times(clip, time)
+                   : clip->data.t;
     guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
                                           GST_SECOND * clip->info.fps_d);
     /* Times of frames are rounded down, which may be one frame too few. */

@@ -26,14 +26,24 @@ G_BEGIN_DECLS
 #define GST_LATENT_KEY_PAR "vae.pixel_aspect_ratio"
 #define GST_LATENT_KEY_COLORIMETRY "vae.colorimetry"
 
+/* A tensor beside the latents, U8 [T, 16]: of each latent a GstLatentTime,
+ * little endian. Only where the times do not follow the frame rate. */
+#define GST_LATENT_TIMES "latent_times"
+
+/* When a latent begins, after the first, and how long its frames last; ns. */
+typedef struct GstLatentTime {
+    gint64 pts, duration;
+} GstLatentTime;
+
 typedef struct GstLatentClip {
     VaeTensorFile *file;
     VaeLatentClip data;
     GstVaeLatentInfo info;
-    gboolean guessed;    /* nobody stated the framerate */
-    gint temporal;       /* frames of each latent after the first */
-    gint64 frames;       /* of the whole clip */
-    gchar overruled[64]; /* the setting that the file contradicts, or "" */
+    gboolean guessed;     /* nobody stated the framerate */
+    gint temporal;        /* frames of each latent after the first */
+    gint64 frames;        /* of the whole clip */
+    GstLatentTime *times; /* of each latent; NULL: by the frame rate */
+    gchar overruled[64];  /* the setting that the file contradicts, or "" */
 } GstLatentClip;
 
 /*
@@ -48,6 +58,13 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
 
+/* FALSE: the file has no times. *offset: where they are in the file. */
+gboolean gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset);
+/* Takes the times of all latents, as they are in the file. FALSE: they are not
+ * possible and not used. */
+gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
+/* How many frames latent k stands for. */
+gint gst_latent_clip_frames(const GstLatentClip *clip, gint k);
 /* When latent k begins; the end of the clip for k = data.t. */
 GstClockTime gst_latent_clip_time(const GstLatentClip *clip, gint k);
 /* The latent that holds the frame shown at time; data.t behind the end. */

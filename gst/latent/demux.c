@@ -41,6 +41,8 @@
 
 #include "demux.h"
 
+#include <string.h>
+
 #include "fields.h"
 #include "seek.h"
 #include "send.h"
@@ -108,6 +110,38 @@ tell_no_space(GstLatentDemux *self, const gchar *name)
     g_free(text);
 }
 
+/* Reads the times of the latents, where the file has any. */
+static GstFlowReturn
+read_times(GstLatentDemux *self, const gchar *name)
+{
+    const gsize size = (gsize) self->clip.data.t * sizeof(GstLatentTime);
+    GstFlowReturn ret = GST_FLOW_OK;
+    guint64 offset;
+    VaeError error;
+    if (!gst_latent_clip_find_times(&self->clip, &offset))
+        return GST_FLOW_OK;
+    GstLatentTime *times = g_try_malloc(size);
+    if (!times) {
+        vae_fail(&error, VAE_ERR_MEMORY, "%s: no memory for times", name);
+        return gst_latent_send_fail(self, &error);
+    }
+    if (self->pull)
+        ret = gst_latent_pull(self->sinkpad, offset, (guint8 *) times, size,
+                              &error);
+    else
+        memcpy(times, self->bytes.data + offset, size);
+    if (ret != GST_FLOW_OK)
+        g_free(times);
+    else if (!gst_latent_clip_take_times(&self->clip, times))
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
+                            ("%s: the times of the latents (" GST_LATENT_TIMES
+                             ") are not possible; the frame rate is used",
+                             name),
+                            (NULL));
+    return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
+                                        : ret;
+}
+
 /* Finds the clip in `bytes` of a file of total bytes. */
 static GstFlowReturn
 find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
@@ -132,7 +166,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                         self->clip.info.fps_n, self->clip.info.fps_d);
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
-    return GST_FLOW_OK;
+    return read_times(self, name);
 }
 
 static gboolean src_event(GstPad *pad, GstObject *parent, GstEvent *event);

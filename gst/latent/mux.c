@@ -14,6 +14,11 @@
  * vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the number
  * of video frames by the durations of the latents.
  *
+ * Where the times of the latents do not follow the frame rate, a second tensor,
+ * "latent_times" (U8 [T, 16]), has of each latent two 64-bit integers, little
+ * endian: when it begins, after the first, and how long its frames last, in
+ * nanoseconds. latentdemux gives these times back.
+ *
  * How many latents there are stands at the front of the file and is known at
  * the end, so downstream has to be able to seek, as filesink can; for a
  * stream use gdppay. Until the EOS event the header says that there are no
@@ -44,10 +49,15 @@
 #include "vae-private/tensors.h"
 
 #include "clip.h"
+#include "group.h"
 #include "tensor_meta.h"
 
 GST_DEBUG_CATEGORY_STATIC(latent_mux_debug);
 #define GST_CAT_DEFAULT latent_mux_debug
+
+/* Times that differ by more than this from those of the frame rate are stored.
+ * Containers round times to milliseconds. */
+#define JITTER (GST_MSECOND + GST_USECOND)
 
 /* Latents that the header keeps room for; more than any disk holds. */
 #define MAX_LATENTS ((gint64) 1 << 40)
@@ -68,7 +78,11 @@ struct _GstLatentMux {
     GstVaeLatentInfo info;
     gsize header_size;
     gint64 latents;
-    gint64 frames; /* of video, in all of them */
+    GstClockTime first; /* the time of the first */
+    gint64 frames;      /* of video, in all of them */
+    GArray *times;      /* GstLatentTime of each */
+    gboolean untimed;   /* a latent had no time */
+    gboolean uneven;    /* times do not follow the frame rate */
     gboolean warned;
 };
 
@@ -152,22 +166,26 @@ fill_fields(const GstVaeLatentInfo *info, gint64 frames, Fields *fields)
 /* The header for so many latents and frames, in exactly header_size bytes
  * where that is set. */
 static GstBuffer *
-make_header(GstLatentMux *self, gint64 latents, gint64 frames)
+make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
 {
     const GstVaeLatentInfo *info = &self->info;
-    const VaeTensorOut tensor = {.name = "latent",
-                                 .type = info->type,
-                                 .n_dims = 4,
-                                 .dims = {latents, info->channels,
-                                          info->latent_height,
-                                          info->latent_width}};
+    const VaeTensorOut tensors[] = {
+        {.name = "latent",
+         .type = info->type,
+         .n_dims = 4,
+         .dims = {latents, info->channels, info->latent_height,
+                  info->latent_width}},
+        {.name = GST_LATENT_TIMES,
+         .type = VAE_TYPE_U8,
+         .n_dims = 2,
+         .dims = {latents, sizeof(GstLatentTime)}}};
     Fields fields;
     VaeError error;
     void *bytes;
     gsize size;
     fill_fields(info, frames, &fields);
-    const VaeTensorHeader header = {&tensor, 1, fields.list, fields.n,
-                                    self->header_size};
+    const VaeTensorHeader header = {tensors, times ? 2 : 1, fields.list,
+                                    fields.n, self->header_size};
     if (vae_tensor_header_make(&header, &bytes, &size, &error) != VAE_OK) {
         GST_ELEMENT_ERROR(self, STREAM, MUX, ("%s", error.message), (NULL));
         return NULL;
@@ -179,10 +197,11 @@ make_header(GstLatentMux *self, gint64 latents, gint64 frames)
 static gboolean
 measure_header(GstLatentMux *self)
 {
-    const gint64 step = gst_vae_latent_info_step_size(&self->info);
+    const gint64 step =
+        gst_vae_latent_info_step_size(&self->info) + sizeof(GstLatentTime);
     const gint64 most = MIN(MAX_LATENTS, G_MAXINT64 / step);
     self->header_size = 0;
-    GstBuffer *buffer = make_header(self, most, most * temporal(self));
+    GstBuffer *buffer = make_header(self, most, most * temporal(self), TRUE);
     if (!buffer)
         return FALSE;
     self->header_size = gst_buffer_get_size(buffer);
@@ -192,10 +211,10 @@ measure_header(GstLatentMux *self)
 
 /* Moves downstream to the file's first byte and sends the header there. */
 static GstFlowReturn
-push_header(GstLatentMux *self, gint64 latents, gint64 frames)
+push_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
 {
     GstSegment segment;
-    GstBuffer *buffer = make_header(self, latents, frames);
+    GstBuffer *buffer = make_header(self, latents, frames, times);
     if (!buffer)
         return GST_FLOW_ERROR;
     GST_BUFFER_OFFSET(buffer) = 0;
@@ -240,7 +259,26 @@ begin(GstLatentMux *self)
     GstCaps *caps = gst_static_pad_template_get_caps(&src_template);
     gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
     gst_caps_unref(caps);
-    return push_header(self, 0, 0);
+    return push_header(self, 0, 0, FALSE);
+}
+
+/* Writes the times behind the latents. */
+static GstFlowReturn
+push_times(GstLatentMux *self)
+{
+    const gsize size = self->times->len * sizeof(GstLatentTime);
+    const guint64 offset =
+        self->header_size +
+        self->latents * gst_vae_latent_info_step_size(&self->info);
+    for (guint k = 0; k < self->times->len; k++) {
+        GstLatentTime *t = &g_array_index(self->times, GstLatentTime, k);
+        t->pts = GINT64_TO_LE(t->pts);
+        t->duration = GINT64_TO_LE(t->duration);
+    }
+    GstBuffer *buffer = gst_buffer_new_memdup(self->times->data, size);
+    GST_BUFFER_OFFSET(buffer) = offset;
+    GST_BUFFER_OFFSET_END(buffer) = offset + size;
+    return gst_pad_push(self->srcpad, buffer);
 }
 
 /* Writes the true header over the first one. */
@@ -251,27 +289,88 @@ complete(GstLatentMux *self)
         self, "%" G_GINT64_FORMAT " latents, %" G_GINT64_FORMAT " frames",
         self->latents, self->frames);
     self->state = STATE_DONE;
-    return push_header(self, self->latents, self->frames);
+    const gboolean times = self->uneven && !self->untimed && self->latents > 0;
+    const GstFlowReturn ret = times ? push_times(self) : GST_FLOW_OK;
+    return ret == GST_FLOW_OK
+               ? push_header(self, self->latents, self->frames, times)
+               : ret;
 }
 
-/* How many frames the file has when it ends with this latent: all that the
- * ones before hold, and of this as many as its duration says. */
+static void
+frame_rate(const GstLatentMux *self, guint64 *n, guint64 *d)
+{
+    const GstVaeLatentInfo *info = &self->info;
+    *n = info->fps_n > 0 ? info->fps_n : GST_LATENT_FALLBACK_FPS_N;
+    *d = info->fps_n > 0 ? info->fps_d : GST_LATENT_FALLBACK_FPS_D;
+}
+
+static GstClockTime
+frames_time(const GstLatentMux *self, guint64 frames)
+{
+    guint64 n, d;
+    frame_rate(self, &n, &d);
+    return gst_util_uint64_scale(frames, GST_SECOND * d, n);
+}
+
+/* Frames in front of the next latent. */
+static gint64
+frames_before(const GstLatentMux *self)
+{
+    return self->latents > 0 ? 1 + (self->latents - 1) * temporal(self) : 0;
+}
+
+/* Frames of the next latent: as many as its meta or its duration says. */
 static gint64
 count_frames(const GstLatentMux *self, const GstBuffer *buffer)
 {
-    const GstVaeLatentInfo *info = &self->info;
-    const gint64 k = self->latents;
-    const gint64 before = k > 0 ? 1 + (k - 1) * temporal(self) : 0;
-    const gint64 full = k > 0 ? temporal(self) : 1;
-    const gint fps_n =
-        info->fps_n > 0 ? info->fps_n : GST_LATENT_FALLBACK_FPS_N;
-    const gint fps_d =
-        info->fps_n > 0 ? info->fps_d : GST_LATENT_FALLBACK_FPS_D;
+    const guint64 full = self->latents > 0 ? temporal(self) : 1;
+    GstClockTime length;
+    guint64 n, d;
+    guint frames;
+    if (gst_vae_group_get(buffer, &frames, &length))
+        return MIN(frames, full);
     if (!GST_BUFFER_DURATION_IS_VALID(buffer))
-        return before + full;
-    const guint64 frames = gst_util_uint64_scale_round(
-        GST_BUFFER_DURATION(buffer), fps_n, GST_SECOND * fps_d);
-    return before + CLAMP(frames, 1, (guint64) full);
+        return full;
+    frame_rate(self, &n, &d);
+    return CLAMP(gst_util_uint64_scale_round(GST_BUFFER_DURATION(buffer), n,
+                                             GST_SECOND * d),
+                 1, full);
+}
+
+static gboolean
+differ(GstClockTime a, GstClockTime b)
+{
+    return MAX(a, b) - MIN(a, b) > JITTER;
+}
+
+/* Notes the time of the next latent, which has so many frames. Without the
+ * meta of vaeencode its duration is the nominal one. */
+static void
+note_time(GstLatentMux *self, const GstBuffer *buffer, gint64 frames)
+{
+    const GstClockTime pts = GST_BUFFER_PTS(buffer);
+    const GstClockTime nominal = frames_time(self, frames);
+    GstLatentTime time = {.duration = nominal};
+    GstClockTime length;
+    guint n;
+    if (self->latents == 0)
+        self->first = pts;
+    if (!GST_CLOCK_TIME_IS_VALID(pts) ||
+        !GST_CLOCK_TIME_IS_VALID(self->first) || pts < self->first ||
+        pts - self->first > G_MAXINT64) {
+        self->untimed = TRUE;
+        return;
+    }
+    if (gst_vae_group_get(buffer, &n, &length))
+        time.duration = (gint64) length;
+    time.pts = (gint64) (pts - self->first);
+    if (self->times->len > 0)
+        self->untimed |=
+            g_array_index(self->times, GstLatentTime, self->times->len - 1)
+                .pts > time.pts;
+    self->uneven |= differ(time.duration, nominal) ||
+                    differ(time.pts, frames_time(self, frames_before(self)));
+    g_array_append_val(self->times, time);
 }
 
 static void
@@ -294,7 +393,9 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize size = gst_buffer_get_size(buffer);
     const gint64 frames = count_frames(self, buffer);
+    const gint64 before = frames_before(self);
     const guint64 offset = self->header_size + self->latents * size;
+    note_time(self, buffer, frames);
     warn_of_restart(self, buffer);
     buffer = gst_buffer_make_writable(buffer);
     GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
@@ -308,7 +409,7 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
     if (ret == GST_FLOW_OK) {
         self->latents++;
-        self->frames = frames;
+        self->frames = before + frames;
     }
     return ret;
 }
@@ -416,7 +517,8 @@ reset(GstLatentMux *self)
     self->state = STATE_EMPTY;
     self->header_size = 0;
     self->latents = self->frames = 0;
-    self->warned = FALSE;
+    self->warned = self->untimed = self->uneven = FALSE;
+    g_array_set_size(self->times, 0);
 }
 
 static void
@@ -495,12 +597,14 @@ static void
 finalize(GObject *object)
 {
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
+    g_array_unref(GST_LATENT_MUX(object)->times);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
 }
 
 static void
 gst_latent_mux_init(GstLatentMux *self)
 {
+    self->times = g_array_new(FALSE, FALSE, sizeof(GstLatentTime));
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
     gst_pad_set_event_function(self->sinkpad, sink_event);

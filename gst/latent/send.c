@@ -3,6 +3,7 @@
  */
 #include "send.h"
 
+#include "group.h"
 #include "tensor_meta.h"
 
 #define GST_CAT_DEFAULT gst_latent_demux_debug
@@ -92,6 +93,13 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
     GST_BUFFER_PTS(buffer) = gst_latent_clip_time(&self->clip, k);
     GST_BUFFER_DURATION(buffer) =
         gst_latent_clip_time(&self->clip, k + 1) - GST_BUFFER_PTS(buffer);
+    if (self->clip.times) {
+        GST_BUFFER_DURATION(buffer) =
+            (GstClockTime) self->clip.times[k].duration;
+        gst_vae_group_add(buffer,
+                          (guint) gst_latent_clip_frames(&self->clip, k),
+                          GST_BUFFER_DURATION(buffer));
+    }
     GST_BUFFER_OFFSET(buffer) = k;
     GST_BUFFER_OFFSET_END(buffer) = k + 1;
     if (self->discont)

@@ -39,7 +39,8 @@ mux_push(Mux *mux, const Clip *clip, gint k, gint frames)
 {
     const gsize size = step_bytes(clip);
     GstBuffer *buffer = gst_buffer_new_wrapped(step_data(clip, k), size);
-    GST_BUFFER_PTS(buffer) = k * GST_SECOND;
+    GST_BUFFER_PTS(buffer) =
+        gst_util_uint64_scale(k > 0 ? 4 * k - 3 : 0, GST_SECOND, 24);
     if (frames > 0)
         GST_BUFFER_DURATION(buffer) =
             gst_util_uint64_scale(frames, GST_SECOND, 24);
@@ -273,6 +274,103 @@ GST_START_TEST(test_round_trip)
         g_free(once);
         g_free(source);
     }
+}
+GST_END_TEST
+
+/* When latent k of four begins: at the frame rate, later, or with a gap. */
+static GstClockTime
+uneven(gint k)
+{
+    static const GstClockTime times[] = {0, 50, 250, 700};
+    return times[k] * GST_MSECOND;
+}
+
+/* The last latent begins before the one in front: the rate is used. */
+static void
+check_impossible(const gchar *path)
+{
+    GBytes *bytes = read_bytes(path);
+    gsize size;
+    guint8 *data = g_bytes_unref_to_data(bytes, &size);
+    memset(data + size - 16, 0, 16);
+    gchar *other = write_bytes("impossible", data, size);
+    Run *run = run_all("filesrc location=%s ! latentdemux ! fakesink name=sink",
+                       other);
+    assert_clip(run, &small, 0);
+    fail_unless(run->warning && strstr(run->warning, "latent_times"));
+    fail_unless_equals_uint64(
+        GST_BUFFER_PTS((GstBuffer *) g_ptr_array_index(run->buffers, 3)),
+        gst_util_uint64_scale(9, GST_SECOND, 24));
+    run_free(run);
+    g_free(other);
+    g_free(data);
+}
+
+/* Times that do not follow the frame rate come back. */
+GST_START_TEST(test_times)
+{
+    gchar *path = test_path("out"), *twice = test_path("twice");
+    Mux mux = mux_new(path, small_caps);
+    for (gint k = 0; k < 4; k++) {
+        GstBuffer *buffer =
+            gst_buffer_new_wrapped(step_data(&small, k), step_bytes(&small));
+        GST_BUFFER_PTS(buffer) = GST_SECOND + uneven(k);
+        if (k > 0)
+            GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        fail_unless(gst_harness_push(mux.harness, buffer) == GST_FLOW_OK);
+    }
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 4, 13);
+    transcode(path, twice);
+    GBytes *a = read_bytes(path), *b = read_bytes(twice);
+    fail_unless(g_bytes_equal(a, b));
+    g_bytes_unref(a);
+    g_bytes_unref(b);
+    for (gint push = 0; push < 2; push++) {
+        Run *run = run_all("filesrc location=%s ! %s latentdemux ! "
+                           "fakesink name=sink",
+                           path, push ? "queue !" : "");
+        assert_clip(run, &small, 0);
+        for (gint k = 0; k < 4; k++) {
+            GstBuffer *buffer = g_ptr_array_index(run->buffers, k);
+            fail_unless_equals_uint64(GST_BUFFER_PTS(buffer), uneven(k));
+            fail_unless_equals_uint64(
+                GST_BUFFER_DURATION(buffer),
+                gst_util_uint64_scale(k ? 4 : 1, GST_SECOND, 24));
+        }
+        run_free(run);
+    }
+    check_impossible(path);
+    g_free(twice);
+    g_free(path);
+}
+GST_END_TEST
+
+/* Without a time, or with the nominal ones, a file has none. */
+GST_START_TEST(test_no_times)
+{
+    gchar *path = test_path("out");
+    for (gint timed = 0; timed < 2; timed++) {
+        Mux mux = mux_new(path, small_caps);
+        VaeTensorFile *file;
+        mux_push(&mux, &small, 0, 1);
+        mux_push(&mux, &small, 1, 4);
+        GstBuffer *buffer =
+            gst_buffer_new_wrapped(step_data(&small, 2), step_bytes(&small));
+        if (timed)
+            GST_BUFFER_PTS(buffer) = gst_util_uint64_scale(5, GST_SECOND, 24);
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        gst_harness_push(mux.harness, buffer);
+        mux_end(&mux);
+        mux_close(&mux);
+        assert_file(path, &small, 3, 9);
+        fail_unless(vae_tensor_file_open(path, &file, NULL) == VAE_OK);
+        fail_unless(vae_tensor_file_find(file, "latent_times") == NULL);
+        vae_tensor_file_free(&file);
+    }
+    g_free(path);
 }
 GST_END_TEST
 
@@ -549,6 +647,8 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_header_size);
     tcase_add_test(tcase, test_round_trip);
     tcase_add_test(tcase, test_flush);
+    tcase_add_test(tcase, test_times);
+    tcase_add_test(tcase, test_no_times);
     tcase_add_test(tcase, test_reuse);
     tcase = latent_tcase(suite, "refusals");
     tcase_add_test(tcase, test_caps_change);
