@@ -50,3 +50,21 @@ vae_space_statistics(const char *space, int channels, float *mean, float *std)
         std[i] = s ? s->std[i] : 1;
     }
 }
+
+void
+vae_describe_causal(VaeRecognise *r, int z, int spatial, int temporal)
+{
+    VaeModelInfo *info = r->info;
+    info->space = r->arch->name;
+    info->latent_channels = z;
+    info->spatial = spatial;
+    info->temporal = temporal;
+    info->has_posterior = info->has_encoder;
+    info->decode = (VaeSteps){1, 1, 1, temporal};
+    info->encode = (VaeSteps){1, 1, temporal, 1};
+    info->pixel_low = -1;
+    info->pixel_high = 1;
+    info->fps_n = 16;
+    info->fps_d = 1;
+    vae_space_statistics(info->space, z, r->mean, r->std);
+}

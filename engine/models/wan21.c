@@ -141,25 +141,14 @@ read_side(const VaeModel *m, const char *list, const char *conv1, Side *side)
 static void
 describe(VaeRecognise *r, const Wan21 *a)
 {
-    VaeModelInfo *info = r->info;
     int down = 0, time = 0;
-    const Side *side = info->has_decoder ? &a->dec : &a->enc;
+    const Side *side = r->info->has_decoder ? &a->dec : &a->enc;
     for (int i = 0; i < side->n; i++) {
         down += side->items[i].resample;
         time += side->items[i].temporal;
     }
-    info->space = "wan2.1";
-    info->latent_channels = a->z;
-    info->spatial = 1 << (down < 8 ? down : 8);
-    info->temporal = 1 << (time < 8 ? time : 8);
-    info->has_posterior = info->has_encoder;
-    info->decode = (VaeSteps){1, 1, 1, info->temporal};
-    info->encode = (VaeSteps){1, 1, info->temporal, 1};
-    info->pixel_low = -1;
-    info->pixel_high = 1;
-    info->fps_n = 16;
-    info->fps_d = 1;
-    vae_space_statistics(info->space, a->z, r->mean, r->std);
+    vae_describe_causal(r, a->z, 1 << (down < 8 ? down : 8),
+                        1 << (time < 8 ? time : 8));
 }
 
 static bool

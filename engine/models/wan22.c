@@ -169,25 +169,14 @@ read_side(const VaeModel *m, const char *part, const char *list, Side *side)
 static void
 describe(VaeRecognise *r, const Wan22 *a)
 {
-    VaeModelInfo *info = r->info;
     int space = 0, time = 0;
-    const Side *side = info->has_decoder ? &a->dec : &a->enc;
+    const Side *side = r->info->has_decoder ? &a->dec : &a->enc;
     for (int i = 0; i < side->n; i++) {
         space += side->stages[i].resample;
         time += side->stages[i].temporal;
     }
-    info->space = "wan2.2";
-    info->latent_channels = a->z;
-    info->spatial = PATCH << space;
-    info->temporal = 1 << time;
-    info->has_posterior = info->has_encoder;
-    info->decode = (VaeSteps){1, 1, 1, info->temporal};
-    info->encode = (VaeSteps){1, 1, info->temporal, 1};
-    info->pixel_low = -1;
-    info->pixel_high = 1;
-    info->fps_n = 24;
-    info->fps_d = 1;
-    vae_space_statistics(info->space, a->z, r->mean, r->std);
+    vae_describe_causal(r, a->z, PATCH << space, 1 << time);
+    r->info->fps_n = 24;
 }
 
 static bool

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "latent_spaces.h"
 #include "seedvr2.h"
 
 /* Early files call the attention's layers query, key, value, proj_attn. */
@@ -67,28 +68,15 @@ read_side(const VaeModel *m, const char *list, bool up_side,
 static void
 describe(VaeRecognise *r, const VaeSeedVr2 *a)
 {
-    VaeModelInfo *info = r->info;
     int space = 0, time = 0;
-    const VaeSeedVr2Side *side = info->has_decoder ? &a->dec : &a->enc;
+    const VaeSeedVr2Side *side = r->info->has_decoder ? &a->dec : &a->enc;
     for (int i = 0; i < side->n; i++) {
         space += side->blocks[i].sampler;
         time += side->blocks[i].temporal;
     }
-    info->space = "seedvr2";
-    info->latent_channels = a->z;
-    info->spatial = 1 << space;
-    info->temporal = 1 << time;
-    info->has_posterior = info->has_encoder;
-    info->decode = (VaeSteps){1, 1, 1, info->temporal};
-    info->encode = (VaeSteps){1, 1, info->temporal, 1};
-    info->pixel_low = -1;
-    info->pixel_high = 1;
-    info->fps_n = 16;
-    info->fps_d = 1;
-    for (int i = 0; i < a->z; i++) {
-        r->mean[i] = 0;
+    vae_describe_causal(r, a->z, 1 << space, 1 << time);
+    for (int i = 0; i < a->z; i++)
         r->std[i] = 1 / a->scale;
-    }
 }
 
 static bool
