@@ -432,13 +432,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4) {
-        fprintf(stderr, "usage: checkpoint MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], argv[2], argv[3]);
-    bed.threads = 1;
+    bed_open_main(&bed, argc, argv);
     snprintf(folder, sizeof folder, "%s/vae-checkpoint-XXXXXX", P_tmpdir);
     if (!mkdtemp(folder))
         return 1;

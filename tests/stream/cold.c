@@ -280,13 +280,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4) {
-        fprintf(stderr, "usage: cold MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], argv[2], argv[3]);
-    bed.threads = 1;
+    bed_open_main(&bed, argc, argv);
     for (VaeDirection d = VAE_DECODE; d <= VAE_ENCODE; d++) {
         printf("%s\n", d == VAE_DECODE ? "decode" : "encode");
         like_next(&bed, d);

@@ -67,12 +67,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    if (argc != 4) {
-        fprintf(stderr, "usage: counts MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], argv[2], argv[3]);
-    bed.threads = 1;
+    bed_open_main(&bed, argc, argv);
     bool known = false;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (tables[i].temporal == bed.info->temporal) {

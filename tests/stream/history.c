@@ -257,13 +257,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4) {
-        fprintf(stderr, "usage: history MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], argv[2], argv[3]);
-    bed.threads = 1;
+    bed_open_main(&bed, argc, argv);
     look(&bed, VAE_DECODE);
     look(&bed, VAE_ENCODE);
     released();

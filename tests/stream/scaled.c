@@ -187,12 +187,7 @@ main(int argc, char **argv)
 {
     Bed plain, scaled;
     char weights[512], folder[] = "/tmp/vae-scaled-XXXXXX", path[64];
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4) {
-        fprintf(stderr, "usage: scaled MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&plain, argv[1], argv[2], argv[3]);
+    bed_open_main(&plain, argc, argv);
     plain.threads = 2;
     if (!weights_path(weights, sizeof weights, argv[1]) || !mkdtemp(folder))
         return 1;

@@ -237,12 +237,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    if (argc != 4) {
-        fprintf(stderr, "usage: send MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], argv[2], argv[3]);
-    bed.threads = 1;
+    bed_open_main(&bed, argc, argv);
     both_ways(&bed, VAE_DECODE);
     both_ways(&bed, VAE_ENCODE);
     bad_calls(&bed);

@@ -624,12 +624,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4) {
-        fprintf(stderr, "usage: stream MODEL BACKEND PRECISION\n");
-        return 2;
-    }
-    bed_open(&bed, argv[1], argv[2], argv[3]);
+    bed_open_main(&bed, argc, argv);
     bed.threads = 2;
     const VaeDirection directions[] = {VAE_DECODE, VAE_ENCODE};
     for (int i = 0; i < 2; i++) {

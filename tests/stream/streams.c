@@ -77,6 +77,18 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
     bed->info = vae_model_info(bed->model);
 }
 
+void
+bed_open_main(Bed *bed, int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 4) {
+        fprintf(stderr, "usage: %s MODEL BACKEND PRECISION\n", argv[0]);
+        exit(2);
+    }
+    bed_open(bed, argv[1], argv[2], argv[3]);
+    bed->threads = 1;
+}
+
 int
 bed_open_device(Bed *bed, int argc, char **argv)
 {

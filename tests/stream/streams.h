@@ -20,6 +20,8 @@ typedef struct Bed {
  * its real widths. */
 void bed_open(Bed *bed, const char *name, const char *backend,
               const char *precision);
+/* The same for a main() that takes MODEL BACKEND PRECISION, with one thread. */
+void bed_open_main(Bed *bed, int argc, char **argv);
 /* The same for the main() of a test over the emulated device, which takes MODEL
  * STRIDE: on cuda, in fp32. Returns STRIDE, at least 1. */
 int bed_open_device(Bed *bed, int argc, char **argv);
