@@ -157,7 +157,10 @@ def main():
         folder = os.path.join(sys.argv[3], kind)
         os.makedirs(folder, exist_ok=True)
         net, state = make_net(module, kind)
-        meta = {'vae.variant': kind, 'seed': str(KINDS[kind][0]), 'note': 'random weights'}
+        # No text is long: jansson can abort or lose a byte where memory runs out in one.
+        meta = {'seed': str(KINDS[kind][0]), 'vae.variant': kind}
+        if module is wide:
+            del meta['vae.variant']  # its blocks tell
         write(os.path.join(folder, 'weights'), state, meta)
         equality = decode_vectors(module, net, kind, folder, meta)
         if KINDS[kind][3]:
