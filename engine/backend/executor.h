@@ -77,6 +77,14 @@ vae_exec_conv_input(const VaeExec *e, const VaeOp *op)
 VaeExec *vae_exec_new(const VaeProgram *program, size_t size);
 /* Frees what ops own, and the exec. */
 void vae_exec_free(VaeExec **exec);
+/* After an op was prepared: weights that an op before it has, too, count once.
+ * before: weight_bytes until then. */
+static inline void
+vae_exec_weigh(VaeExec *e, const VaeOp *op, size_t before)
+{
+    if (op->group > 1)
+        e->weight_bytes = before;
+}
 static inline void
 vae_exec_needs_scratch(VaeExec *e, size_t bytes)
 {

@@ -101,6 +101,7 @@ vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
         VaeExecOp *own = &e->ops[i];
+        const size_t weighed = e->weight_bytes;
         vae_exec_needs_scratch(e, op_scratch(op, kernels));
         own->impl = kernels->name;
         if (op->kind == VAE_OP_CONV && !kernels->conv)
@@ -109,6 +110,7 @@ vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
             status = vae_host_weight(e, cache, op->weight, &own->weight, error);
         if (op->bias && status == VAE_OK)
             status = vae_host_weight(e, cache, op->bias, &own->bias, error);
+        vae_exec_weigh(e, op, weighed);
     }
     if (status != VAE_OK)
         vae_exec_free(out);

@@ -291,6 +291,7 @@ vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                                         cpu->params.threads, out, error);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
+        const size_t weighed = (*out)->weight_bytes;
         if (op->kind == VAE_OP_CONV && op->conv.up)
             status = vae_cpu_conv_up(cpu, cache, *out, i, error);
         else if (op->kind == VAE_OP_CONV && op->conv.winograd)
@@ -299,6 +300,7 @@ vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
             status = vae_cpu_conv(cpu, cache, *out, i, error);
         else if (op->kind == VAE_OP_ATTENTION)
             status = vae_cpu_attention(cpu, cache, *out, i, error);
+        vae_exec_weigh(*out, op, weighed);
     }
     vae_room_free(&cpu->raw);
     if (*out)

@@ -50,6 +50,7 @@ typedef struct ConvTiles {
     const VaeOp *op;
     const VaeSimd *simd;
     Chunk chunk;
+    int steps;   /* a group of frames is one, see split.h */
     int frames;  /* in a step */
     int at_once; /* frames in one product: all or one */
     VaeDnnlPrimitive product;
@@ -308,7 +309,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
 #pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
     reduction(max                                                              \
               : failed)
-    for (int i = 0; i < e->program->steps * high * wide; i++) {
+    for (int i = 0; i < p->steps * high * wide; i++) {
         const int frame = i / (high * wide) * p->frames;
         const size_t at = (size_t) frame * y_frame;
         const Step step = {.context = context,
@@ -451,7 +452,8 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->op = op;
     p->simd = vae_cpu_simd(&((VaeHostExec *) exec)->queue);
     p->chunk = choose_chunk(op);
-    p->frames = op->y->shape.t / exec->program->steps;
+    p->steps = op->group ? 1 : exec->program->steps;
+    p->frames = op->y->shape.t / p->steps;
     p->n_lanes = cpu->params.threads;
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
     if (!p->lanes)

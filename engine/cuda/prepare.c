@@ -99,8 +99,11 @@ vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
     VaeStatus status = VAE_OK;
     if (cache)
         vae_cuda_suballoc_begin(cuda, cache, program);
-    for (int i = 0; i < program->n_ops && status == VAE_OK; i++)
+    for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
+        const size_t weighed = e->exec.weight_bytes;
         status = prepare_op(e, i, error);
+        vae_exec_weigh(&e->exec, &program->ops[i], weighed);
+    }
     vae_cuda_suballoc_end(cuda);
     vae_cuda_layers_keep(cuda);
     vae_room_free(&cuda->room);

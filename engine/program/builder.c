@@ -502,5 +502,6 @@ vae_program_free(VaeProgram **program)
     }
     vae_mem_free(p->ops);
     vae_mem_free(p->tensors);
+    vae_mem_free(p->parts);
     vae_mem_free(p);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fuse.h"
+#include "split.h"
 
 /* The kind of an op that another one computes; it is removed at the end. */
 #define FUSED VAE_OP_KINDS
@@ -62,31 +63,38 @@ fuse_upsample(VaeProgram *p, VaeOp *op)
 /* With fewer channels the sums around a product cost what it saves. */
 enum { WINOGRAD_CHANNELS = 32 };
 
-/* Frames that the convolution of that name makes in a later step. from: where
- * it probably is. */
+/* Frames that the convolution of that name makes in a later step, in all groups
+ * of frames together. */
 static int
-later_frames(const VaeProgram *next, const char *name, int from)
+later_frames(const VaeProgram *next, const char *name)
 {
+    int frames = 0;
     for (int i = 0; i < next->n_ops; i++) {
-        const VaeOp *op = &next->ops[(from + i) % next->n_ops];
+        const VaeOp *op = &next->ops[i];
         if (op->kind == VAE_OP_CONV && strcmp(op->name, name) == 0)
-            return op->y->shape.t / next->steps;
+            frames += op->y->shape.t;
     }
-    return 1;
+    return frames / next->steps;
 }
 
 static void
-fuse_winograd(VaeProgram *p, const VaeProgram *next, int i)
+choose_winograd(VaeOp *op, const VaeProgram *next)
 {
-    VaeOp *op = &p->ops[i];
     if (op->kind != VAE_OP_CONV || op->conv.up || op->conv.k != 3 ||
         op->conv.kt != 3 || op->conv.s != 1 || op->conv.st != 1 ||
         op->conv.pad != 1 || op->x->type != VAE_TYPE_F32 ||
         op->y->type != VAE_TYPE_F32 || op->x->shape.c < WINOGRAD_CHANNELS ||
-        op->y->shape.c < WINOGRAD_CHANNELS ||
-        later_frames(next, op->name, i) < 2)
+        op->y->shape.c < WINOGRAD_CHANNELS || later_frames(next, op->name) < 2)
         return;
     op->conv.winograd = true;
+}
+
+static void
+fuse_winograd(VaeProgram *p, int i)
+{
+    VaeOp *op = &p->ops[i];
+    if (op->kind != VAE_OP_CONV || !op->conv.winograd)
+        return;
     VaeOp *head = i > 0 ? &p->ops[i - 1] : NULL;
     /* The carry must not need frames of the carry before. */
     if (head && head->kind == VAE_OP_HEAD_CARRY && head->x == op->x &&
@@ -126,21 +134,36 @@ fuse_norm(VaeProgram *p, int i)
     }
 }
 
-void
-vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions)
+static void
+remove_fused(VaeProgram *p)
 {
-    for (int i = 0; i < p->n_ops; i++) {
-        if (fusions.upsample)
-            fuse_upsample(p, &p->ops[i]);
-        if (fusions.winograd)
-            fuse_winograd(p, next, i);
-        if (fusions.norm_carry)
-            fuse_norm(p, i);
-    }
     int n = 0;
     for (int i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind != FUSED)
             p->ops[n++] = p->ops[i];
     p->n_ops = n;
+}
+
+bool
+vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
+                 int group)
+{
+    for (int i = 0; i < p->n_ops; i++) {
+        if (fusions.upsample)
+            fuse_upsample(p, &p->ops[i]);
+        if (fusions.winograd)
+            choose_winograd(&p->ops[i], next);
+    }
+    remove_fused(p);
+    /* Groups do not change the kernels, and carries are for each group. */
+    if (!vae_program_split(p, group))
+        return false;
+    for (int i = 0; i < p->n_ops; i++) {
+        fuse_winograd(p, i);
+        if (fusions.norm_carry)
+            fuse_norm(p, i);
+    }
+    remove_fused(p);
     vae_program_count(p);
+    return true;
 }

@@ -27,8 +27,10 @@ typedef struct VaeFusions {
 } VaeFusions;
 
 /* next: the program of later steps (which may be p). It decides for all
- * programs of a stream, so that an op has the same kernels in all of them. */
-void vae_program_fuse(VaeProgram *p, const VaeProgram *next,
-                      VaeFusions fusions);
+ * programs of a stream, so that an op has the same kernels in all of them.
+ * group: frames that split.h computes at once; 0: all. False: out of memory;
+ * then p can only be freed. */
+bool vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
+                      int group);
 
 #endif

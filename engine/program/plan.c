@@ -115,8 +115,10 @@ vae_program_plan(VaeProgram *p)
         if (blocks[i].offset + blocks[i].size > p->arena)
             p->arena = blocks[i].offset + blocks[i].size;
     }
-    for (int i = 0; i < p->n_tensors; i++)
-        p->tensors[i]->offset = p->tensors[i]->root->offset;
+    for (int i = 0; i < p->n_tensors; i++) {
+        VaeTensor *t = p->tensors[i];
+        t->offset = t->root->offset + (size_t) t->from * vae_frame_bytes(t);
+    }
     vae_mem_free(blocks);
     return true;
 }

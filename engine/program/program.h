@@ -30,13 +30,14 @@ typedef struct VaeCarry {
  * A named activation. Its memory has ctx context frames, then shape.t frames
  * (the body), all packed. root: the tensor whose memory it shares: itself, or
  * the `add` that it replaces. front: room for context frames in the shared
- * memory. offset: from the arena's start to frame 0 of the body.
+ * memory. from: its frame 0 is that frame of the root. offset: from the arena's
+ * start to frame 0 of the body.
  */
 typedef struct VaeTensor {
     char *name;
     VaeShape shape;
     VaeType type;
-    int ctx, front;
+    int ctx, front, from;
     struct VaeTensor *root;
     int first_op, last_op; /* of the root: of all tensors that share it */
     size_t offset;
@@ -139,6 +140,8 @@ typedef struct VaeOp {
         } shortcut;
         int trim; /* of outputs: frames to skip in front */
     };
+    int group;         /* of frames, from 1; 0: for all. See split.h. Those of
+                          later groups have the weights of the first's */
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
 } VaeOp;
@@ -155,6 +158,8 @@ struct VaeProgram {
     size_t arena; /* bytes, set by vae_program_plan() */
     double flop, bytes;
     struct VaeChunk *chunks; /* memory of names, tensors and weights */
+    VaeTensor *parts;        /* memory of the tensors of split.h, or NULL */
+    int group; /* frames that split.h computes at once, or 0: all */
 };
 
 size_t vae_frame_bytes(const VaeTensor *t);

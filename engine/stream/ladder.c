@@ -1,7 +1,7 @@
 /*
  * ladder.c: the settings that a stream may take to fit in memory, the fastest
  * first. All give the same bytes. The rungs of the ladder are slice sizes, then
- * the smallest one with carries spilled.
+ * the smallest one with fewer frames at once, then with carries spilled.
  */
 #include "stream.h"
 
@@ -18,20 +18,34 @@ round_up(int v, int step)
     return (v + step - 1) / step * step;
 }
 
-/* The slice sizes to try, the last one first to be refused. Returns their
- * number. */
+/* Frames at once: all, 2, 1. */
+static const int groups[] = {0, 2, 1};
+enum { GROUPS = 3, RUNGS = 6 };
+
+/* The rungs that spill no more carries than the caller wants, the fastest
+ * first. Returns their number. */
 static int
-rungs(const VaeStream *s, int sizes[3])
+list_rungs(const VaeStream *s, VaeRung rungs[RUNGS])
 {
+    const VaeStreamParams *p = &s->params;
     const int64_t pixels =
         (int64_t) s->plan.padded_width * s->plan.padded_height;
+    VaeRung rung = {.group = p->frames_at_once};
     int n = 0;
-    if (s->params.slice_size) {
-        sizes[n++] = s->params.slice_size;
-        return n;
+    if (p->spill == VAE_SPILL_HOST && s->class->copy)
+        rung.spared = UINT64_MAX;
+    rung.slice = p->slice_size             ? p->slice_size
+                 : pixels >= LARGE_PICTURE ? 1
+                                           : 4;
+    rungs[n++] = rung;
+    while (!p->slice_size && rung.slice > 1) {
+        rung.slice /= 2;
+        rungs[n++] = rung;
     }
-    for (int size = pixels >= LARGE_PICTURE ? 1 : 4; size; size /= 2)
-        sizes[n++] = size;
+    for (int i = 1; i < GROUPS && !p->frames_at_once; i++) {
+        rung.group = groups[i];
+        rungs[n++] = rung;
+    }
     return n;
 }
 
@@ -70,13 +84,6 @@ find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
     return VAE_OK;
 }
 
-/* Bytes of carries that are spilled before anything is known of the memory. */
-static uint64_t
-least_spilled(const VaeStream *s)
-{
-    return s->params.spill == VAE_SPILL_HOST && s->class->copy ? UINT64_MAX : 0;
-}
-
 static bool
 can_spill(const VaeStream *s)
 {
@@ -99,13 +106,13 @@ try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
 /* Spills what is too much, which shows more and more clearly: at first of
  * activations and carries, then also of weights and what libraries take. */
 static VaeStatus
-try_spilling(VaeStream *s, uint64_t most, bool *fits, VaeError *error)
+try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+             VaeError *error)
 {
-    VaeStatus status = VAE_OK;
-    while (status == VAE_OK && !*fits && s->plan.spilled < s->plan.carries &&
+    VaeStatus status = try_rung(s, rung, most, fits, error);
+    while (status == VAE_OK && !*fits &&
            s->plan.peak - most <= s->plan.carries - s->plan.spilled) {
-        const VaeRung rung = {s->plan.slice_size,
-                              s->plan.spilled + (s->plan.peak - most)};
+        rung.spared = s->plan.spilled + (s->plan.peak - most);
         status = try_rung(s, rung, most, fits, error);
     }
     return status;
@@ -116,17 +123,20 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
 {
     const int unit = s->model->info.spatial;
     Limit limit;
-    int sizes[3];
+    VaeRung rungs[RUNGS];
     bool fits = false;
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
-    const int n = rungs(s, sizes);
+    const int n = list_rungs(s, rungs);
     for (int i = 0; i < n && status == VAE_OK && !fits; i++)
-        status = try_rung(s, (VaeRung){sizes[i], least_spilled(s)},
-                          i < n - 1 ? limit.wanted : limit.bytes, &fits, error);
-    if (status == VAE_OK && can_spill(s))
-        status = try_spilling(s, limit.bytes, &fits, error);
+        status = try_rung(s, rungs[i], i < n - 1 ? limit.wanted : limit.bytes,
+                          &fits, error);
+    /* A group of frames more is a copy more of each carry. */
+    const int last = s->params.frames_at_once ? 1 : GROUPS;
+    for (int i = n - last; i < n && can_spill(s) && status == VAE_OK && !fits;
+         i++)
+        status = try_spilling(s, rungs[i], limit.bytes, &fits, error);
     if (status != VAE_OK || fits)
         return status;
     return advise ? vae_stream_does_not_fit(s, limit.bytes, limit.own, error)
@@ -142,6 +152,10 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
         vae_log(&log, "slices of %d instead of %d: %s", slice / 2, slice,
                 why->message);
         s->rung.slice = slice / 2;
+    } else if (!s->params.frames_at_once && s->rung.group != 1) {
+        s->rung.group = s->rung.group ? 1 : 2;
+        vae_log(&log, "at most %d of the last layers' frames at once: %s",
+                s->rung.group, why->message);
     } else if (can_spill(s) && s->plan.spilled < s->plan.carries) {
         vae_log(&log, "all carries in the host's memory: %s", why->message);
         s->rung.spared = s->plan.carries;

@@ -65,6 +65,7 @@ sum_up(VaeStream *s)
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / p->slice_size;
+    p->frames_at_once = s->programs[NEXT]->group;
 }
 
 /* Records one program. */
@@ -106,8 +107,9 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
         if (!s->programs[i])
             continue;
-        vae_program_fuse(s->programs[i], s->programs[NEXT], s->class->fusions);
-        if (!vae_program_plan(s->programs[i]))
+        if (!vae_program_fuse(s->programs[i], s->programs[NEXT],
+                              s->class->fusions, rung.group) ||
+            !vae_program_plan(s->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
     if (status == VAE_OK)

@@ -55,6 +55,10 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "slice size %d, expected 0 "
                         "to %d",
                         p->slice_size, MAX_SLICE);
+    if (p->frames_at_once < 0)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d frames at once, expected 0 or more",
+                        p->frames_at_once);
     if (p->threads < 0 || p->threads > MAX_THREADS)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%d threads, expected 0 to "
@@ -283,16 +287,19 @@ tell(const VaeStream *s)
     else if (p->backend == VAE_BACKEND_CPU)
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
-    char spilled[64] = "";
+    char group[40] = "", spilled[64] = "";
+    if (p->frames_at_once)
+        snprintf(group, sizeof group, ", %d of their frames at once",
+                 p->frames_at_once);
     if (p->spilled)
         snprintf(spilled, sizeof spilled,
                  ", and %.1f MiB of carries in the host's memory",
                  (double) p->spilled / 1048576);
-    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d, %.1f MiB%s",
+    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d%s, %.1f MiB%s",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
             s->device.name, vae_precision_name(p->precision),
             s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, p->slice_size, (double) p->peak / 1048576,
+            s->params.height, p->slice_size, group, (double) p->peak / 1048576,
             spilled);
 }
 

@@ -24,6 +24,7 @@ typedef struct VaeWaiting VaeWaiting;
 /* A setting that a stream may take to fit in memory. */
 typedef struct VaeRung {
     int slice;       /* steps */
+    int group;       /* frames at once, see split.h; 0: all */
     uint64_t spared; /* bytes of carries, at least, that are spilled */
 } VaeRung;
 
@@ -102,8 +103,8 @@ void vae_stream_drop_programs(VaeStream *s);
 VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool advise,
                                  VaeError *error);
 /* Drops the programs, and takes the next rung that the caller's settings allow:
- * a smaller slice size, then all carries spilled. False: there is none. why:
- * goes to the log. */
+ * a smaller slice size, fewer frames at once, then all carries spilled. False:
+ * there is none. why: goes to the log. */
 bool vae_stream_step_down(VaeStream *s, const VaeError *why);
 /* Makes the weights and allocates the memory of the plan. On an error all is
  * freed, and the programs are dropped. */

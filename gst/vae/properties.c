@@ -257,10 +257,11 @@ install_flow(GObjectClass *klass)
      * or without a unit of 1024 (`12G`, `800M`), or a part of what is free when
      * the stream starts (`75%`). It is memory of the GPU for the `cuda` backend
      * and of the host for the others. `auto` takes what is free, but at most 90
-     * percent of it for slices of more than one step.
+     * percent of it unless nothing smaller fits.
      *
      * The element takes the largest slices within the limit, unless
-     * #GstVaeBase:slice-size is set. If nothing fits, there is a
+     * #GstVaeBase:slice-size is set, then computes fewer frames at once, then
+     * spills carries (#GstVaeBase:spill). If nothing fits, there is a
      * RESOURCE/NO_SPACE_LEFT error that names settings that would fit.
      */
     g_object_class_install_property(

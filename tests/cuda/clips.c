@@ -28,6 +28,7 @@ params_of(VaeDirection direction)
                              .height = SIZE,
                              .slice_size = SLICE,
                              .device = -1,
+                             .frames_at_once = 1000, /* all */
                              .spill = VAE_SPILL_OFF,
                              .deterministic = true};
 }

@@ -13,7 +13,7 @@ extern const int whole[CALLS + 1]; /* ends with 0 */
 extern const int calls[]; /* the same in two calls, several under way */
 
 const char *name_of(VaeDirection direction);
-/* In fp32 and slices of SLICE; nothing is spilled. */
+/* In fp32 and slices of SLICE; no other rung of the ladder is taken. */
 VaeStreamParams params_of(VaeDirection direction);
 /* A model of its own, so that its weights are nobody else's. */
 VaeModel *open_model(const Bed *bed);

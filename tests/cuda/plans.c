@@ -123,7 +123,7 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
                              .carries = &carries},
                          &program, &error),
          &error);
-    vae_program_fuse(program, program, (VaeFusions){.upsample = true});
+    vae_program_fuse(program, program, (VaeFusions){.upsample = true}, 0);
     for (int i = 0; i < program->n_ops; i++)
         if (program->ops[i].kind == VAE_OP_CONV) {
             const VaeCudaConvShape shape =

@@ -90,6 +90,23 @@ every_number(const Bed *bed, VaeDirection direction)
     close_clips(&c);
 }
 
+/* Groups of frames fetch and store a carry each. */
+static void
+groups(const Bed *bed, VaeDirection direction, int frames)
+{
+    Clips c = open_clips(bed, direction);
+    VaeStreamParams params = params_of(direction);
+    VaeStream *stream;
+    VaeError error;
+    params.spill = VAE_SPILL_HOST;
+    params.frames_at_once = frames;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    run_clip(bed, stream, direction, &c.got, whole);
+    same_result(bed, &c.got, &c.want, direction, "groups of frames");
+    vae_stream_free(&stream);
+    close_clips(&c);
+}
+
 /* A stream that resumes where less memory is left spills, and one that spills
  * keeps its carries where they are. */
 static void
@@ -235,6 +252,8 @@ main(int argc, char **argv)
         every_number(&bed, direction);
         emu_set_eager(0);
         unsetenv("VAE_CUDA_GRAPHS");
+        groups(&bed, direction, 1);
+        groups(&bed, direction, 3);
         released(&bed, direction, VAE_SPILL_AUTO);
         released(&bed, direction, VAE_SPILL_HOST);
         checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_OFF);

@@ -343,10 +343,10 @@ build_program(VaeModel *model, VaeDirection direction, bool first)
                                           .carries = &carries},
                         &program, NULL) != VAE_OK)
         abort();
-    vae_program_fuse(
-        program, program,
-        (VaeFusions){.upsample = true, .winograd = true, .norm_carry = true});
-    if (!vae_program_plan(program) || program->arena == 0)
+    const VaeFusions all = {
+        .upsample = true, .winograd = true, .norm_carry = true};
+    if (!vae_program_fuse(program, program, all, 1) ||
+        !vae_program_plan(program) || program->arena == 0)
         abort();
     vae_program_free(&program);
     vae_carry_set_free(&carries);

@@ -42,6 +42,8 @@ params_of(VaeNanPolicy policy, int slice)
                              .width = W,
                              .height = H,
                              .slice_size = slice,
+                             .frames_at_once = 1000, /* all */
+                             .spill = VAE_SPILL_OFF,
                              .restarts = true,
                              .normalization = VAE_RAW,
                              .nan_policy = policy};

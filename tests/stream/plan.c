@@ -139,13 +139,16 @@ same(const char *label, const char *purpose, uint64_t planned, uint64_t taken)
 }
 
 static void
-check_stream(Bed *bed, VaeDirection direction, int slice, const char *type)
+check_stream(Bed *bed, VaeDirection direction, const int way[2],
+             const char *type)
 {
+    const int slice = way[0];
     VaeError error;
     VaePlan plan = VAE_INIT(VaePlan);
     char label[64];
-    snprintf(label, sizeof label, "%s, %s, slices of %d",
-             direction == VAE_DECODE ? "decode" : "encode", type, slice);
+    snprintf(label, sizeof label, "%s, %s, slices of %d, %d frames",
+             direction == VAE_DECODE ? "decode" : "encode", type, slice,
+             way[1]);
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = direction,
                                     .backend = bed->backend,
@@ -153,6 +156,7 @@ check_stream(Bed *bed, VaeDirection direction, int slice, const char *type)
                                     .width = W,
                                     .height = H,
                                     .slice_size = slice,
+                                    .frames_at_once = way[1],
                                     .threads = 2,
                                     .restarts = slice == 2};
     must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
@@ -199,8 +203,10 @@ check_stream(Bed *bed, VaeDirection direction, int slice, const char *type)
 static void
 check_file(const char *path, char **argv, const char *type)
 {
+    /* Steps of a slice, and frames at once; 0: all. */
+    static const int ways[][2] = {{1, 0}, {2, 0}, {4, 0}, {1, 2}, {1, 1}};
     for (int d = 0; d < 2; d++)
-        for (int slice = 1; slice <= 4; slice *= 2) {
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
             Bed bed;
             VaeError error;
             bed_open(&bed, argv[1], argv[2], argv[3]);
@@ -209,7 +215,7 @@ check_file(const char *path, char **argv, const char *type)
                 must(vae_model_open(path, NULL, &bed.model, &error), &error);
                 bed.info = vae_model_info(bed.model);
             }
-            check_stream(&bed, d ? VAE_ENCODE : VAE_DECODE, slice, type);
+            check_stream(&bed, d ? VAE_ENCODE : VAE_DECODE, ways[i], type);
             vae_model_free(&bed.model);
         }
 }

@@ -1,5 +1,6 @@
 /*
- * slices.c: the slice size does not change a byte.
+ * slices.c: the slice size does not change a byte, nor do the frames that are
+ * computed at once.
  *
  * slices MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
  */
@@ -7,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static uint32_t
 fingerprint(const void *data, size_t n)
@@ -33,9 +35,27 @@ expect_runs(const VaeStream *stream, int t, int slice)
            slice, (unsigned long long) s.runs_next1);
 }
 
+/* Networks whose convolutions need context in tensors that are added to are not
+ * split. */
 static void
-one_slice(const Bed *bed, VaeDirection direction, const TestClip *input,
-          const TestClip *want, int slice, const int *plan, bool count)
+expect_group(const Bed *bed, const VaeStream *stream, int frames)
+{
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    const bool can = strncmp(bed->info->arch, "tae", 3) != 0;
+    expect(plan->frames_at_once == (can ? frames : 0), "  %d frames at once",
+           plan->frames_at_once);
+}
+
+/* How a clip is computed. */
+typedef struct Way {
+    int slice, frames; /* frames at once; 0: all */
+    const int *calls;
+    bool count; /* the programs that ran */
+} Way;
+
+static void
+one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
+        const TestClip *want, Way way)
 {
     TestClip clip = *input;
     TestClip results = bed_clip(bed, input->t, input->width, input->height, 0);
@@ -50,17 +70,20 @@ one_slice(const Bed *bed, VaeDirection direction, const TestClip *input,
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = input->width,
                                           .height = input->height,
-                                          .slice_size = slice,
+                                          .slice_size = way.slice,
+                                          .frames_at_once = way.frames,
                                           .deterministic = true});
-    run_clip(bed, stream, direction, &clip, plan);
+    run_clip(bed, stream, direction, &clip, way.calls);
     const void *got = clip_result(bed, &clip, direction, &bytes);
     snprintf(what, sizeof what,
-             "%s, %d threads, slice %d, calls of %d,%d.. %08x",
-             direction == VAE_DECODE ? "decode" : "encode", bed->threads, slice,
-             plan[0], plan[1], fingerprint(got, bytes));
+             "%s, %d threads, slice %d, %d frames, calls of %d,%d.. %08x",
+             direction == VAE_DECODE ? "decode" : "encode", bed->threads,
+             way.slice, way.frames, way.calls[0], way.calls[1],
+             fingerprint(got, bytes));
     same_result(bed, &clip, want, direction, what);
-    if (count)
-        expect_runs(stream, input->t, slice);
+    if (way.count)
+        expect_runs(stream, input->t, way.slice);
+    expect_group(bed, stream, way.frames);
     vae_stream_free(&stream);
     clip_free(&results);
 }
@@ -84,10 +107,14 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
     for (int i = 0; i < 5; i++) {
         const int plan[] = {1, sizes[i], 0};
         if (sizes[i] < t - 1)
-            one_slice(bed, direction, &input, &want, sizes[i], plan, true);
+            one_way(bed, direction, &input, &want,
+                    (Way){sizes[i], 0, plan, true});
     }
-    one_slice(bed, direction, &input, &want, t - 1, whole, true);
-    one_slice(bed, direction, &input, &want, 3, uneven, false);
+    one_way(bed, direction, &input, &want, (Way){t - 1, 0, whole, true});
+    one_way(bed, direction, &input, &want, (Way){3, 0, uneven, false});
+    for (int frames = 1; frames < 3; frames++)
+        one_way(bed, direction, &input, &want, (Way){1, frames, one, true});
+    one_way(bed, direction, &input, &want, (Way){3, 5, uneven, false});
     clip_free(&input);
     clip_free(&want);
 }

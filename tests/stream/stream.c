@@ -395,6 +395,9 @@ expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
            what, vae_status_name(got), got == VAE_OK ? "-" : error->message);
 }
 
+/* More frames at once than a slice has, so that only slices become smaller. */
+enum { ALL = 1000 };
+
 /* The slice size that AUTO takes within limit; 0: none fits. */
 static int
 fitting_slice(const Bed *bed, VaeStreamParams params, uint64_t limit,
@@ -416,7 +419,9 @@ memory_limits(const Bed *bed)
                          .backend = bed->backend,
                          .precision = bed->precision,
                          .width = W,
-                         .height = H};
+                         .height = H,
+                         .frames_at_once = ALL,
+                         .spill = VAE_SPILL_OFF};
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
     uint64_t peak[5] = {0};
@@ -459,7 +464,9 @@ bad_params(const Bed *bed)
                                   .precision = bed->precision,
                                   .width = W,
                                   .height = H,
-                                  .slice_size = 1};
+                                  .slice_size = 1,
+                                  .frames_at_once = ALL,
+                                  .spill = VAE_SPILL_OFF};
     VaeStream *stream = NULL;
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};

@@ -57,17 +57,20 @@ typedef struct VaeStreamParams {
     VaeDirection direction;
     VaeBackendKind backend;
     VaePrecision precision;
-    int width, height; /* visible pixels, 1 or more; rounded up inside to a
-                          multiple of VaeModelInfo.spatial by edge repeat */
-    int slice_size;    /* steps run as one; 0: the largest of 4, 2 and 1 that
-                          fits, and 1 from 1280x720 pixels up */
-    int threads;       /* 0: as many as the process may use; more than four
-                          times that are not taken, nor more than the
-                          environment lets OpenMP have (OMP_THREAD_LIMIT) */
-    int device;        /* of the cuda backend: its number, or -1: 0; the
-                          others have none and do not read it. Where AUTO
-                          takes another than the cuda backend for a number,
-                          warn is told */
+    int width, height;  /* visible pixels, 1 or more; rounded up inside to a
+                           multiple of VaeModelInfo.spatial by edge repeat */
+    int slice_size;     /* steps run as one; 0: the largest of 4, 2 and 1 that
+                           fits, and 1 from 1280x720 pixels up */
+    int frames_at_once; /* 0: all of a slice, or fewer where it would not fit;
+                           else 1 or more: the layers that have as many frames
+                           as the video compute so many of them at once */
+    int threads;        /* 0: as many as the process may use; more than four
+                           times that are not taken, nor more than the
+                           environment lets OpenMP have (OMP_THREAD_LIMIT) */
+    int device;         /* of the cuda backend: its number, or -1: 0; the
+                           others have none and do not read it. Where AUTO
+                           takes another than the cuda backend for a number,
+                           warn is told */
     bool deterministic;
     bool restarts; /* vae_stream_restart() may come: one program more */
     VaeNormalization normalization; /* of the latents in or out */
@@ -95,9 +98,8 @@ typedef struct VaeStreamParams {
     VaeLogFunc warn;     /* or NULL; gets what was asked for and is not done */
     void *log_user;      /* of both */
     double memory_share; /* without memory_limit: the part of what is free that
-                            may be taken, such as 0.75; 0: all of it, but 0.9
-                            for slices of more than one step that slice_size 0
-                            chooses */
+                            may be taken, such as 0.75; 0: 0.9, or all of it
+                            where nothing smaller fits */
 } VaeStreamParams;
 
 /* Bytes by purpose, as they are asked for; library alone is an estimate. */
@@ -124,6 +126,7 @@ typedef struct VaePlan {
                          more */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* chosen */
+    int frames_at_once;           /* chosen; 0: all of a slice */
     VaeBackendKind backend;       /* chosen */
     VaePrecision precision;       /* chosen */
     int threads;                  /* that compute */

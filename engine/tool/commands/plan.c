@@ -28,12 +28,18 @@ print_bytes(FILE *to, const char *what, uint64_t bytes)
 void
 plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
 {
-    fprintf(to, "%s: %s, %s, %d thread%s, slices of %d step%s, %dx%d inside\n",
+    char group[40] = "";
+    if (plan->frames_at_once)
+        snprintf(group, sizeof group, "%d frames at once, ",
+                 plan->frames_at_once);
+    fprintf(to,
+            "%s: %s, %s, %d thread%s, slices of %d step%s, "
+            "%s%dx%d inside\n",
             direction == VAE_DECODE ? "decode" : "encode",
             vae_backend_name(plan->backend),
             vae_precision_name(plan->precision), plan->threads,
             plan->threads == 1 ? "" : "s", plan->slice_size,
-            plan->slice_size == 1 ? "" : "s", plan->padded_width,
+            plan->slice_size == 1 ? "" : "s", group, plan->padded_width,
             plan->padded_height);
     print_bytes(to, "weights", plan->weights);
     print_bytes(to, "carries", plan->carries);
@@ -52,25 +58,57 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
             plan->flop_first * 1e-9, plan->flop_step * 1e-9);
 }
 
-/* What each rung of the ladder would take without a limit. chosen: 0: none
- * fits. */
+/* A setting of the ladder. */
+typedef struct Rung {
+    int slice, frames; /* frames at once; 0: all */
+    VaeSpill spill;
+} Rung;
+
 static void
-print_ladder(VaeModel *model, const VaeStreamParams *params, int chosen)
+print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
+           const VaePlan *chosen)
 {
-    VaeStreamParams rung = *params;
+    VaeStreamParams one = *params;
+    VaePlan plan = VAE_INIT(VaePlan);
+    char frames[40] = "", text[32];
+    one.memory_limit = SIZE_MAX;
+    one.log = one.warn = NULL;
+    one.slice_size = rung.slice;
+    one.frames_at_once = rung.frames;
+    one.spill = rung.spill;
+    if (vae_stream_plan(model, &one, &plan, NULL) != VAE_OK ||
+        plan.frames_at_once != rung.frames ||
+        (rung.spill == VAE_SPILL_HOST && plan.spilled == 0))
+        return;
+    if (rung.frames)
+        snprintf(frames, sizeof frames, ", %d frames at once", rung.frames);
+    printf("  slices of %d%s%s: peak %llu bytes %s", rung.slice, frames,
+           plan.spilled ? ", carries on the host" : "",
+           (unsigned long long) plan.peak,
+           bytes_text(plan.peak, text, sizeof text));
+    const bool same = rung.slice == chosen->slice_size &&
+                      rung.frames == chosen->frames_at_once &&
+                      !plan.spilled == !chosen->spilled;
+    printf("%s\n", !same                             ? ""
+                   : plan.spilled != chosen->spilled ? "  chosen, in part"
+                                                     : "  chosen");
+}
+
+/* What each rung of the ladder would take without a limit, the fastest first.
+ * chosen: of 0 steps, where none fits. */
+static void
+print_ladder(VaeModel *model, const VaeStreamParams *params,
+             const VaePlan *chosen)
+{
+    static const Rung rungs[] = {
+        {4, 0, VAE_SPILL_OFF},  {2, 0, VAE_SPILL_OFF}, {1, 0, VAE_SPILL_OFF},
+        {1, 2, VAE_SPILL_OFF},  {1, 1, VAE_SPILL_OFF}, {1, 0, VAE_SPILL_HOST},
+        {1, 2, VAE_SPILL_HOST}, {1, 1, VAE_SPILL_HOST}};
     if (params->slice_size)
         return;
-    rung.memory_limit = SIZE_MAX;
-    rung.log = rung.warn = NULL;
-    for (rung.slice_size = 4; rung.slice_size; rung.slice_size /= 2) {
-        VaePlan plan = VAE_INIT(VaePlan);
-        char text[32];
-        if (vae_stream_plan(model, &rung, &plan, NULL) == VAE_OK)
-            printf("  slices of %d: peak %15llu bytes %12s%s\n",
-                   rung.slice_size, (unsigned long long) plan.peak,
-                   bytes_text(plan.peak, text, sizeof text),
-                   rung.slice_size == chosen ? "  chosen" : "");
-    }
+    for (size_t i = 0; i < sizeof rungs / sizeof *rungs; i++)
+        if (params->spill == VAE_SPILL_AUTO || params->spill == rungs[i].spill)
+            print_rung(model, params, rungs[i], chosen);
 }
 
 int
@@ -96,7 +134,7 @@ command_plan(const Options *o)
         if (status == VAE_OK)
             plan_print(stdout, directions[i], &plan);
         if (status == VAE_OK || status == VAE_ERR_MEMORY)
-            print_ladder(model, &params, plan.slice_size);
+            print_ladder(model, &params, &plan);
     }
     vae_model_free(&model);
     return status == VAE_OK ? EXIT_OK : fail(&error);

@@ -1,0 +1,259 @@
+/*
+ * split.c: see split.h.
+ */
+#include <string.h>
+
+#include "alloc.h"
+#include "split.h"
+
+/* The ops from..to-1, and what is known of the program's tensors. */
+typedef struct Region {
+    const VaeProgram *p;
+    int t;        /* frames of the tensors in it */
+    int from, to; /* it moves away from the pictures, or towards them */
+    /* By the id of a root: ops beside the region use it, ops in it write it. */
+    bool *shared, *written;
+} Region;
+
+static VaeTensor *
+root_of(VaeTensor *t)
+{
+    while (t->root != t)
+        t = t->root;
+    return t;
+}
+
+static bool
+has_frames(const VaeTensor *t, int frames)
+{
+    return !t || t->shape.t == frames;
+}
+
+static bool
+fits(const Region *r, int i)
+{
+    const VaeOp *op = &r->p->ops[i];
+    return (op->x || op->y) && has_frames(op->x, r->t) &&
+           has_frames(op->y, r->t) && has_frames(op->add, r->t);
+}
+
+static void
+look_at_tensors(Region *r)
+{
+    const VaeProgram *p = r->p;
+    memset(r->shared, 0, (size_t) p->n_tensors * sizeof *r->shared);
+    memset(r->written, 0, (size_t) p->n_tensors * sizeof *r->written);
+    for (int i = 0; i < p->n_ops; i++) {
+        VaeTensor *const used[] = {p->ops[i].x, p->ops[i].y, p->ops[i].add};
+        const bool inside = i >= r->from && i < r->to;
+        for (int k = 0; k < 3; k++)
+            if (used[k] && !inside)
+                r->shared[root_of(used[k])->id] = true;
+        if (inside && p->ops[i].y)
+            r->written[root_of(p->ops[i].y)->id] = true;
+    }
+}
+
+/* A tensor that comes into the region whole: each group has the frames before
+ * it as its context. */
+static bool
+is_whole(const Region *r, VaeTensor *x)
+{
+    const int id = root_of(x)->id;
+    return r->shared[id] && !r->written[id];
+}
+
+/* In a tensor that groups write and that is not of one group alone, the frames
+ * of another group are where the context would be. */
+static bool
+lacks_context(const Region *r, int i)
+{
+    VaeTensor *x = r->p->ops[i].x;
+    return x && x->ctx && r->shared[root_of(x)->id] && !is_whole(r, x);
+}
+
+/* The ops next to the pictures, but for those that need context in a shared
+ * tensor, and what is behind them. */
+static void
+find_region(Region *r)
+{
+    const VaeProgram *p = r->p;
+    const bool decode = p->direction == VAE_DECODE;
+    r->from = decode ? p->n_ops - 1 : 1;
+    r->to = r->from;
+    while (decode && r->from > 1 && fits(r, r->from - 1))
+        r->from--;
+    while (!decode && r->to < p->n_ops - 1 && fits(r, r->to))
+        r->to++;
+    for (bool moved = true; moved;) {
+        moved = false;
+        look_at_tensors(r);
+        for (int i = r->from; i < r->to && !moved; i++) {
+            const int at = decode ? r->to - 1 - (i - r->from) : i;
+            if (!lacks_context(r, at))
+                continue;
+            moved = true;
+            if (decode)
+                r->from = at + 1;
+            else
+                r->to = at;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ */
+
+typedef struct Groups {
+    VaeProgram *p;
+    const Region *region;
+    int number, first, t; /* from 1; its frames */
+    VaeTensor **made;     /* the group's, by the id of the whole one, or NULL */
+    VaeTensor *part;      /* memory for tensors of groups */
+    VaeTensor **slots;    /* of them all */
+    int n_slots;
+} Groups;
+
+/* The group's frames of t: a part of it, or a tensor of their own. */
+static VaeTensor *
+part_of(Groups *g, VaeTensor *t)
+{
+    if (!t || g->made[t->id])
+        return t ? g->made[t->id] : NULL;
+    VaeTensor *root = root_of(t), *part = g->part++;
+    g->made[t->id] = part;
+    *part = *t;
+    part->shape.t = g->t;
+    part->id = g->n_slots;
+    g->slots[g->n_slots++] = part;
+    if (g->region->shared[root->id]) {
+        part->root = root;
+        part->from = g->first;
+    } else {
+        part->root = t->root == t ? part : part_of(g, t->root);
+    }
+    return part;
+}
+
+/* The carry that the last frames of x go to. */
+static VaeCarry *
+carry_of(const Region *r, const VaeTensor *x)
+{
+    for (int i = r->from; i < r->to; i++)
+        if (r->p->ops[i].kind == VAE_OP_TAIL && r->p->ops[i].x == x)
+            return r->p->ops[i].carry;
+    return NULL;
+}
+
+static bool
+is_head(const VaeOp *op)
+{
+    return op->kind == VAE_OP_HEAD_ZERO || op->kind == VAE_OP_HEAD_REPEAT ||
+           op->kind == VAE_OP_HEAD_CARRY;
+}
+
+/* Writes the group's op to *out, if there is one: a whole tensor needs context
+ * in front of the first group alone, and gives it behind the last. Otherwise
+ * the context of a later group is always in the carry. */
+static int
+op_of(Groups *g, const VaeOp *op, VaeOp *out)
+{
+    const Region *r = g->region;
+    const bool whole = op->x && is_whole(r, op->x);
+    if (whole && ((is_head(op) && g->first) ||
+                  (op->kind == VAE_OP_TAIL && g->first + g->t < r->t)))
+        return 0;
+    *out = *op;
+    out->group = g->number;
+    if (is_head(op) && g->first) {
+        out->kind = VAE_OP_HEAD_CARRY;
+        out->carry = carry_of(r, op->x);
+    }
+    out->x = part_of(g, op->x);
+    out->y = part_of(g, op->y);
+    out->add = part_of(g, op->add);
+    return 1;
+}
+
+/* Writes all ops to `to`. Returns their number. */
+static int
+write_ops(Groups *g, int frames, VaeOp *to)
+{
+    const VaeProgram *p = g->p;
+    const Region *r = g->region;
+    int n = r->from;
+    memcpy(to, p->ops, (size_t) n * sizeof *to);
+    for (g->first = 0; g->first < r->t; g->first += frames) {
+        const int left = r->t - g->first;
+        g->number++;
+        g->t = frames < left ? frames : left;
+        memset(g->made, 0, (size_t) p->n_tensors * sizeof(VaeTensor *));
+        for (int i = r->from; i < r->to; i++)
+            n += op_of(g, &p->ops[i], &to[n]);
+    }
+    memcpy(to + n, p->ops + r->to, (size_t) (p->n_ops - r->to) * sizeof *to);
+    return n + p->n_ops - r->to;
+}
+
+static bool
+split(VaeProgram *p, const Region *r, int frames)
+{
+    const int groups = (r->t + frames - 1) / frames, n = r->to - r->from;
+    const int most_ops = p->n_ops + (groups - 1) * n;
+    const size_t most = (size_t) p->n_tensors * (size_t) groups;
+    VaeOp *ops = vae_mem_alloc((size_t) most_ops * sizeof *ops);
+    Groups g = {.p = p, .region = r, .n_slots = p->n_tensors};
+    g.made = vae_mem_alloc((size_t) p->n_tensors * sizeof(VaeTensor *));
+    g.part = p->parts = vae_mem_alloc(most * sizeof(VaeTensor));
+    g.slots =
+        vae_mem_alloc((most + (size_t) p->n_tensors) * sizeof(VaeTensor *));
+    int n_ops = 0;
+    const bool good = ops && g.made && g.part && g.slots;
+    if (good) {
+        memcpy(g.slots, p->tensors,
+               (size_t) p->n_tensors * sizeof(VaeTensor *));
+        n_ops = write_ops(&g, frames, ops);
+    }
+    vae_mem_free(g.made);
+    vae_mem_free(good ? (void *) p->ops : ops);
+    vae_mem_free(good ? (void *) p->tensors : g.slots);
+    if (!good)
+        return false;
+    p->ops = ops;
+    p->n_ops = n_ops;
+    p->tensors = g.slots;
+    p->n_tensors = g.n_slots;
+    p->group = frames;
+    return true;
+}
+
+/* One convolution over time at least: what is left of a network whose
+ * convolutions all need context in shared tensors is not worth it. */
+static bool
+is_worth_it(const Region *r)
+{
+    for (int i = r->from; i < r->to; i++)
+        if (r->p->ops[i].kind == VAE_OP_TAIL)
+            return true;
+    return false;
+}
+
+bool
+vae_program_split(VaeProgram *p, int frames)
+{
+    const bool decode = p->direction == VAE_DECODE;
+    Region r = {.p = p,
+                .t = decode ? p->ops[p->n_ops - 1].x->shape.t
+                            : p->ops[0].y->shape.t};
+    bool good = true;
+    if (!frames || frames >= r.t)
+        return true;
+    r.shared = vae_mem_alloc(2 * (size_t) p->n_tensors * sizeof *r.shared);
+    if (!r.shared)
+        return false;
+    r.written = r.shared + p->n_tensors;
+    find_region(&r);
+    if (is_worth_it(&r))
+        good = split(p, &r, frames);
+    vae_mem_free(r.shared);
+    return good;
+}
