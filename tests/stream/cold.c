@@ -33,6 +33,7 @@ later_clip(const Bed *bed, VaeDirection direction, int t, int seed)
     return clip;
 }
 
+/* Slices of three compute one frame at once. */
 static VaeStream *
 open_stream(const Bed *bed, VaeDirection direction, int slice)
 {
@@ -40,6 +41,7 @@ open_stream(const Bed *bed, VaeDirection direction, int slice)
                                              .width = W,
                                              .height = H,
                                              .slice_size = slice,
+                                             .frames_at_once = slice == 3,
                                              .restarts = true});
 }
 
@@ -171,7 +173,8 @@ no_past(const Bed *bed, VaeDirection direction)
 {
     TestClip want = cold_clip(bed, direction, 1, one_by_one);
     TestClip got = cold_clip(bed, direction, 3, threes);
-    same_result(bed, &got, &want, direction, "slices of three");
+    same_result(bed, &got, &want, direction,
+                "slices of three, one frame at once");
     clip_free(&got);
     got = cold_clip(bed, direction, T - 1, whole);
     same_result(bed, &got, &want, direction, "one call");
