@@ -154,8 +154,8 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
         s->rung.slice = slice / 2;
     } else if (!s->params.frames_at_once && s->rung.group != 1) {
         s->rung.group = s->rung.group ? 1 : 2;
-        vae_log(&log, "at most %d of the last layers' frames at once: %s",
-                s->rung.group, why->message);
+        vae_log(&log, "%d frame%s at once: %s", s->rung.group,
+                s->rung.group == 1 ? "" : "s", why->message);
     } else if (can_spill(s) && s->plan.spilled < s->plan.carries) {
         vae_log(&log, "all carries in the host's memory: %s", why->message);
         s->rung.spared = s->plan.carries;

@@ -289,8 +289,8 @@ tell(const VaeStream *s)
                  p->threads == 1 ? "" : "s");
     char group[40] = "", spilled[64] = "";
     if (p->frames_at_once)
-        snprintf(group, sizeof group, ", %d of their frames at once",
-                 p->frames_at_once);
+        snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
+                 p->frames_at_once == 1 ? "" : "s");
     if (p->spilled)
         snprintf(spilled, sizeof spilled,
                  ", and %.1f MiB of carries in the host's memory",

@@ -118,7 +118,8 @@ set_plan(GstStructure *s, const VaePlan *plan)
         "bytes-total", G_TYPE_UINT64, plan->total, "backend", G_TYPE_STRING,
         vae_backend_name(plan->backend), "precision", G_TYPE_STRING,
         vae_precision_name(plan->precision), "slice-size", G_TYPE_UINT,
-        (guint) plan->slice_size, NULL);
+        (guint) plan->slice_size, "frames-at-once", G_TYPE_UINT,
+        (guint) plan->frames_at_once, NULL);
 }
 
 GstStructure *

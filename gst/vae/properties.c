@@ -342,7 +342,8 @@ install_stats(GObjectClass *klass)
      *   memory, as `vaetool plan` tells it; `bytes-spilled`: of the carries, in
      *   the host's memory and not in `bytes-total` (#GstVaeBase:spill)
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
-     *   or the processor) and `slice-size` (guint): what was chosen
+     *   or the processor), `slice-size` and `frames-at-once` (guint; 0: all of
+     *   a slice): what was chosen
      */
     g_object_class_install_property(
         klass, PROP_STATS,

@@ -135,9 +135,9 @@ test_percentile(void)
 static void
 test_plan(void)
 {
-    static const char *const fields[] = {"weights", "carries", "arena",
-                                         "scratch", "staging", "library",
-                                         "total"};
+    static const char *const fields[] = {"weights", "carries", "spilled",
+                                         "arena",   "scratch", "staging",
+                                         "library", "total"};
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = VAE_DECODE,
                                     .backend = VAE_BACKEND_REF,
@@ -158,14 +158,15 @@ test_plan(void)
     CHECK(vae_stream_new(model, &params, &stream, &error) == VAE_OK);
     plan = *vae_stream_get_plan(stream);
     for (guint i = 0; i < G_N_ELEMENTS(fields); i++) {
-        const guint64 wanted[] = {plan.weights, plan.carries, plan.arena,
-                                  plan.scratch, plan.staging, plan.library,
-                                  plan.total};
+        const guint64 wanted[] = {plan.weights, plan.carries, plan.spilled,
+                                  plan.arena,   plan.scratch, plan.staging,
+                                  plan.library, plan.total};
 
         text = g_strdup_printf("bytes-%s", fields[i]);
         CHECK_INT(vae_test_stat(h, text), wanted[i]);
         g_free(text);
     }
+    CHECK_INT(vae_test_stat(h, "frames-at-once"), plan.frames_at_once);
     text = text_of(h, "device");
     CHECK(strlen(text) > 2);
     CHECK(strcmp(text, vae_stream_get_device(stream)) == 0);

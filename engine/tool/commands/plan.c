@@ -30,8 +30,8 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
 {
     char group[40] = "";
     if (plan->frames_at_once)
-        snprintf(group, sizeof group, "%d frames at once, ",
-                 plan->frames_at_once);
+        snprintf(group, sizeof group, "%d frame%s at once, ",
+                 plan->frames_at_once, plan->frames_at_once == 1 ? "" : "s");
     fprintf(to,
             "%s: %s, %s, %d thread%s, slices of %d step%s, "
             "%s%dx%d inside\n",
@@ -81,7 +81,8 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
         (rung.spill == VAE_SPILL_HOST && plan.spilled == 0))
         return;
     if (rung.frames)
-        snprintf(frames, sizeof frames, ", %d frames at once", rung.frames);
+        snprintf(frames, sizeof frames, ", %d frame%s at once", rung.frames,
+                 rung.frames == 1 ? "" : "s");
     printf("  slices of %d%s%s: peak %llu bytes %s", rung.slice, frames,
            plan.spilled ? ", carries on the host" : "",
            (unsigned long long) plan.peak,
