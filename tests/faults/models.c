@@ -72,7 +72,8 @@ steps(const Case *c, VaeStream *stream, int n, int *in, int *out,
     return status;
 }
 
-/* A stream, and each of its programs. */
+/* A stream, and each of its programs, at the last rung of the ladder: a
+ * refused allocation is an error and not the next rung. */
 static VaeStatus
 play(const Case *c, VaeModel *model, VaeError *error)
 {
@@ -83,6 +84,8 @@ play(const Case *c, VaeModel *model, VaeError *error)
                                     .width = SIZE,
                                     .height = SIZE,
                                     .slice_size = SLICE,
+                                    .frames_at_once = 1,
+                                    .spill = VAE_SPILL_OFF,
                                     .threads = 1,
                                     .restarts = true};
     VaeStream *stream = NULL;
