@@ -102,6 +102,9 @@ open_stream(VaeModel *model, int device, VaeStream **out, VaeError *error)
                                     .width = width,
                                     .height = height,
                                     .slice_size = 1,
+                                    /* No other rung of the memory ladder. */
+                                    .frames_at_once = 1000,
+                                    .spill = VAE_SPILL_OFF,
                                     .device = device};
     at.n_streams = 0;
     error->message[0] = '\0';
