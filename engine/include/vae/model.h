@@ -40,6 +40,15 @@ typedef struct VaeModelInfo {
     uint64_t weights_bytes;
     size_t decoder_tensors, encoder_tensors; /* they sum to tensor_count */
     uint64_t decoder_bytes, encoder_bytes;
+    /*
+     * Of a decoder that is not causal: its frames also depend on so many
+     * latents after their own, and so come later. After n latents
+     * vae_model_frames_of(n) - delay frames are out, or none if that is less
+     * than 1; the end of the sequence gives the others (vae_stream_drain()).
+     * Both are 0 where a step gives all its frames at once.
+     */
+    int look_ahead; /* latents */
+    int delay;      /* frames */
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {

@@ -100,6 +100,15 @@ typedef struct VaeStreamParams {
     double memory_share; /* without memory_limit: the part of what is free that
                             may be taken, such as 0.75; 0: 0.9, or all of it
                             where nothing smaller fits */
+    /*
+     * Of a decoder with VaeModelInfo.delay. low_latency: frames wait for only
+     * look_ahead latents after their own, 0 or more; in place of later ones
+     * stands the end of the sequence, as the network treats it. This is not
+     * exact, and each step computes many times as much. Without low_latency, or
+     * where look_ahead is not less than the model's, the result is exact.
+     */
+    bool low_latency;
+    int look_ahead;
 } VaeStreamParams;
 
 /* Bytes by purpose, as they are asked for; library alone is an estimate. */
@@ -131,6 +140,8 @@ typedef struct VaePlan {
     VaePrecision precision;       /* chosen */
     int threads;                  /* that compute */
     int padded_width, padded_height;
+    int delay; /* frames: VaeModelInfo.delay, less with low_latency; 0 of an
+                  encoder */
 } VaePlan;
 
 /* What would be taken, nothing is. Errors as vae_stream_new(). */
@@ -171,7 +182,8 @@ VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
- * For a call with `steps` steps from here: units it takes and gives.
+ * For a call with `steps` steps from here: units it takes and gives. A decoder
+ * with VaePlan.delay gives no frames at first, then fewer than later on.
  */
 VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
@@ -214,7 +226,8 @@ typedef struct VaeLatentOut {
  *
  * Send gives the stream a copy of one unit: the caller's memory is its own
  * again when the call returns. VAE_AGAIN: the unit was not taken, since a slice
- * waits; receive first. NULL says that the sequence ends: an encoder then
+ * waits; receive first. NULL says that the sequence ends: a decoder with a delay
+ * then gives the frames that are due (vae_stream_drain()), and an encoder
  * repeats the last frame until its latents, when they are decoded, give all
  * frames again (vae_model_latents_of()).
  *
@@ -275,7 +288,25 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
                                     int n_latents, VaeError *error);
 
 /*
- * The same, but what frames (when encoding: latents) point to may be written as
+ * The end of a sequence, of a decoder with VaePlan.delay: gives the frames that
+ * are due, without latents. It takes vae_stream_drain_steps() steps, in one
+ * call or in several; vae_stream_drain_count() tells the frames that the next
+ * `steps` of them give, which may be none. The first call ends the sequence: it
+ * takes no more latents and cannot be saved. Afterwards reset or restart the
+ * stream. Until then drain_steps() tells what is left; it is 0 before the first
+ * latent, and always where there is no delay.
+ * Errors: those of vae_stream_decode(); VAE_ERR_ARGUMENT if there are not so
+ * many steps.
+ */
+VAE_API int vae_stream_drain_steps(const VaeStream *stream);
+VAE_API void vae_stream_drain_count(const VaeStream *stream, int steps,
+                                    int *n_out);
+VAE_API VaeStatus vae_stream_drain(VaeStream *stream, int steps,
+                                   const VaePicture *frames, int n_frames,
+                                   VaeError *error);
+
+/*
+ * As vae_stream_decode() and vae_stream_encode(), but what frames (when encoding: latents) point to may be written as
  * late as in vae_stream_wait() and must stay until then; the arrays and all
  * input but pictures on_device, which stay as long, may go when the call
  * returns. A backend with a device computes one call while the next is begun;
