@@ -179,17 +179,32 @@ size_t vae_cuda_suballoc_bytes(size_t bytes);
  */
 size_t vae_cuda_phase_room(const VaeOp *op);
 
-/* cuda/conv/measure.c: returns the index of the fastest of n choices, and in
- * *best its ms, the minimum of some runs. Returns -1 if nothing could be timed.
- * Clears the failures that vae_rt_failure() would return. */
-int vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
-                     const VaeCudaChoice *choices, int n, float *best);
+/* Times of one choice in ms. steady: they differ little, so the device did
+ * nothing else and its clocks did not change. */
+typedef struct VaeCudaTiming {
+    float ms, most; /* the least and the most; negative: none */
+    bool steady;
+} VaeCudaTiming;
+
+/* cuda/conv/measure.c: returns the index of the fastest of n choices, and its
+ * times in *out. It computes the same as the first choice. Returns -1 if
+ * nothing could be timed. Clears the failures that vae_rt_failure() would
+ * return. */
+int vae_cuda_fastest(VaeBackend *cuda, const char *layer,
+                     const VaeCudaConvShape *shape,
+                     const VaeCudaChoice *choices, int n, VaeCudaTiming *out);
 
 /* cuda/conv/autotune.c: the way to compute the layer of that convolution. The
  * first call chooses it: from the store, else by timing (time) or by a guess. A
  * deterministic backend always guesses. */
 VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                 bool time, VaeCudaChoice *out, VaeError *error);
+/* Writes down that a choice of the layer is tried, in case that the process
+ * does not survive it. */
+void vae_cuda_layer_try(VaeBackend *cuda, const char *layer,
+                        const VaeCudaChoice *choice);
+/* It survived; false if the device did not. */
+bool vae_cuda_layer_survived(VaeBackend *cuda);
 /* Saves the timed choices; called once for a program. */
 void vae_cuda_layers_keep(VaeBackend *cuda);
 

@@ -327,6 +327,39 @@ plan_self_test(VaeCudaConvs *convs, const Types *types)
     return good;
 }
 
+static bool
+is_refused(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+           const VaeCudaChoice *choice, const char *why)
+{
+    VaeCudaConv *conv;
+    VaeError error = {0};
+    const VaeStatus status =
+        vae_cuda_conv_new(convs, shape, choice, &conv, &error);
+    vae_cuda_conv_free(&conv);
+    if (status == VAE_ERR_BACKEND && strstr(error.message, why))
+        return true;
+    printf("    \"%s\" is made, or refused for another reason: %s\n",
+           choice->text, error.message);
+    return false;
+}
+
+/* A choice of the file of timed ones may have been made by other means. */
+static bool
+refuse_unfit(VaeCudaConvs *convs)
+{
+    enum { SPLIT_K_SLC = 17 }; /* CUDNN_KNOB_TYPE_SPLIT_K_SLC */
+    VaeCudaConvShape s = vae_cuda_test_shape(0, VAE_TYPE_F32, true);
+    VaeCudaChoice choice, split;
+    VaeError error;
+    int n;
+    must(vae_cuda_conv_choices(convs, &s, &choice, 1, &n, &error), &error);
+    snprintf(split.text, sizeof split.text, "%.80s %d=2", choice.text,
+             SPLIT_K_SLC);
+    const bool good = is_refused(convs, &s, &split, "splits sums");
+    s.tf32 = false;
+    return is_refused(convs, &s, &choice, "less precise") && good;
+}
+
 static char *
 read_text(const char *folder, const char *device)
 {
@@ -364,6 +397,7 @@ plan_device(const char *folder, const char *device, int width, int height)
         good = plan_types(convs, device, &all_types[i]) && good;
         good = (mixed || plan_self_test(convs, &all_types[i])) && good;
     }
+    good = (mixed || refuse_unfit(convs)) && good;
     vae_cuda_convs_free(&convs);
     return good;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../stream/streams.h"
@@ -246,7 +247,8 @@ expect_runs(const Bed *bed, int capability, int wanted, const char *way)
            others, way);
 }
 
-/* What takes long is run seldom. */
+/* What takes long is run seldom. The fastest is run once more beside the guess,
+ * and timed once more unless it is short. */
 static void
 few_runs(const Bed *bed)
 {
@@ -282,17 +284,114 @@ few_runs(const Bed *bed)
                vae_cuda_timed_frames(&wide) == 2,
            "what is computed two frames at a time by two");
     emu_set_conv_times(1.15f, 1, 1.1f);
-    expect_runs(bed, 81, 12, "cudnn:2 1");
+    expect_runs(bed, 81, 12 + 3, "cudnn:2 1");
     emu_set_conv_times(10, 100, 9);
-    expect_runs(bed, 82, 4 + 2 + 4, "cudnn:3 2");
+    expect_runs(bed, 82, 4 + 2 + 4 + 3, "cudnn:3 2");
     emu_set_conv_times(30, 60, 29);
-    expect_runs(bed, 83, 3 + 2 + 3, "cudnn:3 2");
+    expect_runs(bed, 83, 3 + 2 + 3 + 3, "cudnn:3 2");
     /* What is short, recorded many times. */
     emu_set_conv_times(0.02f, 0.1f, 0.01f);
-    expect_runs(bed, 85, 3 * (1 + 1 + 8), "cudnn:3 2");
+    expect_runs(bed, 85, 3 * (1 + 1 + 8) + 2, "cudnn:3 2");
     emu_set_conv_times(400, 700, 300);
-    expect_runs(bed, 84, 2 + 2, "cudnn:1 3");
+    expect_runs(bed, 84, 2 + 2 + 3, "cudnn:1 3");
     emu_set_conv_times(3, 1, 2);
+    emu_set_devices(1, 90);
+}
+
+/* Times that vary are used and not kept; nor are times that were taken while
+ * others had most of the memory kept for long. */
+static void
+disturbed(const Bed *bed)
+{
+    emu_set_devices(1, 86);
+    emu_set_conv_times(3, 1, 2);
+    emu_set_conv_jitter(1.5f);
+    expect_start(bed, fp32, "cudnn:2 1", true, "times that vary");
+    expect_said("the times vary", true);
+    expect_said("kept in", false);
+    emu_set_conv_jitter(1.1f);
+    expect_start(bed, fp32, "cudnn:2 1", true, "times that vary less");
+    expect_said("the times vary", false);
+    expect_said("kept in", true);
+    emu_set_conv_jitter(1);
+    expect_start(bed, fp32, "cudnn:2 1", false, "which are kept");
+    emu_set_devices(1, 87);
+    emu_set_others((uint64_t) 3 << 30); /* of 4 */
+    expect_start(bed, fp32, "cudnn:2 1", true, "a shared device");
+    expect_start(bed, fp32, "cudnn:2 1", false, "which is still shared");
+    emu_set_others(0);
+    expect_start(bed, fp32, "cudnn:2 1", true, "and is not any more");
+    expect_start(bed, fp32, "cudnn:2 1", false, "as is known from now on");
+    emu_set_devices(1, 90);
+}
+
+/* The fastest is not taken if it computes something else than the guess. */
+static void
+wrong_choices(const Bed *bed)
+{
+    emu_set_conv_times(3, 1, 2);
+    emu_set_devices(1, 88);
+    emu_set_conv_flaw(2, EMU_FLAW_RESULT);
+    expect_start(bed, fp32, "cudnn:3 2", true, "the fastest is wrong");
+    expect_said("2 1 is not used: it does not compute the same as 1 3", true);
+    emu_set_devices(1, 91);
+    emu_set_conv_flaw(2, EMU_FLAW_IN_PLACE);
+    VaeStream *stream;
+    VaeProfileRow row;
+    VaeError error;
+    int second = 0, third = 0;
+    must(try_start(bed, fp32, &stream, &error), &error);
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++) {
+        second += strcmp(row.op, "conv") == 0 && !strcmp(row.impl, "cudnn:2 1");
+        third += strcmp(row.op, "conv") == 0 && !strcmp(row.impl, "cudnn:3 2");
+    }
+    vae_stream_free(&stream);
+    emu_set_conv_flaw(0, EMU_FLAW_RESULT);
+    expect(second > 0 && third > 0,
+           "wrong in place: %d convolutions by it, %d sums by another", second,
+           third);
+    emu_set_devices(1, 90);
+}
+
+/* In another process: a start that ends it. */
+static void
+be_killed(const Bed *bed)
+{
+    VaeStream *stream;
+    VaeError error;
+    emu_set_devices(1, 92);
+    emu_set_conv_times(3, 1, 2);
+    emu_set_conv_flaw(2, EMU_FLAW_KILLS);
+    try_start(bed, fp32, &stream, &error);
+}
+
+/* A choice that ends the process is left out by the next start. */
+static void
+deadly_choices(const Bed *bed)
+{
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0)
+        execl("/proc/self/exe", "tune", "killed", (char *) NULL);
+    expect(child > 0 && waitpid(child, &status, 0) == child &&
+               WIFSIGNALED(status),
+           "a choice ended the process");
+    emu_set_devices(1, 92);
+    emu_set_conv_times(3, 1, 2);
+    VaeStream *stream;
+    VaeProfileRow row;
+    VaeError error;
+    int deadly = 0, first = 0;
+    must(try_start(bed, fp32, &stream, &error), &error);
+    expect_said("2 1 is left out from now on", true);
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        if (strcmp(row.op, "conv") == 0) {
+            deadly += strcmp(row.impl, "cudnn:2 1") != 0;
+            first += strcmp(row.impl, "cudnn:3 2") == 0;
+        }
+    vae_stream_free(&stream);
+    expect(deadly > 0 && first == deadly,
+           "%d convolutions of that layer, %d by the next", deadly, first);
     emu_set_devices(1, 90);
 }
 
@@ -380,18 +479,20 @@ no_memory(const Bed *bed)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
     Bed bed;
     char root[] = "/tmp/vae-tune-XXXXXX", cache[64], command[64];
     setvbuf(stdout, NULL, _IOLBF, 0);
     bed_open(&bed, "wan21", "cuda", "fp32");
-    if (!mkdtemp(root))
+    /* So that a start runs each convolution once. */
+    setenv("VAE_CUDA_GRAPHS", "0", 1);
+    if (argc > 1)
+        be_killed(&bed);
+    if (argc > 1 || !mkdtemp(root))
         return 1;
     snprintf(cache, sizeof cache, "%s/cache", root);
     setenv("XDG_CACHE_HOME", cache, 1);
-    /* So that a start runs each convolution once. */
-    setenv("VAE_CUDA_GRAPHS", "0", 1);
     test_wants_memory(&bed, (Start){VAE_PRECISION_FP32, 2, true});
     wrong_device_of_auto(&bed);
     wrong_device(&bed, (Start){VAE_PRECISION_TF32, 2, true});
@@ -399,6 +500,9 @@ main(void)
     wrong_device(&bed, (Start){VAE_PRECISION_FP16, 2, true});
     choices(&bed);
     few_runs(&bed);
+    disturbed(&bed);
+    wrong_choices(&bed);
+    deadly_choices(&bed);
     deterministic(&bed);
     spoilt_store(&bed);
     no_memory(&bed);

@@ -37,24 +37,30 @@ static void
 put(const char *key, const char *layer, const char *choice)
 {
     VaeCudaStore *s = open_store(key);
-    VaeCudaChoice c;
-    snprintf(c.text, sizeof c.text, "%s", choice);
-    vae_cuda_store_put(s, layer, &c, 0.25f);
+    VaeCudaTimed timed = {.ms = 0.25f, .free_mib = 1000};
+    snprintf(timed.choice.text, sizeof timed.choice.text, "%s", choice);
+    vae_cuda_store_put(s, layer, &timed);
     vae_cuda_store_save(s);
     vae_cuda_store_close(&s);
 }
 
-/* "" where there is none. */
+/* "" where there is none for a device with so much free memory. */
 static const char *
-get(const char *key, const char *layer)
+get_with(const char *key, const char *layer, uint64_t free_mib)
 {
     static VaeCudaChoice found;
     VaeCudaStore *s = open_store(key);
-    const VaeCudaChoice *c = vae_cuda_store_find(s, layer);
+    const VaeCudaChoice *c = vae_cuda_store_find(s, layer, free_mib);
     found = c ? *c : (VaeCudaChoice){0};
     strcpy(path, vae_cuda_store_path(s));
     vae_cuda_store_close(&s);
     return found.text;
+}
+
+static const char *
+get(const char *key, const char *layer)
+{
+    return get_with(key, layer, 1000);
 }
 
 static void
@@ -92,8 +98,8 @@ kept(void)
     expect(strcmp(get(KEY, "two"), "42 7=1") == 0, "the later one counts");
     expect(!*get(KEY " 2", "one"), "another key has another file");
     VaeCudaStore *a = open_store(KEY), *b = open_store(KEY);
-    vae_cuda_store_put(a, "three", &(VaeCudaChoice){"3"}, 1);
-    vae_cuda_store_put(b, "four", &(VaeCudaChoice){"4"}, 1);
+    vae_cuda_store_put(a, "three", &(VaeCudaTimed){{"3"}, 1, 1000});
+    vae_cuda_store_put(b, "four", &(VaeCudaTimed){{"4"}, 1, 1000});
     vae_cuda_store_save(a);
     vae_cuda_store_save(b);
     vae_cuda_store_close(&a);
@@ -163,6 +169,64 @@ foreign(void)
     rmdir(path);
 }
 
+/* A row that was timed while others had most of the memory is not used once
+ * they are gone; each says when it was timed. */
+static void
+shared_device(void)
+{
+    char text[4096];
+    put(KEY, "one", "8");
+    expect(strcmp(get_with(KEY, "one", 2000), "8") == 0 &&
+               strcmp(get_with(KEY, "one", 10), "8") == 0 &&
+               !*get_with(KEY, "one", 2002),
+           "half of the free memory at least");
+    text[read_whole(text, sizeof text - 1)] = '\0';
+    const char *row = strstr(text, "one\t8\t250000\t2");
+    expect(row && strstr(row, "\t1000\n"), "%s", text);
+}
+
+static bool
+is_killed(const char *layer, const char *choice)
+{
+    VaeCudaChoice c;
+    VaeCudaStore *s = open_store(KEY);
+    snprintf(c.text, sizeof c.text, "%s", choice);
+    const bool killed = vae_cuda_store_killed(s, layer, &c);
+    vae_cuda_store_close(&s);
+    return killed;
+}
+
+/* A choice that was tried when the process ended is known ever after; one that
+ * is tried by another stream right now is not. */
+static void
+tried(void)
+{
+    const VaeCudaChoice ten = {"10 2=3"}, two = {"2"};
+    put(KEY, "one", "8");
+    VaeCudaStore *a = open_store(KEY), *b = open_store(KEY);
+    vae_cuda_store_try(a, "one", &ten);
+    vae_cuda_store_try(b, "one", &two); /* has no effect */
+    expect(!is_killed("one", "10 2=3"), "not while it is tried");
+    vae_cuda_store_try(a, "one", NULL);
+    vae_cuda_store_close(&a);
+    expect(!is_killed("one", "10 2=3") && !*said, "nor when it was survived");
+    vae_cuda_store_try(b, "one", &two);
+    vae_cuda_store_try(b, "one", &ten);
+    vae_cuda_store_close(&b); /* as if the process had ended */
+    expect(is_killed("one", "10 2=3") && !is_killed("one", "2"),
+           "what a process did not survive");
+    for (int i = 0; i < 2; i++) {
+        a = open_store(KEY);
+        vae_cuda_store_try(a, "one", &two);
+        vae_cuda_store_try(a, "one", NULL);
+        vae_cuda_store_close(&a);
+        expect(is_killed("one", "10 2=3") && !is_killed("two", "10 2=3") &&
+                   !*said,
+               "is known ever after, and said once: %s", said);
+    }
+    expect(strcmp(get(KEY, "one"), "8") == 0, "the layer's row stays");
+}
+
 /* A folder that cannot be there, none at all, and that of HOME. */
 static void
 folders(void)
@@ -203,6 +267,8 @@ main(void)
     kept();
     spoilt();
     foreign();
+    shared_device();
+    tried();
     folders();
     snprintf(command, sizeof command, "rm -rf %s", root);
     if (system(command) != 0)

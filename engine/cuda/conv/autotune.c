@@ -52,6 +52,14 @@ get_store(VaeBackend *cuda)
     return cuda->store;
 }
 
+/* MiB of device memory that are free; 0 if that is unknown. */
+static uint64_t
+free_mib(void)
+{
+    uint64_t bytes = 0;
+    return vae_rt_memory_left(&bytes) ? 0 : bytes >> 20;
+}
+
 /* Uses the choice of an earlier process, if it can still be made. */
 static bool
 use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
@@ -60,7 +68,7 @@ use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
     VaeCudaConv *conv = NULL;
     const VaeCudaStore *store = get_store(cuda);
     const VaeCudaChoice *choice =
-        store ? vae_cuda_store_find(store, l->name) : NULL;
+        store ? vae_cuda_store_find(store, l->name, free_mib()) : NULL;
     if (!choice)
         return false;
     const bool good =
@@ -76,15 +84,32 @@ use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
     return good;
 }
 
+/* Leaves out the choices that a process did not survive, but at least one
+ * stays. Returns their number. */
+static int
+leave_out_killed(VaeBackend *cuda, const VaeCudaLayer *l,
+                 VaeCudaChoice *choices, int n)
+{
+    int kept = 0;
+    const VaeCudaStore *store = get_store(cuda);
+    for (int i = 0; i < n; i++)
+        if (!store || !vae_cuda_store_killed(store, l->name, &choices[i]))
+            choices[kept++] = choices[i];
+    return kept ? kept : 1;
+}
+
 static void
 choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
-               const VaeCudaChoice *choices, int n, VaeCudaLayer *l)
+               VaeCudaChoice *choices, int n, VaeCudaLayer *l)
 {
-    float ms = 0; /* stays 0 with only one choice */
+    VaeCudaTiming t = {.steady = true}; /* stays with only one choice */
     VaeCudaStore *store = get_store(cuda);
     VaeCudaConvShape timed = *shape;
+    const uint64_t mib = free_mib();
+    n = leave_out_killed(cuda, l, choices, n);
     timed.t = vae_cuda_timed_frames(shape);
-    const int i = n > 1 ? vae_cuda_fastest(cuda, &timed, choices, n, &ms) : 0;
+    const int i =
+        n > 1 ? vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t) : 0;
     l->choice = choices[i < 0 ? 0 : i];
     l->timed = true; /* even on failure: it would fail again */
     if (i < 0) {
@@ -92,10 +117,30 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                 l->name, n, l->choice.text);
         return;
     }
-    vae_log(&cuda->params.log, "%s: by %s, %.3f ms, fastest of %d", l->name,
-            l->choice.text, (double) ms, n);
-    if (store)
-        vae_cuda_store_put(store, l->name, &l->choice, ms);
+    vae_log(&cuda->params.log, "%s: by %s, %.3f ms, fastest of %d%s", l->name,
+            l->choice.text, (double) t.ms, n,
+            t.steady ? ""
+                     : "; the times vary, so the next start takes them again");
+    if (store && t.steady)
+        vae_cuda_store_put(store, l->name,
+                           &(VaeCudaTimed){l->choice, t.ms, mib});
+}
+
+void
+vae_cuda_layer_try(VaeBackend *cuda, const char *layer,
+                   const VaeCudaChoice *choice)
+{
+    if (cuda->store)
+        vae_cuda_store_try(cuda->store, layer, choice);
+}
+
+bool
+vae_cuda_layer_survived(VaeBackend *cuda)
+{
+    if (vae_rt_stream_sync(cuda->compute))
+        return false;
+    vae_cuda_layer_try(cuda, NULL, NULL);
+    return true;
 }
 
 /* Searches the choices of the layer and takes one. */

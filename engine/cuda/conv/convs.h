@@ -71,7 +71,8 @@ VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 VaeCudaChoice *choices, int most, int *n,
                                 VaeError *error);
 
-/* Makes the convolution as choice says. Errors: VAE_ERR_BACKEND,
+/* Makes the convolution as choice says. Errors: VAE_ERR_BACKEND (also if
+ * vae_cuda_conv_choices() would omit that way because of its sums),
  * VAE_ERR_MEMORY. */
 VaeStatus vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                             const VaeCudaChoice *choice, VaeCudaConv **out,

@@ -519,6 +519,12 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (splits_sums(choice)) {
+        vae_mem_free(c);
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "engine %s splits sums, by the number of frames",
+                        choice->text);
+    }
     c->convs = convs;
     c->shape = *shape;
     VaeCudnnBag *b = &c->graph;
@@ -531,7 +537,13 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     c->workspace = (size_t) bytes;
     if (b->status == CUDNN_STATUS_SUCCESS)
         c->matrix = has_note(c->engine, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-    const VaeStatus status = vae_cudnn_bag_status(b, error);
+    VaeStatus status = vae_cudnn_bag_status(b, error);
+    /* A choice may come from a file. */
+    if (status == VAE_OK && !is_exact(c->engine, shape))
+        status = vae_fail(error, VAE_ERR_BACKEND,
+                          "the sums of engine %s depend on chance, or are less "
+                          "precise than wanted",
+                          choice->text);
     if (status != VAE_OK)
         vae_cuda_conv_free(&c);
     *out = c;

@@ -1,7 +1,9 @@
 /*
- * measure.c: measures the time of convolutions on the device.
+ * measure.c: measures the time of convolutions on the device, and compares the
+ * results of the fastest one with those of the library's first guess.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu.h"
 
@@ -18,9 +20,21 @@
 /* After this many ms of timed runs, the remaining choices of a layer are
  * skipped: the library's best guesses come first. */
 #define ENOUGH 1000.0f
+/* Times of one choice that differ by more than this factor were disturbed: by
+ * other work on the device, or while its clocks changed. */
+#define STEADY 1.25f
+/* At most this many bytes of results are compared, in pieces. */
+#define COMPARED ((size_t) 256 << 20)
+#define COMPARED_PIECE ((size_t) 1 << 20)
 
-/* Buffers of a layer. The inputs hold pseudo-random values: with zeros a device
- * computes faster than with real data. */
+/*
+ * Buffers of a layer. The inputs hold pseudo-random values: with zeros a device
+ * computes faster than with real data. They are multiples of 1/128 from -1 to
+ * 1, and so exact in all types. Their sums are exact in fp32, in any order, as
+ * long as they stay below 1024. A sum of n products is larger than
+ * sqrt(n) only by chance, and no layer has more than 30000 products. So all
+ * choices must give the same results.
+ */
 typedef struct Bench {
     VaeBackend *cuda;
     const VaeCudaConvShape *shape;
@@ -41,20 +55,20 @@ elements(const VaeCudaConvShape *s, char which)
 }
 
 /* Fills dst with n values around zero: uploads the first ones and copies them
- * on the device. */
+ * on the device. Two seeds give values that are independent. */
 static int
-fill(Bench *b, void *dst, VaeType type, size_t n)
+fill(Bench *b, void *dst, VaeType type, size_t n, uint32_t seed)
 {
     enum { PIECE = 1 << 16 };
     const size_t size = vae_type_size(type);
     const size_t first = n < PIECE ? n : PIECE;
     float *wide = malloc(PIECE * sizeof *wide);
     uint8_t *narrow = malloc((size_t) 4 * PIECE);
-    uint32_t state = 12345;
+    uint32_t state = seed;
     int code = wide && narrow ? 0 : -1;
     for (size_t i = 0; !code && i < first; i++) {
         state = state * 1664525u + 1013904223u;
-        wide[i] = (float) (int32_t) state / 2147483648.0f;
+        wide[i] = (float) ((int) ((state >> 16) % 257) - 128) / 128;
     }
     if (!code) {
         vae_type_from_float(narrow, type, wide, first);
@@ -85,7 +99,7 @@ bench_open(Bench *b, size_t workspace)
             vae_rt_alloc(&b->bias, elements(s, 'b') * vae_type_size(s->y_type));
     if (!code)
         code = vae_rt_alloc(&b->y, y);
-    if (!code && s->add)
+    if (!code)
         code = vae_rt_alloc(&b->add, y);
     if (!code && workspace)
         code = vae_rt_alloc(&b->workspace, workspace);
@@ -94,13 +108,13 @@ bench_open(Bench *b, size_t workspace)
     if (!code)
         code = vae_rt_event_new(&b->to);
     if (!code)
-        code = fill(b, b->x, s->x_type, elements(s, 'x'));
+        code = fill(b, b->x, s->x_type, elements(s, 'x'), 1);
     if (!code)
-        code = fill(b, b->weight, s->x_type, elements(s, 'w'));
+        code = fill(b, b->weight, s->x_type, elements(s, 'w'), 2);
     if (!code)
-        code = fill(b, b->bias, s->y_type, elements(s, 'b'));
-    if (!code && s->add)
-        code = fill(b, b->add, s->y_type, elements(s, 'y'));
+        code = fill(b, b->bias, s->y_type, elements(s, 'b'), 3);
+    if (!code)
+        code = fill(b, b->add, s->y_type, elements(s, 'y'), 4);
     return code;
 }
 
@@ -168,46 +182,69 @@ load(const Bench *b, VaeCudaConv *conv)
            vae_rt_stream_sync(b->cuda->compute) == 0;
 }
 
-/* The shortest of some times; negative if it cannot run or is much slower than
- * `best` (negative: none yet). */
-static float
-least_time(Bench *b, VaeCudaConv *conv, float best)
+/* Adds a time to those of a choice. */
+static void
+add_time(VaeCudaTiming *t, float ms)
+{
+    const float most = ms > t->most ? ms : t->most;
+    t->ms = t->ms < 0 || ms < t->ms ? ms : t->ms;
+    t->most = most;
+}
+
+/* Some times of one choice, or one if it is much slower than `best` (negative:
+ * none yet); none if it cannot run. */
+static VaeCudaTiming
+take_times(Bench *b, VaeCudaConv *conv, float best)
 {
     VaeRtGraph many = NULL;
-    float least = -1, sum = 0;
+    VaeCudaTiming t = {.ms = -1};
+    float sum = 0;
     for (int i = 0; i < RUNS && sum < LONG; i++) {
         float ms = time_run(b, conv, many);
         if (i == 0 && ms >= 0 && ms < SHORT) {
             many = record_many(b, conv);
             ms = many ? time_run(b, conv, many) : ms;
         }
-        if (ms < 0 || (best >= 0 && ms > HOPELESS * best))
+        if (ms < 0)
             break;
-        least = least < 0 || ms < least ? ms : least;
+        add_time(&t, ms);
+        if (best >= 0 && ms > HOPELESS * best)
+            break;
         sum += ms;
     }
     vae_rt_graph_free(many);
-    return least;
+    return t;
 }
 
-static float
-time_choice(Bench *b, const VaeCudaChoice *choice, float best)
+/* Makes the convolution of a choice and runs it once. y: the result, which may
+ * be b->add. NULL on failure. */
+static VaeCudaConv *
+open_choice(Bench *b, const VaeCudaChoice *choice, void *y)
 {
     VaeCudaConv *conv = NULL;
     VaeError error;
-    float least = -1;
-    const VaeCudaConvArgs args = {.y = b->y,
+    const VaeCudaConvArgs args = {.y = y,
                                   .x = b->x,
-                                  .add = b->add,
+                                  .add = b->shape->add ? b->add : NULL,
                                   .weight = b->weight,
                                   .bias = b->bias,
                                   .workspace = b->workspace};
-    if (vae_cuda_conv_new(b->cuda->convs, b->shape, choice, &conv, &error) ==
-            VAE_OK &&
-        vae_cuda_conv_bind(conv, &args, &error) == VAE_OK && load(b, conv))
-        least = least_time(b, conv, best);
+    if (vae_cuda_conv_new(b->cuda->convs, b->shape, choice, &conv, &error) !=
+            VAE_OK ||
+        vae_cuda_conv_bind(conv, &args, &error) != VAE_OK || !load(b, conv))
+        vae_cuda_conv_free(&conv);
+    return conv;
+}
+
+static VaeCudaTiming
+time_choice(Bench *b, const VaeCudaChoice *choice, float best)
+{
+    VaeCudaTiming t = {.ms = -1};
+    VaeCudaConv *conv = open_choice(b, choice, b->y);
+    if (conv)
+        t = take_times(b, conv, best);
     vae_cuda_conv_free(&conv);
-    return least;
+    return t;
 }
 
 static size_t
@@ -228,22 +265,139 @@ largest_workspace(VaeBackend *cuda, const VaeCudaConvShape *shape,
     return most;
 }
 
+/* ------------------------------------------------------------------ */
+/* Comparing.                                                          */
+
+/* True if n values are equal; zeros of both signs are. */
+static bool
+equal(const void *a, const void *b, VaeType type, size_t n)
+{
+    enum { SOME = 256 };
+    float x[SOME], y[SOME];
+    const size_t size = vae_type_size(type);
+    if (memcmp(a, b, n * size) == 0)
+        return true;
+    for (size_t at = 0; at < n; at += SOME) {
+        const size_t some = n - at < SOME ? n - at : SOME;
+        vae_type_to_float(x, (const uint8_t *) a + at * size, type, some);
+        vae_type_to_float(y, (const uint8_t *) b + at * size, type, some);
+        for (size_t i = 0; i < some; i++)
+            if (x[i] != y[i])
+                return false;
+    }
+    return true;
+}
+
+/* Compares b->y with b->add on the host, in pieces that are spread evenly if
+ * they cannot be all. */
+static bool
+compare(const Bench *b)
+{
+    const VaeType type = b->shape->y_type;
+    const size_t n = elements(b->shape, 'y');
+    const size_t piece = COMPARED_PIECE / vae_type_size(type);
+    const size_t pieces = (n + piece - 1) / piece;
+    const size_t step = (pieces * COMPARED_PIECE + COMPARED - 1) / COMPARED;
+    uint8_t *host = malloc(2 * COMPARED_PIECE);
+    bool same = host != NULL;
+    for (size_t i = 0; i < pieces && same; i += step) {
+        const size_t first = i * piece;
+        const size_t some = n - first < piece ? n - first : piece;
+        const size_t at = first * vae_type_size(type);
+        const size_t bytes = some * vae_type_size(type);
+        same = vae_cuda_copy_now(b->cuda, host, (uint8_t *) b->y + at, bytes) ==
+                   0 &&
+               vae_cuda_copy_now(b->cuda, host + COMPARED_PIECE,
+                                 (uint8_t *) b->add + at, bytes) == 0 &&
+               equal(host, host + COMPARED_PIECE, type, some);
+    }
+    free(host);
+    return same;
+}
+
+/* True if the choice computes what the guess does, also where it overwrites
+ * what it adds, as programs do. Takes one more time of the choice. */
+static bool
+agrees(Bench *b, const VaeCudaChoice *guess, const VaeCudaChoice *choice,
+       VaeCudaTiming *t)
+{
+    const VaeCudaConvShape *s = b->shape;
+    VaeCudaConv *conv = NULL;
+    bool same = fill(b, b->add, s->y_type, elements(s, 'y'), 4) == 0;
+    if (same)
+        conv = open_choice(b, guess, b->y);
+    same = conv != NULL;
+    vae_cuda_conv_free(&conv);
+    if (same)
+        conv = open_choice(b, choice, b->add);
+    same = conv && compare(b);
+    const float ms = same && t->ms >= SHORT ? time_run(b, conv, NULL) : t->ms;
+    if (ms >= 0)
+        add_time(t, ms);
+    vae_cuda_conv_free(&conv);
+    return same;
+}
+
+/* ------------------------------------------------------------------ */
+
+/* The least time of n; -1: there is none. */
+static int
+least(const VaeCudaTiming *times, int n)
+{
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (times[i].ms >= 0 && (best < 0 || times[i].ms < times[best].ms))
+            best = i;
+    return best;
+}
+
+/* The fastest choice that agrees with the first one that runs. */
+static int
+choose_agreeing(Bench *b, const char *layer, const VaeCudaChoice *choices,
+                VaeCudaTiming *times, int n)
+{
+    int guess = 0, i;
+    while (guess < n && times[guess].ms < 0)
+        guess++;
+    while ((i = least(times, n)) >= 0 &&
+           !agrees(b, &choices[guess], &choices[i], &times[i])) {
+        vae_log(&b->cuda->params.log,
+                "%s: %s is not used: it does not compute the same as %s", layer,
+                choices[i].text, choices[guess].text);
+        times[i].ms = -1;
+    }
+    return i;
+}
+
 int
-vae_cuda_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
-                 const VaeCudaChoice *choices, int n, float *best)
+vae_cuda_fastest(VaeBackend *cuda, const char *layer,
+                 const VaeCudaConvShape *shape, const VaeCudaChoice *choices,
+                 int n, VaeCudaTiming *out)
 {
     Bench b = {.cuda = cuda, .shape = shape};
+    VaeCudaTiming *times = vae_mem_alloc((size_t) n * sizeof *times);
+    float best = -1;
     int fastest = -1;
-    *best = -1;
-    if (bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0)
-        for (int i = 0; i < n && (fastest < 0 || b.spent < ENOUGH); i++) {
-            const float ms = time_choice(&b, &choices[i], *best);
-            if (ms >= 0 && (*best < 0 || ms < *best)) {
-                *best = ms;
-                fastest = i;
-            }
+    for (int i = 0; times && i < n; i++)
+        times[i].ms = -1;
+    if (times &&
+        bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0) {
+        for (int i = 0; i < n && (best < 0 || b.spent < ENOUGH); i++) {
+            vae_cuda_layer_try(cuda, layer, &choices[i]);
+            times[i] = time_choice(&b, &choices[i], best);
+            if (times[i].ms >= 0 && (best < 0 || times[i].ms < best))
+                best = times[i].ms;
+            if (!vae_cuda_layer_survived(cuda))
+                break;
         }
+        fastest = choose_agreeing(&b, layer, choices, times, n);
+    }
     bench_close(&b);
+    if (fastest >= 0) {
+        *out = times[fastest];
+        out->steady = out->most <= STEADY * out->ms;
+    }
+    vae_mem_free(times);
     vae_rt_failure(); /* choices that cannot be launched are only skipped */
     return fastest;
 }

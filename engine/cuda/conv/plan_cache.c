@@ -7,23 +7,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plan_cache.h"
 
 /* The version changes with the format, and with the choices that
  * vae_cuda_conv_choices() omits. */
-#define TITLE "gst-vae convolutions 4"
+#define TITLE "gst-vae convolutions 5"
 #define LARGEST ((off_t) 4 << 20)
 #define MOST_ROWS 20000
 #define PATH_ROOM 4096
+#define TRYING_ROOM (VAE_CUDA_LAYER_NAME + VAE_CUDA_CHOICE + 2)
 
 typedef struct Row {
     char layer[VAE_CUDA_LAYER_NAME];
     VaeCudaChoice choice;
-    long long ns;
+    long long ns; /* KILLED: no process survived it */
+    char date[16];
+    unsigned long long free_mib;
 } Row;
+
+#define KILLED (-1)
 
 typedef struct Rows {
     Row *row;
@@ -35,6 +42,7 @@ struct VaeCudaStore {
     const VaeLog *log;
     Rows rows;
     bool changed;
+    int trying; /* the locked file of that ending, or -1 */
 };
 
 /* FNV-1a: protects against accidents, not against forgery. */
@@ -50,12 +58,18 @@ checksum(const char *text, size_t n)
 /* ------------------------------------------------------------------ */
 /* Rows.                                                               */
 
-static const Row *
-find(const Rows *rows, const char *layer)
+/* killed NULL: the layer's timed row; else the row of that choice, if no
+ * process survived it. */
+static Row *
+find(const Rows *rows, const char *layer, const VaeCudaChoice *killed)
 {
-    for (int i = 0; i < rows->n; i++)
-        if (strcmp(rows->row[i].layer, layer) == 0)
-            return &rows->row[i];
+    for (int i = 0; i < rows->n; i++) {
+        Row *r = &rows->row[i];
+        if (strcmp(r->layer, layer) == 0 &&
+            (r->ns == KILLED) == (killed != NULL) &&
+            (!killed || strcmp(r->choice.text, killed->text) == 0))
+            return r;
+    }
     return NULL;
 }
 
@@ -135,25 +149,46 @@ next_line(char **at)
     return line;
 }
 
-static bool
-read_row(char *line, Row *out)
+/* Cuts *at at the next tab; NULL if there is none. */
+static char *
+next_cell(char **at)
 {
-    char *choice = strchr(line, '\t');
-    char *ns = choice ? strchr(choice + 1, '\t') : NULL;
-    char *end;
-    if (!ns)
-        return false;
-    *choice++ = '\0';
-    *ns++ = '\0';
+    char *cell = *at, *end = cell ? strchr(cell, '\t') : NULL;
+    *at = NULL;
+    if (!end)
+        return NULL;
+    *end = '\0';
+    *at = end + 1;
+    return cell;
+}
+
+/* Reads layer and choice, which begin each row. */
+static bool
+read_name(const char *layer, const char *choice, Row *out)
+{
     *out = (Row){0};
-    if (strlen(line) >= sizeof out->layer || !*choice ||
+    if (!layer || !choice || strlen(layer) >= sizeof out->layer || !*choice ||
         strlen(choice) >= sizeof out->choice.text ||
         strspn(choice, "0123456789=- ") != strlen(choice))
         return false;
-    strcpy(out->layer, line);
+    strcpy(out->layer, layer);
     strcpy(out->choice.text, choice);
+    return true;
+}
+
+static bool
+read_row(char *line, Row *out)
+{
+    const char *layer = next_cell(&line), *choice = next_cell(&line);
+    const char *ns = next_cell(&line), *date = next_cell(&line);
+    char *end, *last;
+    if (!line || !read_name(layer, choice, out) ||
+        strlen(date) >= sizeof out->date)
+        return false;
+    strcpy(out->date, date);
     out->ns = strtoll(ns, &end, 10);
-    return end != ns && *end == '\0';
+    out->free_mib = strtoull(line, &last, 10);
+    return end != ns && *end == '\0' && last != line && *last == '\0';
 }
 
 /* Parses text into rows and modifies text. Returns NULL, or what is wrong. */
@@ -204,6 +239,14 @@ load(const VaeCudaStore *s, Rows *rows)
 /* ------------------------------------------------------------------ */
 /* Writing.                                                            */
 
+static void
+unlock_trying(VaeCudaStore *s)
+{
+    if (s->trying >= 0)
+        close(s->trying);
+    s->trying = -1;
+}
+
 /* Makes the folders above path. */
 static void
 make_folders(const char *path)
@@ -227,8 +270,9 @@ format(const VaeCudaStore *s, size_t *size)
         return NULL;
     fprintf(f, TITLE "\n%s\n", s->key);
     for (int i = 0; i < s->rows.n; i++)
-        fprintf(f, "%s\t%s\t%lld\n", s->rows.row[i].layer,
-                s->rows.row[i].choice.text, s->rows.row[i].ns);
+        fprintf(f, "%s\t%s\t%lld\t%s\t%llu\n", s->rows.row[i].layer,
+                s->rows.row[i].choice.text, s->rows.row[i].ns,
+                s->rows.row[i].date, s->rows.row[i].free_mib);
     if (fflush(f) == 0)
         fprintf(f, "end %016" PRIx64 "\n", checksum(text, *size));
     if (fclose(f) != 0) {
@@ -269,13 +313,16 @@ vae_cuda_store_save(VaeCudaStore *s)
 {
     Rows others = {0};
     size_t size = 0;
+    unlock_trying(s);
     if (!s->changed || !s->path[0])
         return;
     s->changed = false; /* a failed write is not tried again */
     load(s, &others);
-    for (int i = 0; i < others.n; i++)
-        if (!find(&s->rows, others.row[i].layer))
-            add(&s->rows, &others.row[i]);
+    for (int i = 0; i < others.n; i++) {
+        const Row *r = &others.row[i];
+        if (!find(&s->rows, r->layer, r->ns == KILLED ? &r->choice : NULL))
+            add(&s->rows, r);
+    }
     drop(&others);
     make_folders(s->path);
     char *text = format(s, &size);
@@ -307,6 +354,84 @@ find_folder(char *out, size_t size)
     return n > 0 && (size_t) n < size;
 }
 
+/* ------------------------------------------------------------------ */
+/* The choice that is tried.                                           */
+
+static void
+set_date(Row *row)
+{
+    struct tm tm;
+    const time_t now = time(NULL);
+    if (!gmtime_r(&now, &tm) ||
+        !strftime(row->date, sizeof row->date, "%Y-%m-%d", &tm))
+        strcpy(row->date, "-");
+}
+
+/* Adds what the file of the choice that is tried says: it is the last act of a
+ * process that ended. */
+static void
+read_trying(VaeCudaStore *s)
+{
+    char text[TRYING_ROOM];
+    Row row;
+    const ssize_t n = read(s->trying, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    char *at = text;
+    const char *layer = next_cell(&at), *choice = next_cell(&at);
+    if (!read_name(layer, choice, &row) ||
+        find(&s->rows, row.layer, &row.choice))
+        return;
+    vae_log(s->log,
+            "%s: %s is left out from now on, because a process ended while it "
+            "tried it",
+            row.layer, row.choice.text);
+    row.ns = KILLED;
+    set_date(&row);
+    s->changed = add(&s->rows, &row) || s->changed;
+}
+
+/* Opens and locks that file, unless another stream or process has locked it. */
+static void
+lock_trying(VaeCudaStore *s, int flags)
+{
+    char path[PATH_ROOM + 8];
+    snprintf(path, sizeof path, "%s.trying", s->path);
+    s->trying = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0600);
+    if (s->trying >= 0 && flock(s->trying, LOCK_EX | LOCK_NB) == 0)
+        read_trying(s);
+    else
+        unlock_trying(s);
+}
+
+void
+vae_cuda_store_try(VaeCudaStore *s, const char *layer,
+                   const VaeCudaChoice *choice)
+{
+    char text[TRYING_ROOM] = "";
+    if (s->trying < 0 && choice && s->path[0]) {
+        make_folders(s->path);
+        lock_trying(s, O_CREAT);
+    }
+    if (s->trying < 0)
+        return;
+    if (choice)
+        snprintf(text, sizeof text, "%s\t%s\t", layer, choice->text);
+    const size_t n = strlen(text);
+    /* The record is there whole, or not at all. */
+    if (ftruncate(s->trying, 0) != 0 ||
+        (n > 0 && pwrite(s->trying, text, n, 0) != (ssize_t) n))
+        unlock_trying(s);
+}
+
+bool
+vae_cuda_store_killed(const VaeCudaStore *s, const char *layer,
+                      const VaeCudaChoice *choice)
+{
+    return find(&s->rows, layer, choice) != NULL;
+}
+
+/* ------------------------------------------------------------------ */
+
 VaeCudaStore *
 vae_cuda_store_open(const char *key, const VaeLog *log)
 {
@@ -316,6 +441,7 @@ vae_cuda_store_open(const char *key, const VaeLog *log)
     if (!s)
         return NULL;
     s->log = log;
+    s->trying = -1;
     snprintf(s->key, sizeof s->key, "%s", key);
     if (!find_folder(folder, sizeof folder)) {
         vae_log(log, "no cache folder (XDG_CACHE_HOME, HOME): convolutions "
@@ -328,6 +454,9 @@ vae_cuda_store_open(const char *key, const VaeLog *log)
     if (why)
         vae_log(log, "%s is not used: %s; convolutions are timed anew", s->path,
                 why);
+    lock_trying(s, 0);
+    vae_cuda_store_save(
+        s); /* before another choice takes that record's place */
     return s;
 }
 
@@ -338,30 +467,31 @@ vae_cuda_store_close(VaeCudaStore **store)
     *store = NULL;
     if (!s)
         return;
+    unlock_trying(s);
     drop(&s->rows);
     vae_mem_free(s);
 }
 
 const VaeCudaChoice *
-vae_cuda_store_find(const VaeCudaStore *s, const char *layer)
+vae_cuda_store_find(const VaeCudaStore *s, const char *layer, uint64_t free_mib)
 {
-    const Row *row = find(&s->rows, layer);
-    return row ? &row->choice : NULL;
+    const Row *row = find(&s->rows, layer, NULL);
+    return row && row->free_mib >= free_mib / 2 ? &row->choice : NULL;
 }
 
 void
 vae_cuda_store_put(VaeCudaStore *s, const char *layer,
-                   const VaeCudaChoice *choice, float ms)
+                   const VaeCudaTimed *timed)
 {
-    Row row = {.choice = *choice, .ns = (long long) (ms * 1e6f)};
+    Row row = {.choice = timed->choice,
+               .ns = (long long) (timed->ms * 1e6f),
+               .free_mib = timed->free_mib};
     snprintf(row.layer, sizeof row.layer, "%s", layer);
-    for (int i = 0; i < s->rows.n; i++)
-        if (strcmp(s->rows.row[i].layer, layer) == 0) {
-            s->rows.row[i] = row;
-            s->changed = true;
-            return;
-        }
-    s->changed = add(&s->rows, &row) || s->changed;
+    set_date(&row);
+    Row *old = find(&s->rows, layer, NULL);
+    if (old)
+        *old = row;
+    s->changed = old || add(&s->rows, &row) || s->changed;
 }
 
 const char *

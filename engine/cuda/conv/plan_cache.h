@@ -2,16 +2,23 @@
  * plan_cache.h: keeps the fastest choice of each layer on disk, so that a
  * second start times nothing.
  *
- * One text file for each device and library in $XDG_CACHE_HOME/gst-vae:
+ * One text file for each device, driver and library in
+ * $XDG_CACHE_HOME/gst-vae:
  *
- *   gst-vae convolutions 4
+ *   gst-vae convolutions 5
  *   KEY
- *   LAYER <tab> CHOICE <tab> NANOSECONDS      for each layer
+ *   LAYER <tab> CHOICE <tab> NANOSECONDS <tab> DATE <tab> FREE
  *   end CHECKSUM
  *
  * LAYER is the text of vae_cuda_layer_name(); it determines the graph of a
- * layer. A damaged file, or one of another format or key, is ignored and
- * rewritten. The log reports this; it is never an error.
+ * layer. FREE: MiB of device memory that were free when it was timed. A row
+ * with -1 nanoseconds is a choice that a process did not survive. A damaged
+ * file, or one of another format or key, is ignored and rewritten. The log
+ * reports this; it is never an error.
+ *
+ * Beside it is a file with the ending ".trying". It holds the layer and choice
+ * that a process runs for the first time, and is empty otherwise. Its lock
+ * tells if that process is still alive.
  */
 #ifndef VAE_CUDA_TUNE_H
 #define VAE_CUDA_TUNE_H
@@ -29,12 +36,30 @@ typedef struct VaeCudaStore VaeCudaStore;
 VaeCudaStore *vae_cuda_store_open(const char *key, const VaeLog *log);
 void vae_cuda_store_close(VaeCudaStore **store);
 
-/* The layer's choice, or NULL; valid until the next put. */
+/* The layer's choice, or NULL; valid until the next put. free_mib: device
+ * memory that is free now. A row that was timed with less than half of it is
+ * not used: other programs shared the device then. */
 const VaeCudaChoice *vae_cuda_store_find(const VaeCudaStore *store,
-                                         const char *layer);
-/* ms: time of one run of vae_cuda_timed_frames() frames. */
+                                         const char *layer, uint64_t free_mib);
+
+/* A timed layer. ms: of one run of vae_cuda_timed_frames() frames. */
+typedef struct VaeCudaTimed {
+    VaeCudaChoice choice;
+    float ms;
+    uint64_t free_mib;
+} VaeCudaTimed;
 void vae_cuda_store_put(VaeCudaStore *store, const char *layer,
-                        const VaeCudaChoice *choice, float ms);
+                        const VaeCudaTimed *timed);
+
+/* Writes down, before the first run of a choice, that it is tried; choice NULL:
+ * the process survived it. Has no effect while another stream or process tries
+ * choices of the same device. */
+void vae_cuda_store_try(VaeCudaStore *store, const char *layer,
+                        const VaeCudaChoice *choice);
+/* True if a process did not survive that choice of the layer. */
+bool vae_cuda_store_killed(const VaeCudaStore *store, const char *layer,
+                           const VaeCudaChoice *choice);
+
 /* Writes the file if rows were put since the last save. Keeps the rows that
  * other processes wrote meanwhile. */
 void vae_cuda_store_save(VaeCudaStore *store);

@@ -24,13 +24,17 @@ struct VaeCudaConv {
     VaeCudaConvShape shape;
     VaeCudaConvArgs args;
     size_t workspace;
+    int choice;
     float ms;
     bool loaded;
 };
 
-static int conv_frames, convs_alive, searches, runs;
+static int conv_frames, convs_alive, searches, runs, runs_done;
 static float times[CHOICES] = {3, 1, 2};
 static EmuWrong wrong;
+static float jitter = 1;
+static int flawed;
+static EmuFlaw flaw;
 
 void
 emu_set_conv_frames(int most)
@@ -50,6 +54,19 @@ emu_set_conv_times(float first, float second, float third)
     times[0] = first;
     times[1] = second;
     times[2] = third;
+}
+
+void
+emu_set_conv_jitter(float factor)
+{
+    jitter = factor;
+}
+
+void
+emu_set_conv_flaw(int choice, EmuFlaw what)
+{
+    flawed = choice;
+    flaw = what;
 }
 
 int
@@ -170,6 +187,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     (*out)->convs = convs;
     (*out)->shape = *shape;
+    (*out)->choice = index;
     (*out)->ms = times[index - 1];
     /* The third choice takes none; no two layers of a program the same. */
     (*out)->workspace =
@@ -311,8 +329,12 @@ run(const void *args)
         y[n_y / 7] += 0.25f;
     if (wrong == EMU_WRONG_LARGE && s->kt > 1) /* a few rows */
         memset(y, 0, n_y / (size_t) s->t / 8 * sizeof *y);
+    if (c->choice == flawed &&
+        (flaw == EMU_FLAW_RESULT ||
+         (flaw == EMU_FLAW_IN_PLACE && c->args.add == c->args.y)))
+        y[n_y / 3] += 1;
     vae_type_from_float(c->args.y, s->y_type, y, n_y);
-    emu_take_time(c->ms);
+    emu_take_time(runs_done++ % 2 ? jitter * c->ms : c->ms);
     free(x);
     free(w);
     free(bias);
@@ -331,6 +353,8 @@ vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
     if (!conv->loaded)
         emu_load("the first run of a convolution");
     conv->loaded = true;
+    if (conv->choice == flawed && flaw == EMU_FLAW_KILLS)
+        abort();
     conv->convs->stream = stream;
     emu_submit(stream, run, conv, sizeof *conv);
     return emu_broken() ? vae_fail(error, VAE_ERR_BACKEND, "%s",

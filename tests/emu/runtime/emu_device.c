@@ -9,8 +9,8 @@
 
 static struct {
     int devices, capability;
-    uint64_t memory;
-    const char *range; /* watched */
+    uint64_t memory, others; /* others: taken by other processes */
+    const char *range;       /* watched */
     int ranges, ranges_open;
     bool foreign, disturbed; /* another's recording */
 } emu = {.devices = 1, .capability = 90, .memory = (uint64_t) 4 << 30};
@@ -26,12 +26,19 @@ void
 emu_set_memory(uint64_t bytes)
 {
     emu.memory = bytes;
+    emu.others = 0;
+}
+
+void
+emu_set_others(uint64_t bytes)
+{
+    emu.others = bytes;
 }
 
 uint64_t
 emu_memory(void)
 {
-    return emu.memory;
+    return emu.memory - emu.others;
 }
 
 int
@@ -179,7 +186,7 @@ vae_rt_memory_left(uint64_t *bytes)
 {
     EMU_CALL;
     const uint64_t used = emu_memory_used();
-    *bytes = used < emu.memory ? emu.memory - used : 0;
+    *bytes = used < emu_memory() ? emu_memory() - used : 0;
     return 0;
 }
 

@@ -48,7 +48,7 @@ bool
 emu_count_alloc(void)
 {
     if (state.taken_at && state.allocs + 1 == state.taken_at)
-        emu_set_memory(emu_memory() - state.taken);
+        emu_set_others(state.taken);
     return ++state.allocs != state.refused;
 }
 

@@ -89,6 +89,12 @@ emu_skip_work(bool skip)
     emu.skips = skip;
 }
 
+bool
+emu_skips(void)
+{
+    return emu.skips;
+}
+
 void
 emu_set_eager(unsigned streams)
 {

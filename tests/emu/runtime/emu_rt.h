@@ -36,6 +36,8 @@ bool emu_end_foreign(void);
 void emu_set_eager(unsigned streams); /* bit i: the i-th stream made from now */
 void emu_set_devices(int count, int capability);
 void emu_set_memory(uint64_t bytes);
+/* So much of it is taken by other processes. */
+void emu_set_others(uint64_t bytes);
 /* The n-th allocation from now is refused, of the device's and pinned memory
  * alike; 0: none. Returns how many there were since the last call. */
 int emu_fail_alloc(int n);
@@ -54,7 +56,8 @@ int emu_refuse_call(int n);
  * given to its stream, calls that; 0: nothing. Counts as emu_fail_work() does.
  */
 void emu_at_work(int n, void (*call)(void *user), void *user);
-/* Work is counted and left out: for what would take too long. */
+/* Work is counted and left out: for what would take too long. What is copied to
+ * the host is then zeros. */
 void emu_skip_work(bool skip);
 /* Kernels and plans loaded by their first use, since the last call. Kernels
  * stay loaded until emu_unload(). */
@@ -97,6 +100,15 @@ int emu_convs_alive(void);
 /* Milliseconds of one run by each of the three choices; negative: it cannot be
  * made. */
 void emu_set_conv_times(float first, float second, float third);
+/* Every second run takes so many times as long; 1: none does. */
+void emu_set_conv_jitter(float factor);
+/* What a choice, 1 to 3, does wrong; 0: none does. */
+typedef enum EmuFlaw {
+    EMU_FLAW_RESULT,   /* one number is wrong */
+    EMU_FLAW_IN_PLACE, /* ... where it overwrites what it adds */
+    EMU_FLAW_KILLS     /* the process ends at its first run */
+} EmuFlaw;
+void emu_set_conv_flaw(int choice, EmuFlaw flaw);
 /* How often choices were looked for, and convolutions begun, since the last
  * call. */
 int emu_conv_searches(void);

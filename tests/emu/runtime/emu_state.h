@@ -51,8 +51,10 @@ int emu_handles_alive(void);
 int emu_blocks_alive(void);
 uint64_t emu_memory_used(void);
 
+/* What the device has, less what others took. */
 uint64_t emu_memory(void);
 
+bool emu_skips(void); /* see emu_skip_work() */
 /* One more piece of work; EMU_BROKEN once the device has failed. */
 int emu_count_work(void);
 /* 0, or EMU_BROKEN. */
