@@ -226,12 +226,12 @@ run_steps(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
 /* After a failed call, neither this stream nor its fallback reads or writes the
  * caller's memory. */
 static VaeStatus
-finish(VaeStream *s, int left, VaeStatus status, VaeError *error)
+finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
 {
     if (!s->class->finish)
         return status;
     const bool keep = status == VAE_OK;
-    const VaeStatus end = s->class->finish(s->backend, keep ? left : 0, keep,
+    const VaeStatus end = s->class->finish(s->backend, keep ? pending : 0, keep,
                                            keep ? error : NULL);
     s->broken = s->broken || end != VAE_OK;
     if (keep && end != VAE_OK) /* those behind it, too */
@@ -272,17 +272,17 @@ begin(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
 }
 
 VaeStatus
-vae_stream_wait(VaeStream *s, int left, VaeError *error)
+vae_stream_wait(VaeStream *s, int pending, VaeError *error)
 {
-    if (left < 0 || left >= VAE_STREAM_CALLS)
+    if (pending < 0 || pending >= VAE_STREAM_CALLS)
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d calls left, expected 0 to %d", left,
+                        "%d pending calls, expected 0 to %d", pending,
                         VAE_STREAM_CALLS - 1);
-    if (s->calls <= (uint64_t) left || s->broken)
+    if (s->calls <= (uint64_t) pending || s->broken)
         return VAE_OK;
     const uint64_t start = vae_now_ns();
     const uint64_t done =
-        s->ends[(s->calls - 1 - (uint64_t) left) % VAE_STREAM_CALLS];
+        s->ends[(s->calls - 1 - (uint64_t) pending) % VAE_STREAM_CALLS];
     const VaeStatus status = finish(s, (int) (s->runs - done), VAE_OK, error);
     s->stats.busy_ns += vae_now_ns() - start;
     return status;

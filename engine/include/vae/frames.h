@@ -1,5 +1,5 @@
 /*
- * vae/frames.h: pictures as the engine takes and gives them.
+ * vae/frames.h: pictures in memory.
  */
 #ifndef VAE_FRAMES_H
 #define VAE_FRAMES_H
@@ -11,18 +11,18 @@ extern "C" {
 #endif
 
 /*
- * Planes as in GstVideoFrame: I420, Y42B, Y444 Y, U, V; YV12 Y, V, U; NV12 and
- * P010 Y, UV; the GBR kinds G, B, R; the other RGB kinds have one. Codes of
- * more than 8 bits are in samples of two bytes, little endian, in the low bits
- * (of P010 in the high ones); what such a sample holds beyond the largest code
- * is read as that.
+ * Pixel formats. The planes are those of GstVideoFrame: Y, U, V for I420, Y42B
+ * and Y444; Y, V, U for YV12; Y, UV for NV12 and P010; G, B, R for the GBR
+ * formats; one plane for the other RGB formats. Codes of more than 8 bits are
+ * in samples of two bytes, little endian, in the low bits (P010: in the high
+ * bits). A sample above the largest code is read as the largest code.
  */
 typedef enum VaePixels {
-    VAE_PIXELS_RGB_F32, /* 3 floats a pixel, the network's own range, not
-                           clamped; strides in bytes like the others */
+    VAE_PIXELS_RGB_F32, /* 3 floats a pixel, in the network's own range, not
+                           clamped; the stride is in bytes, as elsewhere */
     VAE_PIXELS_RGB,
-    VAE_PIXELS_RGBA, /* A written 255, not read; so RGBx as well */
-    VAE_PIXELS_BGRX, /* X written 255, not read; so BGRA as well */
+    VAE_PIXELS_RGBA, /* also RGBx; the fourth byte is written 255, not read */
+    VAE_PIXELS_BGRX, /* also BGRA; the fourth byte is written 255, not read */
     VAE_PIXELS_I420,
     VAE_PIXELS_NV12,
     VAE_PIXELS_BGR,
@@ -45,22 +45,25 @@ typedef enum VaeMatrix {
 } VaeMatrix;
 
 /*
- * One picture in memory. width and height are the visible size; planes of
- * chroma have ceil(width / 2) columns where it is halved along the rows (4:2:0,
- * 4:2:2) and ceil(height / 2) rows where it is halved down the columns (4:2:0).
- * Strides are in bytes and may be larger than a row.
+ * One picture in memory.
  *
- * limited_rgb applies to RGB kinds of whole numbers: codes are 16..235 of 255,
- * or as much of more bits, instead of all. The others apply to YUV kinds:
- * full_range; matrix; and where chroma sits. Along the rows, where it is
- * halved: in the left column (MPEG-2) or, site_center, between the two (JPEG).
- * Down the columns: between the two rows or, site_top, in the upper one.
- *
- * on_device: data are addresses of the device that the stream computes on, in
- * the context that the CUDA run time takes there (the primary one), and no copy
- * through the host is made. Whole samples begin at multiples of their size.
- * ready, of such a picture: a CUevent (or cudaEvent_t) that the device waits
- * for before it touches the picture, and that stays as long as data; or NULL.
+ * width, height  visible size. Chroma planes have ceil(width / 2) columns in
+ *                4:2:0 and 4:2:2, and ceil(height / 2) rows in 4:2:0
+ * limited_rgb    RGB formats of whole numbers: codes are 16..235 of 255, scaled
+ *                for more bits, instead of the full range
+ * matrix, full_range
+ *                YUV formats
+ * site_center    chroma with half the columns: samples are between two columns
+ *                (JPEG). False: in the left column (MPEG-2)
+ * site_top       chroma with half the rows: samples are in the upper row.
+ *                False: between two rows
+ * on_device      data are addresses of the stream's device, in the primary
+ *                context, as the CUDA run time uses it. The picture is not
+ *                copied through the host. Samples are aligned to their size
+ * data, stride   per plane; strides are in bytes and may exceed a row
+ * ready          with on_device: a CUevent (or cudaEvent_t) that the device
+ *                waits for before it uses the picture, or NULL. It must stay
+ *                valid as long as data
  */
 typedef struct VaePicture {
     VaePixels pixels;

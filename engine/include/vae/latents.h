@@ -25,10 +25,10 @@ typedef struct VaeLatentOptions {
 } VaeLatentOptions;
 
 /*
- * One clip of t latents. Latent k, channel c is a contiguous plane of
- * height x width elements at byte offset + k * t_stride + c * c_stride of the
- * file (and of data, where the file is at hand: data is the plane of k = 0,
- * c = 0).
+ * One clip of t latents. Channel c of latent k is a contiguous plane of
+ * height x width elements. It begins at byte offset + k * t_stride +
+ * c * c_stride of the file. If the file is in memory, data is the plane of
+ * k = 0, c = 0.
  */
 typedef struct VaeLatentClip {
     size_t struct_size; /* VAE_INIT() */
@@ -36,14 +36,14 @@ typedef struct VaeLatentClip {
     int t, channels, height, width;      /* latents and latent pixels */
     int64_t batch;                       /* clips in the tensor */
     uint64_t offset, t_stride, c_stride; /* bytes */
-    const uint8_t *data;                 /* NULL where only a header is */
-    const char *tensor;                  /* its name, owned by the file */
+    const uint8_t *data; /* NULL if only the header is in memory */
+    const char *tensor;  /* name of the tensor, owned by the file */
 
-    /* What the file's metadata says; 0 or NULL where it says nothing. */
+    /* The file's metadata; 0 or NULL if it has no such entry. */
     const char *space;              /* vae.latent_space */
-    VaeNormalization normalization; /* metadata, else raw for ComfyUI .latent,
-                                       else normalized; npy and PyTorch files
-                                       state none */
+    VaeNormalization normalization; /* of the metadata; raw for ComfyUI .latent;
+                                       otherwise normalized. npy and PyTorch
+                                       files have no such metadata */
     bool normalization_stated;      /* by metadata or as ComfyUI .latent */
     int fps_n, fps_d;               /* vae.framerate, "16/1" */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels */
@@ -51,24 +51,26 @@ typedef struct VaeLatentClip {
 } VaeLatentClip;
 
 /*
- * Layout: what options say, else vae.layout ("cthw" or "tchw", in 5-D after the
- * batch), else 5-D is [B,C,T,H,W] and 4-D is [C,T,H,W] unless dim 0 is no known
- * channel count (16, 24, 32, 48, 128) and dim 1 is. options may be NULL: all
- * automatic, no batch.
+ * Finds the clip. The layout is that of options. If options have none, the
+ * metadata vae.layout decides ("cthw" or "tchw", behind the batch in 5-D).
+ * Otherwise 5-D is [B,C,T,H,W], and 4-D is [C,T,H,W]; 4-D is [T,C,H,W] if dim 1
+ * is a known number of channels (16, 24, 32, 48, 128) and dim 0 is not. options
+ * may be NULL, which sets nothing and allows no batch.
  *
- * Errors: VAE_ERR_NOT_FOUND with the names that are there (and "looks like
- * model weights" where they do); VAE_ERR_SIZE for other than 4 or 5
- * dimensions, a batch, a dimension of 0, height or width over 16384, channels
- * over 1024, more than 2^24 latents; VAE_ERR_FORMAT for an element type that
- * is no float and for a vae.* value that cannot be read.
+ * Errors: VAE_ERR_NOT_FOUND with the names of the tensors in the file (and
+ * "looks like model weights" if they are those of a model); VAE_ERR_SIZE for a
+ * number of dimensions other than 4 or 5, a batch, a dimension of 0, height or
+ * width over 16384, channels over 1024, more than 2^24 latents; VAE_ERR_FORMAT
+ * for an element type that is not a float, or a vae.* value that cannot be
+ * read.
  */
 VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        const VaeLatentOptions *options,
                                        VaeLatentClip *out, VaeError *error);
 
 /*
- * Packs latent k as [C, h, w] of clip->type into dst
- * (channels * height * width elements). Needs clip->data; k < clip->t.
+ * Writes latent k < clip->t to dst, packed as [C, h, w] elements of clip->type.
+ * Needs clip->data.
  */
 VAE_API void vae_latent_clip_read(const VaeLatentClip *clip, int k, void *dst);
 

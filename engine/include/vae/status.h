@@ -1,9 +1,9 @@
 /*
- * vae/status.h: how the library reports failure.
+ * vae/status.h: errors.
  *
- * Every function that can fail returns a VaeStatus and, where its VaeError
- * argument is not NULL, fills it with one sentence for a user: which file,
- * tensor or size, what was found and what was wanted.
+ * Every function that can fail returns a VaeStatus. If its VaeError argument is
+ * not NULL, it also writes one sentence for a user there: the file, tensor or
+ * size, the value that was found and the value that was wanted.
  */
 #ifndef VAE_STATUS_H
 #define VAE_STATUS_H
@@ -16,21 +16,21 @@ extern "C" {
 
 typedef enum VaeStatus {
     VAE_OK,
-    VAE_ERR_ARGUMENT,    /* a parameter that no input can make right */
+    VAE_ERR_ARGUMENT,    /* a parameter that is wrong for every input */
     VAE_ERR_NOT_FOUND,   /* no such file, tensor or installed model */
     VAE_ERR_READ,        /* the system refused to open or read */
     VAE_ERR_WRITE,       /* the system refused to create or write */
     VAE_ERR_NO_SPACE,    /* the disk is full */
-    VAE_ERR_FORMAT,      /* a file that is not what it says it is */
-    VAE_ERR_MODEL,       /* weights of no known model, or of another one */
+    VAE_ERR_FORMAT,      /* a file whose content contradicts its format */
+    VAE_ERR_MODEL,       /* weights of an unknown or a different model */
     VAE_ERR_SIZE,        /* width, height, channels or counts do not fit */
     VAE_ERR_MEMORY,      /* memory refused, or the plan does not fit */
     VAE_ERR_UNSUPPORTED, /* a precision, backend or feature not present */
     VAE_ERR_BACKEND,     /* the computing library or device failed */
     VAE_ERR_CANCELLED,   /* vae_stream_cancel() was called */
-    /* No errors, and only of vae_stream_send_*() and _receive_*(): */
+    /* Not errors. Only vae_stream_send_*() and _receive_*() return them. */
     VAE_AGAIN, /* receive first, or send first */
-    VAE_END    /* all of the sequence was received */
+    VAE_END    /* the whole sequence was received */
 } VaeStatus;
 
 typedef struct VaeError {

@@ -1,19 +1,21 @@
 /*
  * vae/stream.h: one direction of one model at one size, with its carry state.
  *
- * A sequence begins after vae_stream_new() or vae_stream_reset(). Its first
- * step takes first_in and gives first_out, every later one step_in and
- * step_out (VaeModelInfo.decode, .encode). How the steps are grouped into
- * calls never changes a byte of the output.
+ * A sequence begins after vae_stream_new() or vae_stream_reset(). The first
+ * step of a sequence takes first_in units and gives first_out units. Each later
+ * step takes step_in and gives step_out (VaeModelInfo.decode, .encode). One
+ * call may run several steps. The grouping never changes a byte of the output.
  *
- * Threads: one stream is used by one thread at a time (any thread);
- * vae_stream_cancel() may be called from another. Different streams, also of
- * one model, are independent. With the cuda backend, each call returns with the
- * thread's CUDA context and device as they were, and disturbs no recording of
- * another stream (a CUDA graph). While vae_stream_new(), or the first call
- * after vae_stream_release(), records a program, CUDA refuses any thread that
- * waits for that whole device (cudaDeviceSynchronize()): wait for streams and
- * events instead, or set VAE_CUDA_GRAPHS=0 in the environment.
+ * Threads: only one thread at a time may use a stream, but it need not always
+ * be the same thread. vae_stream_cancel() may be called from any thread.
+ * Different streams are independent, also streams of one model.
+ *
+ * CUDA: each call restores the thread's context and device before it returns,
+ * and does not disturb the recording of a CUDA graph in another stream.
+ * vae_stream_new(), and the first call after vae_stream_release(), record
+ * graphs themselves. During that time CUDA refuses any thread that waits for
+ * the whole device (cudaDeviceSynchronize()). Wait for streams and events
+ * instead, or set VAE_CUDA_GRAPHS=0 in the environment.
  */
 #ifndef VAE_STREAM_H
 #define VAE_STREAM_H
@@ -28,24 +30,25 @@ extern "C" {
 typedef struct VaeStream VaeStream;
 
 /*
- * Sees every named intermediate result right after it was computed: name is the
- * checkpoint path of the block
- * ("decoder.upsamples.3"), values are [t, h, w, c] floats valid during the
- * call. step counts runs of a program since the sequence began.
+ * Receives each named intermediate result directly after it is computed.
+ * step    runs of a program since the sequence began
+ * name    checkpoint path of the block, "decoder.upsamples.3"
+ * values  [t, h, w, c] floats, valid during the call
  */
 typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
                             int h, int w, int c, const float *values);
 
-/* Sees sentences for a debug log, without a line break, while a stream is
- * planned or made; the last one, where that works, says what was taken:
- * "decode: cuda device 0 (NVIDIA H200), bf16, 416x240, slices of 4". */
+/* Receives sentences for a log, without a line break, while a stream is planned
+ * or created. If that succeeds, the last sentence is the choice: "decode: cuda
+ * device 0 (NVIDIA H200), bf16, 416x240, slices of 4". */
 typedef void (*VaeLogFunc)(void *user, const char *line);
 
 /*
- * What an encoder with a posterior gives: its mean, or mean + exp(logvar / 2)
- * * e with logvar taken as -30..20 and e standard normal. e depends on the
- * seed, the latent's index in the sequence, its channel and its pixel only:
- * it is the same for every backend, slice size and number of threads.
+ * The output of an encoder with a posterior. MEAN is the mean. SAMPLE is
+ * mean + exp(logvar / 2) * e, with logvar clamped to -30..20 and e standard
+ * normal. e depends only on the seed, the index of the latent in the sequence,
+ * the channel and the pixel. It is the same for every backend, slice size and
+ * number of threads.
  */
 typedef enum VaePosterior {
     VAE_POSTERIOR_MEAN,
@@ -57,82 +60,81 @@ typedef struct VaeStreamParams {
     VaeDirection direction;
     VaeBackendKind backend;
     VaePrecision precision;
-    int width, height;  /* visible pixels, 1 or more; rounded up inside to a
+    int width, height;  /* visible pixels, 1 or more. The stream pads them to a
                            multiple of VaeModelInfo.spatial by edge repeat */
-    int slice_size;     /* steps run as one; 0: the largest of 4, 2 and 1 that
-                           fits, and 1 from 1280x720 pixels up */
-    int frames_at_once; /* 0: all of a slice, or fewer where it would not fit;
-                           else 1 or more: the layers that have as many frames
-                           as the video compute so many of them at once */
-    int threads;        /* 0: as many as the process may use; more than four
-                           times that are not taken, nor more than the
-                           environment lets OpenMP have (OMP_THREAD_LIMIT) */
-    int device;         /* of the cuda backend: its number, or -1: 0; the
-                           others have none and do not read it. Where AUTO
-                           takes another than the cuda backend for a number,
-                           warn is told */
+    int slice_size;     /* steps that run together. 0 selects the largest of 4,
+                           2 and 1 that fits, and 1 from 1280x720 pixels up */
+    int frames_at_once; /* frames that the layers at the full frame rate compute
+                           together. 0 selects all of a slice, or fewer if
+                           these do not fit */
+    int threads;        /* 0 selects as many as the process may use. The upper
+                           limits are four times that number, and
+                           OMP_THREAD_LIMIT of the environment */
+    int device;         /* CUDA device index; -1 selects device 0. Other
+                           backends ignore it. If AUTO does not select cuda
+                           although an index is set, warn is called */
     bool deterministic;
-    bool restarts; /* vae_stream_restart() may come: one program more */
+    bool restarts; /* allows vae_stream_restart(), which needs one more program
+                    */
     VaeNormalization normalization; /* of the latents in or out */
-    VaePosterior posterior;         /* read when encoding */
-    VaeSpill spill; /* of the cuda backend; the others do not read it */
-    uint64_t seed;  /* of samples */
+    VaePosterior posterior;         /* only for encoding */
+    VaeSpill spill;                 /* only for the cuda backend */
+    uint64_t seed;                  /* of samples */
     /*
-     * FALLBACK and ERROR look at the results of each slice, and so wait for it.
-     * FALLBACK in 16 bits holds a second stream in fp32 ready, with weights of
-     * its own (VaePlan.fallback), and keeps a copy of the carries; only steps
-     * that are not finite differ from those of PASS, whatever the slice size.
-     * A step whose input is not finite cannot be recovered: it passes.
+     * FALLBACK and ERROR check the results of each slice, so each call waits
+     * for its slice. In 16 bits FALLBACK opens a second stream in fp32, with
+     * weights of its own (VaePlan.fallback), and keeps a copy of the carries.
+     * Its output differs from that of PASS only in steps that are not finite,
+     * for every slice size. A step with non-finite input cannot be recovered;
+     * its results pass.
      */
     VaeNanPolicy nan_policy;
-    VaePixels pixels;    /* the widest kind that pictures will have: what a
-                            device keeps for them; RGB_F32 (0): any */
-    size_t memory_limit; /* most bytes that the plan may have; 0: what is
-                            free. A stream that is made takes no more than is
-                            free, either: what the machine has and the
-                            process's limits leave; for cuda, what the device
-                            has */
+    VaePixels pixels;    /* the widest format that pictures will have. It sets
+                            the size of a device's buffers. RGB_F32 (0) allows
+                            every format */
+    size_t memory_limit; /* largest plan in bytes; 0 selects the free memory.
+                            A plan never exceeds the free memory: that of the
+                            device for cuda, otherwise that of the machine
+                            within the limits of the process */
     VaeDumpFunc dump;    /* or NULL */
     void *dump_user;
     VaeLogFunc log;      /* or NULL */
-    VaeLogFunc warn;     /* or NULL; gets what was asked for and is not done */
-    void *log_user;      /* of both */
-    double memory_share; /* without memory_limit: the part of what is free that
-                            may be taken, such as 0.75; 0: 0.9, or all of it
-                            where nothing smaller fits */
+    VaeLogFunc warn;     /* or NULL; receives each request that is not met */
+    void *log_user;      /* of log and warn */
+    double memory_share; /* if memory_limit is 0: usable part of the free
+                            memory, such as 0.75. 0 selects 0.9, or all of it
+                            if nothing smaller fits */
     /*
-     * Of a decoder with VaeModelInfo.delay. low_latency: frames wait for only
-     * look_ahead latents after their own, 0 or more; in place of later ones
-     * stands the end of the sequence, as the network treats it. This is not
-     * exact, and each step computes many times as much. Without low_latency, or
-     * where look_ahead is not less than the model's, the result is exact.
+     * Only for a decoder with VaeModelInfo.delay. With low_latency a frame
+     * waits for look_ahead latents after its own, 0 or more. The end of a
+     * sequence then stands in place of later latents, so the result is not
+     * exact, and a step computes many times as much. The result is exact
+     * without low_latency, or if look_ahead is that of the model or more.
      */
     bool low_latency;
     int look_ahead;
 } VaeStreamParams;
 
-/* Bytes by purpose, as they are asked for; library alone is an estimate. */
+/* Bytes by purpose, exactly as allocated. Only library is an estimate. */
 typedef struct VaePlan {
     size_t struct_size; /* VAE_INIT() */
-    uint64_t weights;   /* as the backend keeps them, once per model */
+    uint64_t weights;   /* in the backend's layout, once per model */
     uint64_t carries;
-    uint64_t spilled;  /* of the carries: in pinned memory of the host, and so
-                          not in total */
+    uint64_t spilled;  /* part of carries in pinned host memory; not in total */
     uint64_t arena;    /* activations of one slice */
-    uint64_t scratch;  /* the computing library's */
+    uint64_t scratch;  /* working memory of the computing library */
     uint64_t staging;  /* pinned or conversion buffers */
-    uint64_t fallback; /* the stream in fp32 that nan_policy holds ready, and a
-                          copy of the carries that are not spilled; 0: none */
-    uint64_t library;  /* a margin for what the computing library keeps for
-                          itself: code and tables of its primitives. Taken once
-                          per process for all streams alike, and kept when they
-                          are freed. 0 for ref, which has none, and for cuda,
-                          where it is not known */
-    uint64_t total; /* of these without spilled, as long as the stream lives */
-    uint64_t loading; /* at most, while weights are laid out, beside those that
-                         are; given back before anything else is taken */
-    uint64_t peak;    /* total, or weights, loading and library where that is
-                         more */
+    uint64_t fallback; /* nan_policy's stream in fp32, and its copy of the
+                          carries that are not spilled; or 0 */
+    uint64_t library;  /* margin for the code and tables that the computing
+                          library allocates itself, once per process. It keeps
+                          them when streams are freed. 0 for ref, which needs
+                          none, and for cuda, where the size is not known */
+    uint64_t total;    /* sum of the above without spilled, held until the
+                          stream is freed */
+    uint64_t loading;  /* most that conversion of weights needs beside them;
+                          freed before the rest is allocated */
+    uint64_t peak;     /* the larger of total and weights + loading + library */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* chosen */
     int frames_at_once;           /* chosen; 0: all of a slice */
@@ -144,55 +146,58 @@ typedef struct VaePlan {
                   encoder */
 } VaePlan;
 
-/* What would be taken, nothing is. Errors as vae_stream_new(). */
+/* Plans a stream without allocating its memory. Errors as vae_stream_new(). */
 VAE_API VaeStatus vae_stream_plan(VaeModel *model,
                                   const VaeStreamParams *params, VaePlan *out,
                                   VaeError *error);
 
 /*
- * Plans a stream and takes all its memory; model gains a reference. AUTO takes
- * the cpu backend where a device has too little memory, and warns.
- * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file lacks that
- * direction), VAE_ERR_UNSUPPORTED (backend or precision; samples of a model
- * without a posterior), VAE_ERR_MEMORY
- * (names the bytes and what would fit), VAE_ERR_BACKEND.
+ * Plans a stream and allocates all its memory. The stream holds a reference to
+ * model. If a device has too little memory, AUTO selects the cpu backend and
+ * warns.
+ *
+ * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file has no such
+ * direction), VAE_ERR_UNSUPPORTED (the backend or precision; samples of a model
+ * without a posterior), VAE_ERR_MEMORY (with the bytes, and settings that would
+ * fit), VAE_ERR_BACKEND.
  */
 VAE_API VaeStatus vae_stream_new(VaeModel *model, const VaeStreamParams *params,
                                  VaeStream **out, VaeError *error);
 VAE_API void vae_stream_free(VaeStream **stream);
 
-/* Begins a new sequence: equal to a new stream in every byte. */
+/* Begins a new sequence. The output equals that of a new stream. */
 VAE_API void vae_stream_reset(VaeStream *stream);
 
 /*
- * Goes on in the middle of a sequence without a past, as after a change of
- * the model or a lost latent: the next step takes step_in and gives step_out
- * as every later one does, but in front of it is what is there at the start of
- * a sequence. The bytes depend on nothing that ran before. latents: how many of
- * the sequence there were; samples count from there.
- * Errors: VAE_ERR_ARGUMENT (the stream was made without params.restarts).
+ * Continues a sequence without context, for example after a change of the model
+ * or a lost latent. The next step takes step_in and gives step_out, like every
+ * later step, but its context is that of the start of a sequence. The bytes do
+ * not depend on earlier steps.
+ *
+ * latents  latents of the sequence before this step; samples count from there
+ *
+ * Errors: VAE_ERR_ARGUMENT (the stream was created without params.restarts).
  */
 VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
                                      VaeError *error);
 
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
-/* What the maker calls that which computes: the GPU, or the processor. Lives as
- * long as the stream. */
+/* The maker's name of the GPU or the processor. Owned by the stream. */
 VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
- * For a call with `steps` steps from here: units it takes and gives. A decoder
- * with VaePlan.delay gives no frames at first, then fewer than later on.
+ * Units that the next call takes and gives if it runs `steps` steps. A decoder
+ * with VaePlan.delay gives no frames at first, then fewer than later.
  */
 VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
 
 /*
- * One latent of a decoder: [C, h, w], packed, with C = VaeModelInfo's
- * latent_channels, h = padded_height / spatial and w = padded_width / spatial.
- * Arrays are passed of this and the next struct and of VaePicture: they do not
- * grow.
+ * One latent of a decoder: [C, h, w], packed. C is
+ * VaeModelInfo.latent_channels, h is padded_height / spatial and w is
+ * padded_width / spatial. This struct, VaeLatentOut and VaePicture never grow,
+ * because callers pass arrays of them.
  */
 typedef struct VaeLatentIn {
     VaeType type; /* F32, F16 or BF16 */
@@ -200,10 +205,10 @@ typedef struct VaeLatentIn {
 } VaeLatentIn;
 
 /*
- * The same of an encoder. data is written with params.normalization applied;
- * mean and logvar, where not NULL, receive C*h*w floats each as the head gives
- * them (raw, logvar not clamped; both untouched for models without a
- * posterior).
+ * One latent of an encoder, of the same shape. data receives the latent with
+ * params.normalization applied. mean and logvar may be NULL; otherwise each
+ * receives C*h*w floats as the network's head gives them: raw, logvar not
+ * clamped. Models without a posterior do not write them.
  */
 typedef struct VaeLatentOut {
     VaeType type; /* F32, F16 or BF16 */
@@ -224,33 +229,31 @@ typedef struct VaeLatentOut {
  *             break;
  *     }
  *
- * Send gives the stream a copy of one unit: the caller's memory is its own
- * again when the call returns. VAE_AGAIN: the unit was not taken, since a slice
- * waits; receive first. NULL says that the sequence ends: a decoder with a delay
- * then gives the frames that are due (vae_stream_drain()), and an encoder
- * repeats the last frame until its latents, when they are decoded, give all
- * frames again (vae_model_latents_of()).
+ * Send copies one unit into the stream. VAE_AGAIN means that a slice is waiting
+ * and the unit was not taken: receive first. NULL ends the sequence. A decoder
+ * with a delay then gives the frames that are due (vae_stream_drain()). An
+ * encoder repeats the last frame until its latents decode to at least as many
+ * frames as were sent (vae_model_latents_of()).
  *
- * Receive writes one unit to the caller's memory, which stays the caller's. It
- * computes where a whole slice was sent, the first step of a sequence alone or
- * what there is at the end. VAE_AGAIN: send first. VAE_END: all was received.
- * After both nothing was written, and *error is as it was. A picture whose
- * data[0] is NULL is left out.
+ * Receive writes one unit to the caller's memory. It computes as soon as a
+ * whole slice was sent, or the first step of a sequence, or the rest at the
+ * end. VAE_AGAIN means: send first. VAE_END means: everything was received.
+ * Neither writes a unit or *error. A picture whose data[0] is NULL is skipped.
  *
- * The bytes are those of vae_stream_decode() and vae_stream_encode(). All units
- * of a sequence on one side are of one kind: the type, and whether there are
- * mean and logvar; of pictures all but size, data and stride. Pictures are in
- * the host's memory. Memory for the copies, as many as a slice has on either
- * side, is taken with the first units and is not in VaePlan.
+ * The bytes equal those of vae_stream_decode() and vae_stream_encode(). On each
+ * side, all units of a sequence have the same type, and either all or none have
+ * mean and logvar. All pictures have the same members except data and stride,
+ * and are in host memory. The first units allocate the copies, one slice on
+ * each side; they are not part of VaePlan.
  *
- * vae_stream_reset() and vae_stream_restart() begin anew; what waits is lost.
- * A checkpoint knows nothing of what waits. The functions below that count
- * units are for a stream in which nothing waits.
+ * vae_stream_reset() and vae_stream_restart() discard units that are waiting. A
+ * checkpoint does not include them. Call the functions below, which count
+ * units, only if no unit is waiting.
  *
- * Errors: VAE_ERR_ARGUMENT (the direction; another kind; sent after the end;
- * the sequence is broken), VAE_ERR_SIZE, VAE_ERR_MEMORY; nothing ran, and the
- * call may be tried again. Of receiving also VAE_ERR_CANCELLED and
- * VAE_ERR_BACKEND: the sequence is broken, reset or free.
+ * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a unit after the
+ * end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY. Nothing ran, and the
+ * call may be repeated. Receiving also returns VAE_ERR_CANCELLED and
+ * VAE_ERR_BACKEND; these break the sequence: reset or free the stream.
  */
 VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,
                                          const VaeLatentIn *latent,
@@ -266,37 +269,39 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
                                             VaeError *error);
 
 /*
- * Runs n_latents latents into n_frames pictures, both as
- * vae_stream_count() tells for some number of steps >= 1. A frame whose
- * data[0] is NULL is computed and not converted. Pictures must have the
- * stream's visible size, and are on_device only with the cuda backend. Values
- * that are not finite pass through (but a ReLU may take NaN for 0) and are
- * counted, in the latents.
+ * Decodes n_latents latents into n_frames pictures. Both numbers are those that
+ * vae_stream_count() gives for one step or more. A picture whose data[0] is
+ * NULL is computed but not converted. Pictures have the visible size of the
+ * stream, and may be on_device only with the cuda backend. Non-finite values
+ * pass through, except that a ReLU may turn NaN into 0. The statistics count
+ * those in the latents.
  *
- * Errors: VAE_ERR_ARGUMENT (counts, on_device; nothing ran), VAE_ERR_SIZE (a
- * picture of another size; nothing ran), VAE_ERR_CANCELLED and VAE_ERR_BACKEND
- * (the sequence is broken: reset or free).
+ * Errors: VAE_ERR_ARGUMENT (wrong counts or on_device; nothing ran),
+ * VAE_ERR_SIZE (a picture of another size; nothing ran), VAE_ERR_CANCELLED and
+ * VAE_ERR_BACKEND (the sequence is broken: reset or free the stream).
  */
 VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
                                     const VaeLatentIn *latents, int n_latents,
                                     const VaePicture *frames, int n_frames,
                                     VaeError *error);
 
-/* The reverse, with the same rules; every picture must have data. */
+/* Encodes, with the same rules. Every picture must have data. */
 VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
                                     int n_frames, const VaeLatentOut *latents,
                                     int n_latents, VaeError *error);
 
 /*
- * The end of a sequence, of a decoder with VaePlan.delay: gives the frames that
- * are due, without latents. It takes vae_stream_drain_steps() steps, in one
- * call or in several; vae_stream_drain_count() tells the frames that the next
- * `steps` of them give, which may be none. The first call ends the sequence: it
- * takes no more latents and cannot be saved. Afterwards reset or restart the
- * stream. Until then drain_steps() tells what is left; it is 0 before the first
- * latent, and always where there is no delay.
- * Errors: those of vae_stream_decode(); VAE_ERR_ARGUMENT if there are not so
- * many steps.
+ * Ends the sequence of a decoder with VaePlan.delay: gives the frames that are
+ * due, without latents. This takes vae_stream_drain_steps() steps, in one call
+ * or several. vae_stream_drain_count() gives the number of frames of the next
+ * `steps` steps, which may be 0. After the first call the sequence takes no
+ * more latents and cannot be saved. Reset or restart the stream after the last
+ * step.
+ *
+ * vae_stream_drain_steps() is the number of steps that remain. It is 0 before
+ * the first latent, and without a delay.
+ *
+ * Errors: those of vae_stream_decode(); VAE_ERR_ARGUMENT if fewer steps remain.
  */
 VAE_API int vae_stream_drain_steps(const VaeStream *stream);
 VAE_API void vae_stream_drain_count(const VaeStream *stream, int steps,
@@ -306,12 +311,14 @@ VAE_API VaeStatus vae_stream_drain(VaeStream *stream, int steps,
                                    VaeError *error);
 
 /*
- * As vae_stream_decode() and vae_stream_encode(), but what frames (when encoding: latents) point to may be written as
- * late as in vae_stream_wait() and must stay until then; the arrays and all
- * input but pictures on_device, which stay as long, may go when the call
- * returns. A backend with a device computes one call while the next is begun;
- * the others are done when the call returns. An error of one call may be told
- * by a later one or by vae_stream_wait(); after it nothing more is written.
+ * These begin to decode or encode. The output that the array points to may be
+ * written as late as in vae_stream_wait(), so it must stay valid until then.
+ * Input pictures on_device must stay valid as long, too. The arrays and all
+ * other input may be freed when the call returns.
+ *
+ * A backend with a device computes one call while the next one begins. Other
+ * backends finish before the call returns. A later call or vae_stream_wait()
+ * may return the error of an earlier call. Nothing is written after an error.
  */
 VAE_API VaeStatus vae_stream_decode_begin(VaeStream *stream,
                                           const VaeLatentIn *latents,
@@ -323,38 +330,37 @@ VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
                                           int n_frames,
                                           const VaeLatentOut *latents,
                                           int n_latents, VaeError *error);
-/* Waits until at most `left` (0 to 7) of the last calls that were begun are
- * not done: theirs are the last `left`. vae_stream_reset() and
- * vae_stream_free() end them all, and what was not waited for may be lost. */
-VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int left, VaeError *error);
+/* Blocks until at most `pending` (0 to 7) calls are still running. Calls finish
+ * in order. vae_stream_reset() and vae_stream_free() end all calls; their
+ * output may be incomplete. */
+VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
+                                  VaeError *error);
 
 /*
- * Makes the call that runs or, where none does, the next one return
- * VAE_ERR_CANCELLED within one op: a cancel that falls between two calls is not
- * lost. The sequence is broken then. vae_stream_reset() and
- * vae_stream_restart() end that, also where no call has seen it. May be called
- * from any thread at any time before vae_stream_free().
+ * Cancels the running call, or the next one if none is running. That call
+ * returns VAE_ERR_CANCELLED within one op, and the sequence is broken.
+ * vae_stream_reset() and vae_stream_restart() also end a cancel that no call
+ * has seen yet. May be called from any thread before vae_stream_free().
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
 /*
- * Gives back the memory that the stream holds on a device, for whoever else
- * wants it while this one has nothing to do: waits for all calls that were
- * begun, moves the carries into the host's memory and frees the rest. Weights
- * go the same way once all streams of the model on that device have given
- * theirs back. The next call takes all again and goes on as if nothing had
- * been, byte for byte. A stream on the host keeps its memory: there is nothing
- * to do.
+ * Frees the device memory of a stream that is idle, so that others can use it.
+ * Waits for all calls, copies the carries to host memory and frees the rest.
+ * When the last stream of the model on the device is released, its weights are
+ * copied and freed, too. The next call allocates everything again and continues
+ * with the same bytes. A stream on the host keeps its memory.
  *
- * Errors: VAE_ERR_MEMORY (the host has none for what is kept): nothing was
- * given back, or all but some weights, which vae_stream_is_released() tells.
- * VAE_ERR_BACKEND, also of calls that were begun.
+ * Errors: VAE_ERR_MEMORY (no host memory for the copies; nothing was freed, or
+ * all but some weights, see vae_stream_is_released()), VAE_ERR_BACKEND (also
+ * that of an earlier call).
  */
 VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
 /*
- * Takes the memory again now, which the next call does otherwise. Without
- * vae_stream_release() it does nothing. Errors of both: VAE_ERR_MEMORY and
- * VAE_ERR_BACKEND; nothing ran or was lost, and a later try may work.
+ * Allocates the memory of a released stream now, instead of in the next call.
+ * Does nothing if the stream is not released.
+ * Errors: VAE_ERR_MEMORY and VAE_ERR_BACKEND, also of the next call. Nothing
+ * ran and nothing is lost; a later try may succeed.
  */
 VAE_API VaeStatus vae_stream_resume(VaeStream *stream, VaeError *error);
 VAE_API bool vae_stream_is_released(const VaeStream *stream);
@@ -364,20 +370,19 @@ typedef struct VaeStreamStats {
     uint64_t units_in, units_out;
     uint64_t nonfinite;       /* values in the latents, in or out */
     uint64_t nonfinite_steps; /* steps with non-finite results; 0 with PASS */
-    uint64_t recovered_steps; /* those that were finite when computed in fp32 */
+    uint64_t recovered_steps; /* of these, finite when computed in fp32 */
     uint64_t busy_ns;         /* inside decode or encode calls */
     uint64_t last_ns;         /* the last call */
-    /* What came in was put where the network reads it (converted or, for a
-     * device, copied there); the network; the way out. Of a device that
-     * overlaps them their sum may be more than busy_ns. */
+    /* Conversion or upload of the input, the network, and download of the
+     * output. A device overlaps them, so that their sum may exceed busy_ns. */
     uint64_t upload_ns, compute_ns, download_ns;
 } VaeStreamStats;
-/* Counts since the stream was made. Owned by the stream, whose calls change
- * them. */
+/* Counts since the stream was created. Owned by the stream, which updates them
+ * in its calls. */
 VAE_API const VaeStreamStats *vae_stream_stats(const VaeStream *stream);
 
-/* Which backends this build and machine have: true, or false and in why
- * (may be NULL) a sentence. */
+/* Returns true if this build and machine have the backend. Otherwise returns
+ * false and writes the reason to why, a sentence; why may be NULL. */
 VAE_API bool vae_backend_available(VaeBackendKind kind, char *why,
                                    size_t why_size);
 

@@ -16,16 +16,16 @@ extern "C" {
 #endif
 
 /*
- * A struct that may grow in a later version begins with struct_size, which the
- * caller sets to the sizeof of its own header. Programs that were compiled with
- * older headers go on to work: members that they do not have are taken as 0,
- * and are not written. VAE_INIT() sets it, and all other members to 0:
+ * A struct that may grow in a later version begins with struct_size, the size
+ * of the struct in the caller's header. Programs that were compiled with older
+ * headers still work: the library reads members that they lack as 0, and does
+ * not write them. VAE_INIT() sets struct_size, and all other members to 0:
  *
  *     VaeStreamParams params = VAE_INIT(VaeStreamParams);
  *
- * Another size is VAE_ERR_ARGUMENT. Structs without struct_size have the same
- * size in all versions of libvae.so.0, or are allocated by the library alone,
- * where new members come last.
+ * A size that no version has is VAE_ERR_ARGUMENT. A struct without struct_size
+ * has the same size in all versions of libvae.so.0, or only the library
+ * allocates it and appends new members.
  */
 #ifdef __cplusplus
 }
@@ -55,50 +55,49 @@ typedef enum VaeType {
 
 /* Bytes of one element: 4, 2, 2, 1. */
 VAE_API size_t vae_type_size(VaeType type);
-/* "float32", "float16", "bfloat16", "uint8": the words of the caps. */
+/* "float32", "float16", "bfloat16" or "uint8", as in the caps. */
 VAE_API const char *vae_type_name(VaeType type);
 
 typedef enum VaeDirection { VAE_DECODE, VAE_ENCODE } VaeDirection;
 
 typedef enum VaeBackendKind {
-    VAE_BACKEND_AUTO, /* the fastest that works here: cuda, cpu, ref */
+    VAE_BACKEND_AUTO, /* the first of cuda, cpu and ref that works here */
     VAE_BACKEND_CUDA,
     VAE_BACKEND_CPU,
     VAE_BACKEND_REF
 } VaeBackendKind;
 
 typedef enum VaePrecision {
-    VAE_PRECISION_AUTO, /* what the backend does best without loss to see */
+    VAE_PRECISION_AUTO, /* the fastest of the backend without visible loss */
     VAE_PRECISION_FP32,
     VAE_PRECISION_TF32,
     VAE_PRECISION_FP16,
     VAE_PRECISION_BF16
 } VaePrecision;
 
-/* On which side of the model's latent statistics the caller stands. */
+/* The scale of latents: raw = normalized * std + mean, per channel. */
 typedef enum VaeNormalization {
-    VAE_NORMALIZED, /* what the diffusion model sees */
-    VAE_RAW         /* what the VAE of the space itself takes or gives */
+    VAE_NORMALIZED, /* the input and output of the diffusion model */
+    VAE_RAW         /* the input and output of the full VAE of the space */
 } VaeNormalization;
 
-/* What is done about results that are not finite (NaN, infinite). */
+/* Treatment of results that are not finite (NaN, infinite). */
 typedef enum VaeNanPolicy {
-    VAE_NAN_PASS,     /* nothing; results are not looked at */
-    VAE_NAN_FALLBACK, /* a step that gave such from finite numbers is computed
-                         once more in fp32, where it was computed in 16 bits */
+    VAE_NAN_PASS,     /* results are not checked */
+    VAE_NAN_FALLBACK, /* a step in 16 bits whose input is finite and whose
+                         result is not is computed again in fp32 */
     VAE_NAN_ERROR     /* the call fails */
 } VaeNanPolicy;
 
-/* Where the carries of a stream on a device are. The bytes of the output are
- * the same. */
+/* The place of a stream's carries. It does not change the output. */
 typedef enum VaeSpill {
-    VAE_SPILL_AUTO, /* on the device; as many in the host's memory as is needed
+    VAE_SPILL_AUTO, /* on the device, except as many in host memory as it takes
                        for the stream to fit */
     VAE_SPILL_OFF,  /* on the device */
-    VAE_SPILL_HOST  /* in the host's memory */
+    VAE_SPILL_HOST  /* in host memory */
 } VaeSpill;
 
-/* "auto", "cuda", "cpu", "ref" and the like. */
+/* "auto", "cuda", "cpu", "ref"; "auto", "fp32" and so on. */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
 VAE_API const char *vae_precision_name(VaePrecision precision);
 

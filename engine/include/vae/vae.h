@@ -1,5 +1,5 @@
 /*
- * vae/vae.h: all of the library.
+ * vae/vae.h: includes all public headers of libvae.
  */
 #ifndef VAE_VAE_H
 #define VAE_VAE_H

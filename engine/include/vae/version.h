@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* The build of the library fails where these differ from its own version. */
+/* The build of the library fails if these differ from its own version. */
 #define VAE_VERSION_MAJOR 0
 #define VAE_VERSION_MINOR 1
 #define VAE_VERSION_MICRO 0
@@ -21,14 +21,14 @@ extern "C" {
 #define VAE_VERSION_STRING                                                     \
     VAE_TEXT_OF(VAE_VERSION_MAJOR, VAE_VERSION_MINOR, VAE_VERSION_MICRO)
 
-/* Whether the headers are of this version or a later one. */
+/* True if the headers have this version or a later one. */
 #define VAE_CHECK_VERSION(major, minor, micro)                                 \
     (VAE_VERSION_MAJOR > (major) ||                                            \
      (VAE_VERSION_MAJOR == (major) && VAE_VERSION_MINOR > (minor)) ||          \
      (VAE_VERSION_MAJOR == (major) && VAE_VERSION_MINOR == (minor) &&          \
       VAE_VERSION_MICRO >= (micro)))
 
-/* The version of the library that runs, as text. */
+/* The version of the library at run time, as text. */
 VAE_API const char *vae_version(void);
 
 #ifdef __cplusplus
