@@ -68,13 +68,14 @@ typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 
 /*
  * y = norm(x) * gain (+ offset), then v * sigmoid(v) if silu. Rms: per
- * pixel x / max(|x|_2, 1e-12) * sqrt(c) * gain. Group: per frame and group of
- * c / groups channels (x - mean) / sqrt(var + 1e-6) * gain + offset, biased
- * variance. x: t * h * w * c of x_type; y likewise of y_type; y may be x if the
- * types are the same. gain, offset: c floats; offset NULL for rms. Group sums
- * are over fixed blocks of pixels, the same for every number of threads. tail,
- * cuda only: receives a copy of the last tail_frames of y, or NULL; it must not
- * overlap x or y.
+ * pixel x / max(sqrt(|x|_2^2 + c * eps), 1e-12) * sqrt(c) * gain. Group: per
+ * frame and group of c / groups channels (x - mean) / sqrt(var + 1e-6) * gain +
+ * offset, biased variance. x: t * h * w * c of x_type; y likewise of y_type; y
+ * may be x if the types are the same. gain, offset: c floats; offset NULL for
+ * rms, gain NULL for an rms whose gains are all 1. Group sums are over fixed
+ * blocks of pixels, the same for every number of threads. tail, cuda only:
+ * receives a copy of the last tail_frames of y, or NULL; it must not overlap x
+ * or y.
  */
 typedef struct VaeNormArgs {
     VaeNormKind kind;
@@ -83,6 +84,7 @@ typedef struct VaeNormArgs {
     const float *gain, *offset;
     VaeType x_type, y_type;
     int t, h, w, c, groups, tail_frames;
+    float eps; /* of rms, >= 0 */
     bool silu;
     double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, for
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */
@@ -115,7 +117,7 @@ enum { VAE_ATTENTION_CHANNELS_CUDA = 1024 };
 size_t vae_attention_scratch_ref(int n, int c);
 
 /*
- * Wan2.2's shortcuts without weights, added to y in place. Types, host: F32.
+ * Shortcuts without weights, added to y in place. Types, host: F32.
  *
  * DUP, x (t, h, w, cx) and y (t * ft - drop, h * fs, w * fs, cy): y[.., o] +=
  * x[(((o*ft+i)*fs+r)*fs+q) / rep] with rep = cy * ft * fs * fs / cx and i, r, q
@@ -125,7 +127,8 @@ size_t vae_attention_scratch_ref(int n, int c);
  * AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w / fs, cy): with g =
  * cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the index of an element
  * in its block, y[.., o] += mean of those with j in o*g .. o*g+g-1. If ft does
- * not divide t, zero frames are added in front.
+ * not divide t, frames are added in front: copies of frame 0 if repeat, else
+ * zeros.
  */
 typedef enum VaeShortcut { VAE_SHORTCUT_DUP, VAE_SHORTCUT_AVERAGE } VaeShortcut;
 
@@ -135,6 +138,7 @@ typedef struct VaeShortcutArgs {
     const void *x;
     int t, h, w, cx, cy; /* t, h, w of x */
     int ft, fs, drop;
+    bool repeat;
     VaeType x_type, y_type;
 } VaeShortcutArgs;
 
@@ -169,20 +173,21 @@ typedef enum VaeRearrange {
     /* y[f, fs*y+r, fs*x+q, c] = x[(r*fs+q)*t + f, y, x, c], ft 1: x has t
      * frames for each r and q. */
     VAE_JOIN_PHASES,
-    /* Space to depth and back, ft 1, colour slowest: column before row as in
-     * Wan2.2, y[f, y, x, (c*fs+q)*fs+r] = x[f, fs*y+r, fs*x+q, c] ... */
+    /* Space and time to depth and back, colour slowest: column before row as in
+     * Wan2.2, y[f, y, x, ((c*ft+i)*fs+q)*fs+r] = x[ft*f+i, fs*y+r, fs*x+q, c]
+     * ... */
     VAE_FOLD_CQR,
     VAE_UNFOLD_CQR,
-    /* ... and row before column, (c*fs+r)*fs+q. */
+    /* ... and row before column, ((c*ft+i)*fs+r)*fs+q. */
     VAE_FOLD_CRQ,
     VAE_UNFOLD_CRQ
 } VaeRearrange;
 
 /*
- * Moves elements, and may convert them. x: (t, h, w, cx) of
- * x_type, y: (t * ft - drop, h * fs, w * fs, c) of y_type, or for the FOLD
- * kinds (t, h / fs, w / fs, c). drop 1 leaves out output frame 1 (the second),
- * 0 none. x and y do not overlap.
+ * Moves elements, and may convert them. x: (t, h, w, cx) of x_type, y: (t * ft
+ * - drop, h * fs, w * fs, c) of y_type, or for the FOLD kinds (t / ft, h / fs,
+ * w / fs, c), where ft divides t. drop 1 leaves out output frame 1 (the
+ * second), 0 none. x and y do not overlap.
  */
 typedef struct VaeRearrangeArgs {
     VaeRearrange kind;
@@ -218,10 +223,11 @@ typedef struct VaeLatentInArgs {
 
 /*
  * The head's (h, w, cx) of x_type (host: F32) -> latent [c, h, w] of dst_type,
- * (v - mean[c]) / std[c] in this order if normalise, else v; cx is c or 2c. v
- * is the head's channel c. If sample, it is mean + exp(logvar / 2) * a normal
- * number of sample.h; this needs cx = 2c. mean_out and logvar_out, if not NULL,
- * receive channels 0..c-1 and c..2c-1 as [c, h, w].
+ * (v - mean[c]) / std[c] in this order if normalise, else v. cx is c, 2c or c +
+ * 1; in the last the one logvar is that of all channels. v is the head's
+ * channel c. If sample, it is mean + exp(logvar / 2) * a normal number of
+ * sample.h; this needs cx > c. mean_out and logvar_out, if not NULL, receive
+ * the means and the logvars as [c, h, w].
  */
 typedef struct VaeLatentOutArgs {
     void *dst;

@@ -46,6 +46,14 @@ vae_normal(uint64_t seed, uint64_t latent, int c, int y, int x)
 #endif
 }
 
+/* The channel of the logvar of channel c. The head has cx channels: n means,
+ * then n logvars or one for all. */
+VAE_INLINE int
+vae_logvar_channel(int c, int n, int cx)
+{
+    return cx == n + 1 ? n : n + c;
+}
+
 /* mean + exp(logvar / 2) * normal; logvar is clamped to -30..20. */
 VAE_INLINE float
 vae_sample(float mean, float logvar, double normal)

@@ -229,6 +229,7 @@ norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                        .w = x->shape.w,
                        .c = x->shape.c,
                        .groups = op->norm.groups,
+                       .eps = op->norm.eps,
                        .silu = op->norm.silu,
                        .sums = (void *) l->exec->memory.scratch});
     return 0;
@@ -284,7 +285,8 @@ shortcut(const VaeLaunch *l, const VaeOp *op)
                                       .cy = y->shape.c,
                                       .ft = op->shortcut.ft,
                                       .fs = op->shortcut.fs,
-                                      .drop = op->shortcut.drop});
+                                      .drop = op->shortcut.drop,
+                                      .repeat = op->shortcut.repeat});
 }
 
 static void

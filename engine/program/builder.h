@@ -24,6 +24,8 @@ typedef struct VaeConv {
     int k;      /* 1 or 3; 0 means 1 */
     int kt;     /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
     int s, st;  /* 0 means 1 */
+    int lead;   /* copies of frame 0 that the first step has in front of its
+                   context, with VAE_HEAD_REPEAT */
     int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k];
                    it is computed as one group, with zeros */
     VaeConvPad pad;
@@ -55,8 +57,9 @@ const void *vae_arch_data(const VaeBuilder *b);
 
 /* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
 const VaeTensor *vae_input(VaeBuilder *b);
-/* Ends the program. x: the latents (c = Z or 2Z) or pictures (c = 3). If x has
- * more frames than the step gives, the last ones are the result. */
+/* Ends the program. x: the latents (c = Z, 2Z or Z + 1: one logvar) or pictures
+ * (c = 3). If x has more frames than the step gives, the last ones are the
+ * result. */
 void vae_output(VaeBuilder *b, const VaeTensor *x);
 
 /* name.weight, name.bias. name "" is the entered path itself. */
@@ -65,6 +68,9 @@ const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
 /* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
 const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
                          bool silu, bool image);
+/* x / sqrt(mean over channels of x^2 + eps), without weights. */
+const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
+                                const VaeTensor *x, float eps, bool silu);
 /* name.weight, name.bias of dims [c]. */
 const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, int groups, bool silu);
@@ -81,7 +87,8 @@ const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
                                const VaeTensor *x, VaeMove move);
 typedef struct VaeShortcutMove {
     VaeShortcut kind;
-    int ft, fs; /* factors in time and space; 0 means 1 */
+    int ft, fs;  /* factors in time and space; 0 means 1 */
+    bool repeat; /* where frames are missing in front: copies of frame 0 */
 } VaeShortcutMove;
 /* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
 const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,

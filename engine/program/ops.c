@@ -73,8 +73,8 @@ vae_output(VaeBuilder *b, const VaeTensor *x)
     op->trim = x->shape.t - shape.t;
     if (op->trim > 0)
         shape.t = x->shape.t;
-    if (!decode && x->shape.c == 2 * z)
-        shape.c = 2 * z;
+    if (!decode && (x->shape.c == 2 * z || x->shape.c == z + 1))
+        shape.c = x->shape.c;
     expect(b, op, x, shape, q->sum);
 }
 
@@ -175,7 +175,8 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
         return NULL;
     const VaeShape in = x->shape;
     const int keep = conv.kt > conv.st ? conv.kt - conv.st : 0;
-    const int ctx = keep > 0 && b->params->first ? conv.kt - 1 : keep;
+    const int ctx =
+        keep > 0 && b->params->first ? conv.kt - 1 + conv.lead : keep;
     const VaeShape out = {.t = (ctx + in.t - conv.kt) / conv.st + 1,
                           .h = in.h / conv.s,
                           .w = in.w / conv.s,
@@ -273,6 +274,18 @@ vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x, bool silu,
 }
 
 const VaeTensor *
+vae_pixel_norm(VaeBuilder *b, const char *name, const VaeTensor *x, float eps,
+               bool silu)
+{
+    if (b->status != VAE_OK || !x)
+        return NULL;
+    const VaeTensor *y = add_norm(b, name, x, VAE_NORM_RMS, 1, silu);
+    if (y)
+        b->program->ops[b->program->n_ops - 1].norm.eps = eps;
+    return y;
+}
+
+const VaeTensor *
 vae_group_norm(VaeBuilder *b, const char *name, const VaeTensor *x, int groups,
                bool silu)
 {
@@ -318,16 +331,16 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
     if (b->status != VAE_OK || !x)
         return NULL;
     const int ft = move.ft ? move.ft : 1, fs = move.fs ? move.fs : 1;
+    const int block = ft * fs * fs;
     const VaeShape in = x->shape;
-    VaeShape out = {.t = in.t * ft - move.drop, .h = in.h * fs, .w = in.w * fs};
+    VaeShape out = {.t = in.t * ft - move.drop,
+                    .h = in.h * fs,
+                    .w = in.w * fs,
+                    .c = in.c / block};
     if (move.kind == VAE_UNFOLD_NEAREST)
         out.c = in.c / ft;
-    else if (move.kind == VAE_SHUFFLE_RQTC)
-        out.c = in.c / (ft * fs * fs);
-    else if (move.kind == VAE_UNFOLD_CQR || move.kind == VAE_UNFOLD_CRQ)
-        out.c = in.c / (fs * fs);
-    else
-        out = (VaeShape){in.t, in.h / fs, in.w / fs, in.c * fs * fs};
+    else if (move.kind == VAE_FOLD_CQR || move.kind == VAE_FOLD_CRQ)
+        out = (VaeShape){in.t / ft, in.h / fs, in.w / fs, in.c * block};
     VaeOp *op = vae_builder_op(b, VAE_OP_REARRANGE, name);
     VaeTensor *y = vae_builder_tensor(
         b, name, out, move.wide ? b->params->sum : b->params->act);
@@ -392,6 +405,7 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
     op->shortcut.kind = move.kind;
     op->shortcut.ft = move.ft;
     op->shortcut.fs = move.fs;
+    op->shortcut.repeat = move.repeat;
     op->shortcut.drop = move.kind == VAE_SHORTCUT_DUP
                             ? x->shape.t * move.ft - main->shape.t
                             : 0;

@@ -127,6 +127,7 @@ typedef struct VaeOp {
         struct {
             VaeNormKind kind;
             int groups;
+            float eps;
             bool silu;
             bool fills_context; /* copies the carry in front of y first */
         } norm;
@@ -137,6 +138,7 @@ typedef struct VaeOp {
         struct {
             VaeShortcut kind;
             int ft, fs, drop;
+            bool repeat;
         } shortcut;
         int trim; /* of outputs: frames to skip in front */
     };

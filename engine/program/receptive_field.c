@@ -67,6 +67,11 @@ span(const VaeOp *op, int j, int *first)
         *first = j - 1;
         return 2;
     case VAE_OP_REARRANGE:
+        if (op->rearrange.kind == VAE_FOLD_CQR ||
+            op->rearrange.kind == VAE_FOLD_CRQ) {
+            *first = j * op->rearrange.ft;
+            return op->rearrange.ft;
+        }
         *first = (j + op->rearrange.drop) / op->rearrange.ft;
         return 1;
     case VAE_OP_SHORTCUT:

@@ -33,9 +33,11 @@ vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
             const float mean = x[p * a->cx + c];
             const float v =
                 a->sample
-                    ? vae_sample(mean, x[p * a->cx + a->c + c],
-                                 vae_normal(a->seed, a->index, c,
-                                            (int) p / a->w, (int) p % a->w))
+                    ? vae_sample(
+                          mean,
+                          x[p * a->cx + vae_logvar_channel(c, a->c, a->cx)],
+                          vae_normal(a->seed, a->index, c, (int) p / a->w,
+                                     (int) p % a->w))
                     : mean;
             bad += !vae_is_finite(v);
             vae_store(a->dst, a->dst_type, c * n + p,
@@ -43,7 +45,8 @@ vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
             if (a->mean_out)
                 a->mean_out[c * n + p] = mean;
             if (a->logvar_out && a->cx > a->c)
-                a->logvar_out[c * n + p] = x[p * a->cx + a->c + c];
+                a->logvar_out[c * n + p] =
+                    x[p * a->cx + vae_logvar_channel(c, a->c, a->cx)];
         }
     *a->nonfinite += bad;
 }

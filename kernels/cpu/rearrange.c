@@ -54,22 +54,25 @@ row(const VaeRearrangeArgs *a, const VaeSimd *simd, uint8_t *y,
         }
 }
 
-/* Moves one row of the folded side from or to its fs rows. */
+/* Moves row y of frame f of the folded side from or to its fs rows of ft
+ * frames. */
 static void
-fold_row(const VaeRearrangeArgs *a, int row, int w, int colours)
+fold_row(const VaeRearrangeArgs *a, int f, int y, int h, int w)
 {
     const bool back = a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ;
     const bool column_first =
         a->kind == VAE_FOLD_CQR || a->kind == VAE_UNFOLD_CQR;
-    const int p = a->fs;
-    size_t deep = (size_t) row * w * colours * p * p;
+    const int p = a->fs, block = a->ft * p * p;
+    const int colours = back ? a->c : a->c / block;
+    size_t deep = ((size_t) f * h + y) * w * colours * block;
     for (int x = 0; x < w; x++)
         for (int c = 0; c < colours; c++)
-            for (int k = 0; k < p * p; k++, deep++) {
-                const int r = column_first ? k % p : k / p;
-                const int q = column_first ? k / p : k % p;
-                const size_t flat =
-                    (((size_t) row * p + r) * w * p + x * p + q) * colours + c;
+            for (int k = 0; k < block; k++, deep++) {
+                const int r = column_first ? k % p : k / p % p;
+                const int q = column_first ? k / p % p : k % p;
+                const size_t row =
+                    ((size_t) f * a->ft + k / (p * p)) * h * p + y * p + r;
+                const size_t flat = (row * w * p + x * p + q) * colours + c;
                 vae_store(a->y, a->y_type, back ? flat : deep,
                           vae_load(a->x, a->x_type, back ? deep : flat));
             }
@@ -79,12 +82,12 @@ static void
 fold(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
     const bool back = a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ;
-    const int p = a->fs;
+    const int p = a->fs, t = back ? a->t : a->t / a->ft;
     const int h = back ? a->h : a->h / p, w = back ? a->w : a->w / p;
-    const int colours = back ? a->c : a->c / (p * p);
-#pragma omp parallel for num_threads(q->threads) schedule(static)
-    for (int row = 0; row < a->t * h; row++)
-        fold_row(a, row, w, colours);
+#pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
+    for (int f = 0; f < t; f++)
+        for (int y = 0; y < h; y++)
+            fold_row(a, f, y, h, w);
 }
 
 void

@@ -1,5 +1,5 @@
 /*
- * shortcut.c: Wan2.2's shortcuts without weights, by rows of y.
+ * shortcut.c: the shortcuts without weights, by rows of y.
  */
 #include "cpu.h"
 
@@ -32,9 +32,10 @@ average_row(const VaeShortcutArgs *a, int f, int r, int front)
         for (int o = 0; o < a->cy; o++) {
             double sum = 0;
             for (int j = o * g; j < (o + 1) * g; j++) {
-                const int frame = f * a->ft + j / area % a->ft - front;
-                if (frame < 0)
+                int frame = f * a->ft + j / area % a->ft - front;
+                if (frame < 0 && !a->repeat)
                     continue;
+                frame = frame < 0 ? 0 : frame;
                 const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
                 const size_t column = (size_t) q * a->fs + j % a->fs;
                 sum +=

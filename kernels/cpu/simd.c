@@ -25,13 +25,13 @@ enum { STRIP = LANES == 16 ? 8 : 4 };
 
 /* ---------------------------------------------------------------- rms */
 
-/* scale[p] = sqrt(c) / max(norm, 1e-12) in place of the sum of squares. */
+/* Writes sqrt(c) / max(norm, 1e-12) in place of the sum of squares. */
 INLINE void
-rms_scales(float *scale, int n, int c)
+rms_scales(const VaeNormArgs *a, float *scale, int n)
 {
-    const float root = sqrtf((float) c);
+    const float root = sqrtf((float) a->c), more = (float) a->c * a->eps;
     for (int p = 0; p < n; p++) {
-        const float length = sqrtf(scale[p]);
+        const float length = sqrtf(scale[p] + more);
         scale[p] = root / (length < 1e-12f ? 1e-12f : length);
     }
 }
@@ -59,15 +59,17 @@ INLINE void
 rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 {
     const int c = a->c, whole = c / LANES * LANES, rest = c - whole;
-    const V last = load_part(a->gain, VAE_TYPE_F32, whole, rest);
+    const V one = splat(1);
+    const V last =
+        a->gain ? load_part(a->gain, VAE_TYPE_F32, whole, rest) : one;
     float scale[ROWS] = {0};
     for (int p = 0; p < n; p++)
         scale[p] = sum_of_squares(a->x, xt, at + (size_t) p * c, c);
-    rms_scales(scale, n, c);
+    rms_scales(a, scale, n);
     for (int p = 0; p < n; p++) {
         const size_t row = at + (size_t) p * c;
         for (int i = 0; i < whole; i += LANES) {
-            const V gain = load(a->gain, VAE_TYPE_F32, i);
+            const V gain = a->gain ? load(a->gain, VAE_TYPE_F32, i) : one;
             const V v = load(a->x, xt, row + i) * scale[p] * gain;
             store(a->y, yt, row + i, activate(v, a->silu));
         }
@@ -84,15 +86,18 @@ rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 INLINE void
 rms_rows8(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 {
-    const V8 half = low_half(load_part(a->gain, VAE_TYPE_F32, 0, 8));
-    const V gain = __builtin_shufflevector(half, half, LOW, LOW);
+    V gain = splat(1);
+    if (a->gain) {
+        const V8 half = low_half(load_part(a->gain, VAE_TYPE_F32, 0, 8));
+        gain = __builtin_shufflevector(half, half, LOW, LOW);
+    }
     float scale[ROWS + 1] = {0};
     for (int p = 0; p < n; p += 2) {
         const V v = load_some(a->x, xt, at + (size_t) p * 8, (n - p) * 8);
         scale[p] = sum8(low_half(v * v));
         scale[p + 1] = sum8(high_half(v * v));
     }
-    rms_scales(scale, n, 8);
+    rms_scales(a, scale, n);
     for (int p = 0; p < n; p += 2) {
         const size_t row = at + (size_t) p * 8;
         const V one = splat(scale[p]), two = splat(scale[p + 1]);

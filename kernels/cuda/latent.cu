@@ -45,7 +45,11 @@ latent_out(VaeLatentOutArgs a)
     const int p = live ? (int) (i % pixels) : 0;
     const size_t at = (size_t) p * a.cx + c;
     const float mean = vae_load(a.x, a.x_type, at);
-    const float logvar = a.cx > a.c ? vae_load(a.x, a.x_type, at + a.c) : 0;
+    const float logvar =
+        a.cx > a.c
+            ? vae_load(a.x, a.x_type,
+                       (size_t) p * a.cx + vae_logvar_channel(c, a.c, a.cx))
+            : 0;
     const float v =
         a.sample ? vae_sample(mean, logvar,
                               vae_normal(a.seed, a.index, c, p / a.w, p % a.w))

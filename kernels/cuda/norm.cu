@@ -10,9 +10,9 @@ enum { ROUNDS = 4 }; /* pixels per group of lanes, one after another */
 
 /* The factor that gives x a root mean square of 1, see kernels.h. */
 VAE_DEVICE float
-rms_scale(float squares, float root)
+rms_scale(const VaeNormArgs &a, float squares, float root)
 {
-    const float length = sqrtf(squares);
+    const float length = sqrtf(squares + (float) a.c * a.eps);
     return root / (length < 1e-12f ? 1e-12f : length);
 }
 
@@ -50,7 +50,7 @@ struct Channels {
     int first, n;
 };
 
-/* Writes the channels of one octet. gain has the alignment of x. */
+/* Writes the channels of one octet. gain has the alignment of x, or is NULL. */
 template <int X, int Y>
 VAE_DEVICE void
 rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, const Channels &to,
@@ -60,10 +60,12 @@ rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, const Channels &to,
     VaeOctet<G> gain;
     VaeOctet<Y> y;
     float v[8];
-    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) to.first, to.n);
+    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) to.first,
+                      a.gain ? to.n : 0);
     VAE_UNROLL
     for (int i = 0; i < 8; i++) {
-        v[i] = vae_octet_get<X>(x, i) * scale * vae_octet_get<G>(gain, i);
+        v[i] = vae_octet_get<X>(x, i) * scale *
+               (a.gain ? vae_octet_get<G>(gain, i) : 1);
         if (a.silu)
             v[i] = vae_silu(v[i]);
     }
@@ -99,7 +101,7 @@ rms(VaeNormArgs a, int lanes, float root)
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
             sum = sum_squares<X>(sum, x[i]);
-        const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
+        const float scale = rms_scale(a, vae_lanes_sum(sum, lanes), root);
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
             rms_octet<X, Y>(
@@ -131,7 +133,7 @@ rms_any(VaeNormArgs a, int lanes, float root)
         vae_octet_load(x, a.x, a.x_type, row + first, n);
         sum = sum_squares(sum, x);
     }
-    const float scale = rms_scale(vae_lanes_sum(sum, lanes), root);
+    const float scale = rms_scale(a, vae_lanes_sum(sum, lanes), root);
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);

@@ -76,12 +76,13 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
 
 /*
  * Moves element i of the folded row blockIdx.y of frame blockIdx.z, with
- * `colours` of p x p pixels, to or from the flat picture.
+ * `colours` of p x p pixels of ft frames, to or from the flat pictures.
  */
 VAE_KERNEL void
 fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
 {
-    const int p = a.fs, deep = colours * p * p;
+    const int p = a.fs, area = p * p, block = a.ft * area;
+    const int deep = colours * block;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
     if (i >= w * deep)
         return;
@@ -90,8 +91,10 @@ fold(VaeRearrangeArgs a, int w, int colours, bool back, bool column_first)
     const int r = column_first ? fast : slow;
     const int q = column_first ? slow : fast;
     const size_t row = (size_t) blockIdx.z * gridDim.y + blockIdx.y;
+    const size_t f = (size_t) blockIdx.z * a.ft + k / area % a.ft;
+    const size_t flat_row = (f * gridDim.y + blockIdx.y) * p + r;
     const size_t flat =
-        ((row * p + r) * w * p + (size_t) x * p + q) * colours + k / (p * p);
+        (flat_row * w * p + (size_t) x * p + q) * colours + k / block;
     const size_t folded = row * w * deep + i;
     vae_store(a.y, a.y_type, back ? flat : folded,
               vae_load(a.x, a.x_type, back ? folded : flat));
@@ -220,7 +223,7 @@ launch_fold_words(const VaeQueue *q, const VaeRearrangeArgs *a, int w, int h,
     const bool words = ((uintptr_t) a->x | (uintptr_t) a->y) % 4 == 0;
     dim3 grid(vae_blocks((size_t) w, VAE_THREADS), (unsigned) h,
               (unsigned) a->t);
-    if (a->x_type != a->y_type)
+    if (a->x_type != a->y_type || a->ft > 1)
         return false;
     if (octets) {
         grid.x = vae_blocks((size_t) w * colours / 8, VAE_THREADS);
@@ -248,11 +251,11 @@ launch_fold(const VaeQueue *q, const VaeRearrangeArgs *a)
     const bool back = a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ;
     const bool column_first =
         a->kind == VAE_FOLD_CQR || a->kind == VAE_UNFOLD_CQR;
-    const int p = a->fs, area = p * p;
+    const int p = a->fs, block = a->ft * p * p;
     const int h = back ? a->h : a->h / p, w = back ? a->w : a->w / p;
-    const int colours = back ? a->c : a->c / area;
-    const dim3 grid(vae_blocks((size_t) w * colours * area, VAE_THREADS),
-                    (unsigned) h, (unsigned) a->t);
+    const int colours = back ? a->c : a->c / block;
+    const dim3 grid(vae_blocks((size_t) w * colours * block, VAE_THREADS),
+                    (unsigned) h, (unsigned) (back ? a->t : a->t / a->ft));
     if (launch_fold_words(q, a, w, h, colours))
         return;
     vae_launch(fold, grid, VAE_THREADS, 0, q->stream, *a, w, colours, back,

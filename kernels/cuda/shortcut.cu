@@ -1,5 +1,5 @@
 /*
- * shortcut.cu: Wan2.2's shortcuts without weights.
+ * shortcut.cu: the shortcuts without weights.
  */
 #include "common.cuh"
 #include "cuda.h"
@@ -89,8 +89,15 @@ launch_dup(const VaeQueue *q, const VaeShortcutArgs *a, int frames)
         run(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
 }
 
-/* Adds to one element of row blockIdx.y of frame blockIdx.z; `front` zero
- * frames. */
+/* Frame f of x with the frames in front, from -front on; -1: zeros. */
+VAE_DEVICE int
+frame_of(const VaeShortcutArgs &a, int f)
+{
+    return f >= 0 ? f : a.repeat ? 0 : -1;
+}
+
+/* Adds to one element of row blockIdx.y of frame blockIdx.z; `front` frames are
+ * in front. */
 VAE_KERNEL void
 average(VaeShortcutArgs a, int g, int front)
 {
@@ -104,7 +111,7 @@ average(VaeShortcutArgs a, int g, int front)
     float sum = 0;
     VAE_NO_UNROLL
     for (int j = 0; j < g; j++) {
-        const int f = (int) blockIdx.z * a.ft + t - front;
+        const int f = frame_of(a, (int) blockIdx.z * a.ft + t - front);
         const size_t row = (size_t) blockIdx.y * a.fs + r;
         const size_t x = (size_t) column * a.fs + q;
         const size_t site = ((size_t) f * a.h + row) * a.w + x;
@@ -139,7 +146,7 @@ average_octets(VaeShortcutArgs a, int front)
     const size_t at = (line * w + column) * a.cy + first * F;
     VAE_UNROLL
     for (int t = 0; t < F; t++) {
-        const int f = (int) blockIdx.z * F + t - front;
+        const int f = frame_of(a, (int) blockIdx.z * F + t - front);
         VAE_UNROLL
         for (int k = 0; k < 4; k++) {
             const size_t row = (size_t) f * a.h + 2 * blockIdx.y + k / 2;

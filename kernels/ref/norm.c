@@ -31,11 +31,11 @@ rms(const VaeNormArgs *a)
             const float v = vae_load(a->x, a->x_type, p * a->c + i);
             sum += (double) v * v;
         }
-        const float length = (float) sqrt(sum);
+        const float length = (float) sqrt(sum + (double) a->c * a->eps);
         const float norm = length < 1e-12f ? 1e-12f : length;
         for (int i = 0; i < a->c; i++) {
             const float v = vae_load(a->x, a->x_type, p * a->c + i);
-            const float y = v / norm * root * a->gain[i];
+            const float y = v / norm * root * (a->gain ? a->gain[i] : 1);
             vae_store(a->y, a->y_type, p * a->c + i, a->silu ? silu(y) : y);
         }
     }

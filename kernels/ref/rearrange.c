@@ -34,19 +34,21 @@ frame(const VaeRearrangeArgs *a, int f, int i, int to)
         }
 }
 
-/* Space to depth, or back: loops over the elements of the folded side. */
+/* To depth, or back: loops over the elements of the folded side. */
 static void
 fold(const VaeRearrangeArgs *a, bool back, bool column_first)
 {
-    const int p = a->fs;
+    const int p = a->fs, block = a->ft * p * p;
     const int h = back ? a->h : a->h / p, w = back ? a->w : a->w / p;
-    const int colours = back ? a->c : a->c / (p * p), deep = colours * p * p;
-    for (size_t i = 0; i < (size_t) a->t * h * w * deep; i++) {
-        const int slow = (int) (i % deep) / p % p, fast = (int) (i % deep) % p;
+    const int colours = back ? a->c : a->c / block, deep = colours * block;
+    const int t = back ? a->t : a->t / a->ft;
+    for (size_t i = 0; i < (size_t) t * h * w * deep; i++) {
+        const int k = (int) (i % deep), slow = k / p % p, fast = k % p;
         const int r = column_first ? fast : slow;
         const int q = column_first ? slow : fast;
-        const size_t c = i % deep / (p * p), x = i / deep % w;
-        const size_t y = i / deep / w % h, f = i / deep / w / h;
+        const size_t c = k / block, x = i / deep % w;
+        const size_t y = i / deep / w % h;
+        const size_t f = i / deep / w / h * a->ft + k / (p * p) % a->ft;
         const size_t flat =
             ((f * h * p + y * p + r) * w * p + x * p + q) * colours + c;
         vae_store(a->y, a->y_type, back ? flat : i,

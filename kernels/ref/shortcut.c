@@ -1,5 +1,5 @@
 /*
- * shortcut.c: Wan2.2's shortcuts without weights.
+ * shortcut.c: the shortcuts without weights.
  */
 #include "ref.h"
 
@@ -25,16 +25,17 @@ dup(const VaeShortcutArgs *a)
             }
 }
 
-/* Element j of the block at (f, r, q) of y, with `front` zero frames added. */
+/* Element j of the block at (f, r, q) of y, with `front` frames added. */
 static double
 element(const VaeShortcutArgs *a, int f, int r, int q, int j, int front)
 {
     const float *x = a->x;
     const int area = a->fs * a->fs;
     const int c = j / (a->ft * area), i = j / area % a->ft;
-    const int frame = f * a->ft + i - front;
-    if (frame < 0)
+    int frame = f * a->ft + i - front;
+    if (frame < 0 && !a->repeat)
         return 0;
+    frame = frame < 0 ? 0 : frame;
     const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
     const size_t column = (size_t) q * a->fs + j % a->fs;
     return x[(((size_t) frame * a->h + row) * a->w + column) * a->cx + c];

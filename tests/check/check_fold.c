@@ -1,7 +1,7 @@
 /*
- * check_fold.c: space to depth and back, Wan2.2's shortcuts, the soft clamp,
- * the depthwise convolution and the ReLU of a convolution, each against its
- * definition written the other way round.
+ * check_fold.c: space and time to depth and back, the shortcuts, the soft
+ * clamp, the depthwise convolution and the ReLU of a convolution, each against
+ * its definition written the other way round.
  */
 #include <math.h>
 #include <string.h>
@@ -15,23 +15,32 @@
 typedef struct Fold {
     int t, h, w, colours, p; /* h, w of the folded side */
     bool column_first;
+    int ft; /* 0 means 1; t is that of the folded side */
 } Fold;
+
+static int
+frames_of(const Fold *f)
+{
+    return f->ft ? f->ft : 1;
+}
 
 /* Every pixel of the flat side, to its channel of the deep side. */
 static void
 fold_definition(const Fold *f, const float *flat, float *deep)
 {
     const int p = f->p, wide = f->w * p, high = f->h * p;
-    for (int t = 0; t < f->t; t++)
+    const int ft = frames_of(f);
+    for (int t = 0; t < f->t * ft; t++)
         for (int y = 0; y < high; y++)
             for (int x = 0; x < wide; x++)
                 for (int c = 0; c < f->colours; c++) {
                     const int r = y % p, q = x % p;
-                    const int k = f->column_first ? (c * p + q) * p + r
-                                                  : (c * p + r) * p + q;
+                    const int i = c * ft + t % ft;
+                    const int k = f->column_first ? (i * p + q) * p + r
+                                                  : (i * p + r) * p + q;
                     const size_t site =
-                        ((size_t) t * f->h + y / p) * f->w + x / p;
-                    deep[site * f->colours * p * p + k] =
+                        ((size_t) (t / ft) * f->h + y / p) * f->w + x / p;
+                    deep[site * f->colours * ft * p * p + k] =
                         flat[(((size_t) t * high + y) * wide + x) * f->colours +
                              c];
                 }
@@ -49,11 +58,11 @@ fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
     VaeRearrangeArgs a = {.kind = f->column_first ? VAE_FOLD_CQR : VAE_FOLD_CRQ,
                           .y = y,
                           .x = flat,
-                          .t = f->t,
+                          .t = f->t * frames_of(f),
                           .h = f->h * f->p,
                           .w = f->w * f->p,
-                          .c = f->colours * f->p * f->p,
-                          .ft = 1,
+                          .c = f->colours * frames_of(f) * f->p * f->p,
+                          .ft = frames_of(f),
                           .fs = f->p};
     VaeRearrangeArgs back = {.kind = f->column_first ? VAE_UNFOLD_CQR
                                                      : VAE_UNFOLD_CRQ,
@@ -63,7 +72,7 @@ fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
                              .h = f->h,
                              .w = f->w,
                              .c = f->colours,
-                             .ft = 1,
+                             .ft = frames_of(f),
                              .fs = f->p};
     k->rearrange(q, &a);
     vae_check_equal(t, "fold", y, deep, n * 4);
@@ -90,18 +99,21 @@ static void
 check_fold(VaeCheck *t)
 {
     static const Fold cases[] = {
-        {1, 1, 1, 3, 2, true},   {2, 3, 5, 3, 2, true},
-        {2, 3, 5, 3, 2, false},  {1, 2, 3, 3, 4, false},
-        {2, 1, 5, 3, 4, true},   {3, 5, 1, 7, 2, false},
-        {1, 4, 4, 1, 1, true},   {1, 2, 261, 3, 2, false},
-        {2, 3, 5, 16, 2, false}, {1, 2, 3, 24, 2, true},
+        {1, 1, 1, 3, 2, true},     {2, 3, 5, 3, 2, true},
+        {2, 3, 5, 3, 2, false},    {1, 2, 3, 3, 4, false},
+        {2, 1, 5, 3, 4, true},     {3, 5, 1, 7, 2, false},
+        {1, 4, 4, 1, 1, true},     {1, 2, 261, 3, 2, false},
+        {2, 3, 5, 16, 2, false},   {1, 2, 3, 24, 2, true},
+        {3, 2, 5, 7, 1, false, 2}, {2, 3, 5, 16, 2, false, 2},
+        {2, 1, 3, 3, 2, true, 2},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
         const Fold *f = &cases[i];
-        const size_t n = (size_t) f->t * f->h * f->w * f->colours * f->p * f->p;
-        if (!vae_check_begin(t, "fold_%s_p%d_%dx%dx%dx%d",
-                             f->column_first ? "cqr" : "crq", f->p, f->t, f->h,
-                             f->w, f->colours))
+        const size_t n = (size_t) f->t * frames_of(f) * f->h * f->w *
+                         f->colours * f->p * f->p;
+        if (!vae_check_begin(t, "fold_%s_p%dx%d_%dx%dx%dx%d",
+                             f->column_first ? "cqr" : "crq", frames_of(f),
+                             f->p, f->t, f->h, f->w, f->colours))
             continue;
         float *flat = vae_check_random(t, n, 1);
         float *deep = vae_check_buffer(t, n * 4, 4);
@@ -121,9 +133,10 @@ static float
 block_value(const VaeShortcutArgs *a, int f, int r, int q, int k, int front)
 {
     const int area = a->fs * a->fs;
-    const int frame = f * a->ft + k / area % a->ft - front;
-    if (frame < 0)
+    int frame = f * a->ft + k / area % a->ft - front;
+    if (frame < 0 && !a->repeat)
         return 0;
+    frame = frame < 0 ? 0 : frame;
     const size_t at =
         ((size_t) frame * a->h + r * a->fs + k / a->fs % a->fs) * a->w +
         (size_t) q * a->fs + k % a->fs;
@@ -180,9 +193,10 @@ shortcut_count(const VaeShortcutArgs *a)
 static void
 shortcut_case(VaeCheck *t, VaeShortcutArgs a)
 {
-    if (!vae_check_begin(t, "shortcut_%s_t%d_s%d_d%d_%dx%dx%d_%d_%d",
-                         a.kind == VAE_SHORTCUT_DUP ? "dup" : "average", a.ft,
-                         a.fs, a.drop, a.t, a.h, a.w, a.cx, a.cy))
+    if (!vae_check_begin(t, "shortcut_%s%s_t%d_s%d_d%d_%dx%dx%d_%d_%d",
+                         a.kind == VAE_SHORTCUT_DUP ? "dup" : "average",
+                         a.repeat ? "_repeat" : "", a.ft, a.fs, a.drop, a.t,
+                         a.h, a.w, a.cx, a.cy))
         return;
     const size_t n = shortcut_count(&a);
     a.x = vae_check_random(t, (size_t) a.t * a.h * a.w * a.cx, 1);
@@ -227,6 +241,12 @@ check_shortcut(VaeCheck *t)
          .ft = 2, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 4, .w = 6, .cx = 24, .cy = 48,
          .ft = 2, .fs = 2},
+        {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 4, .w = 6, .cx = 24, .cy = 48,
+         .ft = 2, .fs = 2, .repeat = true},
+        {VAE_SHORTCUT_AVERAGE, .t = 1, .h = 2, .w = 4, .cx = 16, .cy = 16,
+         .ft = 2, .fs = 2, .repeat = true},
+        {VAE_SHORTCUT_AVERAGE, .t = 1, .h = 2, .w = 4, .cx = 16, .cy = 32,
+         .ft = 2, .fs = 1, .repeat = true},
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 2, .w = 258, .cx = 24, .cy = 24,
          .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 3, .w = 3, .cx = 7, .cy = 7,

@@ -101,7 +101,8 @@ check_in(VaeCheck *t)
     }
 }
 
-/* Channel `from` + l of pixel p of x, as [c, h, w]. */
+/* Channel `from` + l of pixel p of x, as [c, h, w], or its last channel if it
+ * has no such one. */
 static float *
 planes(VaeCheck *t, const VaeLatentOutArgs *a, int from, bool normalise)
 {
@@ -109,7 +110,8 @@ planes(VaeCheck *t, const VaeLatentOutArgs *a, int from, bool normalise)
     float *y = vae_check_buffer(t, pixels * a->c * 4, 4);
     for (size_t i = 0; i < pixels * a->c; i++) {
         const size_t l = i / pixels, p = i % pixels;
-        const float v = ((const float *) a->x)[p * a->cx + from + l];
+        const size_t k = from + l < (size_t) a->cx ? from + l : a->cx - 1u;
+        const float v = ((const float *) a->x)[p * a->cx + k];
         const volatile float difference = normalise ? v - a->mean[l] : v;
         y[i] = normalise ? difference / a->std[l] : v;
     }
@@ -152,8 +154,9 @@ run_out(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeLatentOutArgs a)
 static void
 check_out(VaeCheck *t)
 {
-    static const int sizes[][4] = {
-        {1, 1, 1, 1}, {3, 5, 4, 8}, {2, 7, 16, 16}, {6, 7, 16, 32}};
+    static const int sizes[][4] = {{1, 1, 1, 1},   {3, 5, 4, 8},
+                                   {2, 7, 16, 16}, {6, 7, 16, 32},
+                                   {2, 5, 16, 17}, {1, 1, 1, 2}};
     for (size_t i = 0; i < 2 * 3 * VAE_COUNT(sizes); i++) {
         const int *s = sizes[i / 6];
         const VaeType type = all_types[i % 3];

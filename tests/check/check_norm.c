@@ -40,10 +40,10 @@ rms_definition(const VaeNormArgs *a, float *y)
         long double sum = 0;
         for (int i = 0; i < a->c; i++)
             sum += (long double) x[p + i] * x[p + i];
-        const double norm = fmax(sqrt((double) sum), 1e-12);
+        const double norm = fmax(sqrt((double) sum + a->eps * a->c), 1e-12);
         for (int i = 0; i < a->c; i++)
-            y[p + i] =
-                (float) finish(a, x[p + i] / norm * sqrt(a->c) * a->gain[i]);
+            y[p + i] = (float) finish(a, x[p + i] / norm * sqrt(a->c) *
+                                             (a->gain ? a->gain[i] : 1));
     }
 }
 
@@ -228,6 +228,27 @@ check_rms(VaeCheck *t)
     }
 }
 
+/* Without gains, and with an eps that counts: in half of the pixels the mean
+ * square is as small. */
+static void
+check_pixel(VaeCheck *t)
+{
+    static const int channels[] = {1, 8, 12, 37, 48, 128, 1024, 2048};
+    for (size_t i = 0; i < 2 * VAE_COUNT(channels); i++) {
+        const int c = channels[i / 2];
+        if (!vae_check_begin(t, "rms_eps%s_c%d", i % 2 ? "_silu" : "", c))
+            continue;
+        VaeNormArgs a = arguments(t, VAE_NORM_RMS, 2, 3, 7, c, 0, i % 2);
+        float *x = vae_check_random(t, count(&a), 2);
+        for (size_t k = 0; k < count(&a); k++)
+            x[k] *= k / (size_t) c % 2 ? 1e-4f : 1;
+        a.x = x;
+        a.gain = NULL;
+        a.eps = 1e-8f;
+        compare(t, a);
+    }
+}
+
 static void
 check_group(VaeCheck *t)
 {
@@ -372,7 +393,7 @@ int
 main(int argc, char **argv)
 {
     static const VaeCheckFunc all[] = {
-        check_rms,      check_group, check_group_mean, check_group_outlier,
-        check_extremes, check_silu,  check_speed};
+        check_rms,           check_pixel,    check_group, check_group_mean,
+        check_group_outlier, check_extremes, check_silu,  check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }
