@@ -44,3 +44,10 @@ gst_vae_group_get(const GstBuffer *buffer, guint *frames,
                              duration, NULL) &&
            *frames > 0 && *duration <= G_MAXINT64;
 }
+
+gboolean
+gst_vae_group_is_meta(const GstMeta *meta)
+{
+    return gst_meta_info_is_custom(meta->info) &&
+           gst_custom_meta_has_name((GstCustomMeta *) meta, NAME);
+}

@@ -16,6 +16,7 @@ void gst_vae_group_add(GstBuffer *buffer, guint frames, GstClockTime duration);
 /* FALSE: the buffer has none that makes sense. */
 gboolean gst_vae_group_get(const GstBuffer *buffer, guint *frames,
                            GstClockTime *duration);
+gboolean gst_vae_group_is_meta(const GstMeta *meta);
 
 G_END_DECLS
 #endif

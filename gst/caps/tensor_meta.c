@@ -9,6 +9,9 @@
 
 #include <gst/analytics/gsttensormeta.h>
 
+#include "group.h"
+#include "metas.h"
+
 #define TENSOR_ID "vae-latent"
 #define MAX_DIMS 4
 
@@ -202,6 +205,20 @@ fits(const GstTensor *tensor, const GstVaeLatentInfo *info, GError **error)
     return FALSE;
 }
 
+gboolean
+gst_vae_tensor_meta_is_latent(const GstMeta *meta)
+{
+    const GstTensorMeta *tensors = (const GstTensorMeta *) meta;
+
+    if (meta->info->api != GST_TENSOR_META_API_TYPE)
+        return FALSE;
+    for (gsize i = 0; i < tensors->num_tensors; i++)
+        if (g_str_has_prefix(g_quark_to_string(tensors->tensors[i]->id),
+                             TENSOR_ID))
+            return TRUE;
+    return FALSE;
+}
+
 GstBuffer *
 gst_vae_tensor_meta_take(GstBuffer *buffer, const GstVaeLatentInfo *info,
                          const gchar *space, GError **error)
@@ -209,6 +226,8 @@ gst_vae_tensor_meta_take(GstBuffer *buffer, const GstVaeLatentInfo *info,
     gchar *id = make_id(info, space);
     const GstTensor *tensor = find(buffer, id);
     GstBuffer *latents = buffer;
+    GstClockTime duration;
+    guint frames;
 
     if (tensor) {
         latents = NULL;
@@ -219,6 +238,9 @@ gst_vae_tensor_meta_take(GstBuffer *buffer, const GstVaeLatentInfo *info,
                 GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS, 0, -1);
             gst_buffer_copy_into(latents, tensor->data, GST_BUFFER_COPY_MEMORY,
                                  0, -1);
+            gst_vae_metas_copy(latents, buffer);
+            if (gst_vae_group_get(buffer, &frames, &duration))
+                gst_vae_group_add(latents, frames, duration);
         }
         gst_buffer_unref(buffer);
     }
@@ -277,6 +299,12 @@ gst_vae_tensor_meta_describe(GstCaps *caps, const GstVaeLatentInfo *info)
 #endif
 
 #else
+
+gboolean
+gst_vae_tensor_meta_is_latent(const GstMeta *meta)
+{
+    return FALSE;
+}
 
 void
 gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,

@@ -34,6 +34,9 @@ GstBuffer *gst_vae_tensor_meta_take(GstBuffer *buffer,
                                     const GstVaeLatentInfo *info,
                                     const gchar *space, GError **error);
 
+/* TRUE: a meta whose tensors include one of latents. */
+gboolean gst_vae_tensor_meta_is_latent(const GstMeta *meta);
+
 /* Sets the field `tensors` of the first structure of caps. */
 void gst_vae_tensor_meta_describe(GstCaps *caps, const GstVaeLatentInfo *info);
 

@@ -4,6 +4,7 @@
 #include "call.h"
 #include "decode.h"
 #include "frames.h"
+#include "metas.h"
 #include "video.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
@@ -154,6 +155,8 @@ add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
     /* So that a dump of the frames is the same in every run. */
     if (session->clear)
         gst_buffer_memset(out->buffer, 0, 0, gst_buffer_get_size(out->buffer));
+    if (out->metas)
+        gst_vae_metas_copy(out->buffer, out->metas);
     if (!gst_vae_call_add_picture(call, session, out->buffer, GST_MAP_WRITE))
         return vae_fail(error, VAE_ERR_MEMORY,
                         "a frame from downstream cannot be written");

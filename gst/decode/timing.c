@@ -7,6 +7,7 @@
 
 #include "enums.h"
 #include "group.h"
+#include "metas.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
@@ -286,6 +287,8 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
         for (guint i = 0; i < keep; i++)
             item->out[i].wanted = FALSE;
     item->in[0] = buffer;
+    if (!item->partial) /* else the first frame is not there */
+        item->out[0].metas = gst_buffer_ref(buffer);
     item->n_in = 1;
     item->frames = self->frame;
     return item;
@@ -354,5 +357,7 @@ gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
 
     if (part)
         label(self, part, buffer, i, left);
+    if (part && i == 0)
+        gst_vae_metas_copy(part, buffer);
     return part;
 }

@@ -4,6 +4,7 @@
 #include "encode.h"
 
 #include "enums.h"
+#include "metas.h"
 #include "switch.h"
 #include "video.h"
 
@@ -16,6 +17,8 @@ gst_vae_encode_forget(GstVaeEncode *self)
     for (guint i = 0; i < self->n_pending; i++)
         gst_clear_buffer(&self->pending[i]);
     self->n_pending = 0;
+    for (guint i = 0; i < self->n_uncovered; i++)
+        gst_clear_buffer(&self->uncovered[i].metas);
     self->n_uncovered = 0;
     gst_clear_buffer(&self->last);
 }
@@ -61,6 +64,9 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
     /* Without a rate a duration would look like a trimmed group. */
     if (whole && self->in.fps_n == 0)
         out->duration = GST_CLOCK_TIME_NONE;
+    out->metas = g_steal_pointer(&self->uncovered[0].metas);
+    for (guint i = 1; i < n; i++)
+        gst_clear_buffer(&self->uncovered[i].metas);
     self->n_uncovered -= n;
     for (guint i = 0; i < self->n_uncovered; i++)
         self->uncovered[i] = self->uncovered[i + n];
@@ -261,6 +267,7 @@ gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
     if (!self->alpha_told)
         check_alpha(self, buffer);
     gst_buffer_replace(&self->last, buffer);
+    span.metas = gst_vae_metas_take(buffer);
     self->uncovered[self->n_uncovered++] = span;
     self->pending[self->n_pending++] = buffer;
     return self->n_pending < group_size(self) ? GST_FLOW_OK : push_group(self);

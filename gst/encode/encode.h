@@ -16,6 +16,7 @@ GST_ELEMENT_REGISTER_DECLARE(vaeencode)
 
 typedef struct GstVaeSpan {
     GstClockTime pts, end;
+    GstBuffer *metas; /* of the frame, which a latent gets; or NULL */
 } GstVaeSpan;
 
 /* Somebody downstream wants a sequence to begin. */

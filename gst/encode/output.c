@@ -4,6 +4,7 @@
 #include "call.h"
 #include "encode.h"
 #include "group.h"
+#include "metas.h"
 
 void
 gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
@@ -28,6 +29,8 @@ add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "no memory for a latent of %zu bytes", size);
     gst_vae_call_stamp(out);
+    if (out->metas)
+        gst_vae_metas_copy(out->buffer, out->metas);
     gst_vae_group_add(out->buffer, out->frames, out->length);
     if (!item->start)
         GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DELTA_UNIT);

@@ -54,8 +54,10 @@ gst_vae_item_unref(GstVaeItem *item)
         return;
     for (guint i = 0; i < item->n_in; i++)
         gst_clear_buffer(&item->in[i]);
-    for (guint i = 0; i < item->n_out; i++)
+    for (guint i = 0; i < item->n_out; i++) {
         gst_clear_buffer(&item->out[i].buffer);
+        gst_clear_buffer(&item->out[i].metas);
+    }
     gst_clear_event(&item->event);
     gst_clear_event(&item->before);
     gst_vae_session_unref(item->session);

@@ -22,6 +22,7 @@ typedef struct GstVaeOut {
     guint frames;        /* that a latent stands for */
     GstClockTime length; /* of these, by their own times */
     gboolean wanted;     /* FALSE: trimmed or outside the segment */
+    GstBuffer *metas;    /* the buffer that it has metas from, or NULL */
     GstBuffer *buffer;
 } GstVaeOut;
 

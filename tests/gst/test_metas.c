@@ -1,0 +1,168 @@
+/*
+ * test_metas.c: what travels beside the pictures: metas, tags, and fields of
+ * the caps that do not concern the network.
+ */
+#include "vae_test.h"
+
+#define CUSTOM "GstVaeTestMeta"
+#define REFERENCE "timestamp/x-test"
+#define W 48
+#define H 32
+
+/* Frames 0, 1, 5 and so on are the first of their group. */
+static gboolean
+is_first(guint n)
+{
+    return n == 0 || n % 4 == 1;
+}
+
+/* All kinds that travel, each with the number of the frame. */
+static void
+add_metas(GstBuffer *frame, guint n)
+{
+    GstCaps *caps = gst_caps_new_empty_simple(REFERENCE);
+    const guint8 caption[] = {0xfc, 0x20 + n, 0x20};
+    GstCustomMeta *custom;
+
+    gst_buffer_add_reference_timestamp_meta(frame, caps, n * GST_SECOND,
+                                            GST_CLOCK_TIME_NONE);
+    gst_caps_unref(caps);
+    gst_buffer_add_video_time_code_meta_full(frame, VAE_TEST_FPS, 1, NULL, 0,
+                                             10, 0, 0, n % VAE_TEST_FPS, 0);
+    gst_buffer_add_video_caption_meta(frame, GST_VIDEO_CAPTION_TYPE_CEA708_RAW,
+                                      caption, sizeof caption);
+    gst_buffer_add_video_region_of_interest_meta(frame, "face", n, 2, 3, 4);
+    custom = gst_buffer_add_custom_meta(frame, CUSTOM);
+    gst_structure_set(gst_custom_meta_get_structure(custom), "n", G_TYPE_UINT,
+                      n, NULL);
+}
+
+/* The buffer has those of frame n, once each, and none otherwise. */
+static void
+check_metas(GstBuffer *buffer, guint n, gboolean wanted)
+{
+    GstReferenceTimestampMeta *reference =
+        gst_buffer_get_reference_timestamp_meta(buffer, NULL);
+    GstVideoTimeCodeMeta *code = gst_buffer_get_video_time_code_meta(buffer);
+    GstVideoCaptionMeta *caption = gst_buffer_get_video_caption_meta(buffer);
+    GstVideoRegionOfInterestMeta *region =
+        gst_buffer_get_video_region_of_interest_meta_id(buffer, 0);
+    GstCustomMeta *custom = gst_buffer_get_custom_meta(buffer, CUSTOM);
+    guint value;
+
+    CHECK_INT(reference != NULL, wanted);
+    CHECK_INT(code != NULL, wanted);
+    CHECK_INT(caption != NULL, wanted);
+    CHECK_INT(region != NULL, wanted);
+    CHECK_INT(custom != NULL, wanted);
+    if (!wanted)
+        return;
+    CHECK_INT(gst_buffer_get_n_meta(buffer, GST_VIDEO_CAPTION_META_API_TYPE),
+              1);
+    CHECK_INT(reference->timestamp, n * GST_SECOND);
+    CHECK_INT(code->tc.frames, n);
+    CHECK_INT(caption->data[1], 0x20 + n);
+    CHECK_INT(region->x, n);
+    CHECK(gst_structure_get_uint(gst_custom_meta_get_structure(custom), "n",
+                                 &value));
+    CHECK_INT(value, n);
+}
+
+/* Latents of a video of n frames with metas go to a decoder. */
+static void
+check_round(const char *model, guint n)
+{
+    GstHarness *e = vae_test_harness("vaeencode", "model", model, NULL);
+    GstHarness *d = vae_test_harness("vaedecode", "model", model, NULL);
+    GstVideoInfo info;
+    GstBuffer *buffer;
+    guint k = 0;
+
+    vae_test_set_video(e, &info, W, H);
+    for (guint i = 0; i < n; i++) {
+        GstBuffer *frame = vae_test_frame(&info, i);
+
+        gst_buffer_add_video_meta(frame, GST_VIDEO_FRAME_FLAG_NONE,
+                                  GST_VIDEO_FORMAT_I420, W, H);
+        add_metas(frame, i);
+        CHECK_INT(gst_harness_push(e, frame), GST_FLOW_OK);
+    }
+    vae_test_push_eos(e);
+    gst_harness_set_src_caps(
+        d, gst_pad_get_current_caps(GST_PAD_PEER(e->sinkpad)));
+    for (; (buffer = gst_harness_try_pull(e)); k++) {
+        CHECK(!gst_buffer_get_video_meta(buffer)); /* latents are no pixels */
+        check_metas(buffer, k == 0 ? 0 : 4 * k - 3, TRUE);
+        CHECK_INT(gst_harness_push(d, buffer), GST_FLOW_OK);
+    }
+    CHECK_INT(k, 1 + (n + 2) / 4);
+    vae_test_push_eos(d);
+    for (guint i = 0; i < n; i++) {
+        buffer = vae_test_pull(d);
+        check_metas(buffer, i, is_first(i));
+        CHECK(!gst_buffer_get_custom_meta(buffer, "GstVaeGroupMeta"));
+        gst_buffer_unref(buffer);
+    }
+    vae_test_no_more(d);
+    vae_test_teardown(d);
+    vae_test_teardown(e);
+}
+
+static void
+test_round(void)
+{
+    gchar *tae = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
+                                  "weights.safetensors", NULL);
+
+    check_round(vae_test_weights(), 9);
+    check_round(vae_test_weights(), 7); /* a tail */
+    check_round(tae, 9);                /* which begins with a whole group */
+    g_free(tae);
+}
+
+/* Metas of the first frame are not those of a later one of its group, and a
+ * buffer of several latents has metas of its first. */
+static void
+test_parts(void)
+{
+    GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);
+    GstBuffer *latent = vae_test_latent(6, 4, 3);
+    gchar *caps;
+
+    add_metas(latent, 7);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    vae_test_push_eos(h);
+    latent = vae_test_pull(h); /* the last of its four */
+    check_metas(latent, 7, FALSE);
+    gst_buffer_unref(latent);
+    vae_test_teardown(h);
+
+    h = vae_test_harness("vaedecode", NULL);
+    caps = vae_test_latent_caps(6, 4, ", layout=tchw, frames=2");
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    latent =
+        gst_buffer_append(vae_test_latent(6, 4, 0), vae_test_latent(6, 4, 1));
+    GST_BUFFER_DURATION(latent) = vae_test_time(5);
+    add_metas(latent, 7);
+    CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    vae_test_push_eos(h);
+    for (guint i = 0; i < 5; i++) {
+        latent = vae_test_pull(h);
+        check_metas(latent, 7, i == 0);
+        gst_buffer_unref(latent);
+    }
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"round", test_round}, {"parts", test_parts}, {NULL, NULL}};
+    static const gchar *tags[] = {NULL};
+
+    gst_init(&argc, &argv);
+    gst_meta_register_custom(CUSTOM, tags, NULL, NULL, NULL);
+    return vae_test_main(argc, argv, tests);
+}
