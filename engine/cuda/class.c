@@ -46,9 +46,17 @@ enter_anyway(const VaeBackend *cuda, VaeRtCaller *caller)
     vae_rt_enter(cuda->number, caller);
 }
 
+/* A library, or an allocation, may say that memory is missing because the
+ * device has failed; then the error is that of the device. */
 static VaeStatus
-leave(const VaeRtCaller *caller, VaeStatus status)
+leave(const VaeBackend *cuda, const VaeRtCaller *caller, VaeStatus status,
+      VaeError *error)
 {
+    uint64_t ignored;
+    const int code =
+        status == VAE_ERR_MEMORY ? vae_rt_memory_left(&ignored) : 0;
+    if (code && !vae_rt_is_memory(code))
+        status = vae_cuda_status(cuda, code, "be used", error);
     vae_rt_leave(caller);
     return status;
 }
@@ -84,7 +92,7 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
         vae_mem_free(cuda);
         return status;
     }
-    status = leave(&caller, vae_cuda_open(cuda, error));
+    status = leave(cuda, &caller, vae_cuda_open(cuda, error), error);
     snprintf(device->name, sizeof device->name, "%s", cuda->device.name);
     device->threads = params->threads;
     if (status != VAE_OK)
@@ -99,7 +107,8 @@ cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
     VaeRtCaller caller;
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
-               ? leave(&caller, vae_cuda_memory_left(cuda, bytes, error))
+               ? leave(cuda, &caller, vae_cuda_memory_left(cuda, bytes, error),
+                       error)
                : status;
 }
 
@@ -111,7 +120,8 @@ cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
     *out = NULL;
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
-               ? leave(&caller, vae_cuda_alloc(cuda, place, bytes, out, error))
+               ? leave(cuda, &caller,
+                       vae_cuda_alloc(cuda, place, bytes, out, error), error)
                : status;
 }
 
@@ -132,8 +142,9 @@ cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache, const VaeProgram *program,
     *out = NULL;
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
-               ? leave(&caller,
-                       vae_cuda_prepare(cuda, cache, program, out, error))
+               ? leave(cuda, &caller,
+                       vae_cuda_prepare(cuda, cache, program, out, error),
+                       error)
                : status;
 }
 
@@ -153,7 +164,8 @@ cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
     VaeRtCaller caller;
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
-               ? leave(&caller, vae_cuda_bind(cuda, exec, memory, error))
+               ? leave(cuda, &caller, vae_cuda_bind(cuda, exec, memory, error),
+                       error)
                : status;
 }
 
@@ -162,9 +174,9 @@ cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run, VaeError *error)
 {
     VaeRtCaller caller;
     const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(&caller, vae_cuda_run(cuda, exec, run, error))
-               : status;
+    return status == VAE_OK ? leave(cuda, &caller,
+                                    vae_cuda_run(cuda, exec, run, error), error)
+                            : status;
 }
 
 static VaeStatus
@@ -172,7 +184,8 @@ cuda_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
 {
     VaeRtCaller caller;
     enter_anyway(cuda, &caller);
-    return leave(&caller, vae_cuda_stage_finish(cuda, left, keep, error));
+    return leave(cuda, &caller, vae_cuda_stage_finish(cuda, left, keep, error),
+                 error);
 }
 
 static VaeStatus
@@ -180,7 +193,7 @@ cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
     VaeRtCaller caller;
     enter_anyway(cuda, &caller);
-    return leave(&caller, vae_cuda_offload(cuda, exec, error));
+    return leave(cuda, &caller, vae_cuda_offload(cuda, exec, error), error);
 }
 
 static VaeStatus
@@ -190,7 +203,8 @@ cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
     VaeRtCaller caller;
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
-               ? leave(&caller, vae_cuda_copy(cuda, dst, src, bytes, error))
+               ? leave(cuda, &caller,
+                       vae_cuda_copy(cuda, dst, src, bytes, error), error)
                : status;
 }
 

@@ -99,9 +99,12 @@ emu_wrong(void)
 
 /* ------------------------------------------------------------------ */
 
+/* A library that takes memory tells a lost device so. */
 static VaeStatus
 refused(VaeError *error)
 {
+    if (emu_broken())
+        return vae_fail(error, VAE_ERR_MEMORY, "device allocation failed");
     return vae_fail(error, VAE_ERR_BACKEND, "the library does not want to");
 }
 
@@ -116,7 +119,7 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
 {
     emu_wait_for_device("opening the library");
     *out = NULL;
-    if (emu_refuses())
+    if (emu_refuses() || emu_broken())
         return refused(error);
     *out = vae_mem_alloc(sizeof **out);
     return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -155,7 +158,7 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     static const char *const texts[] = {"1 3", "2 1", "3 2"};
     searches++;
     *n = 0;
-    if (emu_refuses())
+    if (emu_refuses() || emu_broken())
         return refused(error);
     for (int i = 0; i < CHOICES && *n < most; i++) {
         /* The guess depends on the frames, as a library's may. */
@@ -174,7 +177,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     EMU_LOCKED;
     int index;
     *out = NULL;
-    if (emu_refuses())
+    if (emu_refuses() || emu_broken())
         return refused(error);
     if (sscanf(choice->text, "%d", &index) != 1 || index < 1 ||
         index > CHOICES || times[index - 1] < 0)
@@ -223,7 +226,7 @@ VaeStatus
 vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                    VaeError *error)
 {
-    if (emu_refuses())
+    if (emu_refuses() || emu_broken())
         return refused(error);
     const uintptr_t all =
         (uintptr_t) args->x | (uintptr_t) args->y | (uintptr_t) args->add;
@@ -347,7 +350,7 @@ VaeStatus
 vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
 {
     EMU_LOCKED;
-    if (emu_refuses())
+    if (emu_refuses() || emu_broken())
         return refused(error);
     runs++;
     if (!conv->loaded)
@@ -357,7 +360,5 @@ vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
         abort();
     conv->convs->stream = stream;
     emu_submit(stream, run, conv, sizeof *conv);
-    return emu_broken() ? vae_fail(error, VAE_ERR_BACKEND, "%s",
-                                   vae_rt_words(emu_broken()))
-                        : VAE_OK;
+    return emu_broken() ? refused(error) : VAE_OK;
 }

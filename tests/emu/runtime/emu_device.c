@@ -185,6 +185,8 @@ int
 vae_rt_memory_left(uint64_t *bytes)
 {
     EMU_CALL;
+    if (emu_broken())
+        return EMU_BROKEN;
     const uint64_t used = emu_memory_used();
     *bytes = used < emu_memory() ? emu_memory() - used : 0;
     return 0;
