@@ -1,5 +1,5 @@
 /*
- * vae-private/frames.h: how many kinds of pictures there are.
+ * vae-private/frames.h: the number of pixel formats.
  */
 #ifndef VAE_PRIVATE_FRAMES_H
 #define VAE_PRIVATE_FRAMES_H

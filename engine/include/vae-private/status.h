@@ -1,5 +1,5 @@
 /*
- * vae-private/status.h: how the library and its tools make errors.
+ * vae-private/status.h: functions that fill a VaeError.
  */
 #ifndef VAE_PRIVATE_STATUS_H
 #define VAE_PRIVATE_STATUS_H
@@ -26,14 +26,15 @@ VAE_API VaeStatus vae_fail(VaeError *error, VaeStatus status,
                            const char *format, ...) VAE_PRINTF(3, 4);
 
 /*
- * Makes text, which a file may have brought, one line of UTF-8 that a terminal
- * only shows: line breaks at its end go, white space becomes a blank, and every
- * byte of a control character (C0, DEL, C1) or of what is no UTF-8 a '?'. The
- * messages of errors are so already.
+ * Makes text that may come from a file safe for a terminal: one line of UTF-8.
+ * Removes line breaks at its end, replaces white space by a blank, and replaces
+ * each byte of a control character (C0, DEL, C1) or of invalid UTF-8 by '?'.
+ * Messages of errors need no such call.
  */
 VAE_API void vae_text_printable(char *text);
 
-/* Lets an analyzer, which reads one file at a time, know what is returned. */
+/* Tells an analyzer, which reads one file at a time, that status is an error.
+ */
 static inline VaeStatus
 vae_not_ok(VaeStatus status)
 {

@@ -1,5 +1,5 @@
 /*
- * vae-private/tensors.h: tensor files written, and read in parts.
+ * vae-private/tensors.h: writes tensor files, and reads headers.
  */
 #ifndef VAE_PRIVATE_TENSORS_H
 #define VAE_PRIVATE_TENSORS_H
@@ -18,33 +18,34 @@ static_assert(sizeof(((VaeTensorInfo *) 0)->dims) ==
               "the public header states VAE_MAX_DIMS");
 
 /*
- * How many bytes from the start of the file open_memory() needs for the
- * header, told from the first bytes (16 are always enough to tell; with fewer
- * *need is what is needed to tell). total may be UINT64_MAX when the length is
- * not known. Of a PyTorch file *need is total, at most 1 GiB: its directory is
- * at its end.
+ * Writes to *need how many bytes from the start of the file
+ * vae_tensor_file_open_memory() needs for the header. 16 bytes are enough to
+ * tell; with fewer, *need is the number that is enough. total: length of the
+ * file, or UINT64_MAX if it is not known. A PyTorch file has its directory at
+ * its end, so *need is total, at most 1 GiB.
  */
 VAE_API VaeStatus vae_tensor_header_size(const void *bytes, size_t size,
                                          uint64_t total, const char *name,
                                          uint64_t *need, VaeError *error);
 
-/* The file, or the one of a folder that was opened. */
+/* The path of the open file. For a folder, that of the file in it. */
 VAE_API const char *vae_tensor_file_name(const VaeTensorFile *file);
 
-/* Entry i of __metadata__, in the file's order; of shards those of the first
- * that has any. False past the end. Owned by the file. */
+/* Writes entry i of __metadata__ to *out, in the order of the file; false if
+ * there is none. Shards give the entries of the first one that has any. Owned
+ * by the file. */
 VAE_API bool vae_tensor_file_metadata_at(const VaeTensorFile *file, size_t i,
                                          VaeMetadata *out);
 
 /*
- * The frame rate of the video that a file of latents or of frames states as
- * vae.framerate, "16/1"; *n is 0 where it states none, or that it varies.
- * VAE_ERR_FORMAT where it states something else; both are then 0.
+ * Reads the frame rate from the metadata vae.framerate, "16/1", of a file of
+ * latents or frames. *n is 0 if there is none, or if the rate varies. Any other
+ * text is VAE_ERR_FORMAT, and sets both to 0.
  */
 VAE_API VaeStatus vae_tensor_file_framerate(const VaeTensorFile *file, int *n,
                                             int *d, VaeError *error);
 
-/* "1x16x3x60x104", for messages. Returns buffer. */
+/* Writes "1x16x3x60x104" to buffer, for messages. Returns buffer. */
 VAE_API const char *vae_dims_text(const int64_t *dims, int n, char *buffer,
                                   size_t size);
 
@@ -57,31 +58,31 @@ typedef struct VaeTensorOut {
 } VaeTensorOut;
 
 /*
- * Writes a safetensors file: to a temporary name beside path, then renamed,
- * so that a failure leaves no half file and an old one intact. A link is
- * followed; what is no regular file is not replaced.
+ * Writes a safetensors file under a temporary name beside path, then renames
+ * it. A failure leaves an old file unchanged and no incomplete file. Follows a
+ * symbolic link. Refuses to replace anything but a regular file.
+ *
  * Errors: VAE_ERR_WRITE, VAE_ERR_NO_SPACE, VAE_ERR_MEMORY, VAE_ERR_ARGUMENT (a
- * name twice, empty or no UTF-8; a shape of no sense), VAE_ERR_SIZE (more than
- * VAE_MAX_HEADER bytes of header).
+ * name that occurs twice, is empty or is not UTF-8; an impossible shape),
+ * VAE_ERR_SIZE (a header of more than VAE_MAX_HEADER bytes).
  */
 VAE_API VaeStatus vae_tensor_file_write(const char *path,
                                         const VaeTensorOut *tensors, size_t n,
                                         const VaeMetadata *metadata,
                                         size_t n_metadata, VaeError *error);
 
-/*
- * The header alone (8-byte length and JSON padded with spaces), tensors in
- * order and packed from its end. *out is malloc'ed, the caller frees it. Errors
- * as in vae_tensor_file_write(), without a file's name.
- */
+/* The content of a header. The tensors follow it in order, packed. */
 typedef struct VaeTensorHeader {
-    const VaeTensorOut *tensors; /* their data is not looked at */
+    const VaeTensorOut *tensors; /* their data is not read */
     size_t n;
     const VaeMetadata *metadata;
     size_t n_metadata;
-    size_t pad_to; /* bytes that the header takes, or fails with VAE_ERR_SIZE;
-                      0: as many as it needs */
+    size_t pad_to; /* size of the header in bytes; VAE_ERR_SIZE if it does not
+                      fit. 0: as many as it needs */
 } VaeTensorHeader;
+/* Makes a header: 8 bytes of length, and JSON that is padded with spaces. The
+ * caller releases *out with free(). Errors: as vae_tensor_file_write(), without
+ * the name of a file. */
 VAE_API VaeStatus vae_tensor_header_make(const VaeTensorHeader *header,
                                          void **out, size_t *size,
                                          VaeError *error);

@@ -1,5 +1,5 @@
 /*
- * vae-private/types.h: conversion of numbers, and the words of options.
+ * vae-private/types.h: conversion of numbers, and the words of enumerations.
  */
 #ifndef VAE_PRIVATE_TYPES_H
 #define VAE_PRIVATE_TYPES_H
@@ -12,16 +12,16 @@ extern "C" {
 #endif
 
 /*
- * n elements of any type to float and back (nearest even; NaN stays NaN).
- * U8 converts as the numbers 0..255, and from float clamped and rounded.
+ * Convert n elements of any type to float and back. Rounding is to nearest
+ * even, and NaN stays NaN. U8 are the numbers 0..255; conversion to U8 clamps.
  */
 VAE_API void vae_type_to_float(float *dst, const void *src, VaeType type,
                                size_t n);
 VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
                                  size_t n);
 
-/* Words of the enumerations. *_parse() returns false for words that it does not
- * know and leaves *out alone. */
+/* Words of the enumerations. *_parse() returns false for an unknown word, and
+ * does not write *out. */
 VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
 VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
 VAE_API const char *vae_nan_policy_name(VaeNanPolicy policy);
@@ -31,9 +31,10 @@ VAE_API const char *vae_normalization_name(VaeNormalization n);
 VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
 
 /*
- * A limit on memory in words, as VaeStreamParams takes it: "auto", bytes with
- * or without a unit of 1024 ("12G", "7.5GiB", "800M"), or a share of what is
- * free ("75%"). False for other words; nothing is written then.
+ * Parses a memory limit into memory_limit and memory_share of VaeStreamParams:
+ * "auto", bytes with or without a unit of 1024 ("12G", "7.5GiB", "800M"), or a
+ * share of the free memory ("75%"). Returns false for any other word, and
+ * writes nothing.
  */
 VAE_API bool vae_memory_limit_parse(const char *word, size_t *bytes,
                                     double *share);
