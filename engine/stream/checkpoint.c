@@ -408,7 +408,7 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
         return status;
     const uint64_t back = (uint64_t) history;
     p->begin = p->latents > p->origin + back ? p->latents - back : p->origin;
-    if ((p->begin > p->origin || p->from_cold) && !s->programs[COLD])
+    if ((p->begin > p->origin || p->from_cold) && !s->params.restarts)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the checkpoint has no carries and the stream was not "
                         "made for restarts");
@@ -426,8 +426,10 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
         return status;
     vae_stream_reset(s);
     if (p->carries)
+        status = vae_stream_resume(s, error); /* a reset may free it */
+    if (p->carries && status == VAE_OK)
         status = load_carries(s, file, error);
-    else if (p->begin > p->origin || p->from_cold)
+    if (!p->carries && (p->begin > p->origin || p->from_cold))
         status = vae_stream_restart(s, p->begin, error);
     if (status != VAE_OK)
         return status;

@@ -54,6 +54,16 @@ typedef struct Limit {
     bool own;               /* of the process (ulimit) */
 } Limit;
 
+/* Bytes that the stream has taken and would free before it takes others. */
+static uint64_t
+held(const VaeStream *s)
+{
+    const VaeStream *fallback = s->fallback;
+    const uint64_t theirs = fallback ? fallback->plan.total : 0;
+    return (s->memory.arena ? s->plan.total - theirs : 0) +
+           (fallback && fallback->memory.arena ? theirs : 0);
+}
+
 /* make: the memory is taken next, so what is free counts, too. */
 static VaeStatus
 find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
@@ -70,6 +80,8 @@ find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
         free = vae_mem_left(s->plan.threads, &out->own);
     if (status != VAE_OK)
         return status;
+    if (free < UINT64_MAX - held(s))
+        free += held(s);
     if (p->memory_limit) {
         out->own = out->own && free < p->memory_limit;
         if (free < p->memory_limit)
@@ -148,6 +160,7 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     const int slice = s->rung.slice;
+    const uint64_t refused = s->plan.peak;
     if (!s->params.slice_size && slice > 1) {
         vae_log(&log, "slices of %d instead of %d: %s", slice / 2, slice,
                 why->message);
@@ -162,8 +175,32 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
     } else {
         return false;
     }
+    s->refused = refused;
     vae_stream_drop_programs(s);
     return true;
+}
+
+void
+vae_stream_step_up(VaeStream *s)
+{
+    const VaeLog log = {s->params.log, s->params.log_user};
+    const VaeRung rung = s->rung;
+    Limit limit;
+    if (!s->refused || find_limit(s, true, &limit, NULL) != VAE_OK ||
+        limit.wanted < s->refused)
+        return;
+    s->refused = 0;
+    s->released = true; /* the next call takes the memory */
+    vae_stream_free_memory(s);
+    vae_stream_drop_programs(s);
+    vae_stream_free_waiting(s); /* made for smaller slices, as is: */
+    vae_mem_free(s->result);
+    s->result = NULL;
+    if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK)
+        vae_log(&log, "there is memory again: slices of %d", s->rung.slice);
+    else
+        s->rung = rung;
+    vae_stream_drop_programs(s); /* they were prepared without weights */
 }
 
 VaeStatus

@@ -2,8 +2,11 @@
  * offload.c: takes a stream's memory, and frees a device's for a while.
  */
 #include <assert.h>
+#include <stdio.h>
+#include <time.h>
 
 #include "alloc.h"
+#include "clock.h"
 #include "stream.h"
 
 static VaeStatus
@@ -105,21 +108,70 @@ take_again(VaeStream *s, VaeError *error)
     return status;
 }
 
+/* A wait for memory that others hold. */
+typedef struct Patience {
+    uint64_t start, ns; /* since when, and at most how long */
+} Patience;
+
+#define PAUSE_NS 20000000 /* between two attempts */
+
+/* False: the wait has ended. */
+static bool
+wait_for_others(VaeStream *s, Patience *p, const VaeError *why)
+{
+    const VaeLog log = {s->params.log, s->params.log_user};
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    if (!p->start) {
+        p->start = vae_now_ns();
+        p->ns = (uint64_t) s->params.resume_ms * 1000000;
+        if (p->ns)
+            vae_log(&log, "waits up to %.1f s for memory: %s",
+                    (double) p->ns / 1e9, why->message);
+    }
+    if (atomic_load(&s->cancel) || vae_now_ns() - p->start >= p->ns)
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+/* The error of a stream that cannot take its memory again. */
+static VaeStatus
+not_resumed(VaeStream *s, VaeStatus status, const Patience *p,
+            const VaeError *why, VaeError *error)
+{
+    uint64_t left = 0;
+    char waited[40] = "", is_free[60] = "";
+    if (p->ns)
+        snprintf(waited, sizeof waited, " within %.1f s", (double) p->ns / 1e9);
+    if (status == VAE_ERR_MEMORY && s->class->memory_left &&
+        s->class->memory_left(s->backend, &left, NULL) == VAE_OK)
+        snprintf(is_free, sizeof is_free, " (%.1f MiB are free)",
+                 (double) left / 1048576);
+    return vae_fail(error, status,
+                    "the device's memory (%.1f MiB) was freed and cannot be "
+                    "taken again%s: %s%s",
+                    (double) s->plan.total / 1048576, waited, why->message,
+                    is_free);
+}
+
 VaeStatus
 vae_stream_resume(VaeStream *s, VaeError *error)
 {
     VaeError why = {0};
+    Patience patience = {0};
     VaeStatus status;
     if (!s->released)
         return VAE_OK;
     do
         status = take_again(s, &why);
-    while (status == VAE_ERR_MEMORY && vae_stream_step_down(s, &why));
+    while (status == VAE_ERR_MEMORY && (vae_stream_step_down(s, &why) ||
+                                        wait_for_others(s, &patience, &why)));
+    if (status == VAE_ERR_MEMORY && patience.ns && atomic_load(&s->cancel)) {
+        s->broken = true;
+        return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
+    }
     if (status != VAE_OK)
-        return vae_fail(error, status,
-                        "the device's memory (%.1f MiB) was freed and cannot "
-                        "be taken again: %s",
-                        (double) s->plan.total / 1048576, why.message);
+        return not_resumed(s, status, &patience, &why, error);
     s->released = false;
     return VAE_OK;
 }

@@ -15,6 +15,8 @@ vae_stream_drop_programs(VaeStream *s)
         if (s->execs[i])
             s->class->exec_free(s->backend, &s->execs[i]);
         vae_program_free(&s->programs[i]);
+        vae_mem_free(s->times[i]); /* of its ops */
+        s->times[i] = NULL;
     }
     vae_carry_set_free(&s->carries.set);
 }

@@ -12,7 +12,7 @@
 VaeStatus
 vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
 {
-    if (!stream->programs[COLD])
+    if (!stream->params.restarts)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the stream was not made for restarts");
     atomic_store(&stream->cancel, false);
@@ -253,6 +253,7 @@ vae_stream_reset(VaeStream *stream)
         false;
     stream->step = 0;
     stream->latents = stream->origin = 0;
+    vae_stream_step_up(stream);
 }
 
 static VaeStatus

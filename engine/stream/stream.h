@@ -33,7 +33,9 @@ struct VaeStream {
     VaeStreamParams params;
     VaeSteps steps;
     VaePlan plan;
-    VaeRung rung; /* of the programs */
+    VaeRung rung;     /* of the programs */
+    uint64_t refused; /* peak of the rung above, which was refused memory; 0:
+                         none was */
 
     const VaeBackendClass *class;
     VaeBackend *backend;
@@ -106,6 +108,9 @@ VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool advise,
  * a smaller slice size, fewer frames at once, then all carries spilled. False:
  * there is none. why: goes to the log. */
 bool vae_stream_step_down(VaeStream *s, const VaeError *why);
+/* For a new sequence: if a rung was refused memory and now there is enough,
+ * chooses the rung anew. The memory is freed, and the next call takes it. */
+void vae_stream_step_up(VaeStream *s);
 /* Makes the weights and allocates the memory of the plan. On an error all is
  * freed, and the programs are dropped. */
 VaeStatus vae_stream_take(VaeStream *s, VaeError *error);

@@ -155,6 +155,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     params->deterministic = base->settings.deterministic;
     params->nan_policy = (VaeNanPolicy) base->settings.nan_policy;
     params->spill = (VaeSpill) base->settings.spill;
+    params->resume_ms = (int) (base->settings.resume_timeout / GST_MSECOND);
     GST_OBJECT_UNLOCK(base);
     params->log = log_line; /* the session's streams are the base's own */
     params->warn = warn_line;

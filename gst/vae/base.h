@@ -30,6 +30,7 @@ typedef struct GstVaeSettings {
     guint slice_size, threads;
     gboolean deterministic;
     gchar *memory_limit;
+    guint64 resume_timeout;
 } GstVaeSettings;
 
 /* The model that is used, and the one that the application wants. */

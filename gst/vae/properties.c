@@ -9,6 +9,8 @@
 #define DEFAULT_MEMORY_LIMIT "auto"
 #define DEFAULT_QUEUE_DEPTH 2
 #define DEFAULT_STATS_INTERVAL GST_SECOND
+#define DEFAULT_RESUME_TIMEOUT (10 * GST_SECOND)
+#define MAX_RESUME_TIMEOUT (G_MAXINT * GST_MSECOND)
 #define MAX_QUEUE_DEPTH 8
 #define MAX_THREADS 1024
 
@@ -30,13 +32,15 @@ enum {
     PROP_IDLE_RELEASE,
     PROP_NAN_POLICY,
     PROP_MEMORY_LIMIT,
-    PROP_SPILL
+    PROP_SPILL,
+    PROP_RESUME_TIMEOUT
 };
 
 void
 gst_vae_properties_init(GstVaeBase *base)
 {
     base->settings.memory_limit = g_strdup(DEFAULT_MEMORY_LIMIT);
+    base->settings.resume_timeout = DEFAULT_RESUME_TIMEOUT;
     base->queue.depth = DEFAULT_QUEUE_DEPTH;
     base->stats.interval = DEFAULT_STATS_INTERVAL;
 }
@@ -58,6 +62,7 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_NAN_POLICY, GstVaeBase, settings.nan_policy),
     GST_VAE_FIELD(PROP_SPILL, GstVaeBase, settings.spill),
     GST_VAE_FIELD(PROP_MEMORY_LIMIT, GstVaeBase, settings.memory_limit),
+    GST_VAE_FIELD(PROP_RESUME_TIMEOUT, GstVaeBase, settings.resume_timeout),
     {0}};
 
 static void
@@ -409,6 +414,22 @@ install_release(GObjectClass *klass)
                             "slice (0 = never)",
                             0, G_MAXINT64 / 4, 0, PLAYING));
     /**
+     * GstVaeBase:resume-timeout:
+     *
+     * If others hold the memory of the device when a slice wants it back, the
+     * element first takes smaller slices, fewer frames at once and spilled
+     * state, as the other properties allow. If that does not do, it waits for
+     * at most this time. A flush ends the wait.
+     */
+    g_object_class_install_property(
+        klass, PROP_RESUME_TIMEOUT,
+        g_param_spec_uint64("resume-timeout", "Resume Timeout",
+                            "Most time, in nanoseconds, to wait until the "
+                            "device has the memory again that was freed while "
+                            "there was no work",
+                            0, MAX_RESUME_TIMEOUT, DEFAULT_RESUME_TIMEOUT,
+                            PLAYING));
+    /**
      * GstVaeBase::release:
      * @object: the element
      *
@@ -422,8 +443,8 @@ install_release(GObjectClass *klass)
      * element message `vae-release` tells when it was done: `released` (FALSE
      * on a backend without a device, which keeps its memory), and `idle` (TRUE
      * for #GstVaeBase:idle-release). If the device has no room for the
-     * next slice, there is a RESOURCE/NO_SPACE_LEFT error; after a flush the
-     * element tries again.
+     * next slice within #GstVaeBase:resume-timeout, there is a
+     * RESOURCE/NO_SPACE_LEFT error; after a flush the element tries again.
      */
     g_signal_new_class_handler("release", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,

@@ -61,6 +61,14 @@ tell(GstVaeEngine *engine, VaeStatus status, const VaeError *error)
 /* ------------------------------------------------------------------ */
 /* The stream.                                                         */
 
+/* Lock held. */
+static void
+limit_slices(const GstVaeEngine *engine)
+{
+    engine->queue->slice_limit = CLAMP(
+        vae_stream_get_plan(engine->stream)->slice_size, 1, GST_VAE_MAX_SLICE);
+}
+
 /* Makes stream and session those of the engine. Frees the old stream, after the
  * new one stands. */
 static void
@@ -81,8 +89,7 @@ set_stream(GstVaeEngine *engine, GstVaeSession *session, VaeStream *stream)
     engine->offloaded = FALSE;
     engine->used_us = g_get_monotonic_time();
     if (stream)
-        queue->slice_limit = CLAMP(vae_stream_get_plan(stream)->slice_size, 1,
-                                   GST_VAE_MAX_SLICE);
+        limit_slices(engine);
     g_cond_broadcast(&queue->cond);
     g_mutex_unlock(&queue->lock);
     vae_stream_free(&old);
@@ -144,9 +151,12 @@ reload(GstVaeEngine *engine, VaeError *error)
         GST_INFO_OBJECT(
             engine->element, "memory of the device reloaded in %.3f s: %s",
             (g_get_monotonic_time() - began) / 1e6, vae_status_name(status));
+    if (status == VAE_OK && released)
+        gst_vae_stats_stream(engine->stats, engine->stream);
     if (status == VAE_OK) {
         g_mutex_lock(&engine->queue->lock);
         engine->offloaded = FALSE;
+        limit_slices(engine);
         g_mutex_unlock(&engine->queue->lock);
     }
     return status;
@@ -324,10 +334,10 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
 {
     VaeStatus status = gst_vae_engine_open(engine, first->session, error);
 
-    if (status == VAE_OK)
-        status = reload(engine, error);
     if (status == VAE_OK && first->start)
         vae_stream_reset(engine->stream);
+    if (status == VAE_OK)
+        status = reload(engine, error);
     if (status == VAE_OK && first->cold)
         status = vae_stream_restart(engine->stream, 0, error);
     return status;

@@ -81,6 +81,7 @@ test_words(void)
         {"vaedecode", "slice-size", "output is the same", NULL},
         {"vaedecode", "memory-limit", "12G, or a part", NULL},
         {"vaedecode", "idle-release", "in nanoseconds", NULL},
+        {"vaedecode", "resume-timeout", "in nanoseconds", NULL},
         {"vaedecode", "stats-interval", "in nanoseconds", NULL},
         {"vaedecode", "checkpoint-location", "written over", NULL},
         {"vaedecode", "qos", "drops frames", "vaeencode"},

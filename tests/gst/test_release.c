@@ -59,8 +59,9 @@ set_memory(guint64 bytes)
 static GstHarness *
 decoder(guint64 idle)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2,
-                                     "idle-release", idle, NULL);
+    GstHarness *h =
+        vae_test_harness("vaedecode", "slice-size", 2, "idle-release", idle,
+                         "resume-timeout", GST_MSECOND, NULL);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     if (on_device())
@@ -327,7 +328,7 @@ test_refused(void)
     gst_harness_push(h, vae_test_latent(LW, LH, 2));
     vae_test_expect_error(bus, GST_RESOURCE_ERROR,
                           GST_RESOURCE_ERROR_NO_SPACE_LEFT,
-                          "cannot be taken again", "MiB");
+                          "cannot be taken again within 0.0 s", "MiB are free");
     set_memory((guint64) 4 << 30);
     CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
     end_flush(h);

@@ -113,6 +113,9 @@ typedef struct VaeStreamParams {
      */
     bool low_latency;
     int look_ahead;
+    int resume_ms; /* most milliseconds that the first call after
+                      vae_stream_release() waits while others hold the device's
+                      memory; 0: it does not wait */
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library is an estimate. */
@@ -165,7 +168,9 @@ VAE_API VaeStatus vae_stream_new(VaeModel *model, const VaeStreamParams *params,
                                  VaeStream **out, VaeError *error);
 VAE_API void vae_stream_free(VaeStream **stream);
 
-/* Begins a new sequence. The output equals that of a new stream. */
+/* Begins a new sequence. The output equals that of a new stream. A stream that
+ * was refused memory, and therefore took a smaller setting, chooses its setting
+ * again if there is more memory now. */
 VAE_API void vae_stream_reset(VaeStream *stream);
 
 /*
@@ -358,9 +363,13 @@ VAE_API void vae_stream_cancel(VaeStream *stream);
 VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
 /*
  * Allocates the memory of a released stream now, instead of in the next call.
- * Does nothing if the stream is not released.
+ * Does nothing if the stream is not released. If memory is refused, the stream
+ * continues with smaller slices, fewer frames at once or spilled carries, as
+ * the params allow. The bytes stay the same, and VaePlan has the new setting.
+ * If none is left, the call waits for at most resume_ms.
  * Errors: VAE_ERR_MEMORY and VAE_ERR_BACKEND, also of the next call. Nothing
- * ran and nothing is lost; a later try may succeed.
+ * ran and nothing is lost; a later try may succeed. VAE_ERR_CANCELLED: the wait
+ * was cancelled, and the sequence is broken.
  */
 VAE_API VaeStatus vae_stream_resume(VaeStream *stream, VaeError *error);
 VAE_API bool vae_stream_is_released(const VaeStream *stream);

@@ -353,8 +353,9 @@ vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
     if (emu_refuses() || emu_broken())
         return refused(error);
     runs++;
-    if (!conv->loaded)
-        emu_load("the first run of a convolution");
+    if (!conv->loaded && !emu_load("the first run of a convolution"))
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "the library has no memory to load its code");
     conv->loaded = true;
     if (conv->choice == flawed && flaw == EMU_FLAW_KILLS)
         abort();

@@ -14,13 +14,24 @@ void vae_emu_set_look(void (*look)(const void *kernel, const char *name));
 
 enum { MOST_LOADED = 1000 };
 static const void *loaded[MOST_LOADED];
-static int n_loaded, loads;
+static int n_loaded, loads, asked, refused_at;
 
-void
+bool
 emu_load(const char *what)
 {
     emu_no_capture(what);
     loads++;
+    return ++asked != refused_at;
+}
+
+int
+emu_fail_load(int n)
+{
+    EMU_LOCKED;
+    const int before = asked;
+    asked = 0;
+    refused_at = n;
+    return before;
 }
 
 int
@@ -49,8 +60,10 @@ look(const void *kernel, const char *name)
         abort();
     char what[200];
     snprintf(what, sizeof what, "the first launch of %s", name);
-    emu_load(what);
-    loaded[n_loaded++] = kernel;
+    if (emu_load(what))
+        loaded[n_loaded++] = kernel;
+    else
+        emu_set_failure(EMU_OUT_OF_MEMORY);
 }
 
 /* Finds the kernels that the table's function launches; leaves that function

@@ -44,6 +44,9 @@ int emu_fail_alloc(int n);
 /* At the n-th allocation from now somebody else takes so many bytes of the
  * device's memory for good; 0: nobody does. Counts as emu_fail_alloc() does. */
 void emu_take_memory(int n, uint64_t bytes);
+/* The n-th kernel or convolution that is loaded from now has no memory; 0: none.
+ * Returns how many there were since the last call. */
+int emu_fail_load(int n);
 /* Blocks that are still allocated, and streams, events and graphs alive. */
 int emu_alive(void);
 /* The n-th launch or copy from now fails, and all that follow; 0: none.

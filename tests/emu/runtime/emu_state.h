@@ -37,8 +37,8 @@ int emu_unsafe(void);
 /* Ends the process where this thread records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
 /* Something is loaded, by its first use; ends the process where this thread
- * records. */
-void emu_load(const char *what);
+ * records. False: there is no memory for it. */
+bool emu_load(const char *what);
 /* What waits for the whole device, and so ends the process where any thread
  * records. */
 void emu_wait_for_device(const char *call);

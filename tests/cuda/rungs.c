@@ -1,0 +1,315 @@
+/*
+ * rungs.c: a stream of the emulated device that is refused memory goes one rung
+ * of the ladder down, with the same bytes, and up again with a new sequence.
+ *
+ * rungs MODEL STRIDE
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clips.h"
+#include "emu_rt.h"
+
+#define MEMORY ((uint64_t) 4 << 30)
+
+/* Settings that begin at a rung. The last one has no rung below. */
+typedef struct Start {
+    const char *label;
+    int slice, frames;
+    VaeSpill spill;
+} Start;
+
+static const Start starts[] = {
+    {"slices of 4", 0, 0, VAE_SPILL_AUTO},
+    {"slices of 1", 1, 0, VAE_SPILL_AUTO},
+    {"2 frames at once", 1, 2, VAE_SPILL_AUTO},
+    {"1 frame at once", 1, 1, VAE_SPILL_AUTO},
+    {"all carries spilled", 1, 1, VAE_SPILL_HOST},
+};
+enum { STARTS = sizeof starts / sizeof *starts };
+
+static VaeStreamParams
+params_at(const Start *start, VaeDirection direction, char *said)
+{
+    VaeStreamParams params = params_of(direction);
+    params.slice_size = start->slice;
+    params.frames_at_once = start->frames;
+    params.spill = start->spill;
+    params.log = listen;
+    params.log_user = said;
+    said[0] = '\0';
+    return params;
+}
+
+/* Lines that the ladder wrote. */
+static int
+steps_down(const char *said)
+{
+    static const char *const words[] = {
+        " instead of ", " at once: ", "all carries in the host's memory: "};
+    int n = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (const char *at = said; (at = strstr(at, words[i])); at++)
+            n++;
+    return n;
+}
+
+static bool
+same_bytes(const Bed *bed, const Clips *c, VaeDirection direction)
+{
+    size_t bytes;
+    const void *want = clip_result(bed, &c->want, direction, &bytes);
+    const void *got = clip_result(bed, &c->got, direction, &bytes);
+    return memcmp(want, got, bytes) == 0;
+}
+
+/* ------------------------------------------------------------------ */
+
+typedef struct Tries {
+    int refused, wrong;
+} Tries;
+
+/* Opens a stream while the n-th allocation, or load of code, is refused, and
+ * runs the clip. True: there were fewer. */
+static bool
+open_refused(const Bed *bed, const Start *start, Clips *c, bool loads, int n,
+             Tries *tries)
+{
+    char said[SAID];
+    VaeError error = {0};
+    VaeStream *stream = NULL;
+    int (*const refuse)(int) = loads ? emu_fail_load : emu_fail_alloc;
+    const VaeStreamParams params = params_at(start, VAE_DECODE, said);
+    const bool last = start == &starts[STARTS - 1];
+    VaeModel *model = open_model(bed);
+    const int alive = emu_alive();
+    clip_poison(bed, &c->got, VAE_DECODE);
+    emu_unload();
+    refuse(n);
+    const VaeStatus status = vae_stream_new(model, &params, &stream, &error);
+    const bool all = refuse(0) < n;
+    tries->refused += !all;
+    if (status == VAE_OK) {
+        run_clip(bed, stream, VAE_DECODE, &c->got, whole);
+        tries->wrong += steps_down(said) != !all ||
+                        !same_bytes(bed, c, VAE_DECODE) || (last && !all);
+    } else {
+        tries->wrong += all || !last || status != VAE_ERR_MEMORY;
+    }
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    tries->wrong += emu_alive() != alive;
+    return all;
+}
+
+static void
+opening(const Bed *bed, int stride)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    for (int i = 0; i < 2 * STARTS; i++) {
+        const Start *start = &starts[i / 2];
+        Tries tries = {0};
+        bool all = false;
+        for (int n = 1; !all; n += n < 12 ? 1 : stride)
+            all = open_refused(bed, start, &c, i % 2, n, &tries);
+        expect(tries.refused > 3 && tries.wrong == 0,
+               "%s, %s: %d refused, %d handled wrong", start->label,
+               i % 2 ? "loading code" : "opening", tries.refused, tries.wrong);
+    }
+    close_clips(&c);
+}
+
+/* Each allocation on the way back is refused in the middle of a sequence. */
+static void
+resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
+{
+    char said[SAID];
+    Clips c = open_clips(bed, direction);
+    VaeError error = {0};
+    VaeStream *stream;
+    Tries tries = {0};
+    bool all = false;
+    for (int n = 1; !all; n += n < 12 ? 1 : stride) {
+        Place at = {direction, &c.got, 0, 0};
+        const VaeStreamParams params = params_at(start, direction, said);
+        VaeModel *model = open_model(bed);
+        clip_poison(bed, &c.got, direction);
+        must(vae_stream_new(model, &params, &stream, &error), &error);
+        must(call(bed, stream, &at, steps[0], &error), &error);
+        must(call(bed, stream, &at, steps[1], &error), &error);
+        must(vae_stream_release(stream, &error), &error);
+        emu_fail_alloc(n);
+        must(vae_stream_resume(stream, &error), &error);
+        all = emu_fail_alloc(0) < n;
+        must(call(bed, stream, &at, steps[2], &error), &error);
+        must(call(bed, stream, &at, steps[3], &error), &error);
+        tries.refused += !all;
+        tries.wrong +=
+            steps_down(said) != !all || !same_bytes(bed, &c, direction);
+        vae_stream_free(&stream);
+        vae_model_free(&model);
+    }
+    expect(tries.refused > 5 && tries.wrong == 0,
+           "%s, %s, resuming: %d refused, %d handled wrong", name_of(direction),
+           start->label, tries.refused, tries.wrong);
+    close_clips(&c);
+}
+
+/* ------------------------------------------------------------------ */
+
+/* With less memory at each resume the stream takes every rung down to the last;
+ * only a new sequence takes it up. */
+static void
+down_and_up(const Bed *bed, VaeDirection direction)
+{
+    char said[SAID];
+    Clips c = open_clips(bed, direction);
+    Place at = {direction, &c.got, 0, 0};
+    VaeError error = {0};
+    VaeStream *stream;
+    VaeModel *model = open_model(bed);
+    const uint64_t empty = memory_left();
+    const VaeStreamParams params = params_at(&starts[0], direction, said);
+    must(vae_stream_new(model, &params, &stream, &error), &error);
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    const uint64_t total = plan->total;
+    for (int i = 0; i < CALLS; i++) {
+        must(call(bed, stream, &at, steps[i], &error), &error);
+        const uint64_t taken = empty - memory_left();
+        must(vae_stream_release(stream, &error), &error);
+        emu_set_memory(MEMORY - empty + taken - (i < 3 ? 1 : 0));
+        must(vae_stream_resume(stream, &error), &error);
+        emu_set_memory(MEMORY);
+    }
+    expect(plan->slice_size == 1 && plan->total < total && steps_down(said) > 2,
+           "%s: less and less memory: %d rungs down", name_of(direction),
+           steps_down(said));
+    same_result(bed, &c.got, &c.want, direction, "going down");
+    const uint64_t low = plan->total;
+    must(vae_stream_release(stream, &error), &error);
+    must(vae_stream_resume(stream, &error), &error);
+    expect(plan->total == low, "%s: it stays within a sequence",
+           name_of(direction));
+    emu_set_memory(MEMORY - memory_left());
+    vae_stream_reset(stream);
+    expect(plan->total == low && !vae_stream_is_released(stream),
+           "%s: and where there is no memory", name_of(direction));
+    emu_set_memory(MEMORY);
+    vae_stream_reset(stream);
+    clip_poison(bed, &c.got, direction);
+    run_clip(bed, stream, direction, &c.got, whole);
+    expect(plan->slice_size == 4 && plan->total == total,
+           "%s: a new sequence has slices of %d again", name_of(direction),
+           plan->slice_size);
+    expect(empty - memory_left() <= total, "%s: as planned",
+           name_of(direction));
+    same_result(bed, &c.got, &c.want, direction, "going up");
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    expect(memory_left() == empty, "%s: nothing is left", name_of(direction));
+    close_clips(&c);
+}
+
+/* ------------------------------------------------------------------ */
+
+typedef struct Waiter {
+    VaeStream *stream;
+    bool cancels; /* else the memory comes back */
+    int waits;
+} Waiter;
+
+static void
+while_waiting(void *user, const char *line)
+{
+    Waiter *w = user;
+    if (strncmp(line, "waits up to ", 12) != 0)
+        return;
+    w->waits++;
+    if (w->cancels)
+        vae_stream_cancel(w->stream);
+    else
+        emu_set_memory(MEMORY);
+}
+
+/* Another process has all memory when the stream wants its own back. */
+static void
+waiting(const Bed *bed, bool cancels)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    Place at = {VAE_DECODE, &c.got, 0, 0};
+    VaeError error = {0};
+    Waiter w = {.cancels = cancels};
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.slice_size = 0;
+    params.resume_ms = 3600 * 1000;
+    params.log = while_waiting;
+    params.log_user = &w;
+    must(vae_stream_new(bed->model, &params, &w.stream, &error), &error);
+    must(call(bed, w.stream, &at, 1, &error), &error);
+    must(vae_stream_release(w.stream, &error), &error);
+    emu_set_memory(0);
+    const VaeStatus status = call(bed, w.stream, &at, 2, &error);
+    emu_set_memory(MEMORY);
+    expect(status == (cancels ? VAE_ERR_CANCELLED : VAE_OK) && w.waits == 1,
+           "%s while it waits for memory: %s",
+           cancels ? "cancelled" : "others go", vae_status_name(status));
+    if (cancels) {
+        vae_stream_reset(w.stream);
+        run_clip(bed, w.stream, VAE_DECODE, &c.got, whole);
+    } else {
+        must(call(bed, w.stream, &at, 3, &error), &error);
+    }
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "after the wait");
+    vae_stream_free(&w.stream);
+    close_clips(&c);
+}
+
+static void
+in_vain(const Bed *bed)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    Place at = {VAE_DECODE, &c.got, 0, 0};
+    VaeError error = {0};
+    VaeStream *stream;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.resume_ms = -1;
+    expect(vae_stream_new(bed->model, &params, &stream, &error) ==
+               VAE_ERR_ARGUMENT,
+           "no wait is negative: %s", error.message);
+    params.resume_ms = 1;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    must(call(bed, stream, &at, 3, &error), &error);
+    must(vae_stream_release(stream, &error), &error);
+    emu_set_memory((uint64_t) 300 << 20);
+    emu_take_memory(1, (uint64_t) 300 << 20);
+    const VaeStatus status = call(bed, stream, &at, 3, &error);
+    emu_take_memory(0, 0);
+    expect(status == VAE_ERR_MEMORY &&
+               strstr(error.message, "cannot be taken again within 0.0 s") &&
+               strstr(error.message, " MiB are free)"),
+           "an error with numbers: %s", error.message);
+    emu_set_memory(MEMORY);
+    must(call(bed, stream, &at, 3, &error), &error);
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "a later try");
+    vae_stream_free(&stream);
+    close_clips(&c);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    const int stride = bed_open_device(&bed, argc, argv);
+    opening(&bed, stride);
+    for (int i = 0; i < STARTS - 1; i++)
+        resuming(&bed, &starts[i], i % 2 ? VAE_ENCODE : VAE_DECODE, stride);
+    down_and_up(&bed, VAE_DECODE);
+    down_and_up(&bed, VAE_ENCODE);
+    waiting(&bed, false);
+    waiting(&bed, true);
+    in_vain(&bed);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
