@@ -20,12 +20,12 @@ round_up(int v, int step)
 
 /* Frames at once: all, 2, 1. */
 static const int groups[] = {0, 2, 1};
-enum { GROUPS = 3, RUNGS = 6 };
+enum { GROUPS = 3 };
 
 /* The rungs that spill no more carries than the caller wants, the fastest
  * first. Returns their number. */
 static int
-list_rungs(const VaeStream *s, VaeRung rungs[RUNGS])
+list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
 {
     const VaeStreamParams *p = &s->params;
     const int64_t pixels =
@@ -102,6 +102,18 @@ can_spill(const VaeStream *s)
     return s->params.spill == VAE_SPILL_AUTO && s->class->copy;
 }
 
+int
+vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
+{
+    const int n = list_rungs(s, rungs);
+    const int last = can_spill(s) ? s->params.frames_at_once ? 1 : GROUPS : 0;
+    for (int i = 0; i < last; i++) {
+        rungs[n + i] = rungs[n - last + i];
+        rungs[n + i].spared = UINT64_MAX;
+    }
+    return n + last;
+}
+
 /* Builds a rung and prepares it without weights. *fits: its plan has at most
  * that many bytes. If its activations and carries alone have more, it is not
  * prepared: a library may take minutes to prepare a picture that cannot fit. */
@@ -135,7 +147,7 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
 {
     const int unit = s->model->info.spatial;
     Limit limit;
-    VaeRung rungs[RUNGS];
+    VaeRung rungs[VAE_RUNGS];
     bool fits = false;
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);

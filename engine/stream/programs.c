@@ -21,6 +21,25 @@ vae_stream_drop_programs(VaeStream *s)
     vae_carry_set_free(&s->carries.set);
 }
 
+/* Carries that a later step copies, in the memory of the backend and to and
+ * from the host's. */
+static void
+count_copies(VaeStream *s)
+{
+    const VaeProgram *p = s->programs[NEXT];
+    uint64_t copied = 0, bus = 0;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        if (op->kind != VAE_OP_HEAD_CARRY && op->kind != VAE_OP_TAIL &&
+            !(op->kind == VAE_OP_NORM && op->norm.fills_context))
+            continue;
+        copied += op->carry->spilled ? 0 : op->carry->bytes;
+        bus += op->carry->spilled ? op->carry->bytes : 0;
+    }
+    s->plan.copied_step = copied / (uint64_t) p->steps;
+    s->plan.bus_step = bus / (uint64_t) p->steps;
+}
+
 /* Fills the plan from what the programs and, where there are any, the execs
  * say. */
 static void
@@ -68,6 +87,7 @@ sum_up(VaeStream *s)
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / p->slice_size;
     p->frames_at_once = s->programs[NEXT]->group;
+    count_copies(s);
 }
 
 /* Records one program. */

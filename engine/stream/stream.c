@@ -278,35 +278,6 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
     return status;
 }
 
-/* Logs the resulting settings. */
-static void
-tell(const VaeStream *s)
-{
-    const VaeLog log = {s->params.log, s->params.log_user};
-    const VaePlan *p = &s->plan;
-    char how[64] = "";
-    if (p->backend == VAE_BACKEND_CUDA) /* any is the first */
-        snprintf(how, sizeof how, " device %d",
-                 s->params.device < 0 ? 0 : s->params.device);
-    else if (p->backend == VAE_BACKEND_CPU)
-        snprintf(how, sizeof how, " with %d thread%s", p->threads,
-                 p->threads == 1 ? "" : "s");
-    char group[40] = "", spilled[64] = "";
-    if (p->frames_at_once)
-        snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
-                 p->frames_at_once == 1 ? "" : "s");
-    if (p->spilled)
-        snprintf(spilled, sizeof spilled,
-                 ", and %.1f MiB of carries in the host's memory",
-                 (double) p->spilled / 1048576);
-    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, slices of %d%s, %.1f MiB%s",
-            vae_stream_direction(s), vae_backend_name(p->backend), how,
-            s->device.name, vae_precision_name(p->precision),
-            s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, p->slice_size, group, (double) p->peak / 1048576,
-            spilled);
-}
-
 static VaeStatus
 plan_only(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
           VaePlan *out, VaeError *error)
@@ -315,7 +286,7 @@ plan_only(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
     const VaeStatus status = new_stream(model, params, terms, &s, error);
     if (status == VAE_OK) {
         *out = s->plan;
-        tell(s);
+        vae_stream_tell(s);
     }
     vae_stream_free(&s);
     return status;
@@ -387,10 +358,12 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         if (new_and_make(model, &host, out, NULL) == VAE_OK)
             status = VAE_OK;
     }
-    if (status == VAE_OK)
-        tell(*out);
-    else
+    if (status == VAE_OK) {
+        vae_stream_tell_ladder(*out);
+        vae_stream_tell(*out);
+    } else {
         vae_stream_free(out);
+    }
     if (error && status != VAE_OK)
         *error = why;
     return status;

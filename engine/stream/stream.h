@@ -118,6 +118,14 @@ VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
  * taken. */
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 
+/* The rungs of the ladder, the fastest first. Returns their number. */
+enum { VAE_RUNGS = 9 };
+int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
+/* stream/tell.c: logs the resulting settings; and what each rung would take,
+ * with the cost of a step. */
+void vae_stream_tell(const VaeStream *s);
+void vae_stream_tell_ladder(const VaeStream *s);
+
 /* Plans a stream of s's model with these params. False: it does not fit. On the
  * host it uses s's backend, because a limit of the process may leave no memory
  * for more threads. */

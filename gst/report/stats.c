@@ -108,18 +108,21 @@ set_times(GstStructure *s, const GstVaeCounters *c)
 static void
 set_plan(GstStructure *s, const VaePlan *plan)
 {
+    gchar rung[100];
+
+    vae_plan_setting(plan, rung, sizeof rung);
     gst_structure_set(
-        s, "bytes-weights", G_TYPE_UINT64, plan->weights, "bytes-carries",
-        G_TYPE_UINT64, plan->carries, "bytes-spilled", G_TYPE_UINT64,
-        plan->spilled, "bytes-arena", G_TYPE_UINT64, plan->arena,
-        "bytes-scratch", G_TYPE_UINT64, plan->scratch, "bytes-staging",
-        G_TYPE_UINT64, plan->staging, "bytes-library", G_TYPE_UINT64,
-        plan->library, "bytes-fallback", G_TYPE_UINT64, plan->fallback,
-        "bytes-total", G_TYPE_UINT64, plan->total, "backend", G_TYPE_STRING,
-        vae_backend_name(plan->backend), "precision", G_TYPE_STRING,
-        vae_precision_name(plan->precision), "slice-size", G_TYPE_UINT,
-        (guint) plan->slice_size, "frames-at-once", G_TYPE_UINT,
-        (guint) plan->frames_at_once, NULL);
+        s, "rung", G_TYPE_STRING, rung, "bytes-weights", G_TYPE_UINT64,
+        plan->weights, "bytes-carries", G_TYPE_UINT64, plan->carries,
+        "bytes-spilled", G_TYPE_UINT64, plan->spilled, "bytes-arena",
+        G_TYPE_UINT64, plan->arena, "bytes-scratch", G_TYPE_UINT64,
+        plan->scratch, "bytes-staging", G_TYPE_UINT64, plan->staging,
+        "bytes-library", G_TYPE_UINT64, plan->library, "bytes-fallback",
+        G_TYPE_UINT64, plan->fallback, "bytes-total", G_TYPE_UINT64,
+        plan->total, "backend", G_TYPE_STRING, vae_backend_name(plan->backend),
+        "precision", G_TYPE_STRING, vae_precision_name(plan->precision),
+        "slice-size", G_TYPE_UINT, (guint) plan->slice_size, "frames-at-once",
+        G_TYPE_UINT, (guint) plan->frames_at_once, NULL);
 }
 
 GstStructure *

@@ -157,7 +157,11 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     params->spill = (VaeSpill) base->settings.spill;
     params->resume_ms = (int) (base->settings.resume_timeout / GST_MSECOND);
     GST_OBJECT_UNLOCK(base);
-    params->log = log_line; /* the session's streams are the base's own */
+    /* Nobody plans the settings that are only logged. The session's streams are
+     * the base's own. */
+    if (gst_debug_category_get_threshold(gst_vae_engine_debug) >=
+        GST_LEVEL_INFO)
+        params->log = log_line;
     params->warn = warn_line;
     params->log_user = base;
     if (params->slice_size == 0 && upstream_is_live(base))

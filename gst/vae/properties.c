@@ -346,6 +346,8 @@ install_stats(GObjectClass *klass)
      *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
      *   memory, as `vaetool plan` tells it; `bytes-spilled`: of the carries, in
      *   the host's memory and not in `bytes-total` (#GstVaeBase:spill)
+     * - `rung` (string): the setting that these bytes are of, such as `slices
+     *   of 1, 2 frames at once, the carries on the host`
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
      *   or the processor), `slice-size` and `frames-at-once` (guint; 0: all of
      *   a slice): what was chosen

@@ -89,6 +89,12 @@ def render(state, viewers):
     for purpose in PURPOSES:
         text.sample("memory_bytes", stats["bytes-" + purpose], purpose=purpose)
     text.one(
+        "spilled_bytes",
+        "gauge",
+        "State of the decoder in the memory of the host, not in memory_bytes.",
+        stats["bytes-spilled"],
+    )
+    text.one(
         "waiting_frames",
         "gauge",
         "Decoded frames that wait for their time.",

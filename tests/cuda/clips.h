@@ -21,7 +21,7 @@ TestClip new_clip(const Bed *bed);
 VaeStatus run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
                     const TestClip *clip, VaeError *error);
 /* A log function: adds the line to user, of SAID bytes. */
-enum { SAID = 1000 };
+enum { SAID = 8000 };
 void listen(void *user, const char *line);
 VaeStream *open_stream(VaeModel *model, VaeDirection direction);
 /* Bytes of the device. */

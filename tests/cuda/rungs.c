@@ -213,6 +213,115 @@ down_and_up(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
+/* The log has a line for each rung. Its bytes are those of a stream that takes
+ * this rung, but for weights and scratch. */
+static void
+told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
+{
+    char said[SAID] = "", setting[100], wanted[200];
+    VaeStreamParams params = params_at(&starts[0], direction, said);
+    VaeStream *stream;
+    VaeError error;
+    int lines = 0, chosen = 0;
+    params.memory_limit = limit;
+    params.spill = spill;
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    for (const char *at = said; (at = strstr(at, "rung slices of ")); at++)
+        lines++;
+    for (const char *at = said; (at = strstr(at, " (chosen)")); at++)
+        chosen++;
+    vae_plan_setting(plan, setting, sizeof setting);
+    snprintf(wanted, sizeof wanted,
+             "rung %s: %.1f MiB; estimate for a step: ", setting,
+             (double) plan->peak / 1048576);
+    expect(chosen == 1 && strstr(said, wanted),
+           "%s: one rung of %d is chosen: %s", name_of(direction), lines,
+           setting);
+    expect(lines >= (spill == VAE_SPILL_AUTO ? 4 : 3) &&
+               !strstr(said, "on the host") == (spill == VAE_SPILL_OFF),
+           "%s: %d rungs are told", name_of(direction), lines);
+    expect((plan->bus_step > 0) == (plan->spilled > 0),
+           "%s: %llu bytes to and from the host", name_of(direction),
+           (unsigned long long) plan->bus_step);
+    vae_stream_free(&stream);
+}
+
+static void
+all_told(const Bed *bed, VaeDirection direction)
+{
+    VaeStreamParams params = params_of(direction);
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error;
+    params.slice_size = 1;
+    params.frames_at_once = 0;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    told(bed, direction, 0, VAE_SPILL_AUTO);
+    told(bed, direction, 0, VAE_SPILL_OFF);
+    told(bed, direction, 0, VAE_SPILL_HOST);
+    told(bed, direction, (size_t) plan.peak, VAE_SPILL_OFF);
+    params.frames_at_once = 1;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    told(bed, direction, (size_t) plan.peak - 64, VAE_SPILL_AUTO);
+}
+
+/* ------------------------------------------------------------------ */
+/* The settings that AUTO takes.                                       */
+
+static VaePlan
+planned(const Bed *bed, int width, int height, uint64_t free)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeStreamParams params = params_of(VAE_DECODE);
+    VaeError error;
+    params.slice_size = params.frames_at_once = 0;
+    params.spill = VAE_SPILL_AUTO;
+    params.width = width;
+    params.height = height;
+    /* The backend leaves 128 MiB to the driver and the libraries. */
+    emu_set_memory(MEMORY - memory_left() + free + ((uint64_t) 128 << 20));
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    emu_set_memory(MEMORY);
+    return plan;
+}
+
+/* The fastest rung within 90 % of what is free, and no more than a large
+ * picture needs. */
+static void
+automatic(const Bed *bed)
+{
+    const uint64_t lots = (uint64_t) 1 << 50;
+    const VaePlan four = planned(bed, 416, 240, lots);
+    const uint64_t fits = four.peak / 9 * 10 + 100;
+    VaePlan plan = planned(bed, 416, 240, fits);
+    expect(four.slice_size == 4 && plan.slice_size == 4, "within 90 %%");
+    plan = planned(bed, 416, 240, fits - 1000);
+    expect(plan.slice_size == 2 && plan.peak < four.peak,
+           "past 90 %%: slices of %d", plan.slice_size);
+    plan = planned(bed, 1280, 704, lots);
+    expect(plan.slice_size == 4, "below 1280x720: slices of %d",
+           plan.slice_size);
+    for (int i = 0; i < 2; i++) {
+        plan = planned(bed, i ? 720 : 1280, i ? 1280 : 720, lots);
+        expect(plan.slice_size == 1 && plan.frames_at_once == 0 &&
+                   plan.spilled == 0,
+               "%dx%d: slices of %d, %d frames at once, %llu bytes spilled",
+               plan.padded_width, plan.padded_height, plan.slice_size,
+               plan.frames_at_once, (unsigned long long) plan.spilled);
+    }
+    /* The last rung may have all that is free, and spills no more than that. */
+    const VaePlan one = planned(bed, 1280, 720, plan.peak);
+    const VaePlan least = planned(bed, 1280, 720, plan.peak - plan.carries / 2);
+    expect(one.peak <= plan.peak && one.spilled == 0, "all that is free");
+    expect(least.peak <= plan.peak - plan.carries / 2 &&
+               least.spilled < least.carries,
+           "less than that: %llu of %llu bytes spilled",
+           (unsigned long long) least.spilled,
+           (unsigned long long) least.carries);
+}
+
+/* ------------------------------------------------------------------ */
+
 typedef struct Waiter {
     VaeStream *stream;
     bool cancels; /* else the memory comes back */
@@ -306,6 +415,9 @@ main(int argc, char **argv)
         resuming(&bed, &starts[i], i % 2 ? VAE_ENCODE : VAE_DECODE, stride);
     down_and_up(&bed, VAE_DECODE);
     down_and_up(&bed, VAE_ENCODE);
+    automatic(&bed);
+    all_told(&bed, VAE_DECODE);
+    all_told(&bed, VAE_ENCODE);
     waiting(&bed, false);
     waiting(&bed, true);
     in_vain(&bed);

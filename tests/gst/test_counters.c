@@ -131,6 +131,18 @@ test_percentile(void)
     vae_test_teardown(h);
 }
 
+static void
+check_rung(GstHarness *h, const VaePlan *plan)
+{
+    gchar *text = text_of(h, "rung");
+    gchar setting[100];
+
+    vae_plan_setting(plan, setting, sizeof setting);
+    CHECK(strcmp(text, setting) == 0);
+    CHECK(strcmp(text, "slices of 1") == 0);
+    g_free(text);
+}
+
 /* Memory and names are those of the library's plan. */
 static void
 test_plan(void)
@@ -166,6 +178,7 @@ test_plan(void)
         CHECK_INT(vae_test_stat(h, text), wanted[i]);
         g_free(text);
     }
+    check_rung(h, &plan);
     CHECK_INT(vae_test_stat(h, "frames-at-once"), plan.frames_at_once);
     text = text_of(h, "device");
     CHECK(strlen(text) > 2);

@@ -223,7 +223,8 @@ echo "# plan, bench"
 check "plan" 0 "$tool" plan --model "$wan" --size 832x480
 says "decode:" "encode:" carries activations total loading peak GFLOP
 check "plan without weights" 0 "$tool" plan --arch seedvr2 --size 832x480
-says "seedvr2 at 832x480" "decode:" "encode:" total
+says "seedvr2 at 832x480" "decode:" "encode:" total \
+    "ladder, with an estimate of the cost" " copied, " "from the host; chosen"
 check "neither weights nor an architecture" 2 "$tool" plan --size 832x480
 says "--model" "--arch"
 check "no such architecture" 3 "$tool" plan --arch wan9 --size 832x480

@@ -19,6 +19,10 @@ VAE_API bool vae_stream_at_start(const VaeStream *stream);
  * processor it is false. */
 VAE_API bool vae_stream_overlaps(const VaeStream *stream);
 
+/* The chosen setting of the ladder in words: "slices of 1, 2 frames at once, a
+ * part of the carries on the host". */
+VAE_API void vae_plan_setting(const VaePlan *plan, char *out, size_t size);
+
 /* One row per op of a program, summed over its runs since profiling began. */
 typedef struct VaeProfileRow {
     const char *program; /* "first", "next", "next1", "cold" */

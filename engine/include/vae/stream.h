@@ -147,6 +147,9 @@ typedef struct VaePlan {
     int padded_width, padded_height;
     int delay; /* frames: VaeModelInfo.delay, less with low_latency; 0 of an
                   encoder */
+    /* Carries that a later step copies, in bytes: within the memory of the
+     * backend, and to and from the host's memory if they are spilled. */
+    uint64_t copied_step, bus_step;
 } VaePlan;
 
 /* Plans a stream without allocating its memory. Errors as vae_stream_new(). */

@@ -28,18 +28,13 @@ print_bytes(FILE *to, const char *what, uint64_t bytes)
 void
 plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
 {
-    char group[40] = "";
-    if (plan->frames_at_once)
-        snprintf(group, sizeof group, "%d frame%s at once, ",
-                 plan->frames_at_once, plan->frames_at_once == 1 ? "" : "s");
-    fprintf(to,
-            "%s: %s, %s, %d thread%s, slices of %d step%s, "
-            "%s%dx%d inside\n",
+    char setting[100];
+    vae_plan_setting(plan, setting, sizeof setting);
+    fprintf(to, "%s: %s, %s, %d thread%s, %s, %dx%d inside\n",
             direction == VAE_DECODE ? "decode" : "encode",
             vae_backend_name(plan->backend),
             vae_precision_name(plan->precision), plan->threads,
-            plan->threads == 1 ? "" : "s", plan->slice_size,
-            plan->slice_size == 1 ? "" : "s", group, plan->padded_width,
+            plan->threads == 1 ? "" : "s", setting, plan->padded_width,
             plan->padded_height);
     print_bytes(to, "weights", plan->weights);
     print_bytes(to, "carries", plan->carries);
@@ -70,7 +65,7 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
 {
     VaeStreamParams one = *params;
     VaePlan plan = VAE_INIT(VaePlan);
-    char frames[40] = "", text[32];
+    char setting[100], text[32], copied[32], bus[32];
     one.memory_limit = SIZE_MAX;
     one.log = one.warn = NULL;
     one.slice_size = rung.slice;
@@ -80,19 +75,19 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
         plan.frames_at_once != rung.frames ||
         (rung.spill == VAE_SPILL_HOST && plan.spilled == 0))
         return;
-    if (rung.frames)
-        snprintf(frames, sizeof frames, ", %d frame%s at once", rung.frames,
-                 rung.frames == 1 ? "" : "s");
-    printf("  slices of %d%s%s: peak %llu bytes %s", rung.slice, frames,
-           plan.spilled ? ", carries on the host" : "",
-           (unsigned long long) plan.peak,
-           bytes_text(plan.peak, text, sizeof text));
+    vae_plan_setting(&plan, setting, sizeof setting);
+    printf("  %s: peak %llu bytes %s; a step: %.3f GFLOP, %s copied, %s to and "
+           "from the host",
+           setting, (unsigned long long) plan.peak,
+           bytes_text(plan.peak, text, sizeof text), plan.flop_step * 1e-9,
+           bytes_text(plan.copied_step, copied, sizeof copied),
+           bytes_text(plan.bus_step, bus, sizeof bus));
     const bool same = rung.slice == chosen->slice_size &&
                       rung.frames == chosen->frames_at_once &&
                       !plan.spilled == !chosen->spilled;
     printf("%s\n", !same                             ? ""
-                   : plan.spilled != chosen->spilled ? "  chosen, in part"
-                                                     : "  chosen");
+                   : plan.spilled != chosen->spilled ? "; chosen, in part"
+                                                     : "; chosen");
 }
 
 /* What each rung of the ladder would take without a limit, the fastest first.
@@ -107,6 +102,8 @@ print_ladder(VaeModel *model, const VaeStreamParams *params,
         {1, 2, VAE_SPILL_HOST}, {1, 1, VAE_SPILL_HOST}};
     if (params->slice_size)
         return;
+    puts("  ladder, with an estimate of the cost: operations, and carries that "
+         "are copied");
     for (size_t i = 0; i < sizeof rungs / sizeof *rungs; i++)
         if (params->spill == VAE_SPILL_AUTO || params->spill == rungs[i].spill)
             print_rung(model, params, rungs[i], chosen);
