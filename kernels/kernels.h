@@ -241,6 +241,15 @@ typedef struct VaeLatentOutArgs {
     uint64_t *nonfinite;
 } VaeLatentOutArgs;
 
+/* Adds the number of values that are not finite, of n of x_type, to *counter.
+ */
+typedef struct VaeNonfiniteArgs {
+    const void *x;
+    VaeType x_type;
+    size_t n;
+    uint64_t *counter;
+} VaeNonfiniteArgs;
+
 /*
  * Picture <-> network frame (h, w, 3); h x w is at least the picture's size.
  * Out crops; in repeats the last column and row. low, high: the network's
@@ -279,6 +288,7 @@ typedef struct VaeKernels {
     void (*depthwise)(const VaeQueue *q, const VaeDepthwiseArgs *a);
     void (*latent_in)(const VaeQueue *q, const VaeLatentInArgs *a);
     void (*latent_out)(const VaeQueue *q, const VaeLatentOutArgs *a);
+    void (*nonfinite)(const VaeQueue *q, const VaeNonfiniteArgs *a);
     void (*picture_out)(const VaeQueue *q, const VaePictureOutArgs *a);
     void (*picture_in)(const VaeQueue *q, const VaePictureInArgs *a);
 } VaeKernels;

@@ -49,6 +49,8 @@ typedef struct VaeRun {
         index;    /* of samples; index: the first latent's in the sequence */
     int channels; /* latent channels */
     float low, high;
+    uint64_t *bad; /* NULL, or 0 before the run: run(), or counted(), sets it to
+                      the number of the result's non-finite values */
     VaeStreamStats *stats; /* run() or, for runs in flight, finish() adds to
                               nonfinite and to the three times */
     atomic_bool *cancel;
@@ -149,6 +151,9 @@ typedef struct VaeBackendClass {
      * returns. */
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
+    /* Blocks until the last run is computed and its VaeRun.bad is set. Its
+     * results may still be on their way. NULL: as finish. */
+    VaeStatus (*counted)(VaeBackend *backend, VaeError *error);
     /* Processor seconds of a model's largest convolutions, in its fp32 and its
      * bf16 program. False if usable() already resolves AUTO to the faster
      * one. No run is in flight. NULL: not needed. */

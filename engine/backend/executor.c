@@ -66,12 +66,26 @@ latents_in(const VaeLaunch *l, const VaeOp *op)
     }
 }
 
+/* Counts the non-finite values of the result x. */
+static void
+count_bad(const VaeLaunch *l, const VaeTensor *x)
+{
+    const size_t bytes = (size_t) x->shape.t * vae_frame_bytes(x);
+    if (l->bad)
+        l->kernels->nonfinite(
+            &l->queue, &(VaeNonfiniteArgs){.x = vae_exec_body(l->exec, x),
+                                           .x_type = x->type,
+                                           .n = bytes / vae_type_size(x->type),
+                                           .counter = l->bad});
+}
+
 static void
 latents_out(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x;
     const VaeRun *run = l->run;
     assert(run);
+    count_bad(l, x);
     const uint8_t *frame = vae_exec_body(l->exec, x);
     for (int i = 0; i < x->shape.t; i++, frame += vae_frame_bytes(x)) {
         const VaeLatentOut *to = unit(l->latents_out, i, l->out_stride);
@@ -122,6 +136,7 @@ pictures_out(const VaeLaunch *l, const VaeOp *op)
     const VaeTensor *x = op->x;
     const uint8_t *frame =
         vae_exec_body(l->exec, x) + (size_t) op->trim * vae_frame_bytes(x);
+    count_bad(l, x);
     for (int i = 0; i < x->shape.t - op->trim; i++) {
         const VaePicture *to = unit(l->pictures_out, i, l->out_stride);
         if (to->data[0])

@@ -39,6 +39,7 @@ struct VaeLaunch {
     size_t in_stride, out_stride;
     const float *scale, *shift, *mean, *std;
     uint64_t *nonfinite;
+    uint64_t *bad; /* of the result; NULL: not counted */
 };
 
 /* Runs the ops from..to-1. Errors: VAE_ERR_CANCELLED, those of the ops. */

@@ -191,7 +191,8 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
                         .shift = run->shift,
                         .mean = run->mean,
                         .std = run->std,
-                        .nonfinite = &run->stats->nonfinite};
+                        .nonfinite = &run->stats->nonfinite,
+                        .bad = run->bad};
     return vae_execute(&launch, 0, e->program->n_ops, error);
 }
 

@@ -189,6 +189,14 @@ cuda_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
 }
 
 static VaeStatus
+cuda_counted(VaeBackend *cuda, VaeError *error)
+{
+    VaeRtCaller caller;
+    enter_anyway(cuda, &caller);
+    return leave(cuda, &caller, vae_cuda_stage_counted(cuda, error), error);
+}
+
+static VaeStatus
 cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
 {
     VaeRtCaller caller;
@@ -225,6 +233,7 @@ const VaeBackendClass vae_backend_cuda = {
     .bind = cuda_bind,
     .run = cuda_run,
     .finish = cuda_finish,
+    .counted = cuda_counted,
     .offload = cuda_offload,
     .copy = cuda_copy,
 };

@@ -33,8 +33,9 @@ typedef struct VaeCudaUnit {
 
 /*
  * One run in flight. A host block and its copy on the device have the same
- * layout: `in` begins with the latents' statistics, `out` with a counter; the
- * units follow.
+ * layout: `in` begins with the latents' statistics, `out` with two counters of
+ * values that are not finite: those of latents, and of the result. The units
+ * follow.
  */
 typedef struct VaeCudaSlot {
     uint8_t *host_in, *host_out, *device_in, *device_out;
@@ -43,6 +44,7 @@ typedef struct VaeCudaSlot {
     VaeCudaUnit *in, *out;
     int n_out;
     VaeStreamStats *stats; /* the caller's */
+    uint64_t *bad;         /* the caller's, or NULL */
     bool busy;
 } VaeCudaSlot;
 
@@ -234,8 +236,10 @@ VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
 /* The class's finish(): delivers results, oldest first. */
 VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
                                 VaeError *error);
+/* The class's counted(). */
+VaeStatus vae_cuda_stage_counted(VaeBackend *cuda, VaeError *error);
 /* Device addresses of statistic i (0 scale, 1 shift, 2 mean, 3 std) and of the
- * counter of non-finite values. */
+ * counters of non-finite values. */
 const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
 uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
 

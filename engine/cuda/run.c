@@ -180,6 +180,7 @@ vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
         launch.mean = vae_cuda_stage_statistic(slot, 2);
         launch.std = vae_cuda_stage_statistic(slot, 3);
         launch.nonfinite = vae_cuda_stage_counter(slot);
+        launch.bad = slot->bad ? launch.nonfinite + 1 : NULL;
     }
     const VaeStatus status = vae_execute(&launch, from, to, error);
     /* Kernels that could not be launched are reported here. */

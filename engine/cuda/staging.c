@@ -415,6 +415,19 @@ vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
                : vae_cuda_status(cuda, code, "finish a slice", error);
 }
 
+VaeStatus
+vae_cuda_stage_counted(VaeBackend *cuda, VaeError *error)
+{
+    VaeCudaSlot *s =
+        &cuda->slots[(cuda->next + VAE_CUDA_SLOTS - 1) % VAE_CUDA_SLOTS];
+    const int code = s->busy ? vae_rt_event_sync(s->computed) : 0;
+    if (code)
+        return vae_cuda_status(cuda, code, "finish a slice", error);
+    if (s->busy && s->bad)
+        memcpy(s->bad, s->host_out + sizeof(uint64_t), sizeof *s->bad);
+    return VAE_OK;
+}
+
 /* ------------------------------------------------------------------ */
 /* A run.                                                              */
 
@@ -560,6 +573,7 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     s->n_out = p->n_out;
     s->out_used = to.at;
     s->stats = run->stats;
+    s->bad = run->bad;
     const uint64_t start = vae_now_ns();
     fill(&in, run);
     s->stats->upload_ns += vae_now_ns() - start;
@@ -585,7 +599,13 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
 VaeStatus
 vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
-    int code = vae_rt_event_record(s->computed, cuda->compute);
+    int code = 0;
+    /* Counters that are waited for must not wait for earlier pictures. */
+    if (s->bad)
+        code =
+            vae_rt_copy(s->host_out, s->device_out, OUT_HEADER, cuda->compute);
+    if (!code)
+        code = vae_rt_event_record(s->computed, cuda->compute);
     if (!code)
         code = vae_rt_stream_wait(cuda->down, s->computed);
     if (!code)

@@ -205,9 +205,7 @@ vae_stream_step_up(VaeStream *s)
     s->released = true; /* the next call takes the memory */
     vae_stream_free_memory(s);
     vae_stream_drop_programs(s);
-    vae_stream_free_waiting(s); /* made for smaller slices, as is: */
-    vae_mem_free(s->result);
-    s->result = NULL;
+    vae_stream_free_waiting(s); /* made for smaller slices */
     if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK)
         vae_log(&log, "there is memory again: slices of %d", s->rung.slice);
     else

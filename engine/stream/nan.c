@@ -1,12 +1,17 @@
 /*
  * nan.c: non-finite results, see VaeStreamParams.nan_policy.
  *
- * The output's activation is checked after each run. With the policy FALLBACK,
- * the carries are saved before each run. A non-finite slice is computed again
- * step by step from the saved carries, and a non-finite step by the fallback, a
- * stream in fp32. So the slice size does not decide which steps are computed in
- * fp32. The fallback's carries are converted back to 16 bits if they fit. Until
- * then the fallback computes the steps (`in_fallback`).
+ * The backend counts the non-finite values of the output's activation in each
+ * run. With the policy FALLBACK, the carries are saved before each run. A
+ * non-finite slice is computed again step by step from the saved carries, and a
+ * non-finite step by the fallback, a stream in fp32. So the slice size does not
+ * decide which steps are computed in fp32. The fallback's carries are converted
+ * back to 16 bits if they fit. Until then the fallback computes the steps
+ * (`in_fallback`).
+ *
+ * A device decodes while the results of the run before are copied. So the count
+ * of a run is looked at before the next run begins, or when the caller waits
+ * for it. The caller's latents may be gone by then; therefore they are copied.
  */
 #include <assert.h>
 #include <string.h>
@@ -31,59 +36,21 @@ all_finite(const void *data, VaeType type, size_t n)
 }
 
 /* ------------------------------------------------------------------ */
-/* Results and input.                                                  */
-
-static const VaeTensor *
-result_of(const VaeProgram *p)
-{
-    const VaeOp *last = &p->ops[p->n_ops - 1];
-    assert(last->kind == VAE_OP_PICTURE_OUT || last->kind == VAE_OP_LATENT_OUT);
-    return last->x;
-}
+/* Input.                                                              */
 
 static size_t
-result_bytes(const VaeProgram *p)
+latent_elements(const VaeStream *s)
 {
-    const VaeTensor *x = result_of(p);
-    return (size_t) x->shape.t * vae_frame_bytes(x);
-}
-
-size_t
-vae_stream_result_bytes(const VaeStream *s)
-{
-    size_t most = 0;
-    for (int i = 0; i < PROGRAMS; i++)
-        if (s->programs[i] && result_bytes(s->programs[i]) > most)
-            most = result_bytes(s->programs[i]);
-    return most;
-}
-
-/* Checks the last result of the program. No run is in flight. */
-static VaeStatus
-look(VaeStream *s, const VaeProgram *p, bool *finite, VaeError *error)
-{
-    const VaeTensor *x = result_of(p);
-    const size_t bytes = result_bytes(p);
-    const void *at = s->memory.arena + x->offset;
-    if (s->class->copy) {
-        const VaeStatus status =
-            s->class->copy(s->backend, s->result, at, bytes, error);
-        if (status != VAE_OK)
-            return status;
-        at = s->result;
-    }
-    *finite = all_finite(at, x->type, bytes / vae_type_size(x->type));
-    return VAE_OK;
+    const int down = s->model->info.spatial;
+    return (size_t) s->model->info.latent_channels *
+           (size_t) (s->plan.padded_height / down) *
+           (size_t) (s->plan.padded_width / down);
 }
 
 static bool
 latent_is_finite(const VaeStream *s, const VaeLatentIn *latent)
 {
-    const int down = s->model->info.spatial;
-    const size_t n = (size_t) s->model->info.latent_channels *
-                     (size_t) (s->plan.padded_height / down) *
-                     (size_t) (s->plan.padded_width / down);
-    return all_finite(latent->data, latent->type, n);
+    return all_finite(latent->data, latent->type, latent_elements(s));
 }
 
 static bool
@@ -188,20 +155,28 @@ narrow(VaeStream *s, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* One step by the fallback.                                           */
 
+/* Waits until the last run's count is there. */
+static VaeStatus
+count_bad(VaeStream *s, VaeError *error)
+{
+    return s->class->counted ? s->class->counted(s->backend, error) : VAE_OK;
+}
+
 static VaeStatus
 run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
              VaeError *error)
 {
     VaeStream *fallback = s->fallback;
     const int at = which == FIRST || which == COLD ? which : NEXT;
-    const VaeProgram *p = fallback->programs[at];
     fallback->latents = s->latents;
+    fallback->guard.bad = 0;
     VaeStatus status = vae_stream_run_exec(fallback, at, units, error);
     fallback->at_start = false; /* so that release keeps its carries */
+    if (status == VAE_OK)
+        status = count_bad(fallback, error);
     if (status == VAE_OK && fallback->class->finish)
         status = fallback->class->finish(fallback->backend, 0, true, error);
-    if (status == VAE_OK)
-        status = look(fallback, p, finite, error);
+    *finite = fallback->guard.bad == 0;
     return status;
 }
 
@@ -221,7 +196,7 @@ recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     if (status != VAE_OK || !usable)
         return status;
     const uint64_t nonfinite = s->stats.nonfinite;
-    s->stats.nonfinite = s->before;
+    s->stats.nonfinite = s->guard.nonfinite;
     status = run_fallback(s, which, units, &finite, error);
     if (status != VAE_OK || !finite) {
         s->stats.nonfinite = nonfinite;
@@ -247,6 +222,83 @@ run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
+/* The units of a run in flight.                                       */
+
+VaeStatus
+vae_stream_guard_take(VaeStream *s, VaeError *error)
+{
+    VaeGuard *g = &s->guard;
+    int in = 0, pictures = 0;
+    if (s->params.nan_policy == VAE_NAN_PASS || !s->class->counted ||
+        s->params.direction != VAE_DECODE)
+        return VAE_OK;
+    for (int i = 0; i < PROGRAMS; i++)
+        if (s->programs[i]) {
+            const VaeProgram *p = s->programs[i];
+            in = p->n_in > in ? p->n_in : in;
+            pictures = p->n_out > pictures ? p->n_out : pictures;
+        }
+    if (in <= g->room_in && pictures <= g->room_pictures)
+        return VAE_OK;
+    vae_stream_guard_free(s);
+    g->latent_bytes = latent_elements(s) * sizeof(float);
+    g->in = vae_mem_alloc((size_t) in * sizeof *g->in);
+    g->pictures = vae_mem_alloc((size_t) pictures * sizeof *g->pictures);
+    g->latent = vae_mem_alloc((size_t) in * g->latent_bytes);
+    if (!g->in || !g->pictures || !g->latent) {
+        vae_stream_guard_free(s);
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory for copies of the latents");
+    }
+    g->room_in = in;
+    g->room_pictures = pictures;
+    return VAE_OK;
+}
+
+void
+vae_stream_guard_free(VaeStream *s)
+{
+    vae_mem_free(s->guard.in);
+    vae_mem_free(s->guard.pictures);
+    vae_mem_free(s->guard.latent);
+    s->guard = (VaeGuard){0};
+}
+
+void
+vae_stream_forget_guarded(VaeStream *s)
+{
+    s->guard.pending = false;
+}
+
+/* True if the next run may begin before this one is looked at. */
+static bool
+overlaps(const VaeStream *s)
+{
+    return s->guard.in && !s->guard.singly;
+}
+
+static VaeUnits
+copied_units(const VaeStream *s)
+{
+    return (VaeUnits){.in = s->guard.in, .pictures = s->guard.pictures};
+}
+
+static void
+copy_units(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
+{
+    VaeGuard *g = &s->guard;
+    for (int i = 0; i < p->n_in; i++) {
+        const VaeLatentIn *from = &units->in[i];
+        uint8_t *data = g->latent + (size_t) i * g->latent_bytes;
+        memcpy(data, from->data,
+               latent_elements(s) * vae_type_size(from->type));
+        g->in[i] = (VaeLatentIn){.type = from->type, .data = data};
+    }
+    memcpy(g->pictures, units->pictures,
+           (size_t) p->n_out * sizeof *g->pictures);
+}
+
+/* ------------------------------------------------------------------ */
 
 /* Runs the same units as single steps; each is checked and counted. */
 static VaeStatus
@@ -257,10 +309,12 @@ one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
     const int which = s->programs[NEXT1] ? NEXT1 : NEXT;
     VaeUnits at = *units;
     VaeStatus status = VAE_OK;
+    s->guard.singly = true;
     for (int i = 0; i < p->steps && status == VAE_OK; i++) {
         status = vae_stream_run_guarded(s, which, &at, error);
         vae_units_skip(s, &at, in, out);
     }
+    s->guard.singly = false;
     return status;
 }
 
@@ -286,43 +340,109 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                         : "precision fp32 or the nan-policy fallback");
 }
 
+/* Sets the stream back to before the last run, except its memory. */
+static void
+take_back(VaeStream *s)
+{
+    const VaeGuard *g = &s->guard;
+    s->stats.runs_first -= g->which == FIRST;
+    s->stats.runs_next -= g->which == NEXT;
+    s->stats.runs_next1 -= g->which == NEXT1;
+    s->stats.runs_cold -= g->which == COLD;
+    s->at_start = g->which == FIRST;
+    s->cold = g->which == COLD;
+    s->step = g->step;
+    s->runs = g->runs;
+    s->latents = g->latents;
+}
+
+/* The last run has non-finite results, which are delivered. */
+static VaeStatus
+mend(VaeStream *s, const VaeUnits *units, VaeError *error)
+{
+    const int which = s->guard.which;
+    const VaeProgram *p = s->programs[which];
+    take_back(s);
+    if (s->params.nan_policy == VAE_NAN_ERROR)
+        return not_finite(s, p, units, error);
+    if (s->fallback && p->steps > 1) {
+        const uint64_t runs = s->runs;
+        s->stats.nonfinite = s->guard.nonfinite;
+        VaeStatus status = vae_carries_restore(&s->carries, error);
+        if (status == VAE_OK)
+            status = one_by_one(s, p, units, error);
+        s->runs = runs + 1; /* they are one of a call's runs, and finished */
+        return status;
+    }
+    s->stats.nonfinite_steps += (uint64_t) p->steps;
+    const VaeStatus status =
+        s->fallback ? recover(s, which, units, error) : VAE_OK;
+    if (status == VAE_OK)
+        vae_stream_count_run(s, which);
+    return status;
+}
+
+/* Looks at the last run, of these units. */
+static VaeStatus
+settle(VaeStream *s, const VaeUnits *units, VaeError *error)
+{
+    s->guard.pending = false;
+    VaeStatus status = count_bad(s, error);
+    if (status != VAE_OK || s->guard.bad == 0)
+        return status;
+    /* The runs before it are delivered first: their latents count apart. */
+    if (s->class->finish)
+        status = s->class->finish(s->backend, 1, true, error);
+    if (s->class->finish && status == VAE_OK) {
+        s->guard.nonfinite = s->stats.nonfinite;
+        status = s->class->finish(s->backend, 0, true, error);
+    }
+    return status == VAE_OK ? mend(s, units, error) : status;
+}
+
+VaeStatus
+vae_stream_settle(VaeStream *s, VaeError *error)
+{
+    const VaeUnits units = copied_units(s);
+    return s->guard.pending ? settle(s, &units, error) : VAE_OK;
+}
+
 VaeStatus
 vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
                        VaeError *error)
 {
     const VaeProgram *p = s->programs[which];
-    bool finite = true;
-    if (s->in_fallback && which != FIRST && which != COLD && p->steps > 1)
+    VaeGuard *g = &s->guard;
+    VaeStatus status = vae_stream_settle(s, error);
+    if (status != VAE_OK)
+        return status;
+    const bool begins = which == FIRST || which == COLD;
+    if (s->in_fallback && !begins && p->steps > 1)
         return one_by_one(s, p, units, error);
-    s->before = s->stats.nonfinite;
-    if (s->in_fallback && which != FIRST && which != COLD) {
-        const VaeStatus status = run_in_fallback(s, which, units, error);
+    g->nonfinite = s->stats.nonfinite;
+    if (s->in_fallback && !begins) {
+        status = run_in_fallback(s, which, units, error);
         if (status == VAE_OK)
             vae_stream_count_run(s, which);
         return status;
     }
     s->in_fallback = false;
-    VaeStatus status = VAE_OK;
     if (s->fallback)
         status = vae_carries_save(&s->carries, error);
+    if (status == VAE_OK && overlaps(s))
+        copy_units(s, p, units);
+    g->which = which;
+    g->step = s->step;
+    g->runs = s->runs;
+    g->latents = s->latents;
+    g->bad = 0;
     if (status == VAE_OK)
         status = vae_stream_run_exec(s, which, units, error);
-    if (status == VAE_OK && s->class->finish)
-        status = s->class->finish(s->backend, 0, true, error);
-    if (status == VAE_OK)
-        status = look(s, p, &finite, error);
-    if (status == VAE_OK && !finite && s->params.nan_policy == VAE_NAN_ERROR)
-        status = not_finite(s, p, units, error);
-    if (status == VAE_OK && !finite && s->fallback && p->steps > 1) {
-        s->stats.nonfinite = s->before;
-        status = vae_carries_restore(&s->carries, error);
-        return status == VAE_OK ? one_by_one(s, p, units, error) : status;
-    }
-    if (status == VAE_OK && !finite)
-        s->stats.nonfinite_steps += (uint64_t) p->steps;
-    if (status == VAE_OK && !finite && s->fallback)
-        status = recover(s, which, units, error);
-    if (status == VAE_OK)
-        vae_stream_count_run(s, which);
-    return status;
+    if (status != VAE_OK)
+        return status;
+    vae_stream_count_run(s, which);
+    if (!overlaps(s))
+        return settle(s, units, error);
+    g->pending = true;
+    return VAE_OK;
 }

@@ -22,16 +22,11 @@ take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
 VaeStatus
 vae_stream_take_memory(VaeStream *s, VaeError *error)
 {
-    const bool looks = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of;
-    if (looks && s->class->copy && !s->result) {
-        s->result = vae_mem_alloc(vae_stream_result_bytes(s));
-        if (!s->result)
-            return vae_fail(error, VAE_ERR_MEMORY,
-                            "out of memory for a copy of the results");
-    }
     s->carries.class = s->class;
     s->carries.backend = s->backend;
-    VaeStatus status = take_block(s, s->plan.arena, &s->memory.arena, error);
+    VaeStatus status = vae_stream_guard_take(s, error);
+    if (status == VAE_OK)
+        status = take_block(s, s->plan.arena, &s->memory.arena, error);
     if (status == VAE_OK)
         status = vae_carries_take(&s->carries, s->fallback != NULL, error);
     s->memory.carries = s->carries.now.device;

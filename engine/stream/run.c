@@ -9,12 +9,39 @@
 #include "pixels.h"
 #include "stream.h"
 
+/* After a failed call, neither this stream nor its fallback reads or writes the
+ * caller's memory. */
+static VaeStatus
+finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
+{
+    const bool keep = status == VAE_OK;
+    if (!keep)
+        vae_stream_forget_guarded(s);
+    if (!s->class->finish)
+        return status;
+    const VaeStatus end = s->class->finish(s->backend, keep ? pending : 0, keep,
+                                           keep ? error : NULL);
+    s->broken = s->broken || end != VAE_OK;
+    if (keep && end != VAE_OK) /* those behind it, too */
+        s->class->finish(s->backend, 0, false, NULL);
+    if (!keep && s->fallback)
+        s->class->finish(s->fallback->backend, 0, false, NULL);
+    return keep ? end : status;
+}
+
 VaeStatus
 vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
 {
     if (!stream->params.restarts)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the stream was not made for restarts");
+    if (stream->broken)
+        vae_stream_forget_guarded(stream);
+    const VaeStatus status = vae_stream_settle(stream, error);
+    if (status != VAE_OK) {
+        stream->broken = true;
+        return finish(stream, 0, status, error);
+    }
     atomic_store(&stream->cancel, false);
     vae_stream_clear_waiting(stream);
     stream->at_start = stream->broken = false;
@@ -165,6 +192,9 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
         .channels = info->latent_channels,
         .low = info->pixel_low,
         .high = info->pixel_high,
+        .bad = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of
+                   ? &s->guard.bad
+                   : NULL,
         .stats = s->fallback_of ? &s->fallback_of->stats : &s->stats,
         .cancel = s->fallback_of ? &s->fallback_of->cancel : &s->cancel,
         .dump = s->params.dump,
@@ -223,24 +253,6 @@ run_steps(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
     return VAE_OK;
 }
 
-/* After a failed call, neither this stream nor its fallback reads or writes the
- * caller's memory. */
-static VaeStatus
-finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
-{
-    if (!s->class->finish)
-        return status;
-    const bool keep = status == VAE_OK;
-    const VaeStatus end = s->class->finish(s->backend, keep ? pending : 0, keep,
-                                           keep ? error : NULL);
-    s->broken = s->broken || end != VAE_OK;
-    if (keep && end != VAE_OK) /* those behind it, too */
-        s->class->finish(s->backend, 0, false, NULL);
-    if (!keep && s->fallback)
-        s->class->finish(s->fallback->backend, 0, false, NULL);
-    return keep ? end : status;
-}
-
 void
 vae_stream_reset(VaeStream *stream)
 {
@@ -284,7 +296,9 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
     const uint64_t start = vae_now_ns();
     const uint64_t done =
         s->ends[(s->calls - 1 - (uint64_t) pending) % VAE_STREAM_CALLS];
-    const VaeStatus status = finish(s, (int) (s->runs - done), VAE_OK, error);
+    VaeStatus status = done == s->runs ? vae_stream_settle(s, error) : VAE_OK;
+    s->broken = status != VAE_OK;
+    status = finish(s, (int) (s->runs - done), status, error);
     s->stats.busy_ns += vae_now_ns() - start;
     return status;
 }
@@ -292,7 +306,8 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
 bool
 vae_stream_overlaps(const VaeStream *stream)
 {
-    return stream->class->finish != NULL;
+    return stream->class->finish &&
+           (stream->params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }
 
 VaeStatus

@@ -390,7 +390,7 @@ vae_stream_free(VaeStream **stream)
     for (int i = 0; i < PROGRAMS; i++)
         vae_mem_free(s->times[i]);
     vae_stream_free_waiting(s);
-    vae_mem_free(s->result);
+    vae_stream_guard_free(s);
     vae_model_free(&s->model);
     vae_mem_free(s);
 }

@@ -28,6 +28,22 @@ typedef struct VaeRung {
     uint64_t spared; /* bytes of carries, at least, that are spilled */
 } VaeRung;
 
+/* nan.c's: the last run whose result is checked, and the stream before it. */
+typedef struct VaeGuard {
+    bool pending; /* it was not looked at yet */
+    bool singly;  /* each run is looked at before the next */
+    int which, step;
+    uint64_t runs, latents;
+    uint64_t bad;       /* the number of the result's non-finite values */
+    uint64_t nonfinite; /* stats.nonfinite before the run */
+    /* Copies of the units of a run in flight. */
+    VaeLatentIn *in;
+    VaePicture *pictures;
+    uint8_t *latent; /* data of the first of in */
+    size_t latent_bytes;
+    int room_in, room_pictures;
+} VaeGuard;
+
 struct VaeStream {
     VaeModel *model;
     VaeStreamParams params;
@@ -67,8 +83,7 @@ struct VaeStream {
     VaeStream *fallback;    /* in fp32, for non-finite steps, or NULL */
     VaeStream *fallback_of; /* of a fallback: its stream, else NULL */
     bool in_fallback;       /* only the fallback has the carries */
-    uint8_t *result;        /* a device's result, in host memory */
-    uint64_t before;        /* stats.nonfinite before the run */
+    VaeGuard guard;
     VaeOpTime *times[PROGRAMS];
 };
 
@@ -163,10 +178,16 @@ VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
                               const VaeUnits *units, VaeError *error);
 void vae_stream_count_run(VaeStream *stream, int which);
 
-/* stream/nan.c: does both, for a params.nan_policy other than PASS. */
+/* stream/nan.c: does both, for a params.nan_policy other than PASS. A run on a
+ * device may still be in flight then; the next call settles it. */
 VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
                                  const VaeUnits *units, VaeError *error);
-/* Bytes of the largest result that is checked. */
-size_t vae_stream_result_bytes(const VaeStream *stream);
+/* Looks at the result of the last guarded run, if that was not done yet, and
+ * computes it again if it must be. */
+VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
+/* Forgets that run; and takes, or frees, memory for the units of runs. */
+void vae_stream_forget_guarded(VaeStream *stream);
+VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);
+void vae_stream_guard_free(VaeStream *stream);
 
 #endif

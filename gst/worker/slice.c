@@ -375,7 +375,6 @@ runs_on(const GstVaeEngine *engine, const GstVaeSlice *slice)
 {
     return vae_stream_overlaps(engine->stream) &&
            !slice->items[0]->session->bounded &&
-           engine->session->params.nan_policy == VAE_NAN_PASS &&
            !slice->items[slice->n - 1]->checkpoint;
 }
 

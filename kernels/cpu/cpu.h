@@ -14,6 +14,7 @@ void vae_cpu_clamp(const VaeQueue *q, const VaeClampArgs *a);
 void vae_cpu_depthwise(const VaeQueue *q, const VaeDepthwiseArgs *a);
 void vae_cpu_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
 void vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
+void vae_cpu_nonfinite(const VaeQueue *q, const VaeNonfiniteArgs *a);
 void vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);
 void vae_cpu_picture_in(const VaeQueue *q, const VaePictureInArgs *a);
 

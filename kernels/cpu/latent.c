@@ -50,3 +50,14 @@ vae_cpu_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
         }
     *a->nonfinite += bad;
 }
+
+void
+vae_cpu_nonfinite(const VaeQueue *q, const VaeNonfiniteArgs *a)
+{
+    const size_t n = a->n;
+    uint64_t bad = 0;
+#pragma omp parallel for num_threads(q->threads) reduction(+ : bad)
+    for (size_t i = 0; i < n; i++)
+        bad += !vae_is_finite(vae_load(a->x, a->x_type, i));
+    *a->counter += bad;
+}

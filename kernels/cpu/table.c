@@ -39,6 +39,7 @@ const VaeKernels vae_kernels_cpu = {
     .depthwise = vae_cpu_depthwise,
     .latent_in = vae_cpu_latent_in,
     .latent_out = vae_cpu_latent_out,
+    .nonfinite = vae_cpu_nonfinite,
     .picture_out = vae_cpu_picture_out,
     .picture_in = vae_cpu_picture_in,
 };

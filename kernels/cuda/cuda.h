@@ -19,6 +19,7 @@ void vae_cuda_clamp(const VaeQueue *q, const VaeClampArgs *a);
 void vae_cuda_depthwise(const VaeQueue *q, const VaeDepthwiseArgs *a);
 void vae_cuda_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
 void vae_cuda_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
+void vae_cuda_nonfinite(const VaeQueue *q, const VaeNonfiniteArgs *a);
 void vae_cuda_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);
 void vae_cuda_picture_in(const VaeQueue *q, const VaePictureInArgs *a);
 

@@ -82,3 +82,27 @@ vae_cuda_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
         vae_launch(latent_out, vae_blocks(n, VAE_THREADS), VAE_THREADS, 0,
                    q->stream, *a);
 }
+
+/* Blocks of the grid; each reads many numbers. */
+#define NONFINITE_BLOCKS 1024
+
+VAE_KERNEL void
+nonfinite(VaeNonfiniteArgs a)
+{
+    const size_t step = (size_t) gridDim.x * VAE_THREADS;
+    unsigned long long bad = 0;
+    for (size_t i = (size_t) blockIdx.x * VAE_THREADS + threadIdx.x; i < a.n;
+         i += step)
+        bad += !vae_is_finite(vae_load(a.x, a.x_type, i));
+    if (bad)
+        atomicAdd(reinterpret_cast<unsigned long long *>(a.counter), bad);
+}
+
+void
+vae_cuda_nonfinite(const VaeQueue *q, const VaeNonfiniteArgs *a)
+{
+    const unsigned most = vae_blocks(a->n, VAE_THREADS);
+    if (a->n)
+        vae_launch(nonfinite, most < NONFINITE_BLOCKS ? most : NONFINITE_BLOCKS,
+                   VAE_THREADS, 0, q->stream, *a);
+}

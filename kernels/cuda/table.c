@@ -14,6 +14,7 @@ const VaeKernels vae_kernels_cuda = {
     .depthwise = vae_cuda_depthwise,
     .latent_in = vae_cuda_latent_in,
     .latent_out = vae_cuda_latent_out,
+    .nonfinite = vae_cuda_nonfinite,
     .picture_out = vae_cuda_picture_out,
     .picture_in = vae_cuda_picture_in,
 };

@@ -44,3 +44,10 @@ vae_ref_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a)
                     x[p * a->cx + vae_logvar_channel(c, a->c, a->cx)];
         }
 }
+
+void
+vae_ref_nonfinite(const VaeQueue *q, const VaeNonfiniteArgs *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        *a->counter += !vae_is_finite(vae_load(a->x, a->x_type, i));
+}

@@ -16,6 +16,7 @@ void vae_ref_clamp(const VaeQueue *q, const VaeClampArgs *a);
 void vae_ref_depthwise(const VaeQueue *q, const VaeDepthwiseArgs *a);
 void vae_ref_latent_in(const VaeQueue *q, const VaeLatentInArgs *a);
 void vae_ref_latent_out(const VaeQueue *q, const VaeLatentOutArgs *a);
+void vae_ref_nonfinite(const VaeQueue *q, const VaeNonfiniteArgs *a);
 void vae_ref_picture_out(const VaeQueue *q, const VaePictureOutArgs *a);
 void vae_ref_picture_in(const VaeQueue *q, const VaePictureInArgs *a);
 

@@ -15,6 +15,7 @@ const VaeKernels vae_kernels_ref = {
     .depthwise = vae_ref_depthwise,
     .latent_in = vae_ref_latent_in,
     .latent_out = vae_ref_latent_out,
+    .nonfinite = vae_ref_nonfinite,
     .picture_out = vae_ref_picture_out,
     .picture_in = vae_ref_picture_in,
 };

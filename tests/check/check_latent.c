@@ -184,9 +184,37 @@ check_out(VaeCheck *t)
     }
 }
 
+static void
+check_nonfinite(VaeCheck *t)
+{
+    static const size_t sizes[] = {1, 2, 255, 4099, 1 << 20};
+    for (size_t i = 0; i < 3 * VAE_COUNT(sizes); i++) {
+        const size_t n = sizes[i / 3];
+        const VaeType type = all_types[i % 3];
+        if (!vae_check_begin(t, "nonfinite_%zu_type%d", n, type))
+            continue;
+        float *x = vae_check_random(t, n, 1);
+        if (n > 1)
+            spoil(t, x, n);
+        x[n - 1] = n % 2 ? INFINITY : x[n - 1]; /* the last one counts */
+        const void *narrowed = narrow(t, x, n, type);
+        const VaeKernels *tables[] = {t->ref, t->dut};
+        VaeQueue q;
+        for (int k = 0; k < 2 && tables[k]; k++)
+            for (size_t j = 0; vae_check_queue(j, &q); j++) {
+                uint64_t counted = 5;
+                tables[k]->nonfinite(
+                    k ? &q : &t->queue,
+                    &(VaeNonfiniteArgs){narrowed, type, n, &counted});
+                vae_check_that(t, counted == 5 + not_finite(x, n),
+                               "wrong count of non-finite values");
+            }
+    }
+}
+
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_in, check_out};
+    static const VaeCheckFunc all[] = {check_in, check_out, check_nonfinite};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

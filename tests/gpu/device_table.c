@@ -298,6 +298,17 @@ latent_out(const VaeQueue *ignored, const VaeLatentOutArgs *args)
     finish();
 }
 
+static void
+nonfinite(const VaeQueue *ignored, const VaeNonfiniteArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeNonfiniteArgs a = *args;
+    a.x = IN(a.x, bytes_of(a.x_type, a.n));
+    a.counter = OUT(a.counter, 8);
+    vae_rt_kernels()->nonfinite(&q, &a);
+    finish();
+}
+
 /* ------------------------------------------------------------------ */
 
 /* Each plane, from its lowest row's begin to its highest row's end. */
@@ -352,5 +363,6 @@ const VaeKernels vae_kernels_device = {.name = "cuda",
                                        .depthwise = depthwise,
                                        .latent_in = latent_in,
                                        .latent_out = latent_out,
+                                       .nonfinite = nonfinite,
                                        .picture_out = picture_out,
                                        .picture_in = picture_in};

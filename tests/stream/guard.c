@@ -1,7 +1,7 @@
 /*
  * guard.c: results that are not finite, and the fallback to fp32.
  *
- * guard BACKEND
+ * guard BACKEND [few]
  */
 #include "../golden/overflow.h"
 #include "streams.h"
@@ -61,6 +61,52 @@ run(const Bed *bed, const TestClip *clip, VaeNanPolicy policy, int slice)
     return stats;
 }
 
+/* The same by calls of `slice` steps, of which one is in flight while the next
+ * begins. The latents are gone then. */
+static VaeStreamStats
+run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
+              int slice, VaeStatus *status, VaeError *error)
+{
+    enum { MOST = 8 };
+    const size_t n = (size_t) 16 * (H / 8) * (W / 8);
+    float *gone = test_alloc(MOST * n * sizeof(float));
+    VaeStream *stream = bed_stream(bed, params_of(policy, slice));
+    VaeStreamStats stats;
+    int at = 0, frame = 0, n_in, n_out;
+    *status = VAE_OK;
+    while (at < T && *status == VAE_OK) {
+        VaeLatentIn in[MOST];
+        VaePicture out[4 * MOST];
+        vae_stream_count(stream, at + slice < T ? slice : T - at, &n_in,
+                         &n_out);
+        memcpy(gone, first_channel(clip, at), (size_t) n_in * n * sizeof *gone);
+        for (int i = 0; i < n_in; i++)
+            in[i] = (VaeLatentIn){VAE_TYPE_F32, gone + (size_t) i * n};
+        for (int i = 0; i < n_out; i++)
+            out[i] = (VaePicture){
+                .pixels = VAE_PIXELS_RGB_F32,
+                .width = W,
+                .height = H,
+                .data = {(uint8_t *) (clip->video +
+                                      (size_t) (frame + i) * W * H * 3)},
+                .stride = {W * 3 * 4}};
+        *status = vae_stream_decode_begin(stream, in, n_in, out, n_out, error);
+        memset(gone, 0xff, MOST * n * sizeof(float));
+        memset(in, 0xff, sizeof in);
+        memset(out, 0xff, sizeof out);
+        if (*status == VAE_OK)
+            *status = vae_stream_wait(stream, 1, error);
+        at += n_in;
+        frame += n_out;
+    }
+    if (*status == VAE_OK)
+        *status = vae_stream_wait(stream, 0, error);
+    stats = *vae_stream_stats(stream);
+    vae_stream_free(&stream);
+    free(gone);
+    return stats;
+}
+
 /* Numbers before the frames of latent k. */
 static size_t
 before(int k)
@@ -117,6 +163,19 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
                    t.units_out == s.units_out,
                "as many steps");
     }
+    for (int slice = 1; slice < 4; slice += 2) {
+        VaeStatus status;
+        VaeError error = {0};
+        clip_poison(bed, &got, VAE_DECODE);
+        const VaeStreamStats t =
+            run_in_flight(bed, &got, VAE_NAN_FALLBACK, slice, &status, &error);
+        expect(status == VAE_OK, "calls in flight: %s", error.message);
+        same_result(bed, &got, &one, VAE_DECODE, "with calls in flight");
+        expect(t.nonfinite_steps == s.nonfinite_steps &&
+                   t.recovered_steps == s.recovered_steps && t.nonfinite == 0 &&
+                   t.units_out == s.units_out,
+               "as many steps");
+    }
     clip_free(&want);
     clip_free(&got);
     clip_free(&one);
@@ -143,6 +202,17 @@ others(const Bed *bed)
                strstr(error.message, "fallback"),
            "error: %s", error.message);
     vae_stream_free(&stream);
+    for (int slice = 1; slice < 4; slice += 2) {
+        VaeStatus again;
+        clip_poison(bed, &got, VAE_DECODE);
+        run_in_flight(bed, &got, VAE_NAN_ERROR, slice, &again, &error);
+        expect(
+            again == VAE_ERR_BACKEND &&
+                strstr(error.message, slice == 1 ? "latent 5" : "latent 3") &&
+                memcmp(got.video, pass.video,
+                       before(slice == 1 ? BAD : 3) * sizeof(float)) == 0,
+            "with calls in flight, of %d: %s", slice, error.message);
+    }
     clip_free(&pass);
     clip_free(&got);
 }
@@ -256,8 +326,8 @@ main(int argc, char **argv)
     VaeError error;
     char weights[512];
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 2) {
-        fprintf(stderr, "usage: guard BACKEND\n");
+    if (argc < 2) {
+        fprintf(stderr, "usage: guard BACKEND [few]\n");
         return 2;
     }
     bed_open(&bed, "wan21", argv[1], "bf16");
@@ -272,6 +342,11 @@ main(int argc, char **argv)
     unlink(path);
     bed.info = vae_model_info(bed.model);
     fallback(&bed, 1u << BAD, LASTS);
+    if (argc > 2) {
+        vae_model_free(&bed.model);
+        rmdir(folder);
+        return tests_end();
+    }
     fallback(&bed, 1u | 1u << BAD | 1u << LATE, 3 * LASTS);
     fallback(&bed, 3u << BAD, LASTS + 1);
     others(&bed);

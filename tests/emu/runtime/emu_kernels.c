@@ -126,6 +126,7 @@ DEFER(clamp, VaeClampArgs)
 DEFER(depthwise, VaeDepthwiseArgs)
 DEFER(latent_in, VaeLatentInArgs)
 DEFER(latent_out, VaeLatentOutArgs)
+DEFER(nonfinite, VaeNonfiniteArgs)
 
 /* The picture is read before the call returns. */
 typedef struct PictureOut {
@@ -184,6 +185,7 @@ static const VaeKernels table = {.name = "emulated",
                                  .depthwise = depthwise,
                                  .latent_in = latent_in,
                                  .latent_out = latent_out,
+                                 .nonfinite = nonfinite,
                                  .picture_out = picture_out,
                                  .picture_in = picture_in};
 
