@@ -23,11 +23,17 @@ struct VaeArch {
     const char *name;
     size_t data_size;
     int other_names; /* number of namings beside the official one */
+    /* Canonical names of the tensors with the mean and the deviation of each
+     * latent channel; NULL: the weights have none. */
+    const char *mean, *std;
 
     /* Writes the file's name for a canonical name to buffer, of 256 bytes.
      * Returns false if that naming has none. naming: 1 to other_names; in
      * naming 0 the file has the canonical names. NULL: there is no other. */
     bool (*rename)(int naming, const char *name, char *buffer);
+    /* True for a tensor of the file that this network does not need, by its
+     * name there. NULL: it needs all. */
+    bool (*ignores)(const VaeModelInfo *info, int naming, const char *name);
     /* True if the file has this architecture's names; fills info and data.
      * info has the name of the architecture, "official" names, the prefixes of
      * the file as has_decoder and has_encoder, means of 0 and deviations of 1;
@@ -66,6 +72,11 @@ bool vae_model_has_block(const VaeModel *model, const char *format, ...)
     VAE_PRINTF(2, 3);
 /* Reads a number from __metadata__ or config.json. */
 bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
+/* The JSON under "config" in __metadata__, else config.json, else NULL; give it
+ * to json_decref(). False on an error: text that is no JSON. */
+struct json_t;
+bool vae_model_config(const VaeModel *model, struct json_t **out,
+                      VaeError *error);
 /* Reads per-channel statistics stated as vae.latents_mean or latents_mean, and
  * _std. False on an error, such as a wrong count. */
 bool vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,

@@ -86,13 +86,29 @@ dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
     return status;
 }
 
+static VaeStatus
+require_statistics(VaeModel *model, VaeError *error)
+{
+    const char *const names[] = {model->arch->mean, model->arch->std};
+    const int64_t dims[1] = {model->info.latent_channels};
+    for (int i = 0; i < 2; i++)
+        if (names[i] &&
+            vae_model_require(model, &(VaeTensorQuery){names[i], dims, 1, -1}) <
+                0)
+            return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    return VAE_OK;
+}
+
+/* The statistics count as the decoder's, or the encoder's if there is none. */
 VaeStatus
 vae_model_dry_run(VaeModel *model, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     if (model->info.has_decoder)
         status = dry_run(model, VAE_DECODE, error);
-    model->n_decoder = model->n_required;
+    if (status == VAE_OK)
+        status = require_statistics(model, error);
+    model->n_decoder = model->info.has_decoder ? model->n_required : 0;
     if (model->info.has_encoder && status == VAE_OK)
         status = dry_run(model, VAE_ENCODE, error);
     return status;

@@ -127,6 +127,15 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
     return true;
 }
 
+bool
+vae_model_config(const VaeModel *model, json_t **out, VaeError *error)
+{
+    const char *text = vae_tensor_file_metadata(model->file, "config");
+    *out = text ? NULL : json_incref(model->config);
+    return !text || vae_json_load(text, strlen(text), "config in __metadata__",
+                                  "", out, error) == VAE_OK;
+}
+
 const char *
 vae_model_variant(const VaeModel *model)
 {
@@ -350,7 +359,8 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         goto fail;
     }
     if ((status = dry_run(m, error)) != VAE_OK ||
-        (status = vae_model_match(m, error)) != VAE_OK)
+        (status = vae_model_match(m, error)) != VAE_OK ||
+        (status = vae_model_read_statistics(m, error)) != VAE_OK)
         goto fail;
     vae_model_summarise(m);
     *out = m;

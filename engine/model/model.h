@@ -64,6 +64,9 @@ VaeStatus vae_model_dry_run(VaeModel *model, VaeError *error);
  * missing, have another shape, or are not part of the network. */
 VaeStatus vae_model_match(VaeModel *model, VaeError *error);
 
+/* Sets the statistics of the latents from their tensors, if there are some. */
+VaeStatus vae_model_read_statistics(VaeModel *model, VaeError *error);
+
 /* Builds a program of one direction; fills in params->network. Errors:
  * VAE_ERR_MODEL, VAE_ERR_MEMORY. */
 VaeStatus vae_model_build(const VaeModel *model, const VaeBuildParams *params,

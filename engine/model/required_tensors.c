@@ -136,7 +136,9 @@ list_extra(const VaeModel *m, const bool *used, VaeListing *extra)
 {
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
-        if (!used[i] && !is_alias(m, t))
+        if (!used[i] && !is_alias(m, t) &&
+            !(m->arch->ignores &&
+              m->arch->ignores(&m->info, m->naming, t->name)))
             vae_listing_add(extra, "%s", t->name);
     }
 }

@@ -48,7 +48,7 @@ value_range(const char *name, const int64_t *dims, int n_dims, double *scale,
         *scale = sqrt(3.0);
     } else if (strcmp(name, "video") == 0) {
         *scale = 1;
-    } else if (ends_with(name, ".gamma") ||
+    } else if (ends_with(name, ".gamma") || ends_with(name, "std-of-means") ||
                (n_dims == 1 && ends_with(name, "weight"))) {
         *scale = 0.2;
         *shift = 1;
@@ -154,6 +154,8 @@ vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
     VaeStatus status = vae_model_outline(arch, out, error);
     if (status == VAE_OK)
         status = generate_weights(*out, error);
+    if (status == VAE_OK)
+        status = vae_model_read_statistics(*out, error);
     if (status != VAE_OK)
         vae_model_free(out);
     return status;

@@ -7,7 +7,9 @@
 
 #include "builder.h"
 
-/* groups 0: RMS norm over channels (gamma); else group norm (weight, bias). */
+/* groups 0: RMS norm over channels (gamma); VAE_PIXEL_NORM: the same without
+ * gains, with an eps of 1e-8; else group norm (weight, bias). */
+#define VAE_PIXEL_NORM (-1)
 const VaeTensor *vae_block_norm_silu(VaeBuilder *b, const char *name,
                                      const VaeTensor *x, int groups);
 

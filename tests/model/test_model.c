@@ -498,6 +498,147 @@ test_ltx_variants(void)
     vae_tensor_file_free(&set.file);
 }
 
+/* Opens LTX-2's weights, and checks the names and a word of the reason. */
+static void
+open_ltx2(const char *what, const Set *set, const char *names,
+          const char *reason)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeStatus status =
+        vae_model_open(write_set(set), NULL, &model, &error);
+    const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+    check(status == VAE_OK && strcmp(info->names, names) == 0 &&
+              strstr(info->reason, reason) && info->spatial == 32 &&
+              info->temporal == 8 && strcmp(info->space, "ltx2") == 0 &&
+              info->has_encoder && info->std[0] > 0.5f && info->std[0] != 1,
+          what, info ? info->reason : error.message);
+    vae_model_free(&model);
+}
+
+/* Renames the tensors as diffusers does. */
+static void
+ltx2_to_diffusers(Set *set)
+{
+    for (size_t i = 0; i < set->n; i++) {
+        char *name = set->names[i], part[8], rest[160];
+        int n, end = 0;
+        if (strncmp(name, "per_channel_statistics.", 23) == 0) {
+            strcpy(name, name[23] == 'm' ? "latents_mean" : "latents_std");
+        } else if (sscanf(name, "%7[a-z].%*[a-z]_blocks.%d.%n", part, &n,
+                          &end) == 2 &&
+                   end) {
+            const bool enc = part[0] == 'e';
+            snprintf(rest, sizeof rest, "%s", name + end);
+            if (n == (enc ? 8 : 0))
+                snprintf(name, 160, "%scoder.mid_block.resnets.%s",
+                         enc ? "en" : "de", rest + 11);
+            else
+                snprintf(name, 160, "%scoder.%s_blocks.%d.%s%s",
+                         enc ? "en" : "de", enc ? "down" : "up",
+                         enc ? n / 2 : (n - 1) / 2,
+                         n % 2 == 0 ? "resnets."
+                         : enc      ? "downsamplers.0."
+                                    : "upsamplers.0.",
+                         n % 2 ? rest : rest + 11);
+        }
+    }
+}
+
+/* Adds one tensor. */
+static void
+add_tensor(Set *set, const char *name)
+{
+    static const float number = 1;
+    set->out[set->n++] = (VaeTensorOut){.name = name,
+                                        .type = VAE_TYPE_F32,
+                                        .n_dims = 1,
+                                        .dims = {1},
+                                        .data = &number};
+}
+
+static void
+test_ltx2_names(void)
+{
+    Set set;
+    load(&set, "ltx2_0");
+    drop_prefix(&set, "decoder.");
+    open_ltx2("LTX-2.0, official names", &set, "official", "names");
+    add_tensor(&set, "per_channel_statistics.mean-of-stds");
+    add_tensor(&set, "decoder.det_stages.0.weight");
+    open_ltx2("LTX-2.5, whose decoder is a diffusion model", &set, "official",
+              "CausalDiffusionVAE");
+    vae_tensor_file_free(&set.file);
+
+    load(&set, "ltx2_3");
+    drop_prefix(&set, "decoder.");
+    for (size_t i = 0; i < set.n; i++) {
+        char name[160];
+        memcpy(name, set.out[i].name, sizeof name);
+        snprintf((char *) set.out[i].name, sizeof name, "vae.%.150s", name);
+    }
+    add_tensor(&set, "model.diffusion_model.patchify_proj.weight");
+    add_tensor(&set, "audio_vae.decoder.conv_in.conv.weight");
+    open_ltx2("LTX-2.3 beside its diffusion model", &set, "official, with vae.",
+              "names");
+    vae_tensor_file_free(&set.file);
+
+    load(&set, "ltx2_3");
+    ltx2_to_diffusers(&set);
+    drop_prefix(&set, "decoder.");
+    open_ltx2("LTX-2.3, diffusers names", &set, "diffusers", "names");
+    set.meta[0] = (VaeMetadata){"variant", "ltx2.0"};
+    set.n_meta = 1;
+    open_variant("LTX-2.3's encoder by another variant", &set, NULL, VAE_OK,
+                 "ltx2.0");
+    vae_tensor_file_free(&set.file);
+}
+
+/* What the configuration states and this network is not. */
+static void
+test_ltx2_refused(void)
+{
+    static const char *const configs[][2] = {
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"norm_layer\": \"group_norm\"}}",
+         "norm_layer is \"group_norm\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"encoder_blocks\": [[\"res_x\", 4], [\"attn_res_x\", {}]]}}",
+         "encoder_blocks is \"attn_res_x\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"encoder_blocks\": [[\"compress_all\", {}]]}}",
+         "expected res_x and compress_*_res"},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"encoder_spatial_padding_mode\": \"reflect\"}",
+         "encoder_spatial_padding_mode is \"reflect\""},
+        {"{\"vae\": ", "JSON"}};
+    Set set;
+    load(&set, "ltx2_3");
+    drop_prefix(&set, "decoder.");
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        VaeModel *model = NULL;
+        VaeError error = {0};
+        set.meta[0] = (VaeMetadata){"config", configs[i][0]};
+        set.n_meta = 1;
+        check(vae_model_open(write_set(&set), NULL, &model, &error) != VAE_OK &&
+                  strstr(error.message, configs[i][1]),
+              configs[i][1], error.message);
+        vae_model_free(&model);
+    }
+    set.meta[0].value = "{\"vae\": {\"_class_name\": \"SomeTransformer\", "
+                        "\"norm_layer\": \"layer_norm\"}}";
+    open_ltx2("a configuration of another model", &set, "official", "names");
+    set.n_meta = 0;
+    find(&set, "encoder.down_blocks.3.conv.conv.bias")->dims[0] = 1;
+    find(&set, "encoder.down_blocks.3.conv.conv.weight")->dims[0] = 5;
+    find(&set, "encoder.down_blocks.3.conv.conv.weight")->dims[1] = 1;
+    drop_prefix(&set, "encoder.down_blocks.3.conv.conv.bias");
+    expect_error("a resampler of unknown factors", &set, VAE_ERR_MODEL,
+                 (const char *[]){"encoder.down_blocks.3.conv.conv",
+                                  "expected a ratio of 2, 4 or 8", NULL});
+    vae_tensor_file_free(&set.file);
+}
+
 /* LightVAE: Wan2.1 with a quarter of its channels. */
 static void
 test_pruned(void)
@@ -599,6 +740,8 @@ main(int argc, char **argv)
     test_fingerprint();
     test_variants();
     test_ltx_variants();
+    test_ltx2_names();
+    test_ltx2_refused();
     test_pruned();
     test_stated();
     char path[512];

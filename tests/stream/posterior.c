@@ -111,7 +111,8 @@ static void
 by_formula(const Bed *bed)
 {
     const VaeModelInfo *info = bed->info;
-    const int h = H / info->spatial, w = W / info->spatial;
+    const int h = (H + info->spatial - 1) / info->spatial;
+    const int w = (W + info->spatial - 1) / info->spatial;
     TestClip raw = encode(bed, sampling, one_by_one, true);
     VaeStreamParams params = sampling;
     params.normalization = VAE_RAW;

@@ -1,0 +1,41 @@
+/*
+ * ltx2.h: the configuration of an LTX-2 network, read from its weights and what
+ * the file states.
+ */
+#ifndef VAE_LTX2_H
+#define VAE_LTX2_H
+
+#include "arch.h"
+
+#define VAE_LTX2_STAGES 8
+#define VAE_LTX2_MEAN "per_channel_statistics.mean-of-means"
+#define VAE_LTX2_STD "per_channel_statistics.std-of-means"
+
+/* Residual blocks, and the resampler behind them; the last stage has none. */
+typedef struct VaeLtx2Stage {
+    int c, n_res;
+    int ft, fs;    /* the resampler's factors in time and space */
+    bool shortcut; /* of an upsampler; a downsampler always has one */
+} VaeLtx2Stage;
+
+typedef struct VaeLtx2Side {
+    int n;
+    VaeLtx2Stage stages[VAE_LTX2_STAGES]; /* as they run */
+} VaeLtx2Side;
+
+typedef struct VaeLtx2 {
+    int z, patch;
+    int head;     /* channels of the encoder's result */
+    bool reflect; /* padding in space of the decoder; else zeros */
+    bool timestep;
+    VaeLtx2Side enc, dec;
+    char reason[200]; /* VaeModelInfo.reason */
+} VaeLtx2;
+
+/* Members of VaeArch. */
+bool vae_ltx2_rename(int naming, const char *name, char *out);
+bool vae_ltx2_ignores(const VaeModelInfo *info, int naming, const char *name);
+bool vae_ltx2_recognise(VaeRecognise *r, VaeError *error);
+void vae_ltx2_preset(VaeRecognise *r);
+
+#endif
