@@ -61,8 +61,8 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         p->frames_at_once);
     if (p->resume_ms < 0)
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "a wait of %d ms for memory, expected 0 or more",
-                        p->resume_ms);
+                        "a wait of %lld ms for memory, expected 0 or more",
+                        (long long) p->resume_ms);
     if (p->threads < 0 || p->threads > MAX_THREADS)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%d threads, expected 0 to "

@@ -155,7 +155,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     params->deterministic = base->settings.deterministic;
     params->nan_policy = (VaeNanPolicy) base->settings.nan_policy;
     params->spill = (VaeSpill) base->settings.spill;
-    params->resume_ms = (int) (base->settings.resume_timeout / GST_MSECOND);
+    params->resume_ms = (int64_t) (base->settings.resume_timeout / GST_MSECOND);
     GST_OBJECT_UNLOCK(base);
     /* Nobody plans the settings that are only logged. The session's streams are
      * the base's own. */

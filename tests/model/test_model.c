@@ -521,7 +521,7 @@ static void
 ltx2_to_diffusers(Set *set)
 {
     for (size_t i = 0; i < set->n; i++) {
-        char *name = set->names[i], part[8], rest[160];
+        char *name = set->names[i], part[8], rest[96];
         int n, end = 0;
         if (strncmp(name, "per_channel_statistics.", 23) == 0) {
             strcpy(name, name[23] == 'm' ? "latents_mean" : "latents_std");
@@ -529,7 +529,7 @@ ltx2_to_diffusers(Set *set)
                           &end) == 2 &&
                    end) {
             const bool enc = part[0] == 'e';
-            snprintf(rest, sizeof rest, "%s", name + end);
+            snprintf(rest, sizeof rest, "%.95s", name + end);
             if (n == (enc ? 8 : 0))
                 snprintf(name, 160, "%scoder.mid_block.resnets.%s",
                          enc ? "en" : "de", rest + 11);

@@ -113,9 +113,9 @@ typedef struct VaeStreamParams {
      */
     bool low_latency;
     int look_ahead;
-    int resume_ms; /* most milliseconds that the first call after
-                      vae_stream_release() waits while others hold the device's
-                      memory; 0: it does not wait */
+    int64_t resume_ms; /* most milliseconds that the first call after
+                          vae_stream_release() waits while others hold the
+                          device's memory; 0: it does not wait */
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library is an estimate. */
