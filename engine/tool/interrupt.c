@@ -17,6 +17,8 @@ static volatile sig_atomic_t caught;
 static sem_t wake;
 static atomic_bool done;
 static pthread_t thread;
+static VaeStream *const *running;
+static int n_running;
 static struct sigaction old_int, old_term, old_hup;
 
 static void
@@ -29,26 +31,28 @@ on_signal(int number)
 static void *
 cancel_loop(void *data)
 {
-    VaeStream *stream = data;
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     while (sem_wait(&wake) != 0)
         continue;
     while (!atomic_load(&done)) {
-        vae_stream_cancel(stream);
+        for (int i = 0; i < n_running; i++)
+            vae_stream_cancel(running[i]);
         nanosleep(&pause, NULL);
     }
     return NULL;
 }
 
 bool
-interrupt_arm(VaeStream *stream, VaeError *error)
+interrupt_arm(VaeStream *const *streams, int n, VaeError *error)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     caught = 0;
+    running = streams;
+    n_running = n;
     atomic_store(&done, false);
     sem_init(&wake, 0, 0);
-    if (pthread_create(&thread, NULL, cancel_loop, stream) != 0) {
+    if (pthread_create(&thread, NULL, cancel_loop, NULL) != 0) {
         vae_fail(error, VAE_ERR_MEMORY, "cannot start a thread");
         return false;
     }

@@ -110,6 +110,31 @@ set_device(Options *o, const char *word)
     return whole(word, 0, INT_MAX, &o->device);
 }
 
+/* Reads "0,1" (CUDA devices) or "cpu,cpu" (one stream for each word). */
+static bool
+set_devices(Options *o, const char *word)
+{
+    o->n_devices = 0;
+    for (const char *at = word; at; at = strchr(at, ',')) {
+        char name[16];
+        int index = -1;
+        VaeBackendKind kind = VAE_BACKEND_CUDA;
+        at += o->n_devices > 0;
+        const size_t length = strcspn(at, ",");
+        if (length >= sizeof name || o->n_devices == MAX_DEVICES)
+            return false;
+        snprintf(name, sizeof name, "%.*s", (int) length, at);
+        if (!whole(name, 0, INT_MAX, &index) &&
+            (!vae_backend_parse(name, &kind) || kind == VAE_BACKEND_AUTO))
+            return false;
+        if (o->n_devices > 0 && kind != o->devices_backend)
+            return false;
+        o->devices_backend = kind;
+        o->devices[o->n_devices++] = index;
+    }
+    return true;
+}
+
 static bool
 set_memory_limit(Options *o, const char *word)
 {
@@ -316,6 +341,9 @@ static const Option options[] = {
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
     {"--device", "N", RUNS, set_device,
      "the GPU of --backend cuda, as CUDA counts them; default: 0"},
+    {"--devices", "LIST", COMMAND_DECODE, set_devices,
+     "decode segments of the clip at the same time: CUDA devices such as 0,1, "
+     "or a backend for each stream such as cpu,cpu; all of one backend"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_slice,
@@ -446,6 +474,16 @@ check(Command command, const char *name, const Options *o)
     if (o->device >= 0 && o->backend != VAE_BACKEND_AUTO &&
         o->backend != VAE_BACKEND_CUDA)
         return usage(name, "--device needs --backend cuda, but %s is given",
+                     vae_backend_name(o->backend));
+    if (o->n_devices && (o->resume || o->device >= 0))
+        return usage(name, "--devices and %s exclude each other",
+                     o->resume ? "--resume" : "--device");
+    if (o->n_devices && o->backend != VAE_BACKEND_AUTO &&
+        o->backend != o->devices_backend)
+        return usage(name,
+                     "--devices is of the backend %s, but --backend %s "
+                     "is given",
+                     vae_backend_name(o->devices_backend),
                      vae_backend_name(o->backend));
     if (o->every && !o->resume)
         return usage(name, "--checkpoint-interval needs --resume");

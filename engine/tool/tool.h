@@ -14,6 +14,8 @@
 
 enum { EXIT_OK = 0, EXIT_DIFFERS = 1, EXIT_USAGE = 2, EXIT_FAILED = 3 };
 
+enum { MAX_DEVICES = 64 }; /* of --devices */
+
 typedef enum Command {
     COMMAND_INFO = 1,
     COMMAND_DECODE = 2,
@@ -39,7 +41,10 @@ typedef struct Options {
     int batch_index; /* -1: not given */
     bool normalization_given;
     VaeType dtype;
-    int device;          /* -1: not given */
+    int device;               /* -1: not given */
+    int devices[MAX_DEVICES]; /* of --devices; each as `device` */
+    int n_devices;            /* 0: not given */
+    VaeBackendKind devices_backend;
     size_t memory_limit; /* bytes; 0: not given */
     double memory_share; /* of what is free; 0: not given */
     int slice, threads, width, height, frames, every;
@@ -118,11 +123,40 @@ VaeStatus output_suffix(const char *path, const char *what, const char *instead,
  * adds to the error how to encode a video file. Returns error->status. */
 VaeStatus input_is_video(const char *path, VaeError *error);
 
-/* interrupt.c: while armed, Ctrl-C, SIGTERM and SIGHUP cancel the stream's
- * running call and set interrupted(). */
-bool interrupt_arm(VaeStream *stream, VaeError *error);
+/* interrupt.c: while armed, Ctrl-C, SIGTERM and SIGHUP cancel the running calls
+ * of n streams and set interrupted(). */
+bool interrupt_arm(VaeStream *const *streams, int n, VaeError *error);
 void interrupt_disarm(void);
 bool interrupted(void);
+
+/*
+ * segments.c: parts of a clip that are decoded independently. Each one begins
+ * `history` latents early (vae_model_history()) and discards their frames, so
+ * that the others have the bytes of a stream that ran from the start.
+ */
+typedef struct Segment {
+    int begin; /* first latent that is computed */
+    int first; /* first latent whose frames are kept */
+    int end;
+} Segment;
+
+/* The caller frees *out. */
+VaeStatus segments_cut(int latents, int workers, int history, Segment **out,
+                       int *n_out, VaeError *error);
+
+typedef struct SegmentJob {
+    const Segment *segments;
+    int n, workers;
+    void *user;
+    /* Runs one segment in the thread of `worker`, from 0. */
+    VaeStatus (*run)(void *user, int worker, const Segment *s, VaeError *error);
+    /* Called once after a failure: makes the calls that run return early. */
+    void (*stop)(void *user);
+} SegmentJob;
+
+/* Each worker is a thread that takes segment after segment. Returns the first
+ * failure. */
+VaeStatus segments_run(const SegmentJob *job, VaeError *error);
 
 /* progress.c: a line on stderr, only if that is a terminal. */
 typedef struct Progress {

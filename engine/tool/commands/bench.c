@@ -232,7 +232,7 @@ command_bench(const Options *o)
     VaeStatus status = open_stream(&b, &error);
     if (status == VAE_OK)
         status = make_buffers(&b, &error);
-    if (status == VAE_OK && !interrupt_arm(b.stream, &error))
+    if (status == VAE_OK && !interrupt_arm(&b.stream, 1, &error))
         status = error.status;
     else if (status == VAE_OK) {
         vae_stream_profile(b.stream, o->profile);

@@ -1,10 +1,20 @@
 /*
- * decode.c: decodes the latents of a file to frames, a slice at a time.
+ * decode.c: decodes the latents of a file to frames, a slice at a time. With
+ * --devices, several streams decode segments of the clip.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
+
+/* The buffers of one stream, for one slice. */
+typedef struct Buffers {
+    uint8_t *latent_data, *frame_data;
+    VaeLatentIn *latents;
+    VaePicture *pictures;
+} Buffers;
 
 typedef struct Decode {
     const Options *o;
@@ -12,18 +22,31 @@ typedef struct Decode {
     VaeModel *model;
     VaeTensorFile *file;
     VaeLatentClip clip;
-    VaeStream *stream;
     Output out;
     Resume resume;
     int width, height;  /* visible */
     int64_t frames;     /* to write in all */
     size_t latent_size; /* bytes of one latent */
     size_t frame_size;  /* bytes of one frame */
-    /* Buffers for one slice. */
-    uint8_t *latent_data, *frame_data;
-    VaeLatentIn *latents;
-    VaePicture *pictures;
+    int n_streams;
+    VaeStream *streams[MAX_DEVICES];
+    Buffers buffers[MAX_DEVICES];
+    atomic_bool stopped; /* a segment has failed */
+    /* The lock covers what follows. */
+    pthread_mutex_t lock;
+    Progress progress;
+    int64_t written; /* frames */
 } Decode;
+
+/* What one stream decodes, and where it is. */
+typedef struct Run {
+    Decode *d;
+    VaeStream *stream;
+    Buffers *b;
+    Segment segment;
+    int done;        /* latents before this one are decoded */
+    int64_t written; /* frames before this one are written */
+} Run;
 
 /* Finds the visible size: as the file states, else the whole grid. */
 static VaeStatus
@@ -104,135 +127,235 @@ open_input(Decode *d, VaeError *error)
 }
 
 static VaeStatus
-open_stream(Decode *d, VaeError *error)
+open_streams(Decode *d, VaeError *error)
 {
-    VaeStreamParams params =
-        stream_params(d->o, VAE_DECODE, d->width, d->height);
-    if (!d->o->normalization_given)
+    const Options *o = d->o;
+    VaeStreamParams params = stream_params(o, VAE_DECODE, d->width, d->height);
+    VaeStatus status = VAE_OK;
+    if (!o->normalization_given)
         params.normalization = d->clip.normalization;
-    params.restarts = d->o->resume;
-    return vae_stream_new(d->model, &params, &d->stream, error);
+    params.restarts = o->resume || o->n_devices > 1;
+    if (o->n_devices > 0)
+        params.backend = o->devices_backend;
+    if (o->n_devices > 1 && !o->threads) {
+        VaePlan plan = VAE_INIT(VaePlan);
+        status = vae_stream_plan(d->model, &params, &plan, error);
+        params.threads = plan.threads / o->n_devices;
+        if (params.threads < 1)
+            params.threads = 1;
+    }
+    d->n_streams = o->n_devices > 1 ? o->n_devices : 1;
+    for (int i = 0; i < d->n_streams && status == VAE_OK; i++) {
+        if (o->n_devices > 0)
+            params.device = o->devices[i];
+        status = vae_stream_new(d->model, &params, &d->streams[i], error);
+        /* AUTO may measure: all take what the first one found. */
+        if (status == VAE_OK)
+            params.precision = vae_stream_get_plan(d->streams[i])->precision;
+    }
+    return status;
 }
 
-/* Allocates latents and pictures for the longest call. */
+/* Allocates latents and pictures for the longest call of a stream. */
 static VaeStatus
-make_buffers(Decode *d, VaeError *error)
+make_buffers(const Decode *d, const VaeStream *stream, Buffers *b,
+             VaeError *error)
 {
     const VaeSteps *s = &d->info->decode;
-    const int slice = vae_stream_get_plan(d->stream)->slice_size;
+    const int slice = vae_stream_get_plan(stream)->slice_size;
     const int n_in = s->first_in + slice * s->step_in;
     const int n_out = s->first_out + slice * s->step_out;
-    const size_t row = (size_t) d->width * 3 * sizeof(float);
-    d->latent_size = (size_t) d->clip.channels * (size_t) d->clip.height *
-                     (size_t) d->clip.width * vae_type_size(d->clip.type);
-    d->frame_size = row * (size_t) d->height;
-    d->latents = calloc((size_t) n_in, sizeof *d->latents);
-    d->pictures = calloc((size_t) n_out, sizeof *d->pictures);
-    d->latent_data = malloc((size_t) n_in * d->latent_size);
-    d->frame_data = malloc((size_t) n_out * d->frame_size);
-    if (!d->latents || !d->pictures || !d->latent_data || !d->frame_data)
+    b->latents = calloc((size_t) n_in, sizeof *b->latents);
+    b->pictures = calloc((size_t) n_out, sizeof *b->pictures);
+    b->latent_data = malloc((size_t) n_in * d->latent_size);
+    b->frame_data = malloc((size_t) n_out * d->frame_size);
+    if (!b->latents || !b->pictures || !b->latent_data || !b->frame_data)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for a slice");
     for (int i = 0; i < n_in; i++)
-        d->latents[i] =
+        b->latents[i] =
             (VaeLatentIn){.type = d->clip.type,
-                          .data = d->latent_data + (size_t) i * d->latent_size};
+                          .data = b->latent_data + (size_t) i * d->latent_size};
     for (int i = 0; i < n_out; i++)
-        d->pictures[i] = (VaePicture){
+        b->pictures[i] = (VaePicture){
             .pixels = VAE_PIXELS_RGB_F32,
             .width = d->width,
             .height = d->height,
-            .data = {d->frame_data + (size_t) i * d->frame_size},
-            .stride = {(ptrdiff_t) row},
+            .data = {b->frame_data + (size_t) i * d->frame_size},
+            .stride = {(ptrdiff_t) (d->frame_size / (size_t) d->height)},
         };
     return VAE_OK;
 }
 
-/* Decodes latents from *done on. Frames that the output already has are
- * discarded. */
 static VaeStatus
-decode_latents(Decode *d, int steps, int *done, int *n_out, VaeError *error)
+make_all_buffers(Decode *d, VaeError *error)
 {
-    const bool wanted = *done >= d->resume.latents;
+    VaeStatus status = VAE_OK;
+    d->latent_size = (size_t) d->clip.channels * (size_t) d->clip.height *
+                     (size_t) d->clip.width * vae_type_size(d->clip.type);
+    d->frame_size = (size_t) d->width * 3 * sizeof(float) * (size_t) d->height;
+    for (int i = 0; i < d->n_streams && status == VAE_OK; i++)
+        status = make_buffers(d, d->streams[i], &d->buffers[i], error);
+    return status;
+}
+
+/* Decodes the next latents. Frames that are not of the segment are discarded.
+ */
+static VaeStatus
+decode_latents(Run *r, int steps, int *n_out, VaeError *error)
+{
+    const Decode *d = r->d;
+    Buffers *b = r->b;
+    const bool wanted = r->done >= r->segment.first;
     int n_in;
-    vae_stream_count(d->stream, steps, &n_in, n_out);
+    vae_stream_count(r->stream, steps, &n_in, n_out);
     for (int i = 0; i < n_in; i++)
-        vae_latent_clip_read(&d->clip, *done + i,
-                             d->latent_data + (size_t) i * d->latent_size);
+        vae_latent_clip_read(&d->clip, r->done + i,
+                             b->latent_data + (size_t) i * d->latent_size);
     for (int i = 0; i < *n_out; i++)
-        d->pictures[i].data[0] =
-            wanted ? d->frame_data + (size_t) i * d->frame_size : NULL;
-    *done += n_in;
-    return vae_stream_decode(d->stream, d->latents, n_in, d->pictures, *n_out,
+        b->pictures[i].data[0] =
+            wanted ? b->frame_data + (size_t) i * d->frame_size : NULL;
+    r->done += n_in;
+    return vae_stream_decode(r->stream, b->latents, n_in, b->pictures, *n_out,
                              error);
 }
 
-/* Runs one call: reads latents from *done on, writes frames from *written on.
- */
+/* Runs one call: reads the next latents, writes their frames. */
 static VaeStatus
-decode_slice(Decode *d, int steps, int *done, int64_t *written, VaeError *error)
+decode_slice(Run *r, int steps, VaeError *error)
 {
-    const bool wanted = *done >= d->resume.latents;
+    Decode *d = r->d;
+    const bool wanted = r->done >= r->segment.first;
     int n_out;
-    VaeStatus status = decode_latents(d, steps, done, &n_out, error);
+    VaeStatus status = decode_latents(r, steps, &n_out, error);
     if (status != VAE_OK || !wanted)
         return status;
-    int64_t keep = d->frames - *written;
+    int64_t keep = d->frames - r->written;
     if (keep > n_out)
         keep = n_out;
-    status = output_write(&d->out, (uint64_t) *written * d->frame_size,
-                          d->frame_data, (size_t) keep * d->frame_size, error);
-    *written += keep;
+    if (keep <= 0)
+        return VAE_OK;
+    status =
+        output_write(&d->out, (uint64_t) r->written * d->frame_size,
+                     r->b->frame_data, (size_t) keep * d->frame_size, error);
+    r->written += keep;
     if (status == VAE_OK && d->o->resume)
-        status =
-            resume_save(&d->resume, d->stream, &d->out, *done, *written, error);
+        status = resume_save(&d->resume, r->stream, &d->out, r->done,
+                             r->written, error);
+    pthread_mutex_lock(&d->lock);
+    d->written += keep;
+    progress_show(&d->progress, d->written);
+    pthread_mutex_unlock(&d->lock);
     return status;
 }
 
 /* The largest number of steps, up to `steps`, for the remaining latents. */
 static int
-steps_left(const Decode *d, int steps, int left)
+steps_left(const Run *r, int steps, int left)
 {
     int n_in, n_out;
     for (; steps > 0; steps--) {
-        vae_stream_count(d->stream, steps, &n_in, &n_out);
+        vae_stream_count(r->stream, steps, &n_in, &n_out);
         if (n_in <= left)
             break;
     }
     return steps;
 }
 
+/* Decodes from r->segment.begin on; the stream stands there. */
 static VaeStatus
-run(Decode *d, VaeError *error)
+run(Run *r, VaeError *error)
 {
-    const VaePlan *plan = vae_stream_get_plan(d->stream);
-    Progress progress;
+    Decode *d = r->d;
+    const VaePlan *plan = vae_stream_get_plan(r->stream);
+    const Segment *s = &r->segment;
     VaeStatus status = VAE_OK;
-    const int begin = d->resume.begin;
-    int done = begin;
-    int64_t written = d->resume.frames;
-    progress_begin(&progress, "frames", d->frames);
-    while (status == VAE_OK && done < d->clip.t) {
+    r->done = s->begin;
+    while (status == VAE_OK && r->done < s->end) {
         const double start = now_seconds();
-        const bool first = done == begin;
+        const bool first = r->done == s->begin;
         /* No call contains both latents that are computed again and new
          * ones. */
-        const int end =
-            done < d->resume.latents ? d->resume.latents : d->clip.t;
+        const int end = r->done < s->first ? s->first : s->end;
         const int steps =
-            steps_left(d, first ? 1 : plan->slice_size, end - done);
+            steps_left(r, first ? 1 : plan->slice_size, end - r->done);
         if (steps == 0)
             status = vae_fail(error, VAE_ERR_SIZE,
                               "%d latents are no whole step of %s",
-                              d->clip.t - done, d->info->arch);
+                              s->end - r->done, d->info->arch);
         else
-            status = decode_slice(d, steps, &done, &written, error);
-        if (status == VAE_OK && interrupted())
+            status = decode_slice(r, steps, error);
+        if (status == VAE_OK && (interrupted() || atomic_load(&d->stopped)))
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
-        if (first)
-            progress_expect(plan, now_seconds() - start, d->clip.t - done);
-        progress_show(&progress, written);
+        if (first && d->n_streams == 1)
+            progress_expect(plan, now_seconds() - start, s->end - r->done);
     }
-    progress_end(&progress);
+    return status;
+}
+
+static VaeStatus
+run_segment(void *user, int worker, const Segment *s, VaeError *error)
+{
+    Decode *d = user;
+    Run r = {.d = d,
+             .stream = d->streams[worker],
+             .b = &d->buffers[worker],
+             .segment = *s};
+    if (s->first > 0)
+        r.written = vae_model_frames_of(d->model, s->first);
+    vae_stream_reset(r.stream);
+    VaeStatus status = VAE_OK;
+    if (s->begin > 0)
+        status = vae_stream_restart(r.stream, (uint64_t) s->begin, error);
+    return status == VAE_OK ? run(&r, error) : status;
+}
+
+static void
+stop_segments(void *user)
+{
+    Decode *d = user;
+    atomic_store(&d->stopped, true);
+    for (int i = 0; i < d->n_streams; i++)
+        vae_stream_cancel(d->streams[i]);
+}
+
+static VaeStatus
+run_segments(Decode *d, VaeError *error)
+{
+    SegmentJob job = {.workers = d->n_streams,
+                      .user = d,
+                      .run = run_segment,
+                      .stop = stop_segments};
+    Segment *segments = NULL;
+    int history;
+    VaeStatus status = vae_model_history(d->model, VAE_DECODE, &history, error);
+    if (status == VAE_OK)
+        status = segments_cut(d->clip.t, d->n_streams, history, &segments,
+                              &job.n, error);
+    if (status != VAE_OK)
+        return status;
+    job.segments = segments;
+    for (int i = 0; i < job.n && d->o->verbose; i++)
+        fprintf(stderr, "segment %d: latents %d to %d, from %d on\n", i,
+                segments[i].first, segments[i].end - 1, segments[i].begin);
+    status = segments_run(&job, error);
+    free(segments);
+    return status;
+}
+
+static VaeStatus
+run_all(Decode *d, VaeError *error)
+{
+    const Resume *resume = &d->resume;
+    Run r = {.d = d,
+             .stream = d->streams[0],
+             .b = &d->buffers[0],
+             .segment = {resume->begin, resume->latents, d->clip.t},
+             .written = resume->frames};
+    d->written = resume->frames;
+    progress_begin(&d->progress, "frames", d->frames);
+    const VaeStatus status =
+        d->n_streams > 1 ? run_segments(d, error) : run(&r, error);
+    progress_end(&d->progress);
     return status;
 }
 
@@ -264,7 +387,7 @@ open_resumed(Decode *d, const VaeTensorHeader *header, VaeError *error)
     if (status == VAE_OK)
         status = output_resume(&d->out, path, header, r->exists, error);
     if (status == VAE_OK)
-        status = resume_load(r, d->stream, &d->out, d->frame_size, error);
+        status = resume_load(r, d->streams[0], &d->out, d->frame_size, error);
     return status;
 }
 
@@ -284,7 +407,7 @@ write_frames(Decode *d, VaeError *error)
         d->o->resume ? open_resumed(d, &header, error)
                      : output_open(&d->out, d->o->argument[1], &header, error);
     if (status == VAE_OK)
-        status = run(d, error);
+        status = run_all(d, error);
     if (status == VAE_ERR_CANCELLED && d->o->resume)
         resume_interrupted(&d->resume, d->clip.t, error);
     if (status == VAE_OK && d->o->resume)
@@ -296,31 +419,41 @@ write_frames(Decode *d, VaeError *error)
     return status;
 }
 
+static void
+free_all(Decode *d)
+{
+    for (int i = 0; i < d->n_streams; i++) {
+        Buffers *b = &d->buffers[i];
+        free(b->latents);
+        free(b->pictures);
+        free(b->latent_data);
+        free(b->frame_data);
+        vae_stream_free(&d->streams[i]);
+    }
+    vae_tensor_file_free(&d->file);
+    vae_model_free(&d->model);
+}
+
 int
 command_decode(const Options *o)
 {
-    Decode d = {.o = o, .out = {.fd = -1}};
+    Decode d = {.o = o, .out = {.fd = -1}, .lock = PTHREAD_MUTEX_INITIALIZER};
     VaeError error;
     VaeStatus status = open_input(&d, &error);
     if (status == VAE_OK)
-        status = open_stream(&d, &error);
+        status = open_streams(&d, &error);
     if (status == VAE_OK)
-        status = make_buffers(&d, &error);
+        status = make_all_buffers(&d, &error);
     if (status == VAE_OK && progress_wanted())
-        plan_print(stderr, VAE_DECODE, vae_stream_get_plan(d.stream));
-    if (status == VAE_OK && !interrupt_arm(d.stream, &error))
+        plan_print(stderr, VAE_DECODE, vae_stream_get_plan(d.streams[0]));
+    if (status == VAE_OK && !interrupt_arm(d.streams, d.n_streams, &error))
         status = error.status;
     else if (status == VAE_OK) {
         status = write_frames(&d, &error);
         interrupt_disarm();
-        warn_nonfinite(d.stream);
+        for (int i = 0; i < d.n_streams; i++)
+            warn_nonfinite(d.streams[i]);
     }
-    free(d.latents);
-    free(d.pictures);
-    free(d.latent_data);
-    free(d.frame_data);
-    vae_stream_free(&d.stream);
-    vae_tensor_file_free(&d.file);
-    vae_model_free(&d.model);
+    free_all(&d);
     return status == VAE_OK ? EXIT_OK : fail(&error);
 }

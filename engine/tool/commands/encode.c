@@ -320,7 +320,7 @@ command_encode(const Options *o)
         status = make_buffers(&e, &error);
     if (status == VAE_OK && progress_wanted())
         plan_print(stderr, VAE_ENCODE, vae_stream_get_plan(e.stream));
-    if (status == VAE_OK && !interrupt_arm(e.stream, &error))
+    if (status == VAE_OK && !interrupt_arm(&e.stream, 1, &error))
         status = error.status;
     else if (status == VAE_OK) {
         status = write_latents(&e, &error);
