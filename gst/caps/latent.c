@@ -118,29 +118,98 @@ read_aspect(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
             bad_field(s, "pixel-aspect-ratio", "a positive fraction", error));
 }
 
-gboolean
-gst_vae_latent_info_set_colorimetry(GstVaeLatentInfo *info, const gchar *words)
+static gchar *
+usual_colorimetry(const gchar *words)
 {
     GstVideoColorimetry colorimetry;
-    gchar *usual = NULL;
 
-    if (words && *words &&
-        gst_video_colorimetry_from_string(&colorimetry, words))
-        usual = gst_video_colorimetry_to_string(&colorimetry);
+    return gst_video_colorimetry_from_string(&colorimetry, words)
+               ? gst_video_colorimetry_to_string(&colorimetry)
+               : NULL;
+}
+
+static gchar *
+usual_chroma_site(const gchar *words)
+{
+    const GstVideoChromaSite site = gst_video_chroma_site_from_string(words);
+
+    return site != GST_VIDEO_CHROMA_SITE_UNKNOWN
+               ? gst_video_chroma_site_to_string(site)
+               : NULL;
+}
+
+static gchar *
+usual_mastering(const gchar *words)
+{
+    GstVideoMasteringDisplayInfo info;
+
+    return gst_video_mastering_display_info_from_string(&info, words)
+               ? gst_video_mastering_display_info_to_string(&info)
+               : NULL;
+}
+
+static gchar *
+usual_content_light(const gchar *words)
+{
+    GstVideoContentLightLevel level;
+
+    return gst_video_content_light_level_from_string(&level, words)
+               ? gst_video_content_light_level_to_string(&level)
+               : NULL;
+}
+
+static const struct {
+    const gchar *field, *key, *wanted;
+    gchar *(*usual)(const gchar *words); /* NULL: they are none */
+} kinds[GST_VAE_N_WORDS] = {
+    [GST_VAE_COLORIMETRY] = {"colorimetry", "vae.colorimetry",
+                             "one of GStreamer, such as bt709",
+                             usual_colorimetry},
+    [GST_VAE_CHROMA_SITE] = {"chroma-site", "vae.chroma_site",
+                             "one of GStreamer, such as mpeg2",
+                             usual_chroma_site},
+    [GST_VAE_MASTERING] = {"mastering-display-info",
+                           "vae.mastering_display_info",
+                           "ten numbers with colons between them",
+                           usual_mastering},
+    [GST_VAE_CONTENT_LIGHT] = {"content-light-level", "vae.content_light_level",
+                               "two numbers with a colon between them",
+                               usual_content_light},
+};
+
+const gchar *
+gst_vae_words_field(GstVaeWords which)
+{
+    return kinds[which].field;
+}
+
+const gchar *
+gst_vae_words_key(GstVaeWords which)
+{
+    return kinds[which].key;
+}
+
+gboolean
+gst_vae_latent_info_set_words(GstVaeLatentInfo *info, GstVaeWords which,
+                              const gchar *words)
+{
+    gchar *usual = words && *words ? kinds[which].usual(words) : NULL;
+
     if (usual)
-        g_strlcpy(info->colorimetry, usual, sizeof info->colorimetry);
+        g_strlcpy(info->words[which], usual, sizeof info->words[which]);
     g_free(usual);
     return usual != NULL;
 }
 
 static gboolean
-read_colorimetry(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
+read_picture(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
 {
-    return !gst_structure_has_field(s, "colorimetry") ||
-           gst_vae_latent_info_set_colorimetry(
-               info, gst_structure_get_string(s, "colorimetry")) ||
-           bad_field(s, "colorimetry", "one of GStreamer, such as bt709",
-                     error);
+    for (gint i = 0; i < GST_VAE_N_WORDS; i++)
+        if (gst_structure_has_field(s, kinds[i].field) &&
+            !gst_vae_latent_info_set_words(
+                info, i, gst_structure_get_string(s, kinds[i].field)))
+            return bad_field(s, kinds[i].field, kinds[i].wanted, error);
+    return TRUE;
 }
 
 static gboolean
@@ -221,7 +290,7 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
                     error) &&
            read_int(s, "first-frames", 64, FALSE, &info->first_frames, error) &&
            read_rate(s, info, error) && read_aspect(s, info, error) &&
-           read_colorimetry(s, info, error) && read_layout(s, info, error);
+           read_picture(s, info, error) && read_layout(s, info, error);
 }
 
 static void
@@ -255,9 +324,10 @@ gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info)
     if (info->fps_d > 0)
         gst_caps_set_simple(caps, "framerate", GST_TYPE_FRACTION, info->fps_n,
                             info->fps_d, NULL);
-    if (info->colorimetry[0])
-        gst_caps_set_simple(caps, "colorimetry", G_TYPE_STRING,
-                            info->colorimetry, NULL);
+    for (gint i = 0; i < GST_VAE_N_WORDS; i++)
+        if (info->words[i][0])
+            gst_caps_set_simple(caps, kinds[i].field, G_TYPE_STRING,
+                                info->words[i], NULL);
     if (info->par_d > 0)
         gst_caps_set_simple(caps, "pixel-aspect-ratio", GST_TYPE_FRACTION,
                             info->par_n, info->par_d, NULL);
@@ -275,4 +345,17 @@ gsize
 gst_vae_latent_info_size(const GstVaeLatentInfo *info)
 {
     return info->frames * gst_vae_latent_info_step_size(info);
+}
+
+guint
+gst_vae_latent_info_bitrate(const GstVaeLatentInfo *info)
+{
+    guint64 bits;
+
+    if (info->fps_n == 0 || info->fps_d == 0 || info->temporal_factor == 0)
+        return 0;
+    bits = gst_util_uint64_scale(8 * gst_vae_latent_info_step_size(info),
+                                 info->fps_n,
+                                 (guint64) info->fps_d * info->temporal_factor);
+    return bits <= G_MAXUINT ? (guint) bits : 0;
 }

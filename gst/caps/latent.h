@@ -39,6 +39,16 @@ typedef enum {
     GST_VAE_LATENT_CTHW
 } GstVaeLatentLayout;
 
+/* Fields of raw video that the network knows nothing of, as GStreamer writes
+ * them. Latents keep them for the video that they become. */
+typedef enum {
+    GST_VAE_COLORIMETRY,   /* that YUV would have: "bt709" */
+    GST_VAE_CHROMA_SITE,   /* that 4:2:0 and 4:2:2 would have: "mpeg2" */
+    GST_VAE_MASTERING,     /* of the display that HDR was made on */
+    GST_VAE_CONTENT_LIGHT, /* the brightest pixel and picture of HDR */
+    GST_VAE_N_WORDS
+} GstVaeWords;
+
 /* Type, channels, latent_width and latent_height are always set; the rest is
  * 0 or empty where the caps do not say. */
 typedef struct GstVaeLatentInfo {
@@ -48,9 +58,9 @@ typedef struct GstVaeLatentInfo {
     gchar space[64];    /* "wan2.1" */
     VaeNormalization normalization;
     gboolean normalization_stated;
-    gint fps_n, fps_d;     /* of the decoded video; fps_d 0: not stated */
-    gint par_n, par_d;     /* par_d 0: not stated */
-    gchar colorimetry[32]; /* that YUV video would have: "bt709" */
+    gint fps_n, fps_d; /* of the decoded video; fps_d 0: not stated */
+    gint par_n, par_d; /* par_d 0: not stated */
+    gchar words[GST_VAE_N_WORDS][112]; /* "": not stated */
     gint temporal_factor, first_frames;
     GstVaeLatentLayout layout;
     gint frames; /* latents a buffer, 1 or more */
@@ -77,9 +87,15 @@ gboolean gst_vae_rate_is_possible(gint n, gint d);
 gsize gst_vae_latent_info_step_size(const GstVaeLatentInfo *info);
 gsize gst_vae_latent_info_size(const GstVaeLatentInfo *info);
 
-/* Takes words that GStreamer knows as a colorimetry; FALSE: it knows none. */
-gboolean gst_vae_latent_info_set_colorimetry(GstVaeLatentInfo *info,
-                                             const gchar *words);
+/* The field of the caps, and the key in the metadata of a file. */
+const gchar *gst_vae_words_field(GstVaeWords which);
+const gchar *gst_vae_words_key(GstVaeWords which);
+/* Takes words that GStreamer understands; FALSE: it does not, or NULL. */
+gboolean gst_vae_latent_info_set_words(GstVaeLatentInfo *info,
+                                       GstVaeWords which, const gchar *words);
+
+/* Bits per second of the latents, as GST_TAG_BITRATE has them; 0: not known. */
+guint gst_vae_latent_info_bitrate(const GstVaeLatentInfo *info);
 
 /* "float16" and so on to the type; FALSE for other words and for types that
  * no latent has. */

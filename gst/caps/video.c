@@ -1,7 +1,5 @@
 #include "video.h"
 
-#include "latent.h"
-
 #include <string.h>
 
 static const struct {
@@ -93,8 +91,18 @@ yuv_colorimetry(const gchar *wish, gint height)
                         : GST_VIDEO_COLORIMETRY_BT601;
 }
 
+/* The wish, if the engine knows it, else the usual one. */
+static const gchar *
+known_site(const gchar *wish)
+{
+    if (!*wish || (gst_video_chroma_site_from_string(wish) &
+                   GST_VIDEO_CHROMA_SITE_ALT_LINE))
+        return "mpeg2";
+    return wish;
+}
+
 GstCaps *
-gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
+gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents)
 {
     const GstVideoFormatInfo *format;
     GstStructure *s;
@@ -111,11 +119,14 @@ gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry)
     if (!GST_VIDEO_FORMAT_INFO_IS_YUV(format))
         state_string(s, "colorimetry", GST_VIDEO_COLORIMETRY_SRGB);
     else
-        state_string(s, "colorimetry", yuv_colorimetry(colorimetry, height));
+        state_string(
+            s, "colorimetry",
+            yuv_colorimetry(latents->words[GST_VAE_COLORIMETRY], height));
     /* Other formats have no site; downstream may want it there all the same, as
      * GStreamer 1.26 states it for 4:4:4. */
     if (is_subsampled(format))
-        state_string(s, "chroma-site", "mpeg2");
+        state_string(s, "chroma-site",
+                     known_site(latents->words[GST_VAE_CHROMA_SITE]));
     state_string(s, "interlace-mode", "progressive");
     return gst_caps_fixate(caps);
 }

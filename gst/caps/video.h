@@ -8,6 +8,8 @@
 
 #include "vae-private/frames.h"
 
+#include "latent.h"
+
 G_BEGIN_DECLS
 
 /*
@@ -41,11 +43,12 @@ gboolean gst_vae_video_is_cuda(const GstCaps *caps);
 /*
  * Fixates allowed raw caps of one size: the first format, and with it range,
  * matrix and, where chroma is subsampled, its site, all stated. Fields that
- * the caps leave open become for YUV colorimetry, where that is not empty and
- * known here, else bt601 up to 576 lines and bt709 above, limited range, chroma
- * site mpeg2, and sRGB for the RGB formats. (takes caps, transfer full)
+ * the caps leave open become for YUV the colorimetry and the chroma site of
+ * latents, where these state any that is known here, else bt601 up to 576 lines
+ * and bt709 above, limited range, chroma site mpeg2, and sRGB for the RGB
+ * formats. (takes caps, transfer full)
  */
-GstCaps *gst_vae_video_fixate(GstCaps *caps, const gchar *colorimetry);
+GstCaps *gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents);
 
 /*
  * Reads fixed caps and checks that the engine knows the matrix, range, chroma

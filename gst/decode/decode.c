@@ -241,6 +241,10 @@ raw_caps(GstVaeDecode *self)
                         in->fps_n, in->fps_d, "pixel-aspect-ratio",
                         GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
                         in->par_d ? in->par_d : 1, NULL);
+    for (gint i = GST_VAE_MASTERING; i <= GST_VAE_CONTENT_LIGHT; i++)
+        if (in->words[i][0])
+            gst_caps_set_simple(ours, gst_vae_words_field(i), G_TYPE_STRING,
+                                in->words[i], NULL);
     ours = gst_vae_cuda_offer(&self->base.cuda, ours);
     peer = gst_pad_peer_query_caps(pad, ours);
     if (peer) {
@@ -255,8 +259,7 @@ raw_caps(GstVaeDecode *self)
         gst_clear_caps(&ours);
     if (!ours)
         return NULL;
-    return gst_vae_video_fixate(keep_format(&self->base, ours),
-                                in->colorimetry);
+    return gst_vae_video_fixate(keep_format(&self->base, ours), in);
 }
 
 static gboolean

@@ -105,17 +105,22 @@ set_list(GstCaps *caps, const gchar *field, const gchar *words)
     g_value_unset(&list);
 }
 
-/* Latents are of the picture's RGB; how the YUV was made of that is for whoever
- * makes YUV of it again. */
+/* Latents are of the picture's RGB; how the YUV was made of that, and what HDR
+ * needs to be shown, is for whoever makes video of it again. */
 static void
-keep_colorimetry(const GstVideoInfo *in, GstVaeLatentInfo *info)
+keep_picture(GstVaeEncode *self, GstVaeLatentInfo *info)
 {
-    gchar *words = GST_VIDEO_INFO_IS_YUV(in)
-                       ? gst_video_colorimetry_to_string(&in->colorimetry)
+    const GstStructure *s = gst_caps_get_structure(self->base.input.caps, 0);
+    gchar *words = GST_VIDEO_INFO_IS_YUV(&self->in)
+                       ? gst_video_colorimetry_to_string(&self->in.colorimetry)
                        : NULL;
 
-    gst_vae_latent_info_set_colorimetry(info, words);
+    gst_vae_latent_info_set_words(info, GST_VAE_COLORIMETRY, words);
     g_free(words);
+    for (gint i = GST_VAE_CHROMA_SITE; i < GST_VAE_N_WORDS; i++)
+        if (i != GST_VAE_CHROMA_SITE || GST_VIDEO_INFO_IS_YUV(&self->in))
+            gst_vae_latent_info_set_words(
+                info, i, gst_structure_get_string(s, gst_vae_words_field(i)));
 }
 
 /* The latents that this model makes of this video, as float32. */
@@ -136,7 +141,7 @@ latent_info(GstVaeEncode *self)
     info.fps_d = in->fps_n > 0 ? in->fps_d : 0;
     info.par_n = in->par_n;
     info.par_d = in->par_d;
-    keep_colorimetry(in, &info);
+    keep_picture(self, &info);
     info.temporal_factor = model->temporal;
     info.first_frames = model->decode.first_out;
     if (model->space)
@@ -272,6 +277,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->params.seed = self->seed;
     GST_OBJECT_UNLOCK(self);
     session->frame_time = self->frame_time;
+    self->out = session->latent;
     return TRUE;
 }
 
@@ -301,11 +307,16 @@ static GstTagList *
 tags(GstVaeBase *base, GstTagList *list)
 {
     GstTagList *out = gst_tag_list_copy(list);
+    const guint bitrate =
+        gst_vae_latent_info_bitrate(&GST_VAE_ENCODE(base)->out);
 
     gst_tag_list_foreach(list, drop_encoded, out);
     gst_tag_list_unref(list);
     gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_VIDEO_CODEC,
                      GST_VAE_LATENT_CODEC, NULL);
+    if (bitrate > 0)
+        gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_BITRATE, bitrate,
+                         NULL);
     return out;
 }
 

@@ -35,6 +35,7 @@ typedef struct GstVaeEncode {
 
     /* Streaming thread. */
     GstVideoInfo in;
+    GstVaeLatentInfo out;
     gboolean alpha_told; /* that alpha is lost, or there is none */
     GstClockTime frame_time;
     gboolean need_start; /* the next step begins a sequence */

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "metadata.h"
+
 static void
 overrule(GstLatentClip *clip, const gchar *setting)
 {
@@ -97,37 +99,6 @@ fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                       error);
 }
 
-static void
-fill_colorimetry(GstLatentClip *clip)
-{
-    const gchar *text =
-        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_COLORIMETRY);
-    if (text && !gst_vae_latent_info_set_colorimetry(&clip->info, text))
-        GST_WARNING(GST_LATENT_KEY_COLORIMETRY " is %s, which is none", text);
-}
-
-/* "8/9"; what is no such thing is not taken. */
-static void
-fill_aspect(GstLatentClip *clip)
-{
-    const gchar *text =
-        vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_PAR);
-    gchar **parts;
-    guint64 n, d;
-    if (!text)
-        return;
-    parts = g_strsplit(text, "/", 3);
-    if (g_strv_length(parts) == 2 &&
-        g_ascii_string_to_unsigned(parts[0], 10, 1, G_MAXINT, &n, NULL) &&
-        g_ascii_string_to_unsigned(parts[1], 10, 1, G_MAXINT, &d, NULL)) {
-        clip->info.par_n = (gint) n;
-        clip->info.par_d = (gint) d;
-    } else {
-        GST_WARNING(GST_LATENT_KEY_PAR " is %s, wanted a fraction", text);
-    }
-    g_strfreev(parts);
-}
-
 /* The first video frame of latent k. */
 static gint64
 first_frame(const GstLatentClip *clip, gint k)
@@ -175,8 +146,7 @@ fill_info(GstLatentClip *clip, const gchar *name,
     fill_space(clip, settings->space);
     fill_normalization(clip, settings->normalization);
     fill_frames(clip);
-    fill_aspect(clip);
-    fill_colorimetry(clip);
+    gst_latent_metadata_read(clip->file, info);
     return fill_framerate(clip, name, settings->fps_n, settings->fps_d, error);
 }
 

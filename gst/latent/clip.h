@@ -21,11 +21,6 @@ G_BEGIN_DECLS
 #define GST_LATENT_FALLBACK_FPS_D 1
 #define GST_LATENT_FALLBACK_TEMPORAL 4
 
-/* Metadata keys; vae/latents.h reads the others. */
-#define GST_LATENT_KEY_TEMPORAL "vae.temporal_factor"
-#define GST_LATENT_KEY_PAR "vae.pixel_aspect_ratio"
-#define GST_LATENT_KEY_COLORIMETRY "vae.colorimetry"
-
 /* A tensor beside the latents, U8 [T, 16]: of each latent a GstLatentTime,
  * little endian. Only where the times do not follow the frame rate. */
 #define GST_LATENT_TIMES "latent_times"

@@ -15,8 +15,10 @@
  * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
  * counts latents. The metadata of the file (vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height, vae.frames,
- * vae.pixel_aspect_ratio, vae.colorimetry, vae.temporal_factor) fill the
- * caps; the properties of the same names serve files that say nothing.
+ * vae.pixel_aspect_ratio, vae.colorimetry, vae.chroma_site,
+ * vae.mastering_display_info, vae.content_light_level, vae.temporal_factor)
+ * fill the caps; the properties of the same names serve files that say nothing.
+ * vae.title, vae.comment and vae.application become tags.
  *
  * A seek needs random access upstream. It starts #GstLatentDemux:warm-up
  * latents before the one that holds the position asked for and leaves it to

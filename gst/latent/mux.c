@@ -10,9 +10,14 @@
  * The file holds one tensor, "latent", in the order [T, C, H, W] and the
  * type of the caps, and as metadata what the caps state: vae.latent_space,
  * vae.normalization, vae.framerate, vae.width, vae.height,
- * vae.temporal_factor, vae.colorimetry and, where pixels are not square,
- * vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the number
- * of video frames by the durations of the latents.
+ * vae.temporal_factor, vae.colorimetry, vae.chroma_site,
+ * vae.mastering_display_info, vae.content_light_level and, where pixels are not
+ * square, vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the
+ * number of video frames by the durations of the latents.
+ *
+ * Of the tags title, comment (as the prompt) and application-name it writes
+ * those that came before the first latent, from upstream or by #GstTagSetter,
+ * as vae.title, vae.comment and vae.application.
  *
  * Where the times of the latents do not follow the frame rate, a second tensor,
  * "latent_times" (U8 [T, 16]), has of each latent two 64-bit integers, little
@@ -50,6 +55,7 @@
 
 #include "clip.h"
 #include "group.h"
+#include "metadata.h"
 #include "tensor_meta.h"
 
 GST_DEBUG_CATEGORY_STATIC(latent_mux_debug);
@@ -76,6 +82,7 @@ struct _GstLatentMux {
     State state;
     GstCaps *caps; /* NULL before the first ones; as info_to_caps() says */
     GstVaeLatentInfo info;
+    GstTagList *tags; /* that the header has, or NULL */
     gsize header_size;
     gint64 latents;
     GstClockTime first; /* the time of the first */
@@ -94,6 +101,7 @@ static GstStaticPadTemplate src_template =
                             GST_STATIC_CAPS("application/x-safetensors"));
 
 G_DEFINE_TYPE_WITH_CODE(GstLatentMux, gst_latent_mux, GST_TYPE_ELEMENT,
+                        G_IMPLEMENT_INTERFACE(GST_TYPE_TAG_SETTER, NULL);
                         GST_DEBUG_CATEGORY_INIT(latent_mux_debug, "latentmux",
                                                 0, "latent file muxer"))
 GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_NONE,
@@ -106,61 +114,6 @@ temporal(const GstLatentMux *self)
 {
     return self->info.temporal_factor > 0 ? self->info.temporal_factor
                                           : GST_LATENT_FALLBACK_TEMPORAL;
-}
-
-typedef struct Fields {
-    VaeMetadata list[10];
-    gsize n;
-    gchar text[10][24];
-} Fields;
-
-static void
-add_word(Fields *fields, const gchar *key, const gchar *value)
-{
-    fields->list[fields->n++] = (VaeMetadata){key, value};
-}
-
-static void
-add_number(Fields *fields, const gchar *key, gint64 value)
-{
-    gchar *text = fields->text[fields->n];
-    g_snprintf(text, sizeof fields->text[0], "%" G_GINT64_FORMAT, value);
-    add_word(fields, key, text);
-}
-
-static void
-add_fraction(Fields *fields, const gchar *key, gint n, gint d)
-{
-    gchar *text = fields->text[fields->n];
-    g_snprintf(text, sizeof fields->text[0], "%d/%d", n, d);
-    add_word(fields, key, text);
-}
-
-/* frames 0: not known yet, left out. */
-static void
-fill_fields(const GstVaeLatentInfo *info, gint64 frames, Fields *fields)
-{
-    fields->n = 0;
-    if (info->colorimetry[0])
-        add_word(fields, GST_LATENT_KEY_COLORIMETRY, info->colorimetry);
-    if (info->fps_n > 0)
-        add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
-    if (frames > 0)
-        add_number(fields, "vae.frames", frames);
-    if (info->height > 0)
-        add_number(fields, "vae.height", info->height);
-    if (info->space[0])
-        add_word(fields, "vae.latent_space", info->space);
-    add_word(fields, "vae.layout", "tchw");
-    if (info->normalization_stated)
-        add_word(fields, "vae.normalization",
-                 vae_normalization_name(info->normalization));
-    if (info->par_d > 0 && info->par_n != info->par_d)
-        add_fraction(fields, GST_LATENT_KEY_PAR, info->par_n, info->par_d);
-    if (info->temporal_factor > 0)
-        add_number(fields, GST_LATENT_KEY_TEMPORAL, info->temporal_factor);
-    if (info->width > 0)
-        add_number(fields, "vae.width", info->width);
 }
 
 /* The header for so many latents and frames, in exactly header_size bytes
@@ -179,14 +132,17 @@ make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
          .type = VAE_TYPE_U8,
          .n_dims = 2,
          .dims = {latents, sizeof(GstLatentTime)}}};
-    Fields fields;
+    GstLatentFields fields;
     VaeError error;
     void *bytes;
     gsize size;
-    fill_fields(info, frames, &fields);
+    gst_latent_fields_fill(&fields, info, frames, self->tags);
     const VaeTensorHeader header = {tensors, times ? 2 : 1, fields.list,
                                     fields.n, self->header_size};
-    if (vae_tensor_header_make(&header, &bytes, &size, &error) != VAE_OK) {
+    const VaeStatus status =
+        vae_tensor_header_make(&header, &bytes, &size, &error);
+    gst_latent_fields_clear(&fields);
+    if (status != VAE_OK) {
         GST_ELEMENT_ERROR(self, STREAM, MUX, ("%s", error.message), (NULL));
         return NULL;
     }
@@ -241,6 +197,15 @@ downstream_seekable(GstLatentMux *self)
     return seekable;
 }
 
+/* The header has room for what is known before the first latent. */
+static void
+take_tags(GstLatentMux *self)
+{
+    const GstTagList *tags = gst_tag_setter_get_tag_list(GST_TAG_SETTER(self));
+    gst_clear_tag_list(&self->tags);
+    self->tags = tags ? gst_tag_list_copy(tags) : NULL;
+}
+
 static GstFlowReturn
 begin(GstLatentMux *self)
 {
@@ -254,6 +219,7 @@ begin(GstLatentMux *self)
                           (NULL));
         return GST_FLOW_ERROR;
     }
+    take_tags(self);
     if (!measure_header(self))
         return GST_FLOW_ERROR;
     GstCaps *caps = gst_static_pad_template_get_caps(&src_template);
@@ -536,6 +502,18 @@ end(GstLatentMux *self)
     }
 }
 
+static void
+merge_tags(GstLatentMux *self, GstEvent *event)
+{
+    GstTagSetter *setter = GST_TAG_SETTER(self);
+    GstTagList *tags;
+    gst_event_parse_tag(event, &tags);
+    gst_tag_setter_merge_tags(setter, tags,
+                              gst_tag_setter_get_tag_merge_mode(setter));
+    if (self->state == STATE_WRITING)
+        GST_INFO_OBJECT(self, "tags behind the first latent are not written");
+}
+
 static gboolean
 sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
 {
@@ -548,8 +526,11 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         ok = set_caps(self, caps);
         gst_event_unref(event);
         return ok;
-    case GST_EVENT_SEGMENT:
     case GST_EVENT_TAG:
+        merge_tags(self, event);
+        gst_event_unref(event);
+        return TRUE;
+    case GST_EVENT_SEGMENT:
     case GST_EVENT_GAP:
         gst_event_unref(event);
         return TRUE;
@@ -589,6 +570,7 @@ change_state(GstElement *element, GstStateChange transition)
     if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
         reset(self);
         gst_clear_caps(&self->caps);
+        gst_tag_setter_reset_tags(GST_TAG_SETTER(self));
     }
     return ret;
 }
@@ -597,6 +579,7 @@ static void
 finalize(GObject *object)
 {
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
+    gst_clear_tag_list(&GST_LATENT_MUX(object)->tags);
     g_array_unref(GST_LATENT_MUX(object)->times);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
 }

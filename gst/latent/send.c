@@ -4,6 +4,7 @@
 #include "send.h"
 
 #include "group.h"
+#include "metadata.h"
 #include "tensor_meta.h"
 
 #define GST_CAT_DEFAULT gst_latent_demux_debug
@@ -73,6 +74,23 @@ gst_latent_send_stream_start(GstLatentDemux *self, GstPad *pad)
 }
 
 static void
+push_tags(GstLatentDemux *self)
+{
+    GstTagList *file = gst_latent_metadata_tags(self->clip.file);
+    GstTagList *stream =
+        gst_tag_list_new(GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL);
+    GstVaeLatentInfo info = self->clip.info;
+    info.temporal_factor = self->clip.temporal;
+    const guint bitrate = gst_vae_latent_info_bitrate(&info);
+    if (bitrate > 0)
+        gst_tag_list_add(stream, GST_TAG_MERGE_REPLACE, GST_TAG_BITRATE,
+                         bitrate, NULL);
+    gst_pad_push_event(self->srcpad, gst_event_new_tag(stream));
+    if (file)
+        gst_pad_push_event(self->srcpad, gst_event_new_tag(file));
+}
+
+static void
 push_segment(GstLatentDemux *self)
 {
     if (!self->segment_due)
@@ -82,9 +100,7 @@ push_segment(GstLatentDemux *self)
         gst_event_set_seqnum(event, self->seqnum);
     self->segment_due = FALSE;
     gst_pad_push_event(self->srcpad, event);
-    gst_pad_push_event(self->srcpad,
-                       gst_event_new_tag(gst_tag_list_new(
-                           GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL)));
+    push_tags(self);
 }
 
 static void

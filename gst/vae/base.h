@@ -57,6 +57,8 @@ typedef struct GstVaeInput {
     gboolean no_caps_told;  /* the error of a buffer before any */
     gboolean negative_told; /* the warning of a negative time */
     gboolean renegotiate;   /* a CAPS event may be lost to a flush */
+    GstTagList *tags;       /* of the stream, from upstream, or NULL */
+    gboolean tags_due;      /* they have to be sent, even if there are none */
 } GstVaeInput;
 
 typedef struct GstVaeBase {

@@ -61,6 +61,7 @@ negotiate(GstVaeBase *base)
     gst_vae_session_unref(
         gst_vae_queue_set_session(&base->queue, gst_vae_session_ref(session)));
     base->input.renegotiate = FALSE;
+    base->input.tags_due = TRUE; /* with the new bitrate */
     ok = gst_vae_queue_push_event(&base->queue,
                                   gst_event_new_caps(session->caps), session);
     gst_vae_session_unref(session);
@@ -106,27 +107,6 @@ check_times(GstVaeBase *base, GstBuffer *buffer)
     if (is_negative(duration))
         GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
     return buffer;
-}
-
-static GstFlowReturn
-chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
-{
-    GstVaeBase *base = GST_VAE_BASE(parent);
-
-    if (!base->input.caps || base->input.segment.rate < 0) {
-        if (!base->input.caps)
-            gst_vae_foreign_bytes(base, buffer);
-        gst_buffer_unref(buffer);
-        return flow_after_failure(
-            base, base->input.caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
-    }
-    if ((base->input.renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
-        !negotiate(base)) {
-        gst_buffer_unref(buffer);
-        return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
-    }
-    return GST_VAE_BASE_GET_CLASS(base)->collect(base,
-                                                 check_times(base, buffer));
 }
 
 /* Ends the sequence. The buffers that were collected become steps or are
@@ -252,22 +232,56 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     return gst_vae_push_start(base) && ok;
 }
 
-/* The event with the tags that hold for what leaves. Takes event. */
-static GstEvent *
-convert_tags(GstVaeBase *base, GstEvent *event)
+/* Sends the tags of the stream as they hold for what leaves. */
+static gboolean
+push_tags(GstVaeBase *base)
 {
-    const guint32 seqnum = gst_event_get_seqnum(event);
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    GstTagList *list = base->input.tags;
+
+    if (!klass->tags || !base->input.tags_due)
+        return TRUE;
+    base->input.tags_due = FALSE;
+    list = list ? gst_tag_list_copy(list) : gst_tag_list_new_empty();
+    return gst_vae_queue_push_event(
+        &base->queue, gst_event_new_tag(klass->tags(base, list)), NULL);
+}
+
+static GstFlowReturn
+chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+
+    if (!base->input.caps || base->input.segment.rate < 0) {
+        if (!base->input.caps)
+            gst_vae_foreign_bytes(base, buffer);
+        gst_buffer_unref(buffer);
+        return flow_after_failure(
+            base, base->input.caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
+    }
+    if ((base->input.renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
+        !negotiate(base)) {
+        gst_buffer_unref(buffer);
+        return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
+    }
+    push_tags(base);
+    return GST_VAE_BASE_GET_CLASS(base)->collect(base,
+                                                 check_times(base, buffer));
+}
+
+static gboolean
+sink_tags(GstVaeBase *base, GstEvent *event)
+{
     GstTagList *list;
 
     gst_event_parse_tag(event, &list);
     if (!GST_VAE_BASE_GET_CLASS(base)->tags ||
         gst_tag_list_get_scope(list) != GST_TAG_SCOPE_STREAM)
-        return event;
-    list = GST_VAE_BASE_GET_CLASS(base)->tags(base, gst_tag_list_copy(list));
+        return gst_vae_queue_push_event(&base->queue, event, NULL);
+    gst_tag_list_replace(&base->input.tags, list);
     gst_event_unref(event);
-    event = gst_event_new_tag(list);
-    gst_event_set_seqnum(event, seqnum);
-    return event;
+    base->input.tags_due = TRUE;
+    return push_tags(base);
 }
 
 static gboolean
@@ -289,11 +303,11 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     case GST_EVENT_GAP:
         return sink_gap(base, event);
     case GST_EVENT_TAG:
-        event = convert_tags(base, event);
-        break;
+        return sink_tags(base, event);
     case GST_EVENT_STREAM_START:
         finish(base);
         klass->restart(base);
+        gst_clear_tag_list(&base->input.tags);
         break;
     case GST_EVENT_EOS:
         finish(base);
@@ -485,6 +499,7 @@ gst_vae_pads_reset(GstVaeBase *base)
     g_clear_pointer(&base->input.refusal, g_free);
     base->input.no_caps_told = base->input.negative_told = FALSE;
     base->input.renegotiate = FALSE;
+    gst_clear_tag_list(&base->input.tags);
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);

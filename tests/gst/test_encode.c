@@ -87,7 +87,7 @@ test_caps(void)
                        "height=34,temporal-factor=4,first-frames=1,"
                        "latent-space=wan2.1,normalization=normalized,"
                        "framerate=16/1,pixel-aspect-ratio=1/1,"
-                       "colorimetry=bt601");
+                       "colorimetry=bt601,chroma-site=jpeg");
     GstBuffer *latent;
 
     vae_test_push_frames(h, &info, 0, 1);

@@ -417,8 +417,10 @@ test_tags(void)
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
 
-    wanted = gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC,
-                              "VAE latents", GST_TAG_LANGUAGE_CODE, "de", NULL);
+    wanted =
+        gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "VAE latents",
+                         GST_TAG_LANGUAGE_CODE, "de", GST_TAG_BITRATE,
+                         16 * LW * LH * 32 * VAE_TEST_FPS / 4, NULL);
     out = last_tags(encoder(&info), in);
     CHECK(gst_tag_list_is_equal(out, wanted));
     gst_tag_list_unref(wanted);
@@ -429,6 +431,35 @@ test_tags(void)
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
     gst_tag_list_unref(in);
+}
+
+/* The codec and the bitrate are told, also where upstream has no tags; once. */
+static void
+test_own_tags(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstTagList *list;
+    GstEvent *event;
+    guint rate;
+
+    vae_test_push_frames(h, &info, 0, 5);
+    gst_buffer_unref(vae_test_pull(h));
+    event = vae_test_event(h, GST_EVENT_TAG);
+    CHECK(event != NULL);
+    gst_event_parse_tag(event, &list);
+    CHECK(gst_tag_list_get_uint(list, GST_TAG_BITRATE, &rate));
+    CHECK_INT(rate, 16 * LW * LH * 32 * VAE_TEST_FPS / 4);
+    gst_event_unref(event);
+    vae_test_push_frames(h, &info, 5, 9);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    while ((event = gst_harness_pull_event(h)) &&
+           GST_EVENT_TYPE(event) != GST_EVENT_EOS) {
+        CHECK(GST_EVENT_TYPE(event) != GST_EVENT_TAG);
+        gst_event_unref(event);
+    }
+    gst_clear_event(&event);
+    vae_test_teardown(h);
 }
 
 int
@@ -442,6 +473,7 @@ main(int argc, char **argv)
                                     {"decoder-requests", test_decoder_requests},
                                     {"order", test_order},
                                     {"tags", test_tags},
+                                    {"own-tags", test_own_tags},
                                     {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);

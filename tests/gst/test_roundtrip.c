@@ -288,6 +288,11 @@ check_kept(const char *in, const char *out, const char *field,
     g_free(write);
 }
 
+#define MASTERING "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1"
+#define HDR                                                                    \
+    "colorimetry=bt2100-pq,mastering-display-info=(string)" MASTERING          \
+    ",content-light-level=(string)1000:400"
+
 /* Colours and the shape of pixels; downstream may want other colours. */
 static void
 test_kept(void)
@@ -306,6 +311,14 @@ test_kept(void)
     check_kept("format=I420,pixel-aspect-ratio=8/9", yuv, "pixel-aspect-ratio",
                "8/9");
     check_kept("format=I420", yuv, "pixel-aspect-ratio", "1/1");
+    check_kept("format=I420,chroma-site=jpeg", yuv, "chroma-site", "jpeg");
+    check_kept("format=I420,chroma-site=jpeg",
+               "format=I420,chroma-site=cosited", "chroma-site", "cosited");
+    check_kept("format=I420", yuv, "chroma-site", "mpeg2");
+    check_kept("format=I420_10LE," HDR, ten, "mastering-display-info",
+               MASTERING);
+    check_kept("format=I420_10LE," HDR, "format=GBR_10LE",
+               "content-light-level", "1000:400");
 }
 
 int

@@ -221,12 +221,18 @@ GST_START_TEST(test_bad_metadata)
                                        "1/2/3", "",  "1/4294967296", "-8/-9"};
     for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
         const VaeMetadata metadata[] = {{"vae.pixel_aspect_ratio", bad[i]},
-                                        {"vae.colorimetry", bad[i]}};
+                                        {"vae.colorimetry", bad[i]},
+                                        {"vae.chroma_site", bad[i]},
+                                        {"vae.mastering_display_info", bad[i]},
+                                        {"vae.content_light_level", bad[i]},
+                                        {"vae.title", ""}};
         gchar *path = write_clip("a", "latent", &small, CTHW, metadata,
                                  G_N_ELEMENTS(metadata));
         Run *run = run_preroll(path, "", "");
         assert_field(run, "pixel-aspect-ratio", NULL);
         assert_field(run, "colorimetry", NULL);
+        assert_field(run, "chroma-site", NULL);
+        assert_field(run, "mastering-display-info", NULL);
         assert_field(run, "width", NULL);
         run_free(run);
         g_free(path);

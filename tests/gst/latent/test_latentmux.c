@@ -237,18 +237,27 @@ transcode(const gchar *from, const gchar *to)
     run_free(run);
 }
 
+#define MASTERING "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1"
+
 /* From any layout to the muxer's, and from there on byte for byte. */
 GST_START_TEST(test_round_trip)
 {
-    static const VaeMetadata metadata[] = {{"vae.latent_space", "wan2.1"},
-                                           {"vae.normalization", "raw"},
-                                           {"vae.framerate", "30000/1001"},
-                                           {"vae.width", "37"},
-                                           {"vae.height", "21"},
-                                           {"vae.frames", "10"},
-                                           {"vae.pixel_aspect_ratio", "8/9"},
-                                           {"vae.colorimetry", "bt2100-pq"},
-                                           {"vae.temporal_factor", "4"}};
+    static const VaeMetadata metadata[] = {
+        {"vae.latent_space", "wan2.1"},
+        {"vae.normalization", "raw"},
+        {"vae.framerate", "30000/1001"},
+        {"vae.width", "37"},
+        {"vae.height", "21"},
+        {"vae.frames", "10"},
+        {"vae.pixel_aspect_ratio", "8/9"},
+        {"vae.colorimetry", "bt2100-pq"},
+        {"vae.chroma_site", "jpeg"},
+        {"vae.mastering_display_info", MASTERING},
+        {"vae.content_light_level", "1000:400"},
+        {"vae.title", "\"Ein Bär\""},
+        {"vae.comment", "a prompt\nof two"},
+        {"vae.application", "sampler 1.0"},
+        {"vae.temporal_factor", "4"}};
     for (gint stated = 0; stated < 2; stated++) {
         gchar *source = write_clip("source", "samples", &small, BCTHW, metadata,
                                    stated ? G_N_ELEMENTS(metadata) : 0);
@@ -274,6 +283,35 @@ GST_START_TEST(test_round_trip)
         g_free(once);
         g_free(source);
     }
+}
+GST_END_TEST
+
+/* Tags of the application come before those of upstream; those that come
+ * behind the first latent are too late. */
+GST_START_TEST(test_tags)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    GstTagSetter *setter =
+        GST_TAG_SETTER(gst_harness_find_element(mux.harness, "latentmux"));
+    GstTagList *tags =
+        gst_tag_list_new(GST_TAG_TITLE, "theirs", GST_TAG_COMMENT, "a prompt",
+                         GST_TAG_VIDEO_CODEC, "VAE latents", NULL);
+    gst_tag_setter_add_tags(setter, GST_TAG_MERGE_REPLACE, GST_TAG_TITLE,
+                            "ours", NULL);
+    fail_unless(gst_harness_push_event(mux.harness, gst_event_new_tag(tags)));
+    fail_unless(mux_push(&mux, &small, 0, 4) == GST_FLOW_OK);
+    tags = gst_tag_list_new(GST_TAG_APPLICATION_NAME, "late", NULL);
+    fail_unless(gst_harness_push_event(mux.harness, gst_event_new_tag(tags)));
+    mux_end(&mux);
+    assert_quiet(&mux);
+    gst_object_unref(setter);
+    mux_close(&mux);
+    assert_metadata(path, "vae.title", "ours");
+    assert_metadata(path, "vae.comment", "a prompt");
+    assert_metadata(path, "vae.application", NULL);
+    assert_file(path, &small, 1, 1);
+    g_free(path);
 }
 GST_END_TEST
 
@@ -646,6 +684,7 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_frames);
     tcase_add_test(tcase, test_header_size);
     tcase_add_test(tcase, test_round_trip);
+    tcase_add_test(tcase, test_tags);
     tcase_add_test(tcase, test_flush);
     tcase_add_test(tcase, test_times);
     tcase_add_test(tcase, test_no_times);
