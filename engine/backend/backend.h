@@ -129,6 +129,9 @@ typedef struct VaeBackendClass {
                        void **out, VaeError *error);
     void (*free)(VaeBackend *backend, VaePlace place, void *block);
 
+    /* Finds out what prepare() would find out by runs. Code that is loaded for
+     * them then counts in memory_left(). NULL: there are no such runs. */
+    void (*learn)(VaeBackend *backend, const VaeProgram *program);
     /*
      * Prepares each op: primitives, and weights in the library's layout
      * (through vae_weight_cache_get(), once per model). Reads the plan's

@@ -134,6 +134,17 @@ cuda_free(VaeBackend *cuda, VaePlace place, void *block)
     vae_rt_leave(&caller);
 }
 
+static void
+cuda_learn(VaeBackend *cuda, const VaeProgram *program)
+{
+    VaeRtCaller caller;
+    VaeError ignored;
+    if (enter(cuda, &caller, &ignored) != VAE_OK)
+        return;
+    vae_cuda_learn(cuda, program);
+    vae_rt_leave(&caller);
+}
+
 static VaeStatus
 cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache, const VaeProgram *program,
              VaeExec **out, VaeError *error)
@@ -228,6 +239,7 @@ const VaeBackendClass vae_backend_cuda = {
     .memory_left = cuda_memory_left,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .learn = cuda_learn,
     .prepare = cuda_prepare,
     .exec_free = cuda_exec_free,
     .bind = cuda_bind,

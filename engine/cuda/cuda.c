@@ -141,15 +141,16 @@ vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
     return code;
 }
 
-/* Memory that the driver and cuDNN will still take for kernels at their first
- * run. */
+/* Memory that the driver, and cuDNN for layers that were not timed, will still
+ * take for kernels at their first run. */
 #define BESIDE ((uint64_t) 128 << 20)
 
 VaeStatus
 vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
 {
     const int code = vae_rt_memory_left(bytes);
-    *bytes = *bytes > BESIDE ? *bytes - BESIDE : 0;
+    const uint64_t beside = BESIDE + vae_cuda_code_to_come(cuda);
+    *bytes = *bytes > beside ? *bytes - beside : 0;
     return vae_cuda_status(cuda, code, "tell its free memory", error);
 }
 

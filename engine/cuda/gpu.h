@@ -207,8 +207,21 @@ void vae_cuda_layer_try(VaeBackend *cuda, const char *layer,
                         const VaeCudaChoice *choice);
 /* It survived; false if the device did not. */
 bool vae_cuda_layer_survived(VaeBackend *cuda);
+/* The class's learn(). */
+void vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program);
 /* Saves the timed choices; called once for a program. */
 void vae_cuda_layers_keep(VaeBackend *cuda);
+
+/* cuda/conv/code.c: device memory that the library's code takes. Between begin
+ * and end code is loaded, and no other memory taken. end() returns the bytes.
+ */
+uint64_t vae_cuda_code_begin(void);
+uint64_t vae_cuda_code_end(const VaeBackend *cuda, uint64_t before);
+/* Counts the bytes of a layer's choices, once in the process. */
+void vae_cuda_code_need(const VaeBackend *cuda, const char *layer,
+                        uint64_t bytes);
+/* Bytes that are counted and not loaded yet. */
+uint64_t vae_cuda_code_to_come(const VaeBackend *cuda);
 
 /* cuda/staging.c. */
 /* Sets in_bytes, out_bytes and staging of exec. */

@@ -184,12 +184,14 @@ load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     const int last = e->exec.program->n_ops - 1;
     if (e->loaded)
         return VAE_OK;
+    const uint64_t free = vae_cuda_code_begin();
     VaeStatus status = vae_cuda_run_ops(&e->exec, 1, last, NULL, NULL, error);
     if (status == VAE_OK)
         status = vae_cuda_stage_load(cuda, &e->exec, error);
     if (status == VAE_OK)
         status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
                                  "run a program", error);
+    vae_cuda_code_end(cuda, free);
     e->loaded = status == VAE_OK;
     return status;
 }

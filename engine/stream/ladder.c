@@ -142,6 +142,30 @@ try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
     return status;
 }
 
+/* Tries one rung after another until one fits. */
+static VaeStatus
+try_rungs(VaeStream *s, const VaeRung *rungs, int n, const Limit *limit,
+          bool *fits, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    *fits = false;
+    for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
+        status = try_rung(s, rungs[i], i < n - 1 ? limit->wanted : limit->bytes,
+                          fits, error);
+    return status;
+}
+
+/* Learns what memory the code of the programs takes. True: less may be free
+ * than before. */
+static bool
+learn(const VaeStream *s)
+{
+    for (int i = 0; i < PROGRAMS && s->class->learn; i++)
+        if (s->programs[i])
+            s->class->learn(s->backend, s->programs[i]);
+    return s->class->learn != NULL;
+}
+
 VaeStatus
 vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
 {
@@ -153,9 +177,13 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
     const int n = list_rungs(s, rungs);
-    for (int i = 0; i < n && status == VAE_OK && !fits; i++)
-        status = try_rung(s, rungs[i], i < n - 1 ? limit.wanted : limit.bytes,
-                          &fits, error);
+    if (status == VAE_OK)
+        status = try_rungs(s, rungs, n, &limit, &fits, error);
+    if (status == VAE_OK && fits && make && learn(s)) {
+        status = find_limit(s, make, &limit, error);
+        if (status == VAE_OK)
+            status = try_rungs(s, rungs, n, &limit, &fits, error);
+    }
     /* A group of frames more is a copy more of each carry. */
     const int last = s->params.frames_at_once ? 1 : GROUPS;
     for (int i = n - last; i < n && can_spill(s) && status == VAE_OK && !fits;

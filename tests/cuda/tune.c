@@ -15,12 +15,12 @@
 
 static char said[1 << 16];
 
-/* All but which backend is taken. */
+/* All but which backend and which rung is taken. */
 static void
 listen(void *user, const char *line)
 {
     const size_t n = strlen(said);
-    if (strncmp(line, "decode: ", 8) == 0)
+    if (strncmp(line, "decode: ", 8) == 0 || strncmp(line, "rung ", 5) == 0)
         return;
     snprintf(said + n, sizeof said - n, "%s\n", line);
 }
@@ -395,6 +395,68 @@ deadly_choices(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
+/* In another process, which ends with the slice size that it takes. Slices of 4
+ * fit beside the code that a start uses, and not beside that of all choices. */
+static int
+take_slices(const Bed *bed)
+{
+    enum { WIDE = 512, LAYERS = 20, CHOICES = 3, CODE = 8 << 20 };
+    VaeStream *stream;
+    VaeError error;
+    VaePlan most = VAE_INIT(VaePlan), least = VAE_INIT(VaePlan);
+    uint64_t left;
+    VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                              .direction = VAE_DECODE,
+                              .backend = VAE_BACKEND_CUDA,
+                              .precision = VAE_PRECISION_FP32,
+                              .width = WIDE,
+                              .height = WIDE,
+                              .frames_at_once = 1000, /* all */
+                              .slice_size = 1,
+                              .device = -1};
+    emu_set_devices(1, 93);
+    must(try_start(bed, (Start){VAE_PRECISION_FP32, 1, true}, &stream, &error),
+         &error); /* the device's test */
+    vae_stream_free(&stream);
+    emu_skip_work(true);
+    must(vae_stream_plan(bed->model, &params, &least, &error), &error);
+    params.slice_size = 4;
+    must(vae_stream_plan(bed->model, &params, &most, &error), &error);
+    params.slice_size = 0;
+    emu_set_conv_code(CODE);
+    vae_rt_memory_left(&left);
+    /* Nine tenths of what is free are used. */
+    emu_set_others(left - ((uint64_t) 128 << 20) -
+                   (uint64_t) LAYERS * CHOICES * CODE -
+                   (least.peak + most.peak) / 2 * 10 / 9);
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    const int slice = vae_stream_get_plan(stream)->slice_size;
+    vae_stream_free(&stream);
+    return slice;
+}
+
+static int
+slices_of_another(void)
+{
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0)
+        execl("/proc/self/exe", "tune", "slices", (char *) NULL);
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+/* A start that times all layers and one that times none. */
+static void
+same_slices(void)
+{
+    const int cold = slices_of_another(), warm = slices_of_another();
+    expect(cold > 0 && cold < 4 && warm == cold,
+           "slices of %d when layers are timed, of %d when they are known",
+           cold, warm);
+}
+
 /* The first guess, whatever is stored; nothing is timed or stored. */
 static void
 deterministic(const Bed *bed)
@@ -487,6 +549,8 @@ main(int argc, char **argv)
     bed_open(&bed, "wan21", "cuda", "fp32");
     /* So that a start runs each convolution once. */
     setenv("VAE_CUDA_GRAPHS", "0", 1);
+    if (argc > 1 && strcmp(argv[1], "slices") == 0)
+        return take_slices(&bed);
     if (argc > 1)
         be_killed(&bed);
     if (argc > 1 || !mkdtemp(root))
@@ -503,6 +567,7 @@ main(int argc, char **argv)
     disturbed(&bed);
     wrong_choices(&bed);
     deadly_choices(&bed);
+    same_slices();
     deterministic(&bed);
     spoilt_store(&bed);
     no_memory(&bed);

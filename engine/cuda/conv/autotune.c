@@ -52,34 +52,27 @@ get_store(VaeBackend *cuda)
     return cuda->store;
 }
 
-/* MiB of device memory that are free; 0 if that is unknown. */
-static uint64_t
-free_mib(void)
-{
-    uint64_t bytes = 0;
-    return vae_rt_memory_left(&bytes) ? 0 : bytes >> 20;
-}
-
 /* Uses the choice of an earlier process, if it can still be made. */
 static bool
 use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
 {
     VaeError error;
     VaeCudaConv *conv = NULL;
+    VaeCudaTimed timed;
     const VaeCudaStore *store = get_store(cuda);
-    const VaeCudaChoice *choice =
-        store ? vae_cuda_store_find(store, l->name, free_mib()) : NULL;
-    if (!choice)
+    if (!store || !vae_cuda_store_find(store, l->name,
+                                       vae_cuda_code_begin() >> 20, &timed))
         return false;
-    const bool good =
-        vae_cuda_conv_new(cuda->convs, shape, choice, &conv, &error) == VAE_OK;
+    const bool good = vae_cuda_conv_new(cuda->convs, shape, &timed.choice,
+                                        &conv, &error) == VAE_OK;
     vae_cuda_conv_free(&conv);
     if (good) {
-        l->choice = *choice;
+        l->choice = timed.choice;
         l->timed = true;
+        vae_cuda_code_need(cuda, l->name, timed.code_mib << 20);
     } else
         vae_log(&cuda->params.log, "%s: \"%s\" of %s cannot be made, %s",
-                l->name, choice->text, vae_cuda_store_path(store),
+                l->name, timed.choice.text, vae_cuda_store_path(store),
                 error.message);
     return good;
 }
@@ -105,11 +98,13 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
     VaeCudaTiming t = {.steady = true}; /* stays with only one choice */
     VaeCudaStore *store = get_store(cuda);
     VaeCudaConvShape timed = *shape;
-    const uint64_t mib = free_mib();
+    const uint64_t free = vae_cuda_code_begin();
     n = leave_out_killed(cuda, l, choices, n);
     timed.t = vae_cuda_timed_frames(shape);
     const int i =
         n > 1 ? vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t) : 0;
+    const uint64_t code = vae_cuda_code_end(cuda, free);
+    vae_cuda_code_need(cuda, l->name, code);
     l->choice = choices[i < 0 ? 0 : i];
     l->timed = true; /* even on failure: it would fail again */
     if (i < 0) {
@@ -123,7 +118,10 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                      : "; the times vary, so the next start takes them again");
     if (store && t.steady)
         vae_cuda_store_put(store, l->name,
-                           &(VaeCudaTimed){l->choice, t.ms, mib});
+                           &(VaeCudaTimed){.choice = l->choice,
+                                           .ms = t.ms,
+                                           .free_mib = free >> 20,
+                                           .code_mib = (code + 0xfffff) >> 20});
 }
 
 void
@@ -182,6 +180,22 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
         status = choose(cuda, &s, time, l, error);
     *out = l->choice;
     return status;
+}
+
+void
+vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program)
+{
+    VaeError ignored; /* prepare() fails, too */
+    VaeCudaChoice choice;
+    for (int i = 0; i < program->n_ops; i++) {
+        const VaeOp *op = &program->ops[i];
+        if (op->kind != VAE_OP_CONV)
+            continue;
+        const VaeCudaConvShape shape =
+            vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
+        vae_cuda_layer_choice(cuda, &shape, true, &choice, &ignored);
+    }
+    vae_cuda_layers_keep(cuda);
 }
 
 void

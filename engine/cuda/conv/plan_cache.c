@@ -27,7 +27,7 @@ typedef struct Row {
     VaeCudaChoice choice;
     long long ns; /* KILLED: no process survived it */
     char date[16];
-    unsigned long long free_mib;
+    uint64_t free_mib, code_mib;
 } Row;
 
 #define KILLED (-1)
@@ -181,14 +181,16 @@ read_row(char *line, Row *out)
 {
     const char *layer = next_cell(&line), *choice = next_cell(&line);
     const char *ns = next_cell(&line), *date = next_cell(&line);
-    char *end, *last;
+    int used = -1;
     if (!line || !read_name(layer, choice, out) ||
         strlen(date) >= sizeof out->date)
         return false;
     strcpy(out->date, date);
+    char *end;
     out->ns = strtoll(ns, &end, 10);
-    out->free_mib = strtoull(line, &last, 10);
-    return end != ns && *end == '\0' && last != line && *last == '\0';
+    sscanf(line, "%" SCNu64 "\t%" SCNu64 "%n", &out->free_mib, &out->code_mib,
+           &used);
+    return end != ns && *end == '\0' && used >= 0 && line[used] == '\0';
 }
 
 /* Parses text into rows and modifies text. Returns NULL, or what is wrong. */
@@ -260,6 +262,13 @@ make_folders(const char *path)
     }
 }
 
+static void
+format_row(FILE *f, const Row *r)
+{
+    fprintf(f, "%s\t%s\t%lld\t%s\t%" PRIu64 "\t%" PRIu64 "\n", r->layer,
+            r->choice.text, r->ns, r->date, r->free_mib, r->code_mib);
+}
+
 /* The whole text, or NULL. The caller frees it with free(). */
 static char *
 format(const VaeCudaStore *s, size_t *size)
@@ -270,9 +279,7 @@ format(const VaeCudaStore *s, size_t *size)
         return NULL;
     fprintf(f, TITLE "\n%s\n", s->key);
     for (int i = 0; i < s->rows.n; i++)
-        fprintf(f, "%s\t%s\t%lld\t%s\t%llu\n", s->rows.row[i].layer,
-                s->rows.row[i].choice.text, s->rows.row[i].ns,
-                s->rows.row[i].date, s->rows.row[i].free_mib);
+        format_row(f, &s->rows.row[i]);
     if (fflush(f) == 0)
         fprintf(f, "end %016" PRIx64 "\n", checksum(text, *size));
     if (fclose(f) != 0) {
@@ -472,11 +479,18 @@ vae_cuda_store_close(VaeCudaStore **store)
     vae_mem_free(s);
 }
 
-const VaeCudaChoice *
-vae_cuda_store_find(const VaeCudaStore *s, const char *layer, uint64_t free_mib)
+bool
+vae_cuda_store_find(const VaeCudaStore *s, const char *layer, uint64_t free_mib,
+                    VaeCudaTimed *out)
 {
     const Row *row = find(&s->rows, layer, NULL);
-    return row && row->free_mib >= free_mib / 2 ? &row->choice : NULL;
+    if (!row || row->free_mib < free_mib / 2)
+        return false;
+    *out = (VaeCudaTimed){.choice = row->choice,
+                          .ms = (float) row->ns * 1e-6f,
+                          .free_mib = row->free_mib,
+                          .code_mib = row->code_mib};
+    return true;
 }
 
 void
@@ -485,7 +499,8 @@ vae_cuda_store_put(VaeCudaStore *s, const char *layer,
 {
     Row row = {.choice = timed->choice,
                .ns = (long long) (timed->ms * 1e6f),
-               .free_mib = timed->free_mib};
+               .free_mib = timed->free_mib,
+               .code_mib = timed->code_mib};
     snprintf(row.layer, sizeof row.layer, "%s", layer);
     set_date(&row);
     Row *old = find(&s->rows, layer, NULL);

@@ -7,11 +7,12 @@
  *
  *   gst-vae convolutions 5
  *   KEY
- *   LAYER <tab> CHOICE <tab> NANOSECONDS <tab> DATE <tab> FREE
+ *   LAYER <tab> CHOICE <tab> NANOSECONDS <tab> DATE <tab> FREE <tab> CODE
  *   end CHECKSUM
  *
  * LAYER is the text of vae_cuda_layer_name(); it determines the graph of a
- * layer. FREE: MiB of device memory that were free when it was timed. A row
+ * layer. FREE: MiB of device memory that were free when it was timed. CODE: MiB
+ * that the code of its choices then took. A row
  * with -1 nanoseconds is a choice that a process did not survive. A damaged
  * file, or one of another format or key, is ignored and rewritten. The log
  * reports this; it is never an error.
@@ -36,18 +37,18 @@ typedef struct VaeCudaStore VaeCudaStore;
 VaeCudaStore *vae_cuda_store_open(const char *key, const VaeLog *log);
 void vae_cuda_store_close(VaeCudaStore **store);
 
-/* The layer's choice, or NULL; valid until the next put. free_mib: device
- * memory that is free now. A row that was timed with less than half of it is
- * not used: other programs shared the device then. */
-const VaeCudaChoice *vae_cuda_store_find(const VaeCudaStore *store,
-                                         const char *layer, uint64_t free_mib);
-
 /* A timed layer. ms: of one run of vae_cuda_timed_frames() frames. */
 typedef struct VaeCudaTimed {
     VaeCudaChoice choice;
     float ms;
-    uint64_t free_mib;
+    uint64_t free_mib, code_mib;
 } VaeCudaTimed;
+
+/* Finds the layer's choice. free_mib: device memory that is free now. A row
+ * that was timed with less than half of it is not used: other programs shared
+ * the device then. */
+bool vae_cuda_store_find(const VaeCudaStore *store, const char *layer,
+                         uint64_t free_mib, VaeCudaTimed *out);
 void vae_cuda_store_put(VaeCudaStore *store, const char *layer,
                         const VaeCudaTimed *timed);
 

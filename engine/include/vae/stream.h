@@ -81,8 +81,9 @@ typedef struct VaeStreamParams {
     VaeSpill spill;                 /* only for the cuda backend */
     uint64_t seed;                  /* of samples */
     /*
-     * FALLBACK and ERROR check the results of each slice, so each call waits
-     * for its slice. In 16 bits FALLBACK opens a second stream in fp32, with
+     * FALLBACK and ERROR check the results of each slice. The next slice is
+     * computed only after that; when decoding on a device, the frames are
+     * copied meanwhile. In 16 bits FALLBACK opens a second stream in fp32, with
      * weights of its own (VaePlan.fallback), and keeps a copy of the carries.
      * Its output differs from that of PASS only in steps that are not finite,
      * for every slice size. A step with non-finite input cannot be recovered;

@@ -34,6 +34,9 @@ static float times[CHOICES] = {3, 1, 2};
 static EmuWrong wrong;
 static float jitter = 1;
 static int flawed;
+enum { MOST_CODES = 4096 };
+static int codes[MOST_CODES][11], n_codes;
+static uint64_t code_bytes;
 static EmuFlaw flaw;
 
 void
@@ -54,6 +57,28 @@ emu_set_conv_times(float first, float second, float third)
     times[0] = first;
     times[1] = second;
     times[2] = third;
+}
+
+void
+emu_set_conv_code(uint64_t bytes)
+{
+    code_bytes = bytes;
+}
+
+/* The code is the same for any number of frames. */
+static void
+load_code(const VaeCudaConv *c)
+{
+    const VaeCudaConvShape *s = &c->shape;
+    const int code[] = {c->choice, s->c_in, s->c_out, s->k,   s->kt,  s->s,
+                        s->st,     s->h,    s->w,     s->add, s->relu};
+    for (int i = 0; i < n_codes; i++)
+        if (memcmp(codes[i], code, sizeof code) == 0)
+            return;
+    if (n_codes == MOST_CODES)
+        abort();
+    memcpy(codes[n_codes++], code, sizeof code);
+    emu_take_for_good(code_bytes);
 }
 
 void
@@ -357,6 +382,8 @@ vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "the library has no memory to load its code");
     conv->loaded = true;
+    if (code_bytes)
+        load_code(conv);
     if (conv->choice == flawed && flaw == EMU_FLAW_KILLS)
         abort();
     conv->convs->stream = stream;

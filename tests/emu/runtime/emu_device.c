@@ -35,6 +35,12 @@ emu_set_others(uint64_t bytes)
     emu.others = bytes;
 }
 
+void
+emu_take_for_good(uint64_t bytes)
+{
+    emu.others += bytes;
+}
+
 uint64_t
 emu_memory(void)
 {

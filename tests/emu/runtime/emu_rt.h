@@ -44,8 +44,8 @@ int emu_fail_alloc(int n);
 /* At the n-th allocation from now somebody else takes so many bytes of the
  * device's memory for good; 0: nobody does. Counts as emu_fail_alloc() does. */
 void emu_take_memory(int n, uint64_t bytes);
-/* The n-th kernel or convolution that is loaded from now has no memory; 0: none.
- * Returns how many there were since the last call. */
+/* The n-th kernel or convolution that is loaded from now has no memory; 0:
+ * none. Returns how many there were since the last call. */
 int emu_fail_load(int n);
 /* Blocks that are still allocated, and streams, events and graphs alive. */
 int emu_alive(void);
@@ -103,6 +103,9 @@ int emu_convs_alive(void);
 /* Milliseconds of one run by each of the three choices; negative: it cannot be
  * made. */
 void emu_set_conv_times(float first, float second, float third);
+/* The first run of a choice for a layer takes so many bytes of the device's
+ * memory, until the process ends; 0: none. */
+void emu_set_conv_code(uint64_t bytes);
 /* Every second run takes so many times as long; 1: none does. */
 void emu_set_conv_jitter(float factor);
 /* What a choice, 1 to 3, does wrong; 0: none does. */

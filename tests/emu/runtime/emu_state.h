@@ -51,6 +51,8 @@ int emu_handles_alive(void);
 int emu_blocks_alive(void);
 uint64_t emu_memory_used(void);
 
+/* Code takes so much of the device's memory. */
+void emu_take_for_good(uint64_t bytes);
 /* What the device has, less what others took. */
 uint64_t emu_memory(void);
 

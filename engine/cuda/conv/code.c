@@ -1,0 +1,75 @@
+/*
+ * code.c: counts the device memory of the library's code.
+ *
+ * The library loads the code of a choice at its first run and keeps it until
+ * the process ends. A start that times layers thus loads the code of all
+ * choices, a later start only what it uses. Both must choose the same slice
+ * size, so the later start leaves as much memory free as the first one needed.
+ */
+#include "gpu.h"
+
+enum { MOST_DEVICES = 64, MOST_LAYERS = 4096 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Bytes on each device: of the layers that are counted, and loaded already. */
+static uint64_t needed[MOST_DEVICES], loaded[MOST_DEVICES];
+/* Hashes of a device and a layer's name. */
+static uint64_t counted[MOST_LAYERS];
+static int n_counted;
+
+/* FNV-1a. */
+static uint64_t
+hash(int device, const char *layer)
+{
+    uint64_t sum = 0xcbf29ce484222325 + (uint64_t) device;
+    for (; *layer; layer++)
+        sum = (sum ^ (unsigned char) *layer) * 0x100000001b3;
+    return sum;
+}
+
+uint64_t
+vae_cuda_code_begin(void)
+{
+    uint64_t bytes = 0;
+    return vae_rt_memory_left(&bytes) ? 0 : bytes;
+}
+
+uint64_t
+vae_cuda_code_end(const VaeBackend *cuda, uint64_t before)
+{
+    uint64_t after = before;
+    if (vae_rt_memory_left(&after) || after > before ||
+        cuda->number >= MOST_DEVICES)
+        return 0;
+    pthread_mutex_lock(&lock);
+    loaded[cuda->number] += before - after;
+    pthread_mutex_unlock(&lock);
+    return before - after;
+}
+
+void
+vae_cuda_code_need(const VaeBackend *cuda, const char *layer, uint64_t bytes)
+{
+    const uint64_t key = hash(cuda->number, layer);
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < n_counted && counted[i] != key)
+        i++;
+    if (i == n_counted && i < MOST_LAYERS && cuda->number < MOST_DEVICES) {
+        counted[n_counted++] = key;
+        needed[cuda->number] += bytes;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t
+vae_cuda_code_to_come(const VaeBackend *cuda)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    const int i = cuda->number;
+    if (i < MOST_DEVICES && needed[i] > loaded[i])
+        bytes = needed[i] - loaded[i];
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
