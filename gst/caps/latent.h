@@ -14,6 +14,10 @@
 
 G_BEGIN_DECLS
 
+/* A custom query downstream: `latents` (gint) is how many latents behind its
+ * own a frame of the decoder depends on. */
+#define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
+
 #define GST_VAE_LATENT_NAME "video/x-vae-latent"
 #define GST_VAE_LATENT_CODEC "VAE latents" /* of the tag video-codec */
 

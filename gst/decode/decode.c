@@ -262,6 +262,18 @@ raw_caps(GstVaeDecode *self)
     return gst_vae_video_fixate(keep_format(&self->base, ours), in);
 }
 
+static void
+set_look_ahead(GstVaeDecode *self, GstVaeSession *session)
+{
+    gint look_ahead;
+
+    GST_OBJECT_LOCK(self);
+    look_ahead = self->look_ahead;
+    GST_OBJECT_UNLOCK(self);
+    session->params.low_latency = look_ahead >= 0;
+    session->params.look_ahead = MAX(look_ahead, 0);
+}
+
 static gboolean
 negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
@@ -288,6 +300,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
+    set_look_ahead(self, session);
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;
@@ -299,6 +312,34 @@ set_times(GstVaeBase *base, GstVaeSession *session)
     const VaeModelInfo *info = gst_vae_model_info(session->model);
 
     session->step_time = session->frame_time * info->decode.step_out;
+    session->collect_time =
+        session->frame_time * gst_vae_decode_delay_of(session);
+}
+
+/* What is done before a latent: ends the sequence before it, takes a checkpoint
+ * or another model. */
+static GstFlowReturn
+prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
+               gboolean *cold)
+{
+    GstFlowReturn ret = GST_FLOW_OK;
+
+    /* Frames in the segment may wait for latents behind it. */
+    if (step->behind && (step->start || !gst_vae_decode_is_waiting(self))) {
+        /* The next latent follows without this one. */
+        self->need_start = self->discont = TRUE;
+        return GST_FLOW_EOS;
+    }
+    if (step->start)
+        ret = gst_vae_decode_drain(self);
+    if (step->start && ret == GST_FLOW_OK)
+        ret = gst_vae_decode_load(self, latent);
+    if (ret == GST_FLOW_OK && !self->resuming)
+        ret = gst_vae_base_switch(&self->base, step->start, step->pts, cold);
+    /* A switch that failed has ended the sequence, too. */
+    if (!*cold && !self->resuming)
+        step->start |= self->need_start;
+    return ret;
 }
 
 /* The step of one latent; takes it. */
@@ -306,19 +347,11 @@ static GstFlowReturn
 push_latent(GstVaeDecode *self, GstBuffer *latent)
 {
     GstVaeBase *base = &self->base;
-    const GstVaeStep step = gst_vae_decode_step(self, latent);
-    GstFlowReturn ret = GST_FLOW_EOS;
+    GstVaeStep step = gst_vae_decode_step(self, latent);
     gboolean cold = FALSE;
+    GstFlowReturn ret = prepare_latent(self, latent, &step, &cold);
     GstVaeItem *item;
 
-    if (step.behind) /* the next latent follows without this one */
-        self->need_start = self->discont = TRUE;
-    else if (step.start)
-        ret = gst_vae_decode_load(self, latent);
-    else
-        ret = GST_FLOW_OK;
-    if (ret == GST_FLOW_OK && !self->resuming)
-        ret = gst_vae_base_switch(base, step.start, step.pts, &cold);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(latent);
         return ret;
@@ -328,6 +361,7 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
     if (!item)
         return GST_FLOW_OK;
     item->cold = cold;
+    gst_vae_decode_delay(self, item);
     gst_vae_decode_mark(self, item);
     return gst_vae_base_push_step(base, item);
 }
@@ -407,6 +441,13 @@ restart(GstVaeBase *base)
     self->need_start = TRUE;
     self->discont = TRUE;
     self->told_continues = FALSE;
+    gst_vae_decode_forget(self);
+}
+
+static GstFlowReturn
+finish(GstVaeBase *base)
+{
+    return gst_vae_decode_drain(GST_VAE_DECODE(base));
 }
 
 static void
@@ -448,6 +489,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     base_class->negotiate = negotiate;
     base_class->set_times = set_times;
     base_class->collect = collect;
+    base_class->finish = finish;
     base_class->restart = restart;
     base_class->segment = segment;
     base_class->propose_allocation = propose_allocation;
@@ -459,6 +501,8 @@ static void
 gst_vae_decode_init(GstVaeDecode *self)
 {
     self->fps_d = 1;
+    self->look_ahead = -1;
+    g_queue_init(&self->waiting);
     self->anchor = self->input_end = GST_CLOCK_TIME_NONE;
     gst_vae_pads_init(&self->base);
 }

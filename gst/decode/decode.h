@@ -15,6 +15,7 @@ typedef struct GstVaeDecode {
 
     gint fps_n, fps_d; /* property; 0/1: not set. Under the object lock */
     gint normalization, sequence;
+    gint look_ahead; /* property; -1: exact */
 
     /* Streaming thread. */
     GstVaeLatentInfo in; /* of the sink caps, gaps filled in */
@@ -26,6 +27,10 @@ typedef struct GstVaeDecode {
     guint64 frame;           /* OFFSET of the next frame */
     GstClockTime input_end;  /* of the buffer before, or NONE */
     gboolean told_continues; /* that it lacks DELTA_UNIT */
+
+    /* Of the sequence, where the model has a delay. */
+    GQueue waiting;         /* GstVaeOut: frames that are not given yet */
+    guint64 planned, given; /* frames */
 
     VaeCheckpoint resume; /* where the stream was put */
     gboolean resuming;    /* latents up to there still come */
@@ -71,6 +76,21 @@ GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
  * or NONE. (transfer full) */
 GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
                                 GstClockTime *left);
+
+/* decode/delay.c: frames that come later than their latents */
+
+/* Frames between the one that a latent completes and the newest of it. */
+guint gst_vae_decode_delay_of(const GstVaeSession *session);
+/* Gives the planned step of a latent, in place of its own frames, those that
+ * the engine gives with it. Nothing changes without a delay. */
+void gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item);
+/* TRUE: frames wait that are in the segment. */
+gboolean gst_vae_decode_is_waiting(const GstVaeDecode *self);
+/* Ends the sequence: queues steps for the frames that wait. The next latent
+ * begins a sequence then. */
+GstFlowReturn gst_vae_decode_drain(GstVaeDecode *self);
+/* Drops the frames that wait. */
+void gst_vae_decode_forget(GstVaeDecode *self);
 
 /* decode/resume.c: steps around checkpoints */
 

@@ -11,6 +11,7 @@ enum {
     PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
     PROP_NORMALIZATION,
     PROP_SEQUENCE,
+    PROP_LOOK_AHEAD,
     PROP_LOCATION,
     PROP_INTERVAL,
     PROP_CARRIES
@@ -20,6 +21,7 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_FRAMERATE, GstVaeDecode, fps_n),
     GST_VAE_FIELD(PROP_NORMALIZATION, GstVaeDecode, normalization),
     GST_VAE_FIELD(PROP_SEQUENCE, GstVaeDecode, sequence),
+    GST_VAE_FIELD(PROP_LOOK_AHEAD, GstVaeDecode, look_ahead),
     GST_VAE_FIELD(PROP_LOCATION, GstVaeDecode, base.checkpoints.location),
     GST_VAE_FIELD(PROP_INTERVAL, GstVaeDecode, base.checkpoints.interval),
     GST_VAE_FIELD(PROP_CARRIES, GstVaeDecode, base.checkpoints.carries),
@@ -85,6 +87,25 @@ install_latents(GObjectClass *klass)
                           "discontinuity alone",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
                           ready));
+    /**
+     * GstVaeDecode:look-ahead:
+     *
+     * Only for a model whose decoder is not causal (LTX-2): a frame also
+     * depends on latents behind its own, and comes when these have come. -1
+     * waits for all of them: the frames are exact, and LATENCY and
+     * `look-ahead` of #GstVaeBase:stats tell how long that takes. A smaller
+     * number waits for so many latents only and treats the next ones as
+     * missing, which is not exact. At the end of the sequence the frames that
+     * wait come at once.
+     */
+    g_object_class_install_property(
+        klass, PROP_LOOK_AHEAD,
+        g_param_spec_int(
+            "look-ahead", "Look Ahead",
+            "Number of later latents that a frame waits for if the "
+            "model needs them: fewer mean less latency and frames "
+            "that are not exact (-1 = all that the model needs)",
+            -1, G_MAXINT, -1, ready));
 }
 
 static void

@@ -136,14 +136,35 @@ set_position(GstLatentDemux *self, GstClockTime end)
     GST_OBJECT_UNLOCK(self);
 }
 
+/* Latents behind the last one of the segment that its frames depend on; the
+ * decoder downstream knows it. */
+static gint
+look_ahead(GstLatentDemux *self)
+{
+    GstQuery *query = gst_query_new_custom(
+        GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_LOOK_AHEAD_QUERY));
+    gint latents = 0;
+    if (gst_pad_peer_query(self->srcpad, query))
+        gst_structure_get_int(gst_query_get_structure(query), "latents",
+                              &latents);
+    gst_query_unref(query);
+    return latents;
+}
+
+static gboolean
+is_behind(GstLatentDemux *self, gint k)
+{
+    return k >= 0 && GST_CLOCK_TIME_IS_VALID(self->segment.stop) &&
+           gst_latent_clip_time(&self->clip, k) >= self->segment.stop;
+}
+
 GstFlowReturn
 gst_latent_send_next(GstLatentDemux *self)
 {
     const gint k = self->next;
     push_segment(self);
     if (k >= self->clip.data.t ||
-        (GST_CLOCK_TIME_IS_VALID(self->segment.stop) &&
-         gst_latent_clip_time(&self->clip, k) >= self->segment.stop))
+        (is_behind(self, k) && is_behind(self, k - look_ahead(self))))
         return GST_FLOW_EOS;
     const gsize size = gst_vae_latent_info_step_size(&self->clip.info);
     guint8 *data = g_try_malloc(size);

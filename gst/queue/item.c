@@ -68,5 +68,6 @@ gboolean
 gst_vae_item_follows(const GstVaeItem *item, const GstVaeItem *before)
 {
     return !item->event && !item->open && !item->start && !item->cold &&
-           !before->checkpoint && item->session == before->session;
+           !item->drain && !before->drain && !before->checkpoint &&
+           item->session == before->session;
 }

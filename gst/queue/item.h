@@ -51,6 +51,7 @@ typedef struct GstVaeItem {
     gboolean start; /* begins a sequence */
     gboolean cold;  /* a later step without context */
     gboolean discont;
+    gboolean drain;        /* no latent: frames due at a sequence's end */
     gboolean partial;      /* begins a sequence, but not its clip */
     gboolean checkpoint;   /* wanted after it */
     guint64 frames;        /* of the sequence, up to its end */

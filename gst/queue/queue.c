@@ -207,14 +207,15 @@ GstVaeQueueTimes
 gst_vae_queue_times(GstVaeQueue *queue)
 {
     const GstVaeSession *session;
-    GstVaeQueueTimes times = {0, 0, 0};
+    GstVaeQueueTimes times = {0, 0, 0, 0};
 
     g_mutex_lock(&queue->lock);
     session = queue->session;
     if (session)
         times =
             (GstVaeQueueTimes){session->frame_time, session->collect_time,
-                               MAX(queue->slice_limit, 1) * session->step_time};
+                               MAX(queue->slice_limit, 1) * session->step_time,
+                               gst_vae_session_look_ahead(session)};
     g_mutex_unlock(&queue->lock);
     return times;
 }

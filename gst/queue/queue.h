@@ -85,6 +85,7 @@ GstFlowReturn gst_vae_queue_set_seqnum(GstVaeQueue *queue, guint32 seqnum);
  * input minus the first output timestamp; a slice. */
 typedef struct GstVaeQueueTimes {
     GstClockTime frame, collect, slice;
+    gint look_ahead; /* of a decoder: latents */
 } GstVaeQueueTimes;
 GstVaeQueueTimes gst_vae_queue_times(GstVaeQueue *queue);
 /* How many slices may wait. */

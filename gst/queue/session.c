@@ -50,6 +50,18 @@ gst_vae_session_successor(const GstVaeSession *session, GstVaeModel *model)
     return next;
 }
 
+gint
+gst_vae_session_look_ahead(const GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+    const VaeStreamParams *p = &session->params;
+
+    if (p->direction == VAE_ENCODE)
+        return 0;
+    return p->low_latency ? MIN(p->look_ahead, info->look_ahead)
+                          : info->look_ahead;
+}
+
 gboolean
 gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
 {
@@ -65,5 +77,6 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->nan_policy == q->nan_policy && p->spill == q->spill &&
            p->normalization == q->normalization &&
            p->posterior == q->posterior && p->seed == q->seed &&
+           gst_vae_session_look_ahead(a) == gst_vae_session_look_ahead(b) &&
            (p->restarts || !q->restarts);
 }

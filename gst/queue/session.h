@@ -48,6 +48,8 @@ void gst_vae_session_unref(GstVaeSession *session); /* NULL is fine */
  * been allocated. */
 GstVaeSession *gst_vae_session_successor(const GstVaeSession *session,
                                          GstVaeModel *model);
+/* Latents that a frame waits for behind its own; 0 where it waits for none. */
+gint gst_vae_session_look_ahead(const GstVaeSession *session);
 /* TRUE where the stream of a serves b. */
 gboolean gst_vae_session_same_stream(const GstVaeSession *a,
                                      const GstVaeSession *b);

@@ -44,12 +44,22 @@ gst_vae_stats_reset(GstVaeStats *stats)
 }
 
 void
-gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream)
+gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
+                     gint look_ahead)
 {
     g_mutex_lock(&stats->lock);
+    stats->counters.look_ahead = look_ahead;
     stats->counters.plan = *vae_stream_get_plan(stream);
     g_strlcpy(stats->counters.device, vae_stream_get_device(stream),
               sizeof stats->counters.device);
+    g_mutex_unlock(&stats->lock);
+}
+
+void
+gst_vae_stats_waiting(GstVaeStats *stats, guint frames)
+{
+    g_mutex_lock(&stats->lock);
+    stats->counters.waiting = frames;
     g_mutex_unlock(&stats->lock);
 }
 
@@ -137,9 +147,10 @@ gst_vae_stats_structure(GstVaeStats *stats, guint in_flight)
     s = gst_structure_new(
         "vae-stats", "slices", G_TYPE_UINT64, c.slices, "steps", G_TYPE_UINT64,
         c.steps, "frames", G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
-        c.dropped, "in-flight", G_TYPE_UINT, in_flight, "fps", G_TYPE_DOUBLE,
-        rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite, "nan-steps",
-        G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
+        c.dropped, "in-flight", G_TYPE_UINT, in_flight, "look-ahead",
+        G_TYPE_INT, c.look_ahead, "waiting", G_TYPE_UINT, c.waiting, "fps",
+        G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite,
+        "nan-steps", G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
         c.recovered_steps, "device", G_TYPE_STRING, c.device, NULL);
     set_times(s, &c);
     set_plan(s, &c.plan);

@@ -36,6 +36,8 @@ typedef struct GstVaeCounters {
     guint64 nonfinite;
     guint64 nan_steps, recovered_steps;
     gint64 first_us, last_us; /* monotonic: first slice began, last ended */
+    gint look_ahead;          /* latents that a frame waits for */
+    guint waiting;            /* frames that wait for them */
     VaePlan plan;             /* all zero until a stream is open */
     gchar device[128];        /* its name */
 } GstVaeCounters;
@@ -57,7 +59,10 @@ guint64 gst_vae_stats_interval(GstVaeStats *stats);
 
 void gst_vae_stats_reset(GstVaeStats *stats);
 /* The slices that follow run on this stream. */
-void gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream);
+void gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
+                          gint look_ahead);
+/* So many frames wait for later latents. */
+void gst_vae_stats_waiting(GstVaeStats *stats, guint frames);
 
 /* A slice that is done. */
 typedef struct GstVaeSliceTime {

@@ -44,9 +44,9 @@ refuse_once(GstVaeBase *base, GError *error)
 static gboolean
 negotiate(GstVaeBase *base)
 {
-    GstVaeSession *session = gst_vae_session_new();
+    GstVaeSession *session = gst_vae_session_new(), *old;
     GError *error = NULL;
-    gboolean ok;
+    gboolean ok, other;
 
     gst_pad_check_reconfigure(base->srcpad);
     ok = GST_VAE_BASE_GET_CLASS(base)->negotiate(base, session, &error);
@@ -58,8 +58,12 @@ negotiate(GstVaeBase *base)
     g_clear_pointer(&base->input.refusal, g_free);
     GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
     GST_DEBUG_OBJECT(base, "source caps %" GST_PTR_FORMAT, session->caps);
-    gst_vae_session_unref(
-        gst_vae_queue_set_session(&base->queue, gst_vae_session_ref(session)));
+    old = gst_vae_queue_set_session(&base->queue, gst_vae_session_ref(session));
+    other = (old ? old->collect_time : 0) != session->collect_time;
+    gst_vae_session_unref(old);
+    if (other)
+        gst_element_post_message(GST_ELEMENT(base),
+                                 gst_message_new_latency(GST_OBJECT(base)));
     base->input.renegotiate = FALSE;
     base->input.tags_due = TRUE; /* with the new bitrate */
     ok = gst_vae_queue_push_event(&base->queue,
@@ -371,6 +375,20 @@ query_caps(GstVaeBase *base, GstQuery *query)
     return TRUE;
 }
 
+/* FALSE: it is another custom query. */
+static gboolean
+query_look_ahead(GstVaeBase *base, GstQuery *query)
+{
+    const GstStructure *s = gst_query_get_structure(query);
+
+    if (!s || !gst_structure_has_name(s, GST_VAE_LOOK_AHEAD_QUERY))
+        return FALSE;
+    gst_structure_set(gst_query_writable_structure(query), "latents",
+                      G_TYPE_INT, gst_vae_queue_times(&base->queue).look_ahead,
+                      NULL);
+    return TRUE;
+}
+
 static gboolean
 sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
@@ -387,6 +405,9 @@ sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
     case GST_QUERY_ALLOCATION:
         GST_VAE_BASE_GET_CLASS(base)->propose_allocation(base, query);
         return TRUE;
+    case GST_QUERY_CUSTOM:
+        return query_look_ahead(base, query) ||
+               gst_pad_query_default(pad, parent, query);
     case GST_QUERY_DRAIN:
         if (!finish(base) || !gst_vae_queue_drain(&base->queue))
             return FALSE;

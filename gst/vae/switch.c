@@ -27,9 +27,9 @@ check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
 
     if (decode ? !info->has_decoder : !info->has_encoder) {
         g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
-                    "%s has no %s, only %s", info->path,
+                    "%s has no %s, only %s (recognised by %s)", info->path,
                     decode ? "decoder" : "encoder",
-                    decode ? "an encoder" : "a decoder");
+                    decode ? "an encoder" : "a decoder", info->reason);
         return FALSE;
     }
     if (MAX(info->decode.first_out, info->decode.step_out) >
@@ -218,10 +218,15 @@ static gboolean
 begin_session(GstVaeBase *base, GstVaeModel *model, gboolean restarts,
               const gchar *load, VaeCheckpoint *loaded, GError **error)
 {
-    GstVaeSession *session = next_session(base, model, restarts), *old;
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    GstVaeSession *session, *old;
     VaeError fault = {0};
     gboolean longer;
 
+    /* The frames that wait in the stream before it. */
+    if (klass->direction == VAE_DECODE && klass->finish(base) != GST_FLOW_OK)
+        return FALSE;
+    session = next_session(base, model, restarts);
     if (!session)
         return FALSE;
     if (gst_vae_worker_open(&base->worker, session, load, loaded, &fault) !=

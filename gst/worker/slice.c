@@ -79,7 +79,8 @@ set_stream(GstVaeEngine *engine, GstVaeSession *session, VaeStream *stream)
     VaeStream *old;
 
     if (stream)
-        gst_vae_stats_stream(engine->stats, stream);
+        gst_vae_stats_stream(engine->stats, stream,
+                             gst_vae_session_look_ahead(session));
     g_mutex_lock(&queue->lock);
     old = engine->stream;
     old_session = engine->session;
@@ -152,7 +153,8 @@ reload(GstVaeEngine *engine, VaeError *error)
             engine->element, "memory of the device reloaded in %.3f s: %s",
             (g_get_monotonic_time() - began) / 1e6, vae_status_name(status));
     if (status == VAE_OK && released)
-        gst_vae_stats_stream(engine->stats, engine->stream);
+        gst_vae_stats_stream(engine->stats, engine->stream,
+                             gst_vae_session_look_ahead(engine->session));
     if (status == VAE_OK) {
         g_mutex_lock(&engine->queue->lock);
         engine->offloaded = FALSE;
@@ -199,7 +201,7 @@ stand(GstVaeEngine *engine, GstVaeItem *item)
 static void
 note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
 {
-    GstVaeSliceTime time = {.steps = slice->n,
+    GstVaeSliceTime time = {.steps = slice->items[0]->drain ? 0 : slice->n,
                             .arrived = slice->items[0]->arrived,
                             .start_us = start_us,
                             .before = engine->before};
@@ -343,6 +345,25 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
     return status;
 }
 
+/* Computes the next frames of the end of a sequence. */
+static VaeStatus
+drain(GstVaeEngine *engine, const GstVaeCall *call, VaeError *error)
+{
+    const int left = vae_stream_drain_steps(engine->stream);
+    const int wanted = (int) call->n_pictures;
+    int steps = 0, frames = 0;
+
+    while (steps < left && frames < wanted)
+        vae_stream_drain_count(engine->stream, ++steps, &frames);
+    if (frames != wanted)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d frames are due at the end of the sequence, the "
+                        "engine gives %d",
+                        wanted, frames);
+    return vae_stream_drain(engine->stream, steps, call->pictures, wanted,
+                            error);
+}
+
 /* Begins the call of a slice. The call is cleared when it is done or has
  * failed. */
 static VaeStatus
@@ -359,6 +380,8 @@ begin(GstVaeEngine *engine, GstVaeSlice *slice, VaeError *error)
     if (status != VAE_OK)
         return status;
     call->begun = TRUE;
+    if (slice->items[0]->drain)
+        return drain(engine, call, error);
     if (engine->decodes)
         return vae_stream_decode_begin(engine->stream, call->latents,
                                        (int) call->n_latents, call->pictures,
@@ -374,7 +397,7 @@ static gboolean
 runs_on(const GstVaeEngine *engine, const GstVaeSlice *slice)
 {
     return vae_stream_overlaps(engine->stream) &&
-           !slice->items[0]->session->bounded &&
+           !slice->items[0]->session->bounded && !slice->items[0]->drain &&
            !slice->items[slice->n - 1]->checkpoint;
 }
 

@@ -74,7 +74,9 @@ check_clip(Decode *d, VaeError *error)
     const VaeLatentClip *c = &d->clip;
     const VaeModelInfo *info = d->info;
     if (!info->has_decoder)
-        return vae_fail(error, VAE_ERR_MODEL, "%s: has no decoder", info->path);
+        return vae_fail(error, VAE_ERR_MODEL,
+                        "%s: has no decoder (recognised by %s)", info->path,
+                        info->reason);
     if (c->channels != info->latent_channels)
         return vae_fail(error, VAE_ERR_SIZE,
                         "%s: tensor \"%s\" has %d channels, the model %s "

@@ -1,0 +1,121 @@
+/*
+ * delay.c: the frames of a decoder with a delay. They are planned with their
+ * latent, which has their times, and wait for the step that gives them.
+ */
+#include "decode.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+guint
+gst_vae_decode_delay_of(const GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+    const gint ahead = gst_vae_session_look_ahead(session);
+
+    return (guint) MIN(ahead * info->decode.step_out, info->delay);
+}
+
+/* Frames of the sequence that have been given after its latents so far and that
+ * many steps of its end; as the engine counts them. */
+static guint64
+given_after(const GstVaeDecode *self, const GstVaeSession *session, gint steps)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+    const gint64 all = (gint64) self->planned;
+    gint64 n = all - gst_vae_decode_delay_of(session);
+
+    if (steps > 0)
+        n = MAX(n, all + steps * info->decode.step_out - info->delay);
+    return (guint64) CLAMP(n, 0, all);
+}
+
+/* Moves the frames up to number `until` from those that wait to the item. */
+static void
+take(GstVaeDecode *self, GstVaeItem *item, guint64 until)
+{
+    g_assert(until - self->given <= GST_VAE_MAX_UNITS);
+    item->n_out = 0;
+    for (; self->given < until; self->given++) {
+        GstVaeOut *out = g_queue_pop_head(&self->waiting);
+
+        item->out[item->n_out++] = *out;
+        g_free(out);
+    }
+    item->frames = self->frame - g_queue_get_length(&self->waiting);
+    gst_vae_stats_waiting(&self->base.stats,
+                          g_queue_get_length(&self->waiting));
+}
+
+static void
+free_out(gpointer data)
+{
+    GstVaeOut *out = data;
+
+    gst_clear_buffer(&out->metas);
+    g_free(out);
+}
+
+void
+gst_vae_decode_forget(GstVaeDecode *self)
+{
+    g_queue_clear_full(&self->waiting, free_out);
+    gst_vae_stats_waiting(&self->base.stats, 0);
+    self->planned = self->given = 0;
+}
+
+void
+gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item)
+{
+    const GstVaeSession *session = self->base.queue.session;
+
+    if (item->start || item->cold)
+        gst_vae_decode_forget(self);
+    if (gst_vae_model_info(session->model)->delay == 0)
+        return;
+    for (guint i = 0; i < item->n_out; i++) {
+        GstVaeOut *out = g_new(GstVaeOut, 1);
+
+        *out = item->out[i];
+        g_queue_push_tail(&self->waiting, out);
+    }
+    self->planned += item->n_out;
+    take(self, item, given_after(self, session, 0));
+}
+
+gboolean
+gst_vae_decode_is_waiting(const GstVaeDecode *self)
+{
+    for (const GList *l = self->waiting.head; l; l = l->next)
+        if (((const GstVaeOut *) l->data)->wanted)
+            return TRUE;
+    return FALSE;
+}
+
+GstFlowReturn
+gst_vae_decode_drain(GstVaeDecode *self)
+{
+    GstVaeBase *base = &self->base;
+    const GstVaeSession *session = base->queue.session;
+    GstFlowReturn ret = GST_FLOW_OK;
+
+    if (g_queue_is_empty(&self->waiting))
+        return GST_FLOW_OK;
+    GST_DEBUG_OBJECT(self, "%u frames are due at the end of the sequence",
+                     g_queue_get_length(&self->waiting));
+    for (gint step = 1; ret == GST_FLOW_OK && gst_vae_decode_is_waiting(self);
+         step++) {
+        const guint64 until = given_after(self, session, step);
+        GstVaeItem *item;
+
+        if (until == self->given)
+            continue;
+        item = gst_vae_item_new_step();
+        item->drain = TRUE;
+        take(self, item, until);
+        ret = gst_vae_base_push_step(base, item);
+    }
+    gst_vae_decode_forget(self);
+    self->need_start = self->discont = TRUE;
+    return ret;
+}

@@ -1,0 +1,392 @@
+/*
+ * test_delay.c: a decoder whose frames depend on later latents: when they come,
+ * with which times, and what ends the sequence.
+ */
+#include "vae_play.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vae-private/model.h"
+
+/* The small LTX-2.3: 6 channels, 1 then 8 frames, latents of one pixel. */
+enum { CHANNELS = 6, SIDE = 32, GROUP = 8, DELAY = 108, AHEAD = 14 };
+
+/* Exits with 77 where this build cannot decode it. */
+static const char *
+weights(void)
+{
+    static gchar *path;
+    VaeModel *model = NULL;
+
+    if (path)
+        return path;
+    path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "ltx2_3",
+                            "weights.safetensors", NULL);
+    CHECK(vae_model_open(path, NULL, &model, NULL) == VAE_OK);
+    if (!vae_model_info(model)->has_decoder)
+        exit(77);
+    CHECK_INT(vae_model_info(model)->delay, DELAY);
+    CHECK_INT(vae_model_info(model)->look_ahead, AHEAD);
+    vae_model_free(&model);
+    return path;
+}
+
+static guint
+frames_of(guint latents)
+{
+    return latents ? GROUP * latents - GROUP + 1 : 0;
+}
+
+/* Frames that are out after so many latents. */
+static guint
+out_after(guint latents, guint delay)
+{
+    return frames_of(latents) > delay ? frames_of(latents) - delay : 0;
+}
+
+static void
+fill(gfloat *values, guint k)
+{
+    for (guint i = 0; i < CHANNELS; i++)
+        values[i] = sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
+}
+
+/* Latent k, with the time of its frames and the flag of a later one. */
+static GstBuffer *
+latent(guint k)
+{
+    GstBuffer *buffer =
+        gst_buffer_new_allocate(NULL, CHANNELS * sizeof(gfloat), NULL);
+    gfloat values[CHANNELS];
+
+    fill(values, k);
+    gst_buffer_fill(buffer, 0, values, sizeof values);
+    GST_BUFFER_OFFSET(buffer) = k;
+    GST_BUFFER_PTS(buffer) = vae_test_time(frames_of(k));
+    GST_BUFFER_DURATION(buffer) =
+        vae_test_time(frames_of(k + 1)) - GST_BUFFER_PTS(buffer);
+    if (k > 0)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    return buffer;
+}
+
+static GstHarness *
+decoder(const char *model, gint look_ahead)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", model, "look-ahead",
+                                     look_ahead, NULL);
+
+    gst_harness_set_src_caps_str(
+        h, "video/x-vae-latent,type=float32,channels=6,latent-width=1,"
+           "latent-height=1,framerate=16/1");
+    return h;
+}
+
+static void
+push(GstHarness *h, guint k0, guint k1)
+{
+    for (guint k = k0; k < k1; k++)
+        CHECK_INT(gst_harness_push(h, latent(k)), GST_FLOW_OK);
+}
+
+/* All frames of a sequence of n latents, the end included; returns their MD5.
+ */
+static gchar *
+run(gint look_ahead, guint slice, guint n)
+{
+    GstHarness *h = decoder(weights(), look_ahead);
+    gchar *md5;
+
+    g_object_set(h->element, "slice-size", slice, NULL);
+    push(h, 0, n);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    md5 = vae_test_pull_frames(h, 0, frames_of(n));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    CHECK_INT(vae_test_stat(h, "frames"), frames_of(n));
+    CHECK_INT(vae_test_stat(h, "steps"), n);
+    vae_test_teardown(h);
+    return md5;
+}
+
+/* Every length, also those that come at the end alone; slices are the same. */
+static void
+test_lengths(void)
+{
+    static const guint lengths[] = {1, 2, 13, 14, 15, 16, 20};
+
+    for (guint i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        gchar *one = run(-1, 1, lengths[i]), *four = run(-1, 4, lengths[i]);
+
+        CHECK(strcmp(one, four) == 0);
+        g_free(one);
+        g_free(four);
+    }
+}
+
+/* A frame leaves with the latent that completes it, and no later. */
+static void
+check_moments(gint look_ahead, guint delay)
+{
+    GstHarness *h = decoder(weights(), look_ahead);
+    guint out = 0;
+
+    for (guint k = 0; k < AHEAD + 4; k++) {
+        const guint due = out_after(k + 1, delay);
+
+        push(h, k, k + 1);
+        g_free(vae_test_pull_frames(h, out, due - out));
+        out = due;
+        CHECK_INT(vae_test_stat(h, "waiting"), frames_of(k + 1) - due);
+    }
+    CHECK_INT(vae_test_stat(h, "look-ahead"),
+              look_ahead < 0 ? AHEAD : look_ahead);
+    vae_test_push_eos(h);
+    CHECK_INT(vae_test_stat(h, "waiting"), 0);
+    vae_test_teardown(h);
+}
+
+static void
+test_moments(void)
+{
+    check_moments(-1, DELAY);
+    check_moments(2, 2 * GROUP);
+    check_moments(0, 0);
+}
+
+/* Less latency, other frames; as much as the model needs is exact. */
+static void
+test_look_ahead(void)
+{
+    gchar *exact = run(-1, 1, 18), *same = run(AHEAD, 1, 18);
+    gchar *other = run(2, 1, 18), *sliced = run(2, 4, 18);
+
+    CHECK(strcmp(exact, same) == 0);
+    CHECK(strcmp(exact, other) != 0);
+    CHECK(strcmp(other, sliced) == 0);
+    g_free(exact);
+    g_free(same);
+    g_free(other);
+    g_free(sliced);
+}
+
+static void
+check_latency(gint look_ahead, guint delay)
+{
+    GstHarness *h = decoder(weights(), look_ahead);
+    GstQuery *query = gst_query_new_latency();
+    GstClockTime min;
+
+    gst_harness_set_upstream_latency(h, 0);
+    CHECK(gst_pad_peer_query(h->sinkpad, query));
+    gst_query_parse_latency(query, NULL, &min, NULL);
+    gst_query_unref(query);
+    CHECK_INT(min, delay * (GST_SECOND / VAE_TEST_FPS));
+    vae_test_teardown(h);
+}
+
+static void
+test_latency(void)
+{
+    check_latency(-1, DELAY);
+    check_latency(3, 3 * GROUP);
+}
+
+/* The latents that a decoder downstream wants behind a segment. */
+static void
+test_query(void)
+{
+    GstHarness *h = decoder(weights(), -1);
+    GstQuery *query = gst_query_new_custom(
+        GST_QUERY_CUSTOM, gst_structure_new_empty("vae-look-ahead"));
+    gint latents = 0;
+
+    CHECK(gst_pad_peer_query(h->srcpad, query));
+    CHECK(gst_structure_get_int(gst_query_get_structure(query), "latents",
+                                &latents));
+    CHECK_INT(latents, AHEAD);
+    gst_query_unref(query);
+    vae_test_teardown(h);
+}
+
+/* What ends a sequence gives its frames before anything else. */
+static void
+test_ends(void)
+{
+    GstHarness *h = decoder(weights(), -1);
+    gchar *md5 = run(-1, 1, 3), *found;
+
+    for (guint i = 0; i < 4; i++) {
+        push(h, 0, 3); /* the first one begins a sequence */
+        if (i == 1)
+            gst_harness_set_src_caps_str(
+                h, "video/x-vae-latent,type=float32,channels=6,latent-width=1,"
+                   "latent-height=1,framerate=32/2");
+        if (i == 2)
+            CHECK(gst_harness_push_event(
+                h, gst_event_new_gap(vae_test_time(17), GST_SECOND)));
+    }
+    vae_test_push_eos(h);
+    for (guint i = 0; i < 4; i++) {
+        GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+
+        for (guint n = 0; n < 17; n++) {
+            GstBuffer *frame = vae_test_pull(h);
+            GstMapInfo map;
+
+            CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(n));
+            CHECK_INT(GST_BUFFER_FLAG_IS_SET(frame, GST_BUFFER_FLAG_DISCONT),
+                      n == 0);
+            CHECK(gst_buffer_map(frame, &map, GST_MAP_READ));
+            g_checksum_update(sum, map.data, (gssize) map.size);
+            gst_buffer_unmap(frame, &map);
+            gst_buffer_unref(frame);
+        }
+        found = g_strdup(g_checksum_get_string(sum));
+        CHECK(strcmp(found, md5) == 0);
+        g_free(found);
+        g_checksum_free(sum);
+    }
+    vae_test_no_more(h);
+    g_free(md5);
+    vae_test_teardown(h);
+}
+
+static void
+test_flush(void)
+{
+    GstHarness *h = decoder(weights(), -1);
+    gchar *wanted = run(-1, 1, 2), *found;
+    GstSegment segment;
+
+    push(h, 0, 5);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    CHECK_INT(vae_test_stat(h, "waiting"), 0);
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    push(h, 0, 2);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    found = vae_test_pull_frames(h, 0, frames_of(2));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+/* Another model at a latent in the middle: the frames before it are those of a
+ * sequence that ends there, the times go on. */
+static void
+test_switch(void)
+{
+    GstHarness *h = decoder(weights(), -1);
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *copy = g_build_filename(folder, "w.safetensors", NULL);
+    gchar *wanted = run(-1, 1, 16), *found;
+
+    CHECK(symlink(weights(), copy) == 0);
+    push(h, 0, 16);
+    g_object_set(h->element, "model", copy, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    push(h, 16, 18);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    found = vae_test_pull_frames(h, 0, frames_of(16));
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(vae_test_pull_frames(h, frames_of(16), 2 * GROUP));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_play_remove(copy);
+    g_free(folder);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(h);
+}
+
+/* ------------------------------------------------------------------ */
+/* Segments of a file.                                                 */
+
+enum { LATENTS = 40 };
+
+static gchar *
+write_clip(void)
+{
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    gfloat values[LATENTS][CHANNELS];
+    const VaeTensorOut tensor = {.name = "latent",
+                                 .type = VAE_TYPE_F32,
+                                 .data = values,
+                                 .n_dims = 4,
+                                 .dims = {LATENTS, CHANNELS, 1, 1}};
+    const VaeMetadata metadata[] = {{"vae.framerate", "16/1"},
+                                    {"vae.latent_space", "ltx2"},
+                                    {"vae.layout", "tchw"}};
+    VaeError error;
+
+    for (guint k = 0; k < LATENTS; k++)
+        fill(values[k], k);
+    CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
+                                G_N_ELEMENTS(metadata), &error) == VAE_OK);
+    g_free(folder);
+    return path;
+}
+
+/* Frames first to last, alone, are those of the whole clip. */
+static void
+check_segment(VaePlay *whole, const gchar *path, guint first, guint last)
+{
+    VaePlay *play = vae_play_new(
+        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
+        "name=d ! fakesink name=s sync=false signal-handoffs=true",
+        path, weights());
+
+    CHECK(vae_play_seek(play, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
+                        vae_test_time(first), vae_test_time(last + 1)));
+    vae_play_to_end(play);
+    CHECK_INT(play->shown->len, last + 1 - first);
+    for (guint n = first; n <= last; n++) {
+        const VaeShown *found = vae_play_frame(play, n - first);
+
+        CHECK_INT(found->pts, vae_test_time(n));
+        CHECK_INT(found->end, vae_test_time(n + 1));
+        CHECK(vae_play_same_bytes(found->buffer,
+                                  vae_play_frame(whole, n)->buffer));
+    }
+    vae_play_free(play);
+}
+
+static void
+test_segments(void)
+{
+    gchar *path = write_clip();
+    VaePlay *whole = vae_play_new(
+        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
+        "! fakesink name=s sync=false signal-handoffs=true",
+        path, weights());
+
+    vae_play_to_end(whole);
+    CHECK_INT(whole->shown->len, frames_of(LATENTS));
+    check_segment(whole, path, 0, 0);
+    check_segment(whole, path, 130, 161);
+    check_segment(whole, path, 150, 152);
+    check_segment(whole, path, 280, 312);
+    vae_play_free(whole);
+    vae_play_remove(path);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {
+        {"lengths", test_lengths},       {"moments", test_moments},
+        {"look_ahead", test_look_ahead}, {"latency", test_latency},
+        {"query", test_query},           {"ends", test_ends},
+        {"flush", test_flush},           {"switch", test_switch},
+        {"segments", test_segments},     {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
