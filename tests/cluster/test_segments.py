@@ -1,0 +1,191 @@
+"""Segments without Ray: the cut, one process for each segment with kills and signals,
+and the join."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import clips
+from clips import DEMO, SEGMENTS, TINY, TOOL
+
+import libvae
+import segments
+
+
+class Cut(clips.Clips):
+    LATENTS = 200
+
+    def test_covers_with_equal_work(self):
+        for latents in (1, 8, 9, 30, 400, 28800):
+            for history in (0, 8, 38):
+                for workers in (1, 2, 3, 8, 512):
+                    n = segments.count_segments(latents, workers, history)
+                    found = segments.cut(latents, n, history)
+                    self.assertEqual(len(found), n)
+                    self.assertEqual([s.first for s in found] + [latents],
+                                     [0] + [s.end for s in found])
+                    work = [s.end - max(0, s.first - history) for s in found]
+                    self.assertLessEqual(max(work) - min(work), 1)
+
+    def test_rounds(self):
+        self.assertEqual(segments.count_segments(400, 2, 38), 2)
+        self.assertEqual(segments.count_segments(28800, 8, 38), 64)
+        self.assertEqual(segments.count_segments(28800, 512, 38), 512)
+        self.assertEqual(segments.count_segments(40, 2, 38), 1)
+
+    def test_is_that_of_vaetool(self):
+        for workers in (2, 3):
+            said = subprocess.run(
+                [TOOL, "decode", "--verbose", "--threads", "1", "--devices",
+                 ",".join(["cpu"] * workers), "--model", TINY, self.clip,
+                 self.path("a.safetensors")], check=True, capture_output=True,
+                text=True).stderr
+            n = segments.count_segments(self.LATENTS, workers, 8)
+            for i, s in enumerate(segments.cut(self.LATENTS, n, 8)):
+                self.assertIn(f"segment {i}: latents {s.first} to {s.end - 1}, from "
+                              f"{max(0, s.first - 8)} on\n", said)
+
+
+class Index(clips.Clips):
+    def start(self, index, count=3, clip=None, out="out.safetensors", model=TINY):
+        return subprocess.Popen(
+            [sys.executable, SEGMENTS, "--model", model, "--threads", "1", "--index",
+             str(index), "--count", str(count), clip or self.clip, self.path(out)],
+            stderr=subprocess.PIPE, text=True)
+
+    def run_index(self, index, **more):
+        process = self.start(index, **more)
+        said = process.communicate()[1]
+        return process.returncode, said
+
+    def test_any_order(self):
+        for index in (2, 0, 1):
+            self.assertEqual(self.run_index(index)[0], 0)
+        self.assert_same(self.whole, self.path("out.safetensors"))
+        self.assertEqual(os.listdir(self.work), ["out.safetensors"])
+        code, said = self.run_index(1)
+        self.assertEqual((code, "is complete" in said), (0, True), said)
+
+    def test_all_at_once(self):
+        running = [self.start(i, 4) for i in range(5)]
+        said = [p.communicate()[1] for p in running]
+        self.assertEqual([p.returncode for p in running], [0] * 5, said)
+        self.assert_same(self.whole, self.path("out.safetensors"))
+        self.assertEqual(os.listdir(self.work), ["out.safetensors"])
+
+    def test_rgb(self):
+        vaetool_rgb = self.path("one.rgb")
+        for name, count in (("one.rgb", 1), ("two.rgb", 2)):
+            for index in range(count):
+                self.assertEqual(self.run_index(index, count=count, out=name)[0], 0)
+        self.assert_same(vaetool_rgb, self.path("two.rgb"))
+
+    def interrupted(self, kind, models=TINY):
+        """Ends processes by a signal until one gets to its end. Returns what was said.
+        """
+        said = ""
+        part = self.path("out.safetensors.segments/00001-of-00002.part")
+        for _ in range(50):
+            process = self.start(1, 2, self.long, model=models)
+            before = os.path.getsize(part) if os.path.exists(part) else 0
+            while process.poll() is None and (
+                    not os.path.exists(part) or os.path.getsize(part) <= before):
+                time.sleep(0.01)
+            process.send_signal(kind)
+            said += process.communicate()[1]
+            if process.returncode == 0:
+                return said
+            self.assertIn(process.returncode, (143, -kind), said)
+        self.fail(said)
+
+    def check_interrupted(self, kind):
+        self.long = self.path("long.safetensors")
+        clips.make_clip(self.long, 120, 8, 12)
+        whole = self.path("whole.safetensors")
+        clips.vaetool("decode", "--threads", "1", "--model", TINY, self.long, whole)
+        said = self.interrupted(kind)
+        code, more = self.run_index(0, count=2, clip=self.long)
+        self.assertEqual(code, 0, more)
+        self.assert_same(whole, self.path("out.safetensors"))
+        return said
+
+    def test_killed(self):
+        self.check_interrupted(signal.SIGKILL)
+
+    def test_told_to_end(self):
+        said = self.check_interrupted(signal.SIGTERM)
+        self.assertIn("ended by a signal", said)
+        self.assertNotIn("computed again", said)
+
+    def test_refuses(self):
+        code, said = self.run_index(0, model=self.path("none"))
+        self.assertEqual(code, 3)
+        self.assertIn(self.path("none"), said)
+        folder = self.path("out.safetensors.segments")
+        os.mkdir(folder)
+        name = os.path.join(folder, "00000-of-00003")
+        for text, wanted in (('{"model": "another"}\n', "the backend was None"),
+                             ("?\n", "is damaged")):
+            with open(name + ".journal", "w", encoding="utf-8") as file:
+                file.write(text)
+            code, said = self.run_index(0)
+            self.assertEqual(code, 3)
+            self.assertIn(name + ".journal: " + wanted, said)
+            self.assertEqual(len(said.splitlines()), 1, said)
+        os.unlink(name + ".journal")
+        code, said = self.run_index(0, out="out.txt")
+        self.assertIn("out.txt: the name must end in", said)
+
+    def test_full_disk(self):
+        done = subprocess.run(
+            ["sh", "-c", "ulimit -f 200; exec \"$@\"", "sh", sys.executable, SEGMENTS,
+             "--model", TINY, "--threads", "1", "--index", "0", "--count", "2",
+             self.clip, self.path("out.safetensors")], stderr=subprocess.PIPE, text=True,
+            check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("cannot write: File too large", done.stderr)
+        for index in (0, 1):
+            self.assertEqual(self.run_index(index, count=2)[0], 0)
+        self.assert_same(self.whole, self.path("out.safetensors"))
+
+
+class Encode(clips.Clips):
+    """Each segment by a worker in this process."""
+
+    def check(self, frames, *options, **more):
+        out = self.path("right.safetensors")
+        clips.vaetool("encode", "--threads", "1", "--model", DEMO, *options, frames, out)
+        worker = segments.Worker(DEMO, {"threads": 1})
+        source = segments.Encoding(worker.model, frames, **more)
+        history = worker.model.history(libvae.ENCODE)
+        found = segments.Output(self.path("out"), source, {})
+        worker.open(source.job())
+        pieces = segments.cut(source.latents, 2, history)
+        self.assertEqual(len(pieces), 2)
+        random.shuffle(pieces)
+        for piece in pieces:
+            self.assertTrue(segments.compute(worker=worker, source=source, output=found,
+                                             segment=piece, history=history,
+                                             checkpoint=self.path("point")))
+        found.commit()
+        self.assert_same(out, self.path("out"))
+
+    def test_floats(self):
+        frames, metadata = clips.tensors(self.whole)
+        entry, data = frames["frames"]
+        whole = self.path("frames.safetensors")
+        metadata["vae.pixel_range"] = "-1 1"
+        clips.write(whole, "frames", "F32", entry["shape"], data, metadata)
+        self.check(whole)
+
+    def test_bytes_and_samples(self):
+        data = bytes(random.Random(1).randbytes(150 * 16 * 24 * 3))
+        frames = self.path("bytes.safetensors")
+        clips.write(frames, "video_u8", "U8", [150, 16, 24, 3], data, {})
+        self.check(frames, "--posterior", "sample", "--seed", "7", posterior=1, seed=7)
+
+
+if __name__ == "__main__":
+    clips.unittest.main(argv=sys.argv[:1] + sys.argv[3:])
