@@ -76,6 +76,11 @@ typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
  * blocks of pixels, the same for every number of threads. tail, cuda only:
  * receives a copy of the last tail_frames of y, or NULL; it must not overlap x
  * or y.
+ *
+ * statistics, group only, or NULL: for each frame and group a mean and a scale.
+ * Without y, the call writes them and nothing else; then it needs no gain and
+ * no offset. With y it reads them, needs no sums, and may have some rows of a
+ * picture.
  */
 typedef struct VaeNormArgs {
     VaeNormKind kind;
@@ -88,6 +93,7 @@ typedef struct VaeNormArgs {
     bool silu;
     double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, for
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */
+    double *statistics; /* t * groups * 2 */
 } VaeNormArgs;
 
 /* Pixels of a frame in one block of group sums. */

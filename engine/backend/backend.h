@@ -142,6 +142,8 @@ typedef struct VaeBackendClass {
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
+    /* VaeStrips.can, of a VaeBackend; NULL: always. */
+    bool (*can_strip)(void *backend, const VaeOp *conv);
     /* Before the first run, and again after offload(), whose memory it takes
      * again. Addresses stay fixed from then on. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,

@@ -156,7 +156,30 @@ pictures_out(const VaeLaunch *l, const VaeOp *op)
 /* ------------------------------------------------------------------ */
 /* Context and carries.                                                */
 
-/* The frames in front of t: zeros, copies of its frame 0, or the carry. */
+/* n blocks of `bytes` bytes; the strides are bytes from block to block. */
+typedef struct Blocks {
+    uint8_t *to;
+    const uint8_t *from;
+    size_t to_stride, from_stride, bytes;
+    int n;
+} Blocks;
+
+static int
+copy_blocks(const VaeLaunch *l, Blocks b)
+{
+    int code = 0;
+    if (b.to_stride == b.bytes && b.from_stride == b.bytes)
+        return l->copy(&l->queue, b.to, b.from, (size_t) b.n * b.bytes);
+    for (int i = 0; i < b.n && !code; i++) {
+        code = l->copy(&l->queue, b.to, b.from, b.bytes);
+        b.to += b.to_stride;
+        b.from += b.from_stride;
+    }
+    return code;
+}
+
+/* The frames in front of t: zeros, copies of its frame 0, or the carry's rows
+ * of t. */
 static int
 fill_context(const VaeLaunch *l, VaeOpKind kind, const VaeTensor *t,
              const VaeOp *op)
@@ -167,8 +190,14 @@ fill_context(const VaeLaunch *l, VaeOpKind kind, const VaeTensor *t,
     if (kind == VAE_OP_HEAD_ZERO)
         return l->zero(&l->queue, slab, (size_t) t->ctx * frame);
     if (kind == VAE_OP_HEAD_CARRY)
-        return l->copy(&l->queue, slab, vae_exec_carry(l->exec, op),
-                       op->carry->bytes);
+        return copy_blocks(l,
+                           (Blocks){.to = slab,
+                                    .from = vae_exec_carry(l->exec, op) +
+                                            (size_t) t->row * vae_row_bytes(t),
+                                    .to_stride = frame,
+                                    .from_stride = vae_carry_frame(op->carry),
+                                    .bytes = frame,
+                                    .n = op->carry->frames});
     for (int i = 0; i < t->ctx && !code; i++)
         code = l->copy(&l->queue, slab + (size_t) i * frame,
                        vae_exec_body(l->exec, t), frame);
@@ -180,10 +209,14 @@ save_tail(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x;
     const int first = x->ctx + x->shape.t - op->carry->frames;
-    return l->copy(&l->queue, vae_exec_carry(l->exec, op),
-                   vae_exec_slab(l->exec, x) +
-                       (size_t) first * vae_frame_bytes(x),
-                   op->carry->bytes);
+    return copy_blocks(l, (Blocks){.to = vae_exec_carry(l->exec, op) +
+                                         (size_t) x->row * vae_row_bytes(x),
+                                   .from = vae_exec_slab(l->exec, x) +
+                                           (size_t) first * vae_frame_stride(x),
+                                   .to_stride = vae_carry_frame(op->carry),
+                                   .from_stride = vae_frame_stride(x),
+                                   .bytes = vae_frame_bytes(x),
+                                   .n = op->carry->frames});
 }
 
 /* ------------------------------------------------------------------ */
@@ -214,9 +247,28 @@ conv(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
             .kt = op->conv.kt,
             .s = op->conv.s,
             .st = op->conv.st,
-            .pad_y = op->conv.pad,
+            .pad_y = vae_conv_top(op),
             .pad_x = op->conv.pad,
             .relu = op->conv.relu});
+}
+
+static void
+norm_sums(const VaeLaunch *l, const VaeOp *op)
+{
+    const VaeTensor *x = op->x;
+    l->kernels->norm(
+        &l->queue,
+        &(VaeNormArgs){.kind = VAE_NORM_GROUP,
+                       .x = vae_exec_body(l->exec, x),
+                       .x_type = x->type,
+                       .y_type = x->type,
+                       .t = x->shape.t,
+                       .h = x->shape.h,
+                       .w = x->shape.w,
+                       .c = x->shape.c,
+                       .groups = op->norm.groups,
+                       .sums = (void *) l->exec->memory.scratch,
+                       .statistics = (void *) vae_exec_body(l->exec, op->y)});
 }
 
 static int
@@ -246,7 +298,10 @@ norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                        .groups = op->norm.groups,
                        .eps = op->norm.eps,
                        .silu = op->norm.silu,
-                       .sums = (void *) l->exec->memory.scratch});
+                       .sums = (void *) l->exec->memory.scratch,
+                       .statistics =
+                           op->add ? (void *) vae_exec_body(l->exec, op->add)
+                                   : NULL});
     return 0;
 }
 
@@ -343,14 +398,10 @@ clamp_or_cast(const VaeLaunch *l, const VaeOp *op)
                                                    .n = n});
 }
 
-static VaeStatus
-run_op(const VaeLaunch *l, int i, VaeError *error)
+static int
+run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
-    const VaeOp *op = &l->exec->program->ops[i];
-    const VaeExecOp *own = &l->exec->ops[i];
     int code = 0;
-    if (own->run)
-        return own->run(own->own, op, error);
     switch (op->kind) {
     case VAE_OP_LATENT_IN:
         latents_in(l, op);
@@ -382,6 +433,9 @@ run_op(const VaeLaunch *l, int i, VaeError *error)
     case VAE_OP_NORM:
         code = norm(l, op, own);
         break;
+    case VAE_OP_NORM_SUMS:
+        norm_sums(l, op);
+        break;
     case VAE_OP_DEPTHWISE:
         depthwise(l, op, own);
         break;
@@ -400,6 +454,52 @@ run_op(const VaeLaunch *l, int i, VaeError *error)
         clamp_or_cast(l, op);
         break;
     }
+    return code;
+}
+
+/* Frame f of a tensor, as a tensor of one frame. */
+static VaeTensor *
+frame_of(VaeTensor *t, int f, VaeTensor *out)
+{
+    if (!t)
+        return NULL;
+    *out = *t;
+    out->offset += (size_t) f * vae_frame_stride(t);
+    out->shape.t = 1;
+    return out;
+}
+
+/* Frame by frame, because kernels take frames that follow each other. The ops
+ * that are cut into strips have a frame of x for each of y; that of a
+ * convolution is the last one that it reads. */
+static int
+run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
+{
+    const int n = op->y->shape.t;
+    int code = 0;
+    for (int f = 0; f < n && !code; f++) {
+        VaeTensor x, y, add;
+        VaeOp frame = *op;
+        const int last = op->kind == VAE_OP_CONV
+                             ? op->x->shape.t - 1 - (n - 1 - f) * op->conv.st
+                             : f;
+        frame.x = frame_of(op->x, last, &x);
+        frame.y = frame_of(op->y, f, &y);
+        frame.add = frame_of(op->add, f, &add);
+        code = run_kernel(l, &frame, own);
+    }
+    return code;
+}
+
+static VaeStatus
+run_op(const VaeLaunch *l, int i, VaeError *error)
+{
+    const VaeOp *op = &l->exec->program->ops[i];
+    const VaeExecOp *own = &l->exec->ops[i];
+    const bool rows = op->y && (vae_is_rows(op->x) || vae_is_rows(op->y));
+    if (own->run)
+        return own->run(own->own, op, error);
+    const int code = rows ? run_frames(l, op, own) : run_kernel(l, op, own);
     return code ? l->failed(l, code, error) : VAE_OK;
 }
 
@@ -424,12 +524,27 @@ vae_execute(VaeLaunch *l, int from, int to, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* Only for tests and debugging, so it may allocate. */
-VaeStatus
-vae_exec_dump(const VaeRun *run, const VaeOp *op, const void *values,
-              VaeError *error)
+bool
+vae_exec_shown(const VaeOp *op, VaeTensor *out)
 {
     const VaeTensor *y = op->y;
+    if (!y || op->kind == VAE_OP_NORM_SUMS)
+        return false;
+    *out = *y;
+    if (!op->strip)
+        return true;
+    if (y->root == y || y->row + y->shape.h < y->rows)
+        return false;
+    out->offset -= (size_t) y->row * vae_row_bytes(y);
+    out->shape.h = y->rows;
+    return true;
+}
+
+/* Only for tests and debugging, so it may allocate. */
+VaeStatus
+vae_exec_dump(const VaeRun *run, const VaeOp *op, const VaeTensor *y,
+              const void *values, VaeError *error)
+{
     const size_t n = (size_t) y->shape.t * y->shape.h * y->shape.w * y->shape.c;
     float *wide = vae_mem_alloc(n * sizeof *wide);
     if (!wide)

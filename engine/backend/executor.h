@@ -55,7 +55,7 @@ vae_exec_body(const VaeExec *e, const VaeTensor *t)
 static inline uint8_t *
 vae_exec_slab(const VaeExec *e, const VaeTensor *t)
 {
-    return vae_exec_body(e, t) - (size_t) t->ctx * vae_frame_bytes(t);
+    return vae_exec_body(e, t) - (size_t) t->ctx * vae_frame_stride(t);
 }
 static inline uint8_t *
 vae_exec_carry(const VaeExec *e, const VaeOp *op)
@@ -83,7 +83,7 @@ void vae_exec_free(VaeExec **exec);
 static inline void
 vae_exec_weigh(VaeExec *e, const VaeOp *op, size_t before)
 {
-    if (op->group > 1)
+    if (op->group > 1 || op->strip > 1)
         e->weight_bytes = before;
 }
 static inline void
@@ -93,8 +93,11 @@ vae_exec_needs_scratch(VaeExec *e, size_t bytes)
         e->scratch = bytes;
 }
 
-/* Gives a tensor to run->dump; values: its body in host memory. */
-VaeStatus vae_exec_dump(const VaeRun *run, const VaeOp *op, const void *values,
-                        VaeError *error);
+/* Sets *out to the tensor that a dump shows after op: its result, of strips the
+ * whole one after the last strip. False: there is none. */
+bool vae_exec_shown(const VaeOp *op, VaeTensor *out);
+/* Gives that tensor to run->dump; values: its body in host memory. */
+VaeStatus vae_exec_dump(const VaeRun *run, const VaeOp *op, const VaeTensor *y,
+                        const void *values, VaeError *error);
 
 #endif

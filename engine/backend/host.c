@@ -77,10 +77,10 @@ vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
 static size_t
 op_scratch(const VaeOp *op, const VaeKernels *kernels)
 {
-    const VaeTensor *y = op->y;
-    if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
+    const VaeTensor *x = op->x, *y = op->y;
+    if (vae_op_adds_up(op))
         return sizeof(double) *
-               vae_norm_sums(y->shape.h, y->shape.w, op->norm.groups);
+               vae_norm_sums(x->shape.h, x->shape.w, op->norm.groups);
     if (op->kind == VAE_OP_ATTENTION && kernels->attention)
         return vae_attention_scratch_ref(y->shape.h * y->shape.w, y->shape.c);
     return 0;
@@ -160,8 +160,9 @@ after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
         e->times[i].ns += ns;
     }
     const VaeOp *op = &e->program->ops[i];
-    return status == VAE_OK && l->run->dump && op->y
-               ? vae_exec_dump(l->run, op, vae_exec_body(e, op->y), error)
+    VaeTensor y;
+    return status == VAE_OK && l->run->dump && vae_exec_shown(op, &y)
+               ? vae_exec_dump(l->run, op, &y, vae_exec_body(e, &y), error)
                : status;
 }
 

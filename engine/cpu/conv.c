@@ -14,9 +14,10 @@
 #include "conv.h"
 
 /* Geometry of the primitive: rows and columns (k) and frames (kt) of the
- * kernel, zero padding on each side, height and width of the result. */
+ * kernel, zero padding on each side, height of the input, height and width of
+ * the result. */
 typedef struct Window {
-    int k, kt, top, left, bottom, right, h, w;
+    int k, kt, top, left, bottom, right, x_h, h, w;
 } Window;
 
 /* Number of rows or columns read past the last one. It follows from the planned
@@ -28,17 +29,28 @@ pad_end(const VaeOp *op, int k, int pad, int in, int out)
     return past > 0 ? past : 0;
 }
 
+/* whole: of the whole picture, where op computes a strip of it. */
 static Window
-window(const VaeCpuConv *c)
+window(const VaeCpuConv *c, bool whole)
 {
     const VaeOp *op = c->op;
     const VaeShape x = op->x->shape, y = op->y->shape;
-    Window w = {op->conv.k,   op->conv.kt, op->conv.pad,
-                op->conv.pad, .h = y.h,    .w = y.w};
+    Window w = {.k = op->conv.k,
+                .kt = op->conv.kt,
+                .top = whole ? op->conv.pad : vae_conv_top(op),
+                .left = op->conv.pad,
+                .x_h = whole ? vae_picture_rows(op->x) : x.h,
+                .h = whole ? vae_picture_rows(op->y) : y.h,
+                .w = y.w};
     if (c->phase)
-        w = (Window){2,        1,       1 - c->phase->row, 1 - c->phase->column,
-                     .h = x.h, .w = x.w};
-    w.bottom = pad_end(op, w.k, w.top, x.h, w.h);
+        w = (Window){.k = 2,
+                     .kt = 1,
+                     .top = 1 - c->phase->row,
+                     .left = 1 - c->phase->column,
+                     .x_h = x.h,
+                     .h = x.h,
+                     .w = x.w};
+    w.bottom = pad_end(op, w.k, w.top, w.x_h, w.h);
     w.right = pad_end(op, w.k, w.left, x.w, w.w);
     return w;
 }
@@ -75,40 +87,105 @@ adds_wrongly(const VaeDnnlConv *conv, const char *impl)
            strstr(impl, "gemm:") != NULL;
 }
 
-/* Makes conv + bias + residual, then max(., 0) if the op has relu. */
-static VaeDnnlStatus
-make_primitive(VaeCpuConv *c, bool plan)
+static void
+set_rows(VaeDnnlConv *conv, Window w)
 {
-    const VaeOp *op = c->op;
-    const Window w = window(c);
-    const VaeShape x = op->x->shape;
+    conv->x[1] = w.x_h;
+    conv->y[1] = w.h;
+    conv->begin[1] = w.top;
+    conv->end[1] = w.bottom;
+}
+
+static VaeDnnlConv
+describe(const VaeOp *op, Window w)
+{
     const int s = op->conv.s;
     VaeDnnlConv conv = {.flat = w.kt == 1,
                         .x_type = op->x->type,
                         .y_type = op->y->type,
-                        .x_c = x.c,
+                        .x_c = op->x->shape.c,
                         .y_c = op->y->shape.c,
-                        .x = {w.kt, x.h, x.w},
-                        .y = {1, w.h, w.w},
+                        .x = {w.kt, 0, op->x->shape.w},
+                        .y = {1, 0, w.w},
                         .k = {w.kt, w.k, w.k},
                         .stride = {1, s, s},
-                        .begin = {0, w.top, w.left},
-                        .end = {0, w.bottom, w.right},
+                        .begin = {0, 0, w.left},
+                        .end = {0, 0, w.right},
                         .bias = op->bias != NULL,
                         .add_dst = adds_in_place(op),
                         .add_slot = op->add && !adds_in_place(op),
                         .add_type = op->add ? op->add->type : 0,
                         .relu = op->conv.relu,
                         .avoid = avoid(op)};
-    const VaeDnnlStatus status =
-        vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
+    set_rows(&conv, w);
+    return conv;
+}
+
+/* A strip would be computed in another way than the whole picture. */
+enum { UNLIKE = -1 };
+
+/* Makes the primitive of a strip with the implementation and the weights'
+ * layout of the whole picture, so that the order of each sum is the same. */
+static VaeDnnlStatus
+make_strip(VaeCpuConv *c, VaeDnnlConv *conv, bool plan)
+{
+    VaeDnnlPrimitive whole = {0};
+    set_rows(conv, window(c, true));
+    VaeDnnlStatus s = vae_dnnl_conv(&c->cpu->dnnl, conv, true, &whole);
+    set_rows(conv, window(c, false));
+    conv->weights = whole.layout[VAE_DNNL_WEIGHTS];
+    conv->only = whole.impl;
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_conv(&c->cpu->dnnl, conv, plan, &c->primitive);
+    if (s == VAE_DNNL_OK && strcmp(whole.impl, c->primitive.impl) != 0)
+        s = UNLIKE;
+    conv->weights = NULL;
+    conv->only = NULL;
+    vae_dnnl_free(&whole);
+    return s;
+}
+
+/* Makes conv + bias + residual, then max(., 0) if the op has relu. */
+static VaeDnnlStatus
+make_primitive(VaeCpuConv *c, bool plan)
+{
+    VaeDnnlConv conv = describe(c->op, window(c, false));
+    VaeDnnlStatus status =
+        c->op->strip ? make_strip(c, &conv, plan)
+                     : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
     if (status != VAE_DNNL_OK || !adds_wrongly(&conv, c->primitive.impl))
         return status;
     vae_dnnl_free(&c->primitive);
     conv.add_slot = false;
     conv.add_dst = true;
     c->copies = true;
-    return vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
+    return c->op->strip
+               ? make_strip(c, &conv, plan)
+               : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
+}
+
+typedef struct StripJob {
+    VaeCpuConv conv;
+    bool can;
+} StripJob;
+
+static VaeStatus
+strip_job(void *user)
+{
+    StripJob *j = user;
+    j->can = make_primitive(&j->conv, true) == VAE_DNNL_OK;
+    vae_dnnl_free(&j->conv.primitive);
+    return VAE_OK;
+}
+
+bool
+vae_cpu_can_strip(void *cpu, const VaeOp *op)
+{
+    StripJob j = {.conv = {.cpu = cpu, .op = op}};
+    if (op->conv.winograd)
+        return true;
+    vae_cpu_on_worker(cpu, strip_job, &j);
+    return j.can;
 }
 
 VaeStatus
@@ -151,7 +228,7 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     VaeCpuConv *c = own;
     const VaeExec *e = c->exec;
     const VaeTensor *x = op->x, *y = op->y;
-    const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
+    const size_t x_frame = vae_frame_stride(x), y_frame = vae_frame_stride(y);
     const uint8_t *src = vae_exec_conv_input(e, op);
     uint8_t *dst = vae_exec_body(e, y);
     const uint8_t *add = op->add ? vae_exec_body(e, op->add) : NULL;
@@ -159,13 +236,13 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
         if (c->copies) {
             assert(dst && add); /* copies implies a residual */
-            memcpy(dst, add, y_frame);
+            memcpy(dst, add, vae_frame_bytes(y));
         }
         s = vae_cpu_conv_frame(c, src, dst, add);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;
         if (add)
-            add += y_frame;
+            add += vae_frame_stride(op->add);
     }
     if (s == VAE_DNNL_OK)
         s = vae_dnnl_wait(&c->cpu->dnnl);

@@ -372,6 +372,7 @@ const VaeBackendClass vae_backend_cpu = {
     .free = vae_host_free,
     .prepare = cpu_prepare,
     .exec_free = cpu_exec_free,
+    .can_strip = vae_cpu_can_strip,
     .bind = vae_host_bind,
     .run = cpu_run,
     .compare = vae_cpu_compare};

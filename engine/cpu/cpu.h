@@ -59,6 +59,9 @@ VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                           const VaeProgram *program, VaeExec **out,
                           VaeError *error);
 
+/* The class's can_strip(). */
+bool vae_cpu_can_strip(void *cpu, const VaeOp *conv);
+
 /* The class's compare(). */
 bool vae_cpu_compare(VaeBackend *cpu, const VaeProgram *const programs[2],
                      double seconds[2]);

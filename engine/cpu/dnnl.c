@@ -33,6 +33,18 @@ begins_with(const_dnnl_primitive_desc_t pd, const char *prefix)
            name && strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+/* Names of implementations that are skipped, and of those that are not. */
+typedef struct Impls {
+    const char *avoid, *only; /* beginnings; NULL: none, all */
+} Impls;
+
+static bool
+is_unwanted(const_dnnl_primitive_desc_t pd, Impls impls)
+{
+    return (impls.avoid && begins_with(pd, impls.avoid)) ||
+           (impls.only && !begins_with(pd, impls.only));
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 #include "dnnl_v3.h"
 #else
@@ -358,7 +370,8 @@ vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
                                stride,   begin,
                                end};
         pthread_mutex_lock(&describing);
-        s = describe_conv(dnnl->engine, &args, own.attr, c->avoid, &pd);
+        s = describe_conv(dnnl->engine, &args, own.attr,
+                          (Impls){c->avoid, c->only}, &pd);
         pthread_mutex_unlock(&describing);
     }
     conv_free(&own);

@@ -115,6 +115,8 @@ typedef struct VaeDnnlConv {
     VaeType add_type;
     /* Implementations whose name begins so are skipped; NULL: none. */
     const char *avoid;
+    /* Only an implementation whose name begins so is taken; NULL: any. */
+    const char *only;
     const VaeDnnlLayout *weights; /* NULL: the library chooses */
 } VaeDnnlConv;
 

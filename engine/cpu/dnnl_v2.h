@@ -105,10 +105,10 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     }
 }
 
-/* Describes the first implementation whose name does not begin with `avoid`. */
+/* Describes the first implementation that is wanted. */
 static dnnl_status_t
 describe(dnnl_engine_t engine, const void *op_desc,
-         const_dnnl_primitive_attr_t attr, const char *avoid,
+         const_dnnl_primitive_attr_t attr, Impls impls,
          dnnl_primitive_desc_t *out)
 {
     dnnl_primitive_desc_iterator_t it = NULL;
@@ -119,7 +119,7 @@ describe(dnnl_engine_t engine, const void *op_desc,
     do {
         dnnl_primitive_desc_destroy(*out);
         *out = dnnl_primitive_desc_iterator_fetch(it);
-        if (!*out || !avoid || !begins_with(*out, avoid))
+        if (!*out || !is_unwanted(*out, impls))
             break;
         s = dnnl_primitive_desc_iterator_next(it);
     } while (s == dnnl_success);
@@ -132,7 +132,7 @@ describe(dnnl_engine_t engine, const void *op_desc,
 
 static dnnl_status_t
 describe_conv(dnnl_engine_t engine, const ConvArgs *a,
-              const_dnnl_primitive_attr_t attr, const char *avoid,
+              const_dnnl_primitive_attr_t attr, Impls impls,
               dnnl_primitive_desc_t *out)
 {
     dnnl_convolution_desc_t desc;
@@ -140,7 +140,7 @@ describe_conv(dnnl_engine_t engine, const ConvArgs *a,
         &desc, dnnl_forward_inference, dnnl_convolution_direct, md_of(a->x),
         md_of(a->weights), md_of(a->bias), md_of(a->y), a->stride, a->begin,
         a->end);
-    return s == dnnl_success ? describe(engine, &desc, attr, avoid, out) : s;
+    return s == dnnl_success ? describe(engine, &desc, attr, impls, out) : s;
 }
 
 static dnnl_status_t
@@ -151,7 +151,8 @@ describe_product(dnnl_engine_t engine, const VaeDnnlLayout *a,
     dnnl_matmul_desc_t desc;
     const dnnl_status_t s =
         dnnl_matmul_desc_init(&desc, md_of(a), md_of(b), NULL, md_of(y));
-    return s == dnnl_success ? describe(engine, &desc, attr, NULL, out) : s;
+    return s == dnnl_success ? describe(engine, &desc, attr, (Impls){0}, out)
+                             : s;
 }
 
 static dnnl_status_t
@@ -163,7 +164,8 @@ describe_softmax(dnnl_engine_t engine, const VaeDnnlLayout *x,
     const dnnl_status_t s = dnnl_softmax_v2_forward_desc_init(
         &desc, dnnl_forward_inference, dnnl_softmax_accurate, md_of(x),
         md_of(y), 1);
-    return s == dnnl_success ? describe(engine, &desc, attr, NULL, out) : s;
+    return s == dnnl_success ? describe(engine, &desc, attr, (Impls){0}, out)
+                             : s;
 }
 
 static dnnl_status_t

@@ -78,19 +78,18 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     copy_dims(md, dnnl_query_inner_idxs, key->n_blocks, key->index);
 }
 
-/* Advances pd to the first implementation whose name does not begin with
- * `avoid`. */
+/* Advances pd to the first implementation that is wanted. */
 static dnnl_status_t
-skip(dnnl_status_t s, const char *avoid, dnnl_primitive_desc_t pd)
+skip(dnnl_status_t s, Impls impls, dnnl_primitive_desc_t pd)
 {
-    while (s == dnnl_success && avoid && begins_with(pd, avoid))
+    while (s == dnnl_success && is_unwanted(pd, impls))
         s = dnnl_primitive_desc_next_impl(pd);
     return s == dnnl_last_impl_reached ? dnnl_unimplemented : s;
 }
 
 static dnnl_status_t
 describe_conv(dnnl_engine_t engine, const ConvArgs *a,
-              const_dnnl_primitive_attr_t attr, const char *avoid,
+              const_dnnl_primitive_attr_t attr, Impls impls,
               dnnl_primitive_desc_t *out)
 {
     static const dnnl_dims_t dense = {0};
@@ -99,7 +98,7 @@ describe_conv(dnnl_engine_t engine, const ConvArgs *a,
                     dnnl_convolution_direct, md_of(a->x), md_of(a->weights),
                     md_of(a->bias), md_of(a->y), a->stride, dense, a->begin,
                     a->end, attr),
-                avoid, *out);
+                impls, *out);
 }
 
 static dnnl_status_t

@@ -100,11 +100,13 @@ cost(const Chunk *c, int w, int h)
            (w * h + (2 * w + 2) * (2 * h + 2) / 100.0);
 }
 
+/* The chunks of the whole picture, of which op may compute some rows. */
 static Chunk
 choose_chunk(const VaeOp *op)
 {
     const VaeShape x = op->x->shape, y = op->y->shape;
-    Chunk c = {.across = parts(y.w, 2), .down = parts(y.h, 2)};
+    Chunk c = {.across = parts(y.w, 2),
+               .down = parts(vae_picture_rows(op->y), 2)};
     const size_t tile =
         SIDE * sizeof(float) * (6 * (size_t) x.c + 4 * (size_t) y.c);
     const int fit = (int) (CHUNK_BYTES / tile);
@@ -121,6 +123,7 @@ choose_chunk(const VaeOp *op)
             c.h = h;
         }
     assert(c.w > 0);
+    c.down = parts(y.h, 2);
     return c;
 }
 
@@ -171,7 +174,7 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
     for (int f = 0; f < p->frames + 2; f++)
         for (int r = 0; r < c->h; r++) {
             const float *x = frame_of(p, step, f);
-            const int row = 2 * (step->row + r) - 1;
+            const int row = 2 * (step->row + r) - vae_conv_top(p->op);
             t.a = row_of(p, lane, x, row + rows[kernels][0], column, &t.a_step);
             t.b = row_of(p, lane, x, row + rows[kernels][1], column, &t.b_step);
             for (int k = 0; k < SIDE; k++)
@@ -222,9 +225,9 @@ row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
     if (kernels < half || kernels > half + 2 || row >= s.h)
         return (VaeTileRow){0};
     const size_t at =
-        (((size_t) frame * (size_t) s.h + (size_t) row) * (size_t) s.w +
-         2 * (size_t) step->column) *
-        (size_t) s.c;
+        (size_t) frame * (vae_frame_stride(p->op->y) / sizeof(float)) +
+        ((size_t) row * (size_t) s.w + 2 * (size_t) step->column) *
+            (size_t) s.c;
     float *y = step->y + at;
     return (VaeTileRow){
         .y = y,
@@ -293,7 +296,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     const VaeExec *e = p->exec;
     const Chunk *c = &p->chunk;
     const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
-    const size_t y_frame = vae_frame_bytes(op->y) / sizeof(float);
+    const size_t y_frame = vae_frame_stride(op->y) / sizeof(float);
     const float *x = (const float *) vae_exec_body(e, op->x);
     const float *add =
         op->add ? (const float *) vae_exec_body(e, op->add) : NULL;

@@ -93,7 +93,7 @@ typedef struct VaeCudaExec VaeCudaExec;
 typedef struct VaeCudaOp {
     VaeCudaExec *exec;
     VaeCudaParts conv;
-    size_t phases; /* offset of the phases in scratch, if any */
+    size_t phases, gathered; /* offsets in scratch of these, if any */
     VaeCachedWeight *offloaded_weight, *offloaded_bias; /* or NULL */
     char impl[VAE_CUDA_CHOICE + 8];
 } VaeCudaOp;
@@ -269,6 +269,10 @@ VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
                        VaeError *error);
 VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                            VaeCudaSlot *slot, VaeError *error);
+/* Address of the first row that convolution i of op's parts reads from t, if
+ * this is op's x, or writes. */
+uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
+                          const VaeTensor *t, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */
 VaeStatus vae_cuda_run_conv(void *own, const VaeOp *op, VaeError *error);
 /* Takes the events that time each op, or frees them. Without memory for them,

@@ -23,15 +23,17 @@ prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
     const VaeCudaConvShape shape =
         vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
     VaeStatus status = vae_cuda_layer_choice(cuda, &shape, time, &choice, &why);
+    const VaeCudaRows rows = vae_cuda_rows(op);
     if (status == VAE_OK)
-        status =
-            vae_cuda_parts_new(cuda->convs, &shape, &choice, &own->conv, &why);
+        status = vae_cuda_parts_new(cuda->convs, &shape, &rows, &choice,
+                                    &own->conv, &why);
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", op->name, why.message);
     snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
     e->exec.ops[i].run = vae_cuda_run_conv;
     own->phases = vae_cuda_parts_workspace(&own->conv);
-    vae_exec_needs_scratch(&e->exec, own->phases + own->conv.bytes);
+    own->gathered = own->phases + (own->conv.bytes + 255) / 256 * 256;
+    vae_exec_needs_scratch(&e->exec, own->gathered + own->conv.gathered);
     return VAE_OK;
 }
 
@@ -69,7 +71,7 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
                         "%s: attention over %d channels; cuda computes it "
                         "over at most %d",
                         op->name, op->y->shape.c, VAE_ATTENTION_CHANNELS_CUDA);
-    if (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP)
+    if (vae_op_adds_up(op))
         vae_exec_needs_scratch(
             &e->exec, sizeof(double) *
                           vae_norm_sums_cuda(x->shape.t, x->shape.h, x->shape.w,
@@ -138,26 +140,25 @@ bind_conv(VaeCudaExec *cuda_exec, int op_index, VaeError *error)
     const VaeOp *op = &e->program->ops[op_index];
     const VaeExecOp *shared = &e->ops[op_index];
     const VaeCudaOp *own = &cuda_exec->ops[op_index];
-    const VaeTensor *x = op->x, *y = op->y;
     const VaeCudaParts *p = &own->conv;
-    const size_t x_frame = vae_frame_bytes(x), y_frame = vae_frame_bytes(y);
-    for (int i = 0; i < p->n * p->phases; i++) {
-        const size_t frame = (size_t) (i / p->phases) * p->t;
-        const size_t phase = (size_t) (i % p->phases);
-        const size_t y_at = frame * y_frame;
+    for (int i = 0; i < p->n * p->bands * p->phases; i++) {
+        const VaeCudaBand band = vae_cuda_band(p, i);
         VaeCudaConvArgs args = {
-            .y = e->memory.arena + y->offset + y_at,
-            .x = vae_exec_conv_input(e, op) + frame * op->conv.st * x_frame,
-            .add = op->add ? e->memory.arena + op->add->offset + y_at : NULL,
+            .y = vae_cuda_part_of(own, op, op->y, i),
+            .x = vae_cuda_part_of(own, op, op->x, i),
+            .add = op->add ? vae_cuda_part_of(own, op, op->add, i) : NULL,
             .weight = shared->weight,
             .bias = shared->bias,
             .workspace = e->memory.scratch};
+        if (p->gathered)
+            args.x = e->memory.scratch + own->gathered;
         if (op->conv.up) {
+            const size_t phase = (size_t) (i % p->phases);
             args.y = e->memory.scratch + own->phases +
-                     phase * (p->bytes / VAE_PHASES);
+                     phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
             args.weight =
                 (const uint8_t *) shared->weight +
-                phase * vae_cuda_phase_room(op) * vae_type_size(x->type);
+                phase * vae_cuda_phase_room(op) * vae_type_size(op->x->type);
         }
         const VaeStatus status = vae_cuda_conv_bind(p->conv[i], &args, error);
         if (status != VAE_OK)

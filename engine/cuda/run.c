@@ -29,26 +29,59 @@ failed(const VaeLaunch *l, int code, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Convolutions.                                                       */
 
+uint8_t *
+vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op, const VaeTensor *t,
+                 int i)
+{
+    const VaeCudaParts *p = &own->conv;
+    const VaeExec *e = &own->exec->exec;
+    const VaeCudaBand band = vae_cuda_band(p, i);
+    const int frame = i / p->phases / p->bands * p->t;
+    if (t == op->x)
+        return vae_exec_conv_input(e, op) +
+               (size_t) (frame * op->conv.st) * vae_frame_stride(t) +
+               (size_t) band.x * vae_row_bytes(t);
+    const int row = op->conv.up ? 2 * band.y : band.y;
+    return vae_exec_body(e, t) + (size_t) frame * vae_frame_stride(t) +
+           (size_t) row * vae_row_bytes(t);
+}
+
 /* Joins the phases of part i of the result. */
 static void
 join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    const VaeExec *e = &own->exec->exec;
     vae_rt_kernels()->rearrange(
         &(VaeQueue){.threads = 1, .stream = own->exec->cuda->compute},
         &(VaeRearrangeArgs){.kind = VAE_JOIN_PHASES,
-                            .y = vae_exec_body(e, y) +
-                                 (size_t) i * own->conv.t * vae_frame_bytes(y),
-                            .x = e->memory.scratch + own->phases,
+                            .y = vae_cuda_part_of(own, op, y, i),
+                            .x = own->exec->exec.memory.scratch + own->phases,
                             .x_type = y->type,
                             .y_type = y->type,
                             .t = own->conv.t,
-                            .h = x->shape.h,
+                            .h = vae_cuda_band(&own->conv, i).n_y,
                             .w = x->shape.w,
                             .c = y->shape.c,
                             .ft = 1,
                             .fs = 2});
+}
+
+/* Copies the rows that convolution i reads, of all frames, to one block. */
+static int
+gather(const VaeCudaOp *own, const VaeOp *op, int i)
+{
+    const VaeTensor *x = op->x;
+    const size_t bytes =
+        (size_t) vae_cuda_band(&own->conv, i).n_x * vae_row_bytes(x);
+    const uint8_t *from = vae_cuda_part_of(own, op, x, i);
+    uint8_t *to = own->exec->exec.memory.scratch + own->gathered;
+    int code = 0;
+    for (int f = 0; f < op->conv.kt && !code; f++) {
+        code = vae_rt_copy(to, from, bytes, own->exec->cuda->compute);
+        to += bytes;
+        from += vae_frame_stride(x);
+    }
+    return code;
 }
 
 VaeStatus
@@ -57,15 +90,19 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
     VaeError why;
     const VaeCudaOp *own = user;
     const VaeCudaParts *p = &own->conv;
-    VaeStatus status = VAE_OK;
-    for (int i = 0; i < p->n * p->phases && status == VAE_OK; i++) {
-        status = vae_cuda_conv_run(p->conv[i], own->exec->cuda->compute, &why);
+    VaeBackend *cuda = own->exec->cuda;
+    for (int i = 0; i < p->n * p->bands * p->phases; i++) {
+        const int code = p->gathered ? gather(own, op, i) : 0;
+        if (code)
+            return vae_cuda_status(cuda, code, "copy rows", error);
+        const VaeStatus status =
+            vae_cuda_conv_run(p->conv[i], cuda->compute, &why);
+        if (status != VAE_OK)
+            return vae_fail(error, status, "%s: %s", op->name, why.message);
         if (op->conv.up && i % p->phases == p->phases - 1)
-            join_phases(own, op, i / p->phases);
+            join_phases(own, op, i);
     }
-    return status == VAE_OK
-               ? VAE_OK
-               : vae_fail(error, status, "%s: %s", op->name, why.message);
+    return VAE_OK;
 }
 
 /* ------------------------------------------------------------------ */
@@ -73,9 +110,8 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
 
 /* For tests and debugging only, so it may allocate and wait. */
 static VaeStatus
-dump(const VaeLaunch *l, const VaeOp *op, VaeError *error)
+dump(const VaeLaunch *l, const VaeOp *op, const VaeTensor *y, VaeError *error)
 {
-    const VaeTensor *y = op->y;
     const size_t bytes = vae_frame_bytes(y) * (size_t) y->shape.t;
     void *raw = vae_mem_alloc(bytes);
     if (!raw)
@@ -84,7 +120,7 @@ dump(const VaeLaunch *l, const VaeOp *op, VaeError *error)
         vae_cuda_copy_now(l->user, raw, vae_exec_body(l->exec, y), bytes);
     const VaeStatus status =
         code ? vae_cuda_status(l->user, code, "show a tensor", error)
-             : vae_exec_dump(l->run, op, raw, error);
+             : vae_exec_dump(l->run, op, y, raw, error);
     vae_mem_free(raw);
     return status;
 }
@@ -108,8 +144,9 @@ after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
 {
     const VaeOp *op = &l->exec->program->ops[i];
     vae_rt_range_end();
-    return status == VAE_OK && l->run && l->run->dump && op->y
-               ? dump(l, op, error)
+    VaeTensor y;
+    return status == VAE_OK && l->run && l->run->dump && vae_exec_shown(op, &y)
+               ? dump(l, op, &y, error)
                : status;
 }
 

@@ -14,8 +14,8 @@
 static const char *const op_names[VAE_OP_KINDS] = {
     "latent-in",   "picture-in", "latent-out", "picture-out", "head-zero",
     "head-repeat", "head-carry", "tail",       "carry-zero",  "conv",
-    "norm",        "attention",  "rearrange",  "cast",        "shortcut",
-    "clamp",       "depthwise"};
+    "norm",        "norm-sums",  "attention",  "rearrange",   "cast",
+    "shortcut",    "clamp",      "depthwise"};
 
 const char *
 vae_op_name(VaeOpKind kind)
@@ -503,5 +503,6 @@ vae_program_free(VaeProgram **program)
     vae_mem_free(p->ops);
     vae_mem_free(p->tensors);
     vae_mem_free(p->parts);
+    vae_mem_free(p->row_parts);
     vae_mem_free(p);
 }

@@ -57,7 +57,7 @@ count_op(VaeOp *op)
         op->bytes = 2.0 * x->ctx * (double) vae_frame_bytes(x);
         break;
     case VAE_OP_TAIL:
-        op->bytes = 2.0 * (double) op->carry->bytes;
+        op->bytes = 2.0 * op->carry->frames * (double) vae_frame_bytes(x);
         break;
     case VAE_OP_CARRY_ZERO:
         op->bytes = (double) op->carry->bytes;
@@ -67,6 +67,9 @@ count_op(VaeOp *op)
         break;
     case VAE_OP_NORM:
         op->flop = (op->norm.silu ? 8 : 4) * elements(x);
+        break;
+    case VAE_OP_NORM_SUMS:
+        op->flop = 2 * elements(x);
         break;
     case VAE_OP_ATTENTION:
         op->flop = 4 * elements(y) * (double) y->shape.h * (double) y->shape.w;

@@ -64,14 +64,15 @@ fuse_upsample(VaeProgram *p, VaeOp *op)
 enum { WINOGRAD_CHANNELS = 32 };
 
 /* Frames that the convolution of that name makes in a later step, in all groups
- * of frames together. */
+ * of frames together. Strips make parts of the same frames. */
 static int
 later_frames(const VaeProgram *next, const char *name)
 {
     int frames = 0;
     for (int i = 0; i < next->n_ops; i++) {
         const VaeOp *op = &next->ops[i];
-        if (op->kind == VAE_OP_CONV && strcmp(op->name, name) == 0)
+        if (op->kind == VAE_OP_CONV && op->strip <= 1 &&
+            strcmp(op->name, name) == 0)
             frames += op->y->shape.t;
     }
     return frames / next->steps;
@@ -93,7 +94,7 @@ static void
 fuse_winograd(VaeProgram *p, int i)
 {
     VaeOp *op = &p->ops[i];
-    if (op->kind != VAE_OP_CONV || !op->conv.winograd)
+    if (op->kind != VAE_OP_CONV || !op->conv.winograd || op->strip)
         return;
     VaeOp *head = i > 0 ? &p->ops[i - 1] : NULL;
     /* The carry must not need frames of the carry before. */
@@ -112,7 +113,7 @@ static void
 fuse_norm(VaeProgram *p, int i)
 {
     VaeOp *op = &p->ops[i], *head = NULL, *tail = NULL;
-    if (op->kind != VAE_OP_NORM)
+    if (op->kind != VAE_OP_NORM || op->strip)
         return;
     for (int k = i + 1; k < p->n_ops && !tail; k++) {
         if (p->ops[k].x != op->y)
@@ -146,7 +147,7 @@ remove_fused(VaeProgram *p)
 
 bool
 vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
-                 int group)
+                 VaeCuts cuts)
 {
     for (int i = 0; i < p->n_ops; i++) {
         if (fusions.upsample)
@@ -156,7 +157,8 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
     }
     remove_fused(p);
     /* Groups do not change the kernels, and carries are for each group. */
-    if (!vae_program_split(p, group))
+    if (!vae_program_split(p, cuts.group) ||
+        !vae_program_strips(p, &cuts.strips))
         return false;
     for (int i = 0; i < p->n_ops; i++) {
         fuse_winograd(p, i);

@@ -8,7 +8,7 @@
 #ifndef VAE_FUSE_H
 #define VAE_FUSE_H
 
-#include "program.h"
+#include "strips.h"
 
 /* The fusions that a backend's kernels can compute. */
 typedef struct VaeFusions {
@@ -26,11 +26,16 @@ typedef struct VaeFusions {
     bool norm_carry;
 } VaeFusions;
 
+/* How much of a picture's frames a program computes at once. */
+typedef struct VaeCuts {
+    int group; /* frames, see split.h; 0: all */
+    VaeStrips strips;
+} VaeCuts;
+
 /* next: the program of later steps (which may be p). It decides for all
  * programs of a stream, so that an op has the same kernels in all of them.
- * group: frames that split.h computes at once; 0: all. False: out of memory;
- * then p can only be freed. */
+ * False: out of memory; then p can only be freed. */
 bool vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
-                      int group);
+                      VaeCuts cuts);
 
 #endif

@@ -31,13 +31,15 @@ typedef struct VaeCarry {
  * (the body), all packed. root: the tensor whose memory it shares: itself, or
  * the `add` that it replaces. front: room for context frames in the shared
  * memory. from: its frame 0 is that frame of the root. offset: from the arena's
- * start to frame 0 of the body.
+ * start to frame 0 of the body. row, rows: it holds the rows from `row` on of a
+ * picture of that many rows; rows 0: all. Where it shares a larger picture's
+ * memory, its frames are as far apart as those of its root.
  */
 typedef struct VaeTensor {
     char *name;
     VaeShape shape;
     VaeType type;
-    int ctx, front, from;
+    int ctx, front, from, row, rows;
     struct VaeTensor *root;
     int first_op, last_op; /* of the root: of all tensors that share it */
     size_t offset;
@@ -99,7 +101,9 @@ typedef enum VaeOpKind {
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
     VAE_OP_CARRY_ZERO,  /* carry <- 0 */
     VAE_OP_CONV,        /* with a carry: x's context is in it */
-    VAE_OP_NORM,        /* with a carry: also writes its last frames to it */
+    VAE_OP_NORM,        /* with a carry: also writes its last frames to it.
+                           add: its statistics, if another op computes them */
+    VAE_OP_NORM_SUMS,   /* y <- the statistics of a norm of x */
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
@@ -144,6 +148,7 @@ typedef struct VaeOp {
     };
     int group;         /* of frames, from 1; 0: for all. See split.h. Those of
                           later groups have the weights of the first's */
+    int strip;         /* of rows, from 1; 0: all. See strips.h, as for group */
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
 } VaeOp;
@@ -161,10 +166,55 @@ struct VaeProgram {
     double flop, bytes;
     struct VaeChunk *chunks; /* memory of names, tensors and weights */
     VaeTensor *parts;        /* memory of the tensors of split.h, or NULL */
-    int group; /* frames that split.h computes at once, or 0: all */
+    VaeTensor *row_parts;    /* the same of strips.h */
+    int group;  /* frames that split.h computes at once, or 0: all */
+    int strips; /* of rows, see strips.h, or 0: whole pictures */
 };
 
 size_t vae_frame_bytes(const VaeTensor *t);
+/* Bytes from one row to the next, and from one frame to the next; the latter
+ * in a planned program. */
+static inline size_t
+vae_row_bytes(const VaeTensor *t)
+{
+    return vae_frame_bytes(t) / (size_t) t->shape.h;
+}
+static inline size_t
+vae_frame_stride(const VaeTensor *t)
+{
+    return vae_frame_bytes(t->root);
+}
+static inline size_t
+vae_carry_frame(const VaeCarry *carry)
+{
+    return carry->bytes / (size_t) carry->frames;
+}
+/* The rows of the picture that t is, or has rows of. */
+static inline int
+vae_picture_rows(const VaeTensor *t)
+{
+    return t->rows ? t->rows : t->shape.h;
+}
+/* True where op computes the statistics of a group norm. */
+static inline bool
+vae_op_adds_up(const VaeOp *op)
+{
+    return op->kind == VAE_OP_NORM_SUMS ||
+           (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP &&
+            !op->add);
+}
+/* True where t is rows of a larger tensor. */
+static inline bool
+vae_is_rows(const VaeTensor *t)
+{
+    return t && t->shape.h != t->root->shape.h;
+}
+/* Rows of zeros above the first row that a convolution reads. */
+static inline int
+vae_conv_top(const VaeOp *op)
+{
+    return op->conv.pad + op->x->row - op->y->row * op->conv.s;
+}
 
 /* Places all tensors in one arena, where those with disjoint lifetimes share
  * memory. Sets their offsets and program->arena. False: out of memory. Blocks

@@ -30,7 +30,7 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
     const VaeStreamParams *p = &s->params;
     const int64_t pixels =
         (int64_t) s->plan.padded_width * s->plan.padded_height;
-    VaeRung rung = {.group = p->frames_at_once};
+    VaeRung rung = {.group = p->frames_at_once, .strips = (int) p->strips};
     int n = 0;
     if (p->spill == VAE_SPILL_HOST && s->class->copy)
         rung.spared = UINT64_MAX;

@@ -40,7 +40,7 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
                                           .carries = &carries},
                         out, NULL);
     if (status == VAE_OK)
-        vae_program_fuse(*out, *out, s->class->fusions, 0);
+        vae_program_fuse(*out, *out, s->class->fusions, (VaeCuts){0});
     vae_carry_set_free(&carries);
     return status;
 }

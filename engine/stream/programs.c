@@ -87,6 +87,7 @@ sum_up(VaeStream *s)
     p->flop_first = s->programs[FIRST]->flop;
     p->flop_step = s->programs[NEXT]->flop / p->slice_size;
     p->frames_at_once = s->programs[NEXT]->group;
+    p->strips = s->programs[NEXT]->strips;
     count_copies(s);
 }
 
@@ -117,6 +118,9 @@ VaeStatus
 vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
 {
     VaeStatus status = VAE_OK;
+    const VaeCuts cuts = {
+        .group = rung.group,
+        .strips = {rung.strips, s->class->can_strip, s->backend}};
     vae_stream_drop_programs(s);
     s->rung = rung;
     s->plan.slice_size = rung.slice;
@@ -130,7 +134,7 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
         if (!s->programs[i])
             continue;
         if (!vae_program_fuse(s->programs[i], s->programs[NEXT],
-                              s->class->fusions, rung.group) ||
+                              s->class->fusions, cuts) ||
             !vae_program_plan(s->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }

@@ -13,6 +13,7 @@
 
 #define MAX_SIDE 65535 /* as the caps allow */
 #define MAX_SLICE 4096
+#define MAX_STRIPS 1000
 #define MAX_THREADS 1024
 
 /* ------------------------------------------------------------------ */
@@ -59,6 +60,10 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%d frames at once, expected 0 or more",
                         p->frames_at_once);
+    if (p->strips < 0 || p->strips > MAX_STRIPS)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%lld strips of rows, expected 0 to %d",
+                        (long long) p->strips, MAX_STRIPS);
     if (p->resume_ms < 0)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "a wait of %lld ms for memory, expected 0 or more",

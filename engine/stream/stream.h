@@ -25,6 +25,7 @@ typedef struct VaeWaiting VaeWaiting;
 typedef struct VaeRung {
     int slice;       /* steps */
     int group;       /* frames at once, see split.h; 0: all */
+    int strips;      /* of rows, at most; 0: none */
     uint64_t spared; /* bytes of carries, at least, that are spilled */
 } VaeRung;
 

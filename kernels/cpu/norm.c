@@ -19,12 +19,10 @@ rms(const VaeQueue *q, const VaeNormArgs *a)
         simd->rms(a, p, n - p < PART ? n - p : PART);
 }
 
-/*
- * Adds up the blocks of group g, in their order, and leaves its mean and
- * scale where block 0 had its sums.
- */
+/* Adds up the blocks of group g, in their order, and sets its mean and scale.
+ * These may be where block 0 had its sums. */
 static void
-statistics(const VaeNormArgs *a, size_t blocks, double count, int g)
+statistics(const VaeNormArgs *a, size_t blocks, double count, int g, double *to)
 {
     double sum = 0, squares = 0;
     for (size_t b = 0; b < blocks; b++) {
@@ -34,8 +32,8 @@ statistics(const VaeNormArgs *a, size_t blocks, double count, int g)
     }
     const double mean = sum / count;
     const double var = squares / count - mean * mean;
-    a->sums[g * 2] = mean;
-    a->sums[g * 2 + 1] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
+    to[g * 2] = mean;
+    to[g * 2 + 1] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
 }
 
 static void
@@ -48,22 +46,25 @@ group(const VaeQueue *q, const VaeNormArgs *a)
     const double count = (double) n * channels;
     for (int f = 0; f < a->t; f++) {
         const size_t frame = f * n;
+        double *of = a->statistics ? a->statistics + (size_t) f * a->groups * 2
+                                   : a->sums;
+        const bool add_up = !a->y || !a->statistics;
 #pragma omp parallel num_threads(q->threads)
         {
 #pragma omp for schedule(static)
-            for (size_t b = 0; b < blocks; b++) {
+            for (size_t b = 0; b < (add_up ? blocks : 0); b++) {
                 const size_t left = n - b * part;
                 simd->group_sums(a, frame + b * part, left < part ? left : part,
                                  a->sums + b * a->groups * 2);
             }
 #pragma omp for schedule(static)
-            for (int g = 0; g < a->groups; g++)
-                statistics(a, blocks, count, g);
+            for (int g = 0; g < (add_up ? a->groups : 0); g++)
+                statistics(a, blocks, count, g, of);
 #pragma omp for schedule(static)
-            for (size_t b = 0; b < blocks; b++) {
+            for (size_t b = 0; b < (a->y ? blocks : 0); b++) {
                 const size_t left = n - b * part;
                 simd->group_apply(a, frame + b * part,
-                                  left < part ? left : part, a->sums);
+                                  left < part ? left : part, of);
             }
         }
     }

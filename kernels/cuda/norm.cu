@@ -516,7 +516,9 @@ launch_group(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
     g.a = *a;
     g.part = part_pixels(a->c);
     g.parts = part_count(a->h, a->w, a->c);
-    g.statistics = a->sums + (size_t) a->t * g.parts * a->groups * 2;
+    g.statistics = a->statistics
+                       ? a->statistics
+                       : a->sums + (size_t) a->t * g.parts * a->groups * 2;
     const dim3 grid((unsigned) g.parts, (unsigned) a->t);
     const dim3 each((unsigned) a->groups, (unsigned) a->t);
     const size_t smem =
@@ -530,13 +532,15 @@ launch_group(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
         vae_launch(group_apply<decltype(x)::value, decltype(y)::value>, grid,
                    VAE_THREADS, 0, q->stream, g);
     };
-    if (aligned) {
+    const bool add_up = !a->y || !a->statistics;
+    if (add_up && aligned)
         vae_with_type(a->x_type, sum);
-        vae_with_types(a->x_type, a->y_type, apply);
-    } else {
+    else if (add_up)
         sum(VaeTypeIs<VAE_ANY>());
+    if (a->y && aligned)
+        vae_with_types(a->x_type, a->y_type, apply);
+    else if (a->y)
         apply(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
-    }
 }
 
 void

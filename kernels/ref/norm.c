@@ -41,9 +41,10 @@ rms(const VaeNormArgs *a)
     }
 }
 
-/* Channels first..first+n-1 of the frame that begins at element `start`. */
+/* The mean and the scale of channels first..first+n-1 of the frame that begins
+ * at element `start`. */
 static void
-group(const VaeNormArgs *a, size_t start, int first, int n)
+statistics(const VaeNormArgs *a, size_t start, int first, int n, double to[2])
 {
     const size_t pixels = (size_t) a->h * a->w;
     double sum = 0, squares = 0;
@@ -57,7 +58,16 @@ group(const VaeNormArgs *a, size_t start, int first, int n)
                 vae_load(a->x, a->x_type, start + p * a->c + i) - mean;
             squares += d * d;
         }
-    const double scale = 1 / sqrt(squares / ((double) pixels * n) + 1e-6);
+    to[0] = mean;
+    to[1] = 1 / sqrt(squares / ((double) pixels * n) + 1e-6);
+}
+
+static void
+apply(const VaeNormArgs *a, size_t start, int first, int n,
+      const double statistics[2])
+{
+    const size_t pixels = (size_t) a->h * a->w;
+    const double mean = statistics[0], scale = statistics[1];
     for (size_t p = 0; p < pixels; p++)
         for (int i = first; i < first + n; i++) {
             const size_t at = start + p * a->c + i;
@@ -78,6 +88,14 @@ vae_ref_norm(const VaeQueue *q, const VaeNormArgs *a)
     const int n = a->c / a->groups;
     const size_t frame = (size_t) a->h * a->w * a->c;
     for (int f = 0; f < a->t; f++)
-        for (int g = 0; g < a->groups; g++)
-            group(a, f * frame, g * n, n);
+        for (int g = 0; g < a->groups; g++) {
+            double own[2];
+            double *of = a->statistics
+                             ? a->statistics + 2 * ((size_t) f * a->groups + g)
+                             : own;
+            if (!a->y || !a->statistics)
+                statistics(a, f * frame, g * n, n, of);
+            if (a->y)
+                apply(a, f * frame, g * n, n, of);
+        }
 }

@@ -123,7 +123,8 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
                              .carries = &carries},
                          &program, &error),
          &error);
-    vae_program_fuse(program, program, (VaeFusions){.upsample = true}, 0);
+    vae_program_fuse(program, program, (VaeFusions){.upsample = true},
+                     (VaeCuts){0});
     for (int i = 0; i < program->n_ops; i++)
         if (program->ops[i].kind == VAE_OP_CONV) {
             const VaeCudaConvShape shape =
@@ -176,11 +177,13 @@ make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
         VaeCudaParts p;
         VaeCudaConvShape shape = l->shape;
         shape.t = l->times[i];
-        if (vae_cuda_parts_new(convs, &shape, choice, &p, error) != VAE_OK)
+        const VaeCudaRows rows = {shape.h, shape.ho, shape.pad_y, false};
+        if (vae_cuda_parts_new(convs, &shape, &rows, choice, &p, error) !=
+            VAE_OK)
             return false;
         const size_t bytes = vae_cuda_parts_workspace(&p);
         workspace = bytes > workspace ? bytes : workspace;
-        parts = p.n > parts ? p.n : parts;
+        parts = p.n * p.bands > parts ? p.n * p.bands : parts;
         vae_cuda_parts_free(&p);
     }
     *most = workspace;
@@ -267,7 +270,7 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
     VaeError error;
     int n = 0;
     VaeCudaConvShape shape = l->shape;
-    shape.t = vae_cuda_layer_frames(&shape);
+    shape = vae_cuda_layer_shape(&shape);
     if (vae_cuda_conv_choices(convs, &shape, choices,
                               compiled ? 1 : VAE_CUDA_MAX_CHOICES, &n,
                               &error) == VAE_OK &&

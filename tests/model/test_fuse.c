@@ -29,7 +29,7 @@ count(VaeModel *model, VaeFusions fusions)
         printf("FAIL %s\n", error.message);
         return c;
     }
-    vae_program_fuse(p, p, fusions, 0);
+    vae_program_fuse(p, p, fusions, (VaeCuts){0});
     c.ops = p->n_ops;
     for (int i = 0; i < p->n_ops; i++) {
         const VaeOp *op = &p->ops[i];

@@ -1,6 +1,6 @@
 /*
  * slices.c: the slice size does not change a byte, nor do the frames that are
- * computed at once.
+ * computed at once, nor strips of rows.
  *
  * slices MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
  */
@@ -38,17 +38,20 @@ expect_runs(const VaeStream *stream, int t, int slice)
 /* Networks whose convolutions need context in tensors that are added to are not
  * split. */
 static void
-expect_group(const Bed *bed, const VaeStream *stream, int frames)
+expect_cuts(const Bed *bed, const VaeStream *stream, int frames, int strips)
 {
     const VaePlan *plan = vae_stream_get_plan(stream);
     const bool can = strncmp(bed->info->arch, "tae", 3) != 0;
     expect(plan->frames_at_once == (can ? frames : 0), "  %d frames at once",
            plan->frames_at_once);
+    strips = strips > 1 ? strips : 0;
+    expect(plan->strips == strips || (!can && plan->strips == 0), "  %d strips",
+           plan->strips);
 }
 
 /* How a clip is computed. */
 typedef struct Way {
-    int slice, frames; /* frames at once; 0: all */
+    int slice, frames, strips; /* frames at once; 0: all */
     const int *calls;
     bool count; /* the programs that ran */
 } Way;
@@ -60,7 +63,7 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
     TestClip clip = *input;
     TestClip results = bed_clip(bed, input->t, input->width, input->height, 0);
     size_t bytes;
-    char what[128];
+    char what[160];
     clip_poison(bed, &results, direction);
     if (direction == VAE_DECODE)
         clip.video = results.video;
@@ -72,18 +75,20 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
                                           .height = input->height,
                                           .slice_size = way.slice,
                                           .frames_at_once = way.frames,
+                                          .strips = way.strips,
                                           .deterministic = true});
     run_clip(bed, stream, direction, &clip, way.calls);
     const void *got = clip_result(bed, &clip, direction, &bytes);
     snprintf(what, sizeof what,
-             "%s, %d threads, slice %d, %d frames, calls of %d,%d.. %08x",
+             "%s, %d threads, slice %d, %d frames, %d strips, calls of "
+             "%d,%d.. %08x",
              direction == VAE_DECODE ? "decode" : "encode", bed->threads,
-             way.slice, way.frames, way.calls[0], way.calls[1],
+             way.slice, way.frames, way.strips, way.calls[0], way.calls[1],
              fingerprint(got, bytes));
     same_result(bed, &clip, want, direction, what);
     if (way.count)
         expect_runs(stream, input->t, way.slice);
-    expect_group(bed, stream, way.frames);
+    expect_cuts(bed, stream, way.frames, way.strips);
     vae_stream_free(&stream);
     clip_free(&results);
 }
@@ -108,13 +113,21 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
         const int plan[] = {1, sizes[i], 0};
         if (sizes[i] < t - 1)
             one_way(bed, direction, &input, &want,
-                    (Way){sizes[i], 0, plan, true});
+                    (Way){sizes[i], 0, 0, plan, true});
     }
-    one_way(bed, direction, &input, &want, (Way){t - 1, 0, whole, true});
-    one_way(bed, direction, &input, &want, (Way){3, 0, uneven, false});
+    one_way(bed, direction, &input, &want, (Way){t - 1, 0, 0, whole, true});
+    one_way(bed, direction, &input, &want, (Way){3, 0, 0, uneven, false});
     for (int frames = 1; frames < 3; frames++)
-        one_way(bed, direction, &input, &want, (Way){1, frames, one, true});
-    one_way(bed, direction, &input, &want, (Way){3, 5, uneven, false});
+        one_way(bed, direction, &input, &want, (Way){1, frames, 0, one, true});
+    one_way(bed, direction, &input, &want, (Way){3, 5, 0, uneven, false});
+    for (int strips = 2; strips <= 8; strips += strips) {
+        one_way(bed, direction, &input, &want, (Way){1, 0, strips, one, true});
+        one_way(bed, direction, &input, &want,
+                (Way){3, 0, strips + 1, uneven, false});
+        one_way(bed, direction, &input, &want, (Way){1, 1, strips, one, true});
+    }
+    one_way(bed, direction, &input, &want, (Way){1, 2, 5, one, true});
+    one_way(bed, direction, &input, &want, (Way){3, 5, 1000, uneven, false});
     clip_free(&input);
     clip_free(&want);
 }

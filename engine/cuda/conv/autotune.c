@@ -63,8 +63,13 @@ use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
     if (!store || !vae_cuda_store_find(store, l->name,
                                        vae_cuda_code_begin() >> 20, &timed))
         return false;
-    const bool good = vae_cuda_conv_new(cuda->convs, shape, &timed.choice,
-                                        &conv, &error) == VAE_OK;
+    const VaeCudaConvShape rows = vae_cuda_inner_rows(shape);
+    bool good = vae_cuda_conv_new(cuda->convs, shape, &timed.choice, &conv,
+                                  &error) == VAE_OK;
+    vae_cuda_conv_free(&conv);
+    if (good)
+        good = vae_cuda_conv_new(cuda->convs, &rows, &timed.choice, &conv,
+                                 &error) == VAE_OK;
     vae_cuda_conv_free(&conv);
     if (good) {
         l->choice = timed.choice;
@@ -167,9 +172,8 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                       bool time, VaeCudaChoice *out, VaeError *error)
 {
     char name[VAE_CUDA_LAYER_NAME];
-    VaeCudaConvShape s = *shape;
+    const VaeCudaConvShape s = vae_cuda_layer_shape(shape);
     VaeStatus status = VAE_OK;
-    s.t = vae_cuda_layer_frames(shape);
     vae_cuda_layer_name(&s, name);
     VaeCudaLayer *l = find_layer(cuda, name);
     if (!l)

@@ -26,6 +26,18 @@ typedef struct VaeCudaConvShape {
     int align; /* power of two; x, y and add begin at multiples of this */
 } VaeCudaConvShape;
 
+/* Rows in the middle of one frame: a fourth of them. */
+static inline VaeCudaConvShape
+vae_cuda_inner_rows(const VaeCudaConvShape *shape)
+{
+    VaeCudaConvShape s = *shape;
+    s.t = 1;
+    s.ho = (shape->ho + 3) / 4;
+    s.h = (s.ho - 1) * s.s + s.k;
+    s.pad_y = 0;
+    return s;
+}
+
 /* A way to compute a convolution, as text: an engine of the library and its
  * settings. It fits every t of the same shape. */
 #define VAE_CUDA_CHOICE 120
@@ -62,9 +74,9 @@ const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
  * Writes at most `most` ways to compute the convolution to choices, the
  * library's best guess first, and their number to *n. Omits ways whose sums
  * depend on chance or on t, ways with less precision than the shape says, and
- * ways that cannot be made for one frame. Ways that need much workspace, and
- * ways that are compiled at run time, are given only if there are no others.
- * Errors: VAE_ERR_BACKEND if there is none at all.
+ * ways that cannot be made for one frame, or for inner rows of one. Ways that
+ * need much workspace, and ways that are compiled at run time, are given only
+ * if there are no others. Errors: VAE_ERR_BACKEND if there is none at all.
  */
 VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 const VaeCudaConvShape *shape,

@@ -397,7 +397,8 @@ can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
 typedef struct Search {
     const VaeCudaConvs *convs;
     const VaeCudaConvShape *shape;
-    Desc graph, frame; /* for the shape, and for one frame of it */
+    /* For the shape, for one frame of it, and for some rows of that. */
+    Desc graph, frame, rows;
     size_t workspace;
     VaeCudaChoice *choices;
     int most, n;
@@ -428,9 +429,11 @@ consider(Search *s, Desc config)
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->choices[i].text, choice.text) == 0)
             return;
-    /* A choice that works for one frame can compute any number of frames. */
+    /* A choice that works for one frame can compute any number of frames, and
+     * one that works for some rows any strip. */
     if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
-        can_make(s->convs, s->frame, choice.text, SIZE_MAX))
+        can_make(s->convs, s->frame, choice.text, SIZE_MAX) &&
+        can_make(s->convs, s->rows, choice.text, SIZE_MAX))
         s->choices[s->n++] = choice;
 }
 
@@ -485,12 +488,14 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     static const cudnnBackendHeurMode_t modes[] = {
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     VaeCudnnBag b = {0};
+    const VaeCudaConvShape rows = vae_cuda_inner_rows(shape);
     VaeCudaConvShape frame = *shape;
     Search s = {
         .convs = convs, .shape = shape, .choices = choices, .most = most};
     frame.t = 1;
     s.graph = vae_cudnn_add_graph(&b, convs, shape);
     s.frame = vae_cudnn_add_graph(&b, convs, &frame);
+    s.rows = vae_cudnn_add_graph(&b, convs, &rows);
     VaeStatus status = vae_cudnn_bag_status(&b, error);
     for (int pass = 0; pass < 4 && status == VAE_OK && s.n == 0; pass++) {
         s.compiled = pass & 1;

@@ -13,16 +13,19 @@
  * that many bytes are still in a large device's cache when they are joined. */
 #define PART_PHASES ((size_t) 64 << 20)
 /* Parts also become smaller if the input or output of one is larger than this:
- * cuDNN was seen to compute wrong if byte offsets do not fit 31 bits. One
- * frame is always computed at once. */
+ * cuDNN was seen to compute wrong if byte offsets do not fit 31 bits, and for
+ * more than 2^31 numbers it has no engine with matrix units. */
 #define PART_BYTES ((size_t) 1 << 31)
 
-/* Alignment of every frame: blocks begin at multiples of 64 bytes, and frames
+/* Most bands of a frame. */
+enum { MOST_BANDS = 64 };
+
+/* Alignment of every row: blocks begin at multiples of 64 bytes, and rows
  * follow each other. */
 static int
-alignment(size_t x_frame, size_t y_frame)
+alignment(size_t x_row, size_t y_row)
 {
-    const size_t bytes = x_frame | y_frame | 16;
+    const size_t bytes = x_row | y_row | 16;
     return (int) (bytes & (~bytes + 1));
 }
 
@@ -31,10 +34,10 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
 {
     const VaeTensor *x = op->x, *y = op->y;
     VaeCudaConvShape s = {.t = y->shape.t,
-                          .h = x->shape.h,
+                          .h = vae_picture_rows(x),
                           .w = x->shape.w,
                           .c_in = x->shape.c,
-                          .ho = y->shape.h,
+                          .ho = vae_picture_rows(y),
                           .wo = y->shape.w,
                           .c_out = y->shape.c,
                           .k = op->conv.k,
@@ -48,16 +51,48 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
                           .tf32 = tf32 && x->type == VAE_TYPE_F32,
                           .x_type = x->type,
                           .y_type = y->type};
-    size_t y_frame = vae_frame_bytes(y);
+    size_t y_row = vae_row_bytes(y);
     if (op->conv.up) {
         assert(s.k == 3 && s.kt == 1 && s.s == 1 && s.pad_y == 1 && !s.add);
         s.k = 2;
         s.ho = s.h;
         s.wo = s.w;
-        y_frame /= VAE_PHASES;
+        y_row /= 2;
     }
-    s.align = alignment(vae_frame_bytes(x), y_frame);
+    s.align = alignment(vae_row_bytes(x), y_row);
     return s;
+}
+
+VaeCudaRows
+vae_cuda_rows(const VaeOp *op)
+{
+    return (VaeCudaRows){
+        .x = op->x->shape.h,
+        .y = op->conv.up ? op->x->shape.h : op->y->shape.h,
+        .top = vae_conv_top(op),
+        .apart = vae_is_rows(op->x) || vae_is_rows(op->y),
+    };
+}
+
+/* Band i of n of those rows. */
+static VaeCudaBand
+band_of(const VaeCudaRows *rows, int k, int s, int n, int i)
+{
+    const int each = (rows->y + n - 1) / n, y = i * each;
+    const int end = y + each < rows->y ? y + each : rows->y;
+    const int from = y * s - rows->top, to = (end - 1) * s - rows->top + k;
+    const int x = from < 0 ? 0 : from, x_end = to < rows->x ? to : rows->x;
+    return (VaeCudaBand){
+        .y = y, .n_y = end - y, .x = x, .n_x = x_end - x, .top = x - from};
+}
+
+/* Sets the rows of a convolution; past the last one it reads zeros. */
+static void
+set_band(VaeCudaConvShape *s, const VaeCudaBand *band)
+{
+    s->h = band->n_x;
+    s->ho = band->n_y;
+    s->pad_y = band->top;
 }
 
 /* Bytes of the larger of x and y. */
@@ -79,6 +114,28 @@ vae_cuda_layer_frames(const VaeCudaConvShape *shape)
     while (s.t > 1 && part_bytes(&s) > PART_BYTES)
         s.t /= 2;
     return s.t;
+}
+
+/* The inner ones of n bands of a frame. */
+static VaeCudaConvShape
+inner_band(const VaeCudaConvShape *shape, int n)
+{
+    const VaeCudaRows all = {shape->h, shape->ho, shape->pad_y, false};
+    const VaeCudaBand band = band_of(&all, shape->k, shape->s, n, n / 2);
+    VaeCudaConvShape s = *shape;
+    s.t = 1;
+    set_band(&s, &band);
+    return s;
+}
+
+VaeCudaConvShape
+vae_cuda_layer_shape(const VaeCudaConvShape *shape)
+{
+    VaeCudaConvShape s = *shape;
+    s.t = vae_cuda_layer_frames(shape);
+    for (int n = 4; part_bytes(&s) > PART_BYTES && n <= MOST_BANDS; n *= 2)
+        s = inner_band(shape, n);
+    return s;
 }
 
 /* 2000 of the largest output tiles that engines compute at a time: ten and more
@@ -156,39 +213,66 @@ vae_cuda_layer_name(const VaeCudaConvShape *s, char out[VAE_CUDA_LAYER_NAME])
              s->relu ? " relu" : "", s->align);
 }
 
-static size_t
-phases_bytes(const VaeCudaConvShape *s)
+VaeCudaBand
+vae_cuda_band(const VaeCudaParts *p, int i)
 {
-    return (size_t) VAE_PHASES * s->t * s->ho * s->wo * s->c_out *
-           vae_type_size(s->y_type);
+    VaeCudaRows rows = p->rows;
+    if (p->phases > 1)
+        rows.top = 1 - vae_phase(i % p->phases).row;
+    return band_of(&rows, p->k, p->s, p->bands, i / p->phases % p->bands);
+}
+
+/* Convolution i of the parts. */
+static VaeCudaConvShape
+shape_of(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
+{
+    VaeCudaConvShape s = *shape;
+    const VaeCudaBand band = vae_cuda_band(p, i);
+    s.t = p->t;
+    if (p->phases > 1)
+        s.pad_x = 1 - vae_phase(i % p->phases).column;
+    set_band(&s, &band);
+    return s;
+}
+
+/* Says what of the parts is too large; NULL: nothing. */
+static const char *
+too_large(const VaeCudaParts *p, const VaeCudaConvShape *shape)
+{
+    const VaeCudaConvShape first = shape_of(p, shape, 0);
+    if (p->bytes > PART_PHASES && p->t > 1)
+        return "too much between";
+    return part_bytes(&first) > PART_BYTES &&
+                   (p->t > 1 || p->bands < MOST_BANDS)
+               ? "too much at once"
+               : NULL;
 }
 
 static VaeStatus
-make_parts(VaeCudaConvs *convs, VaeCudaConvShape shape,
+make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
            const VaeCudaChoice *choice, VaeCudaParts *p, VaeError *error)
 {
-    shape.t = p->t;
-    p->phases = 1;
-    if (shape.k == 2) {
-        p->phases = VAE_PHASES;
-        p->bytes = phases_bytes(&shape);
-    }
-    if (p->bytes > PART_PHASES && p->t > 1)
-        return vae_fail(error, VAE_ERR_BACKEND, "too much between");
-    if (part_bytes(&shape) > PART_BYTES && p->t > 1)
-        return vae_fail(error, VAE_ERR_BACKEND, "too much at once");
-    const int n = p->n * p->phases;
+    const size_t x_row =
+        (size_t) shape->w * shape->c_in * vae_type_size(shape->x_type);
+    const size_t y_row =
+        (size_t) shape->wo * shape->c_out * vae_type_size(shape->y_type);
+    const VaeCudaBand band = vae_cuda_band(p, 0),
+                      inner = vae_cuda_band(p, p->bands > 2 ? p->phases : 0);
+    if (p->phases > 1)
+        p->bytes = (size_t) p->phases * p->t * band.n_y * y_row;
+    if (p->bands > 1 && shape->kt > 1)
+        p->gathered = (size_t) shape->kt * inner.n_x * x_row;
+    const char *large = too_large(p, shape);
+    if (large)
+        return vae_fail(error, VAE_ERR_BACKEND, "%s", large);
+    const int n = p->n * p->bands * p->phases;
     p->conv = vae_mem_alloc((size_t) n * sizeof(VaeCudaConv *));
     if (!p->conv)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     for (int i = 0; i < n; i++) {
-        if (shape.k == 2) {
-            const VaePhase phase = vae_phase(i % VAE_PHASES);
-            shape.pad_y = 1 - phase.row;
-            shape.pad_x = 1 - phase.column;
-        }
+        const VaeCudaConvShape one = shape_of(p, shape, i);
         const VaeStatus status =
-            vae_cuda_conv_new(convs, &shape, choice, &p->conv[i], error);
+            vae_cuda_conv_new(convs, &one, choice, &p->conv[i], error);
         if (status != VAE_OK)
             return status;
         if (vae_cuda_conv_workspace(p->conv[i]) > PART_WORKSPACE && p->t > 1)
@@ -197,20 +281,40 @@ make_parts(VaeCudaConvs *convs, VaeCudaConvShape shape,
     return VAE_OK;
 }
 
+/* More parts, or more bands of parts of one frame. False: there are no more. */
+static bool
+divide(VaeCudaParts *p, int t)
+{
+    if (p->n == t) {
+        p->bands *= 2;
+        return p->bands <= MOST_BANDS && p->bands <= p->rows.y;
+    }
+    do
+        p->n++;
+    while (t % p->n);
+    p->t = t / p->n;
+    return true;
+}
+
 VaeStatus
 vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                   const VaeCudaChoice *choice, VaeCudaParts *out,
-                   VaeError *error)
+                   const VaeCudaRows *rows, const VaeCudaChoice *choice,
+                   VaeCudaParts *out, VaeError *error)
 {
-    VaeStatus status = VAE_ERR_BACKEND;
-    for (int n = 1; n <= shape->t && status == VAE_ERR_BACKEND; n++) {
-        if (shape->t % n)
-            continue;
-        *out = (VaeCudaParts){.n = n, .t = shape->t / n};
-        status = make_parts(convs, *shape, choice, out, error);
+    VaeStatus status;
+    VaeCudaParts parts = {.rows = *rows,
+                          .n = rows->apart ? shape->t : 1,
+                          .bands = 1,
+                          .phases = shape->k == 2 ? VAE_PHASES : 1,
+                          .k = shape->k,
+                          .s = shape->s};
+    parts.t = shape->t / parts.n;
+    do {
+        *out = parts;
+        status = make_parts(convs, shape, choice, out, error);
         if (status != VAE_OK)
             vae_cuda_parts_free(out);
-    }
+    } while (status == VAE_ERR_BACKEND && divide(&parts, shape->t));
     return status;
 }
 
@@ -218,7 +322,7 @@ size_t
 vae_cuda_parts_workspace(const VaeCudaParts *p)
 {
     size_t most = 0;
-    for (int i = 0; i < p->n * p->phases; i++) {
+    for (int i = 0; i < p->n * p->bands * p->phases; i++) {
         const size_t bytes = vae_cuda_conv_workspace(p->conv[i]);
         most = bytes > most ? bytes : most;
     }
@@ -228,7 +332,8 @@ vae_cuda_parts_workspace(const VaeCudaParts *p)
 void
 vae_cuda_parts_free(VaeCudaParts *parts)
 {
-    for (int i = 0; parts->conv && i < parts->n * parts->phases; i++)
+    const int n = parts->n * parts->bands * parts->phases;
+    for (int i = 0; parts->conv && i < n; i++)
         vae_cuda_conv_free(&parts->conv[i]);
     vae_mem_free(parts->conv);
     *parts = (VaeCudaParts){0};

@@ -16,15 +16,19 @@
  * libraries have hardly any choices for more. */
 #define VAE_CUDA_LAYER_FRAMES 4
 int vae_cuda_layer_frames(const VaeCudaConvShape *shape);
+/* The convolution for which a layer's choices are searched: that many frames
+ * or, if one frame is too large to be computed at once, a band of its rows. */
+VaeCudaConvShape vae_cuda_layer_shape(const VaeCudaConvShape *shape);
 #define VAE_CUDA_MAX_CHOICES 128
 /* Number of frames for which choices are timed: at most as many, and no more
  * than fill a device many times over. */
 int vae_cuda_timed_frames(const VaeCudaConvShape *shape);
 
 /*
- * The convolution of op; tf32: as in VaeCudaConvShape. If op upsamples its
- * input, this is the first of its four phases: a 2x2 convolution over the small
- * picture. The other phases differ only in pad_y and pad_x.
+ * The convolution of op, of the whole picture if op computes a strip of it;
+ * tf32: as in VaeCudaConvShape. If op upsamples its input, this is the first of
+ * its four phases: a 2x2 convolution over the small picture. The other phases
+ * differ only in pad_y and pad_x.
  */
 VaeCudaConvShape vae_cuda_shape(const VaeOp *op, bool tf32);
 /* The convolutions of the self-test: a large one, a small one, and one that
@@ -36,20 +40,44 @@ VaeCudaConvShape vae_cuda_test_shape(int i, VaeType type, bool tf32);
 void vae_cuda_layer_name(const VaeCudaConvShape *shape,
                          char out[VAE_CUDA_LAYER_NAME]);
 
+/* The rows that an op computes: all of a picture, or a strip. */
+typedef struct VaeCudaRows {
+    int x, y;   /* rows that it reads and writes */
+    int top;    /* rows of zeros above the first one that it reads */
+    bool apart; /* other rows are between two frames of x, or of y */
+} VaeCudaRows;
+VaeCudaRows vae_cuda_rows(const VaeOp *op);
+
 /*
  * One convolution of a program, over all its frames at once. If the library
  * cannot compute so many, or needs much workspace for them, it computes equal
- * parts one after another. The phases of a part are stored one after another
- * before they are joined.
+ * parts one after another, and if it cannot compute a frame at once, bands of
+ * its rows. The phases of a part are stored one after another before they are
+ * joined.
  */
 typedef struct VaeCudaParts {
+    VaeCudaRows rows;
     int n, t;           /* n parts of t frames */
+    int bands;          /* of each frame; if more than 1, t is 1 */
     int phases;         /* VAE_PHASES, or 1 */
+    int k, s;           /* as of the shape */
     size_t bytes;       /* all phases of a part; 0 without phases */
-    VaeCudaConv **conv; /* n * phases, part by part */
+    size_t gathered;    /* rows of all frames that a band is computed from, in
+                           one block; 0: they are in one */
+    VaeCudaConv **conv; /* n * bands * phases: phases fastest, parts slowest */
 } VaeCudaParts;
 
+/* Rows of one convolution, counted in the op's. */
+typedef struct VaeCudaBand {
+    int y, n_y; /* the first one that it writes, and their number */
+    int x, n_x; /* the same that it reads */
+    int top;    /* rows of zeros above */
+} VaeCudaBand;
+/* i: an index of parts->conv. */
+VaeCudaBand vae_cuda_band(const VaeCudaParts *parts, int i);
+
 VaeStatus vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                             const VaeCudaRows *rows,
                              const VaeCudaChoice *choice, VaeCudaParts *out,
                              VaeError *error);
 /* Workspace in bytes that fits each of its convolutions, a multiple of 256. */

@@ -117,6 +117,9 @@ typedef struct VaeStreamParams {
     int64_t resume_ms; /* most milliseconds that the first call after
                           vae_stream_release() waits while others hold the
                           device's memory; 0: it does not wait */
+    int64_t strips; /* 0: whole pictures, or strips if those do not fit; 1: whole
+                       pictures; else that number of strips of rows, in which
+                       the inputs of large convolutions are computed */
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library is an estimate. */
@@ -151,6 +154,7 @@ typedef struct VaePlan {
     /* Carries that a later step copies, in bytes: within the memory of the
      * backend, and to and from the host's memory if they are spilled. */
     uint64_t copied_step, bus_step;
+    int strips; /* chosen; 0: whole pictures */
 } VaePlan;
 
 /* Plans a stream without allocating its memory. Errors as vae_stream_new(). */

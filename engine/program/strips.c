@@ -1,0 +1,475 @@
+/*
+ * strips.c: see strips.h.
+ */
+#include <string.h>
+
+#include "alloc.h"
+#include "strips.h"
+
+/* Slabs with less than this part of the largest one's bytes stay whole. */
+enum { SMALL = 8 };
+
+/* Ops that make a slab: a cast, a convolution of one tap and a rearrangement at
+ * most. */
+enum { MAKERS = 4 };
+
+/* Ops that compute a slab, from its `makers` on: these, then one that puts
+ * context in front, if there is one, the convolution, and one that saves the
+ * slab's last frames. */
+typedef struct Chain {
+    int first, makers, n;
+    bool head;
+} Chain;
+
+/* What a tensor is used for: indices of ops, or -1. */
+typedef struct Use {
+    int writer, reader, head, tail;
+    bool alone; /* nothing else uses it or its memory */
+} Use;
+
+typedef struct Rows {
+    int from, to;
+} Rows;
+
+static VaeTensor *
+root_of(VaeTensor *t)
+{
+    while (t->root != t)
+        t = t->root;
+    return t;
+}
+
+static bool
+is_head(const VaeOp *op)
+{
+    return op->kind == VAE_OP_HEAD_ZERO || op->kind == VAE_OP_HEAD_REPEAT ||
+           op->kind == VAE_OP_HEAD_CARRY;
+}
+
+static Use
+use_of(const VaeProgram *p, const VaeTensor *t)
+{
+    Use u = {-1, -1, -1, -1, t->root == t};
+    for (int i = 0; i < p->n_tensors; i++)
+        if (p->tensors[i] != t && p->tensors[i]->root == t)
+            u.alone = false;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        int *as = op->y == t                ? &u.writer
+                  : op->x != t              ? NULL
+                  : is_head(op)             ? &u.head
+                  : op->kind == VAE_OP_TAIL ? &u.tail
+                                            : &u.reader;
+        if (op->add == t || (as && *as >= 0))
+            u.alone = false;
+        if (as)
+            *as = i;
+    }
+    return u;
+}
+
+/* Rows of the result for each row that the op reads. */
+static int
+factor(const VaeOp *op)
+{
+    return op->kind == VAE_OP_REARRANGE ? op->rearrange.fs : 1;
+}
+
+/* A row of the result needs no neighbouring rows. */
+static bool
+makes_rows(const VaeOp *op)
+{
+    switch (op->kind) {
+    case VAE_OP_NORM:
+    case VAE_OP_CAST:
+        return true;
+    case VAE_OP_REARRANGE:
+        return op->rearrange.kind == VAE_UNFOLD_NEAREST ||
+               op->rearrange.kind == VAE_SHUFFLE_RQTC;
+    case VAE_OP_CONV:
+        return op->conv.k == 1 && op->conv.kt == 1 && op->conv.s == 1 &&
+               op->conv.st == 1 && !op->add;
+    default:
+        return false;
+    }
+}
+
+/* Rows are read from a whole tensor frame by frame. */
+static bool
+makes_frames(const VaeOp *op)
+{
+    return op->kind != VAE_OP_REARRANGE ||
+           (op->rearrange.ft == 1 && op->rearrange.drop == 0);
+}
+
+/* Lists the ops that make the slab of convolution i, the last one first. */
+static int
+find_makers(const VaeProgram *p, int i, int makers[MAKERS])
+{
+    int n = 0;
+    for (int reader = i; n < MAKERS; reader = makers[n++]) {
+        const Use u = use_of(p, p->ops[reader].x);
+        if (!u.alone || u.writer < 0 || u.reader != reader ||
+            !makes_rows(&p->ops[u.writer]) ||
+            (n > 0 && (u.head >= 0 || u.tail >= 0)) ||
+            (n > 0 && p->ops[makers[n - 1]].kind == VAE_OP_NORM))
+            break;
+        makers[n] = u.writer;
+    }
+    while (n > 0 && !makes_frames(&p->ops[makers[n - 1]]))
+        n--;
+    return n;
+}
+
+static const VaeOp *
+conv_of(const VaeProgram *p, const Chain *c)
+{
+    return &p->ops[c->first + c->makers + c->head];
+}
+
+/* Rows of the slab that are made together. */
+static int
+unit_of(const VaeProgram *p, const Chain *c)
+{
+    int unit = 1;
+    for (int k = 0; k < c->makers; k++)
+        unit *= factor(&p->ops[c->first + k]);
+    return unit;
+}
+
+/* True where op i, which comes between those of the chain, can come before
+ * them. */
+static bool
+can_move(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
+         const VaeCarry *carry)
+{
+    const VaeOp *op = &p->ops[i];
+    return op < conv && (!op->y || root_of(op->y) != root_of(first->x)) &&
+           (!op->carry || op->carry != carry);
+}
+
+/* Moves the ops first..last that are not of the chain before it. */
+static void
+gather(VaeProgram *p, int first, int last, const bool *in_chain, VaeOp *room)
+{
+    int n = 0;
+    for (int part = 0; part < 2; part++)
+        for (int i = first; i <= last; i++)
+            if (in_chain[i] == (part == 1))
+                room[n++] = p->ops[i];
+    memcpy(&p->ops[first], room, (size_t) n * sizeof *room);
+}
+
+/* The chain of convolution i, whose ops it brings together; false: there is
+ * none. in_chain, room: memory for all ops. */
+static bool
+find_chain(VaeProgram *p, int i, bool *in_chain, VaeOp *room, Chain *out)
+{
+    int makers[MAKERS];
+    const VaeOp *conv = &p->ops[i];
+    if (conv->kind != VAE_OP_CONV || conv->conv.up)
+        return false;
+    const int n = find_makers(p, i, makers);
+    if (n == 0)
+        return false;
+    const Use slab = use_of(p, conv->x);
+    const VaeOp *first = &p->ops[makers[n - 1]];
+    const VaeCarry *carry = slab.tail >= 0   ? p->ops[slab.tail].carry
+                            : slab.head >= 0 ? p->ops[slab.head].carry
+                                             : NULL;
+    const int last = slab.tail > i ? slab.tail : i;
+    /* Rows that are still read would be overwritten. */
+    if (root_of(first->x) == root_of(conv->y) || slab.head > i ||
+        (slab.tail >= 0 && slab.tail < i))
+        return false;
+    memset(in_chain, 0, (size_t) p->n_ops * sizeof *in_chain);
+    for (int k = 0; k < n; k++)
+        in_chain[makers[k]] = true;
+    in_chain[i] = in_chain[last] = true;
+    if (slab.head >= 0)
+        in_chain[slab.head] = true;
+    *out = (Chain){.makers = n, .n = n, .head = slab.head >= 0};
+    out->n += 1 + (slab.head >= 0) + (slab.tail >= 0);
+    for (int k = makers[n - 1]; k <= last; k++)
+        if (!in_chain[k] && !can_move(p, k, first, conv, carry))
+            return false;
+    gather(p, makers[n - 1], last, in_chain, room);
+    out->first = last + 1 - out->n;
+    /* Strips begin and end where the makers' rows do. */
+    return unit_of(p, out) == 1 ||
+           (unit_of(p, out) == 2 && conv_of(p, out)->conv.s == 1);
+}
+
+/* ------------------------------------------------------------------ */
+
+typedef struct Strips {
+    VaeProgram *p;
+    VaeTensor *part;   /* memory for tensors of strips */
+    VaeTensor **slots; /* all tensors */
+    const VaeStrips *how;
+    VaeOp *ops;
+    int n_slots, n_ops;
+    bool cut; /* there are strips */
+} Strips;
+
+/* The rows of the result in strip i. Its slab begins with a row that all makers
+ * can begin with; Winograd tiles begin with even rows. */
+static Rows
+strip_rows(const VaeProgram *p, const Chain *c, int strips, int i)
+{
+    const VaeOp *conv = conv_of(p, c);
+    const int h = conv->y->shape.h, pad = conv->conv.pad;
+    int unit = unit_of(p, c), shift = pad % unit;
+    if (conv->conv.winograd) {
+        shift = 0;
+        unit = unit % 2 ? 2 * unit : unit;
+    }
+    const int least = (h + strips - 1) / strips;
+    const int rows = (least + unit - 1) / unit * unit;
+    const int from = i ? i * rows + shift : 0, to = (i + 1) * rows + shift;
+    return (Rows){from < h ? from : h, to < h ? to : h};
+}
+
+/* Strips that the chain has: there may be fewer rows than strips. */
+static int
+count_strips(const VaeProgram *p, const Chain *c, int strips)
+{
+    const int h = conv_of(p, c)->y->shape.h;
+    int n = 1;
+    while (strip_rows(p, c, strips, n - 1).to < h)
+        n++;
+    return n;
+}
+
+/* The rows of the slab that these rows of the result need. */
+static Rows
+slab_rows(const VaeProgram *p, const Chain *c, Rows y)
+{
+    const VaeOp *conv = conv_of(p, c);
+    const int h = conv->x->shape.h, s = conv->conv.s, pad = conv->conv.pad;
+    const int unit = unit_of(p, c), from = y.from * s - pad;
+    const int to = (y.to - 1) * s - pad + conv->conv.k;
+    const int least = from < 0 ? 0 : from / unit * unit;
+    const int most = (to + unit - 1) / unit * unit;
+    return (Rows){least, most < h ? most : h};
+}
+
+/* Those rows of t: in memory of their own, or in that of t. */
+static VaeTensor *
+rows_of(Strips *s, VaeTensor *t, Rows rows, bool own)
+{
+    VaeTensor *part = s->part++;
+    *part = *t;
+    part->root = own ? part : root_of(t);
+    part->row = rows.from;
+    part->rows = t->rows ? t->rows : t->shape.h;
+    part->shape.h = rows.to - rows.from;
+    part->id = s->n_slots;
+    s->slots[s->n_slots++] = part;
+    return part;
+}
+
+/* Adds the op that computes the statistics of a group norm over the whole
+ * picture: mean and scale of each group, as doubles. */
+static VaeTensor *
+add_statistics(Strips *s, const VaeOp *norm)
+{
+    VaeOp *op = &s->ops[s->n_ops];
+    if (norm->kind != VAE_OP_NORM || norm->norm.kind != VAE_NORM_GROUP)
+        return NULL;
+    VaeTensor *to = rows_of(s, norm->y, (Rows){0, 1}, true);
+    to->row = to->rows = to->ctx = 0;
+    to->type = VAE_TYPE_F32;
+    to->shape.w = norm->norm.groups;
+    to->shape.c = 2 * sizeof(double) / sizeof(float);
+    *op = *norm;
+    op->kind = VAE_OP_NORM_SUMS;
+    op->y = to;
+    op->weight = op->bias = NULL;
+    op->block = NULL;
+    s->n_ops++;
+    return to;
+}
+
+/* The ops that compute the rows y of the result; end: the first row of the
+ * carry that is left to the next strip. */
+static void
+add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
+{
+    const VaeProgram *p = s->p;
+    VaeOp *ops = &s->ops[s->n_ops];
+    const VaeOp *conv = conv_of(p, c);
+    Rows rows = slab_rows(p, c, y);
+    memcpy(ops, &p->ops[c->first], (size_t) c->n * sizeof *ops);
+    VaeTensor *slab = rows_of(s, conv->x, rows, true), *t = slab;
+    for (int k = c->makers - 1; k >= 0; k--) {
+        ops[k].y = t;
+        rows.from /= factor(&ops[k]);
+        rows.to /= factor(&ops[k]);
+        t = ops[k].x = rows_of(s, ops[k].x, rows, k > 0);
+    }
+    ops[0].add = statistics;
+    for (int k = c->makers; k < c->n; k++) {
+        ops[k].x = slab;
+        if (ops[k].kind == VAE_OP_TAIL && end > slab->row)
+            ops[k].x = rows_of(s, slab, (Rows){slab->row, end}, false);
+        if (ops[k].y)
+            ops[k].y = rows_of(s, ops[k].y, y, false);
+        if (ops[k].add)
+            ops[k].add = rows_of(s, ops[k].add, y, false);
+    }
+    s->n_ops += c->n;
+    if (ops[c->n - 1].kind == VAE_OP_TAIL && end == slab->row)
+        s->n_ops--; /* the next strip begins with the same row */
+}
+
+/* The first strip, the second and the last one have shapes of their own. */
+static bool
+can_compute(const Strips *s, const VaeOp *ops, int i, int n)
+{
+    if (!s->how->can || (i > 1 && i < n - 1))
+        return true;
+    for (const VaeOp *op = ops; op < &s->ops[s->n_ops]; op++)
+        if (op->kind == VAE_OP_CONV && !s->how->can(s->how->user, op))
+            return false;
+    return true;
+}
+
+/* False: the backend cannot compute them. */
+static bool
+add_strips(Strips *s, const Chain *c)
+{
+    const VaeProgram *p = s->p;
+    const int strips = s->how->most, n = count_strips(p, c, strips);
+    VaeTensor *statistics = add_statistics(s, &p->ops[c->first]);
+    for (int i = 0; i < n; i++) {
+        const Rows y = strip_rows(p, c, strips, i);
+        const Rows next = strip_rows(p, c, strips, i + 1);
+        const int end =
+            i < n - 1 ? slab_rows(p, c, next).from : conv_of(p, c)->x->shape.h;
+        const int at = s->n_ops;
+        add_strip(s, c, y, end, statistics);
+        for (int k = at; k < s->n_ops; k++)
+            s->ops[k].strip = i + 1;
+        if (!can_compute(s, &s->ops[at], i, n))
+            return false;
+    }
+    return true;
+}
+
+static void
+add_chain(Strips *s, const Chain *c)
+{
+    const Strips before = *s;
+    s->cut = true;
+    if (add_strips(s, c))
+        return;
+    *s = before;
+    memcpy(&s->ops[s->n_ops], &s->p->ops[c->first],
+           (size_t) c->n * sizeof *s->ops);
+    s->n_ops += c->n;
+}
+
+/* ------------------------------------------------------------------ */
+
+/* Bytes of the tensors that strips make smaller. */
+static double
+chain_bytes(const VaeProgram *p, const Chain *c)
+{
+    double bytes = 0;
+    for (int k = 0; k < c->makers; k++) {
+        const VaeTensor *y = p->ops[c->first + k].y;
+        bytes += (double) vae_frame_bytes(y) * (y->ctx + y->shape.t);
+    }
+    return bytes;
+}
+
+/* Lists the chains, the last one first, and brings the ops of each together.
+ * Returns their number. */
+static int
+find_chains(VaeProgram *p, int strips, Chain *chains, bool *in_chain,
+            VaeOp *room)
+{
+    int n = 0, kept = 0;
+    double most = 0;
+    for (int i = p->n_ops - 1; i >= 0; i--) {
+        Chain *c = &chains[n];
+        if (!find_chain(p, i, in_chain, room, c))
+            continue;
+        i = c->first;
+        const double bytes = chain_bytes(p, c);
+        most = bytes > most ? bytes : most;
+        n++;
+    }
+    for (int i = 0; i < n; i++)
+        if (SMALL * chain_bytes(p, &chains[i]) >= most &&
+            count_strips(p, &chains[i], strips) > 1)
+            chains[kept++] = chains[i];
+    return kept;
+}
+
+static void
+write_ops(Strips *s, const Chain *chains, int n)
+{
+    const VaeProgram *p = s->p;
+    for (int i = 0; i < p->n_ops;) {
+        const Chain *c = n > 0 ? &chains[n - 1] : NULL;
+        if (c && c->first == i) {
+            add_chain(s, c);
+            i += c->n;
+            n--;
+        } else {
+            s->ops[s->n_ops++] = p->ops[i++];
+        }
+    }
+}
+
+static bool
+write_program(VaeProgram *p, const Chain *chains, int n, const VaeStrips *how)
+{
+    Strips s = {.p = p, .n_slots = p->n_tensors, .how = how};
+    size_t ops = (size_t) p->n_ops;
+    for (int i = 0; i < n; i++)
+        ops +=
+            (size_t) (chains[i].n * count_strips(p, &chains[i], how->most)) + 1;
+    /* An op has three tensors. */
+    s.part = p->row_parts = vae_mem_alloc(3 * ops * sizeof(VaeTensor));
+    s.slots =
+        vae_mem_alloc((3 * ops + (size_t) p->n_tensors) * sizeof(VaeTensor *));
+    s.ops = vae_mem_alloc(ops * sizeof *s.ops);
+    const bool good = s.part && s.slots && s.ops;
+    if (good) {
+        memcpy(s.slots, p->tensors,
+               (size_t) p->n_tensors * sizeof(VaeTensor *));
+        write_ops(&s, chains, n);
+    }
+    vae_mem_free(good ? (void *) p->ops : s.ops);
+    vae_mem_free(good ? (void *) p->tensors : s.slots);
+    if (!good)
+        return false;
+    p->ops = s.ops;
+    p->n_ops = s.n_ops;
+    p->tensors = s.slots;
+    p->n_tensors = s.n_slots;
+    p->strips = s.cut ? how->most : 0;
+    return true;
+}
+
+bool
+vae_program_strips(VaeProgram *p, const VaeStrips *how)
+{
+    if (how->most < 2)
+        return true;
+    const size_t n_ops = (size_t) p->n_ops;
+    Chain *chains = vae_mem_alloc(n_ops * sizeof *chains);
+    bool *in_chain = vae_mem_alloc(n_ops * sizeof *in_chain);
+    VaeOp *room = vae_mem_alloc(n_ops * sizeof *room);
+    bool good = chains && in_chain && room;
+    const int n = good ? find_chains(p, how->most, chains, in_chain, room) : 0;
+    if (n > 0)
+        good = write_program(p, chains, n, how);
+    vae_mem_free(chains);
+    vae_mem_free(in_chain);
+    vae_mem_free(room);
+    return good;
+}
