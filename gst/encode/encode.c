@@ -41,7 +41,7 @@ GST_DEBUG_CATEGORY(gst_vae_encode_debug);
 
 GType gst_vae_encode_get_type(void);
 G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
-GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_NONE,
+GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_MARGINAL,
                             gst_vae_encode_get_type())
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(

@@ -104,7 +104,7 @@ G_DEFINE_TYPE_WITH_CODE(GstLatentMux, gst_latent_mux, GST_TYPE_ELEMENT,
                         G_IMPLEMENT_INTERFACE(GST_TYPE_TAG_SETTER, NULL);
                         GST_DEBUG_CATEGORY_INIT(latent_mux_debug, "latentmux",
                                                 0, "latent file muxer"))
-GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_NONE,
+GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_PRIMARY,
                             GST_TYPE_LATENT_MUX)
 
 /* Header ---------------------------------------------------------------- */

@@ -53,6 +53,7 @@ typedef struct GstVaeInput {
     GstSegment segment;
     GstCaps *caps; /* NULL: none that hold */
     GstCaps *refused_caps;
+    GError *no_model;       /* no file for the caps, not posted yet */
     gchar *refusal;         /* the error of a negotiation, posted already */
     gboolean no_caps_told;  /* the error of a buffer before any */
     gboolean negative_told; /* the warning of a negative time */

@@ -125,6 +125,13 @@ finish(GstVaeBase *base)
 }
 
 static gboolean
+is_no_model(const GError *error)
+{
+    return g_error_matches(error, GST_RESOURCE_ERROR,
+                           GST_RESOURCE_ERROR_NOT_FOUND);
+}
+
+static gboolean
 sink_caps(GstVaeBase *base, GstEvent *event)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
@@ -148,12 +155,21 @@ sink_caps(GstVaeBase *base, GstEvent *event)
     klass->restart(base);
     gst_caps_replace(&base->input.caps, NULL);
     g_clear_pointer(&base->input.refusal, g_free);
+    g_clear_error(&base->input.no_model);
     if (klass->set_caps(base, caps, &error))
         gst_caps_replace(&base->input.caps, caps);
     else if (error)
         gst_caps_replace(&base->input.refused_caps, caps);
     gst_event_unref(event);
-    return base->input.caps ? negotiate(base) : refuse(base, error);
+    if (base->input.caps)
+        return negotiate(base);
+    if (!error || !is_no_model(error))
+        return refuse(base, error);
+    /* The caps are right. decodebin would take a refusal for a missing plug-in
+     * and hide the error, so it is told at the first buffer. */
+    gst_caps_replace(&base->input.refused_caps, NULL);
+    base->input.no_model = error;
+    return TRUE;
 }
 
 static gboolean
@@ -256,6 +272,11 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
     GstVaeBase *base = GST_VAE_BASE(parent);
 
+    if (base->input.no_model) {
+        refuse(base, g_steal_pointer(&base->input.no_model));
+        gst_buffer_unref(buffer);
+        return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
+    }
     if (!base->input.caps || base->input.segment.rate < 0) {
         if (!base->input.caps)
             gst_vae_foreign_bytes(base, buffer);
@@ -521,6 +542,7 @@ gst_vae_pads_reset(GstVaeBase *base)
     base->input.no_caps_told = base->input.negative_told = FALSE;
     base->input.renegotiate = FALSE;
     gst_clear_tag_list(&base->input.tags);
+    g_clear_error(&base->input.no_model);
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);

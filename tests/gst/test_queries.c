@@ -447,7 +447,9 @@ test_factories(void)
         const char *name, *klass;
         guint rank;
     } wanted[] = {{"vaedecode", "Codec/Decoder/Video", GST_RANK_MARGINAL},
-                  {"vaeencode", "Codec/Encoder/Video", GST_RANK_NONE}};
+                  {"vaeencode", "Codec/Encoder/Video", GST_RANK_MARGINAL},
+                  {"latentdemux", "Codec/Demuxer/Video", GST_RANK_PRIMARY},
+                  {"latentmux", "Codec/Muxer/Video", GST_RANK_PRIMARY}};
 
     for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
         GstElementFactory *f = gst_element_factory_find(wanted[i].name);

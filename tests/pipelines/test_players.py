@@ -95,6 +95,7 @@ class Players(streams.Streams):
         status, said = streams.ended(streams.launch(play, env=env))
         self.assertEqual(status, 1)
         self.assertIn("wan2.1.safetensors", said)
+        self.assertNotIn("missing a plug-in", said)
         models = os.path.join(home, "gst-vae", "models")
         os.makedirs(models)
         shutil.copy(weights, os.path.join(models, "wan2.1.safetensors"))
@@ -102,6 +103,57 @@ class Players(streams.Streams):
         self.assertEqual((status, said), (0, ""))
         self.assertEqual(len(self.read(self.out)), len(self.frames))
         self.assertEqual(LATENTS, 1 + -(-(FRAMES - 1) // 4))
+
+    def test_no_latent_space(self):
+        """The error says what to set, and not that a plug-in is missing."""
+        clip = self.path("bare.npy")
+        shape = b"{'descr': '<f4', 'fortran_order': False, " \
+            b"'shape': (16, 1, 6, 8), }"
+        shape += b" " * (-(len(shape) + 11) % 64) + b"\n"
+        with open(clip, "wb") as out:
+            out.write(b"\x93NUMPY\x01\x00" + len(shape).to_bytes(2, "little")
+                      + shape + bytes(16 * 6 * 8 * 4))
+        for play in (f"filesrc location={clip} ! decodebin ! fakesink",
+                     f"playbin uri=file://{clip} video-sink=fakesink"):
+            status, said = streams.ended(streams.launch(play))
+            self.assertEqual(status, 1)
+            self.assertIn("latentdemux latent-space=", said)
+            self.assertNotIn("missing a plug-in", said)
+
+    def encoded(self):
+        """Frames of the demo's clip, as they come back from its latents."""
+        video, out = self.path("video.avi"), self.path("encoded.safetensors")
+        self.play(f"filesrc location={self.clip} ! latentdemux ! vaedecode ! "
+                  f"videoconvert ! jpegenc ! avimux ! filesink "
+                  f"location={video}")
+        return video, out
+
+    def test_encodebin(self):
+        video, out = self.encoded()
+        self.play(f"filesrc location={video} ! decodebin ! encodebin "
+                  "profile=application/x-safetensors:video/x-vae-latent ! "
+                  f"filesink location={out}")
+        self.play(f"filesrc location={out} ! decodebin ! {RAW}{self.out}")
+        self.assertEqual(len(self.read(self.out)), len(self.frames))
+
+    @unittest.skipUnless(shutil.which("gst-transcoder-1.0"), "not installed "
+                         "(gstreamer1.0-plugins-bad-apps)")
+    def test_transcoder(self):
+        """To latents, by a profile and by the file's name, and back."""
+        video, out = self.encoded()
+        profiles = os.path.join(streams.SOURCE, "gst", "encoding-profiles")
+        env = dict(os.environ, GST_ENCODING_TARGET_PATH=profiles)
+        back = self.path("back.avi")
+        for words in ([video, out,
+                       "application/x-safetensors:video/x-vae-latent"],
+                      [video, self.path("named.safetensors")],
+                      [out, back, "video/x-msvideo:image/jpeg"]):
+            subprocess.run(["gst-transcoder-1.0"] + words, check=True, env=env,
+                           stdout=subprocess.DEVNULL)
+        self.assertEqual(self.read(self.path("named.safetensors")),
+                         self.read(out))
+        self.play(f"filesrc location={back} ! decodebin ! {RAW}{self.out}")
+        self.assertEqual(len(self.read(self.out)), len(self.frames))
 
     def test_weights_are_no_latents(self):
         demo = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
