@@ -112,6 +112,7 @@ gst_vae_decode_drain(GstVaeDecode *self)
             continue;
         item = gst_vae_item_new_step();
         item->drain = TRUE;
+        item->backward = base->input.segment.rate < 0;
         take(self, item, until);
         ret = gst_vae_base_push_step(base, item);
     }

@@ -130,8 +130,8 @@ gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item)
     interval = base->checkpoints.location ? base->checkpoints.interval : 0;
     GST_OBJECT_UNLOCK(base);
     self->saved++;
-    item->checkpoint =
-        interval > 0 && self->saved >= interval && !self->resuming;
+    item->checkpoint = interval > 0 && self->saved >= interval &&
+                       !self->resuming && !item->backward;
     if (item->checkpoint)
         self->saved = 0;
 }

@@ -50,7 +50,8 @@ plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
         return;
     out->pts = from;
     out->duration = to - from;
-    out->running = gst_vae_base_running_time(&self->base, from);
+    out->running = gst_vae_base_running_time(
+        &self->base, self->base.input.segment.rate < 0 ? to : from);
     out->stream = gst_segment_to_stream_time(&self->base.input.segment,
                                              GST_FORMAT_TIME, from);
 }
@@ -159,7 +160,8 @@ gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
 
     step.start = self->need_start || GST_BUFFER_IS_DISCONT(latent) ||
                  !GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
-    step.behind = GST_CLOCK_TIME_IS_VALID(s->stop) && step.pts >= s->stop;
+    step.behind =
+        s->rate > 0 && GST_CLOCK_TIME_IS_VALID(s->stop) && step.pts >= s->stop;
     return step;
 }
 
@@ -204,6 +206,8 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     guint64 from, to;
 
     item->start = TRUE;
+    if (self->base.input.segment.rate < 0 && k == 0)
+        self->frame = 0;
     if (!is_cold(self, buffer))
         return first;
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
@@ -264,6 +268,23 @@ plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
         set_anchor(self, pts);
 }
 
+/* Shows none of the frames of a latent that is decoded only, and the first of
+ * one in a trick mode of key units. */
+static void
+hide_frames(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer)
+{
+    const gboolean hidden =
+        GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY);
+    const gboolean trick = (self->base.input.segment.flags &
+                            GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS) != 0;
+
+    if (!hidden && !trick)
+        return;
+    gst_clear_event(&item->before);
+    for (guint i = hidden ? 0 : 1; i < item->n_out; i++)
+        item->out[i].wanted = FALSE;
+}
+
 GstVaeItem *
 gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
                          const GstVaeStep *step)
@@ -273,6 +294,7 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
     guint keep;
 
     item->discont = self->discont || GST_BUFFER_IS_DISCONT(buffer);
+    item->backward = self->base.input.segment.rate < 0;
     self->need_start = self->discont = FALSE;
     if (step->start) {
         item->n_out = plan_start(self, item, buffer, &pts);
@@ -283,9 +305,7 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
         keep = group_of(self, buffer, item->n_out, &length);
     }
     plan_frames(self, item, keep, pts, length);
-    if (GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY))
-        for (guint i = 0; i < keep; i++)
-            item->out[i].wanted = FALSE;
+    hide_frames(self, item, buffer);
     item->in[0] = buffer;
     if (!item->partial) /* else the first frame is not there */
         item->out[0].metas = gst_buffer_ref(buffer);

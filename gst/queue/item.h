@@ -52,6 +52,7 @@ typedef struct GstVaeItem {
     gboolean cold;  /* a later step without context */
     gboolean discont;
     gboolean drain;        /* no latent: frames due at a sequence's end */
+    gboolean backward;     /* the last of its buffers goes out first */
     gboolean partial;      /* begins a sequence, but not its clip */
     gboolean checkpoint;   /* wanted after it */
     guint64 frames;        /* of the sequence, up to its end */

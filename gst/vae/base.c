@@ -80,7 +80,7 @@ end_of(GstVaeBase *base, const GstVaeItem *item)
 GstFlowReturn
 gst_vae_base_push_step(GstVaeBase *base, GstVaeItem *item)
 {
-    item->position = end_of(base, item);
+    item->position = item->backward ? GST_CLOCK_TIME_NONE : end_of(base, item);
     item->running = GST_CLOCK_TIME_NONE;
     for (guint i = item->n_out; i > 0; i--)
         if (item->out[i - 1].wanted)

@@ -83,6 +83,9 @@ typedef struct GstVaeBase {
      * it flush, so that the task's allocation and a flush exclude each
      * other. */
     GstBufferPool *pool;
+    /* The task's, or the thread's that has stopped it: frames of a group that
+     * goes out backwards, the last one first. */
+    GQueue held;
 } GstVaeBase;
 
 typedef struct GstVaeBaseClass GstVaeBaseClass;

@@ -113,6 +113,14 @@ check_times(GstVaeBase *base, GstBuffer *buffer)
     return buffer;
 }
 
+/* TRUE: the stream runs backwards, and an encoder cannot turn it. */
+static gboolean
+is_wrong_way(GstVaeBase *base)
+{
+    return base->input.segment.rate < 0 &&
+           GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
+}
+
 /* Ends the sequence. The buffers that were collected become steps or are
  * dropped. */
 static gboolean
@@ -180,11 +188,11 @@ sink_segment(GstVaeBase *base, GstEvent *event)
 
     finish(base);
     gst_event_copy_segment(event, &base->input.segment);
-    if (base->input.segment.rate < 0) {
+    if (is_wrong_way(base)) {
         gst_event_unref(event);
         GST_ELEMENT_ERROR(base, STREAM, NOT_IMPLEMENTED,
-                          ("A stream that runs backwards came, but every "
-                           "frame needs those before it"),
+                          ("Video that runs backwards came, but every latent "
+                           "needs the frames before it"),
                           ("the rate of the segment is %g, wanted more than 0",
                            base->input.segment.rate));
         return FALSE;
@@ -277,7 +285,7 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
         gst_buffer_unref(buffer);
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
-    if (!base->input.caps || base->input.segment.rate < 0) {
+    if (!base->input.caps || is_wrong_way(base)) {
         if (!base->input.caps)
             gst_vae_foreign_bytes(base, buffer);
         gst_buffer_unref(buffer);
@@ -442,13 +450,39 @@ sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
     }
 }
 
+/* TRUE: the seek would turn the stream of an encoder. */
 static gboolean
-is_reverse_seek(GstEvent *event)
+is_wrong_seek(GstVaeBase *base, GstEvent *event)
 {
     gdouble seek_rate;
 
     gst_event_parse_seek(event, &seek_rate, NULL, NULL, NULL, NULL, NULL, NULL);
-    return seek_rate <= 0;
+    return seek_rate < 0 &&
+           GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
+}
+
+/* By upstream, which knows the true times; bytes are those of our video. */
+static gboolean
+query_convert(GstVaeBase *base, GstQuery *query)
+{
+    GstFormat from, to;
+    GstVideoInfo info;
+    GstCaps *caps;
+    gint64 value, result;
+    gboolean known;
+
+    gst_query_parse_convert(query, &from, &value, &to, NULL);
+    if (from != GST_FORMAT_BYTES && to != GST_FORMAT_BYTES &&
+        gst_pad_peer_query(base->sinkpad, query))
+        return TRUE;
+    caps = gst_pad_get_current_caps(base->srcpad);
+    known = caps && GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE &&
+            gst_video_info_from_caps(&info, caps) &&
+            gst_video_info_convert(&info, from, value, to, &result);
+    gst_clear_caps(&caps);
+    if (known)
+        gst_query_set_convert(query, from, value, to, result);
+    return known;
 }
 
 static gboolean
@@ -457,9 +491,9 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
     GstVaeBase *base = GST_VAE_BASE(parent);
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
 
-    if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK && is_reverse_seek(event)) {
-        GST_WARNING_OBJECT(base, "no playing backwards: every frame needs "
-                                 "those before it");
+    if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK && is_wrong_seek(base, event)) {
+        GST_WARNING_OBJECT(base, "no encoding backwards: every latent needs "
+                                 "the frames before it");
         gst_event_unref(event);
         return FALSE;
     }
@@ -501,6 +535,8 @@ src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
         return query_latency(GST_VAE_BASE(parent), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_CONVERT)
+        return query_convert(GST_VAE_BASE(parent), query);
     if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
         gst_vae_cuda_answer(&GST_VAE_BASE(parent)->cuda, query))
         return TRUE;

@@ -31,12 +31,19 @@ keep_event(GstVaeBase *base, GstEvent *event)
         gst_pad_store_sticky_event(base->srcpad, event);
 }
 
+static void
+drop_held(GstVaeBase *base)
+{
+    g_queue_clear_full(&base->held, (GDestroyNotify) gst_buffer_unref);
+}
+
 void
 gst_vae_push_clear(GstVaeBase *base, gboolean keep_sticky)
 {
     GstVaeItem *item;
     GQueue fifo;
 
+    drop_held(base);
     g_mutex_lock(&base->queue.lock);
     fifo = gst_vae_queue_take_all(&base->queue);
     gst_vae_engine_forget(&base->worker.engine);
@@ -112,6 +119,39 @@ push_event(GstVaeBase *base, GstVaeItem *item)
         allocate(base, item->session, TRUE);
 }
 
+/* Keeps a buffer of a group that goes out backwards. A pool with a limit could
+ * run dry. Takes buffer. */
+static GstFlowReturn
+hold(GstVaeBase *base, const GstVaeItem *item, GstBuffer *buffer)
+{
+    if (item->session->bounded) {
+        GstBuffer *copy = gst_buffer_copy_deep(buffer);
+
+        gst_buffer_unref(buffer);
+        buffer = copy;
+    }
+    if (!buffer)
+        return GST_FLOW_ERROR;
+    GST_BUFFER_FLAG_UNSET(buffer, GST_BUFFER_FLAG_DISCONT);
+    g_queue_push_head(&base->held, buffer);
+    return GST_FLOW_OK;
+}
+
+/* Pushes a group that is complete. */
+static GstFlowReturn
+push_held(GstVaeBase *base)
+{
+    GstFlowReturn ret = GST_FLOW_OK;
+    GstBuffer *buffer = g_queue_peek_head(&base->held);
+
+    if (buffer)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+    while (ret == GST_FLOW_OK && (buffer = g_queue_pop_head(&base->held)))
+        ret = gst_pad_push(base->srcpad, buffer);
+    drop_held(base);
+    return ret;
+}
+
 static GstFlowReturn
 push_step(GstVaeBase *base, GstVaeItem *item)
 {
@@ -119,6 +159,8 @@ push_step(GstVaeBase *base, GstVaeItem *item)
         GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
     GstFlowReturn ret = item->result;
 
+    if (ret == GST_FLOW_OK && item->discont)
+        ret = push_held(base);
     if (item->before)
         gst_pad_push_event(base->srcpad, g_steal_pointer(&item->before));
     for (guint i = 0; i < item->n_out && ret == GST_FLOW_OK; i++) {
@@ -129,7 +171,8 @@ push_step(GstVaeBase *base, GstVaeItem *item)
                 buffer, &item->session->latent,
                 gst_vae_model_info(item->session->model)->space);
         if (buffer)
-            ret = gst_pad_push(base->srcpad, buffer);
+            ret = item->backward ? hold(base, item, buffer)
+                                 : gst_pad_push(base->srcpad, buffer);
     }
     if (ret == GST_FLOW_OK)
         gst_vae_progress_at(&base->progress, item->position,
@@ -169,6 +212,7 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
 static void
 discard(GstVaeBase *base, GstVaeItem *item)
 {
+    drop_held(base);
     if (!item->event)
         return;
     keep_event(base, item->event);
@@ -179,10 +223,14 @@ discard(GstVaeBase *base, GstVaeItem *item)
 static GstFlowReturn
 push_item(GstVaeBase *base, GstVaeItem *item)
 {
+    GstFlowReturn ret;
+
     if (!item->event)
         return push_step(base, item);
-    push_event(base, item);
-    return GST_FLOW_OK;
+    ret = push_held(base);
+    if (ret == GST_FLOW_OK)
+        push_event(base, item);
+    return ret;
 }
 
 static void

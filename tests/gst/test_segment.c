@@ -192,15 +192,61 @@ test_same_times(void)
 /* ------------------------------------------------------------------ */
 
 static void
-check_reverse(GstHarness *h, GstBuffer *buffer)
+push_backwards(GstHarness *h)
 {
-    GstBus *bus = vae_test_bus(h);
     GstSegment segment;
 
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.rate = -1;
     segment.stop = GST_SECOND;
     gst_harness_push_event(h, gst_event_new_segment(&segment));
+}
+
+/* Groups come forwards, each begins with DISCONT; their frames go out
+ * backwards. */
+static void
+test_reverse(void)
+{
+    static const guint groups[][2] = {{2, 4}, {0, 2}};
+    GstHarness *h = decoder();
+    guint next = 13;
+
+    push_backwards(h);
+    for (guint g = 0; g < 2; g++)
+        for (guint k = groups[g][0]; k < groups[g][1]; k++) {
+            GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+            if (k == groups[g][0])
+                GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
+            GST_BUFFER_OFFSET(latent) = k;
+            CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+        }
+    gst_harness_push_event(h, gst_event_new_eos());
+    while (next > 0) {
+        GstBuffer *frame = vae_test_pull(h);
+
+        /* Latent 2 has no context and gives its last frame only. */
+        next = next == 8 ? 4 : next - 1;
+        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(next));
+        CHECK_INT(GST_BUFFER_OFFSET(frame), next);
+        CHECK_INT(GST_BUFFER_FLAG_IS_SET(frame, GST_BUFFER_FLAG_DISCONT),
+                  next == 12 || next == 4);
+        gst_buffer_unref(frame);
+    }
+    vae_test_wait_eos(h);
+    vae_test_teardown(h);
+}
+
+/* An encoder cannot turn its frames round. */
+static void
+test_reverse_encoder(void)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder(&info);
+    GstBus *bus = vae_test_bus(h);
+    GstBuffer *buffer = vae_test_frame(&info, 0);
+
+    push_backwards(h);
     vae_test_expect_error(bus, GST_STREAM_ERROR,
                           GST_STREAM_ERROR_NOT_IMPLEMENTED, "backwards",
                           "frame");
@@ -214,16 +260,6 @@ check_reverse(GstHarness *h, GstBuffer *buffer)
     gst_element_set_bus(h->element, NULL);
     gst_object_unref(bus);
     vae_test_teardown(h);
-}
-
-static void
-test_reverse(void)
-{
-    GstVideoInfo info;
-    GstHarness *h = encoder(&info);
-
-    check_reverse(decoder(), vae_test_latent(LW, LH, 0));
-    check_reverse(h, vae_test_frame(&info, 0));
 }
 
 /* ------------------------------------------------------------------ */
@@ -342,6 +378,7 @@ main(int argc, char **argv)
                                     {"slivers", test_slivers},
                                     {"same-times", test_same_times},
                                     {"reverse", test_reverse},
+                                    {"reverse-encoder", test_reverse_encoder},
                                     {"gap", test_gap},
                                     {"missing-data", test_missing_data},
                                     {"missing-frames", test_missing_frames},
