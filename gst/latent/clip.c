@@ -84,11 +84,10 @@ fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                VaeError *error)
 {
     GstVaeLatentInfo *info = &clip->info;
-    if (clip->data.fps_n > 0 && clip->data.fps_d > 0) {
+    clip->own_rate = n > 0;
+    if (n == 0 && clip->data.fps_n > 0 && clip->data.fps_d > 0) {
         info->fps_n = clip->data.fps_n;
         info->fps_d = clip->data.fps_d;
-        if (n > 0 && gst_util_fraction_compare(n, d, info->fps_n, info->fps_d))
-            overrule(clip, "framerate");
         return check_rate(name, "vae.framerate", info->fps_n, info->fps_d,
                           error);
     }
@@ -190,7 +189,7 @@ gboolean
 gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset)
 {
     const VaeTensorInfo *t = vae_tensor_file_find(clip->file, GST_LATENT_TIMES);
-    if (!t || clip->data.batch != 1)
+    if (!t || clip->data.batch != 1 || clip->own_rate)
         return FALSE;
     *offset = t->offset;
     return t->type == VAE_TYPE_U8 && t->supported && t->n_dims == 2 &&
@@ -252,19 +251,62 @@ search_times(const GstLatentClip *clip, GstClockTime time)
     return low;
 }
 
+/* The latent that holds a frame. */
+static gint
+latent_of(const GstLatentClip *clip, gint64 frame)
+{
+    if (frame >= clip->frames)
+        return clip->data.t;
+    return frame == 0 ? 0 : 1 + (gint) ((frame - 1) / clip->temporal);
+}
+
 gint
 gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time)
 {
-    if (clip->times)
-        return time < gst_latent_clip_time(clip, clip->data.t)
-                   ? search_times(clip, time)
-                   : clip->data.t;
+    if (!clip->times)
+        return latent_of(clip, gst_latent_clip_frame_at(clip, time));
+    return time < gst_latent_clip_time(clip, clip->data.t)
+               ? search_times(clip, time)
+               : clip->data.t;
+}
+
+GstClockTime
+gst_latent_clip_frame_time(const GstLatentClip *clip, gint64 frame)
+{
+    const gint k = latent_of(clip, frame);
+    if (k >= clip->data.t)
+        return gst_latent_clip_time(clip, clip->data.t);
+    if (!clip->times)
+        return frame_time(clip, (guint64) frame);
+    return (GstClockTime) clip->times[k].pts +
+           gst_util_uint64_scale((guint64) clip->times[k].duration,
+                                 (guint64) (frame - first_frame(clip, k)),
+                                 (guint64) gst_latent_clip_frames(clip, k));
+}
+
+/* The frame of latent k that is shown at time, by its own times. */
+static gint64
+frame_within(const GstLatentClip *clip, gint k, GstClockTime time)
+{
+    const gint64 last = first_frame(clip, k) + gst_latent_clip_frames(clip, k);
+    gint64 frame = first_frame(clip, k);
+    while (frame + 1 < last &&
+           gst_latent_clip_frame_time(clip, frame + 1) <= time)
+        frame++;
+    return frame;
+}
+
+gint64
+gst_latent_clip_frame_at(const GstLatentClip *clip, GstClockTime time)
+{
+    if (clip->times) {
+        const gint k = gst_latent_clip_at(clip, time);
+        return k < clip->data.t ? frame_within(clip, k, time) : clip->frames;
+    }
     guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
                                           GST_SECOND * clip->info.fps_d);
     /* Times of frames are rounded down, which may be one frame too few. */
     if (frame_time(clip, frame + 1) <= time)
         frame++;
-    if (frame >= (guint64) clip->frames)
-        return clip->data.t;
-    return frame == 0 ? 0 : 1 + (gint) ((frame - 1) / clip->temporal);
+    return (gint64) MIN(frame, (guint64) clip->frames);
 }

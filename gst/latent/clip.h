@@ -35,6 +35,7 @@ typedef struct GstLatentClip {
     VaeLatentClip data;
     GstVaeLatentInfo info;
     gboolean guessed;     /* nobody stated the framerate */
+    gboolean own_rate;    /* the user did, so the file's times do not count */
     gint temporal;        /* frames of each latent after the first */
     gint64 frames;        /* of the whole clip */
     GstLatentTime *times; /* of each latent; NULL: by the frame rate */
@@ -53,7 +54,8 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
 
-/* FALSE: the file has no times. *offset: where they are in the file. */
+/* FALSE: the file has no times that count. *offset: where they are in the file.
+ */
 gboolean gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset);
 /* Takes the times of all latents, as they are in the file. FALSE: they are not
  * possible and not used. */
@@ -64,6 +66,11 @@ gint gst_latent_clip_frames(const GstLatentClip *clip, gint k);
 GstClockTime gst_latent_clip_time(const GstLatentClip *clip, gint k);
 /* The latent that holds the frame shown at time; data.t behind the end. */
 gint gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time);
+/* When a frame begins; the end of the clip for one behind the last. */
+GstClockTime gst_latent_clip_frame_time(const GstLatentClip *clip,
+                                        gint64 frame);
+/* The frame shown at time; their number behind the end. */
+gint64 gst_latent_clip_frame_at(const GstLatentClip *clip, GstClockTime time);
 
 G_END_DECLS
 #endif

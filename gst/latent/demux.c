@@ -24,7 +24,10 @@
  * latents before the one that holds the position asked for and leaves it to
  * the decoder to drop the frames before the segment. The default, 38, is as
  * far as any of the networks remembers: what is shown is what an undisturbed
- * run shows. With KEY_UNIT the segment begins at a latent's first frame.
+ * run shows. With KEY_UNIT the segment begins at a latent's first frame, and
+ * only #GstLatentDemux:key-unit-warm-up latents are sent before it. With
+ * TRICKMODE_KEY_UNITS most latents are skipped. Backwards, latents come in
+ * groups, the last group first, and each group in its order.
  *
  * ## Example launch lines
  * |[
@@ -43,28 +46,27 @@
 
 #include "demux.h"
 
-#include <string.h>
-
 #include "fields.h"
-#include "seek.h"
 #include "send.h"
 #include "task.h"
-#include "tensor_meta.h"
 
 GST_DEBUG_CATEGORY(gst_latent_demux_debug);
 #define GST_CAT_DEFAULT gst_latent_demux_debug
 
 #define DEFAULT_MAX_PUSH_SIZE ((guint64) 512 << 20)
 
-enum { PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST, PROP_WARM_UP };
+enum {
+    PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST,
+    PROP_WARM_UP,
+    PROP_KEY_UNIT_WARM_UP
+};
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
     GST_STATIC_CAPS("application/x-safetensors; application/x-npy"));
 
-static GstStaticPadTemplate src_template =
-    GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_SOMETIMES,
-                            GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
+    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
 
 G_DEFINE_TYPE_WITH_CODE(GstLatentDemux, gst_latent_demux, GST_TYPE_ELEMENT,
                         GST_DEBUG_CATEGORY_INIT(gst_latent_demux_debug,
@@ -72,138 +74,6 @@ G_DEFINE_TYPE_WITH_CODE(GstLatentDemux, gst_latent_demux, GST_TYPE_ELEMENT,
                                                 "latent file demuxer"))
 GST_ELEMENT_REGISTER_DEFINE(latentdemux, "latentdemux", GST_RANK_PRIMARY,
                             GST_TYPE_LATENT_DEMUX)
-
-/* The clip -------------------------------------------------------------- */
-
-/* Removes the source pad and forgets the clip. */
-static void
-drop_clip(GstLatentDemux *self)
-{
-    GST_OBJECT_LOCK(self);
-    GstPad *pad = self->srcpad;
-    self->srcpad = NULL;
-    gst_segment_init(&self->segment, GST_FORMAT_TIME);
-    GST_OBJECT_UNLOCK(self);
-    if (pad) {
-        gst_pad_set_active(pad, FALSE);
-        gst_element_remove_pad(GST_ELEMENT(self), pad);
-    }
-    gst_latent_clip_clear(&self->clip);
-    self->seqnum = 0;
-}
-
-static void
-drop_all(GstLatentDemux *self)
-{
-    drop_clip(self);
-    gst_latent_bytes_clear(&self->bytes);
-}
-
-/* Twice, since gst-launch-1.0 shows of an INFO only what is for debugging. */
-static void
-tell_no_space(GstLatentDemux *self, const gchar *name)
-{
-    gchar *text = g_strdup_printf(
-        "%s declares no latent space: set latent-space=... here, or model=... "
-        "of vaedecode; and normalization=raw, if they are not as a diffusion "
-        "model emits them",
-        name);
-    GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
-    g_free(text);
-}
-
-/* Reads the times of the latents, where the file has any. */
-static GstFlowReturn
-read_times(GstLatentDemux *self, const gchar *name)
-{
-    const gsize size = (gsize) self->clip.data.t * sizeof(GstLatentTime);
-    GstFlowReturn ret = GST_FLOW_OK;
-    guint64 offset;
-    VaeError error;
-    if (!gst_latent_clip_find_times(&self->clip, &offset))
-        return GST_FLOW_OK;
-    GstLatentTime *times = g_try_malloc(size);
-    if (!times) {
-        vae_fail(&error, VAE_ERR_MEMORY, "%s: no memory for times", name);
-        return gst_latent_send_fail(self, &error);
-    }
-    if (self->pull)
-        ret = gst_latent_pull(self->sinkpad, offset, (guint8 *) times, size,
-                              &error);
-    else
-        memcpy(times, self->bytes.data + offset, size);
-    if (ret != GST_FLOW_OK)
-        g_free(times);
-    else if (!gst_latent_clip_take_times(&self->clip, times))
-        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
-                            ("%s: the times of the latents (" GST_LATENT_TIMES
-                             ") are not possible; the frame rate is used",
-                             name),
-                            (NULL));
-    return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
-                                        : ret;
-}
-
-/* Finds the clip in `bytes` of a file of total bytes. */
-static GstFlowReturn
-find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
-{
-    GstLatentSettings settings;
-    VaeError error;
-    GST_OBJECT_LOCK(self);
-    gst_latent_settings_copy(&settings, &self->settings);
-    GST_OBJECT_UNLOCK(self);
-    const VaeStatus status = gst_latent_clip_open(
-        &self->clip, &self->bytes, total, name, &settings, &error);
-    gst_latent_settings_clear(&settings);
-    if (status != VAE_OK)
-        return gst_latent_send_fail(self, &error);
-    if (self->clip.overruled[0])
-        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
-                            ("%s states another %s; the property is not used",
-                             name, self->clip.overruled),
-                            (NULL));
-    if (self->clip.guessed)
-        GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
-                        self->clip.info.fps_n, self->clip.info.fps_d);
-    if (!self->clip.info.space[0])
-        tell_no_space(self, name);
-    return read_times(self, name);
-}
-
-static gboolean src_event(GstPad *pad, GstObject *parent, GstEvent *event);
-static gboolean src_query(GstPad *pad, GstObject *parent, GstQuery *query);
-
-/* The clip is known: makes the source pad and its first sticky events. */
-static void
-expose(GstLatentDemux *self)
-{
-    GstCaps *caps = gst_vae_latent_info_to_caps(&self->clip.info);
-    gst_vae_tensor_meta_describe(caps, &self->clip.info);
-    GST_INFO_OBJECT(self,
-                    "%d latents, %" G_GINT64_FORMAT " frames, %" GST_PTR_FORMAT,
-                    self->clip.data.t, self->clip.frames, caps);
-    GstPad *pad = gst_pad_new_from_static_template(&src_template, "src");
-    gst_pad_set_event_function(pad, src_event);
-    gst_pad_set_query_function(pad, src_query);
-    gst_pad_use_fixed_caps(pad);
-    gst_pad_set_active(pad, TRUE);
-
-    GST_OBJECT_LOCK(self);
-    self->srcpad = pad;
-    gst_segment_init(&self->segment, GST_FORMAT_TIME);
-    self->segment.duration =
-        gst_latent_clip_time(&self->clip, self->clip.data.t);
-    GST_OBJECT_UNLOCK(self);
-    self->next = 0;
-    self->discont = self->segment_due = TRUE;
-
-    gst_latent_send_stream_start(self, pad);
-    gst_pad_push_event(pad, gst_event_new_caps(caps));
-    gst_caps_unref(caps);
-    gst_element_add_pad(GST_ELEMENT(self), pad);
-    gst_element_no_more_pads(GST_ELEMENT(self));
-}
 
 /* Pull mode ------------------------------------------------------------- */
 
@@ -216,7 +86,7 @@ pull_header(GstLatentDemux *self)
     GstFlowReturn ret = gst_latent_pull_header(self->sinkpad, name,
                                                &self->bytes, &total, &error);
     if (ret == GST_FLOW_OK)
-        ret = find_clip(self, total, name);
+        ret = gst_latent_send_open(self, total, name);
     else if (ret == GST_FLOW_EOS)
         GST_ELEMENT_ERROR(self, STREAM, DEMUX,
                           ("%s: the stream was ended before it began", name),
@@ -232,11 +102,8 @@ pull_loop(GstPad *pad)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(GST_PAD_PARENT(pad));
     GstFlowReturn ret = GST_FLOW_OK;
-    if (!self->srcpad) {
+    if (!self->known)
         ret = pull_header(self);
-        if (ret == GST_FLOW_OK)
-            expose(self);
-    }
     if (ret == GST_FLOW_OK)
         ret = gst_latent_send_next(self);
     if (ret == GST_FLOW_OK)
@@ -250,35 +117,55 @@ static void
 apply_seek(GstLatentDemux *self, GstEvent *event)
 {
     GstSegment segment = self->segment;
+    GstClockTime interval;
+    gst_event_parse_seek_trickmode_interval(event, &interval);
     gst_latent_seek_apply(&self->clip, event, &segment);
     GST_OBJECT_LOCK(self);
     self->segment = segment;
-    const gint warm_up = self->warm_up;
+    const gint warm_up = gst_latent_seek_is_quick(event)
+                             ? MIN(self->key_unit_warm_up, self->warm_up)
+                             : self->warm_up;
     GST_OBJECT_UNLOCK(self);
-    self->next = gst_latent_seek_first(&self->clip, &segment, warm_up);
-    self->discont = self->segment_due = TRUE;
+    gst_latent_run_begin(&self->run, &self->clip, &segment, warm_up, interval);
+    self->segment_due = TRUE;
     self->seqnum = gst_event_get_seqnum(event);
     GST_DEBUG_OBJECT(self, "seek to %" GST_TIME_FORMAT " starts at latent %d",
-                     GST_TIME_ARGS(segment.position), self->next);
+                     GST_TIME_ARGS(segment.position), self->run.next);
+}
+
+/* The seek in time; NULL: it cannot be done. (transfer full) */
+static GstEvent *
+check_seek(GstLatentDemux *self, GstEvent *event)
+{
+    const gchar *refused = "upstream has no random access";
+    GstEvent *timed = NULL;
+    GST_OBJECT_LOCK(self);
+    if (self->pull && !self->known) {
+        refused = "the file has not been read yet";
+    } else if (self->pull) {
+        timed = gst_latent_seek_by_time(&self->clip, event);
+        refused = gst_latent_seek_refused(&self->segment, timed);
+    }
+    GST_OBJECT_UNLOCK(self);
+    if (!refused)
+        return timed;
+    GST_WARNING_OBJECT(self, "seek refused: %s", refused);
+    gst_clear_event(&timed);
+    return NULL;
 }
 
 static gboolean
 seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
 {
-    GST_OBJECT_LOCK(self);
-    const GstSegment segment = self->segment;
-    GST_OBJECT_UNLOCK(self);
-    const gchar *refused = self->pull ? gst_latent_seek_refused(&segment, event)
-                                      : "upstream has no random access";
-    if (refused) {
-        GST_WARNING_OBJECT(self, "seek refused: %s", refused);
+    GstEvent *timed = check_seek(self, event);
+    if (!timed)
         return FALSE;
-    }
-    gst_latent_seek_stop(self->sinkpad, pad, event);
-    /* Without a pad there is no clip any more. */
-    const gboolean done = self->srcpad != NULL;
+    gst_latent_seek_stop(self->sinkpad, pad, timed);
+    /* The element may have left PAUSED meanwhile. */
+    const gboolean done = self->known;
     if (done)
-        apply_seek(self, event);
+        apply_seek(self, timed);
+    gst_event_unref(timed);
     /* Without the lock, which a thread that is given up may be waiting for. */
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
     const gboolean runs =
@@ -299,19 +186,43 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return done;
 }
 
+/* Between READY and the first latent the caps are not known, which decodebin
+ * takes from ANY: by those of the template it would show the pad, and lose
+ * latents that leave before that. FALSE: the default holds. */
+static gboolean
+query_caps(GstLatentDemux *self, GstQuery *query)
+{
+    GstCaps *filter, *any;
+    if (GST_STATE(self) == GST_STATE_NULL ||
+        gst_pad_has_current_caps(self->srcpad))
+        return FALSE;
+    gst_query_parse_caps(query, &filter);
+    any = filter ? gst_caps_ref(filter) : gst_caps_new_any();
+    gst_query_set_caps_result(query, any);
+    gst_caps_unref(any);
+    return TRUE;
+}
+
 static gboolean
 src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(parent);
-    GST_OBJECT_LOCK(self);
-    const GstSegment segment = self->segment;
-    GST_OBJECT_UNLOCK(self);
+    gboolean known;
     switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_POSITION:
     case GST_QUERY_DURATION:
     case GST_QUERY_SEEKING:
+    case GST_QUERY_CONVERT:
     case GST_QUERY_SEGMENT:
-        return gst_latent_seek_answer(&segment, self->pull, query);
+        GST_OBJECT_LOCK(self);
+        known =
+            self->known && gst_latent_seek_answer(&self->clip, &self->segment,
+                                                  self->pull, query);
+        GST_OBJECT_UNLOCK(self);
+        return known;
+    case GST_QUERY_CAPS:
+        return query_caps(self, query) ||
+               gst_pad_query_default(pad, parent, query);
     default:
         return gst_pad_query_default(pad, parent, query);
     }
@@ -347,33 +258,28 @@ static void
 push_all(GstLatentDemux *self)
 {
     gchar *name = gst_latent_source_name(self->sinkpad);
-    drop_clip(self); /* of before a flush */
-    GstFlowReturn ret = find_clip(self, self->bytes.size, name);
+    gst_latent_send_close(self); /* of before a flush */
+    GstFlowReturn ret = gst_latent_send_open(self, self->bytes.size, name);
     g_free(name);
-    if (ret == GST_FLOW_OK)
-        expose(self);
     while (ret == GST_FLOW_OK)
         ret = gst_latent_send_next(self);
-    gst_latent_clip_clear(&self->clip);
     gst_latent_bytes_clear(&self->bytes);
     gst_latent_send_end(self, ret);
 }
 
-/* Flushes come from any thread, so the pad may go away meanwhile. */
 static gboolean
 sink_flush(GstLatentDemux *self, GstEvent *event)
 {
-    gboolean ok = TRUE;
-    GST_OBJECT_LOCK(self);
-    GstPad *pad = self->srcpad ? gst_object_ref(self->srcpad) : NULL;
-    GST_OBJECT_UNLOCK(self);
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP)
         self->bytes.size = 0;
-    if (pad) {
-        ok = gst_pad_push_event(pad, gst_event_ref(event));
-        gst_object_unref(pad);
-    }
-    return ok;
+    return gst_pad_push_event(self->srcpad, gst_event_ref(event));
+}
+
+static void
+drop_all(GstLatentDemux *self)
+{
+    gst_latent_send_close(self);
+    gst_latent_bytes_clear(&self->bytes);
 }
 
 static gboolean
@@ -466,6 +372,7 @@ static const GstVaeField fields[] = {
                   settings.batch_index),
     GST_VAE_FIELD(PROP_MAX_PUSH_SIZE, GstLatentDemux, max_push_size),
     GST_VAE_FIELD(PROP_WARM_UP, GstLatentDemux, warm_up),
+    GST_VAE_FIELD(PROP_KEY_UNIT_WARM_UP, GstLatentDemux, key_unit_warm_up),
     {0}};
 
 static void
@@ -494,6 +401,7 @@ gst_latent_demux_init(GstLatentDemux *self)
     gst_latent_settings_init(&self->settings);
     self->max_push_size = DEFAULT_MAX_PUSH_SIZE;
     self->warm_up = GST_LATENT_WARM_UP;
+    self->key_unit_warm_up = GST_LATENT_KEY_UNIT_WARM_UP;
     gst_segment_init(&self->segment, GST_FORMAT_TIME);
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_activate_function(self->sinkpad, sink_activate);
@@ -501,18 +409,17 @@ gst_latent_demux_init(GstLatentDemux *self)
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
     gst_pad_set_event_function(self->sinkpad, sink_event);
     gst_element_add_pad(GST_ELEMENT(self), self->sinkpad);
+    self->srcpad = gst_pad_new_from_static_template(&src_template, "src");
+    gst_pad_set_event_function(self->srcpad, src_event);
+    gst_pad_set_query_function(self->srcpad, src_query);
+    gst_pad_use_fixed_caps(self->srcpad);
+    gst_element_add_pad(GST_ELEMENT(self), self->srcpad);
 }
 
 static void
-gst_latent_demux_class_init(GstLatentDemuxClass *klass)
+install_properties(GObjectClass *klass)
 {
-    GObjectClass *object_class = G_OBJECT_CLASS(klass);
-    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
-    object_class->set_property = set_property;
-    object_class->get_property = get_property;
-    object_class->finalize = finalize;
-    element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
-    gst_latent_settings_install(object_class);
+    gst_latent_settings_install(klass);
     /**
      * GstLatentDemux:max-push-size:
      *
@@ -520,7 +427,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
      * whole before the first latent can leave. A larger file is an error.
      */
     g_object_class_install_property(
-        object_class, PROP_MAX_PUSH_SIZE,
+        klass, PROP_MAX_PUSH_SIZE,
         g_param_spec_uint64("max-push-size", "Max Push Size",
                             "Maximum size, in bytes, of a file that is held in "
                             "memory where upstream has no random access",
@@ -535,7 +442,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
      * are outside the segment.
      */
     g_object_class_install_property(
-        object_class, PROP_WARM_UP,
+        klass, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",
                          "Number of latents to decode, unseen, in front of a "
                          "seek position: 38 are enough for every network, 8 "
@@ -544,6 +451,35 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
                          0, G_MAXINT, GST_LATENT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
+    /**
+     * GstLatentDemux:key-unit-warm-up:
+     *
+     * The same for seeks with KEY_UNIT and without ACCURATE, and for the trick
+     * mode of key units. The pictures are approximate until as many latents
+     * are decoded as the network looks back.
+     */
+    g_object_class_install_property(
+        klass, PROP_KEY_UNIT_WARM_UP,
+        g_param_spec_int("key-unit-warm-up", "Key Unit Warm Up",
+                         "Number of latents to decode, unseen, in front of a "
+                         "position that was sought with KEY_UNIT, and of each "
+                         "picture of TRICKMODE_KEY_UNITS; no more than warm-up "
+                         "are decoded",
+                         0, G_MAXINT, GST_LATENT_KEY_UNIT_WARM_UP,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                             GST_PARAM_MUTABLE_PLAYING));
+}
+
+static void
+gst_latent_demux_class_init(GstLatentDemuxClass *klass)
+{
+    GObjectClass *object_class = G_OBJECT_CLASS(klass);
+    GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
+    object_class->set_property = set_property;
+    object_class->get_property = get_property;
+    object_class->finalize = finalize;
+    element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
+    install_properties(object_class);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(

@@ -1,7 +1,13 @@
 /*
- * seek.c: where latentdemux begins to read after a seek.
+ * seek.c: which latents are read after a seek, and queries about the clip.
  */
 #include "seek.h"
+
+#include <math.h>
+
+/* Latents that are decoded forwards and shown backwards at once. The decoder
+ * holds their frames. */
+#define BACKWARD_GROUP 8
 
 /* The nearest start of a latent to time, in the direction of the flags; time
  * itself where there is none before stop. */
@@ -52,9 +58,7 @@ gst_latent_seek_refused(const GstSegment *segment, GstEvent *event)
     gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start,
                          &stop_type, &stop);
     if (format != GST_FORMAT_TIME)
-        return "only by time";
-    if (rate <= 0)
-        return "only forwards";
+        return "only by time or frames";
     if (flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE)
         return "no instant change of rate";
     from = resolve(segment, start_type, start, segment->start);
@@ -62,6 +66,45 @@ gst_latent_seek_refused(const GstSegment *segment, GstEvent *event)
     return GST_CLOCK_TIME_IS_VALID(from) && from > to
                ? "the start is behind the stop"
                : NULL;
+}
+
+/* A position that counts frames as one in time. */
+static gint64
+frames_to_time(const GstLatentClip *clip, GstSeekType type, gint64 value)
+{
+    if (type == GST_SEEK_TYPE_NONE || (type == GST_SEEK_TYPE_SET && value < 0))
+        return value;
+    if (type == GST_SEEK_TYPE_SET)
+        return (gint64) gst_latent_clip_frame_time(clip,
+                                                   MIN(value, clip->frames));
+    value = CLAMP(clip->frames + value, 0, clip->frames);
+    return (gint64) gst_latent_clip_frame_time(clip, value) -
+           (gint64) gst_latent_clip_time(clip, clip->data.t);
+}
+
+GstEvent *
+gst_latent_seek_by_time(const GstLatentClip *clip, GstEvent *event)
+{
+    gdouble rate;
+    GstFormat format;
+    GstSeekFlags flags;
+    GstSeekType start_type, stop_type;
+    gint64 start, stop;
+    GstClockTime interval;
+    GstEvent *timed;
+
+    gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start,
+                         &stop_type, &stop);
+    if (format != GST_FORMAT_DEFAULT)
+        return gst_event_ref(event);
+    gst_event_parse_seek_trickmode_interval(event, &interval);
+    timed =
+        gst_event_new_seek(rate, GST_FORMAT_TIME, flags, start_type,
+                           frames_to_time(clip, start_type, start), stop_type,
+                           frames_to_time(clip, stop_type, stop));
+    gst_event_set_seqnum(timed, gst_event_get_seqnum(event));
+    gst_event_set_seek_trickmode_interval(timed, interval);
+    return timed;
 }
 
 static void
@@ -102,18 +145,122 @@ gst_latent_seek_apply(const GstLatentClip *clip, GstEvent *event,
                          &stop_type, &stop);
     gst_segment_do_seek(segment, rate, GST_FORMAT_TIME, flags, start_type,
                         (guint64) start, stop_type, (guint64) stop, &update);
-    if ((flags & GST_SEEK_FLAG_KEY_UNIT) && start_type != GST_SEEK_TYPE_NONE)
+    if ((flags & GST_SEEK_FLAG_KEY_UNIT) && rate > 0 &&
+        start_type != GST_SEEK_TYPE_NONE)
         segment->start = segment->time = segment->position =
             snap(clip, flags, segment->start, segment->stop);
 }
 
-gint
-gst_latent_seek_first(const GstLatentClip *clip, const GstSegment *segment,
-                      gint warm_up)
+gboolean
+gst_latent_seek_is_quick(GstEvent *event)
 {
-    const gint shown = gst_latent_clip_at(clip, segment->position);
+    GstSeekFlags flags;
 
-    return shown < clip->data.t ? MAX(shown - warm_up, 0) : clip->data.t;
+    gst_event_parse_seek(event, NULL, NULL, &flags, NULL, NULL, NULL, NULL);
+    return (flags & GST_SEEK_FLAG_TRICKMODE_KEY_UNITS) ||
+           ((flags & GST_SEEK_FLAG_KEY_UNIT) &&
+            !(flags & GST_SEEK_FLAG_ACCURATE));
+}
+
+/* Runs ------------------------------------------------------------------ */
+
+/* Goes on with [shown, end). */
+static void
+set_run(GstLatentRun *run, gint shown, gint end)
+{
+    const gint first = MAX(shown - run->warm_up, 0);
+
+    run->discont |= first != run->next;
+    run->next = first;
+    run->shown = shown;
+    run->end = MAX(shown, end);
+}
+
+/* Latents from one that is shown to the next one. By default as many as cost no
+ * more than playing at the normal rate, and half of that at most. */
+static gint
+stride_of(const GstLatentClip *clip, gdouble rate, gint warm_up,
+          GstClockTime interval)
+{
+    const gdouble whole = (gdouble) warm_up + 1;
+    const gdouble usual = ceil(whole * MAX(fabs(rate), 2));
+
+    if (interval == 0)
+        return (gint) MIN(usual, (gdouble) clip->data.t + 1);
+    return (gint) MAX(whole, (gdouble) gst_latent_clip_at(clip, interval));
+}
+
+void
+gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
+                     const GstSegment *segment, gint warm_up,
+                     GstClockTime interval)
+{
+    const gboolean backward = segment->rate < 0;
+    const guint64 from = backward ? segment->start : segment->position;
+    const guint64 to = backward ? segment->position : segment->stop;
+
+    *run = (GstLatentRun){.warm_up = MIN(warm_up, clip->data.t),
+                          .backward = backward,
+                          .next = -1};
+    run->low = gst_latent_clip_at(clip, from);
+    run->high = clip->data.t;
+    if (to == 0)
+        run->high = 0;
+    else if (GST_CLOCK_TIME_IS_VALID(to))
+        run->high = MIN(gst_latent_clip_at(clip, to - 1) + 1, run->high);
+    if (segment->flags & GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS)
+        run->stride = stride_of(clip, segment->rate, run->warm_up, interval);
+    if (run->high <= run->low) { /* nothing is shown */
+        run->warm_up = 0;
+        set_run(run, run->low, run->low);
+    } else if (!backward) {
+        set_run(run, run->low, run->stride ? run->low + 1 : run->high);
+    } else {
+        set_run(run,
+                MAX(run->low, run->high - (run->stride ? 1 : BACKWARD_GROUP)),
+                run->high);
+    }
+}
+
+gboolean
+gst_latent_run_continue(GstLatentRun *run)
+{
+    const gint step = run->stride ? run->stride : BACKWARD_GROUP;
+
+    if (run->high <= run->low || (!run->backward && !run->stride))
+        return FALSE;
+    if (!run->backward) {
+        if (run->shown + step >= run->high)
+            return FALSE;
+        set_run(run, run->shown + step, run->shown + step + 1);
+    } else if (run->stride) {
+        if (run->shown - step < run->low)
+            return FALSE;
+        set_run(run, run->shown - step, run->shown - step + 1);
+    } else {
+        if (run->shown <= run->low)
+            return FALSE;
+        set_run(run, MAX(run->shown - step, run->low), run->shown);
+    }
+    return TRUE;
+}
+
+/* Queries --------------------------------------------------------------- */
+
+static gboolean
+convert(const GstLatentClip *clip, GstFormat from, gint64 value, GstFormat to,
+        gint64 *result)
+{
+    if (value < 0 || (from != GST_FORMAT_TIME && from != GST_FORMAT_DEFAULT) ||
+        (to != GST_FORMAT_TIME && to != GST_FORMAT_DEFAULT))
+        return FALSE;
+    if (from == to)
+        *result = value;
+    else if (to == GST_FORMAT_DEFAULT)
+        *result = gst_latent_clip_frame_at(clip, (GstClockTime) value);
+    else
+        *result = (gint64) gst_latent_clip_frame_time(clip, value);
+    return TRUE;
 }
 
 static void
@@ -130,32 +277,67 @@ answer_segment(const GstSegment *segment, GstQuery *query)
         (gint64) gst_segment_to_stream_time(segment, time, stop));
 }
 
-gboolean
-gst_latent_seek_answer(const GstSegment *segment, gboolean seekable,
-                       GstQuery *query)
+static gboolean
+answer_position(const GstLatentClip *clip, const GstSegment *segment,
+                GstQuery *query)
 {
-    GstFormat format = GST_FORMAT_TIME;
+    const guint64 position =
+        gst_segment_to_stream_time(segment, GST_FORMAT_TIME, segment->position);
+    GstFormat format;
+    gint64 value;
+
+    gst_query_parse_position(query, &format, NULL);
+    if (!convert(clip, GST_FORMAT_TIME, (gint64) position, format, &value))
+        return FALSE;
+    gst_query_set_position(query, format, value);
+    return TRUE;
+}
+
+/* The length in a format; FALSE: there is none. */
+static gboolean
+length_in(const GstLatentClip *clip, GstFormat format, gint64 *length)
+{
+    return convert(clip, GST_FORMAT_DEFAULT, clip->frames, format, length);
+}
+
+static gboolean
+answer_convert(const GstLatentClip *clip, GstQuery *query)
+{
+    GstFormat from, to;
+    gint64 value, result;
+
+    gst_query_parse_convert(query, &from, &value, &to, NULL);
+    if (!convert(clip, from, value, to, &result))
+        return FALSE;
+    gst_query_set_convert(query, from, value, to, result);
+    return TRUE;
+}
+
+gboolean
+gst_latent_seek_answer(const GstLatentClip *clip, const GstSegment *segment,
+                       gboolean seekable, GstQuery *query)
+{
+    GstFormat format;
+    gint64 length = -1;
+    gboolean known = TRUE;
 
     switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_POSITION:
-        gst_query_parse_position(query, &format, NULL);
-        gst_query_set_position(
-            query, format,
-            (gint64) gst_segment_to_stream_time(segment, GST_FORMAT_TIME,
-                                                segment->position));
-        break;
+        return answer_position(clip, segment, query);
     case GST_QUERY_DURATION:
         gst_query_parse_duration(query, &format, NULL);
-        gst_query_set_duration(query, format, (gint64) segment->duration);
-        break;
+        known = length_in(clip, format, &length);
+        gst_query_set_duration(query, format, length);
+        return known;
     case GST_QUERY_SEEKING:
         gst_query_parse_seeking(query, &format, NULL, NULL, NULL);
-        gst_query_set_seeking(query, format,
-                              seekable && format == GST_FORMAT_TIME, 0,
-                              (gint64) segment->duration);
+        known = length_in(clip, format, &length);
+        gst_query_set_seeking(query, format, seekable && known, 0, length);
         return TRUE;
+    case GST_QUERY_CONVERT:
+        return answer_convert(clip, query);
     default:
         answer_segment(segment, query);
+        return TRUE;
     }
-    return format == GST_FORMAT_TIME;
 }

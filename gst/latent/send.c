@@ -57,10 +57,10 @@ read_step(GstLatentDemux *self, gint k, guint8 *dst)
     return ret;
 }
 
-void
-gst_latent_send_stream_start(GstLatentDemux *self, GstPad *pad)
+static void
+push_stream_start(GstLatentDemux *self)
 {
-    gchar *id = gst_pad_create_stream_id(pad, GST_ELEMENT(self), NULL);
+    gchar *id = gst_pad_create_stream_id(self->srcpad, GST_ELEMENT(self), NULL);
     GstEvent *event = gst_event_new_stream_start(id);
     GstEvent *upstream =
         gst_pad_get_sticky_event(self->sinkpad, GST_EVENT_STREAM_START, 0);
@@ -69,7 +69,7 @@ gst_latent_send_stream_start(GstLatentDemux *self, GstPad *pad)
         group = gst_util_group_id_next();
     gst_event_set_group_id(event, group);
     gst_clear_event(&upstream);
-    gst_pad_push_event(pad, event);
+    gst_pad_push_event(self->srcpad, event);
     g_free(id);
 }
 
@@ -91,16 +91,43 @@ push_tags(GstLatentDemux *self)
 }
 
 static void
+push_caps(GstLatentDemux *self)
+{
+    GstCaps *caps = gst_vae_latent_info_to_caps(&self->clip.info);
+    gst_vae_tensor_meta_describe(caps, &self->clip.info);
+    GST_INFO_OBJECT(self,
+                    "%d latents, %" G_GINT64_FORMAT " frames, %" GST_PTR_FORMAT,
+                    self->clip.data.t, self->clip.frames, caps);
+    gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+}
+
+static void
 push_segment(GstLatentDemux *self)
 {
-    if (!self->segment_due)
-        return;
     GstEvent *event = gst_event_new_segment(&self->segment);
     if (self->seqnum)
         gst_event_set_seqnum(event, self->seqnum);
-    self->segment_due = FALSE;
     gst_pad_push_event(self->srcpad, event);
     push_tags(self);
+}
+
+/* A pad drops the events that it is given while it flushes. They stay due
+ * then. */
+static GstFlowReturn
+push_due(GstLatentDemux *self)
+{
+    if (!self->start_due && !self->segment_due)
+        return GST_FLOW_OK;
+    if (self->start_due) {
+        push_stream_start(self);
+        push_caps(self);
+    }
+    push_segment(self);
+    if (GST_PAD_IS_FLUSHING(self->srcpad))
+        return GST_FLOW_FLUSHING;
+    self->start_due = self->segment_due = FALSE;
+    return GST_FLOW_OK;
 }
 
 static void
@@ -118,25 +145,32 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
     }
     GST_BUFFER_OFFSET(buffer) = k;
     GST_BUFFER_OFFSET_END(buffer) = k + 1;
-    if (self->discont)
+    if (k < self->run.shown || k >= self->run.end)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY);
+    if (self->run.discont)
         GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
     else
         GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-    self->discont = FALSE;
+    self->run.discont = FALSE;
 }
 
-/* Remembers the end of the latents that were sent; a seek without a flush goes
- * on from it. */
+/* Remembers how far latents were sent; a seek without a flush goes on from
+ * there. */
 static void
-set_position(GstLatentDemux *self, GstClockTime end)
+set_position(GstLatentDemux *self)
 {
-    GST_OBJECT_LOCK(self);
+    const GstLatentRun *run = &self->run;
     const GstSegment *s = &self->segment;
-    self->segment.position = CLAMP(end, s->start, MIN(s->stop, s->duration));
+    const gint k = run->backward ? run->shown : run->next;
+    const GstClockTime time = gst_latent_clip_time(&self->clip, k);
+    if (run->backward && run->next < run->end)
+        return;
+    GST_OBJECT_LOCK(self);
+    self->segment.position = CLAMP(time, s->start, MIN(s->stop, s->duration));
     GST_OBJECT_UNLOCK(self);
 }
 
-/* Latents behind the last one of the segment that its frames depend on; the
+/* Latents behind the last one that is shown that its frames depend on; the
  * decoder downstream knows it. */
 static gint
 look_ahead(GstLatentDemux *self)
@@ -151,28 +185,35 @@ look_ahead(GstLatentDemux *self)
     return latents;
 }
 
+/* TRUE: the latents of the run are sent, and those behind that their frames
+ * depend on. */
 static gboolean
-is_behind(GstLatentDemux *self, gint k)
+is_sent(GstLatentDemux *self)
 {
-    return k >= 0 && GST_CLOCK_TIME_IS_VALID(self->segment.stop) &&
-           gst_latent_clip_time(&self->clip, k) >= self->segment.stop;
+    const GstLatentRun *run = &self->run;
+    if (run->next < run->end)
+        return FALSE;
+    return run->next >= self->clip.data.t || run->shown == run->end ||
+           run->next >= run->end + look_ahead(self);
 }
 
 GstFlowReturn
 gst_latent_send_next(GstLatentDemux *self)
 {
-    const gint k = self->next;
-    push_segment(self);
-    if (k >= self->clip.data.t ||
-        (is_behind(self, k) && is_behind(self, k - look_ahead(self))))
-        return GST_FLOW_EOS;
+    GstLatentRun *run = &self->run;
+    GstFlowReturn ret = push_due(self);
+    if (ret == GST_FLOW_OK && is_sent(self) && !gst_latent_run_continue(run))
+        ret = GST_FLOW_EOS;
+    if (ret != GST_FLOW_OK)
+        return ret;
+    const gint k = run->next;
     const gsize size = gst_vae_latent_info_step_size(&self->clip.info);
     guint8 *data = g_try_malloc(size);
     if (!data) {
         const VaeError error = {VAE_ERR_MEMORY, "No memory for one latent"};
         return gst_latent_send_fail(self, &error);
     }
-    const GstFlowReturn ret = read_step(self, k, data);
+    ret = read_step(self, k, data);
     if (ret != GST_FLOW_OK) {
         g_free(data);
         return ret;
@@ -180,22 +221,30 @@ gst_latent_send_next(GstLatentDemux *self)
     GstBuffer *buffer = gst_buffer_new_wrapped(data, size);
     stamp(self, buffer, k);
     gst_vae_tensor_meta_add(buffer, &self->clip.info, NULL);
-    set_position(self, gst_latent_clip_time(&self->clip, k + 1));
-    self->next = k + 1;
+    run->next = k + 1;
+    set_position(self);
     GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);
     return gst_pad_push(self->srcpad, buffer);
+}
+
+/* Where a segment ends that is played to its end. */
+static GstClockTime
+end_of(const GstSegment *segment)
+{
+    if (segment->rate < 0)
+        return segment->start;
+    return GST_CLOCK_TIME_IS_VALID(segment->stop) ? segment->stop
+                                                  : segment->duration;
 }
 
 static void
 push_eos(GstLatentDemux *self)
 {
     GstEvent *event;
-    if (!self->srcpad)
+    if (!self->known)
         return;
     if (self->segment.flags & GST_SEEK_FLAG_SEGMENT) {
-        const GstClockTime stop = GST_CLOCK_TIME_IS_VALID(self->segment.stop)
-                                      ? self->segment.stop
-                                      : self->segment.duration;
+        const GstClockTime stop = end_of(&self->segment);
         GstMessage *message = gst_message_new_segment_done(
             GST_OBJECT(self), GST_FORMAT_TIME, stop);
         gst_message_set_seqnum(message, self->seqnum);

@@ -85,24 +85,24 @@ install_choice(GObjectClass *klass)
                          -1, G_MAXINT, -1, FLAGS));
 }
 
-/* For files that do not state them. */
+/* The rate, and what serves files that do not state it. */
 static void
 install_defaults(GObjectClass *klass)
 {
     /**
      * GstLatentDemux:framerate:
      *
-     * Rate of the decoded video for files that state none; the caps and
-     * timestamps have it. If the file states another one there is a WARNING,
-     * and that of the file is taken.
+     * Rate of the decoded video; the caps and timestamps have it, in place of
+     * the rate and the times that the file states.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
-                                "Framerate of the decoded video where the file "
-                                "states none, " GST_VAE_RATES
-                                " (0/1 = the usual one of the latent space, "
-                                "16/1 where that is unknown)",
+                                "Framerate of the decoded video, in place of "
+                                "the file's own, " GST_VAE_RATES
+                                " (0/1 = that of the file, else the usual one "
+                                "of the latent space, 16/1 where that is "
+                                "unknown)",
                                 0, 1, G_MAXINT, 1, 0, 1, FLAGS));
     /**
      * GstLatentDemux:latent-space:

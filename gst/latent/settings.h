@@ -16,8 +16,8 @@ typedef enum {
     GST_LATENT_NORMALIZATION_RAW
 } GstLatentNormalization;
 
-/* Which clip of the file is the user's choice; space, normalization and
- * framerate are for files that do not state them. */
+/* Which clip of the file is the user's choice, and its framerate; space and
+ * normalization are for files that do not state them. */
 typedef struct GstLatentSettings {
     gchar *tensor, *space; /* NULL: not said */
     VaeLatentLayout layout;

@@ -83,29 +83,6 @@ on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 }
 
 static void
-link_pad(GstElement *demux, GstPad *pad, gpointer after)
-{
-    GstPad *sink = gst_element_get_static_pad(after, "sink");
-
-    CHECK_INT(gst_pad_link(pad, sink), GST_PAD_LINK_OK);
-    gst_object_unref(sink);
-}
-
-/* gst_parse_launch() links a pad that comes once; this one comes again. */
-static void
-link_demux(Storm *s)
-{
-    GstElement *demux = gst_bin_get_by_name(GST_BIN(s->pipeline), "demux");
-    GstElement *after = gst_bin_get_by_name(GST_BIN(s->pipeline), "after");
-
-    if (demux && after)
-        g_signal_connect_object(demux, "pad-added", G_CALLBACK(link_pad), after,
-                                0);
-    g_clear_pointer(&demux, gst_object_unref);
-    g_clear_pointer(&after, gst_object_unref);
-}
-
-static void
 storm_open(Storm *s, const gchar *text)
 {
     GError *error = NULL;
@@ -122,7 +99,6 @@ storm_open(Storm *s, const gchar *text)
                           GST_PAD_PROBE_TYPE_EVENT_FLUSH,
                       on_data, s, NULL);
     gst_object_unref(pad);
-    link_demux(s);
 }
 
 /* Fails on an error; TRUE: the stream has ended. FALSE: nothing so far. */
@@ -327,11 +303,10 @@ test_file(void)
                                                  "model=\"%s\" ! latentmux ! "
                                                  "filesink location=\"%s\"",
                         vae_test_weights(), file);
-    gchar *read =
-        g_strdup_printf("filesrc location=\"%s\" ! latentdemux name=demux "
-                        "vaedecode name=after threads=1 model=\"%s\" ! "
-                        "video/x-raw,format=RGB ! " SINK,
-                        file, vae_test_weights());
+    gchar *read = g_strdup_printf("filesrc location=\"%s\" ! latentdemux ! "
+                                  "vaedecode threads=1 model=\"%s\" ! "
+                                  "video/x-raw,format=RGB ! " SINK,
+                                  file, vae_test_weights());
     Storm s = {.pipeline = gst_parse_launch(write, NULL)};
 
     CHECK(fd >= 0);

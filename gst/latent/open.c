@@ -1,0 +1,108 @@
+/*
+ * open.c: the clip of a file, found and forgotten.
+ */
+#include "send.h"
+
+#include <string.h>
+
+#define GST_CAT_DEFAULT gst_latent_demux_debug
+
+void
+gst_latent_send_close(GstLatentDemux *self)
+{
+    GST_OBJECT_LOCK(self);
+    self->known = FALSE;
+    gst_segment_init(&self->segment, GST_FORMAT_TIME);
+    GST_OBJECT_UNLOCK(self);
+    gst_latent_clip_clear(&self->clip);
+    self->seqnum = 0;
+}
+
+/* Twice, since gst-launch-1.0 shows of an INFO only what is for debugging. */
+static void
+tell_no_space(GstLatentDemux *self, const gchar *name)
+{
+    gchar *text = g_strdup_printf(
+        "%s declares no latent space: set latent-space=... here, or model=... "
+        "of vaedecode; and normalization=raw, if they are not as a diffusion "
+        "model emits them",
+        name);
+    GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
+    g_free(text);
+}
+
+/* Reads the times of the latents, where the file has any. */
+static GstFlowReturn
+read_times(GstLatentDemux *self, const gchar *name)
+{
+    const gsize size = (gsize) self->clip.data.t * sizeof(GstLatentTime);
+    GstFlowReturn ret = GST_FLOW_OK;
+    guint64 offset;
+    VaeError error;
+    if (!gst_latent_clip_find_times(&self->clip, &offset))
+        return GST_FLOW_OK;
+    GstLatentTime *times = g_try_malloc(size);
+    if (!times) {
+        vae_fail(&error, VAE_ERR_MEMORY, "%s: no memory for times", name);
+        return gst_latent_send_fail(self, &error);
+    }
+    if (self->pull)
+        ret = gst_latent_pull(self->sinkpad, offset, (guint8 *) times, size,
+                              &error);
+    else
+        memcpy(times, self->bytes.data + offset, size);
+    if (ret != GST_FLOW_OK)
+        g_free(times);
+    else if (!gst_latent_clip_take_times(&self->clip, times))
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
+                            ("%s: the times of the latents (" GST_LATENT_TIMES
+                             ") are not possible; the frame rate is used",
+                             name),
+                            (NULL));
+    return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
+                                        : ret;
+}
+
+/* Finds the clip in `bytes` of a file of total bytes. */
+static GstFlowReturn
+find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
+{
+    GstLatentSettings settings;
+    VaeError error;
+    GST_OBJECT_LOCK(self);
+    gst_latent_settings_copy(&settings, &self->settings);
+    GST_OBJECT_UNLOCK(self);
+    const VaeStatus status = gst_latent_clip_open(
+        &self->clip, &self->bytes, total, name, &settings, &error);
+    gst_latent_settings_clear(&settings);
+    if (status != VAE_OK)
+        return gst_latent_send_fail(self, &error);
+    if (self->clip.overruled[0])
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
+                            ("%s states another %s; the property is not used",
+                             name, self->clip.overruled),
+                            (NULL));
+    if (self->clip.guessed)
+        GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
+                        self->clip.info.fps_n, self->clip.info.fps_d);
+    if (!self->clip.info.space[0])
+        tell_no_space(self, name);
+    return read_times(self, name);
+}
+
+GstFlowReturn
+gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
+{
+    const GstFlowReturn ret = find_clip(self, total, name);
+    if (ret != GST_FLOW_OK)
+        return ret;
+    GST_OBJECT_LOCK(self);
+    gst_segment_init(&self->segment, GST_FORMAT_TIME);
+    self->segment.duration =
+        gst_latent_clip_time(&self->clip, self->clip.data.t);
+    self->known = TRUE;
+    GST_OBJECT_UNLOCK(self);
+    gst_latent_run_begin(&self->run, &self->clip, &self->segment, 0, 0);
+    self->start_due = self->segment_due = TRUE;
+    return GST_FLOW_OK;
+}
