@@ -45,9 +45,10 @@ gst_vae_stats_reset(GstVaeStats *stats)
 
 void
 gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
-                     gint look_ahead)
+                     const gchar *model, gint look_ahead)
 {
     g_mutex_lock(&stats->lock);
+    g_strlcpy(stats->counters.model, model, sizeof stats->counters.model);
     stats->counters.look_ahead = look_ahead;
     stats->counters.plan = *vae_stream_get_plan(stream);
     g_strlcpy(stats->counters.device, vae_stream_get_device(stream),
@@ -151,7 +152,8 @@ gst_vae_stats_structure(GstVaeStats *stats, guint in_flight)
         G_TYPE_INT, c.look_ahead, "waiting", G_TYPE_UINT, c.waiting, "fps",
         G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite,
         "nan-steps", G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
-        c.recovered_steps, "device", G_TYPE_STRING, c.device, NULL);
+        c.recovered_steps, "device", G_TYPE_STRING, c.device, "model",
+        G_TYPE_STRING, c.model, NULL);
     set_times(s, &c);
     set_plan(s, &c.plan);
     return s;

@@ -40,6 +40,7 @@ typedef struct GstVaeCounters {
     guint waiting;            /* frames that wait for them */
     VaePlan plan;             /* all zero until a stream is open */
     gchar device[128];        /* its name */
+    gchar model[1024];        /* its file */
 } GstVaeCounters;
 
 typedef struct GstVaeStats {
@@ -60,7 +61,7 @@ guint64 gst_vae_stats_interval(GstVaeStats *stats);
 void gst_vae_stats_reset(GstVaeStats *stats);
 /* The slices that follow run on this stream. */
 void gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
-                          gint look_ahead);
+                          const gchar *model, gint look_ahead);
 /* So many frames wait for later latents. */
 void gst_vae_stats_waiting(GstVaeStats *stats, guint frames);
 

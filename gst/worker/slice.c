@@ -80,6 +80,7 @@ set_stream(GstVaeEngine *engine, GstVaeSession *session, VaeStream *stream)
 
     if (stream)
         gst_vae_stats_stream(engine->stats, stream,
+                             gst_vae_model_info(session->model)->path,
                              gst_vae_session_look_ahead(session));
     g_mutex_lock(&queue->lock);
     old = engine->stream;
@@ -154,6 +155,7 @@ reload(GstVaeEngine *engine, VaeError *error)
             (g_get_monotonic_time() - began) / 1e6, vae_status_name(status));
     if (status == VAE_OK && released)
         gst_vae_stats_stream(engine->stats, engine->stream,
+                             gst_vae_model_info(engine->session->model)->path,
                              gst_vae_session_look_ahead(engine->session));
     if (status == VAE_OK) {
         g_mutex_lock(&engine->queue->lock);

@@ -79,6 +79,14 @@ def render(state, viewers):
     )
     for name, kind, words, key in NUMBERS:
         text.one(name, kind, words, stats[key])
+    text.family(
+        "latency_seconds",
+        "gauge",
+        "Time of a latent through the decoder, as the page shows it; NaN before "
+        "the first frames and while nothing is decoded.",
+    )
+    latency = state["latency"]
+    text.sample("latency_seconds", "NaN" if latency is None else repr(latency))
     for key, words in TIMES:
         name = key.replace("-", "_") + "_seconds"
         text.family(name, "summary", words)

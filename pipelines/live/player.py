@@ -206,7 +206,7 @@ class Player:
             {
                 "playing": self._playing,
                 "note": self._note,
-                "model": stem(self._model) if self._model else "installed",
+                "model": stem(self._model or stats["model"] or "") or "installed",
                 "models": list(self.models),
                 "fps": fps,
                 "latency": latency,

@@ -187,6 +187,9 @@ test_plan(void)
     text = text_of(h, "backend");
     CHECK(strcmp(text, "ref") == 0);
     g_free(text);
+    text = text_of(h, "model");
+    CHECK(strcmp(text, vae_test_weights()) == 0);
+    g_free(text);
     vae_stream_free(&stream);
     vae_model_free(&model);
     vae_test_teardown(h);

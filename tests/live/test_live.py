@@ -94,6 +94,8 @@ def numbers(live):
         and all(family.startswith("gstvae_") for family in kinds),
         "all named gstvae_",
     )
+    until(lambda: number(live, "latency_seconds") > 0)
+    check(True, "the latency of the page")
     grows = [
         key
         for key in after
