@@ -6,7 +6,8 @@ OFFICIAL is a folder with checkouts named Wan2.1, Wan2.2, SeedVR and taehv, or
 some of them, each of the repository that published the network. PRECISION is
 fp32, tf32, fp16 or bf16. Prints frames/s of the best run over the whole clip,
 after some to warm up; nothing, with exit code 1, for a network that it does not
-know.
+know. A run takes and gives what a stream of gst-vae does: latents in fp32 and
+pictures in 8-bit RGB, both in the memory of the host, pinned on a GPU.
 
   --device cpu|cuda  cpu unless given
   --mode MODE        eager (the default); channels_last: weights and input in
@@ -158,27 +159,83 @@ def make(a):
     return made, dtype
 
 
-def run(a, made, dtype, frames):
-    """Seconds of one run over so many frames."""
+def host(a, shape, dtype):
+    """A buffer of the host, as an element's pool has it."""
+    import torch
+    return torch.empty(shape, dtype=dtype, pin_memory=a.device == 'cuda')
+
+
+def pictures_of(a, y):
+    """A decoder's frames as 8-bit RGB, (T, H, W, 3) on the device."""
+    import torch
+    if a.model.startswith('tae'):  # [1, T, 3, H, W], 0 to 1
+        y = y[0].permute(0, 2, 3, 1) * 255
+    else:  # [1, 3, T, H, W], or without the 1, -1 to 1
+        y = (y[0] if y.dim() == 5 else y).permute(1, 2, 3, 0) * 127.5 + 127.5
+    return y.round().clamp(0, 255).to(torch.uint8).contiguous()
+
+
+def network_input(a, x, dtype):
+    """What the network takes, from the host's latents or pictures."""
+    import torch
+    x = x.to(a.device, non_blocking=True).to(dtype)
+    if a.direction == 'encode':
+        x = (x / 127.5 - 1).permute(3, 0, 1, 2)[None].contiguous()
+    if a.mode == 'channels_last':
+        x = x.contiguous(memory_format=torch.channels_last_3d)
+    return x
+
+
+def tensor_of(y):
+    """The tensor in what a network gives: a tuple, a result of diffusers, or a
+    distribution, whose mean it is."""
+    import torch
+    while not isinstance(y, torch.Tensor):
+        if isinstance(y, (tuple, list)):
+            y = y[0]
+            continue
+        for name in 'sample', 'latent', 'latent_dist', 'mean':
+            value = getattr(y, name, None)
+            if value is not None and not callable(value):
+                y = value
+                break
+        else:
+            raise TypeError('results of type %s' % type(y).__name__)
+    return y
+
+
+def deliver(a, y, kept):
+    """Copies the results to the host; kept: a buffer of an earlier run."""
+    import torch
+    y = tensor_of(y)
+    y = pictures_of(a, y) if a.direction == 'decode' else y.to(torch.float32)
+    if kept is None or kept.shape != y.shape:
+        kept = host(a, y.shape, y.dtype)
+    kept.copy_(y, non_blocking=True)
+    return kept
+
+
+def run(a, made, dtype, frames, kept=None):
+    """Seconds of one run over so many frames, and the buffer of its results."""
     import torch
     z, factor = Z[a.model]
     width, height = map(int, a.size.split('x'))
     latents = (frames - 1) // 4 + 1
-    decode = a.direction == 'decode'
-    shape = ((1, z, latents, -(-height // factor), -(-width // factor))
-             if decode else (1, 3, frames, height, width))
-    x = (torch.rand(shape, device=a.device) * 2 - 1).to(dtype)
-    if a.mode == 'channels_last':
-        x = x.contiguous(memory_format=torch.channels_last_3d)
+    if a.direction == 'decode':
+        x = host(a, (1, z, latents, -(-height // factor), -(-width // factor)),
+                 torch.float32).uniform_(-1, 1)
+    else:
+        x = host(a, (frames, height, width, 3), torch.uint8).random_(0, 256)
     gpu = a.device == 'cuda'
     if gpu:
         torch.cuda.synchronize()
     start = time.perf_counter()
     with torch.no_grad():
-        (made.decode if decode else made.encode)(x)
+        work = made.decode if a.direction == 'decode' else made.encode
+        kept = deliver(a, work(network_input(a, x, dtype)), kept)
     if gpu:
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, kept
 
 
 def main():
@@ -202,12 +259,12 @@ def main():
     # Compiled code and cuDNN's choices are for one length, and what is compiled
     # is so again when it sees what changes between runs.
     gpu = a.device == 'cuda'
-    first = run(a, made, dtype, a.frames if gpu else 5)
+    first, kept = run(a, made, dtype, a.frames if gpu else 5)
     for _ in range(2 if a.mode in ('compile', 'graphs') else 0):
-        run(a, made, dtype, a.frames)
+        run(a, made, dtype, a.frames, kept)
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    times = [run(a, made, dtype, a.frames) for _ in range(a.runs)]
+    times = [run(a, made, dtype, a.frames, kept)[0] for _ in range(a.runs)]
     if not a.json:
         print(f'{a.frames / min(times):.3f}')
         return

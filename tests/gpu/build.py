@@ -63,6 +63,28 @@ def unpack(run, folder):
     return len(packages)
 
 
+def has_jansson(run):
+    """Whether Meson finds it, by pkg-config."""
+    return ask('pkg-config', '--exists', 'jansson', env=run.env) is not None
+
+
+def take_jansson(run):
+    """The packages to build with where jansson is not there: those of the
+    folder gpu-debs, else of this machine's system. The number unpacked."""
+    if run.emulate or has_jansson(run):
+        return 0
+    brought, fetched = os.path.join(TOP, 'gpu-debs'), run.build + '-debs'
+    if glob.glob(brought + '/*.deb'):
+        return unpack(run, brought)
+    run.call(['sh', os.path.join(TOP, 'tests/gpu/debs.sh'), fetched, 'build'],
+             60)
+    if glob.glob(fetched + '/*.deb'):
+        return unpack(run, fetched)
+    raise RuntimeError('jansson is not there and cannot be downloaded; run '
+                       '"sh tests/gpu/debs.sh gpu-debs build" on a machine '
+                       'with the same system, and bring the folder gpu-debs')
+
+
 # ---------------------------------------------------------------------------
 # What the machine has.
 
@@ -161,7 +183,8 @@ def architecture():
 def build(run):
     """Configures and compiles for this machine's GPU."""
     o = run.options
-    unpacked = unpack(run, os.path.abspath(o.debs)) if o.debs else 0
+    unpacked = (unpack(run, os.path.abspath(o.debs)) if o.debs else
+                take_jansson(run))
     run.meson = find_meson(run)
     configured = os.path.exists(run.path('build.ninja'))
     # Any folder with the emulation will do, as it is configured.

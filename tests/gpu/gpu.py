@@ -17,6 +17,16 @@ import steps
 from runner import Run, TOP
 
 
+# Three calls that answer everything on a rented GPU, where a command may take
+# ten minutes and nothing is kept: the steps and their seconds, and the models.
+CALLS = {1: ('rates:90,kernels:90,golden:150,start:110', None),
+         2: ('overlap:150,speed:270', ['wan2.1', 'seedvr2', 'wan2.2',
+                                       'taew2_1']),
+         3: ('torch:370,exact:60', ['wan2.1', 'seedvr2', 'wan2.2',
+                                    'taew2_1'])}
+CALL_LIMIT = 570
+
+
 def words(text):
     return [w for w in text.replace(',', ' ').split() if w]
 
@@ -39,7 +49,8 @@ def parse(argv):
   VAE_TEST_DATA folder with the large vectors, for golden and streams
 
 Missing packages may be unpacked rather than installed: --debs names a folder
-of .deb files, such as debs.sh downloads. cuDNN is
+of .deb files, such as debs.sh downloads. Without jansson the folder gpu-debs
+beside the sources is taken, or debs.sh downloads it. cuDNN is
 taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
 
 Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
@@ -52,6 +63,9 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
     p.add_argument('--only', type=words, metavar='STEP[:SECONDS],...',
                    help='these steps (and the build), in this order; with a '
                    'limit of time other than their own')
+    p.add_argument('--call', type=int, choices=sorted(CALLS), metavar='N',
+                   help='1, 2 or 3: a third of the most important numbers, '
+                   'within %d s' % CALL_LIMIT)
     p.add_argument('--skip', type=words, default=[], metavar='STEP,...')
     p.add_argument('--limit', type=int, metavar='SECONDS',
                    help='for all of it; steps have limits of their own, too')
@@ -74,6 +88,12 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
                    help='over the emulated device, to see that this works')
     p.add_argument('--list', action='store_true', help='the steps')
     o = p.parse_args(argv)
+    if o.call:
+        called, models = CALLS[o.call]
+        o.only = o.only or words(called)
+        o.models = o.models or models
+        o.precisions = o.precisions or ['bf16']
+        o.limit = o.limit or CALL_LIMIT
     only = [word.partition(':') for word in o.only or []]
     for name in [name for name, _, _ in only] + o.skip:
         if name not in names:

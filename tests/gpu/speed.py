@@ -12,6 +12,11 @@ from runner import Skip, Stopped, TOP, short
 # has to be hidden behind computing: what docs/performance.md says.
 PLAN_BOUND = 0.03
 HIDDEN_BOUND = 0.95
+# A device gives memory in steps of 2 MiB, and a stream has some blocks.
+PLAN_SLACK = 8 << 21
+# Seconds of steady state that a rate needs: clocks settle, and one late slice
+# does not count.
+STEADY = 2
 
 
 def tool_of(run):
@@ -22,7 +27,8 @@ def tool_of(run):
 
 
 # What `vaetool make-weights` makes.
-NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2',
+NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'ltx2.0', 'ltx2.3', 'taew2_1',
+            'taew2_2',
             'taew2_2_super', 'taehv', 'taehv1_5', 'taehv1_5_super',
             'taecvx', 'taeos1_3', 'taeltx_2', 'taeltx2_3', 'taeltx2_3_wide']
 
@@ -129,6 +135,14 @@ def flow_cases(o):
     return cases
 
 
+def apart(row):
+    """How far a stream's memory is from its plan, in parts of the plan; 0
+    within the slack."""
+    total = row['plan']['total']
+    beyond = max(abs(row['taken'] - total) - PLAN_SLACK, 0)
+    return beyond / total
+
+
 def flow_faults(row):
     """What is not as it should be, in words."""
     faults = []
@@ -138,7 +152,7 @@ def flow_faults(row):
     if row['taken_later'] > 0:
         faults.append('%d bytes more of the device after the first slice' %
                       row['taken_later'])
-    if abs(row['taken_by_plan'] - 1) > PLAN_BOUND:
+    if apart(row) > PLAN_BOUND:
         faults.append('it takes %.3f of its plan' % row['taken_by_plan'])
     if row['compute']['slices'] < row['slices'] or \
             not row['compute']['ms'] > 0:
@@ -148,9 +162,9 @@ def flow_faults(row):
         if row[copies]['copies'] < row['slices']:
             faults.append('%d of %d %ss were seen' % (
                 row[copies]['copies'], row['slices'], copies))
-    if not row['download']['hidden'] >= HIDDEN_BOUND:
-        faults.append('%.0f %% of the downloads are hidden' %
-                      (100 * row['download']['hidden']))
+        if not row[copies]['hidden'] >= HIDDEN_BOUND:
+            faults.append('%.0f %% of the %ss are hidden' % (
+                100 * row[copies]['hidden'], copies))
     return faults
 
 
@@ -296,9 +310,21 @@ def one_speed(run, row, model):
         row['faults'] = [said]
         return
     one = said[0][0]
+    # A run that was too short for a steady rate, once more and longer.
+    fps = float(one['later_fps'])
+    wanted = 0 if o.emulate else int(1.1 * STEADY * fps) // 4 * 4 + 5
+    if fps > 0 and wanted > row['frames']:
+        row['frames'] = wanted
+        said = bench(run, *case, wanted)
+        if isinstance(said, str):
+            row.update(result='stopped' if said.startswith('stopped')
+                       else 'failed', faults=[said])
+            return
+        one = said[0][0]
     row.update(result='ok', fps=float(one['later_fps']),
                first_s=float(one['first_s']), slice=int(one['slice']),
                tflops=round(float(one['later_gflops']) / 1e3, 3))
+    row['steady_s'] = round(row['frames'] / row['fps'], 2) if fps > 0 else 0
     if row['precision'] != o.precisions[0] or row['size'] != o.sizes[0]:
         return
     said = bench(run, *case, min(row['frames'], 17), '--profile')
@@ -318,9 +344,10 @@ COMPILED = 'compile', 'graphs'  # takes minutes
 
 
 def torch_cases(o, models):
-    """(model, direction, mode, size), what is asked first before the rest: each
-    full-size network in the ways that need no compiler, and a tiny one in
-    graphs, at the second size; then compiled, as the best way counts."""
+    """(model, direction, mode, size), what is asked first before the rest:
+    Wan2.1 compiled; each full-size network in the ways that need no compiler,
+    and a tiny one in graphs, at the second size; then compiled, as the best way
+    counts."""
     if o.emulate:
         return [(m, d, mode, o.sizes[0]) for mode in PLAIN
                 for d in o.directions for m in models]
@@ -332,7 +359,9 @@ def torch_cases(o, models):
         return [(m, direction, mode, size) for m in some for mode in ways
                 if direction in o.directions]
     first = o.sizes[0]
-    cases = ask(full, 'decode', PLAIN, first)
+    cases = ask([m for m in full if m == 'wan2.1'], 'decode', ['compile'],
+                first)
+    cases += ask(full, 'decode', PLAIN, first)
     cases += ask(tiny[:1], 'decode', ['graphs'], second)
     cases += ask(full, 'encode', PLAIN, first)
     for direction in 'decode', 'encode':

@@ -184,13 +184,15 @@ OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 expect 'faults are found' env PYTHONPATH="$here" python3 -B - <<'END'
 import speed
 good = {'allocs_later': 0, 'allocs_host_later': 0, 'taken_later': 0,
-        'taken_by_plan': 1.01, 'slices': 3, 'upload': {'copies': 3},
+        'taken_by_plan': 1.01, 'taken': 1 << 30, 'plan': {'total': 1 << 30},
+        'slices': 3, 'upload': {'copies': 3, 'hidden': 1},
         'compute': {'slices': 3, 'ms': 1.5},
         'download': {'copies': 3, 'hidden': 0.99}}
 bad = [('allocs_later', 1), ('allocs_host_later', 2), ('taken_later', 4096),
-       ('taken_by_plan', 1.05), ('taken_by_plan', 0.9),
+       ('taken', 1.05 * (1 << 30)), ('taken', 0.9 * (1 << 30)),
        ('compute', {'slices': 3, 'ms': 0}), ('compute', {'slices': 2, 'ms': 1}),
-       ('upload', {'copies': 0}), ('download', {'copies': 0, 'hidden': 1}),
+       ('upload', {'copies': 0, 'hidden': 1}),
+       ('upload', {'copies': 3, 'hidden': 0.5}), ('download', {'copies': 0, 'hidden': 1}),
        ('download', {'copies': 3, 'hidden': float('nan')}),
        ('download', {'copies': 3, 'hidden': 0.5})]
 assert not speed.flow_faults(good)
@@ -296,12 +298,13 @@ options = types.SimpleNamespace(
     directions=['decode', 'encode'])
 cases = speed.torch_cases(options, ['taew2_1', 'wan2.1', 'seedvr2'])
 plain, full = ['eager', 'channels_last'], ('wan2.1', 'seedvr2')
-assert cases[:12] == [
+assert cases[:13] == [
+    ('wan2.1', 'decode', 'compile', '832x480'),
     *((m, 'decode', w, '832x480') for m in full for w in plain),
     ('taew2_1', 'decode', 'graphs', '1280x720'),
     *((m, 'encode', w, '832x480') for m in full for w in plain),
-    *((m, 'decode', 'compile', '832x480') for m in full),
-    ('wan2.1', 'encode', 'compile', '832x480')], cases
+    ('seedvr2', 'decode', 'compile', '832x480'),
+    *((m, 'encode', 'compile', '832x480') for m in full)], cases
 assert len(set(cases)) == len(cases)
 for m, d, _, s in cases:
     assert m == 'taew2_1' or all((m, d, w, s) in cases
@@ -384,6 +387,45 @@ if [ ! -e /dev/nvidiactl ]; then
     expect 'in words' grep -q '^skipped: there is no NVIDIA GPU' "$out/said"
     expect 'and nothing written' [ ! -e "$out/none" ]
 fi
+expect 'three calls of at most ten minutes, with all steps that count' \
+    env PYTHONPATH="$here" python3 -B - <<'END'
+import gpu
+names = []
+for call in 1, 2, 3:
+    o = gpu.parse(['--call', str(call)])
+    steps = gpu.chosen(o)
+    assert o.limit < 600 and sum(s[2] for s in steps) < o.limit - 90, steps
+    names += [s[0] for s in steps]
+assert names == ['rates', 'kernels', 'golden', 'start', 'overlap', 'speed',
+                 'torch', 'exact'], names
+assert gpu.parse(['--call', '2']).models == ['wan2.1', 'seedvr2', 'wan2.2',
+                                             'taew2_1']
+END
+expect 'without jansson its packages are taken, or the error names them' \
+    env PYTHONPATH="$here" python3 -B - "$out/bare" <<'END'
+import glob, os, sys, types
+import build
+root, calls = sys.argv[1], []
+os.makedirs(root)
+build.TOP = root
+has = [False]
+build.has_jansson = lambda run: has[0]
+build.unpack = lambda run, folder: calls.append(folder) or 2
+run = types.SimpleNamespace(emulate=False, build=root + '/build', env={},
+                            call=lambda command, limit: calls.append('debs.sh'))
+try:
+    build.take_jansson(run)
+    assert False
+except RuntimeError as why:
+    assert 'debs.sh gpu-debs build' in str(why), why
+assert calls == ['debs.sh'], calls
+os.makedirs(root + '/gpu-debs')
+open(root + '/gpu-debs/a.deb', 'w').close()
+assert build.take_jansson(run) == 2 and calls[-1] == root + '/gpu-debs', calls
+has[0] = True
+assert build.take_jansson(run) == 0
+END
+run 2 --call 4
 run 2 --only nothing
 run 2 --only speed:fast
 run 2 --skip speed:9
