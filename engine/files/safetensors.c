@@ -419,6 +419,26 @@ vae_json_load(const char *text, size_t n, const char *label, const char *part,
     return VAE_OK;
 }
 
+/* A recording that was not ended states that its one tensor has no rows. It has
+ * as many as the file holds as a whole; the bytes behind them do not count. */
+static void
+complete_recording(VaeTensorFile *file, uint64_t data_start)
+{
+    const char *state = vae_tensor_file_metadata(file, "vae.recording");
+    VaeTensorInfo *info = &file->tensors[0];
+    uint64_t row;
+    if (state == NULL || strcmp(state, "open") != 0 || file->n_tensors != 1 ||
+        file->total == VAE_TOTAL_UNKNOWN || !info->supported ||
+        info->n_dims < 2 || info->dims[0] != 0 || info->offset != data_start)
+        return;
+    if (!vae_dims_count(info->dims + 1, info->n_dims - 1, &row) || row == 0 ||
+        __builtin_mul_overflow(row, (uint64_t) vae_type_size(info->type), &row))
+        return;
+    info->dims[0] = (int64_t) ((file->total - data_start) / row);
+    info->bytes = (uint64_t) info->dims[0] * row;
+    file->total = data_start + info->bytes;
+}
+
 VaeStatus
 vae_safetensors_parse(VaeTensorFile *file, VaeError *error)
 {
@@ -451,5 +471,6 @@ vae_safetensors_parse(VaeTensorFile *file, VaeError *error)
         if (status != VAE_OK)
             return status;
     }
+    complete_recording(file, data_start);
     return check_cover(file, data_start, error);
 }

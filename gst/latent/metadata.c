@@ -55,6 +55,8 @@ gst_latent_fields_fill(GstLatentFields *fields, const GstVaeLatentInfo *info,
         add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
     if (frames > 0)
         add_number(fields, "vae.frames", frames);
+    else
+        add_word(fields, GST_LATENT_KEY_RECORDING, "open");
     if (info->height > 0)
         add_number(fields, "vae.height", info->height);
     if (info->space[0])

@@ -14,6 +14,8 @@
 G_BEGIN_DECLS
 
 #define GST_LATENT_KEY_TEMPORAL "vae.temporal_factor"
+/* "open" until the recording is ended: readers count the latents. */
+#define GST_LATENT_KEY_RECORDING "vae.recording"
 
 /* Metadata to write. The strings are those of info and tags, or in text. */
 typedef struct GstLatentFields {
@@ -23,7 +25,7 @@ typedef struct GstLatentFields {
     gchar *tags[3];
 } GstLatentFields;
 
-/* frames 0: not known yet, left out. tags may be NULL. Free with
+/* frames 0: not known yet, the recording is open. tags may be NULL. Free with
  * gst_latent_fields_clear(). */
 void gst_latent_fields_fill(GstLatentFields *fields,
                             const GstVaeLatentInfo *info, gint64 frames,

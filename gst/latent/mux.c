@@ -26,10 +26,10 @@
  *
  * How many latents there are stands at the front of the file and is known at
  * the end, so downstream has to be able to seek, as filesink can; for a
- * stream use gdppay. Until the EOS event the header says that there are no
- * latents: of a pipeline that was stopped without one, readers report a file
- * whose data nothing describes. The data are complete, though, and the
- * first dimension can be repaired.
+ * stream use gdppay. Until the EOS event the header says that the recording is
+ * open (vae.recording): of a process that was killed, latentdemux and vaetool
+ * read all latents that are in the file as a whole. filesink writes as they
+ * come with buffer-mode=unbuffered.
  *
  * ## Example launch lines
  * |[

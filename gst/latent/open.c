@@ -1,6 +1,7 @@
 /*
  * open.c: the clip of a file, found and forgotten.
  */
+#include "metadata.h"
 #include "send.h"
 
 #include <string.h>
@@ -85,6 +86,12 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     if (self->clip.guessed)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
                         self->clip.info.fps_n, self->clip.info.fps_d);
+    if (vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_RECORDING))
+        GST_ELEMENT_WARNING(self, STREAM, DEMUX,
+                            ("%s: the recording was not ended; its %d whole "
+                             "latents are read",
+                             name, self->clip.data.t),
+                            (NULL));
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
     return read_times(self, name);
