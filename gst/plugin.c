@@ -20,4 +20,4 @@ plugin_init(GstPlugin *plugin)
 
 GST_PLUGIN_DEFINE(GST_VERSION_MAJOR, GST_VERSION_MINOR, vae,
                   "Variational autoencoders of video diffusion models",
-                  plugin_init, VERSION, "MIT/X11", PACKAGE, GST_VAE_AUTHOR)
+                  plugin_init, VERSION, "MIT/X11", PACKAGE, GST_VAE_DOCS)

@@ -4,6 +4,8 @@
 
 #include <gst/video/video.h>
 
+#include "details.h"
+
 static const gchar *const layout_words[] = {"chw", "tchw", "cthw"};
 
 void
@@ -44,9 +46,9 @@ bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
 {
     gchar *text = field_text(s, field);
 
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The latent caps have %s = %s, wanted %s", field,
-                text ? text : "something unreadable", wanted);
+    gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, wanted},
+                         "The latent caps have %s = %s, wanted %s", field,
+                         text ? text : "something unreadable", wanted);
     g_free(text);
     return FALSE;
 }

@@ -75,7 +75,7 @@ void gst_vae_latent_info_init(GstVaeLatentInfo *info);
 
 /*
  * Reads fixed caps. On failure error (may be NULL) is a
- * GST_STREAM_ERROR_FORMAT whose message names the field, what it holds and
+ * gst_vae_set_mismatch() whose message names the field, what it holds and
  * what is allowed; info is then not to be used.
  */
 gboolean gst_vae_latent_info_from_caps(const GstCaps *caps,

@@ -9,6 +9,7 @@
 
 #include <gst/analytics/gsttensormeta.h>
 
+#include "details.h"
 #include "group.h"
 #include "metas.h"
 
@@ -197,9 +198,10 @@ fits(const GstTensor *tensor, const GstVaeLatentInfo *info, GError **error)
         return TRUE;
     a = shape_text(&found);
     b = shape_text(&wanted);
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The tensor %s of a buffer is %s; wanted %s by the caps",
-                g_quark_to_string(tensor->id), a, b);
+    gst_vae_set_mismatch(
+        error, (GstVaeMismatch){"tensor", a, b},
+        "The tensor %s of a buffer is %s; wanted %s by the caps",
+        g_quark_to_string(tensor->id), a, b);
     g_free(b);
     g_free(a);
     return FALSE;

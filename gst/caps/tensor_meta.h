@@ -27,7 +27,7 @@ void gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
  * The buffer whose bytes are the latents: one with the memory of the last
  * tensor of their id that another element added or wrote, and the times and
  * flags of buffer, or else buffer itself. NULL: that tensor is not what info
- * says; error is then a GST_STREAM_ERROR_FORMAT that names what was found and
+ * says; error is then one of details.h that names what was found and
  * wanted. space as above. (takes buffer, transfer full)
  */
 GstBuffer *gst_vae_tensor_meta_take(GstBuffer *buffer,

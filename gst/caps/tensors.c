@@ -3,6 +3,8 @@
  */
 #include "tensors.h"
 
+#include "details.h"
+
 #define MAX_RANK 16 /* of NNStreamer */
 
 gboolean
@@ -19,9 +21,9 @@ bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
     const GValue *value = gst_structure_get_value(s, field);
     gchar *text = value ? gst_value_serialize(value) : g_strdup("nothing");
 
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The tensors have %s = %s, wanted %s", field,
-                text ? text : "something unreadable", wanted);
+    gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, wanted},
+                         "The tensors have %s = %s, wanted %s", field,
+                         text ? text : "something unreadable", wanted);
     g_free(text);
     return FALSE;
 }

@@ -1,5 +1,7 @@
 #include "video.h"
 
+#include "details.h"
+
 #include <string.h>
 
 static const struct {
@@ -138,9 +140,9 @@ bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
     const GstStructure *s = gst_caps_get_structure(caps, 0);
     const gchar *found = gst_structure_get_string(s, field);
 
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The video has %s = %s, wanted %s", field,
-                found ? found : "something else", wanted);
+    gst_vae_set_mismatch(error, (GstVaeMismatch){field, found, wanted},
+                         "The video has %s = %s, wanted %s", field,
+                         found ? found : "something else", wanted);
     return FALSE;
 }
 
@@ -187,10 +189,11 @@ read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
             "more than " G_STRINGIFY(GST_VAE_MAX_PIXELS) " each way");
     if (!format || !pixels_of(gst_video_format_from_string(format), &pixels)) {
         text = gst_caps_to_string(caps);
-        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                    "The video caps are %s, wanted one of the "
-                    "formats " GST_VAE_RAW_FORMATS,
-                    text);
+        gst_vae_set_mismatch(
+            error, (GstVaeMismatch){"format", format, GST_VAE_RAW_FORMATS},
+            "The video caps are %s, wanted one of the "
+            "formats " GST_VAE_RAW_FORMATS,
+            text);
         g_free(text);
         return FALSE;
     }

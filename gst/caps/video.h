@@ -52,8 +52,8 @@ GstCaps *gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents);
 
 /*
  * Reads fixed caps and checks that the engine knows the matrix, range, chroma
- * site and field order. The GError is a GST_STREAM_ERROR_FORMAT that names
- * what was found and what is known.
+ * site and field order. The GError is one of details.h or a
+ * GST_STREAM_ERROR_FORMAT, and names what was found and what is known.
  */
 gboolean gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info,
                             GError **error);

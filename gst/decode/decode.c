@@ -33,6 +33,7 @@
  */
 #include "decode.h"
 
+#include "details.h"
 #include "enums.h"
 #include "error.h"
 #include "offer.h"
@@ -58,9 +59,9 @@ static gboolean
 mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
          const gchar *found, const gchar *wanted)
 {
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The latents have %s %s, the model %s wants %s", what, found,
-                model->path, wanted);
+    gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, wanted},
+                         "The latents have %s %s, the model %s wants %s", what,
+                         found, model->path, wanted);
     return FALSE;
 }
 
@@ -387,6 +388,25 @@ collect_many(GstVaeDecode *self, GstBuffer *buffer)
     return ret;
 }
 
+static GError *
+wrong_size(GstVaeDecode *self, gsize size, gsize wanted)
+{
+    const GstVaeLatentInfo *in = &self->in;
+    gchar *found = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", size);
+    gchar *needed = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", wanted);
+    GError *error = NULL;
+
+    gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", found, needed},
+                         "A buffer of %s came, wanted %" G_GSIZE_FORMAT
+                         " for %d latents of %dx%dx%d %s",
+                         found, wanted, in->frames, in->channels,
+                         in->latent_height, in->latent_width,
+                         vae_type_name(in->type));
+    g_free(needed);
+    g_free(found);
+    return error;
+}
+
 /* The latents of a buffer; NULL: it has none, and the error is told. Takes
  * buffer. */
 static GstBuffer *
@@ -400,20 +420,13 @@ read_latents(GstVaeDecode *self, GstBuffer *buffer)
                                       self->base.choice.info->space, &error);
     if (!buffer) {
         gst_vae_queue_drain(&self->base.queue);
-        gst_vae_post_gerror(GST_ELEMENT(self), error);
+        gst_vae_base_post(&self->base, error);
         return NULL;
     }
     size = gst_buffer_get_size(buffer);
     if (size != wanted) {
         gst_vae_queue_drain(&self->base.queue); /* what was good goes out */
-        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
-                          ("A buffer of %" G_GSIZE_FORMAT
-                           " bytes came, wanted %" G_GSIZE_FORMAT
-                           " for %d latents of %dx%dx%d %s",
-                           size, wanted, self->in.frames, self->in.channels,
-                           self->in.latent_height, self->in.latent_width,
-                           vae_type_name(self->in.type)),
-                          (NULL));
+        gst_vae_base_post(&self->base, wrong_size(self, size, wanted));
         gst_clear_buffer(&buffer);
     }
     return buffer;
@@ -482,6 +495,9 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
         element_class, "VAE latent decoder", "Codec/Decoder/Video",
         "Decodes latents of video diffusion models to raw video",
         GST_VAE_AUTHOR);
+    gst_element_class_add_static_metadata(element_class,
+                                          GST_ELEMENT_METADATA_DOC_URI,
+                                          GST_VAE_DOCS "/streaming.md");
     base_class->direction = VAE_DECODE;
     base_class->category = gst_vae_decode_debug;
     base_class->set_caps = set_caps;

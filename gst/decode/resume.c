@@ -79,7 +79,7 @@ gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
         if (!begin(self, path, latent))
             ret = GST_FLOW_ERROR;
     } else if (error) {
-        gst_vae_post_gerror(GST_ELEMENT(self), error);
+        gst_vae_base_post(base, error);
         ret = GST_FLOW_ERROR;
     } else {
         ret = GST_FLOW_FLUSHING;

@@ -487,4 +487,6 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
         "Reads video latents from files: safetensors, npy, .latent of ComfyUI "
         "and, linked straight to the source of the file, .pt of PyTorch",
         GST_VAE_AUTHOR);
+    gst_element_class_add_static_metadata(
+        element_class, GST_ELEMENT_METADATA_DOC_URI, GST_VAE_DOCS "/using.md");
 }

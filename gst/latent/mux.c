@@ -54,6 +54,7 @@
 #include "vae-private/tensors.h"
 
 #include "clip.h"
+#include "error.h"
 #include "group.h"
 #include "metadata.h"
 #include "tensor_meta.h"
@@ -182,6 +183,14 @@ push_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
                                                  : GST_FLOW_ERROR;
     }
     return gst_pad_push(self->srcpad, buffer);
+}
+
+/* Takes error. */
+static void
+post(GstLatentMux *self, GError *error)
+{
+    gst_vae_post_gerror(GST_ELEMENT(self), error,
+                        gst_vae_error_context(NULL, self->info.space));
 }
 
 /* Writing --------------------------------------------------------------- */
@@ -389,8 +398,7 @@ read_latent(GstLatentMux *self, GstBuffer *buffer)
     GError *error = NULL;
     buffer = gst_vae_tensor_meta_take(buffer, &self->info, NULL, &error);
     if (!buffer) {
-        GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", error->message), (NULL));
-        g_error_free(error);
+        post(self, error);
     } else if (gst_buffer_get_size(buffer) != wanted) {
         GST_ELEMENT_ERROR(self, STREAM, FORMAT,
                           ("Latent %" G_GINT64_FORMAT " has %" G_GSIZE_FORMAT
@@ -456,8 +464,7 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
     GstVaeLatentInfo info;
     GError *error = NULL;
     if (!gst_vae_latent_info_from_caps(caps, &info, &error)) {
-        GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", error->message), (NULL));
-        g_error_free(error);
+        post(self, error);
         return FALSE;
     }
     if (info.layout != GST_VAE_LATENT_CHW) {
@@ -609,4 +616,6 @@ gst_latent_mux_class_init(GstLatentMuxClass *klass)
     gst_element_class_set_static_metadata(
         element_class, "Latent file muxer", "Codec/Muxer/Video",
         "Writes video latents into a safetensors file", GST_VAE_AUTHOR);
+    gst_element_class_add_static_metadata(
+        element_class, GST_ELEMENT_METADATA_DOC_URI, GST_VAE_DOCS "/using.md");
 }

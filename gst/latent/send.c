@@ -12,18 +12,27 @@
 GstFlowReturn
 gst_latent_send_fail(GstLatentDemux *self, const VaeError *error)
 {
-    switch (error->status) {
-    case VAE_ERR_MEMORY:
-        GST_ELEMENT_ERROR(self, RESOURCE, NO_SPACE_LEFT, ("%s", error->message),
-                          (NULL));
-        break;
-    case VAE_ERR_NOT_FOUND:
-        GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE, ("%s", error->message),
-                          (NULL));
-        break;
-    default:
-        GST_ELEMENT_ERROR(self, STREAM, DEMUX, ("%s", error->message), (NULL));
+    gchar *file = gst_latent_source_name(self->sinkpad);
+    GQuark domain = GST_STREAM_ERROR;
+    gint code = GST_STREAM_ERROR_DEMUX;
+    if (error->status == VAE_ERR_MEMORY) {
+        domain = GST_RESOURCE_ERROR;
+        code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
+    } else if (error->status == VAE_ERR_NOT_FOUND) {
+        code = GST_STREAM_ERROR_WRONG_TYPE;
     }
+    GstStructure *details =
+        gst_structure_new("details", "file", G_TYPE_STRING, file, NULL);
+    GST_OBJECT_LOCK(self);
+    if (self->settings.tensor)
+        gst_structure_set(details, "tensor", G_TYPE_STRING,
+                          self->settings.tensor, NULL);
+    GST_OBJECT_UNLOCK(self);
+    gst_element_message_full_with_details(
+        GST_ELEMENT(self), GST_MESSAGE_ERROR, domain, code,
+        g_strdup(error->message), NULL, __FILE__, GST_FUNCTION, __LINE__,
+        details);
+    g_free(file);
     return GST_FLOW_CUSTOM_ERROR;
 }
 

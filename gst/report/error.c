@@ -3,6 +3,8 @@
  */
 #include "error.h"
 
+#include "details.h"
+
 GError *
 gst_vae_error_to_gerror(const VaeError *error)
 {
@@ -50,11 +52,37 @@ gst_vae_error_to_gerror(const VaeError *error)
     return g_error_new_literal(domain, code, error->message);
 }
 
-void
-gst_vae_post_gerror(GstElement *element, GError *error)
+GstStructure *
+gst_vae_error_context(const gchar *model, const gchar *space)
 {
-    gst_element_message_full(element, GST_MESSAGE_ERROR, error->domain,
-                             error->code, g_strdup(error->message), NULL,
-                             __FILE__, GST_FUNCTION, __LINE__);
+    GstStructure *context = gst_structure_new_empty("details");
+
+    if (model)
+        gst_structure_set(context, "model", G_TYPE_STRING, model, NULL);
+    if (space && *space)
+        gst_structure_set(context, "latent-space", G_TYPE_STRING, space, NULL);
+    return context;
+}
+
+static gboolean
+add_field(GQuark field, const GValue *value, gpointer context)
+{
+    gst_structure_id_set_value(context, field, value);
+    return TRUE;
+}
+
+void
+gst_vae_post_gerror(GstElement *element, GError *error, GstStructure *context)
+{
+    const GstStructure *own = gst_vae_mismatch_details(error);
+
+    if (!context)
+        context = gst_structure_new_empty("details");
+    if (own)
+        gst_structure_foreach(own, add_field, context);
+    gst_element_message_full_with_details(
+        element, GST_MESSAGE_ERROR, own ? GST_STREAM_ERROR : error->domain,
+        error->code, g_strdup(error->message), NULL, __FILE__, GST_FUNCTION,
+        __LINE__, context);
     g_error_free(error);
 }

@@ -3,6 +3,7 @@
  */
 #include "base.h"
 
+#include "error.h"
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -167,4 +168,18 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     if (params->slice_size == 0 && upstream_is_live(base))
         params->slice_size = 1;
     return read_memory_limit(base, params, error);
+}
+
+void
+gst_vae_base_post(GstVaeBase *base, GError *error)
+{
+    const VaeModelInfo *info = base->choice.info;
+    gchar *path;
+
+    GST_OBJECT_LOCK(base);
+    path = g_strdup(info ? info->path : base->choice.property);
+    GST_OBJECT_UNLOCK(base);
+    gst_vae_post_gerror(GST_ELEMENT(base), error,
+                        gst_vae_error_context(path, info ? info->space : NULL));
+    g_free(path);
 }

@@ -160,6 +160,9 @@ gboolean gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
 /* A timestamp of the current segment as running time, or NONE. Streaming
  * thread. */
 GstClockTime gst_vae_base_running_time(GstVaeBase *base, GstClockTime pts);
+/* Posts error and frees it; its details have the model and its latent space.
+ * Streaming thread, or the one that starts the element. */
+void gst_vae_base_post(GstVaeBase *base, GError *error);
 /* Appends a step to the queue; waits for room. Takes item. Streaming thread. */
 GstFlowReturn gst_vae_base_push_step(GstVaeBase *base, GstVaeItem *item);
 

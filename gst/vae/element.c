@@ -49,7 +49,7 @@ load_named_model(GstVaeBase *base)
     g_free(path);
     if (status == VAE_OK || status == VAE_ERR_CANCELLED)
         return TRUE;
-    gst_vae_post_gerror(GST_ELEMENT(base), gst_vae_error_to_gerror(&error));
+    gst_vae_base_post(base, gst_vae_error_to_gerror(&error));
     return FALSE;
 }
 

@@ -19,7 +19,7 @@ refuse(GstVaeBase *base, GError *error)
 {
     if (error) {
         gst_vae_queue_drain(&base->queue);
-        gst_vae_post_gerror(GST_ELEMENT(base), error);
+        gst_vae_base_post(base, error);
     }
     return FALSE;
 }

@@ -40,12 +40,16 @@ wait_for_output(GstVaeEngine *engine)
 void
 gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error)
 {
+    const VaeModelInfo *info =
+        engine->session ? gst_vae_model_info(engine->session->model) : NULL;
     guint flushes;
 
     GST_WARNING_OBJECT(engine->element, "%s", error->message);
     gst_vae_queue_is_fatal(engine->queue, &flushes, NULL);
     wait_for_output(engine);
-    gst_vae_post_gerror(engine->element, gst_vae_error_to_gerror(error));
+    gst_vae_post_gerror(engine->element, gst_vae_error_to_gerror(error),
+                        info ? gst_vae_error_context(info->path, info->space)
+                             : NULL);
     gst_vae_queue_end(engine->queue, NULL, GST_FLOW_ERROR, flushes);
 }
 

@@ -164,6 +164,80 @@ test_wrong_caps_later(void)
     vae_test_teardown(h);
 }
 
+/* The details of the next error; gst_structure_free() them. */
+static GstStructure *
+details_of(GstBus *bus)
+{
+    GstMessage *message =
+        gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
+    const GstStructure *details = NULL;
+    GstStructure *copy;
+
+    gst_message_parse_error_details(message, &details);
+    CHECK(details != NULL);
+    copy = gst_structure_copy(details);
+    gst_message_unref(message);
+    return copy;
+}
+
+static void
+check_detail(const GstStructure *details, const char *field, const char *wanted)
+{
+    const char *found = gst_structure_get_string(details, field);
+
+    if (g_strcmp0(found, wanted) != 0)
+        g_printerr("%s is %s, wanted %s\n", field, found, wanted);
+    CHECK(g_strcmp0(found, wanted) == 0);
+}
+
+/* What an error is about, for programs that cannot read. */
+static void
+test_details(void)
+{
+    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *text = g_strdup_printf("filesrc location=%s ! latentdemux tensor=no "
+                                  "! fakesink",
+                                  vae_test_weights());
+    GstStructure *details;
+    GstElement *pipeline;
+    GstCaps *caps;
+
+    gst_harness_push(h, gst_buffer_new_allocate(NULL, 10, NULL));
+    details = details_of(bus);
+    check_detail(details, "field", "size");
+    check_detail(details, "found", "10 bytes");
+    check_detail(details, "wanted", "1536 bytes");
+    check_detail(details, "model", vae_test_weights());
+    check_detail(details, "latent-space", "wan2.1");
+    gst_structure_free(details);
+    caps = gst_caps_from_string("video/x-vae-latent,type=float32,channels=48,"
+                                "latent-width=2,latent-height=2");
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+    details = details_of(bus);
+    check_detail(details, "field", "channels");
+    check_detail(details, "found", "48");
+    check_detail(details, "wanted", "16");
+    check_detail(details, "model", vae_test_weights());
+    gst_structure_free(details);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+
+    pipeline = gst_parse_launch(text, NULL);
+    bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PAUSED);
+    details = details_of(bus);
+    check_detail(details, "file", vae_test_weights());
+    check_detail(details, "tensor", "no");
+    gst_structure_free(details);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+    g_free(text);
+}
+
 /* Without a model the space decides; none fits here. The first buffer brings
  * the error, because decodebin hides that of refused caps. */
 static void
@@ -267,6 +341,7 @@ main(int argc, char **argv)
                                     {"wrong-buffer", test_wrong_buffer},
                                     {"wrong-caps-later", test_wrong_caps_later},
                                     {"no-model", test_no_model},
+                                    {"details", test_details},
                                     {"bad-file", test_bad_file},
                                     {"installed", test_installed},
                                     {NULL, NULL}};

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utime.h>
 
+#include "details.h"
 #include "error.h"
 #include "latent.h"
 #include "models.h"
@@ -49,7 +50,14 @@ check_caps(const char *text, const char *word, const char *other)
 
     CHECK(caps != NULL);
     CHECK(!gst_vae_latent_info_from_caps(caps, &info, &error));
-    CHECK(g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
+    if (gst_caps_is_fixed(caps) &&
+        gst_structure_has_name(gst_caps_get_structure(caps, 0),
+                               GST_VAE_LATENT_NAME))
+        CHECK(gst_structure_get_string(gst_vae_mismatch_details(error),
+                                       "wanted"));
+    else
+        CHECK(
+            g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
     if (!strstr(error->message, word) || !strstr(error->message, other))
         g_printerr("%s\n", error->message);
     CHECK(strstr(error->message, word) && strstr(error->message, other));

@@ -1,0 +1,58 @@
+/*
+ * details.c: see details.h.
+ */
+#include "details.h"
+
+typedef struct GstVaeMismatchErrorPrivate {
+    GstStructure *details;
+} GstVaeMismatchErrorPrivate;
+
+static void
+gst_vae_mismatch_error_private_init(GstVaeMismatchErrorPrivate *private)
+{
+    private->details = NULL;
+}
+
+static void
+gst_vae_mismatch_error_private_copy(const GstVaeMismatchErrorPrivate *from,
+                                    GstVaeMismatchErrorPrivate *to)
+{
+    to->details = from->details ? gst_structure_copy(from->details) : NULL;
+}
+
+static void
+gst_vae_mismatch_error_private_clear(GstVaeMismatchErrorPrivate *private)
+{
+    gst_clear_structure(&private->details);
+}
+
+GQuark gst_vae_mismatch_error_quark(void);
+G_DEFINE_EXTENDED_ERROR(GstVaeMismatchError, gst_vae_mismatch_error)
+
+void
+gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
+                     const gchar *format, ...)
+{
+    va_list args;
+
+    if (!error)
+        return;
+    va_start(args, format);
+    *error = g_error_new_valist(gst_vae_mismatch_error_quark(),
+                                GST_STREAM_ERROR_FORMAT, format, args);
+    va_end(args);
+    gst_vae_mismatch_error_get_private(*error)->details =
+        gst_structure_new("details", "field", G_TYPE_STRING, mismatch.field,
+                          "wanted", G_TYPE_STRING, mismatch.wanted, NULL);
+    if (mismatch.found)
+        gst_structure_set(gst_vae_mismatch_error_get_private(*error)->details,
+                          "found", G_TYPE_STRING, mismatch.found, NULL);
+}
+
+const GstStructure *
+gst_vae_mismatch_details(const GError *error)
+{
+    return error->domain == gst_vae_mismatch_error_quark()
+               ? gst_vae_mismatch_error_get_private(error)->details
+               : NULL;
+}
