@@ -66,6 +66,11 @@ typedef struct GstVaeStep {
  * one that continues a sequence by its caps or by the property, and warns of
  * one that only seems to. Takes buffer. */
 GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
+/* The time that n frames take at the nominal rate. */
+GstClockTime gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n);
+/* One frame of a step, the next by OFFSET, seen by the segment. */
+void gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out,
+                               GstClockTime pts, GstClockTime end);
 /* Called once for each latent, in their order. */
 GstVaeStep gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent);
 /* The step of one latent; takes buffer. */
@@ -84,6 +89,10 @@ guint gst_vae_decode_delay_of(const GstVaeSession *session);
 /* Gives the planned step of a latent, in place of its own frames, those that
  * the engine gives with it. Nothing changes without a delay. */
 void gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item);
+/* A sequence that goes on behind n frames whose latents do not come: those of
+ * them that are not given wait, with the times in front of pts. */
+void gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n,
+                                 GstClockTime pts);
 /* TRUE: frames wait that are in the segment. */
 gboolean gst_vae_decode_is_waiting(const GstVaeDecode *self);
 /* Ends the sequence: queues steps for the frames that wait. The next latent

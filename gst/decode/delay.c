@@ -83,6 +83,33 @@ gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item)
     take(self, item, given_after(self, session, 0));
 }
 
+void
+gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n, GstClockTime pts)
+{
+    const guint delay = gst_vae_decode_delay_of(self->base.queue.session);
+    const guint64 wait = MIN(n, delay);
+    const guint64 late = MAX(gst_vae_decode_frames_time(self, wait), pts) - pts;
+
+    self->planned = n;
+    self->given = n - wait;
+    self->frame = n - wait;
+    if (late > 0)
+        GST_WARNING_OBJECT(self,
+                           "%" G_GUINT64_FORMAT " frames that wait are "
+                           "older than time 0: the times must go on",
+                           wait);
+    for (guint64 i = wait; i > 0; i--) {
+        const GstClockTime end =
+            pts - MIN(pts, gst_vae_decode_frames_time(self, i - 1));
+        GstVaeOut *out = g_new0(GstVaeOut, 1);
+
+        gst_vae_decode_plan_frame(
+            self, out, pts - MIN(pts, gst_vae_decode_frames_time(self, i)),
+            end);
+        g_queue_push_tail(&self->waiting, out);
+    }
+}
+
 gboolean
 gst_vae_decode_is_waiting(const GstVaeDecode *self)
 {

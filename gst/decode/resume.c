@@ -24,6 +24,16 @@ frames_before(GstVaeDecode *self, guint64 k)
                         (k - 1) * (guint64) steps->step_out;
 }
 
+/* Frames that had left when the checkpoint was written. */
+static guint64
+had_before(GstVaeDecode *self)
+{
+    const guint64 all = frames_before(self, self->resume.latents);
+    const guint delay = gst_vae_decode_delay_of(self->base.queue.session);
+
+    return all - MIN(all, delay);
+}
+
 /* FALSE: the latents begin too late. */
 static gboolean
 begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
@@ -94,7 +104,11 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
 {
     const VaeCheckpoint *c = &self->resume;
     const guint64 place = self->place++;
+    const guint64 first = frames_before(self, place), had = had_before(self);
     GstVaeItem *item;
+
+    if (place == c->latents && c->carries && self->planned == 0)
+        gst_vae_decode_delay_resume(self, first, step.pts);
 
     if (place > 0 && self->need_start) {
         /* The stream has its context. */
@@ -108,14 +122,15 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
     /* The stream was put where it has to be. */
     item->start = FALSE;
     self->resuming = place + 1 < c->latents;
-    if (place < c->begin) {
-        self->discont = TRUE;
-        gst_vae_item_unref(item);
-        return NULL;
-    }
-    for (guint i = 0; place < c->latents && i < item->n_out; i++)
+    for (guint i = 0; i < item->n_out && first + i < had; i++)
         item->out[i].wanted = FALSE;
-    return item;
+    if (place >= c->begin)
+        return item;
+    if (c->carries) /* some of its frames may wait in the carries */
+        gst_vae_decode_delay(self, item);
+    self->discont = TRUE;
+    gst_vae_item_unref(item);
+    return NULL;
 }
 
 void

@@ -20,8 +20,8 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
  * rate has times of its own. Containers round times to milliseconds. */
 #define JITTER (GST_MSECOND + ROUNDING)
 
-static GstClockTime
-frames_time(GstVaeDecode *self, guint64 n)
+GstClockTime
+gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n)
 {
     return gst_util_uint64_scale(n, GST_SECOND * self->in.fps_d,
                                  self->in.fps_n);
@@ -35,10 +35,9 @@ frames_in(GstVaeDecode *self, GstClockTime time)
                                        (guint64) self->in.fps_d * GST_SECOND);
 }
 
-/* One frame of a step, seen by the segment. */
-static void
-plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
-           GstClockTime end)
+void
+gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
+                          GstClockTime end)
 {
     guint64 from, to;
 
@@ -65,7 +64,7 @@ set_anchor(GstVaeDecode *self, GstClockTime pts)
 
     self->anchor = pts;
     self->since_anchor = 0;
-    if (frames_time(self, frames) == pts) {
+    if (gst_vae_decode_frames_time(self, frames) == pts) {
         self->anchor = 0;
         self->since_anchor = frames;
     }
@@ -79,7 +78,8 @@ begin_at(GstVaeDecode *self, GstClockTime pts)
     GstClockTime counted = GST_CLOCK_TIME_NONE;
 
     if (GST_CLOCK_TIME_IS_VALID(self->anchor))
-        counted = self->anchor + frames_time(self, self->since_anchor);
+        counted =
+            self->anchor + gst_vae_decode_frames_time(self, self->since_anchor);
     if (GST_CLOCK_TIME_IS_VALID(pts) &&
         (!GST_CLOCK_TIME_IS_VALID(counted) ||
          MAX(pts, counted) - MIN(pts, counted) > ROUNDING)) {
@@ -104,7 +104,8 @@ seems_to_continue(GstVaeDecode *self, const GstBuffer *buffer)
            GST_BUFFER_OFFSET(buffer) != 0 && GST_CLOCK_TIME_IS_VALID(end) &&
            GST_CLOCK_TIME_IS_VALID(pts) &&
            GST_BUFFER_DURATION_IS_VALID(buffer) &&
-           MAX(pts, end) - MIN(pts, end) <= frames_time(self, 1) / 2 &&
+           MAX(pts, end) - MIN(pts, end) <=
+               gst_vae_decode_frames_time(self, 1) / 2 &&
            frames_in(self, GST_BUFFER_DURATION(buffer)) ==
                (guint64) self->in.frames * steps->step_out;
 }
@@ -218,10 +219,11 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     else
         self->frame += skip;
     if (gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME, *pts,
-                         *pts + frames_time(self, skip), &from, &to))
+                         *pts + gst_vae_decode_frames_time(self, skip), &from,
+                         &to))
         item->before = gst_event_new_gap(from, to - from);
     self->since_anchor += skip;
-    *pts = self->anchor + frames_time(self, self->since_anchor);
+    *pts = self->anchor + gst_vae_decode_frames_time(self, self->since_anchor);
     return first;
 }
 
@@ -238,7 +240,7 @@ group_of(GstVaeDecode *self, const GstBuffer *buffer, guint n,
         *length = GST_CLOCK_TIME_NONE;
         return trimmed(self, GST_BUFFER_DURATION(buffer), n);
     }
-    nominal = frames_time(self, frames);
+    nominal = gst_vae_decode_frames_time(self, frames);
     if (MAX(*length, nominal) - MIN(*length, nominal) <= JITTER)
         *length = GST_CLOCK_TIME_NONE;
     return frames;
@@ -260,8 +262,9 @@ plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
         if (own)
             end = begin + gst_util_uint64_scale(length, i + 1, n);
         else
-            end = self->anchor + frames_time(self, self->since_anchor);
-        plan_frame(self, &item->out[i], pts, end);
+            end = self->anchor +
+                  gst_vae_decode_frames_time(self, self->since_anchor);
+        gst_vae_decode_plan_frame(self, &item->out[i], pts, end);
         pts = end;
     }
     if (own)
@@ -349,14 +352,14 @@ label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
       GstClockTime *left)
 {
     const VaeSteps *steps = &self->base.choice.info->decode;
-    GstClockTime group = frames_time(self, steps->step_out);
+    GstClockTime group = gst_vae_decode_frames_time(self, steps->step_out);
 
     if (i == 0) {
         GST_BUFFER_PTS(part) = GST_BUFFER_PTS(whole);
         if (GST_BUFFER_IS_DISCONT(whole))
             GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DISCONT);
         if (!GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DELTA_UNIT))
-            group = frames_time(self, steps->first_out);
+            group = gst_vae_decode_frames_time(self, steps->first_out);
     }
     if (GST_BUFFER_FLAG_IS_SET(whole, GST_BUFFER_FLAG_DECODE_ONLY))
         GST_BUFFER_FLAG_SET(part, GST_BUFFER_FLAG_DECODE_ONLY);

@@ -149,8 +149,8 @@ gst_vae_stats_structure(GstVaeStats *stats, guint in_flight)
         "vae-stats", "slices", G_TYPE_UINT64, c.slices, "steps", G_TYPE_UINT64,
         c.steps, "frames", G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,
         c.dropped, "in-flight", G_TYPE_UINT, in_flight, "look-ahead",
-        G_TYPE_INT, c.look_ahead, "waiting", G_TYPE_UINT, c.waiting, "fps",
-        G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite,
+        G_TYPE_UINT, (guint) c.look_ahead, "waiting", G_TYPE_UINT, c.waiting,
+        "fps", G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite,
         "nan-steps", G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
         c.recovered_steps, "device", G_TYPE_STRING, c.device, "model",
         G_TYPE_STRING, c.model, NULL);

@@ -332,7 +332,7 @@ install_stats(GObjectClass *klass)
      * - `frames`: of video, in or out; `dropped`: came too late and were not
      *   converted
      * - `in-flight` (guint): steps in the element
-     * - `look-ahead` (gint): later latents that a frame waits for, 0 for most
+     * - `look-ahead` (guint): later latents that a frame waits for, 0 for most
      *   models; `waiting` (guint): frames that wait for them now
      * - `fps` (gdouble): frames per second from the first slice to the last
      * - `avg-KIND-ns`, `p95-KIND-ns`, `last-KIND-ns`, `total-KIND-ns`: the time

@@ -306,6 +306,47 @@ test_switch(void)
     vae_test_teardown(h);
 }
 
+/* Latents k0 to SAVED + 5, from the checkpoint on, give the frames that had not
+ * left when it was written. */
+static void
+check_checkpoint(gboolean carries, guint k0)
+{
+    enum { SAVED = 18 };
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *file = g_build_filename(folder, "c.safetensors", NULL);
+    GstHarness *a = decoder(weights(), -1), *b = decoder(weights(), -1);
+    const guint had = out_after(SAVED, DELAY);
+    gchar *wanted, *found;
+
+    g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
+                 SAVED, "checkpoint-carries", carries, NULL);
+    push(a, 0, SAVED + 5);
+    CHECK(gst_harness_push_event(a, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(a, 0, had));
+    wanted = vae_test_pull_frames(a, had, frames_of(SAVED + 5) - had);
+    g_signal_emit_by_name(b->element, "load-checkpoint", file);
+    push(b, k0, SAVED + 5);
+    CHECK(gst_harness_push_event(b, gst_event_new_eos()));
+    found = vae_test_pull_frames(b, had, frames_of(SAVED + 5) - had);
+    vae_test_wait_eos(b);
+    vae_test_no_more(b);
+    CHECK(strcmp(found, wanted) == 0);
+    vae_play_remove(file);
+    g_free(folder);
+    g_free(found);
+    g_free(wanted);
+    vae_test_teardown(a);
+    vae_test_teardown(b);
+}
+
+static void
+test_checkpoint(void)
+{
+    check_checkpoint(FALSE, 0);
+    check_checkpoint(TRUE, 0);
+    check_checkpoint(TRUE, 18);
+}
+
 /* ------------------------------------------------------------------ */
 /* Segments of a file.                                                 */
 
@@ -381,12 +422,17 @@ test_segments(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"lengths", test_lengths},       {"moments", test_moments},
-        {"look_ahead", test_look_ahead}, {"latency", test_latency},
-        {"query", test_query},           {"ends", test_ends},
-        {"flush", test_flush},           {"switch", test_switch},
-        {"segments", test_segments},     {NULL, NULL}};
+    static const VaeTest tests[] = {{"lengths", test_lengths},
+                                    {"moments", test_moments},
+                                    {"look_ahead", test_look_ahead},
+                                    {"latency", test_latency},
+                                    {"query", test_query},
+                                    {"ends", test_ends},
+                                    {"flush", test_flush},
+                                    {"switch", test_switch},
+                                    {"checkpoint", test_checkpoint},
+                                    {"segments", test_segments},
+                                    {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
 }
