@@ -10,8 +10,12 @@ import time
 import clips
 from clips import DEMO, SEGMENTS, TINY, TOOL
 
+import cut
 import libvae
+import output
 import segments
+import sources
+from worker import Worker
 
 
 class Cut(clips.Clips):
@@ -21,8 +25,8 @@ class Cut(clips.Clips):
         for latents in (1, 8, 9, 30, 400, 28800):
             for history in (0, 8, 38):
                 for workers in (1, 2, 3, 8, 512):
-                    n = segments.count_segments(latents, workers, history)
-                    found = segments.cut(latents, n, history)
+                    n = cut.count_segments(latents, workers, history)
+                    found = cut.cut(latents, n, history)
                     self.assertEqual(len(found), n)
                     self.assertEqual([s.first for s in found] + [latents],
                                      [0] + [s.end for s in found])
@@ -30,10 +34,10 @@ class Cut(clips.Clips):
                     self.assertLessEqual(max(work) - min(work), 1)
 
     def test_rounds(self):
-        self.assertEqual(segments.count_segments(400, 2, 38), 2)
-        self.assertEqual(segments.count_segments(28800, 8, 38), 64)
-        self.assertEqual(segments.count_segments(28800, 512, 38), 512)
-        self.assertEqual(segments.count_segments(40, 2, 38), 1)
+        self.assertEqual(cut.count_segments(400, 2, 38), 2)
+        self.assertEqual(cut.count_segments(28800, 8, 38), 64)
+        self.assertEqual(cut.count_segments(28800, 512, 38), 512)
+        self.assertEqual(cut.count_segments(40, 2, 38), 1)
 
     def test_is_that_of_vaetool(self):
         for workers in (2, 3):
@@ -42,8 +46,8 @@ class Cut(clips.Clips):
                  ",".join(["cpu"] * workers), "--model", TINY, self.clip,
                  self.path("a.safetensors")], check=True, capture_output=True,
                 text=True).stderr
-            n = segments.count_segments(self.LATENTS, workers, 8)
-            for i, s in enumerate(segments.cut(self.LATENTS, n, 8)):
+            n = cut.count_segments(self.LATENTS, workers, 8)
+            for i, s in enumerate(cut.cut(self.LATENTS, n, 8)):
                 self.assertIn(f"segment {i}: latents {s.first} to {s.end - 1}, from "
                               f"{max(0, s.first - 8)} on\n", said)
 
@@ -157,12 +161,12 @@ class Encode(clips.Clips):
     def check(self, frames, *options, **more):
         out = self.path("right.safetensors")
         clips.vaetool("encode", "--threads", "1", "--model", DEMO, *options, frames, out)
-        worker = segments.Worker(DEMO, {"threads": 1})
-        source = segments.Encoding(worker.model, frames, **more)
+        worker = Worker(DEMO, {"threads": 1})
+        source = sources.Encoding(worker.model, frames, **more)
         history = worker.model.history(libvae.ENCODE)
-        found = segments.Output(self.path("out"), source, {})
+        found = output.Output(self.path("out"), source, {})
         worker.open(source.job())
-        pieces = segments.cut(source.latents, 2, history)
+        pieces = cut.cut(source.latents, 2, history)
         self.assertEqual(len(pieces), 2)
         random.shuffle(pieces)
         for piece in pieces:

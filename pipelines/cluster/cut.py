@@ -1,0 +1,52 @@
+"""Cuts a clip into segments. engine/tool/segments.c cuts in the same way."""
+from dataclasses import dataclass
+
+ROUNDS_MAX = 8
+CHUNK = 8  # latents of one call of a worker, at most
+CHUNK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Segment:
+    first: int  # latent
+    end: int
+
+
+def count_segments(latents, workers, history):
+    """More segments than workers lose less time if one of them fails, and level out
+    workers of different speed. They may cost 10 % more."""
+    def work(n):
+        return latents + (n - 1) * history
+
+    most = (latents - history) // max(1, (history + 1) // 2)
+    n = min(workers, most)
+    if n < 2:
+        return 1
+    rounds = 1
+    while (rounds < ROUNDS_MAX and n * (rounds + 1) <= most and
+           10 * work(n * (rounds + 1)) <= 11 * work(n)):
+        rounds += 1
+    return n * rounds
+
+
+def cut(latents, n, history):
+    """n segments of equal work. The first one recomputes nothing, so it is longer."""
+    n = max(1, min(n, latents - history))
+    shared = latents - history if n > 1 else latents
+    before = latents - shared
+    return [Segment(0 if i == 0 else before + shared * i // n,
+                    before + shared * (i + 1) // n) for i in range(n)]
+
+
+def chunks(source, segment, history, begun=False):
+    """[(first, end, wanted)] of the calls for a segment. begun: a checkpoint has the
+    context. A call has only latents that are wanted, or none of them."""
+    size = max(1, min(CHUNK, CHUNK_BYTES // max(1, source.frame *
+                                                source.model.info.temporal)))
+    start = segment.first if begun else max(0, segment.first - history)
+    at = start
+    while at < segment.end:
+        wanted = at >= segment.first
+        end = min(at + size, segment.end if wanted else segment.first)
+        yield at, end, wanted
+        at = end

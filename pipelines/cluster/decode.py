@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Decodes latents on a Ray cluster, with the bytes of one process."""
+import sys
+
+import driver
+import libvae
+import output
+import segments
+import sources
+
+ENDS = (".safetensors", ".latent", ".npy", ".pt", ".pth")
+
+
+def main(arguments):
+    parser = driver.parser(
+        "decode.py", "Decodes files of latents on a Ray cluster. Each clip is cut into "
+        "segments, and the joined frames have the bytes of one process. OUT ends in "
+        ".safetensors (F32, as of vaetool decode), .rgb (packed bytes), .mp4 or .webm.")
+    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS)
+    parser.add_argument("--tensor")
+    parser.add_argument("--batch-index", type=int, default=-1)
+    options = parser.parse_args(arguments)
+
+    def make_clips():
+        pairs = driver.name_outputs(options, ENDS, "safetensors")
+        model = libvae.Model(options.model, options.variant)
+        raw = (libvae.NORMALIZATIONS.index(options.normalization)
+               if options.normalization else None)
+        return [output.Clip(sources.Decoding(
+            model, path, segments.pixels_of(out), tensor=options.tensor,
+            batch_index=options.batch_index, normalization=raw), out)
+            for path, out in pairs]
+
+    return driver.run(options, make_clips)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,506 @@
+"""The driver of decode.py and encode.py: a queue of segments, and Ray actors that take
+them."""
+import argparse
+import collections
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import cut
+import libvae
+import segments
+from cut import Segment
+from libvae import Error
+from worker import Leaving
+
+ERRORS_MAX = 3    # of one segment, until the run ends
+DEATHS_MAX = 10   # of workers in one segment, without a result in between
+AHEAD = 2         # calls that a worker has in its queue
+FLUSH_SECONDS = 2
+JOIN_SECONDS = 5
+MODULES = ("libvae", "worker")  # those that workers run
+
+
+def import_ray():
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise Error(f"Ray is missing ({error}): pip install ray, the same version on all "
+                    "nodes; segments.py works without it") from None
+    return ray
+
+
+class Actor:
+    """A worker of a node. The code comes from the driver, so that it is the same on all
+    nodes."""
+
+    def prepare(self, sources, model, settings):
+        import socket
+        import types
+        import ray
+        for name, text in sources.items():
+            module = types.ModuleType(name)
+            sys.modules[name] = module
+            exec(compile(text, name + ".py", "exec"), module.__dict__)
+        node = ray.get_runtime_context().get_node_id()[:6]
+        self.name = f"{socket.gethostname()} (node {node}, process {os.getpid()})"
+        self.worker = sys.modules["worker"].Worker(model, settings)
+        self.worker.node = self.name
+
+    def where(self):
+        import ray
+        return ray.util.get_node_ip_address()
+
+    def call(self, name, *arguments):
+        return getattr(self.worker, name)(*arguments)
+
+
+@dataclass
+class Task:
+    clip: int
+    segment: Segment
+    checkpoint: bytes = None  # carries at segment.first
+    errors: int = 0
+    deaths: int = 0
+
+
+class Lost(Exception):
+    """The worker is gone."""
+
+
+class Refused(Exception):
+    """The worker's node cannot do this job, and another may."""
+
+
+class Driver:
+    def __init__(self, ray, options, clips):
+        self.ray, self.options, self.clips = ray, options, clips
+        self.settings = segments.worker_settings(options)
+        self.model = clips[0].source.model
+        self.history = self.model.history(clips[0].source.direction)
+        self.fingerprint = self.model.fingerprint()
+        self.lock = threading.Condition()
+        self.queue = collections.deque()
+        self.alive, self.slots, self.computing = 0, 0, 1  # 1: makes the tasks
+        self.failure = self.forced = self.first = None
+        self.lost = self.handed = 0
+        self.waits = 0.0  # seconds in which the driver itself worked
+        folder = os.path.dirname(os.path.abspath(__file__))
+        self.sources = {}
+        for name in MODULES:
+            with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
+                self.sources[name] = file.read()
+
+    # The size of the cluster.
+
+    def plan_workers(self):
+        nodes = [n["Resources"] for n in self.ray.nodes() if n["Alive"]]
+        gpus = sum(int(n.get("GPU", 0)) for n in nodes)
+        cpus = [int(n.get("CPU", 0)) for n in nodes if n.get("CPU")]
+        o = self.options
+        if gpus and o.backend in ("auto", "cuda"):
+            self.resources = {"num_gpus": 1, "num_cpus": o.threads or 0}
+            return o.workers or gpus
+        if not cpus:
+            raise Error("the Ray cluster has neither a CPU nor a GPU")
+        threads = o.threads or min(4, min(cpus))
+        self.settings["threads"] = threads
+        self.resources = {"num_cpus": threads}
+        workers = o.workers or sum(n // threads for n in cpus)
+        if not workers:
+            raise Error(f"no node of the Ray cluster has {threads} CPUs (--threads)")
+        return workers
+
+    # Workers.
+
+    def start_actor(self):
+        """Returns a worker that holds the model, or None if all is done meanwhile."""
+        actor = self.ray.remote(Actor).options(max_restarts=0, **self.resources).remote()
+        where = actor.where.remote()
+        while not self.ray.wait([where], timeout=0.5)[0]:
+            with self.lock:
+                if self.over():
+                    return None
+        self.get(where)
+        self.get(actor.prepare.remote(self.sources, self.options.model, self.settings))
+        return actor
+
+    def get(self, ref):
+        """The result of a call; raises Lost, or the Error of the worker."""
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(ref)
+        except errors.RayTaskError as error:
+            raise Error(str(error.cause)) from None
+        except errors.RayError as error:
+            raise Lost(str(error).splitlines()[0]) from None
+
+    def open(self, actor, clip):
+        """Opens the clip's stream on a worker, and compares what decides the bytes."""
+        found = self.get(actor.call.remote("open", clip.source.job(), self.forced))
+        for key, wanted, what in (
+                ("libvae", libvae.version(), "libvae {}"),
+                ("model", self.fingerprint,
+                 self.options.model + " with the fingerprint {}")):
+            if found[key] != wanted:
+                raise Refused(f"{found['node']} has {what.format(found[key])}, the driver "
+                              f"has {wanted}")
+        first = self.first or found
+        for key in ("backend", "precision", "threads", "device"):
+            if found[key] != first[key]:
+                raise Refused(f"{found['node']} has the {key} {found[key]}, and "
+                              f"{first['node']} has {first[key]}: their bytes may differ")
+        return found
+
+    def open_first(self):
+        """The first worker chooses the backend and the precision for all."""
+        for left in reversed(range(DEATHS_MAX)):
+            try:
+                return self.try_first()
+            except Lost:
+                if not left:
+                    raise
+
+    def try_first(self):
+        actor = self.start_actor()
+        found = self.open(actor, self.clips[0])
+        self.forced = {"backend": libvae.BACKENDS.index(found["backend"]),
+                       "precision": libvae.PRECISIONS.index(found["precision"]),
+                       "threads": found["threads"],
+                       "deterministic": found["backend"] == "cuda"}
+        self.first = self.open(actor, self.clips[0])
+        return actor
+
+    # Tasks.
+
+    def over(self):
+        return self.failure or (not self.queue and not self.computing)
+
+    def take(self):
+        """The next task, or None if there is none and none can come back."""
+        with self.lock:
+            while not self.queue and self.computing and not self.failure:
+                self.lock.wait()
+            if self.over():
+                return None
+            self.computing += 1
+            return self.queue.popleft()
+
+    def put_back(self, task):
+        with self.lock:
+            self.computing -= 1
+            if task:
+                self.queue.appendleft(task)
+            self.lock.notify_all()
+
+    def fail(self, sentence):
+        with self.lock:
+            self.failure = self.failure or sentence
+            self.lock.notify_all()
+
+    def run_task(self, actor, task):
+        """Computes a segment. task.segment.first is kept at what is written. Raises Lost
+        if the worker is gone."""
+        clip = self.clips[task.clip]
+        source = clip.source
+        self.open(actor, clip)
+        first = task.segment.first
+        point, task.checkpoint = task.checkpoint, None
+        start = first if point else max(0, first - self.history)
+        try:
+            self.get(actor.call.remote("begin", start, point))
+        except Error:
+            if not point:
+                raise
+            point = None  # of a worker that differs: without it
+            self.get(actor.call.remote("begin", max(0, first - self.history)))
+        calls = iter(cut.chunks(source, task.segment, self.history, bool(point)))
+        sent = collections.deque()
+        while True:
+            while len(sent) < AHEAD and (call := next(calls, None)):
+                a, b, wanted = call
+                sent.append((call, actor.call.remote(
+                    "run", source.inputs(a, b), b - a, wanted)))
+            if not sent or self.failure:
+                return
+            (a, b, wanted), ref = sent.popleft()
+            result = self.get(ref)
+            if isinstance(result, Leaving):
+                if result.checkpoint and a >= task.segment.first:
+                    task.checkpoint = result.checkpoint
+                    self.handed += 1
+                raise Lost("the worker was told to end")
+            if wanted:
+                self.write(clip, a, b, result)
+                task.segment = Segment(b, task.segment.end)
+                task.deaths = 0
+
+    def write(self, clip, first, end, data):
+        begin = time.thread_time()
+        with clip.ready:
+            clip.output.write(first, end, data)
+            clip.written += clip.source.units(end) - clip.source.units(first)
+            clip.ready.notify_all()
+        self.waits += time.thread_time() - begin
+
+    def run_worker(self, actor):
+        """The life of one slot: a worker, and the one that replaces it."""
+        refused = None
+        while not self.failure:
+            task = None
+            try:
+                actor = actor or self.start_actor()
+                if not actor:
+                    break
+                with self.lock:
+                    self.alive += 1
+                try:
+                    while (task := self.take()):
+                        self.run_task(actor, task)
+                        self.put_back(None)
+                        task = None
+                    break
+                finally:
+                    with self.lock:
+                        self.alive -= 1
+            except Lost:
+                self.lost += 1
+                self.give_up(task, None)
+            except Refused as error:
+                refused = str(error)
+                self.put_back(task)
+                break
+            except Error as error:
+                if not task:
+                    refused = f"{self.where(actor)}: {error}"
+                    break
+                self.give_up(task, f"{self.where(actor)}: {error}")
+            except Exception as error:  # a bug of ours must not hang the others
+                self.fail(f"{type(error).__name__}: {error}")
+                break
+            kill(self.ray, actor)
+            actor = None
+        with self.lock:
+            self.slots -= 1
+            if refused:
+                print(f"\n{self.options.prog}: this worker is not used: {refused}",
+                      file=sys.stderr)
+                if not self.slots and not self.failure:
+                    self.failure = f"no worker is left: {refused}"
+            self.lock.notify_all()
+
+    def where(self, actor):
+        try:
+            return self.ray.get(actor.where.remote(), timeout=10)
+        except (self.ray.exceptions.RayError, AttributeError):
+            return "a node that is gone"
+
+    def give_up(self, task, error):
+        """Puts a task back after its worker failed, or ends the run."""
+        if not task:
+            return
+        task.errors += bool(error)
+        task.deaths += not error
+        clip = self.clips[task.clip]
+        if error and clip.output.part in error:
+            self.fail(error.split(": ", 1)[1])  # the disk of the driver
+        elif task.errors >= ERRORS_MAX or task.deaths >= DEATHS_MAX:
+            why = error or f"its worker was lost {task.deaths} times"
+            self.fail(f"{clip.source.path}: the segment from latent {task.segment.first} "
+                      f"to {task.segment.end - 1} failed {ERRORS_MAX} times: {why}"
+                      if error else
+                      f"{clip.source.path}: the segment from latent {task.segment.first} "
+                      f"to {task.segment.end - 1} failed: {why}")
+        left = task.segment.first < task.segment.end
+        self.put_back(task if left else None)
+
+    # The whole run.
+
+    def make_tasks(self, workers):
+        total = sum(c.source.latents for c in self.clips)
+        computed = 0
+        for i, clip in enumerate(self.clips):
+            share = max(1, round(workers * clip.source.latents / total))
+            n = cut.count_segments(clip.source.latents, share, self.history)
+            found = cut.cut(clip.source.latents, n, self.history)
+            computed += clip.source.latents + (len(found) - 1) * self.history
+            for segment in found:
+                for part in clip.output.missing(segment):
+                    self.queue.append(Task(i, part))
+        longest = max((t.segment.end - t.segment.first for t in self.queue), default=0)
+        plan = self.first
+        print(f"{self.options.prog}: workers: {workers}, threads of each: {plan['threads']}, "
+              f"{plan['backend']}, {plan['precision']}, {plan['memory'] / 2**20:.0f} MiB "
+              f"each; {len(self.queue)} segments of at most {longest} latents, "
+              f"{self.history} before each: efficiency {100 * total / computed:.0f} %",
+              file=sys.stderr)
+
+    def run(self):
+        workers = self.plan_workers()
+        actor = self.open_first()
+        for clip in self.clips:
+            clip.open(segments.description_of(clip.source, self.first),
+                      self.options.resume)
+        self.make_tasks(workers)
+        self.slots, self.computing = workers, 0
+        self.started = time.monotonic()
+        threads = [threading.Thread(target=self.run_worker, daemon=True,
+                                    args=(actor if i == 0 else None,))
+                   for i in range(workers)]
+        for thread in threads:
+            thread.start()
+        bar, flushed = Bar(self), time.monotonic()
+        while True:
+            with self.lock:
+                if self.over():
+                    break
+                self.lock.wait(0.5)
+            bar.show()
+            if time.monotonic() - flushed > FLUSH_SECONDS:
+                flushed = time.monotonic()
+                for clip in self.clips:
+                    with clip.ready:
+                        clip.output.flush()
+        for thread in threads:
+            thread.join(JOIN_SECONDS)
+        if self.failure:
+            raise Error(self.failure)
+        for clip in self.clips:
+            clip.finish()
+        bar.end()
+
+
+def kill(ray, actor):
+    if actor:
+        try:
+            ray.kill(actor)
+        except (ray.exceptions.RayError, ValueError):
+            pass  # it is gone
+
+
+class Bar:
+    """A line on a terminal, and one line at the end."""
+    WIDTH = 24
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.total = sum(c.source.frames for c in driver.clips)
+        self.resumed = sum(c.resumed for c in driver.clips)
+        self.terminal = sys.stderr.isatty()
+
+    def rate(self):
+        done = sum(c.written for c in self.driver.clips)
+        spent = time.monotonic() - self.driver.started
+        return done, spent, (done - self.resumed) / max(spent, 1e-3)
+
+    def show(self):
+        if not self.terminal:
+            return
+        done, _, fps = self.rate()
+        left = f"{(self.total - done) / fps:.0f} s left" if fps > 0 else "starting"
+        filled = self.WIDTH * done // self.total
+        print(f"\r[{'#' * filled}{'.' * (self.WIDTH - filled)}] {done}/{self.total} "
+              f"frames, {self.driver.alive} workers, {fps:.2f} fps, {left}\033[K", end="",
+              file=sys.stderr, flush=True)
+
+    def end(self):
+        _, spent, fps = self.rate()
+        d = self.driver
+        print(("\n" if self.terminal else "") +
+              f"{d.options.prog}: {self.total} frames in {spent:.1f} s, {fps:.2f} fps; "
+              f"{d.lost} workers lost, {d.handed} of them handed over; writing took "
+              f"{100 * d.waits / max(spent, 1e-3):.1f} % of the time", file=sys.stderr)
+
+
+def add_options(parser):
+    segments.add_worker_options(parser)
+    parser.add_argument("--workers", type=int, metavar="N",
+                        help="default: as many as the cluster has GPUs, else CPUs / "
+                        "threads")
+    parser.add_argument("--address", help="of a Ray cluster; default: RAY_ADDRESS, else "
+                        "a cluster on this machine")
+    parser.add_argument("--resume", action="store_true",
+                        help="continue from OUT.part and OUT.journal")
+    parser.add_argument("--to", required=True, metavar="OUT",
+                        help="a file, or a folder with one file for each input")
+    parser.add_argument("--format", metavar="END",
+                        help="of the files in a folder, such as mp4")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT",
+                        help="files, or folders with files")
+
+
+def name_outputs(options, ends, default):
+    """[(input, output)]"""
+    inputs = []
+    for path in options.inputs:
+        if os.path.isdir(path):
+            inputs += sorted(os.path.join(path, name) for name in os.listdir(path)
+                             if os.path.splitext(name)[1] in ends)
+        else:
+            inputs.append(path)
+    if not inputs:
+        raise Error(f"{options.inputs[0]}: has no file that ends in {', '.join(ends)}")
+    if not os.path.isdir(options.to) and not options.to.endswith("/"):
+        if len(inputs) > 1:
+            raise Error(f"{options.to}: is no folder, and there are {len(inputs)} inputs")
+        pairs = [(inputs[0], options.to)]
+    else:
+        os.makedirs(options.to, exist_ok=True)
+        end = "." + (options.format or default).lstrip(".")
+        pairs = [(path, os.path.join(options.to, os.path.splitext(
+            os.path.basename(path))[0] + end)) for path in inputs]
+    for path, out in pairs:
+        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(path, out):
+            raise Error(f"{out}: is the input; write to another file")
+    if len({out for _, out in pairs}) < len(pairs):
+        raise Error(f"{options.to}: two inputs have the same name")
+    return pairs
+
+
+def on_signal(*_):
+    raise KeyboardInterrupt
+
+
+def run(options, make_clips):
+    """make_clips: returns the Clips. Returns the exit code."""
+    ray = driver = None
+    clips = []
+    signal.signal(signal.SIGTERM, on_signal)
+    try:
+        clips = make_clips()
+        ray = import_ray()
+        connect(ray, options)
+        driver = Driver(ray, options, clips)
+        driver.run()
+        return 0
+    except KeyboardInterrupt:
+        print(f"\n{options.prog}: interrupted; continue with --resume", file=sys.stderr)
+    except (Error, Lost, Refused, OSError) as error:
+        print(f"{options.prog}: {error}", file=sys.stderr)
+    finally:
+        for clip in clips:
+            clip.stop()
+        if ray and ray.is_initialized():
+            ray.shutdown()
+    return 3
+
+
+def connect(ray, options):
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        ray.init(address=options.address, log_to_driver=False, logging_level="ERROR",
+                 include_dashboard=False if not (
+                     options.address or os.environ.get("RAY_ADDRESS")) else None)
+    except (RuntimeError, ConnectionError, ValueError) as error:
+        raise Error(f"Ray: {' '.join(str(error).split())[:300]}") from None
+
+
+def parser(prog, text):
+    made = argparse.ArgumentParser(prog=prog, description=text)
+    made.set_defaults(prog=prog.removesuffix(".py"))
+    add_options(made)
+    return made

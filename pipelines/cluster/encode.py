@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Encodes frames on a Ray cluster, with the bytes of one process."""
+import sys
+
+import driver
+import libvae
+import output
+import sources
+from libvae import Error
+
+
+def main(arguments):
+    parser = driver.parser(
+        "encode.py", "Encodes files of frames (safetensors with video_u8 or frames, "
+        "[T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the joined "
+        "latents have the bytes of vaetool encode.")
+    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
+                        default="normalized")
+    parser.add_argument("--posterior", choices=("mean", "sample"), default="mean")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+
+    def make_clips():
+        pairs = driver.name_outputs(options, (".safetensors",), "safetensors")
+        for _, out in pairs:
+            if not out.endswith(".safetensors"):
+                raise Error(f"{out}: the name must end in .safetensors")
+        model = libvae.Model(options.model, options.variant)
+        return [output.Clip(sources.Encoding(
+            model, path, libvae.NORMALIZATIONS.index(options.normalization),
+            ("mean", "sample").index(options.posterior), options.seed), out)
+            for path, out in pairs]
+
+    return driver.run(options, make_clips)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,204 @@
+"""What is decoded or encoded: the latents or frames of a file, and how their results are
+written."""
+import hashlib
+import json
+import os
+import struct
+
+import libvae
+from libvae import DECODE, ENCODE, RGB, RGB_F32, Error
+
+
+def safetensors_header(tensors, metadata):
+    """tensors: [(name, type, dims, bytes)]. As vaetool writes it."""
+    at, entries = 0, {"__metadata__": metadata}
+    for name, kind, dims, size in tensors:
+        entries[name] = {"dtype": kind, "shape": dims, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+class Decoding:
+    """The latents of a file, and how their frames are written."""
+    direction = DECODE
+
+    def __init__(self, model, path, pixels=RGB_F32, header=True, tensor=None,
+                 batch_index=-1, normalization=None):
+        self.model, self.path, self.pixels = model, path, pixels
+        self.clip = libvae.Clip(path, tensor, batch_index)
+        clip, info = self.clip.info, model.info
+        if not info.has_decoder:
+            raise Error(f"{model.path}: has no decoder")
+        if info.look_ahead:
+            raise Error(f"{model.path}: its decoder looks ahead, and segments are for "
+                        "causal decoders")
+        if clip.channels != info.latent_channels:
+            raise Error(f"{path}: the latents have {clip.channels} channels, the model "
+                        f"{model.path} wants {info.latent_channels}")
+        if clip.space and info.space and clip.space != info.space:
+            raise Error(f"{path}: states the latent space {clip.space.decode()}, the "
+                        f"model {model.path} wants {info.space.decode()}")
+        self.latents = clip.t
+        self.width = clip.width_px or clip.width * info.spatial
+        self.height = clip.height_px or clip.height * info.spatial
+        grid = [-(-self.width // info.spatial), -(-self.height // info.spatial)]
+        if grid != [clip.width, clip.height]:
+            raise Error(f"{path}: the latents have a grid of {clip.width}x{clip.height} "
+                        f"for {self.width}x{self.height} pixels, the model {model.path} "
+                        f"wants {grid[0]}x{grid[1]}")
+        self.frames = model.frames_of(self.latents)
+        if clip.frames:
+            self.frames = min(self.frames, clip.frames)
+        self.normalization = clip.normalization if normalization is None else normalization
+        self.rate = ((clip.fps_n, clip.fps_d) if clip.fps_n
+                     else (info.fps_n, info.fps_d))
+        self.frame = libvae.frame_bytes(pixels, self.width, self.height)
+        self.header = self.make_header() if header and pixels == RGB_F32 else b""
+        self.size = self.frames * self.frame
+
+    def make_header(self):
+        info, clip = self.model.info, self.clip.info
+        metadata = {"vae.pixel_range": f"{info.pixel_low:g} {info.pixel_high:g}"}
+        if clip.fps_n:
+            metadata["vae.framerate"] = f"{clip.fps_n}/{clip.fps_d}"
+        dims = [self.frames, self.height, self.width, 3]
+        return safetensors_header([("frames", "F32", dims, self.frames * self.frame)],
+                                  metadata)
+
+    def job(self):
+        """What a worker must know."""
+        return {"direction": DECODE, "width": self.width, "height": self.height,
+                "normalization": self.normalization, "pixels": self.pixels,
+                "kind": self.clip.info.type}
+
+    def inputs(self, first, end):
+        return self.clip.read(first, end)
+
+    def units(self, latents):
+        """Frames of the latents before this one, as far as they are kept."""
+        return min(self.frames, self.model.frames_of(latents))
+
+    def places(self, first, end, data):
+        """[(offset, bytes)] of the frames of these latents. Frames past the end of the
+        clip are left out."""
+        begin = self.units(first)
+        return [(begin * self.frame,
+                 memoryview(data)[:(self.units(end) - begin) * self.frame])]
+
+    def identity(self):
+        """A hash of all latents."""
+        digest = hashlib.sha256()
+        for k in range(self.latents):
+            digest.update(self.clip.read(k, k + 1))
+        return f"{self.latents} latents, {digest.hexdigest()[:16]}"
+
+
+class Encoding:
+    """The frames of a file, and how their latents are written."""
+    direction = ENCODE
+
+    def __init__(self, model, path, normalization=0, posterior=0, seed=0, rate=None):
+        self.model, self.path = model, path
+        self.settings = {"posterior": posterior, "seed": seed}
+        info = model.info
+        if not info.has_encoder:
+            raise Error(f"{model.path}: has no encoder")
+        self.file, self.begin, shape, kind, metadata = self.find(path)
+        self.frames, self.height, self.width = shape[:3]
+        if not self.frames:
+            raise Error(f"{path}: has no frames")
+        self.pixels = RGB if kind == "U8" else RGB_F32
+        wanted = f"{info.pixel_low:g} {info.pixel_high:g}"
+        if kind == "F32" and metadata.get("vae.pixel_range", wanted) != wanted:
+            raise Error(f"{path}: the frames have the range "
+                        f"{metadata['vae.pixel_range']}, the model {model.path} wants "
+                        f"{wanted}")
+        self.rate = rate or metadata.get("vae.framerate")
+        self.normalization = normalization
+        self.latents = model.latents_of(self.frames)
+        self.frame = libvae.frame_bytes(self.pixels, self.width, self.height)
+        self.header, self.plane, self.outputs = self.make_header()
+        self.size = self.outputs * self.latents * self.plane * info.latent_channels
+
+    def __del__(self):
+        if hasattr(self, "file"):
+            self.file.close()
+
+    @staticmethod
+    def find(path):
+        """Finds video_u8 or frames, [T, H, W, 3], in a safetensors file."""
+        file = open(path, "rb")
+        try:
+            length, = struct.unpack("<Q", file.read(8))
+            entries = json.loads(file.read(min(length, 100 << 20)))
+            metadata = entries.pop("__metadata__", {})
+            name = next(n for n in ("video_u8", "frames") if n in entries)
+            entry = entries[name]
+            shape, kind = entry["shape"], entry["dtype"]
+            if len(shape) != 4 or shape[3] != 3 or kind not in ("U8", "F32"):
+                raise Error(f'{path}: tensor "{name}" is {kind} {shape}, wanted U8 or '
+                            "F32 [T, H, W, 3]")
+        except (struct.error, ValueError, StopIteration, KeyError, TypeError):
+            raise Error(f"{path}: wanted a safetensors file with video_u8 or frames, "
+                        "[T, H, W, 3]; pipelines/video-to-latents.sh encodes a video "
+                        "file") from None
+        return file, 8 + length + entry["data_offsets"][0], shape, kind, metadata
+
+    def make_header(self):
+        info = self.model.info
+        grid = [-(-self.height // info.spatial), -(-self.width // info.spatial)]
+        plane = 4 * grid[0] * grid[1]
+        names = ["latent", "mean", "logvar"][:3 if info.has_posterior else 1]
+        dims = [info.latent_channels, self.latents, *grid]
+        metadata = {"vae.normalization": libvae.NORMALIZATIONS[self.normalization],
+                    "vae.layout": "cthw", "vae.width": str(self.width),
+                    "vae.height": str(self.height), "vae.frames": str(self.frames)}
+        if self.rate:
+            metadata["vae.framerate"] = self.rate
+        if info.space:
+            metadata["vae.latent_space"] = info.space.decode()
+        size = info.latent_channels * self.latents * plane
+        return (safetensors_header([(n, "F32", dims, size) for n in names], metadata),
+                plane, len(names))
+
+    def job(self):
+        return {"direction": ENCODE, "width": self.width, "height": self.height,
+                "normalization": self.normalization, "pixels": self.pixels,
+                **self.settings}
+
+    def inputs(self, first, end):
+        """The frames of these latents; after the last frame, copies of it."""
+        steps = self.model.info.encode
+
+        def frame_of(k):
+            return steps.first_in + (k - 1) * steps.step_in if k else 0
+
+        here = [min(i, self.frames - 1) for i in range(frame_of(first), frame_of(end))]
+        file, at = self.file.fileno(), self.begin
+        data = os.pread(file, (here[-1] - here[0] + 1) * self.frame,
+                        at + here[0] * self.frame)
+        if len(data) < (here[-1] - here[0] + 1) * self.frame:
+            raise Error(f"{self.path}: ends before its last frame")
+        return data + data[-self.frame:] * (len(here) - 1 - here[-1] + here[0])
+
+    def units(self, latents):
+        return min(self.frames, self.model.frames_of(latents))
+
+    def places(self, first, end, data):
+        """A latent's channels are `latents` planes apart in the file."""
+        data, plane = memoryview(data), self.plane
+        channels = self.model.info.latent_channels
+        for k in range(end - first):
+            for row in range(self.outputs * channels):
+                here = (k * self.outputs * channels + row) * plane
+                yield ((row * self.latents + first + k) * plane,
+                       data[here:here + plane])
+
+    def identity(self):
+        digest = hashlib.sha256()
+        self.file.seek(self.begin)
+        for _ in range(self.frames):
+            digest.update(self.file.read(self.frame))
+        return f"{self.frames} frames, {digest.hexdigest()[:16]}"

@@ -1,0 +1,94 @@
+"""What computes: a process that holds a model and takes segment after segment. Ray runs
+it as an actor."""
+import json
+import os
+import signal
+import socket
+import tempfile
+from dataclasses import dataclass
+
+import libvae
+from libvae import DECODE, Error
+
+
+@dataclass
+class Leaving:
+    """The answer of a worker that ends: its state behind the last answer."""
+    checkpoint: bytes = None  # None: the carries went with an earlier answer
+    error: str = None
+
+
+class Worker:
+    """Holds a model, and takes segment after segment. settings: backend, precision,
+    threads, device, memory_limit, memory_share, spill, variant."""
+
+    def __init__(self, model, settings):
+        self.settings = dict(settings)
+        self.node = socket.gethostname()
+        self.leaving = False
+        self.left = False
+        self.key = self.stream = None
+        try:
+            signal.signal(signal.SIGTERM, self.on_term)
+        except ValueError:
+            pass  # not the main thread
+        self.model = libvae.Model(model, self.settings.pop("variant", None))
+
+    def on_term(self, *_):
+        self.leaving = True
+
+    def open(self, job, forced=None):
+        """Makes the stream for a job. Returns what must be equal on all nodes. forced:
+        settings that the first worker has chosen."""
+        settings = {**self.settings, **(forced or {})}
+        key = json.dumps([job, settings], sort_keys=True)
+        if key != self.key:
+            self.key = self.stream = None
+            members = {k: v for k, v in job.items() if k not in ("kind", "pixels")}
+            self.stream = libvae.Stream(self.model, **members, **settings)
+            self.key = key
+        self.job = job
+        plan = self.stream.plan
+        return {"node": self.node, "pid": os.getpid(), "libvae": libvae.version(),
+                "model": self.model.fingerprint(),
+                "backend": libvae.BACKENDS[plan.backend],
+                "precision": libvae.PRECISIONS[plan.precision], "threads": plan.threads,
+                "device": self.stream.device, "slice": plan.slice_size,
+                "memory": plan.total}
+
+    def begin(self, unit, checkpoint=None):
+        """The next run() starts at latent `unit`: without context, or with the carries
+        of another worker."""
+        if not checkpoint:
+            self.stream.start(unit)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "checkpoint")
+            with open(path, "wb") as file:
+                file.write(checkpoint)
+            if self.stream.load(path) != unit:
+                raise Error(f"{self.node}: the checkpoint of another worker is not at "
+                            f"latent {unit}")
+
+    def save(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "checkpoint")
+            self.stream.save(path)
+            with open(path, "rb") as file:
+                return file.read()
+
+    def run(self, inputs, n, wanted):
+        """Computes n latents. Returns bytes, or Leaving after SIGTERM."""
+        if self.leaving:
+            if self.left:
+                return Leaving()
+            self.left = True
+            try:
+                return Leaving(self.save())
+            except Error as error:
+                return Leaving(error=str(error))
+        if self.job["direction"] == DECODE:
+            return self.stream.decode((self.job["kind"], inputs), n, self.job["pixels"],
+                                      wanted) or b""
+        result = self.stream.encode(inputs, n, self.job["pixels"])
+        return result if wanted else b""

@@ -1,0 +1,218 @@
+"""decode.py and encode.py on a Ray cluster of several nodes on this machine.
+
+Run by ray.sh, which installs Ray. VAE_KILLS: how many kills the long test makes.
+"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import clips
+from clips import CLUSTER, DEMO, TINY
+
+from ray.cluster_utils import Cluster
+
+KILLS = int(os.environ.get("VAE_KILLS", "4"))
+
+
+def workers_of():
+    """Process ids of the actors that hold a model."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                title = file.read()
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                ours = b"VAE_RAY_TEST=" + str(os.getpid()).encode() in file.read()
+        except OSError:
+            continue
+        if title.startswith(b"ray::Actor") and ours:
+            found.append(int(pid))
+    return found
+
+
+class Ray(clips.Clips):
+    LATENTS = 120
+    NODES = 2
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.environ["VAE_RAY_TEST"] = str(os.getpid())
+        cls.cluster = Cluster(initialize_head=True, head_node_args={
+            "num_cpus": 0, "include_dashboard": False,
+            "object_store_memory": 200 << 20})
+        cls.addClassCleanup(cls.cluster.shutdown)
+        cls.nodes = [cls.add_node() for _ in range(cls.NODES)]
+
+    @classmethod
+    def add_node(cls):
+        return cls.cluster.add_node(num_cpus=1, object_store_memory=200 << 20)
+
+    def start(self, *arguments, script="decode.py"):
+        return subprocess.Popen(
+            [sys.executable, os.path.join(CLUSTER, script), "--address",
+             self.cluster.address, "--threads", "1", *arguments],
+            stderr=subprocess.PIPE, text=True)
+
+    def run_script(self, *arguments, code=0, script="decode.py"):
+        process = self.start(*arguments, script=script)
+        said = process.communicate()[1]
+        self.assertEqual(process.returncode, code, said)
+        return said
+
+    def long_clip(self):
+        clip, whole = self.path("long.safetensors"), self.path("whole.safetensors")
+        clips.make_clip(clip, 160, 16, 24)
+        clips.vaetool("decode", "--threads", "1", "--model", TINY, clip, whole)
+        return clip, whole
+
+
+class Decode(Ray):
+    def test_file(self):
+        out = self.path("out.safetensors")
+        said = self.run_script("--model", TINY, self.clip, "--to", out)
+        self.assert_same(self.whole, out)
+        self.assertIn("workers: 2, threads of each: 1, cpu", said)
+        self.assertIn("efficiency 94 %", said)
+        self.assertEqual(os.listdir(self.work), ["out.safetensors"])
+
+    def test_folder_and_video(self):
+        os.mkdir(self.path("in"))
+        for name in ("a", "b"):
+            clips.make_clip(self.path(f"in/{name}.safetensors"), 20 + ord(name) % 7)
+        self.run_script("--model", TINY, self.path("in"), "--to", self.path("out/"))
+        for name in ("a", "b"):
+            clips.vaetool("decode", "--threads", "1", "--model", TINY,
+                          self.path(f"in/{name}.safetensors"), self.path("right"
+                                                                         ".safetensors"))
+            self.assert_same(self.path("right.safetensors"),
+                             self.path(f"out/{name}.safetensors"))
+        if subprocess.run(["gst-inspect-1.0", "--exists", "webmmux"],
+                          check=False).returncode == 0:
+            video = self.path("clip.webm")
+            self.run_script("--model", TINY, self.clip, "--to", video)
+            self.assertEqual(clips.read(video)[:4], b"\x1a\x45\xdf\xa3")
+            self.assertEqual(sorted(os.listdir(self.work)),
+                             ["clip.webm", "in", "out", "right.safetensors"])
+
+    def test_encode(self):
+        frames, right = self.path("f.safetensors"), self.path("right.safetensors")
+        data = random.Random(1).randbytes(200 * 16 * 24 * 3)
+        clips.write(frames, "video_u8", "U8", [200, 16, 24, 3], data, {})
+        clips.vaetool("encode", "--threads", "1", "--model", DEMO, frames, right)
+        out = self.path("out.safetensors")
+        self.run_script("--model", DEMO, frames, "--to", out, script="encode.py")
+        self.assert_same(right, out)
+
+    def test_refuses(self):
+        out = self.path("out.safetensors")
+        said = self.run_script("--model", self.path("none"), self.clip, "--to", out,
+                               code=3)
+        self.assertIn(self.path("none"), said)
+        said = self.run_script("--model", TINY, self.path("none"), "--to", out, code=3)
+        self.assertIn(self.path("none"), said)
+        said = self.run_script("--model", TINY, self.clip, self.clip, "--to", out, code=3)
+        self.assertIn("is no folder, and there are 2 inputs", said)
+        self.assertEqual(os.listdir(self.work), [])
+
+
+class Failures(Ray):
+    def kill_workers(self, process, part, kind, kills, seed=1):
+        """Ends a worker some time after each progress, until `kills` are done."""
+        chance = random.Random(seed)
+        done = before = 0
+        while process.poll() is None and done < kills:
+            time.sleep(0.02)
+            written = os.stat(part).st_blocks if os.path.exists(part) else 0
+            if written <= before:
+                continue
+            time.sleep(chance.uniform(0, 0.3))
+            for pid in workers_of()[:1 + done % 2]:
+                try:
+                    os.kill(pid, kind)
+                    done += 1
+                except ProcessLookupError:
+                    pass
+            before = os.stat(part).st_blocks if os.path.exists(part) else written
+        return done
+
+    def check_kills(self, kind):
+        clip, whole = self.long_clip()
+        out, done, tries = self.path("out.safetensors"), 0, 0
+        while done < KILLS and tries < 20:
+            tries += 1
+            process = self.start("--model", TINY, clip, "--to", out)
+            done += self.kill_workers(process, out + ".part", kind,
+                                      KILLS - done, tries)
+            said = process.communicate()[1]
+            self.assertEqual(process.returncode, 0, said)
+            self.assert_same(whole, out)
+        print(f"{done} workers ended by {signal.Signals(kind).name} in {tries} runs: "
+              f"{said.splitlines()[-1]}")
+        self.assertGreaterEqual(done, KILLS)
+        return said
+
+    def test_workers_killed(self):
+        self.check_kills(signal.SIGKILL)
+
+    def test_workers_told_to_end(self):
+        self.check_kills(signal.SIGTERM)
+
+    def test_node_dies(self):
+        clip, whole = self.long_clip()
+        out = self.path("out.safetensors")
+        process = self.start("--model", TINY, clip, "--to", out)
+        while process.poll() is None and len(workers_of()) < 2:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
+        said = process.communicate()[1]
+        self.nodes.append(self.add_node())
+        self.assertEqual(process.returncode, 0, said)
+        self.assert_same(whole, out)
+
+    def test_driver_killed(self):
+        clip, whole = self.long_clip()
+        out = self.path("out.safetensors")
+        for _ in range(3):
+            process = self.start("--resume", "--model", TINY, clip, "--to", out)
+            size = os.path.getsize(out + ".journal") if os.path.exists(
+                out + ".journal") else 0
+            while process.poll() is None and (
+                    not os.path.exists(out + ".journal") or
+                    os.path.getsize(out + ".journal") == size):
+                time.sleep(0.02)
+            process.kill()
+            process.communicate()
+        said = self.run_script("--resume", "--model", TINY, clip, "--to", out)
+        self.assert_same(whole, out)
+        self.assertEqual([n for n in os.listdir(self.work) if "out" in n],
+                         ["out.safetensors"], said)
+
+    def test_other_weights_when_resumed(self):
+        out = self.path("out.safetensors")
+        with open(out + ".journal", "w", encoding="utf-8") as file:
+            file.write('{"model": "another"}\n')
+        said = self.run_script("--resume", "--model", TINY, self.clip, "--to", out,
+                               code=3)
+        self.assertIn(out + ".journal: the ", said)
+
+    def test_full_disk(self):
+        out = self.path("out.safetensors")
+        process = subprocess.run(
+            ["sh", "-c", "ulimit -f 1000; exec \"$@\"", "sh", sys.executable,
+             os.path.join(CLUSTER, "decode.py"), "--address", self.cluster.address,
+             "--threads", "1", "--model", TINY, self.clip, "--to", out],
+            stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(process.returncode, 3, process.stderr)
+        self.assertIn("out.safetensors.part: cannot write: File too large",
+                      process.stderr)
+        self.run_script("--resume", "--model", TINY, self.clip, "--to", out)
+        self.assert_same(self.whole, out)
+
+
+if __name__ == "__main__":
+    clips.unittest.main(argv=sys.argv[:1] + sys.argv[3:])
