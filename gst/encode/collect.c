@@ -39,6 +39,34 @@ gst_vae_encode_segment(GstVaeBase *base)
     GST_VAE_ENCODE(base)->next = GST_CLOCK_TIME_NONE;
 }
 
+/* Warns of the first n frames whose times are further from even ones than a
+ * frame lasts: a latent has one time and one length. */
+static void
+check_even(GstVaeEncode *self, guint n, GstClockTime length)
+{
+    const GstClockTime begin = self->uncovered[0].pts;
+
+    for (guint i = 1; i < n && !self->uneven_told; i++) {
+        const GstClockTime even =
+            begin + gst_util_uint64_scale_int(length, (gint) i, (gint) n);
+        const GstClockTimeDiff off =
+            GST_CLOCK_DIFF(even, self->uncovered[i].pts);
+
+        if ((GstClockTime) ABS(off) * n <= length)
+            continue;
+        self->uneven_told = TRUE;
+        GST_ELEMENT_WARNING(
+            self, STREAM, FORMAT,
+            ("The times of frames jump within a latent, which has one time for "
+             "all of them: they are spread evenly, and a frame is "
+             "%" G_GINT64_FORMAT " ms off. Put videorate in front of vaeencode",
+             (gint64) ABS(off) / GST_MSECOND),
+            ("the frame at %" GST_TIME_FORMAT
+             " gets the time %" GST_TIME_FORMAT,
+             GST_TIME_ARGS(self->uncovered[i].pts), GST_TIME_ARGS(even)));
+    }
+}
+
 /* The times of the next latent, from the frames that it stands for. */
 static void
 cover(GstVaeEncode *self, guint n, GstVaeOut *out)
@@ -52,6 +80,8 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
         out->duration = self->uncovered[n - 1].end - out->pts;
     out->frames = n;
     out->length = out->duration;
+    if (out->length > 0)
+        check_even(self, n, out->length);
     /* Times that jump say nothing of how long n frames are. */
     if (self->in.fps_n > 0) {
         const GstClockTime frames = gst_util_uint64_scale(

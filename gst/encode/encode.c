@@ -81,6 +81,7 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (!gst_vae_video_info(caps, &self->in, error) ||
         !gst_vae_base_use_model(base, error))
         return FALSE;
+    self->uneven_told = FALSE;
     self->alpha_told = !GST_VIDEO_INFO_HAS_ALPHA(&self->in);
     if (gst_vae_video_is_cuda(caps))
         gst_vae_cuda_usable(&base->cuda);

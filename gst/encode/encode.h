@@ -36,7 +36,8 @@ typedef struct GstVaeEncode {
     /* Streaming thread. */
     GstVideoInfo in;
     GstVaeLatentInfo out;
-    gboolean alpha_told; /* that alpha is lost, or there is none */
+    gboolean alpha_told;  /* that alpha is lost, or there is none */
+    gboolean uneven_told; /* that times within a group are lost */
     GstClockTime frame_time;
     gboolean need_start; /* the next step begins a sequence */
     gboolean discont;

@@ -91,7 +91,7 @@ struct _GstLatentMux {
     GArray *times;      /* GstLatentTime of each */
     gboolean untimed;   /* a latent had no time */
     gboolean uneven;    /* times do not follow the frame rate */
-    gboolean warned;
+    gboolean warned, times_told;
 };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
@@ -334,18 +334,35 @@ note_time(GstLatentMux *self, const GstBuffer *buffer, gint64 frames)
         !GST_CLOCK_TIME_IS_VALID(self->first) || pts < self->first ||
         pts - self->first > G_MAXINT64) {
         self->untimed = TRUE;
+        self->uneven |= GST_CLOCK_TIME_IS_VALID(pts) &&
+                        GST_CLOCK_TIME_IS_VALID(self->first);
         return;
     }
     if (gst_vae_group_get(buffer, &n, &length))
         time.duration = (gint64) length;
     time.pts = (gint64) (pts - self->first);
-    if (self->times->len > 0)
-        self->untimed |=
-            g_array_index(self->times, GstLatentTime, self->times->len - 1)
-                .pts > time.pts;
+    if (self->times->len > 0 &&
+        g_array_index(self->times, GstLatentTime, self->times->len - 1).pts >
+            time.pts)
+        self->untimed = self->uneven = TRUE;
     self->uneven |= differ(time.duration, nominal) ||
                     differ(time.pts, frames_time(self, frames_before(self)));
     g_array_append_val(self->times, time);
+}
+
+static void
+warn_of_times(GstLatentMux *self)
+{
+    if (self->times_told || !self->untimed || !self->uneven)
+        return;
+    self->times_told = TRUE;
+    GST_ELEMENT_WARNING(
+        self, STREAM, MUX,
+        ("Latent %" G_GINT64_FORMAT " has no time, or one before that of an "
+         "earlier latent, which the file cannot hold: all latents get the "
+         "times of the frame rate. Put videorate in front of the encoder",
+         self->latents),
+        (NULL));
 }
 
 static void
@@ -371,6 +388,7 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     const gint64 before = frames_before(self);
     const guint64 offset = self->header_size + self->latents * size;
     note_time(self, buffer, frames);
+    warn_of_times(self);
     warn_of_restart(self, buffer);
     buffer = gst_buffer_make_writable(buffer);
     GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
@@ -490,7 +508,7 @@ reset(GstLatentMux *self)
     self->state = STATE_EMPTY;
     self->header_size = 0;
     self->latents = self->frames = 0;
-    self->warned = self->untimed = self->uneven = FALSE;
+    self->warned = self->untimed = self->uneven = self->times_told = FALSE;
     g_array_set_size(self->times, 0);
 }
 

@@ -408,6 +408,42 @@ test_posterior(void)
     g_free(other);
 }
 
+/* Times that are even within each group are kept, others are told of once. */
+static void
+check_jump(GstClockTime jump, gboolean told)
+{
+    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstVideoInfo info;
+
+    vae_test_set_video(h, &info, 48, 32);
+    for (guint i = 0; i < 13; i++) {
+        GstBuffer *frame = vae_test_frame(&info, i);
+
+        if (i >= 3)
+            GST_BUFFER_PTS(frame) += jump;
+        if (i >= 7)
+            GST_BUFFER_PTS(frame) += jump;
+        CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+    }
+    vae_test_push_eos(h);
+    if (told)
+        vae_test_one_warning(bus, "videorate");
+    else
+        CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING));
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_jump(void)
+{
+    check_jump(0, FALSE);
+    check_jump(20 * GST_MSECOND, FALSE);
+    check_jump(GST_SECOND, TRUE);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -425,6 +461,7 @@ main(int argc, char **argv)
                                     {"refused", test_refused},
                                     {"range-matters", test_range_matters},
                                     {"posterior", test_posterior},
+                                    {"jump", test_jump},
                                     {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);

@@ -344,6 +344,29 @@ check_impossible(const gchar *path)
     g_free(data);
 }
 
+/* A seek finds the latent that has the position by its own time. */
+static void
+check_seek(const gchar *path, GstSeekFlags flags, gint ms, gint k)
+{
+    Run *run = run_preroll(path, "warm-up=0 key-unit-warm-up=0", "");
+    gint64 duration;
+    fail_unless(
+        gst_element_query_duration(run->pipeline, GST_FORMAT_TIME, &duration));
+    fail_unless_equals_int64(
+        duration, uneven(3) + gst_util_uint64_scale(4, GST_SECOND, 24));
+    g_ptr_array_set_size(run->buffers, 0);
+    fail_unless(gst_element_seek_simple(run->pipeline, GST_FORMAT_TIME,
+                                        flags | GST_SEEK_FLAG_FLUSH,
+                                        ms * GST_MSECOND));
+    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
+    run_wait(run);
+    assert_clip(run, &small, k);
+    fail_unless_equals_uint64(
+        GST_BUFFER_PTS((GstBuffer *) g_ptr_array_index(run->buffers, 0)),
+        uneven(k));
+    run_free(run);
+}
+
 /* Times that do not follow the frame rate come back. */
 GST_START_TEST(test_times)
 {
@@ -380,6 +403,13 @@ GST_START_TEST(test_times)
         }
         run_free(run);
     }
+    for (gint k = 0; k < 4; k++) {
+        check_seek(path, GST_SEEK_FLAG_ACCURATE, uneven(k) / GST_MSECOND, k);
+        check_seek(path, GST_SEEK_FLAG_ACCURATE, uneven(k) / GST_MSECOND + 49,
+                   k);
+        check_seek(path, GST_SEEK_FLAG_KEY_UNIT | GST_SEEK_FLAG_SNAP_BEFORE,
+                   uneven(k) / GST_MSECOND + 30, k);
+    }
     check_impossible(path);
     g_free(twice);
     g_free(path);
@@ -408,6 +438,28 @@ GST_START_TEST(test_no_times)
         fail_unless(vae_tensor_file_find(file, "latent_times") == NULL);
         vae_tensor_file_free(&file);
     }
+    g_free(path);
+}
+GST_END_TEST
+
+/* Times that no file can hold: one warning says what helps. */
+GST_START_TEST(test_times_lost)
+{
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    for (gint k = 0; k < 4; k++) {
+        GstBuffer *buffer =
+            gst_buffer_new_wrapped(step_data(&small, k), step_bytes(&small));
+        GST_BUFFER_PTS(buffer) = GST_SECOND * (k < 2 ? k + 5 : 6 - k);
+        if (k > 0)
+            GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        fail_unless(gst_harness_push(mux.harness, buffer) == GST_FLOW_OK);
+    }
+    mux_end(&mux);
+    assert_posted(&mux, GST_MESSAGE_WARNING, "latentmux", "videorate");
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &small, 4, 13);
     g_free(path);
 }
 GST_END_TEST
@@ -711,6 +763,7 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_flush);
     tcase_add_test(tcase, test_times);
     tcase_add_test(tcase, test_no_times);
+    tcase_add_test(tcase, test_times_lost);
     tcase_add_test(tcase, test_reuse);
     tcase = latent_tcase(suite, "refusals");
     tcase_add_test(tcase, test_caps_change);
