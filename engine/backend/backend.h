@@ -172,6 +172,11 @@ typedef struct VaeBackendClass {
      * stays. It also undoes a bind() that failed.
      */
     VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
+    /* Pins memory of the caller's, and undoes it from any thread, also when the
+     * backend is closed; *device is for unpin(). NULL, both: it is of no use.
+     */
+    bool (*pin)(VaeBackend *backend, void *data, size_t bytes, int *device);
+    void (*unpin)(int device, void *data);
     /* Copies between a block of alloc() and host memory, and waits. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
                       size_t bytes, VaeError *error);

@@ -215,6 +215,28 @@ cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
     return leave(cuda, &caller, vae_cuda_offload(cuda, exec, error), error);
 }
 
+static bool
+cuda_pin(VaeBackend *cuda, void *data, size_t bytes, int *device)
+{
+    VaeRtCaller caller;
+    VaeError ignored;
+    if (enter(cuda, &caller, &ignored) != VAE_OK)
+        return false;
+    const int code = vae_rt_pin(data, bytes);
+    vae_rt_leave(&caller);
+    *device = cuda->number;
+    return code == 0;
+}
+
+static void
+cuda_unpin(int device, void *data)
+{
+    VaeRtCaller caller;
+    vae_rt_enter(device, &caller);
+    vae_rt_unpin(data);
+    vae_rt_leave(&caller);
+}
+
 static VaeStatus
 cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
           VaeError *error)
@@ -247,5 +269,7 @@ const VaeBackendClass vae_backend_cuda = {
     .finish = cuda_finish,
     .counted = cuda_counted,
     .offload = cuda_offload,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
     .copy = cuda_copy,
 };

@@ -28,7 +28,9 @@ typedef struct VaeCudaUnit {
     VaeLatentOut latent, device_latent;
     VaeLatentIn device_read; /* device_latent, for kernels that read it */
     VaePicture picture, device_picture;
+    bool direct;     /* the device copies the picture to the caller's memory */
     size_t elements; /* of a latent */
+    size_t begin, end; /* of a result, in the device's block */
 } VaeCudaUnit;
 
 /*
@@ -40,6 +42,7 @@ typedef struct VaeCudaUnit {
 typedef struct VaeCudaSlot {
     uint8_t *host_in, *host_out, *device_in, *device_out;
     size_t out_used;
+    bool direct; /* a result is */
     VaeRtEvent begun, uploaded, started, computed, downloaded;
     VaeCudaUnit *in, *out;
     int n_out;

@@ -3,7 +3,8 @@
  * device. The blocks of a slot are reused only after its results have been
  * delivered; by then its upload, computation and download are done. Pictures in
  * device memory are not staged: the kernels read and write them in place, and
- * delivery only waits.
+ * delivery only waits. Results for pinned memory of the caller's are staged on
+ * the device only.
  */
 #include <string.h>
 
@@ -24,8 +25,22 @@ round_up(size_t v, size_t step)
 /* ------------------------------------------------------------------ */
 /* Layout.                                                             */
 
-/* Lays out p at base: rows begin at multiples of 16 bytes, planes at multiples
- * of 256. Returns the bytes. */
+/* True if the device can copy the picture to the caller's memory as it lies
+ * there: without gaps between rows, which keep what is in them. */
+static bool
+is_direct(const VaePicture *p)
+{
+    size_t row[3];
+    int rows[3];
+    const int n = vae_picture_planes(p, row, rows);
+    bool direct = p->pinned;
+    for (int i = 0; i < n; i++)
+        direct = direct && p->stride[i] == (ptrdiff_t) row[i];
+    return direct;
+}
+
+/* Lays out p at base: rows begin at multiples of 16 bytes, or follow each other
+ * for a direct copy; planes begin at multiples of 256. Returns the bytes. */
 static size_t
 place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
 {
@@ -33,9 +48,11 @@ place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
     int rows[3];
     const int n = vae_picture_planes(p, row, rows);
     *out = *p;
+    const bool direct = is_direct(p);
     for (int i = 0; i < n; i++) {
         out->data[i] = base ? base + at : NULL;
-        out->stride[i] = (ptrdiff_t) round_up(row[i], 16);
+        if (!direct)
+            out->stride[i] = (ptrdiff_t) round_up(row[i], 16);
         at += round_up((size_t) out->stride[i] * rows[i], 256);
     }
     return at;
@@ -372,8 +389,8 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
     count_times(s);
     const uint64_t start = vae_now_ns();
     for (int i = 0; i < s->n_out; i++)
-        if (s->out[i].picture.on_device) {
-            continue; /* the kernel wrote it in place */
+        if (s->out[i].picture.on_device || s->out[i].direct) {
+            continue; /* the device wrote it in place */
         } else if (s->out[i].picture.data[0]) {
             const VaePicture from =
                 on_host(&s->out[i].device_picture, s->device_out, s->host_out);
@@ -437,6 +454,7 @@ typedef struct Side {
     int n;
     uint8_t *host, *device;
     size_t at, room;
+    bool direct;
 } Side;
 
 /* Takes bytes behind the used ones and writes their device address to out.
@@ -484,7 +502,7 @@ place_units(Side *side, const VaeRun *run, VaeError *error)
     bool fits = true;
     for (int i = 0; i < side->n && fits; i++) {
         VaeCudaUnit *u = &side->units[i];
-        *u = (VaeCudaUnit){0};
+        *u = (VaeCudaUnit){.begin = side->at};
         if (!pictures) {
             u->latent = side->op->kind == VAE_OP_LATENT_OUT
                             ? run->latents_out[i]
@@ -494,11 +512,15 @@ place_units(Side *side, const VaeRun *run, VaeError *error)
             uint8_t *base = side->device + side->at;
             u->picture = run->pictures[i];
             u->device_picture = u->picture;
+            u->direct = kind == VAE_OP_PICTURE_OUT && !u->picture.on_device &&
+                        is_direct(&u->picture);
             if (!u->picture.on_device)
                 side->at +=
                     place_picture(&u->picture, base, &u->device_picture);
             fits = side->at <= side->room;
         }
+        u->end = side->at;
+        side->direct = side->direct || u->direct;
     }
     return fits ? VAE_OK
                 : vae_fail(error, VAE_ERR_ARGUMENT,
@@ -572,6 +594,7 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     cuda->next = (cuda->next + 1) % VAE_CUDA_SLOTS;
     s->n_out = p->n_out;
     s->out_used = to.at;
+    s->direct = to.direct;
     s->stats = run->stats;
     s->bad = run->bad;
     const uint64_t start = vae_now_ns();
@@ -596,6 +619,36 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     return vae_cuda_status(cuda, code, "take in a slice", error);
 }
 
+/* Copies a picture to the caller's memory, each plane by itself. */
+static int
+copy_direct(const VaeBackend *cuda, const VaeCudaUnit *u)
+{
+    size_t row[3];
+    int rows[3], code = 0;
+    const int n = vae_picture_planes(&u->picture, row, rows);
+    for (int i = 0; i < n && !code; i++)
+        code = vae_rt_copy(u->picture.data[i], u->device_picture.data[i],
+                           row[i] * (size_t) rows[i], cuda->down);
+    return code;
+}
+
+/* Starts the copies of the slot's results. */
+static int
+copy_results(const VaeBackend *cuda, const VaeCudaSlot *s)
+{
+    int code = vae_rt_copy(s->host_out, s->device_out,
+                           s->direct ? OUT_HEADER : s->out_used, cuda->down);
+    for (int i = 0; i < s->n_out && s->direct && !code; i++) {
+        const VaeCudaUnit *u = &s->out[i];
+        if (u->direct)
+            code = copy_direct(cuda, u);
+        else if (u->end > u->begin)
+            code = vae_rt_copy(s->host_out + u->begin, s->device_out + u->begin,
+                               u->end - u->begin, cuda->down);
+    }
+    return code;
+}
+
 VaeStatus
 vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
@@ -609,7 +662,7 @@ vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
     if (!code)
         code = vae_rt_stream_wait(cuda->down, s->computed);
     if (!code)
-        code = vae_rt_copy(s->host_out, s->device_out, s->out_used, cuda->down);
+        code = copy_results(cuda, s);
     if (!code)
         code = vae_rt_event_record(s->downloaded, cuda->down);
     s->busy = !code;

@@ -310,6 +310,36 @@ vae_stream_overlaps(const VaeStream *stream)
            (stream->params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }
 
+struct VaePin {
+    const VaeBackendClass *class;
+    int device;
+    void *data;
+};
+
+VaePin *
+vae_stream_pin(VaeStream *s, void *data, size_t bytes)
+{
+    VaePin *pin = s->class->pin ? vae_mem_alloc(sizeof *pin) : NULL;
+    if (!pin)
+        return NULL;
+    *pin = (VaePin){.class = s->class, .data = data};
+    if (!s->class->pin(s->backend, data, bytes, &pin->device)) {
+        vae_mem_free(pin);
+        return NULL;
+    }
+    return pin;
+}
+
+void
+vae_pin_free(VaePin **pin)
+{
+    VaePin *p = *pin;
+    *pin = NULL;
+    if (p)
+        p->class->unpin(p->device, p->data);
+    vae_mem_free(p);
+}
+
 VaeStatus
 vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                         int n_latents, const VaePicture *frames, int n_frames,

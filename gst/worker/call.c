@@ -56,6 +56,38 @@ gst_vae_call_add_latent(GstVaeCall *call, GstVaeSession *session,
     return TRUE;
 }
 
+static void
+unpin(gpointer pin)
+{
+    vae_pin_free((VaePin **) &pin);
+}
+
+/* Pins the memory of a frame that the engine will write, unless it is so
+ * already. Only that of a pool, where it comes again; it stays pinned until it
+ * is freed. */
+static gboolean
+pin(GstVaeCall *call, const GstVideoFrame *frame)
+{
+    static gint refused; /* its address marks memory that cannot be pinned */
+    const GQuark quark = g_quark_from_static_string("GstVaePin");
+    GstBuffer *buffer = frame->buffer;
+    GstMiniObject *memory;
+    gpointer known;
+
+    if (!buffer->pool || gst_buffer_n_memory(buffer) != 1 ||
+        !vae_stream_overlaps(call->stream))
+        return FALSE;
+    memory = GST_MINI_OBJECT_CAST(gst_buffer_peek_memory(buffer, 0));
+    known = gst_mini_object_get_qdata(memory, quark);
+    if (known)
+        return known != &refused;
+    known =
+        vae_stream_pin(call->stream, frame->map[0].data, frame->map[0].size);
+    gst_mini_object_set_qdata(memory, quark, known ? known : &refused,
+                              known ? unpin : NULL);
+    return known != NULL;
+}
+
 gboolean
 gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
                          GstBuffer *buffer, GstMapFlags flags)
@@ -72,6 +104,8 @@ gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
         picture->on_device = on_device;
         if (on_device)
             picture->ready = gst_vae_cuda_ready(buffer, flags);
+        else if (flags & GST_MAP_WRITE)
+            picture->pinned = pin(call, frame);
     } else {
         frame->buffer = NULL;
         return FALSE;

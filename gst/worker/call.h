@@ -16,6 +16,7 @@ typedef struct GstVaeCall {
     VaeLatentOut *results;       /* of an encoder */
     VaePicture *pictures;
 
+    VaeStream *stream;
     gpointer engine; /* gst_vae_cuda_engine() of the stream, or NULL */
     gboolean begun;  /* the engine was asked; a failure is its own */
 

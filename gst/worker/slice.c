@@ -378,6 +378,7 @@ begin(GstVaeEngine *engine, GstVaeSlice *slice, VaeError *error)
     GstVaeCall *call = &slice->call;
     VaeStatus status = VAE_OK;
 
+    call->stream = engine->stream;
     call->engine = gst_vae_cuda_engine(engine->cuda, engine->stream,
                                        slice->items[0]->session->params.device);
     for (guint i = 0; i < slice->n && status == VAE_OK; i++)

@@ -57,6 +57,8 @@ all_orders(const Bed *bed, VaeDirection direction)
     clip_free(&want);
 }
 
+static bool pinned_pictures;
+
 /* One step per call on the units from *in and *out on. */
 static void
 begin_step(const Bed *bed, VaeStream *stream, const TestClip *clip, int *in,
@@ -76,6 +78,7 @@ begin_step(const Bed *bed, VaeStream *stream, const TestClip *clip, int *in,
             .pixels = VAE_PIXELS_RGB_F32,
             .width = SIZE,
             .height = SIZE,
+            .pinned = pinned_pictures,
             .data = {(uint8_t *) (clip->video +
                                   (size_t) (*out + i) * SIZE * SIZE * 3)},
             .stride = {SIZE * 3 * 4}};
@@ -140,6 +143,41 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
     begin_step(bed, stream, &clip, &in, &out);
     vae_stream_free(&stream);
     expect(untouched(&clip, 0, out), "so does the stream's end");
+    clip_free(&clip);
+    clip_free(&want);
+}
+
+/* Results for memory that the caller has pinned are copied there by the device:
+ * one copy of each picture, and one of the counters. */
+static void
+pinned_memory(const Bed *bed)
+{
+    TestClip want = new_clip(bed);
+    TestClip clip = new_clip(bed);
+    VaeError error;
+    int in = 0, out = 0;
+    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    vae_stream_reset(stream);
+    clip_poison(bed, &clip, VAE_DECODE);
+    VaePin *pin = vae_stream_pin(stream, clip.video,
+                                 clip_video_count(&clip) * sizeof(float));
+    VaePin *twice = vae_stream_pin(stream, clip.video, 4);
+    expect(pin && !twice && emu_pins() == 1, "memory is pinned, and once");
+    pinned_pictures = true;
+    emu_set_fault(EMU_FAULT_DOWNLOAD, -1);
+    for (int i = 0; i < LATENTS; i++)
+        begin_step(bed, stream, &clip, &in, &out);
+    must(vae_stream_wait(stream, 0, &error), &error);
+    const int copies = emu_fault_count(EMU_FAULT_DOWNLOAD);
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    pinned_pictures = false;
+    expect(copies == out + LATENTS, "%d copies of %d pictures in %d calls",
+           copies, out, LATENTS);
+    same_result(bed, &clip, &want, VAE_DECODE, "into pinned memory");
+    vae_stream_free(&stream);
+    vae_pin_free(&pin); /* outlives the stream */
+    expect(emu_pins() == 0, "and not any more");
     clip_free(&clip);
     clip_free(&want);
 }
@@ -294,6 +332,7 @@ main(int argc, char **argv)
     copies_of_a_step(&bed);
     calls_under_way(&bed, VAE_NAN_PASS);
     calls_under_way(&bed, VAE_NAN_ERROR);
+    pinned_memory(&bed);
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");
     ranges(&bed);

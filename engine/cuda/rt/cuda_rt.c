@@ -226,6 +226,18 @@ vae_rt_free_host(void *block)
 }
 
 int
+vae_rt_pin(void *data, size_t bytes)
+{
+    return told(cudaHostRegister(data, bytes, cudaHostRegisterPortable));
+}
+
+void
+vae_rt_unpin(void *data)
+{
+    told(cudaHostUnregister(data));
+}
+
+int
 vae_rt_stream_new(VaeRtStream *out)
 {
     *out = NULL;

@@ -55,6 +55,10 @@ void vae_rt_free(void *block);
 int vae_rt_alloc_host(void **out, size_t bytes);
 void vae_rt_free_host(void *block);
 
+/* Pins host memory that was allocated otherwise. */
+int vae_rt_pin(void *data, size_t bytes);
+void vae_rt_unpin(void *data);
+
 int vae_rt_stream_new(VaeRtStream *out);
 void vae_rt_stream_free(VaeRtStream stream);
 /* Waits for all work of the stream. */

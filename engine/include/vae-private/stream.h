@@ -19,6 +19,17 @@ VAE_API bool vae_stream_at_start(const VaeStream *stream);
  * processor it is false. */
 VAE_API bool vae_stream_overlaps(const VaeStream *stream);
 
+/*
+ * Pins memory of the host, so that a device can write pictures there without
+ * another copy (VaePicture.pinned). It takes about as long as a copy, so it
+ * pays for memory that is used again. NULL: the stream's backend has no use for
+ * it, or the system refuses it. Free the pin, from any thread, before the
+ * memory; no call may use the memory then.
+ */
+typedef struct VaePin VaePin;
+VAE_API VaePin *vae_stream_pin(VaeStream *stream, void *data, size_t bytes);
+VAE_API void vae_pin_free(VaePin **pin);
+
 /* The chosen setting of the ladder in words: "slices of 1, 2 frames at once, a
  * part of the carries on the host". */
 VAE_API void vae_plan_setting(const VaePlan *plan, char *out, size_t size);

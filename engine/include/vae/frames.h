@@ -60,6 +60,9 @@ typedef enum VaeMatrix {
  * on_device      data are addresses of the stream's device, in the primary
  *                context, as the CUDA run time uses it. The picture is not
  *                copied through the host. Samples are aligned to their size
+ * pinned         data are in memory that vae_stream_pin() has pinned: a device
+ *                writes results there by itself, also before the call is
+ *                waited for
  * data, stride   per plane; strides are in bytes and may exceed a row
  * ready          with on_device: a CUevent (or cudaEvent_t) that the device
  *                waits for before it uses the picture, or NULL. It must stay
@@ -72,7 +75,7 @@ typedef struct VaePicture {
     bool full_range;
     bool limited_rgb;
     bool site_center, site_top;
-    bool on_device;
+    bool on_device, pinned;
     uint8_t *data[3];
     ptrdiff_t stride[3];
     void *ready;

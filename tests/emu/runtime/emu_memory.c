@@ -110,6 +110,56 @@ vae_rt_free_host(void *block)
     give_back(block);
 }
 
+/* What the caller has pinned; a second pin of the same is refused, as there. */
+enum { MOST_PINS = 64 };
+static const void *pins[MOST_PINS];
+
+static int
+pin_of(const void *data)
+{
+    for (int i = 0; i < MOST_PINS; i++)
+        if (pins[i] == data)
+            return i;
+    return -1;
+}
+
+int
+vae_rt_pin(void *data, size_t bytes)
+{
+    EMU_LOCKED;
+    EMU_CALL;
+    const int unsafe = emu_unsafe(), free = pin_of(NULL);
+    if (unsafe || pin_of(data) >= 0 || free < 0)
+        return unsafe ? unsafe : EMU_REFUSED;
+    pins[free] = data;
+    return 0;
+}
+
+/* Waits for all work, as the memory may go. */
+void
+vae_rt_unpin(void *data)
+{
+    EMU_LOCKED;
+    const int i = pin_of(data);
+    emu_unsafe();
+    emu_force_all();
+    if (i < 0) {
+        fprintf(stderr, "memory that is not pinned is unpinned\n");
+        abort();
+    }
+    pins[i] = NULL;
+}
+
+int
+emu_pins(void)
+{
+    EMU_LOCKED;
+    int n = 0;
+    for (int i = 0; i < MOST_PINS; i++)
+        n += pins[i] != NULL;
+    return n;
+}
+
 static const Block *
 block_of(const void *p)
 {

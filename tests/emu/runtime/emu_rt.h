@@ -49,6 +49,8 @@ void emu_take_memory(int n, uint64_t bytes);
 int emu_fail_load(int n);
 /* Blocks that are still allocated, and streams, events and graphs alive. */
 int emu_alive(void);
+/* Memory of callers that is pinned. */
+int emu_pins(void);
 /* The n-th launch or copy from now fails, and all that follow; 0: none.
  * Returns how many there were since the last call. */
 int emu_fail_work(int n);
