@@ -243,6 +243,11 @@ gst_vae_video_add_interlaced(GstCaps *caps)
     if (gst_value_deserialize(&modes, "{ interleaved, mixed, fields }"))
         gst_caps_set_value(more, "interlace-mode", &modes);
     g_value_unset(&modes);
+    gst_caps_append(more,
+                    gst_caps_from_string(
+                        "video/x-raw(" GST_CAPS_FEATURE_FORMAT_INTERLACED "), "
+                        "format = (string) { " GST_VAE_RAW_FORMATS " }, "
+                        "interlace-mode = (string) alternate"));
     return gst_caps_merge(caps, more);
 }
 

@@ -28,10 +28,14 @@ gboolean
 gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps)
 {
     GstCaps *template = gst_pad_get_pad_template_caps(base->sinkpad);
+    const GstCapsFeatures *features = gst_caps_get_features(caps, 0);
     const gboolean ok =
         gst_caps_is_fixed(caps) &&
-        (gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
+        (gst_caps_features_is_equal(features,
                                     GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
+         /* set_caps() refuses it in words. */
+         gst_caps_features_contains(features,
+                                    GST_CAPS_FEATURE_FORMAT_INTERLACED) ||
          (gst_caps_can_intersect(caps, template) &&
           gst_vae_cuda_possible(&base->cuda))) &&
         !is_foreign(base, caps);

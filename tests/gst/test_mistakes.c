@@ -181,13 +181,20 @@ encoder(const char *video, GstBus **bus)
 static void
 test_interlaced(void)
 {
-    GstBus *bus;
-    GstHarness *h = encoder(
-        "video/x-raw,format=I420,interlace-mode=interleaved," SMALL, &bus);
+    static const char *const caps[] = {
+        "video/x-raw,format=I420,interlace-mode=interleaved," SMALL,
+        "video/x-raw(format:Interlaced),format=I420,interlace-mode=alternate,"
+        "field-order=top-field-first," SMALL};
+    static const char *const words[] = {"interleaved", "alternate"};
 
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                          "interleaved", "put deinterlace before vaeencode");
-    drop_bus(h, bus);
+    for (guint i = 0; i < G_N_ELEMENTS(caps); i++) {
+        GstBus *bus;
+        GstHarness *h = encoder(caps[i], &bus);
+
+        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                              words[i], "put deinterlace before vaeencode");
+        drop_bus(h, bus);
+    }
 }
 
 /* Upstream, which asks first, may send it, so that the encoder can say so; but
@@ -197,7 +204,9 @@ test_interlaced_query(void)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstCaps *filter = gst_caps_from_string(
-        "video/x-raw,format=I420,interlace-mode=interleaved," SMALL);
+        "video/x-raw,format=I420,interlace-mode=interleaved," SMALL
+        "; video/x-raw(format:Interlaced),format=I420,"
+        "interlace-mode=alternate," SMALL);
     GstPad *pad = gst_element_get_static_pad(h->element, "sink");
     GstCaps *found = gst_pad_query_caps(pad, filter);
 
