@@ -265,6 +265,26 @@ lost_memory(const Bed *bed, bool asked)
     emu_set_memory((uint64_t) 4 << 30);
 }
 
+/* A device gives memory in steps of 2 MiB: a stream has few blocks. */
+static void
+few_blocks(const Bed *bed)
+{
+    enum { STEP = 2 << 20, MOST = 12 };
+    uint64_t before, after;
+    VaeModel *model = open_model(bed);
+    vae_rt_memory_left(&before);
+    emu_set_granularity(STEP);
+    VaeStream *stream = open_stream(model, VAE_DECODE);
+    vae_rt_memory_left(&after);
+    const uint64_t plan = vae_stream_get_plan(stream)->total;
+    expect(before - after <= plan + MOST * (uint64_t) STEP,
+           "%.1f MiB of a device for a plan of %.1f",
+           (double) (before - after) / 1048576, (double) plan / 1048576);
+    vae_stream_free(&stream);
+    vae_model_free(&model);
+    emu_set_granularity(1);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -281,6 +301,7 @@ main(int argc, char **argv)
     full_device(&bed);
     lost_memory(&bed, true);
     lost_memory(&bed, false);
+    few_blocks(&bed);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
     return tests_end();

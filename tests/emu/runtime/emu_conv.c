@@ -318,17 +318,22 @@ run(const void *args)
     const size_t taps = (size_t) s->kt * s->k * s->k;
     const size_t t_in = (size_t) (s->t - 1) * s->st + s->kt;
     const size_t n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
+    /* A sum in place reads each number before it writes it. */
+    const bool in_place = s->add && c->args.add == c->args.y;
+    float *add = in_place ? widen(c->args.add, s->y_type, n_y, false) : NULL;
+    if (c->workspace)
+        memset(c->args.workspace, 0xff, c->workspace);
+    memset(c->args.y, 0xff, n_y * vae_type_size(s->y_type));
+    if (s->add && !in_place)
+        add = widen(c->args.add, s->y_type, n_y, false);
     float *x =
         widen(c->args.x, s->x_type, t_in * s->h * s->w * s->c_in, s->tf32);
     float *w =
         widen(c->args.weight, s->x_type, taps * s->c_in * s->c_out, s->tf32);
     float *bias = widen(c->args.bias, s->y_type, (size_t) s->c_out, false);
-    float *add = s->add ? widen(c->args.add, s->y_type, n_y, false) : NULL;
     float *ordered = reorder(w, (size_t) s->c_out, taps, (size_t) s->c_in);
     float *y = room(n_y, sizeof *y);
     const int pad = wrong == EMU_WRONG_PADS && s->s > 1;
-    if (c->workspace)
-        memset(c->args.workspace, 0xff, c->workspace);
     vae_kernels_ref.conv(&(VaeQueue){.threads = 1},
                          &(VaeConvArgs){.y = y,
                                         .x = x,

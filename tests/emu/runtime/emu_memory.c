@@ -18,6 +18,20 @@ typedef struct Block {
 } Block;
 
 static Block *blocks;
+static uint64_t granularity = 1;
+
+void
+emu_set_granularity(uint64_t bytes)
+{
+    granularity = bytes;
+}
+
+/* What a block takes of the device. */
+static uint64_t
+rounded(uint64_t bytes)
+{
+    return (bytes + granularity - 1) / granularity * granularity;
+}
 
 int
 emu_blocks_alive(void)
@@ -35,7 +49,7 @@ emu_memory_used(void)
     EMU_LOCKED;
     uint64_t used = 0;
     for (const Block *b = blocks; b; b = b->next)
-        used += b->device ? b->bytes : 0;
+        used += b->device ? rounded(b->bytes) : 0;
     return used;
 }
 
@@ -50,7 +64,7 @@ take(void **out, size_t bytes, bool device)
     if (unsafe)
         return unsafe;
     if (!emu_count_alloc() ||
-        (device && emu_memory_used() + bytes > emu_memory()))
+        (device && emu_memory_used() + rounded(bytes) > emu_memory()))
         return EMU_OUT_OF_MEMORY;
     Block *b = emu_must(calloc(1, sizeof *b));
     const size_t whole = (bytes + 255) / 256 * 256 + 256;

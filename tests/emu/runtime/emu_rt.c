@@ -47,6 +47,7 @@ static struct {
     int n_streams; /* ever made since emu_set_eager() */
     int alive;
     unsigned eager;
+    uint64_t random; /* state; 0: none */
     int captures;
     bool skips;
     double clock;
@@ -87,6 +88,20 @@ void
 emu_skip_work(bool skip)
 {
     emu.skips = skip;
+}
+
+void
+emu_set_seed(unsigned seed)
+{
+    EMU_LOCKED;
+    emu.random = seed ? 2 * (uint64_t) seed + 1 : 0;
+}
+
+static unsigned
+draw(unsigned below)
+{
+    emu.random = emu.random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned) (emu.random >> 33) % below;
 }
 
 bool
@@ -164,7 +179,9 @@ step(Stream *s, bool forced)
     if (!t.run && t.waits_for && t.event->came < t.waits_for) {
         if (!forced)
             return false;
+        s->running = true; /* this task */
         force(t.stream, t.place);
+        s->running = false;
         assert(t.event->came >= t.waits_for);
     }
     s->done++;
@@ -193,11 +210,35 @@ emu_pending(void)
     return n;
 }
 
+/* Some work of streams that are drawn, as far as their waits allow. */
+static void
+do_some(void)
+{
+    static bool busy; /* a task of it must not begin it again */
+    if (!emu.random || busy)
+        return;
+    busy = true;
+    for (unsigned n = draw(4); n > 0; n--) {
+        int streams = 0;
+        for (const Stream *s = emu.streams; s; s = s->next)
+            streams++;
+        Stream *s = emu.streams;
+        for (unsigned i = streams ? draw((unsigned) streams) : 0; i > 0; i--)
+            s = s->next;
+        if (s && !s->running && s->done < end_of(s))
+            step(s, false);
+    }
+    busy = false;
+}
+
 static void
 force(Stream *s, int upto)
 {
-    while (s->done < upto)
-        step(s, true);
+    while (s->done < upto) {
+        do_some();
+        if (s->done < upto)
+            step(s, true);
+    }
 }
 
 void
@@ -215,6 +256,7 @@ pump(void)
     if (pumping)
         return;
     pumping = true;
+    do_some();
     for (bool moved = true; moved;) {
         moved = false;
         for (Stream *s = emu.streams; s; s = s->next)

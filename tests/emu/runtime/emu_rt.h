@@ -7,7 +7,10 @@
  * (NaN in all types) until something is written there, so that whoever does
  * not wait reads poison. Streams named eager, by the order in which they were
  * made, do their work at once as far as their waits allow: what comes too
- * early shows there. Calls may come from several threads.
+ * early shows there. With a seed, all streams do theirs at random moments.
+ * Convolutions write their results and workspace from their beginning on, while
+ * they read: what overlaps is read as poison. Calls may come from several
+ * threads.
  */
 #ifndef EMU_RT_H
 #define EMU_RT_H
@@ -34,6 +37,11 @@ bool emu_end_foreign(void);
 
 /* Before a backend is opened. */
 void emu_set_eager(unsigned streams); /* bit i: the i-th stream made from now */
+/* Work is done at moments that follow from the seed, in an order that the waits
+ * allow; 0: late, or by eager streams. */
+void emu_set_seed(unsigned seed);
+/* The device gives memory in steps of so many bytes; 1 unless set. */
+void emu_set_granularity(uint64_t bytes);
 void emu_set_devices(int count, int capability);
 void emu_set_memory(uint64_t bytes);
 /* So much of it is taken by other processes. */

@@ -1,0 +1,171 @@
+/*
+ * hazards.c: does the emulated device see memory that overlaps, work that does
+ * not wait, and memory that is taken in steps?
+ */
+#include <math.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "convs.h"
+#include "emu_rt.h"
+
+enum { C = 4, SIDE = 6, T = 2, PIXELS = SIDE * SIDE, KERNEL = 3 };
+enum { X = (T + KERNEL - 1) * PIXELS * C, Y = T * PIXELS * C };
+enum { WEIGHTS = KERNEL * KERNEL * KERNEL * C * C };
+
+static const VaeCudaConvShape shape = {.t = T,
+                                       .h = SIDE,
+                                       .w = SIDE,
+                                       .c_in = C,
+                                       .ho = SIDE,
+                                       .wo = SIDE,
+                                       .c_out = C,
+                                       .k = KERNEL,
+                                       .kt = KERNEL,
+                                       .s = 1,
+                                       .st = 1,
+                                       .pad_y = 1,
+                                       .pad_x = 1,
+                                       .add = true,
+                                       .align = 4};
+
+/* Places in one block of the device, in numbers. */
+typedef struct Places {
+    size_t x, y, add, weight, bias, workspace;
+} Places;
+
+static const Places apart = {0, X, X + Y, X + 2 * Y, X + 3 * Y, X + 4 * Y};
+
+/* The sum of the results; NaN if one of them is. */
+static double
+convolve(const Places *at)
+{
+    enum { ALL = X + 4 * Y + 4096 };
+    static float numbers[ALL], results[Y];
+    VaeCudaConvs *convs;
+    VaeCudaConv *conv;
+    VaeError error;
+    VaeRtStream stream;
+    void *block;
+    double sum = 0;
+    for (int i = 0; i < ALL; i++)
+        numbers[i] = (float) (i % 13 - 6) / 8;
+    must(vae_cuda_convs_new(NULL, &convs, &error), &error);
+    must(vae_cuda_conv_new(convs, &shape, &(VaeCudaChoice){"2 1"}, &conv,
+                           &error),
+         &error);
+    if (vae_rt_stream_new(&stream) || vae_rt_alloc(&block, sizeof numbers) ||
+        vae_rt_copy(block, numbers, sizeof numbers, stream))
+        return NAN;
+    float *m = block;
+    must(vae_cuda_conv_bind(conv,
+                            &(VaeCudaConvArgs){.x = m + at->x,
+                                               .y = m + at->y,
+                                               .add = m + at->add,
+                                               .weight = m + at->weight,
+                                               .bias = m + at->bias,
+                                               .workspace = m + at->workspace},
+                            &error),
+         &error);
+    must(vae_cuda_conv_run(conv, stream, &error), &error);
+    if (vae_rt_copy(results, m + at->y, sizeof results, stream) ||
+        vae_rt_stream_sync(stream))
+        return NAN;
+    for (int i = 0; i < Y; i++)
+        sum += (double) results[i];
+    vae_cuda_conv_free(&conv);
+    vae_cuda_convs_free(&convs);
+    vae_rt_free(block);
+    vae_rt_stream_free(stream);
+    return sum;
+}
+
+static void
+overlaps(void)
+{
+    Places at = apart;
+    expect(isfinite(convolve(&at)), "all apart");
+    at.add = at.y;
+    expect(isfinite(convolve(&at)), "a sum in place");
+    at.add = at.y + C;
+    expect(isnan(convolve(&at)), "a sum not quite in place");
+    at = apart;
+    at.y = X - C; /* over the end of the last frame */
+    expect(isnan(convolve(&at)), "results over the input");
+    at = apart;
+    at.workspace = at.weight + WEIGHTS - 4;
+    expect(isnan(convolve(&at)), "workspace over weights");
+    at = apart;
+    at.workspace = at.add + Y - 4;
+    expect(isnan(convolve(&at)), "workspace over what is added");
+}
+
+/* A copy on one stream, and one of its result on another; whether that is
+ * right. */
+static bool
+two_streams(unsigned seed, bool waits)
+{
+    VaeRtStream first, second;
+    VaeRtEvent done;
+    void *a, *b;
+    const float in = 7;
+    float out = 0;
+    emu_set_seed(seed);
+    int code = vae_rt_stream_new(&first);
+    code += vae_rt_stream_new(&second) + vae_rt_event_new(&done);
+    code += vae_rt_alloc(&a, 4) + vae_rt_alloc(&b, 4);
+    code += vae_rt_copy(a, &in, 4, first);
+    code += vae_rt_event_record(done, first);
+    if (waits)
+        code += vae_rt_stream_wait(second, done);
+    code += vae_rt_copy(b, a, 4, second);
+    code += vae_rt_copy(&out, b, 4, second);
+    code += vae_rt_stream_sync(second);
+    vae_rt_event_free(done);
+    vae_rt_free(a);
+    vae_rt_free(b);
+    vae_rt_stream_free(first);
+    vae_rt_stream_free(second);
+    emu_set_seed(0);
+    return code == 0 && out == in;
+}
+
+static void
+orders(void)
+{
+    enum { SEEDS = 40 };
+    int right = 0, lucky = 0;
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        right += two_streams(seed, true);
+        lucky += two_streams(seed, false);
+    }
+    expect(right == SEEDS && lucky > 0 && lucky < SEEDS,
+           "%d of %d orders are right with a wait, %d without", right, SEEDS,
+           lucky);
+}
+
+static void
+steps_of_memory(void)
+{
+    void *a, *b;
+    uint64_t before, after;
+    vae_rt_memory_left(&before);
+    emu_set_granularity(2 << 20);
+    int code = vae_rt_alloc(&a, 1) + vae_rt_alloc(&b, (2 << 20) + 1);
+    vae_rt_memory_left(&after);
+    expect(code == 0 && before - after == 3 * (uint64_t) (2 << 20),
+           "two blocks take %.1f MiB", (double) (before - after) / 1048576);
+    vae_rt_free(a);
+    vae_rt_free(b);
+    emu_set_granularity(1);
+}
+
+int
+main(void)
+{
+    overlaps();
+    orders();
+    steps_of_memory();
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
