@@ -11,6 +11,8 @@
 # If packages are missing, the script needs root rights to install them. A
 # configuration that builds counts as one passed test. VAE_TEST_DATA may name a
 # folder with large vectors; tests that need them are skipped without it.
+# VAE_GST_DEVTOOLS may name the sources of gst-devtools, whose gst-validate then
+# runs scenarios; they are skipped without it.
 # VAE_TEST_DISTROS may name systems: --full then runs both commands of the
 # README on each.
 set -u
@@ -251,6 +253,14 @@ quick() {
         return
     fi
     echo "test data: ${VAE_TEST_DATA:-none}"
+    if [ -n "${VAE_GST_DEVTOOLS:-}" ]; then
+        if validate=$(sh tests/gst_validate.sh "$VAE_GST_DEVTOOLS" \
+            build-gst-validate 2>build-gst-validate.log); then
+            PATH="${validate:+$validate:}$PATH"
+        else
+            fail 'building gst-validate'
+        fi
+    fi
     # Without a GPU, nvcc would compile for minutes for nothing.
     if [ -e /dev/nvidiactl ]; then
         build build gcc --buildtype=release -Dcuda=auto -Dcuda-archs=native ||

@@ -246,11 +246,29 @@ group_of(GstVaeDecode *self, const GstBuffer *buffer, guint n,
     return frames;
 }
 
+static gboolean
+is_trick_mode(GstVaeDecode *self)
+{
+    return (self->base.input.segment.flags &
+            GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS) != 0;
+}
+
+/* In a trick mode of key units the first frame of a latent stays as long as the
+ * latent. Returns until when; 0: as usual. */
+static GstClockTime
+stays_until(GstVaeDecode *self, const GstBuffer *buffer)
+{
+    if (!is_trick_mode(self) || !GST_BUFFER_PTS_IS_VALID(buffer) ||
+        !GST_BUFFER_DURATION_IS_VALID(buffer))
+        return 0;
+    return GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
+}
+
 /* Plans the n frames of a step from pts on, which last `length` together, or
- * the nominal time if that is NONE. */
+ * the nominal time if that is NONE; the first one at least until `stay`. */
 static void
 plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
-            GstClockTime length)
+            GstClockTime length, GstClockTime stay)
 {
     const gboolean own = GST_CLOCK_TIME_IS_VALID(length);
     const GstClockTime begin = pts;
@@ -264,7 +282,8 @@ plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
         else
             end = self->anchor +
                   gst_vae_decode_frames_time(self, self->since_anchor);
-        gst_vae_decode_plan_frame(self, &item->out[i], pts, end);
+        gst_vae_decode_plan_frame(self, &item->out[i], pts,
+                                  i == 0 ? MAX(end, stay) : end);
         pts = end;
     }
     if (own)
@@ -278,10 +297,8 @@ hide_frames(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer)
 {
     const gboolean hidden =
         GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY);
-    const gboolean trick = (self->base.input.segment.flags &
-                            GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS) != 0;
 
-    if (!hidden && !trick)
+    if (!hidden && !is_trick_mode(self))
         return;
     gst_clear_event(&item->before);
     for (guint i = hidden ? 0 : 1; i < item->n_out; i++)
@@ -307,7 +324,7 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
         item->n_out = self->base.choice.info->decode.step_out;
         keep = group_of(self, buffer, item->n_out, &length);
     }
-    plan_frames(self, item, keep, pts, length);
+    plan_frames(self, item, keep, pts, length, stays_until(self, buffer));
     hide_frames(self, item, buffer);
     item->in[0] = buffer;
     if (!item->partial) /* else the first frame is not there */

@@ -210,6 +210,7 @@ gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
         run->high = MIN(gst_latent_clip_at(clip, to - 1) + 1, run->high);
     if (segment->flags & GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS)
         run->stride = stride_of(clip, segment->rate, run->warm_up, interval);
+    run->until = backward ? run->high : MIN(run->low + run->stride, run->high);
     if (run->high <= run->low) { /* nothing is shown */
         run->warm_up = 0;
         set_run(run, run->low, run->low);
@@ -222,26 +223,35 @@ gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
     }
 }
 
+/* Goes on to the next latent of a trick mode. */
+static gboolean
+skip(GstLatentRun *run)
+{
+    const gint step = run->stride;
+
+    if (run->backward ? run->shown <= run->low : run->shown + step >= run->high)
+        return FALSE;
+    if (run->backward) {
+        run->until = run->shown;
+        set_run(run, MAX(run->shown - step, run->low), 0);
+    } else {
+        set_run(run, run->shown + step, 0);
+        run->until = MIN(run->shown + step, run->high);
+    }
+    run->end = run->shown + 1;
+    return TRUE;
+}
+
 gboolean
 gst_latent_run_continue(GstLatentRun *run)
 {
-    const gint step = run->stride ? run->stride : BACKWARD_GROUP;
-
-    if (run->high <= run->low || (!run->backward && !run->stride))
+    if (run->high <= run->low)
         return FALSE;
-    if (!run->backward) {
-        if (run->shown + step >= run->high)
-            return FALSE;
-        set_run(run, run->shown + step, run->shown + step + 1);
-    } else if (run->stride) {
-        if (run->shown - step < run->low)
-            return FALSE;
-        set_run(run, run->shown - step, run->shown - step + 1);
-    } else {
-        if (run->shown <= run->low)
-            return FALSE;
-        set_run(run, MAX(run->shown - step, run->low), run->shown);
-    }
+    if (run->stride)
+        return skip(run);
+    if (!run->backward || run->shown <= run->low)
+        return FALSE;
+    set_run(run, MAX(run->shown - BACKWARD_GROUP, run->low), run->shown);
     return TRUE;
 }
 

@@ -24,6 +24,7 @@ typedef struct GstLatentRun {
     gint low, high;    /* all runs show [low, high) */
     gint warm_up;      /* latents in front */
     gint stride;       /* from one that is shown to the next; 0: shows all */
+    gint until;        /* then the one that is shown stays up to here */
     gboolean backward; /* the next run is in front of this one */
     gboolean discont;  /* the next latent does not follow the last */
 } GstLatentRun;

@@ -152,6 +152,10 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
                           (guint) gst_latent_clip_frames(&self->clip, k),
                           GST_BUFFER_DURATION(buffer));
     }
+    if (self->run.stride && k == self->run.shown)
+        GST_BUFFER_DURATION(buffer) =
+            gst_latent_clip_time(&self->clip, self->run.until) -
+            GST_BUFFER_PTS(buffer);
     GST_BUFFER_OFFSET(buffer) = k;
     GST_BUFFER_OFFSET_END(buffer) = k + 1;
     if (k < self->run.shown || k >= self->run.end)

@@ -442,16 +442,26 @@ test_trick_mode(void)
     play = player(&bed, "");
     vae_play_to_end(play);
     before = stat_of(play, "steps");
-    play_back(&bed, play, 8, trick, 1, FRAMES - 1);
+    /* From within the group of latent 1 on. */
+    play_back(&bed, play, 8, trick, 2, FRAMES - 1);
     CHECK_INT(play->shown->len, 3); /* of latents 1, 25 and 49 */
     CHECK_INT(stat_of(play, "steps") - before, 2 + 3 + 3);
-    for (guint i = 0; i < 3; i++)
-        CHECK_INT(vae_play_frame(play, i)->pts, at(&bed, 1 + 4 * 24 * i));
+    for (guint i = 0; i < 3; i++) {
+        const VaeShown *found = vae_play_frame(play, i);
+
+        CHECK_INT(found->pts, at(&bed, i ? 1 + 4 * 24 * i : 2));
+        CHECK_INT(GST_BUFFER_OFFSET(found->buffer), 1 + 4 * 24 * i);
+        CHECK_INT(found->end, at(&bed, MIN(1 + 4 * 24 * (i + 1), FRAMES)));
+    }
     play_back(&bed, play, -8, trick, 0, FRAMES - 1);
-    CHECK_INT(play->shown->len, 3); /* of latents 59, 35 and 11 */
-    for (guint i = 0; i < 3; i++)
-        CHECK_INT(vae_play_frame(play, i)->pts,
-                  at(&bed, FRAMES - 4 - 4 * 24 * i));
+    CHECK_INT(play->shown->len, 4); /* of latents 59, 35, 11 and 0 */
+    for (guint i = 0; i < 4; i++) {
+        const VaeShown *found = vae_play_frame(play, i);
+
+        CHECK_INT(found->pts, i < 3 ? at(&bed, FRAMES - 4 - 4 * 24 * i) : 0);
+        CHECK_INT(found->end,
+                  i == 0 ? at(&bed, FRAMES) : vae_play_frame(play, i - 1)->pts);
+    }
     vae_play_free(play);
     bed_close(&bed);
 }

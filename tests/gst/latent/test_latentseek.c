@@ -261,7 +261,7 @@ GST_START_TEST(test_trick_mode)
     play(run, 4, trick, at(20), -1);
     check_order(run, "|(18) (19) 20|(30) (31) 32|(42) (43) 44|(54) (55) 56");
     play(run, -4, trick, 0, at(30));
-    check_order(run, "|(27) (28) 29|(15) (16) 17|(3) (4) 5");
+    check_order(run, "|(27) (28) 29|(15) (16) 17|(3) (4) 5|0");
     /* As often as the application wishes, unless all would be decoded. */
     GstEvent *seek = gst_event_new_seek(
         1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH | trick, GST_SEEK_TYPE_SET,
