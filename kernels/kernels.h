@@ -135,8 +135,15 @@ size_t vae_attention_scratch_ref(int n, int c);
  * in its block, y[.., o] += mean of those with j in o*g .. o*g+g-1. If ft does
  * not divide t, frames are added in front: copies of frame 0 if repeat, else
  * zeros.
+ *
+ * TILE, x (t, h, w, cx) and y (t, h, w, cy) with cx dividing cy, ft and fs 1:
+ * y[.., o] += x[o % cx].
  */
-typedef enum VaeShortcut { VAE_SHORTCUT_DUP, VAE_SHORTCUT_AVERAGE } VaeShortcut;
+typedef enum VaeShortcut {
+    VAE_SHORTCUT_DUP,
+    VAE_SHORTCUT_AVERAGE,
+    VAE_SHORTCUT_TILE
+} VaeShortcut;
 
 typedef struct VaeShortcutArgs {
     VaeShortcut kind;
@@ -179,6 +186,10 @@ typedef enum VaeRearrange {
     /* y[f, fs*y+r, fs*x+q, c] = x[(r*fs+q)*t + f, y, x, c], ft 1: x has t
      * frames for each r and q. */
     VAE_JOIN_PHASES,
+    /* A border of one pixel around x, ft and fs 1: y (t, h + 2, w + 2, c) with
+     * y[f, y, x, c] = x[f, m(y - 1), m(x - 1), c], where m(-1) is 1 and m(n) is
+     * n - 2, n being h or w, at least 2. */
+    VAE_REFLECT,
     /* Space and time to depth and back, colour slowest: column before row as in
      * Wan2.2, y[f, y, x, ((c*ft+i)*fs+q)*fs+r] = x[ft*f+i, fs*y+r, fs*x+q, c]
      * ... */

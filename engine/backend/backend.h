@@ -11,6 +11,7 @@
 
 #include "alloc.h"
 #include "log.h"
+#include "delay.h"
 #include "fuse.h"
 #include "program.h"
 #include "weight_cache.h"
@@ -57,6 +58,7 @@ typedef struct VaeRun {
     VaeDumpFunc dump;
     void *dump_user;
     int step;
+    VaeClock clock; /* of a program with delay lines */
 } VaeRun;
 
 typedef struct VaeOpTime {

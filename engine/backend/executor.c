@@ -66,17 +66,24 @@ latents_in(const VaeLaunch *l, const VaeOp *op)
     }
 }
 
-/* Counts the non-finite values of the result x. */
+/* Counts the non-finite values of the result x, in frames of the sequence. */
 static void
 count_bad(const VaeLaunch *l, const VaeTensor *x)
 {
-    const size_t bytes = (size_t) x->shape.t * vae_frame_bytes(x);
-    if (l->bad)
+    const size_t frame = vae_frame_bytes(x);
+    int64_t first = 0, end = x->shape.t;
+    if (l->exec->program->delayed)
+        vae_clock_span(&l->run->clock, x, &first, &end);
+    first = first > 0 ? first : 0;
+    end = end < x->shape.t ? end : x->shape.t;
+    if (l->bad && first < end)
         l->kernels->nonfinite(
-            &l->queue, &(VaeNonfiniteArgs){.x = vae_exec_body(l->exec, x),
-                                           .x_type = x->type,
-                                           .n = bytes / vae_type_size(x->type),
-                                           .counter = l->bad});
+            &l->queue,
+            &(VaeNonfiniteArgs){
+                .x = vae_exec_body(l->exec, x) + (size_t) first * frame,
+                .x_type = x->type,
+                .n = (size_t) (end - first) * frame / vae_type_size(x->type),
+                .counter = l->bad});
 }
 
 static void
@@ -217,6 +224,34 @@ save_tail(const VaeLaunch *l, const VaeOp *op)
                                    .from_stride = vae_frame_stride(x),
                                    .bytes = vae_frame_bytes(x),
                                    .n = op->carry->frames});
+}
+
+static int
+copy_frame(const VaeLaunch *l, const VaeTensor *x, int64_t to, int64_t from)
+{
+    const int64_t bytes = (int64_t) vae_frame_bytes(x);
+    uint8_t *body = vae_exec_body(l->exec, x);
+    return l->copy(&l->queue, body + to * bytes, body + from * bytes,
+                   (size_t) bytes);
+}
+
+/* Copies the first frame of a sequence in front of it, and the last to all
+ * slots behind it. While a program is recorded there is no run, and neither is
+ * in it. */
+static int
+fill_edges(const VaeLaunch *l, const VaeOp *op)
+{
+    const VaeTensor *x = op->x;
+    int64_t first, end;
+    int code = 0;
+    if (!l->run)
+        return 0;
+    vae_clock_span(&l->run->clock, x, &first, &end);
+    if (first >= 0 && first < x->shape.t)
+        code = copy_frame(l, x, first - 1, first);
+    for (int64_t i = end; i >= 0 && i < x->shape.t && !code; i++)
+        code = copy_frame(l, x, i, end - 1);
+    return code;
 }
 
 /* ------------------------------------------------------------------ */
@@ -423,6 +458,9 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     case VAE_OP_TAIL:
         code = save_tail(l, op);
         break;
+    case VAE_OP_EDGE:
+        code = fill_edges(l, op);
+        break;
     case VAE_OP_CARRY_ZERO:
         code =
             l->zero(&l->queue, vae_exec_carry(l->exec, op), op->carry->bytes);
@@ -497,6 +535,9 @@ run_op(const VaeLaunch *l, int i, VaeError *error)
     const VaeOp *op = &l->exec->program->ops[i];
     const VaeExecOp *own = &l->exec->ops[i];
     const bool rows = op->y && (vae_is_rows(op->x) || vae_is_rows(op->y));
+    if (l->exec->program->delayed && l->run &&
+        vae_clock_skips(&l->run->clock, op))
+        return VAE_OK;
     if (own->run)
         return own->run(own->own, op, error);
     const int code = rows ? run_frames(l, op, own) : run_kernel(l, op, own);

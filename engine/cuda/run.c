@@ -252,7 +252,8 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
     if (status != VAE_OK)
         return status;
     vae_rt_range_begin(e->program->label);
-    if (own->graph && !own->marks && !run->dump)
+    if (own->graph && !own->marks && !run->dump &&
+        vae_clock_is_steady(&run->clock, e->program))
         status = run_graph(cuda, e, run, slot, error);
     else
         status = vae_cuda_run_ops(e, 0, n, run, slot, error);

@@ -59,6 +59,16 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
 
 /* ------------------------------------------------------------------ */
 
+/* The frames of a latent, except the first, are complete when temporal - 1 more
+ * slots have come after that of the first one of them. */
+static void
+set_delay(VaeModelInfo *info, const VaeProgram *program)
+{
+    const VaeTensor *x = program->ops[program->n_ops - 1].x;
+    info->delay = x->delay - (info->temporal - 1);
+    info->look_ahead = (info->delay + info->temporal - 1) / info->temporal;
+}
+
 /* Builds for bf16, which tells the two types of tensors apart. */
 static VaeStatus
 dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
@@ -80,6 +90,8 @@ dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
                                                    .carries = &carries,
                                                    .dry_run = true},
                                  &program, error);
+        if (status == VAE_OK && direction == VAE_DECODE && program->delayed)
+            set_delay(&model->info, program);
         vae_program_free(&program);
     }
     vae_carry_set_free(&carries);
@@ -120,7 +132,7 @@ vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
 {
     const bool decode = direction == VAE_DECODE;
     const VaeModelInfo *info = &model->info;
-    const int side = decode ? 1 : info->spatial;
+    const int side = decode ? 2 : 2 * info->spatial;
     VaeCarrySet carries = {0};
     VaeProgram *next = NULL;
     if (decode ? !info->has_decoder : !info->has_encoder)

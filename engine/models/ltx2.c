@@ -3,7 +3,8 @@
  * 32x32 pixels (4x4 of them folded into channels) and 8 frames per latent.
  *
  * The encoder is causal: its convolutions begin with copies of their own first
- * frame. All norms are over the channels of a pixel, without gains.
+ * frame. All norms are over the channels of a pixel, without gains. The
+ * decoder, in ltx2_decoder.c, is not causal.
  */
 #include "blocks.h"
 #include "ltx2.h"
@@ -81,6 +82,7 @@ const VaeArch vae_arch_ltx2_0 = {.name = "ltx2.0",
                                  .std = VAE_LTX2_STD,
                                  .recognise = vae_ltx2_recognise,
                                  .preset = vae_ltx2_preset,
+                                 .decode = vae_ltx2_decode,
                                  .encode = encode};
 /* For presets. */
 const VaeArch vae_arch_ltx2_3 = {.name = "ltx2.3",
@@ -92,4 +94,5 @@ const VaeArch vae_arch_ltx2_3 = {.name = "ltx2.3",
                                  .std = VAE_LTX2_STD,
                                  .recognise = vae_ltx2_recognise,
                                  .preset = vae_ltx2_preset,
+                                 .decode = vae_ltx2_decode,
                                  .encode = encode};

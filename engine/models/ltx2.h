@@ -37,5 +37,6 @@ bool vae_ltx2_rename(int naming, const char *name, char *out);
 bool vae_ltx2_ignores(const VaeModelInfo *info, int naming, const char *name);
 bool vae_ltx2_recognise(VaeRecognise *r, VaeError *error);
 void vae_ltx2_preset(VaeRecognise *r);
+void vae_ltx2_decode(VaeBuilder *b);
 
 #endif

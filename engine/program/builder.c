@@ -13,9 +13,9 @@
 
 static const char *const op_names[VAE_OP_KINDS] = {
     "latent-in",   "picture-in", "latent-out", "picture-out", "head-zero",
-    "head-repeat", "head-carry", "tail",       "carry-zero",  "conv",
-    "norm",        "norm-sums",  "attention",  "rearrange",   "cast",
-    "shortcut",    "clamp",      "depthwise"};
+    "head-repeat", "head-carry", "tail",       "edge",        "carry-zero",
+    "conv",        "norm",       "norm-sums",  "attention",   "rearrange",
+    "cast",        "shortcut",   "clamp",      "depthwise"};
 
 const char *
 vae_op_name(VaeOpKind kind)

@@ -15,8 +15,9 @@ typedef struct VaeBuilder VaeBuilder;
 typedef enum VaeHead { VAE_HEAD_ZERO, VAE_HEAD_REPEAT } VaeHead;
 
 typedef enum VaeConvPad {
-    VAE_PAD_SAME,        /* k / 2 on every side */
-    VAE_PAD_RIGHT_BOTTOM /* 3x3 stride 2: right and bottom by 1 only */
+    VAE_PAD_SAME,         /* k / 2 on every side */
+    VAE_PAD_RIGHT_BOTTOM, /* 3x3 stride 2: right and bottom by 1 only */
+    VAE_PAD_REFLECT       /* 3x3: 1 on every side, x[-1] = x[1] */
 } VaeConvPad;
 
 typedef struct VaeConv {
@@ -29,6 +30,9 @@ typedef struct VaeConv {
     int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k];
                    it is computed as one group, with zeros */
     VaeConvPad pad;
+    /* kt 3: reads the frame before and the one after, not two before. The
+     * network then has a delay. x is a delay line, or becomes one. */
+    bool centred;
     bool two_d;  /* the file's weight is [out, in, k, k] */
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
@@ -65,6 +69,15 @@ void vae_output(VaeBuilder *b, const VaeTensor *x);
 /* name.weight, name.bias. name "" is the entered path itself. */
 const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
                           VaeConv conv);
+/*
+ * For networks with a delay, see delay.h: x with the last VAE_LINE frames of
+ * the run before in front, and with copies of the sequence's first and last
+ * frame beside them. A norm of this line can be the input of a centred
+ * convolution. vae_delayed() is x as it was 1 or 2 frames ago, which is what
+ * comes out of one or two centred convolutions; x is a line.
+ */
+const VaeTensor *vae_line(VaeBuilder *b, const char *name, const VaeTensor *x);
+const VaeTensor *vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames);
 /* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
 const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
                          bool silu, bool image);

@@ -56,6 +56,9 @@ count_op(VaeOp *op)
     case VAE_OP_HEAD_CARRY:
         op->bytes = 2.0 * x->ctx * (double) vae_frame_bytes(x);
         break;
+    case VAE_OP_EDGE: /* of nearly no run */
+        op->bytes = 0;
+        break;
     case VAE_OP_TAIL:
         op->bytes = 2.0 * op->carry->frames * (double) vae_frame_bytes(x);
         break;

@@ -109,6 +109,16 @@ fuse_winograd(VaeProgram *p, int i)
 /* ------------------------------------------------------------------ */
 /* A norm and its result's carry.                                      */
 
+/* The edges of a delay line are written between its head and its tail. */
+static bool
+is_line(const VaeProgram *p, const VaeTensor *x)
+{
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == VAE_OP_EDGE && p->ops[i].x == x)
+            return true;
+    return false;
+}
+
 static void
 fuse_norm(VaeProgram *p, int i)
 {
@@ -125,7 +135,8 @@ fuse_norm(VaeProgram *p, int i)
     }
     /* A carry of more frames also holds some of the run before. Kernels do not
      * write to the host's memory; copies do. */
-    if (!tail || tail->carry->spilled || tail->carry->frames > op->y->shape.t)
+    if (!tail || is_line(p, op->y) || tail->carry->spilled ||
+        tail->carry->frames > op->y->shape.t)
         return;
     op->carry = tail->carry;
     tail->kind = FUSED;

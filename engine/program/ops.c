@@ -6,6 +6,16 @@
 #include <string.h>
 
 #include "builder_state.h"
+#include "delay.h"
+
+/* The frames of y are those of x, at ft times the rate. */
+static void
+follow(VaeTensor *y, const VaeTensor *x, int ft)
+{
+    y->rate = ft * x->rate;
+    y->lead = ft * x->lead;
+    y->delay = ft * x->delay + ft - 1;
+}
 
 const VaeTensor *
 vae_input(VaeBuilder *b)
@@ -21,6 +31,7 @@ vae_input(VaeBuilder *b)
     VaeTensor *y = vae_builder_tensor(b, "input", shape, q->act);
     if (!op || !y)
         return NULL;
+    y->rate = 1;
     op->y = y;
     return y;
 }
@@ -65,6 +76,8 @@ vae_output(VaeBuilder *b, const VaeTensor *x)
         vae_builder_fail(b, VAE_ERR_MODEL, "%s: no tensor was given", op->name);
         return;
     }
+    if (b->program->delayed)
+        b->program->n_out = x->shape.t;
     VaeShape shape = {.t = b->program->n_out,
                       .h = decode ? q->height * f : q->height / f,
                       .w = decode ? q->width * f : q->width / f,
@@ -89,6 +102,7 @@ cast_to_act(VaeBuilder *b, const char *name, const VaeTensor *x)
     VaeTensor *y = vae_builder_tensor(b, cast, x->shape, b->params->act);
     if (!op || !y)
         return NULL;
+    follow(y, x, 1);
     op->x = (VaeTensor *) x;
     op->y = y;
     return y;
@@ -136,6 +150,65 @@ add_tail(VaeBuilder *b, const char *name, VaeTensor *x, VaeCarry *carry)
     op->carry = carry;
 }
 
+/* Frames of x, from `from` on. */
+static const VaeTensor *
+add_view(VaeBuilder *b, const char *name, const VaeTensor *x, int from, int t)
+{
+    VaeShape shape = x->shape;
+    shape.t = t;
+    VaeTensor *y = vae_builder_tensor(b, name, shape, x->type);
+    if (!y)
+        return NULL;
+    *y = (VaeTensor){.name = y->name,
+                     .shape = shape,
+                     .type = x->type,
+                     .rate = x->rate,
+                     .delay = x->delay,
+                     .view = (VaeTensor *) x,
+                     .root = x->root,
+                     .from = from,
+                     .id = y->id};
+    return y;
+}
+
+const VaeTensor *
+vae_line(VaeBuilder *b, const char *name, const VaeTensor *input)
+{
+    VaeTensor *x = (VaeTensor *) input;
+    if (b->status != VAE_OK || !x)
+        return NULL;
+    VaeCarry *carry = vae_builder_carry(b, name, x, VAE_LINE);
+    if (!carry)
+        return NULL;
+    add_head(b, name, x, VAE_LINE, carry);
+    VaeOp *edge = vae_builder_op(b, VAE_OP_EDGE, name);
+    if (!edge)
+        return NULL;
+    edge->x = x;
+    add_tail(b, name, x, carry);
+    b->program->delayed = true;
+    char line[VAE_MAX_PATH];
+    snprintf(line, sizeof line, "%s.line", name);
+    VaeTensor *y =
+        (VaeTensor *) add_view(b, line, x, -VAE_LINE, x->shape.t + VAE_LINE);
+    if (y)
+        y->lead = VAE_LINE;
+    return y;
+}
+
+const VaeTensor *
+vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames)
+{
+    if (b->status != VAE_OK || !line)
+        return NULL;
+    assert(line->view && line->lead && frames <= VAE_LINE);
+    const VaeTensor *x = line->view;
+    VaeTensor *y = (VaeTensor *) add_view(b, "delayed", x, -frames, x->shape.t);
+    if (y)
+        y->delay += frames;
+    return y;
+}
+
 static VaeConv
 conv_defaults(VaeConv c)
 {
@@ -154,6 +227,11 @@ add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
     VaeTensor *add = (VaeTensor *) conv->add, *y = op->y;
     if (!expect(b, op, add, y->shape, y->type))
         return;
+    if (b->program->delayed && add->delay != y->delay)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: the sum is of frames with a delay of %d and %d "
+                         "frames",
+                         op->name, y->delay, add->delay);
     if (!conv->keep && add->root == input->root)
         vae_builder_fail(b, VAE_ERR_MODEL,
                          "%s: the sum would be written over the input %s; "
@@ -164,22 +242,52 @@ add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
         y->root = add->root;
 }
 
+/* x with a border of one pixel, in the type of convolutions' inputs. */
+static const VaeTensor *
+add_border(VaeBuilder *b, const char *name, const VaeTensor *x)
+{
+    char border[VAE_MAX_PATH];
+    snprintf(border, sizeof border, "%s.border", name);
+    if (x->shape.h < 2 || x->shape.w < 2) {
+        vae_builder_fail(b, VAE_ERR_SIZE,
+                         "%s: %dx%d pixels cannot be reflected at their "
+                         "edges; the network needs at least two rows and "
+                         "columns of latents",
+                         name, x->shape.w, x->shape.h);
+        return NULL;
+    }
+    return vae_rearrange(b, border, x, (VaeMove){.kind = VAE_REFLECT});
+}
+
+/* The input of a convolution, in the type and with the frames and pixels around
+ * it that it reads. */
+static VaeTensor *
+conv_input(VaeBuilder *b, const char *name, const VaeTensor *x,
+           const VaeConv *conv)
+{
+    if (conv->centred && !x->lead)
+        x = vae_line(b, name, cast_to_act(b, name, x));
+    if (x && conv->pad == VAE_PAD_REFLECT)
+        x = add_border(b, name, x);
+    return (VaeTensor *) (x ? cast_to_act(b, name, x) : NULL);
+}
+
 const VaeTensor *
 vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
 {
     if (b->status != VAE_OK || !input)
         return NULL;
     conv = conv_defaults(conv);
-    VaeTensor *x = (VaeTensor *) cast_to_act(b, name, input);
+    VaeTensor *x = conv_input(b, name, input, &conv);
     if (!x)
         return NULL;
     const VaeShape in = x->shape;
-    const int keep = conv.kt > conv.st ? conv.kt - conv.st : 0;
+    const int keep = conv.kt > conv.st && !conv.centred ? conv.kt - conv.st : 0;
     const int ctx =
         keep > 0 && b->params->first ? conv.kt - 1 + conv.lead : keep;
     const VaeShape out = {.t = (ctx + in.t - conv.kt) / conv.st + 1,
-                          .h = in.h / conv.s,
-                          .w = in.w / conv.s,
+                          .h = input->shape.h / conv.s,
+                          .w = input->shape.w / conv.s,
                           .c = conv.c};
     VaeCarry *carry = NULL;
     if (keep > 0) {
@@ -193,6 +301,11 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
         b, name, out, conv.narrow ? b->params->act : b->params->sum);
     if (!op || !y)
         return NULL;
+    follow(y, x, 1);
+    if (conv.centred) {
+        y->lead -= conv.kt - 1;
+        y->delay += conv.kt / 2;
+    }
     op->x = x;
     op->y = y;
     op->conv.k = conv.k;
@@ -250,6 +363,7 @@ add_norm(VaeBuilder *b, const char *name, const VaeTensor *x, VaeNormKind kind,
     VaeTensor *y = vae_builder_tensor(b, name, x->shape, b->params->act);
     if (!op || !y)
         return NULL;
+    follow(y, x, 1);
     op->x = (VaeTensor *) x;
     op->y = y;
     op->norm.kind = kind;
@@ -339,6 +453,8 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
                     .c = in.c / block};
     if (move.kind == VAE_UNFOLD_NEAREST)
         out.c = in.c / ft;
+    else if (move.kind == VAE_REFLECT)
+        out = (VaeShape){in.t, in.h + 2, in.w + 2, in.c};
     else if (move.kind == VAE_FOLD_CQR || move.kind == VAE_FOLD_CRQ)
         out = (VaeShape){in.t / ft, in.h / fs, in.w / fs, in.c * block};
     VaeOp *op = vae_builder_op(b, VAE_OP_REARRANGE, name);
@@ -346,6 +462,7 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
         b, name, out, move.wide ? b->params->sum : b->params->act);
     if (!op || !y)
         return NULL;
+    follow(y, x, ft);
     op->x = (VaeTensor *) x;
     op->y = y;
     op->rearrange.kind = move.kind;
@@ -360,7 +477,7 @@ static bool
 shortcut_fits(VaeBuilder *b, const VaeOp *op, const VaeTensor *y,
               VaeShortcutMove move)
 {
-    const bool dup = move.kind == VAE_SHORTCUT_DUP;
+    const bool dup = move.kind != VAE_SHORTCUT_AVERAGE;
     const int ft = move.ft, fs = move.fs;
     const VaeShape x = op->x->shape;
     VaeShape shape = {.h = dup ? x.h * fs : x.h / fs,
@@ -400,13 +517,14 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
     op->y = y;
     if (!shortcut_fits(b, op, main, move))
         return NULL;
+    follow(y, main, 1);
     op->add = (VaeTensor *) main;
     y->root = op->add->root;
     op->shortcut.kind = move.kind;
     op->shortcut.ft = move.ft;
     op->shortcut.fs = move.fs;
     op->shortcut.repeat = move.repeat;
-    op->shortcut.drop = move.kind == VAE_SHORTCUT_DUP
+    op->shortcut.drop = move.kind != VAE_SHORTCUT_AVERAGE
                             ? x->shape.t * move.ft - main->shape.t
                             : 0;
     return y;

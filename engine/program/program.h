@@ -39,6 +39,9 @@ typedef struct VaeTensor {
     char *name;
     VaeShape shape;
     VaeType type;
+    int rate, lead, delay;  /* of a network with a delay, see delay.h */
+    struct VaeTensor *view; /* it is this one's memory from frame `from` of the
+                               root on; NULL: it is no view */
     int ctx, front, from, row, rows;
     struct VaeTensor *root;
     int first_op, last_op; /* of the root: of all tensors that share it */
@@ -99,6 +102,8 @@ typedef enum VaeOpKind {
     VAE_OP_HEAD_REPEAT, /* slab context of x <- its frame 0 */
     VAE_OP_HEAD_CARRY,  /* slab context of x <- carry */
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
+    VAE_OP_EDGE,        /* slab of x: frames before the first and after the
+                           last of the sequence, see delay.h */
     VAE_OP_CARRY_ZERO,  /* carry <- 0 */
     VAE_OP_CONV,        /* with a carry: x's context is in it */
     VAE_OP_NORM,        /* with a carry: also writes its last frames to it.
@@ -167,8 +172,9 @@ struct VaeProgram {
     struct VaeChunk *chunks; /* memory of names, tensors and weights */
     VaeTensor *parts;        /* memory of the tensors of split.h, or NULL */
     VaeTensor *row_parts;    /* the same of strips.h */
-    int group;  /* frames that split.h computes at once, or 0: all */
-    int strips; /* of rows, see strips.h, or 0: whole pictures */
+    int group;    /* frames that split.h computes at once, or 0: all */
+    int strips;   /* of rows, see strips.h, or 0: whole pictures */
+    bool delayed; /* it has delay lines, see delay.h */
 };
 
 size_t vae_frame_bytes(const VaeTensor *t);

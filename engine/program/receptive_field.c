@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #include "alloc.h"
-#include "program.h"
+#include "delay.h"
 
 /* The age of each frame of each tensor, by the tensor's id. */
 typedef struct Ages {
@@ -42,8 +42,12 @@ ages_make(Ages *a, const VaeProgram *p)
 static int
 oldest(const Ages *a, const VaeTensor *x, int i)
 {
-    const int t = x->shape.t;
     int steps = 0;
+    if (x->view) {
+        i += x->from;
+        x = x->view;
+    }
+    const int t = x->shape.t;
     while (i < 0) {
         i += t;
         steps++;
@@ -75,7 +79,7 @@ span(const VaeOp *op, int j, int *first)
         *first = (j + op->rearrange.drop) / op->rearrange.ft;
         return 1;
     case VAE_OP_SHORTCUT:
-        if (op->shortcut.kind == VAE_SHORTCUT_DUP) {
+        if (op->shortcut.kind != VAE_SHORTCUT_AVERAGE) {
             *first = (j + op->shortcut.drop) / op->shortcut.ft;
             return 1;
         }
@@ -103,7 +107,8 @@ age_op(Ages *a, const VaeOp *op)
     }
 }
 
-/* The number of earlier steps that the program's results depend on. */
+/* The number of earlier steps that the program's results depend on, counted
+ * from the step of a result's own latent. */
 static int
 age_program(Ages *a, const VaeProgram *p)
 {
@@ -115,7 +120,9 @@ age_program(Ages *a, const VaeProgram *p)
         if (op->kind != VAE_OP_PICTURE_OUT && op->kind != VAE_OP_LATENT_OUT)
             continue;
         for (int j = op->trim; j < op->x->shape.t; j++) {
-            const int one = oldest(a, op->x, j);
+            int one = oldest(a, op->x, j);
+            if (p->delayed) /* behind the step that its frame belongs to */
+                one += (op->x->delay - j) / op->x->rate;
             age = one < age ? one : age;
         }
     }

@@ -458,7 +458,7 @@ write_program(VaeProgram *p, const Chain *chains, int n, const VaeStrips *how)
 bool
 vae_program_strips(VaeProgram *p, const VaeStrips *how)
 {
-    if (how->most < 2)
+    if (how->most < 2 || p->delayed)
         return true;
     const size_t n_ops = (size_t) p->n_ops;
     Chain *chains = vae_mem_alloc(n_ops * sizeof *chains);

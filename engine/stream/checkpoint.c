@@ -241,6 +241,11 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
                           "%s: the sequence was broken off by an error; there "
                           "is nothing to go on from",
                           p->path);
+    if (status == VAE_OK && s->ended)
+        status = vae_fail(error, VAE_ERR_ARGUMENT,
+                          "%s: the end of the sequence was drained; there is "
+                          "nothing to go on from",
+                          p->path);
     if (status == VAE_OK && s->in_fallback && p->carries)
         status = vae_fail(error, VAE_ERR_UNSUPPORTED,
                           "%s: the carries do not fit into %s just now; save "
@@ -406,6 +411,9 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
         vae_model_history(s->model, s->params.direction, &history, error);
     if (status != VAE_OK)
         return status;
+    /* The frames that come next are of latents look_ahead earlier. */
+    if (vae_stream_has_delay(s))
+        history += s->model->info.look_ahead;
     const uint64_t back = (uint64_t) history;
     p->begin = p->latents > p->origin + back ? p->latents - back : p->origin;
     if ((p->begin > p->origin || p->from_cold) && !s->params.restarts)
@@ -433,8 +441,11 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
         status = vae_stream_restart(s, p->begin, error);
     if (status != VAE_OK)
         return status;
-    if (p->carries)
+    if (p->carries) {
         s->at_start = false;
+        s->began = p->origin;
+        s->began_cold = p->from_cold;
+    }
     s->latents = p->begin;
     /* From p->latents on it is the sequence that began there. */
     s->origin = p->origin;

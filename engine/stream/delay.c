@@ -1,33 +1,128 @@
 /*
  * delay.c: decoders whose frames come later than their latents, and the end of
- * their sequences.
+ * their sequences. See program/delay.h.
+ *
+ * Frames are numbered from the first one of the sequence, 0, or from the 7
+ * (temporal - 1) before it that a restart gives, too. What is given out follows
+ * from the latents and the steps of the end so far.
  */
+#include "clock.h"
 #include "stream.h"
 
-int
-vae_stream_drain_steps(const VaeStream *stream)
+bool
+vae_stream_has_delay(const VaeStream *s)
 {
-    return 0;
+    return s->params.direction == VAE_DECODE && s->model->info.delay > 0;
+}
+
+/* Latents of the sequence until now. */
+static int64_t
+latents_of(const VaeStream *s)
+{
+    return (int64_t) (s->latents - s->began);
+}
+
+VaeClock
+vae_stream_clock(const VaeStream *s)
+{
+    const VaeStream *owner = s->fallback_of ? s->fallback_of : s;
+    const int64_t n = latents_of(owner);
+    return (VaeClock){.begin = n + owner->drained,
+                      .end = owner->ended ? n : -1,
+                      .cold = owner->began_cold};
+}
+
+/* The number of the frame that is given out next, after so many latents and
+ * steps of the end. */
+static int64_t
+next_frame(const VaeStream *s, int64_t latents, int drained)
+{
+    const int rate = s->steps.step_out;
+    const int64_t first = s->began_cold ? 1 - rate : 0;
+    const int64_t end = rate * (latents - 1) + 1;
+    int64_t next = end - s->plan.delay;
+    if (latents < 1)
+        return first;
+    if (drained) {
+        const int64_t exact = end + rate * drained - s->model->info.delay;
+        next = exact > next ? exact : next;
+        next = next < end ? next : end;
+    }
+    return next > first ? next : first;
+}
+
+int
+vae_stream_frames_after(const VaeStream *s, int steps)
+{
+    const int64_t n = latents_of(s);
+    return (int) (next_frame(s, n + steps, 0) - next_frame(s, n, 0));
 }
 
 void
-vae_stream_drain_count(const VaeStream *stream, int steps, int *n_out)
+vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps)
 {
-    *n_out = 0;
+    const int64_t n = latents_of(s);
+    if (!vae_stream_has_delay(s))
+        return;
+    units->from = next_frame(s, n, s->drained);
+    units->until = s->ended ? next_frame(s, n, s->drained + steps)
+                            : next_frame(s, n + steps, 0);
 }
 
-VaeStatus
-vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
-                 int n_frames, VaeError *error)
+void
+vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
+                        const VaeUnits *units, VaeRun *run)
 {
-    const VaeStatus status = vae_stream_check_state(stream, VAE_DECODE, error);
-    const int left = vae_stream_drain_steps(stream);
+    run->clock = vae_stream_clock(s);
+    const int64_t first = vae_clock_frame(&run->clock, p->ops[p->n_ops - 1].x);
+    for (int i = 0; i < p->n_out; i++) {
+        const int64_t f = first + i;
+        s->slots[i] = f >= units->from && f < units->until
+                          ? units->pictures[f - units->base]
+                          : (VaePicture){0};
+    }
+    run->pictures = s->slots;
+    if (run->clock.end >= 0)
+        run->latents_in = s->no_latents;
+}
+
+/* ------------------------------------------------------------------ */
+/* The end.                                                            */
+
+int
+vae_stream_drain_steps(const VaeStream *s)
+{
+    const int64_t n = latents_of(s);
+    if (!vae_stream_has_delay(s) || n < 1)
+        return 0;
+    const int all = s->model->info.look_ahead;
+    const bool due = next_frame(s, n, s->drained) < next_frame(s, n, all);
+    return due ? all - s->drained : 0;
+}
+
+void
+vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
+{
+    const int64_t n = latents_of(s);
+    *n_out = vae_stream_has_delay(s)
+                 ? (int) (next_frame(s, n, s->drained + steps) -
+                          next_frame(s, n, s->drained))
+                 : 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* A smaller look-ahead.                                              */
+
+VaeStatus
+vae_stream_guess(VaeStream *s, const VaeUnits *units, VaeError *error)
+{
+    const int steps = s->model->info.look_ahead - s->params.look_ahead;
+    VaeStatus status = vae_carries_save(&s->carries, error);
     if (status != VAE_OK)
         return status;
-    if (steps < 0 || steps > left || n_frames)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d steps that give %d frames; the end of the sequence "
-                        "has %d steps",
-                        steps, n_frames, left);
-    return VAE_OK;
+    s->ended = true;
+    status = vae_stream_run_steps(s, units, steps, error);
+    s->ended = false;
+    s->drained = 0;
+    return status == VAE_OK ? vae_carries_restore(&s->carries, error) : status;
 }

@@ -68,7 +68,7 @@ picture_is_finite(const VaePicture *p)
 static bool
 input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !s->ended; i++)
         if (s->params.direction == VAE_DECODE
                 ? !latent_is_finite(s, &units->in[i])
                 : !picture_is_finite(&units->pictures[i]))
@@ -230,7 +230,7 @@ vae_stream_guard_take(VaeStream *s, VaeError *error)
     VaeGuard *g = &s->guard;
     int in = 0, pictures = 0;
     if (s->params.nan_policy == VAE_NAN_PASS || !s->class->counted ||
-        s->params.direction != VAE_DECODE)
+        s->params.direction != VAE_DECODE || vae_stream_has_delay(s))
         return VAE_OK;
     for (int i = 0; i < PROGRAMS; i++)
         if (s->programs[i]) {
@@ -354,6 +354,7 @@ take_back(VaeStream *s)
     s->step = g->step;
     s->runs = g->runs;
     s->latents = g->latents;
+    s->drained = g->drained;
 }
 
 /* The last run has non-finite results, which are delivered. */
@@ -435,6 +436,7 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
     g->step = s->step;
     g->runs = s->runs;
     g->latents = s->latents;
+    g->drained = s->drained;
     g->bad = 0;
     if (status == VAE_OK)
         status = vae_stream_run_exec(s, which, units, error);

@@ -10,6 +10,19 @@
 #include "stream.h"
 
 static VaeStatus
+take_slots(VaeStream *s, VaeError *error)
+{
+    const VaeProgram *p = s->programs[NEXT];
+    if (!p->delayed)
+        return VAE_OK;
+    s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
+    s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
+    return s->slots && s->no_latents
+               ? VAE_OK
+               : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+}
+
+static VaeStatus
 take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
 {
     void *block = NULL;
@@ -26,9 +39,12 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
     s->carries.backend = s->backend;
     VaeStatus status = vae_stream_guard_take(s, error);
     if (status == VAE_OK)
+        status = take_slots(s, error);
+    if (status == VAE_OK)
         status = take_block(s, s->plan.arena, &s->memory.arena, error);
     if (status == VAE_OK)
-        status = vae_carries_take(&s->carries, s->fallback != NULL, error);
+        status =
+            vae_carries_take(&s->carries, vae_stream_has_snapshot(s), error);
     s->memory.carries = s->carries.now.device;
     s->memory.spilled = s->carries.now.host;
     if (status == VAE_OK)
@@ -46,6 +62,10 @@ vae_stream_free_memory(VaeStream *s)
     vae_carries_drop(&s->carries);
     s->class->free(s->backend, VAE_ON_DEVICE, s->memory.scratch);
     s->memory = (VaeMemory){0};
+    vae_mem_free(s->slots);
+    vae_mem_free(s->no_latents);
+    s->slots = NULL;
+    s->no_latents = NULL;
 }
 
 /* ------------------------------------------------------------------ */

@@ -74,7 +74,8 @@ sum_up(VaeStream *s)
             p->arena = s->programs[i]->arena;
     }
     const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
-    p->fallback = fallback ? fallback->total + carries : 0;
+    p->fallback = (fallback ? fallback->total : 0) +
+                  (vae_stream_has_snapshot(s) ? carries : 0);
     p->total = p->weights + carries + p->arena + p->scratch + p->staging +
                p->library + p->fallback;
     p->peak = p->weights + p->loading + p->library;

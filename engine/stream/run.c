@@ -47,8 +47,10 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
     stream->in_fallback = false;
-    stream->step = 0;
-    stream->latents = stream->origin = latents;
+    stream->step = stream->drained = 0;
+    stream->latents = stream->origin = stream->began = latents;
+    stream->began_cold = true;
+    stream->ended = false;
     return VAE_OK;
 }
 
@@ -77,7 +79,9 @@ vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
     const bool first = stream->at_start && steps > 0;
     const int later = first ? steps - 1 : steps;
     *n_in = (first ? s->first_in : 0) + later * s->step_in;
-    *n_out = (first ? s->first_out : 0) + later * s->step_out;
+    *n_out = vae_stream_has_delay(stream)
+                 ? vae_stream_frames_after(stream, steps)
+                 : (first ? s->first_out : 0) + later * s->step_out;
 }
 
 /* The number of steps that take n_in units, or -1 if it is not whole. */
@@ -134,26 +138,10 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
 }
 
 static VaeStatus
-check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
-           const VaePicture *pictures, VaeError *error)
+check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
+               VaeError *error)
 {
-    const int n_pictures = direction == VAE_DECODE ? n_out : n_in;
-    const VaeStatus state = vae_stream_check_state(s, direction, error);
-    if (state != VAE_OK)
-        return state;
-    const int steps = steps_of(s, n_in);
-    int wanted_in, wanted_out;
-    vae_stream_count(s, steps, &wanted_in, &wanted_out);
-    if (steps < 1 || n_out != wanted_out)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d units in and %d out are "
-                        "no whole number of steps here (%s takes %d and gives "
-                        "%d, each later step %d and %d)",
-                        n_in, n_out, s->at_start ? "the first" : "one",
-                        s->at_start ? s->steps.first_in : s->steps.step_in,
-                        s->at_start ? s->steps.first_out : s->steps.step_out,
-                        s->steps.step_in, s->steps.step_out);
-    for (int i = 0; i < n_pictures; i++) {
+    for (int i = 0; i < n; i++) {
         const VaePicture *p = &pictures[i];
         if (p->data[0] &&
             (p->width != s->params.width || p->height != s->params.height))
@@ -165,11 +153,42 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
         const VaeStatus status = check_place(s, p, i, error);
         if (status != VAE_OK)
             return status;
-        if (!p->data[0] && direction == VAE_ENCODE)
+        if (!p->data[0] && s->params.direction == VAE_ENCODE)
             return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
                             i);
     }
     return VAE_OK;
+}
+
+static VaeStatus
+check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
+           const VaePicture *pictures, VaeError *error)
+{
+    const int n_pictures = direction == VAE_DECODE ? n_out : n_in;
+    const VaeStatus state = vae_stream_check_state(s, direction, error);
+    if (state != VAE_OK)
+        return state;
+    if (s->ended)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the end of the sequence was drained; reset the stream "
+                        "first");
+    const int steps = steps_of(s, n_in);
+    int wanted_in, wanted_out;
+    vae_stream_count(s, steps, &wanted_in, &wanted_out);
+    if (steps > 0 && n_out != wanted_out && vae_stream_has_delay(s))
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d latents give %d frames here, not %d", n_in,
+                        wanted_out, n_out);
+    if (steps < 1 || n_out != wanted_out)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d units in and %d out are "
+                        "no whole number of steps here (%s takes %d and gives "
+                        "%d, each later step %d and %d)",
+                        n_in, n_out, s->at_start ? "the first" : "one",
+                        s->at_start ? s->steps.first_in : s->steps.step_in,
+                        s->at_start ? s->steps.first_out : s->steps.step_out,
+                        s->steps.step_in, s->steps.step_out);
+    return check_pictures(s, pictures, n_pictures, error);
 }
 
 VaeStatus
@@ -177,29 +196,31 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                     VaeError *error)
 {
     const VaeModelInfo *info = &s->model->info;
-    const VaeRun run = {
-        .latents_in = units->in,
-        .latents_out = units->out,
-        .pictures = units->pictures,
-        .scale = s->scale,
-        .shift = s->shift,
-        .mean = s->mean,
-        .std = s->std,
-        .normalise = s->normalise,
-        .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
-        .seed = s->params.seed,
-        .index = s->latents,
-        .channels = info->latent_channels,
-        .low = info->pixel_low,
-        .high = info->pixel_high,
-        .bad = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of
-                   ? &s->guard.bad
-                   : NULL,
-        .stats = s->fallback_of ? &s->fallback_of->stats : &s->stats,
-        .cancel = s->fallback_of ? &s->fallback_of->cancel : &s->cancel,
-        .dump = s->params.dump,
-        .dump_user = s->params.dump_user,
-        .step = s->step};
+    VaeRun run = {.latents_in = units->in,
+                  .latents_out = units->out,
+                  .pictures = units->pictures,
+                  .scale = s->scale,
+                  .shift = s->shift,
+                  .mean = s->mean,
+                  .std = s->std,
+                  .normalise = s->normalise,
+                  .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
+                  .seed = s->params.seed,
+                  .index = s->latents,
+                  .channels = info->latent_channels,
+                  .low = info->pixel_low,
+                  .high = info->pixel_high,
+                  .bad = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of
+                             ? &s->guard.bad
+                             : NULL,
+                  .stats = s->fallback_of ? &s->fallback_of->stats : &s->stats,
+                  .cancel =
+                      s->fallback_of ? &s->fallback_of->cancel : &s->cancel,
+                  .dump = s->params.dump,
+                  .dump_user = s->params.dump_user,
+                  .step = s->step};
+    if (s->programs[which]->delayed)
+        vae_stream_place_frames(s, s->programs[which], units, &run);
     return s->class->run(s->backend, s->execs[which], &run, error);
 }
 
@@ -208,9 +229,12 @@ vae_stream_count_run(VaeStream *s, int which)
 {
     s->step++;
     s->runs++;
-    s->latents += (uint64_t) (s->params.direction == VAE_DECODE
-                                  ? s->programs[which]->n_in
-                                  : s->programs[which]->n_out);
+    if (s->ended)
+        s->drained += s->programs[which]->steps;
+    else
+        s->latents += (uint64_t) (s->params.direction == VAE_DECODE
+                                      ? s->programs[which]->n_in
+                                      : s->programs[which]->n_out);
     s->stats.runs_first += which == FIRST;
     s->stats.runs_next += which == NEXT;
     s->stats.runs_next1 += which == NEXT1;
@@ -229,26 +253,34 @@ run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     return status;
 }
 
-static VaeStatus
-run_steps(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
+VaeStatus
+vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
+                     VaeError *error)
 {
     VaeUnits at = *units;
-    int left = steps_of(s, n_in);
-    while (left > 0) {
+    const bool guesses = s->params.low_latency && !s->ended;
+    while (steps > 0) {
+        const int most = guesses ? 1 : steps;
         const int which = s->at_start                  ? FIRST
                           : s->cold                    ? COLD
-                          : left >= s->plan.slice_size ? NEXT
+                          : most >= s->plan.slice_size ? NEXT
                                                        : NEXT1;
         const VaeProgram *p = s->programs[which];
-        const VaeStatus status = run_program(s, which, &at, error);
+        if (guesses)
+            vae_stream_set_frames(s, &at, 1);
+        VaeStatus status = run_program(s, which, &at, error);
+        if (status == VAE_OK && guesses)
+            status = vae_stream_guess(s, &at, error);
         if (status != VAE_OK) {
             s->broken = true;
             return status;
         }
         vae_units_skip(s, &at, p->n_in, p->n_out);
-        s->stats.units_in += (uint64_t) p->n_in;
-        s->stats.units_out += (uint64_t) p->n_out;
-        left -= p->steps;
+        if (!s->ended)
+            s->stats.units_in += (uint64_t) p->n_in;
+        if (!vae_stream_has_delay(s))
+            s->stats.units_out += (uint64_t) p->n_out;
+        steps -= p->steps;
     }
     return VAE_OK;
 }
@@ -263,19 +295,25 @@ vae_stream_reset(VaeStream *stream)
     stream->at_start = true;
     stream->cold = stream->broken = stream->from_cold = stream->in_fallback =
         false;
-    stream->step = 0;
-    stream->latents = stream->origin = 0;
+    stream->step = stream->drained = 0;
+    stream->latents = stream->origin = stream->began = 0;
+    stream->began_cold = stream->ended = false;
     vae_stream_step_up(stream);
 }
 
 static VaeStatus
-begin(VaeStream *s, const VaeUnits *units, int n_in, VaeError *error)
+begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
+    VaeUnits at = *units;
     VaeStatus status = vae_stream_resume(s, error);
     if (status != VAE_OK)
         return status;
     const uint64_t start = vae_now_ns();
-    status = run_steps(s, units, n_in, error);
+    vae_stream_set_frames(s, &at, steps);
+    at.base = at.from;
+    status = vae_stream_run_steps(s, &at, steps, error);
+    if (status == VAE_OK)
+        s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)
         status = finish(s, 0, status, error);
     s->ends[s->calls++ % VAE_STREAM_CALLS] = s->runs;
@@ -350,7 +388,7 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
     if (status != VAE_OK)
         return status;
     return begin(stream, &(VaeUnits){.in = latents, .pictures = frames},
-                 n_latents, error);
+                 steps_of(stream, n_latents), error);
 }
 
 VaeStatus
@@ -363,7 +401,7 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
     if (status != VAE_OK)
         return status;
     return begin(stream, &(VaeUnits){.out = latents, .pictures = frames},
-                 n_frames, error);
+                 steps_of(stream, n_frames), error);
 }
 
 /* The time of the last call includes the wait for its end. */
@@ -394,6 +432,30 @@ vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
     return end(stream,
                vae_stream_encode_begin(stream, frames, n_frames, latents,
                                        n_latents, error),
+               error);
+}
+
+VaeStatus
+vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
+                 int n_frames, VaeError *error)
+{
+    VaeStatus status = vae_stream_check_state(stream, VAE_DECODE, error);
+    const int left = vae_stream_drain_steps(stream);
+    int wanted;
+    if (status != VAE_OK)
+        return status;
+    vae_stream_drain_count(stream, steps < left ? steps : left, &wanted);
+    if (steps < 0 || steps > left || n_frames != wanted)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%d steps that give %d frames; the end of the sequence "
+                        "has %d steps, and they give %d",
+                        steps, n_frames, left, wanted);
+    status = check_pictures(stream, frames, n_frames, error);
+    if (status != VAE_OK || steps == 0)
+        return status;
+    stream->ended = true;
+    return end(stream,
+               begin(stream, &(VaeUnits){.pictures = frames}, steps, error),
                error);
 }
 

@@ -285,6 +285,20 @@ send_unit(VaeStream *s, const Unit *unit, VaeError *error)
     return VAE_OK;
 }
 
+/* The first of n results goes to the receiver, the others to copies. */
+static void
+set_results(VaeStream *s, int n, const Unit *first)
+{
+    VaeWaiting *w = s->waiting;
+    for (int i = 0; i < n; i++) {
+        const Unit u = i ? copy_at(s, &w->out, i - 1) : *first;
+        if (u.is_picture)
+            w->pictures[i] = u.picture;
+        else
+            w->latents_out[i] = u.latent;
+    }
+}
+
 /* Runs what was sent; the last unit stands for those that a step lacks. */
 static VaeStatus
 run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
@@ -298,13 +312,7 @@ run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
         else
             w->pictures[i] = u.picture;
     }
-    for (int i = 0; i < n_out; i++) {
-        const Unit u = i ? copy_at(s, &w->out, i - 1) : *first;
-        if (decode)
-            w->pictures[i] = u.picture;
-        else
-            w->latents_out[i] = u.latent;
-    }
+    set_results(s, n_out, first);
     return decode ? vae_stream_decode(s, w->latents_in, n_in, w->pictures,
                                       n_out, error)
                   : vae_stream_encode(s, w->pictures, n_in, w->latents_out,
@@ -322,25 +330,36 @@ results_lacking(const VaeStream *s)
     return vae_model_latents_of(s->model, w->units) - w->results;
 }
 
+/* Runs a slice of the end of a sequence with a delay. */
 static VaeStatus
-receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
+drain_slice(VaeStream *s, const Unit *first, VaeError *error)
+{
+    VaeWaiting *w = s->waiting;
+    int steps = vae_stream_drain_steps(s), n_out;
+    if (steps == 0)
+        return VAE_END;
+    if (steps > s->plan.slice_size)
+        steps = s->plan.slice_size;
+    vae_stream_drain_count(s, steps, &n_out);
+    set_results(s, n_out, first);
+    const VaeStatus status =
+        vae_stream_drain(s, steps, w->pictures, n_out, error);
+    w->made = status == VAE_OK ? n_out : 0;
+    return status;
+}
+
+/* Runs a slice, which gives w->made results. */
+static VaeStatus
+compute(VaeStream *s, const Unit *unit, VaeError *error)
 {
     VaeWaiting *w = s->waiting;
     int steps = next_steps(s), n_in, n_out;
-    VaeStatus status = settle(s, &w->out, unit, most_out(s) - 1, error);
-    if (status != VAE_OK)
-        return status;
-    if (w->given < w->made) {
-        const Unit from = copy_at(s, &w->out, w->given++ - 1);
-        copy(s, unit, &from);
-        return VAE_OK;
-    }
     vae_stream_count(s, steps, &n_in, &n_out);
     if (w->sent < n_in && !w->ended)
         return VAE_AGAIN;
     const int64_t lacking = results_lacking(s);
     if (w->sent == 0 && lacking <= 0)
-        return VAE_END;
+        return drain_slice(s, unit, error);
     /* As few steps as take all. */
     for (int fewer = steps - 1; fewer > 0; fewer--) {
         vae_stream_count(s, fewer, &n_in, &n_out);
@@ -349,13 +368,33 @@ receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
         steps = fewer;
     }
     vae_stream_count(s, steps, &n_in, &n_out);
-    status = run_slice(s, n_in, n_out, unit, error);
+    const VaeStatus status = run_slice(s, n_in, n_out, unit, error);
     if (status != VAE_OK)
         return status;
     w->sent = 0;
     w->results += w->made = n_out;
-    w->given = 1;
     return VAE_OK;
+}
+
+static VaeStatus
+receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
+{
+    VaeWaiting *w = s->waiting;
+    VaeStatus status = settle(s, &w->out, unit, most_out(s) - 1, error);
+    if (status != VAE_OK)
+        return status;
+    if (w->given < w->made) {
+        const Unit from = copy_at(s, &w->out, w->given++ - 1);
+        copy(s, unit, &from);
+        return VAE_OK;
+    }
+    /* With a delay the first slices give nothing. */
+    do
+        status = compute(s, unit, error);
+    while (status == VAE_OK && w->made == 0);
+    if (status == VAE_OK)
+        w->given = 1;
+    return status;
 }
 
 VaeStatus

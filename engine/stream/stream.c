@@ -73,6 +73,10 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "%d threads, expected 0 to "
                         "%d",
                         p->threads, MAX_THREADS);
+    if (p->look_ahead < 0)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "a look-ahead of %d latents, expected 0 or more",
+                        p->look_ahead);
     if (p->device < -1)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "device %d, expected its number or -1 for any",
@@ -213,6 +217,27 @@ set_statistics(VaeStream *s)
     }
 }
 
+/* Frames are so many latents late, or as late as an exact result is. */
+static VaeStatus
+set_delay(VaeStream *s, VaeError *error)
+{
+    const VaeModelInfo *info = &s->model->info;
+    VaeStreamParams *p = &s->params;
+    if (!vae_stream_has_delay(s) || p->look_ahead >= info->look_ahead)
+        p->low_latency = false;
+    s->plan.delay = vae_stream_has_delay(s) ? info->delay : 0;
+    if (!p->low_latency)
+        return VAE_OK;
+    if (p->nan_policy == VAE_NAN_FALLBACK)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "a look-ahead of %d latents, fewer than the %d of %s, "
+                        "does not go with the nan-policy fallback",
+                        p->look_ahead, info->look_ahead, info->arch);
+    if (p->look_ahead * info->temporal < s->plan.delay)
+        s->plan.delay = p->look_ahead * info->temporal;
+    return VAE_OK;
+}
+
 /* How a stream is planned. */
 typedef struct Terms {
     const VaeStream *borrowed; /* whose backend is used; or NULL */
@@ -274,7 +299,9 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
     set_statistics(s);
-    status = choose(s, error);
+    status = set_delay(s, error);
+    if (status == VAE_OK)
+        status = choose(s, error);
     if (status == VAE_OK)
         status = plan_fallback(s, error);
     if (status == VAE_OK)

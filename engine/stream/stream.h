@@ -33,7 +33,7 @@ typedef struct VaeRung {
 typedef struct VaeGuard {
     bool pending; /* it was not looked at yet */
     bool singly;  /* each run is looked at before the next */
-    int which, step;
+    int which, step, drained;
     uint64_t runs, latents;
     uint64_t bad;       /* the number of the result's non-finite values */
     uint64_t nonfinite; /* stats.nonfinite before the run */
@@ -86,6 +86,14 @@ struct VaeStream {
     bool in_fallback;       /* only the fallback has the carries */
     VaeGuard guard;
     VaeOpTime *times[PROGRAMS];
+
+    /* stream/delay.c's. */
+    uint64_t began;          /* the latent that the delay lines began with */
+    bool began_cold;         /* by a restart */
+    bool ended;              /* the end of the sequence is drained */
+    int drained;             /* steps of that until now */
+    VaePicture *slots;       /* of a run; NULL without a delay */
+    VaeLatentIn *no_latents; /* without data, for the end */
 };
 
 /* stream/send_receive.c. */
@@ -157,20 +165,35 @@ VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
 void vae_stream_free_memory(VaeStream *stream);
 
+/* stream/delay.c. */
+bool vae_stream_has_delay(const VaeStream *s);
+
+/* A copy of the carries is kept, to go back to. */
+static inline bool
+vae_stream_has_snapshot(const VaeStream *s)
+{
+    return s->fallback != NULL || s->params.low_latency;
+}
+
 /* The units of a run. One of in and out is NULL. */
 typedef struct VaeUnits {
     const VaeLatentIn *in;
     const VaeLatentOut *out;
     const VaePicture *pictures;
+    /* With a delay: the number of the frame of pictures[0], and those that are
+     * given out now: from..until-1. */
+    int64_t base, from, until;
 } VaeUnits;
 
 static inline void
 vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
 {
-    if (s->params.direction == VAE_DECODE)
-        units->in += n_in;
-    else
+    if (s->params.direction == VAE_ENCODE)
         units->out += n_out;
+    else if (!s->ended)
+        units->in += n_in;
+    if (vae_stream_has_delay(s))
+        return;
     units->pictures += s->params.direction == VAE_DECODE ? n_out : n_in;
 }
 
@@ -178,6 +201,24 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
 VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
                               const VaeUnits *units, VaeError *error);
 void vae_stream_count_run(VaeStream *stream, int which);
+
+/* The next steps: with latents, or of the end. */
+VaeStatus vae_stream_run_steps(VaeStream *stream, const VaeUnits *units,
+                               int steps, VaeError *error);
+
+/* stream/delay.c: the place of the next run. */
+VaeClock vae_stream_clock(const VaeStream *s);
+/* Frames that the next steps give. */
+int vae_stream_frames_after(const VaeStream *s, int steps);
+/* Sets units->from and until for the next steps; nothing without a delay. */
+void vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps);
+/* The pictures and the clock of a run of a program with delay lines. */
+void vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
+                             const VaeUnits *units, VaeRun *run);
+/* With params.low_latency, after each step: computes the frames that are given
+ * out now as if the sequence ended here, and goes back. */
+VaeStatus vae_stream_guess(VaeStream *s, const VaeUnits *units,
+                           VaeError *error);
 
 /* stream/nan.c: does both, for a params.nan_policy other than PASS. A run on a
  * device may still be in flight then; the next call settles it. */

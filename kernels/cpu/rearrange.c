@@ -90,9 +90,48 @@ fold(const VaeQueue *q, const VaeRearrangeArgs *a)
             fold_row(a, f, y, h, w);
 }
 
+static void
+move(const VaeRearrangeArgs *a, const VaeSimd *simd, size_t to, size_t from,
+     size_t n)
+{
+    uint8_t *y = (uint8_t *) a->y + to * size_of(a->y_type);
+    const uint8_t *x = (const uint8_t *) a->x + from * size_of(a->x_type);
+    if (a->x_type == a->y_type)
+        memcpy(y, x, n * size_of(a->y_type));
+    else
+        simd->convert(y, a->y_type, x, a->x_type, n);
+}
+
+/* Row y of the picture with a border. */
+static void
+reflect_row(const VaeRearrangeArgs *a, const VaeSimd *simd, int f, int y)
+{
+    const size_t c = (size_t) a->c, w = (size_t) a->w;
+    const int row = y == 0 ? 1 : y == a->h + 1 ? a->h - 2 : y - 1;
+    const size_t from = ((size_t) f * a->h + row) * w * c;
+    const size_t to = ((size_t) f * (a->h + 2) + y) * (w + 2) * c;
+    move(a, simd, to, from + c, c);
+    move(a, simd, to + c, from, w * c);
+    move(a, simd, to + (w + 1) * c, from + (w - 2) * c, c);
+}
+
+static void
+reflect(const VaeQueue *q, const VaeRearrangeArgs *a)
+{
+    const VaeSimd *simd = vae_cpu_simd(q);
+#pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
+    for (int f = 0; f < a->t; f++)
+        for (int y = 0; y < a->h + 2; y++)
+            reflect_row(a, simd, f, y);
+}
+
 void
 vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
+    if (a->kind == VAE_REFLECT) {
+        reflect(q, a);
+        return;
+    }
     if (a->kind >= VAE_FOLD_CQR) {
         fold(q, a);
         return;

@@ -46,9 +46,26 @@ average_row(const VaeShortcutArgs *a, int f, int r, int front)
         }
 }
 
+static void
+tile_row(const VaeShortcutArgs *a, size_t row)
+{
+    const float *x = (const float *) a->x + row * a->w * a->cx;
+    float *y = (float *) a->y + row * a->w * a->cy;
+    for (int q = 0; q < a->w; q++, x += a->cx)
+        for (int o = 0; o < a->cy; o += a->cx, y += a->cx)
+            for (int c = 0; c < a->cx; c++)
+                y[c] += x[c];
+}
+
 void
 vae_cpu_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
 {
+    if (a->kind == VAE_SHORTCUT_TILE) {
+#pragma omp parallel for num_threads(q->threads) schedule(static)
+        for (int row = 0; row < a->t * a->h; row++)
+            tile_row(a, (size_t) row);
+        return;
+    }
     if (a->kind == VAE_SHORTCUT_DUP) {
 #pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
         for (int f = a->drop; f < a->t * a->ft; f++)

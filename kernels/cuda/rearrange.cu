@@ -72,6 +72,57 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
         run(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
 }
 
+/* ---------------------------------------------------------- reflect */
+
+/* Where row or column i of the picture with a border is in that of n. */
+VAE_DEVICE int
+mirror(int i, int n)
+{
+    return i == 0 ? 1 : i == n + 1 ? n - 2 : i - 1;
+}
+
+/* A thread writes octet i % octets of pixel (blockIdx.y, i / octets) of frame
+ * blockIdx.z of y. */
+template <int X, int Y>
+VAE_KERNEL void
+reflect(VaeRearrangeArgs a)
+{
+    const int octets = (a.c + 7) / 8;
+    const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
+    const int column = i / octets, first = i % octets * 8;
+    if (column >= a.w + 2)
+        return;
+    const int n = vae_octet_valid(first, a.c);
+    const size_t row =
+        (size_t) blockIdx.z * a.h + mirror((int) blockIdx.y, a.h);
+    const size_t from = (row * a.w + mirror(column, a.w)) * a.c + first;
+    const size_t to =
+        (((size_t) blockIdx.z * (a.h + 2) + blockIdx.y) * (a.w + 2) + column) *
+            a.c +
+        first;
+    VaeOctet<X> x;
+    VaeOctet<Y> y;
+    vae_octet_load<X>(x, a.x, a.x_type, from, n);
+    vae_octet_convert<X, Y>(y, x);
+    vae_octet_store<Y>(a.y, a.y_type, to, y, n);
+}
+
+static void
+launch_reflect(const VaeQueue *q, const VaeRearrangeArgs *a)
+{
+    const size_t c = (size_t) a->c;
+    const dim3 grid(vae_blocks((c + 7) / 8 * ((size_t) a->w + 2), VAE_THREADS),
+                    (unsigned) a->h + 2, (unsigned) a->t);
+    const auto run = [&](auto x, auto y) {
+        vae_launch(reflect<decltype(x)::value, decltype(y)::value>, grid,
+                   VAE_THREADS, 0, q->stream, *a);
+    };
+    if (vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c))
+        vae_with_types(a->x_type, a->y_type, run);
+    else
+        run(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
+}
+
 /* ------------------------------------------------------------- fold */
 
 /*
@@ -267,7 +318,9 @@ vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
     if (a->t * a->ft - a->drop < 1)
         return;
-    if (a->kind >= VAE_FOLD_CQR)
+    if (a->kind == VAE_REFLECT)
+        launch_reflect(q, a);
+    else if (a->kind >= VAE_FOLD_CQR)
         launch_fold(q, a);
     else
         launch_unfold(q, a);

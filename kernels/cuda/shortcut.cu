@@ -11,6 +11,25 @@ struct Site {
     int o, n, place;
 };
 
+/* Loads channels o..o+n-1 of x, which repeats. */
+template <int X>
+VAE_DEVICE void
+tile(const VaeShortcutArgs &a, float *v, const Site &s)
+{
+    VaeOctet<X> x;
+    if (a.cx % 8 == 0)
+        vae_octet_load<X>(x, a.x, a.x_type, s.from + s.o % a.cx, s.n);
+    VAE_UNROLL
+    for (int l = 0; l < 8; l++)
+        if (a.cx % 8 == 0)
+            v[l] = vae_octet_get<X>(x, l);
+        else
+            v[l] = l < s.n
+                       ? vae_load(a.x, X == VAE_ANY ? a.x_type : (VaeType) X,
+                                  s.from + (s.o + l) % a.cx)
+                       : 0;
+}
+
 /*
  * Loads the values to add. If each channel of x
  * fills a whole block, the channels are in the order of y; if it fills a whole
@@ -63,7 +82,10 @@ dup(VaeShortcutArgs a, int rep)
     VaeOctet<Y> y;
     float v[8];
     vae_octet_load<Y>(y, a.y, a.y_type, at, n);
-    sources<X>(a, v, {from, o, n, place}, rep);
+    if (a.kind == VAE_SHORTCUT_TILE)
+        tile<X>(a, v, {from, o, n, place});
+    else
+        sources<X>(a, v, {from, o, n, place}, rep);
     VAE_UNROLL
     for (int l = 0; l < 8; l++)
         v[l] += vae_octet_get<Y>(y, l);
@@ -196,7 +218,7 @@ vae_cuda_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
 {
     const bool add = a->kind == VAE_SHORTCUT_AVERAGE && a->ft == 1 &&
                      a->fs == 1 && a->cx == a->cy;
-    if (a->kind == VAE_SHORTCUT_DUP || add) {
+    if (a->kind != VAE_SHORTCUT_AVERAGE || add) {
         const int frames = a->t * a->ft - (add ? 0 : a->drop);
         if (frames > 0)
             launch_dup(q, a, frames);

@@ -56,9 +56,35 @@ fold(const VaeRearrangeArgs *a, bool back, bool column_first)
     }
 }
 
+/* Where row or column i of the picture with a border is in that of n. */
+static size_t
+mirror(int i, int n)
+{
+    return i == 0 ? 1 : i == n + 1 ? (size_t) n - 2 : (size_t) i - 1;
+}
+
+static void
+reflect(const VaeRearrangeArgs *a)
+{
+    size_t to = 0;
+    for (int f = 0; f < a->t; f++)
+        for (int y = 0; y < a->h + 2; y++)
+            for (int x = 0; x < a->w + 2; x++) {
+                const size_t row = (size_t) f * a->h + mirror(y, a->h);
+                const size_t at = row * a->w + mirror(x, a->w);
+                for (int c = 0; c < a->c; c++)
+                    vae_store(a->y, a->y_type, to++,
+                              vae_load(a->x, a->x_type, at * a->c + c));
+            }
+}
+
 void
 vae_ref_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
+    if (a->kind == VAE_REFLECT) {
+        reflect(a);
+        return;
+    }
     if (a->kind >= VAE_FOLD_CQR) {
         fold(a, a->kind == VAE_UNFOLD_CQR || a->kind == VAE_UNFOLD_CRQ,
              a->kind == VAE_FOLD_CQR || a->kind == VAE_UNFOLD_CQR);

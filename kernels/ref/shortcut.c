@@ -59,11 +59,23 @@ average(const VaeShortcutArgs *a)
                 }
 }
 
+static void
+tile(const VaeShortcutArgs *a)
+{
+    const float *x = a->x;
+    float *y = a->y;
+    for (size_t i = 0; i < (size_t) a->t * a->h * a->w; i++, x += a->cx)
+        for (int o = 0; o < a->cy; o++)
+            *y++ += x[o % a->cx];
+}
+
 void
 vae_ref_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
 {
     if (a->kind == VAE_SHORTCUT_DUP)
         dup(a);
+    else if (a->kind == VAE_SHORTCUT_TILE)
+        tile(a);
     else
         average(a);
 }

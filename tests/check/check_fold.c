@@ -180,10 +180,20 @@ dup_definition(const VaeShortcutArgs *a, double *y)
     }
 }
 
+static void
+tile_definition(const VaeShortcutArgs *a, double *y)
+{
+    const size_t sites = (size_t) a->t * a->h * a->w;
+    for (size_t i = 0; i < sites * a->cx; i++)
+        for (int k = 0; k < a->cy / a->cx; k++)
+            y[i / a->cx * a->cy + k * a->cx + i % a->cx] +=
+                ((const float *) a->x)[i];
+}
+
 static size_t
 shortcut_count(const VaeShortcutArgs *a)
 {
-    if (a->kind == VAE_SHORTCUT_DUP)
+    if (a->kind != VAE_SHORTCUT_AVERAGE)
         return (size_t) (a->t * a->ft - a->drop) * a->h * a->fs * a->w * a->fs *
                a->cy;
     return (size_t) ((a->t + a->ft - 1) / a->ft) * (a->h / a->fs) *
@@ -193,10 +203,10 @@ shortcut_count(const VaeShortcutArgs *a)
 static void
 shortcut_case(VaeCheck *t, VaeShortcutArgs a)
 {
+    static const char *const names[] = {"dup", "average", "tile"};
     if (!vae_check_begin(t, "shortcut_%s%s_t%d_s%d_d%d_%dx%dx%d_%d_%d",
-                         a.kind == VAE_SHORTCUT_DUP ? "dup" : "average",
-                         a.repeat ? "_repeat" : "", a.ft, a.fs, a.drop, a.t,
-                         a.h, a.w, a.cx, a.cy))
+                         names[a.kind], a.repeat ? "_repeat" : "", a.ft, a.fs,
+                         a.drop, a.t, a.h, a.w, a.cx, a.cy))
         return;
     const size_t n = shortcut_count(&a);
     a.x = vae_check_random(t, (size_t) a.t * a.h * a.w * a.cx, 1);
@@ -207,6 +217,8 @@ shortcut_case(VaeCheck *t, VaeShortcutArgs a)
         sum[i] = main_path[i];
     if (a.kind == VAE_SHORTCUT_DUP)
         dup_definition(&a, sum);
+    else if (a.kind == VAE_SHORTCUT_TILE)
+        tile_definition(&a, sum);
     else
         average_definition(&a, sum);
     for (size_t i = 0; i < n; i++)
@@ -250,7 +262,11 @@ check_shortcut(VaeCheck *t)
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 2, .w = 258, .cx = 24, .cy = 24,
          .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 3, .w = 3, .cx = 7, .cy = 7,
-         .ft = 1, .fs = 1}};
+         .ft = 1, .fs = 1},
+        {VAE_SHORTCUT_TILE, .t = 2, .h = 3, .w = 5, .cx = 6, .cy = 24, .ft = 1,
+         .fs = 1},
+        {VAE_SHORTCUT_TILE, .t = 1, .h = 2, .w = 3, .cx = 16, .cy = 64, .ft = 1,
+         .fs = 1}};
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
         shortcut_case(t, cases[i]);
 }

@@ -13,7 +13,8 @@
 static int
 phases(const VaeRearrangeArgs *a)
 {
-    return a->kind == VAE_UNFOLD_NEAREST ? a->ft : a->ft * a->fs * a->fs;
+    const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
+    return nearest ? a->ft : a->ft * a->fs * a->fs;
 }
 
 static size_t
@@ -25,8 +26,40 @@ in_count(const VaeRearrangeArgs *a)
 static size_t
 out_count(const VaeRearrangeArgs *a)
 {
+    if (a->kind == VAE_REFLECT)
+        return (size_t) a->t * (a->h + 2) * (a->w + 2) * a->c;
     return (size_t) (a->t * a->ft - a->drop) * a->h * a->fs * a->w * a->fs *
            a->c;
+}
+
+/* The places in the picture with a border of place i of n; returns their
+ * number. */
+static int
+mirrors(int i, int n, int places[3])
+{
+    int found = 0;
+    places[found++] = i + 1;
+    if (i == 1)
+        places[found++] = 0;
+    if (i == n - 2)
+        places[found++] = n + 1;
+    return found;
+}
+
+static void
+reflect_definition(const VaeRearrangeArgs *a, const float *x, float *y)
+{
+    int rows[3], columns[3];
+    for (size_t i = 0; i < in_count(a); i++) {
+        const size_t site = i / a->c, f = site / a->w / a->h;
+        const int down = mirrors((int) (site / a->w % a->h), a->h, rows);
+        const int across = mirrors((int) (site % a->w), a->w, columns);
+        for (int k = 0; k < down * across; k++) {
+            const size_t row = f * (a->h + 2) + rows[k / across];
+            const size_t at = row * (a->w + 2) + columns[k % across];
+            y[at * a->c + i % a->c] = x[i];
+        }
+    }
 }
 
 static void
@@ -105,7 +138,8 @@ one_case(VaeCheck *t, VaeRearrangeArgs a)
 {
     static const char *const names[] = {[VAE_UNFOLD_NEAREST] = "nearest",
                                         [VAE_SHUFFLE_RQTC] = "shuffle",
-                                        [VAE_JOIN_PHASES] = "phases"};
+                                        [VAE_JOIN_PHASES] = "phases",
+                                        [VAE_REFLECT] = "reflect"};
     if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d",
                          names[a.kind], a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c))
         return;
@@ -113,7 +147,10 @@ one_case(VaeCheck *t, VaeRearrangeArgs a)
     for (size_t i = 0; i < in_count(&a); i++)
         x[i] = (float) i;
     float *want = vae_check_buffer(t, out_count(&a) * 4, 4);
-    definition(&a, x, want);
+    if (a.kind == VAE_REFLECT)
+        reflect_definition(&a, x, want);
+    else
+        definition(&a, x, want);
     convert(t, t->ref, &t->queue, a, x, want);
     VaeQueue q;
     for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++)
@@ -139,6 +176,21 @@ check_orders(VaeCheck *t)
                                                    .ft = factors[j][0],
                                                    .fs = factors[j][1],
                                                    .drop = factors[j][2]});
+}
+
+static void
+check_reflect(VaeCheck *t)
+{
+    static const int sizes[][4] = {
+        {1, 2, 2, 1}, {2, 3, 5, 3}, {3, 2, 7, 16}, {2, 4, 3, 21}};
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++)
+        one_case(t, (VaeRearrangeArgs){.kind = VAE_REFLECT,
+                                       .t = sizes[i][0],
+                                       .h = sizes[i][1],
+                                       .w = sizes[i][2],
+                                       .c = sizes[i][3],
+                                       .ft = 1,
+                                       .fs = 1});
 }
 
 static void
@@ -215,6 +267,7 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_orders, check_cast, check_speed};
+    static const VaeCheckFunc all[] = {check_orders, check_reflect, check_cast,
+                                       check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

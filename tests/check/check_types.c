@@ -196,10 +196,12 @@ check_shortcut(VaeCheck *t)
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 4, .w = 6, .cx = 16, .cy = 16,
          .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 3, .w = 5, .cx = 24, .cy = 24,
-         .ft = 1, .fs = 1}};
+         .ft = 1, .fs = 1},
+        {VAE_SHORTCUT_TILE, .t = 2, .h = 3, .w = 2, .cx = 8, .cy = 32, .ft = 1,
+         .fs = 1}};
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
         const VaeShortcutArgs *a = &cases[i];
-        const bool dup = a->kind == VAE_SHORTCUT_DUP;
+        const bool dup = a->kind != VAE_SHORTCUT_AVERAGE;
         const size_t sites = (size_t) a->t * a->h * a->w;
         const size_t block = (size_t) a->ft * a->fs * a->fs;
         const size_t out = (dup ? sites * block : sites / block) * a->cy;

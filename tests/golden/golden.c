@@ -308,6 +308,12 @@ static const Case cases[] = {
     E("ltx2_3", "encode_f1_96x160", true),
     E("ltx2_3", "encode_f17_64x96", false),
     E("ltx2_3", "encode_f33_32x64", true),
+    D("ltx2_0", "decode_t1_3x5", true),
+    D("ltx2_0", "decode_t2_2x3", true),
+    D("ltx2_0", "decode_t5_2x2", false),
+    D("ltx2_3", "decode_t1_3x5", true),
+    D("ltx2_3", "decode_t2_1x3", true),
+    D("ltx2_3", "decode_t5_2x2", false),
 };
 #undef D
 #undef E

@@ -146,6 +146,29 @@ too_many(const TestClip *clip, int n_in, int n_out, VaeError *error)
                     n_in, n_out, clip->t, clip->frames);
 }
 
+/* The frames that are due, with a delay: plan tells the steps of each call. */
+static VaeStatus
+drain(VaeStream *stream, const TestClip *clip, const int *plan, int *out,
+      VaeError *error)
+{
+    VaePicture *pictures = test_alloc((size_t) clip->frames * sizeof *pictures);
+    VaeStatus status = VAE_OK;
+    int left, n = 0;
+    while (status == VAE_OK && (left = vae_stream_drain_steps(stream)) > 0) {
+        const int steps = *plan < left ? *plan : left;
+        vae_stream_drain_count(stream, steps, &n);
+        if (n > clip->frames - *out) {
+            status = too_many(clip, 0, n, error);
+            break;
+        }
+        fill_pictures(clip, clip->rgb, pictures, *out, n);
+        status = vae_stream_drain(stream, steps, pictures, n, error);
+        *out += n;
+    }
+    free(pictures);
+    return status;
+}
+
 VaeStatus
 test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             const int *plan, VaeError *error)
@@ -172,6 +195,8 @@ test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
         in += n_in;
         out += n_out;
     }
+    if (status == VAE_OK)
+        status = drain(stream, clip, plan, &out, error);
     free(latents);
     free(from);
     free(pictures);

@@ -205,9 +205,11 @@ rearrange(const VaeQueue *ignored, const VaeRearrangeArgs *args)
     const size_t area = (size_t) a.fs * a.fs;
     const bool fold = a.kind == VAE_FOLD_CQR || a.kind == VAE_FOLD_CRQ;
     /* All elements of y, with the dropped ones. */
-    const size_t all = fold ? pixels / area * a.c : pixels * a.ft * area * a.c;
+    size_t all = fold ? pixels / area * a.c : pixels * a.ft * area * a.c;
     const size_t x = a.kind == VAE_UNFOLD_NEAREST ? pixels * a.c * a.ft : all;
     const size_t dropped = (size_t) a.drop * a.h * a.w * area * a.c;
+    if (a.kind == VAE_REFLECT)
+        all = (size_t) a.t * (a.h + 2) * (a.w + 2) * a.c;
     a.y = OUT(a.y, bytes_of(a.y_type, all - dropped));
     a.x = IN(a.x, bytes_of(a.x_type, x));
     vae_rt_kernels()->rearrange(&q, &a);
@@ -232,7 +234,7 @@ shortcut(const VaeQueue *ignored, const VaeShortcutArgs *args)
     VaeShortcutArgs a = *args;
     const size_t x = (size_t) a.t * a.h * a.w * a.cx;
     const size_t y =
-        a.kind == VAE_SHORTCUT_DUP
+        a.kind != VAE_SHORTCUT_AVERAGE
             ? (size_t) (a.t * a.ft - a.drop) * a.h * a.fs * a.w * a.fs * a.cy
             : (size_t) ((a.t + a.ft - 1) / a.ft) * (a.h / a.fs) * (a.w / a.fs) *
                   a.cy;

@@ -117,9 +117,9 @@ typedef struct VaeStreamParams {
     int64_t resume_ms; /* most milliseconds that the first call after
                           vae_stream_release() waits while others hold the
                           device's memory; 0: it does not wait */
-    int64_t strips; /* 0: whole pictures, or strips if those do not fit; 1: whole
-                       pictures; else that number of strips of rows, in which
-                       the inputs of large convolutions are computed */
+    int64_t strips;    /* 0: whole pictures, or strips if those do not fit; 1:
+                          whole    pictures; else that number of strips of rows, in
+                          which    the inputs of large convolutions are computed */
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library is an estimate. */
@@ -131,8 +131,9 @@ typedef struct VaePlan {
     uint64_t arena;    /* activations of one slice */
     uint64_t scratch;  /* working memory of the computing library */
     uint64_t staging;  /* pinned or conversion buffers */
-    uint64_t fallback; /* nan_policy's stream in fp32, and its copy of the
-                          carries that are not spilled; or 0 */
+    uint64_t fallback; /* nan_policy's stream in fp32, and the copy of the
+                          carries that are not spilled, which low_latency
+                          needs, too; or 0 */
     uint64_t library;  /* margin for the code and tables that the computing
                           library allocates itself, once per process. It keeps
                           them when streams are freed. 0 for ref, which needs

@@ -1,0 +1,52 @@
+/*
+ * delay.c: see delay.h.
+ */
+#include "delay.h"
+
+int64_t
+vae_clock_frame(const VaeClock *clock, const VaeTensor *t)
+{
+    return clock->begin * t->rate - t->lead - t->delay;
+}
+
+void
+vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
+               int64_t *end)
+{
+    const int64_t at = vae_clock_frame(clock, t);
+    *first = (clock->cold ? 1 - t->rate : 0) - at;
+    *end = clock->end < 0 ? INT64_MAX : (clock->end - 1) * t->rate + 1 - at;
+}
+
+bool
+vae_clock_skips(const VaeClock *clock, const VaeOp *op)
+{
+    const VaeTensor *t = op->y ? op->y : op->x;
+    int64_t first, end;
+    if (!t || op->kind == VAE_OP_PICTURE_OUT)
+        return false;
+    vae_clock_span(clock, t, &first, &end);
+    /* Of a delay line, the frames of the run before are read, too. */
+    return first >= t->shape.t || end <= (op->y ? 0 : -VAE_LINE);
+}
+
+bool
+vae_clock_is_steady(const VaeClock *clock, const VaeProgram *program)
+{
+    if (!program->delayed)
+        return true;
+    if (clock->end >= 0)
+        return false;
+    for (int i = 0; i < program->n_ops; i++) {
+        const VaeOp *op = &program->ops[i];
+        int64_t first, end;
+        if (vae_clock_skips(clock, op))
+            return false;
+        if (op->kind != VAE_OP_EDGE)
+            continue;
+        vae_clock_span(clock, op->x, &first, &end);
+        if (first >= 0)
+            return false;
+    }
+    return true;
+}
