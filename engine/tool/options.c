@@ -300,6 +300,12 @@ set_every(Options *o, const char *word)
 }
 
 static bool
+set_look_ahead(Options *o, const char *word)
+{
+    return whole(word, 0, INT_MAX, &o->look_ahead);
+}
+
+static bool
 set_batch_index(Options *o, const char *word)
 {
     return whole(word, 0, INT_MAX, &o->batch_index);
@@ -373,6 +379,9 @@ static const Option options[] = {
      "choose algorithms without timing"},
     {"--batch-index", "N", COMMAND_DECODE, set_batch_index,
      "index of the clip in a batch, from 0"},
+    {"--look-ahead", "N", COMMAND_DECODE, set_look_ahead,
+     "later latents that a frame waits for, if the decoder is not causal; "
+     "default: all that it needs, fewer are not exact"},
     {"--nan-policy", "P", RUNS, set_nan_policy,
      "pass (default), fallback (repeat a 16-bit step in fp32) or error"},
     {"--resume", NULL, COMMAND_DECODE, set_resume,
@@ -497,6 +506,7 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
     bool only_arguments = false;
     *out = (Options){.device = -1,
                      .batch_index = -1,
+                     .look_ahead = -1,
                      .max_abs = NAN,
                      .min_psnr = NAN,
                      .min_ssim = NAN,

@@ -39,6 +39,7 @@ typedef struct Options {
     VaeSpill spill;
     uint64_t seed;
     int batch_index; /* -1: not given */
+    int look_ahead;  /* -1: not given */
     bool normalization_given;
     VaeType dtype;
     int device;               /* -1: not given */

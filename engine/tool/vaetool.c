@@ -210,6 +210,8 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .memory_limit = o->memory_limit,
         .memory_share = o->memory_share,
         .deterministic = o->deterministic,
+        .low_latency = o->look_ahead >= 0,
+        .look_ahead = o->look_ahead < 0 ? 0 : o->look_ahead,
         .normalization = o->normalization,
         .posterior = o->posterior,
         .nan_policy = o->nan_policy,
