@@ -12,7 +12,8 @@ enum { ROUNDS = 4 }; /* pixels per group of lanes, one after another */
 VAE_DEVICE float
 rms_scale(const VaeNormArgs &a, float squares, float root)
 {
-    const float length = sqrtf(squares + (float) a.c * a.eps);
+    /* The compiler may contract a sum of a product, or not. */
+    const float length = sqrtf(fmaf((float) a.c, a.eps, squares));
     return root / (length < 1e-12f ? 1e-12f : length);
 }
 

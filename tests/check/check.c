@@ -29,6 +29,7 @@ struct VaeCheckBlock {
     VaeCheckBlock *next;
     uint8_t *all, *data;
     size_t total, bytes;
+    bool kept; /* not freed */
 };
 
 /* ------------------------------------------------------------ random */
@@ -57,13 +58,26 @@ fatal(const char *text)
     exit(1);
 }
 
+static void
+take(VaeCheckBlock *b, size_t bytes)
+{
+    bytes = (bytes + 63) / 64 * 64;
+#ifdef VAE_CHECK_INTERPRETER
+    b->all = vae_check_interpreter_alloc(bytes);
+    b->kept = b->all != NULL;
+#endif
+    if (!b->kept && !(b->all = aligned_alloc(64, bytes)))
+        fatal("out of memory");
+}
+
 void *
 vae_check_buffer_at(VaeCheck *t, size_t bytes, size_t past)
 {
     VaeCheckBlock *b = calloc(1, sizeof *b);
     const size_t total = bytes + 2 * GUARD + past;
-    if (!b || !(b->all = aligned_alloc(64, (total + 63) / 64 * 64)))
+    if (!b)
         fatal("out of memory");
+    take(b, total);
     b->total = total;
     b->bytes = bytes;
     b->data = b->all + GUARD + past;
@@ -84,6 +98,14 @@ vae_check_buffer(VaeCheck *t, size_t bytes, size_t size)
     return vae_check_buffer_at(t, bytes, past);
 }
 
+uint64_t *
+vae_check_counter(VaeCheck *t, uint64_t from)
+{
+    uint64_t *counter = vae_check_buffer(t, sizeof *counter, sizeof *counter);
+    *counter = from;
+    return counter;
+}
+
 static void
 release(VaeCheck *t)
 {
@@ -101,10 +123,26 @@ release(VaeCheck *t)
                 break;
             }
         }
-        free(b->all);
+        if (!b->kept)
+            free(b->all);
         free(b);
     }
 }
+
+#ifdef VAE_CHECK_INTERPRETER
+bool
+vae_check_block(const VaeCheck *t, size_t i, const void **data, size_t *bytes)
+{
+    const VaeCheckBlock *b = t->blocks;
+    while (b && i--)
+        b = b->next;
+    if (!b)
+        return false;
+    *data = b->data;
+    *bytes = b->bytes;
+    return true;
+}
+#endif
 
 float *
 vae_check_random(VaeCheck *t, size_t n, float deviation)
@@ -374,6 +412,9 @@ vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n)
                 argv[0]);
         return 2;
     }
+#ifdef VAE_CHECK_INTERPRETER
+    vae_check_interpreter_open(&t);
+#endif
     if (!t.list)
         printf("seed %llu\n", (unsigned long long) t.seed);
     for (size_t i = 0; i < n; i++)

@@ -33,6 +33,10 @@
 #include "kernels.h"
 #include "vae-private/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define VAE_COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 typedef struct VaeCheckBlock VaeCheckBlock;
@@ -70,6 +74,8 @@ bool vae_check_begin(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
 void *vae_check_buffer(VaeCheck *t, size_t bytes, size_t size);
 /* The same at `past` bytes beyond a multiple of 64. */
 void *vae_check_buffer_at(VaeCheck *t, size_t bytes, size_t past);
+/* A counter that kernels add to. */
+uint64_t *vae_check_counter(VaeCheck *t, uint64_t from);
 /* n floats, nearly normal, of that deviation. */
 float *vae_check_random(VaeCheck *t, size_t n, float deviation);
 /* The same numbers as BF16. */
@@ -107,9 +113,26 @@ double *vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a);
  */
 bool vae_check_bench(VaeCheck *t, double bytes, double flop);
 
+#ifdef VAE_CHECK_INTERPRETER
+/*
+ * interpreter.cpp: lets another program (tests/cuda/ptx) run the kernels. It is
+ * connected if VAE_CHECK_INTERPRETER names three open files: a pipe that it
+ * reads, a pipe that it writes, and the memory of all buffers.
+ */
+void vae_check_interpreter_open(const VaeCheck *t);
+/* That memory, which is never freed; NULL: none. The file grows as needed. */
+uint8_t *vae_check_interpreter_alloc(size_t bytes);
+/* Writes buffer i of the case; false past the last one. */
+bool vae_check_block(const VaeCheck *t, size_t i, const void **data,
+                     size_t *bytes);
+#endif
+
 /* Queues whose results must agree to the byte: 1, 2, 3 threads and every
  * vector code. False past the last. The emulated cuda table takes another
  * order of threads with each call. */
 bool vae_check_queue(size_t i, VaeQueue *q);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

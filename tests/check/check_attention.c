@@ -221,6 +221,7 @@ check_old_card(VaeCheck *t)
 {
     vae_emu_set_capability(75);
     one_case(t, 1, 33, 104, 1);
+    one_case(t, 1, 18, 400, 1);
     one_case(t, 2, 17, 640, 1);
     vae_emu_set_capability(90);
 }
@@ -241,6 +242,8 @@ check_random(VaeCheck *t)
     one_case(t, 1, 60, 384, 1);
     one_case(t, 2, 35, 40, 2);
     one_case(t, 1, 1001, 32, 1);
+    one_case(t, 1, 5, 401, 1);
+    one_case(t, 1, 5, 517, 1);
 }
 
 static void

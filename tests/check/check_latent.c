@@ -47,14 +47,14 @@ run_in(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeLatentInArgs a,
        const float *want, uint64_t bad)
 {
     const size_t n = (size_t) a.h * a.w * a.c;
-    uint64_t counted = 5;
+    uint64_t *counted = vae_check_counter(t, 5);
     float *y = vae_check_buffer(t, n * 4, 4);
     uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
     a.y = y;
-    a.nonfinite = &counted;
+    a.nonfinite = counted;
     k->latent_in(q, &a);
     vae_check_close(t, "in, F32", y, want, n, 0, 0);
-    vae_check_that(t, counted == 5 + bad, "wrong count of non-finite values");
+    vae_check_that(t, *counted == 5 + bad, "wrong count of non-finite values");
     a.y = y16;
     a.y_type = VAE_TYPE_BF16;
     k->latent_in(q, &a);
@@ -122,9 +122,9 @@ static void
 run_out(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeLatentOutArgs a)
 {
     const size_t n = (size_t) a.h * a.w * a.c, size = size_of(a.dst_type);
-    uint64_t counted = 0;
+    uint64_t *counted = vae_check_counter(t, 0);
     a.dst = vae_check_buffer(t, n * size, size);
-    a.nonfinite = &counted;
+    a.nonfinite = counted;
     a.mean_out = vae_check_buffer(t, n * 4, 4);
     a.logvar_out = vae_check_buffer(t, n * 4, 4);
     k->latent_out(q, &a);
@@ -145,7 +145,7 @@ run_out(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeLatentOutArgs a)
         memset(got, 0xff, n * 4);
         vae_check_equal(t, "logvar untouched", a.logvar_out, got, n * 4);
     }
-    vae_check_that(t, counted == not_finite(raw, n),
+    vae_check_that(t, *counted == not_finite(raw, n),
                    "wrong count of non-finite values");
     a.mean_out = a.logvar_out = NULL;
     k->latent_out(q, &a);
@@ -202,11 +202,11 @@ check_nonfinite(VaeCheck *t)
         VaeQueue q;
         for (int k = 0; k < 2 && tables[k]; k++)
             for (size_t j = 0; vae_check_queue(j, &q); j++) {
-                uint64_t counted = 5;
+                uint64_t *counted = vae_check_counter(t, 5);
                 tables[k]->nonfinite(
                     k ? &q : &t->queue,
-                    &(VaeNonfiniteArgs){narrowed, type, n, &counted});
-                vae_check_that(t, counted == 5 + not_finite(x, n),
+                    &(VaeNonfiniteArgs){narrowed, type, n, counted});
+                vae_check_that(t, *counted == 5 + not_finite(x, n),
                                "wrong count of non-finite values");
             }
     }

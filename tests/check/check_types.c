@@ -278,12 +278,11 @@ call_latent_in(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
                const void *x, VaeType x_type)
 {
     VaeLatentInArgs a = *(const VaeLatentInArgs *) s->args;
-    uint64_t bad = 0;
     a.y = y;
     a.src = x;
     a.src_type = x_type;
     a.y_type = y_type;
-    a.nonfinite = &bad;
+    a.nonfinite = vae_check_counter(t, 0);
     t->dut->latent_in(&t->queue, &a);
 }
 
@@ -292,12 +291,11 @@ call_latent_out(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
                 const void *x, VaeType x_type)
 {
     VaeLatentOutArgs a = *(const VaeLatentOutArgs *) s->args;
-    uint64_t bad = 0;
     a.dst = y;
     a.x = x;
     a.x_type = x_type;
     a.dst_type = y_type;
-    a.nonfinite = &bad;
+    a.nonfinite = vae_check_counter(t, 0);
     t->dut->latent_out(&t->queue, &a);
 }
 

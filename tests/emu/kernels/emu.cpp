@@ -112,6 +112,7 @@ struct Block {
 __thread Block *block;
 VaeEmuSubmit submit_hook;
 VaeEmuLook look_hook;
+VaeEmuInterpreter interpreter;
 int capability = 90;
 std::mutex lock; /* one launch at a time, and what counts them */
 uint64_t launches;
@@ -370,6 +371,8 @@ run_launch(const VaeEmuLaunch &l)
 {
     const std::lock_guard<std::mutex> guard(lock);
     check_limits(l);
+    if (interpreter && interpreter(l))
+        return;
     Block b = {};
     block = &b;
     b.launch = &l;
@@ -427,6 +430,12 @@ void
 vae_emu_set_look(VaeEmuLook look)
 {
     look_hook = look;
+}
+
+void
+vae_emu_set_interpreter(VaeEmuInterpreter run)
+{
+    interpreter = run;
 }
 
 int

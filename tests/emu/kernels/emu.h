@@ -23,6 +23,8 @@
 #include <string.h>
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -65,9 +67,15 @@ struct VaeEmuLaunch {
     unsigned block;
     size_t smem;
     std::function<void()> kernel;
+    std::vector<std::string> args; /* the bytes of each */
 };
 
 void vae_emu_submit(void *stream, const VaeEmuLaunch &launch);
+
+/* Runs a launch in place of the emulation. Returns false if the emulation
+ * should run it. NULL, the default: the emulation runs all launches. */
+typedef bool (*VaeEmuInterpreter)(const VaeEmuLaunch &launch);
+void vae_emu_set_interpreter(VaeEmuInterpreter interpreter);
 
 template <typename T> struct VaeSame {
     typedef T Type;
@@ -80,8 +88,15 @@ vae_launch_named(const char *name, void (*kernel)(P...), dim3 grid,
                  typename VaeSame<P>::Type... args)
 {
     const void *entry = reinterpret_cast<const void *>(kernel);
-    vae_emu_submit(stream, VaeEmuLaunch{name, entry, grid, block, smem,
-                                        [=]() { kernel(args...); }});
+    vae_emu_submit(
+        stream, VaeEmuLaunch{name,
+                             entry,
+                             grid,
+                             block,
+                             smem,
+                             [=]() { kernel(args...); },
+                             {std::string(reinterpret_cast<const char *>(&args),
+                                          sizeof args)...}});
 }
 
 #define VAE_EMU_TEXT_OF(x) #x

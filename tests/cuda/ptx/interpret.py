@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs the kernels of checks as nvcc's PTX.
+
+    interpret.py CHECK... --ptx PTX... [-- ARGUMENT...]
+
+A CHECK is a program of tests/check for CUDA (check-cuda-norm). It launches
+kernels and compares their results with the plain-C reference. This program runs
+its launches with an interpreter of PTX instead of the emulation. Each kernel of
+the files PTX must run at least once. ARGUMENTs are those of each CHECK.
+
+    --cases N      interprets a case only if the kernel that it launches first ran
+                   in fewer than N cases before. The emulation runs the other
+                   cases. Both round differently, so that a case runs on one of
+                   them as a whole
+    --mutate TEXT  interprets wrong PTX instead: for each bar.sync and wait_group
+                   in the kernels whose name contains TEXT, a CHECK must fail if
+                   it is removed or waits for one group less
+"""
+import argparse
+import json
+import mmap
+import os
+import re
+import subprocess
+import sys
+
+try:
+    import numpy as np
+except ImportError:
+    print("NumPy is not installed")
+    sys.exit(77)
+
+import machine
+import parse
+
+
+def symbols(program):
+    """The functions of a program: their offset to their name."""
+    lines = subprocess.run(["nm", program], stdout=subprocess.PIPE, text=True,
+                           check=True).stdout.splitlines()
+    table = [line.split() for line in lines if len(line.split()) == 3]
+    start = next(int(at, 16) for at, _, name in table
+                 if name == "__executable_start")
+    # A static function that is no template has the prefix _ZL.
+    return {int(at, 16) - start: re.sub("^_ZL", "_Z", name)
+            for at, kind, name in table if kind in "tTwW"}
+
+
+class Interpreter:
+    """Answers the launches of one run of a check. runs: for each kernel the
+    cases that it ran in."""
+
+    def __init__(self, options, entries, runs, names, file):
+        self.options, self.entries, self.names = options, entries, names
+        self.file, self.runs = file, runs
+        self.kernels = {}
+        self.case, self.interprets = None, False
+        self.map, self.size = None, 0
+
+    def buffers(self):
+        size = os.fstat(self.file).st_size
+        if size != self.size:
+            self.map = mmap.mmap(self.file, size)
+            self.size = size
+        return np.frombuffer(self.map, np.uint8)
+
+    def answer(self, request):
+        """The answer to a launch."""
+        name = self.names.get(request["kernel"])
+        if request["case"] != self.case:
+            self.case = request["case"]
+            self.interprets = (name in self.entries and
+                               len(self.runs.get(name, ())) < self.options.cases)
+        if self.options.mutate:  # of a mutant, only its kernel is an entry
+            self.interprets = name in self.entries
+        if not self.interprets:
+            return "emulate"
+        if name not in self.entries:
+            return f"no PTX of {name}"
+        if name not in self.kernels:
+            self.kernels[name] = self.entries[name]()
+        memory = machine.Memory(request["base"], self.buffers(),
+                                request["buffers"])
+        launch = machine.Launch(
+            memory, request["grid"], request["threads"], request["shared"],
+            [bytes.fromhex(a) for a in request["args"]])
+        try:
+            machine.run(self.kernels[name], launch)
+        except parse.Error as error:
+            print(f"{request['at']}: {error}", file=sys.stderr)
+            return str(error).split("\n", maxsplit=1)[0]
+        self.runs.setdefault(name, set()).add(self.case)
+        return "done"
+
+
+def run(options, check, entries, runs):
+    """Runs a check, and returns its exit status. Adds to runs."""
+    file = os.memfd_create("buffers")
+    from_check, to_us = os.pipe()
+    from_us, to_check = os.pipe()
+    environment = dict(os.environ,
+                       VAE_CHECK_INTERPRETER=f"{from_us},{to_us},{file}")
+    with subprocess.Popen([check, *options.arguments],
+                          pass_fds=(from_us, to_us, file),
+                          env=environment) as process:
+        os.close(from_us)
+        os.close(to_us)
+        interpreter = Interpreter(options, entries, runs, symbols(check), file)
+        with open(from_check, encoding="ascii") as requests, \
+                open(to_check, "w", encoding="ascii") as answers:
+            for line in requests:
+                answers.write(interpreter.answer(json.loads(line)) + "\n")
+                answers.flush()
+    os.close(file)
+    return process.returncode
+
+
+def load(paths, change=None):
+    entries = {}
+    for path in paths:
+        entries.update(parse.read(path, change))
+    return entries
+
+
+def ordinary(options):
+    entries, runs = load(options.ptx), {}
+    for check in options.checks:
+        if run(options, check, entries, runs):
+            print(f"{check} failed")
+            return 1
+    missing = sorted(set(entries) - set(runs))
+    for name in missing:
+        print(f"no launch to interpret: {name}")
+    cases = set().union(*runs.values())
+    print(f"{len(runs)} of {len(entries)} kernels ran, in {len(cases)} cases")
+    return 1 if missing else 0
+
+
+def mutants(name, body):
+    """Yields a description and the changed body, for each change."""
+    for found in re.finditer(r"bar\.sync[^;]*;", body):
+        yield (f"{name}: a bar.sync is removed",
+               body[:found.start()] + body[found.end():])
+    for found in re.finditer(r"cp\.async\.wait_group\s+(\d+);", body):
+        yield (f"{name}: wait_group {found.group(1)} waits for one less",
+               body[:found.start(1)] + str(int(found.group(1)) + 1) +
+               body[found.end(1):])
+
+
+def mutated(options):
+    """Each mutant must make the check fail."""
+    survived = count = 0
+    bodies = {}
+    load(options.ptx, lambda name, body: bodies.setdefault(name, body))
+    for name, body in bodies.items():
+        if options.mutate not in name:
+            continue
+        for what, changed in mutants(name, body):
+            entries = load(options.ptx, lambda other, text, name=name,
+                           changed=changed: changed if other == name else text)
+            count += 1
+            if not any(run(options, check, {name: entries[name]}, {})
+                       for check in options.checks):
+                survived += 1
+                print("not noticed: " + what)
+    print(f"{count} mutants, {survived} not noticed")
+    return 1 if survived or not count else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("checks", nargs="+")
+    parser.add_argument("--ptx", nargs="+", required=True)
+    parser.add_argument("--cases", type=int, default=1 << 30)
+    parser.add_argument("--mutate")
+    own, arguments = sys.argv[1:], []
+    if "--" in own:
+        at = own.index("--")
+        own, arguments = own[:at], own[at + 1:]
+    options = parser.parse_args(own)
+    options.arguments = arguments
+    return (mutated if options.mutate else ordinary)(options)
+
+
+sys.exit(main())

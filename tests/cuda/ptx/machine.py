@@ -1,0 +1,441 @@
+"""Runs a kernel's PTX: blocks of threads in warps of 32 lanes, many blocks at
+once, with numpy over all their threads.
+
+The meaning of each instruction is that of the PTX ISA. All threads whose next
+instruction is the earliest in the text run it together. The machine refuses:
+
+- accesses outside of a buffer or of shared memory, and misaligned ones;
+- reads of shared memory that was not written, or whose copy is under way;
+- a word of shared memory that two warps access, one of them writing, without
+  a barrier in between;
+- barriers that some threads of a block do not reach;
+- instructions for a whole warp that only some of its lanes run;
+- copies that are still under way when a thread exits.
+"""
+import re
+
+import numpy as np
+
+import arithmetic
+import warp
+from arithmetic import SIGNED, UNSIGNED
+from parse import SIZES, TYPES, Error
+
+LANES = 32
+# Addresses of shared memory, of a file's constants and of the parameters. Buffers
+# have the addresses that they have in the checked program, which are higher.
+SHARED, CONSTANTS, PARAMETERS = 0x1000000, 0x2000000, 0x3000000
+RUNS, WAITS, EXITED = 0, 1, 2
+MOST_STEPS = 50_000_000
+
+ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]")
+
+
+class Memory:
+    """The buffers: a numpy array of bytes at the address `base`, of which only
+    the given (address, size) may be accessed."""
+
+    def __init__(self, base, data, buffers):
+        self.base, self.data = base, data
+        self.views = {size: data[:data.size // size * size].view(type)
+                      for size, type in UNSIGNED.items()}
+        self.allowed = np.zeros(data.size, np.bool_)
+        for address, size in buffers:
+            self.allowed[address - base:address - base + size] = True
+
+    def index(self, address, size, write):
+        """Checks accesses of `size` bytes; returns offsets in bytes."""
+        at = address - self.base
+        out = (at < 0) | (at + size > self.data.size)
+        if not out.any():
+            out = ~(self.allowed[at] & self.allowed[at + size - 1])
+        if out.any():
+            raise Error(f"{'write' if write else 'read'} of {size} bytes "
+                        f"outside of all buffers, at {address[out][0]:#x}")
+        return at
+
+
+class Shared:
+    """Shared memory of `blocks` blocks, in words of four bytes."""
+
+    def __init__(self, blocks, size):
+        self.size = size
+        self.words = (size + 3) // 4
+        n = blocks * self.words
+        self.data = np.full(n * 4, 0xff, np.uint8)
+        self.views = {size: self.data[:n * 4 // size * size].view(type)
+                      for size, type in UNSIGNED.items()}
+        self.written = np.zeros(n, np.bool_)
+        # Since which barrier, and by which warp, a word was written or read.
+        self.writer_epoch = np.full(n, -1, np.int64)
+        self.writer = np.zeros(n, np.int64)
+        self.reader_epoch = np.full(n, -1, np.int64)
+        self.reader = np.zeros(n, np.int64)
+        self.several = np.zeros(n, np.bool_)
+        self.epoch = 0
+
+    def index(self, address, size, block):
+        """Checks addresses within each block; returns offsets in bytes."""
+        at = address - SHARED
+        out = (at < 0) | (at + size > self.size)
+        if out.any():
+            raise Error(f"access outside of {self.size} bytes of shared memory,"
+                        f" at {at[out][0]}")
+        return at + block * (4 * self.words)
+
+    def _race(self, word, warp_a, warp_b):
+        raise Error(f"race: warps {warp_a} and {warp_b} access the shared word "
+                    f"{word % self.words}, one writes, no barrier in between")
+
+    def reads(self, word, warps):
+        """Notes reads of words, shape [threads, words of each]."""
+        if not self.written[word].all():
+            raise Error("read of shared memory that was not written")
+        bad = ((self.writer_epoch[word] == self.epoch) &
+               (self.writer[word] != warps))
+        if bad.any():
+            self._race(word[bad][0], self.writer[word][bad][0],
+                       np.broadcast_to(warps, word.shape)[bad][0])
+        warps = np.broadcast_to(warps, word.shape)
+        new = self.reader_epoch[word] != self.epoch
+        self.reader[word[new]] = warps[new]
+        self.several[word[new]] = False
+        self.reader_epoch[word] = self.epoch
+        self.several[word[self.reader[word] != warps]] = True
+
+    def writes(self, word, warps):
+        """Notes writes, which come before the data."""
+        warps = np.broadcast_to(warps, word.shape)
+        bad = ((self.writer_epoch[word] == self.epoch) &
+               (self.writer[word] != warps))
+        bad |= ((self.reader_epoch[word] == self.epoch) &
+                (self.several[word] | (self.reader[word] != warps)))
+        self.writer_epoch[word] = self.epoch
+        if not bad.any():
+            self.writer[word] = warps
+            bad = self.writer[word] != warps
+        if bad.any():
+            self._race(word[bad][0], self.writer[word][bad][0], warps[bad][0])
+
+
+class Machine:
+    """Some blocks of one launch."""
+
+    def __init__(self, kernel, launch, blocks):
+        """launch: memory, grid (x, y, z), threads of a block, bytes of shared
+        memory and the arguments' bytes. blocks: their indices in the grid."""
+        self.kernel, self.launch = kernel, launch
+        self.memory = launch.memory
+        threads = launch.threads
+        n = self.n = threads * len(blocks)
+        if threads % LANES:
+            raise Error(f"blocks of {threads} threads, no whole warps")
+        self.shared = Shared(len(blocks), launch.shared)
+        self.block = np.repeat(np.arange(len(blocks)), threads)
+        self.thread = np.tile(np.arange(threads, dtype=np.uint32), len(blocks))
+        self.lane = self.thread % np.uint32(LANES)
+        self.warp = np.arange(n) // LANES
+        self.registers = {name: np.zeros(n, type)
+                          for name, type in kernel.registers.items()}
+        self.special = self._special(np.asarray(blocks))
+        self.symbols = {"vae_shared": SHARED}
+        self.constants = self._place(CONSTANTS, kernel.constants.items())
+        for (name, size), data in zip(kernel.parameters, launch.arguments,
+                                      strict=True):
+            if len(data) != size:
+                raise Error(f"an argument of {len(data)} bytes for {name} of "
+                            f"{size}")
+        self.arguments = self._place(PARAMETERS, zip(
+            (name for name, _ in kernel.parameters), launch.arguments))
+        self.state = np.full(n, RUNS, np.int8)
+        self.pc = np.zeros(n, np.int64)
+        self.copies = warp.Copies(n)
+        self.literals = {}
+
+    def _place(self, base, items):
+        """Places (name, bytes) from the address base on. Returns their bytes."""
+        data = bytearray()
+        for name, value in items:
+            self.symbols[name] = base + len(data)
+            data += value + bytes(-len(value) % 16)
+        return np.frombuffer(data, np.uint8)
+
+    def _special(self, blocks):
+        x, y, _ = self.launch.grid
+        at = [blocks % x, blocks // x % y, blocks // (x * y)]
+        special = {"%tid.x": self.thread, "%laneid": self.lane,
+                   "%ntid.x": np.full(self.n, self.launch.threads, np.uint32)}
+        for i, axis in enumerate("xyz"):
+            special["%ctaid." + axis] = at[i].astype(np.uint32)[self.block]
+            special["%nctaid." + axis] = np.full(
+                self.n, self.launch.grid[i], np.uint32)
+        return special
+
+    # Operands.
+
+    def get(self, operand, type):
+        """The value of an operand for all threads, as a type of that size."""
+        value = self.registers.get(operand)
+        if value is None:
+            value = self._other(operand, np.dtype(type))
+        if value.dtype == type:
+            return value
+        if value.dtype.itemsize != np.dtype(type).itemsize:
+            raise Error(f"{operand} has another size than {type}")
+        return value.view(type)
+
+    def get_narrow(self, operand, type):
+        """The value of an operand that may have more bits than the type."""
+        value = self.registers.get(operand)
+        if value is not None and value.dtype.itemsize > np.dtype(type).itemsize:
+            return value.astype(UNSIGNED[np.dtype(type).itemsize]).view(type)
+        return self.get(operand, type)
+
+    def _other(self, operand, type):
+        key = operand, type
+        if key not in self.literals:
+            self.literals[key] = np.array(np.broadcast_to(
+                self._literal(operand, type), self.n))
+        return self.literals[key]
+
+    def _literal(self, operand, type):
+        if operand in self.special:
+            return self.special[operand].astype(type)
+        if operand in self.symbols:
+            return np.array(self.symbols[operand], type)
+        if operand[:2] in ("0f", "0d"):
+            data = bytes.fromhex(operand[2:])[::-1]
+            return np.frombuffer(data, type)[0]
+        value = int(operand, 0)
+        if type.kind == "b":
+            return np.bool_(value)
+        value &= (1 << (8 * type.itemsize)) - 1
+        return np.frombuffer(
+            value.to_bytes(8, "little")[:type.itemsize], type)[0]
+
+    def put(self, operand, value, mask):
+        """Sets a register where mask is true (None: everywhere)."""
+        if operand == "_":
+            return
+        register = self.registers[operand]
+        if value.dtype != register.dtype:
+            if (value.dtype.itemsize == register.dtype.itemsize and
+                    "b" not in (value.dtype.kind, register.dtype.kind)):
+                value = value.view(register.dtype)
+            else:
+                value = value.astype(register.dtype)
+        np.copyto(register, value, where=True if mask is None else mask)
+
+    def address(self, operand):
+        base, offset = ADDRESS.match(operand).groups()
+        value = self.registers.get(base)
+        if value is None:
+            value = self.get(base, np.uint64)
+        return value.astype(np.int64) + int(offset or "0", 0)
+
+    def whole_warps(self, on, name):
+        counts = on.reshape(-1, LANES).sum(1)
+        if ((counts != 0) & (counts != LANES)).any():
+            raise Error(f"{name} by some lanes of a warp only")
+
+    # Memory.
+
+    def locate(self, operand, space, size, on, write=False):
+        """Checks the accesses of the threads `on`; returns offsets in bytes,
+        and the views that have them. Shared accesses are noted as reads or
+        writes."""
+        address = self.address(operand)[on]
+        wrong = address % size != 0
+        if wrong.any():
+            raise Error(f"misaligned access of {size} bytes at "
+                        f"{address[wrong][0]:#x}")
+        if space == "param":
+            return read_only(address - PARAMETERS, size, self.arguments)
+        if space == "global" and not write and (address < PARAMETERS).any():
+            return read_only(address - CONSTANTS, size, self.constants)
+        if space == "global":
+            return self.memory.index(address, size, write), self.memory.views
+        if space != "shared":
+            raise Error(f"unknown memory {space}")
+        at = self.shared.index(address, size, self.block[on])
+        word = at[:, None] // 4 + np.arange((size + 3) // 4)
+        if write:
+            self.shared.writes(word, self.warp[on][:, None])
+            self.shared.written[word] = True
+        else:
+            self.shared.reads(word, self.warp[on][:, None])
+        return at, self.shared.views
+
+    def load(self, parts, operands, mask, on):
+        type = parts[-1]
+        size = SIZES[type]
+        targets = warp.registers_of(operands[0])
+        at, views = self.locate(operands[1], parts[1], size * len(targets), on)
+        view = views[size]
+        for i, target in enumerate(targets):
+            value = np.zeros(self.n, view.dtype)
+            value[on] = view[at // size + i]
+            self.put_wide(target, value.view(TYPES[type]), mask)
+
+    def put_wide(self, target, value, mask):
+        """Sets a register that may be wider than the value."""
+        if target != "_":
+            size = self.registers[target].dtype.itemsize
+            if size > value.dtype.itemsize:
+                kind = SIGNED if value.dtype.kind == "i" else UNSIGNED
+                value = value.astype(kind[size])
+        self.put(target, value, mask)
+
+    def store(self, parts, operands, on):
+        size = SIZES[parts[-1]]
+        sources = warp.registers_of(operands[1])
+        at, views = self.locate(operands[0], parts[1], size * len(sources), on,
+                                write=True)
+        view = views[size]
+        for i, source in enumerate(sources):
+            value = self.registers.get(source)
+            if value is None:
+                value = self._other(source, np.dtype(TYPES[parts[-1]]))
+            if value.dtype.itemsize != size:
+                value = value.astype(view.dtype)
+            view[at // size + i] = value.view(view.dtype)[on]
+
+    def add_atomically(self, operands, on):
+        if not on.any():
+            return
+        at = self.memory.index(self.address(operands[1])[on], 8, True)
+        if (at % 8).any():
+            raise Error("misaligned atomic access")
+        np.add.at(self.memory.views[8], at // 8,
+                  self.get(operands[2], np.uint64)[on])
+
+    # Control.
+
+    def run(self):
+        code = self.kernel.code
+        everyone = np.ones(self.n, np.bool_)
+        together = 0  # the next instruction of all threads, or None
+        for _ in range(MOST_STEPS):
+            if together is not None:
+                pc, at, on = together, None, everyone
+            else:
+                live = self.state == RUNS
+                if not live.any():
+                    if not self._release():
+                        break
+                    continue
+                pc = self.pc[live].min()
+                at = on = live & (self.pc == pc)
+            instruction = code[pc]
+            mask = at
+            if instruction.predicate:
+                wanted = self.registers[instruction.predicate]
+                wanted = ~wanted if instruction.negated else wanted
+                mask = wanted if at is None else at & wanted
+                if mask.all():
+                    mask = None
+            try:
+                together = self._step(instruction, pc, on, mask, together)
+            except Error as error:
+                raise Error(f"{error}\n    at: {instruction.text}\n"
+                            f"    of: {self.kernel.name}") from None
+        else:
+            raise Error("endless loop in " + self.kernel.name)
+        if self.copies.any():
+            raise Error("a thread exits while its copies are under way, in " +
+                        self.kernel.name)
+
+    def _step(self, instruction, pc, on, mask, together):
+        """Runs one instruction for the threads of mask (None: all). The threads
+        `on` then go on behind it. Returns the next `together`."""
+        active = on if mask is None else mask
+        name = instruction.parts[0]
+        if name in ("bra", "ret", "exit") or (
+                name == "bar" and instruction.parts[1] == "sync"):
+            return self._jump(instruction, pc, on, active, mask, together)
+        if active.any():
+            with np.errstate(all="ignore"):
+                self._do(instruction, active, mask)
+        if together is not None:
+            return together + 1
+        self.pc[on] = pc + 1
+        return None
+
+    def _jump(self, instruction, pc, on, active, mask, together):
+        name = instruction.parts[0]
+        if name == "bra" and together is not None:
+            if mask is None:
+                return self.kernel.labels[instruction.operands[0]]
+            if not active.any():
+                return together + 1
+        self.pc[on] = pc + 1
+        if name == "bra":
+            self.pc[active] = self.kernel.labels[instruction.operands[0]]
+        elif name == "bar":
+            self.whole_warps(active, "bar.sync")
+            self.state[active] = WAITS
+        else:
+            self.state[active] = EXITED
+        return self._meet()
+
+    def _meet(self):
+        """The common next instruction of all threads; None: they differ."""
+        if (self.state == WAITS).all():
+            self._release()
+        first = self.pc[0]
+        if (self.state == RUNS).all() and (self.pc == first).all():
+            return int(first)
+        return None
+
+    def _release(self):
+        """Ends the barrier that all threads wait at; false: none wait."""
+        waits = (self.state == WAITS).reshape(-1, self.launch.threads)
+        if not waits.any():
+            return False
+        if (waits.any(1) & ~waits.all(1)).any():
+            raise Error("some threads of a block exit, others wait at a barrier"
+                        " in " + self.kernel.name)
+        self.state[self.state == WAITS] = RUNS
+        self.shared.epoch += 1
+        return True
+
+    def _do(self, instruction, on, mask):
+        parts, operands = instruction.parts, instruction.operands
+        name = parts[0]
+        if name == "ld":
+            self.load(parts, operands, mask, on)
+        elif name == "st":
+            self.store(parts, operands, on)
+        elif name == "atom" and parts[1:] == ["global", "add", "u64"]:
+            self.add_atomically(operands, on)
+        elif name in warp.INSTRUCTIONS:
+            warp.INSTRUCTIONS[name](self, parts, operands, mask, on)
+        elif name in arithmetic.INSTRUCTIONS:
+            arithmetic.INSTRUCTIONS[name](self, parts, operands, mask)
+        else:
+            raise Error("unknown instruction")
+
+
+def read_only(at, size, data):
+    """Offsets in bytes, and views of the data, for Machine.locate()."""
+    if ((at < 0) | (at + size > data.size)).any():
+        raise Error("read outside of constants or parameters")
+    return at, {n: data.view(type) for n, type in UNSIGNED.items()}
+
+
+class Launch:
+    """A launch, without its kernel."""
+
+    def __init__(self, memory, grid, threads, shared, arguments):
+        self.memory, self.grid, self.threads = memory, grid, threads
+        self.shared, self.arguments = shared, arguments
+
+    def count(self):
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+def run(kernel, launch, at_once=16):
+    """Runs all blocks of a launch, some of them at once."""
+    for first in range(0, launch.count(), at_once):
+        blocks = range(first, min(first + at_once, launch.count()))
+        Machine(kernel, launch, blocks).run()
