@@ -23,6 +23,7 @@ typedef struct VaeBackendParams {
     int device;             /* CUDA device index; -1 selects device 0 */
     bool deterministic;
     VaePixels pixels; /* widest format of pictures; RGB_F32: any */
+    bool pictures_on_device;
     VaeLog log;
 } VaeBackendParams;
 

@@ -6,6 +6,7 @@
  * delivery only waits. Results for pinned memory of the caller's are staged on
  * the device only.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -88,7 +89,9 @@ side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
                           .height = t->shape.h};
     VaePicture ignored;
     if (op->kind == VAE_OP_PICTURE_IN || op->kind == VAE_OP_PICTURE_OUT)
-        return (size_t) n * place_picture(&p, NULL, &ignored);
+        return cuda->params.pictures_on_device
+                   ? 0
+                   : (size_t) n * place_picture(&p, NULL, &ignored);
     /* A latent that goes out has up to three arrays: latent, mean, logvar. */
     return (size_t) n * (op->x ? 3 : 1) * latent_bytes(VAE_TYPE_F32, elements);
 }
@@ -457,18 +460,17 @@ typedef struct Side {
     bool direct;
 } Side;
 
-/* Takes bytes behind the used ones and writes their device address to out.
- * False if the block has no room. */
-static bool
+/* Takes bytes behind the used ones and writes their device address to out. They
+ * may be beyond the room. */
+static void
 take(Side *side, size_t bytes, void *out)
 {
     uint8_t *place = side->device + side->at;
     memcpy(out, &place, sizeof place);
     side->at += bytes;
-    return side->at <= side->room;
 }
 
-static bool
+static void
 place_latent(Side *side, VaeCudaUnit *u, const VaeRun *run)
 {
     const VaeTensor *t = side->op->x ? side->op->x : side->op->y;
@@ -476,15 +478,14 @@ place_latent(Side *side, VaeCudaUnit *u, const VaeRun *run)
     u->elements = (size_t) t->shape.h * t->shape.w * run->channels;
     u->device_latent.type = u->latent.type;
     const size_t wide = latent_bytes(VAE_TYPE_F32, u->elements);
-    if (!take(side, latent_bytes(u->latent.type, u->elements),
-              &u->device_latent.data))
-        return false;
+    take(side, latent_bytes(u->latent.type, u->elements),
+         &u->device_latent.data);
     u->device_read =
         (VaeLatentIn){u->device_latent.type, u->device_latent.data};
-    if (out && u->latent.mean && !take(side, wide, &u->device_latent.mean))
-        return false;
-    return !out || !u->latent.logvar ||
-           take(side, wide, &u->device_latent.logvar);
+    if (out && u->latent.mean)
+        take(side, wide, &u->device_latent.mean);
+    if (out && u->latent.logvar)
+        take(side, wide, &u->device_latent.logvar);
 }
 
 static VaeLatentOut
@@ -493,21 +494,22 @@ read_only(const VaeLatentIn *latent)
     return (VaeLatentOut){.type = latent->type, .data = (void *) latent->data};
 }
 
-static VaeStatus
-place_units(Side *side, const VaeRun *run, VaeError *error)
+/* Gives each unit its place in the slot. False: the slot has too little room.
+ */
+static bool
+place_units(Side *side, const VaeRun *run)
 {
     const VaeOpKind kind = side->op->kind;
     const bool pictures =
         kind == VAE_OP_PICTURE_IN || kind == VAE_OP_PICTURE_OUT;
-    bool fits = true;
-    for (int i = 0; i < side->n && fits; i++) {
+    for (int i = 0; i < side->n; i++) {
         VaeCudaUnit *u = &side->units[i];
         *u = (VaeCudaUnit){.begin = side->at};
         if (!pictures) {
             u->latent = side->op->kind == VAE_OP_LATENT_OUT
                             ? run->latents_out[i]
                             : read_only(&run->latents_in[i]);
-            fits = place_latent(side, u, run);
+            place_latent(side, u, run);
         } else if (run->pictures[i].data[0]) {
             uint8_t *base = side->device + side->at;
             u->picture = run->pictures[i];
@@ -517,15 +519,11 @@ place_units(Side *side, const VaeRun *run, VaeError *error)
             if (!u->picture.on_device)
                 side->at +=
                     place_picture(&u->picture, base, &u->device_picture);
-            fits = side->at <= side->room;
         }
         u->end = side->at;
         side->direct = side->direct || u->direct;
     }
-    return fits ? VAE_OK
-                : vae_fail(error, VAE_ERR_ARGUMENT,
-                           "a picture is of a wider kind than the stream was "
-                           "made for");
+    return side->at <= side->room;
 }
 
 /* Copies statistics and the caller's units to the host's block. */
@@ -563,6 +561,51 @@ wait_for_pictures(const VaeBackend *cuda, const Side *side)
     return code;
 }
 
+/* Places the units of both sides in the next slot. False: it has too little
+ * room. */
+static bool
+place(VaeBackend *cuda, const VaeProgram *p, const VaeRun *run, Side *in,
+      Side *to)
+{
+    VaeCudaSlot *s = &cuda->slots[cuda->next];
+    *in = (Side){.op = &p->ops[0],
+                 .units = s->in,
+                 .n = p->n_in,
+                 .host = s->host_in,
+                 .device = s->device_in,
+                 .at = IN_HEADER,
+                 .room = cuda->in_bytes};
+    *to = (Side){.op = &p->ops[p->n_ops - 1],
+                 .units = s->out,
+                 .n = p->n_out,
+                 .host = s->host_out,
+                 .device = s->device_out,
+                 .at = OUT_HEADER,
+                 .room = cuda->out_bytes};
+    const bool fits = place_units(in, run);
+    return place_units(to, run) && fits;
+}
+
+/* Makes all slots larger, for pictures that were not planned. Nothing is in
+ * flight afterwards. */
+static VaeStatus
+grow(VaeBackend *cuda, const VaeExec *exec, size_t in, size_t out,
+     VaeError *error)
+{
+    VaeCudaExec larger = *(const VaeCudaExec *) exec;
+    VaeStatus status = vae_cuda_stage_finish(cuda, 0, true, error);
+    vae_log(&cuda->params.log,
+            "pictures that come through the host, or are wider than planned, "
+            "take %.1f MiB more",
+            (double) VAE_CUDA_SLOTS *
+                (double) (in + out - larger.in_bytes - larger.out_bytes) /
+                1048576);
+    larger.in_bytes = in;
+    larger.out_bytes = out;
+    return status == VAE_OK ? vae_cuda_stage_take(cuda, &larger, error)
+                            : status;
+}
+
 VaeStatus
 vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
                   VaeCudaSlot **out, VaeError *error)
@@ -572,25 +615,16 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     VaeStatus status = deliver(cuda, s, true, error);
     if (status != VAE_OK)
         return status;
-    Side in = {.op = &p->ops[0],
-               .units = s->in,
-               .n = p->n_in,
-               .host = s->host_in,
-               .device = s->device_in,
-               .at = IN_HEADER,
-               .room = cuda->in_bytes};
-    Side to = {.op = &p->ops[p->n_ops - 1],
-               .units = s->out,
-               .n = p->n_out,
-               .host = s->host_out,
-               .device = s->device_out,
-               .at = OUT_HEADER,
-               .room = cuda->out_bytes};
-    status = place_units(&in, run, error);
-    if (status == VAE_OK)
-        status = place_units(&to, run, error);
+    Side in, to;
+    bool fits = place(cuda, p, run, &in, &to);
+    if (!fits) {
+        status = grow(cuda, exec, in.at, to.at, error);
+        s = &cuda->slots[cuda->next];
+        fits = status == VAE_OK && place(cuda, p, run, &in, &to);
+    }
     if (status != VAE_OK)
         return status;
+    assert(fits);
     cuda->next = (cuda->next + 1) % VAE_CUDA_SLOTS;
     s->n_out = p->n_out;
     s->out_used = to.at;

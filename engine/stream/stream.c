@@ -131,6 +131,8 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
                                       .device = s->params.device,
                                       .deterministic = s->params.deterministic,
                                       .pixels = s->params.pixels,
+                                      .pictures_on_device =
+                                          s->params.pictures_on_device != 0,
                                       .log = log},
                   &s->backend, &s->device, error);
     if (opened != VAE_OK)

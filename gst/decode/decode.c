@@ -297,6 +297,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
         return FALSE;
     if (!gst_vae_base_fill_session(base, session, error))
         return FALSE;
+    gst_vae_base_set_pictures(session, &session->video, session->caps);
     session->latent = *in;
     session->params.width = in->width;
     session->params.height = in->height;

@@ -269,7 +269,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
         gst_vae_tensor_meta_describe(session->caps, &session->latent);
     if (!gst_vae_base_fill_session(base, session, error))
         return FALSE;
-    session->video = self->in;
+    gst_vae_base_set_pictures(session, &self->in, base->input.caps);
     session->params.width = self->in.width;
     session->params.height = self->in.height;
     session->params.normalization = session->latent.normalization;

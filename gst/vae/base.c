@@ -4,6 +4,7 @@
 #include "base.h"
 
 #include "error.h"
+#include "video.h"
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -168,6 +169,18 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     if (params->slice_size == 0 && upstream_is_live(base))
         params->slice_size = 1;
     return read_memory_limit(base, params, error);
+}
+
+void
+gst_vae_base_set_pictures(GstVaeSession *session, const GstVideoInfo *video,
+                          const GstCaps *caps)
+{
+    VaePicture picture;
+
+    session->video = *video;
+    gst_vae_video_picture(video, &picture);
+    session->params.pixels = picture.pixels;
+    session->params.pictures_on_device = caps && gst_vae_video_is_cuda(caps);
 }
 
 void

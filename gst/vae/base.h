@@ -157,6 +157,9 @@ void gst_vae_base_setup(GstVaeBase *base);
  * property is not valid. */
 gboolean gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
                                    GError **error);
+/* The session's pictures, of these caps. Those of later caps may be others. */
+void gst_vae_base_set_pictures(GstVaeSession *session,
+                               const GstVideoInfo *video, const GstCaps *caps);
 /* A timestamp of the current segment as running time, or NONE. Streaming
  * thread. */
 GstClockTime gst_vae_base_running_time(GstVaeBase *base, GstClockTime pts);
