@@ -27,7 +27,6 @@ typedef struct VaeLtx2 {
     int z, patch;
     int head;     /* channels of the encoder's result */
     bool reflect; /* padding in space of the decoder; else zeros */
-    bool timestep;
     VaeLtx2Side enc, dec;
     char reason[200]; /* VaeModelInfo.reason */
 } VaeLtx2;

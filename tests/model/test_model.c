@@ -594,6 +594,38 @@ test_ltx2_names(void)
     vae_tensor_file_free(&set.file);
 }
 
+static void
+test_ltx2_decoders(void)
+{
+    static const struct {
+        const char *set, *padding;
+        int look_ahead, delay;
+    } known[] = {{"ltx2_0", "with reflections around", 22, 173},
+                 {"ltx2_3", "with zeros around", 14, 108}};
+    Set set;
+    for (int i = 0; i < 2; i++) {
+        VaeModel *model = NULL;
+        VaeError error = {0};
+        load(&set, known[i].set);
+        open_ltx2("LTX-2 with its decoder", &set, "official", known[i].padding);
+        ltx2_to_diffusers(&set);
+        open_ltx2("  and with diffusers names", &set, "diffusers",
+                  known[i].padding);
+        const VaeStatus status =
+            vae_model_open(write_set(&set), NULL, &model, &error);
+        const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+        check(status == VAE_OK && info->look_ahead == known[i].look_ahead &&
+                  info->delay == known[i].delay,
+              "  has the delay of its convolutions", error.message);
+        vae_model_free(&model);
+        add_tensor(&set, "decoder.timestep_scale_multiplier");
+        expect_error(
+            "a decoder with a timestep", &set, VAE_ERR_UNSUPPORTED,
+            (const char *[]){"decoder.timestep_scale_multiplier", NULL});
+        vae_tensor_file_free(&set.file);
+    }
+}
+
 /* What the configuration states and this network is not. */
 static void
 test_ltx2_refused(void)
@@ -741,6 +773,7 @@ main(int argc, char **argv)
     test_variants();
     test_ltx_variants();
     test_ltx2_names();
+    test_ltx2_decoders();
     test_ltx2_refused();
     test_pruned();
     test_stated();

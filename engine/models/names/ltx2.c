@@ -404,13 +404,25 @@ find_sides(VaeRecognise *r, VaeLtx2 *a)
         r->arch->encode && vae_model_has_block(m, "encoder.");
     r->info->has_decoder =
         r->arch->decode && vae_model_has_block(m, "decoder.") && !diffusion;
-    a->timestep =
-        vae_model_find(m, "decoder.timestep_scale_multiplier") != NULL;
     if (diffusion)
         snprintf(a->reason, sizeof a->reason,
                  "names of its blocks; its decoder, a diffusion model "
                  "(CausalDiffusionVAE), is not supported: LTX-2.5's conv file "
                  "decodes the same latents");
+}
+
+/* A file whose decoder also takes the time of the diffusion. */
+static bool
+refuse_timestep(const VaeRecognise *r, VaeError *error)
+{
+    static const char name[] = "decoder.timestep_scale_multiplier";
+    if (!r->info->has_decoder || !vae_model_find(r->model, name))
+        return false;
+    vae_fail(error, VAE_ERR_UNSUPPORTED,
+             "the file has %s: a decoder that is conditioned on a timestep is "
+             "not supported",
+             name);
+    return true;
 }
 
 bool
@@ -426,7 +438,7 @@ vae_ltx2_recognise(VaeRecognise *r, VaeError *error)
         return false;
     r->info->names = names[naming];
     find_sides(r, a);
-    if (!read_ends(r, a, error) ||
+    if (refuse_timestep(r, error) || !read_ends(r, a, error) ||
         (r->info->has_encoder && !read_side(r->model, true, &a->enc, error)) ||
         (r->info->has_decoder && !read_side(r->model, false, &a->dec, error)) ||
         !describe(r, a, error))
