@@ -226,7 +226,7 @@ void vae_cuda_code_need(const VaeBackend *cuda, const char *layer,
 /* Bytes that are counted and not loaded yet. */
 uint64_t vae_cuda_code_to_come(const VaeBackend *cuda);
 
-/* cuda/staging.c. */
+/* cuda/slots.c and cuda/staging.c. */
 /* Sets in_bytes, out_bytes and staging of exec. */
 void vae_cuda_stage_plan(const VaeBackend *cuda, VaeCudaExec *exec);
 /* Makes every slot large enough for exec. */

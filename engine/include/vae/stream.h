@@ -118,12 +118,14 @@ typedef struct VaeStreamParams {
                           vae_stream_release() waits while others hold the
                           device's memory; 0: it does not wait */
     int64_t strips;    /* 0: whole pictures, or strips if those do not fit; 1:
-                          whole    pictures; else that number of strips of rows, in
-                          which    the inputs of large convolutions are computed */
+                          whole pictures; else that number of strips of rows,
+                          in which the inputs of large convolutions are
+                          computed */
     int64_t pictures_on_device; /* 1: pictures will be on_device, so the stream
-                       plans no buffers for others. If one comes through the
-                       host all the same, or is wider than pixels, the stream
-                       waits and takes more memory than planned */
+                                   plans no buffers for others. If one comes
+                                   through the host all the same, or is wider
+                                   than pixels, the stream waits and takes more
+                                   memory than planned */
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library is an estimate. */
