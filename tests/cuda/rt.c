@@ -44,6 +44,8 @@ REFUSED(cudaMalloc, void **out, size_t bytes)
 REFUSED(cudaFree, void *block)
 REFUSED(cudaHostAlloc, void **out, size_t bytes, unsigned int flags)
 REFUSED(cudaFreeHost, void *block)
+REFUSED(cudaHostRegister, void *data, size_t bytes, unsigned int flags)
+REFUSED(cudaHostUnregister, void *data)
 REFUSED(cudaStreamCreateWithFlags, cudaStream_t *out, unsigned int flags)
 REFUSED(cudaStreamDestroy, cudaStream_t stream)
 REFUSED(cudaStreamSynchronize, cudaStream_t stream)
@@ -320,6 +322,7 @@ main(void)
     told_once(vae_rt_memory_left(&left), "memory_left");
     told_once(vae_rt_alloc(&out, 1), "alloc");
     told_once(vae_rt_alloc_host(&out, 1), "alloc_host");
+    told_once(vae_rt_pin(&byte, 1), "pin");
     told_once(vae_rt_stream_new(&out), "stream_new");
     told_once(vae_rt_stream_sync(&byte), "stream_sync");
     told_once(vae_rt_stream_wait(&byte, &byte), "stream_wait");
@@ -334,6 +337,7 @@ main(void)
     told_once(vae_rt_graph_run(&byte, &byte), "graph_run");
     vae_rt_free(&byte);
     vae_rt_free_host(&byte);
+    vae_rt_unpin(&byte);
     vae_rt_stream_free(&byte);
     vae_rt_event_free(&byte);
     vae_rt_graph_free(&byte);
