@@ -329,6 +329,14 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                         "finite (NaN or infinite)",
                         decode ? "latent" : "the frames of latent",
                         (unsigned long long) s->latents);
+    if (vae_stream_has_delay(s))
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "frames that %s gives after latent %llu are not finite "
+                        "(NaN or infinite) in %s; they depend on %d latents on "
+                        "either side",
+                        s->model->info.arch, (unsigned long long) s->latents,
+                        vae_precision_name(s->plan.precision),
+                        s->model->info.look_ahead);
     return vae_fail(error, VAE_ERR_BACKEND,
                     "what %s gives for latent %llu or one after it is not "
                     "finite (NaN or infinite) in %s, though what came in was; "

@@ -263,6 +263,52 @@ checkpoint(const Case *c, int at, bool carries)
     unlink(path);
 }
 
+/* Pictures for the next n frames of a clip. */
+static void
+fill(const TestClip *clip, int from, int n, VaePicture *out)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = (VaePicture){
+            .pixels = VAE_PIXELS_RGB_F32,
+            .width = W,
+            .height = H,
+            .data = {(uint8_t *) (clip->video +
+                                  (size_t) (from + i) * W * H * 3)},
+            .stride = {W * 3 * sizeof(float)}};
+}
+
+/* The memory is given back before some steps, also of the end. */
+static void
+releases(const Case *c)
+{
+    TestClip got = part(c, 0, MOST, c->all.frames);
+    VaeStream *stream = open_stream(c, 1, EXACT);
+    VaePicture pictures[8];
+    VaeError error;
+    int n_in, n, given = 0;
+    for (int i = 0; i < MOST + c->ahead; i++) {
+        if (i % 8 == 5)
+            must(vae_stream_release(stream, &error), &error);
+        if (i < MOST)
+            vae_stream_count(stream, 1, &n_in, &n);
+        else
+            vae_stream_drain_count(stream, 1, &n);
+        fill(&got, given, n, pictures);
+        const VaeLatentIn latent = {
+            VAE_TYPE_F32,
+            c->all.latents + (size_t) (i < MOST ? i : 0) * latent_numbers(c)};
+        must(i < MOST
+                 ? vae_stream_decode(stream, &latent, 1, pictures, n, &error)
+                 : vae_stream_drain(stream, 1, pictures, n, &error),
+             &error);
+        given += n;
+    }
+    expect(given == got.frames && same(&got, 0, &c->all, 0, got.frames),
+           "released and taken again: the same %d frames", given);
+    vae_stream_free(&stream);
+    free(got.video);
+}
+
 /* Units sent and received one at a time. */
 static void
 sends(const Case *c, int t, int slice)
@@ -274,12 +320,8 @@ sends(const Case *c, int t, int slice)
     int sent = 0, received = 0;
     while (status != VAE_END) {
         const int at = received < got.frames ? received : got.frames - 1;
-        const VaePicture picture = {
-            .pixels = VAE_PIXELS_RGB_F32,
-            .width = W,
-            .height = H,
-            .data = {(uint8_t *) (got.video + (size_t) at * W * H * 3)},
-            .stride = {W * 3 * sizeof(float)}};
+        VaePicture picture;
+        fill(&got, at, 1, &picture);
         status = vae_stream_receive_picture(stream, &picture, &error);
         received += status == VAE_OK;
         if (status == VAE_AGAIN) {
@@ -413,6 +455,7 @@ main(int argc, char **argv)
         checkpoint(&c, at, true);
         checkpoint(&c, at, false);
     }
+    releases(&c);
     sends(&c, 2, 1);
     sends(&c, MOST - 3, 4);
     looks_ahead(&c, 0, 3);
