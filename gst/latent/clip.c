@@ -14,15 +14,26 @@ overrule(GstLatentClip *clip, const gchar *setting)
         g_strlcpy(clip->overruled, setting, sizeof clip->overruled);
 }
 
-static void
-fill_space(GstLatentClip *clip, const gchar *wish)
+/* A name that the caps cannot hold is refused: cut short, it would be another.
+ */
+static VaeStatus
+fill_space(GstLatentClip *clip, const gchar *name, const gchar *wish,
+           VaeError *error)
 {
     const gchar *stated = clip->data.space;
     const gchar *space = stated ? stated : wish;
     if (stated && wish && strcmp(stated, wish) != 0)
         overrule(clip, "latent-space");
-    if (space)
-        g_strlcpy(clip->info.space, space, sizeof clip->info.space);
+    if (!space)
+        return VAE_OK;
+    if (strlen(space) >= sizeof clip->info.space ||
+        !g_utf8_validate(space, -1, NULL))
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: the latent space has %zu bytes, wanted a name of "
+                        "1 to %zu bytes of UTF-8",
+                        name, strlen(space), sizeof clip->info.space - 1);
+    g_strlcpy(clip->info.space, space, sizeof clip->info.space);
+    return VAE_OK;
 }
 
 static void
@@ -142,7 +153,8 @@ fill_info(GstLatentClip *clip, const gchar *name,
         info->width = clip->data.width_px;
         info->height = clip->data.height_px;
     }
-    fill_space(clip, settings->space);
+    if (fill_space(clip, name, settings->space, error) != VAE_OK)
+        return error->status;
     fill_normalization(clip, settings->normalization);
     fill_frames(clip);
     gst_latent_metadata_read(clip->file, info);

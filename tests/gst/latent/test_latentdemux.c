@@ -214,6 +214,31 @@ GST_START_TEST(test_metadata)
 }
 GST_END_TEST
 
+/* A name that is longer than the caps hold, and one that would be cut within a
+ * character. */
+GST_START_TEST(test_long_space)
+{
+    for (gint n = 63; n < 66; n++) {
+        gchar *name = g_strnfill((gsize) n, 'x');
+        if (n == 65)
+            memcpy(name + 62, "\303\244", 2);
+        const VaeMetadata metadata[] = {{"vae.latent_space", name}};
+        gchar *path = write_clip("a", "latent", &small, CTHW, metadata, 1);
+        Run *run = run_all("filesrc location=%s ! latentdemux ! fakesink "
+                           "name=sink",
+                           path);
+        if (n < 64)
+            fail_unless(run->eos && !run->error);
+        else
+            assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
+                         "wanted a name of 1 to 63 bytes");
+        run_free(run);
+        g_free(path);
+        g_free(name);
+    }
+}
+GST_END_TEST
+
 /* What is no shape of a pixel and no colorimetry is not taken. */
 GST_START_TEST(test_bad_metadata)
 {
@@ -657,6 +682,7 @@ latentdemux_suite(void)
     tcase = latent_tcase(suite, "caps and times");
     tcase_add_test(tcase, test_metadata);
     tcase_add_test(tcase, test_bad_metadata);
+    tcase_add_test(tcase, test_long_space);
     tcase_add_test(tcase, test_times);
     tcase_add_test(tcase, test_usual_times);
     tcase_add_test(tcase, test_silent_file);
