@@ -25,7 +25,7 @@ typedef struct Longer {
                   #type " ends in padding")
 
 /* A later member must make the structs longer, which callers fill. */
-ENDS_WITH(VaeStreamParams, strips);
+ENDS_WITH(VaeStreamParams, pictures_on_device);
 ENDS_WITH(VaeModelOptions, variant);
 ENDS_WITH(VaeCheckpointParams, n_own);
 ENDS_WITH(VaeLatentOptions, batch_index);
