@@ -626,6 +626,37 @@ test_ltx2_decoders(void)
     }
 }
 
+/* The decoder's padding and shortcuts: stated, assumed, or by the variant. */
+static void
+test_ltx2_stated(void)
+{
+    Set set;
+    load(&set, "ltx2_3");
+    open_ltx2("LTX-2.3 without a configuration", &set, "official",
+              "with zeros around pictures and no shortcuts around upsamplers: "
+              "assumed");
+    const char *config = vae_tensor_file_metadata(set.file, "config");
+    set.meta[set.n_meta++] = (VaeMetadata){"config", config};
+    open_ltx2("LTX-2.3 with one", &set, "official", "stated by the file");
+    set.meta[set.n_meta++] = (VaeMetadata){"variant", "ltx2.0"};
+    open_ltx2("LTX-2.3 by another variant", &set, "official",
+              "with reflections around pictures and shortcuts around "
+              "upsamplers: by the variant given");
+    vae_tensor_file_free(&set.file);
+    load(&set, "ltx2_0");
+    open_ltx2("LTX-2.0 without a configuration", &set, "official",
+              "with reflections around pictures and shortcuts around "
+              "upsamplers: assumed");
+    set.meta[set.n_meta++] =
+        (VaeMetadata){"config", "{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+                                "\"upsample_residual\": [false, false, false], "
+                                "\"decoder_spatial_padding_mode\": \"zeros\"}"};
+    open_ltx2("LTX-2.0 with another one", &set, "official",
+              "with zeros around pictures and no shortcuts around upsamplers: "
+              "stated by the file");
+    vae_tensor_file_free(&set.file);
+}
+
 /* What the configuration states and this network is not. */
 static void
 test_ltx2_refused(void)
@@ -643,10 +674,18 @@ test_ltx2_refused(void)
         {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
          "\"encoder_spatial_padding_mode\": \"reflect\"}",
          "encoder_spatial_padding_mode is \"reflect\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"causal_decoder\": true}}",
+         "causal_decoder is \"true\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"decoder_blocks\": [[\"res_x\", {\"inject_noise\": true}]]}}",
+         "decoder_blocks is \"inject_noise\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"spatial_padding_mode\": \"replicate\"}}",
+         "spatial_padding_mode is \"replicate\""},
         {"{\"vae\": ", "JSON"}};
     Set set;
     load(&set, "ltx2_3");
-    drop_prefix(&set, "decoder.");
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         VaeModel *model = NULL;
         VaeError error = {0};
@@ -774,6 +813,7 @@ main(int argc, char **argv)
     test_ltx_variants();
     test_ltx2_names();
     test_ltx2_decoders();
+    test_ltx2_stated();
     test_ltx2_refused();
     test_pruned();
     test_stated();

@@ -108,6 +108,17 @@ for slice in 1 2 0; do
     true_that "the same file" cmp "$out/frames.safetensors" \
         "$out/again.safetensors"
 done
+ltx=$data/ltx2_3
+late="decode $ref --model $ltx/weights.safetensors $ltx/decode_t2_1x3.safetensors"
+check "decode with a delay" 0 "$tool" $late "$out/late.safetensors"
+check "decoded as the official network" 0 "$tool" compare --max-abs 1e-4 \
+    "$out/late.safetensors" "$ltx/decode_t2_1x3.safetensors"
+check "in segments" 0 "$tool" $late --devices ref,ref "$out/again.safetensors"
+true_that "the same file" cmp "$out/late.safetensors" "$out/again.safetensors"
+check "with less look-ahead" 0 "$tool" $late --look-ahead 0 \
+    "$out/again.safetensors"
+check "which is not exact" 1 "$tool" compare --max-abs 1e-2 \
+    "$out/late.safetensors" "$out/again.safetensors"
 check "encode" 0 "$tool" encode $ref --model "$wan" "$video" \
     "$out/latent.safetensors"
 check "encoded as the official network" 0 "$tool" compare --max-abs 1e-4 \
