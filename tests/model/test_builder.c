@@ -167,6 +167,16 @@ carry_frames(VaeBuilder *b, const VaeTensor *x)
     return wide(b, "out", x, 3);
 }
 
+/* The convolution is a frame late, the addend is not. */
+static const VaeTensor *
+sum_delay(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = wide(b, "a", x, 3);
+    return vae_conv(
+        b, "sum", x,
+        (VaeConv){.c = 3, .k = 3, .kt = 3, .centred = true, .add = a});
+}
+
 /* How the network below uses the tensor `a` that `sum` is added to. */
 static struct {
     bool keep, before, as_input, as_addend;
@@ -312,7 +322,9 @@ main(void)
          "channels of y"},
         {shortcut_type, "cut: y is 2x2x2x4 bfloat16, expected 2x2x2x4 float32"},
         {carry_frames, "time: the carry has 1 frames of 2x2x4, but another "
-                       "step keeps 2 of 2x2x4"}};
+                       "step keeps 2 of 2x2x4"},
+        {sum_delay, "sum: the sum is of frames with a delay of 1 and 0 "
+                    "frames"}};
     int failed = test_defaults();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         failed += expect(cases[i].forward, cases[i].words);
