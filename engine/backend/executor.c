@@ -491,6 +491,12 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     case VAE_OP_KINDS:
         clamp_or_cast(l, op);
         break;
+    case VAE_OP_FETCH: /* of backends that can spill, which run them */
+    case VAE_OP_FETCHED:
+    case VAE_OP_STORE:
+    case VAE_OP_STORED:
+        assert(own->run);
+        break;
     }
     return code;
 }

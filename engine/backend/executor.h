@@ -60,6 +60,8 @@ vae_exec_slab(const VaeExec *e, const VaeTensor *t)
 static inline uint8_t *
 vae_exec_carry(const VaeExec *e, const VaeOp *op)
 {
+    if (op->window)
+        return vae_exec_body(e, op->window);
     return (op->carry->spilled ? e->memory.spilled : e->memory.carries) +
            op->carry->place;
 }

@@ -73,6 +73,8 @@ struct VaeBackend {
     VaeRtDevice device;
     VaeCudaConvs *convs;
     VaeRtStream up, compute, down;
+    VaeRtStream fetching,
+        storing; /* of spilled carries; NULL before the first */
 
     VaeRoom room; /* work space for making weights */
     VaeCudaLoad load;
@@ -96,6 +98,7 @@ typedef struct VaeCudaExec VaeCudaExec;
 typedef struct VaeCudaOp {
     VaeCudaExec *exec;
     VaeCudaParts conv;
+    VaeRtEvent ready, moved; /* of a copy that it begins, or NULL */
     size_t phases, gathered; /* offsets in scratch of these, if any */
     VaeCachedWeight *offloaded_weight, *offloaded_bias; /* or NULL */
     char impl[VAE_CUDA_CHOICE + 8];
@@ -266,6 +269,13 @@ VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
                         size_t bytes, VaeError *error);
 /* Ends the use of all weights of exec, which must have a cache. */
 void vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *exec);
+
+/* cuda/spill.c: ops that copy spilled carries. */
+bool vae_cuda_moves(const VaeOp *op);
+VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
+                                VaeError *error);
+/* Waits for the copies of a run that has ended early. */
+void vae_cuda_end_moves(VaeBackend *cuda);
 
 /* cuda/run.c. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,

@@ -65,6 +65,8 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
     shared->own = own;
     if (status == VAE_OK && op->kind == VAE_OP_CONV)
         status = prepare_conv(e, i, e->cache != NULL, error);
+    if (status == VAE_OK && vae_cuda_moves(op))
+        status = vae_cuda_prepare_move(e->cuda, e, i, error);
     if (op->kind == VAE_OP_ATTENTION &&
         op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
@@ -126,6 +128,10 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
         vae_cuda_release_weights(cuda, e);
     for (int i = 0; i < e->exec.program->n_ops; i++)
         vae_cuda_parts_free(&e->ops[i].conv);
+    for (int i = 0; i < e->exec.program->n_ops; i++) {
+        vae_rt_event_free(e->ops[i].ready);
+        vae_rt_event_free(e->ops[i].moved);
+    }
     vae_mem_free(e->ops);
     vae_exec_free(exec);
 }

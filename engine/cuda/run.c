@@ -257,6 +257,8 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
         status = run_graph(cuda, e, run, slot, error);
     else
         status = vae_cuda_run_ops(e, 0, n, run, slot, error);
+    if (status != VAE_OK)
+        vae_cuda_end_moves(cuda);
     if (status == VAE_OK && own->marks)
         status = vae_cuda_status(
             cuda, vae_rt_event_record(own->marks[n], cuda->compute),

@@ -15,7 +15,8 @@ static const char *const op_names[VAE_OP_KINDS] = {
     "latent-in",   "picture-in", "latent-out", "picture-out", "head-zero",
     "head-repeat", "head-carry", "tail",       "edge",        "carry-zero",
     "conv",        "norm",       "norm-sums",  "attention",   "rearrange",
-    "cast",        "shortcut",   "clamp",      "depthwise"};
+    "cast",        "shortcut",   "clamp",      "depthwise",   "fetch",
+    "fetched",     "store",      "stored"};
 
 const char *
 vae_op_name(VaeOpKind kind)
@@ -504,5 +505,6 @@ vae_program_free(VaeProgram **program)
     vae_mem_free(p->tensors);
     vae_mem_free(p->parts);
     vae_mem_free(p->row_parts);
+    vae_mem_free(p->windows);
     vae_mem_free(p);
 }

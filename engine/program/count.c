@@ -65,6 +65,14 @@ count_op(VaeOp *op)
     case VAE_OP_CARRY_ZERO:
         op->bytes = (double) op->carry->bytes;
         break;
+    case VAE_OP_FETCH:
+    case VAE_OP_STORE:
+        op->bytes = 2.0 * (double) op->carry->bytes;
+        break;
+    case VAE_OP_FETCHED:
+    case VAE_OP_STORED:
+        op->bytes = 0;
+        break;
     case VAE_OP_CONV:
         count_conv(op);
         break;

@@ -115,6 +115,11 @@ typedef enum VaeOpKind {
     VAE_OP_SHORTCUT, /* y += dup or average of x */
     VAE_OP_CLAMP,
     VAE_OP_DEPTHWISE,
+    /* The window x and the host's memory, see prefetch.h. */
+    VAE_OP_FETCH,
+    VAE_OP_FETCHED,
+    VAE_OP_STORE,
+    VAE_OP_STORED,
     VAE_OP_KINDS
 } VaeOpKind;
 
@@ -125,6 +130,7 @@ typedef struct VaeOp {
     const char *name; /* checkpoint path */
     VaeTensor *x, *y, *add;
     VaeCarry *carry;
+    VaeTensor *window; /* where a spilled carry is for this op, or NULL */
     VaeWeight *weight, *bias;
     union {
         struct {
@@ -172,6 +178,7 @@ struct VaeProgram {
     struct VaeChunk *chunks; /* memory of names, tensors and weights */
     VaeTensor *parts;        /* memory of the tensors of split.h, or NULL */
     VaeTensor *row_parts;    /* the same of strips.h */
+    VaeTensor *windows;      /* the same of prefetch.h */
     int group;    /* frames that split.h computes at once, or 0: all */
     int strips;   /* of rows, see strips.h, or 0: whole pictures */
     bool delayed; /* it has delay lines, see delay.h */

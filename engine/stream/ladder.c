@@ -30,7 +30,9 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
     const VaeStreamParams *p = &s->params;
     const int64_t pixels =
         (int64_t) s->plan.padded_width * s->plan.padded_height;
-    VaeRung rung = {.group = p->frames_at_once, .strips = (int) p->strips};
+    VaeRung rung = {.group = p->frames_at_once,
+                    .strips = (int) p->strips,
+                    .windows = UINT64_MAX};
     int n = 0;
     if (p->spill == VAE_SPILL_HOST && s->class->copy)
         rung.spared = UINT64_MAX;
@@ -130,7 +132,7 @@ try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
 /* Spills what is too much, which shows more and more clearly: at first of
  * activations and carries, then also of weights and what libraries take. */
 static VaeStatus
-try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+spill_enough(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
 {
     VaeStatus status = try_rung(s, rung, most, fits, error);
@@ -140,6 +142,28 @@ try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
         status = try_rung(s, rung, most, fits, error);
     }
     return status;
+}
+
+/* Copies beside the ops take memory for windows. If there is too little for
+ * all, there are as many as fit. */
+static VaeStatus
+try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+             VaeError *error)
+{
+    VaeStatus status = spill_enough(s, rung, most, fits, error);
+    if (status != VAE_OK || *fits)
+        return status;
+    rung.windows = 0;
+    status = spill_enough(s, rung, most, fits, error);
+    if (status != VAE_OK || !*fits)
+        return status;
+    rung = s->rung;
+    rung.windows = most - s->plan.peak;
+    status = try_rung(s, rung, most, fits, error);
+    if (status != VAE_OK || *fits)
+        return status;
+    rung.windows = 0;
+    return try_rung(s, rung, most, fits, error);
 }
 
 /* Tries one rung after another until one fits. */
@@ -186,8 +210,8 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
     }
     /* A group of frames more is a copy more of each carry. */
     const int last = s->params.frames_at_once ? 1 : GROUPS;
-    for (int i = n - last; i < n && can_spill(s) && status == VAE_OK && !fits;
-         i++)
+    const bool spills = can_spill(s) || rungs[0].spared;
+    for (int i = n - last; i < n && spills && status == VAE_OK && !fits; i++)
         status = try_spilling(s, rungs[i], limit.bytes, &fits, error);
     if (status != VAE_OK || fits)
         return status;
@@ -212,6 +236,10 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
     } else if (can_spill(s) && s->plan.spilled < s->plan.carries) {
         vae_log(&log, "all carries in the host's memory: %s", why->message);
         s->rung.spared = s->plan.carries;
+        s->rung.windows = 0;
+    } else if (s->plan.spilled && s->rung.windows) {
+        vae_log(&log, "fewer carries are fetched ahead: %s", why->message);
+        s->rung.windows = 0;
     } else {
         return false;
     }

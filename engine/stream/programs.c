@@ -3,6 +3,7 @@
  */
 #include <assert.h>
 
+#include "prefetch.h"
 #include "stream.h"
 
 const char *const vae_stream_labels[PROGRAMS] = {"first", "next", "next1",
@@ -33,7 +34,7 @@ count_copies(VaeStream *s)
         if (op->kind != VAE_OP_HEAD_CARRY && op->kind != VAE_OP_TAIL &&
             !(op->kind == VAE_OP_NORM && op->norm.fills_context))
             continue;
-        copied += op->carry->spilled ? 0 : op->carry->bytes;
+        copied += op->carry->spilled && !op->window ? 0 : op->carry->bytes;
         bus += op->carry->spilled ? op->carry->bytes : 0;
     }
     s->plan.copied_step = copied / (uint64_t) p->steps;
@@ -115,6 +116,23 @@ record(VaeStream *s, int which, VaeError *error)
         &s->programs[which], error);
 }
 
+/* Windows may take the memory that the largest program has anyhow. False: out
+ * of memory. */
+static bool
+prefetch(VaeStream *s)
+{
+    size_t most = 0;
+    bool good = true;
+    for (int i = 0; i < PROGRAMS; i++)
+        if (s->programs[i] && s->programs[i]->arena > most)
+            most = s->programs[i]->arena;
+    most += s->rung.windows < SIZE_MAX - most ? (size_t) s->rung.windows
+                                              : SIZE_MAX - most;
+    for (int i = 0; i < PROGRAMS && good; i++)
+        good = !s->programs[i] || vae_program_prefetch(s->programs[i], most);
+    return good;
+}
+
 VaeStatus
 vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
 {
@@ -139,6 +157,8 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
             !vae_program_plan(s->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
+    if (status == VAE_OK && s->carries.set.spilled && !prefetch(s))
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (status == VAE_OK)
         sum_up(s);
     else

@@ -23,10 +23,12 @@ typedef struct VaeWaiting VaeWaiting;
 
 /* A setting that a stream may take to fit in memory. */
 typedef struct VaeRung {
-    int slice;       /* steps */
-    int group;       /* frames at once, see split.h; 0: all */
-    int strips;      /* of rows, at most; 0: none */
-    uint64_t spared; /* bytes of carries, at least, that are spilled */
+    int slice;        /* steps */
+    int group;        /* frames at once, see split.h; 0: all */
+    int strips;       /* of rows, at most; 0: none */
+    uint64_t spared;  /* bytes of carries, at least, that are spilled */
+    uint64_t windows; /* bytes, at most, that the arena grows by so that copies
+                         of spilled carries take place beside the ops */
 } VaeRung;
 
 /* nan.c's: the last run whose result is checked, and the stream before it. */

@@ -190,7 +190,8 @@ refused(const Bed *bed)
         all = emu_fail_alloc(0) < n;
         vae_stream_free(&stream);
         vae_model_free(&model);
-        wrong += status != (all ? VAE_OK : VAE_ERR_MEMORY);
+        /* Windows are a rung. */
+        wrong += status != VAE_OK;
         wrong += emu_alive() != alive;
     }
     expect(n > 6 && wrong == 0, "%d allocations, %d handled wrong", n - 1,
@@ -198,18 +199,22 @@ refused(const Bed *bed)
 }
 
 /* Whether the result is right although the n-th copy of the first calls, to or
- * from the device, is left out. n < 0: none is. */
+ * from the device, or wait of a stream is left out. n < 0: none is. eager:
+ * copies beside the ops are done as early as they may. */
 static bool
-is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
+is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
+             unsigned eager)
 {
     Place at = {VAE_DECODE, &c->got, 0, 0};
     VaeError error;
     size_t bytes;
     clip_poison(bed, &c->got, VAE_DECODE);
+    emu_set_eager(eager);
     VaeStream *stream = spilling(bed->model, VAE_DECODE, VAE_SPILL_HOST, 0);
+    emu_set_eager(0);
     emu_set_fault(fault, n);
-    must(call(bed, stream, &at, steps[0], &error), &error);
-    must(call(bed, stream, &at, steps[1], &error), &error);
+    /* In one call, so that a run begins before the one before it is done. */
+    must(call(bed, stream, &at, steps[0] + steps[1], &error), &error);
     *count = emu_fault_count(fault);
     emu_set_fault(EMU_FAULT_NONE, 0);
     must(call(bed, stream, &at, steps[2], &error), &error);
@@ -220,18 +225,31 @@ is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
     return memcmp(want, got, bytes) == 0;
 }
 
+/* The streams of the copies come after the three of the backend. */
+static bool
+is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
+{
+    return is_same_when(bed, c, fault, n, count, 0) &&
+           is_same_when(bed, c, fault, n, count, ~7u);
+}
+
+/* Streams do their work in order, so a later wait often covers one that is left
+ * out: the later ones are left out, too. */
 static void
 missing_copies(const Bed *bed, int stride)
 {
-    static const EmuFault faults[] = {EMU_FAULT_STREAM_WAIT, EMU_FAULT_DOWNLOAD,
-                                      EMU_FAULT_UPLOAD};
+    static const EmuFault faults[] = {EMU_FAULT_STREAM_WAITS,
+                                      EMU_FAULT_DOWNLOAD, EMU_FAULT_UPLOAD};
     Clips c = open_clips(bed, VAE_DECODE);
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     for (int k = 0; k < 3; k++) {
         int n = 0, missed = 0, ignored;
         is_same(bed, &c, faults[k], -1, &n);
         for (int i = 0; i < n; i += stride)
-            missed += is_same(bed, &c, faults[k], i, &ignored);
+            if (is_same(bed, &c, faults[k], i, &ignored)) {
+                missed++;
+                printf("fault %d: %d is not missed\n", (int) faults[k], i);
+            }
         expect(n > 3 && missed == 0, "fault %d: %d, %d of them not missed",
                (int) faults[k], n, missed);
     }

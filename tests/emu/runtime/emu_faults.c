@@ -22,7 +22,7 @@ static struct {
     void *user;
     EmuFault fault;
     int at, done;
-    int counts[EMU_FAULT_CAPTURES + 1];
+    int counts[EMU_FAULT_STREAM_WAITS + 1];
     Pair pairs[4096];
     int n_pairs;
 } state;
@@ -144,7 +144,7 @@ emu_strikes(EmuFault kind)
     const int n = state.counts[kind];
     const bool hit =
         state.fault == kind &&
-        (n == state.at || (n > state.at && kind == EMU_FAULT_CAPTURES));
+        (n == state.at || (n > state.at && kind >= EMU_FAULT_CAPTURES));
     state.counts[kind]++;
     state.done += hit;
     return hit;

@@ -18,7 +18,8 @@ typedef struct Task {
     int waits_for; /* ... or, not 0, waited for: its record of that number ...
                     */
     struct Stream *stream;
-    int place; /* ... which is there, whatever was recorded later */
+    int place;  /* ... which is there, whatever was recorded later */
+    int branch; /* in a recording: of the event */
 } Task;
 
 typedef struct List {
@@ -26,19 +27,34 @@ typedef struct List {
     int n, room;
 } List;
 
+/* A recording: the list of the stream that began it, and those of streams that
+ * waited for an event in it. */
+enum { MOST_BRANCHES = 4 };
+
+typedef struct Graph {
+    List lists[MOST_BRANCHES];
+    struct Stream *streams[MOST_BRANCHES];
+    bool eager[MOST_BRANCHES];
+    int done[MOST_BRANCHES]; /* while it runs */
+    int n;
+    bool recording;
+} Graph;
+
 typedef struct Stream {
     struct Stream *next;
     List work;
     int base, done; /* tasks that work no longer holds; tasks done */
     int device;
     bool eager, running;
-    List *capture;
+    Graph *capture;
+    int branch; /* of it */
 } Stream;
 
 /* Came once for every record; the last record's place in its stream. */
 struct Event {
     Stream *stream;
     int device, recorded, came, place;
+    Graph *capture; /* that the last record is in, or NULL */
     double time;
 };
 
@@ -276,7 +292,7 @@ pump(void)
 static void
 give(Stream *s, Task task)
 {
-    append(s->capture ? s->capture : &s->work, task);
+    append(s->capture ? &s->capture->lists[s->branch] : &s->work, task);
     if (!s->capture)
         pump();
 }
@@ -357,14 +373,38 @@ vae_rt_stream_sync(VaeRtStream stream)
     return 0;
 }
 
+/* The stream takes part in the recording of the event. */
+static int
+wait_in_capture(Stream *s, const Event *e)
+{
+    Graph *g = e->capture;
+    if (!g->recording || (s->capture && s->capture != g))
+        return EMU_NO_CAPTURE;
+    if (!s->capture) {
+        assert(g->n < MOST_BRANCHES);
+        s->capture = g;
+        s->branch = g->n;
+        g->streams[g->n] = s;
+        g->eager[g->n++] = s->eager;
+    }
+    give(s, (Task){.event = (Event *) e,
+                   .waits_for = 1,
+                   .branch = e->stream->branch,
+                   .place = e->place});
+    return 0;
+}
+
 int
 vae_rt_stream_wait(VaeRtStream stream, VaeRtEvent event)
 {
     EMU_LOCKED;
     EMU_CALL;
     Event *e = event;
-    if (emu_strikes(EMU_FAULT_STREAM_WAIT))
+    if (emu_strikes(EMU_FAULT_STREAM_WAIT) ||
+        emu_strikes(EMU_FAULT_STREAM_WAITS))
         return 0;
+    if (e->capture)
+        return wait_in_capture(stream, e);
     if (e->recorded)
         give(stream, (Task){.event = e,
                             .waits_for = e->recorded,
@@ -415,8 +455,13 @@ vae_rt_event_record(VaeRtEvent event, VaeRtStream stream)
     emu_same_device(s->device, "a stream");
     emu_same_device(e->device, "an event");
     e->stream = s;
-    e->recorded++;
-    e->place = end_of(s) + 1;
+    e->capture = s->capture;
+    if (s->capture) {
+        e->place = s->capture->lists[s->branch].n + 1;
+    } else {
+        e->recorded++;
+        e->place = end_of(s) + 1;
+    }
     give(s, (Task){.event = e});
     return emu_broken();
 }
@@ -452,7 +497,7 @@ vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms)
 }
 
 /* ------------------------------------------------------------------ */
-/* Graphs: tasks without events.                                       */
+/* Graphs.                                                             */
 
 int
 vae_rt_capture_begin(VaeRtStream stream)
@@ -460,10 +505,40 @@ vae_rt_capture_begin(VaeRtStream stream)
     EMU_LOCKED;
     EMU_CALL;
     Stream *s = stream;
-    s->capture = emu_must(calloc(1, sizeof(List)));
+    Graph *g = emu_must(calloc(1, sizeof *g));
+    g->streams[0] = s;
+    g->n = 1;
+    g->recording = true;
+    s->capture = g;
+    s->branch = 0;
     emu.captures++;
     captures++;
     return 0;
+}
+
+static void
+clear_graph(Graph *g)
+{
+    for (int i = 0; i < g->n; i++)
+        clear(&g->lists[i]);
+    free(g);
+}
+
+/* Whether the first list waits for the end of all others. */
+static bool
+is_joined(const Graph *g)
+{
+    for (int b = 1; b < g->n; b++) {
+        bool joined = false;
+        for (int i = 0; i < g->lists[0].n; i++) {
+            const Task *t = &g->lists[0].tasks[i];
+            joined = joined || (t->waits_for && t->branch == b &&
+                                t->place == g->lists[b].n);
+        }
+        if (!joined)
+            return false;
+    }
+    return true;
 }
 
 int
@@ -471,35 +546,75 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
 {
     EMU_LOCKED;
     Stream *s = stream;
-    List *list = s->capture;
-    s->capture = NULL;
+    Graph *g = s->capture;
+    g->recording = false;
+    for (int i = 0; i < g->n; i++)
+        g->streams[i]->capture = NULL;
     emu.captures--;
     captures--;
     *out = NULL;
     if (emu_refuses() || emu_strikes(EMU_FAULT_CAPTURE) ||
-        emu_strikes(EMU_FAULT_CAPTURES)) {
-        clear(list);
-        free(list);
+        emu_strikes(EMU_FAULT_CAPTURES) || !is_joined(g)) {
+        clear_graph(g);
         return EMU_NO_CAPTURE;
     }
-    *out = list;
+    *out = g;
     emu.alive++;
     return emu_broken();
 }
 
-static void
-run_list(const void *args)
+static void run_branch(Graph *g, int branch, int upto);
+
+/* Does the next task of a branch; false where it would have to force another
+ * one and may not. */
+static bool
+run_next(Graph *g, int branch, bool forced)
 {
-    const List *list = *(const List *const *) args;
-    for (int i = 0; i < list->n; i++)
-        list->tasks[i].run(list->tasks[i].args);
+    const Task *t = &g->lists[branch].tasks[g->done[branch]];
+    if (t->waits_for && g->done[t->branch] < t->place) {
+        if (!forced)
+            return false;
+        run_branch(g, t->branch, t->place);
+    }
+    g->done[branch]++;
+    if (t->run)
+        t->run(t->args);
+    return true;
+}
+
+/* The eager branches, as far as their waits allow. */
+static void
+run_eager(Graph *g)
+{
+    for (int b = 1; b < g->n; b++)
+        while (g->eager[b] && g->done[b] < g->lists[b].n &&
+               run_next(g, b, false))
+            ;
+}
+
+static void
+run_branch(Graph *g, int branch, int upto)
+{
+    while (g->done[branch] < upto) {
+        run_next(g, branch, true);
+        run_eager(g);
+    }
+}
+
+static void
+run_graph(const void *args)
+{
+    Graph *g = *(Graph *const *) args;
+    memset(g->done, 0, sizeof g->done);
+    run_eager(g);
+    run_branch(g, 0, g->lists[0].n);
 }
 
 int
 vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream)
 {
     EMU_CALL;
-    emu_submit(stream, run_list, &graph, sizeof graph);
+    emu_submit(stream, run_graph, &graph, sizeof graph);
     return emu_broken();
 }
 
@@ -511,7 +626,6 @@ vae_rt_graph_free(VaeRtGraph graph)
         return;
     emu_unsafe();
     emu_force_all();
-    clear(graph);
-    free(graph);
+    clear_graph(graph);
     emu.alive--;
 }

@@ -92,7 +92,8 @@ typedef enum EmuFault {
     EMU_FAULT_UPLOAD,      /* a copy to the device is left out */
     EMU_FAULT_DOWNLOAD,    /* a copy from the device is left out */
     EMU_FAULT_CAPTURE,     /* what was recorded is refused */
-    EMU_FAULT_CAPTURES     /* ... and all that is recorded later */
+    EMU_FAULT_CAPTURES,    /* ... and all that is recorded later */
+    EMU_FAULT_STREAM_WAITS /* as STREAM_WAIT, and all later ones */
 } EmuFault;
 void emu_set_fault(EmuFault kind, int n);
 /* How many there were of that kind since emu_set_fault(), and how many times
