@@ -491,32 +491,38 @@ test_shut(void)
     vae_test_teardown(h);
 }
 
+/* Seeks; returns the rate of the seek that reaches upstream, or 0. */
+static gdouble
+rate_upstream(GstHarness *h, gdouble rate)
+{
+    const GstSeekType stop = rate < 0 ? GST_SEEK_TYPE_SET : GST_SEEK_TYPE_NONE;
+    GstEvent *event;
+    gdouble seen = 0;
+
+    gst_harness_push_upstream_event(
+        h, gst_event_new_seek(rate, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                              GST_SEEK_TYPE_SET, 0, stop, GST_SECOND));
+    while ((event = gst_harness_try_pull_upstream_event(h))) {
+        if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK)
+            gst_event_parse_seek(event, &seen, NULL, NULL, NULL, NULL, NULL,
+                                 NULL);
+        gst_event_unref(event);
+    }
+    return seen;
+}
+
+/* A decoder plays backwards, an encoder does not. */
 static void
 test_seek(void)
 {
     GstHarness *h = decoder();
-    GstEvent *event;
-    gboolean seen = FALSE;
 
-    CHECK(!gst_harness_push_upstream_event(
-        h, gst_event_new_seek(-1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
-                              GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_SET,
-                              GST_SECOND)));
-    gst_harness_push_upstream_event(
-        h, gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
-                              GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_NONE, 0));
-    while ((event = gst_harness_try_pull_upstream_event(h))) {
-        gdouble rate;
-
-        if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
-            gst_event_parse_seek(event, &rate, NULL, NULL, NULL, NULL, NULL,
-                                 NULL);
-            CHECK(rate == 1);
-            seen = TRUE;
-        }
-        gst_event_unref(event);
-    }
-    CHECK(seen);
+    CHECK(rate_upstream(h, 1) == 1);
+    CHECK(rate_upstream(h, -1) == -1);
+    vae_test_teardown(h);
+    h = vae_test_harness("vaeencode", NULL);
+    CHECK(rate_upstream(h, 1) == 1);
+    CHECK(rate_upstream(h, -1) == 0);
     vae_test_teardown(h);
 }
 

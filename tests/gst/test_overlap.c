@@ -33,8 +33,8 @@ listen(void)
     g_atomic_int_set(&begun, 0);
 }
 
-/* nan_policy error: an encoder waits for each slice, a decoder for the number of
- * its values that are not finite. */
+/* nan_policy error: an encoder waits for each slice, a decoder for the number
+ * of its values that are not finite. */
 static GstHarness *
 element(const char *name, const char *nan_policy, guint slice)
 {
