@@ -398,19 +398,21 @@ static void
 rearrange(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    l->kernels->rearrange(&l->queue,
-                          &(VaeRearrangeArgs){.kind = op->rearrange.kind,
-                                              .y = vae_exec_body(l->exec, y),
-                                              .x = vae_exec_body(l->exec, x),
-                                              .x_type = x->type,
-                                              .y_type = y->type,
-                                              .t = x->shape.t,
-                                              .h = x->shape.h,
-                                              .w = x->shape.w,
-                                              .c = y->shape.c,
-                                              .ft = op->rearrange.ft,
-                                              .fs = op->rearrange.fs,
-                                              .drop = op->rearrange.drop});
+    const size_t phase =
+        (size_t) op->rearrange.phase * y->shape.c * vae_type_size(x->type);
+    l->kernels->rearrange(
+        &l->queue, &(VaeRearrangeArgs){.kind = op->rearrange.kind,
+                                       .y = vae_exec_body(l->exec, y),
+                                       .x = vae_exec_body(l->exec, x) + phase,
+                                       .x_type = x->type,
+                                       .y_type = y->type,
+                                       .t = x->shape.t,
+                                       .h = x->shape.h,
+                                       .w = x->shape.w,
+                                       .c = y->shape.c,
+                                       .ft = op->rearrange.ft,
+                                       .fs = op->rearrange.fs,
+                                       .drop = op->rearrange.drop});
 }
 
 static void

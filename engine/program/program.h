@@ -149,6 +149,7 @@ typedef struct VaeOp {
         struct {
             VaeRearrange kind;
             int ft, fs, drop;
+            int phase; /* of the ft, the first one; else 0 */
         } rearrange;
         struct {
             VaeShortcut kind;

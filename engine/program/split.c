@@ -9,7 +9,8 @@
 /* The ops from..to-1, and what is known of the program's tensors. */
 typedef struct Region {
     const VaeProgram *p;
-    int t;        /* frames of the tensors in it */
+    int t;     /* frames of the tensors in it */
+    int dealt; /* frames for each one of its first op, which has fewer; or 0 */
     int from, to; /* it moves away from the pictures, or towards them */
     /* By the id of a root: ops beside the region use it, ops in it write it. */
     bool *shared, *written;
@@ -35,6 +36,25 @@ fits(const Region *r, int i)
     const VaeOp *op = &r->p->ops[i];
     return (op->x || op->y) && has_frames(op->x, r->t) &&
            has_frames(op->y, r->t) && has_frames(op->add, r->t);
+}
+
+/* Frames that the rearrangement in front of the region deals out of each of
+ * its input's, which a convolution of one tap makes; 0: there is no such pair,
+ * or a group would need parts of more than one input frame. */
+static int
+frames_dealt(const Region *r, int frames)
+{
+    if (r->from < 3)
+        return 0;
+    const VaeOp *deal = &r->p->ops[r->from - 1], *conv = deal - 1;
+    const bool can =
+        deal->kind == VAE_OP_REARRANGE && deal->rearrange.ft == 2 &&
+        deal->rearrange.drop == 0 && deal->rearrange.kind == VAE_SHUFFLE_RQTC &&
+        deal->y->shape.t == r->t && conv->kind == VAE_OP_CONV &&
+        conv->y == deal->x && conv->conv.k == 1 && conv->conv.kt == 1 &&
+        conv->conv.s == 1 && conv->conv.st == 1 && !conv->add &&
+        (frames == 1 || frames % 2 == 0);
+    return can ? deal->rearrange.ft : 0;
 }
 
 static void
@@ -75,7 +95,7 @@ lacks_context(const Region *r, int i)
 /* The ops next to the pictures, but for those that need context in a shared
  * tensor, and what is behind them. */
 static void
-find_region(Region *r)
+find_region(Region *r, int frames)
 {
     const VaeProgram *p = r->p;
     const bool decode = p->direction == VAE_DECODE;
@@ -85,6 +105,9 @@ find_region(Region *r)
         r->from--;
     while (!decode && r->to < p->n_ops - 1 && fits(r, r->to))
         r->to++;
+    r->dealt = decode ? frames_dealt(r, frames) : 0;
+    if (r->dealt)
+        r->from -= 2;
     for (bool moved = true; moved;) {
         moved = false;
         look_at_tensors(r);
@@ -122,12 +145,13 @@ part_of(Groups *g, VaeTensor *t)
     VaeTensor *root = root_of(t), *part = g->part++;
     g->made[t->id] = part;
     *part = *t;
-    part->shape.t = g->t;
+    const int dealt = t->shape.t == g->region->t ? 1 : g->region->dealt;
+    part->shape.t = (g->t + dealt - 1) / dealt;
     part->id = g->n_slots;
     g->slots[g->n_slots++] = part;
     if (g->region->shared[root->id]) {
         part->root = root;
-        part->from = g->first;
+        part->from = g->first / dealt;
     } else {
         part->root = t->root == t ? part : part_of(g, t->root);
     }
@@ -167,6 +191,10 @@ op_of(Groups *g, const VaeOp *op, VaeOp *out)
     if (is_head(op) && g->first) {
         out->kind = VAE_OP_HEAD_CARRY;
         out->carry = carry_of(r, op->x);
+    }
+    if (op->kind == VAE_OP_REARRANGE && op->x->shape.t < r->t && g->t == 1) {
+        out->rearrange.phase = g->first % r->dealt;
+        out->rearrange.drop = 1; /* the other frame */
     }
     out->x = part_of(g, op->x);
     out->y = part_of(g, op->y);
@@ -251,7 +279,7 @@ vae_program_split(VaeProgram *p, int frames)
     if (!r.shared)
         return false;
     r.written = r.shared + p->n_tensors;
-    find_region(&r);
+    find_region(&r, frames);
     if (is_worth_it(&r))
         good = split(p, &r, frames);
     vae_mem_free(r.shared);

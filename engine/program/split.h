@@ -7,6 +7,11 @@
  * compute one group of frames after the other: each convolution over time then
  * takes its context from its carry, as it does from step to step. The results
  * are the same to the byte.
+ *
+ * A convolution of one tap may make two frames of one, which a rearrangement
+ * deals out. Each group then has both ops, too, so that their results need no
+ * memory for all frames; a group of one frame computes the frame beside it
+ * once more.
  */
 #ifndef VAE_SPLIT_H
 #define VAE_SPLIT_H

@@ -1,6 +1,7 @@
 /*
  * strips.c: see strips.h.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
@@ -18,6 +19,7 @@ enum { MAKERS = 4 };
  * slab's last frames. */
 typedef struct Chain {
     int first, makers, n;
+    int last; /* where it was found */
     bool head;
 } Chain;
 
@@ -148,23 +150,48 @@ can_move(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
            (!op->carry || op->carry != carry);
 }
 
-/* Moves the ops first..last that are not of the chain before it. */
+static bool
+shares(VaeTensor *a, VaeTensor *b)
+{
+    return a && b && root_of(a) == root_of(b);
+}
+
+/* The same behind them. */
+static bool
+can_wait(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
+         const VaeCarry *carry)
+{
+    const VaeOp *op = &p->ops[i];
+    return !shares(op->y, first->x) && !shares(op->y, conv->y) &&
+           !shares(op->y, conv->add) && !shares(op->x, conv->y) &&
+           !shares(op->add, conv->y) && (!op->carry || op->carry != carry);
+}
+
+/* Memory for all ops: which are in the chain that is looked for, which in
+ * another one, and room for all of them. */
+typedef struct Search {
+    bool *in_chain, *taken;
+    VaeOp *room;
+} Search;
+
+/* Moves the ops first..last that are not of the chain before it, or behind. */
 static void
-gather(VaeProgram *p, int first, int last, const bool *in_chain, VaeOp *room)
+gather(VaeProgram *p, int first, int last, const Search *s, bool behind)
 {
     int n = 0;
     for (int part = 0; part < 2; part++)
         for (int i = first; i <= last; i++)
-            if (in_chain[i] == (part == 1))
-                room[n++] = p->ops[i];
-    memcpy(&p->ops[first], room, (size_t) n * sizeof *room);
+            if (s->in_chain[i] == (part != behind))
+                s->room[n++] = p->ops[i];
+    memcpy(&p->ops[first], s->room, (size_t) n * sizeof *s->room);
 }
 
 /* The chain of convolution i, whose ops it brings together; false: there is
- * none. in_chain, room: memory for all ops. */
+ * none. */
 static bool
-find_chain(VaeProgram *p, int i, bool *in_chain, VaeOp *room, Chain *out)
+find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
 {
+    bool *in_chain = s->in_chain, before = true, behind = true;
     int makers[MAKERS];
     const VaeOp *conv = &p->ops[i];
     if (conv->kind != VAE_OP_CONV || conv->conv.up)
@@ -190,14 +217,25 @@ find_chain(VaeProgram *p, int i, bool *in_chain, VaeOp *room, Chain *out)
         in_chain[slab.head] = true;
     *out = (Chain){.makers = n, .n = n, .head = slab.head >= 0};
     out->n += 1 + (slab.head >= 0) + (slab.tail >= 0);
-    for (int k = makers[n - 1]; k <= last; k++)
-        if (!in_chain[k] && !can_move(p, k, first, conv, carry))
+    for (int k = makers[n - 1]; k <= last; k++) {
+        if (s->taken[k])
             return false;
-    gather(p, makers[n - 1], last, in_chain, room);
-    out->first = last + 1 - out->n;
+        before = before && (in_chain[k] || can_move(p, k, first, conv, carry));
+        behind = behind && (in_chain[k] || can_wait(p, k, first, conv, carry));
+    }
+    if (!before && !behind)
+        return false;
+    /* Behind, results that are needed later take no memory yet. */
+    gather(p, makers[n - 1], last, s, behind);
+    out->first = behind ? makers[n - 1] : last + 1 - out->n;
+    out->last = last;
     /* Strips begin and end where the makers' rows do. */
-    return unit_of(p, out) == 1 ||
-           (unit_of(p, out) == 2 && conv_of(p, out)->conv.s == 1);
+    if (unit_of(p, out) > 2 ||
+        (unit_of(p, out) == 2 && conv_of(p, out)->conv.s > 1))
+        return false;
+    for (int k = 0; k < out->n; k++)
+        s->taken[out->first + k] = true;
+    return true;
 }
 
 /* ------------------------------------------------------------------ */
@@ -384,19 +422,24 @@ chain_bytes(const VaeProgram *p, const Chain *c)
     return bytes;
 }
 
+static int
+later_first(const void *a, const void *b)
+{
+    return ((const Chain *) b)->first - ((const Chain *) a)->first;
+}
+
 /* Lists the chains, the last one first, and brings the ops of each together.
  * Returns their number. */
 static int
-find_chains(VaeProgram *p, int strips, Chain *chains, bool *in_chain,
-            VaeOp *room)
+find_chains(VaeProgram *p, int strips, Chain *chains, const Search *s)
 {
     int n = 0, kept = 0;
     double most = 0;
     for (int i = p->n_ops - 1; i >= 0; i--) {
         Chain *c = &chains[n];
-        if (!find_chain(p, i, in_chain, room, c))
+        if (s->taken[i] || !find_chain(p, i, s, c))
             continue;
-        i = c->first;
+        i = c->last + 1; /* other ops may be there now */
         const double bytes = chain_bytes(p, c);
         most = bytes > most ? bytes : most;
         n++;
@@ -405,6 +448,8 @@ find_chains(VaeProgram *p, int strips, Chain *chains, bool *in_chain,
         if (SMALL * chain_bytes(p, &chains[i]) >= most &&
             count_strips(p, &chains[i], strips) > 1)
             chains[kept++] = chains[i];
+    if (kept)
+        qsort(chains, (size_t) kept, sizeof *chains, later_first);
     return kept;
 }
 
@@ -462,14 +507,16 @@ vae_program_strips(VaeProgram *p, const VaeStrips *how)
         return true;
     const size_t n_ops = (size_t) p->n_ops;
     Chain *chains = vae_mem_alloc(n_ops * sizeof *chains);
-    bool *in_chain = vae_mem_alloc(n_ops * sizeof *in_chain);
-    VaeOp *room = vae_mem_alloc(n_ops * sizeof *room);
-    bool good = chains && in_chain && room;
-    const int n = good ? find_chains(p, how->most, chains, in_chain, room) : 0;
+    const Search s = {.in_chain = vae_mem_alloc(n_ops * sizeof(bool)),
+                      .taken = vae_mem_alloc(n_ops * sizeof(bool)),
+                      .room = vae_mem_alloc(n_ops * sizeof(VaeOp))};
+    bool good = chains && s.in_chain && s.taken && s.room;
+    const int n = good ? find_chains(p, how->most, chains, &s) : 0;
     if (n > 0)
         good = write_program(p, chains, n, how);
     vae_mem_free(chains);
-    vae_mem_free(in_chain);
-    vae_mem_free(room);
+    vae_mem_free(s.in_chain);
+    vae_mem_free(s.taken);
+    vae_mem_free(s.room);
     return good;
 }

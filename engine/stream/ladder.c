@@ -1,8 +1,11 @@
 /*
  * ladder.c: the settings that a stream may take to fit in memory, the fastest
  * first. All give the same bytes. The rungs of the ladder are slice sizes, then
- * the smallest one with fewer frames at once, then with carries spilled.
+ * the smallest one with strips of rows and fewer frames at once, then with
+ * carries spilled.
  */
+#include <string.h>
+
 #include "stream.h"
 
 /* From so many pixels on, AUTO saves memory: a slice of 1 step takes less than
@@ -18,14 +21,19 @@ round_up(int v, int step)
     return (v + step - 1) / step * step;
 }
 
-/* Frames at once: all, 2, 1. */
-static const int groups[] = {0, 2, 1};
-enum { GROUPS = 3 };
+/* Frames at once, and strips of rows: both cost little, strips less. */
+static const VaeRung cuts[] = {
+    {.group = 0, .strips = 4},
+    {.group = 0, .strips = 8},
+    {.group = 2, .strips = 8},
+    {.group = 1, .strips = 16},
+};
 
 /* The rungs that spill no more carries than the caller wants, the fastest
- * first. Returns their number. */
+ * first; *cut: those from there on differ from the one before it only in what
+ * is cut. Returns their number. */
 static int
-list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
+list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
 {
     const VaeStreamParams *p = &s->params;
     const int64_t pixels =
@@ -44,9 +52,15 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
         rung.slice /= 2;
         rungs[n++] = rung;
     }
-    for (int i = 1; i < GROUPS && !p->frames_at_once; i++) {
-        rung.group = groups[i];
-        rungs[n++] = rung;
+    *cut = n;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        const VaeRung before = rung;
+        if (!p->frames_at_once)
+            rung.group = cuts[i].group;
+        if (!p->strips)
+            rung.strips = cuts[i].strips;
+        if (rung.group != before.group || rung.strips != before.strips)
+            rungs[n++] = rung;
     }
     return n;
 }
@@ -107,13 +121,13 @@ can_spill(const VaeStream *s)
 int
 vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
 {
-    const int n = list_rungs(s, rungs);
-    const int last = can_spill(s) ? s->params.frames_at_once ? 1 : GROUPS : 0;
-    for (int i = 0; i < last; i++) {
-        rungs[n + i] = rungs[n - last + i];
-        rungs[n + i].spared = UINT64_MAX;
+    int cut, all = list_rungs(s, rungs, &cut);
+    const int n = all;
+    for (int i = cut - 1; i < n && can_spill(s); i++) {
+        rungs[all] = rungs[i];
+        rungs[all++].spared = UINT64_MAX;
     }
-    return n + last;
+    return all;
 }
 
 /* Builds a rung and prepares it without weights. *fits: its plan has at most
@@ -200,7 +214,8 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
-    const int n = list_rungs(s, rungs);
+    int cut;
+    const int n = list_rungs(s, rungs, &cut);
     if (status == VAE_OK)
         status = try_rungs(s, rungs, n, &limit, &fits, error);
     if (status == VAE_OK && fits && make && learn(s)) {
@@ -209,9 +224,8 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
             status = try_rungs(s, rungs, n, &limit, &fits, error);
     }
     /* A group of frames more is a copy more of each carry. */
-    const int last = s->params.frames_at_once ? 1 : GROUPS;
     const bool spills = can_spill(s) || rungs[0].spared;
-    for (int i = n - last; i < n && spills && status == VAE_OK && !fits; i++)
+    for (int i = cut - 1; i < n && spills && status == VAE_OK && !fits; i++)
         status = try_spilling(s, rungs[i], limit.bytes, &fits, error);
     if (status != VAE_OK || fits)
         return status;
@@ -219,30 +233,53 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
                   : vae_fail(error, VAE_ERR_MEMORY, "does not fit");
 }
 
+/* The rung below that of s; false: there is none. */
+static bool
+next_rung(const VaeStream *s, VaeRung *out)
+{
+    VaeRung rungs[VAE_RUNGS];
+    const VaeRung *now = &s->rung;
+    int cut, i = 0;
+    const int n = list_rungs(s, rungs, &cut);
+    const bool spilled = can_spill(s) && now->spared;
+    while (i < n &&
+           (rungs[i].slice != now->slice || rungs[i].group != now->group ||
+            rungs[i].strips != now->strips))
+        i++;
+    *out = *now;
+    if (i + 1 < n && !spilled) {
+        *out = rungs[i + 1];
+        return true;
+    }
+    out->windows = 0;
+    if (can_spill(s) && s->plan.spilled < s->plan.carries) {
+        out->spared = s->plan.carries;
+        return true;
+    }
+    return s->plan.spilled && now->windows;
+}
+
 bool
 vae_stream_step_down(VaeStream *s, const VaeError *why)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
-    const int slice = s->rung.slice;
+    char before[100], after[100];
     const uint64_t refused = s->plan.peak;
-    if (!s->params.slice_size && slice > 1) {
-        vae_log(&log, "slices of %d instead of %d: %s", slice / 2, slice,
-                why->message);
-        s->rung.slice = slice / 2;
-    } else if (!s->params.frames_at_once && s->rung.group != 1) {
-        s->rung.group = s->rung.group ? 1 : 2;
-        vae_log(&log, "%d frame%s at once: %s", s->rung.group,
-                s->rung.group == 1 ? "" : "s", why->message);
-    } else if (can_spill(s) && s->plan.spilled < s->plan.carries) {
-        vae_log(&log, "all carries in the host's memory: %s", why->message);
-        s->rung.spared = s->plan.carries;
-        s->rung.windows = 0;
-    } else if (s->plan.spilled && s->rung.windows) {
-        vae_log(&log, "fewer carries are fetched ahead: %s", why->message);
-        s->rung.windows = 0;
-    } else {
+    VaePlan next = s->plan;
+    VaeRung rung;
+    if (!next_rung(s, &rung))
         return false;
-    }
+    vae_plan_setting(&s->plan, before, sizeof before);
+    next.slice_size = rung.slice;
+    next.frames_at_once = rung.group;
+    next.strips = rung.strips;
+    next.spilled = rung.spared ? next.carries : next.spilled;
+    vae_plan_setting(&next, after, sizeof after);
+    if (strcmp(before, after) == 0)
+        vae_log(&log, "fewer carries are fetched ahead: %s", why->message);
+    else
+        vae_log(&log, "%s instead of %s: %s", after, before, why->message);
+    s->rung = rung;
     s->refused = refused;
     vae_stream_drop_programs(s);
     return true;

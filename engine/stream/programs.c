@@ -34,8 +34,11 @@ count_copies(VaeStream *s)
         if (op->kind != VAE_OP_HEAD_CARRY && op->kind != VAE_OP_TAIL &&
             !(op->kind == VAE_OP_NORM && op->norm.fills_context))
             continue;
-        copied += op->carry->spilled && !op->window ? 0 : op->carry->bytes;
-        bus += op->carry->spilled ? op->carry->bytes : 0;
+        const VaeTensor *slab = op->kind == VAE_OP_NORM ? op->y : op->x;
+        const uint64_t bytes =
+            (uint64_t) op->carry->frames * vae_frame_bytes(slab);
+        copied += op->carry->spilled && !op->window ? 0 : bytes;
+        bus += op->carry->spilled ? bytes : 0;
     }
     s->plan.copied_step = copied / (uint64_t) p->steps;
     s->plan.bus_step = bus / (uint64_t) p->steps;

@@ -131,8 +131,8 @@ void vae_stream_drop_programs(VaeStream *s);
 VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool advise,
                                  VaeError *error);
 /* Drops the programs, and takes the next rung that the caller's settings allow:
- * a smaller slice size, fewer frames at once, then all carries spilled. False:
- * there is none. why: goes to the log. */
+ * a smaller slice size, strips and fewer frames at once, then all carries
+ * spilled. False: there is none. why: goes to the log. */
 bool vae_stream_step_down(VaeStream *s, const VaeError *why);
 /* For a new sequence: if a rung was refused memory and now there is enough,
  * chooses the rung anew. The memory is freed, and the next call takes it. */
@@ -145,7 +145,7 @@ VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 
 /* The rungs of the ladder, the fastest first. Returns their number. */
-enum { VAE_RUNGS = 9 };
+enum { VAE_RUNGS = 12 };
 int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
 /* stream/tell.c: logs the resulting settings; and what each rung would take,
  * with the cost of a step. */

@@ -12,14 +12,23 @@
 void
 vae_plan_setting(const VaePlan *p, char *out, size_t size)
 {
-    char group[40] = "";
+    char group[40] = "", strips[40] = "";
     if (p->frames_at_once)
         snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
                  p->frames_at_once == 1 ? "" : "s");
-    snprintf(out, size, "slices of %d%s%s", p->slice_size, group,
+    if (p->strips)
+        snprintf(strips, sizeof strips, ", %d strips", p->strips);
+    snprintf(out, size, "slices of %d%s%s%s", p->slice_size, group, strips,
              !p->spilled               ? ""
              : p->spilled < p->carries ? ", a part of the carries on the host"
                                        : ", the carries on the host");
+}
+
+/* A rung of 0 or 1 strips computes whole pictures. */
+static bool
+has_strips(const VaePlan *p, VaeRung rung)
+{
+    return p->strips == (rung.strips > 1 ? rung.strips : 0);
 }
 
 /* Plans a rung without the backend, which would take long. The other numbers of
@@ -31,10 +40,12 @@ plan_rung(const VaeStream *s, VaeRung rung, VaePlan *out)
                        .params = s->params,
                        .steps = s->steps,
                        .class = s->class,
+                       .backend = s->backend,
                        .plan = s->plan};
     const VaePlan *p = &other.plan;
     bool good = vae_stream_build(&other, rung, NULL) == VAE_OK &&
-                p->frames_at_once == rung.group && (!rung.spared || p->spilled);
+                p->frames_at_once == rung.group && has_strips(p, rung) &&
+                (!rung.spared || p->spilled);
     if (good) {
         *out = *p;
         out->peak = s->plan.peak - s->plan.arena -
@@ -50,9 +61,9 @@ tell_rung(const VaeStream *s, const VaeLog *log, VaeRung rung)
 {
     char setting[100];
     VaePlan plan;
-    const bool chosen = s->rung.slice == rung.slice &&
-                        s->rung.group == rung.group &&
-                        !s->rung.spared == !rung.spared;
+    const bool chosen =
+        s->rung.slice == rung.slice && s->rung.group == rung.group &&
+        s->rung.strips == rung.strips && !s->rung.spared == !rung.spared;
     if (chosen)
         plan = s->plan;
     else if (!plan_rung(s, rung, &plan))

@@ -142,6 +142,18 @@ set_memory_limit(Options *o, const char *word)
 }
 
 static bool
+set_frames_at_once(Options *o, const char *word)
+{
+    return whole(word, 0, INT_MAX, &o->frames_at_once);
+}
+
+static bool
+set_strips(Options *o, const char *word)
+{
+    return whole(word, 0, 1000, &o->strips);
+}
+
+static bool
 set_spill(Options *o, const char *word)
 {
     return vae_spill_parse(word, &o->spill);
@@ -358,6 +370,12 @@ static const Option options[] = {
     {"--memory-limit", "M", RUNS, set_memory_limit,
      "auto (default: what is free), a size such as 12G, or a share of what is "
      "free such as 75%"},
+    {"--frames-at-once", "N", RUNS, set_frames_at_once,
+     "frames that the layers at the video's rate compute at once; 0 (default): "
+     "those of a slice, or fewer if these do not fit"},
+    {"--strips", "N", RUNS, set_strips,
+     "strips of rows in which large pictures are computed, 1: whole pictures; "
+     "0 (default): strips if whole pictures do not fit"},
     {"--spill", "S", RUNS, set_spill,
      "carries of --backend cuda in the host's memory: auto (default: as many "
      "as "

@@ -37,6 +37,7 @@ typedef struct Options {
     VaePosterior posterior;
     VaeNanPolicy nan_policy;
     VaeSpill spill;
+    int frames_at_once, strips;
     uint64_t seed;
     int batch_index; /* -1: not given */
     int look_ahead;  /* -1: not given */

@@ -216,6 +216,8 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .posterior = o->posterior,
         .nan_policy = o->nan_policy,
         .spill = o->spill,
+        .frames_at_once = o->frames_at_once,
+        .strips = o->strips,
         .seed = o->seed,
         .log = o->verbose ? log_line : NULL,
         .warn = warn,

@@ -133,7 +133,8 @@ set_plan(GstStructure *s, const VaePlan *plan)
         plan->total, "backend", G_TYPE_STRING, vae_backend_name(plan->backend),
         "precision", G_TYPE_STRING, vae_precision_name(plan->precision),
         "slice-size", G_TYPE_UINT, (guint) plan->slice_size, "frames-at-once",
-        G_TYPE_UINT, (guint) plan->frames_at_once, NULL);
+        G_TYPE_UINT, (guint) plan->frames_at_once, "strips", G_TYPE_UINT,
+        (guint) plan->strips, NULL);
 }
 
 GstStructure *

@@ -265,8 +265,9 @@ install_flow(GObjectClass *klass)
      * percent of it unless nothing smaller fits.
      *
      * The element takes the largest slices within the limit, unless
-     * #GstVaeBase:slice-size is set, then computes fewer frames at once, then
-     * spills carries (#GstVaeBase:spill). If nothing fits, there is a
+     * #GstVaeBase:slice-size is set, then computes strips of rows and fewer
+     * frames at once, then spills carries (#GstVaeBase:spill). If nothing
+     * fits, there is a
      * RESOURCE/NO_SPACE_LEFT error that names settings that would fit.
      */
     g_object_class_install_property(
@@ -351,8 +352,8 @@ install_stats(GObjectClass *klass)
      * - `rung` (string): the setting that these bytes are of, such as `slices
      *   of 1, 2 frames at once, the carries on the host`
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
-     *   or the processor), `slice-size` and `frames-at-once` (guint; 0: all of
-     *   a slice): what was chosen
+     *   or the processor), `slice-size`, `frames-at-once` (guint; 0: all of a
+     *   slice) and `strips` (guint; 0: whole pictures): what was chosen
      */
     g_object_class_install_property(
         klass, PROP_STATS,
@@ -421,8 +422,9 @@ install_release(GObjectClass *klass)
      * GstVaeBase:resume-timeout:
      *
      * If others hold the memory of the device when a slice wants it back, the
-     * element first takes smaller slices, fewer frames at once and spilled
-     * state, as the other properties allow. If that does not do, it waits for
+     * element first takes smaller slices, strips of rows, fewer frames at once
+     * and spilled state, as the other properties allow. If that does not do,
+     * it waits for
      * at most this time. A flush ends the wait.
      */
     g_object_class_install_property(

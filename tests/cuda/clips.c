@@ -29,6 +29,7 @@ params_of(VaeDirection direction)
                              .slice_size = SLICE,
                              .device = -1,
                              .frames_at_once = 1000, /* all */
+                             .strips = 1,
                              .spill = VAE_SPILL_OFF,
                              .deterministic = true};
 }

@@ -150,8 +150,10 @@ collect(int width, int height, const Types *types)
         must(vae_model_preset(vae_archs[i], true, true, &model, &error),
              &error);
         for (int k = 0; k < 4; k++) {
-            add_program(model, VAE_DECODE, width, height, steps[k], types);
-            add_program(model, VAE_ENCODE, width, height, steps[k], types);
+            if (model->info.has_decoder)
+                add_program(model, VAE_DECODE, width, height, steps[k], types);
+            if (model->info.has_encoder)
+                add_program(model, VAE_ENCODE, width, height, steps[k], types);
         }
         vae_model_free(&model);
     }

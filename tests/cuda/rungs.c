@@ -16,16 +16,16 @@
 /* Settings that begin at a rung. The last one has windows to give up. */
 typedef struct Start {
     const char *label;
-    int slice, frames;
+    int slice, frames, strips;
     VaeSpill spill;
 } Start;
 
 static const Start starts[] = {
-    {"slices of 4", 0, 0, VAE_SPILL_AUTO},
-    {"slices of 1", 1, 0, VAE_SPILL_AUTO},
-    {"2 frames at once", 1, 2, VAE_SPILL_AUTO},
-    {"1 frame at once", 1, 1, VAE_SPILL_AUTO},
-    {"all carries spilled", 1, 1, VAE_SPILL_HOST},
+    {"slices of 4", 0, 0, 0, VAE_SPILL_AUTO},
+    {"slices of 1", 1, 0, 0, VAE_SPILL_AUTO},
+    {"8 strips, 2 frames at once", 1, 2, 8, VAE_SPILL_AUTO},
+    {"16 strips, 1 frame at once", 1, 1, 16, VAE_SPILL_AUTO},
+    {"all carries spilled", 1, 1, 16, VAE_SPILL_HOST},
 };
 enum { STARTS = sizeof starts / sizeof *starts };
 
@@ -35,6 +35,7 @@ params_at(const Start *start, VaeDirection direction, char *said)
     VaeStreamParams params = params_of(direction);
     params.slice_size = start->slice;
     params.frames_at_once = start->frames;
+    params.strips = start->strips;
     params.spill = start->spill;
     params.log = listen;
     params.log_user = said;
@@ -46,9 +47,8 @@ params_at(const Start *start, VaeDirection direction, char *said)
 static int
 steps_down(const char *said)
 {
-    static const char *const words[] = {
-        " instead of ", " at once: ", "all carries in the host's memory: ",
-        "fewer carries are fetched ahead: "};
+    static const char *const words[] = {" instead of ",
+                                        "fewer carries are fetched ahead: "};
     int n = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (const char *at = said; (at = strstr(at, words[i])); at++)

@@ -104,6 +104,7 @@ open_stream(VaeModel *model, int device, VaeStream **out, VaeError *error)
                                     .slice_size = 1,
                                     /* No other rung of the memory ladder. */
                                     .frames_at_once = 1000,
+                                    .strips = 1,
                                     .spill = VAE_SPILL_OFF,
                                     .device = device};
     at.n_streams = 0;

@@ -180,6 +180,7 @@ test_plan(void)
     }
     check_rung(h, &plan);
     CHECK_INT(vae_test_stat(h, "frames-at-once"), plan.frames_at_once);
+    CHECK_INT(vae_test_stat(h, "strips"), plan.strips);
     text = text_of(h, "device");
     CHECK(strlen(text) > 2);
     CHECK(strcmp(text, vae_stream_get_device(stream)) == 0);

@@ -43,6 +43,7 @@ params_of(VaeNanPolicy policy, int slice)
                              .height = H,
                              .slice_size = slice,
                              .frames_at_once = 1000, /* all */
+                             .strips = 1,
                              .spill = VAE_SPILL_OFF,
                              .restarts = true,
                              .normalization = VAE_RAW,

@@ -421,6 +421,7 @@ memory_limits(const Bed *bed)
                          .width = W,
                          .height = H,
                          .frames_at_once = ALL,
+                         .strips = 1,
                          .spill = VAE_SPILL_OFF};
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
@@ -466,6 +467,7 @@ bad_params(const Bed *bed)
                                   .height = H,
                                   .slice_size = 1,
                                   .frames_at_once = ALL,
+                                  .strips = 1,
                                   .spill = VAE_SPILL_OFF};
     VaeStream *stream = NULL;
     VaePlan plan = VAE_INIT(VaePlan);

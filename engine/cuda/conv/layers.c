@@ -13,9 +13,13 @@
  * that many bytes are still in a large device's cache when they are joined. */
 #define PART_PHASES ((size_t) 64 << 20)
 /* Parts also become smaller if the input or output of one is larger than this:
- * cuDNN was seen to compute wrong if byte offsets do not fit 31 bits, and for
- * more than 2^31 numbers it has no engine with matrix units. */
+ * cuDNN was seen to compute wrong if byte offsets do not fit 31 bits. One frame
+ * is computed at once, unless it has too many numbers. */
 #define PART_BYTES ((size_t) 1 << 31)
+/* For more numbers cuDNN has no engine with matrix units. */
+#define FRAME_NUMBERS ((size_t) 1 << 31)
+/* Input or output of a band of such a frame. Its input may be a copy. */
+#define BAND_BYTES ((size_t) 512 << 20)
 
 /* Most bands of a frame. */
 enum { MOST_BANDS = 64 };
@@ -116,6 +120,15 @@ vae_cuda_layer_frames(const VaeCudaConvShape *shape)
     return s.t;
 }
 
+/* True where no engine with matrix units computes the frame at once. */
+static bool
+is_too_large(const VaeCudaConvShape *s)
+{
+    const size_t x = (size_t) s->kt * s->h * s->w * s->c_in;
+    const size_t y = (size_t) s->ho * s->wo * s->c_out;
+    return s->t == 1 && (x > y ? x : y) > FRAME_NUMBERS;
+}
+
 /* The inner ones of n bands of a frame. */
 static VaeCudaConvShape
 inner_band(const VaeCudaConvShape *shape, int n)
@@ -133,7 +146,9 @@ vae_cuda_layer_shape(const VaeCudaConvShape *shape)
 {
     VaeCudaConvShape s = *shape;
     s.t = vae_cuda_layer_frames(shape);
-    for (int n = 4; part_bytes(&s) > PART_BYTES && n <= MOST_BANDS; n *= 2)
+    if (!is_too_large(&s))
+        return s;
+    for (int n = 4; part_bytes(&s) > BAND_BYTES && n <= MOST_BANDS; n *= 2)
         s = inner_band(shape, n);
     return s;
 }
@@ -240,10 +255,12 @@ static const char *
 too_large(const VaeCudaParts *p, const VaeCudaConvShape *shape)
 {
     const VaeCudaConvShape first = shape_of(p, shape, 0);
+    const size_t bytes = part_bytes(&first);
     if (p->bytes > PART_PHASES && p->t > 1)
         return "too much between";
-    return part_bytes(&first) > PART_BYTES &&
-                   (p->t > 1 || p->bands < MOST_BANDS)
+    return (p->t > 1 && bytes > PART_BYTES) ||
+                   (p->bands == 1 && is_too_large(&first)) ||
+                   (p->bands > 1 && p->bands < MOST_BANDS && bytes > BAND_BYTES)
                ? "too much at once"
                : NULL;
 }

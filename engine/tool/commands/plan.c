@@ -55,7 +55,7 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
 
 /* A setting of the ladder. */
 typedef struct Rung {
-    int slice, frames; /* frames at once; 0: all */
+    int slice, frames, strips; /* frames at once; 0: all, and whole pictures */
     VaeSpill spill;
 } Rung;
 
@@ -70,9 +70,10 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
     one.log = one.warn = NULL;
     one.slice_size = rung.slice;
     one.frames_at_once = rung.frames;
+    one.strips = rung.strips ? rung.strips : 1;
     one.spill = rung.spill;
     if (vae_stream_plan(model, &one, &plan, NULL) != VAE_OK ||
-        plan.frames_at_once != rung.frames ||
+        plan.frames_at_once != rung.frames || plan.strips != rung.strips ||
         (rung.spill == VAE_SPILL_HOST && plan.spilled == 0))
         return;
     vae_plan_setting(&plan, setting, sizeof setting);
@@ -84,6 +85,7 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
            bytes_text(plan.bus_step, bus, sizeof bus));
     const bool same = rung.slice == chosen->slice_size &&
                       rung.frames == chosen->frames_at_once &&
+                      rung.strips == chosen->strips &&
                       !plan.spilled == !chosen->spilled;
     printf("%s\n", !same                             ? ""
                    : plan.spilled != chosen->spilled ? "; chosen, in part"
@@ -97,10 +99,13 @@ print_ladder(VaeModel *model, const VaeStreamParams *params,
              const VaePlan *chosen)
 {
     static const Rung rungs[] = {
-        {4, 0, VAE_SPILL_OFF},  {2, 0, VAE_SPILL_OFF}, {1, 0, VAE_SPILL_OFF},
-        {1, 2, VAE_SPILL_OFF},  {1, 1, VAE_SPILL_OFF}, {1, 0, VAE_SPILL_HOST},
-        {1, 2, VAE_SPILL_HOST}, {1, 1, VAE_SPILL_HOST}};
-    if (params->slice_size)
+        {4, 0, 0, VAE_SPILL_OFF},  {2, 0, 0, VAE_SPILL_OFF},
+        {1, 0, 0, VAE_SPILL_OFF},  {1, 0, 4, VAE_SPILL_OFF},
+        {1, 0, 8, VAE_SPILL_OFF},  {1, 2, 8, VAE_SPILL_OFF},
+        {1, 1, 16, VAE_SPILL_OFF}, {1, 0, 0, VAE_SPILL_HOST},
+        {1, 0, 4, VAE_SPILL_HOST}, {1, 0, 8, VAE_SPILL_HOST},
+        {1, 2, 8, VAE_SPILL_HOST}, {1, 1, 16, VAE_SPILL_HOST}};
+    if (params->slice_size || params->strips)
         return;
     puts("  ladder, with an estimate of the cost: operations, and carries that "
          "are copied");
