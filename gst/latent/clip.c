@@ -109,11 +109,24 @@ fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                       error);
 }
 
+/* Frames of n latents from the start of a sequence on. */
+static gint64
+frames_of(const GstLatentClip *clip, gint64 n)
+{
+    return n > 0 ? 1 + (gint64) clip->temporal * (n - 1) : 0;
+}
+
 /* The first video frame of latent k. */
 static gint64
 first_frame(const GstLatentClip *clip, gint k)
 {
-    return k > 0 ? 1 + (gint64) clip->temporal * (k - 1) : 0;
+    gint64 before = 0;
+    gint i = 0;
+    if (!clip->sequences)
+        return frames_of(clip, k);
+    for (; i + 1 < clip->n_sequences && clip->sequences[i + 1].first <= k; i++)
+        before += clip->sequences[i].frames;
+    return before + frames_of(clip, k - clip->sequences[i].first);
 }
 
 /* The length in frames: what the file says where that ends within the last
@@ -187,6 +200,7 @@ gst_latent_clip_clear(GstLatentClip *clip)
 {
     vae_tensor_file_free(&clip->file);
     g_free(clip->times);
+    g_free(clip->sequences);
     memset(clip, 0, sizeof *clip);
 }
 
@@ -228,6 +242,58 @@ gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times)
     return TRUE;
 }
 
+gboolean
+gst_latent_clip_find_sequences(const GstLatentClip *clip, guint64 *offset,
+                               gint *n)
+{
+    const VaeTensorInfo *t =
+        vae_tensor_file_find(clip->file, GST_LATENT_SEQUENCES);
+    if (!t || clip->data.batch != 1)
+        return FALSE;
+    *offset = t->offset;
+    *n = (gint) MIN(t->dims[0], G_MAXINT);
+    return t->type == VAE_TYPE_U8 && t->supported && t->n_dims == 2 &&
+           t->dims[0] > 1 && t->dims[0] <= clip->data.t &&
+           t->dims[1] == (gint64) sizeof(GstLatentSequence);
+}
+
+gboolean
+gst_latent_clip_take_sequences(GstLatentClip *clip,
+                               GstLatentSequence *sequences, gint n)
+{
+    gint64 frames = 0;
+    for (gint i = 0; i < n; i++) {
+        sequences[i].first = GINT64_FROM_LE(sequences[i].first);
+        sequences[i].frames = GINT64_FROM_LE(sequences[i].frames);
+    }
+    for (gint i = 0; i < n; i++) {
+        const gint64 end = i + 1 < n ? sequences[i + 1].first : clip->data.t;
+        const gint64 length = end - sequences[i].first;
+        if ((i == 0 && sequences[0].first != 0) || length < 1 ||
+            end > clip->data.t ||
+            sequences[i].frames > frames_of(clip, length) ||
+            sequences[i].frames <= frames_of(clip, length - 1)) {
+            g_free(sequences);
+            return FALSE;
+        }
+        frames += sequences[i].frames;
+    }
+    clip->sequences = sequences;
+    clip->n_sequences = n;
+    clip->frames = frames;
+    return TRUE;
+}
+
+gint
+gst_latent_clip_start(const GstLatentClip *clip, gint k)
+{
+    gint start = 0;
+    for (gint i = 0; i < clip->n_sequences && clip->sequences[i].first <= k;
+         i++)
+        start = (gint) clip->sequences[i].first;
+    return start;
+}
+
 gint
 gst_latent_clip_frames(const GstLatentClip *clip, gint k)
 {
@@ -267,9 +333,17 @@ search_times(const GstLatentClip *clip, GstClockTime time)
 static gint
 latent_of(const GstLatentClip *clip, gint64 frame)
 {
+    const GstLatentSequence *s = clip->sequences;
+    gint64 first = 0;
     if (frame >= clip->frames)
         return clip->data.t;
-    return frame == 0 ? 0 : 1 + (gint) ((frame - 1) / clip->temporal);
+    for (gint i = 0; s && i < clip->n_sequences; i++) {
+        first = s[i].first;
+        if (frame < s[i].frames)
+            break;
+        frame -= s[i].frames;
+    }
+    return (gint) (first + (frame > 0 ? 1 + (frame - 1) / clip->temporal : 0));
 }
 
 gint

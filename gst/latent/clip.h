@@ -25,6 +25,16 @@ G_BEGIN_DECLS
  * little endian. Only where the times do not follow the frame rate. */
 #define GST_LATENT_TIMES "latent_times"
 
+/* A tensor beside the latents, U8 [n, 16], of a file of several sequences: of
+ * each a GstLatentSequence, little endian. */
+#define GST_LATENT_SEQUENCES "latent_sequences"
+
+/* The first latent of a sequence, and how many frames all of its latents
+ * hold. */
+typedef struct GstLatentSequence {
+    gint64 first, frames;
+} GstLatentSequence;
+
 /* When a latent begins, after the first, and how long its frames last; ns. */
 typedef struct GstLatentTime {
     gint64 pts, duration;
@@ -39,7 +49,9 @@ typedef struct GstLatentClip {
     gint temporal;        /* frames of each latent after the first */
     gint64 frames;        /* of the whole clip */
     GstLatentTime *times; /* of each latent; NULL: by the frame rate */
-    gchar overruled[64];  /* the setting that the file contradicts, or "" */
+    GstLatentSequence *sequences; /* NULL: it is one */
+    gint n_sequences;
+    gchar overruled[64]; /* the setting that the file contradicts, or "" */
 } GstLatentClip;
 
 /*
@@ -60,6 +72,13 @@ gboolean gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset);
 /* Takes the times of all latents, as they are in the file. FALSE: they are not
  * possible and not used. */
 gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
+/* The same for the sequences, whose number find() gives. */
+gboolean gst_latent_clip_find_sequences(const GstLatentClip *clip,
+                                        guint64 *offset, gint *n);
+gboolean gst_latent_clip_take_sequences(GstLatentClip *clip,
+                                        GstLatentSequence *sequences, gint n);
+/* The first latent of the sequence that latent k belongs to. */
+gint gst_latent_clip_start(const GstLatentClip *clip, gint k);
 /* How many frames latent k stands for. */
 gint gst_latent_clip_frames(const GstLatentClip *clip, gint k);
 /* When latent k begins; the end of the clip for k = data.t. */

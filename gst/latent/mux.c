@@ -22,7 +22,9 @@
  * Where the times of the latents do not follow the frame rate, a second tensor,
  * "latent_times" (U8 [T, 16]), has of each latent two 64-bit integers, little
  * endian: when it begins, after the first, and how long its frames last, in
- * nanoseconds. latentdemux gives these times back.
+ * nanoseconds. latentdemux gives these times back. A file of several sequences
+ * has a tensor "latent_sequences" (U8 [n, 16]) with two such integers of each:
+ * its first latent, and how many frames it holds.
  *
  * How many latents there are stands at the front of the file and is known at
  * the end, so downstream has to be able to seek, as filesink can; for a
@@ -88,7 +90,9 @@ struct _GstLatentMux {
     gint64 latents;
     GstClockTime first; /* the time of the first */
     gint64 frames;      /* of video, in all of them */
+    gint64 earlier;     /* in the sequences before this one */
     GArray *times;      /* GstLatentTime of each */
+    GArray *sequences;  /* GstLatentSequence */
     gboolean untimed;   /* a latent had no time */
     gboolean uneven;    /* times do not follow the frame rate */
     gboolean warned, times_told;
@@ -120,10 +124,11 @@ temporal(const GstLatentMux *self)
 /* The header for so many latents and frames, in exactly header_size bytes
  * where that is set. */
 static GstBuffer *
-make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
+make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times,
+            gint64 sequences)
 {
     const GstVaeLatentInfo *info = &self->info;
-    const VaeTensorOut tensors[] = {
+    VaeTensorOut tensors[3] = {
         {.name = "latent",
          .type = info->type,
          .n_dims = 4,
@@ -133,13 +138,18 @@ make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
          .type = VAE_TYPE_U8,
          .n_dims = 2,
          .dims = {latents, sizeof(GstLatentTime)}}};
+    const gsize n = times ? 2 : 1;
     GstLatentFields fields;
     VaeError error;
     void *bytes;
     gsize size;
+    tensors[n] = (VaeTensorOut){.name = GST_LATENT_SEQUENCES,
+                                .type = VAE_TYPE_U8,
+                                .n_dims = 2,
+                                .dims = {sequences, sizeof(GstLatentSequence)}};
     gst_latent_fields_fill(&fields, info, frames, self->tags);
-    const VaeTensorHeader header = {tensors, times ? 2 : 1, fields.list,
-                                    fields.n, self->header_size};
+    const VaeTensorHeader header = {tensors, sequences > 1 ? n + 1 : n,
+                                    fields.list, fields.n, self->header_size};
     const VaeStatus status =
         vae_tensor_header_make(&header, &bytes, &size, &error);
     gst_latent_fields_clear(&fields);
@@ -154,11 +164,12 @@ make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
 static gboolean
 measure_header(GstLatentMux *self)
 {
-    const gint64 step =
-        gst_vae_latent_info_step_size(&self->info) + sizeof(GstLatentTime);
+    const gint64 step = gst_vae_latent_info_step_size(&self->info) +
+                        sizeof(GstLatentTime) + sizeof(GstLatentSequence);
     const gint64 most = MIN(MAX_LATENTS, G_MAXINT64 / step);
     self->header_size = 0;
-    GstBuffer *buffer = make_header(self, most, most * temporal(self), TRUE);
+    GstBuffer *buffer =
+        make_header(self, most, most * temporal(self), TRUE, most);
     if (!buffer)
         return FALSE;
     self->header_size = gst_buffer_get_size(buffer);
@@ -170,8 +181,9 @@ measure_header(GstLatentMux *self)
 static GstFlowReturn
 push_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
 {
+    const gint64 sequences = latents > 0 ? self->sequences->len : 0;
     GstSegment segment;
-    GstBuffer *buffer = make_header(self, latents, frames, times);
+    GstBuffer *buffer = make_header(self, latents, frames, times, sequences);
     if (!buffer)
         return GST_FLOW_ERROR;
     GST_BUFFER_OFFSET(buffer) = 0;
@@ -237,26 +249,23 @@ begin(GstLatentMux *self)
     return push_header(self, 0, 0, FALSE);
 }
 
-/* Writes the times behind the latents. */
+/* Writes a table of pairs of numbers at *offset, and moves that behind it. */
 static GstFlowReturn
-push_times(GstLatentMux *self)
+push_table(GstLatentMux *self, GArray *table, guint64 *offset)
 {
-    const gsize size = self->times->len * sizeof(GstLatentTime);
-    const guint64 offset =
-        self->header_size +
-        self->latents * gst_vae_latent_info_step_size(&self->info);
-    for (guint k = 0; k < self->times->len; k++) {
-        GstLatentTime *t = &g_array_index(self->times, GstLatentTime, k);
-        t->pts = GINT64_TO_LE(t->pts);
-        t->duration = GINT64_TO_LE(t->duration);
-    }
-    GstBuffer *buffer = gst_buffer_new_memdup(self->times->data, size);
-    GST_BUFFER_OFFSET(buffer) = offset;
-    GST_BUFFER_OFFSET_END(buffer) = offset + size;
+    const gsize size = table->len * 2 * sizeof(gint64);
+    gint64 *numbers = (gint64 *) table->data;
+    for (guint i = 0; i < 2 * table->len; i++)
+        numbers[i] = GINT64_TO_LE(numbers[i]);
+    GstBuffer *buffer = gst_buffer_new_memdup(numbers, size);
+    GST_BUFFER_OFFSET(buffer) = *offset;
+    *offset += size;
+    GST_BUFFER_OFFSET_END(buffer) = *offset;
     return gst_pad_push(self->srcpad, buffer);
 }
 
-/* Writes the true header over the first one. */
+/* Writes the tables behind the latents, and the true header over the first
+ * one. */
 static GstFlowReturn
 complete(GstLatentMux *self)
 {
@@ -265,7 +274,13 @@ complete(GstLatentMux *self)
         self->latents, self->frames);
     self->state = STATE_DONE;
     const gboolean times = self->uneven && !self->untimed && self->latents > 0;
-    const GstFlowReturn ret = times ? push_times(self) : GST_FLOW_OK;
+    guint64 offset = self->header_size +
+                     self->latents * gst_vae_latent_info_step_size(&self->info);
+    GstFlowReturn ret = GST_FLOW_OK;
+    if (times)
+        ret = push_table(self, self->times, &offset);
+    if (ret == GST_FLOW_OK && self->sequences->len > 1)
+        ret = push_table(self, self->sequences, &offset);
     return ret == GST_FLOW_OK
                ? push_header(self, self->latents, self->frames, times)
                : ret;
@@ -287,29 +302,46 @@ frames_time(const GstLatentMux *self, guint64 frames)
     return gst_util_uint64_scale(frames, GST_SECOND * d, n);
 }
 
-/* Frames in front of the next latent. */
+static GstLatentSequence *
+last_sequence(const GstLatentMux *self)
+{
+    return &g_array_index(self->sequences, GstLatentSequence,
+                          self->sequences->len - 1);
+}
+
+/* Frames in front of the next latent in its sequence. */
 static gint64
 frames_before(const GstLatentMux *self)
 {
-    return self->latents > 0 ? 1 + (self->latents - 1) * temporal(self) : 0;
+    const gint64 n = self->latents - last_sequence(self)->first;
+    return n > 0 ? 1 + (n - 1) * temporal(self) : 0;
 }
 
-/* Frames of the next latent: as many as its meta or its duration says. */
+/* Frames of the next latent, up to `full`: as many as its meta or its duration
+ * says; 0: nothing says it. */
 static gint64
-count_frames(const GstLatentMux *self, const GstBuffer *buffer)
+stated_frames(const GstLatentMux *self, const GstBuffer *buffer, gint64 full)
 {
-    const guint64 full = self->latents > 0 ? temporal(self) : 1;
     GstClockTime length;
     guint64 n, d;
     guint frames;
     if (gst_vae_group_get(buffer, &frames, &length))
         return MIN(frames, full);
     if (!GST_BUFFER_DURATION_IS_VALID(buffer))
-        return full;
+        return 0;
     frame_rate(self, &n, &d);
-    return CLAMP(gst_util_uint64_scale_round(GST_BUFFER_DURATION(buffer), n,
-                                             GST_SECOND * d),
+    return CLAMP((gint64) gst_util_uint64_scale_round(
+                     GST_BUFFER_DURATION(buffer), n, GST_SECOND * d),
                  1, full);
+}
+
+static gint64
+count_frames(const GstLatentMux *self, const GstBuffer *buffer)
+{
+    const gint64 full =
+        self->latents > last_sequence(self)->first ? temporal(self) : 1;
+    const gint64 stated = stated_frames(self, buffer, full);
+    return stated > 0 ? stated : full;
 }
 
 static gboolean
@@ -345,8 +377,10 @@ note_time(GstLatentMux *self, const GstBuffer *buffer, gint64 frames)
         g_array_index(self->times, GstLatentTime, self->times->len - 1).pts >
             time.pts)
         self->untimed = self->uneven = TRUE;
-    self->uneven |= differ(time.duration, nominal) ||
-                    differ(time.pts, frames_time(self, frames_before(self)));
+    self->uneven |=
+        differ(time.duration, nominal) ||
+        differ(time.pts,
+               frames_time(self, self->earlier + frames_before(self)));
     g_array_append_val(self->times, time);
 }
 
@@ -365,31 +399,42 @@ warn_of_times(GstLatentMux *self)
         (NULL));
 }
 
+/* Begins a sequence where the next latent does. Without DELTA_UNIT, but with
+ * more than the one frame of a first latent, it rather lacks the flag. */
 static void
-warn_of_restart(GstLatentMux *self, GstBuffer *buffer)
+note_sequence(GstLatentMux *self, const GstBuffer *buffer)
 {
-    if (self->warned || self->latents == 0 ||
+    const GstLatentSequence next = {.first = self->latents};
+    if (self->latents > 0 &&
         GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT))
         return;
+    if (self->latents == 0 || stated_frames(self, buffer, 2) == 1) {
+        self->earlier = self->frames;
+        g_array_append_val(self->sequences, next);
+        return;
+    }
+    if (!self->warned)
+        GST_ELEMENT_WARNING(
+            self, STREAM, MUX,
+            ("Latent %" G_GINT64_FORMAT
+             " begins a new sequence by its flags, but has not the duration of "
+             "one frame: it is written as the continuation of the one before. "
+             "Set DELTA_UNIT on it, or that duration",
+             self->latents),
+            (NULL));
     self->warned = TRUE;
-    GST_ELEMENT_WARNING(self, STREAM, MUX,
-                        ("Latent %" G_GINT64_FORMAT
-                         " begins a new sequence, which the file cannot say: "
-                         "it will decode as the continuation of one",
-                         self->latents),
-                        (NULL));
 }
 
 static GstFlowReturn
 write_latent(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize size = gst_buffer_get_size(buffer);
+    const guint64 offset = self->header_size + self->latents * size;
+    note_sequence(self, buffer);
     const gint64 frames = count_frames(self, buffer);
     const gint64 before = frames_before(self);
-    const guint64 offset = self->header_size + self->latents * size;
     note_time(self, buffer, frames);
     warn_of_times(self);
-    warn_of_restart(self, buffer);
     buffer = gst_buffer_make_writable(buffer);
     GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
     GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
@@ -402,7 +447,8 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
     if (ret == GST_FLOW_OK) {
         self->latents++;
-        self->frames = before + frames;
+        last_sequence(self)->frames = before + frames;
+        self->frames = self->earlier + before + frames;
     }
     return ret;
 }
@@ -507,7 +553,8 @@ reset(GstLatentMux *self)
 {
     self->state = STATE_EMPTY;
     self->header_size = 0;
-    self->latents = self->frames = 0;
+    self->latents = self->frames = self->earlier = 0;
+    g_array_set_size(self->sequences, 0);
     self->warned = self->untimed = self->uneven = self->times_told = FALSE;
     g_array_set_size(self->times, 0);
 }
@@ -606,6 +653,7 @@ finalize(GObject *object)
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
     gst_clear_tag_list(&GST_LATENT_MUX(object)->tags);
     g_array_unref(GST_LATENT_MUX(object)->times);
+    g_array_unref(GST_LATENT_MUX(object)->sequences);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
 }
 
@@ -613,6 +661,7 @@ static void
 gst_latent_mux_init(GstLatentMux *self)
 {
     self->times = g_array_new(FALSE, FALSE, sizeof(GstLatentTime));
+    self->sequences = g_array_new(FALSE, FALSE, sizeof(GstLatentSequence));
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
     gst_pad_set_event_function(self->sinkpad, sink_event);

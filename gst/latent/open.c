@@ -32,36 +32,63 @@ tell_no_space(GstLatentDemux *self, const gchar *name)
     g_free(text);
 }
 
-/* Reads the times of the latents, where the file has any. */
+/* Reads size bytes of the file into *data. */
 static GstFlowReturn
-read_times(GstLatentDemux *self, const gchar *name)
+read_table(GstLatentDemux *self, const gchar *name, guint64 offset, gsize size,
+           gpointer *data)
 {
-    const gsize size = (gsize) self->clip.data.t * sizeof(GstLatentTime);
     GstFlowReturn ret = GST_FLOW_OK;
-    guint64 offset;
     VaeError error;
-    if (!gst_latent_clip_find_times(&self->clip, &offset))
-        return GST_FLOW_OK;
-    GstLatentTime *times = g_try_malloc(size);
-    if (!times) {
+    *data = g_try_malloc(size);
+    if (!*data) {
         vae_fail(&error, VAE_ERR_MEMORY, "%s: no memory for times", name);
         return gst_latent_send_fail(self, &error);
     }
     if (self->pull)
-        ret = gst_latent_pull(self->sinkpad, offset, (guint8 *) times, size,
-                              &error);
+        ret = gst_latent_pull(self->sinkpad, offset, *data, size, &error);
     else
-        memcpy(times, self->bytes.data + offset, size);
+        memcpy(*data, self->bytes.data + offset, size);
     if (ret != GST_FLOW_OK)
-        g_free(times);
-    else if (!gst_latent_clip_take_times(&self->clip, times))
-        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
-                            ("%s: the times of the latents (" GST_LATENT_TIMES
-                             ") are not possible; the frame rate is used",
-                             name),
-                            (NULL));
+        g_clear_pointer(data, g_free);
     return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
                                         : ret;
+}
+
+static void
+warn_of_table(GstLatentDemux *self, const gchar *name, const gchar *tensor,
+              const gchar *instead)
+{
+    GST_ELEMENT_WARNING(self, STREAM, FORMAT,
+                        ("%s: the numbers in \"%s\" are not possible; %s", name,
+                         tensor, instead),
+                        (NULL));
+}
+
+/* Reads sequences and times of the latents, where the file has any. */
+static GstFlowReturn
+read_tables(GstLatentDemux *self, const gchar *name)
+{
+    GstLatentClip *clip = &self->clip;
+    GstFlowReturn ret = GST_FLOW_OK;
+    gpointer table;
+    guint64 offset;
+    gint n;
+    if (gst_latent_clip_find_sequences(clip, &offset, &n)) {
+        ret = read_table(self, name, offset, n * sizeof(GstLatentSequence),
+                         &table);
+        if (ret == GST_FLOW_OK &&
+            !gst_latent_clip_take_sequences(clip, table, n))
+            warn_of_table(self, name, GST_LATENT_SEQUENCES,
+                          "all latents are taken as one sequence");
+    }
+    if (ret == GST_FLOW_OK && gst_latent_clip_find_times(clip, &offset)) {
+        ret = read_table(self, name, offset,
+                         (gsize) clip->data.t * sizeof(GstLatentTime), &table);
+        if (ret == GST_FLOW_OK && !gst_latent_clip_take_times(clip, table))
+            warn_of_table(self, name, GST_LATENT_TIMES,
+                          "the frame rate is used");
+    }
+    return ret;
 }
 
 /* Finds the clip in `bytes` of a file of total bytes. */
@@ -94,7 +121,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                             (NULL));
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
-    return read_times(self, name);
+    return read_tables(self, name);
 }
 
 GstFlowReturn

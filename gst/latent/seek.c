@@ -166,9 +166,10 @@ gst_latent_seek_is_quick(GstEvent *event)
 
 /* Goes on with [shown, end). */
 static void
-set_run(GstLatentRun *run, gint shown, gint end)
+set_run(GstLatentRun *run, const GstLatentClip *clip, gint shown, gint end)
 {
-    const gint first = MAX(shown - run->warm_up, 0);
+    const gint first =
+        MAX(shown - run->warm_up, gst_latent_clip_start(clip, shown));
 
     run->discont |= first != run->next;
     run->next = first;
@@ -213,11 +214,11 @@ gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
     run->until = backward ? run->high : MIN(run->low + run->stride, run->high);
     if (run->high <= run->low) { /* nothing is shown */
         run->warm_up = 0;
-        set_run(run, run->low, run->low);
+        set_run(run, clip, run->low, run->low);
     } else if (!backward) {
-        set_run(run, run->low, run->stride ? run->low + 1 : run->high);
+        set_run(run, clip, run->low, run->stride ? run->low + 1 : run->high);
     } else {
-        set_run(run,
+        set_run(run, clip,
                 MAX(run->low, run->high - (run->stride ? 1 : BACKWARD_GROUP)),
                 run->high);
     }
@@ -225,7 +226,7 @@ gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
 
 /* Goes on to the next latent of a trick mode. */
 static gboolean
-skip(GstLatentRun *run)
+skip(GstLatentRun *run, const GstLatentClip *clip)
 {
     const gint step = run->stride;
 
@@ -233,9 +234,9 @@ skip(GstLatentRun *run)
         return FALSE;
     if (run->backward) {
         run->until = run->shown;
-        set_run(run, MAX(run->shown - step, run->low), 0);
+        set_run(run, clip, MAX(run->shown - step, run->low), 0);
     } else {
-        set_run(run, run->shown + step, 0);
+        set_run(run, clip, run->shown + step, 0);
         run->until = MIN(run->shown + step, run->high);
     }
     run->end = run->shown + 1;
@@ -243,15 +244,15 @@ skip(GstLatentRun *run)
 }
 
 gboolean
-gst_latent_run_continue(GstLatentRun *run)
+gst_latent_run_continue(GstLatentRun *run, const GstLatentClip *clip)
 {
     if (run->high <= run->low)
         return FALSE;
     if (run->stride)
-        return skip(run);
+        return skip(run, clip);
     if (!run->backward || run->shown <= run->low)
         return FALSE;
-    set_run(run, MAX(run->shown - BACKWARD_GROUP, run->low), run->shown);
+    set_run(run, clip, MAX(run->shown - BACKWARD_GROUP, run->low), run->shown);
     return TRUE;
 }
 

@@ -52,7 +52,7 @@ void gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
                           const GstSegment *segment, gint warm_up,
                           GstClockTime interval);
 /* The next run; FALSE: there is none. */
-gboolean gst_latent_run_continue(GstLatentRun *run);
+gboolean gst_latent_run_continue(GstLatentRun *run, const GstLatentClip *clip);
 
 /* Answers a query for POSITION, DURATION, SEEKING, CONVERT or SEGMENT, in time
  * or frames; FALSE: not in that format. */

@@ -162,7 +162,7 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
         GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DECODE_ONLY);
     if (self->run.discont)
         GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
-    else
+    else if (k != gst_latent_clip_start(&self->clip, k))
         GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
     self->run.discont = FALSE;
 }
@@ -215,7 +215,8 @@ gst_latent_send_next(GstLatentDemux *self)
 {
     GstLatentRun *run = &self->run;
     GstFlowReturn ret = push_due(self);
-    if (ret == GST_FLOW_OK && is_sent(self) && !gst_latent_run_continue(run))
+    if (ret == GST_FLOW_OK && is_sent(self) &&
+        !gst_latent_run_continue(run, &self->clip))
         ret = GST_FLOW_EOS;
     if (ret != GST_FLOW_OK)
         return ret;

@@ -74,6 +74,14 @@ model_json(const VaeModel *model, const char *hash)
         frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
+/* The number of sequences of the clip; latentmux writes a table of several. */
+static long long
+count_sequences(const VaeTensorFile *file)
+{
+    const VaeTensorInfo *t = vae_tensor_file_find(file, "latent_sequences");
+    return t && t->n_dims == 2 ? (long long) t->dims[0] : 1;
+}
+
 static json_t *
 clip_json(const VaeLatentClip *c)
 {
@@ -149,8 +157,11 @@ print_json(const Info *in, bool tensors)
     else if (!in->has_clip && !in->video)
         json_object_set_new(root, "no_model",
                             json_string(in->why_no_model.message));
-    if (in->has_clip)
+    if (in->has_clip) {
         json_object_set_new(root, "latents", clip_json(&in->clip));
+        json_object_set_new(root, "sequences",
+                            json_integer(count_sequences(in->file)));
+    }
     if (in->video)
         json_object_set_new(root, "video", video_json(in->file, in->video));
     json_object_set_new(root, "metadata", metadata_json(in->file));
@@ -323,6 +334,16 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
 }
 
 static void
+print_sequences(const VaeTensorFile *file)
+{
+    const long long n = count_sequences(file);
+    if (n > 1)
+        printf("  %lld sequences; latentdemux plays them, vaetool decode takes "
+               "them as one\n",
+               n);
+}
+
+static void
 print_text(const Info *in, bool tensors)
 {
     const VaeTensorInfo *v = in->video;
@@ -331,9 +352,10 @@ print_text(const Info *in, bool tensors)
         unfinished_print(&in->unfinished);
     else if (in->model)
         print_model(in->model, in->fingerprint);
-    else if (in->has_clip)
+    else if (in->has_clip) {
         print_clip(&in->clip);
-    else if (v)
+        print_sequences(in->file);
+    } else if (v)
         print_video(in->file, v);
     else
         printf("no known model: %s\nno latents: %s\n", in->why_no_model.message,

@@ -630,6 +630,104 @@ GST_START_TEST(test_restart_warns)
 }
 GST_END_TEST
 
+static void
+push_at(Mux *mux, const Clip *clip, gint k, gint frame, gint frames,
+        gboolean start)
+{
+    GstBuffer *buffer =
+        gst_buffer_new_wrapped(step_data(clip, k), step_bytes(clip));
+    GST_BUFFER_PTS(buffer) = gst_util_uint64_scale(frame, GST_SECOND, 24);
+    GST_BUFFER_DURATION(buffer) = gst_util_uint64_scale(frames, GST_SECOND, 24);
+    if (!start)
+        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    fail_unless(gst_harness_push(mux->harness, buffer) == GST_FLOW_OK);
+}
+
+/* Several sequences keep their starts and their numbers of frames. */
+GST_START_TEST(test_sequences)
+{
+    static const struct {
+        gint frame, frames;
+        gboolean start;
+    } latents[] = {{0, 1, TRUE},  {1, 4, FALSE}, {5, 2, FALSE}, {7, 1, TRUE},
+                   {8, 4, FALSE}, {12, 1, TRUE}, {13, 1, TRUE}, {14, 3, FALSE}};
+    const Clip clip = {VAE_TYPE_F16, G_N_ELEMENTS(latents), 16, 3, 5};
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, small_caps);
+    for (gint k = 0; k < clip.t; k++)
+        push_at(&mux, &clip, k, latents[k].frame, latents[k].frames,
+                latents[k].start);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &clip, clip.t, 17);
+    Run *run =
+        run_all("filesrc location=%s ! latentdemux ! fakesink name=sink", path);
+    fail_unless(run->warning == NULL, "%s", run->warning);
+    fail_unless_equals_int(run->buffers->len, clip.t);
+    for (gint k = 0; k < clip.t; k++) {
+        const GstBuffer *b = g_ptr_array_index(run->buffers, k);
+        const guint64 end = latents[k].frame + latents[k].frames;
+        fail_unless_equals_uint64(
+            GST_BUFFER_PTS(b),
+            gst_util_uint64_scale(latents[k].frame, GST_SECOND, 24));
+        fail_unless_equals_uint64(GST_BUFFER_PTS(b) + GST_BUFFER_DURATION(b),
+                                  gst_util_uint64_scale(end, GST_SECOND, 24));
+        fail_unless_equals_int(
+            GST_BUFFER_FLAG_IS_SET(b, GST_BUFFER_FLAG_DELTA_UNIT),
+            !latents[k].start);
+    }
+    run_free(run);
+
+    /* A seek begins no earlier than the sequence. */
+    run = run_preroll(path, "", "");
+    g_ptr_array_set_size(run->buffers, 0);
+    fail_unless(gst_element_seek_simple(run->pipeline, GST_FORMAT_DEFAULT,
+                                        GST_SEEK_FLAG_FLUSH, 9));
+    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
+    run_wait(run);
+    const GstBuffer *begin = g_ptr_array_index(run->buffers, 0);
+    fail_unless_equals_uint64(GST_BUFFER_OFFSET(begin), 3);
+    run_free(run);
+    g_free(path);
+}
+GST_END_TEST
+
+/* Numbers of sequences that cannot be are left out. */
+GST_START_TEST(test_bad_sequences)
+{
+    static const gint64 bad[][4] = {
+        {1, 2, 2, 5}, {0, 1, 0, 9},  {0, 9, 2, 5},         {0, 5, 4, 1},
+        {0, 5, 2, 0}, {0, 5, 2, -1}, {0, 5, G_MAXINT64, 1}};
+    guint8 *data = clip_data(&small, TCHW);
+    gchar *path = test_path("bad");
+    for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
+        const VaeTensorOut out[] = {
+            {.name = "latent",
+             .type = small.type,
+             .data = data,
+             .n_dims = 4,
+             .dims = {small.t, small.c, small.h, small.w}},
+            {.name = "latent_sequences",
+             .type = VAE_TYPE_U8,
+             .data = bad[i],
+             .n_dims = 2,
+             .dims = {2, 16}}};
+        const VaeMetadata metadata[] = {{"vae.layout", "tchw"}};
+        VaeError error;
+        fail_unless(vae_tensor_file_write(path, out, 2, metadata, 1, &error) ==
+                    VAE_OK);
+        Run *run = run_all(
+            "filesrc location=%s ! latentdemux ! fakesink name=sink", path);
+        fail_unless(run->warning && strstr(run->warning, "latent_sequences"));
+        assert_clip(run, &small, 0);
+        run_free(run);
+    }
+    g_free(data);
+    g_free(path);
+}
+GST_END_TEST
+
 /* A recording that was killed, at any byte behind the header, gives all latents
  * that it has as a whole. */
 GST_START_TEST(test_aborted)
@@ -772,6 +870,8 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_not_seekable);
     tcase_add_test(tcase, test_no_latents);
     tcase_add_test(tcase, test_restart_warns);
+    tcase_add_test(tcase, test_sequences);
+    tcase_add_test(tcase, test_bad_sequences);
     tcase_add_test(tcase, test_aborted);
     tcase_add_test(tcase, test_disk_full);
     tcase_add_test(tcase, test_failed_write);
