@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Moves a playing stream of latents from one host to another.
+
+The relay runs beside the source of the latents, and sends them to one host. A line
+HOST:PORT on its standard input moves the stream: the old host decodes what it has, saves
+its carries and ends; the new host loads them and goes on with the next latent. No frame is
+lost or doubled, and the bytes are those of one host.
+
+    move.py host --listen 5001 'vaedecode name=decode model=W precision=bf16 ! ... ! sink'
+    move.py relay --listen 5000 --to HOST_A:5001
+    vaesend.py clip.safetensors tcp://127.0.0.1:5000
+"""
+import argparse
+import os
+import select
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+
+# Kinds of packets of GStreamer's data protocol, and two of our own.
+BUFFER, CAPS = 1, 2
+SAVE, LOAD = 0xFFFF, 0xFFFE
+HEADER = 62
+
+
+class Gone(ConnectionError):
+    """The other end closed the connection."""
+
+
+def say(text):
+    print(f"move: {text}", file=sys.stderr, flush=True)
+
+
+def receive(link, size, at_start=False):
+    """That many bytes. at_start: b"" if the connection ends before the first one."""
+    data = bytearray()
+    while len(data) < size:
+        part = link.recv(min(1 << 20, size - len(data)))
+        if not part:
+            if at_start and not data:
+                return b""
+            raise Gone("the connection ended within a packet")
+        data += part
+    return bytes(data)
+
+
+def packet(link):
+    """(kind, bytes) of the next packet, or None at the end."""
+    header = receive(link, HEADER, at_start=True)
+    if not header:
+        return None
+    kind, length = struct.unpack_from(">HI", header, 4)
+    if header[0] != 1 or length > 1 << 31:
+        raise Gone("the sender does not write GStreamer's data protocol 1.0")
+    return kind, header + receive(link, length)
+
+
+def own(kind, payload=b""):
+    return struct.pack(">BBBBHI52x", 1, 0, 0, 0, kind, len(payload)) + payload
+
+
+def listen(port, host):
+    server = socket.create_server((host, port))
+    say(f"listening on {host}:{server.getsockname()[1]}")
+    return server
+
+
+def connect(where):
+    host, _, port = where.rpartition(":")
+    try:
+        link = socket.create_connection((host.strip("[]"), int(port)))
+    except (OSError, ValueError) as error:
+        raise Gone(f"{where}: {error}") from None
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return link
+
+
+class Relay:
+    """Sends the packets of a source to one host, and to another one after a move."""
+
+    def __init__(self, source, where):
+        self.source, self.where = source, where
+        self.headers = {}  # the newest packet of each kind but buffers, in order
+        self.latents = 0
+        self.link = connect(where)
+
+    def run(self):
+        commands = [sys.stdin]
+        while True:
+            ready = select.select([self.source, *commands], [], [])[0]
+            if sys.stdin in ready:
+                line = sys.stdin.readline()
+                if not line:
+                    commands = []
+                elif line.strip():
+                    self.move(line.strip())
+                continue
+            found = packet(self.source)
+            if not found:
+                break
+            kind, data = found
+            if kind == BUFFER:
+                self.latents += 1
+            else:
+                self.headers[kind] = data
+            try:
+                self.link.sendall(data)
+            except OSError as error:
+                raise Gone(f"{self.where}: {error.strerror}") from None
+        self.link.shutdown(socket.SHUT_WR)
+        self.link.recv(1)  # until the host is done
+
+    def move(self, where):
+        """If the new host or the save fails, the old host goes on."""
+        try:
+            link = connect(where)
+            # The new host opens its stream meanwhile.
+            link.sendall(b"".join(self.headers.values()))
+        except OSError as error:
+            say(f"not moved: {error}")
+            return
+        if not self.latents:
+            say(f"moved before the first latent from {self.where} to {where}")
+            self.link.close()
+            self.link, self.where = link, where
+            return
+        begin = time.monotonic()
+        self.link.sendall(own(SAVE))
+        kind, data = packet(self.link) or (None, b"")
+        if kind != LOAD:
+            why = data[HEADER:].decode(errors="replace") or "it closed the connection"
+            say(f"not moved: {self.where} did not save its carries: {why}")
+            link.close()
+            return
+        saved = time.monotonic()
+        link.sendall(data)
+        say(f"moved after latent {self.latents} from {self.where} to {where}: saved in "
+            f"{saved - begin:.3f} s, sent {len(data)} bytes in "
+            f"{time.monotonic() - saved:.3f} s")
+        self.link.close()
+        self.link, self.where = link, where
+
+
+class Host:
+    """A pipeline that decodes the latents of one connection."""
+
+    def __init__(self, pipeline):
+        import gi
+        gi.require_version("Gst", "1.0")
+        from gi.repository import Gst
+        Gst.init(None)
+        self.gst = Gst
+        read, self.write = os.pipe()
+        self.pipeline = Gst.parse_launch(f"fdsrc fd={read} ! gdpdepay ! {pipeline}")
+        self.decode = self.pipeline.get_by_name("decode")
+        if not self.decode:
+            raise ValueError(f'no element "decode" in the pipeline: {pipeline}')
+        self.decode.set_property("checkpoint-carries", True)
+        self.sent, self.arrived = 0, 0
+        self.change = threading.Condition()
+        # After the queue of the pad the element has the latent.
+        self.decode.get_static_pad("sink").add_probe(
+            Gst.PadProbeType.BUFFER, self.on_buffer)
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "carries")
+        self.failed = self.warning = None
+        self.saved = None  # or whether the checkpoint was written
+        threading.Thread(target=self.watch, daemon=True).start()
+        self.done = threading.Event()
+        self.pipeline.set_state(Gst.State.PLAYING)
+
+    def on_buffer(self, *_):
+        with self.change:
+            self.arrived += 1
+            self.change.notify_all()
+        return self.gst.PadProbeReturn.OK
+
+    def watch(self):
+        """The messages of the pipeline."""
+        types = self.gst.MessageType
+        bus = self.pipeline.get_bus()
+        while True:
+            message = bus.timed_pop_filtered(
+                self.gst.CLOCK_TIME_NONE,
+                types.ERROR | types.EOS | types.ELEMENT | types.WARNING)
+            with self.change:
+                if message.type == types.WARNING:
+                    self.warning = message.parse_warning()[0].message
+                    say(self.warning)
+                elif message.type == types.ERROR:
+                    self.failed = self.failed or message.parse_error()[0].message
+                elif message.type == types.ELEMENT:
+                    found = message.get_structure()
+                    if found.get_name() != "vae-checkpoint":
+                        continue
+                    self.saved = found.get_value("saved")
+                self.change.notify_all()
+            if message.type in (types.ERROR, types.EOS):
+                self.done.set()
+
+    def save(self):
+        """The carries behind the last latent; raises ValueError."""
+        with self.change:
+            self.change.wait_for(lambda: self.failed or self.arrived >= self.sent)
+        # The probe runs in front of the element, whose streaming thread still has the
+        # latent. An empty event of our own travels behind it.
+        self.wait_for_element()
+        self.saved = None
+        if not self.failed:
+            self.decode.emit("save-checkpoint", self.path)
+        with self.change:
+            self.change.wait_for(lambda: self.failed or self.saved is not None)
+        if self.failed or not self.saved:
+            raise ValueError(self.failed or self.warning)
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def hand_over(self, link):
+        """Sends the carries. False: there are none, and the stream stays."""
+        try:
+            carries = self.save()
+        except ValueError as error:
+            link.sendall(own(SAVE, str(error).encode()))
+            return False
+        link.sendall(own(LOAD, carries))
+        return True
+
+    def wait_for_element(self):
+        pad = self.decode.get_static_pad("sink")
+        pad.query(self.gst.Query.new_drain())
+
+    def serve(self, link):
+        """Forwards packets to the pipeline until the stream ends or moves on."""
+        try:
+            while not self.failed and (found := packet(link)):
+                kind, data = found
+                if kind == LOAD:
+                    with open(self.path, "wb") as file:
+                        file.write(data[HEADER:])
+                    self.decode.emit("load-checkpoint", self.path)
+                elif kind == SAVE:
+                    if self.hand_over(link):
+                        break
+                else:
+                    self.sent += kind == BUFFER
+                    view = memoryview(data)
+                    while view:
+                        view = view[os.write(self.write, view):]
+        finally:
+            os.close(self.write)
+        self.done.wait()
+        self.pipeline.set_state(self.gst.State.NULL)
+        if self.failed:
+            raise ValueError(self.failed)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(prog="move.py", description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
+    roles = parser.add_subparsers(dest="role", required=True)
+    relay = roles.add_parser("relay", help="beside the source of the latents")
+    relay.add_argument("--to", required=True, metavar="HOST:PORT", help="the first host")
+    host = roles.add_parser("host", help="where a part of the stream is decoded")
+    host.add_argument("pipeline", help='behind gdpdepay; with "vaedecode name=decode"')
+    for one in (relay, host):
+        one.add_argument("--listen", type=int, required=True, metavar="PORT")
+        one.add_argument("--address", default="127.0.0.1",
+                         help="to listen on; 0.0.0.0: every one")
+    options = parser.parse_args(arguments)
+    try:
+        with listen(options.listen, options.address) as server:
+            made = Host(options.pipeline) if options.role == "host" else None
+            link, _ = server.accept()
+        if made:
+            made.serve(link)
+        else:
+            Relay(link, options.to).run()
+        return 0
+    except ImportError as error:
+        say(f"python3-gi and gir1.2-gstreamer-1.0 are missing ({error})")
+    except Exception as error:  # GLib.Error is no subclass of these
+        say(error)
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
