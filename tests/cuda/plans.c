@@ -203,7 +203,7 @@ is_even(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
     size_t before = 0;
     for (int t = 1; t <= EVEN_FRAMES; t++) {
         VaeCudaConv *conv;
-        VaeCudaConvShape shape = l->shape;
+        VaeCudaConvShape shape = vae_cuda_layer_shape(&l->shape);
         shape.t = t;
         if (vae_cuda_conv_new(convs, &shape, choice, &conv, error) != VAE_OK)
             return t > 1; /* so many are computed in parts */

@@ -85,6 +85,7 @@ play(const Case *c, VaeModel *model, VaeError *error)
                                     .height = SIZE,
                                     .slice_size = SLICE,
                                     .frames_at_once = 1,
+                                    .strips = 1,
                                     .spill = VAE_SPILL_OFF,
                                     .threads = 1,
                                     .restarts = true};

@@ -63,14 +63,15 @@ use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
     if (!store || !vae_cuda_store_find(store, l->name,
                                        vae_cuda_code_begin() >> 20, &timed))
         return false;
-    const VaeCudaConvShape rows = vae_cuda_inner_rows(shape);
     bool good = vae_cuda_conv_new(cuda->convs, shape, &timed.choice, &conv,
                                   &error) == VAE_OK;
     vae_cuda_conv_free(&conv);
-    if (good)
+    for (int i = 0; i < VAE_CUDA_SOME_ROWS && good; i++) {
+        const VaeCudaConvShape rows = vae_cuda_some_rows(shape, i);
         good = vae_cuda_conv_new(cuda->convs, &rows, &timed.choice, &conv,
                                  &error) == VAE_OK;
-    vae_cuda_conv_free(&conv);
+        vae_cuda_conv_free(&conv);
+    }
     if (good) {
         l->choice = timed.choice;
         l->timed = true;

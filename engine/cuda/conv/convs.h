@@ -26,15 +26,19 @@ typedef struct VaeCudaConvShape {
     int align; /* power of two; x, y and add begin at multiples of this */
 } VaeCudaConvShape;
 
-/* Rows in the middle of one frame: a fourth of them. */
+/* A fourth of the rows of one frame: those in the middle, which read no zeros,
+ * the first ones and the last ones, which read zeros on one side. */
+enum { VAE_CUDA_SOME_ROWS = 3 };
 static inline VaeCudaConvShape
-vae_cuda_inner_rows(const VaeCudaConvShape *shape)
+vae_cuda_some_rows(const VaeCudaConvShape *shape, int i)
 {
     VaeCudaConvShape s = *shape;
+    const int past = (s.ho - 1) * s.s + s.k - s.pad_y - s.h;
+    const int end = past > 0 ? past : s.pad_y;
     s.t = 1;
     s.ho = (shape->ho + 3) / 4;
-    s.h = (s.ho - 1) * s.s + s.k;
-    s.pad_y = 0;
+    s.pad_y = i == 1 ? shape->pad_y : 0;
+    s.h = (s.ho - 1) * s.s + s.k - s.pad_y - (i == 2 ? end : 0);
     return s;
 }
 
@@ -74,7 +78,7 @@ const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
  * Writes at most `most` ways to compute the convolution to choices, the
  * library's best guess first, and their number to *n. Omits ways whose sums
  * depend on chance or on t, ways with less precision than the shape says, and
- * ways that cannot be made for one frame, or for inner rows of one. Ways that
+ * ways that cannot be made for one frame, or for some rows of one. Ways that
  * need much workspace, and ways that are compiled at run time, are given only
  * if there are no others. Errors: VAE_ERR_BACKEND if there is none at all.
  */

@@ -398,12 +398,21 @@ typedef struct Search {
     const VaeCudaConvs *convs;
     const VaeCudaConvShape *shape;
     /* For the shape, for one frame of it, and for some rows of that. */
-    Desc graph, frame, rows;
+    Desc graph, frame, rows[VAE_CUDA_SOME_ROWS];
     size_t workspace;
     VaeCudaChoice *choices;
     int most, n;
     bool compiled; /* true: engines compiled at run time; false: others */
 } Search;
+
+static bool
+can_make_rows(const Search *s, const char *choice)
+{
+    for (int i = 0; i < VAE_CUDA_SOME_ROWS; i++)
+        if (!can_make(s->convs, s->rows[i], choice, SIZE_MAX))
+            return false;
+    return true;
+}
 
 static void
 consider(Search *s, Desc config)
@@ -433,7 +442,7 @@ consider(Search *s, Desc config)
      * one that works for some rows any strip. */
     if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
         can_make(s->convs, s->frame, choice.text, SIZE_MAX) &&
-        can_make(s->convs, s->rows, choice.text, SIZE_MAX))
+        can_make_rows(s, choice.text))
         s->choices[s->n++] = choice;
 }
 
@@ -488,14 +497,16 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     static const cudnnBackendHeurMode_t modes[] = {
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     VaeCudnnBag b = {0};
-    const VaeCudaConvShape rows = vae_cuda_inner_rows(shape);
     VaeCudaConvShape frame = *shape;
     Search s = {
         .convs = convs, .shape = shape, .choices = choices, .most = most};
     frame.t = 1;
     s.graph = vae_cudnn_add_graph(&b, convs, shape);
     s.frame = vae_cudnn_add_graph(&b, convs, &frame);
-    s.rows = vae_cudnn_add_graph(&b, convs, &rows);
+    for (int i = 0; i < VAE_CUDA_SOME_ROWS; i++) {
+        const VaeCudaConvShape rows = vae_cuda_some_rows(shape, i);
+        s.rows[i] = vae_cudnn_add_graph(&b, convs, &rows);
+    }
     VaeStatus status = vae_cudnn_bag_status(&b, error);
     for (int pass = 0; pass < 4 && status == VAE_OK && s.n == 0; pass++) {
         s.compiled = pass & 1;

@@ -20,7 +20,7 @@ struct VaeCudaConvs {
     char *properties;
 };
 
-#define VAE_CUDNN_MAX_DESCS 80
+#define VAE_CUDNN_MAX_DESCS 120
 
 /* Descriptors that are freed together. After a call has failed, later calls do
  * nothing. */

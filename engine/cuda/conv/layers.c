@@ -129,12 +129,12 @@ is_too_large(const VaeCudaConvShape *s)
     return s->t == 1 && (x > y ? x : y) > FRAME_NUMBERS;
 }
 
-/* The inner ones of n bands of a frame. */
+/* The first one of n bands of a frame. */
 static VaeCudaConvShape
-inner_band(const VaeCudaConvShape *shape, int n)
+first_band(const VaeCudaConvShape *shape, int n)
 {
     const VaeCudaRows all = {shape->h, shape->ho, shape->pad_y, false};
-    const VaeCudaBand band = band_of(&all, shape->k, shape->s, n, n / 2);
+    const VaeCudaBand band = band_of(&all, shape->k, shape->s, n, 0);
     VaeCudaConvShape s = *shape;
     s.t = 1;
     set_band(&s, &band);
@@ -149,7 +149,7 @@ vae_cuda_layer_shape(const VaeCudaConvShape *shape)
     if (!is_too_large(&s))
         return s;
     for (int n = 4; part_bytes(&s) > BAND_BYTES && n <= MOST_BANDS; n *= 2)
-        s = inner_band(shape, n);
+        s = first_band(shape, n);
     return s;
 }
 
