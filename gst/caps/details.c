@@ -7,23 +7,27 @@ typedef struct GstVaeMismatchErrorPrivate {
     GstStructure *details;
 } GstVaeMismatchErrorPrivate;
 
+/* GLib calls these three with no NULL, which an analyzer does not see. */
 static void
 gst_vae_mismatch_error_private_init(GstVaeMismatchErrorPrivate *private)
 {
-    private->details = NULL;
+    if (private)
+        private->details = NULL;
 }
 
 static void
 gst_vae_mismatch_error_private_copy(const GstVaeMismatchErrorPrivate *from,
                                     GstVaeMismatchErrorPrivate *to)
 {
-    to->details = from->details ? gst_structure_copy(from->details) : NULL;
+    if (from && to)
+        to->details = from->details ? gst_structure_copy(from->details) : NULL;
 }
 
 static void
 gst_vae_mismatch_error_private_clear(GstVaeMismatchErrorPrivate *private)
 {
-    gst_clear_structure(&private->details);
+    if (private)
+        gst_clear_structure(&private->details);
 }
 
 GQuark gst_vae_mismatch_error_quark(void);
@@ -33,6 +37,8 @@ void
 gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
                      const gchar *format, ...)
 {
+    GstVaeMismatchErrorPrivate *private;
+    GstStructure *details;
     va_list args;
 
     if (!error)
@@ -41,18 +47,25 @@ gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
     *error = g_error_new_valist(gst_vae_mismatch_error_quark(),
                                 GST_STREAM_ERROR_FORMAT, format, args);
     va_end(args);
-    gst_vae_mismatch_error_get_private(*error)->details =
+    details =
         gst_structure_new("details", "field", G_TYPE_STRING, mismatch.field,
                           "wanted", G_TYPE_STRING, mismatch.wanted, NULL);
     if (mismatch.found)
-        gst_structure_set(gst_vae_mismatch_error_get_private(*error)->details,
-                          "found", G_TYPE_STRING, mismatch.found, NULL);
+        gst_structure_set(details, "found", G_TYPE_STRING, mismatch.found,
+                          NULL);
+    private = gst_vae_mismatch_error_get_private(*error);
+    if (private)
+    private->details = details;
+    else gst_structure_free(details);
 }
 
 const GstStructure *
 gst_vae_mismatch_details(const GError *error)
 {
-    return error->domain == gst_vae_mismatch_error_quark()
-               ? gst_vae_mismatch_error_get_private(error)->details
-               : NULL;
+    const GstVaeMismatchErrorPrivate *private =
+        error->domain == gst_vae_mismatch_error_quark()
+            ? gst_vae_mismatch_error_get_private(error)
+            : NULL;
+
+    return private ? private->details : NULL;
 }
