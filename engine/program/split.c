@@ -192,7 +192,8 @@ op_of(Groups *g, const VaeOp *op, VaeOp *out)
         out->kind = VAE_OP_HEAD_CARRY;
         out->carry = carry_of(r, op->x);
     }
-    if (op->kind == VAE_OP_REARRANGE && op->x->shape.t < r->t && g->t == 1) {
+    if (op->kind == VAE_OP_REARRANGE && op->x && op->x->shape.t < r->t &&
+        g->t == 1) {
         out->rearrange.phase = g->first % r->dealt;
         out->rearrange.drop = 1; /* the other frame */
     }
