@@ -537,18 +537,34 @@ run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     return code;
 }
 
+/* True for the ops of a strip that compute. They have x and y. */
+static bool
+has_rows(const VaeOp *op)
+{
+    switch (op->kind) {
+    case VAE_OP_CONV:
+    case VAE_OP_NORM:
+    case VAE_OP_CAST:
+    case VAE_OP_REARRANGE:
+        return op->x->shape.h != op->x->root->shape.h ||
+               op->y->shape.h != op->y->root->shape.h;
+    default:
+        return false;
+    }
+}
+
 static VaeStatus
 run_op(const VaeLaunch *l, int i, VaeError *error)
 {
     const VaeOp *op = &l->exec->program->ops[i];
     const VaeExecOp *own = &l->exec->ops[i];
-    const bool rows = op->y && (vae_is_rows(op->x) || vae_is_rows(op->y));
     if (l->exec->program->delayed && l->run &&
         vae_clock_skips(&l->run->clock, op))
         return VAE_OK;
     if (own->run)
         return own->run(own->own, op, error);
-    const int code = rows ? run_frames(l, op, own) : run_kernel(l, op, own);
+    const int code =
+        has_rows(op) ? run_frames(l, op, own) : run_kernel(l, op, own);
     return code ? l->failed(l, code, error) : VAE_OK;
 }
 
