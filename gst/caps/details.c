@@ -9,10 +9,10 @@ typedef struct GstVaeMismatchErrorPrivate {
 
 /* GLib calls these three with no NULL, which an analyzer does not see. */
 static void
-gst_vae_mismatch_error_private_init(GstVaeMismatchErrorPrivate *private)
+gst_vae_mismatch_error_private_init(GstVaeMismatchErrorPrivate *priv)
 {
-    if (private)
-        private->details = NULL;
+    if (priv)
+        priv->details = NULL;
 }
 
 static void
@@ -24,10 +24,10 @@ gst_vae_mismatch_error_private_copy(const GstVaeMismatchErrorPrivate *from,
 }
 
 static void
-gst_vae_mismatch_error_private_clear(GstVaeMismatchErrorPrivate *private)
+gst_vae_mismatch_error_private_clear(GstVaeMismatchErrorPrivate *priv)
 {
-    if (private)
-        gst_clear_structure(&private->details);
+    if (priv)
+        gst_clear_structure(&priv->details);
 }
 
 GQuark gst_vae_mismatch_error_quark(void);
@@ -37,7 +37,7 @@ void
 gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
                      const gchar *format, ...)
 {
-    GstVaeMismatchErrorPrivate *private;
+    GstVaeMismatchErrorPrivate *priv;
     GstStructure *details;
     va_list args;
 
@@ -53,19 +53,20 @@ gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
     if (mismatch.found)
         gst_structure_set(details, "found", G_TYPE_STRING, mismatch.found,
                           NULL);
-    private = gst_vae_mismatch_error_get_private(*error);
-    if (private)
-    private->details = details;
-    else gst_structure_free(details);
+    priv = gst_vae_mismatch_error_get_private(*error);
+    if (priv)
+        priv->details = details;
+    else
+        gst_structure_free(details);
 }
 
 const GstStructure *
 gst_vae_mismatch_details(const GError *error)
 {
-    const GstVaeMismatchErrorPrivate *private =
+    const GstVaeMismatchErrorPrivate *priv =
         error->domain == gst_vae_mismatch_error_quark()
             ? gst_vae_mismatch_error_get_private(error)
             : NULL;
 
-    return private ? private->details : NULL;
+    return priv ? priv->details : NULL;
 }

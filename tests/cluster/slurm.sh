@@ -100,26 +100,26 @@ until [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = 3 ]; do
     sleep 0.1
 done
 
-mkdir "$tmp/work" "$tmp/bin"
+mkdir "$tmp/job" "$tmp/bin"
 cp -r "$source/pipelines/cluster" "$tmp/cluster"
 cp "$build/engine/libvae.so.0" "$tmp/bin"
-cp "$source/pipelines/demo/demo-tiny.safetensors" "$tmp/work/model.safetensors"
-PYTHONDONTWRITEBYTECODE=1 python3 - "$source" "$build" "$tmp/work/latents.safetensors" \
+cp "$source/pipelines/demo/demo-tiny.safetensors" "$tmp/job/model.safetensors"
+PYTHONDONTWRITEBYTECODE=1 python3 - "$source" "$build" "$tmp/job/latents.safetensors" \
     <<'END' || fail "the clip"
 import sys
 sys.path.insert(0, sys.argv[1] + "/tests/cluster")
 import clips
 clips.make_clip(sys.argv[3], 120, 8, 12)
 END
-chown -R 1000:1000 "$tmp/work"
-"$build/engine/vaetool" decode --threads 1 --model "$tmp/work/model.safetensors" \
-    "$tmp/work/latents.safetensors" "$tmp/right.safetensors" || fail "vaetool"
-cd "$tmp/work" || exit 1
+chown -R 1000:1000 "$tmp/job"
+"$build/engine/vaetool" decode --threads 1 --model "$tmp/job/model.safetensors" \
+    "$tmp/job/latents.safetensors" "$tmp/right.safetensors" || fail "vaetool"
+cd "$tmp/job" || exit 1
 export VAE_LIBRARY="$tmp/bin/libvae.so.0" SCRIPTS="$tmp/cluster"
-export OMP_WAIT_POLICY=passive HOME="$tmp/work" PYTHONDONTWRITEBYTECODE=1
+export OMP_WAIT_POLICY=passive HOME="$tmp/job" PYTHONDONTWRITEBYTECODE=1
 submit() {
     setpriv --reuid 1000 --regid 1000 --clear-groups sbatch --parsable --mem=100M \
-        --cpus-per-task=1 --output="$tmp/work/said-%a.log" "$@"
+        --cpus-per-task=1 --output="$tmp/job/said-%a.log" "$@"
 }
 job=$(submit --array=0-4 "$tmp/cluster/decode.sbatch" model.safetensors \
     latents.safetensors out.safetensors) || fail "sbatch"
