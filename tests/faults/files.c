@@ -1,9 +1,10 @@
 /*
- * files.c: everything that reading and writing files takes is refused once.
+ * files.c: each system call and allocation that reads or writes a file fails
+ * once.
  *
- * Each refusal ends in an error that names the file, or does no harm; nothing
- * is left behind in memory or in the folder, and what was written before is
- * still there.
+ * A failure ends in an error that names the file, or changes nothing. No
+ * memory and no file is left behind. The file that was there before is still
+ * complete.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 static char folder[64];
 
-/* folder/name; of the last four calls. */
+/* folder/name. The result is valid for the next three calls. */
 static const char *
 at(const char *name)
 {
@@ -44,7 +45,7 @@ put_file(const char *path, const void *data, size_t size)
     }
 }
 
-/* FNV-1a; 0: there is no such file. */
+/* The FNV-1a hash of a file; 0 if there is no such file. */
 static uint64_t
 content(const char *path)
 {
@@ -71,7 +72,7 @@ entries(void)
 
 /* ------------------------------------------------------------------ */
 
-/* What is tried with a path. */
+/* A function under test, which reads or writes a path. */
 typedef VaeStatus (*Try)(const char *path, VaeError *error);
 
 static VaeStatus
@@ -133,8 +134,8 @@ try_output(const char *path, VaeError *error)
 static const char *const kinds[] = {"",      "memory",    "files",  "full",
                                     "short", "interrupt", "threads"};
 
-/* A reader may go on where it did not learn more of the path, and where a file
- * that was read was not closed. */
+/* A reader may succeed although it could not resolve the path or close a file
+ * that it had read. */
 static bool
 harmless(Try try)
 {
@@ -142,7 +143,7 @@ harmless(Try try)
                                strcmp(inject_refused(), "stat") == 0);
 }
 
-/* The folder of a file is brought to the disk when the file is in place. */
+/* The folder is synced to the disk after the file has its final name. */
 static bool
 too_late(Try try)
 {
@@ -151,7 +152,7 @@ too_late(Try try)
             strcmp(inject_refused(), "close") == 0);
 }
 
-/* The first thing that is wrong after a refusal; NULL: nothing. */
+/* Returns the first error after a refusal, or NULL if there is none. */
 static const char *
 wrong(Inject kind, Try try, VaeStatus status, const VaeError *error,
       const char *path, Live before)
@@ -183,7 +184,8 @@ wrong(Inject kind, Try try, VaeStatus status, const VaeError *error,
     return NULL;
 }
 
-/* want: what the file holds after success, 0: it is read; old: before. */
+/* want: the hash of the file after success, or 0 if the call only reads it.
+ * old: the hash before the call. */
 static void
 sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
       uint64_t want)

@@ -45,7 +45,7 @@ inject_live(void)
     return (Live){blocks, descriptors, mappings};
 }
 
-/* Whether this call, which `what` is for, is the one. */
+/* Returns true if the current call, of kind `what`, is the one to refuse. */
 static bool
 hit(Inject what, const char *name)
 {
@@ -57,7 +57,7 @@ hit(Inject what, const char *name)
     return true;
 }
 
-/* A call that takes a file; code: what errno then is. */
+/* The same for a call that works on a file. Sets errno to `code`. */
 static bool
 file_hit(const char *name, bool writes)
 {
@@ -79,8 +79,8 @@ counted(void *block)
     return block;
 }
 
-/* What the linker makes of the calls, and of the functions themselves. The
- * names are the linker's. */
+/* The linker sends calls of NAME to __wrap_NAME. The function itself is
+ * __real_NAME. */
 #define WRAP(type, name, ...)                                                  \
     type __real_##name(__VA_ARGS__);                                           \
     type __wrap_##name(__VA_ARGS__);                                           \
@@ -171,7 +171,7 @@ WRAP(int, fclose, FILE *f)
     return __real_fclose(f);
 }
 
-/* As the system does: it is closed and tells of what went wrong before. */
+/* As on Linux, the file is closed even if close() reports an earlier error. */
 WRAP(int, close, int fd)
 {
     descriptors--;
@@ -204,7 +204,7 @@ WRAP(int, munmap, void *map, size_t n)
     return __real_munmap(map, n);
 }
 
-/* How much of n bytes a write may take; -1: it fails. */
+/* Returns how many of n bytes a write may take, or -1 if it must fail. */
 static ssize_t
 writable(const char *name, size_t n)
 {
@@ -264,8 +264,8 @@ WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr,
                : __real_pthread_create(thread, attr, start, user);
 }
 
-/* Whether jansson reads a text with an escape, where it ends the process if a
- * string cannot be lengthened; the engine looks for memory before. */
+/* True while jansson reads a text with an escape. There it aborts the process
+ * if it cannot enlarge a string, so the engine tests for memory first. */
 static _Thread_local bool fragile;
 
 static void *

@@ -1,10 +1,9 @@
 /*
  * inject.h: refuses one call that the engine makes to the C library.
  *
- * Programs are linked with -Wl,--wrap=NAME for each function of inject.c, so
- * that calls of the engine, and of all else that is linked in, come here
- * first; those within shared libraries do not. Memory of jansson comes here,
- * too.
+ * Programs are linked with -Wl,--wrap=NAME for each function of inject.c. Calls
+ * from the engine and from other objects of the program come here first. Calls
+ * from inside shared libraries do not, except for jansson's allocations.
  */
 #ifndef VAE_TEST_INJECT_H
 #define VAE_TEST_INJECT_H
@@ -21,16 +20,16 @@ typedef enum Inject {
     INJECT_THREAD     /* a thread is not begun: EAGAIN */
 } Inject;
 
-/* Counts from 0 what it may refuse and refuses number n; -1: none of them.
- * One at a time, for calls from any thread. */
+/* Counts the calls that it may refuse, from 0 on, and refuses number n, or none
+ * if n is -1. It counts the calls of all threads. */
 void inject_begin(Inject kind, int n);
-/* How many there were. */
+/* Returns the number of calls so far. */
 int inject_end(void);
-/* The function that was refused, NULL: none; "json": memory of jansson, which
- * does without some that it only wants for its messages. */
+/* Returns the name of the function that was refused, or NULL if none was.
+ * "json" is an allocation of jansson, which can do without some of them. */
 const char *inject_refused(void);
 
-/* What was taken and not given back so far. */
+/* The allocations that have not been freed. */
 typedef struct Live {
     long blocks, descriptors, mappings;
 } Live;

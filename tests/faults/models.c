@@ -1,11 +1,12 @@
 /*
- * models.c: everything that opening weights and running streams takes is
- * refused once: memory, files, threads.
+ * models.c: each allocation, file access and thread that opening a model and
+ * running its streams needs is refused once.
  *
- * models MODEL BACKEND STRIDE. Each refusal (with a stride, each so many-th)
- * ends in an error in words, or where what was refused is only a wish, in the
- * same bytes; nothing is left behind, and the next stream gives the same
- * bytes as before.
+ *   models MODEL BACKEND STRIDE
+ *
+ * STRIDE n tests every n-th of them. A refusal ends in an error with a text. If
+ * the engine can do without the resource, it ends in the same bytes as usual.
+ * Nothing is left behind, and the next stream writes the same bytes as before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ file_name(const Case *c)
     return strrchr(c->path, '/') + 1;
 }
 
-/* Points at the clip's own numbers. */
+/* Points the buffers at the clip's data. */
 static void
 fill(Case *c, const VaeModelInfo *info)
 {
@@ -104,7 +105,7 @@ play(const Case *c, VaeModel *model, VaeError *error)
     return status;
 }
 
-/* FNV-1a over what the direction wrote, which is poisoned again. */
+/* Returns the FNV-1a hash of the output and poisons the output again. */
 static uint64_t
 result(const Case *c, const Bed *bed)
 {
@@ -133,7 +134,7 @@ typedef struct Sweep {
     int tried, wishes, bad;
 } Sweep;
 
-/* What one refusal came to. good: it went on and gave what it always does. */
+/* The result of one refusal. good: the run succeeded with the usual bytes. */
 static void
 judge(Sweep *s, const Case *c, int n, VaeStatus status, const VaeError *error,
       bool good, Live before, bool names_file)
@@ -227,7 +228,8 @@ play_refused(const Case *c, const Bed *bed, Inject kind, int stride)
         inject_end();
         const uint64_t got = result(c, bed);
         const char *refused = inject_refused();
-        /* The same model goes on; so many streams take their time. */
+        /* The model must still be usable. Only each eighth refusal tests this,
+         * because a stream takes time. */
         if (refused && s.tried % 8 == 0) {
             VaeError next;
             must(play(c, model, &next), &next);

@@ -1,7 +1,7 @@
 /*
- * Any caps as those of a latent stream: made field by field from the bytes, so
- * that most are nearly right. What is accepted has sizes that do not overflow,
- * and says the same when it is written and read again.
+ * Fuzzes the caps of a latent stream. The bytes of the input choose each field,
+ * so that most caps are nearly right. Accepted caps have sizes that do not
+ * overflow, and give the same result after they are written and read again.
  */
 #include <string.h>
 
@@ -30,7 +30,7 @@ number(Bytes *b)
     return (gint) v;
 }
 
-/* Above 0, as fractions and ranges have to be. */
+/* A number above 0, as fractions and ranges require. */
 static gint
 positive(Bytes *b)
 {
@@ -49,7 +49,7 @@ set_word(Bytes *b, GstStructure *s, const gchar *field)
     gst_structure_set(s, field, G_TYPE_STRING, word, NULL);
 }
 
-/* Leaves most fields as they are. */
+/* Leaves most fields unchanged. */
 static void
 change(Bytes *b, GstStructure *s, const gchar *field)
 {

@@ -1,5 +1,5 @@
 /*
- * fuzz.h: what the fuzz targets do with bytes that may be a file.
+ * fuzz.h: functions that the fuzz targets share to read their input as a file.
  */
 #ifndef VAE_FUZZ_H
 #define VAE_FUZZ_H
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Keeps what is read from being left out. */
+/* Uses the bytes that were read, so that the compiler keeps the reads. */
 static volatile unsigned fuzz_sum;
 
 static inline void
@@ -35,7 +35,7 @@ fuzz_latents(const VaeTensorFile *file)
     }
 }
 
-/* Reads all that an accepted file offers. */
+/* Reads every tensor and all metadata of an accepted file. */
 static inline void
 fuzz_use(const VaeTensorFile *file)
 {
@@ -51,7 +51,7 @@ fuzz_use(const VaeTensorFile *file)
     fuzz_latents(file);
 }
 
-/* A refusal says why, an answer is there. */
+/* A refusal has an error text. A success has a file. */
 static inline void
 fuzz_result(VaeStatus status, const VaeError *error, VaeTensorFile **file)
 {
@@ -63,7 +63,7 @@ fuzz_result(VaeStatus status, const VaeError *error, VaeTensorFile **file)
     vae_tensor_file_free(file);
 }
 
-/* The bytes as a whole file, and as the beginning of a longer one. */
+/* Opens the bytes as a whole file and as the beginning of a longer one. */
 static inline int
 fuzz_bytes(const uint8_t *data, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * Any bytes as an index beside two shards: a.safetensors with the tensors x
- * and z, and b.safetensors with y.
+ * Fuzzes the index of a sharded model. Beside it are two shards: a.safetensors
+ * with the tensors x and z, and b.safetensors with y.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     VaeTensorFile *file;
     if (folder[0] == '\0')
         make_folder();
-    /* File systems are slow to write over a file, and quick to make one. */
+    /* A new file is faster than to overwrite the old one. */
     unlink(path_of("i.json"));
     FILE *f = fopen(path_of("i.json"), "wb");
     if (f == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0)

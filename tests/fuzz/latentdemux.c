@@ -1,16 +1,16 @@
 /*
- * Any bytes as a latent file that latentdemux reads. The first byte says how
- * many come at once, the others are a file; with 0x80 in it they are the header
- * of a safetensors file, whose length is put before them, and the last quarter
- * of them is data.
+ * Fuzzes the file that latentdemux reads. The first byte is the number of bytes
+ * in each buffer. The other bytes are the file. If the first byte has the bit
+ * 0x80, they are the JSON header of a safetensors file: the target puts its
+ * length in front, and the last quarter of the bytes is data.
  *
- * How many come at once also says from where. Of every four numbers, the first
- * (0, too: all of the file) goes through a pipeline behind appsrc, the second
- * is pulled out of a source with random access, by the element's own thread,
- * and the others are pushed into its pad, which takes the least time.
+ * The same number, modulo 4, also chooses the source:
+ *   0     appsrc in a pipeline; the number 0 itself sends the whole file at
+ * once 1     a source with random access, from which the element's thread pulls
+ *   2, 3  buffers that are pushed into the pad; this is the fastest way
  *
- * Either latents of the size that the caps state come out, then the end of
- * the stream, or an error in words.
+ * The element must either send latents of the size that its caps state and then
+ * the end of the stream, or post an error with a text.
  */
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +53,7 @@ load(const gchar *file)
     g_free(path);
 }
 
-/* A registry of its own, and no plugins but these. */
+/* Uses its own registry, which has no other plugins. */
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -144,8 +144,8 @@ send(GstElement *source, const File *file)
     g_signal_emit_by_name(source, "end-of-stream", &ret);
 }
 
-/* One pipeline for all files, as a player has it: between them it is in NULL.
- * One that never ends is libFuzzer's to notice. */
+/* All files use one pipeline, as in a player. Between two files its state is
+ * NULL. libFuzzer notices a pipeline that never ends. */
 static void
 play(const File *file)
 {
@@ -168,7 +168,7 @@ play(const File *file)
 
 static GMutex lock;
 static GCond changed;
-static gboolean ended; /* with the end of the stream, or an error */
+static gboolean ended; /* the stream ended, or there was an error */
 
 static void
 set_ended(void)
@@ -261,7 +261,7 @@ wait_for_end(void)
     g_mutex_unlock(&lock);
 }
 
-/* Both pads stay; the element is a new one each time. */
+/* Keeps both pads and makes a new element for each input. */
 static void
 make_pads(GstPad **from, GstPad **to, GstBus **bus)
 {

@@ -1,16 +1,16 @@
 /*
- * Any bytes as what is told of weights: the small models of the tests, with
- * other dimensions, without some tensors, with other metadata, and with a
- * config.json beside them. Either the model is refused in words, or what is
- * said of it holds together, and its programs can be built.
+ * Fuzzes the description of a model's weights. The input changes one of the
+ * small test models: it changes dimensions, removes tensors, adds metadata and
+ * puts a config.json beside the file. The model must either be refused with a
+ * text, or its information must be consistent and its programs must build.
  *
- *   byte 0     which model; from 32 on, its decoder or its encoder alone; from
- *              64 on Wan2.1 with one block in each, a quarter as wide, which
- *              is opened soonest
- *   then       0 TENSOR TENSOR DIM VALUE VALUE   a dimension
- *              1 TENSOR TENSOR                   a tensor less
- *              2 KEY N text                      metadata
- *              3 text                            config.json: all the rest
+ *   byte 0     the model. From 32 on: only its decoder or its encoder. From 64
+ *              on: Wan2.1 with one block each and a quarter of the channels,
+ *              which opens fastest
+ *   then       0 TENSOR TENSOR DIM VALUE VALUE   sets a dimension
+ *              1 TENSOR TENSOR                   removes a tensor
+ *              2 KEY N text                      adds metadata
+ *              3 text                            config.json, up to the end
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -25,22 +25,22 @@
 #include "model.h"
 
 enum { MOST_TENSORS = 512, MOST_META = 8, MOST_TEXT = 256 };
-/* Of all tensors; the file has holes. */
+/* The size of all tensors. The file is sparse. */
 #define MOST_BYTES (UINT64_C(1) << 36)
 
 static char folder[64];
 
 /*
- * What the JSON reader takes, thousands of small blocks for each file: one
- * after the other out of a pool, which takes a tenth of the time of the
- * sanitizer's own allocator. Around a block, and once it is free, its bytes are
- * poisoned; a block is given once only for each input, after which none may be
- * left.
+ * The allocator of the JSON reader, which needs thousands of small blocks for
+ * each file. A pool takes a tenth of the time of the sanitizer's allocator. The
+ * bytes around a block are poisoned, and so is a freed block. The pool does not
+ * reuse a block for the same input. At the end of an input all blocks must be
+ * free.
  */
 static _Alignas(16) uint8_t pool[64 << 20];
 static size_t pool_used, pool_blocks;
 
-enum { AROUND = 16 }; /* in front of each block; its first bytes are its size */
+enum { AROUND = 16 }; /* bytes before each block; the first ones are its size */
 
 static void *
 pool_take(size_t n)
@@ -48,7 +48,7 @@ pool_take(size_t n)
     const size_t whole = AROUND + (n + AROUND) / 16 * 16;
     uint8_t *at = pool + pool_used;
     if (n > sizeof pool || whole > sizeof pool - pool_used)
-        abort(); /* too much for a small file */
+        abort(); /* more than a small file may need */
     pool_used += whole;
     pool_blocks++;
     ASAN_UNPOISON_MEMORY_REGION(at, sizeof n);
@@ -66,7 +66,7 @@ pool_give(void *block)
     uint8_t *at = (uint8_t *) block - AROUND;
     size_t n;
     if (__asan_address_is_poisoned(block))
-        abort(); /* twice */
+        abort(); /* a double free */
     ASAN_UNPOISON_MEMORY_REGION(at, sizeof n);
     memcpy(&n, at, sizeof n);
     ASAN_POISON_MEMORY_REGION(at, AROUND + n);
@@ -135,7 +135,7 @@ two_bytes(Told *t)
     return high << 8 | byte(t);
 }
 
-/* Whether a tensor is left out of the model that byte 0 says. */
+/* Returns true if the model that byte 0 chooses does not have the tensor. */
 static bool
 is_left_out(unsigned which, const char *name)
 {
@@ -205,7 +205,7 @@ change(Told *t)
     }
 }
 
-/* The header as it grows. */
+/* The header, to which the functions below append. */
 typedef struct Text {
     char *at, *end;
 } Text;
@@ -231,7 +231,7 @@ put_number(Text *to, uint64_t n)
     put(to, first);
 }
 
-/* As a string of JSON. */
+/* Appends a JSON string. */
 static void
 put_string(Text *to, const char *text)
 {
@@ -245,8 +245,8 @@ put_string(Text *to, const char *text)
     put(to, "\"");
 }
 
-/* The entry of a tensor at *end, which goes on; false: more than is written
- * for this. */
+/* Appends the entry of a tensor whose data begins at *end, and advances *end.
+ * Returns false if the data would exceed the size of the file. */
 static bool
 put_tensor(Text *to, const VaeTensorOut *tensor, uint64_t *end)
 {
@@ -289,7 +289,7 @@ put_header(Text *to, const Told *t, uint64_t *bytes)
     return true;
 }
 
-/* The numbers are a hole: opening a model reads none. */
+/* The data is a hole in the file, because opening a model reads no data. */
 static bool
 write_model(const Told *t)
 {
@@ -324,7 +324,7 @@ check_model(const VaeModelInfo *info)
             abort();
 }
 
-/* What a stream of it would run, of any widths. */
+/* Builds the programs that a stream of the model would run, for any width. */
 static void
 build_program(VaeModel *model, VaeDirection direction, bool first)
 {
@@ -382,7 +382,7 @@ write_config(const Told *t)
         abort();
 }
 
-/* In memory, where there is a file system that is. */
+/* Uses a file system in memory if there is one. */
 static void
 make_folder(void)
 {

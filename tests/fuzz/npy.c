@@ -1,5 +1,5 @@
 /*
- * Any bytes as what follows the magic of an npy file.
+ * Fuzzes an npy file. The input follows the magic number.
  */
 #include "fuzz.h"
 

@@ -1,11 +1,11 @@
 /*
- * quarks.h: LeakSanitizer and GLib's table of quarks.
+ * quarks.h: hides GLib's table of quarks from LeakSanitizer.
  *
- * Threads read the table without a lock, so GLib replaces it when it is full
- * and never frees the old one: a leak on purpose. Its functions have no frame
- * pointers, so that a suppression would have to name g_malloc(), and with it
- * every leak through GLib. Instead the table is made and replaced only while
- * the sanitizer does not look.
+ * Threads read the table without a lock. Therefore GLib replaces a full table
+ * and never frees the old one. LeakSanitizer reports this as a leak. GLib has
+ * no frame pointers, so that a suppression would have to name g_malloc() and
+ * would hide every leak through GLib. Instead, the functions below create and
+ * replace the table while the sanitizer is disabled.
  */
 #ifndef VAE_FUZZ_QUARKS_H
 #define VAE_FUZZ_QUARKS_H
@@ -13,9 +13,9 @@
 #include <glib.h>
 #include <sanitizer/lsan_interface.h>
 
-#define QUARK_BLOCK 2048 /* as in GLib: the table grows by so many */
+#define QUARK_BLOCK 2048 /* GLib enlarges its table by this number */
 
-/* GLib makes the first table when it is loaded. */
+/* GLib creates the first table when it is loaded. */
 static void
 before_libraries(void)
 {
@@ -31,8 +31,8 @@ after_libraries(void)
     __lsan_enable();
 }
 
-/* Before each input: makes the table longer where fewer than half a block are
- * left, which is more than an input of 4 KiB asks for. */
+/* Called before each input. Enlarges the table if less than half a block is
+ * left. An input of 4 KiB needs less than that. */
 static inline void
 fuzz_reserve_quarks(void)
 {

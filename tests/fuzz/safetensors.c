@@ -1,6 +1,6 @@
 /*
- * Any bytes as the header of a safetensors file: the length is put before
- * them, so that the JSON is what changes. The last quarter is data.
+ * Fuzzes the JSON header of a safetensors file. The target puts the header's
+ * length in front of the input. The last quarter of the input is data.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /*
- * Any bytes as an archive that PyTorch wrote, and as the pickle in an archive
- * that is right otherwise.
+ * Fuzzes an archive of PyTorch. The input is once the whole archive and once
+ * the pickle in an otherwise valid archive.
  */
 #include "archive.h"
 #include "fuzz.h"

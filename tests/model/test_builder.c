@@ -1,13 +1,13 @@
 /*
- * test_builder.c: a network that does not fit together is refused with an error
- * that names the op, the tensor, and both shapes; one that fits is not.
+ * test_builder.c: a network whose shapes do not match is refused with an error
+ * that names the op, the tensor and both shapes. A correct network is accepted.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "model.h"
 
-/* The network under test. x: the input, or latents (t, h, w, 4). */
+/* The network under test. x: its input; latents have the shape (t, h, w, 4). */
 static const VaeTensor *(*network)(VaeBuilder *b, const VaeTensor *x);
 
 static void
@@ -167,7 +167,7 @@ carry_frames(VaeBuilder *b, const VaeTensor *x)
     return wide(b, "out", x, 3);
 }
 
-/* The convolution is a frame late, the addend is not. */
+/* The convolution delays its output by one frame, but the addend does not. */
 static const VaeTensor *
 sum_delay(VaeBuilder *b, const VaeTensor *x)
 {
@@ -177,7 +177,7 @@ sum_delay(VaeBuilder *b, const VaeTensor *x)
         (VaeConv){.c = 3, .k = 3, .kt = 3, .centred = true, .add = a});
 }
 
-/* How the network below uses the tensor `a` that `sum` is added to. */
+/* The uses of tensor `a` in the network below, which adds `sum` to it. */
 static struct {
     bool keep, before, as_input, as_addend;
 } use;
@@ -227,7 +227,7 @@ build(VaeDirection direction, VaeError *error)
     return status;
 }
 
-/* words: a part of the error, or NULL where the network fits. */
+/* words: a part of the error text, or NULL if the network is correct. */
 static int
 expect(const VaeTensor *(*forward)(VaeBuilder *, const VaeTensor *),
        const char *words)
@@ -258,7 +258,7 @@ test_sums_in_place(void)
     return failed + expect(reads_again, NULL);
 }
 
-/* An architecture states nothing that has a default. */
+/* An architecture sets no field to its default value. */
 static int
 test_defaults(void)
 {

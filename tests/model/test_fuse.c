@@ -1,6 +1,6 @@
 /*
- * test_fuse.c: ops that a backend computes as one are fused, and only with the
- * fusions that it has.
+ * test_fuse.c: the engine fuses neighbouring ops only if the backend supports
+ * the fusion.
  */
 #include <stdio.h>
 

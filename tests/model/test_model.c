@@ -1,7 +1,7 @@
 /*
- * test_model.c: which files are taken for which model, and what is said of
- * those that are not. Rewrites the small golden weights under other names
- * and with faults, and opens them.
+ * test_model.c: recognises models by their tensors and refuses faulty files
+ * with a clear error. The test writes the small golden weights under other
+ * names and with faults, and opens them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -281,7 +281,7 @@ test_mismatches(void)
     vae_tensor_file_free(&set.file);
 }
 
-/* Each vector of a model becomes one shorter; only that one is named. */
+/* Shortens each vector of a model by one. The error names only this vector. */
 static void
 test_wrong_length(const char *model)
 {
@@ -326,8 +326,8 @@ open_stream(VaeModel *model, VaeBackendKind backend, VaeError *error)
     return status;
 }
 
-/* The file of an open model loses its second half. A mapped read of it would
- * end this process by SIGBUS. */
+/* Truncates the file of an open model to its first half. Reading the rest
+ * through a mapping would kill this process with SIGBUS. */
 static void
 test_cut_short(VaeBackendKind backend, VaeType type)
 {
@@ -356,7 +356,7 @@ test_cut_short(VaeBackendKind backend, VaeType type)
     vae_model_free(&half);
 }
 
-/* Half of the names of seedvr2. */
+/* Writes a file with half of SeedVR2's tensors. */
 static void
 test_nearest(void)
 {
@@ -498,7 +498,7 @@ test_ltx_variants(void)
     vae_tensor_file_free(&set.file);
 }
 
-/* Opens LTX-2's weights, and checks the names and a word of the reason. */
+/* Opens LTX-2's weights. Checks the model's name and a word of its reason. */
 static void
 open_ltx2(const char *what, const Set *set, const char *names,
           const char *reason)
@@ -626,7 +626,8 @@ test_ltx2_decoders(void)
     }
 }
 
-/* The decoder's padding and shortcuts: stated, assumed, or by the variant. */
+/* The decoder's padding and shortcuts come from the file, from the variant or
+ * from an assumption. */
 static void
 test_ltx2_stated(void)
 {
@@ -657,7 +658,7 @@ test_ltx2_stated(void)
     vae_tensor_file_free(&set.file);
 }
 
-/* What the configuration states and this network is not. */
+/* A configuration that does not match the network is refused. */
 static void
 test_ltx2_refused(void)
 {
@@ -710,7 +711,7 @@ test_ltx2_refused(void)
     vae_tensor_file_free(&set.file);
 }
 
-/* LightVAE: Wan2.1 with a quarter of its channels. */
+/* LightVAE is Wan2.1 with a quarter of its channels. */
 static void
 test_pruned(void)
 {

@@ -1,13 +1,16 @@
 /*
- * soak.c: a pipeline that runs for long and is disturbed all the while.
+ * soak.c: runs a pipeline for a long time and disturbs it again and again.
  *
- * soak SECONDS SEED MODEL. A moving pattern is encoded, decoded and compared
- * with a short run that nothing disturbed. At moments that follow from the
- * seed the pipeline is flushed, paused, or brought down to READY or NULL; it
- * then begins again with the first frame. At the end the process must not have
- * grown, a frame must not cost more processor time than at the beginning, and
- * no more of them may be on their way through the elements. A busy machine
- * takes longer, until there is enough to judge by.
+ *   soak SECONDS SEED MODEL
+ *
+ * The pipeline encodes and decodes a moving pattern. The test compares the
+ * frames with those of a short run without disturbance. At random times it
+ * flushes the pipeline, pauses it, or sets it to READY or NULL. The pipeline
+ * then begins again with the first frame. SEED seeds the random numbers.
+ *
+ * At the end, the process must not use more memory than at the beginning. A
+ * frame must not need more processor time, and the elements must not hold more
+ * frames. On a busy machine the test runs longer, until it has enough samples.
  */
 #ifdef HAVE_MALLINFO2
 #include <malloc.h>
@@ -23,36 +26,37 @@
 #include <gst/gst.h>
 
 /* The pattern repeats after four frames. Both networks look back less than
- * 2 x 38 latents, so that from here on the frames do as well. */
+ * 2 x 38 latents. From this frame on, the decoded frames repeat as well. */
 enum { PERIOD = 4, KNOWN = 4 * 80 + 1, FPS = 16 };
-/* Where the memory of a run is looked at: all its programs have run. */
+/* The frame at which the test measures the memory of a run. All programs have
+ * run by then. */
 enum { SAMPLE_AT = 24, MIN_SAMPLES = 64, MAX_SAMPLES = 100000 };
-/* What libraries take and give back for a while: of pages, and of what
- * malloc() gave. */
+/* The memory that libraries allocate and free again for a time: pages, and
+ * bytes from malloc(). */
 #define NOISE_PAGES (2.0 * 1024 * 1024)
 #define NOISE_HELD (0.25 * 1024 * 1024)
 
 typedef struct Soak {
     GstElement *pipeline;
     GstBus *bus;
-    /* Under lock: the streaming thread's. */
+    /* Written by the streaming thread, guarded by the lock. */
     GMutex lock;
     GCond more;
     gboolean learning;
     guint64 known[KNOWN];
     gint64 next;    /* frame expected */
-    gint64 entered; /* the last one that the source sent */
+    gint64 entered; /* last frame that the source sent */
     guint64 frames, wrong;
     double pages[MAX_SAMPLES], held[MAX_SAMPLES]; /* bytes */
     double cpu[MAX_SAMPLES];                      /* seconds a frame */
-    double behind[MAX_SAMPLES];                   /* frames on their way */
+    double behind[MAX_SAMPLES]; /* frames inside the elements */
     double cpu_before;
     guint64 frames_before;
     guint n;
     guint flushes, states;
 } Soak;
 
-/* Bytes of files that are mapped. */
+/* Returns the bytes of mapped files. */
 static double
 mapped(void)
 {
@@ -70,8 +74,8 @@ mapped(void)
     return bytes;
 }
 
-/* Bytes of the pages that the process has. Those of files count whether they
- * are in memory or not: the system drops and reads them as it likes. */
+/* Returns the bytes of the process's pages. Mapped files count in full, because
+ * the system drops and reads their pages at any time. */
 static double
 resident(void)
 {
@@ -89,7 +93,7 @@ resident(void)
     return 1024 * kib + mapped();
 }
 
-/* Bytes that malloc() gave and nobody has freed. */
+/* Returns the bytes from malloc() that are not freed yet. */
 static double
 held(void)
 {
@@ -110,7 +114,7 @@ cpu_seconds(void)
            1e-6 * (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* FNV-1a. */
+/* The FNV-1a hash of a frame. */
 static guint64
 hash(GstBuffer *buffer)
 {
@@ -149,7 +153,7 @@ take(Soak *s, gint64 k, guint64 found)
     if (!s->learning && k == SAMPLE_AT && s->n < MAX_SAMPLES) {
         const double cpu = cpu_seconds();
 #ifdef HAVE_MALLINFO2
-        malloc_trim(0); /* what it keeps for later depends on chance */
+        malloc_trim(0); /* free pages that malloc() keeps vary by chance */
 #endif
         s->pages[s->n] = resident();
         s->held[s->n] = held();
@@ -162,7 +166,7 @@ take(Soak *s, gint64 k, guint64 found)
     }
 }
 
-/* After a flush and in another stream the frames begin again. */
+/* The frames begin again after a flush and in a new stream. */
 static void
 on_event(Soak *s, const GstEvent *event)
 {
@@ -238,8 +242,8 @@ samples(Soak *s)
     return n;
 }
 
-/* Until so many frames have come. Now and then an error is looked for, after
- * which none would. */
+/* Waits until the given number of frames has arrived. Also looks for errors on
+ * the bus, because no frame arrives after an error. */
 static void
 wait_frames(Soak *s, guint64 n)
 {
@@ -289,7 +293,7 @@ disturb(Soak *s, GRand *rand)
         flush(s);
     } else {
         set_state(s, states[g_rand_int_range(rand, 0, 3)]);
-        if (g_rand_int_range(rand, 0, 4) == 0) { /* before it plays, too */
+        if (g_rand_int_range(rand, 0, 4) == 0) { /* even before it plays */
             set_state(s, GST_STATE_PAUSED);
             flush(s);
         }
@@ -315,7 +319,7 @@ compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts them. */
+/* Sorts v and returns its median. */
 static double
 median(double *v, guint n)
 {
@@ -323,8 +327,7 @@ median(double *v, guint n)
     return v[n / 2];
 }
 
-/* By how much the line through v[from..n-1] rises, and how far from it they
- * lie. */
+/* Fits a line to v[from..n-1]. Returns its rise and the spread around it. */
 static double
 rise(const double *v, guint from, guint n, double *spread)
 {
@@ -346,8 +349,8 @@ rise(const double *v, guint from, guint n, double *spread)
     return slope * m;
 }
 
-/* Whether bytes do not rise by more than noise. The first quarter fills caches
- * of libraries. */
+/* Returns true if the bytes rise by no more than the noise. The first quarter
+ * of the samples is ignored, because libraries fill their caches in it. */
 static gboolean
 level(const char *what, const double *v, guint n, double noise)
 {
@@ -379,18 +382,20 @@ report(Soak *s)
     const guint quarter = s->n / 4;
     const double begin = median(s->cpu + quarter, quarter);
     const double end = median(s->cpu + s->n - quarter, quarter);
-    /* Whatever else runs costs caches; a leak of work doubles and more. */
+    /* Other processes slow this one down a little. A real growth of work at
+     * least doubles the time. */
     good &= judge(end < 2 * begin, "a frame costs %.3f ms, at the end %.3f",
                   1e3 * begin, 1e3 * end);
     const double first = median(s->behind + quarter, quarter);
     const double last = median(s->behind + s->n - quarter, quarter);
-    /* What waits depends on who is faster; what is left behind adds up. */
+    /* The number of waiting frames depends on the speed of the threads. Frames
+     * that are never freed add up. */
     good &= judge(last <= 2 * first + PERIOD,
                   "%.0f frames are on their way, at the end %.0f", first, last);
     return good ? 0 : 1;
 }
 
-/* The frames that all runs are compared with. */
+/* Makes the frames with which all runs are compared. */
 static void
 learn(Soak *s)
 {
@@ -448,8 +453,7 @@ soak_new(const char *model)
 int
 main(int argc, char **argv)
 {
-    /* The system may make a large page of small ones whenever it likes, and
-     * take memory for it that nobody asked for. */
+    /* Transparent huge pages would take memory that nobody allocated. */
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     gst_init(&argc, &argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -465,7 +469,7 @@ main(int argc, char **argv)
         g_get_monotonic_time() + atoi(argv[1]) * G_TIME_SPAN_SECOND;
     set_state(s, GST_STATE_PLAYING);
     while (g_get_monotonic_time() < end || samples(s) < MIN_SAMPLES) {
-        /* Mostly soon, now and then so late that the frames repeat. */
+        /* Mostly soon, but sometimes only after the frames repeat. */
         const gint32 most = g_rand_int_range(rand, 0, 20) ? 60 : 2 * KNOWN;
         wait_frames(s, so_far(s) + (guint64) g_rand_int_range(rand, 1, most));
         disturb(s, rand);

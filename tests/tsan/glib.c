@@ -1,14 +1,15 @@
 /*
- * glib.c: tells ThreadSanitizer of GLib's locks.
+ * glib.c: reports GLib's synchronisation to ThreadSanitizer.
  *
- * GMutex and GCond are futexes, and what GOnce and GAsyncQueue order happens
- * within GLib, which is not compiled with the sanitizer: it would take what
- * they guard for races. A program that has this file calls GLib through it, and
- * so do the libraries that it loads. GRecMutex and GRWLock are pthread's, which
- * the sanitizer knows. race.c shows of each that it is seen.
+ * GMutex and GCond are futexes. GOnce and GAsyncQueue synchronise inside GLib,
+ * which is not compiled with the sanitizer. Without this file, the sanitizer
+ * would report accesses that they order as races. A program that contains this
+ * file calls GLib through it, and so do the libraries that it loads. GRecMutex
+ * and GRWLock use pthread, which the sanitizer knows. race.c tests each of
+ * them.
  *
- * Of GStreamer, a pool orders what the last user of a buffer did and what the
- * next one does.
+ * A GStreamer pool also synchronises: the last user of a buffer comes before
+ * the next one.
  */
 #include <dlfcn.h>
 #include <gst/gst.h>
@@ -17,11 +18,11 @@
 #undef g_once_init_enter
 #undef g_once_init_leave
 
-/* GLib's own function behind the one of this name. */
+/* Returns GLib's own function of this name. */
 #define REAL(name) ((__typeof__(&(name))) real(&found_##name, #name))
 #define FOUND(name) static gpointer found_##name
 
-/* What GLib calls while it is in one of these is its own affair. */
+/* Calls that GLib makes from inside one of these functions are not reported. */
 static __thread int inside;
 
 static gpointer
@@ -102,7 +103,7 @@ g_mutex_unlock(GMutex *mutex)
     __tsan_mutex_post_unlock(mutex, 0);
 }
 
-/* Around a wait the mutex is not held. */
+/* The mutex is released during a wait. */
 static void
 wait_begin(GMutex *mutex)
 {

@@ -1,10 +1,12 @@
 /*
- * race.c: is a race found, and what GLib or a pool guards not taken for one?
+ * race.c: checks that ThreadSanitizer finds a race, and that it reports none
+ * where GLib or a buffer pool synchronises.
  *
  *   race none    two threads count without a lock
- *   race KIND    the same, ordered by that
+ *   race KIND    the same, synchronised by KIND
  *
- * ThreadSanitizer ends the first with its exit status; the others end with 0.
+ * ThreadSanitizer ends the first run with its own exit status. The other runs
+ * end with 0.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 
 enum { TIMES = 2000 };
 
-/* Reached through a pointer, so that the compiler keeps each access. */
+/* Used through a pointer, so that the compiler keeps each access. */
 static struct {
     GMutex mutex;
     GCond cond;
@@ -24,7 +26,7 @@ static struct {
     gsize initialised;
     GAsyncQueue *queue;
     GstBufferPool *pool;
-    gint turn; /* of cond */
+    gint turn; /* the side that may count; for cond */
     volatile int count;
 } all;
 
@@ -46,7 +48,7 @@ by_mutex(int side)
     }
 }
 
-/* The sides take turns; half of the waits have an end. */
+/* The two sides take turns. Half of the waits have a timeout. */
 static void
 by_cond(int side)
 {
@@ -100,7 +102,7 @@ count_once(gpointer data)
     return &all;
 }
 
-/* Both read what one of them made. */
+/* Both sides read the value that one of them created. */
 static void
 by_once(int side)
 {
@@ -120,7 +122,7 @@ by_init(int side)
         exit(2);
 }
 
-/* One side makes, the other takes. */
+/* One side produces, the other consumes. */
 static void
 by_queue(int side)
 {
@@ -137,7 +139,7 @@ by_queue(int side)
     }
 }
 
-/* Of the pool's one buffer. */
+/* The count is in the pool's only buffer. */
 static void
 by_pool(int side)
 {
