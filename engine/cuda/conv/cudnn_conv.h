@@ -1,6 +1,6 @@
 /*
- * cudnn_conv.h: declarations that cudnn.c and graph.c share. Only they include
- * cudnn.h.
+ * cudnn_conv.h: declarations that cudnn.c, choices.c, engines.c and graph.c
+ * share. Only they include cudnn.h.
  */
 #ifndef VAE_CUDA_CONV_CUDNN_H
 #define VAE_CUDA_CONV_CUDNN_H
@@ -51,5 +51,26 @@ VaeStatus vae_cudnn_fail(cudnnStatus_t status, const char *doing,
  * go into b. */
 Desc vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaConvs *c,
                          const VaeCudaConvShape *s);
+
+/* Reads the choice of a configuration. False: it cannot be read. */
+bool vae_cudnn_read_choice(Desc config, Desc engine, VaeCudaChoice *out);
+/* Makes the plan of a choice, with its engine and configuration, in b. */
+Desc vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaConvs *c, Desc graph,
+                        const char *text, Desc *engine);
+/* True when the engine is compiled at run time. */
+bool vae_cudnn_is_compiled(Desc engine);
+bool vae_cudnn_has_note(Desc engine, cudnnBackendNumericalNote_t wanted);
+/* True when the engine computes with the precision that the shape asks for, and
+ * in the same order every time. */
+bool vae_cudnn_is_exact(Desc engine, const VaeCudaConvShape *s);
+/*
+ * True when a setting may split a sum over several thread blocks. The number of
+ * blocks could then depend on the size of the convolution, and so on t.
+ * Hopper's engines split sums unless they are kept from taking workspace; the
+ * amount of workspace depends on the output tiles left over for the
+ * multiprocessors. One slice means the whole sum: Blackwell's engines always
+ * give the number of slices.
+ */
+bool vae_cudnn_splits_sums(const VaeCudaChoice *choice);
 
 #endif

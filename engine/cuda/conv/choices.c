@@ -1,0 +1,155 @@
+/*
+ * choices.c: finds the ways to compute a convolution.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cudnn_conv.h"
+
+enum { MAX_RESULTS = 256 };
+
+/* True when the plan of the choice can be made and fits the workspace. */
+static bool
+can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
+{
+    VaeCudnnBag b = {0};
+    Desc engine;
+    int64_t one, bytes = 0;
+    Desc plan = vae_cudnn_add_plan(&b, c, graph, text, &engine);
+    const bool good =
+        b.status == CUDNN_STATUS_SUCCESS &&
+        cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                 CUDNN_TYPE_INT64, 1, &one, &bytes) == 0 &&
+        (uint64_t) bytes <= workspace;
+    vae_cudnn_bag_free(&b);
+    return good;
+}
+
+typedef struct Search {
+    const VaeCudaConvs *convs;
+    const VaeCudaConvShape *shape;
+    /* For the shape, for one frame of it, and for some rows of that. */
+    Desc graph, frame, rows[VAE_CUDA_SOME_ROWS];
+    size_t workspace;
+    VaeCudaChoice *choices;
+    int most, n;
+    bool compiled; /* true: engines compiled at run time; false: others */
+} Search;
+
+static bool
+can_make_rows(const Search *s, const char *choice)
+{
+    for (int i = 0; i < VAE_CUDA_SOME_ROWS; i++)
+        if (!can_make(s->convs, s->rows[i], choice, SIZE_MAX))
+            return false;
+    return true;
+}
+
+static void
+consider(Search *s, Desc config)
+{
+    VaeCudaChoice choice = {0};
+    Desc engine;
+    int64_t one;
+    if (s->n >= s->most ||
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+                                     &engine) != CUDNN_STATUS_SUCCESS)
+        return;
+    const bool good =
+        cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one,
+                                 &engine) == CUDNN_STATUS_SUCCESS &&
+        s->compiled == vae_cudnn_is_compiled(engine) &&
+        vae_cudnn_is_exact(engine, s->shape) &&
+        vae_cudnn_read_choice(config, engine, &choice) &&
+        !vae_cudnn_splits_sums(&choice);
+    cudnnBackendDestroyDescriptor(engine);
+    if (!good)
+        return;
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->choices[i].text, choice.text) == 0)
+            return;
+    /* A choice that works for one frame can compute any number of frames, and
+     * one that works for some rows any strip. */
+    if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
+        can_make(s->convs, s->frame, choice.text, SIZE_MAX) &&
+        can_make_rows(s, choice.text))
+        s->choices[s->n++] = choice;
+}
+
+static void
+search(Search *s, cudnnBackendHeurMode_t mode)
+{
+    VaeCudnnBag b = {0};
+    Desc *found = calloc(MAX_RESULTS, sizeof(Desc));
+    int64_t n = 0;
+    Desc h = vae_cudnn_bag_new(&b, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    vae_cudnn_bag_set_desc(&b, h, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                           s->graph);
+    vae_cudnn_bag_set(&b, h, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE,
+                      1, &mode);
+    if (s->convs->device)
+        vae_cudnn_bag_set_desc(&b, h, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+                               s->convs->device);
+    vae_cudnn_bag_finalize(&b, h, NULL);
+    for (int i = 0; found && i < MAX_RESULTS; i++)
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                                         &found[i]) != CUDNN_STATUS_SUCCESS)
+            b.status = CUDNN_STATUS_ALLOC_FAILED;
+    if (found && b.status == CUDNN_STATUS_SUCCESS)
+        b.status = cudnnBackendGetAttribute(h, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                            MAX_RESULTS, &n, found);
+    for (int64_t i = 0; b.status == CUDNN_STATUS_SUCCESS && i < n; i++)
+        consider(s, found[i]);
+    for (int i = 0; found && i < MAX_RESULTS; i++)
+        if (found[i])
+            cudnnBackendDestroyDescriptor(found[i]);
+    free(found);
+    vae_cudnn_bag_free(&b);
+}
+
+/* Workspace limit in bytes. A larger workspace would hold a copy of the input,
+ * which can pay off only with few channels. */
+static size_t
+workspace_limit(const VaeCudaConvShape *s)
+{
+    const size_t frames = (size_t) (s->t - 1) * s->st + s->kt;
+    const size_t pixel = (size_t) s->c_in * vae_type_size(s->x_type);
+    /* Matrix units need pixels of a multiple of 16 bytes. */
+    const size_t copy = pixel % 16 ? (pixel + 15) / 16 * 16 : pixel / 8;
+    return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
+}
+
+VaeStatus
+vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                      VaeCudaChoice *choices, int most, int *n, VaeError *error)
+{
+    static const cudnnBackendHeurMode_t modes[] = {
+        CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
+    VaeCudnnBag b = {0};
+    VaeCudaConvShape frame = *shape;
+    Search s = {
+        .convs = convs, .shape = shape, .choices = choices, .most = most};
+    frame.t = 1;
+    s.graph = vae_cudnn_add_graph(&b, convs, shape);
+    s.frame = vae_cudnn_add_graph(&b, convs, &frame);
+    for (int i = 0; i < VAE_CUDA_SOME_ROWS; i++) {
+        const VaeCudaConvShape rows = vae_cuda_some_rows(shape, i);
+        s.rows[i] = vae_cudnn_add_graph(&b, convs, &rows);
+    }
+    VaeStatus status = vae_cudnn_bag_status(&b, error);
+    for (int pass = 0; pass < 4 && status == VAE_OK && s.n == 0; pass++) {
+        s.compiled = pass & 1;
+        s.workspace = pass < 2 ? workspace_limit(shape) : SIZE_MAX;
+        for (int i = 0; i < 3; i++)
+            if (i < 2 || s.n == 0)
+                search(&s, modes[i]);
+    }
+    vae_cudnn_bag_free(&b);
+    *n = s.n;
+    if (status == VAE_OK && s.n == 0)
+        status = vae_fail(error, VAE_ERR_BACKEND,
+                          "%s knows no way to compute it", convs->name);
+    return status;
+}
