@@ -1,13 +1,13 @@
 /*
- * library.c: what oneDNN keeps for itself beside what a plan says.
+ * library.c: measures the memory that oneDNN keeps beside the plan's entries.
  *
  *   bench-library ARCH decode|encode PRECISION WxH
  *
- * Plans a stream of one step, and creates each primitive that is planned. A
- * line for each that was new: what the process's generated code and its blocks
- * of malloc() grew by in KiB, implementation, type and size of the weights and
- * of the result. Equal ones add nothing: oneDNN keeps one of each. Last the
- * sum beside the plan's margin.
+ * Plans a stream of one step and creates each planned primitive. It prints a
+ * line for each new primitive: the growth of generated code and of malloc()
+ * in KiB, the implementation, and the type and size of the weights and of the
+ * result. Equal primitives add nothing, because oneDNN keeps one of each. The
+ * last line has the sum beside the plan's margin.
  */
 #include <malloc.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -31,12 +31,12 @@ const_dnnl_memory_desc_t
 __wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
                                     dnnl_query_t what, int index);
 
-/* Less is what malloc() needs for the objects around one that is there. */
+/* A smaller growth is the bookkeeping of an existing primitive. */
 enum { NEW = 12 };
 
 static long sum;
 
-/* KiB of anonymous memory that can be executed. */
+/* Returns the anonymous executable memory in KiB. */
 static long
 code_now(void)
 {
@@ -95,7 +95,7 @@ create(const_dnnl_primitive_desc_t pd)
     printf("\n");
 }
 
-/* Whatever is planned is asked for its scratch memory once. */
+/* The plan calls this once for each primitive, to get its scratch size. */
 const_dnnl_memory_desc_t
 __wrap_dnnl_primitive_desc_query_md(const_dnnl_primitive_desc_t pd,
                                     dnnl_query_t what, int index)

@@ -1,5 +1,5 @@
 /*
- * median.h: of what was measured.
+ * median.h: the median of measured values.
  */
 #ifndef MEDIAN_H
 #define MEDIAN_H
@@ -13,7 +13,7 @@ median_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts the n values, 1 or more. */
+/* Sorts the n >= 1 values and returns their median. */
 static inline double
 median(double *values, size_t n)
 {

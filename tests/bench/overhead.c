@@ -1,13 +1,13 @@
 /*
- * overhead.c: what the elements cost beside the engine that they call.
+ * overhead.c: measures the time of the elements against the engine alone.
  *
  *   overhead MODEL [WIDTHxHEIGHT [STEPS [ROUNDS [THREADS]]]]
  *
- * A direction that the file has no weights for is left out. In each round the
- * same clip goes through the library (vae_stream_decode() and
- * vae_stream_encode(), slices of 4) and through the element, ended by a
- * fakesink, one right after the other. Prints a line for each round and the
- * median of the quotients of their times on the clock and of the processor.
+ * A direction without weights in the file is skipped. In each round the same
+ * clip goes through the library (vae_stream_decode() and vae_stream_encode(),
+ * slices of 4) and then through the element and a fakesink. It prints a line
+ * for each round, and the medians of the quotients of elapsed time and of
+ * processor time.
  */
 #include <math.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ video_info(const Bench *b)
     return info;
 }
 
-/* The clip, as buffers that both ways read. */
+/* The clip, in buffers that both the library and the element read. */
 static void
 make_clip(Bench *b)
 {
@@ -277,7 +277,7 @@ measure(Bench *b, int rounds)
     run_engine(b);
     run_element(b);
     for (int i = 0; i < rounds; i++) {
-        /* Either is first in turn. */
+        /* The library and the element take turns to be first. */
         Seconds e = i % 2 ? run_element(b) : (Seconds){0};
         const Seconds v = run_engine(b);
         if (i % 2 == 0)

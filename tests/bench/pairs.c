@@ -1,19 +1,21 @@
 /*
- * pairs.c: a network against a matrix product, turn by turn.
+ * pairs.c: compares a network with a matrix product, in turns.
  *
  *   bench-pairs NETWORK decode|encode fp32|bf16 WxH THREADS STEPS [SIDE]
  *
- * NETWORK: as `vaetool make-weights`, or a weights file. After each convolution
- * of a step on the cpu backend follows a product of two SIDExSIDE matrices,
- * 2048x2048, by the same library, threads and precision. What the step's
- * operations would take at the rate of the products just before and after them
- * is compared with what they took, so that the quotient holds where the
- * machine's speed changes from second to second. Of two products after each the
- * second is timed: one brings the operands back into the caches. The network
- * has to do that, too, which counts against it.
+ * NETWORK: a name as for `vaetool make-weights`, or a weights file. After each
+ * convolution of a step on the cpu backend, a product of two SIDExSIDE matrices
+ * (2048x2048 by default) runs with the same library, threads and precision. The
+ * program compares the time of each operation with the time that it would take
+ * at the rate of the products just before and after it. The quotient is
+ * therefore valid even if the machine's speed changes from second to second. Of
+ * two products the second is timed, because the first one loads the operands
+ * into the caches. The network has to load its operands, too, and this counts
+ * against it.
  *
- * Prints for each step the rate of the products (median, GFLOP/s), the step in
- * percent of it, and its convolutions alone; then the medians of the steps.
+ * It prints for each step the median rate of the products in GFLOP/s, the rate
+ * of the step in percent of it, and the rate of its convolutions alone. The
+ * last line has the medians of all steps.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@
 enum { MOST_STEPS = 99, MOST_FRAMES = 64 };
 
 typedef struct Hook {
-    VaeExecOp op; /* as it was */
+    VaeExecOp op; /* the original op */
     struct Bench *bench;
 } Hook;
 
@@ -43,11 +45,11 @@ typedef struct Bench {
     VaeLatentOut results[MOST_FRAMES];
     VaePicture pictures[MOST_FRAMES];
 
-    /* Of one step. */
+    /* The values of one step. */
     double last;                  /* seconds of the last product */
-    double left_off;              /* when it ended */
+    double left_off;              /* the time at which it ended */
     double conv_took, conv_needs; /* seconds; at the rate of the products */
-    double rest_took;             /* of ops that are no convolutions */
+    double rest_took;             /* seconds of all other ops */
     double *rates;                /* seconds of each */
     int n_rates;
 } Bench;
@@ -70,7 +72,7 @@ time_product(Bench *b)
     b->left_off = product_now();
 }
 
-/* In place of a convolution. */
+/* Replaces a convolution: runs it and the products. */
 static VaeStatus
 run_pair(void *own, const VaeOp *op, VaeError *error)
 {
@@ -82,7 +84,7 @@ run_pair(void *own, const VaeOp *op, VaeError *error)
     const double end = product_now();
     time_product(b);
     b->conv_took += end - start;
-    /* A long convolution runs at the mean of the rates, not of the times. */
+    /* The expected rate is the mean of the two rates, not of the times. */
     b->conv_needs +=
         op->flop / product_flop(&b->product) / (0.5 / before + 0.5 / b->last);
     return status;
@@ -194,7 +196,7 @@ measure(Bench *b, double out[3])
     time_product(b);
     step(b);
     b->rest_took += product_now() - b->left_off;
-    const double needs = b->conv_needs * flop / conv; /* attention, too */
+    const double needs = b->conv_needs * flop / conv; /* includes attention */
     out[0] = product_flop(&b->product) / median(b->rates, (size_t) b->n_rates) *
              1e-9;
     out[1] = 100 * needs / (b->conv_took + b->rest_took);

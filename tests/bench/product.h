@@ -14,18 +14,18 @@ typedef struct Product {
     int side;
 } Product;
 
-enum { PRODUCT_SIDE = 2048 }; /* what others quote */
+enum { PRODUCT_SIDE = 2048 }; /* a common size for published rates */
 
-/* Of two side x side matrices, in fp32 or bf16. Ends the process with 3 where
- * the library refuses. */
+/* Makes the product of two side x side matrices, in fp32 or bf16. Ends the
+ * process with status 3 if the library refuses. */
 void product_open(Product *product, int side, bool bf16);
 void product_close(Product *product);
 
-/* Computes it once; seconds. By as many threads as OpenMP uses here. */
+/* Computes the product once with OpenMP's threads. Returns seconds. */
 double product_run(const Product *product);
 double product_flop(const Product *product);
 
-/* Seconds, of a clock that only goes forward. */
+/* Returns the seconds of a monotonic clock. */
 double product_now(void);
 
 #endif

@@ -1,14 +1,13 @@
 /*
- * startup.c: what opening weights costs beside reading their file once.
+ * startup.c: compares the time to open weights with the time to read the file.
  *
  *   bench-startup FILE PRECISION THREADS RUNS [BACKEND]
  *
- * Turn by turn, all from the system's cache: the file is read into memory
- * that was just taken; it is opened with streams of both directions at 64x64,
- * so that all weights are brought into the library's layout and little else is
- * taken; and its model alone is opened. BACKEND is cpu where none is named.
- * Prints the medians in seconds and the
- * median of the runs' ratios.
+ * In turns, and with the file in the system's cache, the program reads the file
+ * into new memory, opens it with streams of both directions at 64x64, and opens
+ * only its model. The streams convert all weights to the library's layout and
+ * need little other memory. BACKEND is cpu by default. It prints the medians in
+ * seconds and the median of the ratios.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,7 +40,7 @@ need(VaeStatus status, const VaeError *error)
     exit(3);
 }
 
-/* Seconds, without those of giving the memory back. */
+/* Returns the seconds without the time to free the memory. */
 static double
 read_file(const char *path)
 {

@@ -19,13 +19,13 @@
  *     while (vae_check_bench(t, 8.0 * n, 0))
  *         t->dut->this(&t->queue, got, x, n);
  *
- * Every case draws its numbers from the program's seed and its own name, so
- * one case runs alone as it does among all. Buffers live until the next case
- * begins; then the guards around them are looked at. A failed check is
- * printed with the options that repeat it, and the run goes on.
+ * The random numbers of a case depend on the program's seed and on the name of
+ * the case, so that a case gives the same result alone. Buffers live until the
+ * next case begins, which checks the guards around them. A failed check is
+ * printed with the options that repeat it, and the run continues.
  *
  * Options: --seed N, --only TEXT (cases whose name contains it), --bench
- * (time them too), --threads N (of t->queue), --list.
+ * (also times them), --threads N (of t->queue), --list.
  */
 #ifndef VAE_CHECK_H
 #define VAE_CHECK_H
@@ -47,7 +47,7 @@ typedef struct VaeCheck {
     bool cuda;             /* dut is cuda, emulated: F16 everywhere */
     VaeQueue queue;        /* threads as asked for, best vectors */
 
-    /* Inside. */
+    /* Private. */
     uint64_t seed, state;
     const char *only;
     bool bench, list;
@@ -62,29 +62,28 @@ typedef void (*VaeCheckFunc)(VaeCheck *t);
 /* Returns the exit status of the program: 0, 1, or 2 for wrong options. */
 int vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n);
 
-/* Begins a case; false when it is not to run. Names hold no spaces. */
+/* Begins a case. Returns false if it must not run. Names contain no spaces. */
 bool vae_check_begin(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
 
 /*
- * Memory between guards, filled with 0xff: NaN in every float type.
- * size is that of an element; the address is a multiple of it and, by
- * chance, of nothing more or of 64. With AddressSanitizer the guards are
- * poisoned.
+ * Returns memory between guards, filled with 0xff, which is NaN in every float
+ * type. size: the bytes of an element. The address is a multiple of size, and
+ * in some cases also of 64. With AddressSanitizer the guards are poisoned.
  */
 void *vae_check_buffer(VaeCheck *t, size_t bytes, size_t size);
-/* The same at `past` bytes beyond a multiple of 64. */
+/* The same, at an address of a multiple of 64 plus `past` bytes. */
 void *vae_check_buffer_at(VaeCheck *t, size_t bytes, size_t past);
-/* A counter that kernels add to. */
+/* Returns a counter that kernels increment, with the value `from`. */
 uint64_t *vae_check_counter(VaeCheck *t, uint64_t from);
-/* n floats, nearly normal, of that deviation. */
+/* Returns n floats of a nearly normal distribution with this deviation. */
 float *vae_check_random(VaeCheck *t, size_t n, float deviation);
-/* The same numbers as BF16. */
+/* Returns the same numbers as BF16. */
 uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
-/* BF16 back to floats. */
+/* Converts BF16 to floats. */
 float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
 
-/* n floats as numbers of a type, at `past` bytes beyond a multiple of 64, and
- * back. */
+/* Converts n floats to a type, at a multiple of 64 plus `past` bytes, and back.
+ */
 void *vae_check_narrow(VaeCheck *t, const float *x, size_t n, VaeType type,
                        size_t past);
 float *vae_check_widen(VaeCheck *t, const void *x, size_t n, VaeType type);
@@ -93,7 +92,7 @@ size_t vae_check_size(VaeType type); /* bytes of an element */
 uint64_t vae_check_bits(VaeCheck *t);               /* 64 random bits */
 int vae_check_range(VaeCheck *t, int from, int to); /* both included */
 
-/* The case failed; goes on. */
+/* Reports that the case failed. The run continues. */
 void vae_check_fail(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
 /* Fails with the text unless ok. Returns ok. */
 bool vae_check_that(VaeCheck *t, bool ok, const char *text);
@@ -108,8 +107,9 @@ void vae_check_equal(VaeCheck *t, const char *what, const void *got,
 double *vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a);
 
 /*
- * True while the timed loop shall go on: not at all without --bench. The
- * first call warms up. bytes and flop are those of one call, 0: not told.
+ * Returns true while the timed loop must continue; always false without
+ * --bench. The first round is a warm-up. bytes and flop: those of one round, or
+ * 0 if unknown.
  */
 bool vae_check_bench(VaeCheck *t, double bytes, double flop);
 
@@ -120,16 +120,17 @@ bool vae_check_bench(VaeCheck *t, double bytes, double flop);
  * reads, a pipe that it writes, and the memory of all buffers.
  */
 void vae_check_interpreter_open(const VaeCheck *t);
-/* That memory, which is never freed; NULL: none. The file grows as needed. */
+/* Allocates from the memory of all buffers, which is never freed. The file
+ * grows as needed. Returns NULL without an interpreter. */
 uint8_t *vae_check_interpreter_alloc(size_t bytes);
 /* Writes buffer i of the case; false past the last one. */
 bool vae_check_block(const VaeCheck *t, size_t i, const void **data,
                      size_t *bytes);
 #endif
 
-/* Queues whose results must agree to the byte: 1, 2, 3 threads and every
- * vector code. False past the last. The emulated cuda table takes another
- * order of threads with each call. */
+/* Enumerates queues whose results must be equal to the byte: with 1, 2 and 3
+ * threads and every vector instruction set. Returns false after the last one.
+ * The emulated cuda kernels run their threads in another order at each call. */
 bool vae_check_queue(size_t i, VaeQueue *q);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-/* Output of one site: softmax over all sites, all in double. */
+/* Computes the output of one site with a softmax over all sites, in double. */
 static void
 definition(const float *qkv, int n, int c, int site, double *y)
 {
@@ -82,7 +82,7 @@ compare(VaeCheck *t, const char *what, const float *qkv, const float *got,
         }
 }
 
-/* Every order of threads, and every frame on its own, gives the same. */
+/* Every order of threads gives the same bytes, and so does each frame alone. */
 static void
 agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
 {
@@ -146,7 +146,7 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
     t->ref->attention(&t->queue, &a);
     compare(t, "ref", qkv, y, frames, n, c,
             bound(n, c, deviation, VAE_TYPE_F32, false));
-    /* Emulated, more sites take seconds and do nothing new. */
+    /* In the emulation more sites take seconds and test nothing new. */
     const int types = t->cuda && n < 200 ? 3 : 0;
     for (int type = 0; type < types; type++)
         under_test(t, qkv, frames, n, c, deviation, (VaeType) type, false);
@@ -154,7 +154,7 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
         under_test(t, qkv, frames, n, c, deviation, VAE_TYPE_F32, true);
 }
 
-/* Scores so far apart that only one site counts, and large ones. */
+/* Large scores, and scores so different that only one site matters. */
 static void
 check_sharp(VaeCheck *t)
 {
@@ -182,7 +182,7 @@ check_sharp(VaeCheck *t)
         vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
 }
 
-/* All widths of the cuda table's kernels, and edges of their tiles. */
+/* All widths of the CUDA kernels, and sizes at the edges of their tiles. */
 static void
 check_widths(VaeCheck *t)
 {
@@ -193,7 +193,8 @@ check_widths(VaeCheck *t)
         one_case(t, cases[i][0], cases[i][1], cases[i][2], 1);
 }
 
-/* What tf32 allows is not done where addresses are odd: then it is fp32. */
+/* At unaligned addresses the kernel computes in fp32 although TF32 is allowed.
+ */
 static void
 check_odd_address(VaeCheck *t)
 {
@@ -215,7 +216,7 @@ check_odd_address(VaeCheck *t)
 #ifdef VAE_CHECK_CUDA
 void vae_emu_set_capability(int capability);
 
-/* A card without the matrix instructions takes the plain kernel. */
+/* A GPU without matrix instructions uses the plain kernel. */
 static void
 check_old_card(VaeCheck *t)
 {

@@ -8,7 +8,8 @@
 
 #include "check.h"
 
-/* k, kt, s, st, pads as the models use them, and all other allowed ones. */
+/* The values of k, kt, s, st and pads that the models use, and all others that
+ * are allowed. */
 typedef struct Shape {
     int k, kt, s, st, pad_y, pad_x;
 } Shape;
@@ -62,7 +63,8 @@ arguments(const Shape *p, int t, int h, int w, int c_in, int c_out, int extra)
                          .pad_x = p->pad_x};
 }
 
-/* Adds input element (f, y, x, c) times its weights to all it reaches. */
+/* Adds input element (f, y, x, c) times its weights to all outputs that use it.
+ */
 static void
 scatter(const VaeConvArgs *a, double *sum, double *size, int f, int y, int x,
         int c)
@@ -88,7 +90,8 @@ scatter(const VaeConvArgs *a, double *sum, double *size, int f, int y, int x,
     }
 }
 
-/* want, and how large the terms are: a bound for rounding. */
+/* Computes the result, and the sum of the terms' sizes as a bound for rounding.
+ */
 static void
 definition(VaeCheck *t, const VaeConvArgs *a, double *want, double *size)
 {
@@ -105,7 +108,7 @@ definition(VaeCheck *t, const VaeConvArgs *a, double *want, double *size)
                     scatter(a, want, size, f, y, x, c);
 }
 
-/* Each sum of n terms in fp32 is at most n roundings of its size off. */
+/* The error of a sum of n terms in fp32 is at most n roundings of its size. */
 static void
 compare(VaeCheck *t, const VaeConvArgs *a, const float *got)
 {
@@ -173,7 +176,7 @@ check_random(VaeCheck *t)
         }
 }
 
-/* An input that is 1 in one place gives the weights, nothing rounded. */
+/* An input with a single 1 gives the weights without rounding. */
 static void
 check_one_hot(VaeCheck *t)
 {
@@ -206,7 +209,7 @@ check_one_hot(VaeCheck *t)
     }
 }
 
-/* A frame's bytes do not depend on how many frames the call has. */
+/* The bytes of a frame do not depend on the number of frames in the call. */
 static void
 check_frames(VaeCheck *t)
 {
@@ -232,7 +235,7 @@ check_frames(VaeCheck *t)
     }
 }
 
-/* Elements beyond 2^31 of an input that is mapped and hardly touched. */
+/* Reads elements beyond 2^31 of a mapped input of which few pages are used. */
 static void
 check_far(VaeCheck *t)
 {

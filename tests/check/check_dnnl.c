@@ -12,7 +12,7 @@
 
 enum { FRAMES = 6, MAX_THREADS = 3 };
 
-/* The cpu backend with 1, 2 and 3 threads, or NULL: lacks the precision. */
+/* The cpu backend with 1, 2 and 3 threads; NULL if it lacks the precision. */
 typedef struct Backends {
     VaePrecision precision;
     VaeBackend *cpu[MAX_THREADS], *ref;
@@ -55,8 +55,8 @@ frame(VaeShape s)
     return (size_t) s.h * s.w * s.c;
 }
 
-/* What both sides read, exactly: in bf16 then the products are exact in fp32
- * and only sums round. */
+/* Rounds the input to values that both backends read exactly. In bf16 the
+ * products are then exact in fp32, and only the sums round. */
 static float *
 numbers(VaeCheck *t, size_t n, VaeType type)
 {
@@ -100,7 +100,7 @@ run_ref(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
     return y;
 }
 
-/* All frames in runs of `step`. */
+/* Runs all frames, `step` of them in a call. */
 static float *
 run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
         const float *x, const float *add, int step)
@@ -117,7 +117,7 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
     if (r && strstr(vae_rig_impl(r), "ref"))
         vae_check_fail(t, "oneDNN takes its reference code: %s",
                        vae_rig_impl(r));
-    /* its sums are wrong in some processes; one run cannot show it */
+    /* Its sums are wrong in some processes. A single run cannot show this. */
     if (r && op.kind == VAE_OP_CONV && op.type == VAE_TYPE_BF16 && op.kt > 1 &&
         op.s > 1 && strstr(vae_rig_impl(r), "brgconv"))
         vae_check_fail(t, "the implementation is %s", vae_rig_impl(r));
@@ -125,15 +125,16 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
     return y;
 }
 
-/* How many weights the backend makes of one. */
+/* Returns the number of weights that the backend prepares for one op. */
 static size_t
 parts(const VaeOneOp *op)
 {
     return op->up ? 4 : 1;
 }
 
-/* Every thread count near want within bounds; all frames at once the same as
- * one by one, of tiles as step by step. */
+/* Checks that the results with each number of threads are within the bounds of
+ * want, and that all frames in one call equal single frames (with Winograd
+ * tiles: single steps). */
 static void
 compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
         const float *add, const float *want, const float *bounds)
@@ -256,7 +257,7 @@ check_conv_bf16(VaeCheck *t)
 
 /* ------------------------------------------------------------------ */
 
-/* Frames with each pixel as 2x2. */
+/* Copies frames and doubles each pixel in both directions. */
 static float *
 doubled(VaeCheck *t, const float *x, VaeShape shape)
 {
@@ -353,8 +354,8 @@ check_up_bf16(VaeCheck *t)
 
 /* ------------------------------------------------------------------ */
 
-/* Sizes of what of a 4x4 tile of x meets the kernels of tiles, of one channel
- * of one frame; row and column: of its first pixel. */
+/* Bounds of the transformed 4x4 tile of x for one channel of one frame. row and
+ * column: the tile's first pixel. */
 static void
 tile_sizes(float v[16], const float *x, VaeShape s, int row, int column)
 {
@@ -369,7 +370,7 @@ tile_sizes(float v[16], const float *x, VaeShape s, int row, int column)
     }
 }
 
-/* The same of the kernels of 3x3 taps g. */
+/* Bounds of the transformed 3x3 kernel g. */
 static void
 kernel_sizes(float u[16], const float *g)
 {
@@ -436,7 +437,7 @@ tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
     return bounds;
 }
 
-/* Of steps of op.tiles frames. */
+/* Runs the clip in steps of op.tiles frames. */
 static void
 check_one_tiles(VaeCheck *t, const Backends *b, VaeOneOp op)
 {
