@@ -1,5 +1,5 @@
 /*
- * archive.h: writes zip archives and pickles by hand, right and wrong ones.
+ * archive.h: writes valid and faulty zip archives and pickles.
  */
 #ifndef VAE_FILES_ARCHIVE_H
 #define VAE_FILES_ARCHIVE_H
@@ -28,7 +28,7 @@ put(Bytes *b, const void *data, size_t n)
 /* A string literal with all its bytes. */
 #define PUT(b, text) put(b, text, sizeof(text) - 1)
 
-/* n bytes, little endian. */
+/* Appends a number of n bytes, little endian. */
 static inline void
 put_number(Bytes *b, uint64_t v, size_t n)
 {
@@ -44,9 +44,9 @@ typedef struct Member {
     size_t method, flags, header;
 } Member;
 
-/* What add_zip() is made to get wrong; all 0 is right. */
+/* The faults of an archive; a valid archive has all members 0. */
 typedef struct ZipFault {
-    bool zip64;          /* no fault: with the records of 64 bits */
+    bool zip64;          /* no fault: writes the records of 64 bits */
     long packed_more;    /* the packed size of each member */
     long size_more;      /* both sizes of the first member */
     long header_more;    /* place of the last member's header */
@@ -119,7 +119,7 @@ make_zip(Member *members, size_t n, ZipFault f)
         PUT(&zip, "PK\3\4\0\0");
         put_number(&zip, m->flags, 2);
         put_number(&zip, m->method, 2);
-        put_number(&zip, 0, 16); /* told by the directory alone */
+        put_number(&zip, 0, 16); /* only the directory states it */
         put_number(&zip, strlen(m->name), 2);
         put_number(&zip, 3, 2);
         put(&zip, m->name, strlen(m->name));
@@ -202,7 +202,7 @@ make_torch(Bytes *pickle)
     return zip;
 }
 
-/* Opens a block of its own length, so that ASan sees a read past it. */
+/* Opens a block of exactly this size, so that ASan sees a read past its end. */
 static inline VaeStatus
 open_zip(const char *name, Bytes *zip, VaeTensorFile **file, VaeError *error)
 {
@@ -211,7 +211,7 @@ open_zip(const char *name, Bytes *zip, VaeTensorFile **file, VaeError *error)
                                        error);
 }
 
-/* Refused with these words; frees the archive. */
+/* Checks that the archive is refused with these words, and frees it. */
 static inline void
 expect_zip(const char *what, Bytes zip, const char *words)
 {

@@ -1,5 +1,5 @@
 /*
- * test.h: the little that the tests of the file readers share.
+ * test.h: functions that the tests of the file readers share.
  */
 #ifndef VAE_FILES_TEST_H
 #define VAE_FILES_TEST_H
@@ -35,8 +35,8 @@ test_end(void)
     return test_failures == 0 ? 0 : 1;
 }
 
-/* A refusal: the status, and every one of the words (up to '|') in a message
- * that begins with the name. */
+/* Checks a refusal: its status, that its message begins with the name, and that
+ * it contains each of the words, which '|' separates. */
 static inline void
 check_refused(const char *what, VaeStatus status, const VaeError *error,
               VaeStatus wanted, const char *words)
@@ -51,8 +51,8 @@ check_refused(const char *what, VaeStatus status, const VaeError *error,
            status == VAE_OK ? "" : error->message);
 }
 
-/* A safetensors file of a header's text and data_size bytes of 1, 2, 3 ...;
- * the caller frees it. */
+/* Returns a safetensors file with this header and data_size bytes 1, 2, 3 ...
+ * The caller frees it. */
 static inline uint8_t *
 make_file(const char *json, size_t json_size, size_t data_size, size_t *size)
 {
@@ -68,7 +68,7 @@ make_file(const char *json, size_t json_size, size_t data_size, size_t *size)
     return bytes;
 }
 
-/* The same for npy, version major.0. */
+/* The same for an npy file of version major.0. */
 static inline uint8_t *
 make_npy(int major, const char *dict, size_t data_size, size_t *size)
 {
@@ -87,7 +87,7 @@ make_npy(int major, const char *dict, size_t data_size, size_t *size)
     return bytes;
 }
 
-/* A new folder; the caller removes it. */
+/* Makes a new folder, which the caller removes. */
 static inline const char *
 test_folder(void)
 {

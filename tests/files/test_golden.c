@@ -1,7 +1,7 @@
 /*
- * Opens files that other programs wrote: the test vectors at hand, named by
- * the arguments or found in $VAE_TEST_VECTORS and $VAE_TEST_DATA/golden.
- * Exits 77 where there are none.
+ * Opens files that other programs wrote: the test vectors that the arguments
+ * name, or those in $VAE_TEST_VECTORS and $VAE_TEST_DATA/golden. The exit
+ * status is 77 if there are none.
  */
 #include <ftw.h>
 #include <math.h>
@@ -45,7 +45,7 @@ visit(const char *path, const struct stat *st, int kind, struct FTW *ftw)
     return 0;
 }
 
-/* What neighbours in time, in a channel, have in common. */
+/* Returns the correlation of two planes of n values. */
 static double
 correlation(const float *a, const float *b, size_t n)
 {
@@ -63,8 +63,8 @@ correlation(const float *a, const float *b, size_t n)
 }
 
 /*
- * 16 latents of 16 channels: only their content tells a wrong layout. Of one
- * channel, planes next to each other in time are alike; those of neighbouring
+ * 16 latents of 16 channels: only the content shows a wrong layout. Planes of
+ * one channel that are neighbours in time are similar. Planes of neighbouring
  * channels are not.
  */
 static void

@@ -1,6 +1,6 @@
 /*
- * Shards with an index, and folders of models: what opens, and which names in
- * an index are refused.
+ * Tests sharded files with an index, folders of models, and refused names in an
+ * index.
  */
 #include <limits.h>
 #include <sys/stat.h>
@@ -33,7 +33,9 @@ write_text(const char *name, const char *text)
     write_bytes(name, text, strlen(text));
 }
 
-/* A tensor of two numbers, the first being v, for each letter of names. */
+/* Makes a tensor of two numbers for each letter of names. The first number is
+ * v.
+ */
 static void
 write_shard(const char *name, const char *names, float v)
 {

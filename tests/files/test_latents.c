@@ -1,6 +1,6 @@
 /*
- * Which tensor of a file is the latent clip, how its axes lie, and what the
- * metadata adds.
+ * Finds the latent clip among a file's tensors, the order of its axes, and the
+ * metadata that describes it.
  */
 #include "test.h"
 
@@ -10,7 +10,7 @@ typedef struct Case {
     const char *metadata;   /* the inside of __metadata__, or NULL */
     VaeLatentOptions options;
     VaeStatus status;
-    const char *words; /* what the message holds, or describe() says */
+    const char *words; /* in the message, or the result of describe() */
 } Case;
 
 #define AUTO                                                                   \
@@ -363,7 +363,7 @@ entry(char *json, size_t room, const char *text, size_t *offset)
     return (size_t) n;
 }
 
-/* Only the header: the clips of some cases would be large. */
+/* Makes only the header, because the clips of some cases would be large. */
 static VaeTensorFile *
 open_case(const Case *c, uint8_t **bytes, uint64_t *data_start)
 {
@@ -454,7 +454,8 @@ check_metadata(void)
     free(bytes);
 }
 
-/* Every element tells its place in [B,C,T,H,W]; both orders must give it. */
+/* The value of each element is its place in [B,C,T,H,W]. Both orders of the
+ * axes must find it. */
 static void
 check_read(void)
 {

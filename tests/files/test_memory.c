@@ -1,5 +1,5 @@
 /*
- * The library's allocator, and the file readers when it refuses.
+ * Tests the library's allocator, and the file readers if it returns NULL.
  */
 #include "alloc.h"
 #include "test.h"
@@ -25,7 +25,7 @@ check_blocks(void)
     vae_mem_free(NULL);
 }
 
-/* Refuses the allocations of an open or write one after the other. */
+/* Refuses each allocation of an open or a write in turn. */
 static void
 check_refusals(void)
 {

@@ -1,6 +1,7 @@
 /*
- * Weights of a small model in each kind of file that holds weights: the same
- * tensors are found, and config.json in a model's folder states the statistics.
+ * Opens the weights of a small model from each supported file format. The
+ * tensors must be the same, and config.json in a model's folder must give the
+ * latent statistics.
  */
 #include <limits.h>
 #include <sys/stat.h>
@@ -38,7 +39,7 @@ storage_of(VaeType type)
                                   : "BFloat16Storage";
 }
 
-/* The original as torch.save() writes a state_dict(). */
+/* Writes the original in the way torch.save() writes a state_dict(). */
 static void
 write_torch(const char *name)
 {
@@ -89,7 +90,7 @@ write_tensors(const char *name, size_t from, size_t to)
         abort();
 }
 
-/* The original in two shards with their index. */
+/* Writes the original as two shards with an index. */
 static void
 write_shards(void)
 {
@@ -110,7 +111,8 @@ write_shards(void)
     free(index.data);
 }
 
-/* The model has the original's tensors and this mean and std of channel 1. */
+/* Checks that the model has the original's tensors, and this mean and standard
+ * deviation of channel 1. */
 static void
 expect(const char *what, const char *name, float mean, float std)
 {
@@ -147,7 +149,7 @@ expect_refused(const char *what, VaeStatus wanted, const char *words)
     check_refused(what, status, &error, wanted, words);
 }
 
-/* Nothing in it is trusted, as in weights. */
+/* A config.json is checked as strictly as a weights file. */
 static void
 test_bad_configs(const char *good)
 {

@@ -1,8 +1,8 @@
 /*
- * Bytes of good files changed, moved and cut at random: whatever comes, an
- * answer is given, and what is accepted can be read to its last byte.
+ * Changes, moves and cuts the bytes of valid files at random. The readers must
+ * not crash. All bytes of an accepted file must be readable.
  *
- * VAE_TEST_SEED and VAE_TEST_ROUNDS choose other numbers.
+ * VAE_TEST_SEED sets the seed, VAE_TEST_ROUNDS the number of rounds.
  */
 #include <inttypes.h>
 
@@ -25,8 +25,8 @@ below(size_t n)
     return (size_t) (next_random() % n);
 }
 
-/* Reads all that an accepted file offers; the sum keeps it from being left
- * out. */
+/* Reads every tensor and all metadata of an accepted file. The sum makes the
+ * compiler keep the reads. */
 static unsigned
 use(const VaeTensorFile *file)
 {
@@ -60,7 +60,7 @@ use(const VaeTensorFile *file)
     return sum;
 }
 
-/* Changes n times, mostly in the header; gives the new size. */
+/* Makes n changes, most of them in the header. Returns the new size. */
 static size_t
 mutate(uint8_t *bytes, size_t size, size_t header)
 {
@@ -85,7 +85,7 @@ mutate(uint8_t *bytes, size_t size, size_t header)
                     1 + below(most < room ? most : room));
             break;
         }
-        default: /* one digit for another leaves the JSON whole */
+        default: /* replacing a digit by another keeps the JSON valid */
             for (size_t k = place; k < header; k++) {
                 if (bytes[k] >= '0' && bytes[k] <= '9') {
                     bytes[k] = (uint8_t) ('0' + below(10));
@@ -107,7 +107,7 @@ run(const char *what, const uint8_t *original, size_t size, size_t header,
         uint8_t *bytes = malloc(size);
         memcpy(bytes, original, size);
         const size_t left = mutate(bytes, size, header);
-        /* A block of its own length, so that ASan sees a read past it. */
+        /* A block of exactly this size, so that ASan sees a read past it. */
         uint8_t *cut = malloc(left > 0 ? left : 1);
         memcpy(cut, bytes, left);
         const uint64_t total = below(8) == 0    ? left + below(100)
@@ -154,8 +154,8 @@ make_pickle(void)
     return p;
 }
 
-/* First the pickle alone, then what is around it: the directory is at the
- * end, so that any place is as likely. */
+/* Changes first only the pickle, and then the whole archive. The directory is
+ * at the archive's end, so that each place has the same probability. */
 static void
 run_torch(int rounds)
 {

@@ -1,5 +1,5 @@
 /*
- * Good and bad npy headers.
+ * Tests valid and faulty npy headers.
  */
 #include "test.h"
 

@@ -1,7 +1,6 @@
 /*
- * What torch.save() writes: tensors and dicts are read, and everything else
- * is refused by name. The argument is the folder with files that PyTorch
- * itself wrote.
+ * Reads files of torch.save(). Tensors and dicts are read. Everything else is
+ * refused with its name. The argument is a folder of files that PyTorch wrote.
  */
 #include <limits.h>
 
@@ -75,7 +74,7 @@ check_tensors(void)
     free(zip.data);
 }
 
-/* {"epoch": 1, keys[0]: {"w": tensor}, ...} as the tensors of a file. */
+/* Makes a file of {"epoch": 1, keys[0]: {"w": tensor}, ...}. */
 static Bytes
 nested(const char *const *keys, size_t n)
 {
@@ -337,7 +336,7 @@ check_names(void)
     }
 }
 
-/* What would take memory or stack out of proportion to the file. */
+/* Small pickles that would need much memory or stack are refused. */
 static void
 check_bombs(void)
 {
@@ -420,7 +419,7 @@ check_cut(void)
     free(whole.data);
 }
 
-/* Without memory at any place: an error, and nothing is left behind. */
+/* Each refused allocation gives an error and leaks nothing. */
 static void
 check_memory(void)
 {

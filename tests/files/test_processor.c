@@ -1,11 +1,11 @@
 /*
- * The processor's name from what a Linux kernel says of it.
+ * Reads the processor's name from the text of /proc/cpuinfo.
  */
 #include "host.h"
 #include "test.h"
 
 static const struct Case {
-    const char *text, *name; /* name NULL: there is none */
+    const char *text, *name; /* name: NULL if the text has none */
 } cases[] = {
     {"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 143\n"
      "model name\t: Intel(R) Xeon(R) Processor\n",

@@ -1,12 +1,12 @@
 /*
- * Good and bad safetensors headers.
+ * Tests valid and faulty safetensors headers.
  */
 #include "test.h"
 
 typedef struct Bad {
     const char *what, *json;
     size_t data;
-    const char *words; /* that the message holds, with '|' between */
+    const char *words; /* in the message, separated by '|' */
 } Bad;
 
 #define A_U8_4 "\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}"
@@ -160,7 +160,7 @@ check_bad(void)
     }
 }
 
-/* Headers that a table of strings cannot hold. */
+/* Headers that contain a zero byte or are too long for a string constant. */
 static void
 check_bad_bytes(void)
 {
@@ -196,7 +196,7 @@ open_bytes(const void *bytes, size_t size, VaeError *error)
 {
     VaeTensorFile *file;
     *error = (VaeError){0};
-    /* A copy of its own length, so that ASan sees a read past its end. */
+    /* A block of exactly this size, so that ASan sees a read past its end. */
     void *copy = malloc(size > 0 ? size : 1);
     memcpy(copy, bytes, size);
     const VaeStatus status =
@@ -334,7 +334,7 @@ check_good(void)
     free(bytes);
 }
 
-/* Names that sort, thousands of them, each found. */
+/* Finds each of thousands of names. */
 static void
 check_many(void)
 {

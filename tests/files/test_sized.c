@@ -1,6 +1,6 @@
 /*
- * test_sized.c: structs of a program that was compiled with other headers, a
- * shorter or a longer one, and the version.
+ * test_sized.c: accepts shorter and longer structs of a program that was
+ * compiled with another version of the headers. Also tests the version numbers.
  */
 #include "test.h"
 #include "vae-private/stream.h"
@@ -11,8 +11,8 @@
 static VaeModel *model;
 
 /*
- * As a later version of VaeStreamParams. No bytes of padding follow the last
- * member: a compiler may leave anything in those.
+ * A later version of VaeStreamParams. It has no padding after the last member,
+ * because the values of padding bytes are undefined.
  */
 typedef struct Longer {
     VaeStreamParams params;
@@ -24,7 +24,7 @@ typedef struct Longer {
                       sizeof(type),                                            \
                   #type " ends in padding")
 
-/* A later member must make the structs longer, which callers fill. */
+/* A member that a later version adds must enlarge the struct. */
 ENDS_WITH(VaeStreamParams, pictures_on_device);
 ENDS_WITH(VaeModelOptions, variant);
 ENDS_WITH(VaeCheckpointParams, n_own);

@@ -1,6 +1,6 @@
 /*
- * Conversions of elements against a model in double precision: every value of
- * 16 bits, and floats on and beside every rounding boundary.
+ * Compares the conversions of element types with a model in double precision,
+ * for every 16-bit value and for floats at and near every rounding boundary.
  */
 #include <math.h>
 
@@ -33,7 +33,7 @@ bits_float(uint32_t bits)
     return f;
 }
 
-/* What 16 bits mean by the definition of the format. */
+/* Returns the value of 16 bits by the definition of the format. */
 static double
 model_value(const Format *f, uint32_t h)
 {
@@ -48,8 +48,7 @@ model_value(const Format *f, uint32_t h)
     return h & 0x8000 ? -v : v;
 }
 
-/* The value nearest to v, ties to the even fraction, as 16 bits. v is no NaN.
- */
+/* Rounds v, which is not NaN, to the nearest value of 16 bits, ties to even. */
 static uint32_t
 model_round(const Format *f, double v)
 {
@@ -100,7 +99,7 @@ check_all_to_float(const Format *f)
     check(bad == 0, "%s to float and back: %zu of 65536 differ", f->name, bad);
 }
 
-/* Floats on the middle between neighbours and next to it, both signs. */
+/* Tests floats halfway between two neighbours and next to it, in both signs. */
 static void
 check_boundaries(const Format *f)
 {
@@ -129,7 +128,8 @@ check_boundaries(const Format *f)
           bad, n);
 }
 
-/* Floats spread over all bit patterns; the block and the rest of the loop. */
+/* Tests floats over all bit patterns, in the vector loop and in its remainder.
+ */
 static void
 check_spread(const Format *f)
 {
@@ -150,7 +150,8 @@ check_spread(const Format *f)
     check(bad == 0, "%s from float: %zu of %zu differ", f->name, bad, n);
 }
 
-/* Every count near the block's, at odd addresses, nothing written beyond. */
+/* Tests each count near the block size, at unaligned addresses. Nothing may be
+ * written past the end. */
 static void
 check_counts(VaeType type)
 {
@@ -189,7 +190,7 @@ check_u8(void)
         {NAN, 0},       {1e-40f, 0},   {127.49999f, 127},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        /* Long enough for the block, and alone for the rest. */
+        /* Once in a full block, and once alone in the remainder. */
         float in[65];
         uint8_t out[65];
         for (int k = 0; k < 65; k++)

@@ -1,5 +1,6 @@
 /*
- * Written files and what is read back; files that cannot be opened or made.
+ * Writes files and reads them back. Also tests files that cannot be opened or
+ * created.
  */
 #include <dirent.h>
 #include <sys/resource.h>
@@ -54,7 +55,7 @@ check_round_trip(void)
     const char *path = in_folder("round.safetensors");
     VaeError error = {0};
     VaeTensorFile *file;
-    /* The third tensor has 4 bytes: give it them. */
+    /* Sets the 4 bytes of the third tensor. */
     VaeTensorOut given[COUNT(tensors)];
     memcpy(given, tensors, sizeof given);
     given[2].data = floats;
@@ -84,7 +85,7 @@ check_round_trip(void)
     }
     vae_tensor_file_free(&file);
 
-    /* Again over it: the same bytes, nothing left beside. */
+    /* Writing again gives the same bytes and leaves no other file. */
     struct stat before, after;
     stat(path, &before);
     status = vae_tensor_file_write(path, given, COUNT(given), metadata,
@@ -259,7 +260,7 @@ check_link(void)
     unlink(target);
 }
 
-/* What a killed process of the same number left behind is not touched. */
+/* A temporary file of a killed process with the same pid is not touched. */
 static void
 check_left_over(void)
 {
@@ -283,7 +284,7 @@ check_left_over(void)
     unlink(path);
 }
 
-/* A write that fails half way leaves the old file and nothing else. */
+/* After a failed write only the old file is there. */
 static void
 check_full(void)
 {

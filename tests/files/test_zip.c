@@ -1,5 +1,5 @@
 /*
- * The directory of a zip archive: what lies where, and what is refused.
+ * Reads the directory of a zip archive, and refuses faulty ones.
  */
 #include "archive.h"
 #include "zip.h"
@@ -117,7 +117,7 @@ check_members(void)
 
     set_members();
     Bytes zip = make_zip(members, 3, none);
-    zip.data[members[2].header + 8] = 8; /* in the local header alone */
+    zip.data[members[2].header + 8] = 8; /* only in the local header */
     expect("compressed after all", zip, "\"x/c\"|local header");
 
     set_members();
@@ -126,7 +126,7 @@ check_members(void)
            make_zip(members, 3, (ZipFault){.records_more = 1}),
            "before its last");
 
-    /* Two records of one local header. */
+    /* Two directory records point to one local header. */
     set_members();
     zip = make_zip(members, 1, none);
     members[1] = members[0];
@@ -140,7 +140,7 @@ check_members(void)
     expect("one member under two records", twice, "overlaps");
 }
 
-/* Every shorter archive is refused: its end is missing. */
+/* Each truncated archive is refused, because its end is missing. */
 static void
 check_cut(bool zip64)
 {
