@@ -1,13 +1,12 @@
 /*
- * golden.c: frames and latents against those of the official networks.
+ * golden.c: compares frames and latents with those of the official networks.
  *
  * golden SET BACKEND PRECISION [WORD...]
- *   small      the vectors of this source tree; only those whose name holds
- *              one of the words, where there are any
- *   more       those of VAE_TEST_DATA/golden that are not in it
- *   generated  full-size models with generated weights, against
- *              VAE_TEST_DATA/design/golden
- *   trace      block by block, vectors of this source tree
+ *   small      the vectors of this source tree. With words: only those whose
+ * name contains one of the words more       the vectors of VAE_TEST_DATA/golden
+ * that are not in it generated  full-size models with generated weights,
+ * against VAE_TEST_DATA/design/golden trace      the vectors of single blocks
+ * in this source tree
  */
 #include "golden.h"
 
@@ -196,7 +195,7 @@ check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
     free(got);
 }
 
-/* latent of one file, frames of the same or another. */
+/* Reads the latents from one file, and the frames from the same or another. */
 static void
 decode_case(Golden *g, const char *folder, VaeModel *model, const char *input,
             const char *output)
@@ -360,7 +359,8 @@ static const Case cases[] = {
 #undef D
 #undef E
 
-/* Whether the case's name, MODEL/INPUT, holds one of the words; none: any. */
+/* Returns true if the case's name, MODEL/INPUT, contains one of the words, or
+ * if there are no words. */
 static bool
 is_wanted(const Case *c, char *const *words)
 {
@@ -453,7 +453,7 @@ generated_decode(Golden *g, const Generated *m, const char *path)
         g, m->model,
         (VaeStreamParams){.width = m->width,
                           .height = m->height,
-                          /* As the bare network takes them. */
+                          /* The network itself takes raw latents. */
                           .normalization = m->info->takes_normalized
                                                ? VAE_NORMALIZED
                                                : VAE_RAW});

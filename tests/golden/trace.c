@@ -1,10 +1,11 @@
 /*
- * trace.c: the output of every block against the official network's.
+ * trace.c: compares the output of every block with that of the official
+ * network.
  *
- * Of each block, all frames of all slices are put one after another, so that
- * both sides may slice as they like. What this engine fuses is undone on the
- * official side: a norm is followed by SiLU, and the last convolution of a
- * residual block has the block's input added.
+ * The test joins the frames of all slices of a block, so that both sides may
+ * use different slices. It applies this engine's fusions to the official
+ * output: it adds SiLU after a norm, and the block's input after the last
+ * convolution of a residual block.
  */
 #include "golden.h"
 
@@ -60,7 +61,8 @@ collect(void *user, int step, const char *name, int t, int h, int w, int c,
     s->t += t;
 }
 
-/* Of "dec.s0.x", "dec.s1.x" all frames as [t, h, w, c]; NULL without. */
+/* Joins all frames of "dec.s0.x", "dec.s1.x" and so on as [t, h, w, c]. Returns
+ * NULL if there are none. */
 static float *
 official(const VaeTensorFile *file, const char *side, const char *name,
          int64_t dims[4])
@@ -99,7 +101,7 @@ ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Norms whose SiLU is computed with them. */
+/* The norms that this engine computes together with SiLU. */
 static bool
 is_norm(const char *name)
 {
@@ -108,7 +110,7 @@ is_norm(const char *name)
            ends_with(name, "norm2") || ends_with(name, "conv_norm_out");
 }
 
-/* The last convolution of a residual block: where the block's result is. */
+/* The last convolution of a residual block, which gives the block's result. */
 static bool
 is_block_end(const char *name, char *block, size_t size)
 {
@@ -121,7 +123,7 @@ is_block_end(const char *name, char *block, size_t size)
     return true;
 }
 
-/* Where the trace's names are not the paths of this engine. */
+/* The names in the trace that differ from this engine's paths. */
 static const char *
 own_name(const char *side, const char *name, bool wan, char *out, size_t size)
 {
@@ -167,7 +169,7 @@ compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
     free(want);
 }
 
-/* Every name of one side once. */
+/* Lists each name of one side once. */
 static void
 compare_side(Golden *g, Trace *trace, const VaeTensorFile *file,
              const char *side, bool wan)
@@ -180,7 +182,7 @@ compare_side(Golden *g, Trace *trace, const VaeTensorFile *file,
         if (strncmp(name, side, 3) != 0 || name[4] != 's' || name[6] != '.')
             continue;
         name += 7;
-        /* What enters is not computed by a block, but by conv2 of Wan. */
+        /* The first input comes from Wan's conv2 and not from a block. */
         if (strcmp(name, "input") == 0 && !(wan && side[0] == 'd'))
             continue;
         while (k < n_done && strcmp(done[k], name) != 0)

@@ -1,9 +1,9 @@
 /*
- * libcuda.c: as much of a CUDA driver as gstreamer-cuda needs, over the memory
- * of the host, where the emulated device has its own. Contexts are only told
- * from each other. emu_driver_copies() tells how many copies were made,
- * emu_driver_waits() how often a stream was waited for, emu_driver_events() how
- * often an event was recorded, emu_driver_events_alive() how many there are.
+ * libcuda.c: the part of a CUDA driver that gstreamer-cuda needs, in the memory
+ * of the host, like the emulated device. Contexts are only names. These
+ * functions count calls: emu_driver_copies() copies, emu_driver_waits() waits
+ * for a stream, emu_driver_events() recorded events. emu_driver_events_alive()
+ * returns the number of events that are not freed.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 enum { PITCH = 512, DEPTH = 8, DEVICES = 2, EVENT_BYTES = 256 };
 
-/* The driver's numbers. */
+/* The numbers of the driver's interface. */
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,
@@ -27,7 +27,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75
 };
 
-/* One side of a CUDA_MEMCPY2D, and all of it. */
+/* One side of a CUDA_MEMCPY2D, and the whole struct. */
 typedef struct Side {
     size_t x, y;
     int type;
@@ -147,7 +147,7 @@ CALL(cuCtxDestroy_v2, void *context)
     return CUDA_SUCCESS;
 }
 
-/* As there: memory belongs to a context. */
+/* As in the driver, memory belongs to a context. */
 static void *
 take(size_t bytes)
 {
@@ -233,8 +233,8 @@ CALL(cuStreamSynchronize, void *stream)
     return CUDA_SUCCESS;
 }
 
-/* Nothing is ever under way, and so an event has always come. The emulated
- * device takes the zeros for one that was not recorded. */
+/* All work is done at once, so that an event has always happened. The emulated
+ * device reads the zeros as an event that was never recorded. */
 CALL(cuEventCreate, void **event, unsigned int flags)
 {
     *event = calloc(1, EVENT_BYTES);
@@ -256,7 +256,7 @@ CALL(cuEventRecord, void *event, void *stream)
 }
 
 /* ------------------------------------------------------------------ */
-/* gstreamer-cuda wants these to be there. */
+/* gstreamer-cuda needs these functions to exist. */
 
 CALL(emu_driver_copies, void)
 {
@@ -284,7 +284,7 @@ CALL(emu_driver_events_alive, void)
         return CUDA_ERROR_NOT_SUPPORTED;                                       \
     }
 
-/* Of all releases. */
+/* The functions of all versions of gstreamer-cuda. */
 LACKING(cuCtxEnablePeerAccess)
 LACKING(cuCtxDisablePeerAccess)
 LACKING(cuGraphicsMapResources)
@@ -302,7 +302,7 @@ LACKING(cuGLGetDevices_v2)
 LACKING(cuGraphicsResourceSetMapFlags_v2)
 LACKING(cuGraphicsSubResourceGetMappedArray)
 LACKING(cuGraphicsResourceGetMappedPointer_v2)
-/* From 1.24 on. */
+/* The functions that gstreamer-cuda 1.24 and later need. */
 LACKING(cuCtxSynchronize)
 LACKING(cuCtxGetLimit)
 LACKING(cuCtxSetLimit)

@@ -1,18 +1,19 @@
 /*
- * emu.h: CUDA's execution model on a CPU, as far as the kernels use it.
+ * emu.h: the part of CUDA's execution model that the kernels use, on a CPU.
  *
- * Blocks run one after another; the threads of a block are fibers, which stop
- * where threads wait for each other: at a barrier for the whole block, at a
- * shuffle or another warp function for the warp. Blocks and threads take
- * turns in an order that changes from launch to launch (up, down, by chance),
- * so that a missing barrier shows. The process ends with a message that names
- * the launch, the thread and the line when
+ * Blocks run one after another. The threads of a block are fibers. A fiber
+ * stops where it waits for other threads: at a barrier for the whole block, or
+ * at a shuffle or another warp function for the warp. The order of blocks and
+ * threads changes from launch to launch (ascending, descending, random), so
+ * that a missing barrier shows. The process ends with a message that names the
+ * launch, the thread and the line if
  * - threads wait at different barriers, or lanes at different warp functions;
  * - a thread has returned while others of its block or warp wait for it;
  * - a warp function does not name all lanes of its warp;
- * - 16 bytes are taken at an address that is no multiple of 16;
- * - shared memory is written beyond its end (built with AddressSanitizer:
- *   accessed). At a block's start it is filled with 0xff: NaN.
+ * - an access of 16 bytes has an address that is no multiple of 16;
+ * - shared memory is written past its end (with AddressSanitizer: accessed).
+ *
+ * At a block's start shared memory is filled with 0xff, which is NaN.
  */
 #ifndef VAE_EMU_H
 #define VAE_EMU_H
@@ -46,18 +47,18 @@ struct dim3 {
 /* ------------------------------------------------------- launching */
 
 /*
- * Who runs launches; NULL is at once. submit gets the stream and a task that
- * must be run exactly once, by run(task).
+ * Sets the function that schedules launches; NULL: launches run at once. submit
+ * gets the stream and a task, and must call run(task) exactly once.
  */
 typedef void (*VaeEmuSubmit)(void *stream, void (*run)(void *task), void *task);
 extern "C" void vae_emu_set_submit(VaeEmuSubmit submit);
 
-/* Who is told of each launch's kernel, in place of running it; NULL: nobody,
- * and launches are run. */
+/* Sets a function that gets the kernel of each launch. The launch then does not
+ * run. NULL: launches run. */
 typedef void (*VaeEmuLook)(const void *kernel, const char *name);
 extern "C" void vae_emu_set_look(VaeEmuLook look);
 
-/* What vae_launch_capability() says; 90 unless set. */
+/* Sets the result of vae_launch_capability(); 90 by default. */
 extern "C" void vae_emu_set_capability(int capability);
 
 struct VaeEmuLaunch {
@@ -129,14 +130,14 @@ void vae_emu_barrier(const char *where);
 #define __syncthreads() vae_emu_barrier(VAE_EMU_HERE)
 
 /*
- * What all warp functions are made of: every lane gives `bytes` (up to 64) and
- * gets those of all 32, one after another, valid until its next such call.
- * mask must name all lanes.
+ * The base of all warp functions. Each lane passes `bytes` bytes, at most 64,
+ * and gets those of all 32 lanes in order. The result is valid until the lane's
+ * next call. mask must name all lanes.
  */
 const void *vae_emu_exchange(const char *where, unsigned mask, const void *mine,
                              size_t bytes);
-/* The same, but all lanes get what combine() makes of the 32, up to 1024
- * bytes; it is called once. */
+/* The same, but all lanes get the result of combine() for the 32 lanes, at most
+ * 1024 bytes. combine() is called once. */
 typedef void (*VaeEmuCombine)(const void *all, void *result);
 const void *vae_emu_combine(const char *where, const void *mine, size_t bytes,
                             VaeEmuCombine combine);
@@ -189,8 +190,8 @@ atomicAdd(unsigned long long *p, unsigned long long v)
 void vae_emu_load16(void *to, const void *p);
 void vae_emu_store16(void *p, const void *from);
 
-/* Copies that are done only when waited for: see ptx.cuh. The destination is
- * filled with 0xff until then. `zero`: 16 zeros instead. */
+/* Asynchronous copies, see ptx.cuh. The destination is full of 0xff until the
+ * wait for the copy. zero: writes 16 zeros instead. */
 void vae_emu_copy_async(void *to, const void *from, bool zero);
 void vae_emu_copy_commit(void);
 void vae_emu_copy_wait(unsigned groups_left);

@@ -1,6 +1,6 @@
 /*
- * test_emu.cpp: the emulation itself: it runs what is right, and each kind of
- * wrong kernel ends the process with the message that names it.
+ * test_emu.cpp: tests the emulation. Correct kernels run, and each kind of
+ * wrong kernel ends the process with a message that names the fault.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ expect(bool ok, const char *what)
 
 /* ------------------------------------------------------- right kernels */
 
-/* Every thread gets the number of its neighbour, with the barrier or not. */
+/* Each thread reads the number of its neighbour, with or without a barrier. */
 VAE_KERNEL void
 rotate(float *y, int step, bool barrier)
 {
@@ -49,7 +49,8 @@ rotate(float *y, int step, bool barrier)
     y[i] = shared[(i + THREADS + step) % THREADS];
 }
 
-/* How many of three launches, one of each order, are right. */
+/* Runs three launches, one in each order. Returns the number of correct ones.
+ */
 int
 right_launches(int step, bool barrier)
 {
@@ -274,7 +275,7 @@ launch_many_rows(void)
     vae_launch(some_return, dim3(1, 65536), THREADS, 0, nullptr);
 }
 
-/* The child must end by itself, having said `words`. */
+/* The child process must end by itself after it has printed `words`. */
 void
 expect_end(void (*run)(void), const char *words)
 {
