@@ -1,6 +1,7 @@
 /*
- * item.h: an item of the queue: an event, or a step, that is the buffers that
- * the engine takes at once and those it gives for them.
+ * item.h: an item of the queue. It is an event or a step. A step has the
+ * buffers that the engine takes in one go, and the buffers that it returns for
+ * them.
  */
 #ifndef GST_VAE_ITEM_H
 #define GST_VAE_ITEM_H
@@ -11,31 +12,32 @@
 
 G_BEGIN_DECLS
 
-/* The most frames or latents one step takes or gives. */
+/* The most frames or latents that a step takes or returns. */
 #define GST_VAE_MAX_UNITS 16
 
-/* One buffer that a step gives. */
+/* An output buffer of a step. */
 typedef struct GstVaeOut {
     GstClockTime pts, duration;
     GstClockTime running, stream; /* running and stream time, for QoS */
     guint64 offset;
-    guint frames;        /* that a latent stands for */
-    GstClockTime length; /* of these, by their own times */
+    guint frames;        /* of a latent */
+    GstClockTime length; /* duration of these frames by their own times */
     gboolean wanted;     /* FALSE: trimmed or outside the segment */
-    GstBuffer *metas;    /* the buffer that it has metas from, or NULL */
+    GstBuffer *metas;    /* the input buffer of its metas, or NULL */
     GstBuffer *buffer;
 } GstVaeOut;
 
-/* A session that somebody waits for; in the work list only. */
+/* A request to open a session, for which a thread waits. It is only in the work
+ * list. */
 typedef struct GstVaeOpen {
-    const gchar *load; /* a checkpoint for it, or NULL */
+    const gchar *load; /* file of a checkpoint to load, or NULL */
     VaeCheckpoint *loaded;
     VaeError *error; /* receives the result */
 } GstVaeOpen;
 
-/* Made by the streaming thread of the sink pad. While it is queued, the worker
- * fills in the buffers, and the task of the source pad takes them once it is
- * ready; the three flags of progress are under the lock of the queue. */
+/* The streaming thread of the sink pad creates an item. The worker fills in the
+ * output buffers of a queued step. The task of the source pad pushes them when
+ * the item is ready. The lock of the queue guards ready, gone and delivered. */
 typedef struct GstVaeItem {
     gint refs;
     GstEvent *event;  /* NULL: a step */
@@ -45,20 +47,20 @@ typedef struct GstVaeItem {
 
     gboolean ready;     /* the worker is done with it */
     gboolean gone;      /* the task is done with it */
-    gboolean delivered; /* all of it was pushed */
+    gboolean delivered; /* all its buffers were pushed */
     GstFlowReturn result;
 
     gboolean start; /* begins a sequence */
     gboolean cold;  /* a later step without context */
     gboolean discont;
-    gboolean drain;        /* no latent: frames due at a sequence's end */
-    gboolean backward;     /* the last of its buffers goes out first */
-    gboolean partial;      /* begins a sequence, but not its clip */
-    gboolean checkpoint;   /* wanted after it */
-    guint64 frames;        /* of the sequence, up to its end */
-    GstEvent *before;      /* goes out in front of the buffers, or NULL */
-    GstClockTime arrived;  /* in the queue, by gst_util_get_timestamp() */
-    GstClockTime running;  /* of the first buffer that is wanted, or NONE */
+    gboolean drain;       /* has no latent: gives the delayed frames */
+    gboolean backward;    /* its buffers are pushed in reverse order */
+    gboolean partial;     /* begins a sequence inside a clip */
+    gboolean checkpoint;  /* a checkpoint is due after it */
+    guint64 frames;       /* frames of the sequence up to the step's end */
+    GstEvent *before;     /* pushed before the buffers, or NULL */
+    GstClockTime arrived; /* when it was queued, by gst_util_get_timestamp() */
+    GstClockTime running; /* running time of the first wanted buffer, or NONE */
     GstClockTime position; /* stream time of its end, or NONE */
     guint n_in, n_out;
     GstBuffer *in[GST_VAE_MAX_UNITS];
@@ -71,8 +73,8 @@ GstVaeItem *gst_vae_item_new_open(GstVaeSession *session, GstVaeOpen *open);
 GstVaeItem *gst_vae_item_ref(GstVaeItem *item);
 void gst_vae_item_unref(GstVaeItem *item);
 
-/* TRUE: the item is a step that can be computed in one call with the step
- * before it, or behind that. */
+/* Returns TRUE if the item is a step that continues the step before it, so that
+ * both can be in one call. */
 gboolean gst_vae_item_follows(const GstVaeItem *item, const GstVaeItem *before);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * models.h: which file a model is in, and models shared between elements.
+ * models.h: finds the file of a model, and shares open models between elements.
  */
 #ifndef GST_VAE_MODELS_H
 #define GST_VAE_MODELS_H
@@ -16,9 +16,10 @@ G_BEGIN_DECLS
 typedef struct GstVaeModel GstVaeModel;
 
 /*
- * Opens path, or gives the one that is already open from the same path, file
- * (device, inode, size, time of change) and variant. Engine call: worker
- * thread only. Release with gst_vae_model_unref().
+ * Opens the model in path. If a model of the same path, file (device, inode,
+ * size, time of change) and variant is open, returns that one. This calls the
+ * engine, so only the worker thread may use it. Release the model with
+ * gst_vae_model_unref().
  */
 VaeStatus gst_vae_model_open(const gchar *path, const gchar *variant,
                              GstVaeModel **out, VaeError *error);
@@ -29,15 +30,16 @@ VaeModel *gst_vae_model_get(const GstVaeModel *model);
 const VaeModelInfo *gst_vae_model_info(const GstVaeModel *model);
 
 /*
- * The file for a latent space when no model is set: the XDG data folders,
- * then, for its own space only, the bundled demo. space may be NULL or empty:
- * not declared. Returns NULL and a GST_RESOURCE_ERROR_NOT_FOUND that says
- * what to install or to set. (transfer full)
+ * Returns the file for a latent space if no model is set. It searches the XDG
+ * data folders, and then uses the bundled demo if the space is the demo's.
+ * space may be NULL or empty if the caps declare none. On failure it returns
+ * NULL and a GST_RESOURCE_ERROR_NOT_FOUND that says what to install or to set.
+ * (transfer full)
  */
 gchar *gst_vae_models_find(const gchar *space, GError **error);
 
-/* The file for an encoder that is told nothing: the bundled demo, if no model
- * is installed beside it. Errors as above. */
+/* Returns the file for an encoder without any settings: the bundled demo, if no
+ * other model is installed. Errors are as above. */
 gchar *gst_vae_models_find_any(GError **error);
 
 G_END_DECLS

@@ -5,9 +5,9 @@
  *   sink pad --> fifo {event | step} --> task of the source pad
  *          \--> work {step | CAPS event | session to open} --> worker
  *
- * The fifo keeps events at their place among steps. Steps and CAPS events are
- * in both lists; the task waits for the head of the fifo to be ready, the sink
- * pad for room.
+ * The fifo keeps the order of events and steps. Steps and CAPS events are in
+ * both lists. The task waits until the head of the fifo is ready. The sink pad
+ * waits until the queue has room.
  */
 #ifndef GST_VAE_QUEUE_H
 #define GST_VAE_QUEUE_H
@@ -18,118 +18,124 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeQueue {
     GstElement *element;
-    guint depth; /* the property queue-depth; under the object lock */
+    guint depth; /* the property queue-depth; guarded by the object lock */
 
-    /* One lock for the queue, the worker and the pool of the source pad: the
-     * sink pad waits for room or a flush; the task for a step, a flush or an
-     * error; the worker for steps, a pool, a load, a checkpoint, a release, a
-     * flush or its end. Each of these waits is one g_cond_wait(). A change of
-     * any of it is a broadcast, upon which waiters look again. The object lock
-     * and those of stats, latency and QoS may be taken while it is held. */
+    /* One lock guards the queue, the worker and the pool of the source pad. The
+     * sink pad waits for room or a flush. The task waits for a step, a flush or
+     * an error. The worker waits for steps, a pool, a load, a checkpoint, a
+     * release, a flush or its end. Each of them waits with g_cond_wait(). Every
+     * change is a broadcast, after which the waiting threads check again. A
+     * thread that holds this lock may take the object lock and the locks of
+     * stats, latency and QoS. */
     GMutex lock;
     GCond cond;
 
     GQueue fifo;       /* GstVaeItem, for the task */
-    guint n_steps;     /* in the fifo */
-    gboolean pushing;  /* the task pushes an item that left the fifo */
+    guint n_steps;     /* steps in the fifo */
+    gboolean pushing;  /* the task is pushing an item that left the fifo */
     GQueue work;       /* GstVaeItem, for the worker */
-    guint64 queued;    /* steps ever put into work */
-    guint64 taken;     /* steps ever taken out of it */
-    guint slice_limit; /* steps of a slice, from the plan; 0: not known */
+    guint64 queued;    /* steps that were added to work, in total */
+    guint64 taken;     /* steps that were taken from work, in total */
+    guint slice_limit; /* most steps of a slice by the plan; 0: unknown */
 
-    gboolean stop; /* the worker ends: nothing more is done */
+    gboolean stop; /* the worker must end */
     gboolean flushing;
-    guint flushes;          /* so many began */
-    gboolean fatal;         /* after an error: nothing more until a flush */
-    GstFlowReturn result;   /* for the sink pad */
-    guint segment_id;       /* counts STREAM_START and SEGMENT, from 1 */
-    guint discarded;        /* id that downstream had enough of, or 0 */
-    guint32 seqnum;         /* of the segment */
-    GstVaeSession *session; /* of the steps that come in, or NULL */
+    guint flushes;        /* number of flushes so far */
+    gboolean fatal;       /* an error: the queue takes no input until a flush */
+    GstFlowReturn result; /* result for the sink pad */
+    guint segment_id;     /* counts STREAM_START and SEGMENT, from 1 */
+    guint discarded;      /* segment that downstream ended with EOS, or 0 */
+    guint32 seqnum;       /* seqnum of the segment */
+    GstVaeSession *session; /* session of the next steps, or NULL */
 } GstVaeQueue;
 
 void gst_vae_queue_init(GstVaeQueue *queue);
-/* It is empty and nobody uses it any more. */
+/* Frees what the queue holds. The queue must be empty and not in use. */
 void gst_vae_queue_clear(GstVaeQueue *queue);
-/* As if nothing had come yet; the lists are empty. */
+/* Resets the queue to its first state. The lists must be empty. */
 void gst_vae_queue_reset(GstVaeQueue *queue);
 
-/* The sink pad's. */
+/* Functions for the sink pad. */
 
-/* Appends a step of the session that is current; waits for room. Takes
- * item. */
+/* Appends a step to the current session. Waits for room. (takes item) */
 GstFlowReturn gst_vae_queue_push_step(GstVaeQueue *queue, GstVaeItem *item);
-/* Appends a serialized event; never waits. session goes with a CAPS event.
- * Takes event. */
+/* Appends a serialized event without waiting. session: for a CAPS event only.
+ * (takes event) */
 gboolean gst_vae_queue_push_event(GstVaeQueue *queue, GstEvent *event,
                                   GstVaeSession *session);
-/* Waits until all that was queued is pushed; FALSE: a flush or an error came
- * first. */
+/* Waits until all queued items are pushed. Returns FALSE if a flush or an error
+ * came first. */
 gboolean gst_vae_queue_drain(GstVaeQueue *queue);
 gboolean gst_vae_queue_is_flushing(GstVaeQueue *queue);
-/* GST_FLOW_FLUSHING, or the result for the sink pad. */
+/* Returns GST_FLOW_FLUSHING during a flush, else the result for the sink pad.
+ */
 GstFlowReturn gst_vae_queue_result(GstVaeQueue *queue);
-/* Makes session, taken, that of the steps to come, and returns the one
- * before. (transfer full) */
+/* Sets the session of the next steps and returns the previous one. (takes
+ * session, transfer full) */
 GstVaeSession *gst_vae_queue_set_session(GstVaeQueue *queue,
                                          GstVaeSession *session);
-/* The current session with another model, once its memory is known; NULL: a
- * flush or an error came first. (transfer full) */
+/* Returns the current session with another model. Waits until the session's
+ * allocation is known. Returns NULL if a flush or an error came first.
+ * (transfer full) */
 GstVaeSession *gst_vae_queue_successor(GstVaeQueue *queue, GstVaeModel *model);
-/* A segment of this seqnum comes; returns the result so far. */
+/* Sets the seqnum of the next segment. Returns the result for the sink pad. */
 GstFlowReturn gst_vae_queue_set_seqnum(GstVaeQueue *queue, guint32 seqnum);
 
-/* Any thread's. */
+/* Functions for any thread. */
 
-/* Durations of the current session, 0 without one: one video frame; the last
- * input minus the first output timestamp; a slice. */
+/* Durations of the current session: one video frame, the last input minus the
+ * first output timestamp, and a slice. They are 0 without a session. */
 typedef struct GstVaeQueueTimes {
     GstClockTime frame, collect, slice;
-    gint look_ahead; /* of a decoder: latents */
+    gint look_ahead; /* latents for which a decoder's frame waits */
 } GstVaeQueueTimes;
 GstVaeQueueTimes gst_vae_queue_times(GstVaeQueue *queue);
-/* How many slices may wait. */
+/* Returns the number of slices that may wait. */
 guint gst_vae_queue_depth(GstVaeQueue *queue);
-/* Steps in the element. */
+/* Returns the number of steps in the element. */
 guint gst_vae_queue_n_steps(GstVaeQueue *queue);
 
-/* The lock is held on entry and exit of all that follows, unless it says
+/* The caller of the functions below holds the lock, unless a comment says
  * otherwise. */
 
 /* Empties both lists and returns the items of the fifo. */
 GQueue gst_vae_queue_take_all(GstVaeQueue *queue);
-/* Wakes all that wait. */
+/* Begins a flush and wakes all waiting threads. */
 void gst_vae_queue_set_flushing(GstVaeQueue *queue);
 void gst_vae_queue_start(GstVaeQueue *queue);
-/* TRUE: nobody wants the step any more. */
+/* Returns TRUE if downstream no longer wants the step. */
 gboolean gst_vae_queue_is_unwanted(const GstVaeQueue *queue,
                                    const GstVaeItem *item);
-/* The task's: waits for the next item that can go out; NULL: a flush.
- * *unwanted: downstream wants no more of it. */
+/* For the task: waits for the next item that can be pushed. Returns NULL during
+ * a flush. Sets *unwanted if downstream no longer wants the item. */
 GstVaeItem *gst_vae_queue_next(GstVaeQueue *queue, gboolean *unwanted);
-/* The worker's: takes up to max steps that go into one call: those that wait,
- * up to the slice size. The first of a sequence goes alone, so that its picture
- * leaves at once and the slices after it are whole. The head of the work list
- * is a step. */
+/* For the worker: takes the waiting steps that can be in one call, at most max
+ * and at most a slice. The first step of a sequence is in a call of its own, so
+ * that its picture leaves at once and the later slices are whole. The head of
+ * the work list must be a step. */
 guint gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items,
                                guint max);
-/* Steps at the head of the work list that could be begun behind the one
- * before. *whole: no more can come. */
+/* Returns the number of steps at the head of the work list that continue the
+ * step `before`. Sets *whole if no further step can join them. */
 guint gst_vae_queue_count_behind(GstVaeQueue *queue, const GstVaeItem *before,
                                  gboolean *whole);
 
-/* TRUE: an error has ended the queue. Also returns the number of flushes so far
- * and the seqnum of the segment (NULL is fine). No lock. */
+/* Returns TRUE if an error has ended the queue. Also returns the number of
+ * flushes so far and the segment's seqnum; both may be NULL. The caller does
+ * not hold the lock. */
 gboolean gst_vae_queue_is_fatal(GstVaeQueue *queue, guint *flushes,
                                 guint32 *seqnum);
-/* Ends all that comes until a flush, unless one came meanwhile: flushes is how
- * many there were before the bus was told. item: the task could not push it;
- * NULL: the worker failed. No lock. */
+/* Refuses all input until a flush. flushes: the number of flushes before the
+ * error was posted; if there was another flush since, this does nothing. item:
+ * the item that the task could not push, or NULL if the worker failed. The
+ * caller does not hold the lock. */
 void gst_vae_queue_end(GstVaeQueue *queue, const GstVaeItem *item,
                        GstFlowReturn ret, guint flushes);
-/* The task's: sets the result for the sink pad. No lock. */
+/* For the task: sets the result for the sink pad. The caller does not hold the
+ * lock. */
 void gst_vae_queue_set_result(GstVaeQueue *queue, GstFlowReturn ret);
-/* The task's: it is done with an item of gst_vae_queue_next(). No lock. */
+/* For the task: it has handled an item of gst_vae_queue_next(). The caller does
+ * not hold the lock. */
 void gst_vae_queue_pushed(GstVaeQueue *queue, GstVaeItem *item,
                           gboolean delivered);
 

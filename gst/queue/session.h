@@ -1,9 +1,10 @@
 /*
- * session.h: caps, model and memory that the steps between two CAPS events
- * share.
+ * session.h: the caps, the model and the allocation that the steps between two
+ * CAPS events share.
  *
- * A session is shared by reference and does not change once it is queued, but
- * for its memory, which downstream tells when its CAPS event is pushed.
+ * A session is reference-counted and does not change after it is queued. The
+ * only exception is its allocation, which downstream answers when the CAPS
+ * event is pushed.
  */
 #ifndef GST_VAE_SESSION_H
 #define GST_VAE_SESSION_H
@@ -20,23 +21,23 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeSession {
     gint refs;
-    GstCaps *caps;      /* of the source pad */
-    GstVideoInfo video; /* the raw side */
+    GstCaps *caps;      /* caps of the source pad */
+    GstVideoInfo video; /* the raw video */
     GstVaeLatentInfo latent;
     GstVaeModel *model;
     VaeStreamParams params;
     GstClockTime frame_time;   /* one video frame */
     GstClockTime collect_time; /* last input minus first output timestamp */
-    GstClockTime step_time;    /* of a later step's frames */
+    GstClockTime step_time;    /* duration of a later step's frames */
 
-    /* The answer to the allocation query. Written by the task of the source pad
-     * before it sets allocated under the lock of the queue, because the worker
-     * waits for that, for steps and for a flush at once; constant from then
-     * on. */
+    /* The answer to the allocation query. The task of the source pad writes it
+     * and then sets allocated with the queue's lock held, because the worker
+     * waits for it together with steps and a flush. It does not change
+     * afterwards. */
     gboolean allocated;
     GstBufferPool *pool;
-    gboolean bounded; /* the pool has no more than so many buffers */
-    gboolean clear;   /* rows end in bytes that no pixel has */
+    gboolean bounded; /* the pool has a limited number of buffers */
+    gboolean clear;   /* rows have padding bytes, which must be cleared */
     GstAllocator *allocator;
     GstAllocationParams allocation;
 } GstVaeSession;
@@ -44,13 +45,13 @@ typedef struct GstVaeSession {
 GstVaeSession *gst_vae_session_new(void);
 GstVaeSession *gst_vae_session_ref(GstVaeSession *session);
 void gst_vae_session_unref(GstVaeSession *session); /* NULL is fine */
-/* The same with another model: caps and memory are those of session, which has
- * been allocated. */
+/* Returns a session with another model, and with the caps and the allocation of
+ * `session`. */
 GstVaeSession *gst_vae_session_successor(const GstVaeSession *session,
                                          GstVaeModel *model);
-/* Latents that a frame waits for behind its own; 0 where it waits for none. */
+/* Returns the number of later latents for which a frame waits. */
 gint gst_vae_session_look_ahead(const GstVaeSession *session);
-/* TRUE where the stream of a serves b. */
+/* Returns TRUE if the stream of session a can serve session b. */
 gboolean gst_vae_session_same_stream(const GstVaeSession *a,
                                      const GstVaeSession *b);
 

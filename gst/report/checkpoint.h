@@ -1,6 +1,6 @@
 /*
- * checkpoint.h: where a stream stands, written to a file. For the thread that
- * calls the engine, without a lock.
+ * checkpoint.h: writes the position of a stream to a file. Only the thread that
+ * calls the engine uses it, and holds no lock.
  */
 #ifndef GST_VAE_REPORT_CHECKPOINT_H
 #define GST_VAE_REPORT_CHECKPOINT_H
@@ -11,17 +11,17 @@
 
 G_BEGIN_DECLS
 
-/* Properties, under the object lock. */
+/* Properties, guarded by the object lock. */
 typedef struct GstVaeCheckpoints {
     gchar *location;
     guint interval;
     gboolean carries;
-    gchar *load; /* the file of the action load-checkpoint, not yet taken */
+    gchar *load; /* file of the action load-checkpoint, until it is loaded */
 } GstVaeCheckpoints;
 
-/* Writes a checkpoint and posts `vae-checkpoint` about it, and a WARNING where
- * that failed. why_not: there is none for this reason, a VAE_ERR_*; VAE_OK: it
- * is written. */
+/* Writes a checkpoint and posts the message `vae-checkpoint`. Posts a WARNING
+ * if it failed. why_not: the reason, a VAE_ERR_*, for which there is no
+ * checkpoint, or VAE_OK to write one. */
 gboolean gst_vae_checkpoint_save(GstElement *element, VaeStream *stream,
                                  const VaeCheckpointParams *params,
                                  const VaeError *why_not);

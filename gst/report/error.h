@@ -1,5 +1,5 @@
 /*
- * error.h: the errors of the engine as those of GStreamer.
+ * error.h: converts the engine's errors to GStreamer's.
  */
 #ifndef GST_VAE_ERROR_H
 #define GST_VAE_ERROR_H
@@ -10,16 +10,16 @@
 
 G_BEGIN_DECLS
 
-/* The error of an engine call, with its domain and code chosen here and
- * nowhere else. (transfer full) */
+/* Converts the error of an engine call. This is the only place that chooses the
+ * domain and the code. (transfer full) */
 GError *gst_vae_error_to_gerror(const VaeError *error);
 
-/* The details of a message: what an application may want to know without
- * reading its text. NULL: not known. (transfer full) */
+/* Returns the details of a message, so that an application need not parse its
+ * text. An argument is NULL if it is unknown. (transfer full) */
 GstStructure *gst_vae_error_context(const gchar *model, const gchar *space);
 
-/* Posts error and frees it. context: the fields of its details beside those of
- * the error itself; may be NULL. (takes context) */
+/* Posts an error and frees it. context: further fields of the message's
+ * details; may be NULL. (takes context) */
 void gst_vae_post_gerror(GstElement *element, GError *error,
                          GstStructure *context);
 

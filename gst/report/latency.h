@@ -1,12 +1,12 @@
 /*
- * latency.h: how long buffers are in the element, as a live pipeline has to
- * know it.
+ * latency.h: measures the latency that a live pipeline must know.
  *
- * A latency is how much later a buffer goes out than its running time says,
- * less how much later it came in. The worst of either counts among the last
- * steps: so a step that waits for the call before it counts, and one of several
- * that came at once, ahead of their times, does not. No clock is needed, since
- * the offset between running time and the system's is in both.
+ * The lateness of a buffer is the time at which it enters or leaves the
+ * element, minus its running time. The latency is the largest lateness of the
+ * last output buffers minus the largest lateness of the last input buffers.
+ * This includes the wait of a step for the call before it. It does not include
+ * steps that arrive together and ahead of their times. The measurement needs no
+ * clock, because the offset between running time and system time cancels out.
  */
 #ifndef GST_VAE_LATENCY_H
 #define GST_VAE_LATENCY_H
@@ -15,31 +15,33 @@
 
 G_BEGIN_DECLS
 
-/* Steps that are remembered. */
+/* The number of steps that are remembered. */
 #define GST_VAE_LATENCY_STEPS 16
 
 typedef struct GstVaeLatency {
-    GMutex lock; /* of all that follows; no other is taken while it is held */
-    GstClockTimeDiff in[GST_VAE_LATENCY_STEPS]; /* to their running times */
+    GMutex lock; /* guards the members below; its holder takes no other lock */
+    GstClockTimeDiff in[GST_VAE_LATENCY_STEPS]; /* lateness of the inputs */
     GstClockTimeDiff out[GST_VAE_LATENCY_STEPS];
     guint64 n;             /* steps so far */
-    GstClockTime reported; /* of computing, as last told; NONE: never */
-    gboolean live;         /* as upstream said then */
+    GstClockTime reported; /* last reported time of computing, or NONE */
+    gboolean live;         /* upstream was live at that report */
 } GstVaeLatency;
 
 void gst_vae_latency_init(GstVaeLatency *latency);
 void gst_vae_latency_clear(GstVaeLatency *latency);
 
-/* As if no step had been. */
+/* Forgets all steps. */
 void gst_vae_latency_reset(GstVaeLatency *latency);
-/* A step that is ready now; arrived, by gst_util_get_timestamp(), is when it
- * came in. A running time of NONE does not count. */
+/* Adds a step that is ready now. arrived: when it entered the element, by
+ * gst_util_get_timestamp(). A step whose running time is NONE does not count.
+ */
 void gst_vae_latency_add(GstVaeLatency *latency, GstClockTime running,
                          GstClockTime arrived);
-/* TRUE: the latency has changed by more than a quarter, and a live pipeline has
- * to hear of it. */
+/* Returns TRUE if the latency has changed by more than a quarter, so that a
+ * live pipeline must be told. */
 gboolean gst_vae_latency_changed(GstVaeLatency *latency);
-/* The time that computing takes, rounded up, which the pipeline is told now. */
+/* Returns the time that computing takes, rounded up, and remembers that the
+ * pipeline was told. */
 GstClockTime gst_vae_latency_report(GstVaeLatency *latency, gboolean live);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * qos.h: which frames come too late for the sink.
+ * qos.h: finds the frames that come too late for the sink.
  */
 #ifndef GST_VAE_QOS_H
 #define GST_VAE_QOS_H
@@ -10,30 +10,30 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeQos {
     GstElement *element;
-    gboolean enabled; /* the property qos; under the object lock */
+    gboolean enabled; /* the property qos; guarded by the object lock */
 
-    GMutex lock; /* of all that follows; no other is taken while it is held */
-    GstClockTime earliest; /* running time that is still useful, or NONE */
-    gdouble proportion;    /* how much too slow downstream finds us */
-    GstClockTime shown;    /* running time of the last frame made, or NONE */
-    GstClockTimeDiff late; /* of the sink's last frame; below 0: early */
+    GMutex lock; /* guards the members below; its holder takes no other lock */
+    GstClockTime earliest; /* earliest running time still useful, or NONE */
+    gdouble proportion;    /* the proportion of the last QOS event */
+    GstClockTime shown;    /* running time of the last frame, or NONE */
+    GstClockTimeDiff late; /* lateness of the sink's last frame; < 0: early */
     guint slow;         /* slices in a row that took longer than their video */
-    gboolean slow_told; /* the warning of them */
+    gboolean slow_told; /* the warning about them was posted */
 } GstVaeQos;
 
 void gst_vae_qos_init(GstVaeQos *qos);
 void gst_vae_qos_clear(GstVaeQos *qos);
 gboolean gst_vae_qos_is_enabled(GstVaeQos *qos);
 
-/* As if no event had come. */
+/* Forgets all events. */
 void gst_vae_qos_reset(GstVaeQos *qos);
-/* A QOS event from downstream; frame: duration of one. */
+/* Handles a QOS event from downstream. frame: the duration of a frame. */
 void gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame);
-/* A slice took this time for video of that duration. Warns once where the sink
- * is late and this is the reason. */
+/* Adds a slice that took this time for video of this duration. Posts one
+ * warning if the sink is late because of slow slices. */
 void gst_vae_qos_slice(GstVaeQos *qos, GstClockTime took, GstClockTime video);
-/* TRUE: the sink has no more use for a frame of this running time; earliest and
- * proportion are for the message then. */
+/* Returns TRUE if a frame of this running time is too late for the sink. Then
+ * earliest and proportion are the values for the message. */
 gboolean gst_vae_qos_is_late(GstVaeQos *qos, GstClockTime running,
                              GstClockTime *earliest, gdouble *proportion);
 

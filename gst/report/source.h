@@ -1,5 +1,5 @@
 /*
- * source.h: which file upstream reads, for messages.
+ * source.h: finds the file that upstream reads, for messages.
  */
 #ifndef GST_VAE_SOURCE_H
 #define GST_VAE_SOURCE_H
@@ -8,8 +8,8 @@
 
 G_BEGIN_DECLS
 
-/* The path or else the URI of the file behind a sink pad; NULL: upstream knows
- * none. (transfer full) */
+/* Returns the path of the file upstream of a sink pad, or its URI, or NULL if
+ * upstream reports none. (transfer full) */
 gchar *gst_vae_source_path(GstPad *pad);
 
 G_END_DECLS

@@ -1,6 +1,6 @@
 /*
- * stats.h: the property `stats`, the message `vae-stats` and the warning of
- * values that are no numbers.
+ * stats.h: the property `stats`, the message `vae-stats` and the warnings about
+ * NaN and infinite values.
  */
 #ifndef GST_VAE_STATS_H
 #define GST_VAE_STATS_H
@@ -16,15 +16,15 @@ typedef enum {
     GST_VAE_TIME_UPLOAD,
     GST_VAE_TIME_COMPUTE,
     GST_VAE_TIME_DOWNLOAD,
-    GST_VAE_TIME_QUEUE_WAIT, /* of its first step, before it */
+    GST_VAE_TIME_QUEUE_WAIT, /* wait of its first step in the queue */
     GST_VAE_TIME_SLICE,      /* the whole call */
     GST_VAE_TIMES
 } GstVaeTime;
 
-/* Percentiles are taken over so many slices. */
+/* The number of slices over which percentiles are computed. */
 #define GST_VAE_RECENT 128
 
-/* Nanoseconds of one kind. */
+/* The times of one kind in nanoseconds. */
 typedef struct GstVaeTimes {
     guint64 total, last;
     guint64 recent[GST_VAE_RECENT]; /* of slice n at n % GST_VAE_RECENT */
@@ -35,23 +35,24 @@ typedef struct GstVaeCounters {
     GstVaeTimes times[GST_VAE_TIMES];
     guint64 nonfinite;
     guint64 nan_steps, recovered_steps;
-    gint64 first_us, last_us; /* monotonic: first slice began, last ended */
-    gint look_ahead;          /* latents that a frame waits for */
-    guint waiting;            /* frames that wait for them */
+    gint64 first_us, last_us; /* monotonic: begin of the first, end of the last
+                                 slice */
+    gint look_ahead;          /* later latents for which a frame waits */
+    guint waiting;            /* frames that wait for later latents */
     VaePlan plan;             /* all zero until a stream is open */
-    gchar device[128];        /* its name */
-    gchar model[1024];        /* its file */
+    gchar device[128];        /* name of the device */
+    gchar model[1024];        /* file of the model */
 } GstVaeCounters;
 
 typedef struct GstVaeStats {
     GstElement *element;
     gboolean decodes;
-    gboolean post;    /* the property post-stats; under the object lock */
+    gboolean post;    /* the property post-stats; guarded by the object lock */
     guint64 interval; /* the property stats-interval; likewise */
 
-    GMutex lock; /* of all that follows; no other is taken while it is held */
+    GMutex lock; /* guards the members below; its holder takes no other lock */
     GstVaeCounters counters;
-    gint64 posted_us; /* when the message was posted last, or 0 */
+    gint64 posted_us; /* time of the last message, or 0 */
 } GstVaeStats;
 
 void gst_vae_stats_init(GstVaeStats *stats);
@@ -59,31 +60,34 @@ void gst_vae_stats_clear(GstVaeStats *stats);
 guint64 gst_vae_stats_interval(GstVaeStats *stats);
 
 void gst_vae_stats_reset(GstVaeStats *stats);
-/* The slices that follow run on this stream. */
+/* Sets the stream of the next slices. */
 void gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
                           const gchar *model, gint look_ahead);
-/* So many frames wait for later latents. */
+/* Sets the number of frames that wait for later latents. */
 void gst_vae_stats_waiting(GstVaeStats *stats, guint frames);
 
-/* A slice that is done. */
+/* A finished slice. */
 typedef struct GstVaeSliceTime {
     guint steps;
-    GstClockTime arrived; /* its first step, by gst_util_get_timestamp() */
+    GstClockTime arrived; /* of its first step, by gst_util_get_timestamp() */
     gint64 start_us, end_us;
-    VaeStreamStats before, after; /* the stream's numbers around it; a slice
-                                     that was cancelled moves them as well */
+    VaeStreamStats before, after; /* the stream's statistics, which a cancelled
+                                     slice changes, too */
 } GstVaeSliceTime;
 
-/* Counts it, and warns on the bus of the first NaN and infinite values in
- * latents, of steps that were recovered and of steps that could not be. */
+/* Counts a slice. Posts a warning about the first NaN or infinite values in
+ * latents, about recovered steps, and about steps that could not be recovered.
+ */
 void gst_vae_stats_slice(GstVaeStats *stats, const GstVaeSliceTime *slice);
 void gst_vae_stats_frames(GstVaeStats *stats, guint n);
-/* Counts a dropped frame; returns how many there are. frames: of those made. */
+/* Counts a dropped frame and returns their number. *frames: the number of
+ * frames that were computed. */
 guint64 gst_vae_stats_dropped(GstVaeStats *stats, guint64 *frames);
 
 /* in_flight: steps in the element. (transfer full) */
 GstStructure *gst_vae_stats_structure(GstVaeStats *stats, guint in_flight);
-/* Posts that where the property asks for it and it is due, or now. */
+/* Posts the statistics if the property asks for it and a message is due, or at
+ * once with `now`. */
 void gst_vae_stats_post(GstVaeStats *stats, guint in_flight, gboolean now);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * call.h: the latents and pictures of one call of the engine, mapped.
+ * call.h: the mapped latents and pictures of one engine call.
  */
 #ifndef GST_VAE_CALL_H
 #define GST_VAE_CALL_H
@@ -18,26 +18,27 @@ typedef struct GstVaeCall {
 
     VaeStream *stream;
     gpointer engine; /* gst_vae_cuda_engine() of the stream, or NULL */
-    gboolean begun;  /* the engine was asked; a failure is its own */
+    gboolean begun;  /* the engine was called, so that an error is its own */
 
     GstBuffer **buffers; /* of the latents; borrowed until they are unmapped */
     GstMapInfo *maps;
-    GstVideoFrame *frames; /* buffer NULL: a picture that is not converted */
+    GstVideoFrame *frames; /* without a buffer: the picture is not converted */
 } GstVaeCall;
 
-/* Room for the steps. */
+/* Returns a call with room for these steps. */
 GstVaeCall gst_vae_call_new(GstVaeItem **items, guint n);
-/* Unmaps all that was added. */
+/* Unmaps all buffers of the call. */
 void gst_vae_call_clear(GstVaeCall *call);
 
-/* Adds a buffer as the next latent; FALSE: it cannot be mapped so. */
+/* Adds a buffer as the next latent. Returns FALSE if it cannot be mapped. */
 gboolean gst_vae_call_add_latent(GstVaeCall *call, GstVaeSession *session,
                                  GstBuffer *buffer, GstMapFlags flags);
-/* Adds a buffer as the next picture; NULL: one without data. */
+/* Adds a buffer as the next picture, or a picture without data if it is NULL.
+ */
 gboolean gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
                                   GstBuffer *buffer, GstMapFlags flags);
 
-/* Gives the buffer of out its times. */
+/* Sets the times of out's buffer. */
 void gst_vae_call_stamp(GstVaeOut *out);
 
 G_END_DECLS

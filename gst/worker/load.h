@@ -1,5 +1,5 @@
 /*
- * load.h: models that the worker opens while somebody waits for them.
+ * load.h: the worker opens a model while another thread waits for it.
  */
 #ifndef GST_VAE_LOAD_H
 #define GST_VAE_LOAD_H
@@ -14,34 +14,33 @@ typedef enum {
     GST_VAE_LOAD_DONE
 } GstVaeLoadState;
 
-/* Under the lock of the queue, unless said otherwise. */
+/* Guarded by the lock of the queue, unless a comment says otherwise. */
 typedef struct GstVaeLoader {
     GstElement *element;
     GstDebugCategory *category;
     GstVaeQueue *queue;
-    gchar *variant; /* the property; under the object lock */
+    gchar *variant; /* the property; guarded by the object lock */
 
     GstVaeLoadState state;
-    gchar *path, *path_variant; /* of the model that was asked for last */
+    gchar *path, *path_variant; /* of the last request */
     VaeError error;
-    GstVaeModel *model; /* of path, nobody's yet; or NULL */
+    GstVaeModel *model; /* the loaded model until it is taken, or NULL */
 } GstVaeLoader;
 
 void gst_vae_loader_reset(GstVaeLoader *loader);
 
 /*
- * Has the worker open a model and waits for it, at most until deadline
- * (monotonic microseconds, 0: none) and not while flushing, where that is
- * asked for. Returns VAE_OK, the error, or VAE_ERR_CANCELLED when it stopped
- * waiting; the next call for the same file goes on waiting. out (transfer
- * full): the model, or NULL to leave it for the next call.
+ * Lets the worker open a model and waits for it until `deadline` (monotonic
+ * microseconds; 0: no limit). until_flush: a flush ends the wait, too. Returns
+ * VAE_OK, an error, or VAE_ERR_CANCELLED if the wait ended early. The next call
+ * for the same file continues to wait. out: receives the model (transfer full);
+ * NULL keeps it for the next call.
  */
 VaeStatus gst_vae_loader_load(GstVaeLoader *loader, const gchar *path,
                               gint64 deadline, gboolean until_flush,
                               GstVaeModel **out, VaeError *error);
 
-/* The worker's: runs the load that somebody waits for. Lock held on entry and
- * exit. */
+/* For the worker: runs a requested load. The caller holds the lock. */
 void gst_vae_loader_run(GstVaeLoader *loader);
 
 G_END_DECLS

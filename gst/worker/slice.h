@@ -1,7 +1,6 @@
 /*
- * slice.h: the stream of the engine, and slices of steps that run on it. Where
- * the engine computes in the background, the next slice is begun while one
- * runs.
+ * slice.h: the engine's stream, and the slices of steps that run on it. If the
+ * engine computes in the background, the next slice begins while one runs.
  */
 #ifndef GST_VAE_SLICE_H
 #define GST_VAE_SLICE_H
@@ -16,14 +15,14 @@
 
 G_BEGIN_DECLS
 
-/* The most steps of one call, whatever slice-size says. */
+/* The most steps of one call, even if slice-size is larger. */
 #define GST_VAE_MAX_SLICE 64
 
 /* Adds the latent and the pictures of a step to a call. */
 typedef VaeStatus (*GstVaeAddStep)(GstElement *element, GstVaeCall *call,
                                    GstVaeItem *item, VaeError *error);
 
-/* Steps of one call. */
+/* The steps of one call. */
 typedef struct GstVaeSlice {
     GstVaeItem *items[GST_VAE_MAX_SLICE];
     guint n;
@@ -44,49 +43,52 @@ typedef struct GstVaeEngine {
     GstVaeQos *qos;
     GstVaeCheckpoints *checkpoints;
 
-    /* Under the lock of the queue. The worker alone writes these, so it reads
-     * them without the lock. */
-    VaeStream *stream;      /* others may only cancel */
-    GstVaeSession *session; /* that the stream is for */
-    gint64 used_us;         /* monotonic: the stream was opened or used last */
-    gboolean offloaded;     /* it was released and not used since */
+    /* Guarded by the lock of the queue. Only the worker writes these members,
+     * so that it may read them without the lock. */
+    VaeStream *stream;      /* other threads may only cancel it */
+    GstVaeSession *session; /* the stream's session */
+    gint64 used_us;         /* monotonic time of the stream's last use */
+    gboolean offloaded;     /* its memory was released and not used since */
 
-    /* Under the lock of the queue. */
-    GstVaeItem *last;   /* the step that the stream stands behind, or NULL */
-    gboolean partial;   /* its sequence does not begin with its clip */
-    gchar *save_path;   /* a checkpoint is wanted there, or NULL */
-    guint64 save_after; /* then: so many steps are taken before */
+    /* Guarded by the lock of the queue. */
+    GstVaeItem *last;   /* the last step that the stream ran, or NULL */
+    gboolean partial;   /* its sequence began inside a clip */
+    gchar *save_path;   /* file of a requested checkpoint, or NULL */
+    guint64 save_after; /* number of taken steps at which to write it */
 
-    /* The worker's alone. */
+    /* Used by the worker only. */
     GstVaeSlice slices[2];
-    GstVaeSlice *running;  /* begun and not waited for, or NULL */
-    VaeStreamStats before; /* of calls that have ended */
-    gint64 ended_us;       /* when the last one did */
-    gint64 step_us;        /* time of the engine for each step */
+    GstVaeSlice *running;  /* the slice that runs, or NULL */
+    VaeStreamStats before; /* statistics up to the last finished call */
+    gint64 ended_us;       /* time at which that call ended */
+    gint64 step_us;        /* the engine's time for a step */
 } GstVaeEngine;
 
-/* Lock held: cancels the call that runs. */
+/* Cancels the running call. The caller holds the lock. */
 void gst_vae_engine_cancel(GstVaeEngine *engine);
-/* Lock held: the stream stands behind no step. */
+/* Forgets the last step of the stream. The caller holds the lock. */
 void gst_vae_engine_forget(GstVaeEngine *engine);
 
-/* All that follows is the worker's. */
+/* Only the worker calls the functions below. */
 
-/* A stream for session, the one that runs where it fits. No lock. */
+/* Opens a stream for session, or keeps the current one if it can serve the
+ * session. The caller does not hold the lock. */
 VaeStatus gst_vae_engine_open(GstVaeEngine *engine, GstVaeSession *session,
                               VaeError *error);
-/* Ends the slice that runs and frees the stream. No lock. */
+/* Ends the running slice and frees the stream. The caller does not hold the
+ * lock.
+ */
 void gst_vae_engine_close(GstVaeEngine *engine);
-/* Takes and runs a slice, behind the one that runs. The head of the work list
- * is a step. Lock held on entry and exit. */
+/* Takes a slice and runs it after the one that runs. The head of the work list
+ * must be a step. The caller holds the lock. */
 void gst_vae_engine_run(GstVaeEngine *engine);
-/* Waits for the slice that runs. Lock held on entry and exit. */
+/* Waits for the running slice. The caller holds the lock. */
 void gst_vae_engine_wait(GstVaeEngine *engine);
-/* Frees the memory of the device until the next slice. idle: nobody asked. Lock
- * held on entry and exit. */
+/* Frees the device memory until the next slice. idle: the property idle-release
+ * caused it. The caller holds the lock. */
 void gst_vae_engine_release(GstVaeEngine *engine, gboolean idle);
-/* An error of the engine: told on the bus behind the output of all steps
- * before, and the end for all that comes until a flush. No lock. */
+/* Handles an error of the engine: posts it after the output of all earlier
+ * steps, and refuses input until a flush. The caller does not hold the lock. */
 void gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error);
 
 G_END_DECLS

@@ -1,7 +1,6 @@
 /*
- * worker.h: the one thread of an element that calls the engine. It opens models
- * and sessions, runs slices, writes checkpoints and frees the memory of the
- * device.
+ * worker.h: the only thread of an element that calls the engine. It opens
+ * models and sessions, runs slices, writes checkpoints and frees device memory.
  */
 #ifndef GST_VAE_WORKER_H
 #define GST_VAE_WORKER_H
@@ -13,35 +12,36 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeWorker {
     GstVaeQueue *queue;
-    GThread *thread;      /* used while the element changes its state */
-    guint64 idle_release; /* the property; under the object lock */
+    GThread *thread;      /* changed only by changes of the element's state */
+    guint64 idle_release; /* the property; guarded by the object lock */
 
     GstVaeLoader loader;
     GstVaeEngine engine;
 
-    /* Under the lock of the queue. */
+    /* Guarded by the lock of the queue. */
     gboolean release_wanted;
-    guint64 release_after; /* steps taken before the first release, */
-    guint64 release_last;  /* and before the last one */
+    guint64 release_after; /* number of taken steps at the first request */
+    guint64 release_last;  /* ... and at the last request */
 } GstVaeWorker;
 
-/* FALSE: there is no thread; an error was posted. */
+/* Returns FALSE, after posting an error, if the thread cannot be created. */
 gboolean gst_vae_worker_start(GstVaeWorker *worker);
 void gst_vae_worker_stop(GstVaeWorker *worker);
-/* Drops all requests. The thread is gone. */
+/* Drops all requests. The thread must have ended. */
 void gst_vae_worker_reset(GstVaeWorker *worker);
 
-/* Has the worker open a session after all steps that wait, and frees the one
- * before. On an error that one goes on. load: a checkpoint for it, or NULL.
- * VAE_ERR_CANCELLED: a flush. */
+/* Lets the worker open a session after all waiting steps and free the previous
+ * one. After an error the previous session continues. load: file of a
+ * checkpoint for the new session, or NULL. Returns VAE_ERR_CANCELLED after a
+ * flush. */
 VaeStatus gst_vae_worker_open(GstVaeWorker *worker, GstVaeSession *session,
                               const gchar *load, VaeCheckpoint *loaded,
                               VaeError *error);
 
-/* Once all steps that wait now are taken: frees the memory of the device. Any
- * thread. */
+/* Frees the device memory after all waiting steps were taken. For any thread.
+ */
 void gst_vae_worker_release(GstVaeWorker *worker);
-/* Once they are pushed: writes a checkpoint. Any thread. */
+/* Writes a checkpoint after all waiting steps were pushed. For any thread. */
 void gst_vae_worker_save(GstVaeWorker *worker, const gchar *path);
 
 G_END_DECLS
