@@ -1,5 +1,6 @@
 /*
- * bytes.h: the bytes of a latent file, pulled or collected.
+ * bytes.h: reads the bytes of a latent file by pulling or by collecting
+ * buffers.
  */
 #ifndef GST_LATENT_BYTES_H
 #define GST_LATENT_BYTES_H
@@ -15,31 +16,35 @@ typedef struct GstLatentBytes {
     gsize size, room;
 } GstLatentBytes;
 
-/* FALSE and VAE_ERR_MEMORY where there is not so much memory. */
+/* Makes room. Returns FALSE and VAE_ERR_MEMORY if there is not enough memory.
+ */
 gboolean gst_latent_bytes_reserve(GstLatentBytes *bytes, gsize room,
                                   VaeError *error);
-/* Never takes room for more than max bytes, which have to suffice. */
+/* Appends a buffer. Never allocates more than max bytes; the caller makes sure
+ * that they suffice. */
 gboolean gst_latent_bytes_append(GstLatentBytes *bytes, GstBuffer *buffer,
                                  gsize max, VaeError *error);
 void gst_latent_bytes_clear(GstLatentBytes *bytes);
 
 /*
- * size bytes at offset of the file behind the sink pad. error is filled with
- * GST_FLOW_CUSTOM_ERROR only: the file ends before. GST_FLOW_EOS: it does not,
- * but upstream was told to end, as by an EOS event to the pipeline.
+ * Pulls size bytes at offset of the file upstream of the sink pad. If the file
+ * ends before them, returns GST_FLOW_CUSTOM_ERROR and sets error. GST_FLOW_EOS
+ * means that upstream ends early, for example after an EOS event to the
+ * pipeline.
  */
 GstFlowReturn gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst,
                               guint64 size, VaeError *error);
 
 /*
- * The header of the file behind the sink pad into bytes, and the length of
- * the file. error is filled with GST_FLOW_CUSTOM_ERROR only.
+ * Pulls the header of the file upstream of the sink pad into bytes, and returns
+ * the length of the file. error is set only with GST_FLOW_CUSTOM_ERROR.
  */
 GstFlowReturn gst_latent_pull_header(GstPad *pad, const gchar *name,
                                      GstLatentBytes *bytes, guint64 *total,
                                      VaeError *error);
 
-/* The file behind the sink pad, for messages: never NULL. (transfer full) */
+/* Returns the name of the file upstream of the sink pad, for messages. It is
+ * never NULL. (transfer full) */
 gchar *gst_latent_source_name(GstPad *pad);
 
 G_END_DECLS

@@ -1,7 +1,6 @@
 /*
- * clip.h: the clip in a latent file as a stream: its caps, the time
- * of each latent, and what the user's settings add to a file that does not
- * say.
+ * clip.h: presents the clip in a latent file as a stream: its caps and the time
+ * of each latent. The user's settings supply what the file does not state.
  */
 #ifndef GST_LATENT_CLIP_H
 #define GST_LATENT_CLIP_H
@@ -16,26 +15,27 @@
 
 G_BEGIN_DECLS
 
-/* For latentmux: timing when the caps say nothing. */
+/* The frame rate that latentmux assumes if the caps have none. */
 #define GST_LATENT_FALLBACK_FPS_N 16
 #define GST_LATENT_FALLBACK_FPS_D 1
 #define GST_LATENT_FALLBACK_TEMPORAL 4
 
-/* A tensor beside the latents, U8 [T, 16]: of each latent a GstLatentTime,
- * little endian. Only where the times do not follow the frame rate. */
+/* A tensor beside the latents, U8 [T, 16], with a GstLatentTime for each
+ * latent, little endian. It exists only if the times do not follow the frame
+ * rate. */
 #define GST_LATENT_TIMES "latent_times"
 
-/* A tensor beside the latents, U8 [n, 16], of a file of several sequences: of
- * each a GstLatentSequence, little endian. */
+/* A tensor beside the latents, U8 [n, 16], with a GstLatentSequence for each
+ * sequence, little endian. It exists only in a file of several sequences. */
 #define GST_LATENT_SEQUENCES "latent_sequences"
 
-/* The first latent of a sequence, and how many frames all of its latents
- * hold. */
+/* The first latent of a sequence, and the number of the sequence's frames. */
 typedef struct GstLatentSequence {
     gint64 first, frames;
 } GstLatentSequence;
 
-/* When a latent begins, after the first, and how long its frames last; ns. */
+/* The time of a latent, relative to the first, and the duration of its frames
+ * in nanoseconds. */
 typedef struct GstLatentTime {
     gint64 pts, duration;
 } GstLatentTime;
@@ -44,21 +44,20 @@ typedef struct GstLatentClip {
     VaeTensorFile *file;
     VaeLatentClip data;
     GstVaeLatentInfo info;
-    gboolean guessed;     /* nobody stated the framerate */
-    gboolean own_rate;    /* the user did, so the file's times do not count */
+    gboolean guessed;     /* neither file nor user states the frame rate */
+    gboolean own_rate;    /* the user sets it; the file's times are ignored */
     gint temporal;        /* frames of each latent after the first */
-    gint64 frames;        /* of the whole clip */
-    GstLatentTime *times; /* of each latent; NULL: by the frame rate */
-    GstLatentSequence *sequences; /* NULL: it is one */
+    gint64 frames;        /* frames of the whole clip */
+    GstLatentTime *times; /* time of each latent; NULL: by the frame rate */
+    GstLatentSequence *sequences; /* NULL: the clip is one sequence */
     gint n_sequences;
     gchar overruled[64]; /* the setting that the file contradicts, or "" */
 } GstLatentClip;
 
 /*
- * Finds the clip in the first bytes of a file of total bytes; see
- * vae_tensor_file_open_memory(). clip is zeroed before and owns nothing of
- * bytes, which have to stay until gst_latent_clip_clear(). Nothing to clear
- * after a failure.
+ * Finds the clip in the first bytes of a file of `total` bytes; see
+ * vae_tensor_file_open_memory(). The caller zeroes clip before. bytes must live
+ * until gst_latent_clip_clear(). After a failure there is nothing to clear.
  */
 VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                guint64 total, const gchar *name,
@@ -66,29 +65,31 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
 
-/* FALSE: the file has no times that count. *offset: where they are in the file.
- */
+/* Finds the times of the latents and their offset in the file. Returns FALSE if
+ * the file has none, or if they are ignored. */
 gboolean gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset);
-/* Takes the times of all latents, as they are in the file. FALSE: they are not
- * possible and not used. */
+/* Uses the times of all latents, in the file's format. Returns FALSE, without
+ * using them, if they are not valid. (takes times) */
 gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
-/* The same for the sequences, whose number find() gives. */
+/* The same for the sequences. *n: their number. */
 gboolean gst_latent_clip_find_sequences(const GstLatentClip *clip,
                                         guint64 *offset, gint *n);
 gboolean gst_latent_clip_take_sequences(GstLatentClip *clip,
                                         GstLatentSequence *sequences, gint n);
-/* The first latent of the sequence that latent k belongs to. */
+/* Returns the first latent of the sequence that contains latent k. */
 gint gst_latent_clip_start(const GstLatentClip *clip, gint k);
-/* How many frames latent k stands for. */
+/* Returns the number of frames of latent k. */
 gint gst_latent_clip_frames(const GstLatentClip *clip, gint k);
-/* When latent k begins; the end of the clip for k = data.t. */
+/* Returns the time of latent k, or the end of the clip if k is data.t. */
 GstClockTime gst_latent_clip_time(const GstLatentClip *clip, gint k);
-/* The latent that holds the frame shown at time; data.t behind the end. */
+/* Returns the latent of the frame that is shown at a time, or data.t after the
+ * end of the clip. */
 gint gst_latent_clip_at(const GstLatentClip *clip, GstClockTime time);
-/* When a frame begins; the end of the clip for one behind the last. */
+/* Returns the time of a frame, or the end of the clip after the last frame. */
 GstClockTime gst_latent_clip_frame_time(const GstLatentClip *clip,
                                         gint64 frame);
-/* The frame shown at time; their number behind the end. */
+/* Returns the frame that is shown at a time, or the number of frames after the
+ * end of the clip. */
 gint64 gst_latent_clip_frame_at(const GstLatentClip *clip, GstClockTime time);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * demux.h: latent files in, latent buffers out.
+ * demux.h: latentdemux reads latent files and sends latent buffers.
  */
 #ifndef GST_LATENT_DEMUX_H
 #define GST_LATENT_DEMUX_H
@@ -10,7 +10,8 @@ G_BEGIN_DECLS
 
 GST_ELEMENT_REGISTER_DECLARE(latentdemux)
 
-/* Tells application/x-safetensors and application/x-npy by their content. */
+/* Registers the functions that recognise application/x-safetensors and
+ * application/x-npy by their content. */
 gboolean gst_vae_latent_typefind_register(GstPlugin *plugin);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * mux.h: latent buffers in, a safetensors file out.
+ * mux.h: latentmux writes latent buffers to a safetensors file.
  */
 #ifndef GST_LATENT_MUX_H
 #define GST_LATENT_MUX_H

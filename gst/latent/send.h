@@ -1,6 +1,6 @@
 /*
- * send.h: a latentdemux, and how it sends what it found. All is under
- * the sink pad's stream lock.
+ * send.h: the object latentdemux, and the functions that send its events and
+ * latents. Their caller holds the stream lock of the sink pad.
  */
 #ifndef GST_LATENT_SEND_H
 #define GST_LATENT_SEND_H
@@ -21,38 +21,39 @@ struct _GstLatentDemux {
     GstElement parent;
     GstPad *sinkpad, *srcpad;
 
-    /* Properties, under the object lock. */
+    /* Properties, guarded by the object lock. */
     GstLatentSettings settings;
     guint64 max_push_size;
     gint warm_up, key_unit_warm_up;
 
-    /* Under the sink pad's stream lock. */
+    /* Guarded by the stream lock of the sink pad. */
     gboolean pull;
-    GstLatentBytes bytes; /* in pull mode of the header only */
+    GstLatentBytes bytes; /* in pull mode only the header */
     GstLatentRun run;
     gboolean start_due, segment_due; /* events to send */
-    guint32 seqnum; /* of the segment and the EOS, 0 before a seek */
+    guint32 seqnum; /* of the segment and EOS; 0 before a seek */
 
-    /* Written under both locks. clip does not change while it is known. */
+    /* Written with both locks held. clip does not change while known is TRUE.
+     */
     gboolean known;
     GstLatentClip clip;
     GstSegment segment;
 };
 
-/* Posts what the library said. GST_FLOW_CUSTOM_ERROR, which is returned, stands
- * for "failed and posted" here. */
+/* Posts the library's error. Returns GST_FLOW_CUSTOM_ERROR, which here means
+ * "failed, and the error is posted". */
 GstFlowReturn gst_latent_send_fail(GstLatentDemux *self, const VaeError *error);
 /* Forgets the clip. */
 void gst_latent_send_close(GstLatentDemux *self);
-/* Finds the clip in `bytes` of a file of total bytes, and begins at its start.
- * There is none yet. */
+/* Finds the clip in `bytes` of a file of `total` bytes and begins at its start.
+ * No clip may be open. */
 GstFlowReturn gst_latent_send_open(GstLatentDemux *self, guint64 total,
                                    const gchar *name);
-/* Sends the events that are due and the next latent; GST_FLOW_EOS behind the
- * last one. */
+/* Sends the due events and the next latent. Returns GST_FLOW_EOS after the last
+ * latent. */
 GstFlowReturn gst_latent_send_next(GstLatentDemux *self);
-/* Ends a run that stopped with ret: the EOS and, where nobody has posted
- * yet, the error. */
+/* Ends a run that stopped with ret: sends EOS and posts the error if it was not
+ * posted yet. */
 void gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret);
 
 G_END_DECLS

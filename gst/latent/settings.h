@@ -1,5 +1,5 @@
 /*
- * settings.h: what a user says about a latent file, as properties.
+ * settings.h: the properties by which a user describes a latent file.
  */
 #ifndef GST_LATENT_SETTINGS_H
 #define GST_LATENT_SETTINGS_H
@@ -16,14 +16,14 @@ typedef enum {
     GST_LATENT_NORMALIZATION_RAW
 } GstLatentNormalization;
 
-/* Which clip of the file is the user's choice, and its framerate; space and
+/* The user chooses the clip in the file and its frame rate. space and
  * normalization are for files that do not state them. */
 typedef struct GstLatentSettings {
-    gchar *tensor, *space; /* NULL: not said */
+    gchar *tensor, *space; /* NULL: not set */
     VaeLatentLayout layout;
     GstLatentNormalization normalization;
-    gint fps_n, fps_d; /* fps_n 0: not said */
-    gint batch_index;  /* -1: not said */
+    gint fps_n, fps_d; /* fps_n 0: not set */
+    gint batch_index;  /* -1: not set */
 } GstLatentSettings;
 
 /* Property ids of the settings; an element's own begin at the last. */
@@ -39,7 +39,7 @@ enum {
 
 void gst_latent_settings_install(GObjectClass *klass);
 void gst_latent_settings_init(GstLatentSettings *settings);
-/* dst gets its own strings. */
+/* Copies the settings and their strings. */
 void gst_latent_settings_copy(GstLatentSettings *dst,
                               const GstLatentSettings *src);
 void gst_latent_settings_clear(GstLatentSettings *settings);
