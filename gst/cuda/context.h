@@ -1,11 +1,11 @@
 /*
- * context.h: the CUDA device of an element, for video in the memory of that
- * device (memory:CUDAMemory). In a build without gstreamer-cuda
- * there is only system memory and all of this folder does nothing.
+ * context.h: the CUDA device of an element, for video in device memory
+ * (memory:CUDAMemory). In a build without gstreamer-cuda there is only system
+ * memory, and the functions of this folder do nothing.
  *
  * The engine computes in the primary context of the device. It reads and writes
- * buffers of that context itself; those of another context are mapped into the
- * memory of the host, as any others are. The bytes are the same.
+ * buffers of that context directly. Buffers of other contexts are mapped into
+ * host memory. The bytes are the same.
  */
 #ifndef GST_VAE_CUDA_CONTEXT_H
 #define GST_VAE_CUDA_CONTEXT_H
@@ -33,16 +33,16 @@ typedef struct GstVaeCuda {
 void gst_vae_cuda_init(GstVaeCuda *cuda);
 void gst_vae_cuda_clear(GstVaeCuda *cuda);
 
-/* The device of the property; -1 selects device 0. */
+/* Returns the device of the property; -1 selects device 0. */
 gint gst_vae_cuda_device(GstVaeCuda *cuda);
-/* TRUE: the plugin was built for this minor release of GStreamer. */
+/* Returns TRUE if the plugin was built for this minor release of GStreamer. */
 gboolean gst_vae_cuda_library_fits(void);
 
-/* TRUE: the backend may be cuda and, from READY on, there is such a device.
- * No context is asked for. Any thread. */
+/* Returns TRUE if the backend may be cuda and, from READY on, the device
+ * exists. Does not request a context. For any thread. */
 gboolean gst_vae_cuda_possible(GstVaeCuda *cuda);
 
-/* The pipeline's GstCudaContext, or NULL. (transfer full) */
+/* Returns the pipeline's GstCudaContext, or NULL. (transfer full) */
 GstObject *gst_vae_cuda_current(GstVaeCuda *cuda);
 G_END_DECLS
 #endif

@@ -1,5 +1,5 @@
 /*
- * events.h: when the memory of a buffer on a CUDA device may be used.
+ * events.h: an event after which the memory of a CUDA buffer may be used.
  */
 #ifndef GST_VAE_CUDA_EVENTS_H
 #define GST_VAE_CUDA_EVENTS_H
@@ -9,11 +9,12 @@
 G_BEGIN_DECLS
 
 /*
- * The engine's streams wait for no other, not even for the default one. So this
- * is for VaePicture.ready of a buffer that is mapped on the device: an event
- * behind all that its producer, the mapping, or the previous user of the memory
- * has begun. Before GStreamer 1.24 this function waits and returns NULL. Free
- * the event, which may be NULL, before the buffer is unmapped.
+ * Returns an event for VaePicture.ready of a buffer that is mapped on the
+ * device. The engine needs it because its streams wait for no other stream, not
+ * even for the default one. The event comes after all work of the buffer's
+ * producer, of the mapping and of the memory's previous user. Before
+ * GStreamer 1.24 this function waits for that work and returns NULL. Free the
+ * event, which may be NULL, before the buffer is unmapped.
  */
 gpointer gst_vae_cuda_ready(GstBuffer *buffer, GstMapFlags flags);
 void gst_vae_cuda_ready_free(GstBuffer *buffer, gpointer event);

@@ -12,16 +12,17 @@
 
 G_BEGIN_DECLS
 
-/* A pool of CUDAMemory, not active; NULL: it cannot be had. (transfer full) */
+/* Returns an inactive pool of CUDAMemory, or NULL if there can be none.
+ * (transfer full) */
 GstBufferPool *gst_vae_cuda_pool(GstVaeCuda *cuda, GstCaps *caps, guint size);
 gboolean gst_vae_cuda_is_pool(GstBufferPool *pool);
 
-/* The context of the engine's stream, which was opened for device; NULL: it
- * computes elsewhere. The worker's. */
+/* Returns the context of an engine's stream that was opened for device, or NULL
+ * if it computes elsewhere. For the worker. */
 gpointer gst_vae_cuda_engine(GstVaeCuda *cuda, const VaeStream *stream,
                              gint device);
-/* Maps a frame: on the device where it is of the context engine (may be NULL),
- * else in the memory of the host. */
+/* Maps a frame: on the device if it belongs to the context `engine`, which may
+ * be NULL, else in host memory. */
 gboolean gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
                           GstBuffer *buffer, GstMapFlags flags, gpointer engine,
                           gboolean *on_device);

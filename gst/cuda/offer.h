@@ -1,5 +1,5 @@
 /*
- * offer.h: when the pads offer memory:CUDAMemory.
+ * offer.h: decides if the pads offer memory:CUDAMemory.
  */
 #ifndef GST_VAE_CUDA_OFFER_H
 #define GST_VAE_CUDA_OFFER_H
@@ -8,23 +8,24 @@
 
 G_BEGIN_DECLS
 
-/* The template of a pad for raw video: system memory and, where build and
- * library are of one minor release, CUDAMemory. Touches no device.
- * (transfer floating) */
+/* Returns the template of a pad for raw video. It has system memory, and also
+ * CUDAMemory if plugin and library are of the same minor release. Uses no
+ * device. (transfer floating) */
 GstPadTemplate *gst_vae_cuda_template(const gchar *name,
                                       GstPadDirection direction);
 
-/* NULL to READY: where the peer of pad, the one for raw video, prefers
- * CUDAMemory, finds or makes a context before others make one. */
+/* For NULL to READY: if the peer of the raw video pad prefers CUDAMemory, finds
+ * or creates a context before other elements create one. */
 void gst_vae_cuda_open(GstVaeCuda *cuda, GstPad *pad);
 
-/* caps, of the source pad's template: CUDAMemory first where the peer prefers
- * it and it is usable, else none. (takes caps, transfer full) */
+/* Orders the caps of the source pad's template: with CUDAMemory first if the
+ * peer prefers it and it is usable, else without it. (takes caps, transfer
+ * full) */
 GstCaps *gst_vae_cuda_offer(GstVaeCuda *cuda, GstCaps *caps);
-/* Why the peer of the source pad, which prefers CUDAMemory, gets none; NULL: it
- * does not prefer it, or can have it. (transfer full) */
+/* Returns the reason why the peer of the source pad gets no CUDAMemory although
+ * it prefers it, or NULL. (transfer full) */
 gchar *gst_vae_cuda_why_not(GstVaeCuda *cuda);
-/* caps without those of CUDAMemory. (takes caps, transfer full) */
+/* Removes the CUDAMemory structures from caps. (takes caps, transfer full) */
 GstCaps *gst_vae_cuda_remove(GstCaps *caps);
 
 G_END_DECLS

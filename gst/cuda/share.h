@@ -8,12 +8,14 @@
 
 G_BEGIN_DECLS
 
-/* GstElement.set_context, and CONTEXT queries: TRUE where answered. */
+/* For GstElement.set_context and CONTEXT queries. The second function returns
+ * TRUE if it has answered the query. */
 void gst_vae_cuda_set_context(GstVaeCuda *cuda, GstContext *context);
 gboolean gst_vae_cuda_answer(GstVaeCuda *cuda, GstQuery *query);
 
-/* TRUE: CUDAMemory can be used: the backend may be cuda, there is such a
- * device, and a context, which is made where nobody has one. Any thread. */
+/* Returns TRUE if CUDAMemory can be used: the backend may be cuda, the device
+ * exists, and there is a context. Creates a context if no element has one. For
+ * any thread. */
 gboolean gst_vae_cuda_usable(GstVaeCuda *cuda);
 /* Forgets the context and releases the primary one. */
 void gst_vae_cuda_close(GstVaeCuda *cuda);

@@ -5,11 +5,11 @@
  *   sink events ------------------+      |
  *                                        +--> worker (the engine)
  *
- * The chain function makes steps out of buffers, with all their timestamps,
- * and waits while the queue is full. The worker is the only thread that calls
- * the engine; it runs as many queued steps at once as a slice may have and
- * marks them ready. The task of the source pad pushes the head of the queue
- * as soon as it is ready, so events keep their place among buffers.
+ * The chain function converts buffers to steps with all their timestamps, and
+ * waits while the queue is full. The worker is the only thread that calls the
+ * engine. It runs up to a slice of queued steps in one call and marks them
+ * ready. The task of the source pad pushes the head of the queue when it is
+ * ready, so that events keep their place among buffers.
  *
  * This header is private to the plugin. element.c has the type, its properties
  * and its states.
@@ -24,7 +24,7 @@
 
 G_BEGIN_DECLS
 
-/* Properties that go into the streams of the engine; under the object lock. */
+/* Properties of the engine's streams, guarded by the object lock. */
 typedef struct GstVaeSettings {
     gint precision, nan_policy, spill;
     guint slice_size, threads;
@@ -33,33 +33,34 @@ typedef struct GstVaeSettings {
     guint64 resume_timeout;
 } GstVaeSettings;
 
-/* The model that is used, and the one that the application wants. */
+/* The model in use, and the model that the application requests. */
 typedef struct GstVaeChoice {
-    /* Under the object lock. */
+    /* Guarded by the object lock. */
     gchar *property;
-    gboolean wanted;         /* it was set and not yet taken */
-    gboolean restart_wanted; /* the signal `restart` came */
+    gboolean wanted;         /* the property was set and not yet used */
+    gboolean restart_wanted; /* the signal `restart` was emitted */
 
-    /* Streaming thread of the sink pad, or the thread that has stopped it. */
+    /* For the streaming thread of the sink pad, or the thread that stopped it.
+     */
     GstVaeModel *model;       /* in use, or NULL */
     const VaeModelInfo *info; /* of model */
-    gchar *path;              /* of its file */
-    gchar *setting;           /* the property when it was taken */
+    gchar *path;              /* its file */
+    gchar *setting;           /* the value of the property at that time */
 } GstVaeChoice;
 
-/* Caps and segment that came in. Streaming thread of the sink pad, or the
- * thread that has stopped it. */
+/* The caps and the segment of the input. For the streaming thread of the sink
+ * pad, or the thread that stopped it. */
 typedef struct GstVaeInput {
     GstSegment segment;
-    GstCaps *caps; /* NULL: none that hold */
+    GstCaps *caps; /* NULL: no valid caps */
     GstCaps *refused_caps;
-    GError *no_model;       /* no file for the caps, not posted yet */
-    gchar *refusal;         /* the error of a negotiation, posted already */
-    gboolean no_caps_told;  /* the error of a buffer before any */
-    gboolean negative_told; /* the warning of a negative time */
-    gboolean renegotiate;   /* a CAPS event may be lost to a flush */
-    GstTagList *tags;       /* of the stream, from upstream, or NULL */
-    gboolean tags_due;      /* they have to be sent, even if there are none */
+    GError *no_model;       /* no file for the caps; not posted yet */
+    gchar *refusal;         /* the posted error of a negotiation */
+    gboolean no_caps_told;  /* posted: a buffer came before any caps */
+    gboolean negative_told; /* posted: a timestamp is negative */
+    gboolean renegotiate;   /* a flush may have dropped a CAPS event */
+    GstTagList *tags;       /* the stream's tags from upstream, or NULL */
+    gboolean tags_due;      /* the tags, even if NULL, must be sent */
 } GstVaeInput;
 
 typedef struct GstVaeBase {
@@ -79,12 +80,12 @@ typedef struct GstVaeBase {
     GstVaeQos qos;
     GstVaeProgress progress;
 
-    /* The task's: active, or NULL. Others, with the lock of the queue, may make
-     * it flush, so that the task's allocation and a flush exclude each
-     * other. */
+    /* The task's active pool, or NULL. Another thread may set it flushing while
+     * it holds the lock of the queue, so that an allocation of the task does
+     * not block a flush. */
     GstBufferPool *pool;
-    /* The task's, or the thread's that has stopped it: frames of a group that
-     * goes out backwards, the last one first. */
+    /* Frames of a group that is pushed in reverse order. For the task, or the
+     * thread that stopped it. */
     GQueue held;
 } GstVaeBase;
 
@@ -94,47 +95,50 @@ struct GstVaeBaseClass {
     GstElementClass parent_class;
 
     VaeDirection direction;
-    GstDebugCategory *category; /* of all that the element logs */
+    GstDebugCategory *category; /* of the element's log */
 
-    /* Streaming thread. caps are those of the sink pad; calls
-     * gst_vae_base_use_model(). On failure fills error, which stays empty if a
-     * flush is the reason. Afterwards negotiate() is called. */
+    /* For the streaming thread: handles the caps of the sink pad and calls
+     * gst_vae_base_use_model(). On failure it sets error, except after a flush.
+     * negotiate() is called next. */
     gboolean (*set_caps)(GstVaeBase *base, GstCaps *caps, GError **error);
-    /* The file where the property names none. (transfer full) */
+    /* Finds the file if the property names none. (transfer full) */
     gchar *(*find_model)(GstVaeBase *base, GError **error);
-    /* Fills a session, except refs and its memory, for the caps of the sink pad
-     * and what downstream takes. Errors as above. */
+    /* Fills a session for the caps of the sink pad and the caps that downstream
+     * accepts. Does not set refs and the allocation. Errors are as above. */
     gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
                           GError **error);
-    /* Fills the times of a session, which has all else. */
+    /* Fills the times of an otherwise complete session. */
     void (*set_times)(GstVaeBase *base, GstVaeSession *session);
     /* Turns one buffer (transfer full) into steps. */
     GstFlowReturn (*collect)(GstVaeBase *base, GstBuffer *buffer);
-    /* Ends the sequence: the buffers that were collected become steps.
-     * Optional. */
+    /* Ends the sequence and converts the collected buffers to steps. Optional.
+     */
     GstFlowReturn (*finish)(GstVaeBase *base);
-    /* Drops the buffers that were collected; the next one begins a sequence. */
+    /* Drops the collected buffers. The next buffer begins a sequence. */
     void (*restart)(GstVaeBase *base);
-    /* A flush, or before anything comes: besides restart(), drops the requests
-     * of events. Optional. */
+    /* For a flush and for the start: does the same as restart() and drops the
+     * requests of events. Optional. */
     void (*flush)(GstVaeBase *base);
-    /* Upstream asks for a sequence that begins with the next buffer. Optional:
-     * a decoder is told by the latents. */
+    /* Upstream requests that the next buffer begins a sequence. Optional; a
+     * decoder learns it from the latents. */
     void (*key_unit)(GstVaeBase *base);
-    /* The tags of a stream that hold for the output. Takes list, which is
-     * writable. Optional. */
+    /* Converts the tags of the input stream to those of the output. Optional.
+     * (takes list, which is writable) */
     GstTagList *(*tags)(GstVaeBase *base, GstTagList *list);
-    /* A new segment: timestamps are counted anew. Optional. */
+    /* Handles a new segment, in which timestamps count anew. Optional. */
     void (*segment)(GstVaeBase *base);
-    /* TRUE: the upstream event goes no further. Any thread. Optional. */
+    /* Handles an upstream event. Returns TRUE if the event is not forwarded.
+     * For any thread. Optional. */
     gboolean (*src_event)(GstVaeBase *base, GstEvent *event);
     void (*propose_allocation)(GstVaeBase *base, GstQuery *query);
 
-    /* Task of the source pad: the answer to an ALLOCATION query. */
+    /* For the task of the source pad: handles the answer to an ALLOCATION
+     * query.
+     */
     void (*decide_allocation)(GstVaeBase *base, GstVaeSession *session,
                               GstQuery *query);
 
-    GstVaeAddStep add_step; /* the worker's; element is a GstVaeBase */
+    GstVaeAddStep add_step; /* for the worker; element is a GstVaeBase */
 };
 
 #define GST_TYPE_VAE_BASE (gst_vae_base_get_type())
@@ -143,30 +147,34 @@ struct GstVaeBaseClass {
     G_TYPE_INSTANCE_GET_CLASS(object, GST_TYPE_VAE_BASE, GstVaeBaseClass)
 GType gst_vae_base_get_type(void);
 
-/* GST_CAT_DEFAULT of the files that both elements share; `base` is in scope. */
+/* The GST_CAT_DEFAULT of files that both elements share. It uses the variable
+ * `base`. */
 #define GST_VAE_BASE_CATEGORY (GST_VAE_BASE_GET_CLASS(base)->category)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
 
-/* Property ids of the subclasses begin here. */
+/* The first property id of the subclasses. */
 #define GST_VAE_BASE_LAST_PROPERTY 32
 
-/* Called by the instance init of a subclass, whose class has the pad templates:
- * makes the pads, without functions, and ties the parts together. */
+/* Called by the instance init of a subclass, whose class has the pad templates.
+ * Creates the pads without functions and connects the parts of the element. */
 void gst_vae_base_setup(GstVaeBase *base);
-/* The open model and what the properties say about the stream. FALSE: a
- * property is not valid. */
+/* Sets the open model and the parameters from the properties. Returns FALSE if
+ * a property is not valid. */
 gboolean gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
                                    GError **error);
-/* The session's pictures, of these caps. Those of later caps may be others. */
+/* Sets the session's pictures for these caps. Later caps may differ. */
 void gst_vae_base_set_pictures(GstVaeSession *session,
                                const GstVideoInfo *video, const GstCaps *caps);
-/* A timestamp of the current segment as running time, or NONE. Streaming
- * thread. */
+/* Converts a timestamp of the current segment to running time, or NONE. For the
+ * streaming thread. */
 GstClockTime gst_vae_base_running_time(GstVaeBase *base, GstClockTime pts);
-/* Posts error and frees it; its details have the model and its latent space.
- * Streaming thread, or the one that starts the element. */
+/* Posts an error and frees it. The message's details contain the model and its
+ * latent space. For the streaming thread, or the thread that starts the
+ * element.
+ */
 void gst_vae_base_post(GstVaeBase *base, GError *error);
-/* Appends a step to the queue; waits for room. Takes item. Streaming thread. */
+/* Appends a step to the queue and waits for room. For the streaming thread.
+ * (takes item) */
 GstFlowReturn gst_vae_base_push_step(GstVaeBase *base, GstVaeItem *item);
 
 G_END_DECLS

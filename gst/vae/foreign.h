@@ -1,5 +1,5 @@
 /*
- * foreign.h: input that is not for this element.
+ * foreign.h: refuses input that this element cannot process.
  */
 #ifndef GST_VAE_FOREIGN_H
 #define GST_VAE_FOREIGN_H
@@ -8,17 +8,18 @@
 
 G_BEGIN_DECLS
 
-/* TRUE: the sink pad takes caps: all that are fixed and have a name of its
- * template, as set_caps() says in words what is wrong with the rest, in memory
- * that can be read. Any thread. */
+/* Returns TRUE if the sink pad accepts caps. It accepts fixed caps with a media
+ * type of its template and readable memory; set_caps() then reports what is
+ * wrong with their fields. For any thread. */
 gboolean gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps);
 
-/* From now on other caps that are sent to the sink pad, and only asked for by
- * none, are a STREAM/WRONG_TYPE error that says what came, from which file
- * where upstream knows one, what is wanted, and which element is missing. */
+/* From now on the element posts a STREAM/WRONG_TYPE error if other caps are
+ * sent to the sink pad (a query is no error). The error names the caps, the
+ * file if upstream knows it, the wanted caps and the missing element. */
 void gst_vae_foreign_watch(GstVaeBase *base);
 
-/* The same of a buffer that came before any caps, once. Streaming thread. */
+/* Posts the same error, once, for a buffer that came before any caps. For the
+ * streaming thread. */
 void gst_vae_foreign_bytes(GstVaeBase *base, GstBuffer *buffer);
 
 G_END_DECLS

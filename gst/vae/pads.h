@@ -8,10 +8,10 @@
 
 G_BEGIN_DECLS
 
-/* Makes the pads. Called by the instance init of a subclass, whose class has
+/* Creates the pads. Called by the instance init of a subclass, whose class has
  * the pad templates. */
 void gst_vae_pads_init(GstVaeBase *base);
-/* Before the pads start: as if nothing had come yet. */
+/* Resets the input before the pads start. */
 void gst_vae_pads_reset(GstVaeBase *base);
 
 G_END_DECLS

@@ -8,7 +8,7 @@
 
 G_BEGIN_DECLS
 
-/* For the class and the instance init of GstVaeBase. */
+/* Called by the class init and the instance init of GstVaeBase. */
 void gst_vae_properties_install(GObjectClass *klass);
 void gst_vae_properties_init(GstVaeBase *base);
 

@@ -4,9 +4,10 @@
 #include <gst/gst.h>
 
 /*
- * gst_pad_start_task() with the pad as what run() is given. If there is no
- * thread for it, posts an error of the pad's element, RESOURCE/FAILED, and
- * returns FALSE; the pad has no task then. Not with the pad's stream lock.
+ * Calls gst_pad_start_task() with the pad as the argument of run(). If there is
+ * no thread for the task, posts a RESOURCE/FAILED error of the pad's element
+ * and returns FALSE; the pad then has no task. The caller must not hold the
+ * pad's stream lock.
  */
 gboolean gst_vae_task_start(GstPad *pad, GstTaskFunction run);
 
