@@ -1,7 +1,7 @@
 /*
- * details.h: errors about something that differs from what is wanted, with
- * fields from which an application learns what; gst_vae_post_gerror() puts them
- * into the details of the message.
+ * details.h: errors about a value that differs from the wanted one. They carry
+ * fields for applications. gst_vae_post_gerror() copies the fields to the
+ * details of the message.
  */
 #ifndef GST_VAE_DETAILS_H
 #define GST_VAE_DETAILS_H
@@ -10,16 +10,15 @@
 
 G_BEGIN_DECLS
 
-/* What differs: a field of the caps, or a word such as "size". found may be
- * NULL. */
+/* field: a field of the caps, or a word such as "size". found may be NULL. */
 typedef struct GstVaeMismatch {
     const gchar *field, *found, *wanted;
 } GstVaeMismatch;
 
-/* As g_set_error(). The error is posted as a GST_STREAM_ERROR_FORMAT. */
+/* Like g_set_error(). The error is posted as a GST_STREAM_ERROR_FORMAT. */
 void gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
                           const gchar *format, ...) G_GNUC_PRINTF(3, 4);
-/* The fields field, found and wanted; NULL: the error is of another kind. */
+/* Returns the fields field, found and wanted, or NULL for other errors. */
 const GstStructure *gst_vae_mismatch_details(const GError *error);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * fields.h: properties whose values are plain fields of their object.
+ * fields.h: properties that are stored in a member of their object.
  */
 #ifndef GST_VAE_FIELDS_H
 #define GST_VAE_FIELDS_H
@@ -8,11 +8,11 @@
 
 G_BEGIN_DECLS
 
-/* The field of a property: a gint for booleans, integers and enums, two in a
- * row for a fraction, else guint, guint64 or an owned string. Under the object
+/* The member of a property: a gint for booleans, integers and enums, two gints
+ * for a fraction, else guint, guint64 or an owned string. Guarded by the object
  * lock. */
 typedef struct GstVaeField {
-    guint id; /* of the property; 0 ends a table */
+    guint id; /* property id; 0 ends a table */
     gulong offset;
 } GstVaeField;
 
@@ -21,7 +21,7 @@ typedef struct GstVaeField {
         id, G_STRUCT_OFFSET(Type, member)                                      \
     }
 
-/* Set and get the field of a property; they warn where the table has none. */
+/* Set and get the member of a property. They warn if the table has none. */
 void gst_vae_fields_set(const GstVaeField *fields, GObject *object, guint id,
                         const GValue *value, GParamSpec *spec);
 void gst_vae_fields_get(const GstVaeField *fields, GObject *object, guint id,

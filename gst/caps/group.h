@@ -1,8 +1,7 @@
 /*
- * group.h: a meta of a latent: how many frames it stands for, and how long
- * they last together. The duration of the buffer cannot say both where frames
- * do not follow the nominal rate, because it also says how many frames of the
- * last group there are.
+ * group.h: a meta of a latent with the number of its frames and their duration.
+ * The buffer's duration cannot hold both if the frames do not follow the
+ * nominal rate, because it also states the number of frames in the last group.
  */
 #ifndef GST_VAE_GROUP_H
 #define GST_VAE_GROUP_H
@@ -13,7 +12,7 @@ G_BEGIN_DECLS
 
 /* Adds the meta to a writable buffer. */
 void gst_vae_group_add(GstBuffer *buffer, guint frames, GstClockTime duration);
-/* FALSE: the buffer has none that makes sense. */
+/* Returns FALSE if the buffer has no valid meta. */
 gboolean gst_vae_group_get(const GstBuffer *buffer, guint *frames,
                            GstClockTime *duration);
 gboolean gst_vae_group_is_meta(const GstMeta *meta);

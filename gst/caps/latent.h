@@ -1,7 +1,7 @@
 /*
- * latent.h: the caps of a latent stream, read and made.
+ * latent.h: reads and writes the caps of a latent stream.
  *
- * video/x-vae-latent: one buffer holds `frames` latents (1 where unsaid) of
+ * video/x-vae-latent: one buffer holds `frames` latents (1 by default) of
  * channels x latent-height x latent-width elements of `type`, little endian
  * and packed. framerate, width and height are those of the decoded video.
  */
@@ -14,15 +14,15 @@
 
 G_BEGIN_DECLS
 
-/* A custom query downstream: `latents` (gint) is how many latents behind its
- * own a frame of the decoder depends on. */
+/* A custom query downstream. `latents` (gint) is the number of later latents on
+ * which a frame of the decoder depends. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
 
 #define GST_VAE_LATENT_NAME "video/x-vae-latent"
 #define GST_VAE_LATENT_CODEC "VAE latents" /* of the tag video-codec */
 
-/* For pad templates. The optional fields stay out, so that caps without them
- * are a subset as well. */
+/* The caps of pad templates. They have no optional fields, so that caps without
+ * these fields are a subset, too. */
 #define GST_VAE_LATENT_CAPS                                                    \
     GST_VAE_LATENT_NAME ", "                                                   \
                         "type = (string) { float32, float16, bfloat16 }, "     \
@@ -33,8 +33,8 @@ G_BEGIN_DECLS
 #define GST_VAE_LATENT_MAX_FRAMES 65535
 #define GST_VAE_LATENT_MAX_GRID 16384 /* as above */
 #define GST_VAE_MAX_PIXELS 65535      /* of video, each way */
-/* Frames per second. Shorter frames would not be far apart among times that
- * are rounded to a microsecond; longer ones would end beyond all times. */
+/* The range of frame rates. With higher rates, times in microseconds could not
+ * distinguish frames. With lower rates, times could overflow. */
 #define GST_VAE_RATES "1/3600 to 100000/1"
 
 typedef enum {
@@ -43,18 +43,18 @@ typedef enum {
     GST_VAE_LATENT_CTHW
 } GstVaeLatentLayout;
 
-/* Fields of raw video that the network knows nothing of, as GStreamer writes
- * them. Latents keep them for the video that they become. */
+/* Fields of raw video that the network does not use, as GStreamer writes them.
+ * Latents keep them for the decoded video. */
 typedef enum {
-    GST_VAE_COLORIMETRY,   /* that YUV would have: "bt709" */
-    GST_VAE_CHROMA_SITE,   /* that 4:2:0 and 4:2:2 would have: "mpeg2" */
-    GST_VAE_MASTERING,     /* of the display that HDR was made on */
-    GST_VAE_CONTENT_LIGHT, /* the brightest pixel and picture of HDR */
+    GST_VAE_COLORIMETRY,   /* for YUV: "bt709" */
+    GST_VAE_CHROMA_SITE,   /* for 4:2:0 and 4:2:2: "mpeg2" */
+    GST_VAE_MASTERING,     /* the mastering display of HDR video */
+    GST_VAE_CONTENT_LIGHT, /* the content light level of HDR video */
     GST_VAE_N_WORDS
 } GstVaeWords;
 
-/* Type, channels, latent_width and latent_height are always set; the rest is
- * 0 or empty where the caps do not say. */
+/* type, channels, latent_width and latent_height are always set. The other
+ * members are 0 or empty if the caps do not state them. */
 typedef struct GstVaeLatentInfo {
     VaeType type;
     gint channels, latent_width, latent_height;
@@ -67,42 +67,46 @@ typedef struct GstVaeLatentInfo {
     gchar words[GST_VAE_N_WORDS][112]; /* "": not stated */
     gint temporal_factor, first_frames;
     GstVaeLatentLayout layout;
-    gint frames; /* latents a buffer, 1 or more */
+    gint frames; /* latents in a buffer, at least 1 */
 } GstVaeLatentInfo;
 
-/* Nothing stated: zeros, float32, normalized, chw, one latent a buffer. */
+/* Sets the defaults: zeros, float32, normalized, chw, one latent in a buffer.
+ */
 void gst_vae_latent_info_init(GstVaeLatentInfo *info);
 
 /*
- * Reads fixed caps. On failure error (may be NULL) is a
- * gst_vae_set_mismatch() whose message names the field, what it holds and
- * what is allowed; info is then not to be used.
+ * Reads fixed caps. On failure, error (which may be NULL) is a
+ * gst_vae_set_mismatch() whose message names the field, its value and the
+ * allowed values; info is then undefined.
  */
 gboolean gst_vae_latent_info_from_caps(const GstCaps *caps,
                                        GstVaeLatentInfo *info, GError **error);
 
-/* The reverse; fields that are not stated are left out. (transfer full) */
+/* Makes caps from info, without unstated fields. (transfer full) */
 GstCaps *gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info);
 
-/* TRUE: the rate is one of GST_VAE_RATES. */
+/* Returns TRUE if the rate is in GST_VAE_RATES. */
 gboolean gst_vae_rate_is_possible(gint n, gint d);
 
-/* Bytes of one latent, and of one buffer. */
+/* Return the bytes of a latent, and of a buffer. */
 gsize gst_vae_latent_info_step_size(const GstVaeLatentInfo *info);
 gsize gst_vae_latent_info_size(const GstVaeLatentInfo *info);
 
-/* The field of the caps, and the key in the metadata of a file. */
+/* Return the name of the caps field, and the key in a file's metadata. */
 const gchar *gst_vae_words_field(GstVaeWords which);
 const gchar *gst_vae_words_key(GstVaeWords which);
-/* Takes words that GStreamer understands; FALSE: it does not, or NULL. */
+/* Sets words that GStreamer understands. Returns FALSE for other words and
+ * NULL.
+ */
 gboolean gst_vae_latent_info_set_words(GstVaeLatentInfo *info,
                                        GstVaeWords which, const gchar *words);
 
-/* Bits per second of the latents, as GST_TAG_BITRATE has them; 0: not known. */
+/* Returns the bits per second of the latents for GST_TAG_BITRATE, or 0 if
+ * unknown. */
 guint gst_vae_latent_info_bitrate(const GstVaeLatentInfo *info);
 
-/* "float16" and so on to the type; FALSE for other words and for types that
- * no latent has. */
+/* Converts a word such as "float16" to a type. Returns FALSE for unknown words
+ * and for types that latents cannot have. */
 gboolean gst_vae_latent_type_from_string(const gchar *word, VaeType *type);
 
 G_END_DECLS

@@ -4,9 +4,9 @@
  * of the caps of 1.28 and later. A build without gstreamer-analytics of 1.26
  * leaves buffers and caps as they are.
  *
- * A tensor is row-major, has the type and the order of the latents' caps, and
- * the id "vae-latent-" + the latent space, or "vae-latent" where the space is
- * not known. Its group has the same name.
+ * A tensor is row-major and has the type and the order of the latents' caps.
+ * Its id is "vae-latent-" and the latent space, or "vae-latent" if the space is
+ * unknown. Its group has the same name.
  */
 #ifndef GST_VAE_TENSOR_META_H
 #define GST_VAE_TENSOR_META_H
@@ -16,25 +16,26 @@
 G_BEGIN_DECLS
 
 /*
- * Adds a tensor that describes the bytes of a buffer, and refers to its memory:
- * nothing is copied. The buffer is writable, not mapped, and has the size that
- * info says. space: that of info where info states none; may be NULL.
+ * Adds a tensor that refers to the memory of a buffer, without a copy. The
+ * buffer must be writable, not mapped, and of info's size. space: the latent
+ * space if info states none; may be NULL.
  */
 void gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
                              const gchar *space);
 
 /*
- * The buffer whose bytes are the latents: one with the memory of the last
- * tensor of their id that another element added or wrote, and the times and
- * flags of buffer, or else buffer itself. NULL: that tensor is not what info
- * says; error is then one of details.h that names what was found and
- * wanted. space as above. (takes buffer, transfer full)
+ * Returns the buffer whose bytes are the latents. If another element added or
+ * wrote a tensor of the latents' id, this is a buffer with the memory of the
+ * last such tensor and the times and flags of `buffer`, else `buffer` itself.
+ * Returns NULL if that tensor does not match info; error is then one of
+ * details.h with the found and the wanted value. space is as above. (takes
+ * buffer, transfer full)
  */
 GstBuffer *gst_vae_tensor_meta_take(GstBuffer *buffer,
                                     const GstVaeLatentInfo *info,
                                     const gchar *space, GError **error);
 
-/* TRUE: a meta whose tensors include one of latents. */
+/* Returns TRUE if one of the meta's tensors holds latents. */
 gboolean gst_vae_tensor_meta_is_latent(const GstMeta *meta);
 
 /* Sets the field `tensors` of the first structure of caps. */

@@ -1,12 +1,12 @@
 /*
  * tensors.h: latents as tensors of NNStreamer.
  *
- * other/tensors: a buffer holds one tensor of little-endian numbers; dimensions
- * are named from the innermost, so a latent is "width:height:channels" or
- * "width:height:channels:1", and several in one buffer are
- * "width:height:channels:latents". framerate is that of buffers. Latent space,
- * normalization and the size of the video are not said. NNStreamer itself is
- * not needed.
+ * other/tensors: a buffer holds one tensor of little-endian numbers. The
+ * innermost dimension comes first: a latent is "width:height:channels" or
+ * "width:height:channels:1", several latents in one buffer are
+ * "width:height:channels:latents". framerate is the rate of buffers. The caps
+ * do not state the latent space, the normalization and the size of the video.
+ * NNStreamer itself is not needed.
  */
 #ifndef GST_VAE_TENSORS_H
 #define GST_VAE_TENSORS_H
@@ -17,7 +17,8 @@ G_BEGIN_DECLS
 
 #define GST_VAE_TENSORS_NAME "other/tensors"
 
-/* For pad templates, after GST_VAE_LATENT_CAPS. NNStreamer has no bfloat16. */
+/* The caps of pad templates, after GST_VAE_LATENT_CAPS. NNStreamer has no
+ * bfloat16. */
 #define GST_VAE_TENSORS_CAPS                                                   \
     GST_VAE_TENSORS_NAME ", "                                                  \
                          "format = (string) static, "                          \
@@ -27,18 +28,19 @@ G_BEGIN_DECLS
 gboolean gst_vae_tensors_is_caps(const GstCaps *caps);
 
 /*
- * gst_vae_latent_info_from_caps() of either kind of caps. For tensors, fps is
- * the rate of buffers: gst_vae_tensors_video_rate() makes it that of the video
- * when the model is known.
+ * The same as gst_vae_latent_info_from_caps() for both kinds of caps. For
+ * tensors, fps is the rate of buffers. When the model is known,
+ * gst_vae_tensors_video_rate() converts it to the rate of the video.
  */
 gboolean gst_vae_tensors_info_from_caps(const GstCaps *caps,
                                         GstVaeLatentInfo *info, GError **error);
 
-/* Buffers of info.frames latents, each of which is so many frames. */
+/* Converts the rate of buffers of info->frames latents with step_frames frames
+ * each to the rate of the video. */
 void gst_vae_tensors_video_rate(GstVaeLatentInfo *info, gint step_frames);
 
-/* The caps of tensors for the same latents, with all that may be chosen open.
- * (transfer full) */
+/* Makes the caps of tensors for the same latents. Fields with a choice are not
+ * fixed. (transfer full) */
 GstCaps *gst_vae_tensors_caps(const GstVaeLatentInfo *info, gint step_frames);
 
 G_END_DECLS

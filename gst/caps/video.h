@@ -1,5 +1,5 @@
 /*
- * video.h: raw video caps, and video frames as the engine sees them.
+ * video.h: raw video caps, and video frames as pictures of the engine.
  */
 #ifndef GST_VAE_VIDEO_H
 #define GST_VAE_VIDEO_H
@@ -13,9 +13,9 @@
 G_BEGIN_DECLS
 
 /*
- * The formats, preferred ones first: 4:2:0 moves half the bytes of RGB. The
- * caps keep both groups apart, so that a neighbour that takes all picks of the
- * first.
+ * The formats in the order of preference: 4:2:0 has half the bytes of RGB. The
+ * caps have two groups, so that an element that accepts all formats chooses
+ * from the first group.
  */
 #define GST_VAE_RAW_USUAL "I420, NV12, RGB, RGBA, BGRx"
 #define GST_VAE_RAW_OTHER_1_22                                                 \
@@ -35,18 +35,18 @@ G_BEGIN_DECLS
     GST_VAE_RAW_CAPS_OF(GST_VAE_RAW_USUAL)                                     \
     "; " GST_VAE_RAW_CAPS_OF(GST_VAE_RAW_OTHER)
 
-/* TRUE: the video, that of the first structure of caps, is in the memory of a
- * CUDA device. */
+/* Return TRUE if the video is in the memory of a CUDA device. For caps, the
+ * first structure decides. */
 gboolean gst_vae_video_is_cuda_feature(const GstCapsFeatures *features);
 gboolean gst_vae_video_is_cuda(const GstCaps *caps);
 
 /*
- * Fixates allowed raw caps of one size: the first format, and with it range,
- * matrix and, where chroma is subsampled, its site, all stated. Fields that
- * the caps leave open become for YUV the colorimetry and the chroma site of
- * latents, where these state any that is known here, else bt601 up to 576 lines
- * and bt709 above, limited range, chroma site mpeg2, and sRGB for the RGB
- * formats. (takes caps, transfer full)
+ * Fixates raw caps of one size. It chooses the first format, and states range,
+ * matrix and, for subsampled chroma, the chroma site. For YUV, fields that the
+ * caps leave open get the colorimetry and the chroma site of the latents, if
+ * these are known here. Otherwise they are bt601 up to 576 lines and bt709
+ * above, limited range and chroma site mpeg2. RGB formats get sRGB. (takes
+ * caps, transfer full)
  */
 GstCaps *gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents);
 
@@ -58,15 +58,16 @@ GstCaps *gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents);
 gboolean gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info,
                             GError **error);
 
-/* Adds the interlaced video of the same kinds, which gst_vae_video_info()
- * refuses in words; without it upstream would fail and not say why. (takes
- * caps, transfer full) */
+/* Adds interlaced video of the same formats, which gst_vae_video_info() refuses
+ * with an error. Without it, upstream would fail without a reason. (takes caps,
+ * transfer full) */
 GstCaps *gst_vae_video_add_interlaced(GstCaps *caps);
 
-/* The picture of info with no data: computed and not converted. */
+/* Fills a picture of info without data. The engine computes and does not
+ * convert it. */
 void gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture);
 
-/* The picture in a mapped frame, with the frame's own strides. */
+/* Fills a picture with the data and the strides of a mapped frame. */
 void gst_vae_video_frame_picture(const GstVideoFrame *frame,
                                  VaePicture *picture);
 

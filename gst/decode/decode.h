@@ -1,5 +1,5 @@
 /*
- * decode.h: latents in, frames out.
+ * decode.h: vaedecode, which converts latents to frames.
  */
 #ifndef GST_VAE_DECODE_H
 #define GST_VAE_DECODE_H
@@ -13,33 +13,33 @@ GST_ELEMENT_REGISTER_DECLARE(vaedecode)
 typedef struct GstVaeDecode {
     GstVaeBase base;
 
-    gint fps_n, fps_d; /* property; 0/1: not set. Under the object lock */
+    gint fps_n, fps_d; /* property; 0/1: not set. Guarded by the object lock */
     gint normalization, sequence;
     gint look_ahead; /* property; -1: exact */
 
-    /* Streaming thread. */
-    GstVaeLatentInfo in; /* of the sink caps, gaps filled in */
+    /* For the streaming thread. */
+    GstVaeLatentInfo in; /* the sink caps, completed from the model */
     gboolean tensors;    /* the sink caps are other/tensors */
     gboolean need_start; /* the next latent begins a sequence */
     gboolean discont;
-    GstClockTime anchor;     /* time where counting began, or NONE */
-    guint64 since_anchor;    /* frames since then */
+    GstClockTime anchor;     /* time from which frames are counted, or NONE */
+    guint64 since_anchor;    /* frames since the anchor */
     guint64 frame;           /* OFFSET of the next frame */
-    GstClockTime input_end;  /* of the buffer before, or NONE */
-    gboolean told_continues; /* that it lacks DELTA_UNIT */
+    GstClockTime input_end;  /* end of the previous buffer, or NONE */
+    gboolean told_continues; /* posted that DELTA_UNIT is missing */
 
-    /* Of the sequence, where the model has a delay. */
-    GQueue waiting;         /* GstVaeOut: frames that are not given yet */
+    /* The sequence of a model with a delay. */
+    GQueue waiting;         /* GstVaeOut: frames that are due later */
     guint64 planned, given; /* frames */
 
-    VaeCheckpoint resume; /* where the stream was put */
-    gboolean resuming;    /* latents up to there still come */
-    guint64 place;        /* of the next latent in its clip, then */
-    guint saved;          /* latents since a checkpoint was wanted */
+    VaeCheckpoint resume; /* the position that was loaded */
+    gboolean resuming;    /* the input has not reached this position yet */
+    guint64 place;        /* then: place of the next latent in its clip */
+    guint saved;          /* latents since the last checkpoint */
 
-    /* The worker's. */
-    guint judged;          /* latents of the sequence seen so far */
-    gboolean mark_discont; /* the next frame that is made gets the flag */
+    /* For the worker. */
+    guint judged;          /* checked latents of the sequence */
+    gboolean mark_discont; /* the next frame gets the flag DISCONT */
 } GstVaeDecode;
 
 typedef struct GstVaeDecodeClass {
@@ -53,64 +53,69 @@ typedef struct GstVaeDecodeClass {
 /* Properties and signals. */
 void gst_vae_decode_install(GObjectClass *klass);
 
-/* decode/timing.c: buffers of latents to steps with timestamps */
+/* decode/timing.c: converts buffers of latents to steps with timestamps */
 
-/* Time and place of a latent's step. */
+/* The time of a latent's step, and its place. */
 typedef struct GstVaeStep {
-    GstClockTime pts; /* where it begins, by its timestamp or by counting */
+    GstClockTime pts; /* its begin, by its timestamp or by counting */
     gboolean start;   /* it begins a sequence */
-    gboolean behind;  /* nothing from there on is in the segment */
+    gboolean behind;  /* it is after the end of the segment */
 } GstVaeStep;
 
-/* Called once for each buffer of latents, before all else. Adds DELTA_UNIT to
- * one that continues a sequence by its caps or by the property, and warns of
- * one that only seems to. Takes buffer. */
+/* Called first for each buffer of latents. Adds DELTA_UNIT to a buffer that
+ * continues a sequence by its caps or by the property. Warns of a buffer that
+ * only seems to continue one. (takes buffer, transfer full) */
 GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
-/* The time that n frames take at the nominal rate. */
+/* Returns the duration of n frames at the nominal rate. */
 GstClockTime gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n);
-/* One frame of a step, the next by OFFSET, seen by the segment. */
+/* Plans a frame of a step: its OFFSET, its times, and if the segment needs it.
+ */
 void gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out,
                                GstClockTime pts, GstClockTime end);
-/* Called once for each latent, in their order. */
+/* Returns the time and place of a latent. Called once for each latent, in
+ * order.
+ */
 GstVaeStep gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent);
-/* The step of one latent; takes buffer. */
+/* Plans the step of a latent. (takes buffer) */
 GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
                                      const GstVaeStep *step);
-/* Latent i of a buffer that holds several, with flags and times of its own;
- * NULL: memory that cannot be read. left is the rest of the buffer's duration,
- * or NONE. (transfer full) */
+/* Returns latent i of a buffer with several latents, with its own flags and
+ * times, or NULL if the memory cannot be read. *left: the remaining duration of
+ * the buffer, or NONE. (transfer full) */
 GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
                                 GstClockTime *left);
 
-/* decode/delay.c: frames that come later than their latents */
+/* decode/delay.c: delays frames that need later latents */
 
-/* Frames between the one that a latent completes and the newest of it. */
+/* Returns the number of frames between the newest frame that a latent completes
+ * and the latent's own last frame. */
 guint gst_vae_decode_delay_of(const GstVaeSession *session);
-/* Gives the planned step of a latent, in place of its own frames, those that
- * the engine gives with it. Nothing changes without a delay. */
+/* Replaces the frames of a planned step by the frames that the engine returns
+ * with this latent. Without a delay nothing changes. */
 void gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item);
-/* A sequence that goes on behind n frames whose latents do not come: those of
- * them that are not given wait, with the times in front of pts. */
+/* Continues a sequence after n frames whose latents are not sent again. Those
+ * that were not returned yet wait, with the times before pts. */
 void gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n,
                                  GstClockTime pts);
-/* TRUE: frames wait that are in the segment. */
+/* Returns TRUE if frames of the segment wait. */
 gboolean gst_vae_decode_is_waiting(const GstVaeDecode *self);
-/* Ends the sequence: queues steps for the frames that wait. The next latent
- * begins a sequence then. */
+/* Ends the sequence and queues steps for the waiting frames. The next latent
+ * begins a sequence. */
 GstFlowReturn gst_vae_decode_drain(GstVaeDecode *self);
-/* Drops the frames that wait. */
+/* Drops the waiting frames. */
 void gst_vae_decode_forget(GstVaeDecode *self);
 
-/* decode/resume.c: steps around checkpoints */
+/* decode/resume.c: resumes from checkpoints and requests them */
 
-/* At the start of a sequence: the checkpoint that load-checkpoint named, if
- * any. */
+/* Called at the start of a sequence. Loads the checkpoint of the action
+ * load-checkpoint, if there is one. */
 GstFlowReturn gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent);
-/* The step of a latent while resuming, without frames that were had before;
- * NULL: it is not needed. Takes latent. */
+/* Plans the step of a latent while resuming, without the frames that were
+ * output before the checkpoint. Returns NULL if the latent is not needed.
+ * (takes latent) */
 GstVaeItem *gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
                                        GstVaeStep step);
-/* Marks a step behind which a checkpoint is due. */
+/* Marks a step after which a checkpoint is due. */
 void gst_vae_decode_mark(GstVaeDecode *self, GstVaeItem *item);
 
 /* decode/output.c: output memory and steps of the engine's call */
@@ -122,9 +127,9 @@ VaeStatus gst_vae_decode_add_step(GstElement *element, GstVaeCall *call,
 
 /* decode/check.c */
 
-/* Looks at the first latents of a sequence, all of which come here in order,
- * and warns once on the bus where they clearly are of the other normalization
- * than was declared. Worker. */
+/* Checks the first latents of a sequence. Posts one warning if their values
+ * clearly contradict the declared normalization. Called by the worker for every
+ * latent, in order. */
 void gst_vae_decode_check(GstVaeDecode *self, const GstVaeItem *item,
                           const VaeLatentIn *latent);
 

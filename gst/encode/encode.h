@@ -1,5 +1,5 @@
 /*
- * encode.h: frames in, latents out.
+ * encode.h: vaeencode, which converts frames to latents.
  */
 #ifndef GST_VAE_ENCODE_H
 #define GST_VAE_ENCODE_H
@@ -10,34 +10,34 @@ G_BEGIN_DECLS
 
 GST_ELEMENT_REGISTER_DECLARE(vaeencode)
 
-/* Frames that came and that no latent covers yet: a group that is being
- * collected, plus the delay of a model that starts with a whole group. */
+/* The most frames that no latent covers yet: a group that is being collected,
+ * and the delay of a model that starts with a whole group. */
 #define GST_VAE_MAX_UNCOVERED (2 * GST_VAE_MAX_UNITS)
 
 typedef struct GstVaeSpan {
     GstClockTime pts, end;
-    GstBuffer *metas; /* of the frame, which a latent gets; or NULL */
+    GstBuffer *metas; /* the frame's metas for the latent, or NULL */
 } GstVaeSpan;
 
-/* Somebody downstream wants a sequence to begin. */
+/* A request from downstream to begin a sequence. */
 typedef struct GstVaeKeyRequest {
-    GstClockTime time; /* running time from which on; NONE: at once */
+    GstClockTime time; /* running time at which it is due; NONE: at once */
     guint count;
 } GstVaeKeyRequest;
 
 typedef struct GstVaeEncode {
     GstVaeBase base;
 
-    /* Under the object lock. */
+    /* Guarded by the object lock. */
     gint tail, posterior;
     guint64 seed;
-    GArray *requests; /* GstVaeKeyRequest that are not due yet */
+    GArray *requests; /* of GstVaeKeyRequest, not due yet */
 
-    /* Streaming thread. */
+    /* For the streaming thread. */
     GstVideoInfo in;
     GstVaeLatentInfo out;
-    gboolean alpha_told;  /* that alpha is lost, or there is none */
-    gboolean uneven_told; /* that times within a group are lost */
+    gboolean alpha_told;  /* posted that alpha is lost, or there is none */
+    gboolean uneven_told; /* posted that times within a group are lost */
     GstClockTime frame_time;
     gboolean need_start; /* the next step begins a sequence */
     gboolean discont;
@@ -46,8 +46,8 @@ typedef struct GstVaeEncode {
     GstBuffer *last; /* the newest frame, for the tail */
     GstVaeSpan uncovered[GST_VAE_MAX_UNCOVERED];
     guint n_uncovered;
-    guint64 latent;    /* index in the sequence */
-    GstClockTime next; /* where a frame without timestamp goes, or NONE */
+    guint64 latent;    /* index of the latent in the sequence */
+    GstClockTime next; /* time of a frame without timestamp, or NONE */
 } GstVaeEncode;
 
 typedef struct GstVaeEncodeClass {
@@ -60,20 +60,21 @@ typedef struct GstVaeEncodeClass {
 
 void gst_vae_encode_install(GObjectClass *klass);
 
-/* encode/collect.c: frames to groups, and these to steps with times */
+/* encode/collect.c: collects frames to groups, and groups to steps with times
+ */
 
-/* Takes a frame, and queues the step that it completes. */
+/* Collects a frame and queues the step that it completes. */
 GstFlowReturn gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer);
-/* Repeats the last frame until every frame that came is covered, or drops
- * those that are not. The next frame begins a sequence then. */
+/* Ends the sequence: repeats the last frame until a latent covers every frame,
+ * or drops the frames that none covers. The next frame begins a sequence. */
 GstFlowReturn gst_vae_encode_finish(GstVaeBase *base);
-/* Finishes, and the next frame begins a sequence in any case. */
+/* Ends the sequence; the next frame begins a new one. */
 void gst_vae_encode_key_unit(GstVaeBase *base);
-/* Drops the frames that were collected. */
+/* Drops the collected frames. */
 void gst_vae_encode_forget(GstVaeEncode *self);
-/* The same, and the next frame begins a sequence. */
+/* Drops the collected frames; the next frame begins a sequence. */
 void gst_vae_encode_restart(GstVaeBase *base);
-/* Frames without timestamps count from the start of the segment. */
+/* A new segment: frames without timestamps count from its start. */
 void gst_vae_encode_segment(GstVaeBase *base);
 
 /* encode/output.c: output memory and steps of the engine's call */
