@@ -88,7 +88,6 @@ class Driver:
         self.alive, self.slots, self.computing = 0, 0, 1  # 1: makes the tasks
         self.failure = self.forced = self.first = None
         self.lost = self.handed = 0
-        self.waits = 0.0  # seconds in which the driver itself worked
         folder = os.path.dirname(os.path.abspath(__file__))
         self.sources = {}
         for name in MODULES:
@@ -240,12 +239,10 @@ class Driver:
                 task.deaths = 0
 
     def write(self, clip, first, end, data):
-        begin = time.thread_time()
         with clip.ready:
             clip.output.write(first, end, data)
             clip.written += clip.source.units(end) - clip.source.units(first)
             clip.ready.notify_all()
-        self.waits += time.thread_time() - begin
 
     def run_worker(self, actor):
         """The life of one slot: a worker, and the one that replaces it."""
@@ -347,7 +344,7 @@ class Driver:
                       self.options.resume)
         self.make_tasks(workers)
         self.slots, self.computing = workers, 0
-        self.started = time.monotonic()
+        self.started, self.used = time.monotonic(), time.process_time()
         threads = [threading.Thread(target=self.run_worker, daemon=True,
                                     args=(actor if i == 0 else None,))
                    for i in range(workers)]
@@ -412,8 +409,8 @@ class Bar:
         d = self.driver
         print(("\n" if self.terminal else "") +
               f"{d.options.prog}: {self.total} frames in {spent:.1f} s, {fps:.2f} fps; "
-              f"{d.lost} workers lost, {d.handed} of them handed over; writing took "
-              f"{100 * d.waits / max(spent, 1e-3):.1f} % of the time", file=sys.stderr)
+              f"{d.lost} workers lost, {d.handed} of them handed over; the driver "
+              f"used {time.process_time() - d.used:.2f} s of a CPU", file=sys.stderr)
 
 
 def add_options(parser):

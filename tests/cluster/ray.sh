@@ -1,13 +1,13 @@
 #!/bin/sh
-# Installs Ray from PyPI in a virtual environment of its own, once, and runs test_ray.py
-# with it.
+# Installs Ray from PyPI in a virtual environment of its own, once, and runs a script of
+# this folder with it: test_ray.py, or measure.py, which says how.
 #
-#   ray.sh SOURCE BUILD FOLDER [TEST...]
+#   ray.sh SOURCE BUILD FOLDER SCRIPT [ARGUMENT...]
 #
 # Exit status 77: Ray cannot be installed.
 set -u
-source=$1 build=$2 venv=$3
-shift 3
+source=$(cd "$1" && pwd) build=$(cd "$2" && pwd) venv=$3 script=$4
+shift 4
 if ! "$venv/bin/python" -c 'import ray' 2>/dev/null; then
     {
         rm -rf "$venv" && python3 -m venv "$venv" &&
@@ -19,4 +19,4 @@ if ! "$venv/bin/python" -c 'import ray' 2>/dev/null; then
 fi
 # Ray reports its use to its makers unless this is set.
 export RAY_USAGE_STATS_ENABLED=0
-exec "$venv/bin/python" "$source/tests/cluster/test_ray.py" "$source" "$build" "$@"
+exec "$venv/bin/python" "$source/tests/cluster/$script" "$source" "$build" "$@"

@@ -11,54 +11,21 @@ import time
 
 import clips
 from clips import CLUSTER, DEMO, TINY
-
-from ray.cluster_utils import Cluster
+from nodes import Nodes
 
 KILLS = int(os.environ.get("VAE_KILLS", "4"))
 
 
-def workers_of():
-    """Process ids of the actors that hold a model."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                title = file.read()
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                ours = b"VAE_RAY_TEST=" + str(os.getpid()).encode() in file.read()
-        except OSError:
-            continue
-        if title.startswith(b"ray::Actor") and ours:
-            found.append(int(pid))
-    return found
+def setUpModule():
+    Ray.nodes = Nodes(2)
+    clips.unittest.addModuleCleanup(Ray.nodes.close)
 
 
 class Ray(clips.Clips):
     LATENTS = 120
-    NODES = 2
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        os.environ["VAE_RAY_TEST"] = str(os.getpid())
-        cls.cluster = Cluster(initialize_head=True, head_node_args={
-            "num_cpus": 0, "include_dashboard": False,
-            "object_store_memory": 200 << 20})
-        cls.addClassCleanup(cls.cluster.shutdown)
-        cls.nodes = [cls.add_node() for _ in range(cls.NODES)]
-
-    @classmethod
-    def add_node(cls):
-        return cls.cluster.add_node(num_cpus=1, object_store_memory=200 << 20)
-
-    def start(self, *arguments, script="decode.py"):
-        return subprocess.Popen(
-            [sys.executable, os.path.join(CLUSTER, script), "--address",
-             self.cluster.address, "--threads", "1", *arguments],
-            stderr=subprocess.PIPE, text=True)
 
     def run_script(self, *arguments, code=0, script="decode.py"):
-        process = self.start(*arguments, script=script)
+        process = self.nodes.start(*arguments, script=script)
         said = process.communicate()[1]
         self.assertEqual(process.returncode, code, said)
         return said
@@ -120,65 +87,33 @@ class Decode(Ray):
 
 
 class Failures(Ray):
-    def kill_workers(self, process, part, kind, kills, seed=1):
-        """Ends a worker some time after each progress, until `kills` are done."""
-        chance = random.Random(seed)
-        done = before = 0
-        while process.poll() is None and done < kills:
-            time.sleep(0.02)
-            written = os.stat(part).st_blocks if os.path.exists(part) else 0
-            if written <= before:
-                continue
-            time.sleep(chance.uniform(0, 0.3))
-            for pid in workers_of()[:1 + done % 2]:
-                try:
-                    os.kill(pid, kind)
-                    done += 1
-                except ProcessLookupError:
-                    pass
-            before = os.stat(part).st_blocks if os.path.exists(part) else written
-        return done
-
     def check_kills(self, kind):
         clip, whole = self.long_clip()
-        out, done, tries = self.path("out.safetensors"), 0, 0
-        while done < KILLS and tries < 20:
+        out, done, tries = self.path("out.safetensors"), [0, 0], 0
+        while sum(done) < KILLS and tries < 20:
             tries += 1
-            process = self.start("--model", TINY, clip, "--to", out)
-            done += self.kill_workers(process, out + ".part", kind,
-                                      KILLS - done, tries)
+            process = self.nodes.start("--model", TINY, clip, "--to", out)
+            now = self.nodes.kill(process, out + ".part", kind, KILLS - sum(done), tries)
+            done = [a + b for a, b in zip(done, now)]
             said = process.communicate()[1]
             self.assertEqual(process.returncode, 0, said)
             self.assert_same(whole, out)
-        print(f"{done} workers ended by {signal.Signals(kind).name} in {tries} runs: "
-              f"{said.splitlines()[-1]}")
-        self.assertGreaterEqual(done, KILLS)
+        print(f"{done[0]} workers and {done[1]} nodes ended by "
+              f"{signal.Signals(kind).name} in {tries} runs: {said.splitlines()[-1]}")
+        self.assertGreaterEqual(sum(done), KILLS)
         return said
 
-    def test_workers_killed(self):
+    def test_workers_and_nodes_killed(self):
         self.check_kills(signal.SIGKILL)
 
     def test_workers_told_to_end(self):
         self.check_kills(signal.SIGTERM)
 
-    def test_node_dies(self):
-        clip, whole = self.long_clip()
-        out = self.path("out.safetensors")
-        process = self.start("--model", TINY, clip, "--to", out)
-        while process.poll() is None and len(workers_of()) < 2:
-            time.sleep(0.05)
-        time.sleep(0.3)
-        self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
-        said = process.communicate()[1]
-        self.nodes.append(self.add_node())
-        self.assertEqual(process.returncode, 0, said)
-        self.assert_same(whole, out)
-
     def test_driver_killed(self):
         clip, whole = self.long_clip()
         out = self.path("out.safetensors")
         for _ in range(3):
-            process = self.start("--resume", "--model", TINY, clip, "--to", out)
+            process = self.nodes.start("--resume", "--model", TINY, clip, "--to", out)
             size = os.path.getsize(out + ".journal") if os.path.exists(
                 out + ".journal") else 0
             while process.poll() is None and (
@@ -204,7 +139,7 @@ class Failures(Ray):
         out = self.path("out.safetensors")
         process = subprocess.run(
             ["sh", "-c", "ulimit -f 1000; exec \"$@\"", "sh", sys.executable,
-             os.path.join(CLUSTER, "decode.py"), "--address", self.cluster.address,
+             os.path.join(CLUSTER, "decode.py"), "--address", self.nodes.cluster.address,
              "--threads", "1", "--model", TINY, self.clip, "--to", out],
             stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(process.returncode, 3, process.stderr)

@@ -1,0 +1,81 @@
+"""A Ray cluster of several nodes on this machine: a head without a worker, and nodes of one
+CPU each."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from clips import CLUSTER
+
+from ray.cluster_utils import Cluster
+
+STORE = 200 << 20
+
+
+class Nodes:
+    def __init__(self, count):
+        os.environ["VAE_RAY_TEST"] = str(os.getpid())
+        self.cluster = Cluster(initialize_head=True, head_node_args={
+            "num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE})
+        self.nodes = [self.add() for _ in range(count)]
+
+    def add(self):
+        return self.cluster.add_node(num_cpus=1, object_store_memory=STORE)
+
+    def replace(self):
+        """Kills a node with all that runs on it, and adds another one."""
+        self.cluster.remove_node(self.nodes.pop(0), allow_graceful=False)
+        self.nodes.append(self.add())
+
+    def close(self):
+        self.cluster.shutdown()
+
+    def start(self, *arguments, script="decode.py"):
+        return subprocess.Popen(
+            [sys.executable, os.path.join(CLUSTER, script), "--address",
+             self.cluster.address, "--threads", "1", *arguments],
+            # Ray reports each process that ends on the standard output.
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def workers():
+        """Process ids of the actors that hold a model."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    title = file.read()
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    ours = b"VAE_RAY_TEST=" + str(os.getpid()).encode() in file.read()
+            except OSError:
+                continue
+            if title.startswith(b"ray::Actor") and ours:
+                found.append(int(pid))
+        return found
+
+    def kill(self, process, part, kind, kills, seed=1):
+        """Ends workers by a signal, and with SIGKILL also a node for each three workers,
+        some time after each progress of a driver. Returns [workers, nodes]."""
+        chance = random.Random(seed)
+        done = [0, 0]
+        before = 0
+        while process.poll() is None and sum(done) < kills:
+            time.sleep(0.02)
+            written = os.stat(part).st_blocks if os.path.exists(part) else 0
+            if written <= before:
+                continue
+            time.sleep(chance.uniform(0, 0.3))
+            before = written
+            if kind == signal.SIGKILL and done[0] >= 3 * (done[1] + 1):
+                self.replace()
+                done[1] += 1
+                continue
+            for pid in self.workers()[:1 + sum(done) % 2]:
+                try:
+                    os.kill(pid, kind)
+                    done[0] += 1
+                except ProcessLookupError:
+                    pass
+        return done
