@@ -139,7 +139,9 @@ static void
 play_all(Storm *s)
 {
     gst_element_set_state(s->pipeline, GST_STATE_NULL);
+    g_mutex_lock(&s->lock);
     s->next = 0;
+    g_mutex_unlock(&s->lock);
     CHECK(gst_element_set_state(s->pipeline, GST_STATE_PLAYING) !=
           GST_STATE_CHANGE_FAILURE);
     while (!has_come(s, FRAMES, &s->next))
@@ -251,8 +253,10 @@ check_pipeline(const gchar *text)
     g_thread_join(flusher);
     look_at_bus(&s, 0);
     play_all(&s);
+    g_mutex_lock(&s.lock); /* frames still come */
     g_print("%u changes of state, %u flushes, %" G_GUINT64_FORMAT " frames\n",
             s.changes, s.flushes, s.total);
+    g_mutex_unlock(&s.lock);
     storm_close(&s);
 }
 
