@@ -71,8 +71,8 @@ typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
  * pixel x / max(sqrt(|x|_2^2 + c * eps), 1e-12) * sqrt(c) * gain. Group: per
  * frame and group of c / groups channels (x - mean) / sqrt(var + 1e-6) * gain +
  * offset, biased variance. x: t * h * w * c of x_type; y likewise of y_type; y
- * may be x if the types are the same. gain, offset: c floats; offset NULL for
- * rms, gain NULL for an rms whose gains are all 1. Group sums are over fixed
+ * may be x if the types are the same. gain, offset: c floats; of
+ * rms each may be NULL: gains of 1, offsets of 0. Group sums are over fixed
  * blocks of pixels, the same for every number of threads. tail, cuda only:
  * receives a copy of the last tail_frames of y, or NULL; it must not overlap x
  * or y.

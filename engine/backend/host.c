@@ -46,7 +46,7 @@ make_weight(void *user, void *dst, VaeError *error)
 
 typedef struct HostKey {
     char table[8];
-    int id, parts;
+    int id, parts, row;
 } HostKey;
 
 VaeStatus
@@ -64,6 +64,7 @@ vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
     strcpy(key.table, "host");
     key.id = w->id;
     key.parts = w->n_parts;
+    key.row = w->row;
     return vae_weight_cache_get(cache,
                                 &(VaeWeightRequest){.key = &key,
                                                     .key_size = sizeof key,

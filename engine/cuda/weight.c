@@ -27,7 +27,7 @@ typedef enum Layout {
 
 typedef struct WeightKey {
     char table[8];
-    int device, id, parts;
+    int device, id, parts, row;
     int type, layout, count;
 } WeightKey;
 
@@ -261,6 +261,7 @@ describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
     key->device = cuda->number;
     key->id = w ? w->id : -1;
     key->parts = w ? w->n_parts : 0;
+    key->row = w ? w->row : 0;
     key->type = (int) job->type;
     key->layout = (int) job->layout;
     key->count = (int) job->count;

@@ -5,7 +5,7 @@ norm(VaeBuilder *b, const char *name, const VaeTensor *x, int groups, bool silu,
      bool image)
 {
     if (groups == VAE_PIXEL_NORM)
-        return vae_pixel_norm(b, name, x, 1e-8f, silu);
+        return vae_pixel_norm(b, name, x, 1e-8f, silu, NULL);
     return groups ? vae_group_norm(b, name, x, groups, silu)
                   : vae_rms(b, name, x, silu, image);
 }

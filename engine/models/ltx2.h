@@ -10,6 +10,9 @@
 #define VAE_LTX2_STAGES 8
 #define VAE_LTX2_MEAN "per_channel_statistics.mean-of-means"
 #define VAE_LTX2_STD "per_channel_statistics.std-of-means"
+#define VAE_LTX2_MULTIPLIER "decoder.timestep_scale_multiplier"
+#define VAE_LTX2_LAST_TABLE "last_scale_shift_table"
+#define VAE_LTX2_LAST_EMBEDDER "decoder.last_time_embedder.timestep_embedder"
 
 /* Residual blocks, and the resampler behind them; the last stage has none. */
 typedef struct VaeLtx2Stage {
@@ -27,8 +30,10 @@ typedef struct VaeLtx2 {
     int z, patch;
     int head;     /* channels of the encoder's result */
     bool reflect; /* padding in space of the decoder; else zeros */
+    bool timed;   /* the decoder's norms depend on a timestep */
+    double timestep;
     VaeLtx2Side enc, dec;
-    char reason[200]; /* VaeModelInfo.reason */
+    char reason[300]; /* VaeModelInfo.reason */
 } VaeLtx2;
 
 /* Members of VaeArch. */

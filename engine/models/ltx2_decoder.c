@@ -2,6 +2,8 @@
  * ltx2_decoder.c: the decoder of LTX-2. All of its convolutions are centred in
  * time, so it has a delay (program/delay.h).
  */
+#include <stdio.h>
+
 #include "ltx2.h"
 
 static const float eps = 1e-8f; /* of norms */
@@ -16,20 +18,34 @@ centred(const VaeLtx2 *a, int c)
                      .pad = a->reflect ? VAE_PAD_REFLECT : VAE_PAD_SAME};
 }
 
+/* A norm, with its gains and offsets in the decoders that have a timestep. */
+static const VaeTensor *
+norm_silu(VaeBuilder *b, const char *name, const VaeTensor *x, VaeModulation m)
+{
+    const VaeLtx2 *a = vae_arch_data(b);
+    m.multiplier = VAE_LTX2_MULTIPLIER;
+    m.timestep = a->timestep;
+    return vae_pixel_norm(b, name, x, eps, true, a->timed ? &m : NULL);
+}
+
 /* The norm of a line holds what its convolution needs, so that the line serves
  * the sum as well. */
 static const VaeTensor *
-res_block(VaeBuilder *b, const VaeTensor *x)
+res_block(VaeBuilder *b, const VaeTensor *x, const char *embedder)
 {
     const VaeLtx2 *a = vae_arch_data(b);
+    VaeModulation m = {"scale_shift_table", embedder, .rows = 4};
     if (!x)
         return NULL;
     VaeConv conv = centred(a, x->shape.c);
     const VaeTensor *line = vae_line(b, "conv1.conv", x);
-    x = vae_pixel_norm(b, "norm1", line, eps, true);
+    m.gain_row = 1;
+    x = norm_silu(b, "norm1", line, m);
     conv.narrow = true;
     x = vae_conv(b, "conv1.conv", x, conv);
-    x = vae_pixel_norm(b, "norm2", x, eps, true);
+    m.offset_row = 2;
+    m.gain_row = 3;
+    x = norm_silu(b, "norm2", x, m);
     conv.narrow = false;
     conv.add = vae_delayed(b, line, 2);
     conv.keep = true;
@@ -69,10 +85,13 @@ vae_ltx2_decode(VaeBuilder *b)
     vae_enter(b, "decoder");
     x = vae_conv(b, "conv_in.conv", x, centred(a, stage->c));
     for (int i = 0; i < a->dec.n; i++, stage++) {
+        char embedder[80];
+        snprintf(embedder, sizeof embedder,
+                 "decoder.up_blocks.%d.time_embedder.timestep_embedder", 2 * i);
         vae_enter(b, "up_blocks.%d", 2 * i);
         for (int j = 0; j < stage->n_res; j++) {
             vae_enter(b, "res_blocks.%d", j);
-            x = res_block(b, x);
+            x = res_block(b, x, embedder);
             vae_leave(b);
         }
         vae_leave(b);
@@ -83,7 +102,9 @@ vae_ltx2_decode(VaeBuilder *b)
         vae_leave(b);
     }
     x = vae_line(b, "conv_out.conv", x);
-    x = vae_pixel_norm(b, "conv_norm_out", x, eps, true);
+    x = norm_silu(b, "conv_norm_out", x,
+                  (VaeModulation){VAE_LTX2_LAST_TABLE, VAE_LTX2_LAST_EMBEDDER,
+                                  .rows = 2, .gain_row = 1});
     VaeConv out = centred(a, 3 * a->patch * a->patch);
     out.narrow = true;
     x = vae_conv(b, "conv_out.conv", x, out);

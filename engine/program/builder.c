@@ -155,10 +155,9 @@ vae_set_head(VaeBuilder *b, VaeHead head)
     b->head = head;
 }
 
-/* path.name or path.name.suffix; an empty name has no dot. */
-static void
-full_name(const VaeBuilder *b, const char *name, const char *suffix,
-          char out[VAE_MAX_PATH])
+void
+vae_builder_full_name(const VaeBuilder *b, const char *name, const char *suffix,
+                      char out[VAE_MAX_PATH])
 {
     const char *parts[3] = {b->path, name, suffix};
     size_t used = 0;
@@ -184,7 +183,7 @@ vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name)
         !grow(b, &p->ops, p->n_ops, &b->ops_room, sizeof *p->ops))
         return NULL;
     char full[VAE_MAX_PATH];
-    full_name(b, name, NULL, full);
+    vae_builder_full_name(b, name, NULL, full);
     VaeOp *op = &p->ops[p->n_ops];
     *op = (VaeOp){.kind = kind, .name = copy_text(b, full)};
     if (!op->name)
@@ -205,7 +204,7 @@ vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
     if (!t)
         return NULL;
     char full[VAE_MAX_PATH];
-    full_name(b, name, NULL, full);
+    vae_builder_full_name(b, name, NULL, full);
     *t = (VaeTensor){.name = copy_text(b, full),
                      .shape = shape,
                      .type = type,
@@ -227,7 +226,7 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
                   int frames)
 {
     char full[VAE_MAX_PATH];
-    full_name(b, name, NULL, full);
+    vae_builder_full_name(b, name, NULL, full);
     VaeCarrySet *set = b->params->carries;
     /* The programs of a stream use them in the same order. */
     for (int k = 0; k < set->n; k++) {
@@ -324,9 +323,9 @@ vae_carry_set_free(VaeCarrySet *set)
 /* ------------------------------------------------------------------ */
 /* Weights.                                                            */
 
-static void
-weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
-            int n_dims)
+void
+vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
+                        const int64_t *dims, int n_dims)
 {
     const VaeTensorSource *tensors = &b->params->network.tensors;
     VaeError error = {0};
@@ -347,8 +346,8 @@ weight_part(VaeBuilder *b, VaeWeight *w, const char *full, const int64_t *dims,
     w->part[w->n_parts++] = tensors->at(tensors->user, i);
 }
 
-static VaeWeight *
-new_weight(VaeBuilder *b, VaeWeightKind kind)
+VaeWeight *
+vae_builder_new_weight(VaeBuilder *b, VaeWeightKind kind)
 {
     if (b->status != VAE_OK)
         return NULL;
@@ -362,13 +361,13 @@ VaeWeight *
 vae_builder_vector_weight(VaeBuilder *b, const char *name, const char *suffix,
                           int c, int n_dims)
 {
-    VaeWeight *w = new_weight(b, VAE_WEIGHT_VECTOR);
+    VaeWeight *w = vae_builder_new_weight(b, VAE_WEIGHT_VECTOR);
     if (!w)
         return NULL;
     char full[VAE_MAX_PATH];
-    full_name(b, name, suffix, full);
+    vae_builder_full_name(b, name, suffix, full);
     const int64_t dims[4] = {c, 1, 1, 1};
-    weight_part(b, w, full, dims, n_dims);
+    vae_builder_weight_part(b, w, full, dims, n_dims);
     for (int i = 0; i < 5; i++)
         w->dims[i] = i ? 1 : c;
     return w;
@@ -396,7 +395,8 @@ VaeWeight *
 vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
                         int c_in, bool bias)
 {
-    VaeWeight *w = new_weight(b, bias ? VAE_WEIGHT_VECTOR : VAE_WEIGHT_CONV);
+    VaeWeight *w =
+        vae_builder_new_weight(b, bias ? VAE_WEIGHT_VECTOR : VAE_WEIGHT_CONV);
     if (!w)
         return NULL;
     int n = 0;
@@ -405,11 +405,12 @@ vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
     const int parts = n ? n : 1;
     for (int i = 0; i < parts; i++) {
         char full[VAE_MAX_PATH];
-        full_name(b, n ? conv->stack[i] : name, bias ? "bias" : "weight", full);
+        vae_builder_full_name(b, n ? conv->stack[i] : name,
+                              bias ? "bias" : "weight", full);
         int64_t dims[5] = {conv->c / parts};
         const int n_dims =
             bias ? 1 : conv_dims(conv, conv->c / parts, c_in, dims);
-        weight_part(b, w, full, dims, n_dims);
+        vae_builder_weight_part(b, w, full, dims, n_dims);
     }
     const int dims[5] = {conv->c, bias ? 1 : c_in, bias ? 1 : conv->kt,
                          bias ? 1 : conv->k, bias ? 1 : conv->k};
@@ -422,12 +423,12 @@ vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
 VaeWeight *
 vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c, int k)
 {
-    VaeWeight *w = new_weight(b, VAE_WEIGHT_DEPTHWISE);
+    VaeWeight *w = vae_builder_new_weight(b, VAE_WEIGHT_DEPTHWISE);
     if (!w)
         return NULL;
     char full[VAE_MAX_PATH];
-    full_name(b, name, "weight", full);
-    weight_part(b, w, full, (const int64_t[]){c, 1, k, k}, 4);
+    vae_builder_full_name(b, name, "weight", full);
+    vae_builder_weight_part(b, w, full, (const int64_t[]){c, 1, k, k}, 4);
     const int dims[5] = {c, 1, 1, k, k};
     memcpy(w->dims, dims, sizeof dims);
     return w;

@@ -81,9 +81,21 @@ const VaeTensor *vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames);
 /* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
 const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
                          bool silu, bool image);
-/* x / sqrt(mean over channels of x^2 + eps), without weights. */
+/*
+ * Gains and offsets that depend on a timestep t. With s the cosines, then the
+ * sines of t * multiplier * 10000^(-i / 128), i = 0..127, they are rows of
+ * table [rows, c] + embedder.linear_2(silu(embedder.linear_1(s))); a gain is 1
+ * more. table is relative to the path, the other names are not.
+ */
+typedef struct VaeModulation {
+    const char *table, *embedder, *multiplier;
+    int rows, offset_row, gain_row;
+    double timestep;
+} VaeModulation;
+/* x / sqrt(mean over channels of x^2 + eps), then modulated, unless NULL. */
 const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
-                                const VaeTensor *x, float eps, bool silu);
+                                const VaeTensor *x, float eps, bool silu,
+                                const VaeModulation *modulation);
 /* name.weight, name.bias of dims [c]. */
 const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, int groups, bool silu);

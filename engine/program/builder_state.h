@@ -31,6 +31,16 @@ VaeTensor *vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
 /* The carry of that name for `frames` frames like those of `like`. */
 VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
                             const VaeTensor *like, int frames);
+/* path.name or path.name.suffix; an empty name has no dot. */
+void vae_builder_full_name(const VaeBuilder *b, const char *name,
+                           const char *suffix, char out[VAE_MAX_PATH]);
+/* An empty weight, and one more tensor of the file for it. */
+VaeWeight *vae_builder_new_weight(VaeBuilder *b, VaeWeightKind kind);
+void vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
+                             const int64_t *dims, int n_dims);
+/* The c gains of a modulated norm, or its offsets. */
+VaeWeight *vae_builder_modulation_weight(VaeBuilder *b, const VaeModulation *m,
+                                         int c, bool gain);
 /* name.suffix of dims [c, 1, ...], n_dims of them. */
 VaeWeight *vae_builder_vector_weight(VaeBuilder *b, const char *name,
                                      const char *suffix, int c, int n_dims);

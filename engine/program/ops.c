@@ -389,13 +389,20 @@ vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x, bool silu,
 
 const VaeTensor *
 vae_pixel_norm(VaeBuilder *b, const char *name, const VaeTensor *x, float eps,
-               bool silu)
+               bool silu, const VaeModulation *modulation)
 {
     if (b->status != VAE_OK || !x)
         return NULL;
     const VaeTensor *y = add_norm(b, name, x, VAE_NORM_RMS, 1, silu);
-    if (y)
-        b->program->ops[b->program->n_ops - 1].norm.eps = eps;
+    if (!y)
+        return NULL;
+    VaeOp *op = &b->program->ops[b->program->n_ops - 1];
+    const int c = x->shape.c;
+    op->norm.eps = eps;
+    if (modulation) {
+        op->weight = vae_builder_modulation_weight(b, modulation, c, true);
+        op->bias = vae_builder_modulation_weight(b, modulation, c, false);
+    }
     return y;
 }
 

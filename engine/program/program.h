@@ -66,16 +66,26 @@ typedef enum VaeTaps {
     VAE_TAPS_OLDEST_FIRST  /* the same, TAE's pooling in time */
 } VaeTaps;
 
+typedef enum VaeModulated {
+    VAE_MODULATION_NONE,
+    VAE_MODULATION_GAIN,
+    VAE_MODULATION_OFFSET
+} VaeModulated;
+
 /*
  * One parameter of an op: up to three tensors of the file, stacked along their
- * first dimension (q, k, v). n_parts is 0 in a dry run.
+ * first dimension (q, k, v), or what a modulated norm needs (see builder.h),
+ * from whose tensors it is computed. n_parts is 0 in a dry run.
  */
 typedef struct VaeWeight {
     VaeWeightKind kind;
     VaeTaps taps;
     int groups; /* of a conv, 0 or 1: none. dims has all input channels */
+    VaeModulated modulation;
+    int row;         /* of a modulation */
+    double timestep; /* likewise */
     int n_parts;
-    const VaeTensorInfo *part[3];
+    const VaeTensorInfo *part[6];
     const VaeTensorFile *file; /* that holds the parts, or NULL */
     int dims[5];               /* of all parts together */
     int id;                    /* canonical index of part 0 in the model */
@@ -89,6 +99,8 @@ void vae_weight_drop(const VaeWeight *w);
 /* Converts the numbers to floats, in the order of dims. A channel of another
  * group has the weight 0. */
 void vae_weight_read(const VaeWeight *w, float *dst);
+/* The same for a modulation, see modulation.c. */
+void vae_modulation_read(const VaeWeight *w, float *dst);
 /* True if the file has the numbers in that order, in one aligned block of F32
  * or BF16. */
 bool vae_weight_is_direct(const VaeWeight *w);

@@ -50,6 +50,10 @@ read_groups(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
 void
 vae_weight_read(const VaeWeight *w, float *dst)
 {
+    if (w->modulation) {
+        vae_modulation_read(w, dst);
+        return;
+    }
     for (int i = 0; i < w->n_parts; i++) {
         const VaeTensorInfo *t = w->part[i];
         const size_t n = (size_t) t->bytes / vae_type_size(t->type);

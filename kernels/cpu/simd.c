@@ -59,9 +59,11 @@ INLINE void
 rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 {
     const int c = a->c, whole = c / LANES * LANES, rest = c - whole;
-    const V one = splat(1);
+    const V one = splat(1), none = splat(0);
     const V last =
         a->gain ? load_part(a->gain, VAE_TYPE_F32, whole, rest) : one;
+    const V more =
+        a->offset ? load_part(a->offset, VAE_TYPE_F32, whole, rest) : none;
     float scale[ROWS] = {0};
     for (int p = 0; p < n; p++)
         scale[p] = sum_of_squares(a->x, xt, at + (size_t) p * c, c);
@@ -70,27 +72,34 @@ rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
         const size_t row = at + (size_t) p * c;
         for (int i = 0; i < whole; i += LANES) {
             const V gain = a->gain ? load(a->gain, VAE_TYPE_F32, i) : one;
-            const V v = load(a->x, xt, row + i) * scale[p] * gain;
+            const V add = a->offset ? load(a->offset, VAE_TYPE_F32, i) : none;
+            const V v = load(a->x, xt, row + i) * scale[p] * gain + add;
             store(a->y, yt, row + i, activate(v, a->silu));
         }
         if (rest) {
             const V v = load_part(a->x, xt, row + whole, rest);
             store_part(a->y, yt, row + whole,
-                       activate(v * scale[p] * last, a->silu), rest);
+                       activate(v * scale[p] * last + more, a->silu), rest);
         }
     }
 }
 
 #if LANES == 16
+/* Two times the same eight numbers, or `other` if there are none. */
+INLINE V
+twice8(const float *x, float other)
+{
+    if (!x)
+        return splat(other);
+    const V8 half = low_half(load_part(x, VAE_TYPE_F32, 0, 8));
+    return __builtin_shufflevector(half, half, LOW, LOW);
+}
+
 /* c = 8: two pixels to a vector. */
 INLINE void
 rms_rows8(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
 {
-    V gain = splat(1);
-    if (a->gain) {
-        const V8 half = low_half(load_part(a->gain, VAE_TYPE_F32, 0, 8));
-        gain = __builtin_shufflevector(half, half, LOW, LOW);
-    }
+    const V gain = twice8(a->gain, 1), offset = twice8(a->offset, 0);
     float scale[ROWS + 1] = {0};
     for (int p = 0; p < n; p += 2) {
         const V v = load_some(a->x, xt, at + (size_t) p * 8, (n - p) * 8);
@@ -104,7 +113,7 @@ rms_rows8(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
         const V by = __builtin_shufflevector(one, two, LOW, 16, 17, 18, 19, 20,
                                              21, 22, 23);
         const V x = load_some(a->x, xt, row, (n - p) * 8);
-        const V y = activate(x * by * gain, a->silu);
+        const V y = activate(x * by * gain + offset, a->silu);
         if (p + 2 <= n)
             store(a->y, yt, row, y);
         else

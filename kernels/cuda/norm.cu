@@ -51,22 +51,27 @@ struct Channels {
     int first, n;
 };
 
-/* Writes the channels of one octet. gain has the alignment of x, or is NULL. */
+/* Writes the channels of one octet. gain and offset have the alignment of x, or
+ * are NULL. */
 template <int X, int Y>
 VAE_DEVICE void
 rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, const Channels &to,
           size_t tail, float scale)
 {
     const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
-    VaeOctet<G> gain;
+    VaeOctet<G> gain, offset;
     VaeOctet<Y> y;
     float v[8];
     vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) to.first,
                       a.gain ? to.n : 0);
+    vae_octet_load<G>(offset, a.offset, VAE_TYPE_F32, (size_t) to.first,
+                      a.offset ? to.n : 0);
     VAE_UNROLL
     for (int i = 0; i < 8; i++) {
-        v[i] = vae_octet_get<X>(x, i) * scale *
-               (a.gain ? vae_octet_get<G>(gain, i) : 1);
+        const float by = a.gain ? vae_octet_get<G>(gain, i) : 1;
+        v[i] = vae_octet_get<X>(x, i) * scale;
+        v[i] =
+            a.offset ? fmaf(v[i], by, vae_octet_get<G>(offset, i)) : v[i] * by;
         if (a.silu)
             v[i] = vae_silu(v[i]);
     }
@@ -550,7 +555,8 @@ vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a)
     const size_t c = (size_t) a->c;
     const bool aligned =
         vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c) &&
-        vae_octets_aligned(a->tail, c) && vae_octets_aligned(a->gain, c);
+        vae_octets_aligned(a->tail, c) && vae_octets_aligned(a->gain, c) &&
+        vae_octets_aligned(a->offset, c);
     if (!a->t || !a->h || !a->w)
         return;
     if (a->kind == VAE_NORM_GROUP)

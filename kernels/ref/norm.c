@@ -35,7 +35,8 @@ rms(const VaeNormArgs *a)
         const float norm = length < 1e-12f ? 1e-12f : length;
         for (int i = 0; i < a->c; i++) {
             const float v = vae_load(a->x, a->x_type, p * a->c + i);
-            const float y = v / norm * root * (a->gain ? a->gain[i] : 1);
+            const float y = v / norm * root * (a->gain ? a->gain[i] : 1) +
+                            (a->offset ? a->offset[i] : 0);
             vae_store(a->y, a->y_type, p * a->c + i, a->silu ? silu(y) : y);
         }
     }

@@ -43,7 +43,8 @@ rms_definition(const VaeNormArgs *a, float *y)
         const double norm = fmax(sqrt((double) sum + a->eps * a->c), 1e-12);
         for (int i = 0; i < a->c; i++)
             y[p + i] = (float) finish(a, x[p + i] / norm * sqrt(a->c) *
-                                             (a->gain ? a->gain[i] : 1));
+                                                 (a->gain ? a->gain[i] : 1) +
+                                             (a->offset ? a->offset[i] : 0));
     }
 }
 
@@ -249,6 +250,24 @@ check_pixel(VaeCheck *t)
     }
 }
 
+/* With offsets, also without gains. */
+static void
+check_offset(VaeCheck *t)
+{
+    static const int channels[] = {1, 8, 12, 37, 48, 128, 1024};
+    for (size_t i = 0; i < 2 * VAE_COUNT(channels); i++) {
+        const int c = channels[i / 2];
+        if (!vae_check_begin(t, "rms_offset%s_c%d", i % 2 ? "_silu" : "", c))
+            continue;
+        VaeNormArgs a = arguments(t, VAE_NORM_RMS, 2, 3, 7, c, 0, i % 2);
+        a.offset = vae_check_random(t, (size_t) c, 1);
+        a.eps = 1e-8f;
+        compare(t, a);
+        a.gain = NULL;
+        compare(t, a);
+    }
+}
+
 static void
 check_group(VaeCheck *t)
 {
@@ -393,7 +412,8 @@ int
 main(int argc, char **argv)
 {
     static const VaeCheckFunc all[] = {
-        check_rms,           check_pixel,    check_group, check_group_mean,
-        check_group_outlier, check_extremes, check_silu,  check_speed};
+        check_rms,      check_pixel,      check_offset,
+        check_group,    check_group_mean, check_group_outlier,
+        check_extremes, check_silu,       check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

@@ -498,6 +498,15 @@ test_ltx_variants(void)
     vae_tensor_file_free(&set.file);
 }
 
+static bool
+has_prefix(const Set *set, const char *prefix)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (strncmp(set->out[i].name, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
 /* Opens LTX-2's weights. Checks the model's name and a word of its reason. */
 static void
 open_ltx2(const char *what, const Set *set, const char *names,
@@ -511,7 +520,8 @@ open_ltx2(const char *what, const Set *set, const char *names,
     check(status == VAE_OK && strcmp(info->names, names) == 0 &&
               strstr(info->reason, reason) && info->spatial == 32 &&
               info->temporal == 8 && strcmp(info->space, "ltx2") == 0 &&
-              info->has_encoder && info->std[0] > 0.5f && info->std[0] != 1,
+              info->has_encoder != has_prefix(set, "decoder.timestep_scale") &&
+              info->std[0] > 0.5f && info->std[0] != 1,
           what, info ? info->reason : error.message);
     vae_model_free(&model);
 }
@@ -525,22 +535,26 @@ ltx2_to_diffusers(Set *set)
         int n, end = 0;
         if (strncmp(name, "per_channel_statistics.", 23) == 0) {
             strcpy(name, name[23] == 'm' ? "latents_mean" : "latents_std");
+        } else if (strncmp(name, "decoder.last_", 13) == 0) {
+            memmove(name + 8, name + 13, strlen(name + 13) + 1);
         } else if (sscanf(name, "%7[a-z].%*[a-z]_blocks.%d.%n", part, &n,
                           &end) == 2 &&
                    end) {
             const bool enc = part[0] == 'e';
+            const bool timed = strncmp(name + end, "time_", 5) == 0;
             snprintf(rest, sizeof rest, "%.95s", name + end);
             if (n == (enc ? 8 : 0))
-                snprintf(name, 160, "%scoder.mid_block.resnets.%s",
-                         enc ? "en" : "de", rest + 11);
+                snprintf(name, 160, "%scoder.mid_block.%s%s", enc ? "en" : "de",
+                         timed ? "" : "resnets.", rest + (timed ? 0 : 11));
             else
                 snprintf(name, 160, "%scoder.%s_blocks.%d.%s%s",
                          enc ? "en" : "de", enc ? "down" : "up",
                          enc ? n / 2 : (n - 1) / 2,
-                         n % 2 == 0 ? "resnets."
-                         : enc      ? "downsamplers.0."
-                                    : "upsamplers.0.",
-                         n % 2 ? rest : rest + 11);
+                         timed        ? ""
+                         : n % 2 == 0 ? "resnets."
+                         : enc        ? "downsamplers.0."
+                                      : "upsamplers.0.",
+                         n % 2 || timed ? rest : rest + 11);
         }
     }
 }
@@ -618,10 +632,6 @@ test_ltx2_decoders(void)
                   info->delay == known[i].delay,
               "  has the delay of its convolutions", error.message);
         vae_model_free(&model);
-        add_tensor(&set, "decoder.timestep_scale_multiplier");
-        expect_error(
-            "a decoder with a timestep", &set, VAE_ERR_UNSUPPORTED,
-            (const char *[]){"decoder.timestep_scale_multiplier", NULL});
         vae_tensor_file_free(&set.file);
     }
 }
@@ -655,6 +665,29 @@ test_ltx2_stated(void)
     open_ltx2("LTX-2.0 with another one", &set, "official",
               "with zeros around pictures and no shortcuts around upsamplers: "
               "stated by the file");
+    vae_tensor_file_free(&set.file);
+}
+
+static void
+test_ltx2_timestep(void)
+{
+    Set set;
+    load(&set, "ltx2_0_timestep");
+    open_ltx2("LTX-2 with a timestep", &set, "official",
+              "the decoder, at timestep 0.05, with reflections");
+    set.meta[0] = (VaeMetadata){"decode_timestep", "0"};
+    set.n_meta = 1;
+    open_ltx2("  which the file states", &set, "official", "at timestep 0,");
+    ltx2_to_diffusers(&set);
+    open_ltx2("  and with diffusers names", &set, "diffusers",
+              "at timestep 0,");
+    set.meta[0].value = "2";
+    expect_error("  out of range", &set, VAE_ERR_MODEL,
+                 (const char *[]){"decode_timestep is 2", NULL});
+    drop_prefix(&set, "decoder.time_embedder.timestep_embedder.linear_1");
+    set.n_meta = 0;
+    expect_error("  without a part", &set, VAE_ERR_MODEL,
+                 (const char *[]){"2 missing", "decoder.time_embedder", NULL});
     vae_tensor_file_free(&set.file);
 }
 
@@ -815,6 +848,7 @@ main(int argc, char **argv)
     test_ltx2_names();
     test_ltx2_decoders();
     test_ltx2_stated();
+    test_ltx2_timestep();
     test_ltx2_refused();
     test_pruned();
     test_stated();

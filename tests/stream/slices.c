@@ -148,8 +148,9 @@ main(int argc, char **argv)
         bed.threads = atoi(argv[i]);
         all_slices(&bed, VAE_DECODE, atoi(argv[4]), atoi(argv[5]),
                    atoi(argv[6]));
-        all_slices(&bed, VAE_ENCODE, atoi(argv[4]), atoi(argv[5]),
-                   atoi(argv[6]));
+        if (bed.info->has_encoder)
+            all_slices(&bed, VAE_ENCODE, atoi(argv[4]), atoi(argv[5]),
+                       atoi(argv[6]));
     }
     vae_model_free(&bed.model);
     return tests_end();

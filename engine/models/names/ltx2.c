@@ -44,6 +44,8 @@ to_diffusers(const char *name, char *out)
         strcpy(out, "latents_mean");
     else if (strcmp(name, VAE_LTX2_STD) == 0)
         strcpy(out, "latents_std");
+    else if (strncmp(name + 8, "last_", 5) == 0)
+        sprintf(out, "decoder.%s", name + 13);
     else if (sscanf(name + 8, enc ? "down_blocks.%d.%n" : "up_blocks.%d.%n", &n,
                     &end) == 1 &&
              end) {
@@ -331,11 +333,14 @@ choose(VaeRecognise *r, VaeLtx2 *a, bool stated)
     const char *by = given    ? "by the variant given"
                      : stated ? "stated by the file"
                               : "assumed, the variant ltx2.0 or ltx2.3 sets it";
+    char timed[40] = "";
+    if (a->timed)
+        snprintf(timed, sizeof timed, ", at timestep %g,", a->timestep);
     if (r->info->has_decoder)
         snprintf(a->reason, sizeof a->reason,
-                 "names of its blocks and shapes; the decoder with %s around "
+                 "names of its blocks and shapes; the decoder%s with %s around "
                  "pictures and %s: %s",
-                 a->reflect ? "reflections" : "zeros",
+                 timed, a->reflect ? "reflections" : "zeros",
                  a->dec.stages[0].shortcut ? "shortcuts around upsamplers"
                                            : "no shortcuts around upsamplers",
                  by);
@@ -411,18 +416,20 @@ find_sides(VaeRecognise *r, VaeLtx2 *a)
                  "decodes the same latents");
 }
 
-/* A file whose decoder also takes the time of the diffusion. */
+/* A file whose decoder also takes the time of the diffusion: that of the
+ * official code, unless the file states another one. */
 static bool
-refuse_timestep(const VaeRecognise *r, VaeError *error)
+read_timestep(const VaeRecognise *r, VaeLtx2 *a, VaeError *error)
 {
-    static const char name[] = "decoder.timestep_scale_multiplier";
-    if (!r->info->has_decoder || !vae_model_find(r->model, name))
-        return false;
-    vae_fail(error, VAE_ERR_UNSUPPORTED,
-             "the file has %s: a decoder that is conditioned on a timestep is "
-             "not supported",
-             name);
-    return true;
+    double t = 0.05;
+    a->timed = r->info->has_decoder &&
+               vae_model_find(r->model, VAE_LTX2_MULTIPLIER) != NULL;
+    vae_model_meta_number(r->model, "decode_timestep", &t);
+    if (a->timed && !(t >= 0 && t <= 1))
+        vae_fail(error, VAE_ERR_MODEL, "decode_timestep is %g, expected 0 to 1",
+                 t);
+    a->timestep = t;
+    return error->status == VAE_OK;
 }
 
 bool
@@ -438,7 +445,7 @@ vae_ltx2_recognise(VaeRecognise *r, VaeError *error)
         return false;
     r->info->names = names[naming];
     find_sides(r, a);
-    if (refuse_timestep(r, error) || !read_ends(r, a, error) ||
+    if (!read_timestep(r, a, error) || !read_ends(r, a, error) ||
         (r->info->has_encoder && !read_side(r->model, true, &a->enc, error)) ||
         (r->info->has_decoder && !read_side(r->model, false, &a->dec, error)) ||
         !describe(r, a, error))
