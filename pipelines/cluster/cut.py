@@ -4,6 +4,7 @@ from dataclasses import dataclass
 ROUNDS_MAX = 8
 CHUNK = 8  # latents of one call of a worker, at most
 CHUNK_BYTES = 64 << 20
+ENCODED_BYTES = 512 << 20  # of frames that the worker encodes
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def cut(latents, n, history):
 def chunks(source, segment, history, begun=False):
     """[(first, end, wanted)] of the calls for a segment. begun: a checkpoint has the
     context. A call has only latents that are wanted, or none of them."""
-    size = max(1, min(CHUNK, CHUNK_BYTES // max(1, source.frame *
-                                                source.model.info.temporal)))
+    most = ENCODED_BYTES if source.video else CHUNK_BYTES
+    size = max(1, min(CHUNK, most // max(1, source.frame * source.model.info.temporal)))
     start = segment.first if begun else max(0, segment.first - history)
     at = start
     while at < segment.end:

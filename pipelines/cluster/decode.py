@@ -5,7 +5,6 @@ import sys
 import driver
 import libvae
 import output
-import segments
 import sources
 
 ENDS = (".safetensors", ".latent", ".npy", ".pt", ".pth")
@@ -27,7 +26,7 @@ def main(arguments):
         raw = (libvae.NORMALIZATIONS.index(options.normalization)
                if options.normalization else None)
         return [output.Clip(sources.Decoding(
-            model, path, segments.pixels_of(out), tensor=options.tensor,
+            model, path, out, tensor=options.tensor,
             batch_index=options.batch_index, normalization=raw), out)
             for path, out in pairs]
 

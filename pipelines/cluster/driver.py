@@ -21,7 +21,7 @@ DEATHS_MAX = 10   # of workers in one segment, without a result in between
 AHEAD = 2         # calls that a worker has in its queue
 FLUSH_SECONDS = 2
 JOIN_SECONDS = 5
-MODULES = ("libvae", "worker")  # those that workers run
+MODULES = ("libvae", "video", "worker")  # those that workers run
 
 
 def import_ray():
@@ -48,15 +48,20 @@ class Actor:
             exec(compile(text, name + ".py", "exec"), module.__dict__)
         node = ray.get_runtime_context().get_node_id()[:6]
         self.name = f"{socket.gethostname()} (node {node}, process {os.getpid()})"
-        self.worker = sys.modules["worker"].Worker(model, settings)
+        try:
+            self.worker = sys.modules["worker"].Worker(model, settings)
+        except sys.modules["libvae"].Error as error:
+            raise RuntimeError(f"{self.name}: {error}") from None
         self.worker.node = self.name
 
-    def where(self):
-        import ray
-        return ray.util.get_node_ip_address()
+    def ready(self):
+        pass
 
     def call(self, name, *arguments):
-        return getattr(self.worker, name)(*arguments)
+        try:
+            return getattr(self.worker, name)(*arguments)
+        except sys.modules["libvae"].Error as error:
+            raise RuntimeError(f"{self.name}: {error}") from None
 
 
 @dataclass
@@ -119,12 +124,12 @@ class Driver:
     def start_actor(self):
         """Returns a worker that holds the model, or None if all is done meanwhile."""
         actor = self.ray.remote(Actor).options(max_restarts=0, **self.resources).remote()
-        where = actor.where.remote()
-        while not self.ray.wait([where], timeout=0.5)[0]:
+        ready = actor.ready.remote()
+        while not self.ray.wait([ready], timeout=0.5)[0]:
             with self.lock:
                 if self.over():
                     return None
-        self.get(where)
+        self.get(ready)
         self.get(actor.prepare.remote(self.sources, self.options.model, self.settings))
         return actor
 
@@ -141,6 +146,9 @@ class Driver:
     def open(self, actor, clip):
         """Opens the clip's stream on a worker, and compares what decides the bytes."""
         found = self.get(actor.call.remote("open", clip.source.job(), self.forced))
+        if found["missing"]:
+            raise Refused(f"{found['node']} lacks {found['missing']}, which {clip.out} "
+                          "needs")
         for key, wanted, what in (
                 ("libvae", libvae.version(), "libvae {}"),
                 ("model", self.fingerprint,
@@ -223,7 +231,8 @@ class Driver:
             while len(sent) < AHEAD and (call := next(calls, None)):
                 a, b, wanted = call
                 sent.append((call, actor.call.remote(
-                    "run", source.inputs(a, b), b - a, wanted)))
+                    "run", source.inputs(a, b), b - a,
+                    wanted and source.units(b) - source.units(a))))
             if not sent or self.failure:
                 return
             (a, b, wanted), ref = sent.popleft()
@@ -239,10 +248,9 @@ class Driver:
                 task.deaths = 0
 
     def write(self, clip, first, end, data):
-        with clip.ready:
+        with clip.lock:
             clip.output.write(first, end, data)
             clip.written += clip.source.units(end) - clip.source.units(first)
-            clip.ready.notify_all()
 
     def run_worker(self, actor):
         """The life of one slot: a worker, and the one that replaces it."""
@@ -273,9 +281,9 @@ class Driver:
                 break
             except Error as error:
                 if not task:
-                    refused = f"{self.where(actor)}: {error}"
+                    refused = str(error)
                     break
-                self.give_up(task, f"{self.where(actor)}: {error}")
+                self.give_up(task, str(error))
             except Exception as error:  # a bug of ours must not hang the others
                 self.fail(f"{type(error).__name__}: {error}")
                 break
@@ -290,12 +298,6 @@ class Driver:
                     self.failure = f"no worker is left: {refused}"
             self.lock.notify_all()
 
-    def where(self, actor):
-        try:
-            return self.ray.get(actor.where.remote(), timeout=10)
-        except (self.ray.exceptions.RayError, AttributeError):
-            return "a node that is gone"
-
     def give_up(self, task, error):
         """Puts a task back after its worker failed, or ends the run."""
         if not task:
@@ -304,7 +306,7 @@ class Driver:
         task.deaths += not error
         clip = self.clips[task.clip]
         if error and clip.output.part in error:
-            self.fail(error.split(": ", 1)[1])  # the disk of the driver
+            self.fail(error)  # the disk of the driver
         elif task.errors >= ERRORS_MAX or task.deaths >= DEATHS_MAX:
             why = error or f"its worker was lost {task.deaths} times"
             self.fail(f"{clip.source.path}: the segment from latent {task.segment.first} "
@@ -330,8 +332,8 @@ class Driver:
                     self.queue.append(Task(i, part))
         longest = max((t.segment.end - t.segment.first for t in self.queue), default=0)
         plan = self.first
-        print(f"{self.options.prog}: workers: {workers}, threads of each: {plan['threads']}, "
-              f"{plan['backend']}, {plan['precision']}, {plan['memory'] / 2**20:.0f} MiB "
+        print(f"{self.options.prog}: workers: {workers}, threads of each: "
+              f"{plan['threads']}, {plan['backend']}, {plan['precision']}, {plan['memory'] / 2**20:.0f} MiB "
               f"each; {len(self.queue)} segments of at most {longest} latents, "
               f"{self.history} before each: efficiency {100 * total / computed:.0f} %",
               file=sys.stderr)
@@ -360,7 +362,7 @@ class Driver:
             if time.monotonic() - flushed > FLUSH_SECONDS:
                 flushed = time.monotonic()
                 for clip in self.clips:
-                    with clip.ready:
+                    with clip.lock:
                         clip.output.flush()
         for thread in threads:
             thread.join(JOIN_SECONDS)

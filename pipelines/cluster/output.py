@@ -1,11 +1,10 @@
 """The output: a file that is written in any order, with a journal of what is there, and a
-video that is encoded from it meanwhile."""
+video that is joined from it."""
 import json
 import os
-import subprocess
 import threading
 
-import libvae
+import video
 from cut import Segment
 from libvae import Error
 
@@ -44,13 +43,13 @@ class Output:
         if not os.path.exists(self.part):
             raise Error(f"{self.part}: is not there, but there is {self.journal}; remove "
                         "this to start again")
-        for first, end in ranges:
-            self.add(first, end)
+        for values in ranges:
+            self.add(*values)
 
     def write_journal(self):
         with open(self.journal + ".tmp", "w", encoding="utf-8") as file:
             file.write(self.head + "\n")
-            file.writelines(f"{a} {b}\n" for a, b in self.done)
+            file.writelines(map(line_of, self.entries()))
             file.flush()
             os.fsync(file.fileno())
         os.replace(self.journal + ".tmp", self.journal)
@@ -65,6 +64,10 @@ class Output:
                 raise Error(f"{self.part}: cannot write: {error.strerror}; what is "
                             "done is kept, continue with --resume") from None
             data, offset = data[n:], offset + n
+
+    def entries(self):
+        """What the journal has."""
+        return self.done
 
     def add(self, first, end):
         """Adds a range to `done`."""
@@ -88,7 +91,7 @@ class Output:
         pending, self.pending = self.pending, []
         if pending:
             os.fdatasync(self.file)
-            self.log.writelines(f"{a} {b}\n" for a, b in pending)
+            self.log.writelines(map(line_of, pending))
             self.log.flush()
 
     def missing(self, segment):
@@ -106,10 +109,6 @@ class Output:
         """What is written, in units(latents)."""
         return sum(units(b) - units(a) for a, b in self.done)
 
-    def contiguous(self):
-        """Latents from the start without a gap."""
-        return self.done[0][1] if self.done and self.done[0][0] == 0 else 0
-
     def commit(self):
         os.fsync(self.file)
         os.close(self.file)
@@ -126,60 +125,38 @@ class Output:
         self.log.close()
 
 
-class Encoder(threading.Thread):
-    """Sends the frames of OUT.part, as they become complete, to one pipeline that makes
-    a video."""
-    ENDS = {".mp4": "x264enc ! h264parse ! mp4mux",
-            ".webm": "vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux"}
+def line_of(values):
+    return " ".join(map(str, values)) + "\n"
 
-    def __init__(self, clip):
-        super().__init__(daemon=True)
-        self.clip, self.error = clip, None
-        self.out = clip.out
-        self.video = f"{self.out}.video{os.getpid()}"
-        source = clip.source
-        matrix = "bt601" if source.height < 720 else "bt709"
-        end = self.ENDS[os.path.splitext(self.out)[1]]
-        words = (f"fdsrc ! rawvideoparse format=i420 width={source.width} "
-                 f"height={source.height} framerate={source.rate[0]}/{source.rate[1]} "
-                 f"colorimetry={matrix} ! queue ! videoconvert ! {end} ! filesink").split()
-        try:
-            self.process = subprocess.Popen(
-                ["gst-launch-1.0", "-q", *words, f"location={self.video}"],
-                stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-        except FileNotFoundError:
-            raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
-        self.start()
 
-    def run(self):
-        source, sent = self.clip.source, 0
-        try:
-            while sent < source.frames:
-                ready = self.clip.wait_for_frames(sent)
-                while sent < ready:
-                    n = min(8, ready - sent)
-                    self.process.stdin.write(os.pread(
-                        self.clip.output.file, n * source.frame, sent * source.frame))
-                    sent += n
-            self.process.stdin.close()
-        except (OSError, ValueError) as error:
-            self.error = error
+class Runs(Output):
+    """OUT.part of a video: the encoded pictures of runs of latents, in the order in which
+    they came. The journal says where each run is."""
 
-    def finish(self):
-        """Waits for the video, and gives it its name."""
-        self.join()
-        said = self.process.stderr.read().decode(errors="replace").strip()
-        if self.process.wait() != 0 or self.error or not os.path.exists(self.video):
-            line = (said.splitlines() or [str(self.error)])[0]
-            raise Error(f"{self.out}: the video was not written: {line}; the frames are "
-                        "kept, continue with --resume")
-        os.rename(self.video, self.out)
+    def __init__(self, *arguments):
+        self.places = {}  # first latent: (end, offset, bytes)
+        super().__init__(*arguments)
 
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-        if os.path.exists(self.video):
-            os.unlink(self.video)
+    def entries(self):
+        return [(first, *place) for first, place in sorted(self.places.items())]
+
+    def add(self, first, end, offset, size):
+        self.places[first] = (end, offset, size)
+        super().add(first, end)
+
+    def write(self, first, end, data):
+        offset = max((o + n for _, o, n in self.places.values()), default=0)
+        self.pwrite(data, offset)
+        self.add(first, end, offset, len(data))
+        self.pending.append((first, *self.places[first]))
+
+    def commit(self):
+        video.join(((self.source.units(first), os.pread(self.file, size, offset))
+                    for first, _, offset, size in self.entries()),
+                   self.source.rate, self.path)
+        self.close()
+        os.unlink(self.part)
+        os.unlink(self.journal)
 
 
 class Clip:
@@ -188,45 +165,22 @@ class Clip:
     def __init__(self, source, out):
         self.source, self.out = source, out
         self.written = 0  # frames
-        self.output = self.encoder = None
-        self.ready = threading.Condition()
-        self.stopped = False
+        self.output = None
+        self.lock = threading.Lock()
 
     def open(self, description, resume):
-        self.output = Output(self.out, self.source, description, resume)
+        if self.source.video and (name := video.missing(self.source.video, muxer=True)):
+            raise Error(f"{self.out}: the driver lacks {name}")
+        kind = Runs if self.source.video else Output
+        self.output = kind(self.out, self.source, description, resume)
         self.resumed = self.written = self.output.count(self.source.units)
-        if self.source.direction == libvae.DECODE and self.source.pixels == libvae.I420:
-            self.encoder = Encoder(self)
-
-    def wait_for_frames(self, sent):
-        """Frames from the start that are written, more than `sent`."""
-        with self.ready:
-            while not self.stopped:
-                found = self.source.units(self.output.contiguous())
-                if found > sent:
-                    return found
-                self.ready.wait()
-        raise OSError("the driver ended")
 
     def finish(self):
         """Gives the output its name."""
         self.output.flush()
-        if not self.encoder:
-            self.output.commit()
-            self.output = None
-            return
-        self.encoder.finish()
-        self.encoder = None
-        self.output.close()
-        os.unlink(self.output.part)
-        os.unlink(self.output.journal)
+        self.output.commit()
         self.output = None
 
     def stop(self):
-        with self.ready:
-            self.stopped = True
-            self.ready.notify_all()
-        if self.encoder:
-            self.encoder.stop()
         if self.output:
             self.output.close()

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 
 import libvae
 from cut import Segment, chunks, cut
-from libvae import DECODE, I420, RGB, RGB_F32, Error
+from libvae import DECODE, Error
 from output import Output
-from sources import Decoding
+from sources import Decoding, end_of
 from worker import Leaving, Worker
 
 
@@ -42,7 +42,8 @@ class Part:
 def description_of(source, plan):
     return {"input": source.identity(), **{k: plan[k] for k in (
         "model", "backend", "precision")}, "threads": plan["threads"],
-        "pixels": source.pixels, "size": f"{source.width}x{source.height}"}
+        "pixels": source.pixels, "video": source.video,
+        "size": f"{source.width}x{source.height}"}
 
 
 def compute(source, worker, output, segment, history, checkpoint):
@@ -64,7 +65,8 @@ def compute(source, worker, output, segment, history, checkpoint):
         if not begun:
             worker.begin(max(0, missing.first - history))
         for first, end, wanted in chunks(source, missing, history, begun):
-            result = worker.run(source.inputs(first, end), end - first, wanted)
+            frames = source.units(end) - source.units(first)
+            result = worker.run(source.inputs(first, end), end - first, wanted and frames)
             if isinstance(result, Leaving):
                 if result.checkpoint and first >= missing.first:
                     with open(checkpoint + ".tmp", "wb") as file:
@@ -123,7 +125,7 @@ def run_index(options):
     """One segment of a clip, and the join if it was the last."""
     worker = Worker(options.model, worker_settings(options))
     model = worker.model
-    source = Decoding(model, options.latents, pixels_of(options.out),
+    source = Decoding(model, options.latents, options.out,
                       tensor=options.tensor, batch_index=options.batch_index)
     history = model.history(DECODE)
     all_segments = cut(source.latents, options.count, history)
@@ -192,15 +194,6 @@ def worker_settings(options):
             "variant": options.variant, **options.memory_limit}
 
 
-def pixels_of(out):
-    """F32 for safetensors, RGB bytes for .rgb, I420 for all that is encoded."""
-    end = os.path.splitext(out)[1]
-    kinds = {".safetensors": RGB_F32, ".rgb": RGB, ".mp4": I420, ".webm": I420}
-    if end not in kinds:
-        raise Error(f"{out}: the name must end in {', '.join(kinds)}")
-    return kinds[end]
-
-
 def main(arguments):
     parser = argparse.ArgumentParser(
         prog="segments.py", description="Decodes segment INDEX of a clip that is cut "
@@ -218,7 +211,7 @@ def main(arguments):
     if not 0 <= options.index or options.count < 1:
         parser.error("--index is from 0, --count from 1")
     try:
-        if pixels_of(options.out) == I420:
+        if end_of(options.out) not in (".safetensors", ".rgb"):
             raise Error(f"{options.out}: the name must end in .safetensors or .rgb")
         return run_index(options)
     except (Error, OSError) as error:

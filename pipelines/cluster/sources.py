@@ -6,7 +6,15 @@ import os
 import struct
 
 import libvae
-from libvae import DECODE, ENCODE, RGB, RGB_F32, Error
+from libvae import DECODE, ENCODE, I420, RGB, RGB_F32, Error
+
+# The ends of names of outputs: the pixels that workers give, and the video.
+KINDS = {".safetensors": (RGB_F32, None), ".rgb": (RGB, None), ".mp4": (I420, ".mp4"),
+         ".webm": (I420, ".webm")}
+
+
+def end_of(path):
+    return os.path.splitext(path)[1]
 
 
 def safetensors_header(tensors, metadata):
@@ -24,9 +32,12 @@ class Decoding:
     """The latents of a file, and how their frames are written."""
     direction = DECODE
 
-    def __init__(self, model, path, pixels=RGB_F32, header=True, tensor=None,
-                 batch_index=-1, normalization=None):
-        self.model, self.path, self.pixels = model, path, pixels
+    def __init__(self, model, path, out, tensor=None, batch_index=-1,
+                 normalization=None):
+        self.model, self.path = model, path
+        self.pixels, self.video = KINDS.get(end_of(out), (None, None))
+        if self.pixels is None:
+            raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
         self.clip = libvae.Clip(path, tensor, batch_index)
         clip, info = self.clip.info, model.info
         if not info.has_decoder:
@@ -54,8 +65,8 @@ class Decoding:
         self.normalization = clip.normalization if normalization is None else normalization
         self.rate = ((clip.fps_n, clip.fps_d) if clip.fps_n
                      else (info.fps_n, info.fps_d))
-        self.frame = libvae.frame_bytes(pixels, self.width, self.height)
-        self.header = self.make_header() if header and pixels == RGB_F32 else b""
+        self.frame = libvae.frame_bytes(self.pixels, self.width, self.height)
+        self.header = self.make_header() if self.pixels == RGB_F32 else b""
         self.size = self.frames * self.frame
 
     def make_header(self):
@@ -71,7 +82,7 @@ class Decoding:
         """What a worker must know."""
         return {"direction": DECODE, "width": self.width, "height": self.height,
                 "normalization": self.normalization, "pixels": self.pixels,
-                "kind": self.clip.info.type}
+                "kind": self.clip.info.type, "video": self.video, "rate": self.rate}
 
     def inputs(self, first, end):
         return self.clip.read(first, end)
@@ -98,6 +109,7 @@ class Decoding:
 class Encoding:
     """The frames of a file, and how their latents are written."""
     direction = ENCODE
+    video = None
 
     def __init__(self, model, path, normalization=0, posterior=0, seed=0, rate=None):
         self.model, self.path = model, path

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 
 import libvae
+import video
 from libvae import DECODE, Error
 
 
@@ -44,12 +45,14 @@ class Worker:
         key = json.dumps([job, settings], sort_keys=True)
         if key != self.key:
             self.key = self.stream = None
-            members = {k: v for k, v in job.items() if k not in ("kind", "pixels")}
+            members = {k: v for k, v in job.items() if k not in
+                       ("kind", "pixels", "video", "rate")}
             self.stream = libvae.Stream(self.model, **members, **settings)
             self.key = key
         self.job = job
         plan = self.stream.plan
-        return {"node": self.node, "pid": os.getpid(), "libvae": libvae.version(),
+        return {"missing": video.missing(job["video"]) if job.get("video") else "",
+                "node": self.node, "pid": os.getpid(), "libvae": libvae.version(),
                 "model": self.model.fingerprint(),
                 "backend": libvae.BACKENDS[plan.backend],
                 "precision": libvae.PRECISIONS[plan.precision], "threads": plan.threads,
@@ -67,8 +70,7 @@ class Worker:
             with open(path, "wb") as file:
                 file.write(checkpoint)
             if self.stream.load(path) != unit:
-                raise Error(f"{self.node}: the checkpoint of another worker is not at "
-                            f"latent {unit}")
+                raise Error(f"the checkpoint of another worker is not at latent {unit}")
 
     def save(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +80,8 @@ class Worker:
                 return file.read()
 
     def run(self, inputs, n, wanted):
-        """Computes n latents. Returns bytes, or Leaving after SIGTERM."""
+        """Computes n latents. wanted: how many frames of them. Returns bytes, or Leaving
+        after SIGTERM."""
         if self.leaving:
             if self.left:
                 return Leaving()
@@ -88,7 +91,16 @@ class Worker:
             except Error as error:
                 return Leaving(error=str(error))
         if self.job["direction"] == DECODE:
-            return self.stream.decode((self.job["kind"], inputs), n, self.job["pixels"],
-                                      wanted) or b""
+            return self.decode(inputs, n, wanted)
         result = self.stream.encode(inputs, n, self.job["pixels"])
         return result if wanted else b""
+
+    def decode(self, latents, n, wanted):
+        """The frames, or their pictures of a video."""
+        job = self.job
+        frames = self.stream.decode((job["kind"], latents), n, job["pixels"], wanted)
+        if not wanted or not job.get("video"):
+            return frames or b""
+        size = libvae.frame_bytes(job["pixels"], job["width"], job["height"])
+        return video.encode(memoryview(frames)[:wanted * size], job["video"],
+                            job["width"], job["height"], job["rate"])

@@ -2,8 +2,10 @@
 
 usage of each test: TEST.py SOURCE BUILD [TEST...]
 """
+import array
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -61,6 +63,53 @@ def vaetool(*arguments):
     subprocess.run([TOOL, *arguments], check=True, stdin=subprocess.DEVNULL)
 
 
+def gst(*words, **more):
+    return subprocess.run(["gst-launch-1.0", *words], capture_output=True, check=True,
+                          **more).stdout
+
+
+def has_elements(*names):
+    try:
+        return not any(subprocess.run(["gst-inspect-1.0", "--exists", name],
+                                      check=False).returncode for name in names)
+    except FileNotFoundError:
+        return False
+
+
+def times_of(video):
+    """The times of a video's pictures in ms, in the order of the file."""
+    said = gst("-v", "filesrc", f"location={video}", "!", "parsebin", "!", "fakesink",
+               "silent=false", "sync=false", text=True)
+    return [1000 * (60 * int(m) + float(s)) for m, s in
+            re.findall(r"pts: 0:(\d+):([\d.]+), duration: 0", said)]
+
+
+SAMPLES = [(x, y) for y in range(1, 32, 3) for x in range(1, 46, 5)]
+
+
+def luma_of(video):
+    """[the luma of SAMPLES] of a video's frames of 46x32."""
+    data = gst("-q", "filesrc", f"location={video}", "!", "decodebin", "!",
+               "video/x-raw,format=I420", "!", "fdsink")
+    return [[data[at + y * 48 + x] for x, y in SAMPLES]
+            for at in range(0, len(data), 48 * 32 * 3 // 2)]
+
+
+def luma_of_floats(path):
+    """The same of a file of frames, by BT.601."""
+    found, metadata = tensors(path)
+    entry, data = found["frames"]
+    values = array.array("f", data)
+    low, high = map(float, metadata["vae.pixel_range"].split())
+
+    def luma(i):
+        r, g, b = [min(1, max(0, (v - low) / (high - low))) for v in values[i:i + 3]]
+        return 16 + 219 * (0.299 * r + 0.587 * g + 0.114 * b)
+
+    return [[luma(3 * ((k * 32 + y) * 46 + x)) for x, y in SAMPLES]
+            for k in range(entry["shape"][0])]
+
+
 class Clips(unittest.TestCase):
     LATENTS = 60
 
@@ -81,3 +130,20 @@ class Clips(unittest.TestCase):
 
     def assert_same(self, a, b):
         self.assertTrue(read(a) == read(b), f"{a} and {b} differ")
+
+    def check_video(self, path):
+        """The frames of self.whole, each once, in order, at its time, and without a
+        seam: no frame differs by much."""
+        right = luma_of_floats(self.whole)
+        times = times_of(path)
+        self.assertEqual(len(times), len(right))
+        for k, time in enumerate(times):
+            self.assertLess(abs(time - 1000 * k / 16), 1, f"{path}: picture {k}")
+        if path.endswith(".mp4") and not any(map(has_elements, ("avdec_h264",
+                                                                "openh264dec"))):
+            return
+        found = luma_of(path)
+        self.assertEqual(len(found), len(right))
+        for k, (a, b) in enumerate(zip(found, right)):
+            difference = sum(abs(x - y) for x, y in zip(a, b)) / len(b)
+            self.assertLess(difference, 4, f"{path}: picture {k}")

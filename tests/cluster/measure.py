@@ -14,7 +14,6 @@ import platform
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time

@@ -155,6 +155,37 @@ class Index(clips.Clips):
         self.assert_same(self.whole, self.path("out.safetensors"))
 
 
+class Video(clips.Clips):
+    """Runs of frames that are encoded by themselves, and joined."""
+
+    def check(self, end, *needed):
+        if not clips.has_elements("gdppay", "parsebin", *needed):
+            self.skipTest(f"{needed} are missing")
+        worker = Worker(TINY, {"threads": 1})
+        path = self.path("out" + end)
+        clip = output.Clip(sources.Decoding(worker.model, self.clip, path), path)
+        worker.open(clip.source.job())
+        clip.open({"a": 1}, False)
+        pieces = cut.cut(self.LATENTS, 3, 8)
+        for i, piece in enumerate(reversed(pieces)):
+            if i == 1:  # as after a crash
+                clip.output.flush()
+                clip.stop()
+                clip.open({"a": 1}, True)
+            self.assertTrue(segments.compute(clip.source, worker, clip.output, piece, 8,
+                                             self.path("point")))
+        clip.finish()
+        self.assertEqual(os.listdir(self.work), ["out" + end])
+        self.check_video(path)
+        return path
+
+    def test_mp4(self):
+        self.check(".mp4", "x264enc", "mp4mux")
+
+    def test_webm(self):
+        self.check(".webm", "vp8enc", "webmmux", "vp8dec")
+
+
 class Encode(clips.Clips):
     """Each segment by a worker in this process."""
 
