@@ -91,20 +91,52 @@ vae_text_printable(char *text)
     }
 }
 
-#undef vae_fail /* the function, not the macro that calls it */
+static void
+set_part(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text == NULL ? "" : text);
+    vae_text_printable(to);
+}
+
+/* An argument or a part may point into the old error. */
+static void VAE_PRINTF(4, 0)
+    fill(VaeError *error, VaeStatus status, VaeErrorParts parts,
+         const char *format, va_list args)
+{
+    VaeError new = {.status = status};
+    vsnprintf(new.message, sizeof new.message, format, args);
+    vae_text_printable(new.message);
+    set_part(new.tensor, sizeof new.tensor, parts.tensor);
+    set_part(new.found, sizeof new.found, parts.found);
+    set_part(new.wanted, sizeof new.wanted, parts.wanted);
+    *error = new;
+}
+
+/* The functions, not the macros that call them. */
+#undef vae_fail
+#undef vae_fail_parts
+
 VaeStatus
 vae_fail(VaeError *error, VaeStatus status, const char *format, ...)
 {
     if (error == NULL)
         return status;
-    /* An argument may point to the old message. */
-    char text[sizeof error->message];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fill(error, status, (VaeErrorParts){0}, format, args);
     va_end(args);
-    vae_text_printable(text);
-    error->status = status;
-    memcpy(error->message, text, sizeof text);
+    return status;
+}
+
+VaeStatus
+vae_fail_parts(VaeError *error, VaeStatus status, VaeErrorParts parts,
+               const char *format, ...)
+{
+    if (error == NULL)
+        return status;
+    va_list args;
+    va_start(args, format);
+    fill(error, status, parts, format, args);
+    va_end(args);
     return status;
 }

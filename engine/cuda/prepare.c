@@ -28,7 +28,8 @@ prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
         status = vae_cuda_parts_new(cuda->convs, &shape, &rows, &choice,
                                     &own->conv, &why);
     if (status != VAE_OK)
-        return vae_fail(error, status, "%s: %s", op->name, why.message);
+        return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
+                              op->name, why.message);
     snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
     e->exec.ops[i].run = vae_cuda_run_conv;
     own->phases = vae_cuda_parts_workspace(&own->conv);

@@ -98,7 +98,8 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
         const VaeStatus status =
             vae_cuda_conv_run(p->conv[i], cuda->compute, &why);
         if (status != VAE_OK)
-            return vae_fail(error, status, "%s: %s", op->name, why.message);
+            return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
+                                  op->name, why.message);
         if (op->conv.up && i % p->phases == p->phases - 1)
             join_phases(own, op, i);
     }

@@ -47,7 +47,7 @@ vae_config_load(const char *weights, json_t **out, VaeError *error)
         status = VAE_OK;
     }
     if (status != VAE_OK)
-        vae_fail(error, status, "%s", why.message);
+        vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s", why.message);
     vae_mem_free(path);
     return status;
 }

@@ -69,8 +69,8 @@ open_shard(VaeTensorFile *file, const char *name, VaeTensorFile **out,
     VaeError why = {0};
     const VaeStatus status = vae_tensor_file_open_shard(path, out, &why);
     if (status != VAE_OK)
-        vae_fail(error, status, "%s: shard \"%s\": %s", file->label, name,
-                 why.message);
+        vae_fail_parts(error, status, VAE_PARTS_OF(&why),
+                       "%s: shard \"%s\": %s", file->label, name, why.message);
     vae_mem_free(path);
     return status;
 }

@@ -79,9 +79,10 @@ fail_missing(const VaeTensorFile *file, const char *what, const char *wanted,
 {
     char names[700];
     names_text(file, names, sizeof names);
-    return vae_fail(
-        error, VAE_ERR_NOT_FOUND, "%s: %s%.*s%s; found %s", file->label, what,
-        VAE_NAME_SHOWN, wanted,
+    return vae_fail_parts(
+        error, VAE_ERR_NOT_FOUND,
+        (VaeErrorParts){.tensor = wanted, .found = names, .wanted = wanted},
+        "%s: %s%.*s%s; found %s", file->label, what, VAE_NAME_SHOWN, wanted,
         looks_like_weights(file) ? " (looks like model weights)" : "", names);
 }
 
@@ -130,9 +131,10 @@ static VaeStatus
 fail_value(const VaeTensorFile *file, const char *key, const char *value,
            const char *wanted, VaeError *error)
 {
-    return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: metadata %s is \"%.*s\", wanted %s", file->label, key,
-                    VAE_NAME_SHOWN, value, wanted);
+    return vae_fail_parts(error, VAE_ERR_FORMAT,
+                          (VaeErrorParts){.found = value, .wanted = wanted},
+                          "%s: metadata %s is \"%.*s\", wanted %s", file->label,
+                          key, VAE_NAME_SHOWN, value, wanted);
 }
 
 /* The order of the axes in the metadata; AUTO if it is not stated. */
@@ -174,17 +176,23 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info, int wanted,
              int64_t *out, VaeError *error)
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
+    char found[32], index[32];
+    VaeErrorParts parts = {info->name, found, "1"};
+    snprintf(found, sizeof found, "%" PRId64, n);
     *out = wanted < 0 ? 0 : wanted;
     if (wanted < 0 && n > 1)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: tensor \"%.*s\" holds a batch of %" PRId64
-                        " clips, wanted 1 or a batch-index",
-                        file->label, VAE_NAME_SHOWN, info->name, n);
-    if (*out >= n)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: tensor \"%.*s\" holds a batch of %" PRId64
-                        ", wanted batch-index %" PRId64,
-                        file->label, VAE_NAME_SHOWN, info->name, n, *out);
+        return vae_fail_parts(error, VAE_ERR_SIZE, parts,
+                              "%s: tensor \"%.*s\" holds a batch of %" PRId64
+                              " clips, wanted 1 or a batch-index",
+                              file->label, VAE_NAME_SHOWN, info->name, n);
+    if (*out >= n) {
+        snprintf(index, sizeof index, "batch-index %d", wanted);
+        parts.wanted = index;
+        return vae_fail_parts(error, VAE_ERR_SIZE, parts,
+                              "%s: tensor \"%.*s\" holds a batch of %" PRId64
+                              ", wanted batch-index %" PRId64,
+                              file->label, VAE_NAME_SHOWN, info->name, n, *out);
+    }
     return VAE_OK;
 }
 
@@ -192,15 +200,17 @@ static VaeStatus
 check_range(const VaeTensorFile *file, const VaeTensorInfo *info,
             const char *axis, int64_t value, int64_t most, VaeError *error)
 {
-    char text[200];
+    char text[200], found[64], wanted[64];
     if (value >= 1 && value <= most)
         return VAE_OK;
-    return vae_fail(error, VAE_ERR_SIZE,
-                    "%s: tensor \"%.*s\" (%s): %s %" PRId64
-                    ", wanted 1 to %" PRId64,
-                    file->label, VAE_NAME_SHOWN, info->name,
-                    vae_dims_text(info->dims, info->n_dims, text, sizeof text),
-                    axis, value, most);
+    snprintf(found, sizeof found, "%s %" PRId64, axis, value);
+    snprintf(wanted, sizeof wanted, "1 to %" PRId64, most);
+    return vae_fail_parts(
+        error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, wanted},
+        "%s: tensor \"%.*s\" (%s): %s %" PRId64 ", wanted 1 to %" PRId64,
+        file->label, VAE_NAME_SHOWN, info->name,
+        vae_dims_text(info->dims, info->n_dims, text, sizeof text), axis, value,
+        most);
 }
 
 /* Fills the clip's axes, strides and offset. */
@@ -364,17 +374,20 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     char text[200];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
     if (!may_be_latents(info))
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: tensor \"%.*s\" has %d dimensions (%s), wanted 4 "
-                        "or 5",
-                        file->label, VAE_NAME_SHOWN, info->name, info->n_dims,
-                        text);
+        return vae_fail_parts(
+            error, VAE_ERR_SIZE,
+            (VaeErrorParts){info->name, text, "4 or 5 dimensions"},
+            "%s: tensor \"%.*s\" has %d dimensions (%s), wanted 4 "
+            "or 5",
+            file->label, VAE_NAME_SHOWN, info->name, info->n_dims, text);
     if (!info->supported || info->type == VAE_TYPE_U8)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: tensor \"%.*s\" (%s) has elements of type %s, "
-                        "wanted float32, float16 or bfloat16",
-                        file->label, VAE_NAME_SHOWN, info->name, text,
-                        info->type_name);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT,
+            (VaeErrorParts){info->name, info->type_name,
+                            "float32, float16 or bfloat16"},
+            "%s: tensor \"%.*s\" (%s) has elements of type %s, "
+            "wanted float32, float16 or bfloat16",
+            file->label, VAE_NAME_SHOWN, info->name, text, info->type_name);
     VaeLatentClip clip = {.type = info->type, .tensor = info->name};
     VaeLatentLayout layout;
     int64_t batch;

@@ -268,6 +268,21 @@ scan_header(Scan *s, VaeTensorFile *file, VaeTensorInfo *info)
     return s->at == s->end || fail_scan(s, "the end of the header");
 }
 
+/* The bytes behind the header are not those of the shape. */
+static VaeStatus
+fail_size(const VaeTensorFile *file, const char *shape, uint64_t found,
+          VaeError *error)
+{
+    const VaeTensorInfo *info = file->tensors;
+    char is[32], should[32];
+    snprintf(is, sizeof is, "%" PRIu64 " bytes", found);
+    snprintf(should, sizeof should, "%" PRIu64 " bytes", info->bytes);
+    return vae_fail_parts(
+        error, VAE_ERR_FORMAT, (VaeErrorParts){info->name, is, should},
+        "%s: npy: %s follow the header, shape %s of '%s' wants %" PRIu64,
+        file->label, is, shape, info->type_name, info->bytes);
+}
+
 VaeStatus
 vae_npy_parse(VaeTensorFile *file, VaeError *error)
 {
@@ -298,11 +313,6 @@ vae_npy_parse(VaeTensorFile *file, VaeError *error)
     info->offset = need;
     const uint64_t found = file->total - need;
     if (file->total != VAE_TOTAL_UNKNOWN && info->bytes != found)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: npy: %" PRIu64
-                        " bytes follow the header, shape %s of '%s' wants "
-                        "%" PRIu64,
-                        file->label, found, shape, info->type_name,
-                        info->bytes);
+        return fail_size(file, shape, found, error);
     return VAE_OK;
 }

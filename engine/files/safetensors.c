@@ -92,8 +92,9 @@ static VaeStatus VAE_PRINTF(2, 3)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return vae_fail(at->error, VAE_ERR_FORMAT, "%s: tensor \"%.*s\": %s",
-                    at->label, VAE_NAME_SHOWN, at->tensor, what);
+    return vae_fail_parts(
+        at->error, VAE_ERR_FORMAT, (VaeErrorParts){.tensor = at->tensor},
+        "%s: tensor \"%.*s\": %s", at->label, VAE_NAME_SHOWN, at->tensor, what);
 }
 
 static uint64_t

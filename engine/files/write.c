@@ -356,8 +356,8 @@ write_file(Writing *w, VaeError *error)
     VaeStatus status = vae_tensor_header_make(&w->content, &w->header,
                                               &w->header_size, &inner);
     if (status != VAE_OK)
-        return vae_fail(error, status, "%s: %s", vae_file_label(w->path),
-                        inner.message);
+        return vae_fail_parts(error, status, VAE_PARTS_OF(&inner), "%s: %s",
+                              vae_file_label(w->path), inner.message);
     char *real = realpath(w->path, NULL);
     if (real == NULL && errno != ENOENT)
         status = fail_errno(w->path, "create", errno, error);

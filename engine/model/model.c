@@ -292,7 +292,8 @@ recognise(VaeModel *m, VaeError *error)
         if (!m->arch->recognise(&r, &why))
             continue;
         if (why.status != VAE_OK)
-            return vae_fail(error, why.status, "%s: %s", m->path, why.message);
+            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
+                                  "%s: %s", m->path, why.message);
         if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
             return vae_fail(error, VAE_ERR_MODEL,
                             "%s: the names are those of "
@@ -310,7 +311,8 @@ recognise(VaeModel *m, VaeError *error)
         vae_model_meta_statistics(m, m->info.latent_channels, m->mean, m->std,
                                   &why);
         if (why.status != VAE_OK)
-            return vae_fail(error, why.status, "%s", why.message);
+            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why), "%s",
+                                  why.message);
         return VAE_OK;
     }
     return vae_model_unknown(m, error);
@@ -321,9 +323,9 @@ dry_run(VaeModel *m, VaeError *error)
 {
     VaeError why = {0};
     const VaeStatus status = vae_model_dry_run(m, &why);
-    return status == VAE_OK
-               ? VAE_OK
-               : vae_fail(error, status, "%s: %s", m->path, why.message);
+    return status == VAE_OK ? VAE_OK
+                            : vae_fail_parts(error, status, VAE_PARTS_OF(&why),
+                                             "%s: %s", m->path, why.message);
 }
 
 VaeStatus

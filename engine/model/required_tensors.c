@@ -91,30 +91,51 @@ same_dims(const VaeTensorInfo *t, const VaeRequiredTensor *d)
            memcmp(t->dims, d->dims, (size_t) d->n_dims * sizeof *d->dims) == 0;
 }
 
+#define TYPES "F32, F16 or BF16"
+
+/* The tensors of a file that are not as required, and the parts of an error
+ * about the first of them. */
+typedef struct Mismatches {
+    VaeListing missing, wrong, extra;
+    VaeError first;
+} Mismatches;
+
+static void
+note(VaeError *first, const char *tensor, const char *found, const char *wanted)
+{
+    if (first->status == VAE_OK)
+        vae_fail_parts(first, VAE_ERR_MODEL,
+                       (VaeErrorParts){tensor, found, wanted}, "%s", tensor);
+}
+
 /* Finds a required tensor in the file and marks it in `used`, which has an
  * entry for each tensor of the file. */
 static void
-match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, VaeListing *missing,
-          VaeListing *wrong)
+match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
 {
     const VaeTensorInfo *t = vae_model_find(m, d->name);
     char renamed[256], is[96], should[96];
+    vae_dims_text(d->dims, d->n_dims, should, sizeof should);
     if (!t) {
         const bool known = vae_model_rename(m, d->name, renamed);
-        vae_listing_add(missing, "%s", known ? renamed : d->name);
+        const char *name = known ? renamed : d->name;
+        vae_listing_add(&all->missing, "%s", name);
+        note(&all->first, name, "no such tensor", should);
         return;
     }
     used[t - vae_tensor_file_at(m->file, 0)] = true;
     d->found = *t;
     d->found.name = d->name;
-    if (!same_dims(t, d))
-        vae_listing_add(
-            wrong, "%s is %s, expected %s", t->name,
-            vae_dims_text(t->dims, t->n_dims, is, sizeof is),
-            vae_dims_text(d->dims, d->n_dims, should, sizeof should));
-    else if (!t->supported || t->type == VAE_TYPE_U8)
-        vae_listing_add(wrong, "%s has type %s, expected F32, F16 or BF16",
-                        t->name, t->type_name);
+    if (!same_dims(t, d)) {
+        vae_dims_text(t->dims, t->n_dims, is, sizeof is);
+        vae_listing_add(&all->wrong, "%s is %s, expected %s", t->name, is,
+                        should);
+        note(&all->first, t->name, is, should);
+    } else if (!t->supported || t->type == VAE_TYPE_U8) {
+        vae_listing_add(&all->wrong, "%s has type %s, expected %s", t->name,
+                        t->type_name, TYPES);
+        note(&all->first, t->name, t->type_name, TYPES);
+    }
 }
 
 /* True if t is a second name for the data of a required tensor: in PyTorch's
@@ -132,29 +153,31 @@ is_alias(const VaeModel *m, const VaeTensorInfo *t)
 }
 
 static void
-list_extra(const VaeModel *m, const bool *used, VaeListing *extra)
+list_extra(const VaeModel *m, const bool *used, Mismatches *all)
 {
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
         if (!used[i] && !is_alias(m, t) &&
             !(m->arch->ignores &&
-              m->arch->ignores(&m->info, m->naming, t->name)))
-            vae_listing_add(extra, "%s", t->name);
+              m->arch->ignores(&m->info, m->naming, t->name))) {
+            vae_listing_add(&all->extra, "%s", t->name);
+            note(&all->first, t->name, t->name, "no such tensor");
+        }
     }
 }
 
 VaeStatus
 vae_model_match(VaeModel *m, VaeError *error)
 {
-    VaeListing missing = {0}, wrong = {0}, extra = {0};
+    Mismatches all = {0};
     bool *used = calloc(vae_tensor_file_count(m->file) + 1, sizeof *used);
     if (!used)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
     for (size_t i = 0; i < m->n_required; i++)
-        match_one(m, &m->required[i], used, &missing, &wrong);
-    list_extra(m, used, &extra);
+        match_one(m, &m->required[i], used, &all);
+    list_extra(m, used, &all);
     free(used);
-    if (!missing.count && !wrong.count && !extra.count)
+    if (all.first.status == VAE_OK)
         return VAE_OK;
     char text[900];
     int length = snprintf(text, sizeof text,
@@ -164,9 +187,9 @@ vae_model_match(VaeModel *m, VaeError *error)
     const struct {
         const VaeListing *list;
         const char *what;
-    } kinds[] = {{&missing, "missing"},
-                 {&wrong, "of the wrong shape or type"},
-                 {&extra, "not part of it"}};
+    } kinds[] = {{&all.missing, "missing"},
+                 {&all.wrong, "of the wrong shape or type"},
+                 {&all.extra, "not part of it"}};
     int listed = 0;
     for (int k = 0; k < 3; k++)
         if (kinds[k].list->count && length < (int) sizeof text)
@@ -175,5 +198,6 @@ vae_model_match(VaeModel *m, VaeError *error)
                 listed++ ? ";" : "", kinds[k].list->count, kinds[k].what,
                 kinds[k].list->text,
                 kinds[k].list->count > VAE_LISTED ? ", ..." : "");
-    return vae_fail(error, VAE_ERR_MODEL, "%s", text);
+    return vae_fail_parts(error, VAE_ERR_MODEL, VAE_PARTS_OF(&all.first), "%s",
+                          text);
 }

@@ -334,7 +334,10 @@ vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
     const VaeTensorQuery query = {full, dims, n_dims, b->next_tensor};
     const VaeStatus status = tensors->find(tensors->user, &query, &i, &error);
     if (status != VAE_OK) {
-        vae_builder_fail(b, status, "%s", error.message);
+        if (b->status == VAE_OK) {
+            b->error = error;
+            b->status = status;
+        }
         return;
     }
     b->next_tensor = i + 1;
@@ -484,7 +487,8 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
     finish(&b);
     if (b.status != VAE_OK) {
         vae_program_free(&b.program);
-        return vae_fail(error, b.status, "%s", b.error.message);
+        return vae_fail_parts(error, b.status, VAE_PARTS_OF(&b.error), "%s",
+                              b.error.message);
     }
     *out = b.program;
     return VAE_OK;

@@ -283,11 +283,13 @@ static VaeStatus
 other(const VaeTensorFile *file, const char *name, const char *found,
       const char *wanted, VaeError *error)
 {
-    return vae_fail(error, VAE_ERR_ARGUMENT,
-                    "%s: the checkpoint is of another run: %s is \"%.*s\" "
-                    "there, wanted \"%.*s\"",
-                    vae_file_label(vae_tensor_file_name(file)), name,
-                    VAE_NAME_SHOWN, found, VAE_NAME_SHOWN, wanted);
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT,
+        (VaeErrorParts){.found = found, .wanted = wanted},
+        "%s: the checkpoint is of another run: %s is \"%.*s\" "
+        "there, wanted \"%.*s\"",
+        vae_file_label(vae_tensor_file_name(file)), name, VAE_NAME_SHOWN, found,
+        VAE_NAME_SHOWN, wanted);
 }
 
 /* Compares the checksum with that of the file. */
@@ -347,6 +349,31 @@ read_count(const VaeTensorFile *file, const char *key, uint64_t *out,
     return end && !*end ? VAE_OK : damaged(file, key, error);
 }
 
+#define CARRY_TEXT 128
+
+/* The type and shape of a carry in a file, where t may be NULL. */
+static const char *
+carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
+{
+    char dims[96] = "";
+    if (t)
+        vae_dims_text(t->dims, t->n_dims, dims, sizeof dims);
+    snprintf(text, CARRY_TEXT, "%s %s", t ? t->type_name : "not", dims);
+    return text;
+}
+
+/* Those that a stream wants. */
+static const char *
+wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
+{
+    char shape[96];
+    int64_t dims[4];
+    carry_dims(c, dims);
+    vae_dims_text(dims, 4, shape, sizeof shape);
+    snprintf(text, CARRY_TEXT, "%s %s", vae_type_name(c->type), shape);
+    return text;
+}
+
 /* The file has each carry with its type and shape, and no other tensor. */
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
@@ -360,19 +387,17 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
         const VaeCarry *c = s->carries.set.items[i];
         const VaeTensorInfo *t = vae_tensor_file_find(file, c->name);
         int64_t dims[4];
-        char is[96], should[96];
+        char found[CARRY_TEXT], wanted[CARRY_TEXT];
         carry_dims(c, dims);
         if (t && t->supported && t->type == c->type && t->n_dims == 4 &&
             memcmp(t->dims, dims, sizeof dims) == 0)
             continue;
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: carry \"%s\" is %s %s there, wanted %s %s",
-                        vae_file_label(vae_tensor_file_name(file)), c->name,
-                        t ? t->type_name : "not",
-                        t ? vae_dims_text(t->dims, t->n_dims, is, sizeof is)
-                          : "",
-                        vae_type_name(c->type),
-                        vae_dims_text(dims, 4, should, sizeof should));
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){c->name, carry_text(t, found),
+                                              wanted_text(c, wanted)},
+                              "%s: carry \"%s\" is %s there, wanted %s",
+                              vae_file_label(vae_tensor_file_name(file)),
+                              c->name, found, wanted);
     }
     return VAE_OK;
 }

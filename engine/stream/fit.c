@@ -188,8 +188,12 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
                  MIB(p->carries - p->spilled), MIB(p->arena));
     char given[96];
     tell_limit(s, limit, own, given, sizeof given);
-    return vae_fail(
+    char needed[32], limited[32];
+    snprintf(needed, sizeof needed, "%.1f MiB", MIB(p->peak));
+    snprintf(limited, sizeof limited, "%.1f MiB", MIB(limit));
+    return vae_fail_parts(
         error, VAE_ERR_MEMORY,
+        (VaeErrorParts){.found = needed, .wanted = limit > 0 ? limited : ""},
         "%s of %dx%d in %s with %d latent step%s per slice needs %s%.1f MiB "
         "(%s) and %s; %s%s%s",
         vae_stream_direction(s), s->params.width, s->params.height,

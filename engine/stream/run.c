@@ -138,6 +138,17 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
 }
 
 static VaeStatus
+fail_size(const VaeStream *s, const VaePicture *p, int number, VaeError *error)
+{
+    char found[32], wanted[32];
+    snprintf(found, sizeof found, "%dx%d", p->width, p->height);
+    snprintf(wanted, sizeof wanted, "%dx%d", s->params.width, s->params.height);
+    return vae_fail_parts(
+        error, VAE_ERR_SIZE, (VaeErrorParts){.found = found, .wanted = wanted},
+        "picture %d is %s, the stream was made for %s", number, found, wanted);
+}
+
+static VaeStatus
 check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
                VaeError *error)
 {
@@ -145,11 +156,7 @@ check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
         const VaePicture *p = &pictures[i];
         if (p->data[0] &&
             (p->width != s->params.width || p->height != s->params.height))
-            return vae_fail(error, VAE_ERR_SIZE,
-                            "picture %d is %dx%d, the "
-                            "stream was made for %dx%d",
-                            i, p->width, p->height, s->params.width,
-                            s->params.height);
+            return fail_size(s, p, i, error);
         const VaeStatus status = check_place(s, p, i, error);
         if (status != VAE_OK)
             return status;

@@ -3,49 +3,93 @@
  */
 #include "details.h"
 
-typedef struct GstVaeMismatchErrorPrivate {
+typedef struct GstVaeErrorPrivate {
+    GQuark domain;
     GstStructure *details;
-} GstVaeMismatchErrorPrivate;
+} GstVaeErrorPrivate;
 
 /* GLib calls these three with no NULL, which an analyzer does not see. */
 static void
-gst_vae_mismatch_error_private_init(GstVaeMismatchErrorPrivate *priv)
+gst_vae_error_private_init(GstVaeErrorPrivate *priv)
 {
     if (priv)
-        priv->details = NULL;
+        *priv = (GstVaeErrorPrivate){0};
 }
 
 static void
-gst_vae_mismatch_error_private_copy(const GstVaeMismatchErrorPrivate *from,
-                                    GstVaeMismatchErrorPrivate *to)
+gst_vae_error_private_copy(const GstVaeErrorPrivate *from,
+                           GstVaeErrorPrivate *to)
 {
-    if (from && to)
+    if (from && to) {
+        to->domain = from->domain;
         to->details = from->details ? gst_structure_copy(from->details) : NULL;
+    }
 }
 
 static void
-gst_vae_mismatch_error_private_clear(GstVaeMismatchErrorPrivate *priv)
+gst_vae_error_private_clear(GstVaeErrorPrivate *priv)
 {
     if (priv)
         gst_clear_structure(&priv->details);
 }
 
-GQuark gst_vae_mismatch_error_quark(void);
-G_DEFINE_EXTENDED_ERROR(GstVaeMismatchError, gst_vae_mismatch_error)
+GQuark gst_vae_error_quark(void);
+G_DEFINE_EXTENDED_ERROR(GstVaeError, gst_vae_error)
+
+static const GstVaeErrorPrivate *
+own_of(const GError *error)
+{
+    return error->domain == gst_vae_error_quark()
+               ? gst_vae_error_get_private(error)
+               : NULL;
+}
+
+GError *
+gst_vae_error_new(GQuark domain, gint code, const gchar *message,
+                  GstStructure *details)
+{
+    GstVaeErrorPrivate *priv;
+    GError *error;
+
+    if (!details)
+        return g_error_new_literal(domain, code, message);
+    error = g_error_new_literal(gst_vae_error_quark(), code, message);
+    priv = gst_vae_error_get_private(error);
+    if (priv)
+        *priv = (GstVaeErrorPrivate){domain, details};
+    else
+        gst_structure_free(details);
+    return error;
+}
+
+GQuark
+gst_vae_error_domain(const GError *error)
+{
+    const GstVaeErrorPrivate *own = own_of(error);
+
+    return own ? own->domain : error->domain;
+}
+
+const GstStructure *
+gst_vae_error_details(const GError *error)
+{
+    const GstVaeErrorPrivate *own = own_of(error);
+
+    return own ? own->details : NULL;
+}
 
 void
 gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
                      const gchar *format, ...)
 {
-    GstVaeMismatchErrorPrivate *priv;
     GstStructure *details;
+    gchar *message;
     va_list args;
 
     if (!error)
         return;
     va_start(args, format);
-    *error = g_error_new_valist(gst_vae_mismatch_error_quark(),
-                                GST_STREAM_ERROR_FORMAT, format, args);
+    message = g_strdup_vprintf(format, args);
     va_end(args);
     details =
         gst_structure_new("details", "field", G_TYPE_STRING, mismatch.field,
@@ -53,20 +97,7 @@ gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
     if (mismatch.found)
         gst_structure_set(details, "found", G_TYPE_STRING, mismatch.found,
                           NULL);
-    priv = gst_vae_mismatch_error_get_private(*error);
-    if (priv)
-        priv->details = details;
-    else
-        gst_structure_free(details);
-}
-
-const GstStructure *
-gst_vae_mismatch_details(const GError *error)
-{
-    const GstVaeMismatchErrorPrivate *priv =
-        error->domain == gst_vae_mismatch_error_quark()
-            ? gst_vae_mismatch_error_get_private(error)
-            : NULL;
-
-    return priv ? priv->details : NULL;
+    *error = gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                               message, details);
+    g_free(message);
 }

@@ -34,6 +34,26 @@ had_before(GstVaeDecode *self)
     return all - MIN(all, delay);
 }
 
+/* The latents begin behind the one that the checkpoint goes on with. */
+static void
+refuse_late(GstVaeDecode *self, const gchar *path)
+{
+    gchar *found = g_strdup_printf("%" G_GUINT64_FORMAT, self->place);
+    gchar *wanted =
+        g_strdup_printf("%" G_GUINT64_FORMAT, (guint64) self->resume.begin);
+
+    GST_ELEMENT_ERROR_WITH_DETAILS(
+        self, STREAM, FORMAT,
+        ("The latents begin with number %s, the checkpoint %s wants them from "
+         "%s on",
+         found, path, wanted),
+        (NULL),
+        ("file", G_TYPE_STRING, path, "field", G_TYPE_STRING, "first latent",
+         "found", G_TYPE_STRING, found, "wanted", G_TYPE_STRING, wanted, NULL));
+    g_free(found);
+    g_free(wanted);
+}
+
 /* FALSE: the latents begin too late. */
 static gboolean
 begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
@@ -44,12 +64,7 @@ begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
                   : c->carries                       ? c->latents
                                                      : 0;
     if (self->place > c->begin) {
-        GST_ELEMENT_ERROR(
-            self, STREAM, FORMAT,
-            ("The latents begin with number %" G_GUINT64_FORMAT
-             ", the checkpoint %s wants them from %" G_GUINT64_FORMAT " on",
-             self->place, path, (guint64) c->begin),
-            (NULL));
+        refuse_late(self, path);
         return FALSE;
     }
     GST_INFO_OBJECT(self,

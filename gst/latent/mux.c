@@ -56,6 +56,7 @@
 #include "vae-private/tensors.h"
 
 #include "clip.h"
+#include "details.h"
 #include "error.h"
 #include "group.h"
 #include "metadata.h"
@@ -112,6 +113,14 @@ G_DEFINE_TYPE_WITH_CODE(GstLatentMux, gst_latent_mux, GST_TYPE_ELEMENT,
 GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_PRIMARY,
                             GST_TYPE_LATENT_MUX)
 
+/* Takes error. */
+static void
+post(GstLatentMux *self, GError *error)
+{
+    gst_vae_post_gerror(GST_ELEMENT(self), error,
+                        gst_vae_error_context(NULL, self->info.space));
+}
+
 /* Header ---------------------------------------------------------------- */
 
 static gint
@@ -154,7 +163,9 @@ make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times,
         vae_tensor_header_make(&header, &bytes, &size, &error);
     gst_latent_fields_clear(&fields);
     if (status != VAE_OK) {
-        GST_ELEMENT_ERROR(self, STREAM, MUX, ("%s", error.message), (NULL));
+        post(self,
+             gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_MUX,
+                               error.message, gst_vae_error_parts(&error)));
         return NULL;
     }
     return gst_buffer_new_wrapped_full(0, bytes, size, 0, size, bytes, free);
@@ -195,14 +206,6 @@ push_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
                                                  : GST_FLOW_ERROR;
     }
     return gst_pad_push(self->srcpad, buffer);
-}
-
-/* Takes error. */
-static void
-post(GstLatentMux *self, GError *error)
-{
-    gst_vae_post_gerror(GST_ELEMENT(self), error,
-                        gst_vae_error_context(NULL, self->info.space));
 }
 
 /* Writing --------------------------------------------------------------- */
@@ -453,6 +456,22 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     return ret;
 }
 
+/* (transfer full) */
+static GError *
+wrong_size(const GstLatentMux *self, gsize size, gsize wanted)
+{
+    gchar *is = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", size);
+    gchar *should = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", wanted);
+    GError *error = NULL;
+    gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", is, should},
+                         "Latent %" G_GINT64_FORMAT
+                         " has %s, its caps ask for %" G_GSIZE_FORMAT,
+                         self->latents, is, wanted);
+    g_free(is);
+    g_free(should);
+    return error;
+}
+
 /* The latent of a buffer, whose size it has; NULL: it has none, and the error
  * is told. Takes buffer. */
 static GstBuffer *
@@ -464,11 +483,7 @@ read_latent(GstLatentMux *self, GstBuffer *buffer)
     if (!buffer) {
         post(self, error);
     } else if (gst_buffer_get_size(buffer) != wanted) {
-        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
-                          ("Latent %" G_GINT64_FORMAT " has %" G_GSIZE_FORMAT
-                           " bytes, its caps ask for %" G_GSIZE_FORMAT,
-                           self->latents, gst_buffer_get_size(buffer), wanted),
-                          (NULL));
+        post(self, wrong_size(self, gst_buffer_get_size(buffer), wanted));
         gst_clear_buffer(&buffer);
     }
     return buffer;
@@ -511,12 +526,18 @@ refuse_change(GstLatentMux *self, GstCaps *caps)
 {
     if (self->state == STATE_WRITING) {
         complete(self);
-        GST_ELEMENT_ERROR(
+        gchar *found = gst_caps_to_string(caps);
+        gchar *wanted = gst_caps_to_string(self->caps);
+        GST_ELEMENT_ERROR_WITH_DETAILS(
             self, STREAM, FORMAT,
             ("The latents change after %" G_GINT64_FORMAT
              " of them, but a file holds one kind",
              self->latents),
-            ("from %" GST_PTR_FORMAT " to %" GST_PTR_FORMAT, self->caps, caps));
+            ("from %s to %s", wanted, found),
+            ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, found,
+             "wanted", G_TYPE_STRING, wanted, NULL));
+        g_free(found);
+        g_free(wanted);
     }
     gst_caps_unref(caps);
     return FALSE;
@@ -532,11 +553,12 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
         return FALSE;
     }
     if (info.layout != GST_VAE_LATENT_CHW) {
-        GST_ELEMENT_ERROR(self, STREAM, FORMAT,
-                          ("The caps have %d latents a buffer in another "
-                           "layout, wanted layout = chw",
-                           info.frames),
-                          (NULL));
+        gst_vae_set_mismatch(&error,
+                             (GstVaeMismatch){"layout", "another", "chw"},
+                             "The caps have %d latents a buffer in another "
+                             "layout, wanted layout = chw",
+                             info.frames);
+        post(self, error);
         return FALSE;
     }
     GstCaps *plain = gst_vae_latent_info_to_caps(&info);

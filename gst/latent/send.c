@@ -3,6 +3,8 @@
  */
 #include "send.h"
 
+#include "details.h"
+#include "error.h"
 #include "group.h"
 #include "metadata.h"
 #include "tensor_meta.h"
@@ -21,17 +23,17 @@ gst_latent_send_fail(GstLatentDemux *self, const VaeError *error)
     } else if (error->status == VAE_ERR_NOT_FOUND) {
         code = GST_STREAM_ERROR_WRONG_TYPE;
     }
-    GstStructure *details =
+    GstStructure *context =
         gst_structure_new("details", "file", G_TYPE_STRING, file, NULL);
     GST_OBJECT_LOCK(self);
     if (self->settings.tensor)
-        gst_structure_set(details, "tensor", G_TYPE_STRING,
+        gst_structure_set(context, "tensor", G_TYPE_STRING,
                           self->settings.tensor, NULL);
     GST_OBJECT_UNLOCK(self);
-    gst_element_message_full_with_details(
-        GST_ELEMENT(self), GST_MESSAGE_ERROR, domain, code,
-        g_strdup(error->message), NULL, __FILE__, GST_FUNCTION, __LINE__,
-        details);
+    gst_vae_post_gerror(GST_ELEMENT(self),
+                        gst_vae_error_new(domain, code, error->message,
+                                          gst_vae_error_parts(error)),
+                        context);
     g_free(file);
     return GST_FLOW_CUSTOM_ERROR;
 }

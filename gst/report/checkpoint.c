@@ -10,11 +10,8 @@ post_failed(GstElement *element, const VaeError *error)
 {
     GError *fault = gst_vae_error_to_gerror(error);
 
-    gst_element_message_full(
-        element, GST_MESSAGE_WARNING, fault->domain, fault->code,
-        g_strdup_printf("No checkpoint was written: %s", fault->message), NULL,
-        __FILE__, GST_FUNCTION, __LINE__);
-    g_error_free(fault);
+    g_prefix_error(&fault, "No checkpoint was written: ");
+    gst_vae_post(element, GST_MESSAGE_WARNING, fault, NULL);
 }
 
 gboolean

@@ -5,6 +5,27 @@
 
 #include "details.h"
 
+static void
+set_text(GstStructure *details, const gchar *field, const gchar *text)
+{
+    if (text && *text)
+        gst_structure_set(details, field, G_TYPE_STRING, text, NULL);
+}
+
+GstStructure *
+gst_vae_error_parts(const VaeError *error)
+{
+    GstStructure *details;
+
+    if (!*error->tensor && !*error->found && !*error->wanted)
+        return NULL;
+    details = gst_structure_new_empty("details");
+    set_text(details, "tensor", error->tensor);
+    set_text(details, "found", error->found);
+    set_text(details, "wanted", error->wanted);
+    return details;
+}
+
 GError *
 gst_vae_error_to_gerror(const VaeError *error)
 {
@@ -49,7 +70,8 @@ gst_vae_error_to_gerror(const VaeError *error)
     case VAE_END:
         break;
     }
-    return g_error_new_literal(domain, code, error->message);
+    return gst_vae_error_new(domain, code, error->message,
+                             gst_vae_error_parts(error));
 }
 
 GstStructure *
@@ -57,10 +79,8 @@ gst_vae_error_context(const gchar *model, const gchar *space)
 {
     GstStructure *context = gst_structure_new_empty("details");
 
-    if (model)
-        gst_structure_set(context, "model", G_TYPE_STRING, model, NULL);
-    if (space && *space)
-        gst_structure_set(context, "latent-space", G_TYPE_STRING, space, NULL);
+    set_text(context, "model", model);
+    set_text(context, "latent-space", space);
     return context;
 }
 
@@ -72,17 +92,24 @@ add_field(GQuark field, const GValue *value, gpointer context)
 }
 
 void
-gst_vae_post_gerror(GstElement *element, GError *error, GstStructure *context)
+gst_vae_post(GstElement *element, GstMessageType type, GError *error,
+             GstStructure *context)
 {
-    const GstStructure *own = gst_vae_mismatch_details(error);
+    const GstStructure *own = gst_vae_error_details(error);
 
     if (!context)
         context = gst_structure_new_empty("details");
     if (own)
         gst_structure_foreach(own, add_field, context);
     gst_element_message_full_with_details(
-        element, GST_MESSAGE_ERROR, own ? GST_STREAM_ERROR : error->domain,
-        error->code, g_strdup(error->message), NULL, __FILE__, GST_FUNCTION,
-        __LINE__, context);
+        element, type, gst_vae_error_domain(error), error->code,
+        g_strdup(error->message), NULL, __FILE__, GST_FUNCTION, __LINE__,
+        context);
     g_error_free(error);
+}
+
+void
+gst_vae_post_gerror(GstElement *element, GError *error, GstStructure *context)
+{
+    gst_vae_post(element, GST_MESSAGE_ERROR, error, context);
 }

@@ -14,12 +14,19 @@ G_BEGIN_DECLS
  * domain and the code. (transfer full) */
 GError *gst_vae_error_to_gerror(const VaeError *error);
 
+/* Returns the tensor, found and wanted of an error as a structure, or NULL if
+ * the error has none of them. (transfer full) */
+GstStructure *gst_vae_error_parts(const VaeError *error);
+
 /* Returns the details of a message, so that an application need not parse its
  * text. An argument is NULL if it is unknown. (transfer full) */
 GstStructure *gst_vae_error_context(const gchar *model, const gchar *space);
 
-/* Posts an error and frees it. context: further fields of the message's
- * details; may be NULL. (takes context) */
+/* Posts an error as a message of that type and frees it. context: further
+ * fields of the message's details; may be NULL. (takes context) */
+void gst_vae_post(GstElement *element, GstMessageType type, GError *error,
+                  GstStructure *context);
+/* Posts it as an error message. */
 void gst_vae_post_gerror(GstElement *element, GError *error,
                          GstStructure *context);
 

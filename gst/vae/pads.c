@@ -180,6 +180,21 @@ sink_caps(GstVaeBase *base, GstEvent *event)
     return TRUE;
 }
 
+static void
+refuse_rate(GstVaeBase *base)
+{
+    gchar *rate = g_strdup_printf("%g", base->input.segment.rate);
+
+    GST_ELEMENT_ERROR_WITH_DETAILS(
+        base, STREAM, NOT_IMPLEMENTED,
+        ("Video that runs backwards came, but every latent needs the frames "
+         "before it"),
+        ("the rate of the segment is %s, wanted more than 0", rate),
+        ("field", G_TYPE_STRING, "rate", "found", G_TYPE_STRING, rate, "wanted",
+         G_TYPE_STRING, "more than 0", NULL));
+    g_free(rate);
+}
+
 static gboolean
 sink_segment(GstVaeBase *base, GstEvent *event)
 {
@@ -190,11 +205,7 @@ sink_segment(GstVaeBase *base, GstEvent *event)
     gst_event_copy_segment(event, &base->input.segment);
     if (is_wrong_way(base)) {
         gst_event_unref(event);
-        GST_ELEMENT_ERROR(base, STREAM, NOT_IMPLEMENTED,
-                          ("Video that runs backwards came, but every latent "
-                           "needs the frames before it"),
-                          ("the rate of the segment is %g, wanted more than 0",
-                           base->input.segment.rate));
+        refuse_rate(base);
         return FALSE;
     }
     if (base->input.segment.format != GST_FORMAT_TIME) {

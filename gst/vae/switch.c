@@ -3,6 +3,7 @@
  */
 #include "switch.h"
 
+#include "details.h"
 #include "error.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
@@ -100,12 +101,9 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
         base->choice.wanted = FALSE;
     }
     GST_OBJECT_UNLOCK(base);
-    gst_element_message_full(GST_ELEMENT(base), GST_MESSAGE_WARNING,
-                             error->domain, error->code,
-                             g_strdup_printf("Going on with %s as before: %s",
-                                             base->choice.path, error->message),
-                             NULL, __FILE__, GST_FUNCTION, __LINE__);
-    g_error_free(error);
+    g_prefix_error(&error, "Going on with %s as before: ", base->choice.path);
+    gst_vae_post(GST_ELEMENT(base), GST_MESSAGE_WARNING, error,
+                 gst_vae_error_context(setting, NULL));
     if (back)
         g_object_notify(G_OBJECT(base), "model");
 }
@@ -183,9 +181,10 @@ check_successor(const VaeModelInfo *old, const VaeModelInfo *new,
                 GError **error)
 {
     if (g_strcmp0(new->space, old->space) != 0) {
-        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                    "%s is of the latent space %s, the stream is of %s",
-                    new->path, new->space, old->space);
+        gst_vae_set_mismatch(
+            error, (GstVaeMismatch){"latent-space", new->space, old->space},
+            "%s is of the latent space %s, the stream is of %s", new->path,
+            new->space, old->space);
         return FALSE;
     }
     return same_number(new, "latent channels", new->latent_channels,

@@ -389,6 +389,18 @@ open_case(const Case *c, uint8_t **bytes, uint64_t *data_start)
     return file;
 }
 
+/* What the sentence names is there for programs, too. */
+static void
+check_parts(const char *what, const VaeError *error)
+{
+    check(!strstr(error->message, "tensor \"") || error->tensor[0],
+          "%s: the tensor is a part of the error", what);
+    check(!strstr(error->message, "wanted ") ||
+              (error->found[0] && error->wanted[0]),
+          "%s: found \"%s\" and wanted \"%s\" are parts of the error", what,
+          error->found, error->wanted);
+}
+
 static void
 check_cases(const Case *cases, size_t n)
 {
@@ -406,6 +418,7 @@ check_cases(const Case *cases, size_t n)
             vae_latent_clip_find(file, &c->options, &clip, &error);
         if (c->status != VAE_OK) {
             check_refused(c->what, status, &error, c->status, c->words);
+            check_parts(c->what, &error);
         } else if (status != VAE_OK) {
             check(false, "%s: %s", c->what, error.message);
         } else {

@@ -5,6 +5,7 @@
 #include "vae_test.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define LW 6
 #define LH 4
@@ -238,6 +239,61 @@ test_details(void)
     g_free(text);
 }
 
+/* The test's weights under another name, with `from` in the header replaced by
+ * `to` of the same length; g_remove() and g_free() it. */
+static gchar *
+damaged_weights(const char *from, const char *to)
+{
+    gchar *bytes, *at, *path;
+    gsize size;
+
+    CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
+    at = memmem(bytes, size, from, strlen(from));
+    CHECK(at && strlen(to) == strlen(from));
+    memcpy(at, to, strlen(to));
+    path = g_build_filename(g_get_user_data_dir(), "damaged.safetensors", NULL);
+    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    g_free(bytes);
+    return path;
+}
+
+/* What the engine finds in a file of weights. */
+static void
+check_engine_details(const char *from, const char *to, const char *tensor,
+                     const char *found, const char *wanted)
+{
+    gchar *path = damaged_weights(from, to);
+    GstElement *element = gst_element_factory_make("vaedecode", NULL);
+    GstBus *bus = gst_bus_new();
+    GstStructure *details;
+
+    g_object_set(element, "model", path, NULL);
+    gst_element_set_bus(element, bus);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
+              GST_STATE_CHANGE_FAILURE);
+    details = details_of(bus);
+    check_detail(details, "model", path);
+    check_detail(details, "tensor", tensor);
+    check_detail(details, "found", found);
+    check_detail(details, "wanted", wanted);
+    gst_structure_free(details);
+    gst_element_set_state(element, GST_STATE_NULL);
+    gst_element_set_bus(element, NULL);
+    gst_object_unref(bus);
+    gst_object_unref(element);
+    CHECK(remove(path) == 0);
+    g_free(path);
+}
+
+static void
+test_engine_details(void)
+{
+    check_engine_details("decoder.conv1.bias", "decoder.conv1.bios",
+                         "decoder.conv1.bias", "no such tensor", "32");
+    check_engine_details("\"F32\"", "\"I32\"", "encoder.conv1.weight", "I32",
+                         "F32, F16 or BF16");
+}
+
 /* Without a model the space decides; none fits here. The first buffer brings
  * the error, because decodebin hides that of refused caps. */
 static void
@@ -342,6 +398,7 @@ main(int argc, char **argv)
                                     {"wrong-caps-later", test_wrong_caps_later},
                                     {"no-model", test_no_model},
                                     {"details", test_details},
+                                    {"engine-details", test_engine_details},
                                     {"bad-file", test_bad_file},
                                     {"installed", test_installed},
                                     {NULL, NULL}};

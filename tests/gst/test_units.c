@@ -53,8 +53,7 @@ check_caps(const char *text, const char *word, const char *other)
     if (gst_caps_is_fixed(caps) &&
         gst_structure_has_name(gst_caps_get_structure(caps, 0),
                                GST_VAE_LATENT_NAME))
-        CHECK(gst_structure_get_string(gst_vae_mismatch_details(error),
-                                       "wanted"));
+        CHECK(gst_structure_get_string(gst_vae_error_details(error), "wanted"));
     else
         CHECK(
             g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));

@@ -54,9 +54,11 @@ static VaeStatus VAE_PRINTF(3, 4)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return vae_fail(error, VAE_ERR_FORMAT, "%s: tensor \"%.*s\": %s",
-                    t->file->label, VAE_NAME_SHOWN, t->file->names + t->n_names,
-                    what);
+    return vae_fail_parts(
+        error, VAE_ERR_FORMAT,
+        (VaeErrorParts){.tensor = t->file->names + t->n_names},
+        "%s: tensor \"%.*s\": %s", t->file->label, VAE_NAME_SHOWN,
+        t->file->names + t->n_names, what);
 }
 
 /* Finds the folder of the first member. */

@@ -25,6 +25,19 @@ extern "C" {
 VAE_API VaeStatus vae_fail(VaeError *error, VaeStatus status,
                            const char *format, ...) VAE_PRINTF(3, 4);
 
+/* The parts of an error; NULL or "": it has no such part. */
+typedef struct VaeErrorParts {
+    const char *tensor, *found, *wanted;
+} VaeErrorParts;
+
+/* The parts of another error, to be passed on. */
+#define VAE_PARTS_OF(e) ((VaeErrorParts){(e)->tensor, (e)->found, (e)->wanted})
+
+/* As vae_fail(), with these parts. */
+VAE_API VaeStatus vae_fail_parts(VaeError *error, VaeStatus status,
+                                 VaeErrorParts parts, const char *format, ...)
+    VAE_PRINTF(4, 5);
+
 /*
  * Makes text that may come from a file safe for a terminal: one line of UTF-8.
  * Removes line breaks at its end, replaces white space by a blank, and replaces
@@ -42,6 +55,7 @@ vae_not_ok(VaeStatus status)
     return status;
 }
 #define vae_fail(...) vae_not_ok(vae_fail(__VA_ARGS__))
+#define vae_fail_parts(...) vae_not_ok(vae_fail_parts(__VA_ARGS__))
 
 #ifdef __cplusplus
 }

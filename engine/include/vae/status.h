@@ -36,6 +36,10 @@ typedef enum VaeStatus {
 typedef struct VaeError {
     VaeStatus status;
     char message[1024]; /* NUL-terminated UTF-8, no line break at the end */
+    /* Parts of the message, for programs; "" where there is no such part. */
+    char tensor[256]; /* the name of the tensor */
+    char found[256];
+    char wanted[256];
 } VaeError;
 
 /* A short name of the status, for logs: "file format", never NULL. */
