@@ -1,7 +1,7 @@
 /*
- * test_answers.c: every answer that downstream may give to a buffer, from both
- * elements: what upstream hears, what the bus and downstream are told, and that
- * a flush ends it.
+ * test_answers.c: both elements handle every flow return of downstream: what
+ * upstream receives, what is posted and sent downstream, and that a flush ends
+ * the state.
  */
 #include "vae_test.h"
 

@@ -1,8 +1,7 @@
 /*
- * test_cancel.c: what is being computed when a flush or the way to NULL comes
- * is not computed to its end. The plain-C backend, for which a slice takes
- * long; what is compared is processor time, so that other programs do not
- * matter.
+ * test_cancel.c: a flush or a change to NULL stops the running computation.
+ * The test uses the plain-C backend, whose slices take long. It compares
+ * processor time, so that other programs do not matter.
  */
 #include "vae_test.h"
 

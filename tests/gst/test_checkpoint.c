@@ -1,6 +1,6 @@
 /*
- * test_checkpoint.c: vaedecode writes checkpoints, and another one goes on from
- * them with the same frames.
+ * test_checkpoint.c: vaedecode writes checkpoints, and another vaedecode
+ * continues from them with the same frames.
  */
 #include "vae_test.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_counters.c: the property `stats` and how often its message comes.
+ * test_counters.c: the property `stats`, and the interval of its message.
  */
 #include "vae_test.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_decode.c: vaedecode in a harness: frames, times, caps.
+ * test_decode.c: vaedecode in a harness: frames, times and caps.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_delay.c: a decoder whose frames depend on later latents: when they come,
- * with which times, and what ends the sequence.
+ * test_delay.c: a decoder whose frames depend on later latents: when the
+ * frames come, their times, and the end of a sequence.
  */
 #include "vae_play.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_encode.c: vaeencode in a harness: groups, tails, times, caps.
+ * test_encode.c: vaeencode in a harness: groups, tails, times and caps.
  */
 #include "vae_test.h"
 

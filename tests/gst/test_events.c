@@ -1,5 +1,6 @@
 /*
- * test_events.c: sequences by request, and events and tags in their place.
+ * test_events.c: sequences that begin on request, and the order of events and
+ * tags.
  */
 #include "vae_test.h"
 

@@ -1,7 +1,7 @@
 /*
- * test_examples.c: every pipeline that the sources of the elements and the
- * documents show can be parsed, and runs to its end where it is whole and
- * needs no network and no GPU.
+ * test_examples.c: every pipeline in the sources of the elements and in the
+ * documents can be parsed. Complete ones that need no network and no GPU also
+ * run to their end.
  */
 #include "vae_test.h"
 

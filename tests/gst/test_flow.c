@@ -1,5 +1,6 @@
 /*
- * test_flow.c: order, back-pressure, flushes, ends of stream, states.
+ * test_flow.c: the order of buffers, back-pressure, flushes, ends of the
+ * stream and states.
  */
 #include "vae_test.h"
 

@@ -1,7 +1,7 @@
 /*
- * test_formats.c: every raw format, both ways, against GStreamer's own
- * converter: planes, orders of colours, depths, matrices, ranges and sites are
- * what it takes them for.
+ * test_formats.c: compares every raw format in both directions with
+ * GStreamer's own converter: planes, the order of colours, depths, matrices,
+ * ranges and chroma sites.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_hour.c: after an hour, frames still have the times that they came with,
- * so that sound beside them stays in sync. The backend computes nothing.
+ * test_hour.c: after an hour, frames still have the times of their input, so
+ * that sound stays in sync. The backend computes nothing.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_inspect.c: what gst-inspect-1.0 shows of the elements: names, sentences
- * and flags of all properties, and what the elements say of themselves.
+ * test_inspect.c: the output of gst-inspect-1.0: names, blurbs and flags of
+ * all properties, and the description of the elements.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_messages.c: what the elements tell: sizes that are too large, where
- * loading stands, what the engine thinks, who made them.
+ * test_messages.c: the messages of the elements: sizes that are too large,
+ * progress of loading, notes of the engine, and the source of each message.
  */
 #include "vae_test.h"
 

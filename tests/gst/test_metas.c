@@ -1,6 +1,6 @@
 /*
- * test_metas.c: what travels beside the pictures: metas, tags, and fields of
- * the caps that do not concern the network.
+ * test_metas.c: metas, tags and caps fields that do not concern the network
+ * reach the output.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_mistakes.c: input with the natural mistakes of users. The element says
- * once what is wrong and how to cure it.
+ * test_mistakes.c: input with common mistakes of users. The element posts once
+ * what is wrong and how to mend it.
  */
 #include "vae_test.h"
 

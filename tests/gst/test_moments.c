@@ -1,5 +1,5 @@
 /*
- * test_moments.c: flushes, the way to NULL and drains at every moment of a
+ * test_moments.c: flushes, changes to NULL and drains at every moment of a
  * slice. The backend stops where the test wants it to.
  */
 #include "fake/fake.h"

@@ -1,6 +1,6 @@
 /*
- * test_overlap.c: slices begun while others run, on the emulated device, whose
- * module VAE_CUDA_MODULE names.
+ * test_overlap.c: slices that begin while others run, on the emulated device,
+ * whose module VAE_CUDA_MODULE names.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_pools.c: whose memory frames and latents are in: what downstream offers
- * is used where it can be, and nothing is copied on the way.
+ * test_pools.c: the memory of frames and latents. The elements use the memory
+ * that downstream offers, and copy nothing.
  */
 #include "vae_memory.h"
 #include "vae_test.h"

@@ -1,5 +1,5 @@
 /*
- * test_presets.c: the presets that come along, from GST_PRESET_PATH.
+ * test_presets.c: the bundled presets, from GST_PRESET_PATH.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_queries.c: latency, allocation, quality of service, renegotiation,
- * what the plugin says of itself.
+ * test_queries.c: latency, allocation, quality of service, renegotiation, and
+ * the description of the plugin.
  */
 #include "vae_test.h"
 

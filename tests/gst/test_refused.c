@@ -1,6 +1,6 @@
 /*
- * test_refused.c: what vaedecode refuses: caps, rates, buffers and files; and
- * which model it takes where none is named.
+ * test_refused.c: vaedecode refuses wrong caps, rates, buffers and files, and
+ * chooses a model if none is named.
  */
 #include "vae_test.h"
 

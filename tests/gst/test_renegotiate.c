@@ -1,6 +1,6 @@
 /*
- * test_renegotiate.c: caps that change while a stream runs, also in the
- * middle of a group; sizes that no factor divides; interlaced video.
+ * test_renegotiate.c: caps that change while a stream runs, also inside a
+ * group; sizes that are no multiple of a latent; interlaced video.
  */
 #include "vae_test.h"
 

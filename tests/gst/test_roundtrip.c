@@ -1,6 +1,6 @@
 /*
- * test_roundtrip.c: vaeencode ! vaedecode: as many frames as came in, the
- * same bytes in every run and for every slice size.
+ * test_roundtrip.c: vaeencode ! vaedecode returns as many frames as it
+ * received, with the same bytes in every run and for every slice size.
  */
 #include "vae_test.h"
 

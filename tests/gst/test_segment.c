@@ -1,5 +1,5 @@
 /*
- * test_segment.c: segments that upstream sends, discontinuities and gaps.
+ * test_segment.c: segments, discontinuities and gaps from upstream.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_statistics.c: latents that are not of the normalization that was
- * declared are told on the bus, and no others.
+ * test_statistics.c: a message reports latents whose values contradict their
+ * declared normalization, and no others.
  */
 #include "vae_test.h"
 

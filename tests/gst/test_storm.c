@@ -1,13 +1,13 @@
 /*
- * test_storm.c: changes of state from one thread, flushes from another, both
- * at moments that nothing is ready for.
+ * test_storm.c: one thread changes the state and another one flushes, both at
+ * random moments.
  *
  *   test_gst_storm STATES FLUSHES [NAME...]
  *
- * So many in all, a third on each of three pipelines. Which, and how long
- * apart, follows from a seed, which is printed; VAE_TEST_SEED sets it. Every
- * frame is compared with that of a run that nothing disturbed, and no error may
- * come.
+ * STATES and FLUSHES are the total numbers. Each of three pipelines gets a
+ * third of them. A seed, which is printed, chooses the kinds and the pauses;
+ * VAE_TEST_SEED sets it. The test compares every frame with that of an
+ * undisturbed run. There must be no error.
  */
 #include "vae_test.h"
 

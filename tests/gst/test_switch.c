@@ -1,5 +1,6 @@
 /*
- * test_switch.c: another model of the same latent space while a stream runs.
+ * test_switch.c: changes to another model of the same latent space while a
+ * stream runs.
  */
 #include "vae_test.h"
 

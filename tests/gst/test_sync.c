@@ -1,8 +1,8 @@
 /*
- * test_sync.c: decoded latents beside audio, from two files and from the
- * container that they were muxed into, also after seeks. Each frame is known by
- * its bytes and each sample by its value, so that what is shown and heard at
- * one running time can be told.
+ * test_sync.c: decoded latents together with audio, from two files and from
+ * the container of both, also after seeks. The bytes identify each frame, and
+ * the value each sample, so that the test knows what is shown and heard at a
+ * running time.
  */
 #include "vae_play.h"
 

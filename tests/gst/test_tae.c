@@ -1,6 +1,5 @@
 /*
- * test_tae.c: models that begin to encode with a whole group of frames: four,
- * and eight.
+ * test_tae.c: encoders that begin with a whole group of four or eight frames.
  */
 #include "vae_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_tensormeta.c: latents as GstTensorMeta, and what elements between ours
- * may do with it. Skipped where the plugin was built without it.
+ * test_tensormeta.c: latents as GstTensorMeta, and the changes that elements
+ * between ours may make to it. Skipped if the plugin was built without it.
  */
 #include "vae_test.h"
 

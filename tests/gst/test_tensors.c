@@ -1,6 +1,6 @@
 /*
- * test_tensors.c: latents as other/tensors of NNStreamer, which is not needed
- * for it.
+ * test_tensors.c: latents as other/tensors of NNStreamer, which the test does
+ * not need.
  */
 #include "vae_test.h"
 

@@ -1,5 +1,5 @@
 /*
- * test_threads.c: a system that gives no more threads.
+ * test_threads.c: a system on which no thread can be created.
  */
 #include "vae_play.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_tracer.c: the latency tracer of GStreamer sees through both elements,
- * although buffers change threads in them.
+ * test_tracer.c: GStreamer's latency tracer follows buffers through both
+ * elements, although the buffers change threads.
  */
 #include "vae_test.h"
 

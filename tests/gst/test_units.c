@@ -1,6 +1,6 @@
 /*
  * test_units.c: the parts of the plugin that need no element: latent caps,
- * shared models, which file a latent space means.
+ * shared models, and the choice of a model for a latent space.
  */
 #include "vae_test.h"
 

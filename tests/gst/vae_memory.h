@@ -1,5 +1,6 @@
 /*
- * vae_memory.h: memory whose every use is seen, and what downstream offers.
+ * vae_memory.h: memory that records every use, and the allocation offers of
+ * downstream.
  */
 #ifndef VAE_MEMORY_H
 #define VAE_MEMORY_H

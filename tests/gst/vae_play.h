@@ -1,5 +1,5 @@
 /*
- * vae_play.h: files of latents, and pipelines of which every frame is kept.
+ * vae_play.h: writes latent files and runs pipelines that keep every frame.
  */
 #ifndef VAE_PLAY_H
 #define VAE_PLAY_H

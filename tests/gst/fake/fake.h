@@ -1,11 +1,11 @@
 /*
- * fake.h: a backend that computes next to nothing, for tests of what is around
- * the engine. It takes the place of the cuda backend: VAE_CUDA_MODULE names it,
- * backend=auto finds it.
+ * fake.h: a backend that computes almost nothing, for tests of everything
+ * around the engine. It replaces the cuda backend: VAE_CUDA_MODULE names it,
+ * and backend=auto finds it.
  *
- * Every frame and latent that it gives has one value, which depends on all
- * units of the sequence so far and on nothing else: not on slices, threads or
- * times. So a lost, doubled or swapped unit is seen in all that follow.
+ * Each frame and latent has one value. The value depends on all units of the
+ * sequence so far, but not on slices, threads or times. A lost, doubled or
+ * swapped unit therefore changes all later values.
  */
 #ifndef FAKE_H
 #define FAKE_H

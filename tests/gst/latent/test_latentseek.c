@@ -1,5 +1,6 @@
 /*
- * latentdemux: seeks, an end on request, and how its files are recognised.
+ * test_latentseek.c: latentdemux seeks, ends on request, and its files are
+ * recognised.
  */
 #include "latent_test.h"
 
