@@ -64,6 +64,24 @@ typedef struct VaeConvArgs {
     bool relu;
 } VaeConvArgs;
 
+/*
+ * Convolution on the matrix units; only in the cuda table, for compute
+ * capability 8.0 and more. As VaeConvArgs with s and st 1, k 2 or 3, except:
+ * all tensors are of `type`, F16 or BF16. The first past_frames frames of the
+ * input are in `past`, the others in x. weight: [c_out][kt][k][k][c_in]. bias:
+ * c_out, not NULL. c_in is a multiple of 8, c_out of 4; x, past and weight
+ * begin at multiples of 16, the others of 8. Sums are in fp32, rounded once. A
+ * result depends neither on t nor on other rows and columns than it reads.
+ */
+typedef struct VaeConvMatrixArgs {
+    void *y;
+    const void *x, *past, *add, *weight, *bias;
+    VaeType type;
+    int t, h, w, c_in, ho, wo, c_out;
+    int k, kt, pad_y, pad_x, past_frames;
+    bool relu;
+} VaeConvMatrixArgs;
+
 typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 
 /*
@@ -296,6 +314,7 @@ typedef struct VaePictureInArgs {
 typedef struct VaeKernels {
     const char *name;
     void (*conv)(const VaeQueue *q, const VaeConvArgs *a);
+    void (*conv_matrix)(const VaeQueue *q, const VaeConvMatrixArgs *a);
     void (*norm)(const VaeQueue *q, const VaeNormArgs *a);
     void (*attention)(const VaeQueue *q, const VaeAttentionArgs *a);
     void (*rearrange)(const VaeQueue *q, const VaeRearrangeArgs *a);

@@ -38,6 +38,33 @@ vae_store16(void *p, const uint32_t *word)
 #endif
 }
 
+/* The same with 8 bytes, at a multiple of 8. */
+VAE_DEVICE void
+vae_load8(uint32_t *word, const void *p)
+{
+#ifdef __CUDACC__
+    const uint2 v = *static_cast<const uint2 *>(p);
+    word[0] = v.x;
+    word[1] = v.y;
+#else
+    if ((uintptr_t) p % 8)
+        vae_emu_fail("%p is no multiple of 8", p);
+    memcpy(word, p, 8);
+#endif
+}
+
+VAE_DEVICE void
+vae_store8(void *p, const uint32_t *word)
+{
+#ifdef __CUDACC__
+    *static_cast<uint2 *>(p) = make_uint2(word[0], word[1]);
+#else
+    if ((uintptr_t) p % 8)
+        vae_emu_fail("%p is no multiple of 8", p);
+    memcpy(p, word, 8);
+#endif
+}
+
 /* Returns v. The compiler recomputes values from the result instead of keeping
  * the ones from before in registers. */
 VAE_DEVICE int

@@ -256,6 +256,30 @@ clamp(const VaeQueue *ignored, const VaeClampArgs *args)
 }
 
 static void
+conv_matrix(const VaeQueue *ignored, const VaeConvMatrixArgs *args)
+{
+    const VaeQueue q = begin();
+    VaeConvMatrixArgs a = *args;
+    VaeRtDevice device;
+    must(vae_rt_device(0, &device), "look at the device");
+    if (device.capability < 80) {
+        printf("skipped: the device has compute capability %d.%d\n",
+               device.capability / 10, device.capability % 10);
+        exit(SKIP);
+    }
+    const size_t frame = (size_t) a.h * a.w * a.c_in;
+    const size_t y = 2 * (size_t) a.t * a.ho * a.wo * a.c_out;
+    a.y = OUT(a.y, y);
+    a.add = IN(a.add, y);
+    a.past = IN(a.past, 2 * (size_t) a.past_frames * frame);
+    a.x = IN(a.x, 2 * (size_t) (a.t + a.kt - 1 - a.past_frames) * frame);
+    a.weight = IN(a.weight, 2 * (size_t) a.kt * a.k * a.k * a.c_in * a.c_out);
+    a.bias = IN(a.bias, 2 * (size_t) a.c_out);
+    vae_rt_kernels()->conv_matrix(&q, &a);
+    finish();
+}
+
+static void
 depthwise(const VaeQueue *ignored, const VaeDepthwiseArgs *args)
 {
     const VaeQueue q = begin();
@@ -362,6 +386,7 @@ const VaeKernels vae_kernels_device = {.name = "cuda",
                                        .cast = cast,
                                        .shortcut = shortcut,
                                        .clamp = clamp,
+                                       .conv_matrix = conv_matrix,
                                        .depthwise = depthwise,
                                        .latent_in = latent_in,
                                        .latent_out = latent_out,

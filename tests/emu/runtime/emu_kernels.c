@@ -118,6 +118,7 @@ norm(const VaeQueue *q, const VaeNormArgs *a)
         emu_submit(q->stream, run_norm, a, sizeof *a);
 }
 
+DEFER(conv_matrix, VaeConvMatrixArgs)
 DEFER(attention, VaeAttentionArgs)
 DEFER(rearrange, VaeRearrangeArgs)
 DEFER(cast, VaeCastArgs)
@@ -176,6 +177,7 @@ picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 }
 
 static const VaeKernels table = {.name = "emulated",
+                                 .conv_matrix = conv_matrix,
                                  .norm = norm,
                                  .attention = attention,
                                  .rearrange = rearrange,
