@@ -247,6 +247,9 @@ says "first step" "frames/s" "; 1 step one by one" "upsamples.0.residual.2" \
 check "bench as CSV" 0 "$tool" bench $ref --model "$wan" --size 32x32 \
     --frames 5 --encode --profile --csv
 says "arch,direction" "wan2.1,encode,ref,fp32" "program,op,name,impl"
+check "bench of a decoder with a delay" 0 "$tool" bench $ref \
+    --model "$ltx/weights.safetensors" --size 64x64 --frames 9
+says "clip: 9 frames of 2 latents in" "frames/s"
 
 echo "# weights that do not fit"
 sed 's/"decoder\.conv1\.bias"/"decoder.conv1.bixs"/' "$wan" \

@@ -57,6 +57,22 @@ make_buffers(Bench *b, VaeError *error)
     return VAE_OK;
 }
 
+/* n pictures in the same memory, or NULL. */
+static VaePicture *
+make_pictures(const Bench *b, int n)
+{
+    VaePicture *pictures = calloc((size_t) n + 1, sizeof *pictures);
+    for (int i = 0; pictures && i < n; i++)
+        pictures[i] = (VaePicture){
+            .pixels = VAE_PIXELS_RGB,
+            .width = b->o->width,
+            .height = b->o->height,
+            .data = {b->picture},
+            .stride = {(ptrdiff_t) b->o->width * 3},
+        };
+    return pictures;
+}
+
 /* Begins a call of `steps` steps, all on the same latent or picture, and waits
  * for the previous call. */
 static VaeStatus
@@ -67,7 +83,7 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
     vae_stream_count(b->stream, steps, &n_in, &n_out);
     const int frames = b->o->encode ? n_in : n_out;
     const int n_latents = b->o->encode ? n_out : n_in;
-    VaePicture *pictures = calloc((size_t) frames, sizeof *pictures);
+    VaePicture *pictures = make_pictures(b, frames);
     VaeLatentIn *latents = calloc((size_t) n_latents, sizeof *latents);
     VaeLatentOut *results = calloc((size_t) n_latents, sizeof *results);
     if (!pictures || !latents || !results) {
@@ -78,14 +94,6 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
         latents[i] = (VaeLatentIn){.data = b->latent};
         results[i] = (VaeLatentOut){.data = b->result};
     }
-    for (int i = 0; i < frames; i++)
-        pictures[i] = (VaePicture){
-            .pixels = VAE_PIXELS_RGB,
-            .width = b->o->width,
-            .height = b->o->height,
-            .data = {b->picture},
-            .stride = {(ptrdiff_t) b->o->width * 3},
-        };
     if (b->o->encode)
         status = vae_stream_encode_begin(b->stream, pictures, frames, results,
                                          n_latents, error);
@@ -99,6 +107,29 @@ done:
     free(pictures);
     free(latents);
     free(results);
+    return status;
+}
+
+/* The frames that a decoder with a delay gives at the end. */
+static VaeStatus
+drain(Bench *b, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    int left, frames;
+    while (status == VAE_OK && (left = vae_stream_drain_steps(b->stream)) > 0) {
+        const int slice = b->plan->slice_size;
+        const int steps = left < slice ? left : slice;
+        vae_stream_drain_count(b->stream, steps, &frames);
+        VaePicture *pictures = make_pictures(b, frames);
+        status = pictures ? vae_stream_drain(b->stream, steps, pictures, frames,
+                                             error)
+                          : vae_fail(error, VAE_ERR_MEMORY,
+                                     "no memory for the last frames");
+        if (status == VAE_OK && interrupted())
+            status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
+        b->later_frames += frames;
+        free(pictures);
+    }
     return status;
 }
 
@@ -133,6 +164,8 @@ run(Bench *b, VaeError *error)
     start = now_seconds();
     if (status == VAE_OK)
         status = vae_stream_wait(b->stream, 0, error);
+    if (status == VAE_OK)
+        status = drain(b, error);
     b->later += now_seconds() - start;
     progress_end(&progress);
     return status;
@@ -167,16 +200,35 @@ print_later(const Bench *b, double seconds, double flop)
     printf("\n");
 }
 
+/* The first and the last steps of a decoder with a delay compute only some of
+ * its layers. */
+static void
+print_late(const Bench *b, double flop)
+{
+    const double seconds = b->first + b->later;
+    const int64_t frames = b->first_frames + b->later_frames;
+    printf("clip: %lld frames of %lld latent%s in %.3f s, to the end, %.3f "
+           "frames/s, %.1f GFLOP/s\n",
+           (long long) frames, (long long) b->steps, b->steps == 1 ? "" : "s",
+           seconds, (double) frames / seconds, flop / seconds * 1e-9);
+}
+
 static void
 print_result(const Bench *b)
 {
-    const double flop = b->plan->flop_step * (double) (b->steps - 1);
+    const bool late = !b->o->encode && b->plan->delay > 0;
+    const int64_t whole = late ? b->steps : b->steps - 1;
+    const double flop = b->plan->flop_step * (double) whole;
     const double later = b->later > 0 ? b->later : 1;
     if (b->o->csv) {
         print_csv(b, b->o->encode ? "encode" : "decode", flop / later * 1e-9);
         return;
     }
     plan_print(stdout, b->o->encode ? VAE_ENCODE : VAE_DECODE, b->plan);
+    if (late) {
+        print_late(b, flop);
+        return;
+    }
     printf("first step: %lld frame%s in %.3f s, %.1f GFLOP/s\n",
            (long long) b->first_frames, b->first_frames == 1 ? "" : "s",
            b->first, b->plan->flop_first / b->first * 1e-9);
