@@ -71,28 +71,11 @@ check_device(const VaeBackend *cuda, VaeError *error)
     return VAE_OK;
 }
 
-static VaeStatus
-open_convs(VaeBackend *cuda, VaeError *error)
-{
-    pthread_mutex_lock(&vae_cuda_recording);
-    const VaeStatus status = vae_cuda_convs_new(NULL, &cuda->convs, error);
-    pthread_mutex_unlock(&vae_cuda_recording);
-    return status;
-}
-
-static void
-close_convs(VaeBackend *cuda)
-{
-    pthread_mutex_lock(&vae_cuda_recording);
-    vae_cuda_convs_free(&cuda->convs);
-    pthread_mutex_unlock(&vae_cuda_recording);
-}
-
 void
 vae_cuda_close(VaeBackend *cuda)
 {
     vae_cuda_stage_free(cuda);
-    close_convs(cuda); /* before its stream is freed */
+    vae_cuda_shared_drop(cuda); /* before its stream is freed */
     vae_rt_stream_free(cuda->up);
     vae_rt_stream_free(cuda->compute);
     vae_rt_stream_free(cuda->down);
@@ -122,7 +105,7 @@ vae_cuda_open(VaeBackend *cuda, VaeError *error)
     if (status == VAE_OK)
         status = open_streams(cuda, error);
     if (status == VAE_OK)
-        status = open_convs(cuda, error);
+        status = vae_cuda_shared_take(cuda, error);
     if (status == VAE_OK)
         status = vae_cuda_selftest(cuda, error);
     return status;

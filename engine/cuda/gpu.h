@@ -52,6 +52,7 @@ typedef struct VaeCudaSlot {
 } VaeCudaSlot;
 
 typedef struct VaeCudaBlock VaeCudaBlock;
+typedef struct VaeCudaShared VaeCudaShared;
 
 /* Identifies the weights that are loaded: streams with the same cache,
  * direction and precision load the same ones. */
@@ -71,7 +72,8 @@ struct VaeBackend {
     VaeBackendParams params;
     int number; /* CUDA device index */
     VaeRtDevice device;
-    VaeCudaConvs *convs;
+    VaeCudaShared *shared;
+    VaeCudaConvs *convs; /* of shared */
     VaeRtStream up, compute, down;
     VaeRtStream fetching,
         storing; /* of spilled carries; NULL before the first */
@@ -90,6 +92,8 @@ struct VaeBackend {
     int next; /* slot of the next run */
     size_t in_bytes, out_bytes;
     int room_in, room_out; /* units */
+
+    struct VaeCudaExec *unrecorded; /* bound, in that order */
 };
 
 typedef struct VaeCudaExec VaeCudaExec;
@@ -111,7 +115,10 @@ struct VaeCudaExec {
     VaeCudaOp *ops;
     size_t in_bytes, out_bytes; /* of one slot */
     VaeRtGraph graph;           /* all ops but the first and last, or NULL */
-    bool loaded;       /* it ran once: libraries have loaded their code */
+    VaeCudaExec *next;          /* of those that are not recorded */
+    bool loaded;                /* the code of all its ops is */
+    bool ran;
+    bool waits;        /* it was not recorded, and is when it has run */
     VaeRtEvent *marks; /* n_ops + 1 while profiling, else NULL */
 };
 
@@ -155,6 +162,8 @@ VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
                            const VaeProgram *program, VaeExec **out,
                            VaeError *error);
 void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
+/* Addresses of convolution i of the op's parts. */
+VaeCudaConvArgs vae_cuda_conv_args(const VaeCudaExec *exec, int op, int i);
 VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
@@ -193,6 +202,15 @@ typedef struct VaeCudaTiming {
     float ms, most; /* the least and the most; negative: none */
     bool steady;
 } VaeCudaTiming;
+
+/* cuda/conv/shared.c: sets cuda->shared and cuda->convs, or frees them. */
+VaeStatus vae_cuda_shared_take(VaeBackend *cuda, VaeError *error);
+void vae_cuda_shared_drop(VaeBackend *cuda);
+/* Whether the code of a layer's choice is loaded. */
+bool vae_cuda_is_loaded(const VaeBackend *cuda, const char *layer,
+                        const VaeCudaChoice *choice);
+void vae_cuda_set_loaded(VaeBackend *cuda, const char *layer,
+                         const VaeCudaChoice *choice);
 
 /* cuda/conv/measure.c: returns the index of the fastest of n choices, and its
  * times in *out. It computes the same as the first choice. Returns -1 if
@@ -277,6 +295,17 @@ VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
 /* Waits for the copies of a run that has ended early. */
 void vae_cuda_end_moves(VaeBackend *cuda);
 
+/* cuda/record.c. */
+/* Loads the code of all ops, because code that is loaded by its first run
+ * cannot be recorded, and would delay the first slice. Of each layer it runs a
+ * small convolution. Once for a program. */
+VaeStatus vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error);
+/* Bound programs are recorded behind the next run, while the device computes.
+ * Offloaded ones are not. */
+void vae_cuda_record_later(VaeBackend *cuda, VaeCudaExec *e);
+void vae_cuda_record_never(VaeBackend *cuda, const VaeCudaExec *e);
+VaeStatus vae_cuda_record(VaeBackend *cuda, VaeError *error);
+
 /* cuda/run.c. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
                        VaeError *error);
@@ -286,6 +315,8 @@ VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
  * this is op's x, or writes. */
 uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
                           const VaeTensor *t, int i);
+/* Joins the phases of part i of the result. */
+void vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */
 VaeStatus vae_cuda_run_conv(void *own, const VaeOp *op, VaeError *error);
 /* Takes the events that time each op, or frees them. Without memory for them,

@@ -105,6 +105,7 @@ vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
         if (status == VAE_OK)
             status = one;
     }
+    vae_cuda_record_never(cuda, e);
     vae_rt_graph_free(e->graph);
     e->graph = NULL;
     vae_cuda_stage_offload(cuda);

@@ -3,7 +3,6 @@
  * their memory.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gpu.h"
@@ -124,6 +123,7 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
     if (!e)
         return;
     vae_cuda_profile(*exec, false);
+    vae_cuda_record_never(cuda, e);
     vae_rt_graph_free(e->graph);
     if (e->cache)
         vae_cuda_release_weights(cuda, e);
@@ -140,116 +140,45 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
 /* ------------------------------------------------------------------ */
 /* Addresses.                                                          */
 
-static VaeStatus
-bind_conv(VaeCudaExec *cuda_exec, int op_index, VaeError *error)
+VaeCudaConvArgs
+vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
 {
     const VaeExec *e = &cuda_exec->exec;
     const VaeOp *op = &e->program->ops[op_index];
     const VaeExecOp *shared = &e->ops[op_index];
     const VaeCudaOp *own = &cuda_exec->ops[op_index];
     const VaeCudaParts *p = &own->conv;
+    const VaeCudaBand band = vae_cuda_band(p, i);
+    VaeCudaConvArgs args = {
+        .y = vae_cuda_part_of(own, op, op->y, i),
+        .x = vae_cuda_part_of(own, op, op->x, i),
+        .add = op->add ? vae_cuda_part_of(own, op, op->add, i) : NULL,
+        .weight = shared->weight,
+        .bias = shared->bias,
+        .workspace = e->memory.scratch};
+    if (p->gathered)
+        args.x = e->memory.scratch + own->gathered;
+    if (op->conv.up) {
+        const size_t phase = (size_t) (i % p->phases);
+        args.y = e->memory.scratch + own->phases +
+                 phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
+        args.weight =
+            (const uint8_t *) shared->weight +
+            phase * vae_cuda_phase_room(op) * vae_type_size(op->x->type);
+    }
+    return args;
+}
+
+static VaeStatus
+bind_conv(VaeCudaExec *e, int op, VaeError *error)
+{
+    const VaeCudaParts *p = &e->ops[op].conv;
     for (int i = 0; i < p->n * p->bands * p->phases; i++) {
-        const VaeCudaBand band = vae_cuda_band(p, i);
-        VaeCudaConvArgs args = {
-            .y = vae_cuda_part_of(own, op, op->y, i),
-            .x = vae_cuda_part_of(own, op, op->x, i),
-            .add = op->add ? vae_cuda_part_of(own, op, op->add, i) : NULL,
-            .weight = shared->weight,
-            .bias = shared->bias,
-            .workspace = e->memory.scratch};
-        if (p->gathered)
-            args.x = e->memory.scratch + own->gathered;
-        if (op->conv.up) {
-            const size_t phase = (size_t) (i % p->phases);
-            args.y = e->memory.scratch + own->phases +
-                     phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
-            args.weight =
-                (const uint8_t *) shared->weight +
-                phase * vae_cuda_phase_room(op) * vae_type_size(op->x->type);
-        }
+        const VaeCudaConvArgs args = vae_cuda_conv_args(e, op, i);
         const VaeStatus status = vae_cuda_conv_bind(p->conv[i], &args, error);
         if (status != VAE_OK)
             return status;
     }
-    return VAE_OK;
-}
-
-enum { TRIES = 3 }; /* attempts to record a program */
-
-/* Graphs only improve speed; they change no result. */
-static bool
-wants_graph(void)
-{
-    const char *text = getenv("VAE_CUDA_GRAPHS");
-    return !text || strcmp(text, "0") != 0;
-}
-
-/* Runs the program once, because code that is loaded by its first run cannot be
- * recorded, and would delay the first slice. */
-static VaeStatus
-load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
-{
-    const int last = e->exec.program->n_ops - 1;
-    if (e->loaded)
-        return VAE_OK;
-    const uint64_t free = vae_cuda_code_begin();
-    VaeStatus status = vae_cuda_run_ops(&e->exec, 1, last, NULL, NULL, error);
-    if (status == VAE_OK)
-        status = vae_cuda_stage_load(cuda, &e->exec, error);
-    if (status == VAE_OK)
-        status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
-                                 "run a program", error);
-    vae_cuda_code_end(cuda, free);
-    e->loaded = status == VAE_OK;
-    return status;
-}
-
-static VaeStatus
-capture_once(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
-{
-    int code = vae_rt_capture_begin(cuda->compute);
-    if (code)
-        return vae_cuda_status(cuda, code, "record a program", error);
-    const VaeStatus status = vae_cuda_run_ops(
-        &e->exec, 1, e->exec.program->n_ops - 1, NULL, NULL, error);
-    code = vae_rt_capture_end(cuda->compute, &e->graph);
-    return status != VAE_OK
-               ? status
-               : vae_cuda_status(cuda, code, "record a program", error);
-}
-
-/* Any thread of the process that waits for the device, such as one of the
- * application, makes a recording fail; so there are several attempts. */
-static VaeStatus
-capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
-{
-    VaeStatus status = VAE_ERR_BACKEND;
-    for (int i = 0; i < TRIES; i++) {
-        pthread_mutex_lock(&vae_cuda_recording);
-        status = capture_once(cuda, e, error);
-        pthread_mutex_unlock(&vae_cuda_recording);
-        if (status == VAE_OK)
-            return VAE_OK;
-        vae_rt_graph_free(e->graph);
-        e->graph = NULL;
-        vae_rt_failure(); /* clears failures of recorded launches */
-    }
-    return status;
-}
-
-/* Records all ops between the first and the last as one graph. If one of them
- * can run but cannot be recorded, there is no graph. */
-static VaeStatus
-record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
-{
-    VaeError why;
-    if (capture(cuda, e, &why) == VAE_OK)
-        return VAE_OK;
-    const int lost = vae_rt_stream_sync(cuda->compute);
-    if (lost)
-        return vae_cuda_status(cuda, lost, "record a program", error);
-    vae_log(&cuda->params.log, "the program \"%s\" runs op by op: %s",
-            e->exec.program->label, why.message);
     return VAE_OK;
 }
 
@@ -266,8 +195,8 @@ vae_cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
         if (exec->program->ops[i].kind == VAE_OP_CONV)
             status = bind_conv(e, i, error);
     if (status == VAE_OK)
-        status = load(cuda, e, error);
-    if (status == VAE_OK && wants_graph())
-        status = record(cuda, e, error);
+        status = vae_cuda_load(cuda, e, error);
+    if (status == VAE_OK)
+        vae_cuda_record_later(cuda, e);
     return status;
 }

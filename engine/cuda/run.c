@@ -46,9 +46,8 @@ vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op, const VaeTensor *t,
            (size_t) row * vae_row_bytes(t);
 }
 
-/* Joins the phases of part i of the result. */
-static void
-join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
+void
+vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
 {
     const VaeTensor *x = op->x, *y = op->y;
     vae_rt_kernels()->rearrange(
@@ -101,7 +100,7 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
             return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
                                   op->name, why.message);
         if (op->conv.up && i % p->phases == p->phases - 1)
-            join_phases(own, op, i);
+            vae_cuda_join_phases(own, op, i);
     }
     return VAE_OK;
 }
@@ -246,7 +245,7 @@ VaeStatus
 vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
 {
     VaeCudaSlot *slot;
-    const VaeCudaExec *own = vae_cuda_exec(e);
+    VaeCudaExec *own = vae_cuda_exec(e);
     const int n = e->program->n_ops;
     vae_cuda_profile(e, e->times != NULL);
     VaeStatus status = vae_cuda_stage_in(cuda, e, run, &slot, error);
@@ -268,6 +267,10 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
         status = vae_cuda_stage_out(cuda, slot, error);
     if (status == VAE_OK && own->marks)
         status = vae_cuda_status(cuda, read_marks(e), "take the time", error);
+    if (status == VAE_OK) {
+        own->ran = true;
+        status = vae_cuda_record(cuda, error);
+    }
     vae_rt_range_end();
     return status;
 }

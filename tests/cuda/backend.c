@@ -233,40 +233,98 @@ ranges(const Bed *bed)
     clip_free(&clip);
 }
 
-/* What cannot be recorded is run op by op, what was broken off is recorded
- * again. */
-static void
-unrecorded(const Bed *bed)
+/* Pieces of work for the clip, of which a recorded program is one, when the
+ * stream has run it twice. */
+static int
+later_work(const Bed *bed, VaeStream *stream)
 {
     TestClip clip = new_clip(bed);
-    TestClip want = new_clip(bed);
+    for (int i = 0; i < 3; i++) {
+        emu_fail_work(0);
+        vae_stream_reset(stream);
+        run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    }
+    clip_free(&clip);
+    return emu_fail_work(0);
+}
+
+/* Runs the clip while recordings fail as `fault` says, or plans cannot be
+ * recorded before they ran. */
+static void
+run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
+               int recorded)
+{
+    TestClip clip = new_clip(bed);
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeError error = {0};
     char said[SAID] = "";
-    VaeStream *stream = bed_stream(bed, params);
-    run_clip(bed, stream, VAE_DECODE, &want, calls);
-    vae_stream_free(&stream);
+    VaeStream *stream = NULL;
+    const bool lazy = fault == EMU_FAULT_NONE;
     params.log = listen;
     params.log_user = said;
-    for (int i = 0; i < 2; i++) {
-        said[0] = '\0';
-        emu_set_fault(i ? EMU_FAULT_CAPTURES : EMU_FAULT_CAPTURE, 1);
-        const VaeStatus status =
-            vae_stream_new(bed->model, &params, &stream, &error);
-        const int struck = emu_fault_done();
-        emu_set_fault(EMU_FAULT_NONE, 0);
-        expect(status == VAE_OK && struck > 0 &&
-                   (i == 1) == (strstr(said, "runs op by op") != NULL),
-               "a program that cannot be recorded%s: %s%s", i ? "" : " at once",
-               error.message, said);
-        if (stream) {
-            run_clip(bed, stream, VAE_DECODE, &clip, calls);
-            same_result(bed, &clip, &want, VAE_DECODE, "and runs all the same");
-        }
-        vae_stream_free(&stream);
-    }
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    emu_set_fault(fault, 1);
+    emu_set_lazy_plans(lazy);
+    run_clip(bed, stream, VAE_DECODE, &clip, calls);
+    const int struck = emu_fault_done();
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    expect((lazy || struck > 0) && (fault == EMU_FAULT_CAPTURES) ==
+                                       (strstr(said, "runs op by op") != NULL),
+           "%s: %s",
+           lazy                         ? "plans whose first run loads code"
+           : fault == EMU_FAULT_CAPTURE ? "a recording that fails"
+                                        : "recordings that fail",
+           said);
+    same_result(bed, &clip, want, VAE_DECODE, "and runs all the same");
+    const int pieces = later_work(bed, stream);
+    emu_set_lazy_plans(false);
+    expect((pieces > recorded) == (fault == EMU_FAULT_CAPTURES),
+           "%d pieces of work for the clip, %d when all programs are recorded",
+           pieces, recorded);
+    vae_stream_free(&stream);
     clip_free(&clip);
+}
+
+/* What cannot be recorded is run op by op, what was broken off is recorded
+ * again, and what loads code at its first run is recorded behind that. */
+static void
+unrecorded(const Bed *bed)
+{
+    TestClip want = new_clip(bed);
+    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    run_clip(bed, stream, VAE_DECODE, &want, calls);
+    const int recorded = later_work(bed, stream);
+    vae_stream_free(&stream);
+    run_unrecorded(bed, EMU_FAULT_CAPTURE, &want, recorded);
+    run_unrecorded(bed, EMU_FAULT_CAPTURES, &want, recorded);
+    run_unrecorded(bed, EMU_FAULT_NONE, &want, recorded);
     clip_free(&want);
+}
+
+/* Opening records nothing; all programs are recorded while the device computes
+ * the first pictures. */
+static void
+recorded_behind(const Bed *bed)
+{
+    TestClip clip = new_clip(bed);
+    VaeError error;
+    int in = 0, out = 0;
+    emu_set_fault(EMU_FAULT_NONE, 0);
+    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    const int opened = emu_fault_count(EMU_FAULT_CAPTURE);
+    begin_step(bed, stream, &clip, &in, &out);
+    const int first = emu_fault_count(EMU_FAULT_CAPTURE);
+    const int pending = emu_pending();
+    begin_step(bed, stream, &clip, &in, &out);
+    const int later = emu_fault_count(EMU_FAULT_CAPTURE) - first;
+    must(vae_stream_wait(stream, 0, &error), &error);
+    expect(
+        opened == 0 && first >= 3 && pending > 0 && later == 0,
+        "%d recordings when a stream is opened, %d behind its first step, of "
+        "which %d pieces of work are not done, and %d later",
+        opened, first, pending, later);
+    vae_stream_free(&stream);
+    clip_free(&clip);
 }
 
 /* A step copies each carry in front of a convolution's input, and the last
@@ -358,6 +416,7 @@ main(int argc, char **argv)
     expect_choice(&bed, false, "cudnn:2 1");
     ranges(&bed);
     unrecorded(&bed);
+    recorded_behind(&bed);
     other_pictures(&bed, false);
     other_pictures(&bed, true);
     vae_model_free(&bed.model);

@@ -11,6 +11,7 @@
 #include "alloc.h"
 #include "clips.h"
 #include "emu_state.h"
+#include "stream.h"
 
 static void
 plan_is_kept(const Bed *bed, VaeDirection direction)
@@ -285,6 +286,67 @@ few_blocks(const Bed *bed)
     emu_set_granularity(1);
 }
 
+static double
+flop_of(const VaeStream *stream)
+{
+    double sum = 0;
+    for (int i = 0; i < PROGRAMS; i++)
+        sum += stream->programs[i] ? stream->programs[i]->flop : 0;
+    return sum;
+}
+
+/* Opening computes next to nothing; a second stream neither makes plans nor
+ * loads code. */
+static void
+cheap_start(const Bed *bed)
+{
+    enum { WIDE = 512 };
+    VaeStream *stream, *second;
+    VaeError error;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.width = params.height = WIDE;
+    params.slice_size = 4;
+    emu_skip_work(true);
+    emu_unload();
+    emu_loads();
+    emu_plans_made();
+    emu_conv_flop();
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    const double all = flop_of(stream), flop = emu_conv_flop();
+    const int plans = emu_plans_made(), loads = emu_loads();
+    must(vae_stream_new(bed->model, &params, &second, &error), &error);
+    const double more = emu_conv_flop();
+    const int more_plans = emu_plans_made(), more_loads = emu_loads();
+    vae_stream_free(&stream);
+    vae_stream_free(&second);
+    emu_skip_work(false);
+    expect(flop > 0 && flop < all / 20,
+           "opening computes %.2f GFLOP; its programs take %.2f", flop / 1e9,
+           all / 1e9);
+    expect(plans > 0 && loads > 0 && more == 0 && more_plans == 0 &&
+               more_loads == 0,
+           "a second stream makes %d plans beside %d, loads %d of %d, and "
+           "computes %.2f GFLOP",
+           more_plans, plans, more_loads, loads, more / 1e9);
+}
+
+/* The streams share the library's handle, which uses the stream of the last
+ * run. */
+static void
+one_ends(const Bed *bed)
+{
+    TestClip want = new_clip(bed), clip = new_clip(bed);
+    VaeStream *first = open_stream(bed->model, VAE_DECODE);
+    VaeStream *second = open_stream(bed->model, VAE_DECODE);
+    run_clip(bed, first, VAE_DECODE, &want, calls);
+    vae_stream_free(&first);
+    run_clip(bed, second, VAE_DECODE, &clip, calls);
+    same_result(bed, &clip, &want, VAE_DECODE, "a stream outlives another");
+    vae_stream_free(&second);
+    clip_free(&want);
+    clip_free(&clip);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -302,6 +364,8 @@ main(int argc, char **argv)
     lost_memory(&bed, true);
     lost_memory(&bed, false);
     few_blocks(&bed);
+    cheap_start(&bed);
+    one_ends(&bed);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
     return tests_end();

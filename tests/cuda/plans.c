@@ -168,6 +168,36 @@ typedef struct Tally {
     long sum;
 } Tally;
 
+/* What loads the code of a choice: a few rows, in no more workspace. And a
+ * second convolution of one shape and choice makes no plan. */
+static bool
+is_small(VaeCudaConvs *convs, const VaeCudaParts *p,
+         const VaeCudaConvShape *shape, VaeError *error)
+{
+    for (int i = 0; i < p->phases; i++) {
+        VaeCudaConv *conv, *again;
+        const VaeCudaConvShape small = vae_cuda_small_part(p, shape, i);
+        if (vae_cuda_conv_new(convs, &small, &p->choice, &conv, error) !=
+            VAE_OK)
+            return false;
+        const bool fits =
+            vae_cuda_conv_workspace(conv) <= vae_cuda_parts_workspace(p);
+        const int plans = vae_cuda_convs_plans(convs);
+        must(vae_cuda_conv_new(convs, &small, &p->choice, &again, error),
+             error);
+        const bool shared = vae_cuda_convs_plans(convs) == plans;
+        vae_cuda_conv_free(&conv);
+        vae_cuda_conv_free(&again);
+        if (fits && shared)
+            continue;
+        vae_fail(error, VAE_ERR_BACKEND, "%s: %s", p->choice.text,
+                 fits ? "a plan is made twice"
+                      : "a few rows need more workspace");
+        return false;
+    }
+    return true;
+}
+
 /* Every number of frames of the layer, computed by that choice. */
 static bool
 make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
@@ -186,7 +216,10 @@ make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
         const size_t bytes = vae_cuda_parts_workspace(&p);
         workspace = bytes > workspace ? bytes : workspace;
         parts = p.n * p.bands > parts ? p.n * p.bands : parts;
+        const bool small = is_small(convs, &p, &shape, error);
         vae_cuda_parts_free(&p);
+        if (!small)
+            return false;
     }
     *most = workspace;
     *most_parts = parts;

@@ -118,6 +118,8 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                 l->name, n, l->choice.text);
         return;
     }
+    if (n > 1)
+        vae_cuda_set_loaded(cuda, l->name, &l->choice);
     vae_log(&cuda->params.log, "%s: by %s, %.3f ms, fastest of %d%s", l->name,
             l->choice.text, (double) t.ms, n,
             t.steady ? ""

@@ -129,6 +129,7 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     VaeCudnnBag b = {0};
     VaeCudaConvShape frame = *shape;
+    pthread_mutex_lock(&convs->lock);
     Search s = {
         .convs = convs, .shape = shape, .choices = choices, .most = most};
     frame.t = 1;
@@ -147,6 +148,7 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                 search(&s, modes[i]);
     }
     vae_cudnn_bag_free(&b);
+    pthread_mutex_unlock(&convs->lock);
     *n = s.n;
     if (status == VAE_OK && s.n == 0)
         status = vae_fail(error, VAE_ERR_BACKEND,

@@ -1,7 +1,7 @@
 /*
  * convs.h: convolutions on a device. A VaeCudaConvs is opened for one device,
  * or from a device's properties alone; without the device everything but
- * running works.
+ * running works. Threads may share it.
  *
  * y = relu?(conv(x) + add + bias) over channels-last memory, summed in fp32
  * and rounded to y_type once. The context of x is in front of its frames; there
@@ -68,6 +68,15 @@ VaeStatus vae_cuda_convs_new(const char *properties, VaeCudaConvs **out,
                              VaeError *error);
 void vae_cuda_convs_free(VaeCudaConvs **convs);
 
+/* Between the two calls only this thread uses convs: while it records a stream,
+ * convolutions of other threads wait. */
+void vae_cuda_convs_hold(VaeCudaConvs *convs);
+void vae_cuda_convs_let_go(VaeCudaConvs *convs);
+/* Call before the stream is freed. */
+void vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream);
+/* Plans made since convs was opened. */
+int vae_cuda_convs_plans(const VaeCudaConvs *convs);
+
 /* Name and version: "cuDNN 9.19.0". */
 const char *vae_cuda_convs_name(const VaeCudaConvs *convs);
 /* The device's properties as vae_cuda_convs_new() takes them, "" if the library
@@ -87,7 +96,8 @@ VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 VaeCudaChoice *choices, int most, int *n,
                                 VaeError *error);
 
-/* Makes the convolution as choice says. Errors: VAE_ERR_BACKEND (also if
+/* Makes the convolution as choice says. Convolutions of one shape and choice
+ * share their plan. Errors: VAE_ERR_BACKEND (also if
  * vae_cuda_conv_choices() would omit that way because of its sums),
  * VAE_ERR_MEMORY. */
 VaeStatus vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,

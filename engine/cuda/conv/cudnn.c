@@ -13,13 +13,20 @@
 /* cuDNN 9.8 to 9.10 compute bf16 convolutions over time wrong. */
 #define OLDEST 91500
 
-struct VaeCudaConv {
-    VaeCudaConvs *convs;
-    VaeCudaConvShape shape;
-    VaeCudnnBag graph, pack;
-    Desc engine, plan, variant;
+/* Shared by the convolutions of one shape and choice. */
+typedef struct Plan {
+    VaeCudaPlan shared;
+    VaeCudnnBag graph;
+    Desc engine, plan;
     size_t workspace;
     bool matrix;
+} Plan;
+
+struct VaeCudaConv {
+    VaeCudaConvs *convs;
+    Plan *plan;
+    VaeCudnnBag pack;
+    Desc variant;
 };
 
 /* ------------------------------------------------------------------ */
@@ -124,6 +131,11 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&c->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
     VaeStatus status = vae_cuda_convs_check(error);
     if (status == VAE_OK) {
         name_library(c->name, sizeof c->name);
@@ -147,8 +159,32 @@ vae_cuda_convs_free(VaeCudaConvs **convs)
         cudnnBackendDestroyDescriptor(c->device);
     if (c->handle)
         cudnnDestroy(c->handle);
+    pthread_mutex_destroy(&c->lock);
     vae_mem_free(c->properties);
     vae_mem_free(c);
+}
+
+void
+vae_cuda_convs_hold(VaeCudaConvs *convs)
+{
+    pthread_mutex_lock(&convs->lock);
+}
+
+void
+vae_cuda_convs_let_go(VaeCudaConvs *convs)
+{
+    pthread_mutex_unlock(&convs->lock);
+}
+
+void
+vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
+{
+    pthread_mutex_lock(&convs->lock);
+    if (convs->stream == stream) {
+        cudnnSetStream(convs->handle, NULL);
+        convs->stream = NULL;
+    }
+    pthread_mutex_unlock(&convs->lock);
 }
 
 const char *
@@ -184,42 +220,72 @@ vae_cuda_convs_properties(VaeCudaConvs *c)
 
 /* ------------------------------------------------------------------ */
 
+static VaeStatus
+fill_plan(Plan *p, const VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+          const VaeCudaChoice *choice, VaeError *error)
+{
+    int64_t one, bytes = 0;
+    VaeCudnnBag *b = &p->graph;
+    if (vae_cudnn_splits_sums(choice))
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "engine %s splits sums, by the number of frames",
+                        choice->text);
+    Desc graph = vae_cudnn_add_graph(b, convs, shape);
+    p->plan = vae_cudnn_add_plan(b, convs, graph, choice->text, &p->engine);
+    if (b->status == CUDNN_STATUS_SUCCESS)
+        b->status = cudnnBackendGetAttribute(
+            p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+            1, &one, &bytes);
+    p->workspace = (size_t) bytes;
+    if (b->status == CUDNN_STATUS_SUCCESS)
+        p->matrix =
+            vae_cudnn_has_note(p->engine, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    const VaeStatus status = vae_cudnn_bag_status(b, error);
+    /* A choice may come from a file. */
+    if (status == VAE_OK && !vae_cudnn_is_exact(p->engine, shape))
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the sums of engine %s depend on chance, or are less "
+                        "precise than wanted",
+                        choice->text);
+    return status;
+}
+
+/* Finds the plan of that shape and choice, or makes it. */
+static VaeStatus
+get_plan(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+         const VaeCudaChoice *choice, Plan **out, VaeError *error)
+{
+    *out = (Plan *) vae_cuda_plan_find(convs->plans, shape, choice);
+    if (*out)
+        return VAE_OK;
+    Plan *p = vae_mem_alloc(sizeof *p);
+    if (!p)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    const VaeStatus status = fill_plan(p, convs, shape, choice, error);
+    if (status != VAE_OK) {
+        vae_cudnn_bag_free(&p->graph);
+        vae_mem_free(p);
+        return status;
+    }
+    convs->plans_made++;
+    vae_cuda_plan_add(&convs->plans, &p->shared, shape, choice);
+    *out = p;
+    return VAE_OK;
+}
+
 VaeStatus
 vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                   const VaeCudaChoice *choice, VaeCudaConv **out,
                   VaeError *error)
 {
-    int64_t one, bytes = 0;
     VaeCudaConv *c = vae_mem_alloc(sizeof *c);
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    if (vae_cudnn_splits_sums(choice)) {
-        vae_mem_free(c);
-        return vae_fail(error, VAE_ERR_BACKEND,
-                        "engine %s splits sums, by the number of frames",
-                        choice->text);
-    }
     c->convs = convs;
-    c->shape = *shape;
-    VaeCudnnBag *b = &c->graph;
-    Desc graph = vae_cudnn_add_graph(b, convs, shape);
-    c->plan = vae_cudnn_add_plan(b, convs, graph, choice->text, &c->engine);
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        b->status = cudnnBackendGetAttribute(
-            c->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-            1, &one, &bytes);
-    c->workspace = (size_t) bytes;
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        c->matrix =
-            vae_cudnn_has_note(c->engine, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-    VaeStatus status = vae_cudnn_bag_status(b, error);
-    /* A choice may come from a file. */
-    if (status == VAE_OK && !vae_cudnn_is_exact(c->engine, shape))
-        status = vae_fail(error, VAE_ERR_BACKEND,
-                          "the sums of engine %s depend on chance, or are less "
-                          "precise than wanted",
-                          choice->text);
+    pthread_mutex_lock(&convs->lock);
+    const VaeStatus status = get_plan(convs, shape, choice, &c->plan, error);
+    pthread_mutex_unlock(&convs->lock);
     if (status != VAE_OK)
         vae_cuda_conv_free(&c);
     *out = c;
@@ -233,21 +299,32 @@ vae_cuda_conv_free(VaeCudaConv **conv)
     *conv = NULL;
     if (!c)
         return;
+    pthread_mutex_lock(&c->convs->lock);
+    if (c->plan && vae_cuda_plan_drop(&c->convs->plans, &c->plan->shared)) {
+        vae_cudnn_bag_free(&c->plan->graph);
+        vae_mem_free(c->plan);
+    }
+    pthread_mutex_unlock(&c->convs->lock);
     vae_cudnn_bag_free(&c->pack);
-    vae_cudnn_bag_free(&c->graph);
     vae_mem_free(c);
+}
+
+int
+vae_cuda_convs_plans(const VaeCudaConvs *convs)
+{
+    return convs->plans_made;
 }
 
 size_t
 vae_cuda_conv_workspace(const VaeCudaConv *conv)
 {
-    return conv->workspace;
+    return conv->plan->workspace;
 }
 
 bool
 vae_cuda_conv_matrix(const VaeCudaConv *conv)
 {
-    return conv->matrix;
+    return conv->plan->matrix;
 }
 
 VaeStatus
@@ -255,7 +332,7 @@ vae_cuda_conv_bind(VaeCudaConv *c, const VaeCudaConvArgs *a, VaeError *error)
 {
     const int64_t uids[] = {UID_X, UID_WEIGHT, UID_Y, UID_BIAS, UID_ADD};
     const void *pointers[] = {a->x, a->weight, a->y, a->bias, a->add};
-    const int64_t n = c->shape.add ? 5 : 4;
+    const int64_t n = c->plan->shared.shape.add ? 5 : 4;
     VaeCudnnBag *b = &c->pack;
     vae_cudnn_bag_free(b);
     *b = (VaeCudnnBag){0};
@@ -273,9 +350,15 @@ vae_cuda_conv_bind(VaeCudaConv *c, const VaeCudaConvArgs *a, VaeError *error)
 VaeStatus
 vae_cuda_conv_run(VaeCudaConv *c, void *stream, VaeError *error)
 {
-    cudnnStatus_t s = cudnnSetStream(c->convs->handle, stream);
+    VaeCudaConvs *convs = c->convs;
+    pthread_mutex_lock(&convs->lock);
+    cudnnStatus_t s = CUDNN_STATUS_SUCCESS;
+    if (convs->stream != stream)
+        s = cudnnSetStream(convs->handle, stream);
+    convs->stream = s == CUDNN_STATUS_SUCCESS ? stream : NULL;
     if (s == CUDNN_STATUS_SUCCESS)
-        s = cudnnBackendExecute(c->convs->handle, c->plan, c->variant);
+        s = cudnnBackendExecute(convs->handle, c->plan->plan, c->variant);
+    pthread_mutex_unlock(&convs->lock);
     return s == CUDNN_STATUS_SUCCESS
                ? VAE_OK
                : vae_cudnn_fail(s, "run the convolution", error);

@@ -6,8 +6,9 @@
 #define VAE_CUDA_CONV_CUDNN_H
 
 #include <cudnn.h>
+#include <pthread.h>
 
-#include "convs.h"
+#include "plans.h"
 
 typedef cudnnBackendDescriptor_t Desc;
 
@@ -18,6 +19,11 @@ struct VaeCudaConvs {
     Desc device;          /* NULL with a device */
     char name[32];
     char *properties;
+    /* Held while the handle or the list of plans is used. */
+    pthread_mutex_t lock;
+    void *stream; /* of the handle, NULL: none of ours */
+    VaeCudaPlan *plans;
+    int plans_made;
 };
 
 #define VAE_CUDNN_MAX_DESCS 120

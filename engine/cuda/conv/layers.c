@@ -319,7 +319,8 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                    VaeCudaParts *out, VaeError *error)
 {
     VaeStatus status;
-    VaeCudaParts parts = {.rows = *rows,
+    VaeCudaParts parts = {.choice = *choice,
+                          .rows = *rows,
                           .n = rows->apart ? shape->t : 1,
                           .bands = 1,
                           .phases = shape->k == 2 ? VAE_PHASES : 1,
@@ -333,6 +334,18 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
             vae_cuda_parts_free(out);
     } while (status == VAE_ERR_BACKEND && divide(&parts, shape->t));
     return status;
+}
+
+VaeCudaConvShape
+vae_cuda_small_part(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
+{
+    enum { ROWS = 8 };
+    VaeCudaConvShape s = shape_of(p, shape, i);
+    s.t = 1;
+    s.ho = s.ho < ROWS ? s.ho : ROWS;
+    const int read = (s.ho - 1) * s.s + s.k - s.pad_y;
+    s.h = s.h < read ? s.h : read;
+    return s;
 }
 
 size_t

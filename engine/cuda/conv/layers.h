@@ -56,6 +56,7 @@ VaeCudaRows vae_cuda_rows(const VaeOp *op);
  * joined.
  */
 typedef struct VaeCudaParts {
+    VaeCudaChoice choice;
     VaeCudaRows rows;
     int n, t;           /* n parts of t frames */
     int bands;          /* of each frame; if more than 1, t is 1 */
@@ -80,6 +81,10 @@ VaeStatus vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                              const VaeCudaRows *rows,
                              const VaeCudaChoice *choice, VaeCudaParts *out,
                              VaeError *error);
+/* Convolution i of the parts for a few rows of one frame, to load its code.
+ * shape: as for vae_cuda_parts_new(). */
+VaeCudaConvShape vae_cuda_small_part(const VaeCudaParts *parts,
+                                     const VaeCudaConvShape *shape, int i);
 /* Workspace in bytes that fits each of its convolutions, a multiple of 256. */
 size_t vae_cuda_parts_workspace(const VaeCudaParts *parts);
 void vae_cuda_parts_free(VaeCudaParts *parts);

@@ -138,12 +138,14 @@ record_many(const Bench *b, VaeCudaConv *conv)
     VaeRtGraph many = NULL;
     VaeError error;
     pthread_mutex_lock(&vae_cuda_recording);
+    vae_cuda_convs_hold(b->cuda->convs);
     bool good = vae_rt_capture_begin(b->cuda->compute) == 0;
     if (good) {
         for (int i = 0; i < MANY && good; i++)
             good = vae_cuda_conv_run(conv, b->cuda->compute, &error) == VAE_OK;
         good = vae_rt_capture_end(b->cuda->compute, &many) == 0 && good;
     }
+    vae_cuda_convs_let_go(b->cuda->convs);
     pthread_mutex_unlock(&vae_cuda_recording);
     if (good)
         return many;

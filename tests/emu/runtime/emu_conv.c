@@ -5,37 +5,44 @@
  * There are three choices, which differ in workspace and in the time that they
  * are said to take; the second is the fastest unless a test says otherwise.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
-#include "convs.h"
 #include "emu_state.h"
+#include "plans.h"
 
 enum { CHOICES = 3 };
 
 struct VaeCudaConvs {
+    pthread_mutex_t lock;
     VaeRtStream stream; /* of the last run, as a library's handle knows it */
+    VaeCudaPlan *plans;
 };
 
-struct VaeCudaConv {
-    VaeCudaConvs *convs;
-    VaeCudaConvShape shape;
-    VaeCudaConvArgs args;
+typedef struct Plan {
+    VaeCudaPlan shared;
     size_t workspace;
     int choice;
     float ms;
-    bool loaded;
+    bool loaded; /* only with emu_set_lazy_plans() */
+} Plan;
+
+struct VaeCudaConv {
+    VaeCudaConvs *convs;
+    Plan *plan;
+    VaeCudaConvArgs args;
 };
 
-static int conv_frames, convs_alive, searches, runs, runs_done;
+static int conv_frames, convs_alive, plans_made, searches, runs, runs_done;
+static double flop;
 static float times[CHOICES] = {3, 1, 2};
 static EmuWrong wrong;
 static float jitter = 1;
 static int flawed;
-enum { MOST_CODES = 4096 };
-static int codes[MOST_CODES][11], n_codes;
+static bool lazy_plans;
 static uint64_t code_bytes;
 static EmuFlaw flaw;
 
@@ -65,20 +72,58 @@ emu_set_conv_code(uint64_t bytes)
     code_bytes = bytes;
 }
 
-/* The code is the same for any number of frames. */
-static void
-load_code(const VaeCudaConv *c)
+void
+emu_set_lazy_plans(bool lazy)
 {
-    const VaeCudaConvShape *s = &c->shape;
-    const int code[] = {c->choice, s->c_in, s->c_out, s->k,   s->kt,  s->s,
-                        s->st,     s->h,    s->w,     s->add, s->relu};
+    lazy_plans = lazy;
+}
+
+/* The code of a choice is the same for any number of frames and rows. */
+enum { KEYS = 14, MOST_CODES = 4096 };
+static struct Code {
+    int key[KEYS];
+    bool loaded;
+} codes[MOST_CODES];
+static int n_codes;
+
+void
+emu_unload_convs(void)
+{
     for (int i = 0; i < n_codes; i++)
-        if (memcmp(codes[i], code, sizeof code) == 0)
-            return;
+        codes[i].loaded = false;
+}
+
+static struct Code *
+find_code(const Plan *p)
+{
+    const VaeCudaConvShape *s = &p->shared.shape;
+    const int key[KEYS] = {
+        p->choice,     s->c_in,         s->c_out, s->k,           s->kt,
+        s->s,          s->st,           s->w,     s->add,         s->relu,
+        (int) s->tf32, (int) s->x_type, s->align, (int) s->y_type};
+    for (int i = 0; i < n_codes; i++)
+        if (memcmp(codes[i].key, key, sizeof key) == 0)
+            return &codes[i];
     if (n_codes == MOST_CODES)
         abort();
-    memcpy(codes[n_codes++], code, sizeof code);
+    memcpy(codes[n_codes].key, key, sizeof key);
     emu_take_for_good(code_bytes);
+    return &codes[n_codes++];
+}
+
+/* The first run loads the code. */
+static VaeStatus
+load_code(Plan *p, VaeError *error)
+{
+    struct Code *code = find_code(p);
+    if (lazy_plans && !p->loaded && emu_records())
+        return vae_fail(error, VAE_ERR_BACKEND, "a first run is not recorded");
+    p->loaded = true;
+    if (!code->loaded && !emu_load("the first run of a convolution"))
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "the library has no memory to load its code");
+    code->loaded = true;
+    return VAE_OK;
 }
 
 void
@@ -99,6 +144,22 @@ emu_conv_searches(void)
 {
     const int before = searches;
     searches = 0;
+    return before;
+}
+
+int
+emu_plans_made(void)
+{
+    const int before = plans_made;
+    plans_made = 0;
+    return before;
+}
+
+double
+emu_conv_flop(void)
+{
+    const double before = flop;
+    flop = 0;
     return before;
 }
 
@@ -147,20 +208,63 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     if (emu_refuses() || emu_broken())
         return refused(error);
     *out = vae_mem_alloc(sizeof **out);
-    return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&(*out)->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    return VAE_OK;
+}
+
+/* The handle goes on using its stream. */
+static void
+check_stream(const VaeCudaConvs *convs)
+{
+    if (!convs->stream || emu_is_stream(convs->stream))
+        return;
+    fprintf(stderr, "the library outlives the stream that it ran in\n");
+    abort();
 }
 
 void
 vae_cuda_convs_free(VaeCudaConvs **convs)
 {
-    if (*convs && (*convs)->stream && !emu_is_stream((*convs)->stream)) {
-        fprintf(stderr, "the library outlives the stream that it ran in\n");
-        abort();
-    }
-    if (*convs)
-        emu_wait_for_device("closing the library");
-    vae_mem_free(*convs);
+    VaeCudaConvs *c = *convs;
     *convs = NULL;
+    if (!c)
+        return;
+    check_stream(c);
+    emu_wait_for_device("closing the library");
+    pthread_mutex_destroy(&c->lock);
+    vae_mem_free(c);
+}
+
+void
+vae_cuda_convs_hold(VaeCudaConvs *convs)
+{
+    pthread_mutex_lock(&convs->lock);
+}
+
+void
+vae_cuda_convs_let_go(VaeCudaConvs *convs)
+{
+    pthread_mutex_unlock(&convs->lock);
+}
+
+void
+vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
+{
+    EMU_LOCKED;
+    if (convs->stream == stream)
+        convs->stream = NULL;
+}
+
+int
+vae_cuda_convs_plans(const VaeCudaConvs *convs)
+{
+    return plans_made;
 }
 
 const char *
@@ -194,6 +298,28 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     return VAE_OK;
 }
 
+/* Finds the plan of that shape and choice, or makes it; NULL: no memory. */
+static Plan *
+get_plan(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+         const VaeCudaChoice *choice, int index)
+{
+    Plan *p = (Plan *) vae_cuda_plan_find(convs->plans, shape, choice);
+    if (p)
+        return p;
+    p = vae_mem_alloc(sizeof *p);
+    if (!p)
+        return NULL;
+    p->choice = index;
+    p->ms = times[index - 1];
+    /* The third choice takes none; no two layers of a program the same. */
+    p->workspace =
+        index == 3 ? 0
+                   : 4 * (size_t) (100 * index + 37 * shape->t + shape->c_out);
+    plans_made++;
+    vae_cuda_plan_add(&convs->plans, &p->shared, shape, choice);
+    return p;
+}
+
 VaeStatus
 vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                   const VaeCudaChoice *choice, VaeCudaConv **out,
@@ -211,16 +337,14 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     if (conv_frames && shape->t > conv_frames && shape->t != 4)
         return vae_fail(error, VAE_ERR_BACKEND, "too many frames");
     *out = vae_mem_alloc(sizeof **out);
-    if (!*out)
+    Plan *p = *out ? get_plan(convs, shape, choice, index) : NULL;
+    if (!p) {
+        vae_mem_free(*out);
+        *out = NULL;
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    }
     (*out)->convs = convs;
-    (*out)->shape = *shape;
-    (*out)->choice = index;
-    (*out)->ms = times[index - 1];
-    /* The third choice takes none; no two layers of a program the same. */
-    (*out)->workspace =
-        index == 3 ? 0
-                   : 4 * (size_t) (100 * index + 37 * shape->t + shape->c_out);
+    (*out)->plan = p;
     convs_alive++;
     return VAE_OK;
 }
@@ -229,16 +353,20 @@ void
 vae_cuda_conv_free(VaeCudaConv **conv)
 {
     EMU_LOCKED;
-    if (*conv)
-        convs_alive--;
-    vae_mem_free(*conv);
+    VaeCudaConv *c = *conv;
     *conv = NULL;
+    if (!c)
+        return;
+    convs_alive--;
+    if (vae_cuda_plan_drop(&c->convs->plans, &c->plan->shared))
+        vae_mem_free(c->plan);
+    vae_mem_free(c);
 }
 
 size_t
 vae_cuda_conv_workspace(const VaeCudaConv *conv)
 {
-    return conv->workspace;
+    return conv->plan->workspace;
 }
 
 bool
@@ -257,10 +385,11 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
         (uintptr_t) args->x | (uintptr_t) args->y | (uintptr_t) args->add;
     const uintptr_t model =
         (uintptr_t) args->weight | (uintptr_t) args->bias; /* as for cuDNN */
-    if (all % (uintptr_t) conv->shape.align || model % 16)
+    const int align = conv->plan->shared.shape.align;
+    if (all % (uintptr_t) align || model % 16)
         return vae_fail(error, VAE_ERR_BACKEND,
                         "addresses are no multiples of %d, or weights of 16",
-                        conv->shape.align);
+                        align);
     conv->args = *args;
     return VAE_OK;
 }
@@ -310,19 +439,25 @@ reorder(const float *w, size_t out, size_t taps, size_t in)
     return r;
 }
 
+/* What a stream does; the plan may be gone by then. */
+typedef struct Run {
+    Plan plan;
+    VaeCudaConvArgs args;
+} Run;
+
 static void
 run(const void *args)
 {
-    const VaeCudaConv *c = args;
-    const VaeCudaConvShape *s = &c->shape;
+    const Run *c = args;
+    const VaeCudaConvShape *s = &c->plan.shared.shape;
     const size_t taps = (size_t) s->kt * s->k * s->k;
     const size_t t_in = (size_t) (s->t - 1) * s->st + s->kt;
     const size_t n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
     /* A sum in place reads each number before it writes it. */
     const bool in_place = s->add && c->args.add == c->args.y;
     float *add = in_place ? widen(c->args.add, s->y_type, n_y, false) : NULL;
-    if (c->workspace)
-        memset(c->args.workspace, 0xff, c->workspace);
+    if (c->plan.workspace)
+        memset(c->args.workspace, 0xff, c->plan.workspace);
     memset(c->args.y, 0xff, n_y * vae_type_size(s->y_type));
     if (s->add && !in_place)
         add = widen(c->args.add, s->y_type, n_y, false);
@@ -362,12 +497,12 @@ run(const void *args)
         y[n_y / 7] += 0.25f;
     if (wrong == EMU_WRONG_LARGE && s->kt > 1) /* a few rows */
         memset(y, 0, n_y / (size_t) s->t / 8 * sizeof *y);
-    if (c->choice == flawed &&
+    if (c->plan.choice == flawed &&
         (flaw == EMU_FLAW_RESULT ||
          (flaw == EMU_FLAW_IN_PLACE && c->args.add == c->args.y)))
         y[n_y / 3] += 1;
     vae_type_from_float(c->args.y, s->y_type, y, n_y);
-    emu_take_time(runs_done++ % 2 ? jitter * c->ms : c->ms);
+    emu_take_time(runs_done++ % 2 ? jitter * c->plan.ms : c->plan.ms);
     free(x);
     free(w);
     free(bias);
@@ -376,22 +511,32 @@ run(const void *args)
     free(y);
 }
 
+static double
+flop_of(const VaeCudaConvShape *s)
+{
+    return 2.0 * s->t * s->ho * s->wo * s->c_out * s->kt * s->k * s->k *
+           s->c_in;
+}
+
 VaeStatus
 vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
 {
+    VaeCudaConvs *convs = conv->convs;
+    Plan *p = conv->plan;
+    vae_cuda_convs_hold(convs);
     EMU_LOCKED;
-    if (emu_refuses() || emu_broken())
-        return refused(error);
+    VaeStatus status =
+        emu_refuses() || emu_broken() ? refused(error) : load_code(p, error);
     runs++;
-    if (!conv->loaded && !emu_load("the first run of a convolution"))
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "the library has no memory to load its code");
-    conv->loaded = true;
-    if (code_bytes)
-        load_code(conv);
-    if (conv->choice == flawed && flaw == EMU_FLAW_KILLS)
-        abort();
-    conv->convs->stream = stream;
-    emu_submit(stream, run, conv, sizeof *conv);
-    return emu_broken() ? refused(error) : VAE_OK;
+    if (status == VAE_OK) {
+        check_stream(convs);
+        if (p->choice == flawed && flaw == EMU_FLAW_KILLS)
+            abort();
+        convs->stream = stream;
+        flop += flop_of(&p->shared.shape);
+        emu_submit(stream, run, &(Run){*p, conv->args}, sizeof(Run));
+        status = emu_broken() ? refused(error) : VAE_OK;
+    }
+    vae_cuda_convs_let_go(convs);
+    return status;
 }

@@ -48,6 +48,7 @@ emu_unload(void)
 {
     EMU_LOCKED;
     n_loaded = 0;
+    emu_unload_convs();
 }
 
 static void

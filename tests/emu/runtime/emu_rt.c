@@ -133,6 +133,12 @@ emu_set_eager(unsigned streams)
     emu.n_streams = 0;
 }
 
+bool
+emu_records(void)
+{
+    return captures;
+}
+
 void
 emu_no_capture(const char *call)
 {

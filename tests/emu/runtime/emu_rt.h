@@ -73,8 +73,8 @@ void emu_at_work(int n, void (*call)(void *user), void *user);
 /* Counts work without doing it, for tests that would take too long. Downloads
  * are then zeros. */
 void emu_skip_work(bool skip);
-/* Returns the number of kernels and plans that their first use loaded, since
- * the last call. Kernels stay loaded until emu_unload(). */
+/* Returns the number of kernels and convolutions that their first use loaded,
+ * since the last call. They stay loaded until emu_unload(). */
 int emu_loads(void);
 void emu_unload(void);
 /* Returns the amount of work that streams have not done yet. */
@@ -128,6 +128,13 @@ typedef enum EmuFlaw {
     EMU_FLAW_KILLS     /* the process ends at its first run */
 } EmuFlaw;
 void emu_set_conv_flaw(int choice, EmuFlaw flaw);
+/* A plan cannot be recorded before it ran. Otherwise the code of a choice is
+ * the same for any number of frames and rows. */
+void emu_set_lazy_plans(bool lazy);
+/* Return the number of plans made, and of operations of the convolutions that
+ * streams got, since the last call. */
+int emu_plans_made(void);
+double emu_conv_flop(void);
 /* Return the number of searches for choices, and of convolutions that ran,
  * since the last call. */
 int emu_conv_searches(void);

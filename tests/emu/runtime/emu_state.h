@@ -36,6 +36,9 @@ void emu_same_device(int device, const char *what);
 int emu_unsafe(void);
 /* Ends the process where this thread records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
+/* Whether this thread records. */
+bool emu_records(void);
+void emu_unload_convs(void);
 /* Something is loaded, by its first use; ends the process where this thread
  * records. False: there is no memory for it. */
 bool emu_load(const char *what);

@@ -1,0 +1,206 @@
+/*
+ * record.c: loads the code that a program needs, and records the program as a
+ * graph.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+
+/* ------------------------------------------------------------------ */
+/* Code.                                                               */
+
+/* Runs convolution `part` of op over a few rows of one frame. Its memory is
+ * part of the op's, so nothing else is needed. */
+static VaeStatus
+run_small(VaeCudaExec *e, int op, int part, VaeError *error)
+{
+    const VaeCudaOp *own = &e->ops[op];
+    VaeError ignored;
+    VaeCudaConv *conv = NULL;
+    const VaeCudaConvShape shape =
+        vae_cuda_shape(&e->exec.program->ops[op],
+                       e->cuda->params.precision == VAE_PRECISION_TF32);
+    const VaeCudaConvShape small =
+        vae_cuda_small_part(&own->conv, &shape, part);
+    const VaeCudaConvArgs args = vae_cuda_conv_args(e, op, part);
+    VaeStatus status = vae_cuda_conv_new(e->cuda->convs, &small,
+                                         &own->conv.choice, &conv, &ignored);
+    /* A choice that cannot compute so few rows computes all of them. */
+    if (status != VAE_OK ||
+        vae_cuda_conv_workspace(conv) > vae_cuda_parts_workspace(&own->conv)) {
+        vae_cuda_conv_free(&conv);
+        return vae_cuda_conv_run(own->conv.conv[part], e->cuda->compute, error);
+    }
+    status = vae_cuda_conv_bind(conv, &args, error);
+    if (status == VAE_OK)
+        status = vae_cuda_conv_run(conv, e->cuda->compute, error);
+    /* The library may use the plan until the run ends. */
+    if (status == VAE_OK)
+        status = vae_cuda_status(e->cuda, vae_rt_stream_sync(e->cuda->compute),
+                                 "run a convolution", error);
+    vae_cuda_conv_free(&conv);
+    return status;
+}
+
+/* Runs the convolutions of op, unless their code is loaded. */
+static VaeStatus
+load_conv(VaeCudaExec *e, int i, VaeError *error)
+{
+    VaeError why;
+    char name[VAE_CUDA_LAYER_NAME];
+    const VaeCudaParts *p = &e->ops[i].conv;
+    const VaeOp *op = &e->exec.program->ops[i];
+    const VaeCudaConvShape shape =
+        vae_cuda_shape(op, e->cuda->params.precision == VAE_PRECISION_TF32);
+    VaeStatus status = VAE_OK;
+    const VaeCudaConvShape layer = vae_cuda_layer_shape(&shape);
+    vae_cuda_layer_name(&layer, name);
+    if (vae_cuda_is_loaded(e->cuda, name, &p->choice))
+        return VAE_OK;
+    for (int part = 0; part < p->phases && status == VAE_OK; part++)
+        status = run_small(e, i, part, &why);
+    if (status == VAE_OK && op->conv.up)
+        vae_cuda_join_phases(&e->ops[i], op, p->phases - 1);
+    if (status != VAE_OK)
+        return vae_fail(error, status, "%s: %s", op->name, why.message);
+    vae_cuda_set_loaded(e->cuda, name, &p->choice);
+    return VAE_OK;
+}
+
+/* All convolutions of a program take long; other ops do not. */
+VaeStatus
+vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
+{
+    const int last = e->exec.program->n_ops - 1;
+    VaeStatus status = VAE_OK;
+    if (e->loaded)
+        return VAE_OK;
+    const uint64_t free = vae_cuda_code_begin();
+    for (int i = 1; i < last && status == VAE_OK; i++)
+        status = e->exec.program->ops[i].kind == VAE_OP_CONV
+                     ? load_conv(e, i, error)
+                     : vae_cuda_run_ops(&e->exec, i, i + 1, NULL, NULL, error);
+    if (status == VAE_OK)
+        status = vae_cuda_stage_load(cuda, &e->exec, error);
+    if (status == VAE_OK)
+        status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
+                                 "run a program", error);
+    vae_cuda_code_end(cuda, free);
+    e->loaded = status == VAE_OK;
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* Graphs.                                                             */
+
+enum { TRIES = 3 }; /* attempts to record a program */
+
+/* Graphs only improve speed; they change no result. */
+static bool
+wants_graph(void)
+{
+    const char *text = getenv("VAE_CUDA_GRAPHS");
+    return !text || strcmp(text, "0") != 0;
+}
+
+static VaeStatus
+capture_once(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
+{
+    int code = vae_rt_capture_begin(cuda->compute);
+    if (code)
+        return vae_cuda_status(cuda, code, "record a program", error);
+    const VaeStatus status = vae_cuda_run_ops(
+        &e->exec, 1, e->exec.program->n_ops - 1, NULL, NULL, error);
+    code = vae_rt_capture_end(cuda->compute, &e->graph);
+    return status != VAE_OK
+               ? status
+               : vae_cuda_status(cuda, code, "record a program", error);
+}
+
+/* Any thread of the process that waits for the device, such as one of the
+ * application, makes a recording fail; so there are several attempts. */
+static VaeStatus
+capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
+{
+    VaeStatus status = VAE_ERR_BACKEND;
+    for (int i = 0; i < TRIES; i++) {
+        pthread_mutex_lock(&vae_cuda_recording);
+        vae_cuda_convs_hold(cuda->convs);
+        status = capture_once(cuda, e, error);
+        vae_cuda_convs_let_go(cuda->convs);
+        pthread_mutex_unlock(&vae_cuda_recording);
+        if (status == VAE_OK)
+            return VAE_OK;
+        vae_rt_graph_free(e->graph);
+        e->graph = NULL;
+        vae_rt_failure(); /* clears failures of recorded launches */
+    }
+    return status;
+}
+
+/* Records all ops between the first and the last as one graph. If one of them
+ * can run but cannot be recorded, there is no graph: a program that did not run
+ * yet is tried again when it has, because its first run may load code. */
+static VaeStatus
+record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
+{
+    VaeError why;
+    const bool good = capture(cuda, e, &why) == VAE_OK;
+    const int lost = good ? 0 : vae_rt_stream_sync(cuda->compute);
+    if (good || e->ran)
+        vae_cuda_record_never(cuda, e);
+    e->waits = !good;
+    if (lost)
+        return vae_cuda_status(cuda, lost, "record a program", error);
+    if (!good && e->ran)
+        vae_log(&cuda->params.log, "the program \"%s\" runs op by op: %s",
+                e->exec.program->label, why.message);
+    return VAE_OK;
+}
+
+void
+vae_cuda_record_later(VaeBackend *cuda, VaeCudaExec *e)
+{
+    VaeCudaExec **at = &cuda->unrecorded;
+    vae_cuda_record_never(cuda, e);
+    if (!wants_graph())
+        return;
+    while (*at)
+        at = &(*at)->next;
+    e->next = NULL;
+    e->waits = false;
+    *at = e;
+}
+
+void
+vae_cuda_record_never(VaeBackend *cuda, const VaeCudaExec *e)
+{
+    VaeCudaExec **at = &cuda->unrecorded;
+    while (*at && *at != e)
+        at = &(*at)->next;
+    if (*at)
+        *at = e->next;
+}
+
+/* The next program to record: one that will run next, else one that ran. */
+static VaeCudaExec *
+next_unrecorded(const VaeBackend *cuda)
+{
+    VaeCudaExec *e = cuda->unrecorded, *old = e;
+    while (e && (e->ran || e->waits))
+        e = e->next;
+    while (old && !old->ran)
+        old = old->next;
+    return e ? e : old;
+}
+
+VaeStatus
+vae_cuda_record(VaeBackend *cuda, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    VaeCudaExec *e;
+    while (status == VAE_OK && (e = next_unrecorded(cuda)))
+        status = record(cuda, e, error);
+    return status;
+}
