@@ -75,16 +75,22 @@ avoid(const VaeOp *op)
     return struck ? "brgconv" : NULL;
 }
 
+bool
+vae_cpu_is_product(const VaeDnnlPrimitive *conv)
+{
+    return strstr(conv->impl, "gemm:") != NULL;
+}
+
 /*
  * oneDNN 2.6 convolves by a matrix product on Arm and on x86 before AVX2. The
  * implementation adds wrong elements of VAE_DNNL_ADD. There y begins as a copy
  * of the residual instead.
  */
 static bool
-adds_wrongly(const VaeDnnlConv *conv, const char *impl)
+adds_wrongly(const VaeDnnlConv *conv, const VaeDnnlPrimitive *made)
 {
     return conv->add_slot && conv->add_type == conv->y_type &&
-           strstr(impl, "gemm:") != NULL;
+           vae_cpu_is_product(made);
 }
 
 static void
@@ -125,7 +131,8 @@ describe(const VaeOp *op, Window w)
 enum { UNLIKE = -1 };
 
 /* Makes the primitive of a strip with the implementation and the weights'
- * layout of the whole picture, so that the order of each sum is the same. */
+ * layout of the whole picture, so that the order of each sum is the same. There
+ * is none in a matrix product: see vae_cpu_is_product(). */
 static VaeDnnlStatus
 make_strip(VaeCpuConv *c, VaeDnnlConv *conv, bool plan)
 {
@@ -137,7 +144,8 @@ make_strip(VaeCpuConv *c, VaeDnnlConv *conv, bool plan)
     conv->only = whole.impl;
     if (s == VAE_DNNL_OK)
         s = vae_dnnl_conv(&c->cpu->dnnl, conv, plan, &c->primitive);
-    if (s == VAE_DNNL_OK && strcmp(whole.impl, c->primitive.impl) != 0)
+    if (s == VAE_DNNL_OK && (strcmp(whole.impl, c->primitive.impl) != 0 ||
+                             vae_cpu_is_product(&whole)))
         s = UNLIKE;
     conv->weights = NULL;
     conv->only = NULL;
@@ -153,7 +161,7 @@ make_primitive(VaeCpuConv *c, bool plan)
     VaeDnnlStatus status =
         c->op->strip ? make_strip(c, &conv, plan)
                      : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
-    if (status != VAE_DNNL_OK || !adds_wrongly(&conv, c->primitive.impl))
+    if (status != VAE_DNNL_OK || !adds_wrongly(&conv, &c->primitive))
         return status;
     vae_dnnl_free(&c->primitive);
     conv.add_slot = false;
@@ -173,7 +181,9 @@ static VaeStatus
 strip_job(void *user)
 {
     StripJob *j = user;
-    j->can = make_primitive(&j->conv, true) == VAE_DNNL_OK;
+    j->can = j->conv.op->conv.winograd
+                 ? vae_cpu_tiles_can_strip(j->conv.cpu, j->conv.op)
+                 : make_primitive(&j->conv, true) == VAE_DNNL_OK;
     vae_dnnl_free(&j->conv.primitive);
     return VAE_OK;
 }
@@ -182,8 +192,6 @@ bool
 vae_cpu_can_strip(void *cpu, const VaeOp *op)
 {
     StripJob j = {.conv = {.cpu = cpu, .op = op}};
-    if (op->conv.winograd)
-        return true;
     vae_cpu_on_worker(cpu, strip_job, &j);
     return j.can;
 }

@@ -29,6 +29,15 @@ VaeStatus vae_cpu_conv_make(VaeCpuConv *c, VaeWeightCache *cache,
 VaeDnnlStatus vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y,
                                  const void *add);
 
+/*
+ * True where the library convolves by a matrix product. The order of a pixel's
+ * sum then depends on how many pixels there are and on which of them it is: the
+ * product is cut into blocks, and the last rows of a block are added up in
+ * another way. Pixels computed in another picture, or beside fewer or more of
+ * them, thus have other bytes.
+ */
+bool vae_cpu_is_product(const VaeDnnlPrimitive *conv);
+
 /* Sets an argument of the primitive to weight w. If c computes a phase, the
  * weight holds sums of the taps that meet the same pixel of x. */
 VaeStatus vae_cpu_conv_weight(VaeCpuConv *c, VaeWeightCache *cache,
@@ -56,5 +65,8 @@ VaeStatus vae_cpu_tile_weight(const VaeCpuTileWeight *weight,
                               VaeWeightCache *cache, const void **out,
                               VaeError *error);
 size_t vae_cpu_tile_kernel(const VaeDnnlLayout *layout);
+
+/* vae_cpu_can_strip() of an op with conv.winograd; on the worker. */
+bool vae_cpu_tiles_can_strip(VaeBackend *cpu, const VaeOp *op);
 
 #endif

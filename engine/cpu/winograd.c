@@ -366,9 +366,9 @@ make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
 }
 
 /* Chooses a product of all frames if the library has one of the same
- * implementation and weight layout as for one frame, else a product of one
- * frame. Programs differ in their number of frames, and the weights are kept
- * once. */
+ * implementation and weight layout as for one frame, and with the same bytes,
+ * else a product of one frame. Programs differ in their number of frames, and
+ * the weights are kept once. */
 static VaeDnnlStatus
 choose_product(ConvTiles *p, bool plan)
 {
@@ -378,13 +378,26 @@ choose_product(ConvTiles *p, bool plan)
     if (s == VAE_DNNL_OK && p->frames > 1)
         s = make_product(p, p->frames, weights, true, &all);
     if (s == VAE_DNNL_OK) {
-        const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0;
+        const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0 &&
+                          !vae_cpu_is_product(&one);
         p->at_once = fits ? p->frames : 1;
         s = make_product(p, p->at_once, weights, plan, &p->product);
     }
     vae_dnnl_free(&one);
     vae_dnnl_free(&all);
     return s;
+}
+
+/* A tile of a strip is another one of its chunk than in the whole picture. */
+bool
+vae_cpu_tiles_can_strip(VaeBackend *cpu, const VaeOp *op)
+{
+    ConvTiles p = {.cpu = cpu, .op = op, .chunk = choose_chunk(op)};
+    VaeDnnlPrimitive one = {0};
+    const VaeDnnlStatus s = make_product(&p, 1, NULL, true, &one);
+    const bool can = s == VAE_DNNL_OK && !vae_cpu_is_product(&one);
+    vae_dnnl_free(&one);
+    return can;
 }
 
 static VaeDnnlStatus

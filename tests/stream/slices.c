@@ -35,6 +35,18 @@ expect_runs(const VaeStream *stream, int t, int slice)
            slice, (unsigned long long) s.runs_next1);
 }
 
+/* True where the library computes each convolution as a matrix product, whose
+ * sums depend on the number of rows. */
+static bool
+only_products(const VaeStream *stream)
+{
+    VaeProfileRow row;
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        if (strcmp(row.op, "conv") == 0 && !strstr(row.impl, "gemm:"))
+            return false;
+    return true;
+}
+
 /* Networks whose convolutions need context in tensors that are added to are not
  * split, nor are those with a delay. */
 static void
@@ -44,7 +56,7 @@ expect_cuts(const Bed *bed, const VaeStream *stream, int frames, int strips)
     const bool can = strncmp(bed->info->arch, "tae", 3) != 0 && !plan->delay;
     expect(plan->frames_at_once == (can ? frames : 0), "  %d frames at once",
            plan->frames_at_once);
-    strips = strips > 1 ? strips : 0;
+    strips = strips > 1 && !only_products(stream) ? strips : 0;
     expect(plan->strips == strips || (!can && plan->strips == 0), "  %d strips",
            plan->strips);
 }
