@@ -9,9 +9,9 @@
  * back to 16 bits if they fit. Until then the fallback computes the steps
  * (`in_fallback`).
  *
- * A device decodes while the results of the run before are copied. So the count
- * of a run is looked at before the next run begins, or when the caller waits
- * for it. The caller's latents may be gone by then; therefore they are copied.
+ * A device computes while the results of the run before are copied. So the
+ * count of a run is looked at before the next run begins, or when the caller
+ * waits for it. The caller's input may be gone by then; guard.c copies it.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,19 +38,11 @@ all_finite(const void *data, VaeType type, size_t n)
 /* ------------------------------------------------------------------ */
 /* Input.                                                              */
 
-static size_t
-latent_elements(const VaeStream *s)
-{
-    const int down = s->model->info.spatial;
-    return (size_t) s->model->info.latent_channels *
-           (size_t) (s->plan.padded_height / down) *
-           (size_t) (s->plan.padded_width / down);
-}
-
 static bool
 latent_is_finite(const VaeStream *s, const VaeLatentIn *latent)
 {
-    return all_finite(latent->data, latent->type, latent_elements(s));
+    return all_finite(latent->data, latent->type,
+                      vae_stream_latent_elements(s));
 }
 
 static bool
@@ -222,83 +214,6 @@ run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* The units of a run in flight.                                       */
-
-VaeStatus
-vae_stream_guard_take(VaeStream *s, VaeError *error)
-{
-    VaeGuard *g = &s->guard;
-    int in = 0, pictures = 0;
-    if (s->params.nan_policy == VAE_NAN_PASS || !s->class->counted ||
-        s->params.direction != VAE_DECODE || vae_stream_has_delay(s))
-        return VAE_OK;
-    for (int i = 0; i < PROGRAMS; i++)
-        if (s->programs[i]) {
-            const VaeProgram *p = s->programs[i];
-            in = p->n_in > in ? p->n_in : in;
-            pictures = p->n_out > pictures ? p->n_out : pictures;
-        }
-    if (in <= g->room_in && pictures <= g->room_pictures)
-        return VAE_OK;
-    vae_stream_guard_free(s);
-    g->latent_bytes = latent_elements(s) * sizeof(float);
-    g->in = vae_mem_alloc((size_t) in * sizeof *g->in);
-    g->pictures = vae_mem_alloc((size_t) pictures * sizeof *g->pictures);
-    g->latent = vae_mem_alloc((size_t) in * g->latent_bytes);
-    if (!g->in || !g->pictures || !g->latent) {
-        vae_stream_guard_free(s);
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "out of memory for copies of the latents");
-    }
-    g->room_in = in;
-    g->room_pictures = pictures;
-    return VAE_OK;
-}
-
-void
-vae_stream_guard_free(VaeStream *s)
-{
-    vae_mem_free(s->guard.in);
-    vae_mem_free(s->guard.pictures);
-    vae_mem_free(s->guard.latent);
-    s->guard = (VaeGuard){0};
-}
-
-void
-vae_stream_forget_guarded(VaeStream *s)
-{
-    s->guard.pending = false;
-}
-
-/* True if the next run may begin before this one is looked at. */
-static bool
-overlaps(const VaeStream *s)
-{
-    return s->guard.in && !s->guard.singly;
-}
-
-static VaeUnits
-copied_units(const VaeStream *s)
-{
-    return (VaeUnits){.in = s->guard.in, .pictures = s->guard.pictures};
-}
-
-static void
-copy_units(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
-{
-    VaeGuard *g = &s->guard;
-    for (int i = 0; i < p->n_in; i++) {
-        const VaeLatentIn *from = &units->in[i];
-        uint8_t *data = g->latent + (size_t) i * g->latent_bytes;
-        memcpy(data, from->data,
-               latent_elements(s) * vae_type_size(from->type));
-        g->in[i] = (VaeLatentIn){.type = from->type, .data = data};
-    }
-    memcpy(g->pictures, units->pictures,
-           (size_t) p->n_out * sizeof *g->pictures);
-}
-
-/* ------------------------------------------------------------------ */
 
 /* Runs the same units as single steps; each is checked and counted. */
 static VaeStatus
@@ -412,7 +327,7 @@ settle(VaeStream *s, const VaeUnits *units, VaeError *error)
 VaeStatus
 vae_stream_settle(VaeStream *s, VaeError *error)
 {
-    const VaeUnits units = copied_units(s);
+    const VaeUnits units = vae_stream_copied_units(s);
     return s->guard.pending ? settle(s, &units, error) : VAE_OK;
 }
 
@@ -438,8 +353,8 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
     s->in_fallback = false;
     if (s->fallback)
         status = vae_carries_save(&s->carries, error);
-    if (status == VAE_OK && overlaps(s))
-        copy_units(s, p, units);
+    const bool overlaps =
+        status == VAE_OK && !g->singly && vae_stream_copy_units(s, p, units);
     g->which = which;
     g->step = s->step;
     g->runs = s->runs;
@@ -451,7 +366,7 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
     if (status != VAE_OK)
         return status;
     vae_stream_count_run(s, which);
-    if (!overlaps(s))
+    if (!overlaps)
         return settle(s, units, error);
     g->pending = true;
     return VAE_OK;

@@ -41,10 +41,11 @@ typedef struct VaeGuard {
     uint64_t nonfinite; /* stats.nonfinite before the run */
     /* Copies of the units of a run in flight. */
     VaeLatentIn *in;
+    VaeLatentOut *out;
     VaePicture *pictures;
-    uint8_t *latent; /* data of the first of in */
-    size_t latent_bytes;
-    int room_in, room_pictures;
+    uint8_t *data; /* of input that is copied */
+    size_t latent_bytes, picture_bytes;
+    size_t room_latents, room_pictures;
 } VaeGuard;
 
 struct VaeStream {
@@ -229,9 +230,16 @@ VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
 /* Looks at the result of the last guarded run, if that was not done yet, and
  * computes it again if it must be. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
-/* Forgets that run; and takes, or frees, memory for the units of runs. */
+/* stream/guard.c: forgets that run; and takes, or frees, memory for the units
+ * of runs. */
 void vae_stream_forget_guarded(VaeStream *stream);
 VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);
 void vae_stream_guard_free(VaeStream *stream);
+/* Copies the units of a run, as far as they are looked at when it has ended.
+ * False: it must be looked at before the call returns. */
+bool vae_stream_copy_units(VaeStream *stream, const VaeProgram *program,
+                           const VaeUnits *units);
+VaeUnits vae_stream_copied_units(const VaeStream *stream);
+size_t vae_stream_latent_elements(const VaeStream *stream);
 
 #endif

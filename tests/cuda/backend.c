@@ -155,6 +155,39 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
     clip_free(&want);
 }
 
+/* A check for values that are not finite does not make an encoder wait, either.
+ */
+static void
+encoding_under_way(const Bed *bed)
+{
+    enum { MOST = 8 };
+    TestClip clip = new_clip(bed);
+    VaePicture pictures[MOST];
+    VaeError error;
+    int n_in, n_out;
+    VaeStreamParams params = params_of(VAE_ENCODE);
+    params.nan_policy = VAE_NAN_ERROR;
+    VaeStream *stream = bed_stream(bed, params);
+    vae_stream_count(stream, 1, &n_in, &n_out);
+    for (int i = 0; i < n_in; i++)
+        pictures[i] = (VaePicture){
+            .pixels = VAE_PIXELS_RGB_F32,
+            .width = SIZE,
+            .height = SIZE,
+            .data = {(uint8_t *) (clip.video + (size_t) i * SIZE * SIZE * 3)},
+            .stride = {SIZE * 3 * 4}};
+    must(vae_stream_encode_begin(
+             stream, pictures, n_in,
+             &(VaeLatentOut){.type = VAE_TYPE_F32, .data = clip.latents}, n_out,
+             &error),
+         &error);
+    expect(emu_pending() >= 6, "an encoder's call leaves %d pieces of work",
+           emu_pending());
+    must(vae_stream_wait(stream, 0, &error), &error);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+}
+
 /* Results for memory that the caller has pinned are copied there by the device:
  * one copy of each picture, and one of the counters. */
 static void
@@ -411,6 +444,7 @@ main(int argc, char **argv)
     copies_of_a_step(&bed);
     calls_under_way(&bed, VAE_NAN_PASS);
     calls_under_way(&bed, VAE_NAN_ERROR);
+    encoding_under_way(&bed);
     pinned_memory(&bed);
     expect_choice(&bed, true, "cudnn:1 3");
     expect_choice(&bed, false, "cudnn:2 1");

@@ -1,7 +1,7 @@
 /*
  * guard.c: results that are not finite, and the fallback to fp32.
  *
- * guard BACKEND [few]
+ * guard BACKEND [few|encoder]
  */
 #include "../golden/overflow.h"
 #include "streams.h"
@@ -320,6 +320,92 @@ checkpoints(const Bed *bed)
     unlink(path);
 }
 
+/* ------------------------------------------------------------------ */
+/* Encoding by a device.                                               */
+
+enum { SIDE = 16, GROUPS = 4, BIG = 2 };
+
+/* One call for each latent. Frames are gone behind the call; results are waited
+ * for when the next call has begun. in_flight: else at once. */
+static VaeStatus
+encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
+       bool in_flight, VaeStreamStats *stats, VaeError *error)
+{
+    const size_t frame = (size_t) SIDE * SIDE * 3;
+    const size_t latent = clip_latent_count(bed, clip) / GROUPS;
+    float *gone = test_alloc(4 * frame * sizeof(float));
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = VAE_ENCODE,
+                                          .width = SIDE,
+                                          .height = SIDE,
+                                          .slice_size = 1,
+                                          .pixels = VAE_PIXELS_RGB_F32,
+                                          .nan_policy = policy});
+    VaeStatus status = VAE_OK;
+    int at = 0, n_in, n_out;
+    for (int k = 0; k < GROUPS && status == VAE_OK; k++) {
+        VaePicture in[4];
+        VaeLatentOut out = {.type = VAE_TYPE_F32,
+                            .data = clip->latents + (size_t) k * latent};
+        vae_stream_count(stream, 1, &n_in, &n_out);
+        memcpy(gone, clip->video + (size_t) at * frame,
+               (size_t) n_in * frame * sizeof *gone);
+        for (int i = 0; i < n_in; i++)
+            in[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
+                                 .width = SIDE,
+                                 .height = SIDE,
+                                 .data = {(uint8_t *) (gone + i * frame)},
+                                 .stride = {SIDE * 3 * 4}};
+        status = vae_stream_encode_begin(stream, in, n_in, &out, n_out, error);
+        memset(gone, 0xff, 4 * frame * sizeof *gone);
+        memset(in, 0xff, sizeof in);
+        memset(&out, 0xff, sizeof out);
+        if (status == VAE_OK)
+            status = vae_stream_wait(stream, in_flight ? 1 : 0, error);
+        at += n_in;
+    }
+    if (status == VAE_OK)
+        status = vae_stream_wait(stream, 0, error);
+    *stats = *vae_stream_stats(stream);
+    expect(vae_stream_overlaps(stream), "calls of an encoder overlap");
+    vae_stream_free(&stream);
+    free(gone);
+    return status;
+}
+
+/* Frames that overflow in fp16 are computed again, though they are gone; an
+ * error says that they were finite. */
+static void
+encoder(void)
+{
+    Bed bed;
+    VaeError error = {0};
+    VaeStreamStats a, b;
+    size_t bytes;
+    bed_open(&bed, "wan21", "cuda", "fp16");
+    TestClip want = bed_clip(&bed, GROUPS, SIDE, SIDE, 0);
+    TestClip got = bed_clip(&bed, GROUPS, SIDE, SIDE, 0);
+    for (int i = 0; i < SIDE * SIDE * 3; i++)
+        want.video[(4 * BIG - 1) * SIDE * SIDE * 3 + i] = 1e7f;
+    memcpy(got.video, want.video, clip_video_count(&got) * sizeof(float));
+    must(encode(&bed, &want, VAE_NAN_FALLBACK, false, &a, &error), &error);
+    must(encode(&bed, &got, VAE_NAN_FALLBACK, true, &b, &error), &error);
+    clip_result(&bed, &got, VAE_ENCODE, &bytes);
+    expect(a.recovered_steps > 0 && a.recovered_steps == b.recovered_steps &&
+               memcmp(got.latents, want.latents, bytes) == 0,
+           "encoding in flight: %llu steps recovered, %llu one after another",
+           (unsigned long long) b.recovered_steps,
+           (unsigned long long) a.recovered_steps);
+    const VaeStatus status =
+        encode(&bed, &got, VAE_NAN_ERROR, true, &b, &error);
+    expect(status == VAE_ERR_BACKEND && strstr(error.message, "latent 2") &&
+               strstr(error.message, "though what came in was"),
+           "error: %s", error.message);
+    clip_free(&want);
+    clip_free(&got);
+    vae_model_free(&bed.model);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -328,8 +414,12 @@ main(int argc, char **argv)
     char weights[512];
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2) {
-        fprintf(stderr, "usage: guard BACKEND [few]\n");
+        fprintf(stderr, "usage: guard BACKEND [few|encoder]\n");
         return 2;
+    }
+    if (argc > 2 && strcmp(argv[2], "encoder") == 0) {
+        encoder();
+        return tests_end();
     }
     bed_open(&bed, "wan21", argv[1], "bf16");
     bed.threads = 1;

@@ -1,0 +1,183 @@
+/*
+ * guard.c: copies of the units of a run in flight, for nan.c.
+ *
+ * Pictures are copied only if they are looked at later: for the fallback, and
+ * floats for an error that says if the input was finite.
+ */
+#include <string.h>
+
+#include "alloc.h"
+#include "pixels.h"
+#include "stream.h"
+
+size_t
+vae_stream_latent_elements(const VaeStream *s)
+{
+    const int down = s->model->info.spatial;
+    return (size_t) s->model->info.latent_channels *
+           (size_t) (s->plan.padded_height / down) *
+           (size_t) (s->plan.padded_width / down);
+}
+
+static bool
+needs_data(const VaeStream *s, VaePixels pixels)
+{
+    return s->params.direction == VAE_ENCODE &&
+           (s->fallback || pixels == VAE_PIXELS_RGB_F32);
+}
+
+/* Bytes of a picture whose rows and planes follow each other. */
+static size_t
+picture_bytes(const VaePicture *p)
+{
+    size_t row[3], bytes = 0;
+    int rows[3];
+    const int n = vae_picture_planes(p, row, rows);
+    for (int i = 0; i < n; i++)
+        bytes += row[i] * (size_t) rows[i];
+    return bytes;
+}
+
+static size_t
+larger(size_t a, int b)
+{
+    return b > 0 && (size_t) b > a ? (size_t) b : a;
+}
+
+static void
+set_rooms(VaeStream *s)
+{
+    VaeGuard *g = &s->guard;
+    const bool decode = s->params.direction == VAE_DECODE;
+    const VaePicture widest = {.pixels = s->params.pixels,
+                               .width = s->params.width,
+                               .height = s->params.height};
+    size_t latents = 0, pictures = 0;
+    for (int i = 0; i < PROGRAMS; i++)
+        if (s->programs[i]) {
+            const VaeProgram *p = s->programs[i];
+            latents = larger(latents, decode ? p->n_in : p->n_out);
+            pictures = larger(pictures, decode ? p->n_out : p->n_in);
+        }
+    g->latent_bytes =
+        decode ? vae_stream_latent_elements(s) * sizeof(float) : 0;
+    g->picture_bytes =
+        needs_data(s, s->params.pixels) && !s->params.pictures_on_device
+            ? picture_bytes(&widest)
+            : 0;
+    g->room_latents = latents;
+    g->room_pictures = pictures;
+}
+
+VaeStatus
+vae_stream_guard_take(VaeStream *s, VaeError *error)
+{
+    VaeGuard *g = &s->guard;
+    const size_t had_latents = g->room_latents, had_pictures = g->room_pictures;
+    if (s->params.nan_policy == VAE_NAN_PASS || !s->class->counted ||
+        vae_stream_has_delay(s))
+        return VAE_OK;
+    set_rooms(s);
+    if (g->in && g->room_latents <= had_latents &&
+        g->room_pictures <= had_pictures) {
+        g->room_latents = had_latents;
+        g->room_pictures = had_pictures;
+        return VAE_OK;
+    }
+    vae_stream_guard_free(s);
+    set_rooms(s);
+    g->in = vae_mem_alloc(g->room_latents * sizeof *g->in);
+    g->out = vae_mem_alloc(g->room_latents * sizeof *g->out);
+    g->pictures = vae_mem_alloc(g->room_pictures * sizeof *g->pictures);
+    g->data = vae_mem_alloc(g->room_latents * g->latent_bytes +
+                            g->room_pictures * g->picture_bytes + 1);
+    if (g->in && g->out && g->pictures && g->data)
+        return VAE_OK;
+    vae_stream_guard_free(s);
+    return vae_fail(error, VAE_ERR_MEMORY, "out of memory for copies of the %s",
+                    s->params.direction == VAE_DECODE ? "latents" : "frames");
+}
+
+void
+vae_stream_guard_free(VaeStream *s)
+{
+    vae_mem_free(s->guard.in);
+    vae_mem_free(s->guard.out);
+    vae_mem_free(s->guard.pictures);
+    vae_mem_free(s->guard.data);
+    s->guard = (VaeGuard){0};
+}
+
+void
+vae_stream_forget_guarded(VaeStream *s)
+{
+    s->guard.pending = false;
+}
+
+VaeUnits
+vae_stream_copied_units(const VaeStream *s)
+{
+    const VaeGuard *g = &s->guard;
+    return (VaeUnits){.in = g->in, .out = g->out, .pictures = g->pictures};
+}
+
+static void
+copy_latents(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
+{
+    VaeGuard *g = &s->guard;
+    for (int i = 0; i < p->n_in; i++) {
+        const VaeLatentIn *from = &units->in[i];
+        uint8_t *data = g->data + (size_t) i * g->latent_bytes;
+        memcpy(data, from->data,
+               vae_stream_latent_elements(s) * vae_type_size(from->type));
+        g->in[i] = (VaeLatentIn){.type = from->type, .data = data};
+    }
+    memcpy(g->pictures, units->pictures,
+           (size_t) p->n_out * sizeof *g->pictures);
+}
+
+/* Copies the rows of *p to data. */
+static void
+copy_picture(VaePicture *p, uint8_t *data)
+{
+    size_t row[3];
+    int rows[3];
+    const int n = vae_picture_planes(p, row, rows);
+    for (int i = 0; i < n; i++) {
+        const uint8_t *from = p->data[i];
+        const ptrdiff_t stride = p->stride[i];
+        p->data[i] = data;
+        p->stride[i] = (ptrdiff_t) row[i];
+        for (int y = 0; y < rows[i]; y++, data += row[i])
+            memcpy(data, from + y * stride, row[i]);
+    }
+}
+
+/* False: there is no room for a copy that is needed. */
+static bool
+copy_pictures(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
+{
+    VaeGuard *g = &s->guard;
+    for (int i = 0; i < p->n_in; i++) {
+        VaePicture *to = &g->pictures[i];
+        *to = units->pictures[i];
+        if (!needs_data(s, to->pixels) || (to->on_device && !s->fallback))
+            continue;
+        if (to->on_device || picture_bytes(to) > g->picture_bytes)
+            return false;
+        copy_picture(to, g->data + (size_t) i * g->picture_bytes);
+    }
+    memcpy(g->out, units->out, (size_t) p->n_out * sizeof *g->out);
+    return true;
+}
+
+bool
+vae_stream_copy_units(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
+{
+    if (!s->guard.in)
+        return false;
+    if (s->params.direction == VAE_ENCODE)
+        return copy_pictures(s, p, units);
+    copy_latents(s, p, units);
+    return true;
+}
