@@ -3,7 +3,10 @@
  * not wait, and memory that is taken in steps?
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../stream/streams.h"
 #include "convs.h"
@@ -100,6 +103,96 @@ overlaps(void)
     expect(isnan(convolve(&at)), "workspace over what is added");
 }
 
+/* Whether a kernel ends the process, as an overlap does. */
+static bool
+ends(void (*launch)(float *m))
+{
+    float *m;
+    void *block;
+    int status = 0;
+    if (vae_rt_alloc(&block, 4096))
+        return false;
+    m = block;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        fclose(stderr);
+        launch(m);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    vae_rt_free(block);
+    return WIFSIGNALED(status);
+}
+
+static VaeRtStream stream;
+
+static void
+norm_at(float *m, size_t y, size_t tail)
+{
+    vae_rt_kernels()->norm(&(VaeQueue){.threads = 1, .stream = stream},
+                           &(VaeNormArgs){.kind = VAE_NORM_RMS,
+                                          .x = m,
+                                          .y = m + y,
+                                          .tail = m + tail,
+                                          .tail_frames = 1,
+                                          .t = 2,
+                                          .h = 2,
+                                          .w = 2,
+                                          .c = 8});
+}
+
+static void
+cast_at(float *m, size_t y)
+{
+    vae_rt_kernels()->cast(&(VaeQueue){.threads = 1, .stream = stream},
+                           &(VaeCastArgs){.x = m, .y = m + y, .n = 64});
+}
+
+static void
+norm_in_place(float *m)
+{
+    norm_at(m, 0, 64);
+}
+
+static void
+norm_beside(float *m)
+{
+    norm_at(m, 8, 128);
+}
+
+static void
+norm_over_tail(float *m)
+{
+    norm_at(m, 64, 96);
+}
+
+static void
+cast_apart(float *m)
+{
+    cast_at(m, 64);
+}
+
+static void
+cast_in_place(float *m)
+{
+    cast_at(m, 0);
+}
+
+/* A kernel whose result overlaps its input in another way than kernels.h
+ * allows. */
+static void
+kernels_overlap(void)
+{
+    if (!expect(vae_rt_stream_new(&stream) == 0, "a stream"))
+        return;
+    expect(!ends(norm_in_place) && !ends(cast_apart), "kernels as allowed");
+    expect(ends(norm_beside), "a norm one pixel beside its input");
+    expect(ends(norm_over_tail), "a norm over its tail");
+    expect(ends(cast_in_place), "a cast in place");
+    vae_rt_stream_free(stream);
+}
+
 /* A copy on one stream, and one of its result on another; whether that is
  * right. */
 static bool
@@ -164,6 +257,7 @@ int
 main(void)
 {
     overlaps();
+    kernels_overlap();
     orders();
     steps_of_memory();
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emu_overlap.h"
 #include "emu_state.h"
 
 /* ------------------------------------------------------------------ */
@@ -76,6 +77,7 @@ look(const void *kernel, const char *name)
             return;                                                            \
         }                                                                      \
         EMU_LOCKED;                                                            \
+        emu_overlap_##name(a);                                                 \
         vae_emu_set_look(look);                                                \
         vae_kernels_cuda.name(q, a);                                           \
         vae_emu_set_look(NULL);                                                \
