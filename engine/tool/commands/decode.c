@@ -21,11 +21,15 @@ typedef struct Decode {
     const VaeModelInfo *info;
     VaeModel *model;
     VaeTensorFile *file;
-    VaeLatentClip clip;
+    VaeLatentClip whole; /* all latents of the file */
+    Sequences sequences;
+    VaeLatentClip clip; /* the latents of the current sequence */
+    int64_t before;     /* frames of the sequences before it */
     Output out;
     Resume resume;
     int width, height;  /* visible */
-    int64_t frames;     /* to write in all */
+    int64_t frames;     /* to write of the current sequence */
+    int64_t all;        /* to write in all */
     size_t latent_size; /* bytes of one latent */
     size_t frame_size;  /* bytes of one frame */
     int n_streams;
@@ -91,10 +95,37 @@ check_clip(Decode *d, VaeError *error)
                         "%s",
                         vae_tensor_file_name(d->file), c->space, info->path,
                         info->space);
-    d->frames = vae_model_frames_of(d->model, c->t);
-    if (c->frames > 0 && c->frames < d->frames)
-        d->frames = c->frames;
     return find_size(d, error);
+}
+
+/* Makes sequence i the one that is decoded. */
+static void
+select_sequence(Decode *d, int i)
+{
+    const Sequence *s = &d->sequences.list[i];
+    d->clip = d->whole;
+    d->clip.t = s->latents;
+    d->clip.data = (const uint8_t *) d->whole.data +
+                   (uint64_t) s->first * d->whole.t_stride;
+    d->frames = s->frames;
+}
+
+static VaeStatus
+find_sequences(Decode *d, VaeError *error)
+{
+    const VaeStatus status =
+        sequences_read(d->file, &d->whole, d->model, &d->sequences, error);
+    if (status != VAE_OK)
+        return status;
+    if (d->sequences.n > 1 && d->o->resume)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s: holds %d sequences; --resume continues a file of "
+                        "one. Decode it without --resume",
+                        vae_tensor_file_name(d->file), d->sequences.n);
+    for (int i = 0; i < d->sequences.n; i++)
+        d->all += d->sequences.list[i].frames;
+    select_sequence(d, 0);
+    return VAE_OK;
 }
 
 static VaeStatus
@@ -127,7 +158,10 @@ open_input(Decode *d, VaeError *error)
     d->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     if (status == VAE_OK)
         status = vae_latent_clip_find(d->file, &options, &d->clip, error);
-    return status == VAE_OK ? check_clip(d, error) : status;
+    d->whole = d->clip;
+    if (status == VAE_OK)
+        status = check_clip(d, error);
+    return status == VAE_OK ? find_sequences(d, error) : status;
 }
 
 static VaeStatus
@@ -259,9 +293,10 @@ decode_slice(Run *r, int steps, VaeError *error)
     const int64_t keep = end - r->at - skip;
     r->at += n_out;
     if (keep > 0) {
-        status = output_write(&d->out, (uint64_t) r->written * d->frame_size,
-                              r->b->frame_data + (size_t) skip * d->frame_size,
-                              (size_t) keep * d->frame_size, error);
+        status = output_write(
+            &d->out, (uint64_t) (d->before + r->written) * d->frame_size,
+            r->b->frame_data + (size_t) skip * d->frame_size,
+            (size_t) keep * d->frame_size, error);
         r->written += keep;
     }
     if (status == VAE_OK && wanted && !ends && d->o->resume)
@@ -401,7 +436,7 @@ run_segments(Decode *d, VaeError *error)
 }
 
 static VaeStatus
-run_all(Decode *d, VaeError *error)
+run_sequence(Decode *d, VaeError *error)
 {
     const Resume *resume = &d->resume;
     Run r = {.d = d,
@@ -409,10 +444,22 @@ run_all(Decode *d, VaeError *error)
              .b = &d->buffers[0],
              .segment = {resume->begin, resume->latents, d->clip.t},
              .written = resume->frames};
-    d->written = resume->frames;
-    progress_begin(&d->progress, "frames", d->frames);
-    const VaeStatus status =
-        d->n_streams > 1 ? run_segments(d, error) : run(&r, error);
+    return d->n_streams > 1 ? run_segments(d, error) : run(&r, error);
+}
+
+static VaeStatus
+run_all(Decode *d, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    d->written = d->resume.frames;
+    progress_begin(&d->progress, "frames", d->all);
+    for (int i = 0; i < d->sequences.n && status == VAE_OK; i++) {
+        select_sequence(d, i);
+        if (i > 0)
+            vae_stream_reset(d->streams[0]);
+        status = run_sequence(d, error);
+        d->before += d->frames;
+    }
     progress_end(&d->progress);
     return status;
 }
@@ -456,7 +503,7 @@ write_frames(Decode *d, VaeError *error)
         .name = "frames",
         .type = VAE_TYPE_F32,
         .n_dims = 4,
-        .dims = {d->frames, d->height, d->width, 3},
+        .dims = {d->all, d->height, d->width, 3},
     };
     FrameMetadata metadata = {.n = 0};
     fill_metadata(d, &metadata);
@@ -488,6 +535,7 @@ free_all(Decode *d)
         free(b->frame_data);
         vae_stream_free(&d->streams[i]);
     }
+    free(d->sequences.list);
     vae_tensor_file_free(&d->file);
     vae_model_free(&d->model);
 }

@@ -74,14 +74,6 @@ model_json(const VaeModel *model, const char *hash)
         frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
-/* The number of sequences of the clip; latentmux writes a table of several. */
-static long long
-count_sequences(const VaeTensorFile *file)
-{
-    const VaeTensorInfo *t = vae_tensor_file_find(file, "latent_sequences");
-    return t && t->n_dims == 2 ? (long long) t->dims[0] : 1;
-}
-
 static json_t *
 clip_json(const VaeLatentClip *c)
 {
@@ -160,7 +152,7 @@ print_json(const Info *in, bool tensors)
     if (in->has_clip) {
         json_object_set_new(root, "latents", clip_json(&in->clip));
         json_object_set_new(root, "sequences",
-                            json_integer(count_sequences(in->file)));
+                            json_integer(sequences_count(in->file)));
     }
     if (in->video)
         json_object_set_new(root, "video", video_json(in->file, in->video));
@@ -336,11 +328,9 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
 static void
 print_sequences(const VaeTensorFile *file)
 {
-    const long long n = count_sequences(file);
+    const long long n = sequences_count(file);
     if (n > 1)
-        printf("  %lld sequences; latentdemux plays them, vaetool decode takes "
-               "them as one\n",
-               n);
+        printf("  %lld sequences, each decoded without those before it\n", n);
 }
 
 static void

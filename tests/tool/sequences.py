@@ -1,0 +1,91 @@
+"""vaetool decode and info on a file of several sequences: each one gives the
+frames of a file that holds only this sequence.
+usage: sequences.py VAETOOL WEIGHTS FOLDER"""
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+
+TOOL, WEIGHTS, FOLDER = sys.argv[1:]
+LATENT = 16 * 2 * 3  # numbers
+SEQUENCES = ((0, 9), (3, 1), (4, 4))  # first latent, frames
+LATENTS = 6
+
+random.seed(23)
+DATA = struct.pack("<%df" % (LATENTS * LATENT),
+                   *(random.gauss(0, 1) for _ in range(LATENTS * LATENT)))
+
+
+def write(name, data, table=None, frames=None):
+    """Writes [T, 16, 2, 3] latents."""
+    path = os.path.join(FOLDER, name)
+    meta = {"vae.layout": "tchw", "vae.latent_space": "wan2.1"}
+    if frames:
+        meta["vae.frames"] = str(frames)
+    header = {"__metadata__": meta,
+              "latent": {"dtype": "F32", "data_offsets": [0, len(data)],
+                         "shape": [len(data) // 4 // LATENT, 16, 2, 3]}}
+    if table:
+        rows = b"".join(struct.pack("<qq", *row) for row in table)
+        header["latent_sequences"] = {
+            "dtype": "U8", "shape": [len(table), 16],
+            "data_offsets": [len(data), len(data) + len(rows)]}
+        data += rows
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def run(*args):
+    return subprocess.run([TOOL] + list(args), capture_output=True, text=True)
+
+
+def decode(path, *args):
+    """The bytes of the frames."""
+    out = os.path.join(FOLDER, "frames.safetensors")
+    done = run("decode", "--model", WEIGHTS, "--backend", "ref", *args, path, out)
+    assert done.returncode == 0, done.stderr
+    with open(out, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        shape = json.loads(file.read(size))["frames"]["shape"]
+        return shape[0], file.read()
+
+
+def refused(*words, args=(), table=SEQUENCES):
+    path = write("bad.safetensors", DATA, table)
+    done = run("decode", "--model", WEIGHTS, "--backend", "ref", *args, path,
+               os.path.join(FOLDER, "none.safetensors"))
+    assert done.returncode not in (0, 2) and done.returncode > 0, done
+    for word in (path,) + words:
+        assert word in done.stderr, (word, done.stderr)
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    whole = write("all.safetensors", DATA, SEQUENCES)
+    wanted, count = b"", 0
+    for i, (first, frames) in enumerate(SEQUENCES):
+        end = SEQUENCES[i + 1][0] if i + 1 < len(SEQUENCES) else LATENTS
+        part = write("part.safetensors",
+                     DATA[first * LATENT * 4:end * LATENT * 4], frames=frames)
+        n, data = decode(part)
+        assert n == frames
+        wanted, count = wanted + data, count + n
+    for slices in ("1", "3"):
+        assert decode(whole, "--slice", slices) == (count, wanted), slices
+    assert decode(whole, "--devices", "ref,ref") == (count, wanted)
+    info = run("info", whole)
+    assert "  3 sequences, each decoded without those before it\n" in info.stdout
+    assert " sequences, each" not in run("info", part).stdout
+    assert json.loads(run("info", "--json", whole).stdout)["sequences"] == 3
+    refused("holds 3 sequences", "--resume", args=("--resume",))
+    for table in ([(0, 9), (3, 2), (4, 4)], [(1, 4), (3, 1)], [(0, 9), (7, 1)],
+                  [(0, 9), (3, 0)], [(0, 9), (3, -1)], [(0, 14), (3, 1)],
+                  [(0, 5), (3, 1), (2, 1)], [(0, 9), (2 ** 62, 1)]):
+        refused("latent_sequences", table=table)
+
+
+main()
