@@ -45,6 +45,27 @@ gst_vae_group_get(const GstBuffer *buffer, guint *frames,
            *frames > 0 && *duration <= G_MAXINT64;
 }
 
+void
+gst_vae_group_set_frame(GstBuffer *buffer, guint64 frame)
+{
+    GstCustomMeta *meta = gst_buffer_get_custom_meta(buffer, NAME);
+
+    if (meta)
+        gst_structure_set(gst_custom_meta_get_structure(meta), "frame",
+                          G_TYPE_UINT64, frame, NULL);
+}
+
+gboolean
+gst_vae_group_get_frame(const GstBuffer *buffer, guint64 *frame)
+{
+    GstCustomMeta *meta;
+
+    register_once();
+    meta = gst_buffer_get_custom_meta((GstBuffer *) buffer, NAME);
+    return meta && gst_structure_get(gst_custom_meta_get_structure(meta),
+                                     "frame", G_TYPE_UINT64, frame, NULL);
+}
+
 gboolean
 gst_vae_group_is_meta(const GstMeta *meta)
 {

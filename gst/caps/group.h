@@ -15,6 +15,11 @@ void gst_vae_group_add(GstBuffer *buffer, guint frames, GstClockTime duration);
 /* Returns FALSE if the buffer has no valid meta. */
 gboolean gst_vae_group_get(const GstBuffer *buffer, guint *frames,
                            GstClockTime *duration);
+/* Number of the latent's first frame in its clip, where the file has several
+ * sequences. Adds it to a writable buffer that has the meta. */
+void gst_vae_group_set_frame(GstBuffer *buffer, guint64 frame);
+/* Returns FALSE if the buffer does not state it. */
+gboolean gst_vae_group_get_frame(const GstBuffer *buffer, guint64 *frame);
 gboolean gst_vae_group_is_meta(const GstMeta *meta);
 
 G_END_DECLS

@@ -204,16 +204,19 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     const guint first = self->base.choice.info->decode.first_out;
     const guint skip = self->base.choice.info->decode.step_out - first;
     const guint64 k = GST_BUFFER_OFFSET(buffer);
-    guint64 from, to;
+    guint64 from, to, frame;
+    const gboolean stated = gst_vae_group_get_frame(buffer, &frame);
 
     item->start = TRUE;
-    if (self->base.input.segment.rate < 0 && k == 0)
+    if (stated)
+        self->frame = frame;
+    else if (self->base.input.segment.rate < 0 && k == 0)
         self->frame = 0;
     if (!is_cold(self, buffer))
         return first;
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
     item->partial = TRUE;
-    if (GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
+    if (!stated && GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
         self->frame =
             first + (k - 1) * self->base.choice.info->decode.step_out + skip;
     else

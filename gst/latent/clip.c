@@ -116,9 +116,8 @@ frames_of(const GstLatentClip *clip, gint64 n)
     return n > 0 ? 1 + (gint64) clip->temporal * (n - 1) : 0;
 }
 
-/* The first video frame of latent k. */
-static gint64
-first_frame(const GstLatentClip *clip, gint k)
+gint64
+gst_latent_clip_first_frame(const GstLatentClip *clip, gint k)
 {
     gint64 before = 0;
     gint i = 0;
@@ -143,8 +142,9 @@ fill_frames(GstLatentClip *clip)
         clip->info.temporal_factor = factor;
     }
     const gint64 stated = clip->data.frames;
-    clip->frames = first_frame(clip, clip->data.t);
-    if (stated > first_frame(clip, clip->data.t - 1) && stated < clip->frames)
+    clip->frames = gst_latent_clip_first_frame(clip, clip->data.t);
+    if (stated > gst_latent_clip_first_frame(clip, clip->data.t - 1) &&
+        stated < clip->frames)
         clip->frames = stated;
     else if (stated > 0 && stated != clip->frames)
         GST_WARNING("vae.frames is %" G_GINT64_FORMAT
@@ -297,9 +297,10 @@ gst_latent_clip_start(const GstLatentClip *clip, gint k)
 gint
 gst_latent_clip_frames(const GstLatentClip *clip, gint k)
 {
-    const gint64 end =
-        k + 1 < clip->data.t ? first_frame(clip, k + 1) : clip->frames;
-    return (gint) (end - first_frame(clip, k));
+    const gint64 end = k + 1 < clip->data.t
+                           ? gst_latent_clip_first_frame(clip, k + 1)
+                           : clip->frames;
+    return (gint) (end - gst_latent_clip_first_frame(clip, k));
 }
 
 GstClockTime
@@ -310,8 +311,9 @@ gst_latent_clip_time(const GstLatentClip *clip, gint k)
         return (GstClockTime) (k < clip->data.t ? t->pts
                                                 : t->pts + t->duration);
     }
-    return frame_time(clip,
-                      k < clip->data.t ? first_frame(clip, k) : clip->frames);
+    return frame_time(clip, k < clip->data.t
+                                ? gst_latent_clip_first_frame(clip, k)
+                                : clip->frames);
 }
 
 /* The last latent that begins at time or before. */
@@ -365,17 +367,19 @@ gst_latent_clip_frame_time(const GstLatentClip *clip, gint64 frame)
     if (!clip->times)
         return frame_time(clip, (guint64) frame);
     return (GstClockTime) clip->times[k].pts +
-           gst_util_uint64_scale((guint64) clip->times[k].duration,
-                                 (guint64) (frame - first_frame(clip, k)),
-                                 (guint64) gst_latent_clip_frames(clip, k));
+           gst_util_uint64_scale(
+               (guint64) clip->times[k].duration,
+               (guint64) (frame - gst_latent_clip_first_frame(clip, k)),
+               (guint64) gst_latent_clip_frames(clip, k));
 }
 
 /* The frame of latent k that is shown at time, by its own times. */
 static gint64
 frame_within(const GstLatentClip *clip, gint k, GstClockTime time)
 {
-    const gint64 last = first_frame(clip, k) + gst_latent_clip_frames(clip, k);
-    gint64 frame = first_frame(clip, k);
+    const gint64 last =
+        gst_latent_clip_first_frame(clip, k) + gst_latent_clip_frames(clip, k);
+    gint64 frame = gst_latent_clip_first_frame(clip, k);
     while (frame + 1 < last &&
            gst_latent_clip_frame_time(clip, frame + 1) <= time)
         frame++;

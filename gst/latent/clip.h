@@ -78,6 +78,8 @@ gboolean gst_latent_clip_take_sequences(GstLatentClip *clip,
                                         GstLatentSequence *sequences, gint n);
 /* Returns the first latent of the sequence that contains latent k. */
 gint gst_latent_clip_start(const GstLatentClip *clip, gint k);
+/* Returns the number of the first frame of latent k in the file. */
+gint64 gst_latent_clip_first_frame(const GstLatentClip *clip, gint k);
 /* Returns the number of frames of latent k. */
 gint gst_latent_clip_frames(const GstLatentClip *clip, gint k);
 /* Returns the time of latent k, or the end of the clip if k is data.t. */

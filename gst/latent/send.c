@@ -147,13 +147,16 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
     GST_BUFFER_PTS(buffer) = gst_latent_clip_time(&self->clip, k);
     GST_BUFFER_DURATION(buffer) =
         gst_latent_clip_time(&self->clip, k + 1) - GST_BUFFER_PTS(buffer);
-    if (self->clip.times) {
+    if (self->clip.times)
         GST_BUFFER_DURATION(buffer) =
             (GstClockTime) self->clip.times[k].duration;
+    if (self->clip.times || self->clip.sequences)
         gst_vae_group_add(buffer,
                           (guint) gst_latent_clip_frames(&self->clip, k),
                           GST_BUFFER_DURATION(buffer));
-    }
+    if (self->clip.sequences)
+        gst_vae_group_set_frame(
+            buffer, (guint64) gst_latent_clip_first_frame(&self->clip, k));
     if (self->run.stride && k == self->run.shown)
         GST_BUFFER_DURATION(buffer) =
             gst_latent_clip_time(&self->clip, self->run.until) -
