@@ -248,6 +248,8 @@ hand_on(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status)
 {
     GstVaeQueue *queue = engine->queue;
 
+    /* Before its frames leave, so that no message follows the EOS. */
+    gst_vae_stats_post(engine->stats, gst_vae_queue_n_steps(queue), FALSE);
     g_mutex_lock(&queue->lock);
     engine->used_us = g_get_monotonic_time();
     for (guint i = 0; i < slice->n; i++) {
@@ -263,7 +265,6 @@ hand_on(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status)
     g_mutex_unlock(&queue->lock);
     for (guint i = 0; i < slice->n; i++)
         gst_vae_item_unref(slice->items[i]);
-    gst_vae_stats_post(engine->stats, gst_vae_queue_n_steps(queue), FALSE);
 }
 
 /* Counts and hands on a slice whose call has ended with status. */
