@@ -15,9 +15,9 @@
  * square, vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the
  * number of video frames by the durations of the latents.
  *
- * Of the tags title, comment (as the prompt) and application-name it writes
- * those that came before the first latent, from upstream or by #GstTagSetter,
- * as vae.title, vae.comment and vae.application.
+ * It writes the tags title, comment (as the prompt) and application-name, from
+ * upstream or by #GstTagSetter, as vae.title, vae.comment and vae.application.
+ * The header has 4 KiB for those that come after the first latent.
  *
  * Where the times of the latents do not follow the frame rate, a second tensor,
  * "latent_times" (U8 [T, 16]), has of each latent two 64-bit integers, little
@@ -51,26 +51,14 @@
 
 #include "mux.h"
 
-#include <stdlib.h>
-
-#include "vae-private/tensors.h"
-
-#include "clip.h"
 #include "details.h"
 #include "error.h"
-#include "group.h"
-#include "metadata.h"
+#include "header.h"
+#include "record.h"
 #include "tensor_meta.h"
 
 GST_DEBUG_CATEGORY_STATIC(latent_mux_debug);
 #define GST_CAT_DEFAULT latent_mux_debug
-
-/* Times that differ by more than this from those of the frame rate are stored.
- * Containers round times to milliseconds. */
-#define JITTER (GST_MSECOND + GST_USECOND)
-
-/* Latents that the header keeps room for; more than any disk holds. */
-#define MAX_LATENTS ((gint64) 1 << 40)
 
 typedef enum {
     STATE_EMPTY,   /* nothing sent */
@@ -87,15 +75,8 @@ struct _GstLatentMux {
     GstCaps *caps; /* NULL before the first ones; as info_to_caps() says */
     GstVaeLatentInfo info;
     GstTagList *tags; /* that the header has, or NULL */
-    gsize header_size;
-    gint64 latents;
-    GstClockTime first; /* the time of the first */
-    gint64 frames;      /* of video, in all of them */
-    gint64 earlier;     /* in the sequences before this one */
-    GArray *times;      /* GstLatentTime of each */
-    GArray *sequences;  /* GstLatentSequence */
-    gboolean untimed;   /* a latent had no time */
-    gboolean uneven;    /* times do not follow the frame rate */
+    GstLatentHeader header;
+    GstLatentRecord record;
     gboolean warned, times_told;
 };
 
@@ -123,82 +104,13 @@ post(GstLatentMux *self, GError *error)
 
 /* Header ---------------------------------------------------------------- */
 
-static gint
-temporal(const GstLatentMux *self)
-{
-    return self->info.temporal_factor > 0 ? self->info.temporal_factor
-                                          : GST_LATENT_FALLBACK_TEMPORAL;
-}
-
-/* The header for so many latents and frames, in exactly header_size bytes
- * where that is set. */
-static GstBuffer *
-make_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times,
-            gint64 sequences)
-{
-    const GstVaeLatentInfo *info = &self->info;
-    VaeTensorOut tensors[3] = {
-        {.name = "latent",
-         .type = info->type,
-         .n_dims = 4,
-         .dims = {latents, info->channels, info->latent_height,
-                  info->latent_width}},
-        {.name = GST_LATENT_TIMES,
-         .type = VAE_TYPE_U8,
-         .n_dims = 2,
-         .dims = {latents, sizeof(GstLatentTime)}}};
-    const gsize n = times ? 2 : 1;
-    GstLatentFields fields;
-    VaeError error;
-    void *bytes;
-    gsize size;
-    tensors[n] = (VaeTensorOut){.name = GST_LATENT_SEQUENCES,
-                                .type = VAE_TYPE_U8,
-                                .n_dims = 2,
-                                .dims = {sequences, sizeof(GstLatentSequence)}};
-    gst_latent_fields_fill(&fields, info, frames, self->tags);
-    const VaeTensorHeader header = {tensors, sequences > 1 ? n + 1 : n,
-                                    fields.list, fields.n, self->header_size};
-    const VaeStatus status =
-        vae_tensor_header_make(&header, &bytes, &size, &error);
-    gst_latent_fields_clear(&fields);
-    if (status != VAE_OK) {
-        post(self,
-             gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_MUX,
-                               error.message, gst_vae_error_parts(&error)));
-        return NULL;
-    }
-    return gst_buffer_new_wrapped_full(0, bytes, size, 0, size, bytes, free);
-}
-
-/* Finds out how long the header gets at most. */
-static gboolean
-measure_header(GstLatentMux *self)
-{
-    const gint64 step = gst_vae_latent_info_step_size(&self->info) +
-                        sizeof(GstLatentTime) + sizeof(GstLatentSequence);
-    const gint64 most = MIN(MAX_LATENTS, G_MAXINT64 / step);
-    self->header_size = 0;
-    GstBuffer *buffer =
-        make_header(self, most, most * temporal(self), TRUE, most);
-    if (!buffer)
-        return FALSE;
-    self->header_size = gst_buffer_get_size(buffer);
-    gst_buffer_unref(buffer);
-    return TRUE;
-}
-
 /* Moves downstream to the file's first byte and sends the header there. */
 static GstFlowReturn
-push_header(GstLatentMux *self, gint64 latents, gint64 frames, gboolean times)
+push_header(GstLatentMux *self, GstBuffer *buffer)
 {
-    const gint64 sequences = latents > 0 ? self->sequences->len : 0;
     GstSegment segment;
-    GstBuffer *buffer = make_header(self, latents, frames, times, sequences);
-    if (!buffer)
-        return GST_FLOW_ERROR;
     GST_BUFFER_OFFSET(buffer) = 0;
-    GST_BUFFER_OFFSET_END(buffer) = self->header_size;
+    GST_BUFFER_OFFSET_END(buffer) = self->header.size;
     gst_segment_init(&segment, GST_FORMAT_BYTES);
     if (!gst_pad_push_event(self->srcpad, gst_event_new_segment(&segment))) {
         gst_buffer_unref(buffer);
@@ -221,13 +133,22 @@ downstream_seekable(GstLatentMux *self)
     return seekable;
 }
 
-/* The header has room for what is known before the first latent. */
 static void
 take_tags(GstLatentMux *self)
 {
     const GstTagList *tags = gst_tag_setter_get_tag_list(GST_TAG_SETTER(self));
     gst_clear_tag_list(&self->tags);
     self->tags = tags ? gst_tag_list_copy(tags) : NULL;
+    self->header.tags = self->tags;
+}
+
+/* Posts *error. */
+static GstFlowReturn
+fail(GstLatentMux *self, const VaeError *error)
+{
+    post(self, gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_MUX,
+                                 error->message, gst_vae_error_parts(error)));
+    return GST_FLOW_ERROR;
 }
 
 static GstFlowReturn
@@ -243,13 +164,19 @@ begin(GstLatentMux *self)
                           (NULL));
         return GST_FLOW_ERROR;
     }
+    VaeError error;
+    self->header = (GstLatentHeader){.info = &self->info};
     take_tags(self);
-    if (!measure_header(self))
-        return GST_FLOW_ERROR;
+    self->header.size = gst_latent_header_room(&self->info, self->tags, &error);
+    if (self->header.size == 0)
+        return fail(self, &error);
+    GstBuffer *header = gst_latent_header_make(&self->header, &error);
+    if (!header)
+        return fail(self, &error);
     GstCaps *caps = gst_static_pad_template_get_caps(&src_template);
     gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
     gst_caps_unref(caps);
-    return push_header(self, 0, 0, FALSE);
+    return push_header(self, header);
 }
 
 /* Writes a table of pairs of numbers at *offset, and moves that behind it. */
@@ -267,130 +194,64 @@ push_table(GstLatentMux *self, GArray *table, guint64 *offset)
     return gst_pad_push(self->srcpad, buffer);
 }
 
+/* The header at the end, with all tags that have come, if there is room for
+ * them. */
+static GstBuffer *
+last_header(GstLatentMux *self, VaeError *error)
+{
+    GstTagList *first = g_steal_pointer(&self->tags);
+    take_tags(self);
+    GstBuffer *header = gst_latent_header_make(&self->header, error);
+    if (!header && error->status == VAE_ERR_SIZE) {
+        GST_ELEMENT_WARNING(self, STREAM, MUX,
+                            ("The tags that came after the first latent are "
+                             "too long for the file's header and are left out"),
+                            ("%s", error->message));
+        self->header.tags = first;
+        header = gst_latent_header_make(&self->header, error);
+    }
+    self->header.tags = NULL;
+    gst_clear_tag_list(&first);
+    return header;
+}
+
 /* Writes the tables behind the latents, and the true header over the first
  * one. */
 static GstFlowReturn
 complete(GstLatentMux *self)
 {
+    GstLatentRecord *record = &self->record;
     GST_DEBUG_OBJECT(
         self, "%" G_GINT64_FORMAT " latents, %" G_GINT64_FORMAT " frames",
-        self->latents, self->frames);
+        record->latents, record->frames);
     self->state = STATE_DONE;
-    const gboolean times = self->uneven && !self->untimed && self->latents > 0;
-    guint64 offset = self->header_size +
-                     self->latents * gst_vae_latent_info_step_size(&self->info);
+    self->header.latents = record->latents;
+    self->header.frames = record->frames;
+    self->header.sequences = record->latents > 0 ? record->sequences->len : 0;
+    self->header.times =
+        record->uneven && !record->untimed && record->latents > 0;
+    VaeError error;
+    GstBuffer *header = last_header(self, &error);
+    if (!header)
+        return fail(self, &error);
+    guint64 offset =
+        self->header.size +
+        record->latents * gst_vae_latent_info_step_size(&self->info);
     GstFlowReturn ret = GST_FLOW_OK;
-    if (times)
-        ret = push_table(self, self->times, &offset);
-    if (ret == GST_FLOW_OK && self->sequences->len > 1)
-        ret = push_table(self, self->sequences, &offset);
-    return ret == GST_FLOW_OK
-               ? push_header(self, self->latents, self->frames, times)
-               : ret;
-}
-
-static void
-frame_rate(const GstLatentMux *self, guint64 *n, guint64 *d)
-{
-    const GstVaeLatentInfo *info = &self->info;
-    *n = info->fps_n > 0 ? info->fps_n : GST_LATENT_FALLBACK_FPS_N;
-    *d = info->fps_n > 0 ? info->fps_d : GST_LATENT_FALLBACK_FPS_D;
-}
-
-static GstClockTime
-frames_time(const GstLatentMux *self, guint64 frames)
-{
-    guint64 n, d;
-    frame_rate(self, &n, &d);
-    return gst_util_uint64_scale(frames, GST_SECOND * d, n);
-}
-
-static GstLatentSequence *
-last_sequence(const GstLatentMux *self)
-{
-    return &g_array_index(self->sequences, GstLatentSequence,
-                          self->sequences->len - 1);
-}
-
-/* Frames in front of the next latent in its sequence. */
-static gint64
-frames_before(const GstLatentMux *self)
-{
-    const gint64 n = self->latents - last_sequence(self)->first;
-    return n > 0 ? 1 + (n - 1) * temporal(self) : 0;
-}
-
-/* Frames of the next latent, up to `full`: as many as its meta or its duration
- * says; 0: nothing says it. */
-static gint64
-stated_frames(const GstLatentMux *self, const GstBuffer *buffer, gint64 full)
-{
-    GstClockTime length;
-    guint64 n, d;
-    guint frames;
-    if (gst_vae_group_get(buffer, &frames, &length))
-        return MIN(frames, full);
-    if (!GST_BUFFER_DURATION_IS_VALID(buffer))
-        return 0;
-    frame_rate(self, &n, &d);
-    return CLAMP((gint64) gst_util_uint64_scale_round(
-                     GST_BUFFER_DURATION(buffer), n, GST_SECOND * d),
-                 1, full);
-}
-
-static gint64
-count_frames(const GstLatentMux *self, const GstBuffer *buffer)
-{
-    const gint64 full =
-        self->latents > last_sequence(self)->first ? temporal(self) : 1;
-    const gint64 stated = stated_frames(self, buffer, full);
-    return stated > 0 ? stated : full;
-}
-
-static gboolean
-differ(GstClockTime a, GstClockTime b)
-{
-    return MAX(a, b) - MIN(a, b) > JITTER;
-}
-
-/* Notes the time of the next latent, which has so many frames. Without the
- * meta of vaeencode its duration is the nominal one. */
-static void
-note_time(GstLatentMux *self, const GstBuffer *buffer, gint64 frames)
-{
-    const GstClockTime pts = GST_BUFFER_PTS(buffer);
-    const GstClockTime nominal = frames_time(self, frames);
-    GstLatentTime time = {.duration = nominal};
-    GstClockTime length;
-    guint n;
-    if (self->latents == 0)
-        self->first = pts;
-    if (!GST_CLOCK_TIME_IS_VALID(pts) ||
-        !GST_CLOCK_TIME_IS_VALID(self->first) || pts < self->first ||
-        pts - self->first > G_MAXINT64) {
-        self->untimed = TRUE;
-        self->uneven |= GST_CLOCK_TIME_IS_VALID(pts) &&
-                        GST_CLOCK_TIME_IS_VALID(self->first);
-        return;
-    }
-    if (gst_vae_group_get(buffer, &n, &length))
-        time.duration = (gint64) length;
-    time.pts = (gint64) (pts - self->first);
-    if (self->times->len > 0 &&
-        g_array_index(self->times, GstLatentTime, self->times->len - 1).pts >
-            time.pts)
-        self->untimed = self->uneven = TRUE;
-    self->uneven |=
-        differ(time.duration, nominal) ||
-        differ(time.pts,
-               frames_time(self, self->earlier + frames_before(self)));
-    g_array_append_val(self->times, time);
+    if (self->header.times)
+        ret = push_table(self, record->times, &offset);
+    if (ret == GST_FLOW_OK && record->sequences->len > 1)
+        ret = push_table(self, record->sequences, &offset);
+    if (ret == GST_FLOW_OK)
+        return push_header(self, header);
+    gst_buffer_unref(header);
+    return ret;
 }
 
 static void
 warn_of_times(GstLatentMux *self)
 {
-    if (self->times_told || !self->untimed || !self->uneven)
+    if (self->times_told || !self->record.untimed || !self->record.uneven)
         return;
     self->times_told = TRUE;
     GST_ELEMENT_WARNING(
@@ -398,45 +259,33 @@ warn_of_times(GstLatentMux *self)
         ("Latent %" G_GINT64_FORMAT " has no time, or one before that of an "
          "earlier latent, which the file cannot hold: all latents get the "
          "times of the frame rate. Put videorate in front of the encoder",
-         self->latents),
+         self->record.latents),
         (NULL));
 }
 
-/* Begins a sequence where the next latent does. Without DELTA_UNIT, but with
- * more than the one frame of a first latent, it rather lacks the flag. */
 static void
-note_sequence(GstLatentMux *self, const GstBuffer *buffer)
+warn_of_sequence(GstLatentMux *self)
 {
-    const GstLatentSequence next = {.first = self->latents};
-    if (self->latents > 0 &&
-        GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT))
+    if (self->warned || !self->record.doubtful)
         return;
-    if (self->latents == 0 || stated_frames(self, buffer, 2) == 1) {
-        self->earlier = self->frames;
-        g_array_append_val(self->sequences, next);
-        return;
-    }
-    if (!self->warned)
-        GST_ELEMENT_WARNING(
-            self, STREAM, MUX,
-            ("Latent %" G_GINT64_FORMAT
-             " begins a new sequence by its flags, but has not the duration of "
-             "one frame: it is written as the continuation of the one before. "
-             "Set DELTA_UNIT on it, or that duration",
-             self->latents),
-            (NULL));
     self->warned = TRUE;
+    GST_ELEMENT_WARNING(
+        self, STREAM, MUX,
+        ("Latent %" G_GINT64_FORMAT
+         " begins a new sequence by its flags, but has not the duration of "
+         "one frame: it is written as the continuation of the one before. "
+         "Set DELTA_UNIT on it, or that duration",
+         self->record.latents),
+        (NULL));
 }
 
 static GstFlowReturn
 write_latent(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize size = gst_buffer_get_size(buffer);
-    const guint64 offset = self->header_size + self->latents * size;
-    note_sequence(self, buffer);
-    const gint64 frames = count_frames(self, buffer);
-    const gint64 before = frames_before(self);
-    note_time(self, buffer, frames);
+    const guint64 offset = self->header.size + self->record.latents * size;
+    gst_latent_record_note(&self->record, &self->info, buffer);
+    warn_of_sequence(self);
     warn_of_times(self);
     buffer = gst_buffer_make_writable(buffer);
     GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
@@ -446,13 +295,10 @@ write_latent(GstLatentMux *self, GstBuffer *buffer)
     GST_BUFFER_FLAG_UNSET(buffer,
                           GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_DISCONT);
     GST_LOG_OBJECT(self, "latent %" G_GINT64_FORMAT ": %" GST_PTR_FORMAT,
-                   self->latents, buffer);
+                   self->record.latents, buffer);
     const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
-    if (ret == GST_FLOW_OK) {
-        self->latents++;
-        last_sequence(self)->frames = before + frames;
-        self->frames = self->earlier + before + frames;
-    }
+    if (ret == GST_FLOW_OK)
+        gst_latent_record_count(&self->record);
     return ret;
 }
 
@@ -466,7 +312,7 @@ wrong_size(const GstLatentMux *self, gsize size, gsize wanted)
     gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", is, should},
                          "Latent %" G_GINT64_FORMAT
                          " has %s, its caps ask for %" G_GSIZE_FORMAT,
-                         self->latents, is, wanted);
+                         self->record.latents, is, wanted);
     g_free(is);
     g_free(should);
     return error;
@@ -532,7 +378,7 @@ refuse_change(GstLatentMux *self, GstCaps *caps)
             self, STREAM, FORMAT,
             ("The latents change after %" G_GINT64_FORMAT
              " of them, but a file holds one kind",
-             self->latents),
+             self->record.latents),
             ("from %s to %s", wanted, found),
             ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, found,
              "wanted", G_TYPE_STRING, wanted, NULL));
@@ -574,11 +420,9 @@ static void
 reset(GstLatentMux *self)
 {
     self->state = STATE_EMPTY;
-    self->header_size = 0;
-    self->latents = self->frames = self->earlier = 0;
-    g_array_set_size(self->sequences, 0);
-    self->warned = self->untimed = self->uneven = self->times_told = FALSE;
-    g_array_set_size(self->times, 0);
+    self->header = (GstLatentHeader){0};
+    gst_latent_record_reset(&self->record);
+    self->warned = self->times_told = FALSE;
 }
 
 static void
@@ -604,8 +448,6 @@ merge_tags(GstLatentMux *self, GstEvent *event)
     gst_event_parse_tag(event, &tags);
     gst_tag_setter_merge_tags(setter, tags,
                               gst_tag_setter_get_tag_merge_mode(setter));
-    if (self->state == STATE_WRITING)
-        GST_INFO_OBJECT(self, "tags behind the first latent are not written");
 }
 
 static gboolean
@@ -674,16 +516,14 @@ finalize(GObject *object)
 {
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
     gst_clear_tag_list(&GST_LATENT_MUX(object)->tags);
-    g_array_unref(GST_LATENT_MUX(object)->times);
-    g_array_unref(GST_LATENT_MUX(object)->sequences);
+    gst_latent_record_clear(&GST_LATENT_MUX(object)->record);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
 }
 
 static void
 gst_latent_mux_init(GstLatentMux *self)
 {
-    self->times = g_array_new(FALSE, FALSE, sizeof(GstLatentTime));
-    self->sequences = g_array_new(FALSE, FALSE, sizeof(GstLatentSequence));
+    gst_latent_record_init(&self->record);
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
     gst_pad_set_event_function(self->sinkpad, sink_event);
