@@ -6,6 +6,8 @@
  * (temporal - 1) before it that a restart gives, too. What is given out follows
  * from the latents and the steps of the end so far.
  */
+#include <string.h>
+
 #include "clock.h"
 #include "stream.h"
 
@@ -84,6 +86,41 @@ vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
     run->pictures = s->slots;
     if (run->clock.end >= 0)
         run->latents_in = s->no_latents;
+}
+
+/* ------------------------------------------------------------------ */
+/* Numbers that are not finite.                                        */
+
+void
+vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
+                        uint8_t *carries)
+{
+    const VaeProgram *p = s->programs[NEXT];
+    for (int i = 0; i < p->n_ops && p->delayed; i++) {
+        const VaeOp *op = &p->ops[i];
+        const VaeCarry *carry = op->carry;
+        int64_t first, end;
+        if (!carry || (op->kind != VAE_OP_TAIL && op->kind != VAE_OP_NORM))
+            continue;
+        const size_t frame = vae_carry_frame(carry);
+        vae_clock_span(next, op->kind == VAE_OP_TAIL ? op->x : op->y, &first,
+                       &end);
+        /* Frame -1 and the one behind the last are copies that are read. */
+        for (int k = 0; k < carry->frames; k++)
+            if (k - carry->frames < first - 1 || k - carry->frames > end)
+                memset(carries + carry->offset + (size_t) k * frame, 0, frame);
+    }
+}
+
+bool
+vae_stream_is_early(const VaeStream *s, const VaeProgram *p, VaeClock clock)
+{
+    int64_t first, end;
+    if (!p->delayed)
+        return false;
+    clock.begin -= p->steps;
+    vae_clock_span(&clock, p->ops[p->n_ops - 1].x, &first, &end);
+    return first > 0;
 }
 
 /* ------------------------------------------------------------------ */

@@ -114,8 +114,11 @@ widen(VaeStream *s, bool *usable, VaeError *error)
         narrow && wide
             ? vae_carries_read_snapshot(&s->carries, narrow, error)
             : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
-    if (status == VAE_OK)
+    if (status == VAE_OK) {
+        const VaeClock clock = vae_stream_clock(s);
+        vae_stream_clear_unused(s, &clock, narrow);
         *usable = convert(s, narrow, fallback, wide);
+    }
     if (status == VAE_OK && *usable)
         status = vae_carries_write(&fallback->carries, wide, error);
     vae_mem_free(narrow);
@@ -123,7 +126,7 @@ widen(VaeStream *s, bool *usable, VaeError *error)
     return status;
 }
 
-/* Copies the fallback's carries back, if they fit. */
+/* Copies the fallback's carries back after a step, if they fit. */
 static VaeStatus
 narrow(VaeStream *s, VaeError *error)
 {
@@ -135,6 +138,9 @@ narrow(VaeStream *s, VaeError *error)
             ? vae_carries_read(&fallback->carries, wide, error)
             : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
     if (status == VAE_OK) {
+        VaeClock clock = vae_stream_clock(s);
+        clock.begin++;
+        vae_stream_clear_unused(fallback, &clock, wide);
         s->in_fallback = !convert(fallback, wide, s, small);
         if (!s->in_fallback)
             status = vae_carries_write(&s->carries, small, error);
@@ -306,12 +312,37 @@ mend(VaeStream *s, const VaeUnits *units, VaeError *error)
     return status;
 }
 
+/* In the first runs of a decoder with a delay the results do not show yet what
+ * is not finite: counts the carries. */
+static VaeStatus
+count_carries(VaeStream *s, VaeError *error)
+{
+    const VaeClock clock = vae_stream_clock(s);
+    if (s->guard.bad || !s->fallback ||
+        !vae_stream_is_early(s, s->programs[s->guard.which], clock))
+        return VAE_OK;
+    uint8_t *carries = vae_mem_alloc((size_t) s->plan.carries);
+    if (!carries)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
+    const VaeStatus status = vae_carries_read(&s->carries, carries, error);
+    vae_stream_clear_unused(s, &clock, carries);
+    for (int i = 0; i < s->carries.set.n && status == VAE_OK; i++) {
+        const VaeCarry *c = s->carries.set.items[i];
+        const size_t n = c->bytes / vae_type_size(c->type);
+        s->guard.bad += !all_finite(carries + c->offset, c->type, n);
+    }
+    vae_mem_free(carries);
+    return status;
+}
+
 /* Looks at the last run, of these units. */
 static VaeStatus
 settle(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     s->guard.pending = false;
     VaeStatus status = count_bad(s, error);
+    if (status == VAE_OK)
+        status = count_carries(s, error);
     if (status != VAE_OK || s->guard.bad == 0)
         return status;
     /* The runs before it are delivered first: their latents count apart. */

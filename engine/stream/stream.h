@@ -218,6 +218,15 @@ void vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps);
 /* The pictures and the clock of a run of a program with delay lines. */
 void vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
                              const VaeUnits *units, VaeRun *run);
+/* Zeroes what no frame depends on in a copy of the carries, as they are before
+ * the run at that clock. */
+void vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
+                             uint8_t *carries);
+/* True if the last run, of that program, gave frames before the first one,
+ * which are not counted, so that a number that is not finite may be in the
+ * carries alone. clock: of the next run. */
+bool vae_stream_is_early(const VaeStream *s, const VaeProgram *p,
+                         VaeClock clock);
 /* With params.low_latency, after each step: computes the frames that are given
  * out now as if the sequence ended here, and goes back. */
 VaeStatus vae_stream_guess(VaeStream *s, const VaeUnits *units,

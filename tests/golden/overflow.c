@@ -12,7 +12,13 @@ change(const VaeTensorInfo *t, float *v)
         v[0] = 0x1.8p127f;
     for (size_t i = 0; strcmp(t->name, "conv2.weight") == 0 && i < in; i++)
         v[i] = i == 0 ? 0x1.fep125f / OVERFLOW_Z : 0;
-    if (strcmp(t->name, "decoder.conv1.weight") != 0)
+    /* LTX-2: its statistics, and a convolution that reads no first channel. */
+    if (strcmp(t->name, "per_channel_statistics.mean-of-means") == 0)
+        v[0] = 0x1.8p127f;
+    if (strcmp(t->name, "per_channel_statistics.std-of-means") == 0)
+        v[0] = 0x1.fep125f / OVERFLOW_Z;
+    if (strcmp(t->name, "decoder.conv1.weight") != 0 &&
+        strcmp(t->name, "decoder.conv_in.conv.weight") != 0)
         return;
     for (size_t o = 0; o < (size_t) t->dims[0]; o++)
         memset(v + o * in * 27, 0, 27 * sizeof *v);

@@ -13,6 +13,8 @@
  * number in fp32 and infinite in bf16, and 0 times it is NaN; where it is 0 all
  * is well. What it is made of are numbers of bf16. The decoder's first
  * convolution carries it for two more steps.
+ *
+ * LTX-2: the same, with z the first channel of a normalised latent.
  */
 #define OVERFLOW_Z 16
 
