@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import cut
 import libvae
 import segments
+from bar import Bar
 from cut import Segment
 from libvae import Error
 from worker import Leaving
 
 ERRORS_MAX = 3    # of one segment, until the run ends
 DEATHS_MAX = 10   # of workers in one segment, without a result in between
+REFUSED_MAX = 8   # workers, until the first one that can be used
 AHEAD = 2         # calls that a worker has in its queue
 FLUSH_SECONDS = 2
 JOIN_SECONDS = 5
@@ -93,6 +95,7 @@ class Driver:
         self.alive, self.slots, self.computing = 0, 0, 1  # 1: makes the tasks
         self.failure = self.forced = self.first = None
         self.lost = self.handed = 0
+        self.refused = []  # workers that keep their places
         folder = os.path.dirname(os.path.abspath(__file__))
         self.sources = {}
         for name in MODULES:
@@ -101,23 +104,24 @@ class Driver:
 
     # The size of the cluster.
 
-    def plan_workers(self):
+    def count_places(self):
+        """How many workers the cluster has room for."""
         nodes = [n["Resources"] for n in self.ray.nodes() if n["Alive"]]
         gpus = sum(int(n.get("GPU", 0)) for n in nodes)
         cpus = [int(n.get("CPU", 0)) for n in nodes if n.get("CPU")]
         o = self.options
         if gpus and o.backend in ("auto", "cuda"):
             self.resources = {"num_gpus": 1, "num_cpus": o.threads or 0}
-            return o.workers or gpus
+            return gpus
         if not cpus:
             raise Error("the Ray cluster has neither a CPU nor a GPU")
         threads = o.threads or min(4, min(cpus))
         self.settings["threads"] = threads
         self.resources = {"num_cpus": threads}
-        workers = o.workers or sum(n // threads for n in cpus)
-        if not workers:
+        places = sum(n // threads for n in cpus)
+        if not places:
             raise Error(f"no node of the Ray cluster has {threads} CPUs (--threads)")
-        return workers
+        return places
 
     # Workers.
 
@@ -130,7 +134,12 @@ class Driver:
                 if self.over():
                     return None
         self.get(ready)
-        self.get(actor.prepare.remote(self.sources, self.options.model, self.settings))
+        try:
+            self.get(actor.prepare.remote(self.sources, self.options.model,
+                                          self.settings))
+        except Error as error:
+            self.refused.append(actor)
+            raise Refused(error) from None
         return actor
 
     def get(self, ref):
@@ -163,24 +172,39 @@ class Driver:
                               f"{first['node']} has {first[key]}: their bytes may differ")
         return found
 
-    def open_first(self):
-        """The first worker chooses the backend and the precision for all."""
-        for left in reversed(range(DEATHS_MAX)):
+    def open_first(self, places):
+        """The first worker chooses the backend and the precision for all. One of a node
+        that cannot be used keeps its place there, so that the next one is elsewhere."""
+        lost = 0
+        while True:
             try:
                 return self.try_first()
             except Lost:
-                if not left:
+                lost += 1
+                if lost == DEATHS_MAX:
                     raise
+            except Refused as error:
+                if len(self.refused) == min(places, REFUSED_MAX):
+                    raise
+                self.say_refused(error)
 
     def try_first(self):
         actor = self.start_actor()
-        found = self.open(actor, self.clips[0])
+        try:
+            found = self.open(actor, self.clips[0])
+        except Refused:
+            self.refused.append(actor)
+            raise
         self.forced = {"backend": libvae.BACKENDS.index(found["backend"]),
                        "precision": libvae.PRECISIONS.index(found["precision"]),
                        "threads": found["threads"],
                        "deterministic": found["backend"] == "cuda"}
         self.first = self.open(actor, self.clips[0])
         return actor
+
+    def say_refused(self, error):
+        print(f"\n{self.options.prog}: this worker is not used: {error}",
+              file=sys.stderr)
 
     # Tasks.
 
@@ -277,12 +301,10 @@ class Driver:
                 self.give_up(task, None)
             except Refused as error:
                 refused = str(error)
-                self.put_back(task)
+                if task:
+                    self.put_back(task)
                 break
             except Error as error:
-                if not task:
-                    refused = str(error)
-                    break
                 self.give_up(task, str(error))
             except Exception as error:  # a bug of ours must not hang the others
                 self.fail(f"{type(error).__name__}: {error}")
@@ -292,8 +314,7 @@ class Driver:
         with self.lock:
             self.slots -= 1
             if refused:
-                print(f"\n{self.options.prog}: this worker is not used: {refused}",
-                      file=sys.stderr)
+                self.say_refused(refused)
                 if not self.slots and not self.failure:
                     self.failure = f"no worker is left: {refused}"
             self.lock.notify_all()
@@ -308,12 +329,11 @@ class Driver:
         if error and clip.output.part in error:
             self.fail(error)  # the disk of the driver
         elif task.errors >= ERRORS_MAX or task.deaths >= DEATHS_MAX:
-            why = error or f"its worker was lost {task.deaths} times"
+            what = (f"failed {task.errors} times: {error}" if error else
+                    f"lost {task.deaths} workers without a result")
             self.fail(f"{clip.source.path}: the segment from latent {task.segment.first} "
-                      f"to {task.segment.end - 1} failed {ERRORS_MAX} times: {why}"
-                      if error else
-                      f"{clip.source.path}: the segment from latent {task.segment.first} "
-                      f"to {task.segment.end - 1} failed: {why}")
+                      f"to {task.segment.end - 1} {what}; what is done is kept, continue "
+                      "with --resume")
         left = task.segment.first < task.segment.end
         self.put_back(task if left else None)
 
@@ -339,8 +359,9 @@ class Driver:
               file=sys.stderr)
 
     def run(self):
-        workers = self.plan_workers()
-        actor = self.open_first()
+        places = self.count_places()
+        actor = self.open_first(places)
+        workers = self.options.workers or places - len(self.refused)
         for clip in self.clips:
             clip.open(segments.description_of(clip.source, self.first),
                       self.options.resume)
@@ -379,40 +400,6 @@ def kill(ray, actor):
             ray.kill(actor)
         except (ray.exceptions.RayError, ValueError):
             pass  # it is gone
-
-
-class Bar:
-    """A line on a terminal, and one line at the end."""
-    WIDTH = 24
-
-    def __init__(self, driver):
-        self.driver = driver
-        self.total = sum(c.source.frames for c in driver.clips)
-        self.resumed = sum(c.resumed for c in driver.clips)
-        self.terminal = sys.stderr.isatty()
-
-    def rate(self):
-        done = sum(c.written for c in self.driver.clips)
-        spent = time.monotonic() - self.driver.started
-        return done, spent, (done - self.resumed) / max(spent, 1e-3)
-
-    def show(self):
-        if not self.terminal:
-            return
-        done, _, fps = self.rate()
-        left = f"{(self.total - done) / fps:.0f} s left" if fps > 0 else "starting"
-        filled = self.WIDTH * done // self.total
-        print(f"\r[{'#' * filled}{'.' * (self.WIDTH - filled)}] {done}/{self.total} "
-              f"frames, {self.driver.alive} workers, {fps:.2f} fps, {left}\033[K", end="",
-              file=sys.stderr, flush=True)
-
-    def end(self):
-        _, spent, fps = self.rate()
-        d = self.driver
-        print(("\n" if self.terminal else "") +
-              f"{d.options.prog}: {self.total} frames in {spent:.1f} s, {fps:.2f} fps; "
-              f"{d.lost} workers lost, {d.handed} of them handed over; the driver "
-              f"used {time.process_time() - d.used:.2f} s of a CPU", file=sys.stderr)
 
 
 def add_options(parser):

@@ -3,17 +3,20 @@
 import sys
 
 import driver
+import frames
 import libvae
 import output
 import sources
 from libvae import Error
 
+ENDS = (".safetensors", ".mp4", ".webm", ".mkv", ".mov")
+
 
 def main(arguments):
     parser = driver.parser(
-        "encode.py", "Encodes files of frames (safetensors with video_u8 or frames, "
-        "[T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the joined "
-        "latents have the bytes of vaetool encode.")
+        "encode.py", "Encodes videos, or files of frames (safetensors with video_u8 or "
+        "frames, [T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the "
+        "joined latents have the bytes of vaetool encode, or video-to-latents.sh.")
     parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
                         default="normalized")
     parser.add_argument("--posterior", choices=("mean", "sample"), default="mean")
@@ -21,13 +24,14 @@ def main(arguments):
     options = parser.parse_args(arguments)
 
     def make_clips():
-        pairs = driver.name_outputs(options, (".safetensors",), "safetensors")
+        pairs = driver.name_outputs(options, ENDS, "safetensors")
         for _, out in pairs:
             if not out.endswith(".safetensors"):
                 raise Error(f"{out}: the name must end in .safetensors")
         model = libvae.Model(options.model, options.variant)
         return [output.Clip(sources.Encoding(
-            model, path, libvae.NORMALIZATIONS.index(options.normalization),
+            model, frames.open_frames(path, out),
+            libvae.NORMALIZATIONS.index(options.normalization),
             ("mean", "sample").index(options.posterior), options.seed), out)
             for path, out in pairs]
 

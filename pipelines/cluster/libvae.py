@@ -238,10 +238,10 @@ def frame_bytes(pixels, width, height):
     return width * height * (12 if pixels == RGB_F32 else 3)
 
 
-def picture(pixels, width, height, address):
+def picture(pixels, width, height, address, colour=None):
     """A packed picture; address 0: it is computed and not written."""
     made = Picture(pixels=pixels, width=width, height=height,
-                   matrix=0 if height < 720 else 1)
+                   **{"matrix": 0 if height < 720 else 1, **(colour or {})})
     half, rows = (width + 1) // 2, (height + 1) // 2
     if pixels == I420:
         made.data[:] = [address, address + width * height,
@@ -300,7 +300,7 @@ class Stream:
         call("vae_stream_decode", self.handle, inputs, n, frames, given)
         return out.raw if wanted else None
 
-    def encode(self, frames, n, pixels):
+    def encode(self, frames, n, pixels, colour=None):
         """Packed frames of n steps to [n][outputs][C, h, w] of F32: the latent and,
         of networks with a posterior, mean and logvar."""
         info, plan = self.model.info, self.plan
@@ -310,7 +310,7 @@ class Stream:
             raise Error(f"{len(frames)} bytes are not {taken} frames of {size} bytes")
         at = ctypes.cast(ctypes.c_char_p(frames), c_void_p).value
         inputs = (Picture * taken)(*[
-            picture(pixels, self.params.width, self.params.height, at + i * size)
+            picture(pixels, self.params.width, self.params.height, at + i * size, colour)
             for i in range(taken)])
         outputs = 3 if info.has_posterior else 1
         plane = plan.padded_height // info.spatial * (plan.padded_width // info.spatial)

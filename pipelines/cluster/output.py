@@ -1,5 +1,6 @@
 """The output: a file that is written in any order, with a journal of what is there, and a
 video that is joined from it."""
+import contextlib
 import json
 import os
 import threading
@@ -61,8 +62,7 @@ class Output:
             try:
                 n = os.pwrite(self.file, data, offset)
             except OSError as error:
-                raise Error(f"{self.part}: cannot write: {error.strerror}; what is "
-                            "done is kept, continue with --resume") from None
+                raise self.unwritten(self.part, error) from None
             data, offset = data[n:], offset + n
 
     def entries(self):
@@ -89,10 +89,17 @@ class Output:
     def flush(self):
         """Brings the data to the disk, then says so in the journal."""
         pending, self.pending = self.pending, []
-        if pending:
-            os.fdatasync(self.file)
-            self.log.writelines(map(line_of, pending))
-            self.log.flush()
+        try:
+            if pending:
+                os.fdatasync(self.file)
+                self.log.writelines(map(line_of, pending))
+                self.log.flush()
+        except OSError as error:
+            raise self.unwritten(self.journal, error) from None
+
+    def unwritten(self, path, error):
+        return Error(f"{path}: cannot write: {error.strerror}; what is done is kept, "
+                     "continue with --resume")
 
     def missing(self, segment):
         """The parts of a segment that are not written yet."""
@@ -117,12 +124,9 @@ class Output:
         os.unlink(self.journal)
 
     def close(self):
-        try:
-            self.flush()
-        except OSError:
-            pass
         os.close(self.file)
-        self.log.close()
+        with contextlib.suppress(OSError):
+            self.log.close()
 
 
 def line_of(values):
@@ -183,4 +187,6 @@ class Clip:
 
     def stop(self):
         if self.output:
+            with contextlib.suppress(Error):
+                self.output.flush()
             self.output.close()

@@ -111,52 +111,26 @@ class Encoding:
     direction = ENCODE
     video = None
 
-    def __init__(self, model, path, normalization=0, posterior=0, seed=0, rate=None):
-        self.model, self.path = model, path
+    def __init__(self, model, frames, normalization=0, posterior=0, seed=0):
+        self.model, self.frames_file, self.path = model, frames, frames.path
         self.settings = {"posterior": posterior, "seed": seed}
         info = model.info
         if not info.has_encoder:
             raise Error(f"{model.path}: has no encoder")
-        self.file, self.begin, shape, kind, metadata = self.find(path)
-        self.frames, self.height, self.width = shape[:3]
+        self.frames, self.height, self.width = frames.shape
         if not self.frames:
-            raise Error(f"{path}: has no frames")
-        self.pixels = RGB if kind == "U8" else RGB_F32
+            raise Error(f"{self.path}: has no frames")
+        self.pixels = frames.pixels
         wanted = f"{info.pixel_low:g} {info.pixel_high:g}"
-        if kind == "F32" and metadata.get("vae.pixel_range", wanted) != wanted:
-            raise Error(f"{path}: the frames have the range "
-                        f"{metadata['vae.pixel_range']}, the model {model.path} wants "
-                        f"{wanted}")
-        self.rate = rate or metadata.get("vae.framerate")
+        if self.pixels == RGB_F32 and (frames.range or wanted) != wanted:
+            raise Error(f"{self.path}: the frames have the range {frames.range}, the "
+                        f"model {model.path} wants {wanted}")
+        self.rate = frames.rate
         self.normalization = normalization
         self.latents = model.latents_of(self.frames)
         self.frame = libvae.frame_bytes(self.pixels, self.width, self.height)
         self.header, self.plane, self.outputs = self.make_header()
         self.size = self.outputs * self.latents * self.plane * info.latent_channels
-
-    def __del__(self):
-        if hasattr(self, "file"):
-            self.file.close()
-
-    @staticmethod
-    def find(path):
-        """Finds video_u8 or frames, [T, H, W, 3], in a safetensors file."""
-        file = open(path, "rb")
-        try:
-            length, = struct.unpack("<Q", file.read(8))
-            entries = json.loads(file.read(min(length, 100 << 20)))
-            metadata = entries.pop("__metadata__", {})
-            name = next(n for n in ("video_u8", "frames") if n in entries)
-            entry = entries[name]
-            shape, kind = entry["shape"], entry["dtype"]
-            if len(shape) != 4 or shape[3] != 3 or kind not in ("U8", "F32"):
-                raise Error(f'{path}: tensor "{name}" is {kind} {shape}, wanted U8 or '
-                            "F32 [T, H, W, 3]")
-        except (struct.error, ValueError, StopIteration, KeyError, TypeError):
-            raise Error(f"{path}: wanted a safetensors file with video_u8 or frames, "
-                        "[T, H, W, 3]; pipelines/video-to-latents.sh encodes a video "
-                        "file") from None
-        return file, 8 + length + entry["data_offsets"][0], shape, kind, metadata
 
     def make_header(self):
         info = self.model.info
@@ -178,7 +152,7 @@ class Encoding:
     def job(self):
         return {"direction": ENCODE, "width": self.width, "height": self.height,
                 "normalization": self.normalization, "pixels": self.pixels,
-                **self.settings}
+                "colour": self.frames_file.colour, **self.settings}
 
     def inputs(self, first, end):
         """The frames of these latents; after the last frame, copies of it."""
@@ -188,11 +162,7 @@ class Encoding:
             return steps.first_in + (k - 1) * steps.step_in if k else 0
 
         here = [min(i, self.frames - 1) for i in range(frame_of(first), frame_of(end))]
-        file, at = self.file.fileno(), self.begin
-        data = os.pread(file, (here[-1] - here[0] + 1) * self.frame,
-                        at + here[0] * self.frame)
-        if len(data) < (here[-1] - here[0] + 1) * self.frame:
-            raise Error(f"{self.path}: ends before its last frame")
+        data = self.frames_file.read(here[0], here[-1] + 1)
         return data + data[-self.frame:] * (len(here) - 1 - here[-1] + here[0])
 
     def units(self, latents):
@@ -210,7 +180,6 @@ class Encoding:
 
     def identity(self):
         digest = hashlib.sha256()
-        self.file.seek(self.begin)
-        for _ in range(self.frames):
-            digest.update(self.file.read(self.frame))
+        for k in range(self.frames):
+            digest.update(self.frames_file.read(k, k + 1))
         return f"{self.frames} frames, {digest.hexdigest()[:16]}"

@@ -29,7 +29,8 @@ def missing(end, muxer=False):
         "gdpdepay" if muxer else "gdppay", "rawvideoparse", "videocrop"]
     try:
         return next((name for name in needed if subprocess.run(
-            ["gst-inspect-1.0", "--exists", name], check=False).returncode), "")
+            ["gst-inspect-1.0", name], check=False, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL).returncode), "")
     except FileNotFoundError:
         return "gstreamer1.0-tools"
 

@@ -46,7 +46,7 @@ class Worker:
         if key != self.key:
             self.key = self.stream = None
             members = {k: v for k, v in job.items() if k not in
-                       ("kind", "pixels", "video", "rate")}
+                       ("kind", "pixels", "video", "rate", "colour")}
             self.stream = libvae.Stream(self.model, **members, **settings)
             self.key = key
         self.job = job
@@ -92,7 +92,7 @@ class Worker:
                 return Leaving(error=str(error))
         if self.job["direction"] == DECODE:
             return self.decode(inputs, n, wanted)
-        result = self.stream.encode(inputs, n, self.job["pixels"])
+        result = self.stream.encode(inputs, n, self.job["pixels"], self.job["colour"])
         return result if wanted else b""
 
     def decode(self, latents, n, wanted):

@@ -70,7 +70,7 @@ def gst(*words, **more):
 
 def has_elements(*names):
     try:
-        return not any(subprocess.run(["gst-inspect-1.0", "--exists", name],
+        return not any(subprocess.run(["gst-inspect-1.0", name], capture_output=True,
                                       check=False).returncode for name in names)
     except FileNotFoundError:
         return False

@@ -11,18 +11,27 @@ from clips import CLUSTER
 
 from ray.cluster_utils import Cluster
 
-STORE = 200 << 20
+# Not what the machine has free, which other programs change.
+MEMORY = {"object_store_memory": 100 << 20, "memory": 1 << 30}
 
 
 class Nodes:
     def __init__(self, count):
         os.environ["VAE_RAY_TEST"] = str(os.getpid())
+        os.environ["RAY_memory_monitor_refresh_ms"] = "0"
         self.cluster = Cluster(initialize_head=True, head_node_args={
-            "num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE})
+            "num_cpus": 0, "include_dashboard": False, **MEMORY})
         self.nodes = [self.add() for _ in range(count)]
 
-    def add(self):
-        return self.cluster.add_node(num_cpus=1, object_store_memory=STORE)
+    def add(self, folder=None, **env):
+        """folder: in which the node and its workers run."""
+        before = os.getcwd()
+        if folder:
+            os.chdir(folder)
+        try:
+            return self.cluster.add_node(num_cpus=1, env_vars=env, **MEMORY)
+        finally:
+            os.chdir(before)
 
     def replace(self):
         """Kills a node with all that runs on it, and adds another one."""

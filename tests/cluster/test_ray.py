@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import clips
@@ -17,6 +18,7 @@ KILLS = int(os.environ.get("VAE_KILLS", "4"))
 
 
 def setUpModule():
+    os.chdir(os.path.dirname(TINY))  # nodes and their workers run there, too
     Ray.nodes = Nodes(2)
     clips.unittest.addModuleCleanup(Ray.nodes.close)
 
@@ -68,11 +70,22 @@ class Decode(Ray):
         self.assertEqual(os.listdir(self.work), ["clip.mp4"])
         self.check_video(video)
 
+    def test_other_version_of_ray(self):
+        done = subprocess.run(
+            [sys.executable, "-c", "import ray, sys; ray.__version__ = '1.2.3'; import "
+             "decode; sys.exit(decode.main(sys.argv[1:]))", "--address",
+             self.nodes.cluster.address, "--model", TINY, self.clip, "--to",
+             self.path("out.rgb")], env={**os.environ, "PYTHONPATH": CLUSTER},
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("decode: Ray: ", done.stderr)
+        self.assertIn("1.2.3", done.stderr)
+
     def test_memory_limit(self):
         said = self.run_script("--model", TINY, "--memory-limit", "1M", self.clip, "--to",
                                self.path("out.rgb"), code=3)
-        self.assertIn("MiB", said)
-        print(said)
+        self.assertIn("(node ", said)
+        self.assertIn("the memory limit is 1.0 MiB", said)
 
     def test_encode(self):
         frames, right = self.path("f.safetensors"), self.path("right.safetensors")
@@ -93,6 +106,54 @@ class Decode(Ray):
         said = self.run_script("--model", TINY, self.clip, self.clip, "--to", out, code=3)
         self.assertIn("is no folder, and there are 2 inputs", said)
         self.assertEqual(os.listdir(self.work), [])
+
+
+class NodesDiffer(Ray):
+    """One more node, which cannot be used."""
+
+    def check(self, wanted, model=TINY, end=".safetensors", folder=None, **env):
+        node = self.nodes.add(folder, **env)
+        try:
+            out = self.path("out" + end)
+            process = self.nodes.start("--model", model, self.clip, "--to", out)
+            said = process.communicate()[1]
+        finally:
+            self.nodes.cluster.remove_node(node)
+        self.assertEqual(process.returncode, 0, said)
+        self.assertIn("this worker is not used: ", said)
+        self.assertIn("(node ", said)
+        self.assertIn(wanted, said)
+        self.assertIn("threads of each: 1", said)
+        if end == ".safetensors":
+            self.assert_same(self.whole, out)
+
+    def by_folder(self, change):
+        """The same path is another file in another folder."""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        change(os.path.join(folder, os.path.basename(TINY)))
+        return folder, os.path.join("/proc/self/cwd", os.path.basename(TINY))
+
+    def test_other_weights(self):
+        data = bytearray(clips.read(TINY))
+        data[-1] ^= 1
+
+        def change(path):
+            with open(path, "wb") as file:
+                file.write(data)
+
+        folder, path = self.by_folder(change)
+        self.check(path + " with the fingerprint ", model=path, folder=folder)
+
+    def test_no_weights(self):
+        folder, path = self.by_folder(lambda _: None)
+        self.check(path + ": ", model=path, folder=folder)
+
+    def test_no_library(self):
+        self.check("libvae is missing", VAE_LIBRARY=self.path("none"))
+
+    def test_no_encoder(self):
+        self.check("lacks ", end=".webm", GST_PLUGIN_SYSTEM_PATH_1_0=self.path("none"),
+                   GST_REGISTRY_1_0=self.path("registry"))
 
 
 class Failures(Ray):

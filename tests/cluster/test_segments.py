@@ -1,20 +1,25 @@
 """Segments without Ray: the cut, one process for each segment with kills and signals,
 and the join."""
+import collections
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+import types
 
 import clips
-from clips import DEMO, SEGMENTS, TINY, TOOL
+from clips import CLUSTER, DEMO, SEGMENTS, TINY, TOOL
 
 import cut
+import driver
 import libvae
 import output
 import segments
 import sources
+from frames import open_frames
 from worker import Worker
 
 
@@ -186,14 +191,53 @@ class Video(clips.Clips):
         self.check(".webm", "vp8enc", "webmmux", "vp8dec")
 
 
+class Driver(clips.Clips):
+    """What needs no Ray of decode.py."""
+
+    def decode(self, *words):
+        return subprocess.run([sys.executable, "-c", *words, "--model", TINY, self.clip,
+                               "--to", self.path("out.rgb")], capture_output=True,
+                              text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": CLUSTER})
+
+    def test_no_ray(self):
+        done = self.decode("import sys; sys.modules['ray'] = None; import decode; "
+                           "sys.exit(decode.main(sys.argv[1:]))")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("decode: Ray is missing", done.stderr)
+        self.assertIn("pip install ray", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertEqual(os.listdir(self.work), [])
+
+    def test_fails_three_times(self):
+        made = driver.Driver.__new__(driver.Driver)
+        source = types.SimpleNamespace(path="clip.safetensors")
+        made.clips = [types.SimpleNamespace(source=source, output=types.SimpleNamespace(
+            part="out.part"))]
+        made.lock, made.queue = threading.Condition(), collections.deque()
+        made.failure, made.computing = None, 3
+        task = driver.Task(0, cut.Segment(40, 80))
+        for _ in range(2):
+            made.give_up(task, "host (node 12ab, process 3): broke")
+            self.assertIsNone(made.failure)
+        made.give_up(task, "host (node 12ab, process 3): broke")
+        self.assertEqual(made.failure, "clip.safetensors: the segment from latent 40 to "
+                         "79 failed 3 times: host (node 12ab, process 3): broke; what is "
+                         "done is kept, continue with --resume")
+
+
 class Encode(clips.Clips):
     """Each segment by a worker in this process."""
 
     def check(self, frames, *options, **more):
         out = self.path("right.safetensors")
         clips.vaetool("encode", "--threads", "1", "--model", DEMO, *options, frames, out)
+        self.encode(frames, **more)
+        self.assert_same(out, self.path("out"))
+
+    def encode(self, frames, **more):
         worker = Worker(DEMO, {"threads": 1})
-        source = sources.Encoding(worker.model, frames, **more)
+        source = sources.Encoding(worker.model, open_frames(frames, self.path("out")), **more)
         history = worker.model.history(libvae.ENCODE)
         found = output.Output(self.path("out"), source, {})
         worker.open(source.job())
@@ -205,7 +249,37 @@ class Encode(clips.Clips):
                                              segment=piece, history=history,
                                              checkpoint=self.path("point")))
         found.commit()
-        self.assert_same(out, self.path("out"))
+
+    def test_video(self):
+        """The latents are those of the elements, also with odd sizes."""
+        if not clips.has_elements("vp8enc", "webmmux", "vaeencode", "latentmux"):
+            self.skipTest("elements are missing")
+        for caps in ("width=46,height=35,colorimetry=bt601",
+                     "width=48,height=32,colorimetry=bt709"):
+            video, out = self.path("in.webm"), self.path("right.safetensors")
+            clips.gst("-q", "videotestsrc", "pattern=ball", "num-buffers=150", "!",
+                      f"video/x-raw,format=I420,framerate=25/1,{caps}", *(
+                          "! vp8enc deadline=1 cpu-used=8 ! webmmux ! filesink").split(),
+                      f"location={video}")
+            clips.gst("-q", "filesrc", f"location={video}", "!", "decodebin", "!",
+                      "videoconvert", "!", "vaeencode", f"model={DEMO}", "threads=1",
+                      "precision=fp32", *"! latentmux ! filesink".split(),
+                      f"location={out}")
+            self.encode(video)
+            said = subprocess.run([TOOL, "compare", out, self.path("out")], check=True,
+                                  capture_output=True, text=True).stdout
+            self.assertIn(" max 0 at ", said)
+            self.assertEqual([n for n in os.listdir(self.work) if "frames" in n], [])
+
+    def test_bad_videos(self):
+        self.assertRaises(FileNotFoundError, open_frames, self.path("none.mp4"), "out")
+        for name, data in (("text.mp4", b"no video\n" * 9),
+                           ("empty.webm", b"")):
+            with open(self.path(name), "wb") as file:
+                file.write(data)
+            with self.assertRaisesRegex(libvae.Error, self.path(name) + ": "):
+                open_frames(self.path(name), self.path("out"))
+        self.assertEqual(sorted(os.listdir(self.work)), ["empty.webm", "text.mp4"])
 
     def test_floats(self):
         frames, metadata = clips.tensors(self.whole)

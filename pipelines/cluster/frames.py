@@ -1,0 +1,150 @@
+"""The frames of a file, which can be read from anywhere: safetensors, and videos that
+GStreamer decodes to a file first."""
+import json
+import os
+import re
+import struct
+import subprocess
+
+import libvae
+from libvae import I420, RGB, RGB_F32, Error
+
+
+class Frames:
+    """Packed frames at equal distances in a file. shape: frames, height, width. rate:
+    "16/1" or None."""
+    range = rate = None
+    colour = {}  # members of a VaePicture
+
+    def __init__(self, path):
+        self.path = path
+        self.file = open(path, "rb")
+        try:
+            self.find()
+        except (struct.error, ValueError, KeyError, TypeError):
+            raise Error(f"{path}: {self.WANTED}") from None
+        self.size = libvae.frame_bytes(self.pixels, self.shape[2], self.shape[1])
+
+    def __del__(self):
+        if hasattr(self, "file"):
+            self.file.close()
+
+    def read(self, first, end):
+        data = b"".join(
+            os.pread(self.file.fileno(), self.size, self.begin + k * self.distance)
+            for k in range(first, end))
+        if len(data) < (end - first) * self.size:
+            raise Error(f"{self.path}: ends before its last frame")
+        return data
+
+
+class Safetensors(Frames):
+    """video_u8 or frames, [T, H, W, 3]."""
+    WANTED = ("wanted a safetensors file with video_u8 or frames, U8 or F32 "
+              "[T, H, W, 3]")
+
+    def find(self):
+        length, = struct.unpack("<Q", self.file.read(8))
+        entries = json.loads(self.file.read(min(length, 100 << 20)))
+        metadata = entries.pop("__metadata__", {})
+        entry = next((entries[n] for n in ("video_u8", "frames") if n in entries), {})
+        shape, kind = entry["shape"], entry["dtype"]
+        if len(shape) != 4 or shape[3] != 3 or kind not in ("U8", "F32"):
+            raise Error(f"{self.path}: the frames are {kind} {shape}, {self.WANTED}")
+        self.shape = shape[:3]
+        self.pixels = RGB if kind == "U8" else RGB_F32
+        self.range = metadata.get("vae.pixel_range")
+        self.rate = metadata.get("vae.framerate")
+        self.begin = 8 + length + entry["data_offsets"][0]
+        self.distance = libvae.frame_bytes(self.pixels, shape[2], shape[1])
+
+
+def round_up(n, unit):
+    return -(-n // unit) * unit
+
+
+class Video(Frames):
+    """A video that GStreamer decodes to I420 in a file beside the output, which is
+    removed at the end."""
+    WANTED = "GStreamer does not say size, rate and colours of its frames"
+    pixels = I420
+
+    def __init__(self, path, out):
+        self.spool = out + ".frames"
+        self.caps = decode(path, self.spool)
+        super().__init__(self.spool)
+        self.path = path
+
+    def __del__(self):
+        super().__del__()
+        if os.path.exists(self.spool):
+            os.unlink(self.spool)
+
+    def find(self):
+        caps, self.begin = self.caps, 0
+        width, height = int(caps["width"]), int(caps["height"])
+        self.rate = None if caps["framerate"].startswith("0/") else caps["framerate"]
+        self.colour = colour_of(caps, height)
+        # (bytes of a row, as written; bytes that count; rows, as written; that count)
+        half, rows = (width + 1) // 2, round_up(height, 2)
+        self.planes = [(round_up(width, 4), width, rows, height)] + 2 * [
+            (round_up(half, 4), half, rows // 2, rows // 2)]
+        self.distance = sum(p[0] * p[2] for p in self.planes)
+        self.shape = [os.path.getsize(self.spool) // self.distance, height, width]
+
+    def read(self, first, end):
+        """Without the padding of rows that GStreamer adds."""
+        data = os.pread(self.file.fileno(), (end - first) * self.distance,
+                        first * self.distance)
+        if self.distance == self.size:
+            return data
+        found, at = [], 0
+        for _ in range(first, end):
+            for stride, width, rows, height in self.planes:
+                found += [data[at + y * stride:][:width] for y in range(height)]
+                at += stride * rows
+        return b"".join(found)
+
+
+def colour_of(caps, height):
+    """Members of a VaePicture, as vaeencode takes them from caps."""
+    name = caps.get("colorimetry", "")
+    default = 0 if height < 720 else 1
+    if name.count(":") == 3:
+        found, matrix, _, _ = map(int, name.split(":"))
+        full, matrix = found == 1, {3: 1, 4: 0, 6: 2}.get(matrix, default)
+    else:
+        full = False
+        matrix = {"bt601": 0, "bt709": 1, "bt2020": 2}.get(name.split("-")[0], default)
+    site = caps.get("chroma-site", "")
+    return {"matrix": matrix, "full_range": full, "site_center": site == "jpeg",
+            "site_top": site == "cosited"}
+
+
+def decode(path, spool):
+    """Writes I420 frames, and returns their caps."""
+    if not os.path.getsize(path):
+        raise Error(f"{path}: is empty")  # GStreamer would wait
+    try:
+        done = subprocess.run(
+            ["gst-launch-1.0", "-v", "filesrc", f"location={path}", *(
+                "! decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! "
+                "video/x-raw,format=I420 ! filesink name=frames").split(),
+             f"location={spool}"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
+    caps = sorted(set(re.findall(r"GstFileSink:frames.GstPad:sink: caps = (.*)",
+                                 done.stdout)))
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    if done.returncode or errors or len(caps) != 1:
+        if os.path.exists(spool):
+            os.unlink(spool)
+        raise Error(f"{path}: GStreamer cannot decode it: " + (
+            errors or [f"{len(caps)} kinds of frames"])[0].removeprefix("ERROR: "))
+    return dict(re.findall(r"([\w-]+)=\([a-z]+\)([^,]+)", caps[0]))
+
+
+def open_frames(path, out):
+    if os.path.splitext(path)[1] == ".safetensors":
+        return Safetensors(path)
+    return Video(path, out)
