@@ -9,9 +9,18 @@
 #include <unistd.h>
 
 #include "vae-private/model.h"
+#include "vae-private/tensors.h"
 
 /* The small LTX-2.3: 6 channels, 1 then 8 frames, latents of one pixel. */
-enum { CHANNELS = 6, SIDE = 32, GROUP = 8, DELAY = 108, AHEAD = 14 };
+/* WIDE: channels of the released networks. */
+enum {
+    CHANNELS = 6,
+    WIDE = 128,
+    SIDE = 32,
+    GROUP = 8,
+    DELAY = 108,
+    AHEAD = 14
+};
 
 /* Exits with 77 where this build cannot decode it. */
 static const char *
@@ -306,6 +315,107 @@ test_switch(void)
     vae_test_teardown(h);
 }
 
+/* The values of a tensor of the small decoder, for as many latent channels as
+ * taeltx has: the further ones count for nothing. Sets out->dims. */
+static gfloat *
+widen(const VaeTensorInfo *t, VaeTensorOut *out)
+{
+    const gboolean first = g_str_has_suffix(t->name, "conv_in.conv.weight");
+    const gsize n = (gsize) t->bytes / vae_type_size(t->type);
+    gfloat *from = g_new(gfloat, n), *to;
+
+    vae_type_to_float(from, t->data, t->type, n);
+    if (first)
+        out->dims[1] = WIDE;
+    else if (g_str_has_prefix(t->name, "per_channel_statistics."))
+        out->dims[0] = WIDE;
+    else
+        return from;
+    const gsize part = first ? CHANNELS * 27 : CHANNELS;
+    const gsize whole = first ? WIDE * 27 : WIDE;
+    to = g_new0(gfloat, n / part * whole);
+    for (gsize i = 0; !first && i < WIDE; i++)
+        to[i] = 1;
+    for (gsize i = 0; i < n; i++)
+        to[i / part * whole + i % part] = from[i];
+    g_free(from);
+    return to;
+}
+
+static void
+write_wide(const gchar *path)
+{
+    VaeTensorFile *file = NULL;
+    VaeError error;
+
+    CHECK(vae_tensor_file_open(weights(), &file, &error) == VAE_OK);
+    const gsize n = vae_tensor_file_count(file);
+    VaeTensorOut *out = g_new0(VaeTensorOut, n);
+    gsize kept = 0;
+    for (gsize i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        if (g_str_has_prefix(t->name, "encoder."))
+            continue;
+        VaeTensorOut *o = &out[kept++];
+        *o = (VaeTensorOut){t->name, VAE_TYPE_F32, t->n_dims};
+        memcpy(o->dims, t->dims, sizeof o->dims);
+        o->data = widen(t, o);
+    }
+    CHECK(vae_tensor_file_write(path, out, kept, NULL, 0, &error) == VAE_OK);
+    for (gsize i = 0; i < kept; i++)
+        g_free((gpointer) out[i].data);
+    g_free(out);
+    vae_tensor_file_free(&file);
+}
+
+static void
+push_wide(GstHarness *h, guint k0, guint k1)
+{
+    gfloat values[WIDE] = {0};
+
+    for (guint k = k0; k < k1; k++) {
+        GstBuffer *buffer = latent(k), *wide;
+        fill(values, k);
+        wide = gst_buffer_new_memdup(values, sizeof values);
+        gst_buffer_copy_into(wide, buffer, GST_BUFFER_COPY_METADATA, 0, -1);
+        gst_buffer_unref(buffer);
+        CHECK_INT(gst_harness_push(h, wide), GST_FLOW_OK);
+    }
+}
+
+/* From the tiny decoder, which has no delay, to the full one and back: no frame
+ * is missing, and the times go on. */
+static void
+test_tiny(void)
+{
+    gchar *tiny = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv",
+                                   "taeltx2_3", "weights.safetensors", NULL);
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *full = g_build_filename(folder, "w.safetensors", NULL);
+    GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
+
+    write_wide(full);
+    gst_harness_set_src_caps_str(
+        h, "video/x-vae-latent,type=float32,channels=128,latent-width=1,"
+           "latent-height=1,framerate=16/1");
+    push_wide(h, 0, 3);
+    g_object_set(h->element, "model", full, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    push_wide(h, 3, 6);
+    g_free(vae_test_pull_frames(h, 0, frames_of(3)));
+    g_object_set(h->element, "model", tiny, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    push_wide(h, 6, 8);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, frames_of(3), 5 * GROUP));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    vae_play_remove(full);
+    g_free(folder);
+    g_free(tiny);
+    vae_test_teardown(h);
+}
+
 /* Latents k0 to SAVED + 5, from the checkpoint on, give the frames that had not
  * left when it was written. */
 static void
@@ -430,6 +540,7 @@ main(int argc, char **argv)
                                     {"ends", test_ends},
                                     {"flush", test_flush},
                                     {"switch", test_switch},
+                                    {"tiny", test_tiny},
                                     {"checkpoint", test_checkpoint},
                                     {"segments", test_segments},
                                     {NULL, NULL}};
