@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include "vae-private/model.h"
-#include "vae-private/tensors.h"
 
 /* The small LTX-2.3: 6 channels, 1 then 8 frames, latents of one pixel. */
-/* WIDE: channels of the released networks. */
 enum {
     CHANNELS = 6,
     WIDE = 128,
@@ -315,107 +313,6 @@ test_switch(void)
     vae_test_teardown(h);
 }
 
-/* The values of a tensor of the small decoder, for as many latent channels as
- * taeltx has: the further ones count for nothing. Sets out->dims. */
-static gfloat *
-widen(const VaeTensorInfo *t, VaeTensorOut *out)
-{
-    const gboolean first = g_str_has_suffix(t->name, "conv_in.conv.weight");
-    const gsize n = (gsize) t->bytes / vae_type_size(t->type);
-    gfloat *from = g_new(gfloat, n), *to;
-
-    vae_type_to_float(from, t->data, t->type, n);
-    if (first)
-        out->dims[1] = WIDE;
-    else if (g_str_has_prefix(t->name, "per_channel_statistics."))
-        out->dims[0] = WIDE;
-    else
-        return from;
-    const gsize part = first ? CHANNELS * 27 : CHANNELS;
-    const gsize whole = first ? WIDE * 27 : WIDE;
-    to = g_new0(gfloat, n / part * whole);
-    for (gsize i = 0; !first && i < WIDE; i++)
-        to[i] = 1;
-    for (gsize i = 0; i < n; i++)
-        to[i / part * whole + i % part] = from[i];
-    g_free(from);
-    return to;
-}
-
-static void
-write_wide(const gchar *path)
-{
-    VaeTensorFile *file = NULL;
-    VaeError error;
-
-    CHECK(vae_tensor_file_open(weights(), &file, &error) == VAE_OK);
-    const gsize n = vae_tensor_file_count(file);
-    VaeTensorOut *out = g_new0(VaeTensorOut, n);
-    gsize kept = 0;
-    for (gsize i = 0; i < n; i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
-        if (g_str_has_prefix(t->name, "encoder."))
-            continue;
-        VaeTensorOut *o = &out[kept++];
-        *o = (VaeTensorOut){t->name, VAE_TYPE_F32, t->n_dims};
-        memcpy(o->dims, t->dims, sizeof o->dims);
-        o->data = widen(t, o);
-    }
-    CHECK(vae_tensor_file_write(path, out, kept, NULL, 0, &error) == VAE_OK);
-    for (gsize i = 0; i < kept; i++)
-        g_free((gpointer) out[i].data);
-    g_free(out);
-    vae_tensor_file_free(&file);
-}
-
-static void
-push_wide(GstHarness *h, guint k0, guint k1)
-{
-    gfloat values[WIDE] = {0};
-
-    for (guint k = k0; k < k1; k++) {
-        GstBuffer *buffer = latent(k), *wide;
-        fill(values, k);
-        wide = gst_buffer_new_memdup(values, sizeof values);
-        gst_buffer_copy_into(wide, buffer, GST_BUFFER_COPY_METADATA, 0, -1);
-        gst_buffer_unref(buffer);
-        CHECK_INT(gst_harness_push(h, wide), GST_FLOW_OK);
-    }
-}
-
-/* From the tiny decoder, which has no delay, to the full one and back: no frame
- * is missing, and the times go on. */
-static void
-test_tiny(void)
-{
-    gchar *tiny = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv",
-                                   "taeltx2_3", "weights.safetensors", NULL);
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *full = g_build_filename(folder, "w.safetensors", NULL);
-    GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
-
-    write_wide(full);
-    gst_harness_set_src_caps_str(
-        h, "video/x-vae-latent,type=float32,channels=128,latent-width=1,"
-           "latent-height=1,framerate=16/1");
-    push_wide(h, 0, 3);
-    g_object_set(h->element, "model", full, NULL);
-    g_signal_emit_by_name(h->element, "restart");
-    push_wide(h, 3, 6);
-    g_free(vae_test_pull_frames(h, 0, frames_of(3)));
-    g_object_set(h->element, "model", tiny, NULL);
-    g_signal_emit_by_name(h->element, "restart");
-    push_wide(h, 6, 8);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    g_free(vae_test_pull_frames(h, frames_of(3), 5 * GROUP));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    vae_play_remove(full);
-    g_free(folder);
-    g_free(tiny);
-    vae_test_teardown(h);
-}
-
 /* Latents k0 to SAVED + 5, from the checkpoint on, give the frames that had not
  * left when it was written. */
 static void
@@ -510,6 +407,65 @@ check_segment(VaePlay *whole, const gchar *path, guint first, guint last)
     vae_play_free(play);
 }
 
+static VaePlay *
+play_at(const gchar *path, gdouble rate, GstSeekFlags flags, guint first,
+        guint last)
+{
+    VaePlay *play = vae_play_new(
+        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
+        "name=d ! fakesink name=s sync=false signal-handoffs=true",
+        path, weights());
+
+    CHECK(gst_element_seek(play->pipeline, rate, GST_FORMAT_TIME,
+                           GST_SEEK_FLAG_FLUSH | flags, GST_SEEK_TYPE_SET,
+                           (gint64) vae_test_time(first), GST_SEEK_TYPE_SET,
+                           (gint64) vae_test_time(last + 1)));
+    vae_play_to_end(play);
+    return play;
+}
+
+/* Backwards come the same frames, the last one first. */
+static void
+check_backwards(VaePlay *whole, const gchar *path, guint first, guint last)
+{
+    VaePlay *play = play_at(path, -1, GST_SEEK_FLAG_ACCURATE, first, last);
+
+    CHECK_INT(play->shown->len, last + 1 - first);
+    for (guint k = 0; k < play->shown->len; k++) {
+        const VaeShown *found = vae_play_frame(play, k);
+        const VaeShown *wanted = vae_play_frame(whole, last - k);
+
+        CHECK_INT(found->pts, wanted->pts);
+        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
+    }
+    vae_play_free(play);
+}
+
+/* A trick mode shows the first frame of every so many latents, each until the
+ * next one. */
+static void
+check_trick_mode(const gchar *path, gdouble rate, guint pictures)
+{
+    const guint last = frames_of(LATENTS) - 1;
+    VaePlay *play =
+        play_at(path, rate, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, 0, last);
+    GstClockTime from = 0;
+
+    CHECK_INT(play->shown->len, pictures);
+    for (guint k = 0; k < pictures; k++) {
+        const guint at = rate > 0 ? k : pictures - 1 - k;
+        const VaeShown *found = vae_play_frame(play, at);
+        const gint64 frame = GST_BUFFER_OFFSET(found->buffer);
+
+        CHECK(frame == 0 || frame % GROUP == 1);
+        CHECK_INT(found->pts, from);
+        CHECK_INT(found->pts, vae_test_time((guint) frame));
+        from = found->end;
+    }
+    CHECK_INT(from, vae_test_time(last + 1));
+    vae_play_free(play);
+}
+
 static void
 test_segments(void)
 {
@@ -525,6 +481,10 @@ test_segments(void)
     check_segment(whole, path, 130, 161);
     check_segment(whole, path, 150, 152);
     check_segment(whole, path, 280, 312);
+    check_backwards(whole, path, 0, 312);
+    check_backwards(whole, path, 130, 161);
+    check_trick_mode(path, 4, 4);
+    check_trick_mode(path, -4, 5);
     vae_play_free(whole);
     vae_play_remove(path);
 }
@@ -540,7 +500,6 @@ main(int argc, char **argv)
                                     {"ends", test_ends},
                                     {"flush", test_flush},
                                     {"switch", test_switch},
-                                    {"tiny", test_tiny},
                                     {"checkpoint", test_checkpoint},
                                     {"segments", test_segments},
                                     {NULL, NULL}};

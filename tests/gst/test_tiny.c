@@ -1,0 +1,146 @@
+/*
+ * test_tiny.c: a pipeline changes from the tiny decoder of LTX-2 to the full
+ * one and back. The full one has a delay.
+ */
+#include "vae_test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "vae-private/tensors.h"
+
+/* The small LTX-2.3 has 6 latent channels, taeltx always 128. */
+enum { CHANNELS = 6, WIDE = 128, GROUP = 8 };
+
+static guint
+frames_of(guint latents)
+{
+    return latents ? GROUP * latents - GROUP + 1 : 0;
+}
+
+static gchar *
+vectors(const gchar *network)
+{
+    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), network,
+                            "weights.safetensors", NULL);
+}
+
+/* The values of a tensor of the small decoder, for as many latent channels as
+ * taeltx has: the further ones count for nothing. Sets out->dims. */
+static gfloat *
+widen(const VaeTensorInfo *t, VaeTensorOut *out)
+{
+    const gboolean first = g_str_has_suffix(t->name, "conv_in.conv.weight");
+    const gsize n = (gsize) t->bytes / vae_type_size(t->type);
+    gfloat *from = g_new(gfloat, n), *to;
+
+    vae_type_to_float(from, t->data, t->type, n);
+    if (first)
+        out->dims[1] = WIDE;
+    else if (g_str_has_prefix(t->name, "per_channel_statistics."))
+        out->dims[0] = WIDE;
+    else
+        return from;
+    const gsize part = first ? CHANNELS * 27 : CHANNELS;
+    const gsize whole = first ? WIDE * 27 : WIDE;
+    to = g_new0(gfloat, n / part * whole);
+    for (gsize i = 0; !first && i < WIDE; i++)
+        to[i] = 1;
+    for (gsize i = 0; i < n; i++)
+        to[i / part * whole + i % part] = from[i];
+    g_free(from);
+    return to;
+}
+
+static void
+write_wide(const gchar *path)
+{
+    VaeTensorFile *file = NULL;
+    VaeError error;
+
+    gchar *small = vectors("ltx2_3");
+
+    CHECK(vae_tensor_file_open(small, &file, &error) == VAE_OK);
+    g_free(small);
+    const gsize n = vae_tensor_file_count(file);
+    VaeTensorOut *out = g_new0(VaeTensorOut, n);
+    gsize kept = 0;
+    for (gsize i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        if (g_str_has_prefix(t->name, "encoder."))
+            continue;
+        VaeTensorOut *o = &out[kept++];
+        *o = (VaeTensorOut){t->name, VAE_TYPE_F32, t->n_dims};
+        memcpy(o->dims, t->dims, sizeof o->dims);
+        o->data = widen(t, o);
+    }
+    CHECK(vae_tensor_file_write(path, out, kept, NULL, 0, &error) == VAE_OK);
+    for (gsize i = 0; i < kept; i++)
+        g_free((gpointer) out[i].data);
+    g_free(out);
+    vae_tensor_file_free(&file);
+}
+
+/* Latents k0 to k1 - 1, with the times of their frames. */
+static void
+push(GstHarness *h, guint k0, guint k1)
+{
+    for (guint k = k0; k < k1; k++) {
+        gfloat values[WIDE] = {0};
+        GstBuffer *buffer;
+
+        for (guint i = 0; i < CHANNELS; i++)
+            values[i] = sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
+        buffer = gst_buffer_new_memdup(values, sizeof values);
+        GST_BUFFER_OFFSET(buffer) = k;
+        GST_BUFFER_PTS(buffer) = vae_test_time(frames_of(k));
+        GST_BUFFER_DURATION(buffer) =
+            vae_test_time(frames_of(k + 1)) - GST_BUFFER_PTS(buffer);
+        if (k > 0)
+            GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
+    }
+}
+
+/* From the tiny decoder, which has no delay, to the full one and back: no frame
+ * is missing, and the times go on. */
+static void
+test_tiny(void)
+{
+    gchar *tiny = vectors("taehv/taeltx2_3");
+    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    gchar *full = g_build_filename(folder, "w.safetensors", NULL);
+    GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
+
+    write_wide(full);
+    gst_harness_set_src_caps_str(
+        h, "video/x-vae-latent,type=float32,channels=128,latent-width=1,"
+           "latent-height=1,framerate=16/1");
+    push(h, 0, 3);
+    g_object_set(h->element, "model", full, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    push(h, 3, 6);
+    g_free(vae_test_pull_frames(h, 0, frames_of(3)));
+    g_object_set(h->element, "model", tiny, NULL);
+    g_signal_emit_by_name(h->element, "restart");
+    push(h, 6, 8);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    g_free(vae_test_pull_frames(h, frames_of(3), 5 * GROUP));
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    CHECK(remove(full) == 0 && rmdir(folder) == 0);
+    g_free(full);
+    g_free(folder);
+    g_free(tiny);
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"tiny", test_tiny}, {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
