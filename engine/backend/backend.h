@@ -66,10 +66,18 @@ typedef struct VaeOpTime {
     uint64_t calls, ns;
 } VaeOpTime;
 
+/* Weights in a layout that a library chooses by the size of the picture: their
+ * bytes, and a hash of the layout. Zeros: others, or none. */
+typedef struct VaeLayOut {
+    size_t bytes;
+    uint64_t layout;
+} VaeLayOut;
+
 /* One op, prepared. */
 typedef struct VaeExecOp {
     const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... */
     const void *weight, *bias; /* where the backend computes; NULL: none */
+    VaeLayOut laid_out[4]; /* the weights, of each phase behind an upsampling */
     /* Computes the op in place of the kernel table; NULL: the table does. */
     VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
     void *own;

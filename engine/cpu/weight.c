@@ -237,6 +237,20 @@ choose_piece(WeightJob *j)
     return s;
 }
 
+/* FNV-1a over what tells layouts apart. */
+static void
+tell_layout(const WeightJob *j, VaeExec *exec, size_t bytes)
+{
+    const size_t phase =
+        j->phase ? (size_t) (2 * j->phase->row + j->phase->column) : 0;
+    const uint8_t *p = (const uint8_t *) &j->key;
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < sizeof j->key; i++)
+        sum = (sum ^ p[i]) * UINT64_C(0x100000001b3);
+    exec->ops[j->op - exec->program->ops].laid_out[phase] =
+        (VaeLayOut){bytes, sum};
+}
+
 /* Fills j->key and j->piece, and counts the temporary memory that making the
  * weights takes. */
 static VaeStatus
@@ -310,6 +324,8 @@ vae_cpu_conv_weight(VaeCpuConv *c, VaeWeightCache *cache, const VaeWeight *w,
     /* All phases share one bias. */
     if (phase || !c->phase || (c->phase->row == 0 && c->phase->column == 0))
         c->exec->weight_bytes += bytes;
+    if (w->kind == VAE_WEIGHT_CONV)
+        tell_layout(&job, c->exec, bytes);
     if (status != VAE_OK || !cache)
         return status;
     const void *blob = NULL;
@@ -338,6 +354,7 @@ vae_cpu_tile_weight(const VaeCpuTileWeight *weight, VaeWeightCache *cache,
     const size_t bytes = KERNELS * vae_cpu_tile_kernel(weight->layout);
     const VaeStatus status = begin(&job, weight->exec, error);
     weight->exec->weight_bytes += bytes;
+    tell_layout(&job, weight->exec, bytes);
     return status == VAE_OK && cache
                ? keep(&job, cache, "dnnl-4", bytes, out, error)
                : status;

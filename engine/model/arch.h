@@ -19,6 +19,11 @@ typedef struct VaeRecognise {
     void *data;        /* the architecture's own description, zeroed */
 } VaeRecognise;
 
+/* The weight of a tile in its overlap with the tile before it, as the network's
+ * own pipeline has it: i / n in pixel i of n, or (1 - cos(pi t)) / 2 with t
+ * from 0 to 1. */
+typedef enum VaeRamp { VAE_RAMP_LINEAR, VAE_RAMP_COSINE } VaeRamp;
+
 struct VaeArch {
     const char *name;
     size_t data_size;
@@ -41,6 +46,8 @@ struct VaeArch {
     bool (*recognise)(VaeRecognise *r, VaeError *error);
     /* Fills in the released, full-size configuration. */
     void (*preset)(VaeRecognise *r);
+    VaeRamp ramp; /* of inexact tiles */
+    int patch;    /* pixels of a side that have one weight there; 0: one */
     /* The forward passes; NULL where the network has none. */
     void (*decode)(VaeBuilder *b);
     void (*encode)(VaeBuilder *b);

@@ -140,5 +140,6 @@ const VaeArch vae_arch_seedvr2 = {.name = "seedvr2",
                                   .rename = vae_seedvr2_rename,
                                   .recognise = vae_seedvr2_recognise,
                                   .preset = vae_seedvr2_preset,
+                                  .ramp = VAE_RAMP_COSINE,
                                   .decode = decode,
                                   .encode = encode};

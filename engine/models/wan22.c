@@ -228,5 +228,6 @@ const VaeArch vae_arch_wan22 = {.name = "wan2.2",
                                 .rename = to_diffusers,
                                 .recognise = recognise,
                                 .preset = preset,
+                                .patch = 2, /* blended before they unfold */
                                 .decode = decode,
                                 .encode = encode};

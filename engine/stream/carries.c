@@ -56,18 +56,17 @@ static VaeStatus
 take(const VaeCarryStore *s, VaeCarryBlocks *out, VaeError *error)
 {
     void *block = NULL;
-    const size_t rest = s->set.bytes - s->set.spilled;
     VaeStatus status = VAE_OK;
     out->split = s->set.spilled;
-    if (out->split && !out->host) {
+    if (s->spilled && !out->host) {
         status =
-            s->class->alloc(s->backend, VAE_ON_HOST, out->split, &block, error);
+            s->class->alloc(s->backend, VAE_ON_HOST, s->spilled, &block, error);
         out->host = block;
     }
     block = NULL;
-    if (status == VAE_OK && rest)
+    if (status == VAE_OK && s->rest)
         status =
-            s->class->alloc(s->backend, VAE_ON_DEVICE, rest, &block, error);
+            s->class->alloc(s->backend, VAE_ON_DEVICE, s->rest, &block, error);
     out->device = block;
     return status;
 }

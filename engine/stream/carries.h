@@ -22,6 +22,8 @@ typedef struct VaeCarryStore {
     const VaeBackendClass *class;
     VaeBackend *backend;
     VaeCarrySet set;         /* names, shapes, places; the programs share it */
+    size_t rest;             /* bytes on the device, set.spilled on the host; */
+    size_t spilled;          /* or more, if other sets share the memory */
     VaeCarryBlocks now;      /* empty: not taken, or offloaded */
     VaeCarryBlocks snapshot; /* empty: none is taken */
     /* While offloaded: the spilled ones stay where they are, and `device` is a

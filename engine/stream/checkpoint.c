@@ -77,6 +77,10 @@ describe(const VaeStream *s, uint64_t frames, Field f[FIELDS], VaeError *error)
     set(&f[FIELD_PRECISION], "vae.precision", "the precision", "%s",
         vae_precision_name(s->plan.precision));
     set(&f[FIELD_SIZE], "vae.size", "the size", "%dx%d", p->width, p->height);
+    if (s->plan.tiles)
+        set(&f[FIELD_SIZE], "vae.size", "the size",
+            "%dx%d in tiles of %dx%d, overlap %d", p->width, p->height,
+            s->plan.tile_width, s->plan.tile_height, s->plan.tile_overlap);
     set(&f[FIELD_NORMALIZATION], "vae.normalization", "the normalization", "%s",
         vae_normalization_name(p->normalization));
     set(&f[FIELD_POSTERIOR], "vae.posterior", "the posterior", "%s",
@@ -150,13 +154,17 @@ carry_dims(const VaeCarry *c, int64_t dims[4])
 static VaeStatus
 copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 {
-    const size_t bytes = (size_t) s->plan.carries;
+    const size_t bytes = vae_carry_items_bytes(s);
     *out = vae_mem_alloc(bytes);
     if (!*out)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: a checkpoint with carries takes %.1f "
                         "MiB",
                         (double) bytes / 1048576);
+    if (s->plan.tiles) {
+        memcpy(*out, s->tiles.carries, bytes);
+        return VAE_OK;
+    }
     const VaeStatus status = vae_carries_read(&s->carries, *out, error);
     if (status != VAE_OK) {
         vae_mem_free(*out);
@@ -168,9 +176,10 @@ copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 static uint64_t
 sum_carries(uint64_t sum, const VaeStream *s, const uint8_t *block)
 {
-    for (int i = 0; i < s->carries.set.n; i++) {
-        const VaeCarry *c = s->carries.set.items[i];
-        sum = sum_bytes(sum, block + c->offset, c->bytes);
+    for (int i = 0; i < vae_carry_items(s); i++) {
+        VaeCarryItem item;
+        vae_carry_item_at(s, i, &item);
+        sum = sum_bytes(sum, block + item.at, item.carry->bytes);
     }
     return sum;
 }
@@ -183,13 +192,17 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
            const Field f[FIELDS], const uint8_t *block, VaeError *error)
 {
     VaeMetadata meta[FIELDS + MAX_OWN + 1];
-    const int n = block ? s->carries.set.n : 0;
+    const int n = block ? vae_carry_items(s) : 0;
     VaeTensorOut *tensors = vae_mem_alloc((size_t) (n + 1) * sizeof *tensors);
+    VaeCarryItem *items = vae_mem_alloc((size_t) (n + 1) * sizeof *items);
     char text[24];
     size_t m = 0;
     uint64_t sum = SUM_BEGIN;
-    if (!tensors)
+    if (!tensors || !items) {
+        vae_mem_free(tensors);
+        vae_mem_free(items);
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", p->path);
+    }
     for (int i = 0; i < FIELDS; i++)
         meta[m++] = (VaeMetadata){f[i].key, f[i].value};
     for (size_t i = 0; i < p->n_own; i++)
@@ -201,16 +214,17 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
     snprintf(text, sizeof text, "%016" PRIx64, sum);
     meta[m++] = (VaeMetadata){"vae.checksum", text};
     for (int i = 0; i < n; i++) {
-        const VaeCarry *c = s->carries.set.items[i];
-        tensors[i] = (VaeTensorOut){.name = c->name,
-                                    .type = c->type,
+        vae_carry_item_at(s, i, &items[i]);
+        tensors[i] = (VaeTensorOut){.name = items[i].name,
+                                    .type = items[i].carry->type,
                                     .n_dims = 4,
-                                    .data = block + c->offset};
-        carry_dims(c, tensors[i].dims);
+                                    .data = block + items[i].at};
+        carry_dims(items[i].carry, tensors[i].dims);
     }
     const VaeStatus status =
         vae_tensor_file_rewrite(p->path, tensors, (size_t) n, meta, m, error);
     vae_mem_free(tensors);
+    vae_mem_free(items);
     return status;
 }
 
@@ -259,7 +273,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     const bool carries = p->carries && !s->at_start && !s->cold;
     status = describe(s, p->frames, f, error);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%d",
-        carries ? s->carries.set.n : 0);
+        carries ? vae_carry_items(s) : 0);
     if (carries && status == VAE_OK)
         status = copy_carries(s, &block, error);
     if (status == VAE_OK)
@@ -378,14 +392,16 @@ wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
-    if (vae_tensor_file_count(file) != (size_t) s->carries.set.n)
+    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(s))
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: the checkpoint has %zu carries, wanted %d",
                         vae_file_label(vae_tensor_file_name(file)),
-                        vae_tensor_file_count(file), s->carries.set.n);
-    for (int i = 0; i < s->carries.set.n; i++) {
-        const VaeCarry *c = s->carries.set.items[i];
-        const VaeTensorInfo *t = vae_tensor_file_find(file, c->name);
+                        vae_tensor_file_count(file), vae_carry_items(s));
+    for (int i = 0; i < vae_carry_items(s); i++) {
+        VaeCarryItem item;
+        vae_carry_item_at(s, i, &item);
+        const VaeCarry *c = item.carry;
+        const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
         int64_t dims[4];
         char found[CARRY_TEXT], wanted[CARRY_TEXT];
         carry_dims(c, dims);
@@ -393,11 +409,11 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
             memcmp(t->dims, dims, sizeof dims) == 0)
             continue;
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){c->name, carry_text(t, found),
+                              (VaeErrorParts){item.name, carry_text(t, found),
                                               wanted_text(c, wanted)},
                               "%s: carry \"%s\" is %s there, wanted %s",
                               vae_file_label(vae_tensor_file_name(file)),
-                              c->name, found, wanted);
+                              item.name, found, wanted);
     }
     return VAE_OK;
 }
@@ -405,17 +421,22 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 static VaeStatus
 load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
-    uint8_t *block = vae_mem_alloc((size_t) s->plan.carries);
+    uint8_t *block = vae_mem_alloc(vae_carry_items_bytes(s));
     if (!block)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: the checkpoint's carries take %.1f MiB",
-                        (double) s->plan.carries / 1048576);
-    for (int i = 0; i < s->carries.set.n; i++) {
-        const VaeCarry *c = s->carries.set.items[i];
-        const VaeTensorInfo *t = vae_tensor_file_find(file, c->name);
-        memcpy(block + c->offset, t->data, c->bytes);
+                        (double) vae_carry_items_bytes(s) / 1048576);
+    for (int i = 0; i < vae_carry_items(s); i++) {
+        VaeCarryItem item;
+        vae_carry_item_at(s, i, &item);
+        const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
+        memcpy(block + item.at, t->data, item.carry->bytes);
     }
-    const VaeStatus status = vae_carries_write(&s->carries, block, error);
+    VaeStatus status = VAE_OK;
+    if (s->plan.tiles)
+        memcpy(s->tiles.carries, block, vae_carry_items_bytes(s));
+    else
+        status = vae_carries_write(&s->carries, block, error);
     vae_mem_free(block);
     return status;
 }

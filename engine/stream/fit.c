@@ -13,7 +13,7 @@
 typedef struct Advice {
     VaeStream const *s;
     VaeStreamParams params; /* the stream's, with one thing changed */
-    char text[300];
+    char text[400];
     size_t used;
 } Advice;
 
@@ -76,6 +76,20 @@ try_spill(Advice *a)
     if (a->s->params.spill == VAE_SPILL_OFF && a->s->class->copy &&
         vae_stream_fits(a->s, &params, &plan))
         add(a, plan.peak, "spill host");
+}
+
+/* Tiles, of the largest size that fits. Their output is not exact. */
+static void
+try_tiles(Advice *a)
+{
+    VaePlan plan;
+    VaeStreamParams params = a->params;
+    if (params.tiles)
+        return;
+    params.tiles = VAE_TILES_BLEND;
+    params.tile_width = params.tile_height = params.tile_overlap = 0;
+    if (vae_stream_fits(a->s, &params, &plan))
+        add(a, plan.peak, "tiles blend, which are not exact");
 }
 
 /* A 16-bit precision of the device, if the stream's is wider. */
@@ -173,6 +187,8 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         try_size(&a);
     }
     try_processor(&a);
+    if (limit > 0)
+        try_tiles(&a);
     char parts[160];
     if (s->execs[FIRST])
         snprintf(parts, sizeof parts,

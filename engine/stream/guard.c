@@ -75,7 +75,7 @@ vae_stream_guard_take(VaeStream *s, VaeError *error)
     VaeGuard *g = &s->guard;
     const size_t had_latents = g->room_latents, had_pictures = g->room_pictures;
     if (s->params.nan_policy == VAE_NAN_PASS || !s->class->counted ||
-        vae_stream_has_delay(s))
+        vae_stream_has_delay(s) || vae_stream_has_tiles(s))
         return VAE_OK;
     set_rooms(s);
     if (g->in && g->room_latents <= had_latents &&

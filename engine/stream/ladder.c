@@ -204,29 +204,39 @@ learn(const VaeStream *s)
     return s->class->learn != NULL;
 }
 
+/* Tries all rungs, with the tiles that the stream has now. */
+static VaeStatus
+climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
+{
+    VaeRung rungs[VAE_RUNGS];
+    int cut;
+    const int n = list_rungs(s, rungs, &cut);
+    VaeStatus status = try_rungs(s, rungs, n, limit, fits, error);
+    if (status == VAE_OK && *fits && make && learn(s)) {
+        status = find_limit(s, make, limit, error);
+        if (status == VAE_OK)
+            status = try_rungs(s, rungs, n, limit, fits, error);
+    }
+    /* A group of frames more is a copy more of each carry. */
+    const bool spills = can_spill(s) || rungs[0].spared;
+    for (int i = cut - 1; i < n && spills && status == VAE_OK && !*fits; i++)
+        status = try_spilling(s, rungs[i], limit->bytes, fits, error);
+    return status;
+}
+
 VaeStatus
 vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
 {
     const int unit = s->model->info.spatial;
     Limit limit;
-    VaeRung rungs[VAE_RUNGS];
     bool fits = false;
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
-    int cut;
-    const int n = list_rungs(s, rungs, &cut);
     if (status == VAE_OK)
-        status = try_rungs(s, rungs, n, &limit, &fits, error);
-    if (status == VAE_OK && fits && make && learn(s)) {
-        status = find_limit(s, make, &limit, error);
-        if (status == VAE_OK)
-            status = try_rungs(s, rungs, n, &limit, &fits, error);
-    }
-    /* A group of frames more is a copy more of each carry. */
-    const bool spills = can_spill(s) || rungs[0].spared;
-    for (int i = cut - 1; i < n && spills && status == VAE_OK && !fits; i++)
-        status = try_spilling(s, rungs[i], limit.bytes, &fits, error);
+        status = climb_down(s, make, &limit, &fits, error);
+    while (status == VAE_OK && !fits && vae_stream_shrink_tiles(s))
+        status = climb_down(s, make, &limit, &fits, error);
     if (status != VAE_OK || fits)
         return status;
     return advise ? vae_stream_does_not_fit(s, limit.bytes, limit.own, error)
@@ -290,6 +300,7 @@ vae_stream_step_up(VaeStream *s)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaeRung rung = s->rung;
+    const VaeTileGrid grid = s->grid;
     Limit limit;
     if (!s->refused || find_limit(s, true, &limit, NULL) != VAE_OK ||
         limit.wanted < s->refused)
@@ -297,12 +308,15 @@ vae_stream_step_up(VaeStream *s)
     s->refused = 0;
     s->released = true; /* the next call takes the memory */
     vae_stream_free_memory(s);
+    vae_stream_free_tiles(s); /* there may be others */
     vae_stream_drop_programs(s);
     vae_stream_free_waiting(s); /* made for smaller slices */
-    if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK)
+    if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK) {
         vae_log(&log, "there is memory again: slices of %d", s->rung.slice);
-    else
+    } else {
         s->rung = rung;
+        s->grid = grid;
+    }
     vae_stream_drop_programs(s); /* they were prepared without weights */
 }
 

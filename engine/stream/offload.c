@@ -45,6 +45,8 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
     if (status == VAE_OK)
         status =
             vae_carries_take(&s->carries, vae_stream_has_snapshot(s), error);
+    if (status == VAE_OK)
+        status = vae_stream_take_tiles(s, error);
     s->memory.carries = s->carries.now.device;
     s->memory.spilled = s->carries.now.host;
     if (status == VAE_OK)
@@ -62,6 +64,7 @@ vae_stream_free_memory(VaeStream *s)
     vae_carries_drop(&s->carries);
     s->class->free(s->backend, VAE_ON_DEVICE, s->memory.scratch);
     s->memory = (VaeMemory){0};
+    vae_stream_drop_tiles(s);
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);
     s->slots = NULL;
@@ -94,8 +97,9 @@ vae_stream_release(VaeStream *s, VaeError *error)
         status = vae_stream_release(s->fallback, error);
     if (status != VAE_OK || s->released || !s->class->offload)
         return status;
-    /* A new or broken sequence carries nothing. */
-    if (!s->at_start && !s->broken)
+    /* A new or broken sequence carries nothing. Those of tiles are on the host.
+     */
+    if (!s->at_start && !s->broken && !vae_stream_has_tiles(s))
         status = vae_carries_offload(&s->carries, error);
     if (status != VAE_OK)
         return status;

@@ -6,8 +6,7 @@
 #include "prefetch.h"
 #include "stream.h"
 
-const char *const vae_stream_labels[PROGRAMS] = {"first", "next", "next1",
-                                                 "cold"};
+const char *const vae_stream_labels[KINDS] = {"first", "next", "next1", "cold"};
 
 void
 vae_stream_drop_programs(VaeStream *s)
@@ -19,7 +18,57 @@ vae_stream_drop_programs(VaeStream *s)
         vae_mem_free(s->times[i]); /* of its ops */
         s->times[i] = NULL;
     }
-    vae_carry_set_free(&s->carries.set);
+    for (int i = 0; i < VAE_TILE_SHAPES; i++)
+        vae_carry_set_free(vae_stream_carry_set(s, i));
+}
+
+/* True if the stream has the program at all. */
+static bool
+has_program(const VaeStream *s, int i)
+{
+    const int kind = i % KINDS, shape = i / KINDS;
+    VaeTile tile;
+    if ((kind == NEXT1 && s->rung.slice == 1) ||
+        (kind == COLD && !s->params.restarts))
+        return false;
+    return shape == 0 || (vae_stream_has_tiles(s) &&
+                          vae_tile_of_shape(&s->grid, shape, &tile));
+}
+
+/* The operations of a step, of all tiles. */
+static double
+count_flop(const VaeStream *s, int kind)
+{
+    double flop = 0;
+    const int n = vae_stream_has_tiles(s) ? vae_tile_count(&s->grid) : 1;
+    for (int i = 0; i < n; i++) {
+        int shape = 0;
+        if (n > 1) {
+            const VaeTile tile = vae_tile_at(&s->grid, i);
+            shape = vae_tile_shape(&s->grid, &tile);
+        }
+        const VaeProgram *p = s->programs[shape * KINDS + kind];
+        flop += p->flop / p->steps;
+    }
+    return flop;
+}
+
+/* Places the carries of all shapes, which share the memory. */
+static bool
+place_carries(VaeStream *s)
+{
+    VaeCarryStore *store = &s->carries;
+    store->spilled = store->rest = 0;
+    for (int i = 0; i < VAE_TILE_SHAPES; i++) {
+        VaeCarrySet *set = vae_stream_carry_set(s, i);
+        if (!vae_carry_set_place(set, (size_t) s->rung.spared))
+            return false;
+        if (set->spilled > store->spilled)
+            store->spilled = set->spilled;
+        if (set->bytes - set->spilled > store->rest)
+            store->rest = set->bytes - set->spilled;
+    }
+    return true;
 }
 
 /* Carries that a later step copies, in the memory of the backend and to and
@@ -44,6 +93,42 @@ count_copies(VaeStream *s)
     s->plan.bus_step = bus / (uint64_t) p->steps;
 }
 
+/* True if one of these execs has the weight of op in that layout, too. */
+static bool
+shares_weight(const VaeExec *const execs[], int n, const VaeOp *op, int phase,
+              VaeLayOut own)
+{
+    for (int e = 0; e < n; e++) {
+        const VaeProgram *p = execs[e] ? execs[e]->program : NULL;
+        for (int i = 0; p && i < p->n_ops; i++) {
+            const VaeLayOut other = execs[e]->ops[i].laid_out[phase];
+            if (other.bytes == own.bytes && other.layout == own.layout &&
+                p->ops[i].weight && p->ops[i].weight->id == op->weight->id)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Bytes of weights that tiles of other shapes need in layouts of their own. */
+static uint64_t
+other_layouts(const VaeStream *s)
+{
+    const VaeExec *execs[VAE_TILE_SHAPES];
+    uint64_t bytes = 0;
+    for (int shape = 0; shape < VAE_TILE_SHAPES; shape++) {
+        const VaeExec *e = execs[shape] = s->execs[shape * KINDS + NEXT];
+        for (int i = 0; e && shape && i < 4 * e->program->n_ops; i++) {
+            const VaeOp *op = &e->program->ops[i / 4];
+            const VaeLayOut own = e->ops[i / 4].laid_out[i % 4];
+            if (op->group <= 1 && op->strip <= 1 && own.bytes &&
+                !shares_weight(execs, shape, op, i % 4, own))
+                bytes += own.bytes;
+        }
+    }
+    return bytes;
+}
+
 /* Fills the plan from what the programs and, where there are any, the execs
  * say. */
 static void
@@ -52,9 +137,9 @@ sum_up(VaeStream *s)
     VaePlan *p = &s->plan;
     p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
     p->library = 0;
-    p->carries = s->carries.set.bytes;
-    p->spilled = s->carries.set.spilled;
-    const uint64_t carries = p->carries - p->spilled;
+    const uint64_t carries = s->carries.rest;
+    p->spilled = s->carries.spilled;
+    p->carries = carries + p->spilled;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
         if (!s->programs[i])
@@ -66,7 +151,7 @@ sum_up(VaeStream *s)
         const uint64_t library = exec ? exec->library : 0;
         if (library > p->library)
             p->library = library;
-        if (weights > p->weights)
+        if (i < KINDS && weights > p->weights)
             p->weights = weights;
         if (loading > p->loading)
             p->loading = loading;
@@ -77,11 +162,14 @@ sum_up(VaeStream *s)
         if (s->programs[i]->arena > p->arena)
             p->arena = s->programs[i]->arena;
     }
+    p->weights += other_layouts(s);
     const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
     p->fallback = (fallback ? fallback->total : 0) +
                   (vae_stream_has_snapshot(s) ? carries : 0);
+    p->tiled = vae_stream_tiled_bytes(s);
     p->total = p->weights + carries + p->arena + p->scratch + p->staging +
-               p->library + p->fallback;
+               p->library + p->fallback +
+               (s->class->memory_left ? 0 : p->tiled);
     p->peak = p->weights + p->loading + p->library;
     if (p->peak < p->total)
         p->peak = p->total;
@@ -89,8 +177,15 @@ sum_up(VaeStream *s)
     if (fallback && p->peak < p->total - fallback->total + fallback->peak)
         p->peak = p->total - fallback->total + fallback->peak;
     assert(s->programs[FIRST] && s->programs[NEXT]);
-    p->flop_first = s->programs[FIRST]->flop;
-    p->flop_step = s->programs[NEXT]->flop / p->slice_size;
+    p->flop_first = count_flop(s, FIRST);
+    p->flop_step = count_flop(s, NEXT);
+    if (vae_stream_has_tiles(s)) {
+        const int unit = s->model->info.spatial;
+        p->tiles = vae_tile_count(&s->grid);
+        p->tile_width = s->grid.w * unit;
+        p->tile_height = s->grid.h * unit;
+        p->tile_overlap = s->grid.overlap * unit;
+    }
     p->frames_at_once = s->programs[NEXT]->group;
     p->strips = s->programs[NEXT]->strips;
     count_copies(s);
@@ -101,21 +196,26 @@ static VaeStatus
 record(VaeStream *s, int which, VaeError *error)
 {
     const bool decode = s->params.direction == VAE_DECODE;
-    const int down = decode ? s->model->info.spatial : 1;
+    const int unit = s->model->info.spatial, up = decode ? 1 : unit;
+    const int kind = which % KINDS, shape = which / KINDS;
     const VaePrecision precision = s->plan.precision;
+    VaeTile tile = {.w = s->plan.padded_width / unit,
+                    .h = s->plan.padded_height / unit};
+    if (vae_stream_has_tiles(s))
+        vae_tile_of_shape(&s->grid, shape, &tile);
     return vae_model_build(
         s->model,
         &(VaeBuildParams){.direction = s->params.direction,
-                          .first = which == FIRST,
-                          .cold = which == COLD,
-                          .steps = which == NEXT ? s->plan.slice_size : 1,
-                          .height = s->plan.padded_height / down,
-                          .width = s->plan.padded_width / down,
+                          .first = kind == FIRST,
+                          .cold = kind == COLD,
+                          .steps = kind == NEXT ? s->plan.slice_size : 1,
+                          .height = tile.h * up,
+                          .width = tile.w * up,
                           .act = vae_act_type(precision),
                           .sum = s->class->narrow_sums ? vae_act_type(precision)
                                                        : VAE_TYPE_F32,
-                          .label = vae_stream_labels[which],
-                          .carries = &s->carries.set},
+                          .label = vae_stream_labels[kind],
+                          .carries = vae_stream_carry_set(s, shape)},
         &s->programs[which], error);
 }
 
@@ -147,20 +247,20 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
     s->rung = rung;
     s->plan.slice_size = rung.slice;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-        if ((i != NEXT1 || rung.slice > 1) && (i != COLD || s->params.restarts))
+        if (has_program(s, i))
             status = record(s, i, error);
-    if (status == VAE_OK &&
-        !vae_carry_set_place(&s->carries.set, (size_t) rung.spared))
+    if (status == VAE_OK && !place_carries(s))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
         if (!s->programs[i])
             continue;
-        if (!vae_program_fuse(s->programs[i], s->programs[NEXT],
+        if (!vae_program_fuse(s->programs[i],
+                              s->programs[i / KINDS * KINDS + NEXT],
                               s->class->fusions, cuts) ||
             !vae_program_plan(s->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
-    if (status == VAE_OK && s->carries.set.spilled && !prefetch(s))
+    if (status == VAE_OK && s->carries.spilled && !prefetch(s))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (status == VAE_OK)
         sum_up(s);

@@ -109,6 +109,11 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
                         "picture %d is in the memory of a device, which the "
                         "backend %s does not have",
                         number, s->class->name);
+    if (vae_stream_has_tiles(s))
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "picture %d is in the memory of a device, and tiles "
+                        "are blended in that of the host",
+                        number);
     const int bytes = vae_layout(p->pixels)->bytes;
     const int planes = vae_picture_planes(p, row, rows);
     for (int i = 0; i < planes; i++)
@@ -226,6 +231,8 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                   .dump = s->params.dump,
                   .dump_user = s->params.dump_user,
                   .step = s->step};
+    if (vae_stream_has_tiles(s))
+        return vae_stream_run_tiles(s, which, &run, error);
     if (s->programs[which]->delayed)
         vae_stream_place_frames(s, s->programs[which], units, &run);
     return s->class->run(s->backend, s->execs[which], &run, error);
@@ -351,7 +358,7 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
 bool
 vae_stream_overlaps(const VaeStream *stream)
 {
-    return stream->class->finish &&
+    return stream->class->finish && !vae_stream_has_tiles(stream) &&
            (stream->params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }
 
@@ -507,7 +514,7 @@ vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
             continue;
         }
         const VaeOp *op = &s->programs[p]->ops[i];
-        *out = (VaeProfileRow){.program = vae_stream_labels[p],
+        *out = (VaeProfileRow){.program = vae_stream_labels[p % KINDS],
                                .op = vae_op_name(op->kind),
                                .name = op->name,
                                .impl = s->execs[p]->ops[i].impl,

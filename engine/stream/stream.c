@@ -126,14 +126,16 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
         s->borrowed
             ? VAE_OK
             : s->class->open(
-                  &(VaeBackendParams){.precision = s->plan.precision,
-                                      .threads = s->plan.threads,
-                                      .device = s->params.device,
-                                      .deterministic = s->params.deterministic,
-                                      .pixels = s->params.pixels,
-                                      .pictures_on_device =
-                                          s->params.pictures_on_device != 0,
-                                      .log = log},
+                  &(VaeBackendParams){
+                      .precision = s->plan.precision,
+                      .threads = s->plan.threads,
+                      .device = s->params.device,
+                      .deterministic = s->params.deterministic,
+                      .pixels = s->params.tiles ? VAE_PIXELS_RGB_F32
+                                                : s->params.pixels,
+                      .pictures_on_device =
+                          s->params.pictures_on_device != 0 && !s->params.tiles,
+                      .log = log},
                   &s->backend, &s->device, error);
     if (opened != VAE_OK)
         return opened;
@@ -303,6 +305,8 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
     set_statistics(s);
     status = set_delay(s, error);
     if (status == VAE_OK)
+        status = vae_stream_set_tiles(s, error);
+    if (status == VAE_OK)
         status = choose(s, error);
     if (status == VAE_OK)
         status = plan_fallback(s, error);
@@ -395,6 +399,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     if (status == VAE_OK) {
         vae_stream_tell_ladder(*out);
         vae_stream_tell(*out);
+        vae_stream_warn_of_tiles(*out);
     } else {
         vae_stream_free(out);
     }
@@ -417,6 +422,7 @@ vae_stream_free(VaeStream **stream)
     vae_stream_drop_programs(s);
     if (s->backend) {
         vae_stream_free_memory(s);
+        vae_stream_free_tiles(s);
         vae_carries_free(&s->carries);
         if (!s->borrowed)
             s->class->close(&s->backend);

@@ -7,13 +7,16 @@
 #include <stdatomic.h>
 
 #include "backend.h"
+#include "blend.h"
 #include "carries.h"
 #include "model.h"
 
-enum { FIRST, NEXT, NEXT1, COLD, PROGRAMS };
+/* The programs of a picture, or of a tile of full size, come first. Behind them
+ * are the same of the other shapes of tiles. */
+enum { FIRST, NEXT, NEXT1, COLD, KINDS, PROGRAMS = KINDS * VAE_TILE_SHAPES };
 
 /* The labels of programs. */
-extern const char *const vae_stream_labels[PROGRAMS];
+extern const char *const vae_stream_labels[KINDS];
 
 /* The number of calls in flight that vae_stream_wait() can tell apart. */
 #define VAE_STREAM_CALLS 8
@@ -48,6 +51,19 @@ typedef struct VaeGuard {
     size_t room_latents, room_pictures;
 } VaeGuard;
 
+/* tiles.c's, in host memory. */
+typedef struct VaeTileMemory {
+    uint8_t *carries; /* tile after tile; NULL: not taken */
+    uint8_t *block;   /* of all that follows; NULL: not taken */
+    /* Of one tile: latents in, results out (an encoder's have logvar behind
+     * them), and an encoder's result as (h, w, c). */
+    float *latents, *results, *pixels;
+    float *whole, *above, *left; /* see blend.h; for each unit out */
+    VaeLatentIn *in;             /* units of one tile */
+    VaeLatentOut *out;
+    VaePicture *pictures;
+} VaeTileMemory;
+
 struct VaeStream {
     VaeModel *model;
     VaeStreamParams params;
@@ -65,6 +81,9 @@ struct VaeStream {
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarryStore carries;
+    VaeCarrySet tile_sets[VAE_TILE_SHAPES - 1]; /* of the other shapes */
+    VaeTileGrid grid;                           /* of tiles, or columns 0 */
+    VaeTileMemory tiles;
     VaeMemory memory;
     bool released; /* memory is empty, the execs are offloaded */
 
@@ -152,6 +171,8 @@ int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
  * with the cost of a step. */
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
+/* Warns that tiles are not exact. */
+void vae_stream_warn_of_tiles(const VaeStream *s);
 
 /* Plans a stream of s's model with these params. False: it does not fit. On the
  * host it uses s's backend, because a limit of the process may leave no memory
@@ -170,6 +191,51 @@ void vae_stream_free_memory(VaeStream *stream);
 
 /* stream/delay.c. */
 bool vae_stream_has_delay(const VaeStream *s);
+
+/*
+ * stream/tiles.c: a picture that is computed in tiles, which is not exact. All
+ * shapes of tiles share the arena, the scratch and the memory of the carries. A
+ * step computes one tile after another: the carries of the tile are copied from
+ * the host, a program runs, and they are copied back. The results are blended
+ * in host memory.
+ */
+static inline bool
+vae_stream_has_tiles(const VaeStream *s)
+{
+    return s->grid.columns > 0;
+}
+static inline VaeCarrySet *
+vae_stream_carry_set(VaeStream *s, int shape)
+{
+    return shape ? &s->tile_sets[shape - 1] : &s->carries.set;
+}
+/* Checks the params, and sets the grid that they ask for. */
+VaeStatus vae_stream_set_tiles(VaeStream *s, VaeError *error);
+/* The next smaller tiles of a stream that may choose them; false: none. */
+bool vae_stream_shrink_tiles(VaeStream *s);
+/* The carries of a tile; and where they are among those of all, which is the
+ * end for the number of tiles. */
+const VaeCarrySet *vae_stream_tile_carries(const VaeStream *s, int tile,
+                                           size_t *at);
+/* carry_items.c: one of all carries, those of the picture or of tile after
+ * tile, and where it is in a block of all. */
+typedef struct VaeCarryItem {
+    const VaeCarry *carry;
+    size_t at;
+    char name[256];
+} VaeCarryItem;
+int vae_carry_items(const VaeStream *s);
+void vae_carry_item_at(const VaeStream *s, int i, VaeCarryItem *out);
+size_t vae_carry_items_bytes(const VaeStream *s);
+/* Bytes of host memory for all tiles. The programs are built. */
+size_t vae_stream_tiled_bytes(const VaeStream *s);
+VaeStatus vae_stream_take_tiles(VaeStream *s, VaeError *error);
+/* Frees all but the carries; and the carries, too. */
+void vae_stream_drop_tiles(VaeStream *s);
+void vae_stream_free_tiles(VaeStream *s);
+/* Runs one program for all tiles; run is that of the whole picture. */
+VaeStatus vae_stream_run_tiles(VaeStream *s, int which, const VaeRun *run,
+                               VaeError *error);
 
 /* A copy of the carries is kept, to go back to. */
 static inline bool

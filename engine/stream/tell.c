@@ -41,7 +41,8 @@ plan_rung(const VaeStream *s, VaeRung rung, VaePlan *out)
                        .steps = s->steps,
                        .class = s->class,
                        .backend = s->backend,
-                       .plan = s->plan};
+                       .plan = s->plan,
+                       .grid = s->grid};
     const VaePlan *p = &other.plan;
     bool good = vae_stream_build(&other, rung, NULL) == VAE_OK &&
                 p->frames_at_once == rung.group && has_strips(p, rung) &&
@@ -92,7 +93,7 @@ vae_stream_tell(const VaeStream *s)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaePlan *p = &s->plan;
-    char how[64] = "", setting[100], spilled[64] = "";
+    char how[64] = "", setting[100], spilled[64] = "", tiles[80] = "";
     if (p->backend == VAE_BACKEND_CUDA) /* any is the first */
         snprintf(how, sizeof how, " device %d",
                  s->params.device < 0 ? 0 : s->params.device);
@@ -100,12 +101,32 @@ vae_stream_tell(const VaeStream *s)
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
     vae_plan_setting(p, setting, sizeof setting);
+    if (p->tiles)
+        snprintf(tiles, sizeof tiles, " in %d tiles of %dx%d, not exact",
+                 p->tiles, p->tile_width, p->tile_height);
     if (p->spilled)
         snprintf(spilled, sizeof spilled, ", and %.1f MiB of the host",
                  MIB(p->spilled));
-    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, %s, %.1f MiB%s",
+    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d%s, %s, %.1f MiB%s",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
             s->device.name, vae_precision_name(p->precision),
             s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, setting, MIB(p->peak), spilled);
+            s->params.height, tiles, setting, MIB(p->peak), spilled);
+}
+
+void
+vae_stream_warn_of_tiles(const VaeStream *s)
+{
+    const VaePlan *p = &s->plan;
+    char line[300];
+    if (!p->tiles || !s->params.warn)
+        return;
+    snprintf(
+        line, sizeof line,
+        "the %s not exact: %dx%d pixels are computed in %d tiles of %dx%d, "
+        "which overlap by %d pixels and are blended",
+        s->params.direction == VAE_DECODE ? "picture is" : "latents are",
+        s->plan.padded_width, s->plan.padded_height, p->tiles, p->tile_width,
+        p->tile_height, p->tile_overlap);
+    s->params.warn(s->params.log_user, line);
 }

@@ -14,12 +14,14 @@
 #include "stream.h"
 
 static void
-plan_is_kept(const Bed *bed, VaeDirection direction)
+plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
 {
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error;
-    const VaeStreamParams params = params_of(direction);
+    VaeStreamParams params = params_of(direction);
     uint64_t before, after;
+    params.tiles = tile > 0;
+    params.tile_width = tile;
     /* All weights anew. */
     VaeModel *model = open_model(bed);
     must(vae_stream_plan(model, &params, &plan, &error), &error);
@@ -354,7 +356,8 @@ main(int argc, char **argv)
     const int stride = bed_open_device(&bed, argc, argv);
     for (int i = 0; i < 2; i++) {
         const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
-        plan_is_kept(&bed, direction);
+        plan_is_kept(&bed, direction, 0);
+        plan_is_kept(&bed, direction, SIZE / 2);
         steps_take_nothing(&bed, direction);
         steps_load_nothing(&bed, direction);
         refused_memory(&bed, direction, stride);

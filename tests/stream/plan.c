@@ -139,16 +139,16 @@ same(const char *label, const char *purpose, uint64_t planned, uint64_t taken)
 }
 
 static void
-check_stream(Bed *bed, VaeDirection direction, const int way[2],
+check_stream(Bed *bed, VaeDirection direction, const int way[3],
              const char *type)
 {
     const int slice = way[0];
     VaeError error;
     VaePlan plan = VAE_INIT(VaePlan);
     char label[64];
-    snprintf(label, sizeof label, "%s, %s, slices of %d, %d frames",
-             direction == VAE_DECODE ? "decode" : "encode", type, slice,
-             way[1]);
+    snprintf(label, sizeof label, "%s, %s, slices of %d, %d frames%s",
+             direction == VAE_DECODE ? "decode" : "encode", type, slice, way[1],
+             way[2] ? ", tiles" : "");
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = direction,
                                     .backend = bed->backend,
@@ -158,6 +158,8 @@ check_stream(Bed *bed, VaeDirection direction, const int way[2],
                                     .slice_size = slice,
                                     .frames_at_once = way[1],
                                     .threads = 2,
+                                    .tiles = way[2] > 0,
+                                    .tile_width = way[2],
                                     .restarts = slice == 2};
     must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
     loading_peak = 0;
@@ -173,8 +175,11 @@ check_stream(Bed *bed, VaeDirection direction, const int way[2],
     const size_t scratch = asked_for(s->memory.scratch);
     same(label, "scratch", plan.scratch, scratch > 1 ? scratch : 0);
     same(label, "staging", plan.staging, 0);
+    same(label, "host memory of tiles", plan.tiled,
+         asked_for(s->tiles.carries) + asked_for(s->tiles.block));
+    expect((plan.tiles > 1) == (way[2] > 0), "%s: %d tiles", label, plan.tiles);
     /* Of equal primitives there is one, however many programs use it. */
-    if (slice == 1)
+    if (slice == 1 || way[2])
         library = plan.library;
     same(label, "library", plan.library, library);
     expect((plan.library > 0) == (plan.backend == VAE_BACKEND_CPU),
@@ -183,7 +188,7 @@ check_stream(Bed *bed, VaeDirection direction, const int way[2],
     same(label, "loading", plan.loading, loading_peak);
     same(label, "total", plan.total,
          plan.weights + plan.carries + plan.arena + plan.scratch +
-             plan.library);
+             plan.library + plan.tiled);
     /* The ops' own records: hundreds of ops of some hundred bytes. */
     const size_t rest =
         bytes_live - before - (size_t) (plan.total - plan.library);
@@ -203,13 +208,18 @@ check_stream(Bed *bed, VaeDirection direction, const int way[2],
 static void
 check_file(const char *path, char **argv, const char *type)
 {
-    /* Steps of a slice, and frames at once; 0: all. */
-    static const int ways[][2] = {{1, 0}, {2, 0}, {4, 0}, {1, 2}, {1, 1}};
+    /* Steps of a slice, frames at once and the size of tiles; 0: all. */
+    static const int ways[][3] = {{1, 0, 0}, {2, 0, 0}, {4, 0, 0},
+                                  {1, 2, 0}, {1, 1, 0}, {2, 0, 32}};
     for (int d = 0; d < 2; d++)
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
             Bed bed;
             VaeError error;
             bed_open(&bed, argv[1], argv[2], argv[3]);
+            if (ways[i][2] && !d && bed.info->delay) {
+                vae_model_free(&bed.model);
+                continue; /* no tiles */
+            }
             if (path) {
                 vae_model_free(&bed.model);
                 must(vae_model_open(path, NULL, &bed.model, &error), &error);

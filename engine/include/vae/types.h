@@ -97,6 +97,12 @@ typedef enum VaeSpill {
     VAE_SPILL_HOST  /* in host memory */
 } VaeSpill;
 
+/* Tiles of a picture that does not fit. The output with tiles is not exact. */
+typedef enum VaeTiling {
+    VAE_TILES_OFF,
+    VAE_TILES_BLEND /* tiles that overlap are blended */
+} VaeTiling;
+
 /* "auto", "cuda", "cpu", "ref"; "auto", "fp32" and so on. */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
 VAE_API const char *vae_precision_name(VaePrecision precision);
