@@ -164,10 +164,11 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
     const Chunk *c = &p->chunk;
     const size_t n = (size_t) s.c;
     const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
-    const int column = 2 * step->column;
+    /* Of the first pixel, which is a zero left of the picture if -1. */
+    const int column = 2 * step->column - p->op->conv.pad;
     VaeTileIn t = {.minus = kernels != 1,
-                   .first = column == 0,
-                   .end = s.w - column + 1,
+                   .first = column < 0,
+                   .end = s.w - column,
                    .tiles = c->w,
                    .n = s.c};
     float *y = lane->in;
@@ -175,8 +176,10 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
         for (int r = 0; r < c->h; r++) {
             const float *x = frame_of(p, step, f);
             const int row = 2 * (step->row + r) - vae_conv_top(p->op);
-            t.a = row_of(p, lane, x, row + rows[kernels][0], column, &t.a_step);
-            t.b = row_of(p, lane, x, row + rows[kernels][1], column, &t.b_step);
+            t.a = row_of(p, lane, x, row + rows[kernels][0], column + 1,
+                         &t.a_step);
+            t.b = row_of(p, lane, x, row + rows[kernels][1], column + 1,
+                         &t.b_step);
             for (int k = 0; k < SIDE; k++)
                 t.y[k] = y + (size_t) k * plane;
             p->simd->tile_in(&t);
@@ -453,7 +456,7 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
 {
     const VaeOp *op = &exec->program->ops[i];
     assert(op->conv.k == 3 && op->conv.kt == 3 && op->conv.s == 1 &&
-           op->conv.st == 1 && op->conv.pad == 1 && !op->conv.up);
+           op->conv.st == 1 && op->conv.pad <= 1 && !op->conv.up);
     assert(!op->carry || op->carry->frames == 2);
     assert(op->x->type == VAE_TYPE_F32 && op->y->type == VAE_TYPE_F32);
     ConvTiles *p = vae_mem_alloc(sizeof *p);

@@ -83,7 +83,7 @@ choose_winograd(VaeOp *op, const VaeProgram *next)
 {
     if (op->kind != VAE_OP_CONV || op->conv.up || op->conv.k != 3 ||
         op->conv.kt != 3 || op->conv.s != 1 || op->conv.st != 1 ||
-        op->conv.pad != 1 || op->x->type != VAE_TYPE_F32 ||
+        op->conv.pad > 1 || op->x->type != VAE_TYPE_F32 ||
         op->y->type != VAE_TYPE_F32 || op->x->shape.c < WINOGRAD_CHANNELS ||
         op->y->shape.c < WINOGRAD_CHANNELS || later_frames(next, op->name) < 2)
         return;

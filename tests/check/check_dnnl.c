@@ -393,7 +393,7 @@ tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int f, int row,
         for (int t = 0; t < 3; t++) {
             float v[16];
             tile_sizes(v, x + frame(op.x) * (size_t) (f + t) + c, op.x,
-                       2 * row - 1, 2 * column - 1);
+                       2 * row - op.pad, 2 * column - op.pad);
             for (int o = 0; o < op.y.c; o++)
                 for (int i = 0; i < 16; i++) {
                     const float m =
@@ -441,12 +441,12 @@ tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
 static void
 check_one_tiles(VaeCheck *t, const Backends *b, VaeOneOp op)
 {
-    if (!vae_check_begin(t, "tiles_of_%d_%dx%d_c%d_%d%s%s", op.tiles, op.x.w,
-                         op.x.h, op.x.c, op.y.c, op.add ? "_add" : "",
-                         op.relu ? "_relu" : ""))
+    if (!vae_check_begin(t, "tiles_of_%d_%dx%d_c%d_%d%s%s%s", op.tiles, op.x.w,
+                         op.x.h, op.x.c, op.y.c, op.pad ? "" : "_inner",
+                         op.add ? "_add" : "", op.relu ? "_relu" : ""))
         return;
-    op.y.h = op.x.h;
-    op.y.w = op.x.w;
+    op.y.h = op.x.h - 2 + 2 * op.pad;
+    op.y.w = op.x.w - 2 + 2 * op.pad;
     op.y.t = FRAMES;
     op.x.t = FRAMES + 2;
     op.weight = vae_check_random(t, (size_t) op.y.c * op.x.c * 27, 1);
@@ -464,7 +464,7 @@ check_one_tiles(VaeCheck *t, const Backends *b, VaeOneOp op)
 /* Behind the small ones two in several chunks, one above the other and side by
  * side, and one of many channels. */
 static void
-check_tiles(VaeCheck *t)
+check_tiles_with(VaeCheck *t, int pad)
 {
     static const int cases[][4] = {
         {1, 1, 8, 8},    {1, 9, 3, 33},    {7, 1, 40, 3},
@@ -476,7 +476,8 @@ check_tiles(VaeCheck *t)
         return;
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
         for (int frames = 1; frames <= FRAMES; frames++)
-            if (FRAMES % frames == 0 && (frames == 3 || i < SMALL))
+            if (FRAMES % frames == 0 && (frames == 3 || (pad && i < SMALL)) &&
+                (pad || (cases[i][0] > 2 && cases[i][1] > 2)))
                 check_one_tiles(t, &b,
                                 (VaeOneOp){.kind = VAE_OP_CONV,
                                            .type = VAE_TYPE_F32,
@@ -488,11 +489,24 @@ check_tiles(VaeCheck *t)
                                            .kt = 3,
                                            .s = 1,
                                            .st = 1,
-                                           .pad = 1,
+                                           .pad = pad,
                                            .tiles = frames,
                                            .add = vae_check_range(t, 0, 1),
                                            .relu = vae_check_range(t, 0, 1)});
     close_all(&b);
+}
+
+static void
+check_tiles(VaeCheck *t)
+{
+    check_tiles_with(t, 1);
+}
+
+/* Of a picture whose border is in the input. */
+static void
+check_inner_tiles(VaeCheck *t)
+{
+    check_tiles_with(t, 0);
 }
 
 /* ------------------------------------------------------------------ */
@@ -653,8 +667,9 @@ int
 main(int argc, char **argv)
 {
     static const VaeCheckFunc all[] = {
-        check_precision, check_plan,           check_conv_fp32,
-        check_conv_bf16, check_up_fp32,        check_up_bf16,
-        check_tiles,     check_attention_fp32, check_attention_bf16};
+        check_precision,     check_plan,        check_conv_fp32,
+        check_conv_bf16,     check_up_fp32,     check_up_bf16,
+        check_tiles,         check_inner_tiles, check_attention_fp32,
+        check_attention_bf16};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }
