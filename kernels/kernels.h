@@ -334,7 +334,8 @@ extern const VaeKernels vae_kernels_ref;
 /* OpenMP and vector code for the ops that oneDNN lacks; conv and attention
  * NULL. */
 extern const VaeKernels vae_kernels_cpu;
-/* CUDA; conv NULL. Only in libvae-cuda and, emulated on the CPU, in tests. */
+/* CUDA; conv NULL, conv_matrix in its place. Only in libvae-cuda and, emulated
+ * on the CPU, in tests. */
 extern const VaeKernels vae_kernels_cuda;
 
 #ifdef __cplusplus

@@ -29,7 +29,8 @@ prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
     if (status != VAE_OK)
         return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
                               op->name, why.message);
-    snprintf(own->impl, sizeof own->impl, "cudnn:%s", choice.text);
+    snprintf(own->impl, sizeof own->impl, "%s%s",
+             vae_cuda_choice_is_own(&choice) ? "" : "cudnn:", choice.text);
     e->exec.ops[i].run = vae_cuda_run_conv;
     own->phases = vae_cuda_parts_workspace(&own->conv);
     own->gathered = own->phases + (own->conv.bytes + 255) / 256 * 256;

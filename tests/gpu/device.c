@@ -43,6 +43,7 @@ device_open(Device *d)
     device_must(vae_rt_stream_new(&d->stream), "make a stream");
     device_status(vae_cuda_convs_check(&error), &error);
     device_status(vae_cuda_convs_new(NULL, &d->convs, &error), &error);
+    vae_cuda_convs_use(d->convs, vae_rt_kernels(), d->info.capability);
 }
 
 void

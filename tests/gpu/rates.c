@@ -84,7 +84,8 @@ copies(Device *d)
 /* ------------------------------------------------------------------ */
 /* Convolutions.                                                       */
 
-/* A convolution's rate by the fastest of the library's first choices. */
+/* A convolution's rate by the fastest of the first choices, and the least times
+ * of the library and of the own kernel; 0: it is no choice. */
 static void
 one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
          bool tf32)
@@ -93,7 +94,7 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     VaeCudaChoice choices[CHOICES], best = {""};
     VaeError error;
     int n = 0;
-    float least = 0;
+    float least = 0, own = 0, library = 0;
     c.shape.s = c.shape.st = 1;
     c.shape.pad_y = c.shape.pad_x = shape.k > 1;
     c.shape.ho = shape.h;
@@ -108,6 +109,9 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
         if (!device_conv_make(d, &c, &choices[i]))
             continue;
         const float ms = device_time(d, device_conv_run, &c, tiny ? 1 : 5);
+        float *kind = vae_cuda_choice_is_own(&choices[i]) ? &own : &library;
+        if (ms > 0 && (*kind <= 0 || ms < *kind))
+            *kind = ms;
         if (ms > 0 && (least <= 0 || ms < least)) {
             least = ms;
             best = choices[i];
@@ -116,9 +120,11 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     const double flop = 2.0 * (double) c.n_weight * shape.t * shape.h * shape.w;
     if (least > 0)
         printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"ms\": %.4f, "
-               "\"tflops\": %.2f, \"choice\": \"%s\"}",
+               "\"tflops\": %.2f, \"choice\": \"%s\", \"cudnn_ms\": %.4f, "
+               "\"own_ms\": %.4f}",
                separator, name, type_name(type, tf32), (double) least,
-               rate(flop * 1e-9, least), best.text);
+               rate(flop * 1e-9, least), best.text, (double) library,
+               (double) own);
     if (least > 0)
         separator = ",\n  ";
     device_conv_close(&c);
@@ -134,11 +140,9 @@ convs(Device *d)
                  {VAE_TYPE_F16, false},
                  {VAE_TYPE_F32, true},
                  {VAE_TYPE_F32, false}};
-    static const int layers[][3] = {{96, 480, 832},
-                                    {192, 240, 416},
-                                    {384, 120, 208},
-                                    {256, 240, 416},
-                                    {512, 120, 208}};
+    static const int layers[][3] = {{96, 480, 832},  {192, 240, 416},
+                                    {384, 120, 208}, {128, 240, 416},
+                                    {256, 240, 416}, {512, 120, 208}};
     printf("\"convs\": [\n  ");
     separator = "";
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {

@@ -34,14 +34,14 @@ find_layer(VaeBackend *cuda, const char *name)
     return l;
 }
 
-/* Opens the store at its first use. NULL if the backend is deterministic or out
- * of memory. */
+/* Opens the store at its first use. NULL if the backend is deterministic, the
+ * choice is forced, or there is no memory. */
 static VaeCudaStore *
 get_store(VaeBackend *cuda)
 {
     char key[VAE_CUDA_KEY];
     const VaeRtDevice *d = &cuda->device;
-    if (cuda->params.deterministic || cuda->store)
+    if (cuda->params.deterministic || vae_cuda_conv_is_forced() || cuda->store)
         return cuda->store;
     snprintf(key, sizeof key,
              "%s, compute capability %d.%d, %.0f MiB, driver %d, %s", d->name,

@@ -10,7 +10,8 @@ enum { MAX_RESULTS = 256 };
 
 /* True when the plan of the choice can be made and fits the workspace. */
 static bool
-can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
+can_make(const VaeCudaLibrary *c, Desc graph, const char *text,
+         size_t workspace)
 {
     VaeCudnnBag b = {0};
     Desc engine;
@@ -26,7 +27,7 @@ can_make(const VaeCudaConvs *c, Desc graph, const char *text, size_t workspace)
 }
 
 typedef struct Search {
-    const VaeCudaConvs *convs;
+    const VaeCudaLibrary *convs;
     const VaeCudaConvShape *shape;
     /* For the shape, for one frame of it, and for some rows of that. */
     Desc graph, frame, rows[VAE_CUDA_SOME_ROWS];
@@ -122,8 +123,9 @@ workspace_limit(const VaeCudaConvShape *s)
 }
 
 VaeStatus
-vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                      VaeCudaChoice *choices, int most, int *n, VaeError *error)
+vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
+                         VaeCudaChoice *choices, int most, int *n,
+                         VaeError *error)
 {
     static const cudnnBackendHeurMode_t modes[] = {
         CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};

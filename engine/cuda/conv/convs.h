@@ -1,7 +1,7 @@
 /*
- * convs.h: convolutions on a device. A VaeCudaConvs is opened for one device,
- * or from a device's properties alone; without the device everything but
- * running works. Threads may share it.
+ * convs.h: convolutions on a device, by a library or by an own kernel. A
+ * VaeCudaConvs is opened for one device, or from a device's properties alone;
+ * without the device everything but running works. Threads may share it.
  *
  * y = relu?(conv(x) + add + bias) over channels-last memory, summed in fp32
  * and rounded to y_type once. The context of x is in front of its frames; there
@@ -10,6 +10,7 @@
 #ifndef VAE_CUDA_CONV_H
 #define VAE_CUDA_CONV_H
 
+#include "kernels.h"
 #include "vae-private/types.h"
 
 typedef struct VaeCudaConvs VaeCudaConvs;
@@ -43,11 +44,12 @@ vae_cuda_some_rows(const VaeCudaConvShape *shape, int i)
 }
 
 /* A way to compute a convolution, as text: an engine of the library and its
- * settings. It fits every t of the same shape. */
+ * settings, or the own kernel. It fits every t of the same shape. */
 #define VAE_CUDA_CHOICE 120
 typedef struct VaeCudaChoice {
     char text[VAE_CUDA_CHOICE];
 } VaeCudaChoice;
+bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. */
 typedef struct VaeCudaConvArgs {
@@ -62,11 +64,20 @@ VaeStatus vae_cuda_convs_check(VaeError *error);
 
 /*
  * properties: those of a device in the library's JSON, for planning only; NULL:
- * the current device. Errors: those of vae_cuda_convs_check(), VAE_ERR_BACKEND.
+ * the current device. Errors: those of vae_cuda_convs_check(), VAE_ERR_BACKEND,
+ * VAE_ERR_ARGUMENT for an unknown VAE_CUDA_CONV.
  */
 VaeStatus vae_cuda_convs_new(const char *properties, VaeCudaConvs **out,
                              VaeError *error);
 void vae_cuda_convs_free(VaeCudaConvs **convs);
+/* Makes kernels->conv_matrix a choice, if a device of that capability has it.
+ */
+void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
+                        int capability);
+/* True if the environment's VAE_CUDA_CONV is "cudnn" or "own": the own kernel
+ * then computes nothing, or all that it can. For tests; such choices are not
+ * stored. */
+bool vae_cuda_conv_is_forced(void);
 
 /* Between the two calls only this thread uses convs: while it records a stream,
  * convolutions of other threads wait. */
@@ -85,11 +96,13 @@ const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
 
 /*
  * Writes at most `most` ways to compute the convolution to choices, the
- * library's best guess first, and their number to *n. Omits ways whose sums
- * depend on chance or on t, ways with less precision than the shape says, and
- * ways that cannot be made for one frame, or for some rows of one. Ways that
- * need much workspace, and ways that are compiled at run time, are given only
- * if there are no others. Errors: VAE_ERR_BACKEND if there is none at all.
+ * library's best guess first, then the own kernel where it fits, and their
+ * number to *n. One choice is never the own kernel, unless forced. Omits ways
+ * whose sums depend on chance or on t, ways with less precision than the shape
+ * says, and ways that cannot be made for one frame, or for some rows of one.
+ * Ways that need much workspace, and ways that are compiled at run time, are
+ * given only if there are no others. Errors: VAE_ERR_BACKEND if there is none
+ * at all.
  */
 VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 const VaeCudaConvShape *shape,

@@ -22,8 +22,8 @@ typedef struct Plan {
     bool matrix;
 } Plan;
 
-struct VaeCudaConv {
-    VaeCudaConvs *convs;
+struct VaeCudaLibraryConv {
+    VaeCudaLibrary *convs;
     Plan *plan;
     VaeCudnnBag pack;
     Desc variant;
@@ -83,7 +83,7 @@ check_parts(VaeError *error)
 }
 
 VaeStatus
-vae_cuda_convs_check(VaeError *error)
+vae_cuda_library_check(VaeError *error)
 {
     const VaeStatus whole = check_parts(error);
     if (whole != VAE_OK)
@@ -100,7 +100,7 @@ vae_cuda_convs_check(VaeError *error)
 }
 
 static VaeStatus
-open_device(VaeCudaConvs *c, VaeError *error)
+open_device(VaeCudaLibrary *c, VaeError *error)
 {
     const cudnnStatus_t s = cudnnCreate(&c->handle);
     return s == CUDNN_STATUS_SUCCESS
@@ -109,7 +109,7 @@ open_device(VaeCudaConvs *c, VaeError *error)
 }
 
 static VaeStatus
-open_properties(VaeCudaConvs *c, const char *json, VaeError *error)
+open_properties(VaeCudaLibrary *c, const char *json, VaeError *error)
 {
     VaeCudnnBag b = {.doing = "read the device's properties"};
     c->device = vae_cudnn_bag_new(&b, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
@@ -125,9 +125,10 @@ open_properties(VaeCudaConvs *c, const char *json, VaeError *error)
 }
 
 VaeStatus
-vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
+vae_cuda_library_new(const char *properties, VaeCudaLibrary **out,
+                     VaeError *error)
 {
-    VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
+    VaeCudaLibrary *c = vae_mem_alloc(sizeof *c);
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -136,22 +137,22 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&c->lock, &recursive);
     pthread_mutexattr_destroy(&recursive);
-    VaeStatus status = vae_cuda_convs_check(error);
+    VaeStatus status = vae_cuda_library_check(error);
     if (status == VAE_OK) {
         name_library(c->name, sizeof c->name);
         status = properties ? open_properties(c, properties, error)
                             : open_device(c, error);
     }
     if (status != VAE_OK)
-        vae_cuda_convs_free(&c);
+        vae_cuda_library_free(&c);
     *out = c;
     return status;
 }
 
 void
-vae_cuda_convs_free(VaeCudaConvs **convs)
+vae_cuda_library_free(VaeCudaLibrary **convs)
 {
-    VaeCudaConvs *c = *convs;
+    VaeCudaLibrary *c = *convs;
     *convs = NULL;
     if (!c)
         return;
@@ -165,19 +166,19 @@ vae_cuda_convs_free(VaeCudaConvs **convs)
 }
 
 void
-vae_cuda_convs_hold(VaeCudaConvs *convs)
+vae_cuda_library_hold(VaeCudaLibrary *convs)
 {
     pthread_mutex_lock(&convs->lock);
 }
 
 void
-vae_cuda_convs_let_go(VaeCudaConvs *convs)
+vae_cuda_library_let_go(VaeCudaLibrary *convs)
 {
     pthread_mutex_unlock(&convs->lock);
 }
 
 void
-vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
+vae_cuda_library_forget(VaeCudaLibrary *convs, void *stream)
 {
     pthread_mutex_lock(&convs->lock);
     if (convs->stream == stream) {
@@ -188,13 +189,13 @@ vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
 }
 
 const char *
-vae_cuda_convs_name(const VaeCudaConvs *convs)
+vae_cuda_library_name(const VaeCudaLibrary *convs)
 {
     return convs->name;
 }
 
 const char *
-vae_cuda_convs_properties(VaeCudaConvs *c)
+vae_cuda_library_properties(VaeCudaLibrary *c)
 {
     int64_t n = 0;
     VaeCudnnBag b = {0};
@@ -221,7 +222,7 @@ vae_cuda_convs_properties(VaeCudaConvs *c)
 /* ------------------------------------------------------------------ */
 
 static VaeStatus
-fill_plan(Plan *p, const VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+fill_plan(Plan *p, const VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
           const VaeCudaChoice *choice, VaeError *error)
 {
     int64_t one, bytes = 0;
@@ -252,7 +253,7 @@ fill_plan(Plan *p, const VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 
 /* Finds the plan of that shape and choice, or makes it. */
 static VaeStatus
-get_plan(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+get_plan(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
          const VaeCudaChoice *choice, Plan **out, VaeError *error)
 {
     *out = (Plan *) vae_cuda_plan_find(convs->plans, shape, choice);
@@ -274,11 +275,11 @@ get_plan(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 }
 
 VaeStatus
-vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                  const VaeCudaChoice *choice, VaeCudaConv **out,
-                  VaeError *error)
+vae_cuda_library_conv_new(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
+                          const VaeCudaChoice *choice, VaeCudaLibraryConv **out,
+                          VaeError *error)
 {
-    VaeCudaConv *c = vae_mem_alloc(sizeof *c);
+    VaeCudaLibraryConv *c = vae_mem_alloc(sizeof *c);
     *out = NULL;
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -287,15 +288,15 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     const VaeStatus status = get_plan(convs, shape, choice, &c->plan, error);
     pthread_mutex_unlock(&convs->lock);
     if (status != VAE_OK)
-        vae_cuda_conv_free(&c);
+        vae_cuda_library_conv_free(&c);
     *out = c;
     return status;
 }
 
 void
-vae_cuda_conv_free(VaeCudaConv **conv)
+vae_cuda_library_conv_free(VaeCudaLibraryConv **conv)
 {
-    VaeCudaConv *c = *conv;
+    VaeCudaLibraryConv *c = *conv;
     *conv = NULL;
     if (!c)
         return;
@@ -310,25 +311,26 @@ vae_cuda_conv_free(VaeCudaConv **conv)
 }
 
 int
-vae_cuda_convs_plans(const VaeCudaConvs *convs)
+vae_cuda_library_plans(const VaeCudaLibrary *convs)
 {
     return convs->plans_made;
 }
 
 size_t
-vae_cuda_conv_workspace(const VaeCudaConv *conv)
+vae_cuda_library_conv_workspace(const VaeCudaLibraryConv *conv)
 {
     return conv->plan->workspace;
 }
 
 bool
-vae_cuda_conv_matrix(const VaeCudaConv *conv)
+vae_cuda_library_conv_matrix(const VaeCudaLibraryConv *conv)
 {
     return conv->plan->matrix;
 }
 
 VaeStatus
-vae_cuda_conv_bind(VaeCudaConv *c, const VaeCudaConvArgs *a, VaeError *error)
+vae_cuda_library_conv_bind(VaeCudaLibraryConv *c, const VaeCudaConvArgs *a,
+                           VaeError *error)
 {
     const int64_t uids[] = {UID_X, UID_WEIGHT, UID_Y, UID_BIAS, UID_ADD};
     const void *pointers[] = {a->x, a->weight, a->y, a->bias, a->add};
@@ -348,9 +350,9 @@ vae_cuda_conv_bind(VaeCudaConv *c, const VaeCudaConvArgs *a, VaeError *error)
 }
 
 VaeStatus
-vae_cuda_conv_run(VaeCudaConv *c, void *stream, VaeError *error)
+vae_cuda_library_conv_run(VaeCudaLibraryConv *c, void *stream, VaeError *error)
 {
-    VaeCudaConvs *convs = c->convs;
+    VaeCudaLibrary *convs = c->convs;
     pthread_mutex_lock(&convs->lock);
     cudnnStatus_t s = CUDNN_STATUS_SUCCESS;
     if (convs->stream != stream)

@@ -8,13 +8,14 @@
 #include <cudnn.h>
 #include <pthread.h>
 
+#include "library.h"
 #include "plans.h"
 
 typedef cudnnBackendDescriptor_t Desc;
 
 enum { UID_X = 1, UID_WEIGHT, UID_Y, UID_ADD, UID_BIAS, UID_VIRTUAL };
 
-struct VaeCudaConvs {
+struct VaeCudaLibrary {
     cudnnHandle_t handle; /* NULL without a device */
     Desc device;          /* NULL with a device */
     char name[32];
@@ -55,13 +56,13 @@ VaeStatus vae_cudnn_fail(cudnnStatus_t status, const char *doing,
 
 /* The graph of a convolution, finalized; NULL on failure. All its descriptors
  * go into b. */
-Desc vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaConvs *c,
+Desc vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaLibrary *c,
                          const VaeCudaConvShape *s);
 
 /* Reads the choice of a configuration. False: it cannot be read. */
 bool vae_cudnn_read_choice(Desc config, Desc engine, VaeCudaChoice *out);
 /* Makes the plan of a choice, with its engine and configuration, in b. */
-Desc vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaConvs *c, Desc graph,
+Desc vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaLibrary *c, Desc graph,
                         const char *text, Desc *engine);
 /* True when the engine is compiled at run time. */
 bool vae_cudnn_is_compiled(Desc engine);

@@ -46,7 +46,7 @@ vae_cudnn_read_choice(Desc config, Desc engine, VaeCudaChoice *out)
 }
 
 Desc
-vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaConvs *c, Desc graph,
+vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaLibrary *c, Desc graph,
                    const char *text, Desc *engine)
 {
     int used = 0;

@@ -236,7 +236,7 @@ add_pointwise(VaeCudnnBag *b, cudnnPointwiseMode_t mode, Desc x, Desc operand,
 }
 
 Desc
-vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaConvs *c,
+vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaLibrary *c,
                     const VaeCudaConvShape *s)
 {
     const Dims d = dims_of(s);

@@ -175,13 +175,14 @@ time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
     return many ? ms / MANY : ms;
 }
 
-/* Runs it once, because the first run loads code. */
+/* Runs it once, because the first run loads code. A kernel that cannot be
+ * launched is a failure here, else it would be the fastest. */
 static bool
 load(const Bench *b, VaeCudaConv *conv)
 {
     VaeError error;
     return vae_cuda_conv_run(conv, b->cuda->compute, &error) == VAE_OK &&
-           vae_rt_stream_sync(b->cuda->compute) == 0;
+           vae_rt_stream_sync(b->cuda->compute) == 0 && vae_rt_failure() == 0;
 }
 
 /* Adds a time to those of a choice. */

@@ -166,10 +166,12 @@ next_cell(char **at)
 static bool
 read_name(const char *layer, const char *choice, Row *out)
 {
+    const char *digits =
+        choice && strncmp(choice, "own ", 4) == 0 ? choice + 4 : choice;
     *out = (Row){0};
     if (!layer || !choice || strlen(layer) >= sizeof out->layer || !*choice ||
         strlen(choice) >= sizeof out->choice.text ||
-        strspn(choice, "0123456789=- ") != strlen(choice))
+        digits[strspn(digits, "0123456789=- ")])
         return false;
     strcpy(out->layer, layer);
     strcpy(out->choice.text, choice);

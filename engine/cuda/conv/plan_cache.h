@@ -11,11 +11,11 @@
  *   end CHECKSUM
  *
  * LAYER is the text of vae_cuda_layer_name(); it determines the graph of a
- * layer. FREE: MiB of device memory that were free when it was timed. CODE: MiB
- * that the code of its choices then took. A row
- * with -1 nanoseconds is a choice that a process did not survive. A damaged
- * file, or one of another format or key, is ignored and rewritten. The log
- * reports this; it is never an error.
+ * layer. CHOICE: numbers, after "own " those of the own kernel. FREE: MiB of
+ * device memory that were free when it was timed. CODE: MiB that the code of
+ * its choices then took. A row with -1 nanoseconds is a choice that a process
+ * did not survive. A damaged file, or one of another format or key, is ignored
+ * and rewritten. The log reports this; it is never an error.
  *
  * Beside it is a file with the ending ".trying". It holds the layer and choice
  * that a process runs for the first time, and is empty otherwise. Its lock

@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static VaeCudaShared *all;
 
 static VaeStatus
-open_shared(int device, VaeCudaShared **out, VaeError *error)
+open_shared(const VaeBackend *cuda, VaeCudaShared **out, VaeError *error)
 {
     VaeCudaShared *s = vae_mem_alloc(sizeof *s);
     *out = NULL;
@@ -36,7 +36,8 @@ open_shared(int device, VaeCudaShared **out, VaeError *error)
         vae_mem_free(s);
         return status;
     }
-    s->device = device;
+    vae_cuda_convs_use(s->convs, vae_rt_kernels(), cuda->device.capability);
+    s->device = cuda->number;
     s->next = all;
     all = s;
     *out = s;
@@ -52,7 +53,7 @@ vae_cuda_shared_take(VaeBackend *cuda, VaeError *error)
     while (s && s->device != cuda->number)
         s = s->next;
     if (!s)
-        status = open_shared(cuda->number, &s, error);
+        status = open_shared(cuda, &s, error);
     if (s) {
         s->users++;
         cuda->shared = s;

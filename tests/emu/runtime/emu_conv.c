@@ -1,5 +1,5 @@
 /*
- * emu_conv.c: cuda/conv/convs.h by the reference convolution: fp32 sums of
+ * emu_conv.c: cuda/conv/library.h by the reference convolution: fp32 sums of
  * numbers as their type or TF32 holds them, rounded once.
  *
  * There are three choices, which differ in workspace and in the time that they
@@ -12,11 +12,12 @@
 
 #include "alloc.h"
 #include "emu_state.h"
+#include "library.h"
 #include "plans.h"
 
 enum { CHOICES = 3 };
 
-struct VaeCudaConvs {
+struct VaeCudaLibrary {
     pthread_mutex_t lock;
     VaeRtStream stream; /* of the last run, as a library's handle knows it */
     VaeCudaPlan *plans;
@@ -30,8 +31,8 @@ typedef struct Plan {
     bool loaded; /* only with emu_set_lazy_plans() */
 } Plan;
 
-struct VaeCudaConv {
-    VaeCudaConvs *convs;
+struct VaeCudaLibraryConv {
+    VaeCudaLibrary *convs;
     Plan *plan;
     VaeCudaConvArgs args;
 };
@@ -195,13 +196,14 @@ refused(VaeError *error)
 }
 
 VaeStatus
-vae_cuda_convs_check(VaeError *error)
+vae_cuda_library_check(VaeError *error)
 {
     return VAE_OK;
 }
 
 VaeStatus
-vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
+vae_cuda_library_new(const char *properties, VaeCudaLibrary **out,
+                     VaeError *error)
 {
     emu_wait_for_device("opening the library");
     *out = NULL;
@@ -220,7 +222,7 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
 
 /* The handle goes on using its stream. */
 static void
-check_stream(const VaeCudaConvs *convs)
+check_stream(const VaeCudaLibrary *convs)
 {
     if (!convs->stream || emu_is_stream(convs->stream))
         return;
@@ -229,9 +231,9 @@ check_stream(const VaeCudaConvs *convs)
 }
 
 void
-vae_cuda_convs_free(VaeCudaConvs **convs)
+vae_cuda_library_free(VaeCudaLibrary **convs)
 {
-    VaeCudaConvs *c = *convs;
+    VaeCudaLibrary *c = *convs;
     *convs = NULL;
     if (!c)
         return;
@@ -242,19 +244,19 @@ vae_cuda_convs_free(VaeCudaConvs **convs)
 }
 
 void
-vae_cuda_convs_hold(VaeCudaConvs *convs)
+vae_cuda_library_hold(VaeCudaLibrary *convs)
 {
     pthread_mutex_lock(&convs->lock);
 }
 
 void
-vae_cuda_convs_let_go(VaeCudaConvs *convs)
+vae_cuda_library_let_go(VaeCudaLibrary *convs)
 {
     pthread_mutex_unlock(&convs->lock);
 }
 
 void
-vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
+vae_cuda_library_forget(VaeCudaLibrary *convs, void *stream)
 {
     EMU_LOCKED;
     if (convs->stream == stream)
@@ -262,26 +264,27 @@ vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
 }
 
 int
-vae_cuda_convs_plans(const VaeCudaConvs *convs)
+vae_cuda_library_plans(const VaeCudaLibrary *convs)
 {
     return plans_made;
 }
 
 const char *
-vae_cuda_convs_name(const VaeCudaConvs *convs)
+vae_cuda_library_name(const VaeCudaLibrary *convs)
 {
     return "emulated";
 }
 
 const char *
-vae_cuda_convs_properties(VaeCudaConvs *convs)
+vae_cuda_library_properties(VaeCudaLibrary *convs)
 {
     return "";
 }
 
 VaeStatus
-vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                      VaeCudaChoice *choices, int most, int *n, VaeError *error)
+vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
+                         VaeCudaChoice *choices, int most, int *n,
+                         VaeError *error)
 {
     EMU_LOCKED;
     static const char *const texts[] = {"1 3", "2 1", "3 2"};
@@ -300,7 +303,7 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 
 /* Finds the plan of that shape and choice, or makes it; NULL: no memory. */
 static Plan *
-get_plan(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+get_plan(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
          const VaeCudaChoice *choice, int index)
 {
     Plan *p = (Plan *) vae_cuda_plan_find(convs->plans, shape, choice);
@@ -321,9 +324,9 @@ get_plan(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 }
 
 VaeStatus
-vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-                  const VaeCudaChoice *choice, VaeCudaConv **out,
-                  VaeError *error)
+vae_cuda_library_conv_new(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
+                          const VaeCudaChoice *choice, VaeCudaLibraryConv **out,
+                          VaeError *error)
 {
     EMU_LOCKED;
     int index;
@@ -350,10 +353,10 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 }
 
 void
-vae_cuda_conv_free(VaeCudaConv **conv)
+vae_cuda_library_conv_free(VaeCudaLibraryConv **conv)
 {
     EMU_LOCKED;
-    VaeCudaConv *c = *conv;
+    VaeCudaLibraryConv *c = *conv;
     *conv = NULL;
     if (!c)
         return;
@@ -364,20 +367,20 @@ vae_cuda_conv_free(VaeCudaConv **conv)
 }
 
 size_t
-vae_cuda_conv_workspace(const VaeCudaConv *conv)
+vae_cuda_library_conv_workspace(const VaeCudaLibraryConv *conv)
 {
     return conv->plan->workspace;
 }
 
 bool
-vae_cuda_conv_matrix(const VaeCudaConv *conv)
+vae_cuda_library_conv_matrix(const VaeCudaLibraryConv *conv)
 {
     return false;
 }
 
 VaeStatus
-vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
-                   VaeError *error)
+vae_cuda_library_conv_bind(VaeCudaLibraryConv *conv,
+                           const VaeCudaConvArgs *args, VaeError *error)
 {
     if (emu_refuses() || emu_broken())
         return refused(error);
@@ -418,8 +421,8 @@ round_tf32(float *v, size_t n)
     }
 }
 
-static float *
-widen(const void *src, VaeType type, size_t n, bool tf32)
+float *
+emu_widen(const void *src, VaeType type, size_t n, bool tf32)
 {
     float *wide = room(n, sizeof *wide);
     vae_type_to_float(wide, src, type, n);
@@ -429,8 +432,8 @@ widen(const void *src, VaeType type, size_t n, bool tf32)
 }
 
 /* [out][taps][in] -> [taps][in][out] */
-static float *
-reorder(const float *w, size_t out, size_t taps, size_t in)
+float *
+emu_reorder(const float *w, size_t out, size_t taps, size_t in)
 {
     float *r = room(out * taps * in, sizeof *r);
     for (size_t o = 0; o < out; o++)
@@ -455,18 +458,19 @@ run(const void *args)
     const size_t n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
     /* A sum in place reads each number before it writes it. */
     const bool in_place = s->add && c->args.add == c->args.y;
-    float *add = in_place ? widen(c->args.add, s->y_type, n_y, false) : NULL;
+    float *add =
+        in_place ? emu_widen(c->args.add, s->y_type, n_y, false) : NULL;
     if (c->plan.workspace)
         memset(c->args.workspace, 0xff, c->plan.workspace);
     memset(c->args.y, 0xff, n_y * vae_type_size(s->y_type));
     if (s->add && !in_place)
-        add = widen(c->args.add, s->y_type, n_y, false);
+        add = emu_widen(c->args.add, s->y_type, n_y, false);
     float *x =
-        widen(c->args.x, s->x_type, t_in * s->h * s->w * s->c_in, s->tf32);
-    float *w =
-        widen(c->args.weight, s->x_type, taps * s->c_in * s->c_out, s->tf32);
-    float *bias = widen(c->args.bias, s->y_type, (size_t) s->c_out, false);
-    float *ordered = reorder(w, (size_t) s->c_out, taps, (size_t) s->c_in);
+        emu_widen(c->args.x, s->x_type, t_in * s->h * s->w * s->c_in, s->tf32);
+    float *w = emu_widen(c->args.weight, s->x_type, taps * s->c_in * s->c_out,
+                         s->tf32);
+    float *bias = emu_widen(c->args.bias, s->y_type, (size_t) s->c_out, false);
+    float *ordered = emu_reorder(w, (size_t) s->c_out, taps, (size_t) s->c_in);
     float *y = room(n_y, sizeof *y);
     const int pad = wrong == EMU_WRONG_PADS && s->s > 1;
     vae_kernels_ref.conv(&(VaeQueue){.threads = 1},
@@ -519,11 +523,12 @@ flop_of(const VaeCudaConvShape *s)
 }
 
 VaeStatus
-vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
+vae_cuda_library_conv_run(VaeCudaLibraryConv *conv, void *stream,
+                          VaeError *error)
 {
-    VaeCudaConvs *convs = conv->convs;
+    VaeCudaLibrary *convs = conv->convs;
     Plan *p = conv->plan;
-    vae_cuda_convs_hold(convs);
+    vae_cuda_library_hold(convs);
     EMU_LOCKED;
     VaeStatus status =
         emu_refuses() || emu_broken() ? refused(error) : load_code(p, error);
@@ -537,6 +542,6 @@ vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
         emu_submit(stream, run, &(Run){*p, conv->args}, sizeof(Run));
         status = emu_broken() ? refused(error) : VAE_OK;
     }
-    vae_cuda_convs_let_go(convs);
+    vae_cuda_library_let_go(convs);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "emu_overlap.h"
 #include "emu_state.h"
+#include "vae-private/types.h"
 
 /* ------------------------------------------------------------------ */
 /* Kernels are loaded by their first launch.                           */
@@ -121,7 +122,84 @@ norm(const VaeQueue *q, const VaeNormArgs *a)
         emu_submit(q->stream, run_norm, a, sizeof *a);
 }
 
-DEFER(conv_matrix, VaeConvMatrixArgs)
+static float own_ms = 1.5f;
+static bool own_flawed;
+
+void
+emu_set_own(float ms, bool flawed)
+{
+    own_ms = ms;
+    own_flawed = flawed;
+}
+
+/* The input in one block of floats, with the frames of context. */
+static float *
+whole_input(const VaeConvMatrixArgs *a)
+{
+    const size_t frame = (size_t) a->h * a->w * a->c_in;
+    const size_t past = (size_t) a->past_frames * frame;
+    const size_t all = (size_t) (a->t + a->kt - 1) * frame;
+    float *x = emu_must(malloc(all * sizeof *x));
+    if (past)
+        vae_type_to_float(x, a->past, a->type, past);
+    vae_type_to_float(x + past, a->x, a->type, all - past);
+    return x;
+}
+
+/* Computes what the kernel defines, with the reference. The fibers of the
+ * emulation would take minutes for a network; the kernel has its own check. */
+static void
+run_conv_matrix(const void *args)
+{
+    const VaeConvMatrixArgs *a = args;
+    const size_t c_out = (size_t) a->c_out, c_in = (size_t) a->c_in;
+    const size_t taps = (size_t) a->kt * a->k * a->k;
+    const size_t n_y = (size_t) a->t * a->ho * a->wo * c_out;
+    float *x = whole_input(a), *y = emu_must(malloc(n_y * sizeof *y));
+    float *weight = emu_widen(a->weight, a->type, taps * c_in * c_out, false);
+    float *ordered = emu_reorder(weight, c_out, taps, c_in);
+    float *bias = emu_widen(a->bias, a->type, c_out, false);
+    float *add = a->add ? emu_widen(a->add, a->type, n_y, false) : NULL;
+    vae_kernels_ref.conv(&(VaeQueue){.threads = 1},
+                         &(VaeConvArgs){.y = y,
+                                        .x = x,
+                                        .weight = ordered,
+                                        .t = a->t,
+                                        .h = a->h,
+                                        .w = a->w,
+                                        .c_in = a->c_in,
+                                        .ho = a->ho,
+                                        .wo = a->wo,
+                                        .c_out = a->c_out,
+                                        .k = a->k,
+                                        .kt = a->kt,
+                                        .s = 1,
+                                        .st = 1,
+                                        .pad_y = a->pad_y,
+                                        .pad_x = a->pad_x});
+    for (size_t i = 0; i < n_y; i++) {
+        y[i] += (add ? add[i] : 0) + bias[i % c_out];
+        y[i] = a->relu && y[i] < 0 ? 0 : y[i];
+    }
+    if (own_flawed)
+        y[n_y / 3] += 1;
+    vae_type_from_float(a->y, a->type, y, n_y);
+    emu_take_time(own_ms);
+    free(x);
+    free(y);
+    free(weight);
+    free(ordered);
+    free(bias);
+    free(add);
+}
+
+static void
+conv_matrix(const VaeQueue *q, const VaeConvMatrixArgs *a)
+{
+    LOOK(conv_matrix, q, a);
+    emu_submit(q->stream, run_conv_matrix, a, sizeof *a);
+}
+
 DEFER(attention, VaeAttentionArgs)
 DEFER(rearrange, VaeRearrangeArgs)
 DEFER(cast, VaeCastArgs)

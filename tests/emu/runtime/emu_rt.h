@@ -116,6 +116,8 @@ int emu_convs_alive(void);
 /* The milliseconds of a run with each of the three choices. A negative value:
  * the choice cannot be created. */
 void emu_set_conv_times(float first, float second, float third);
+/* The milliseconds of a run of the own kernel, and if it computes wrong. */
+void emu_set_own(float ms, bool flawed);
 /* The first run of a choice for a layer uses this number of bytes of the
  * device's memory, until the process ends. */
 void emu_set_conv_code(uint64_t bytes);

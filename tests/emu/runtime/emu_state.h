@@ -54,6 +54,11 @@ int emu_handles_alive(void);
 int emu_blocks_alive(void);
 uint64_t emu_memory_used(void);
 
+/* n numbers as floats, in memory of malloc(); tf32: rounded to TF32. */
+float *emu_widen(const void *src, VaeType type, size_t n, bool tf32);
+/* The same of weights: [out][taps][in] -> [taps][in][out]. */
+float *emu_reorder(const float *w, size_t out, size_t taps, size_t in);
+
 /* Code takes so much of the device's memory. */
 void emu_take_for_good(uint64_t bytes);
 /* What the device has, less what others took. */

@@ -1,0 +1,269 @@
+/*
+ * conv.c: convolutions by the library or by the own kernel, which is one more
+ * choice: "own 1". The number changes with the kernel, so that stored times of
+ * another one are not used.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "kernels.h"
+#include "library.h"
+
+#define OWN "own 1"
+
+struct VaeCudaConvs {
+    VaeCudaLibrary *library;
+    const VaeKernels *own; /* has conv_matrix; NULL: the device has no such */
+};
+
+struct VaeCudaConv {
+    VaeCudaLibraryConv *library; /* NULL: own computes args */
+    const VaeKernels *own;
+    VaeConvMatrixArgs args;
+    bool add;
+};
+
+/* ------------------------------------------------------------------ */
+
+static bool
+is_wanted(const char *who)
+{
+    const char *text = getenv("VAE_CUDA_CONV");
+    return text && strcmp(text, who) == 0;
+}
+
+bool
+vae_cuda_conv_is_forced(void)
+{
+    return is_wanted("own") || is_wanted("cudnn");
+}
+
+bool
+vae_cuda_choice_is_own(const VaeCudaChoice *choice)
+{
+    return strcmp(choice->text, OWN) == 0;
+}
+
+/* True when the own kernel computes the convolution right. */
+static bool
+can(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
+{
+    return convs->own && !is_wanted("cudnn") && s->x_type == s->y_type &&
+           s->x_type != VAE_TYPE_F32 && s->s == 1 && s->st == 1 && s->k >= 2 &&
+           s->k <= 3 && s->c_in % 8 == 0 && s->c_out % 4 == 0 && s->align >= 16;
+}
+
+/* True when it may also be fast: no part of a tile is empty. */
+static bool
+fits(const VaeCudaConvShape *s)
+{
+    return s->c_in % 32 == 0 && (s->c_out % 96 == 0 || s->c_out % 128 == 0);
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeStatus
+vae_cuda_convs_check(VaeError *error)
+{
+    return vae_cuda_library_check(error);
+}
+
+VaeStatus
+vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
+{
+    const char *text = getenv("VAE_CUDA_CONV");
+    *out = NULL;
+    if (text && *text && !vae_cuda_conv_is_forced())
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "VAE_CUDA_CONV is \"%s\"; cudnn or own is wanted",
+                        text);
+    VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
+    if (!c)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    const VaeStatus status =
+        vae_cuda_library_new(properties, &c->library, error);
+    if (status != VAE_OK)
+        vae_cuda_convs_free(&c);
+    *out = c;
+    return status;
+}
+
+void
+vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
+                   int capability)
+{
+    convs->own = capability >= 80 ? kernels : NULL;
+}
+
+void
+vae_cuda_convs_free(VaeCudaConvs **convs)
+{
+    VaeCudaConvs *c = *convs;
+    *convs = NULL;
+    if (!c)
+        return;
+    vae_cuda_library_free(&c->library);
+    vae_mem_free(c);
+}
+
+void
+vae_cuda_convs_hold(VaeCudaConvs *convs)
+{
+    vae_cuda_library_hold(convs->library);
+}
+
+void
+vae_cuda_convs_let_go(VaeCudaConvs *convs)
+{
+    vae_cuda_library_let_go(convs->library);
+}
+
+void
+vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream)
+{
+    vae_cuda_library_forget(convs->library, stream);
+}
+
+int
+vae_cuda_convs_plans(const VaeCudaConvs *convs)
+{
+    return vae_cuda_library_plans(convs->library);
+}
+
+const char *
+vae_cuda_convs_name(const VaeCudaConvs *convs)
+{
+    return vae_cuda_library_name(convs->library);
+}
+
+const char *
+vae_cuda_convs_properties(VaeCudaConvs *convs)
+{
+    return vae_cuda_library_properties(convs->library);
+}
+
+/* ------------------------------------------------------------------ */
+
+VaeStatus
+vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                      VaeCudaChoice *choices, int most, int *n, VaeError *error)
+{
+    const bool able = can(convs, shape);
+    if (able && is_wanted("own")) {
+        choices[0] = (VaeCudaChoice){OWN};
+        *n = 1;
+        return VAE_OK;
+    }
+    const bool own = able && fits(shape) && most > 1;
+    const VaeStatus status = vae_cuda_library_choices(
+        convs->library, shape, choices, own ? most - 1 : most, n, error);
+    if (status != VAE_OK || !own)
+        return status;
+    /* The library's guess stays the first; the last ones may not be timed. */
+    const int at = *n < 1 ? *n : 1;
+    memmove(choices + at + 1, choices + at,
+            (size_t) (*n - at) * sizeof *choices);
+    choices[at] = (VaeCudaChoice){OWN};
+    ++*n;
+    return VAE_OK;
+}
+
+static VaeStatus
+make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, VaeCudaConv *c,
+         VaeError *error)
+{
+    if (!can(convs, s))
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the own kernel does not compute it");
+    c->own = convs->own;
+    c->add = s->add;
+    c->args = (VaeConvMatrixArgs){.type = s->x_type,
+                                  .t = s->t,
+                                  .h = s->h,
+                                  .w = s->w,
+                                  .c_in = s->c_in,
+                                  .ho = s->ho,
+                                  .wo = s->wo,
+                                  .c_out = s->c_out,
+                                  .k = s->k,
+                                  .kt = s->kt,
+                                  .pad_y = s->pad_y,
+                                  .pad_x = s->pad_x,
+                                  .relu = s->relu};
+    return VAE_OK;
+}
+
+VaeStatus
+vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
+                  const VaeCudaChoice *choice, VaeCudaConv **out,
+                  VaeError *error)
+{
+    VaeCudaConv *c = vae_mem_alloc(sizeof *c);
+    *out = NULL;
+    if (!c)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    const VaeStatus status =
+        vae_cuda_choice_is_own(choice)
+            ? make_own(convs, shape, c, error)
+            : vae_cuda_library_conv_new(convs->library, shape, choice,
+                                        &c->library, error);
+    if (status != VAE_OK)
+        vae_cuda_conv_free(&c);
+    *out = c;
+    return status;
+}
+
+void
+vae_cuda_conv_free(VaeCudaConv **conv)
+{
+    VaeCudaConv *c = *conv;
+    *conv = NULL;
+    if (!c)
+        return;
+    vae_cuda_library_conv_free(&c->library);
+    vae_mem_free(c);
+}
+
+size_t
+vae_cuda_conv_workspace(const VaeCudaConv *conv)
+{
+    return conv->own ? 0 : vae_cuda_library_conv_workspace(conv->library);
+}
+
+bool
+vae_cuda_conv_matrix(const VaeCudaConv *conv)
+{
+    return conv->own || vae_cuda_library_conv_matrix(conv->library);
+}
+
+VaeStatus
+vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
+                   VaeError *error)
+{
+    if (!conv->own)
+        return vae_cuda_library_conv_bind(conv->library, args, error);
+    const void *add = conv->add ? args->add : NULL;
+    if (((uintptr_t) args->x | (uintptr_t) args->weight | (uintptr_t) args->y |
+         (uintptr_t) args->bias | (uintptr_t) add) %
+        16)
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "addresses are no multiples of 16");
+    conv->args.y = args->y;
+    conv->args.x = args->x;
+    conv->args.add = add;
+    conv->args.weight = args->weight;
+    conv->args.bias = args->bias;
+    return VAE_OK;
+}
+
+VaeStatus
+vae_cuda_conv_run(VaeCudaConv *conv, void *stream, VaeError *error)
+{
+    if (!conv->own)
+        return vae_cuda_library_conv_run(conv->library, stream, error);
+    /* A launch that fails is in the run time's error state. */
+    conv->own->conv_matrix(&(VaeQueue){.threads = 1, .stream = stream},
+                           &conv->args);
+    return VAE_OK;
+}

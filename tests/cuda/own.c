@@ -1,0 +1,185 @@
+/*
+ * own.c: the own convolution as a choice, over the emulated device: where it is
+ * offered, that it is taken only if it is the fastest and computes the same as
+ * the library, and what VAE_CUDA_CONV forces.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+#include "gpu.h"
+
+static const VaeCudaConvShape residual = {.t = 4,
+                                          .h = 4,
+                                          .w = 6,
+                                          .c_in = 96,
+                                          .ho = 4,
+                                          .wo = 6,
+                                          .c_out = 96,
+                                          .k = 3,
+                                          .kt = 3,
+                                          .s = 1,
+                                          .st = 1,
+                                          .pad_y = 1,
+                                          .pad_x = 1,
+                                          .add = true,
+                                          .x_type = VAE_TYPE_BF16,
+                                          .y_type = VAE_TYPE_BF16,
+                                          .align = 64};
+
+/* The device has no times of layers yet, as its capability is another. */
+static VaeBackend *
+open_device(int capability, bool deterministic)
+{
+    VaeDevice device;
+    VaeBackend *backend;
+    VaeError error;
+    const VaeBackendParams params = {.precision = VAE_PRECISION_FP16,
+                                     .device = -1,
+                                     .deterministic = deterministic};
+    emu_set_devices(1, capability);
+    must(vae_backend_cuda.open(&params, &backend, &device, &error), &error);
+    return backend;
+}
+
+/* The index of the own kernel among the choices; -1: it is not one. */
+static int
+own_among(VaeBackend *cuda, const VaeCudaConvShape *shape, int most)
+{
+    VaeCudaChoice choices[VAE_CUDA_MAX_CHOICES];
+    VaeError error;
+    int n, found = -1;
+    must(vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, &error),
+         &error);
+    for (int i = 0; i < n; i++)
+        if (vae_cuda_choice_is_own(&choices[i]))
+            found = i;
+    return n <= most ? found : -2;
+}
+
+static void
+test_offered(void)
+{
+    static const struct {
+        const char *what;
+        int c_in, c_out, k, s, type, align, index;
+    } cases[] = {
+        {"96 channels", 96, 96, 3, 1, VAE_TYPE_BF16, 64, 1},
+        {"fp16", 192, 384, 3, 1, VAE_TYPE_F16, 64, 1},
+        {"128 channels", 128, 128, 3, 1, VAE_TYPE_BF16, 16, 1},
+        {"a phase of an upsampling", 384, 192, 2, 1, VAE_TYPE_BF16, 64, 1},
+        {"fp32", 96, 96, 3, 1, VAE_TYPE_F32, 64, -1},
+        {"a stride", 96, 96, 3, 2, VAE_TYPE_BF16, 64, -1},
+        {"one tap", 96, 96, 1, 1, VAE_TYPE_BF16, 64, -1},
+        {"a tile that is not full", 96, 64, 3, 1, VAE_TYPE_BF16, 64, -1},
+        {"few inputs", 16, 96, 3, 1, VAE_TYPE_BF16, 64, -1},
+        {"odd addresses", 96, 96, 3, 1, VAE_TYPE_BF16, 8, -1},
+    };
+    VaeBackend *cuda = open_device(90, false);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        VaeCudaConvShape s = residual;
+        s.c_in = cases[i].c_in;
+        s.c_out = cases[i].c_out;
+        s.k = cases[i].k;
+        s.s = cases[i].s;
+        s.x_type = s.y_type = (VaeType) cases[i].type;
+        s.align = cases[i].align;
+        const int index = own_among(cuda, &s, 4);
+        expect(index == cases[i].index, "%s: at %d", cases[i].what, index);
+    }
+    expect(own_among(cuda, &residual, 1) == -1, "a guess is the library's");
+    expect(own_among(cuda, &residual, 2) == 1, "one of two");
+    vae_backend_cuda.close(&cuda);
+    cuda = open_device(75, false);
+    expect(own_among(cuda, &residual, 4) == -1, "a device of 7.5 has none");
+    vae_backend_cuda.close(&cuda);
+}
+
+static void
+expect_choice(int capability, bool deterministic, const char *want,
+              const char *what)
+{
+    VaeCudaChoice choice = {""};
+    VaeError error;
+    VaeBackend *cuda = open_device(capability, deterministic);
+    must(vae_cuda_layer_choice(cuda, &residual, true, &choice, &error), &error);
+    vae_cuda_layers_keep(cuda);
+    expect(strcmp(choice.text, want) == 0, "%s: %s, not %s", what, choice.text,
+           want);
+    vae_backend_cuda.close(&cuda);
+}
+
+static void
+test_timed(void)
+{
+    emu_set_own(1.5f, false);
+    expect_choice(80, false, "2 1", "a slower kernel");
+    emu_set_own(0.5f, false);
+    expect_choice(80, false, "2 1", "a stored time");
+    expect_choice(81, false, "own 1", "the fastest kernel");
+    expect_choice(81, true, "1 3", "no choice");
+    emu_set_own(1.5f, false);
+    expect_choice(81, false, "own 1", "a stored kernel");
+    emu_set_own(0.5f, true);
+    expect_choice(82, false, "2 1", "a kernel that computes wrong");
+    emu_set_own(0.5f, false);
+}
+
+/* Forced, it also computes what fills none of its tiles. */
+static void
+test_small(void)
+{
+    VaeCudaConvShape s = residual;
+    s.c_in = 8;
+    s.c_out = 12;
+    setenv("VAE_CUDA_CONV", "own", 1);
+    VaeBackend *cuda = open_device(90, false);
+    expect(own_among(cuda, &s, 1) == 0, "small layers by the kernel");
+    s.c_out = 3;
+    expect(own_among(cuda, &s, 1) == -1, "three channels by the library");
+    vae_backend_cuda.close(&cuda);
+    unsetenv("VAE_CUDA_CONV");
+}
+
+static void
+test_forced(void)
+{
+    VaeBackend *backend;
+    VaeDevice device;
+    VaeError error;
+    const VaeBackendParams params = {.precision = VAE_PRECISION_FP16,
+                                     .device = -1};
+    setenv("VAE_CUDA_CONV", "cudnn", 1);
+    expect_choice(83, false, "2 1", "the library, forced");
+    expect_choice(81, false, "2 1", "in place of a stored kernel");
+    setenv("VAE_CUDA_CONV", "own", 1);
+    expect_choice(80, true, "own 1", "the kernel, forced");
+    setenv("VAE_CUDA_CONV", "fast", 1);
+    const VaeStatus status =
+        vae_backend_cuda.open(&params, &backend, &device, &error);
+    expect(status == VAE_ERR_ARGUMENT &&
+               strstr(error.message, "VAE_CUDA_CONV is \"fast\""),
+           "%s", error.message);
+    unsetenv("VAE_CUDA_CONV");
+    expect_choice(83, false, "own 1", "what was forced is not stored");
+}
+
+int
+main(void)
+{
+    char root[] = "/tmp/vae-own-XXXXXX", command[64];
+    if (!mkdtemp(root))
+        return 1;
+    setenv("XDG_CACHE_HOME", root, 1);
+    unsetenv("VAE_CUDA_CONV");
+    test_offered();
+    test_timed();
+    test_forced();
+    test_small();
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    expect(system(command) == 0, "%s", command);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
