@@ -2,9 +2,10 @@
 """Moves a playing stream of latents from one host to another.
 
 The relay runs beside the source of the latents, and sends them to one host. A line
-HOST:PORT on its standard input moves the stream: the old host decodes what it has, saves
-its carries and ends; the new host loads them and goes on with the next latent. No frame is
-lost or doubled, and the bytes are those of one host.
+HOST:PORT on its standard input moves the stream: the old host decodes what it has and saves
+its carries; the new host loads them and goes on with the next latent, and the old host
+ends. If the new host refuses them, the old host goes on. No frame is lost or doubled, and
+the bytes are those of one host.
 
     move.py host --listen 5001 'vaedecode name=decode model=W precision=bf16 ! ... ! sink'
     move.py relay --listen 5000 --to HOST_A:5001
@@ -86,11 +87,17 @@ class Relay:
         self.headers = {}  # the newest packet of each kind but buffers, in order
         self.latents = 0
         self.link = connect(where)
+        self.old = None  # (link, where), until the new host has a frame
+        self.held = []   # packets that the new host has and the old one would need
 
     def run(self):
         commands = [sys.stdin]
         while True:
-            ready = select.select([self.source, *commands], [], [])[0]
+            answer = [self.link] if self.old else []
+            ready = select.select([self.source, *commands, *answer], [], [])[0]
+            if self.old and self.link in ready:
+                self.read_answer()
+                continue
             if sys.stdin in ready:
                 line = sys.stdin.readline()
                 if not line:
@@ -106,15 +113,50 @@ class Relay:
                 self.latents += 1
             else:
                 self.headers[kind] = data
-            try:
-                self.link.sendall(data)
-            except OSError as error:
-                raise Gone(f"{self.where}: {error.strerror}") from None
+            if self.old:
+                self.try_new(data)
+            else:
+                self.send(data)
+        if self.old:
+            self.link.shutdown(socket.SHUT_WR)
+            self.read_answer()
         self.link.shutdown(socket.SHUT_WR)
         self.link.recv(1)  # until the host is done
 
+    def send(self, data):
+        try:
+            self.link.sendall(data)
+        except OSError as error:
+            raise Gone(f"{self.where}: {error.strerror}") from None
+
+    def try_new(self, data):
+        self.held.append(data)
+        try:
+            self.link.sendall(data)
+        except OSError:
+            self.read_answer()
+
+    def read_answer(self):
+        """With its first frame the new host says that it has loaded the carries."""
+        try:
+            answer, text = packet(self.link) or (None, b"")
+            why = text[HEADER:].decode(errors="replace") or "it closed the connection"
+        except OSError as error:
+            answer, why = None, str(error)
+        if answer == LOAD:
+            self.old[0].close()
+        else:
+            say(f"moved back to {self.old[1]}: {self.where} refused the carries: {why}")
+            self.link.close()
+            self.link, self.where = self.old
+            self.send(b"".join(self.held))
+        self.old, self.held = None, []
+
     def move(self, where):
         """If the new host or the save fails, the old host goes on."""
+        if self.old:
+            say(f"not moved: {self.where} has no frame yet since the move before")
+            return
         try:
             link = connect(where)
             # The new host opens its stream meanwhile.
@@ -136,11 +178,15 @@ class Relay:
             link.close()
             return
         saved = time.monotonic()
-        link.sendall(data)
+        try:
+            link.sendall(data)
+        except OSError as error:
+            say(f"not moved: {where}: {error.strerror}")
+            return
         say(f"moved after latent {self.latents} from {self.where} to {where}: saved in "
             f"{saved - begin:.3f} s, sent {len(data)} bytes in "
             f"{time.monotonic() - saved:.3f} s")
-        self.link.close()
+        self.old = self.link, self.where
         self.link, self.where = link, where
 
 
@@ -164,6 +210,9 @@ class Host:
         # After the queue of the pad the element has the latent.
         self.decode.get_static_pad("sink").add_probe(
             Gst.PadProbeType.BUFFER, self.on_buffer)
+        self.decode.get_static_pad("src").add_probe(
+            Gst.PadProbeType.BUFFER, self.on_frame)
+        self.loading = None  # the connection, until the relay knows of the carries
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "carries")
         self.failed = self.warning = None
@@ -198,6 +247,8 @@ class Host:
                         continue
                     self.saved = found.get_value("saved")
                 self.change.notify_all()
+            if message.type == types.ERROR:
+                self.answer(SAVE, self.failed.encode())
             if message.type in (types.ERROR, types.EOS):
                 self.done.set()
 
@@ -219,14 +270,26 @@ class Host:
             return file.read()
 
     def hand_over(self, link):
-        """Sends the carries. False: there are none, and the stream stays."""
+        """Sends the carries, or why there are none. The stream goes on here unless the
+        relay closes the connection."""
         try:
-            carries = self.save()
+            link.sendall(own(LOAD, self.save()))
         except ValueError as error:
             link.sendall(own(SAVE, str(error).encode()))
-            return False
-        link.sendall(own(LOAD, carries))
-        return True
+
+    def answer(self, kind, payload=b""):
+        """Tells the relay once whether the element has loaded the carries."""
+        with self.change:
+            link, self.loading = self.loading, None
+        if link:
+            try:
+                link.sendall(own(kind, payload))
+            except OSError:
+                pass  # the relay is gone, which serve() finds out
+
+    def on_frame(self, *_):
+        self.answer(LOAD)
+        return self.gst.PadProbeReturn.OK
 
     def wait_for_element(self):
         pad = self.decode.get_static_pad("sink")
@@ -241,9 +304,9 @@ class Host:
                     with open(self.path, "wb") as file:
                         file.write(data[HEADER:])
                     self.decode.emit("load-checkpoint", self.path)
+                    self.loading = link
                 elif kind == SAVE:
-                    if self.hand_over(link):
-                        break
+                    self.hand_over(link)
                 else:
                     self.sent += kind == BUFFER
                     view = memoryview(data)
@@ -253,6 +316,7 @@ class Host:
             os.close(self.write)
         self.done.wait()
         self.pipeline.set_state(self.gst.State.NULL)
+        self.answer(LOAD)  # there was no frame
         if self.failed:
             raise ValueError(self.failed)
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 import clips
-from clips import CLUSTER, DEMO, SOURCE
+from clips import CLUSTER, DEMO, SOURCE, TINY
 
 sys.path.insert(0, os.path.join(SOURCE, "tests/pipelines"))
 import streams
@@ -180,19 +180,34 @@ class Move(clips.Clips):
         self.assertEqual((a.ended(), relay.ended()), (0, 0), a.said + relay.said)
         self.assertTrue(self.frames("a") == self.one_host(), "frames differ")
 
-    def test_another_precision(self):
-        a, b = self.host("a"), self.host("b", precision="bf16")
+    def check_moves_back(self, b, reason):
+        """The old host goes on, and nothing is lost. Then it moves to a good one."""
+        a, c = self.host("a"), self.host("c")
         relay = self.relay(a)
-        self.addCleanup(relay.process.kill)
-        try:
-            self.send(relay, {5: lambda: (
-                self.wait_for_frames(a, "a", 17), relay.tell(f"127.0.0.1:{b.port}"),
-                relay.wait_for("moved"))})
-        except vaesend.ReceiverGone:
-            pass
+
+        def move(to, times, frames):
+            def now():
+                self.wait_for_frames(a, "a", frames)
+                relay.tell(f"127.0.0.1:{to.port}")
+                relay.wait_for("moved after", times)
+            return now
+
+        self.send(relay, {5: move(b, 1, 17), 15: move(c, 2, 57)})
+        self.assertEqual((a.ended(), c.ended(), relay.ended()), (0, 0, 0),
+                         a.said + c.said + relay.said)
+        said = relay.wait_for("moved back")
+        self.assertIn(f"moved back to 127.0.0.1:{a.port}: 127.0.0.1:{b.port} refused",
+                      said)
+        self.assertIn(reason, said)
         self.assertEqual(b.ended(), 3)
-        said = b.wait_for("the precision") or str(b.said)
-        self.assertIn("fp32", said)
+        self.assertTrue(self.frames("a", "c") == self.one_host(), "frames differ")
+        self.assertEqual(len(self.frames("c")), 36 * FRAME)
+
+    def test_another_precision(self):
+        self.check_moves_back(self.host("b", precision="bf16"), "fp32")
+
+    def test_another_model(self):
+        self.check_moves_back(self.host("b", model=TINY), "")
 
     def test_refuses(self):
         bad = subprocess.run([sys.executable, MOVE, "host", "--listen", "0", "fakesink"],
