@@ -582,6 +582,10 @@ test_ltx2_names(void)
     add_tensor(&set, "decoder.det_stages.0.weight");
     open_ltx2("LTX-2.5, whose decoder is a diffusion model", &set, "official",
               "CausalDiffusionVAE");
+    drop_prefix(&set, "encoder.");
+    expect_error("  and nothing else", &set, VAE_ERR_UNSUPPORTED,
+                 (const char *[]){"no encoder", "CausalDiffusionVAE",
+                                  "conv file decodes", NULL});
     vae_tensor_file_free(&set.file);
 
     load(&set, "ltx2_3");

@@ -383,7 +383,20 @@ describe(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
     return true;
 }
 
-/* The naming whose first residual block the file has; -1: none. */
+static const char diffusion_decoder[] =
+    "its decoder, a diffusion model (CausalDiffusionVAE), is not supported: "
+    "LTX-2.5's conv file decodes the same latents";
+
+/* The decoder of LTX-2.5's other file. */
+static bool
+has_diffusion(const VaeModel *m)
+{
+    return vae_model_has_block(m, "decoder.det_stages.") ||
+           vae_model_has_block(m, "decoder.diff_blocks.");
+}
+
+/* The naming whose first residual block the file has, or a decoder that is a
+ * diffusion model; -1: none. */
 static int
 find_naming(VaeRecognise *r)
 {
@@ -393,7 +406,8 @@ find_naming(VaeRecognise *r)
                            "encoder.down_blocks.0.res_blocks.0.conv1.conv."
                            "weight") ||
             vae_model_find(r->model, "decoder.up_blocks.0.res_blocks.0.conv1."
-                                     "conv.weight"))
+                                     "conv.weight") ||
+            has_diffusion(r->model))
             return i;
     }
     return -1;
@@ -403,17 +417,14 @@ static void
 find_sides(VaeRecognise *r, VaeLtx2 *a)
 {
     const VaeModel *m = r->model;
-    const bool diffusion = vae_model_has_block(m, "decoder.det_stages.") ||
-                           vae_model_has_block(m, "decoder.diff_blocks.");
+    const bool diffusion = has_diffusion(m);
     r->info->has_encoder =
         r->arch->encode && vae_model_has_block(m, "encoder.");
     r->info->has_decoder =
         r->arch->decode && vae_model_has_block(m, "decoder.") && !diffusion;
     if (diffusion)
-        snprintf(a->reason, sizeof a->reason,
-                 "names of its blocks; its decoder, a diffusion model "
-                 "(CausalDiffusionVAE), is not supported: LTX-2.5's conv file "
-                 "decodes the same latents");
+        snprintf(a->reason, sizeof a->reason, "names of its blocks; %s",
+                 diffusion_decoder);
 }
 
 /* A file whose decoder also takes the time of the diffusion: that of the
@@ -445,7 +456,11 @@ vae_ltx2_recognise(VaeRecognise *r, VaeError *error)
         return false;
     r->info->names = names[naming];
     find_sides(r, a);
-    if (!read_timestep(r, a, error) || !read_ends(r, a, error) ||
+    if (!r->info->has_encoder && !r->info->has_decoder)
+        vae_fail(error, VAE_ERR_UNSUPPORTED, "the file has no encoder, and %s",
+                 diffusion_decoder);
+    if (error->status != VAE_OK || !read_timestep(r, a, error) ||
+        !read_ends(r, a, error) ||
         (r->info->has_encoder && !read_side(r->model, true, &a->enc, error)) ||
         (r->info->has_decoder && !read_side(r->model, false, &a->dec, error)) ||
         !describe(r, a, error))
