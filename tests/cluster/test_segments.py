@@ -18,6 +18,7 @@ import driver
 import libvae
 import output
 import segments
+import simulate
 import sources
 from frames import open_frames
 from worker import Worker
@@ -43,6 +44,22 @@ class Cut(clips.Clips):
         self.assertEqual(cut.count_segments(28800, 8, 38), 64)
         self.assertEqual(cut.count_segments(28800, 512, 38), 512)
         self.assertEqual(cut.count_segments(40, 2, 38), 1)
+
+    def test_simulation(self):
+        def run(workers, **more):
+            options = types.SimpleNamespace(**{
+                "latents": 400, "history": 38, "step": 1.0, "call": 0.0, "rate": 4,
+                "frame": 0, "link": 1.0, **more})
+            return simulate.simulate(options, workers)
+
+        self.assertEqual(run(1), (1, 400, 400.0, 0.0, 0.0))
+        self.assertEqual(run(2), (2, 438, 219.0, 0.0, 0.0))
+        # The link, then the driver, is slower than two workers.
+        n, _, seconds, link, _ = run(2, frame=0.5)
+        self.assertEqual((n, link), (2, 800.0))
+        self.assertTrue(800 < seconds < 900, seconds)
+        _, _, seconds, _, driver = run(2, call=20.0)
+        self.assertTrue(driver <= seconds < driver + 30, (driver, seconds))
 
     def test_is_that_of_vaetool(self):
         for workers in (2, 3):
