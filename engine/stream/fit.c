@@ -163,7 +163,7 @@ try_size(Advice *a)
 static void
 tell_limit(const VaeStream *s, uint64_t limit, bool own, char *out, size_t size)
 {
-    if (s->params.memory_limit == limit)
+    if (limit > 0 && s->params.memory_limit == limit)
         snprintf(out, size, "the memory limit is %.1f MiB", MIB(limit));
     else
         snprintf(out, size, "%.1f MiB are free%s%s", MIB(limit),

@@ -99,7 +99,11 @@ while [ $limit -le 1050000 ]; do
     code=$?
     case $code in
     0) ;;
-    3) true_that "  in words" grep -q '^vaetool: ..' "$out/log" ;;
+    3)
+        true_that "  in words" grep -q '^vaetool: ..' "$out/log"
+        true_that "  without a limit that nobody set" \
+            test "$(grep -c 'the memory limit is' "$out/log")" = 0
+        ;;
     *) sed 's/^/     | /;40q' "$out/log" ;;
     esac
     true_that "$limit KiB end with $code" [ $code -eq 0 -o $code -eq 3 ]
