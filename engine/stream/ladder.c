@@ -273,7 +273,7 @@ bool
 vae_stream_step_down(VaeStream *s, const VaeError *why)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
-    char before[100], after[100];
+    char before[160], after[160];
     const uint64_t refused = s->plan.peak;
     VaePlan next = s->plan;
     VaeRung rung;

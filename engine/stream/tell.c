@@ -12,16 +12,20 @@
 void
 vae_plan_setting(const VaePlan *p, char *out, size_t size)
 {
-    char group[40] = "", strips[40] = "";
+    char group[40] = "", strips[40] = "", tiles[64] = "";
     if (p->frames_at_once)
         snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
                  p->frames_at_once == 1 ? "" : "s");
     if (p->strips)
         snprintf(strips, sizeof strips, ", %d strips", p->strips);
-    snprintf(out, size, "slices of %d%s%s%s", p->slice_size, group, strips,
+    if (p->tiles)
+        snprintf(tiles, sizeof tiles, ", %d tiles of %dx%d (not exact)",
+                 p->tiles, p->tile_width, p->tile_height);
+    snprintf(out, size, "slices of %d%s%s%s%s", p->slice_size, group, strips,
              !p->spilled               ? ""
              : p->spilled < p->carries ? ", a part of the carries on the host"
-                                       : ", the carries on the host");
+                                       : ", the carries on the host",
+             tiles);
 }
 
 /* A rung of 0 or 1 strips computes whole pictures. */
@@ -60,7 +64,7 @@ plan_rung(const VaeStream *s, VaeRung rung, VaePlan *out)
 static void
 tell_rung(const VaeStream *s, const VaeLog *log, VaeRung rung)
 {
-    char setting[100];
+    char setting[160];
     VaePlan plan;
     const bool chosen =
         s->rung.slice == rung.slice && s->rung.group == rung.group &&
@@ -93,7 +97,7 @@ vae_stream_tell(const VaeStream *s)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaePlan *p = &s->plan;
-    char how[64] = "", setting[100], spilled[64] = "", tiles[80] = "";
+    char how[64] = "", setting[160], spilled[64] = "";
     if (p->backend == VAE_BACKEND_CUDA) /* any is the first */
         snprintf(how, sizeof how, " device %d",
                  s->params.device < 0 ? 0 : s->params.device);
@@ -101,17 +105,14 @@ vae_stream_tell(const VaeStream *s)
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
     vae_plan_setting(p, setting, sizeof setting);
-    if (p->tiles)
-        snprintf(tiles, sizeof tiles, " in %d tiles of %dx%d, not exact",
-                 p->tiles, p->tile_width, p->tile_height);
     if (p->spilled)
         snprintf(spilled, sizeof spilled, ", and %.1f MiB of the host",
                  MIB(p->spilled));
-    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d%s, %s, %.1f MiB%s",
+    vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, %s, %.1f MiB%s",
             vae_stream_direction(s), vae_backend_name(p->backend), how,
             s->device.name, vae_precision_name(p->precision),
             s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, tiles, setting, MIB(p->peak), spilled);
+            s->params.height, setting, MIB(p->peak), spilled);
 }
 
 void

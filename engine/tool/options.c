@@ -154,6 +154,37 @@ set_strips(Options *o, const char *word)
 }
 
 static bool
+set_tiles(Options *o, const char *word)
+{
+    o->tiles = strcmp(word, "blend") == 0;
+    return o->tiles || strcmp(word, "off") == 0;
+}
+
+/* WxH, or N for both. */
+static bool
+set_tile_size(Options *o, const char *word)
+{
+    char width[16];
+    const size_t n = strcspn(word, "x");
+    if (n >= sizeof width)
+        return false;
+    memcpy(width, word, n);
+    width[n] = '\0';
+    return whole(width, 1, 65536, &o->tile_width) &&
+           whole(word[n] ? word + n + 1 : width, 1, 65536, &o->tile_height);
+}
+
+static bool
+set_tile_overlap(Options *o, const char *word)
+{
+    if (!whole(word, 0, 65536, &o->tile_overlap))
+        return false;
+    if (o->tile_overlap == 0)
+        o->tile_overlap = -1; /* none; the library's 0 is automatic */
+    return true;
+}
+
+static bool
 set_spill(Options *o, const char *word)
 {
     return vae_spill_parse(word, &o->spill);
@@ -380,6 +411,14 @@ static const Option options[] = {
      "carries of --backend cuda in the host's memory: auto (default: as many "
      "as "
      "the GPU has no memory for), off, or host (all)"},
+    {"--tiles", "T", RUNS, set_tiles,
+     "off (default), or blend: if nothing else fits, compute the picture in "
+     "tiles that overlap and are blended, which is not exact"},
+    {"--tile-size", "WxH", RUNS, set_tile_size,
+     "with --tiles blend: always tiles, of that many pixels; N: NxN"},
+    {"--tile-overlap", "N", RUNS, set_tile_overlap,
+     "pixels that tiles overlap by; default: as in the network's own pipeline, "
+     "1/4 or 1/8 of a tile"},
     {"--threads", "N", RUNS, set_threads,
      "0 (default): as many as the process may use"},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,

@@ -38,6 +38,8 @@ typedef struct Options {
     VaeNanPolicy nan_policy;
     VaeSpill spill;
     int frames_at_once, strips;
+    bool tiles;
+    int tile_width, tile_height, tile_overlap; /* as in VaeStreamParams */
     uint64_t seed;
     int batch_index; /* -1: not given */
     int look_ahead;  /* -1: not given */

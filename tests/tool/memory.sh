@@ -73,6 +73,26 @@ if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
         "$(peak --size 416x240 --precision bf16 --slice 4)"
 fi
 
+echo "# tiles, which are not exact"
+latents=$data/wan21/decode_t1_6x10.safetensors
+check "a plan in tiles" 0 "$tool" plan --arch taew2_1 --size 416x240 \
+    --tiles blend --tile-size 128x96 --tile-overlap 32
+says "tiles of 128x96 (not exact)" "tiles on host"
+check "a decode in tiles" 0 "$tool" decode --model "$wan" --tiles blend \
+    --tile-size 32 --tile-overlap 8 "$latents" "$out/tiles.safetensors"
+says "vaetool: warning: the picture is not exact: 80x48 pixels are computed in " \
+    "tiles of 32x32, which overlap by 8 pixels"
+check "the same without a size, where it fits" 0 "$tool" decode --model "$wan" \
+    --tiles blend "$latents" "$out/whole.safetensors"
+says_not "warning"
+check "these differ" 1 "$tool" compare "$out/tiles.safetensors" \
+    "$out/whole.safetensors" --max-abs 1e-3
+check "a wrong size of tiles" 2 "$tool" decode --model "$wan" --tiles blend \
+    --tile-size 32xx "$latents" "$out/tiles.safetensors"
+check "a size between latent pixels" 3 "$tool" decode --model "$wan" \
+    --tiles blend --tile-size 30 "$latents" "$out/tiles.safetensors"
+says "a tile width of 30 pixels, expected a multiple of 8"
+
 echo "# with little left, advice and the second direction are planned, too"
 demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
 check "a picture past a narrow limit" 3 limited 560000 "$tool" plan \

@@ -28,7 +28,7 @@ print_bytes(FILE *to, const char *what, uint64_t bytes)
 void
 plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
 {
-    char setting[100];
+    char setting[160];
     vae_plan_setting(plan, setting, sizeof setting);
     fprintf(to, "%s: %s, %s, %d thread%s, %s, %dx%d inside\n",
             direction == VAE_DECODE ? "decode" : "encode",
@@ -40,6 +40,8 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
     print_bytes(to, "carries", plan->carries);
     if (plan->spilled)
         print_bytes(to, "  on host", plan->spilled);
+    if (plan->tiles)
+        print_bytes(to, "tiles on host", plan->tiled);
     print_bytes(to, "activations", plan->arena);
     print_bytes(to, "scratch", plan->scratch);
     print_bytes(to, "staging", plan->staging);
@@ -65,13 +67,14 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
 {
     VaeStreamParams one = *params;
     VaePlan plan = VAE_INIT(VaePlan);
-    char setting[100], text[32], copied[32], bus[32];
+    char setting[160], text[32], copied[32], bus[32];
     one.memory_limit = SIZE_MAX;
     one.log = one.warn = NULL;
     one.slice_size = rung.slice;
     one.frames_at_once = rung.frames;
     one.strips = rung.strips ? rung.strips : 1;
     one.spill = rung.spill;
+    one.tiles = VAE_TILES_OFF;
     if (vae_stream_plan(model, &one, &plan, NULL) != VAE_OK ||
         plan.frames_at_once != rung.frames || plan.strips != rung.strips ||
         (rung.spill == VAE_SPILL_HOST && plan.spilled == 0))
@@ -85,7 +88,7 @@ print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
            bytes_text(plan.bus_step, bus, sizeof bus));
     const bool same = rung.slice == chosen->slice_size &&
                       rung.frames == chosen->frames_at_once &&
-                      rung.strips == chosen->strips &&
+                      rung.strips == chosen->strips && !chosen->tiles &&
                       !plan.spilled == !chosen->spilled;
     printf("%s\n", !same                             ? ""
                    : plan.spilled != chosen->spilled ? "; chosen, in part"
@@ -105,7 +108,7 @@ print_ladder(VaeModel *model, const VaeStreamParams *params,
         {1, 1, 16, VAE_SPILL_OFF}, {1, 0, 0, VAE_SPILL_HOST},
         {1, 0, 4, VAE_SPILL_HOST}, {1, 0, 8, VAE_SPILL_HOST},
         {1, 2, 8, VAE_SPILL_HOST}, {1, 1, 16, VAE_SPILL_HOST}};
-    if (params->slice_size || params->strips)
+    if (params->slice_size || params->strips || params->tile_width)
         return;
     puts("  ladder, with an estimate of the cost: operations, and carries that "
          "are copied");
