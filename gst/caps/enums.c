@@ -137,3 +137,16 @@ gst_vae_spill_get_type(void)
 
     return enum_type(&once, "GstVaeSpill", values);
 }
+
+GType
+gst_vae_tiles_get_type(void)
+{
+    static gsize once;
+    static const GEnumValue values[] = {
+        {VAE_TILES_OFF, "None, so that the output is exact", "off"},
+        {VAE_TILES_BLEND, "Tiles that overlap and are blended, not exact",
+         "blend"},
+        {0, NULL, NULL}};
+
+    return enum_type(&once, "GstVaeTiles", values);
+}

@@ -119,7 +119,7 @@ set_times(GstStructure *s, const GstVaeCounters *c)
 static void
 set_plan(GstStructure *s, const VaePlan *plan)
 {
-    gchar rung[100];
+    gchar rung[160];
 
     vae_plan_setting(plan, rung, sizeof rung);
     gst_structure_set(
@@ -134,7 +134,8 @@ set_plan(GstStructure *s, const VaePlan *plan)
         "precision", G_TYPE_STRING, vae_precision_name(plan->precision),
         "slice-size", G_TYPE_UINT, (guint) plan->slice_size, "frames-at-once",
         G_TYPE_UINT, (guint) plan->frames_at_once, "strips", G_TYPE_UINT,
-        (guint) plan->strips, NULL);
+        (guint) plan->strips, "tiles", G_TYPE_UINT, (guint) plan->tiles,
+        "bytes-tiled", G_TYPE_UINT64, plan->tiled, NULL);
 }
 
 GstStructure *

@@ -157,6 +157,10 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     params->deterministic = base->settings.deterministic;
     params->nan_policy = (VaeNanPolicy) base->settings.nan_policy;
     params->spill = (VaeSpill) base->settings.spill;
+    params->tiles = base->settings.tiles;
+    params->tile_width = base->settings.tile_width;
+    params->tile_height = base->settings.tile_height;
+    params->tile_overlap = base->settings.tile_overlap;
     params->resume_ms = (int64_t) (base->settings.resume_timeout / GST_MSECOND);
     GST_OBJECT_UNLOCK(base);
     /* Nobody plans the settings that are only logged. The session's streams are

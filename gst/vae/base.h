@@ -31,6 +31,7 @@ typedef struct GstVaeSettings {
     gboolean deterministic;
     gchar *memory_limit;
     guint64 resume_timeout;
+    gint tiles, tile_width, tile_height, tile_overlap;
 } GstVaeSettings;
 
 /* The model in use, and the model that the application requests. */

@@ -33,7 +33,11 @@ enum {
     PROP_NAN_POLICY,
     PROP_MEMORY_LIMIT,
     PROP_SPILL,
-    PROP_RESUME_TIMEOUT
+    PROP_RESUME_TIMEOUT,
+    PROP_TILES,
+    PROP_TILE_WIDTH,
+    PROP_TILE_HEIGHT,
+    PROP_TILE_OVERLAP
 };
 
 void
@@ -61,6 +65,10 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_IDLE_RELEASE, GstVaeBase, worker.idle_release),
     GST_VAE_FIELD(PROP_NAN_POLICY, GstVaeBase, settings.nan_policy),
     GST_VAE_FIELD(PROP_SPILL, GstVaeBase, settings.spill),
+    GST_VAE_FIELD(PROP_TILES, GstVaeBase, settings.tiles),
+    GST_VAE_FIELD(PROP_TILE_WIDTH, GstVaeBase, settings.tile_width),
+    GST_VAE_FIELD(PROP_TILE_HEIGHT, GstVaeBase, settings.tile_height),
+    GST_VAE_FIELD(PROP_TILE_OVERLAP, GstVaeBase, settings.tile_overlap),
     GST_VAE_FIELD(PROP_MEMORY_LIMIT, GstVaeBase, settings.memory_limit),
     GST_VAE_FIELD(PROP_RESUME_TIMEOUT, GstVaeBase, settings.resume_timeout),
     {0}};
@@ -321,6 +329,62 @@ install_flow(GObjectClass *klass)
 }
 
 static void
+install_tiles(GObjectClass *klass)
+{
+    /**
+     * GstVaeBase:tiles:
+     *
+     * `blend` computes a picture in tiles if it fits into memory in no other
+     * way (#GstVaeBase:memory-limit). Each tile is computed as if it were the
+     * whole picture, and tiles are blended where they overlap. The result is
+     * not exact, which a WARNING says: normalizations and attention see only
+     * their tile. Not with `fallback` of #GstVaeBase:nan-policy, nor for
+     * decoding with a model that looks ahead (LTX-2).
+     */
+    g_object_class_install_property(
+        klass, PROP_TILES,
+        g_param_spec_enum("tiles", "Tiles",
+                          "Tiles for pictures that fit into memory in no "
+                          "other way; their output is not exact",
+                          GST_TYPE_VAE_TILES, VAE_TILES_OFF, READY));
+    /**
+     * GstVaeBase:tile-width:
+     *
+     * With #GstVaeBase:tiles, the width of a tile in pixels, a multiple of
+     * those of a latent pixel. Where it or #GstVaeBase:tile-height is set,
+     * larger pictures are always in tiles.
+     */
+    g_object_class_install_property(
+        klass, PROP_TILE_WIDTH,
+        g_param_spec_int("tile-width", "Tile Width",
+                         "Width of tiles in pixels (0 = tile-height; if both "
+                         "are 0, as large as fits, and only if nothing else "
+                         "fits)",
+                         0, G_MAXUINT16, 0, READY));
+    /**
+     * GstVaeBase:tile-height:
+     *
+     * The height, as #GstVaeBase:tile-width.
+     */
+    g_object_class_install_property(
+        klass, PROP_TILE_HEIGHT,
+        g_param_spec_int("tile-height", "Tile Height",
+                         "Height of tiles in pixels (0 = tile-width)", 0,
+                         G_MAXUINT16, 0, READY));
+    /**
+     * GstVaeBase:tile-overlap:
+     *
+     * Pixels that two neighbouring tiles share, at most half of a tile.
+     */
+    g_object_class_install_property(
+        klass, PROP_TILE_OVERLAP,
+        g_param_spec_int("tile-overlap", "Tile Overlap",
+                         "Overlap of tiles in pixels (0 = as in the network's "
+                         "own pipeline, 1/4 or 1/8 of a tile; -1 = none)",
+                         -1, G_MAXUINT16, 0, READY));
+}
+
+static void
 install_stats(GObjectClass *klass)
 {
     /**
@@ -353,7 +417,9 @@ install_stats(GObjectClass *klass)
      *   of 1, 2 frames at once, the carries on the host`
      * - `backend`, `precision`, `device` (strings, the last the name of the GPU
      *   or the processor), `slice-size`, `frames-at-once` (guint; 0: all of a
-     *   slice) and `strips` (guint; 0: whole pictures): what was chosen
+     *   slice), `strips` (guint; 0: whole pictures) and `tiles` (guint; 0:
+     *   none, else the output is not exact): what was chosen; `bytes-tiled`:
+     *   of all tiles, in the host's memory
      */
     g_object_class_install_property(
         klass, PROP_STATS,
@@ -467,6 +533,7 @@ gst_vae_properties_install(GObjectClass *klass)
     install_backend(klass);
     install_numbers(klass);
     install_flow(klass);
+    install_tiles(klass);
     install_stats(klass);
     install_messages(klass);
     install_release(klass);

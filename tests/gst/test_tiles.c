@@ -1,0 +1,113 @@
+/*
+ * test_tiles.c: pictures in tiles, which a WARNING calls not exact.
+ */
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+
+static GstHarness *
+element(const char *name, const char *tiles)
+{
+    GstHarness *h = vae_test_harness(name, NULL);
+
+    g_object_set(h->element, "tile-width", 32, "tile-height", 24,
+                 "tile-overlap", 8, NULL);
+    gst_util_set_object_arg(G_OBJECT(h->element), "tiles", tiles);
+    gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
+    return h;
+}
+
+/* The MD5 of 2 latents' frames, with a flush before, and the warnings. */
+static gchar *
+decode(const char *tiles, const char *warning)
+{
+    GstHarness *h = element("vaedecode", tiles);
+    GstBus *bus = vae_test_bus(h);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    gchar *md5;
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    gst_buffer_unref(vae_test_pull(h));
+    gst_harness_push_event(h, gst_event_new_flush_start());
+    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
+    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_latents(h, LW, LH, 0, 2);
+    md5 = vae_test_pull_frames(h, 0, 5);
+    CHECK_INT(vae_test_stat(h, "tiles"), warning ? 4 : 0);
+    CHECK((vae_test_stat(h, "bytes-tiled") > 0) == (warning != NULL));
+    if (warning)
+        vae_test_one_warning(bus, warning);
+    else
+        CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    g_free(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    return md5;
+}
+
+static void
+test_decode(void)
+{
+    gchar *tiles = decode("blend", "the picture is not exact");
+    gchar *again = decode("blend", "4 tiles of 32x24");
+    gchar *whole = decode("off", NULL);
+
+    CHECK(strcmp(tiles, again) == 0);
+    CHECK(strcmp(tiles, whole) != 0);
+    g_free(tiles);
+    g_free(again);
+    g_free(whole);
+}
+
+static void
+test_encode(void)
+{
+    GstHarness *h = element("vaeencode", "blend");
+    GstBus *bus = vae_test_bus(h);
+    GstVideoInfo info;
+
+    vae_test_set_video(h, &info, 8 * LW, 8 * LH);
+    vae_test_push_frames(h, &info, 0, 5);
+    gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
+    gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
+    vae_test_one_warning(bus, "the latents are not exact");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_refused(void)
+{
+    GstHarness *h = element("vaedecode", "blend");
+    GstBus *bus = vae_test_bus(h);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    g_object_set(h->element, "tile-width", 33, NULL);
+    gst_harness_set_src_caps_str(h, caps);
+    gst_harness_push(h, vae_test_latent(LW, LH, 0));
+    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                          "a tile width of 33", "multiple of 8");
+    g_free(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"decode", test_decode},
+                                    {"encode", test_encode},
+                                    {"refused", test_refused},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}
