@@ -4,6 +4,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "stream.h"
 
@@ -189,7 +190,7 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
     try_processor(&a);
     if (limit > 0)
         try_tiles(&a);
-    char parts[160];
+    char parts[200];
     if (s->execs[FIRST])
         snprintf(parts, sizeof parts,
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
@@ -202,6 +203,11 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         snprintf(parts, sizeof parts,
                  "carries %.1f, activations %.1f, others not counted",
                  MIB(p->carries - p->spilled), MIB(p->arena));
+    if (p->tiles && !device) {
+        const size_t used = strlen(parts);
+        snprintf(parts + used, sizeof parts - used, ", %d tiles %.1f", p->tiles,
+                 MIB(p->tiled));
+    }
     char given[96];
     tell_limit(s, limit, own, given, sizeof given);
     char needed[32], limited[32];

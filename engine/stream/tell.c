@@ -119,15 +119,18 @@ void
 vae_stream_warn_of_tiles(const VaeStream *s)
 {
     const VaePlan *p = &s->plan;
-    char line[300];
+    char line[300], overlap[80] = "which do not overlap";
     if (!p->tiles || !s->params.warn)
         return;
+    if (p->tile_overlap)
+        snprintf(overlap, sizeof overlap,
+                 "which overlap by %d pixels and are blended", p->tile_overlap);
     snprintf(
         line, sizeof line,
         "the %s not exact: %dx%d pixels are computed in %d tiles of %dx%d, "
-        "which overlap by %d pixels and are blended",
+        "%s",
         s->params.direction == VAE_DECODE ? "picture is" : "latents are",
         s->plan.padded_width, s->plan.padded_height, p->tiles, p->tile_width,
-        p->tile_height, p->tile_overlap);
+        p->tile_height, overlap);
     s->params.warn(s->params.log_user, line);
 }

@@ -262,6 +262,10 @@ check_limit(Case *c)
     expect(small.tiles > 1 && small.peak < plan.peak,
            "tiles of 256 take %.1f MiB, the picture %.1f",
            (double) small.peak / 1048576, (double) plan.peak / 1048576);
+    p.memory_limit = (size_t) small.peak / 2;
+    expect(vae_stream_plan(c->bed.model, &p, &plan, &error) == VAE_ERR_MEMORY &&
+               strstr(error.message, " tiles "),
+           "with less: %s", error.message);
     p.tile_width = 0;
     p.memory_limit = (size_t) small.peak;
     must(vae_stream_plan(c->bed.model, &p, &plan, &error), &error);
