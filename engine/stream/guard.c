@@ -30,8 +30,8 @@ needs_data(const VaeStream *s, VaePixels pixels)
 static size_t
 picture_bytes(const VaePicture *p)
 {
-    size_t row[3], bytes = 0;
-    int rows[3];
+    size_t row[3] = {0}, bytes = 0;
+    int rows[3] = {0};
     const int n = vae_picture_planes(p, row, rows);
     for (int i = 0; i < n; i++)
         bytes += row[i] * (size_t) rows[i];
@@ -140,8 +140,8 @@ copy_latents(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
 static void
 copy_picture(VaePicture *p, uint8_t *data)
 {
-    size_t row[3];
-    int rows[3];
+    size_t row[3] = {0};
+    int rows[3] = {0};
     const int n = vae_picture_planes(p, row, rows);
     for (int i = 0; i < n; i++) {
         const uint8_t *from = p->data[i];
