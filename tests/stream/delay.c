@@ -2,7 +2,8 @@
  * delay.c: a decoder whose frames come later than their latents gives the same
  * bytes on every way, from the first frame to the last.
  *
- * delay MODEL BACKEND PRECISION [short]
+ * delay MODEL BACKEND PRECISION [short|lengths]
+ *   lengths  nothing but clips of every length
  */
 #include "streams.h"
 
@@ -438,6 +439,7 @@ main(int argc, char **argv)
 {
     Bed bed;
     const bool brief = argc == 5;
+    const bool every = brief && strcmp(argv[4], "lengths") == 0;
     bed_open_main(&bed, brief ? 4 : argc, argv);
     Case c = {.bed = &bed,
               .ahead = bed.info->look_ahead,
@@ -447,6 +449,12 @@ main(int argc, char **argv)
     VaeStream *stream = open_stream(&c, 1, EXACT);
     run_clip(&bed, stream, VAE_DECODE, &c.all, ones);
     vae_stream_free(&stream);
+    if (every) {
+        lengths(&c, 1);
+        clip_free(&c.all);
+        vae_model_free(&bed.model);
+        return tests_end();
+    }
     counts(&c);
     lengths(&c, brief ? 8 : 1);
     resets(&c);
