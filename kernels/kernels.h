@@ -93,7 +93,7 @@ typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
  * rms each may be NULL: gains of 1, offsets of 0. Group sums are over fixed
  * blocks of pixels, the same for every number of threads. tail, cuda only:
  * receives a copy of the last tail_frames of y, or NULL; it must not overlap x
- * or y.
+ * or y. For a y of 16 bits, cuda computes the silu within 2^-17 of its value.
  *
  * statistics, group only, or NULL: for each frame and group a mean and a scale.
  * Without y, the call writes them and nothing else; then it needs no gain and

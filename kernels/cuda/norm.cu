@@ -73,7 +73,7 @@ rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, const Channels &to,
         v[i] =
             a.offset ? fmaf(v[i], by, vae_octet_get<G>(offset, i)) : v[i] * by;
         if (a.silu)
-            v[i] = vae_silu(v[i]);
+            v[i] = vae_silu_for<Y>(v[i], a.y_type);
     }
     vae_octet_set<Y>(y, v);
     store<Y>(a, to.at, tail, y, to.n);
@@ -462,7 +462,7 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
         v[i] =
             fmaf(vae_octet_get<X>(x, i) - k.mean[i], k.scale[i], k.offset[i]);
         if (g.a.silu)
-            v[i] = vae_silu(v[i]);
+            v[i] = vae_silu_for<Y>(v[i], g.a.y_type);
     }
     vae_octet_set<Y>(y, v);
     store<Y>(g.a, at, tail, y, n);

@@ -281,6 +281,26 @@ vae_check_close(VaeCheck *t, const char *what, const float *got,
                        what, bad, n, worst, got[worst], want[worst], most);
 }
 
+const void *
+vae_check_silu(VaeCheck *t, const void *found, const float *y, size_t n,
+               VaeType type)
+{
+    uint16_t *want = vae_check_narrow(t, y, n, type, 0);
+    float *low = vae_check_random(t, n, 0), *high = vae_check_random(t, n, 0);
+    for (size_t i = 0; i < n; i++) {
+        const float most = fabsf(y[i]) * 0x1p-17f + 1e-36f;
+        low[i] = y[i] - most;
+        high[i] = y[i] + most;
+    }
+    low = vae_check_widen(t, vae_check_narrow(t, low, n, type, 0), n, type);
+    high = vae_check_widen(t, vae_check_narrow(t, high, n, type, 0), n, type);
+    const float *is = vae_check_widen(t, found, n, type);
+    for (size_t i = 0; i < n; i++)
+        if (is[i] >= low[i] && is[i] <= high[i])
+            want[i] = ((const uint16_t *) found)[i];
+    return want;
+}
+
 void
 vae_check_equal(VaeCheck *t, const char *what, const void *got,
                 const void *want, size_t bytes)

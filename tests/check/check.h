@@ -81,6 +81,11 @@ float *vae_check_random(VaeCheck *t, size_t n, float deviation);
 uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
 /* Converts BF16 to floats. */
 float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
+/* n results of a SiLU, y rounded to a type of 16 bits; instead of one of them
+ * the number of found, if that is rounded from a number within 2^-17 of it, or
+ * within 1e-36, as a SiLU for 16 bits gives. */
+const void *vae_check_silu(VaeCheck *t, const void *found, const float *y,
+                           size_t n, VaeType type);
 
 /* Converts n floats to a type, at a multiple of 64 plus `past` bytes, and back.
  */
