@@ -1,0 +1,114 @@
+#!/bin/sh
+# Counts the instructions of each CUDA kernel on each device, from the objects
+# of this build, and compares them with the committed table of this release of
+# nvcc. Local memory is a failure. Exit status 77: there is no cuobjdump, or
+# this release has no table.
+#
+#   sass.sh TABLE OBJECT...    OBJECT: BUILD/kernels/*.cu.o
+#   sass.sh --print OBJECT...  prints the lines of a table
+#
+# A line has the device, the family, the kernel with its template's arguments,
+# and the numbers of instructions: on the matrix units (HMMA), loads of
+# fragments from shared memory (LDSM), asynchronous copies to it (LDGSTS), all,
+# and those of the longest loop, which are its issue slots if all are needed.
+# Families that the table lacks are not compared.
+set -eu
+print=no
+if [ "$1" = --print ]; then
+    print=yes
+else
+    table=$1
+fi
+shift
+if ! command -v cuobjdump >/dev/null; then
+    echo "cuobjdump is not installed"
+    exit 77
+fi
+if [ $print = no ] && [ ! -f "$table" ]; then
+    echo "no table for this nvcc: $table"
+    exit 77
+fi
+found=$(mktemp)
+trap 'rm -f "$found" "$found.want" "$found.all"' EXIT
+for object; do
+    cuobjdump -sass "$object" | awk -v family="$(basename "$object" .cu.o)" '
+        function number(hex,    i, n) {
+            hex = tolower(hex)
+            for (i = 1; i <= length(hex); i++)
+                n = 16 * n + index("0123456789abcdef", substr(hex, i, 1)) - 1
+            return n
+        }
+        function finish(    i, best) {
+            if (name == "")
+                return
+            for (i = 0; i < loops; i++)
+                if (loop[i] > best)
+                    best = loop[i]
+            print device, family, name "|" hmma + 0 "|" ldsm + 0 "|" \
+                ldgsts + 0 "|" all + 0 "|" best + 0 "|" local + 0
+            name = ""
+        }
+        /Function : / {
+            finish()
+            name = $3
+            hmma = ldsm = ldgsts = all = local = loops = 0
+        }
+        /code for sm_/ { finish(); device = $3 }
+        match($0, /^ +\/\*[0-9a-f]+\*\/ +[^ ]/) {
+            at = $1
+            gsub(/[^0-9a-f]/, "", at)
+            at = number(at)
+            i = $2 ~ /^@/ ? 3 : 2
+            split($i, op, ".")
+            if (op[1] == "BRA" && match($0, /BRA[^;]* 0x[0-9a-f]+/)) {
+                target = substr($0, RSTART, RLENGTH)
+                sub(/.* 0x/, "", target)
+                target = number(target)
+                if (target < at)
+                    loop[loops++] = (at - target) / 16 + 1
+            }
+            if (op[1] == "NOP")
+                next
+            all++
+            hmma += op[1] == "HMMA" || op[1] == "HGMMA"
+            ldsm += op[1] == "LDSM"
+            ldgsts += op[1] == "LDGSTS"
+            local += op[1] == "LDL" || op[1] == "STL"
+        }
+        END { finish() }'
+done | c++filt | sed 's/(VaeType)//g; s/ void / /; s/([^|]*|/|/; s/|/ /g' |
+    LC_ALL=C sort >"$found.all"
+failed=0
+if awk '$NF > 0 { print; n++ } END { exit n == 0 }' "$found.all"; then
+    echo 'FAIL these use local memory (last number)'
+    failed=1
+fi
+sed 's/ [0-9]*$//' "$found.all" >"$found"
+if [ $print = yes ]; then
+    cat "$found"
+    exit $failed
+fi
+have=$(cut -d' ' -f1,2 "$table" | sort -u)
+keep() {
+    while read -r device family rest; do
+        case "
+$1
+" in
+        *"
+$device $family
+"*) echo "$device $family $rest" ;;
+        esac
+    done
+}
+keep "$(cut -d' ' -f1,2 "$found" | sort -u)" <"$table" >"$found.want"
+if [ ! -s "$found.want" ]; then
+    echo "the table has none of these devices and families"
+    exit 77
+fi
+if keep "$have" <"$found" | diff "$found.want" -; then
+    echo "ok   $(wc -l <"$found.want") kernels"
+else
+    echo "FAIL other than $table (<); where that is meant, see docs/testing.md"
+    failed=1
+fi
+exit $failed
