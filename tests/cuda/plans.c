@@ -2,7 +2,7 @@
  * plans.c: has every convolution of every full-size model a plan of cuDNN, on
  * devices that are not there?
  *
- * plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled] [-v]
+ * plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled|quick] [-v]
  *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
  *   with -v also one per layer. Fails when a layer has no plan in types that
  *   the backend uses, or one of its choices none for a number of frames, or
@@ -10,7 +10,7 @@
  *   numbers by the device's matrix units. mixed: tells instead how
  *   many layers would have one if sums were kept in another type than
  *   convolutions read. compiled: fails when one layer of each kind has no plan
- *   then.
+ *   then. quick: the types of AUTO, slices of 1, a few choices of each layer.
  *
  * Only engines that come with cuDNN can be seen: those that are compiled, as
  * all for mixed types are, need a driver, or what driver.sh makes in its place.
@@ -25,6 +25,7 @@
 
 enum { MAX_LAYERS = 1024, MAX_TIMES = 16, SKIP = 77 };
 enum { EVEN_FRAMES = 6, EVEN_CHOICES = 3 }; /* see is_even() */
+enum { QUICK_CHOICES = 6 };
 
 typedef struct Layer {
     char name[VAE_CUDA_LAYER_NAME];
@@ -50,7 +51,7 @@ static const Types all_types[] = {
 
 static Layer *layers;
 static int n_layers;
-static bool verbose, mixed, compiled;
+static bool verbose, mixed, compiled, quick;
 
 /* Bytes: more is a copy of the input, which no layer of these sizes needs. */
 #define MOST_WORKSPACE ((size_t) 256 << 20)
@@ -149,7 +150,7 @@ collect(int width, int height, const Types *types)
         VaeError error;
         must(vae_model_preset(vae_archs[i], true, true, &model, &error),
              &error);
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < (quick ? 2 : 4); k++) {
             if (model->info.has_decoder)
                 add_program(model, VAE_DECODE, width, height, steps[k], types);
             if (model->info.has_encoder)
@@ -307,8 +308,10 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
     VaeCudaConvShape shape = l->shape;
     shape = vae_cuda_layer_shape(&shape);
     if (vae_cuda_conv_choices(convs, &shape, choices,
-                              compiled ? 1 : VAE_CUDA_MAX_CHOICES, &n,
-                              &error) == VAE_OK &&
+                              compiled ? 1
+                              : quick  ? QUICK_CHOICES
+                                       : VAE_CUDA_MAX_CHOICES,
+                              &n, &error) == VAE_OK &&
         make_choices(convs, l, choices, n, tally, &error)) {
         tally->least = n < tally->least ? n : tally->least;
         tally->most = n > tally->most ? n : tally->most;
@@ -428,7 +431,9 @@ plan_device(const char *folder, const char *device, int width, int height)
     }
     must(status, &error);
     for (size_t i = 0; i < sizeof all_types / sizeof *all_types; i++) {
-        if (all_types[i].mixed != mixed ||
+        const bool of_auto =
+            all_types[i].act == VAE_TYPE_BF16 || all_types[i].tf32;
+        if (all_types[i].mixed != mixed || (quick && !of_auto) ||
             (compiled && all_types[i].sum != VAE_TYPE_F32))
             continue;
         collect(width, height, &all_types[i]);
@@ -446,20 +451,21 @@ main(int argc, char **argv)
     int width, height;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 4 || sscanf(argv[2], "%dx%d", &width, &height) != 2) {
-        fprintf(
-            stderr,
-            "usage: plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled] [-v]\n");
+        fprintf(stderr, "usage: plans FOLDER WIDTHxHEIGHT DEVICE "
+                        "[mixed|compiled|quick] [-v]\n");
         return 2;
     }
     for (int i = 4; i < argc; i++) {
         verbose = verbose || strcmp(argv[i], "-v") == 0;
         compiled = compiled || strcmp(argv[i], "compiled") == 0;
+        quick = quick || strcmp(argv[i], "quick") == 0;
         mixed = mixed || compiled || strcmp(argv[i], "mixed") == 0;
     }
     layers = calloc(MAX_LAYERS, sizeof *layers);
     if (!layers)
         return 1;
-    printf("pictures of %dx%d, slices of 1, 2 and 4 steps\n", width, height);
+    printf("pictures of %dx%d, slices of 1%s\n", width, height,
+           quick ? "" : ", 2 and 4 steps");
     const bool good = plan_device(argv[1], argv[3], width, height);
     free(layers);
     return good ? 0 : 1;

@@ -35,6 +35,8 @@ typedef struct Search {
     VaeCudaChoice *choices;
     int most, n;
     bool compiled; /* true: engines compiled at run time; false: others */
+    bool matrix;   /* only engines that use the matrix units */
+    bool fast;     /* one of the choices does */
 } Search;
 
 static bool
@@ -64,8 +66,10 @@ consider(Search *s, Desc config)
         vae_cudnn_is_exact(engine, s->shape) &&
         vae_cudnn_read_choice(config, engine, &choice) &&
         !vae_cudnn_splits_sums(&choice);
+    const bool fast =
+        good && vae_cudnn_has_note(engine, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     cudnnBackendDestroyDescriptor(engine);
-    if (!good)
+    if (!good || (s->matrix && !fast))
         return;
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->choices[i].text, choice.text) == 0)
@@ -74,8 +78,10 @@ consider(Search *s, Desc config)
      * one that works for some rows any strip. */
     if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
         can_make(s->convs, s->frame, choice.text, SIZE_MAX) &&
-        can_make_rows(s, choice.text))
+        can_make_rows(s, choice.text)) {
         s->choices[s->n++] = choice;
+        s->fast = s->fast || fast;
+    }
 }
 
 static void
@@ -122,13 +128,42 @@ workspace_limit(const VaeCudaConvShape *s)
     return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
 }
 
+/* Engines that need little workspace come first, then those that are compiled
+ * at run time. */
+static void
+search_all(Search *s)
+{
+    s->n = 0;
+    for (int pass = 0; pass < 4 && s->n == 0; pass++) {
+        s->compiled = pass & 1;
+        s->workspace = pass < 2 ? workspace_limit(s->shape) : SIZE_MAX;
+        search(s, CUDNN_HEUR_MODE_A);
+        search(s, CUDNN_HEUR_MODE_B);
+        if (s->n == 0)
+            search(s, CUDNN_HEUR_MODE_FALLBACK);
+    }
+}
+
+/* Where the first ones are all plain, copies for the matrix units take less
+ * time. In TF32 these are copies of more bytes for slower sums. */
+static void
+search_fast(Search *s)
+{
+    search_all(s);
+    if (s->fast || s->shape->x_type == VAE_TYPE_F32)
+        return;
+    s->matrix = true;
+    search_all(s);
+    s->matrix = false;
+    if (s->n == 0)
+        search_all(s);
+}
+
 VaeStatus
 vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
                          VaeCudaChoice *choices, int most, int *n,
                          VaeError *error)
 {
-    static const cudnnBackendHeurMode_t modes[] = {
-        CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK};
     VaeCudnnBag b = {0};
     VaeCudaConvShape frame = *shape;
     pthread_mutex_lock(&convs->lock);
@@ -142,13 +177,8 @@ vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
         s.rows[i] = vae_cudnn_add_graph(&b, convs, &rows);
     }
     VaeStatus status = vae_cudnn_bag_status(&b, error);
-    for (int pass = 0; pass < 4 && status == VAE_OK && s.n == 0; pass++) {
-        s.compiled = pass & 1;
-        s.workspace = pass < 2 ? workspace_limit(shape) : SIZE_MAX;
-        for (int i = 0; i < 3; i++)
-            if (i < 2 || s.n == 0)
-                search(&s, modes[i]);
-    }
+    if (status == VAE_OK)
+        search_fast(&s);
     vae_cudnn_bag_free(&b);
     pthread_mutex_unlock(&convs->lock);
     *n = s.n;

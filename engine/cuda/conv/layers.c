@@ -7,19 +7,14 @@
 #include "alloc.h"
 #include "layers.h"
 
-/* Parts become smaller only if one needs more workspace than this. */
-#define PART_WORKSPACE ((size_t) 256 << 20)
-/* Parts also become smaller if the phases of one are larger than this: most of
- * that many bytes are still in a large device's cache when they are joined. */
-#define PART_PHASES ((size_t) 64 << 20)
-/* Parts also become smaller if the input or output of one is larger than this:
- * cuDNN was seen to compute wrong if byte offsets do not fit 31 bits. One frame
- * is computed at once, unless it has too many numbers. */
-#define PART_BYTES ((size_t) 1 << 31)
-/* For more numbers cuDNN has no engine with matrix units. */
-#define FRAME_NUMBERS ((size_t) 1 << 31)
-/* Input or output of a band of such a frame. Its input may be a copy. */
-#define BAND_BYTES ((size_t) 512 << 20)
+VaeCudaPartLimits vae_cuda_part_limits = {
+    .workspace = (size_t) 256 << 20,
+    .phases = (size_t) 64 << 20,
+    .bytes = (size_t) 1 << 31,
+    .numbers = (size_t) 1 << 31,
+    .band = (size_t) 512 << 20,
+};
+static const VaeCudaPartLimits *const limits = &vae_cuda_part_limits;
 
 /* Most bands of a frame. */
 enum { MOST_BANDS = 64 };
@@ -78,12 +73,12 @@ vae_cuda_rows(const VaeOp *op)
     };
 }
 
-/* Band i of n of those rows. */
+/* Band i of n of those rows. The first one has the most rows. */
 static VaeCudaBand
 band_of(const VaeCudaRows *rows, int k, int s, int n, int i)
 {
-    const int each = (rows->y + n - 1) / n, y = i * each;
-    const int end = y + each < rows->y ? y + each : rows->y;
+    const int y = (rows->y * i + n - 1) / n;
+    const int end = (rows->y * (i + 1) + n - 1) / n;
     const int from = y * s - rows->top, to = (end - 1) * s - rows->top + k;
     const int x = from < 0 ? 0 : from, x_end = to < rows->x ? to : rows->x;
     return (VaeCudaBand){
@@ -115,7 +110,7 @@ vae_cuda_layer_frames(const VaeCudaConvShape *shape)
 {
     VaeCudaConvShape s = *shape;
     s.t = VAE_CUDA_LAYER_FRAMES;
-    while (s.t > 1 && part_bytes(&s) > PART_BYTES)
+    while (s.t > 1 && part_bytes(&s) > limits->bytes)
         s.t /= 2;
     return s.t;
 }
@@ -126,7 +121,7 @@ is_too_large(const VaeCudaConvShape *s)
 {
     const size_t x = (size_t) s->kt * s->h * s->w * s->c_in;
     const size_t y = (size_t) s->ho * s->wo * s->c_out;
-    return s->t == 1 && (x > y ? x : y) > FRAME_NUMBERS;
+    return s->t == 1 && (x > y ? x : y) > limits->numbers;
 }
 
 /* The first one of n bands of a frame. */
@@ -148,7 +143,7 @@ vae_cuda_layer_shape(const VaeCudaConvShape *shape)
     s.t = vae_cuda_layer_frames(shape);
     if (!is_too_large(&s))
         return s;
-    for (int n = 4; part_bytes(&s) > BAND_BYTES && n <= MOST_BANDS; n *= 2)
+    for (int n = 4; part_bytes(&s) > limits->band && n <= MOST_BANDS; n *= 2)
         s = first_band(shape, n);
     return s;
 }
@@ -250,35 +245,44 @@ shape_of(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
     return s;
 }
 
+/* There can be twice as many bands. */
+static bool
+has_bands(const VaeCudaParts *p)
+{
+    return 2 * p->bands <= MOST_BANDS && 2 * p->bands <= p->rows.y;
+}
+
 /* Says what of the parts is too large; NULL: nothing. */
 static const char *
 too_large(const VaeCudaParts *p, const VaeCudaConvShape *shape)
 {
     const VaeCudaConvShape first = shape_of(p, shape, 0);
     const size_t bytes = part_bytes(&first);
-    if (p->bytes > PART_PHASES && p->t > 1)
+    if (p->bytes > limits->phases && p->t > 1)
         return "too much between";
-    return (p->t > 1 && bytes > PART_BYTES) ||
-                   (p->bands == 1 && is_too_large(&first)) ||
-                   (p->bands > 1 && p->bands < MOST_BANDS && bytes > BAND_BYTES)
+    const bool band =
+        p->bands > 1 ? bytes > limits->band : is_too_large(&first);
+    return (p->t > 1 && bytes > limits->bytes) || (band && has_bands(p))
                ? "too much at once"
                : NULL;
 }
 
+/* workspace: most of a part of one frame, or of a band. */
 static VaeStatus
 make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
-           const VaeCudaChoice *choice, VaeCudaParts *p, VaeError *error)
+           const VaeCudaChoice *choice, size_t workspace, VaeCudaParts *p,
+           VaeError *error)
 {
     const size_t x_row =
         (size_t) shape->w * shape->c_in * vae_type_size(shape->x_type);
     const size_t y_row =
         (size_t) shape->wo * shape->c_out * vae_type_size(shape->y_type);
-    const VaeCudaBand band = vae_cuda_band(p, 0),
-                      inner = vae_cuda_band(p, p->bands > 2 ? p->phases : 0);
+    const VaeCudaBand band = vae_cuda_band(p, 0);
+    const int most = (band.n_y - 1) * p->s + p->k; /* rows that a band reads */
     if (p->phases > 1)
         p->bytes = (size_t) p->phases * p->t * band.n_y * y_row;
     if (p->bands > 1 && shape->kt > 1)
-        p->gathered = (size_t) shape->kt * inner.n_x * x_row;
+        p->gathered = (size_t) shape->kt * most * x_row;
     const char *large = too_large(p, shape);
     if (large)
         return vae_fail(error, VAE_ERR_BACKEND, "%s", large);
@@ -292,7 +296,8 @@ make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
             vae_cuda_conv_new(convs, &one, choice, &p->conv[i], error);
         if (status != VAE_OK)
             return status;
-        if (vae_cuda_conv_workspace(p->conv[i]) > PART_WORKSPACE && p->t > 1)
+        if (vae_cuda_conv_workspace(p->conv[i]) >
+            (p->t > 1 ? limits->workspace : workspace))
             return vae_fail(error, VAE_ERR_BACKEND, "too much workspace");
     }
     return VAE_OK;
@@ -303,8 +308,9 @@ static bool
 divide(VaeCudaParts *p, int t)
 {
     if (p->n == t) {
+        const bool more = has_bands(p);
         p->bands *= 2;
-        return p->bands <= MOST_BANDS && p->bands <= p->rows.y;
+        return more;
     }
     do
         p->n++;
@@ -318,21 +324,24 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                    const VaeCudaRows *rows, const VaeCudaChoice *choice,
                    VaeCudaParts *out, VaeError *error)
 {
-    VaeStatus status;
-    VaeCudaParts parts = {.choice = *choice,
-                          .rows = *rows,
-                          .n = rows->apart ? shape->t : 1,
-                          .bands = 1,
-                          .phases = shape->k == 2 ? VAE_PHASES : 1,
-                          .k = shape->k,
-                          .s = shape->s};
-    parts.t = shape->t / parts.n;
-    do {
-        *out = parts;
-        status = make_parts(convs, shape, choice, out, error);
-        if (status != VAE_OK)
-            vae_cuda_parts_free(out);
-    } while (status == VAE_ERR_BACKEND && divide(&parts, shape->t));
+    VaeStatus status = VAE_ERR_BACKEND;
+    const size_t most[] = {limits->workspace, SIZE_MAX};
+    for (int i = 0; i < 2 && status == VAE_ERR_BACKEND; i++) {
+        VaeCudaParts parts = {.choice = *choice,
+                              .rows = *rows,
+                              .n = rows->apart ? shape->t : 1,
+                              .bands = 1,
+                              .phases = shape->k == 2 ? VAE_PHASES : 1,
+                              .k = shape->k,
+                              .s = shape->s};
+        parts.t = shape->t / parts.n;
+        do {
+            *out = parts;
+            status = make_parts(convs, shape, choice, most[i], out, error);
+            if (status != VAE_OK)
+                vae_cuda_parts_free(out);
+        } while (status == VAE_ERR_BACKEND && divide(&parts, shape->t));
+    }
     return status;
 }
 

@@ -51,9 +51,8 @@ VaeCudaRows vae_cuda_rows(const VaeOp *op);
 /*
  * One convolution of a program, over all its frames at once. If the library
  * cannot compute so many, or needs much workspace for them, it computes equal
- * parts one after another, and if it cannot compute a frame at once, bands of
- * its rows. The phases of a part are stored one after another before they are
- * joined.
+ * parts one after another, and if this holds for one frame, bands of its rows.
+ * The phases of a part are stored one after another before they are joined.
  */
 typedef struct VaeCudaParts {
     VaeCudaChoice choice;
@@ -67,6 +66,21 @@ typedef struct VaeCudaParts {
                            one block; 0: they are in one */
     VaeCudaConv **conv; /* n * bands * phases: phases fastest, parts slowest */
 } VaeCudaParts;
+
+/* Bytes, or numbers, from which on parts are made smaller. Tests set them. */
+typedef struct VaeCudaPartLimits {
+    size_t workspace; /* of a part; if bands need as much, a frame may */
+    /* The phases of several frames: most of that many bytes are still in a
+     * large device's cache when they are joined. */
+    size_t phases;
+    /* Input or output of several frames: cuDNN was seen to compute wrong if
+     * byte offsets do not fit 31 bits. One frame is computed at once, unless it
+     * has too many numbers. */
+    size_t bytes;
+    size_t numbers; /* for more cuDNN has no engine with matrix units */
+    size_t band;    /* input or output of a band; its input may be a copy */
+} VaeCudaPartLimits;
+extern VaeCudaPartLimits vae_cuda_part_limits;
 
 /* Rows of one convolution, counted in the op's. */
 typedef struct VaeCudaBand {

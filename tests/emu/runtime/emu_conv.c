@@ -505,6 +505,9 @@ run(const void *args)
         (flaw == EMU_FLAW_RESULT ||
          (flaw == EMU_FLAW_IN_PLACE && c->args.add == c->args.y)))
         y[n_y / 3] += 1;
+    for (size_t i = 0;
+         c->choice == flawed && flaw == EMU_FLAW_HEIGHT && i < n_y; i++)
+        y[i] += y[i] * (float) s->ho * 0x1p-20f;
     vae_type_from_float(c->args.y, s->y_type, y, n_y);
     emu_take_time(runs_done++ % 2 ? jitter * c->plan.ms : c->plan.ms);
     free(x);
