@@ -448,6 +448,24 @@ typedef struct Run {
     VaeCudaConvArgs args;
 } Run;
 
+/* What a test makes wrong. */
+static void
+spoil(const Run *c, float *y, size_t n_y)
+{
+    const VaeCudaConvShape *s = &c->plan.shared.shape;
+    if (wrong == EMU_WRONG_SMALL && s->kt == 1)
+        y[n_y / 7] += 0.25f;
+    if (wrong == EMU_WRONG_LARGE && s->kt > 1) /* a few rows */
+        memset(y, 0, n_y / (size_t) s->t / 8 * sizeof *y);
+    if (c->plan.choice == flawed &&
+        (flaw == EMU_FLAW_RESULT ||
+         (flaw == EMU_FLAW_IN_PLACE && c->args.add == c->args.y)))
+        y[n_y / 3] += 1;
+    const bool by_rows = c->plan.choice == flawed && flaw == EMU_FLAW_HEIGHT;
+    for (size_t i = 0; by_rows && i < n_y; i++)
+        y[i] += y[i] * (float) s->ho * 0x1p-20f;
+}
+
 static void
 run(const void *args)
 {
@@ -497,17 +515,7 @@ run(const void *args)
         v += bias[i % (size_t) s->c_out];
         y[i] = s->relu && v < 0 ? 0 : v;
     }
-    if (wrong == EMU_WRONG_SMALL && s->kt == 1)
-        y[n_y / 7] += 0.25f;
-    if (wrong == EMU_WRONG_LARGE && s->kt > 1) /* a few rows */
-        memset(y, 0, n_y / (size_t) s->t / 8 * sizeof *y);
-    if (c->plan.choice == flawed &&
-        (flaw == EMU_FLAW_RESULT ||
-         (flaw == EMU_FLAW_IN_PLACE && c->args.add == c->args.y)))
-        y[n_y / 3] += 1;
-    for (size_t i = 0;
-         c->choice == flawed && flaw == EMU_FLAW_HEIGHT && i < n_y; i++)
-        y[i] += y[i] * (float) s->ho * 0x1p-20f;
+    spoil(c, y, n_y);
     vae_type_from_float(c->args.y, s->y_type, y, n_y);
     emu_take_time(runs_done++ % 2 ? jitter * c->plan.ms : c->plan.ms);
     free(x);
