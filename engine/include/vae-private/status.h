@@ -25,15 +25,15 @@ extern "C" {
 VAE_API VaeStatus vae_fail(VaeError *error, VaeStatus status,
                            const char *format, ...) VAE_PRINTF(3, 4);
 
-/* The parts of an error; NULL or "": it has no such part. */
+/* The parts of an error. A part is NULL or "" if the error has none. */
 typedef struct VaeErrorParts {
     const char *tensor, *found, *wanted;
 } VaeErrorParts;
 
-/* The parts of another error, to be passed on. */
+/* The parts of another error, to pass them on. */
 #define VAE_PARTS_OF(e) ((VaeErrorParts){(e)->tensor, (e)->found, (e)->wanted})
 
-/* As vae_fail(), with these parts. */
+/* Like vae_fail(), and also sets these parts. */
 VAE_API VaeStatus vae_fail_parts(VaeError *error, VaeStatus status,
                                  VaeErrorParts parts, const char *format, ...)
     VAE_PRINTF(4, 5);

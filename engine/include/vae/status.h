@@ -36,7 +36,7 @@ typedef enum VaeStatus {
 typedef struct VaeError {
     VaeStatus status;
     char message[1024]; /* NUL-terminated UTF-8, no line break at the end */
-    /* Parts of the message, for programs; "" where there is no such part. */
+    /* Parts of the message for programs; "" if the message has no such part. */
     char tensor[256]; /* the name of the tensor */
     char found[256];
     char wanted[256];

@@ -127,20 +127,21 @@ typedef struct VaeStreamParams {
                                    than pixels, the stream waits and takes more
                                    memory than planned */
     /*
-     * BLEND computes tiles of the picture one after another, each as if it were
-     * the whole picture, and blends them where they overlap. The output is not
-     * exact, and warn says so: normalizations and attention see only their
-     * tile. It is for pictures that fit in no other way. Not with
-     * VAE_NAN_FALLBACK, nor with a decoder with VaeModelInfo.delay. Pictures
-     * must then be in host memory. One VaeTiling.
+     * One of VaeTiling. VAE_TILES_BLEND computes the picture in tiles, one
+     * after another, and blends them where they overlap. Each tile is computed
+     * like a whole picture, so norms and attention see only their tile. The
+     * output is therefore not exact, and `warn` gets a warning. Use it for
+     * pictures that fit in no other way. It does not work with
+     * VAE_NAN_FALLBACK, with a decoder that has a VaeModelInfo.delay, or with
+     * pictures in device memory.
      */
     int64_t tiles;
-    /* In pixels, multiples of VaeModelInfo.spatial. If one of the sizes is 0,
-     * it is the other; if both are, there are tiles only if nothing else fits,
-     * and they are as large as fit. Other sizes always give tiles, unless the
-     * picture is no larger. overlap 0 selects that of the network's own
-     * pipeline, 1/4 or 1/8 of the shorter side of a tile; -1 is none. It is at
-     * most half of a tile. */
+    /* The size of a tile in pixels, a multiple of VaeModelInfo.spatial. If one
+     * side is 0, tiles are square. If both are 0, there are tiles only if
+     * nothing else fits, and they are as large as possible. Otherwise there are
+     * always tiles, unless the picture is no larger than one. tile_overlap: 0
+     * selects the overlap of the network's official pipeline, 1/4 or 1/8 of the
+     * shorter side of a tile; -1 selects none. It is at most half a tile. */
     int64_t tile_width, tile_height, tile_overlap;
 } VaeStreamParams;
 
@@ -178,11 +179,11 @@ typedef struct VaePlan {
      * backend, and to and from the host's memory if they are spilled. */
     uint64_t copied_step, bus_step;
     int strips; /* chosen; 0: whole pictures */
-    /* Tiles of a picture, chosen; 0: none. All other bytes are then those for
-     * one tile, the largest. */
+    /* The chosen tiles of a picture, or 0 without tiles. With tiles, the other
+     * bytes of the plan are those of the largest tile. */
     int tiles, tile_width, tile_height, tile_overlap;
-    uint64_t tiled; /* carries and results of all tiles, in host memory; in
-                       total only without a device */
+    uint64_t tiled; /* carries and results of all tiles, in host memory; part of
+                       total only if there is no device */
 } VaePlan;
 
 /* Plans a stream without allocating its memory. Errors as vae_stream_new(). */

@@ -97,7 +97,7 @@ typedef enum VaeSpill {
     VAE_SPILL_HOST  /* in host memory */
 } VaeSpill;
 
-/* Tiles of a picture that does not fit. The output with tiles is not exact. */
+/* Tiles for a picture that does not fit. The output of tiles is not exact. */
 typedef enum VaeTiling {
     VAE_TILES_OFF,
     VAE_TILES_BLEND /* tiles that overlap are blended */
