@@ -1,7 +1,7 @@
 /*
- * class.c: the class of the CUDA backend. Its functions are the only way into
- * the backend: each selects the device and gives the calling thread, which may
- * be the application's, its own context and mode back.
+ * class.c: the class of the CUDA backend. All calls enter the backend by its
+ * functions. Each function selects the device. At its end it restores the
+ * context and the mode of the calling thread, which may be the application's.
  */
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /*
- * builder.h: the builder's inside, for program.c and program/ops.c.
+ * builder_state.h: the members of the builder, for builder.c, ops.c and
+ * modulation.c.
  */
 #ifndef VAE_BUILDER_STATE_H
 #define VAE_BUILDER_STATE_H

@@ -2,18 +2,19 @@
  * delay.h: networks whose frames come later than their input.
  *
  * A convolution that is centred in time reads the frame after its own. In a
- * stream it therefore gives frame f when its input has frame f + 1. Such a
- * network has delay lines: every program computes as many frames as in a steady
- * state, in slots that are counted from the start of the sequence. Slot s of a
- * tensor has frame s - delay of the sequence. A convolution adds 1 to the delay
- * of its input. An upsampling in time by two makes d to 2d + 1, because frame f
- * becomes the frames 2f - 1 and 2f.
+ * stream it can therefore give frame f only when its input has frame f + 1.
+ * Such a network has delay lines. Every program computes as many frames as in
+ * the steady state, in slots. Slots count from the start of the sequence, and
+ * slot s of a tensor holds frame s - delay. A convolution adds 1 to the delay
+ * of its input. An upsampling in time by two turns a delay of d into 2d + 1,
+ * because frame f becomes the frames 2f - 1 and 2f.
  *
- * Slots before the first frame and behind the last have no meaning, and no
- * frame depends on them, except that each convolution reads a copy of its
- * input's first frame in front of it and one of its last behind it. The op EDGE
- * makes these copies. Where they are depends on the latents so far, the clock.
- * An op whose slots are all without meaning is idle and not run.
+ * Slots before the first frame and behind the last have no meaning. No frame
+ * depends on them, with one exception: each convolution reads a copy of its
+ * input's first frame in front of it, and a copy of the last frame behind it.
+ * The op EDGE makes these copies. Their place depends on the number of latents
+ * so far, the clock. An op is idle, and does not run, if none of its slots has
+ * a meaning.
  */
 #ifndef VAE_DELAY_H
 #define VAE_DELAY_H

@@ -1,9 +1,9 @@
 /*
  * receptive_field.c: how many earlier steps a result depends on.
  *
- * Each frame of an activation has an age: the oldest step whose input it
- * depends on, 0 for this step and -1 for the one before. The carry in front of
- * a tensor is the same activation of earlier steps.
+ * The age of a frame of an activation is the oldest step on whose input it
+ * depends. This step is 0, the one before is -1. The carry in front of a tensor
+ * holds the same activation of earlier steps.
  */
 #include <assert.h>
 

@@ -1,11 +1,11 @@
 /*
  * blend.h: a picture in tiles that overlap, and how neighbours are blended.
  *
- * A tile is a part of the picture that the network computes as if it were all.
- * Each begins where the one before it ends, less the overlap. All have the full
- * size, unless the picture ends within them. With the cosine ramp there is no
- * tile that is no longer than the overlap, as in SeedVR2's own pipeline; with
- * the linear ramp there may be one, as in that of Wan.
+ * A tile is a part of the picture that the network computes like a whole
+ * picture. Each tile begins where the one before it ends, minus the overlap.
+ * All tiles have the full size, unless the picture ends inside them. With the
+ * cosine ramp every tile is longer than the overlap, as in SeedVR2's own
+ * pipeline. With the linear ramp the last tile may be shorter, as in Wan's.
  */
 #ifndef VAE_BLEND_H
 #define VAE_BLEND_H

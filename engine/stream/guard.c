@@ -1,8 +1,9 @@
 /*
  * guard.c: copies of the units of a run in flight, for nan.c.
  *
- * Pictures are copied only if they are looked at later: for the fallback, and
- * floats for an error that says if the input was finite.
+ * Pictures are copied only if they are read later: by the fallback, or by an
+ * error message that says if the input was finite. The message needs only
+ * pictures of floats.
  */
 #include <string.h>
 

@@ -9,9 +9,9 @@
  * DELTA_UNIT (unless #GstVaeDecode:sequence says otherwise), DISCONT, a flush
  * and new caps begin a sequence.
  *
- * A sequence that begins with a later latent, as after a seek, (DELTA_UNIT
- * set, or OFFSET above 0) knows nothing of what was before; of the first group
- * it gives the last frame only.
+ * A sequence may begin with a later latent, as after a seek (DELTA_UNIT is set,
+ * or OFFSET is above 0). It then has no context, and its first group gives only
+ * its last frame.
  *
  * A #GstVaeBase:model that is set while playing takes over at the next
  * sequence, or with #GstVaeDecode::restart at the next latent.

@@ -1,6 +1,7 @@
 /*
- * delay.c: the frames of a decoder with a delay. They are planned with their
- * latent, which has their times, and wait for the step that gives them.
+ * delay.c: the frames of a decoder with a delay. They are planned when their
+ * latent arrives, because it has their times. Then they wait for the step that
+ * computes them.
  */
 #include "decode.h"
 

@@ -1,9 +1,9 @@
 /*
- * resume.c: a stream that goes on from a checkpoint.
+ * resume.c: continues a stream from a checkpoint.
  *
- * The latents of the clip come from its start, or from any that is early
- * enough: those before the one that the stream takes first are left out, and
- * the frames of those before the checkpoint are not made.
+ * The input may begin at the start of the clip, or at any later latent that is
+ * early enough. The element drops the latents that the stream does not need. It
+ * does not output frames from before the checkpoint.
  */
 #include "decode.h"
 

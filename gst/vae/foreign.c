@@ -1,6 +1,6 @@
 /*
- * foreign.c: input that is not for this element, such as the bytes of a file
- * without a demuxer, and the element that the user has to put in front.
+ * foreign.c: refuses input that this element cannot read, such as the bytes of
+ * a file without a demuxer. The error names the element to put in front.
  */
 #include "foreign.h"
 

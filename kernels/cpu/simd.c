@@ -1,7 +1,7 @@
 /*
- * simd.c: vector code in the compiler's own vector types, compiled once per
- * instruction set with VAE_SIMD naming the table and LANES the floats of a
- * register.
+ * simd.c: vector code in the compiler's own vector types. It is compiled once
+ * for each instruction set. VAE_SIMD is the name of the table, LANES the number
+ * of floats in a register.
  *
  * A channel's result must be the same in the main loop and in the remainder,
  * and sums have the same 16 partial sums for every LANES. Then a pixel's result

@@ -1,12 +1,12 @@
 /*
  * common.cuh: eight elements at a time, and sums over lanes.
  *
- * An octet is eight neighbouring channels. Its template argument is a type, for
- * a whole octet at an address that is a multiple of 16, or VAE_ANY, for a type
- * known at run time and up to eight elements at any address. Typed octets are
- * converted when they are read, not when they are loaded, so that a thread can
- * have several loads in flight. Both kinds give the same values; moved values
- * keep their bits.
+ * An octet is eight neighbouring channels. Its template argument is a type or
+ * VAE_ANY. With a type, the octet is whole and its address is a multiple of 16.
+ * With VAE_ANY, the type is known only at run time, and the octet has up to
+ * eight elements at any address. Typed octets are converted when they are read,
+ * not when they are loaded, so that a thread can have several loads in flight.
+ * Both kinds give the same values; moved values keep their bits.
  */
 #ifndef VAE_COMMON_CUH
 #define VAE_COMMON_CUH

@@ -1,5 +1,6 @@
 /*
- * choices.c: finds the ways to compute a convolution.
+ * choices.c: finds cuDNN's ways to compute a convolution. conv.c adds the own
+ * kernel.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * conv.c: convolutions by the library or by the own kernel, which is one more
- * choice: "own 1". The number changes with the kernel, so that stored times of
- * another one are not used.
+ * conv.c: computes convolutions by the library or by the own kernel, which is
+ * the choice "own 1". Change the number with the kernel, so that stored times
+ * of the old kernel no longer count.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /*
  * library.h: the library of convolutions: cuDNN, or the emulation of the tests.
- * conv.c puts own kernels beside it. The functions are those of convs.h without
- * own kernels.
+ * Its functions are those of convs.h without the own kernel, which conv.c adds.
  */
 #ifndef VAE_CUDA_LIBRARY_H
 #define VAE_CUDA_LIBRARY_H
