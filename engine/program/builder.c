@@ -457,11 +457,12 @@ check_in_place(VaeBuilder *b)
     }
 }
 
-/* A dry run only lists tensors. */
+/* A dry run only lists tensors. After an error the last op may lack its
+ * tensors. */
 static void
 finish(VaeBuilder *b)
 {
-    if (b->params->dry_run)
+    if (b->params->dry_run || b->status != VAE_OK)
         return;
     check_in_place(b);
     vae_program_count(b->program);
