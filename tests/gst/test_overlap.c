@@ -117,7 +117,7 @@ test_encode(void)
             gst_buffer_unmap(buffer, &map);
             gst_buffer_unref(buffer);
         }
-        CHECK_INT(begun > 0, run);
+        CHECK(begun > 0); /* with both policies */
         sums[run] = g_strdup(g_checksum_get_string(all));
         g_checksum_free(all);
         vae_test_teardown(h);
