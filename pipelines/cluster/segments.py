@@ -179,7 +179,8 @@ def add_worker_options(parser):
     parser.add_argument("--backend", choices=libvae.BACKENDS, default="auto")
     parser.add_argument("--precision", choices=libvae.PRECISIONS, default="auto")
     parser.add_argument("--threads", type=int, metavar="N",
-                        help="of each worker; default: as many as the process may use")
+                        help="of each worker; default: decode.py and encode.py 4, or all of "
+                        "the smallest node; segments.py as many as it may use")
     parser.add_argument("--slice", type=int, default=0, metavar="N")
     parser.add_argument("--memory-limit", type=memory_limit, default={}, metavar="M",
                         help="of each worker: auto, a size such as 12G, or a share such "
