@@ -77,7 +77,8 @@ bool vae_model_has_prefix(const VaeModel *model, const char *prefix);
 /* The same with a canonical prefix, which must end with a dot. */
 bool vae_model_has_block(const VaeModel *model, const char *format, ...)
     VAE_PRINTF(2, 3);
-/* Reads a number from __metadata__ or config.json. */
+/* Reads a number from __metadata__ or config.json. Returns false if neither
+ * states it. *out is NaN if the value is not a number. */
 bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
 /* The JSON under "config" in __metadata__, else config.json, else NULL; give it
  * to json_decref(). False on an error: text that is no JSON. */

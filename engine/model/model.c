@@ -118,12 +118,14 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
     if (text) {
         char *end;
         *out = strtod(text, &end);
-        return end != text && *end == '\0';
+        if (end == text || *end != '\0')
+            *out = (double) NAN;
+        return true;
     }
     const json_t *value = json_object_get(model->config, key);
-    if (!json_is_number(value))
+    if (!value || json_is_null(value))
         return false;
-    *out = json_number_value(value);
+    *out = json_is_number(value) ? json_number_value(value) : (double) NAN;
     return true;
 }
 

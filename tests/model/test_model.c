@@ -688,6 +688,9 @@ test_ltx2_timestep(void)
     set.meta[0].value = "2";
     expect_error("  out of range", &set, VAE_ERR_MODEL,
                  (const char *[]){"decode_timestep is 2", NULL});
+    set.meta[0].value = "0,05";
+    expect_error("  no number", &set, VAE_ERR_MODEL,
+                 (const char *[]){"decode_timestep is nan", NULL});
     drop_prefix(&set, "decoder.time_embedder.timestep_embedder.linear_1");
     set.n_meta = 0;
     expect_error("  without a part", &set, VAE_ERR_MODEL,
