@@ -178,9 +178,9 @@ load_queries(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile,
     }
 }
 
-/* Blocks per multiprocessor: two if the assembler does not spill for the
- * second. */
-template <int X, int COLUMNS> struct Blocks {
+/* AttentionBlocks per multiprocessor: two if the assembler does not spill for
+ * the second. */
+template <int X, int COLUMNS> struct AttentionBlocks {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
     static const int N = X == VAE_TYPE_F32 && COLUMNS == 3 ? 2 : 1;
 #else
@@ -194,9 +194,8 @@ template <int X, int COLUMNS> struct Blocks {
  */
 template <int X, int ROWS, int COLUMNS>
 static __global__
-__launch_bounds__(VAE_THREADS,
-                  (Blocks<X, COLUMNS>::N)) void attention(VaeAttentionArgs a,
-                                                          float scale)
+__launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
+    VaeAttentionArgs a, float scale)
 {
     typedef Tile<ROWS, COLUMNS> Block;
     VAE_SHARED(Block, tile);

@@ -44,17 +44,17 @@ template <int C_, int ROWS_, int DOWN_, int STAGES_> struct Plan {
 };
 
 /* The block's shared memory. */
-typedef struct Memory {
+typedef struct Tf32Memory {
     float *score; /* [GROUPS][ROWS][KEYS], see at(); weights in the first */
     float *piece; /* [STAGES] */
     float *row;   /* [ROWS], the factor for y; at the end the sum */
-} Memory;
+} Tf32Memory;
 
 template <typename P>
-VAE_DEVICE Memory
+VAE_DEVICE Tf32Memory
 divide(float *all)
 {
-    Memory m;
+    Tf32Memory m;
     m.score = all;
     m.piece = m.score + P::GROUPS * P::SCORES;
     m.row = m.piece + P::STAGES * P::PIECE;
@@ -108,7 +108,7 @@ copy_piece(const VaeAttentionArgs &a, float *to, const float *kv, int first,
  * previous one, `last`. */
 template <typename P>
 VAE_DEVICE const float *
-next_piece(const VaeAttentionArgs &a, const Memory &m, int *last,
+next_piece(const VaeAttentionArgs &a, const Tf32Memory &m, int *last,
            const float *kv, int first, int index)
 {
     float *const free = m.piece + *last;
@@ -147,7 +147,7 @@ load_queries(const VaeAttentionArgs &a, uint32_t (*q)[P::DEEP / 8][4],
  * keys. */
 template <typename P>
 VAE_DEVICE void
-add_scores(const Memory &m, const float *keys,
+add_scores(const Tf32Memory &m, const float *keys,
            const uint32_t (*q)[P::DEEP / 8][4], int key)
 {
     const int warp = (int) threadIdx.x / 32, lane = (int) threadIdx.x % 32;
@@ -202,7 +202,7 @@ softmax_row(int thread)
  */
 template <typename P>
 VAE_DEVICE void
-weigh(const Memory &m, int left, float scale, float *most, float *sum)
+weigh(const Tf32Memory &m, int left, float scale, float *most, float *sum)
 {
     const int thread = vae_ptx_anew((int) threadIdx.x);
     const int row = softmax_row<P>(thread);
@@ -247,7 +247,7 @@ weigh(const Memory &m, int left, float scale, float *most, float *sum)
 /* After weigh() and a barrier: scales the previous sums down, mostly by one. */
 template <typename P>
 VAE_DEVICE void
-shrink(const Memory &m, float (*y)[2 * P::PAIRS][4])
+shrink(const Tf32Memory &m, float (*y)[2 * P::PAIRS][4])
 {
     const int lane = (int) threadIdx.x % 32;
     float by[P::TALL][2];
@@ -277,8 +277,8 @@ shrink(const Memory &m, float (*y)[2 * P::PAIRS][4])
  */
 template <typename P>
 VAE_DEVICE void
-add_values(const Memory &m, const float *values, float (*y)[2 * P::PAIRS][4],
-           int key)
+add_values(const Tf32Memory &m, const float *values,
+           float (*y)[2 * P::PAIRS][4], int key)
 {
     const int warp = (int) threadIdx.x / 32, lane = (int) threadIdx.x % 32;
     const float *from = values + lane % 4 * (P::C + VALUE_PAD) +
@@ -308,7 +308,7 @@ add_values(const Memory &m, const float *values, float (*y)[2 * P::PAIRS][4],
 
 template <typename P>
 VAE_DEVICE void
-store(const VaeAttentionArgs &a, const Memory &m,
+store(const VaeAttentionArgs &a, const Tf32Memory &m,
       const float (*y)[2 * P::PAIRS][4])
 {
     const int thread = vae_ptx_anew((int) threadIdx.x);
@@ -340,7 +340,7 @@ VAE_KERNEL_LARGE void
 attention_tf32(VaeAttentionArgs a, float scale)
 {
     VAE_SHARED(float, all);
-    const Memory m = divide<P>(all);
+    const Tf32Memory m = divide<P>(all);
     const int thread = (int) threadIdx.x;
     uint32_t q[P::HIGH][P::DEEP / 8][4];
     float y[P::TALL][2 * P::PAIRS][4] = {};

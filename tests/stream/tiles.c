@@ -135,7 +135,7 @@ run_part(Case *c, VaeStream *s, const TestClip *clip, int from, int to)
         (to - from - !from) * (decode ? steps->step_out : steps->step_in);
     if (part.frames > clip->frames - (decode ? out : in))
         part.frames = clip->frames - (decode ? out : in);
-    VaeError error;
+    VaeError error = {0};
     must((decode ? test_decode : test_encode)(s, info, &part, by_one, &error),
          &error);
 }
