@@ -162,20 +162,12 @@ typedef struct SegmentJob {
  * failure. */
 VaeStatus segments_run(const SegmentJob *job, VaeError *error);
 
-/* sequences.c: a file may hold several sequences, in a table of latentmux. */
-typedef struct Sequence {
-    int64_t first; /* latent */
-    int latents;
-    int64_t frames;
-} Sequence;
-
+/* sequences.c: a file may hold several sequences. */
 typedef struct Sequences {
-    Sequence *list;
+    VaeLatentSequence *list;
     int n;
 } Sequences;
 
-/* Returns what the table states, 1 without a table. */
-long long sequences_count(const VaeTensorFile *file);
 /* The caller frees out->list. A file without a table is one sequence. */
 VaeStatus sequences_read(const VaeTensorFile *file, const VaeLatentClip *clip,
                          const VaeModel *model, Sequences *out,

@@ -109,6 +109,13 @@ fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                       error);
 }
 
+gint
+gst_latent_clip_temporal(const GstVaeLatentInfo *info)
+{
+    return info->temporal_factor > 0 ? info->temporal_factor
+                                     : find_usual(info)->temporal;
+}
+
 /* Frames of n latents from the start of a sequence on. */
 static gint64
 frames_of(const GstLatentClip *clip, gint64 n)
@@ -136,11 +143,9 @@ fill_frames(GstLatentClip *clip)
     const gchar *text =
         vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_TEMPORAL);
     guint64 factor;
-    clip->temporal = find_usual(&clip->info)->temporal;
-    if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL)) {
-        clip->temporal = factor;
+    if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL))
         clip->info.temporal_factor = factor;
-    }
+    clip->temporal = gst_latent_clip_temporal(&clip->info);
     const gint64 stated = clip->data.frames;
     clip->frames = gst_latent_clip_first_frame(clip, clip->data.t);
     if (stated > gst_latent_clip_first_frame(clip, clip->data.t - 1) &&
@@ -211,13 +216,17 @@ frame_time(const GstLatentClip *clip, guint64 frame)
                                  clip->info.fps_n);
 }
 
-gboolean
-gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset)
+const VaeTensorInfo *
+gst_latent_clip_find_times(const GstLatentClip *clip)
 {
-    const VaeTensorInfo *t = vae_tensor_file_find(clip->file, GST_LATENT_TIMES);
-    if (!t || clip->data.batch != 1 || clip->own_rate)
-        return FALSE;
-    *offset = t->offset;
+    return clip->data.batch == 1 && !clip->own_rate
+               ? vae_tensor_file_find(clip->file, GST_LATENT_TIMES)
+               : NULL;
+}
+
+gboolean
+gst_latent_clip_times_fit(const GstLatentClip *clip, const VaeTensorInfo *t)
+{
     return t->type == VAE_TYPE_U8 && t->supported && t->n_dims == 2 &&
            t->dims[0] == clip->data.t &&
            t->dims[1] == (gint64) sizeof(GstLatentTime);
@@ -242,46 +251,26 @@ gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times)
     return TRUE;
 }
 
-gboolean
-gst_latent_clip_find_sequences(const GstLatentClip *clip, guint64 *offset,
-                               gint *n)
+VaeStatus
+gst_latent_clip_use_sequences(GstLatentClip *clip, const VaeTensorInfo *table,
+                              const void *rows, VaeError *error)
 {
-    const VaeTensorInfo *t =
-        vae_tensor_file_find(clip->file, GST_LATENT_SEQUENCES);
-    if (!t || clip->data.batch != 1)
-        return FALSE;
-    *offset = t->offset;
-    *n = (gint) MIN(t->dims[0], G_MAXINT);
-    return t->type == VAE_TYPE_U8 && t->supported && t->n_dims == 2 &&
-           t->dims[0] > 1 && t->dims[0] <= clip->data.t &&
-           t->dims[1] == (gint64) sizeof(GstLatentSequence);
-}
-
-gboolean
-gst_latent_clip_take_sequences(GstLatentClip *clip,
-                               GstLatentSequence *sequences, gint n)
-{
-    gint64 frames = 0;
-    for (gint i = 0; i < n; i++) {
-        sequences[i].first = GINT64_FROM_LE(sequences[i].first);
-        sequences[i].frames = GINT64_FROM_LE(sequences[i].frames);
+    const gint n = (gint) table->dims[0];
+    VaeLatentSequence *list = g_try_new(VaeLatentSequence, n);
+    if (!list)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d sequences", n);
+    const VaeStatus status = vae_latent_sequences_parse(
+        clip->file, &clip->data, rows, clip->temporal, list, error);
+    if (status != VAE_OK) {
+        g_free(list);
+        return status;
     }
-    for (gint i = 0; i < n; i++) {
-        const gint64 end = i + 1 < n ? sequences[i + 1].first : clip->data.t;
-        const gint64 length = end - sequences[i].first;
-        if ((i == 0 && sequences[0].first != 0) || length < 1 ||
-            end > clip->data.t ||
-            sequences[i].frames > frames_of(clip, length) ||
-            sequences[i].frames <= frames_of(clip, length - 1)) {
-            g_free(sequences);
-            return FALSE;
-        }
-        frames += sequences[i].frames;
-    }
-    clip->sequences = sequences;
+    clip->sequences = list;
     clip->n_sequences = n;
-    clip->frames = frames;
-    return TRUE;
+    clip->frames = 0;
+    for (gint i = 0; i < n; i++)
+        clip->frames += list[i].frames;
+    return VAE_OK;
 }
 
 gint
@@ -335,7 +324,7 @@ search_times(const GstLatentClip *clip, GstClockTime time)
 static gint
 latent_of(const GstLatentClip *clip, gint64 frame)
 {
-    const GstLatentSequence *s = clip->sequences;
+    const VaeLatentSequence *s = clip->sequences;
     gint64 first = 0;
     if (frame >= clip->frames)
         return clip->data.t;

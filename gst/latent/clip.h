@@ -18,21 +18,11 @@ G_BEGIN_DECLS
 /* The frame rate that latentmux assumes if the caps have none. */
 #define GST_LATENT_FALLBACK_FPS_N 16
 #define GST_LATENT_FALLBACK_FPS_D 1
-#define GST_LATENT_FALLBACK_TEMPORAL 4
 
 /* A tensor beside the latents, U8 [T, 16], with a GstLatentTime for each
  * latent, little endian. It exists only if the times do not follow the frame
  * rate. */
 #define GST_LATENT_TIMES "latent_times"
-
-/* A tensor beside the latents, U8 [n, 16], with a GstLatentSequence for each
- * sequence, little endian. It exists only in a file of several sequences. */
-#define GST_LATENT_SEQUENCES "latent_sequences"
-
-/* The first latent of a sequence, and the number of the sequence's frames. */
-typedef struct GstLatentSequence {
-    gint64 first, frames;
-} GstLatentSequence;
 
 /* The time of a latent, relative to the first, and the duration of its frames
  * in nanoseconds. */
@@ -49,7 +39,7 @@ typedef struct GstLatentClip {
     gint temporal;        /* frames of each latent after the first */
     gint64 frames;        /* frames of the whole clip */
     GstLatentTime *times; /* time of each latent; NULL: by the frame rate */
-    GstLatentSequence *sequences; /* NULL: the clip is one sequence */
+    VaeLatentSequence *sequences; /* NULL: the clip is one sequence */
     gint n_sequences;
     gchar overruled[64]; /* the setting that the file contradicts, or "" */
 } GstLatentClip;
@@ -65,17 +55,22 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
 
-/* Finds the times of the latents and their offset in the file. Returns FALSE if
- * the file has none, or if they are ignored. */
-gboolean gst_latent_clip_find_times(const GstLatentClip *clip, guint64 *offset);
+/* Returns the tensor of the latents' times, or NULL if the file has none, or if
+ * they are ignored. */
+const VaeTensorInfo *gst_latent_clip_find_times(const GstLatentClip *clip);
+/* Returns FALSE if the tensor does not have a time for each latent. */
+gboolean gst_latent_clip_times_fit(const GstLatentClip *clip,
+                                   const VaeTensorInfo *tensor);
 /* Uses the times of all latents, in the file's format. Returns FALSE, without
  * using them, if they are not valid. (takes times) */
 gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
-/* The same for the sequences. *n: their number. */
-gboolean gst_latent_clip_find_sequences(const GstLatentClip *clip,
-                                        guint64 *offset, gint *n);
-gboolean gst_latent_clip_take_sequences(GstLatentClip *clip,
-                                        GstLatentSequence *sequences, gint n);
+/* Uses the rows of a table that vae_latent_sequences_find() has found. */
+VaeStatus gst_latent_clip_use_sequences(GstLatentClip *clip,
+                                        const VaeTensorInfo *table,
+                                        const void *rows, VaeError *error);
+/* Returns the frames of each latent after the first of its sequence, as the
+ * info states it or as its latent space has it. */
+gint gst_latent_clip_temporal(const GstVaeLatentInfo *info);
 /* Returns the first latent of the sequence that contains latent k. */
 gint gst_latent_clip_start(const GstLatentClip *clip, gint k);
 /* Returns the number of the first frame of latent k in the file. */

@@ -32,7 +32,7 @@ gst_latent_header_make(const GstLatentHeader *h, VaeError *error)
     void *bytes;
     gsize size;
     tensors[n] =
-        (VaeTensorOut){.name = GST_LATENT_SEQUENCES,
+        (VaeTensorOut){.name = VAE_SEQUENCES,
                        .type = VAE_TYPE_U8,
                        .n_dims = 2,
                        .dims = {h->sequences, sizeof(GstLatentSequence)}};
@@ -57,8 +57,8 @@ gst_latent_header_room(const GstVaeLatentInfo *info, const GstTagList *tags,
     const GstLatentHeader longest = {.info = info,
                                      .tags = tags,
                                      .latents = most,
-                                     .frames = most *
-                                               gst_latent_record_temporal(info),
+                                     .frames =
+                                         most * gst_latent_clip_temporal(info),
                                      .sequences = most,
                                      .times = TRUE};
     GstBuffer *buffer = gst_latent_header_make(&longest, error);

@@ -32,62 +32,71 @@ tell_no_space(GstLatentDemux *self, const gchar *name)
     g_free(text);
 }
 
-/* Reads size bytes of the file into *data. */
+/* Reads the bytes of a table into *data. */
 static GstFlowReturn
-read_table(GstLatentDemux *self, const gchar *name, guint64 offset, gsize size,
+read_table(GstLatentDemux *self, const gchar *name, const VaeTensorInfo *table,
            gpointer *data)
 {
+    const gsize size = (gsize) table->bytes;
     GstFlowReturn ret = GST_FLOW_OK;
-    VaeError error;
+    VaeError error = {0};
     *data = g_try_malloc(size);
     if (!*data) {
-        vae_fail(&error, VAE_ERR_MEMORY, "%s: no memory for times", name);
+        vae_fail(&error, VAE_ERR_MEMORY, "%s: no memory for \"%s\"", name,
+                 table->name);
         return gst_latent_send_fail(self, &error);
     }
     if (self->pull)
-        ret = gst_latent_pull(self->sinkpad, offset, *data, size, &error);
+        ret =
+            gst_latent_pull(self->sinkpad, table->offset, *data, size, &error);
     else
-        memcpy(*data, self->bytes.data + offset, size);
+        memcpy(*data, self->bytes.data + table->offset, size);
     if (ret != GST_FLOW_OK)
         g_clear_pointer(data, g_free);
     return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
                                         : ret;
 }
 
-static void
-warn_of_table(GstLatentDemux *self, const gchar *name, const gchar *tensor,
-              const gchar *instead)
-{
-    GST_ELEMENT_WARNING(self, STREAM, FORMAT,
-                        ("%s: the numbers in \"%s\" are not possible; %s", name,
-                         tensor, instead),
-                        (NULL));
-}
-
-/* Reads sequences and times of the latents, where the file has any. */
 static GstFlowReturn
-read_tables(GstLatentDemux *self, const gchar *name)
+read_sequences(GstLatentDemux *self, const gchar *name)
 {
     GstLatentClip *clip = &self->clip;
+    const VaeTensorInfo *table;
+    VaeError error = {0};
+    gpointer rows;
+    if (vae_latent_sequences_find(clip->file, &clip->data, &table, &error) !=
+        VAE_OK)
+        return gst_latent_send_fail(self, &error);
+    if (!table)
+        return GST_FLOW_OK;
+    GstFlowReturn ret = read_table(self, name, table, &rows);
+    if (ret != GST_FLOW_OK)
+        return ret;
+    if (gst_latent_clip_use_sequences(clip, table, rows, &error) != VAE_OK)
+        ret = gst_latent_send_fail(self, &error);
+    g_free(rows);
+    return ret;
+}
+
+/* Times that are not possible do not keep a clip from being shown. */
+static GstFlowReturn
+read_times(GstLatentDemux *self, const gchar *name)
+{
+    GstLatentClip *clip = &self->clip;
+    const VaeTensorInfo *table = gst_latent_clip_find_times(clip);
     GstFlowReturn ret = GST_FLOW_OK;
-    gpointer table;
-    guint64 offset;
-    gint n;
-    if (gst_latent_clip_find_sequences(clip, &offset, &n)) {
-        ret = read_table(self, name, offset, n * sizeof(GstLatentSequence),
-                         &table);
-        if (ret == GST_FLOW_OK &&
-            !gst_latent_clip_take_sequences(clip, table, n))
-            warn_of_table(self, name, GST_LATENT_SEQUENCES,
-                          "all latents are taken as one sequence");
-    }
-    if (ret == GST_FLOW_OK && gst_latent_clip_find_times(clip, &offset)) {
-        ret = read_table(self, name, offset,
-                         (gsize) clip->data.t * sizeof(GstLatentTime), &table);
-        if (ret == GST_FLOW_OK && !gst_latent_clip_take_times(clip, table))
-            warn_of_table(self, name, GST_LATENT_TIMES,
-                          "the frame rate is used");
-    }
+    gpointer times = NULL;
+    if (!table)
+        return GST_FLOW_OK;
+    if (gst_latent_clip_times_fit(clip, table))
+        ret = read_table(self, name, table, &times);
+    if (ret == GST_FLOW_OK &&
+        (!times || !gst_latent_clip_take_times(clip, times)))
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
+                            ("%s: the numbers in \"" GST_LATENT_TIMES
+                             "\" are not possible; the frame rate is used",
+                             name),
+                            (NULL));
     return ret;
 }
 
@@ -96,7 +105,7 @@ static GstFlowReturn
 find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
 {
     GstLatentSettings settings;
-    VaeError error;
+    VaeError error = {0};
     GST_OBJECT_LOCK(self);
     gst_latent_settings_copy(&settings, &self->settings);
     GST_OBJECT_UNLOCK(self);
@@ -121,7 +130,8 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                             (NULL));
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
-    return read_tables(self, name);
+    const GstFlowReturn ret = read_sequences(self, name);
+    return ret == GST_FLOW_OK ? read_times(self, name) : ret;
 }
 
 GstFlowReturn

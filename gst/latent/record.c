@@ -33,13 +33,6 @@ gst_latent_record_reset(GstLatentRecord *record)
     *record = (GstLatentRecord){.times = times, .sequences = sequences};
 }
 
-gint
-gst_latent_record_temporal(const GstVaeLatentInfo *info)
-{
-    return info->temporal_factor > 0 ? info->temporal_factor
-                                     : GST_LATENT_FALLBACK_TEMPORAL;
-}
-
 static void
 frame_rate(const GstVaeLatentInfo *info, guint64 *n, guint64 *d)
 {
@@ -67,7 +60,7 @@ static gint64
 frames_before(const GstLatentRecord *record, const GstVaeLatentInfo *info)
 {
     const gint64 n = record->latents - last_sequence(record)->first;
-    return n > 0 ? 1 + (n - 1) * gst_latent_record_temporal(info) : 0;
+    return n > 0 ? 1 + (n - 1) * gst_latent_clip_temporal(info) : 0;
 }
 
 /* Frames of the next latent, up to `full`: as many as its meta or its duration
@@ -94,7 +87,7 @@ count_frames(const GstLatentRecord *record, const GstVaeLatentInfo *info,
              const GstBuffer *buffer)
 {
     const gint64 full = record->latents > last_sequence(record)->first
-                            ? gst_latent_record_temporal(info)
+                            ? gst_latent_clip_temporal(info)
                             : 1;
     const gint64 stated = stated_frames(info, buffer, full);
     return stated > 0 ? stated : full;

@@ -11,6 +11,12 @@
 
 G_BEGIN_DECLS
 
+/* A row of the tensor VAE_SEQUENCES: the first latent of a sequence, and the
+ * number of the sequence's frames. */
+typedef struct GstLatentSequence {
+    gint64 first, frames;
+} GstLatentSequence;
+
 typedef struct GstLatentRecord {
     gint64 latents;
     gint64 frames;      /* of video, in all latents */
@@ -28,8 +34,6 @@ void gst_latent_record_init(GstLatentRecord *record);
 void gst_latent_record_clear(GstLatentRecord *record);
 void gst_latent_record_reset(GstLatentRecord *record);
 
-/* Returns the frames of each latent after the first. */
-gint gst_latent_record_temporal(const GstVaeLatentInfo *info);
 /* Notes the next latent, which may begin a sequence. */
 void gst_latent_record_note(GstLatentRecord *record,
                             const GstVaeLatentInfo *info,

@@ -18,8 +18,8 @@ DATA = struct.pack("<%df" % (LATENTS * LATENT),
                    *(random.gauss(0, 1) for _ in range(LATENTS * LATENT)))
 
 
-def write(name, data, table=None, frames=None):
-    """Writes [T, 16, 2, 3] latents."""
+def write(name, data, table=None, frames=None, shape=None, dtype="U8"):
+    """Writes [T, 16, 2, 3] latents. shape, dtype: of the table."""
     path = os.path.join(FOLDER, name)
     meta = {"vae.layout": "tchw", "vae.latent_space": "wan2.1"}
     if frames:
@@ -30,7 +30,7 @@ def write(name, data, table=None, frames=None):
     if table:
         rows = b"".join(struct.pack("<qq", *row) for row in table)
         header["latent_sequences"] = {
-            "dtype": "U8", "shape": [len(table), 16],
+            "dtype": dtype, "shape": shape or [len(table), 16],
             "data_offsets": [len(data), len(data) + len(rows)]}
         data += rows
     text = json.dumps(header).encode()
@@ -54,8 +54,8 @@ def decode(path, *args):
         return shape[0], file.read()
 
 
-def refused(*words, args=(), table=SEQUENCES):
-    path = write("bad.safetensors", DATA, table)
+def refused(*words, args=(), table=SEQUENCES, **how):
+    path = write("bad.safetensors", DATA, table, **how)
     done = run("decode", "--model", WEIGHTS, "--backend", "ref", *args, path,
                os.path.join(FOLDER, "none.safetensors"))
     assert done.returncode not in (0, 2) and done.returncode > 0, done
@@ -86,6 +86,15 @@ def main():
                   [(0, 9), (3, 0)], [(0, 9), (3, -1)], [(0, 14), (3, 1)],
                   [(0, 5), (3, 1), (2, 1)], [(0, 9), (2 ** 62, 1)]):
         refused("latent_sequences", table=table)
+    refused("sequence 0: frames 3, wanted 14 to 17", table=[(0, 3), (5, 1)])
+    refused("sequence 1: first latent 7, wanted 1 to 5", table=[(0, 9), (7, 1)])
+    for dtype, shape in (("F32", [3, 4]), ("I64", [3, 2]), ("U8", [48]),
+                         ("U8", [4, 12]), ("U8", [3, 4, 4])):
+        text = "x".join(map(str, shape))
+        refused("latent_sequences", text + ", wanted U8 [n, 16] with n from 1 to 6",
+                shape=shape, dtype=dtype)
+        said = run("info", os.path.join(FOLDER, "bad.safetensors"))
+        assert "no latents: " in said.stdout and text in said.stdout, said
 
 
 main()

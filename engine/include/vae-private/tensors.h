@@ -1,5 +1,5 @@
 /*
- * vae-private/tensors.h: writes tensor files, and reads headers.
+ * vae-private/tensors.h: writes tensor files, and reads headers and sequences.
  */
 #ifndef VAE_PRIVATE_TENSORS_H
 #define VAE_PRIVATE_TENSORS_H
@@ -44,6 +44,36 @@ VAE_API bool vae_tensor_file_metadata_at(const VaeTensorFile *file, size_t i,
  */
 VAE_API VaeStatus vae_tensor_file_framerate(const VaeTensorFile *file, int *n,
                                             int *d, VaeError *error);
+
+/*
+ * A file of latents may hold several sequences; each one is decoded without the
+ * latents before it. The tensor VAE_SEQUENCES, U8 [n, VAE_SEQUENCE_ROW], then
+ * has two little-endian 64-bit integers for each one: its first latent, and the
+ * number of its frames. The last frames of its last latent may be missing.
+ */
+#define VAE_SEQUENCES "latent_sequences"
+#define VAE_SEQUENCE_ROW 16
+
+typedef struct VaeLatentSequence {
+    int64_t first, latents, frames;
+} VaeLatentSequence;
+
+/* *table is NULL if the clip is one sequence. Errors: VAE_ERR_FORMAT (the table
+ * has another type or shape). */
+VAE_API VaeStatus vae_latent_sequences_find(const VaeTensorFile *file,
+                                            const VaeLatentClip *clip,
+                                            const VaeTensorInfo **table,
+                                            VaeError *error);
+/*
+ * Writes the table's n sequences to out. rows: the bytes of the table.
+ * temporal: frames of each latent that does not begin a sequence. Errors:
+ * VAE_ERR_FORMAT (a sequence begins or ends where it cannot).
+ */
+VAE_API VaeStatus vae_latent_sequences_parse(const VaeTensorFile *file,
+                                             const VaeLatentClip *clip,
+                                             const void *rows, int temporal,
+                                             VaeLatentSequence *out,
+                                             VaeError *error);
 
 /* Writes "1x16x3x60x104" to buffer, for messages. Returns buffer. */
 VAE_API const char *vae_dims_text(const int64_t *dims, int n, char *buffer,

@@ -102,9 +102,9 @@ check_clip(Decode *d, VaeError *error)
 static void
 select_sequence(Decode *d, int i)
 {
-    const Sequence *s = &d->sequences.list[i];
+    const VaeLatentSequence *s = &d->sequences.list[i];
     d->clip = d->whole;
-    d->clip.t = s->latents;
+    d->clip.t = (int) s->latents;
     d->clip.data = (const uint8_t *) d->whole.data +
                    (uint64_t) s->first * d->whole.t_stride;
     d->frames = s->frames;

@@ -15,6 +15,7 @@ typedef struct Info {
     VaeLatentClip clip;
     bool has_clip;
     VaeError why_no_clip;
+    long long sequences;        /* of the clip */
     const VaeTensorInfo *video; /* NULL: none, or a model or latents */
     Unfinished unfinished;      /* if is_unfinished */
     bool is_unfinished;
@@ -151,8 +152,7 @@ print_json(const Info *in, bool tensors)
                             json_string(in->why_no_model.message));
     if (in->has_clip) {
         json_object_set_new(root, "latents", clip_json(&in->clip));
-        json_object_set_new(root, "sequences",
-                            json_integer(sequences_count(in->file)));
+        json_object_set_new(root, "sequences", json_integer(in->sequences));
     }
     if (in->video)
         json_object_set_new(root, "video", video_json(in->file, in->video));
@@ -326,14 +326,6 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
 }
 
 static void
-print_sequences(const VaeTensorFile *file)
-{
-    const long long n = sequences_count(file);
-    if (n > 1)
-        printf("  %lld sequences, each decoded without those before it\n", n);
-}
-
-static void
 print_text(const Info *in, bool tensors)
 {
     const VaeTensorInfo *v = in->video;
@@ -344,7 +336,9 @@ print_text(const Info *in, bool tensors)
         print_model(in->model, in->fingerprint);
     else if (in->has_clip) {
         print_clip(&in->clip);
-        print_sequences(in->file);
+        if (in->sequences > 1)
+            printf("  %lld sequences, each decoded without those before it\n",
+                   in->sequences);
     } else if (v)
         print_video(in->file, v);
     else
@@ -365,13 +359,17 @@ recognise(const Options *o, Info *in)
                                      .variant = o->variant};
     const VaeLatentOptions latents = {.struct_size = sizeof(VaeLatentOptions),
                                       .tensor = o->tensor};
+    const VaeTensorInfo *table = NULL;
+    VaeError *why = &in->why_no_clip;
     if (vae_model_open(in->path, &options, &in->model, &in->why_no_model) !=
         VAE_OK)
         in->model = NULL;
     in->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     in->has_clip =
-        !in->model && vae_latent_clip_find(in->file, &latents, &in->clip,
-                                           &in->why_no_clip) == VAE_OK;
+        !in->model &&
+        vae_latent_clip_find(in->file, &latents, &in->clip, why) == VAE_OK &&
+        vae_latent_sequences_find(in->file, &in->clip, &table, why) == VAE_OK;
+    in->sequences = in->has_clip && table ? (long long) table->dims[0] : 1;
     if (!in->model)
         in->video = find_video(in->file, o->tensor);
     if (in->video && !is_video(in->video))

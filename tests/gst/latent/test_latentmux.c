@@ -715,37 +715,98 @@ GST_START_TEST(test_sequences)
 }
 GST_END_TEST
 
-/* Numbers of sequences that cannot be are left out. */
+/* Plays the small clip with a table of sequences. */
+static Run *
+play_with_table(const VaeTensorOut *table)
+{
+    guint8 *data = clip_data(&small, TCHW);
+    gchar *path = test_path("bad");
+    const VaeTensorOut out[] = {{.name = "latent",
+                                 .type = small.type,
+                                 .data = data,
+                                 .n_dims = 4,
+                                 .dims = {small.t, small.c, small.h, small.w}},
+                                *table};
+    const VaeMetadata metadata[] = {{"vae.layout", "tchw"}};
+    VaeError error;
+    fail_unless(vae_tensor_file_write(path, out, 2, metadata, 1, &error) ==
+                VAE_OK);
+    Run *run =
+        run_all("filesrc location=%s ! latentdemux ! fakesink name=sink", path);
+    g_free(data);
+    g_free(path);
+    return run;
+}
+
+/* A table of sequences that cannot be is an error, as in vaetool. */
 GST_START_TEST(test_bad_sequences)
 {
     static const gint64 bad[][4] = {
-        {1, 2, 2, 5}, {0, 1, 0, 9},  {0, 9, 2, 5},         {0, 5, 4, 1},
-        {0, 5, 2, 0}, {0, 5, 2, -1}, {0, 5, G_MAXINT64, 1}};
-    guint8 *data = clip_data(&small, TCHW);
-    gchar *path = test_path("bad");
+        {1, 2, 2, 5},          {0, 1, 0, 9}, {0, 9, 2, 5},
+        {0, 5, 4, 1},          {0, 5, 2, 0}, {0, 5, 2, -1},
+        {0, 5, G_MAXINT64, 1}, {0, 5, 2, 1}, {0, 1, 2, 5}};
+    static const struct {
+        VaeType type;
+        gint n_dims;
+        gint64 dims[2];
+        const gchar *found;
+    } shapes[] = {{VAE_TYPE_F32, 2, {2, 4}, "F32 2x4"},
+                  {VAE_TYPE_F32, 2, {1, 16}, "F32 1x16"},
+                  {VAE_TYPE_U8, 2, {2, 15}, "U8 2x15"},
+                  {VAE_TYPE_U8, 1, {32}, "U8 32"},
+                  {VAE_TYPE_U8, 2, {5, 16}, "U8 5x16"},
+                  {VAE_TYPE_U8, 2, {0, 16}, "U8 0x16"}};
+    static const gint64 rows[10] = {0, 5, 2, 5};
+    VaeTensorOut table = {.name = "latent_sequences",
+                          .type = VAE_TYPE_U8,
+                          .n_dims = 2,
+                          .dims = {2, 16}};
     for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
-        const VaeTensorOut out[] = {
-            {.name = "latent",
-             .type = small.type,
-             .data = data,
-             .n_dims = 4,
-             .dims = {small.t, small.c, small.h, small.w}},
-            {.name = "latent_sequences",
-             .type = VAE_TYPE_U8,
-             .data = bad[i],
-             .n_dims = 2,
-             .dims = {2, 16}}};
-        const VaeMetadata metadata[] = {{"vae.layout", "tchw"}};
-        VaeError error;
-        fail_unless(vae_tensor_file_write(path, out, 2, metadata, 1, &error) ==
-                    VAE_OK);
-        Run *run = run_all(
-            "filesrc location=%s ! latentdemux ! fakesink name=sink", path);
-        fail_unless(run->warning && strstr(run->warning, "latent_sequences"));
-        assert_clip(run, &small, 0);
+        table.data = bad[i];
+        Run *run = play_with_table(&table);
+        assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
+                     "latent_sequences");
         run_free(run);
     }
-    g_free(data);
+    for (guint i = 0; i < G_N_ELEMENTS(shapes); i++) {
+        table = (VaeTensorOut){.name = "latent_sequences",
+                               .type = shapes[i].type,
+                               .data = rows,
+                               .n_dims = shapes[i].n_dims,
+                               .dims = {shapes[i].dims[0], shapes[i].dims[1]}};
+        Run *run = play_with_table(&table);
+        assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
+                     "latent_sequences");
+        fail_unless(strstr(run->error, shapes[i].found) != NULL, "%s",
+                    run->error);
+        run_free(run);
+    }
+}
+GST_END_TEST
+
+/* Without temporal-factor in the caps, the latents of LTX have eight frames. */
+GST_START_TEST(test_usual_frames)
+{
+    const Clip clip = {VAE_TYPE_F16, 4, 128, 1, 1};
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, "video/x-vae-latent, type=float16, channels=128, "
+                            "latent-width=1, latent-height=1, "
+                            "latent-space=ltx2, normalization=normalized, "
+                            "framerate=24/1");
+    for (gint k = 0; k < clip.t; k++)
+        push_at(&mux, &clip, k,
+                k == 0  ? 0
+                : k < 3 ? 8 * k - 7
+                        : 17,
+                k % 3 == 0 ? 1 : 8, k % 3 == 0);
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    assert_file(path, &clip, clip.t, 18);
+    Run *run =
+        run_all("filesrc location=%s ! latentdemux ! fakesink name=sink", path);
+    fail_unless(run->eos && !run->error && !run->warning, "%s", run->error);
+    run_free(run);
     g_free(path);
 }
 GST_END_TEST
@@ -896,6 +957,7 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_restart_warns);
     tcase_add_test(tcase, test_sequences);
     tcase_add_test(tcase, test_bad_sequences);
+    tcase_add_test(tcase, test_usual_frames);
     tcase_add_test(tcase, test_aborted);
     tcase_add_test(tcase, test_disk_full);
     tcase_add_test(tcase, test_failed_write);
