@@ -291,24 +291,27 @@ def slices(c, rows):
 
 
 def graphs(c, rows):
-    """Kernels and copies of the programs as they were recorded."""
-    seen = [r for r in rows if r.get('graphs')]
+    """Kernels and copies of the programs as they were recorded. One that was not
+    recorded runs op by op, which is slower."""
+    programs = [p for r in rows for p in r.get('programs', [])]
+    seen = [p for p in programs if p['graph']]
+    c.add(5, 'recorded programs', len(seen), 'all, %d' % len(programs),
+          programs and len(seen) == len(programs), ', '.join(
+              p['program'] for p in programs if not p['graph']))
     if not seen:
         for name in 'relayout kernels', 'copies':
             c.add(5, name, None, '', False, 'no program was recorded')
         return
     moved, nameless, other, copies, wanted = {}, 0, 0, 0, 0
-    for r in seen:
-        if len(r['graphs']) != len(r['programs']):
-            other += 1
-        for g, p in zip(r['graphs'], r['programs']):
-            copies += g['copies']
-            wanted += p['copies']
-            other += (g['copies'] != p['copies']) + g['others']
-            for name, n in g['names'].items():
-                nameless += n if name == '?' else 0
-                if RELAYOUT.search(name):
-                    moved[name] = moved.get(name, 0) + n
+    for p in seen:
+        g = p['graph']
+        copies += g['copies']
+        wanted += p['copies']
+        other += (g['copies'] != p['copies']) + g['others']
+        for name, n in g['names'].items():
+            nameless += n if name == '?' else 0
+            if RELAYOUT.search(name):
+                moved[name] = moved.get(name, 0) + n
     if nameless and not moved:
         c.add(5, 'relayout kernels', None, '0', False,
               '%d kernels have no name' % nameless)

@@ -147,18 +147,6 @@ __wrap_vae_rt_alloc_host(void **out, size_t bytes)
     return __real_vae_rt_alloc_host(out, bytes);
 }
 
-/* Over the emulation there are no such graphs. */
-__attribute__((weak)) void
-graph_forget(void)
-{
-}
-
-__attribute__((weak)) void
-graph_tell(void)
-{
-    printf("[]");
-}
-
 /* Before memory is looked at: so many events may take some of the device's. */
 static void
 trace_make(int spans)
@@ -274,48 +262,6 @@ tell_overlap(int frames)
                names[trace.spans[i].kind], trace.spans[i].begin,
                trace.spans[i].end);
     printf("]}\n");
-}
-
-/* What the recorded programs should hold: a kernel or more for each op, copies
- * for the carries, and nothing else. */
-static void
-tell_programs(const VaeStream *stream)
-{
-    const char *before = "";
-    printf(" \"programs\": [");
-    for (int i = 0; i < PROGRAMS; i++) {
-        const VaeProgram *p = stream->programs[i];
-        int convs = 0, kernels = 0, copies = 0, fills = 0;
-        /* The first and the last op are launched beside the graph. */
-        for (int k = 1; p && k < p->n_ops - 1; k++) {
-            const VaeOp *op = &p->ops[k];
-            switch (op->kind) {
-            case VAE_OP_HEAD_ZERO:
-            case VAE_OP_CARRY_ZERO:
-                fills++;
-                break;
-            case VAE_OP_HEAD_REPEAT:
-                copies += op->x->ctx;
-                break;
-            case VAE_OP_TAIL:
-            case VAE_OP_HEAD_CARRY:
-                copies++;
-                break;
-            default:
-                convs += op->kind == VAE_OP_CONV;
-                copies += op->kind == VAE_OP_NORM && op->norm.fills_context;
-                kernels++;
-            }
-        }
-        if (p)
-            printf("%s{\"program\": \"%s\", \"convs\": %d, \"kernels\": %d, "
-                   "\"copies\": %d, \"fills\": %d}",
-                   before, p->label, convs, kernels, copies, fills);
-        before = p ? ", " : before;
-    }
-    printf("],\n \"graphs\": ");
-    graph_tell();
-    printf(",\n");
 }
 
 /* ------------------------------------------------------------------ */
@@ -530,7 +476,6 @@ run(Run *r)
     open_run(r);
     const double model_s = seconds() - start;
     trace.allocs = trace.allocs_host = 0;
-    graph_forget();
     start = seconds();
     open_stream(r);
     const double open_s = seconds() - start;
@@ -568,7 +513,9 @@ run(Run *r)
            " \"selftest_s\": %.4f,\n",
            model_s, open_s, first_s, later_s, frames, plan->slice_size,
            selftest_s);
-    tell_programs(r->stream);
+    printf(" \"programs\": ");
+    graph_tell_programs(r->stream);
+    printf(",\n");
     tell_release(r);
     tell_overlap(frames);
     close_run(r);

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_GRAPHS = 8, MAX_NAMES = 160, NAME = 160 };
+/* The newest graphs: timing a layer records some, too. */
+enum { MAX_GRAPHS = 32, MAX_NAMES = 160, NAME = 160 };
 
 typedef struct Graph {
+    cudaGraphExec_t exec;
     int kernels, copies, fills, others;
     unsigned long long copied;
     struct {
@@ -117,11 +119,11 @@ __wrap_cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
 {
     size_t n = 0;
     cudaGraphNode_t *nodes = NULL;
-    if (n_graphs < MAX_GRAPHS &&
-        cudaGraphGetNodes(graph, NULL, &n) == cudaSuccess && n)
+    Graph *g = NULL;
+    if (cudaGraphGetNodes(graph, NULL, &n) == cudaSuccess && n)
         nodes = malloc(n * sizeof *nodes);
     if (nodes && cudaGraphGetNodes(graph, nodes, &n) == cudaSuccess) {
-        Graph *g = &graphs[n_graphs++];
+        g = &graphs[n_graphs++ % MAX_GRAPHS];
         *g = (Graph){0};
         for (size_t i = 0; i < n; i++)
             count_node(g, nodes[i]);
@@ -129,29 +131,29 @@ __wrap_cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
     free(nodes);
     cudaGetLastError(); /* what could not be asked is no failure of the program
                          */
-    return __real_cudaGraphInstantiate(exec, graph, flags);
+    const cudaError_t code = __real_cudaGraphInstantiate(exec, graph, flags);
+    if (g && code == cudaSuccess)
+        g->exec = *exec;
+    return code;
 }
 
 void
-graph_forget(void)
+graph_tell(VaeRtGraph graph)
 {
-    n_graphs = 0;
-}
-
-void
-graph_tell(void)
-{
-    printf("[");
-    for (int i = 0; i < n_graphs; i++) {
-        const Graph *g = &graphs[i];
-        printf("%s{\"kernels\": %d, \"copies\": %d, \"copied\": %llu, "
-               "\"fills\": %d, \"others\": %d, \"names\": {",
-               i ? ",\n  " : "", g->kernels, g->copies, g->copied, g->fills,
-               g->others);
-        for (int k = 0; k < g->n_names; k++)
-            printf("%s\"%s\": %d", k ? ", " : "", g->names[k].text,
-                   g->names[k].n);
-        printf("}}");
+    const Graph *g = NULL;
+    /* An address may be that of an earlier graph, which is gone. */
+    for (int i = n_graphs - 1;
+         graph && !g && i >= 0 && i >= n_graphs - MAX_GRAPHS; i--)
+        if (graphs[i % MAX_GRAPHS].exec == graph)
+            g = &graphs[i % MAX_GRAPHS];
+    if (!g) {
+        printf("null");
+        return;
     }
-    printf("]");
+    printf("{\"kernels\": %d, \"copies\": %d, \"copied\": %llu, "
+           "\"fills\": %d, \"others\": %d, \"names\": {",
+           g->kernels, g->copies, g->copied, g->fills, g->others);
+    for (int k = 0; k < g->n_names; k++)
+        printf("%s\"%s\": %d", k ? ", " : "", g->names[k].text, g->names[k].n);
+    printf("}}");
 }

@@ -4,10 +4,18 @@
 #ifndef GPU_GRAPH_H
 #define GPU_GRAPH_H
 
-/* Forgets the graphs so far. */
-void graph_forget(void);
-/* Those made since, in order, as a JSON list: how many kernels, copies and
- * fills each has, the bytes copied, and the kernels by name. */
-void graph_tell(void);
+#include "cuda_rt.h"
+#include "vae/vae.h"
+
+/* Prints a recorded program as a JSON object: how many kernels, copies and
+ * fills it has, the bytes copied, and the kernels by name. Prints null if it is
+ * none that was recorded. Programs are not recorded in the order in which they
+ * are made. */
+void graph_tell(VaeRtGraph graph);
+
+/* Prints the stream's programs as a JSON list, each with its graph and the
+ * copies that this should make. A graph holds all ops but the first and the
+ * last, which are launched beside it. */
+void graph_tell_programs(const VaeStream *stream);
 
 #endif

@@ -12,6 +12,12 @@ def of(mib):
     return {'taken': mib << 20, 'plan': {'total': mib << 20}}
 
 
+def program(copies=4, names=None):
+    return {'program': 'next', 'copies': copies, 'graph': {
+        'copies': 4, 'others': 0, 'kernels': 2, 'names': names or {
+            'sm90_xmma_fprop_implicit_gemm': 1, 'norm_rows': 1}}}
+
+
 def flow(**more):
     row = {'model': 'wan2.1', 'direction': 'decode', 'precision': 'bf16',
            'size': '832x480', 'slices': 20, 'frames': 801, 'result': 'ok',
@@ -24,10 +30,7 @@ def flow(**more):
            'slice_ms': [10.0] * 20, 'faults': [],
            'release': {'release_s': 0.11, 'copies_out_s': 0.1,
                        'resume_s': 0.11, 'copies_back_s': 0.1},
-           'programs': [{'copies': 4}],
-           'graphs': [{'copies': 4, 'others': 0, 'kernels': 2,
-                       'names': {'sm90_xmma_fprop_implicit_gemm': 1,
-                                 'norm_rows': 1}}]}
+           'programs': [program()]}
     row.update(more)
     return row
 
@@ -157,9 +160,10 @@ BAD = [
     ('overlap', 0, {'release': {'release_s': 0.13, 'copies_out_s': 0.1,
                                 'resume_s': 0.1, 'copies_back_s': 0.1}},
      '9 giving'),
-    ('overlap', 0, {'programs': [{'copies': 3}]}, '5 copies'),
-    ('overlap', 0, {'graphs': [{'copies': 4, 'others': 0, 'kernels': 1,
-                                'names': {'cudnn_nchwToNhwcKernel': 1}}]},
+    ('overlap', 0, {'programs': [program(3)]}, '5 copies'),
+    ('overlap', 0, {'programs': [{**program(), 'graph': None}]},
+     '5 recorded'),
+    ('overlap', 0, {'programs': [program(4, {'cudnn_nchwToNhwcKernel': 1})]},
      '5 relayout'),
     ('overlap', 1, of(700), '5 seedvr2 decode bf16 832x480, memory'),
     ('speed', 0, {'fps': 99.9}, '5 wan2.1 decode bf16 832x480, frames'),
@@ -231,10 +235,10 @@ for i, result, name in ((1, 'stopped', 'wan2.1'), (5, 'stopped', 'seedvr2'),
              if k.startswith('5 %s decode' % name) and 'times PyTorch' in k]
     assert found == ['not measured'], (i, found)
 loads = copy.deepcopy(STEPS)
-loads['overlap'][0]['graphs'][0]['names'] = {
+loads['overlap'][0]['programs'][0]['graph']['names'] = {
     'cutlass13device_kernelINS_4conv13ConvUniversalSM90_TMA_LOAD_IM2COL': 3}
 assert results(loads)['5 relayout kernels'] == 'pass'
-loads['overlap'][0]['graphs'][0]['names'] = {'void im2col4d_kernel': 3}
+loads['overlap'][0]['programs'][0]['graph']['names'] = {'void im2col4d_kernel': 3}
 assert results(loads)['5 relayout kernels'] == 'FAIL'
 bounds = copy.deepcopy(STEPS)
 bounds['golden'][2]['lines'] = [line('wan2.1 decode', '0.01', '57.9')]

@@ -287,3 +287,15 @@ vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream)
     emu_submit(stream, run_zero, &c, sizeof c);
     return emu_broken();
 }
+
+bool
+emu_is_copy(void (*run)(const void *args))
+{
+    return run == run_copy;
+}
+
+bool
+emu_is_fill(void (*run)(const void *args))
+{
+    return run == run_zero;
+}

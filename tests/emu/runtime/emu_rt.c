@@ -635,3 +635,22 @@ vae_rt_graph_free(VaeRtGraph graph)
     clear_graph(graph);
     emu.alive--;
 }
+
+EmuWork
+emu_graph_work(VaeRtGraph graph)
+{
+    EMU_LOCKED;
+    const Graph *g = graph;
+    EmuWork work = {0};
+    for (int b = 0; b < g->n; b++)
+        for (int i = 0; i < g->lists[b].n; i++) {
+            void (*run)(const void *args) = g->lists[b].tasks[i].run;
+            if (run && emu_is_copy(run))
+                work.copies++;
+            else if (run && emu_is_fill(run))
+                work.fills++;
+            else
+                work.kernels += run != NULL;
+        }
+    return work;
+}

@@ -20,6 +20,11 @@ void emu_submit(VaeRtStream stream, void (*run)(const void *args),
                 const void *args, size_t size);
 /* Returns true for a stream that has not been freed. */
 bool emu_is_stream(VaeRtStream stream);
+/* The work that a graph does, without waits. */
+typedef struct EmuWork {
+    int kernels, copies, fills;
+} EmuWork;
+EmuWork emu_graph_work(VaeRtGraph graph);
 /* Advances the clock that events read. */
 void emu_take_time(float ms);
 

@@ -59,6 +59,10 @@ float *emu_widen(const void *src, VaeType type, size_t n, bool tf32);
 /* The same of weights: [out][taps][in] -> [taps][in][out]. */
 float *emu_reorder(const float *w, size_t out, size_t taps, size_t in);
 
+/* Whether a stream does this work to copy, or to fill with zeros. */
+bool emu_is_copy(void (*run)(const void *args));
+bool emu_is_fill(void (*run)(const void *args));
+
 /* Code takes so much of the device's memory. */
 void emu_take_for_good(uint64_t bytes);
 /* What the device has, less what others took. */
