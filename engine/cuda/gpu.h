@@ -211,6 +211,15 @@ bool vae_cuda_is_loaded(const VaeBackend *cuda, const char *layer,
                         const VaeCudaChoice *choice);
 void vae_cuda_set_loaded(VaeBackend *cuda, const char *layer,
                          const VaeCudaChoice *choice);
+/* The choice of a layer that was timed, by this backend or one that is open
+ * beside it. Streams of one process compute a layer in one way. */
+bool vae_cuda_get_chosen(const VaeBackend *cuda, const char *layer,
+                         VaeCudaChoice *out);
+void vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,
+                         const VaeCudaChoice *choice);
+/* One stream at a time chooses and times layers on a device. */
+void vae_cuda_timing_begin(const VaeBackend *cuda);
+void vae_cuda_timing_end(const VaeBackend *cuda);
 
 /* cuda/conv/measure.c: returns the index of the fastest of n choices, and its
  * times in *out. It computes the same as the first choice. Returns -1 if

@@ -52,6 +52,17 @@ get_store(VaeBackend *cuda)
     return cuda->store;
 }
 
+/* Uses the choice of a stream that is open. */
+static bool
+use_shared(const VaeBackend *cuda, VaeCudaLayer *l)
+{
+    if (cuda->params.deterministic || vae_cuda_conv_is_forced() ||
+        !vae_cuda_get_chosen(cuda, l->name, &l->choice))
+        return false;
+    l->timed = true;
+    return true;
+}
+
 /* Uses the choice of an earlier process, if it can still be made. */
 static bool
 use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
@@ -75,6 +86,7 @@ use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
     if (good) {
         l->choice = timed.choice;
         l->timed = true;
+        vae_cuda_set_chosen(cuda, l->name, &l->choice);
         vae_cuda_code_need(cuda, l->name, timed.code_mib << 20);
     } else
         vae_log(&cuda->params.log, "%s: \"%s\" of %s cannot be made, %s",
@@ -120,6 +132,8 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
     }
     if (n > 1)
         vae_cuda_set_loaded(cuda, l->name, &l->choice);
+    if (!vae_cuda_conv_is_forced())
+        vae_cuda_set_chosen(cuda, l->name, &l->choice);
     vae_log(&cuda->params.log, "%s: by %s, %.3f ms, fastest of %d%s", l->name,
             l->choice.text, (double) t.ms, n,
             t.steady ? ""
@@ -183,8 +197,13 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     time = time && !cuda->params.deterministic;
     const bool wanted = !l->choice.text[0] || (time && !l->timed);
-    if (wanted && !use_stored(cuda, &s, l))
-        status = choose(cuda, &s, time, l, error);
+    if (wanted && !use_shared(cuda, l)) {
+        vae_cuda_timing_begin(cuda);
+        /* Another stream may have chosen while this one waited. */
+        if (!use_shared(cuda, l) && !use_stored(cuda, &s, l))
+            status = choose(cuda, &s, time, l, error);
+        vae_cuda_timing_end(cuda);
+    }
     *out = l->choice;
     return status;
 }

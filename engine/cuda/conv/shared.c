@@ -1,7 +1,8 @@
 /*
- * shared.c: the library's handle, and with it the plans, of each device. All
- * backends of the process share them: opening a handle takes memory of the
- * device and waits for it.
+ * shared.c: the library's handle, and with it the plans, of each device, and
+ * the choices of layers. All backends of the process share them: opening a
+ * handle takes memory of the device and waits for it, and a layer that two
+ * streams compute in two ways would have other bytes in each.
  */
 #include <string.h>
 
@@ -12,10 +13,18 @@ typedef struct Loaded {
     char name[VAE_CUDA_LAYER_NAME + VAE_CUDA_CHOICE];
 } Loaded;
 
+typedef struct Chosen {
+    struct Chosen *next;
+    char layer[VAE_CUDA_LAYER_NAME];
+    VaeCudaChoice choice;
+} Chosen;
+
 struct VaeCudaShared {
     VaeCudaShared *next;
     VaeCudaConvs *convs;
     Loaded *loaded;
+    Chosen *chosen;
+    pthread_mutex_t timing; /* held by a stream that chooses */
     int device, users;
 };
 
@@ -37,6 +46,7 @@ open_shared(const VaeBackend *cuda, VaeCudaShared **out, VaeError *error)
         return status;
     }
     vae_cuda_convs_use(s->convs, vae_rt_kernels(), cuda->device.capability);
+    pthread_mutex_init(&s->timing, NULL);
     s->device = cuda->number;
     s->next = all;
     all = s;
@@ -78,6 +88,12 @@ close_shared(VaeCudaShared *s)
         vae_mem_free(s->loaded);
         s->loaded = next;
     }
+    while (s->chosen) {
+        Chosen *next = s->chosen->next;
+        vae_mem_free(s->chosen);
+        s->chosen = next;
+    }
+    pthread_mutex_destroy(&s->timing);
     vae_mem_free(s);
 }
 
@@ -122,5 +138,46 @@ vae_cuda_set_loaded(VaeBackend *cuda, const char *layer,
     pthread_mutex_lock(&lock);
     l->next = cuda->shared->loaded;
     cuda->shared->loaded = l;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+vae_cuda_timing_begin(const VaeBackend *cuda)
+{
+    pthread_mutex_lock(&cuda->shared->timing);
+}
+
+void
+vae_cuda_timing_end(const VaeBackend *cuda)
+{
+    pthread_mutex_unlock(&cuda->shared->timing);
+}
+
+bool
+vae_cuda_get_chosen(const VaeBackend *cuda, const char *layer,
+                    VaeCudaChoice *out)
+{
+    pthread_mutex_lock(&lock);
+    const Chosen *c = cuda->shared->chosen;
+    while (c && strcmp(c->layer, layer) != 0)
+        c = c->next;
+    if (c)
+        *out = c->choice;
+    pthread_mutex_unlock(&lock);
+    return c;
+}
+
+void
+vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,
+                    const VaeCudaChoice *choice)
+{
+    Chosen *c = vae_mem_alloc(sizeof *c);
+    if (!c) /* the next stream chooses anew */
+        return;
+    strcpy(c->layer, layer);
+    c->choice = *choice;
+    pthread_mutex_lock(&lock);
+    c->next = cuda->shared->chosen;
+    cuda->shared->chosen = c;
     pthread_mutex_unlock(&lock);
 }

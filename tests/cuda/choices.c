@@ -1,0 +1,112 @@
+/*
+ * choices.c: streams of one process that are open at the same time compute a
+ * layer in the same way, and one of them times it.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/streams.h"
+#include "emu_rt.h"
+#include "stream.h"
+
+static void *
+open_stream(void *user)
+{
+    const Bed *bed = user;
+    VaeStream *stream;
+    VaeError error = {0};
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .direction = VAE_DECODE,
+                                    .backend = VAE_BACKEND_CUDA,
+                                    .precision = VAE_PRECISION_FP32,
+                                    .width = 16,
+                                    .height = 16,
+                                    .slice_size = 2,
+                                    .device = -1};
+    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    return stream;
+}
+
+/* Convolutions of the stream that are not computed by `way`. */
+static int
+others(const VaeStream *stream, const char *way)
+{
+    VaeProfileRow row;
+    int n = 0;
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        n += strcmp(row.op, "conv") == 0 && strcmp(row.impl, way) != 0;
+    return n;
+}
+
+/* The second stream takes the choices of the first, also if their times were
+ * too disturbed to be stored and the device is another way faster by now.
+ * Behind both, layers are timed anew. */
+static void
+one_beside_another(Bed *bed)
+{
+    emu_set_conv_times(3, 1, 2);
+    emu_set_conv_jitter(1.5f);
+    VaeStream *first = open_stream(bed);
+    emu_conv_searches();
+    emu_conv_runs();
+    emu_set_conv_times(2, 3, 1);
+    VaeStream *second = open_stream(bed);
+    const int searches = emu_conv_searches(), runs = emu_conv_runs();
+    expect(others(first, "cudnn:2 1") == 0 &&
+               others(second, "cudnn:2 1") == 0 && searches == 0 && runs == 0,
+           "beside a stream: %d and %d convolutions by another way, %d "
+           "searches, %d runs",
+           others(first, "cudnn:2 1"), others(second, "cudnn:2 1"), searches,
+           runs);
+    vae_stream_free(&first);
+    vae_stream_free(&second);
+    first = open_stream(bed);
+    expect(others(first, "cudnn:3 2") == 0 && emu_conv_runs() > 0,
+           "behind both: %d by another way", others(first, "cudnn:3 2"));
+    vae_stream_free(&first);
+    emu_set_conv_jitter(1);
+}
+
+/* Two that open at once run each choice as often as one that opens alone. */
+static void
+two_at_once(Bed *bed)
+{
+    pthread_t thread;
+    void *second;
+    emu_set_devices(1, 91);
+    VaeStream *first = open_stream(bed);
+    vae_stream_free(&first);
+    const int alone = emu_conv_runs();
+    emu_set_devices(1, 92);
+    if (pthread_create(&thread, NULL, open_stream, bed) != 0)
+        exit(1);
+    first = open_stream(bed);
+    pthread_join(thread, &second);
+    VaeStream *beside = second;
+    const int both = emu_conv_runs();
+    expect(alone > 0 && both == alone, "%d runs of two streams, %d of one",
+           both, alone);
+    vae_stream_free(&first);
+    vae_stream_free(&beside);
+}
+
+int
+main(void)
+{
+    Bed bed;
+    char root[] = "/tmp/vae-choices-XXXXXX", command[64];
+    bed_open(&bed, "taehv/taew2_1", "cuda", "fp32");
+    if (!mkdtemp(root))
+        return 1;
+    setenv("XDG_CACHE_HOME", root, 1);
+    setenv("VAE_CUDA_GRAPHS", "0", 1);
+    one_beside_another(&bed);
+    two_at_once(&bed);
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    expect(system(command) == 0, "%s", command);
+    vae_model_free(&bed.model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}
