@@ -541,9 +541,8 @@ check(Command command, const char *name, const Options *o)
         o->backend != VAE_BACKEND_CUDA)
         return usage(name, "--device needs --backend cuda, but %s is given",
                      vae_backend_name(o->backend));
-    if (o->n_devices && (o->resume || o->device >= 0))
-        return usage(name, "--devices and %s exclude each other",
-                     o->resume ? "--resume" : "--device");
+    if (o->n_devices && o->device >= 0)
+        return usage(name, "--devices and --device exclude each other");
     if (o->n_devices && o->backend != VAE_BACKEND_AUTO &&
         o->backend != o->devices_backend)
         return usage(name,

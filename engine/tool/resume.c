@@ -2,9 +2,9 @@
  * resume.c: decode --resume keeps OUT.part, with the frames so far, and
  * OUT.checkpoint, and continues from them.
  *
- * Frames are synced to disk before the checkpoint counts them. Therefore
- * OUT.part always has all frames that the checkpoint counts; later ones are cut
- * off.
+ * The checkpoint lists the latents whose frames are written: one range, or one
+ * for each segment. Frames are synced to disk before it lists their latents, so
+ * that OUT.part always has them. Frames behind the last range are cut off.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +43,11 @@ VaeStatus
 resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
             int64_t frames, VaeError *error)
 {
-    *r = (Resume){.every = every > 0 ? every : RESUME_EVERY};
+    *r = (Resume){.every = every > 0 ? every : RESUME_EVERY, .t = clip->t};
+    r->done = calloc((size_t) clip->t, sizeof *r->done);
+    if (!r->done)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d latents",
+                        clip->t);
     if (asprintf(&r->path, "%s.checkpoint", out) < 0) {
         r->path = NULL;
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out);
@@ -52,71 +56,175 @@ resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
     return describe_clip(clip, frames, r->clip, sizeof r->clip, error);
 }
 
-static VaeCheckpointParams
-params_of(const Resume *r, VaeMetadata *own)
+/* The first latent from k on that differs from k in being done; at most end. */
+static int
+end_of_run(const Resume *r, int k, int end)
 {
-    *own = (VaeMetadata){"latents", r->clip};
-    return (VaeCheckpointParams){.struct_size = sizeof(VaeCheckpointParams),
-                                 .path = r->path,
-                                 .own = own,
-                                 .n_own = 1};
+    const bool done = r->done[k];
+    while (k < end && r->done[k] == done)
+        k++;
+    return k;
+}
+
+/* "0-33,60-70"; the caller frees it. */
+static char *
+done_text(const Resume *r)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    if (!to)
+        return NULL;
+    for (int k = 0, end; k < r->t; k = end) {
+        end = end_of_run(r, k, r->t);
+        if (r->done[k])
+            fprintf(to, "%s%d-%d", ftell(to) > 0 ? "," : "", k, end - 1);
+    }
+    return fclose(to) == 0 ? text : NULL;
+}
+
+bool
+resume_next_range(const char **text, int64_t *first, int64_t *last)
+{
+    char *at;
+    *first = strtoll(*text, &at, 10);
+    if (*at != '-')
+        return false;
+    *last = strtoll(at + 1, &at, 10);
+    if (*first < 0 || *last < *first || (*at && *at != ','))
+        return false;
+    *text = at + (*at == ',');
+    return true;
+}
+
+static bool
+read_done(Resume *r, const char *text)
+{
+    int64_t first, last;
+    while (*text) {
+        if (!resume_next_range(&text, &first, &last) || last >= r->t)
+            return false;
+        for (int64_t k = first; k <= last; k++)
+            resume_mark(r, (int) k);
+    }
+    return true;
+}
+
+void
+resume_mark(Resume *r, int latent)
+{
+    r->count += !r->done[latent];
+    r->done[latent] = true;
+}
+
+int
+resume_end(const Resume *r)
+{
+    int end = r->t;
+    while (end > 0 && !r->done[end - 1])
+        end--;
+    return end;
+}
+
+static VaeStatus
+read_ranges(Resume *r, VaeError *error)
+{
+    VaeTensorFile *file = NULL;
+    VaeStatus status = vae_tensor_file_open(r->path, &file, error);
+    if (status != VAE_OK)
+        return status;
+    const char *text = vae_tensor_file_metadata(file, RESUME_DONE);
+    if (!text || !read_done(r, text))
+        status = vae_fail(error, VAE_ERR_FORMAT,
+                          "%s: does not say which of the %d latents are done; "
+                          "remove it to start again",
+                          r->path, r->t);
+    vae_tensor_file_free(&file);
+    r->saved = r->count;
+    return status;
 }
 
 VaeStatus
-resume_load(Resume *r, VaeStream *stream, Output *out, uint64_t frame_size,
-            VaeError *error)
+resume_load(Resume *r, VaeStream *stream, VaeError *error)
 {
-    VaeMetadata own;
+    const VaeMetadata own = {"latents", r->clip};
+    const VaeCheckpointParams p = {
+        .struct_size = sizeof p, .path = r->path, .own = &own, .n_own = 1};
     VaeCheckpoint c = VAE_INIT(VaeCheckpoint);
-    const VaeCheckpointParams p = params_of(r, &own);
-    if (!r->exists)
-        return VAE_OK;
     VaeError why = {0};
-    VaeStatus status = vae_stream_load(stream, &p, &c, &why);
+    const VaeStatus status = vae_stream_load(stream, &p, &c, &why);
     if (status != VAE_OK)
         return vae_fail(
             error, status,
             "%s (continue with the same settings, or remove it to start again)",
             why.message);
-    status = output_cut(out, c.frames * frame_size, error);
-    if (status != VAE_OK)
-        return status;
-    r->begin = (int) c.begin;
-    r->latents = r->saved = (int) c.latents;
-    r->frames = (int64_t) c.frames;
-    fprintf(stderr,
-            "vaetool: continuing from frame %" PRIu64 " (%" PRIu64
-            " latents are computed again)\n",
-            c.frames, c.latents - c.begin);
+    return read_ranges(r, error);
+}
+
+VaeStatus
+resume_parts(const Resume *r, int history, Segment **list, int *n,
+             VaeError *error)
+{
+    Segment *parts = calloc((size_t) r->t + 1, sizeof *parts);
+    int count = 0, again = 0;
+    if (!parts)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d latents",
+                        r->t);
+    for (int i = 0; i < *n; i++) {
+        const int last = (*list)[i].end;
+        for (int k = (*list)[i].first, end; k < last; k = end) {
+            end = end_of_run(r, k, last);
+            if (r->done[k])
+                continue;
+            const int begin = k > history ? k - history : 0;
+            again += k - begin;
+            parts[count++] = (Segment){begin, k, end};
+        }
+    }
+    if (r->exists)
+        fprintf(stderr,
+                "vaetool: continuing: %d of %d latents are done (%d latents "
+                "are computed again)\n",
+                r->count, r->t, again);
+    free(*list);
+    *list = parts;
+    *n = count;
     return VAE_OK;
 }
 
 VaeStatus
-resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
-            int64_t frames, VaeError *error)
+resume_save(Resume *r, VaeStream *stream, Output *out, int64_t frames,
+            VaeError *error)
 {
-    VaeMetadata own;
-    VaeCheckpointParams p = params_of(r, &own);
-    if (latents - r->saved < r->every)
+    if (r->count - r->saved < r->every)
         return VAE_OK;
-    p.frames = (uint64_t) frames;
+    char *text = done_text(r);
+    if (!text)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", r->path);
+    const VaeMetadata own[] = {{"latents", r->clip}, {RESUME_DONE, text}};
+    const VaeCheckpointParams p = {.struct_size = sizeof p,
+                                   .path = r->path,
+                                   .frames = (uint64_t) frames,
+                                   .own = own,
+                                   .n_own = 2};
     VaeStatus status = output_sync(out, error);
     if (status == VAE_OK)
         status = vae_stream_save(stream, &p, error);
     if (status == VAE_OK)
-        r->saved = latents;
+        r->saved = r->count;
+    free(text);
     return status;
 }
 
 void
-resume_interrupted(const Resume *r, int latents, VaeError *error)
+resume_interrupted(const Resume *r, VaeError *error)
 {
     if (r->saved > 0)
         vae_fail(
             error, VAE_ERR_CANCELLED,
             "interrupted; %d of %d latents are saved: run the same command "
             "again to continue (%s)",
-            r->saved, latents, r->path);
+            r->saved, r->t, r->path);
     else
         vae_fail(error, VAE_ERR_CANCELLED,
                  "interrupted before the first checkpoint, which follows %d "
@@ -139,5 +247,7 @@ void
 resume_close(Resume *r)
 {
     free(r->path);
+    free(r->done);
     r->path = NULL;
+    r->done = NULL;
 }

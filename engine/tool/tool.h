@@ -237,29 +237,39 @@ void output_close(Output *out);
 /* resume.c */
 enum { RESUME_EVERY = 8 }; /* default latents between checkpoints */
 
+#define RESUME_DONE "done" /* metadata of a checkpoint: "0-33,60-70" */
+
 typedef struct Resume {
     char *path;     /* of the checkpoint; NULL without --resume */
     int every;      /* latents between two checkpoints */
     bool exists;    /* there is a checkpoint */
     char clip[160]; /* identifies the clip */
-    int begin;      /* first latent that the stream reads */
-    int latents;    /* frames of the latents before this one are written */
-    int64_t frames; /* number of those frames */
-    int saved;      /* latents in the newest checkpoint */
+    int t;          /* latents of the clip */
+    bool *done;     /* of each latent: its frames are written */
+    int count;      /* of those that are done */
+    int saved;      /* of those in the newest checkpoint */
 } Resume;
 
 /* every: 0 for the default. */
 VaeStatus resume_open(Resume *r, const char *out, int every,
                       const VaeLatentClip *clip, int64_t frames,
                       VaeError *error);
-/* Restores stream and output from the checkpoint, if there is one. */
-VaeStatus resume_load(Resume *r, VaeStream *stream, Output *out,
-                      uint64_t frame_size, VaeError *error);
-/* Writes a checkpoint if enough latents came since the last one. */
-VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int latents,
-                      int64_t frames, VaeError *error);
-/* After an interrupt: the error tells how to continue. latents: of the clip. */
-void resume_interrupted(const Resume *r, int latents, VaeError *error);
+/* Checks that the checkpoint is of this stream, and reads what is done. */
+VaeStatus resume_load(Resume *r, VaeStream *stream, VaeError *error);
+/* Reads a range of RESUME_DONE and moves *text behind it. */
+bool resume_next_range(const char **text, int64_t *first, int64_t *last);
+void resume_mark(Resume *r, int latent);
+/* The latent behind the last one that is done. */
+int resume_end(const Resume *r);
+/* Replaces a list of segments by their parts that are not done. */
+VaeStatus resume_parts(const Resume *r, int history, Segment **list, int *n,
+                       VaeError *error);
+/* Writes a checkpoint of a stream if enough latents came since the last one.
+ * frames: those that are written. */
+VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int64_t frames,
+                      VaeError *error);
+/* After an interrupt: the error tells how to continue. */
+void resume_interrupted(const Resume *r, VaeError *error);
 VaeStatus resume_done(Resume *r, VaeError *error);
 void resume_close(Resume *r);
 

@@ -74,11 +74,42 @@ open_part(Unfinished *u, const char *path)
     return true;
 }
 
+/* A text of the metadata; "" if it is not stated. */
+static const char *
+stated(const VaeTensorFile *file, const char *key)
+{
+    const char *value = vae_tensor_file_metadata(file, key);
+    return value ? value : "";
+}
+
+/* The latents whose frames are done; -1 if the count is not valid. */
+static int64_t
+latents_done(const VaeTensorFile *c)
+{
+    const char *text = vae_tensor_file_metadata(c, RESUME_DONE);
+    int64_t first, last, n = 0;
+    if (!text)
+        return plain_count(stated(c, "vae.latents"));
+    for (; *text; n += last - first + 1)
+        if (!resume_next_range(&text, &first, &last) || last > INT32_MAX)
+            return -1;
+    return n;
+}
+
+/* Between the frames of several segments. */
+static bool
+has_gaps(const VaeTensorFile *c)
+{
+    const char *text = stated(c, RESUME_DONE);
+    return strchr(text, ',') || (*text && strncmp(text, "0-", 2) != 0);
+}
+
 /* Opens the checkpoint of OUT.part; why_none tells why there is none. */
 static void
 open_checkpoint(Unfinished *u)
 {
     char *path = NULL;
+    int64_t n;
     if (asprintf(&path, "%s.checkpoint", u->out) < 0)
         return;
     if (vae_tensor_file_open(path, &u->checkpoint_file, &u->why_none) ==
@@ -86,6 +117,9 @@ open_checkpoint(Unfinished *u)
         vae_checkpoint_check(u->checkpoint_file, &u->why_none) == VAE_OK)
         u->checkpoint = u->checkpoint_file;
     free(path);
+    if (u->checkpoint && has_gaps(u->checkpoint) &&
+        (n = plain_count(stated(u->checkpoint, "vae.frames"))) >= 0)
+        u->written = (uint64_t) n;
 }
 
 bool
@@ -121,14 +155,6 @@ unfinished_close(Unfinished *u)
     *u = (Unfinished){0};
 }
 
-/* A text of the metadata; "" if it is not stated. */
-static const char *
-stated(const VaeTensorFile *file, const char *key)
-{
-    const char *value = vae_tensor_file_metadata(file, key);
-    return value ? value : "";
-}
-
 /* How to continue from the file, in a line; the caller frees it. */
 static char *
 how_to_continue(const Unfinished *u)
@@ -150,9 +176,8 @@ how_to_continue(const Unfinished *u)
 
 /* null if it is not a valid count. */
 static json_t *
-count_json(const VaeTensorFile *c, const char *key)
+count_json(int64_t n)
 {
-    const int64_t n = plain_count(stated(c, key));
     return n < 0 ? json_null() : json_integer((json_int_t) n);
 }
 
@@ -180,9 +205,9 @@ unfinished_json(const Unfinished *u)
                       stated(c, "vae.weights"), "backend",
                       stated(c, "vae.backend"), "precision",
                       stated(c, "vae.precision"), "size", stated(c, "vae.size"),
-                      "latents", count_json(c, "vae.latents"), "frames",
-                      count_json(c, "vae.frames"), "carries",
-                      strcmp(stated(c, "vae.carries"), "0") != 0));
+                      "latents", count_json(latents_done(c)), "frames",
+                      count_json(plain_count(stated(c, "vae.frames"))),
+                      "carries", strcmp(stated(c, "vae.carries"), "0") != 0));
     else
         json_object_set_new(root, "no_checkpoint",
                             json_string(u->why_none.message));
@@ -193,11 +218,11 @@ unfinished_json(const Unfinished *u)
 static void
 print_settings(const VaeTensorFile *c)
 {
-    static const char *const keys[] = {"vae.backend",       "vae.precision",
-                                       "vae.size",          "vae.normalization",
-                                       "vae.posterior",     "vae.seed",
-                                       "vae.threads",       "vae.nan-policy",
-                                       "vae.deterministic", "latents"};
+    static const char *const keys[] = {
+        "vae.backend",       "vae.precision",  "vae.size",
+        "vae.normalization", "vae.posterior",  "vae.seed",
+        "vae.threads",       "vae.nan-policy", "vae.deterministic",
+        "latents",           RESUME_DONE};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const char *value = stated(c, keys[i]);
         const char *name = strchr(keys[i], '.');
@@ -209,9 +234,8 @@ print_settings(const VaeTensorFile *c)
 }
 
 static void
-print_count(const VaeTensorFile *c, const char *key, const char *of)
+print_count(int64_t n, const char *of)
 {
-    const int64_t n = plain_count(stated(c, key));
     if (n >= 0)
         printf("%" PRId64 " %s", n, of);
     else
@@ -226,8 +250,8 @@ print_checkpoint(const VaeTensorFile *c)
     printf("checkpoint: %s of %s, ",
            plain(stated(c, "vae.direction"), &direction),
            plain(stated(c, "vae.arch"), &arch));
-    print_count(c, "vae.latents", "latents and ");
-    print_count(c, "vae.frames", "frames are done\n");
+    print_count(latents_done(c), "latents and ");
+    print_count(plain_count(stated(c, "vae.frames")), "frames are done\n");
     printf("  %s\n", carries ? "with carries"
                              : "without carries: the latents that the network "
                                "looks back to are computed again");

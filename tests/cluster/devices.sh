@@ -1,6 +1,6 @@
 #!/bin/sh
 # devices.sh VAETOOL FOLDER: vaetool decode --devices must give the bytes of one
-# stream, and end cleanly if a segment fails.
+# stream, end cleanly if a segment fails, and continue after a kill.
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/../tool/checks.sh"
@@ -60,8 +60,6 @@ bad "auto" 2 "is not valid" --devices auto,auto
 bad "two backends" 2 "all of one backend" --devices ref,0
 bad "another backend" 2 "--devices is of the backend ref, but --backend cpu" \
     --devices ref,ref --backend cpu
-bad "resumed" 2 "--devices and --resume exclude each other" \
-    --devices ref,ref --resume
 bad "one device, too" 2 "--devices and --device exclude each other" \
     --devices 0,1 --device 0
 # Past a limit a write fails, as on a full disk.
@@ -84,4 +82,60 @@ wait $pid
 true_that "ends by SIGTERM" grep -qx 'vaetool: .*cancel.*\|vaetool: interrupted' \
     "$out/log"
 true_that "and leaves nothing" no_rest
+
+echo "# killed and resumed"
+part=$out/no.safetensors.part
+point=$out/no.safetensors.checkpoint
+# Runs in the background; $! is the process itself.
+start() { # DEVICES OPTION...
+    devices=$1
+    shift
+    "$tool" decode --threads 1 --model "$net" --resume --devices "$devices" "$@" \
+        "$out/long.safetensors" "$out/no.safetensors" >"$out/log" 2>&1 &
+    pid=$!
+}
+check "one stream" 0 decode --backend ref --model "$net" \
+    "$out/long.safetensors" "$out/whole.safetensors"
+n=0
+resumed=0
+for devices in ref,ref,ref ref,ref,ref ref,ref ref ref,ref,ref; do
+    n=$((n + 1))
+    before=$(inode "$point")
+    start $devices --checkpoint-interval 1
+    until_changed "$point" "$before" $pid
+    sleep "$(awk "BEGIN { srand($n); print rand() * 0.1 }")"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    if grep -q 'continuing: [1-9]' "$out/log"; then
+        resumed=$((resumed + 1))
+    fi
+    if [ -e "$point" ] && [ ! -e "$out/kept" ]; then
+        cp "$part" "$out/kept"
+        check "info of what is there" 0 "$tool" info "$part"
+        says "unfinished output: " "  done " "latents 130 latents" \
+            "continue with: vaetool decode --resume"
+        check "other weights" 3 decode --resume --devices ref,ref \
+            --model "$tiny" "$out/long.safetensors" "$out/no.safetensors"
+        says "$point" "the network"
+        true_that "and nothing is touched" cmp "$part" "$out/kept"
+    fi
+done
+true_that "some continued" test "$resumed" -gt 0
+echo "$resumed of $n continued"
+start ref,ref
+wait $pid
+true_that "the rest is decoded" cmp "$out/whole.safetensors" \
+    "$out/no.safetensors"
+true_that "and nothing else is left" no_rest
+true_that "no checkpoint, too" test ! -e "$point"
+rm "$out/no.safetensors"
+check "no room for all frames" 3 limited --resume --checkpoint-interval 1 \
+    "$out/short.safetensors" "$out/no.safetensors"
+says "no.safetensors" "cannot write"
+true_that "keeps what is done" test -e "$part"
+check "with room" 0 decode --devices ref,ref --resume --model "$tiny" \
+    "$out/short.safetensors" "$out/no.safetensors"
+check "one stream" 0 decode --backend ref --model "$tiny" \
+    "$out/short.safetensors" "$out/whole.safetensors"
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/no.safetensors"
 finish

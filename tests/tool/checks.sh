@@ -83,6 +83,19 @@ no_rest() {
     [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]
 }
 
+inode() {
+    # shellcheck disable=SC2012 # one file
+    ls -i "$1" 2>/dev/null
+}
+
+# until_changed FILE INODE PROCESS: waits until FILE is another one, or until the
+# process has ended.
+until_changed() {
+    while kill -0 "$3" 2>/dev/null && [ "$(inode "$1")" = "$2" ]; do
+        sleep 0.01
+    done
+}
+
 # tensor FILE NAME TYPE SHAPE [METADATA]: writes a safetensors file with the
 # bytes of stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
 tensor() {

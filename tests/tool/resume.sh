@@ -48,23 +48,15 @@ start() {
         "$out/a.safetensors" >"$out/log" 2>&1 &
     pid=$!
 }
-inode() {
-    # shellcheck disable=SC2012 # one file
-    ls -i "$point" 2>/dev/null
-}
 while [ "$n" -lt "$kills" ]; do
     n=$((n + 1))
-    before=$(inode)
+    before=$(inode "$point")
     start
-    if [ $((n % 2)) -eq 1 ]; then
-        while kill -0 $pid 2>/dev/null && [ "$(inode)" = "$before" ]; do
-            sleep 0.01
-        done
-    fi
+    [ $((n % 2)) -eq 0 ] || until_changed "$point" "$before" $pid
     sleep "$(awk "BEGIN { srand($seed * 1000 + $n); print rand() * 0.2 }")"
     kill -9 $pid 2>/dev/null || over=$((over + 1))
     wait $pid 2>/dev/null
-    if grep -q "continuing from frame" "$out/log"; then
+    if grep -q "continuing: " "$out/log"; then
         resumed=$((resumed + 1))
     fi
 done
@@ -101,7 +93,7 @@ interrupt "$point"
 says "vaetool: interrupted; " " of 21 latents are saved: run the same command" \
     "again to continue ($point)"
 check "which goes on" 0 go
-says "continuing from frame"
+says "continuing: "
 true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 
 echo "# refused"

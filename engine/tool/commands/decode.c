@@ -49,6 +49,7 @@ typedef struct Run {
     Buffers *b;
     Segment segment;
     int done;        /* latents before this one are decoded */
+    int whole;       /* the frames of the latents before this one are written */
     int64_t at;      /* the frame that the stream gives next */
     int64_t written; /* frames before this one are written */
     int64_t until;   /* frames before this one are of the segment */
@@ -275,6 +276,34 @@ decode_end(Run *r, int steps, int *n_out, VaeError *error)
     return vae_stream_drain(r->stream, steps, r->b->pictures, *n_out, error);
 }
 
+/* Frames of the clip before latent k. */
+static int64_t
+frames_before(const Decode *d, int k)
+{
+    const int64_t n = k > 0 ? vae_model_frames_of(d->model, k) : 0;
+    return n < d->frames ? n : d->frames;
+}
+
+/* Counts the frames that were written, and saves what is done. d->lock is held.
+ * A stream whose end was drained cannot be saved. */
+static VaeStatus
+count_frames(Run *r, int64_t n, bool ends, VaeError *error)
+{
+    Decode *d = r->d;
+    VaeStatus status = VAE_OK;
+    d->written += n;
+    if (d->o->resume) {
+        while (r->whole < r->segment.end &&
+               frames_before(d, r->whole + 1) <= r->written)
+            resume_mark(&d->resume, r->whole++);
+        if (!ends)
+            status =
+                resume_save(&d->resume, r->stream, &d->out, d->written, error);
+    }
+    progress_show(&d->progress, d->written);
+    return status;
+}
+
 /* Runs one call: reads the next latents, if there are some, and writes the
  * frames. */
 static VaeStatus
@@ -299,14 +328,10 @@ decode_slice(Run *r, int steps, VaeError *error)
             (size_t) keep * d->frame_size, error);
         r->written += keep;
     }
-    if (status == VAE_OK && wanted && !ends && d->o->resume)
-        status = resume_save(&d->resume, r->stream, &d->out, r->done,
-                             r->written, error);
-    if (keep <= 0)
+    if (status != VAE_OK || !wanted)
         return status;
     pthread_mutex_lock(&d->lock);
-    d->written += keep;
-    progress_show(&d->progress, d->written);
+    status = count_frames(r, keep > 0 ? keep : 0, ends, error);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -338,14 +363,6 @@ run_end(Run *r, VaeError *error)
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
     }
     return status;
-}
-
-/* Frames of the clip before latent k. */
-static int64_t
-frames_before(const Decode *d, int k)
-{
-    const int64_t n = k > 0 ? vae_model_frames_of(d->model, k) : 0;
-    return n < d->frames ? n : d->frames;
 }
 
 /* Decodes from r->segment.begin on; the stream stands there. The last frames
@@ -392,7 +409,8 @@ run_segment(void *user, int worker, const Segment *s, VaeError *error)
     Run r = {.d = d,
              .stream = d->streams[worker],
              .b = &d->buffers[worker],
-             .segment = *s};
+             .segment = *s,
+             .whole = s->first};
     if (s->first > 0)
         r.written = vae_model_frames_of(d->model, s->first);
     vae_stream_reset(r.stream);
@@ -424,13 +442,14 @@ run_segments(Decode *d, VaeError *error)
     if (status == VAE_OK)
         status = segments_cut(d->clip.t, d->n_streams, history, &segments,
                               &job.n, error);
-    if (status != VAE_OK)
-        return status;
+    if (status == VAE_OK && d->o->resume)
+        status = resume_parts(&d->resume, history, &segments, &job.n, error);
     job.segments = segments;
-    for (int i = 0; i < job.n && d->o->verbose; i++)
+    for (int i = 0; status == VAE_OK && i < job.n && d->o->verbose; i++)
         fprintf(stderr, "segment %d: latents %d to %d, from %d on\n", i,
                 segments[i].first, segments[i].end - 1, segments[i].begin);
-    status = segments_run(&job, error);
+    if (status == VAE_OK)
+        status = segments_run(&job, error);
     free(segments);
     return status;
 }
@@ -438,20 +457,21 @@ run_segments(Decode *d, VaeError *error)
 static VaeStatus
 run_sequence(Decode *d, VaeError *error)
 {
-    const Resume *resume = &d->resume;
     Run r = {.d = d,
              .stream = d->streams[0],
              .b = &d->buffers[0],
-             .segment = {resume->begin, resume->latents, d->clip.t},
-             .written = resume->frames};
-    return d->n_streams > 1 ? run_segments(d, error) : run(&r, error);
+             .segment = {0, 0, d->clip.t}};
+    return d->n_streams > 1 || d->o->resume ? run_segments(d, error)
+                                            : run(&r, error);
 }
 
 static VaeStatus
 run_all(Decode *d, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    d->written = d->resume.frames;
+    for (int k = 0; k < d->resume.t; k++)
+        if (d->resume.done[k])
+            d->written += frames_before(d, k + 1) - frames_before(d, k);
     progress_begin(&d->progress, "frames", d->all);
     for (int i = 0; i < d->sequences.n && status == VAE_OK; i++) {
         select_sequence(d, i);
@@ -491,8 +511,12 @@ open_resumed(Decode *d, const VaeTensorHeader *header, VaeError *error)
         resume_open(r, path, d->o->every, &d->clip, d->frames, error);
     if (status == VAE_OK)
         status = output_resume(&d->out, path, header, r->exists, error);
-    if (status == VAE_OK)
-        status = resume_load(r, d->streams[0], &d->out, d->frame_size, error);
+    if (status == VAE_OK && r->exists)
+        status = resume_load(r, d->streams[0], error);
+    if (status == VAE_OK && r->exists)
+        status = output_cut(
+            &d->out, (uint64_t) frames_before(d, resume_end(r)) * d->frame_size,
+            error);
     return status;
 }
 
@@ -514,7 +538,7 @@ write_frames(Decode *d, VaeError *error)
     if (status == VAE_OK)
         status = run_all(d, error);
     if (status == VAE_ERR_CANCELLED && d->o->resume)
-        resume_interrupted(&d->resume, d->clip.t, error);
+        resume_interrupted(&d->resume, error);
     if (status == VAE_OK && d->o->resume)
         status = resume_done(&d->resume, error);
     if (status == VAE_OK)
