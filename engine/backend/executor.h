@@ -65,13 +65,14 @@ vae_exec_carry(const VaeExec *e, const VaeOp *op)
     return (op->carry->spilled ? e->memory.spilled : e->memory.carries) +
            op->carry->place;
 }
-/* The first frame that a convolution reads. A tensor may have more context than
- * one convolution needs. */
+/* The first frame of x that a convolution reads. A tensor may have more context
+ * than one convolution needs, or none if that is read from the carry. */
 static inline uint8_t *
 vae_exec_conv_input(const VaeExec *e, const VaeOp *op)
 {
-    const int back =
-        (op->y->shape.t - 1) * op->conv.st + op->conv.kt - op->x->shape.t;
+    const int back = op->carry ? 0
+                               : (op->y->shape.t - 1) * op->conv.st +
+                                     op->conv.kt - op->x->shape.t;
     return vae_exec_body(e, op->x) - (size_t) back * vae_frame_bytes(op->x);
 }
 

@@ -234,6 +234,9 @@ int vae_cuda_fastest(VaeBackend *cuda, const char *layer,
  * deterministic backend always guesses. */
 VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                 bool time, VaeCudaChoice *out, VaeError *error);
+/* VaeFusions.reads_carry, of a VaeBackend: true if the layer's choice is known
+ * to be the own kernel. It then stays so. */
+bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
 /* Writes down that a choice of the layer is tried, in case that the process
  * does not survive it. */
 void vae_cuda_layer_try(VaeBackend *cuda, const char *layer,
@@ -320,10 +323,15 @@ VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
                        VaeError *error);
 VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                            VaeCudaSlot *slot, VaeError *error);
-/* Address of the first row that convolution i of op's parts reads from t, if
- * this is op's x, or writes. */
+/* Address of the first row of t, which is op's y or add, that convolution i of
+ * op's parts writes. */
 uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
                           const VaeTensor *t, int i);
+/* Address of the first row that it reads of frame f of its input; and how many
+ * of these frames are in op's carry. */
+const uint8_t *vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i,
+                                 int f);
+int vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i);
 /* Joins the phases of part i of the result. */
 void vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */

@@ -150,9 +150,12 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     const VaeCudaOp *own = &cuda_exec->ops[op_index];
     const VaeCudaParts *p = &own->conv;
     const VaeCudaBand band = vae_cuda_band(p, i);
+    const int past = p->gathered ? 0 : vae_cuda_past_of(own, op, i);
     VaeCudaConvArgs args = {
         .y = vae_cuda_part_of(own, op, op->y, i),
-        .x = vae_cuda_part_of(own, op, op->x, i),
+        .x = vae_cuda_input_of(own, op, i, past),
+        .past = past ? vae_cuda_input_of(own, op, i, 0) : NULL,
+        .past_frames = past,
         .add = op->add ? vae_cuda_part_of(own, op, op->add, i) : NULL,
         .weight = shared->weight,
         .bias = shared->bias,

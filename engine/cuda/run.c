@@ -29,6 +29,13 @@ failed(const VaeLaunch *l, int code, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* Convolutions.                                                       */
 
+/* The first result of convolution i of the parts. */
+static int
+first_frame(const VaeCudaParts *p, int i)
+{
+    return i / p->phases / p->bands * p->t;
+}
+
 uint8_t *
 vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op, const VaeTensor *t,
                  int i)
@@ -36,14 +43,33 @@ vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op, const VaeTensor *t,
     const VaeCudaParts *p = &own->conv;
     const VaeExec *e = &own->exec->exec;
     const VaeCudaBand band = vae_cuda_band(p, i);
-    const int frame = i / p->phases / p->bands * p->t;
-    if (t == op->x)
-        return vae_exec_conv_input(e, op) +
-               (size_t) (frame * op->conv.st) * vae_frame_stride(t) +
-               (size_t) band.x * vae_row_bytes(t);
     const int row = op->conv.up ? 2 * band.y : band.y;
-    return vae_exec_body(e, t) + (size_t) frame * vae_frame_stride(t) +
+    return vae_exec_body(e, t) +
+           (size_t) first_frame(p, i) * vae_frame_stride(t) +
            (size_t) row * vae_row_bytes(t);
+}
+
+int
+vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i)
+{
+    const int frames = op->carry ? op->carry->frames : 0;
+    const int before = first_frame(&own->conv, i) * op->conv.st;
+    return frames > before ? frames - before : 0;
+}
+
+const uint8_t *
+vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i, int f)
+{
+    const VaeTensor *x = op->x;
+    const VaeExec *e = &own->exec->exec;
+    const int past = op->carry ? op->carry->frames : 0;
+    const int frame = first_frame(&own->conv, i) * op->conv.st + f;
+    const uint8_t *at = frame < past
+                            ? vae_exec_carry(e, op) +
+                                  (size_t) frame * vae_carry_frame(op->carry)
+                            : vae_exec_conv_input(e, op) +
+                                  (size_t) (frame - past) * vae_frame_stride(x);
+    return at + (size_t) vae_cuda_band(&own->conv, i).x * vae_row_bytes(x);
 }
 
 void
@@ -72,13 +98,12 @@ gather(const VaeCudaOp *own, const VaeOp *op, int i)
     const VaeTensor *x = op->x;
     const size_t bytes =
         (size_t) vae_cuda_band(&own->conv, i).n_x * vae_row_bytes(x);
-    const uint8_t *from = vae_cuda_part_of(own, op, x, i);
     uint8_t *to = own->exec->exec.memory.scratch + own->gathered;
     int code = 0;
     for (int f = 0; f < op->conv.kt && !code; f++) {
-        code = vae_rt_copy(to, from, bytes, own->exec->cuda->compute);
+        code = vae_rt_copy(to, vae_cuda_input_of(own, op, i, f), bytes,
+                           own->exec->cuda->compute);
         to += bytes;
-        from += vae_frame_stride(x);
     }
     return code;
 }

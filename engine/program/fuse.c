@@ -90,16 +90,26 @@ choose_winograd(VaeOp *op, const VaeProgram *next)
     op->conv.winograd = true;
 }
 
-static void
-fuse_winograd(VaeProgram *p, int i)
+/* ------------------------------------------------------------------ */
+/* A convolution that reads the carry where it is.                     */
+
+static bool
+reads_carry(const VaeFusions *f, const VaeOp *op)
 {
-    VaeOp *op = &p->ops[i];
-    if (op->kind != VAE_OP_CONV || !op->conv.winograd || op->strip)
+    return op->conv.winograd ||
+           (f->reads_carry && !op->conv.up && f->reads_carry(f->user, op));
+}
+
+static void
+fuse_head(VaeProgram *p, int i, const VaeFusions *f)
+{
+    VaeOp *op = &p->ops[i], *head = i > 0 ? &p->ops[i - 1] : NULL;
+    if (op->kind != VAE_OP_CONV || op->strip || !head ||
+        head->kind != VAE_OP_HEAD_CARRY || head->x != op->x ||
+        head->carry->spilled || head->carry->frames != op->conv.kt - 1)
         return;
-    VaeOp *head = i > 0 ? &p->ops[i - 1] : NULL;
     /* The carry must not need frames of the carry before. */
-    if (head && head->kind == VAE_OP_HEAD_CARRY && head->x == op->x &&
-        op->x->shape.t >= head->carry->frames) {
+    if (op->x->shape.t >= head->carry->frames && reads_carry(f, op)) {
         op->carry = head->carry;
         op->x->ctx = 0;
         head->kind = FUSED;
@@ -128,6 +138,9 @@ fuse_norm(VaeProgram *p, int i)
     for (int k = i + 1; k < p->n_ops && !tail; k++) {
         if (p->ops[k].x != op->y)
             continue;
+        /* It still reads the carry that the tail writes. */
+        if (p->ops[k].kind == VAE_OP_CONV && p->ops[k].carry)
+            return;
         if (p->ops[k].kind == VAE_OP_HEAD_CARRY)
             head = &p->ops[k];
         else if (p->ops[k].kind == VAE_OP_TAIL)
@@ -171,11 +184,10 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
     if (!vae_program_split(p, cuts.group) ||
         !vae_program_strips(p, &cuts.strips))
         return false;
-    for (int i = 0; i < p->n_ops; i++) {
-        fuse_winograd(p, i);
-        if (fusions.norm_carry)
-            fuse_norm(p, i);
-    }
+    for (int i = 0; i < p->n_ops; i++)
+        fuse_head(p, i, &fusions);
+    for (int i = 0; i < p->n_ops && fusions.norm_carry; i++)
+        fuse_norm(p, i);
     remove_fused(p);
     vae_program_count(p);
     return true;

@@ -24,6 +24,11 @@ typedef struct VaeFusions {
     /* A norm and the ops that copy the carry in front of its result and the
      * result's last frames into the carry: the norm does both. */
     bool norm_carry;
+    /* True for a convolution that reads the carry where it is: then no op
+     * copies the carry in front of its input. NULL: only those in Winograd
+     * tiles do. */
+    bool (*reads_carry)(void *user, const VaeOp *conv);
+    void *user; /* the backend of the program */
 } VaeFusions;
 
 /* How much of a picture's frames a program computes at once. */

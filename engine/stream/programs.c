@@ -243,6 +243,8 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
     const VaeCuts cuts = {
         .group = rung.group,
         .strips = {rung.strips, s->class->can_strip, s->backend}};
+    VaeFusions fusions = s->class->fusions;
+    fusions.user = s->backend;
     vae_stream_drop_programs(s);
     s->rung = rung;
     s->plan.slice_size = rung.slice;
@@ -255,8 +257,8 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
         if (!s->programs[i])
             continue;
         if (!vae_program_fuse(s->programs[i],
-                              s->programs[i / KINDS * KINDS + NEXT],
-                              s->class->fusions, cuts) ||
+                              s->programs[i / KINDS * KINDS + NEXT], fusions,
+                              cuts) ||
             !vae_program_plan(s->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }

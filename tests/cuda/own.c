@@ -3,6 +3,7 @@
  * offered, that it is taken only if it is the fastest and computes the same as
  * the library, and what VAE_CUDA_CONV forces.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,61 @@ test_forced(void)
     expect_choice(83, false, "own 1", "what was forced is not stored");
 }
 
+/* ------------------------------------------------------------------ */
+/* Streams that read their context from the carry.                     */
+
+enum { SIDE = 16, T = 5, SOME = 3 };
+
+/* Decodes or encodes the clip. Returns the bytes of activations. */
+static uint64_t
+run(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
+{
+    static const int steps[] = {T, 0};
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                          .width = SIDE,
+                                          .height = SIDE,
+                                          .slice_size = slice,
+                                          .frames_at_once = 1000, /* all */
+                                          .strips = 1,
+                                          .spill = VAE_SPILL_OFF});
+    const uint64_t arena = vae_stream_get_plan(stream)->arena;
+    clip_poison(bed, (TestClip *) clip, direction);
+    run_clip(bed, stream, direction, clip, steps);
+    vae_stream_free(&stream);
+    return arena;
+}
+
+/* Slices of one latent have layers of one frame, which copy the carry in front
+ * of it. Others do not, and parts of a slice may begin within the carry. */
+static void
+test_context(const Bed *bed, VaeDirection direction)
+{
+    const VaeCudaPartLimits usual = vae_cuda_part_limits;
+    TestClip want = bed_clip(bed, T, SIDE, SIDE, 0);
+    TestClip got = bed_clip(bed, T, SIDE, SIDE, 0);
+    setenv("VAE_CUDA_CONV", "cudnn", 1);
+    const uint64_t copied = run(bed, direction, SOME, &got);
+    setenv("VAE_CUDA_CONV", "own", 1);
+    run(bed, direction, 1, &want);
+    const uint64_t arena = run(bed, direction, SOME, &got);
+    /* The decoder's last slab is the library's. */
+    expect(direction == VAE_DECODE || arena < copied,
+           "%" PRIu64 " bytes without context in slabs, %" PRIu64 " with it",
+           arena, copied);
+    same_result(bed, &got, &want, direction, "slices of three and of one");
+    for (int bands = 0; bands < 2; bands++) {
+        vae_cuda_part_limits.bytes = vae_cuda_part_limits.band = 4000;
+        vae_cuda_part_limits.numbers = bands ? 3000 : usual.numbers;
+        run(bed, direction, SOME, &got);
+        same_result(bed, &got, &want, direction, bands ? "bands" : "parts");
+        vae_cuda_part_limits = usual;
+    }
+    unsetenv("VAE_CUDA_CONV");
+    clip_free(&want);
+    clip_free(&got);
+}
+
 int
 main(void)
 {
@@ -178,6 +234,12 @@ main(void)
     test_timed();
     test_forced();
     test_small();
+    emu_set_devices(1, 90);
+    Bed bed;
+    bed_open(&bed, "wan21", "cuda", "bf16");
+    test_context(&bed, VAE_DECODE);
+    test_context(&bed, VAE_ENCODE);
+    vae_model_free(&bed.model);
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());

@@ -208,6 +208,22 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
     return status;
 }
 
+/* Searches nothing, as the program may be too large to be computed at all. */
+bool
+vae_cuda_reads_carry(void *backend, const VaeOp *conv)
+{
+    char name[VAE_CUDA_LAYER_NAME];
+    VaeBackend *cuda = backend;
+    const VaeCudaConvShape shape =
+        vae_cuda_shape(conv, cuda->params.precision == VAE_PRECISION_TF32);
+    const VaeCudaConvShape layer = vae_cuda_layer_shape(&shape);
+    vae_cuda_layer_name(&layer, name);
+    for (int i = 0; i < cuda->n_layers; i++)
+        if (strcmp(cuda->layers[i].name, name) == 0)
+            return vae_cuda_choice_is_own(&cuda->layers[i].choice);
+    return false;
+}
+
 void
 vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program)
 {

@@ -241,16 +241,22 @@ VaeStatus
 vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                    VaeError *error)
 {
+    if (!conv->own && args->past_frames)
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the library does not read context from a carry");
     if (!conv->own)
         return vae_cuda_library_conv_bind(conv->library, args, error);
     const void *add = conv->add ? args->add : NULL;
-    if (((uintptr_t) args->x | (uintptr_t) args->weight | (uintptr_t) args->y |
+    if (((uintptr_t) args->x | (uintptr_t) args->past |
+         (uintptr_t) args->weight | (uintptr_t) args->y |
          (uintptr_t) args->bias | (uintptr_t) add) %
         16)
         return vae_fail(error, VAE_ERR_BACKEND,
                         "addresses are no multiples of 16");
     conv->args.y = args->y;
     conv->args.x = args->x;
+    conv->args.past = args->past;
+    conv->args.past_frames = args->past_frames;
     conv->args.add = add;
     conv->args.weight = args->weight;
     conv->args.bias = args->bias;

@@ -4,8 +4,8 @@
  * without the device everything but running works. Threads may share it.
  *
  * y = relu?(conv(x) + add + bias) over channels-last memory, summed in fp32
- * and rounded to y_type once. The context of x is in front of its frames; there
- * is no padding in time.
+ * and rounded to y_type once. The context of x is in front of its frames, or in
+ * a block of its own; there is no padding in time.
  */
 #ifndef VAE_CUDA_CONV_H
 #define VAE_CUDA_CONV_H
@@ -51,10 +51,13 @@ typedef struct VaeCudaChoice {
 } VaeCudaChoice;
 bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 
-/* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. */
+/* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The
+ * first past_frames frames are in past, the others in x; only the own kernel
+ * reads two blocks. */
 typedef struct VaeCudaConvArgs {
     void *y;
-    const void *x, *add, *weight, *bias;
+    const void *x, *past, *add, *weight, *bias;
+    int past_frames;
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
 
