@@ -358,8 +358,10 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
     if (status != VAE_OK || (status = recognise(m, error)) != VAE_OK)
         goto fail;
     if (own.variant && strcmp(own.variant, m->info.arch) != 0) {
-        status = vae_fail(error, VAE_ERR_MODEL, "%s: holds %s, which is no %s",
-                          path, m->info.arch, own.variant);
+        status = vae_fail_parts(
+            error, VAE_ERR_MODEL,
+            (VaeErrorParts){.found = m->info.arch, .wanted = own.variant},
+            "%s: holds %s, which is no %s", path, m->info.arch, own.variant);
         goto fail;
     }
     if ((status = dry_run(m, error)) != VAE_OK ||

@@ -78,11 +78,23 @@ gst_vae_error_details(const GError *error)
     return own ? own->details : NULL;
 }
 
+GstStructure *
+gst_vae_mismatch_details(GstVaeMismatch mismatch)
+{
+    GstStructure *details =
+        gst_structure_new("details", "field", G_TYPE_STRING, mismatch.field,
+                          "wanted", G_TYPE_STRING, mismatch.wanted, NULL);
+
+    if (mismatch.found)
+        gst_structure_set(details, "found", G_TYPE_STRING, mismatch.found,
+                          NULL);
+    return details;
+}
+
 void
 gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
                      const gchar *format, ...)
 {
-    GstStructure *details;
     gchar *message;
     va_list args;
 
@@ -91,13 +103,7 @@ gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
     va_start(args, format);
     message = g_strdup_vprintf(format, args);
     va_end(args);
-    details =
-        gst_structure_new("details", "field", G_TYPE_STRING, mismatch.field,
-                          "wanted", G_TYPE_STRING, mismatch.wanted, NULL);
-    if (mismatch.found)
-        gst_structure_set(details, "found", G_TYPE_STRING, mismatch.found,
-                          NULL);
     *error = gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                               message, details);
+                               message, gst_vae_mismatch_details(mismatch));
     g_free(message);
 }

@@ -23,6 +23,8 @@ typedef struct GstVaeMismatch {
     const gchar *field, *found, *wanted;
 } GstVaeMismatch;
 
+/* (transfer full) */
+GstStructure *gst_vae_mismatch_details(GstVaeMismatch mismatch);
 /* Like g_set_error(). The error is posted as a GST_STREAM_ERROR_FORMAT. */
 void gst_vae_set_mismatch(GError **error, GstVaeMismatch mismatch,
                           const gchar *format, ...) G_GNUC_PRINTF(3, 4);

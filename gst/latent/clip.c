@@ -8,10 +8,19 @@
 #include "metadata.h"
 
 static void
-overrule(GstLatentClip *clip, const gchar *setting)
+overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
+         const gchar *wish)
 {
-    if (!clip->overruled[0])
-        g_strlcpy(clip->overruled, setting, sizeof clip->overruled);
+    if (!clip->overruled)
+        clip->overruled =
+            g_strdup_printf("%s is %s, so the property's value %s is not used",
+                            setting, stated, wish);
+}
+
+static const gchar *
+normalization_word(VaeNormalization normalization)
+{
+    return normalization == VAE_RAW ? "raw" : "normalized";
 }
 
 /* A name that the caps cannot hold is refused: cut short, it would be another.
@@ -23,7 +32,7 @@ fill_space(GstLatentClip *clip, const gchar *name, const gchar *wish,
     const gchar *stated = clip->data.space;
     const gchar *space = stated ? stated : wish;
     if (stated && wish && strcmp(stated, wish) != 0)
-        overrule(clip, "latent-space");
+        overrule(clip, "latent-space", stated, wish);
     if (!space)
         return VAE_OK;
     if (strlen(space) >= sizeof clip->info.space ||
@@ -50,7 +59,9 @@ fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
         return;
     if (clip->data.normalization_stated) {
         if (wish != info->normalization)
-            overrule(clip, "normalization");
+            overrule(clip, "normalization",
+                     normalization_word(info->normalization),
+                     normalization_word(wish));
         return;
     }
     info->normalization = wish;
@@ -206,6 +217,7 @@ gst_latent_clip_clear(GstLatentClip *clip)
     vae_tensor_file_free(&clip->file);
     g_free(clip->times);
     g_free(clip->sequences);
+    g_free(clip->overruled);
     memset(clip, 0, sizeof *clip);
 }
 

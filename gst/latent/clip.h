@@ -41,7 +41,7 @@ typedef struct GstLatentClip {
     GstLatentTime *times; /* time of each latent; NULL: by the frame rate */
     VaeLatentSequence *sequences; /* NULL: the clip is one sequence */
     gint n_sequences;
-    gchar overruled[64]; /* the setting that the file contradicts, or "" */
+    gchar *overruled; /* how the file contradicts a property, or NULL */
 } GstLatentClip;
 
 /*

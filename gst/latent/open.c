@@ -114,10 +114,9 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     gst_latent_settings_clear(&settings);
     if (status != VAE_OK)
         return gst_latent_send_fail(self, &error);
-    if (self->clip.overruled[0])
+    if (self->clip.overruled)
         GST_ELEMENT_WARNING(self, STREAM, FORMAT,
-                            ("%s states another %s; the property is not used",
-                             name, self->clip.overruled),
+                            ("%s states that %s", name, self->clip.overruled),
                             (NULL));
     if (self->clip.guessed)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,

@@ -119,6 +119,8 @@ push_segment(GstLatentDemux *self)
     GstEvent *event = gst_event_new_segment(&self->segment);
     if (self->seqnum)
         gst_event_set_seqnum(event, self->seqnum);
+    else
+        self->seqnum = gst_event_get_seqnum(event);
     gst_pad_push_event(self->srcpad, event);
     push_tags(self);
 }

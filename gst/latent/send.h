@@ -31,7 +31,7 @@ struct _GstLatentDemux {
     GstLatentBytes bytes; /* in pull mode only the header */
     GstLatentRun run;
     gboolean start_due, segment_due; /* events to send */
-    guint32 seqnum; /* of the segment and EOS; 0 before a seek */
+    guint32 seqnum; /* of the segment and EOS; 0 before the first segment */
 
     /* Written with both locks held. clip does not change while known is TRUE.
      */

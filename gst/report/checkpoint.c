@@ -6,12 +6,14 @@
 #include "error.h"
 
 static void
-post_failed(GstElement *element, const VaeError *error)
+post_failed(GstElement *element, const gchar *path, const VaeError *error)
 {
     GError *fault = gst_vae_error_to_gerror(error);
 
     g_prefix_error(&fault, "No checkpoint was written: ");
-    gst_vae_post(element, GST_MESSAGE_WARNING, fault, NULL);
+    gst_vae_post(
+        element, GST_MESSAGE_WARNING, fault,
+        gst_structure_new("details", "file", G_TYPE_STRING, path, NULL));
 }
 
 gboolean
@@ -26,7 +28,7 @@ gst_vae_checkpoint_save(GstElement *element, VaeStream *stream,
         error.status = vae_stream_save(stream, params, &error);
     saved = error.status == VAE_OK;
     if (!saved)
-        post_failed(element, &error);
+        post_failed(element, params->path, &error);
     gst_element_post_message(
         element,
         gst_message_new_element(

@@ -3,8 +3,10 @@
  */
 #include "base.h"
 
+#include "details.h"
 #include "error.h"
 #include "video.h"
+
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -122,19 +124,27 @@ warn_line(void *user, const char *line)
 static gboolean
 read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
 {
-    const gchar *word;
+    static const gchar wanted[] =
+        "auto, a size such as 12G, or a part of what is free such as 75%";
+    gchar *word, *message;
     gboolean good;
 
     GST_OBJECT_LOCK(base);
-    word = base->settings.memory_limit ? base->settings.memory_limit : "auto";
+    word = g_strdup(base->settings.memory_limit ? base->settings.memory_limit
+                                                : "auto");
+    GST_OBJECT_UNLOCK(base);
     good = vae_memory_limit_parse(word, &params->memory_limit,
                                   &params->memory_share);
-    if (!good)
-        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
-                    "memory-limit is \"%s\", expected auto, a size such as "
-                    "12G, or a part of what is free such as 75%%",
-                    word);
-    GST_OBJECT_UNLOCK(base);
+    if (!good) {
+        message = g_strdup_printf("memory-limit is \"%s\", expected %s", word,
+                                  wanted);
+        *error = gst_vae_error_new(GST_LIBRARY_ERROR,
+                                   GST_LIBRARY_ERROR_SETTINGS, message,
+                                   gst_vae_mismatch_details((GstVaeMismatch){
+                                       "memory-limit", word, wanted}));
+        g_free(message);
+    }
+    g_free(word);
     return good;
 }
 

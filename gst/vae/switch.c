@@ -19,6 +19,22 @@ dup_setting(GstVaeBase *base)
     return path;
 }
 
+/* Sets the error for a file without that side of the network. */
+static void
+refuse_side(const VaeModelInfo *info, gboolean decode, GError **error)
+{
+    const gchar *wanted = decode ? "decoder" : "encoder";
+    const gchar *found = decode ? "encoder" : "decoder";
+    gchar *message = g_strdup_printf(
+        "%s has no %s, only %s (recognised by %s)", info->path, wanted,
+        decode ? "an encoder" : "a decoder", info->reason);
+
+    *error = gst_vae_error_new(
+        GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, message,
+        gst_vae_mismatch_details((GstVaeMismatch){"model", found, wanted}));
+    g_free(message);
+}
+
 /* The element's law has fixed arrays. */
 static gboolean
 check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
@@ -27,10 +43,7 @@ check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
         GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
 
     if (decode ? !info->has_decoder : !info->has_encoder) {
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ,
-                    "%s has no %s, only %s (recognised by %s)", info->path,
-                    decode ? "decoder" : "encoder",
-                    decode ? "an encoder" : "a decoder", info->reason);
+        refuse_side(info, decode, error);
         return FALSE;
     }
     if (MAX(info->decode.first_out, info->decode.step_out) >

@@ -38,10 +38,11 @@ wait_for_output(GstVaeEngine *engine)
 }
 
 void
-gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error)
+gst_vae_engine_fail(GstVaeEngine *engine, const GstVaeSession *session,
+                    const VaeError *error)
 {
     const VaeModelInfo *info =
-        engine->session ? gst_vae_model_info(engine->session->model) : NULL;
+        session ? gst_vae_model_info(session->model) : NULL;
     guint flushes;
 
     GST_WARNING_OBJECT(engine->element, "%s", error->message);
@@ -56,10 +57,11 @@ gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error)
 /* Cancelled by a flush, or the pool was taken away with its session; neither
  * is an error, and what follows begins a sequence. */
 static void
-tell(GstVaeEngine *engine, VaeStatus status, const VaeError *error)
+tell(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status,
+     const VaeError *error)
 {
     if (status != VAE_OK && status != VAE_ERR_CANCELLED)
-        gst_vae_engine_fail(engine, error);
+        gst_vae_engine_fail(engine, slice->items[0]->session, error);
 }
 
 /* ------------------------------------------------------------------ */
@@ -296,7 +298,7 @@ end_running(GstVaeEngine *engine, int left, VaeStatus lost)
     engine->running = NULL;
     status = vae_stream_wait(engine->stream, left, &error);
     if (lost == VAE_OK)
-        tell(engine, status, &error);
+        tell(engine, slice, status, &error);
     else
         status = lost;
     end_slice(engine, slice, status);
@@ -428,7 +430,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
         engine->before = *vae_stream_stats(engine->stream);
     if (status == VAE_OK)
         status = begin(engine, slice, &error);
-    tell(engine, status, &error);
+    tell(engine, slice, status, &error);
     if (behind) {
         GST_LOG_OBJECT(engine->element, "%u steps begun while %u run", slice->n,
                        engine->running->n);
@@ -442,7 +444,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
         return;
     } else if (status == VAE_OK) {
         status = vae_stream_wait(engine->stream, 0, &error);
-        tell(engine, status, &error);
+        tell(engine, slice, status, &error);
     }
     end_slice(engine, slice, status);
 }

@@ -88,8 +88,10 @@ void gst_vae_engine_wait(GstVaeEngine *engine);
  * caused it. The caller holds the lock. */
 void gst_vae_engine_release(GstVaeEngine *engine, gboolean idle);
 /* Handles an error of the engine: posts it after the output of all earlier
- * steps, and refuses input until a flush. The caller does not hold the lock. */
-void gst_vae_engine_fail(GstVaeEngine *engine, const VaeError *error);
+ * steps, and refuses input until a flush. The error's details have the model of
+ * session, which may be NULL. The caller does not hold the lock. */
+void gst_vae_engine_fail(GstVaeEngine *engine, const GstVaeSession *session,
+                         const VaeError *error);
 
 G_END_DECLS
 #endif

@@ -83,7 +83,7 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
                                    .path = item->open->load},
             item->open->loaded, &error);
     if (error.status != VAE_OK && !fatal && !item->open)
-        gst_vae_engine_fail(engine, &error);
+        gst_vae_engine_fail(engine, item->session, &error);
     g_mutex_lock(&queue->lock);
     if (item->open) {
         *item->open->error = error;

@@ -257,6 +257,64 @@ damaged_weights(const char *from, const char *to)
     return path;
 }
 
+static void
+check_property(const gchar *element, const gchar *property, const gchar *value,
+               const gchar *found, const gchar *wanted)
+{
+    GstElement *e = gst_element_factory_make(element, NULL);
+    GstBus *bus = gst_bus_new();
+    GstStructure *details;
+
+    g_object_set(e, "model", vae_test_weights(), property, value, NULL);
+    gst_element_set_bus(e, bus);
+    CHECK_INT(gst_element_set_state(e, GST_STATE_PAUSED),
+              GST_STATE_CHANGE_FAILURE);
+    details = details_of(bus);
+    check_detail(details, "model", vae_test_weights());
+    check_detail(details, "found", found);
+    check_detail(details, "wanted", wanted);
+    gst_structure_free(details);
+    gst_element_set_state(e, GST_STATE_NULL);
+    gst_element_set_bus(e, NULL);
+    gst_object_unref(bus);
+    gst_object_unref(e);
+}
+
+/* A limit that is found wrong when the stream is opened: with a word by the
+ * element, with a size by the engine. */
+static void
+check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "memory-limit", limit, NULL);
+    GstBus *bus = vae_test_bus(h);
+    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    GstCaps *caps = gst_caps_from_string(text);
+    GstStructure *details;
+
+    gst_harness_push_event(h, gst_event_new_stream_start("limit"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    details = details_of(bus);
+    check_detail(details, field, wanted);
+    check_detail(details, "model", vae_test_weights());
+    check_detail(details, "latent-space", "wan2.1");
+    gst_structure_free(details);
+    gst_caps_unref(caps);
+    g_free(text);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static void
+test_setting_details(void)
+{
+    check_property("vaedecode", "variant", "taehv", "wan2.1", "taehv");
+    check_property("vaeencode", "variant", "nonsense", "wan2.1", "nonsense");
+    check_limit_details("12X", "found", "12X");
+    check_limit_details("12X", "field", "memory-limit");
+    check_limit_details("1M", "wanted", "1.0 MiB");
+}
+
 /* What the engine finds in a file of weights. */
 static void
 check_engine_details(const char *from, const char *to, const char *tensor,
@@ -399,6 +457,7 @@ main(int argc, char **argv)
                                     {"no-model", test_no_model},
                                     {"details", test_details},
                                     {"engine-details", test_engine_details},
+                                    {"setting-details", test_setting_details},
                                     {"bad-file", test_bad_file},
                                     {"installed", test_installed},
                                     {NULL, NULL}};

@@ -72,6 +72,26 @@ assert_codec(const Run *run, const gchar *wanted)
     gst_object_unref(sink);
 }
 
+/* Applications tell by the number that the end is that of the segment. */
+static void
+assert_one_seqnum(const Run *run)
+{
+    GstElement *sink = gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
+    GstPad *pad = gst_element_get_static_pad(sink, "sink");
+    GstEvent *segment, *eos;
+    GST_PAD_STREAM_LOCK(pad); /* the pad keeps an event after the sink had it */
+    segment = gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
+    eos = gst_pad_get_sticky_event(pad, GST_EVENT_EOS, 0);
+    GST_PAD_STREAM_UNLOCK(pad);
+    fail_unless(segment && eos);
+    fail_unless_equals_int(gst_event_get_seqnum(segment),
+                           gst_event_get_seqnum(eos));
+    gst_event_unref(segment);
+    gst_event_unref(eos);
+    gst_object_unref(pad);
+    gst_object_unref(sink);
+}
+
 /* Contents -------------------------------------------------------------- */
 
 static void
@@ -358,18 +378,38 @@ GST_START_TEST(test_silent_file)
 }
 GST_END_TEST
 
+GST_START_TEST(test_seqnum)
+{
+    gchar *path = write_clip("a", "latent", &small, CTHW, NULL, 0);
+    for (gint way = PULL; way <= PUSH; way++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        Run *run = run_new(ways[way], path, "");
+#pragma GCC diagnostic pop
+        gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
+        run_wait(run);
+        assert_one_seqnum(run);
+        run_free(run);
+    }
+    g_free(path);
+}
+GST_END_TEST
+
 GST_START_TEST(test_overruled)
 {
     static const gchar *const properties[] = {"latent-space=other",
                                               "normalization=normalized"};
+    static const gchar *const stated[] = {" wan2.1,", " raw,"};
     gchar *path = write_clip("a", "latent", &small, CTHW, all_metadata,
                              G_N_ELEMENTS(all_metadata));
     for (guint i = 0; i < G_N_ELEMENTS(properties); i++) {
         Run *run = demux(PULL, path, properties[i]);
         gchar **words = g_strsplit(properties[i], "=", 2);
         assert_clip(run, &small, 0);
-        fail_unless(run->warning && strstr(run->warning, words[0]), "%s",
-                    run->warning);
+        fail_unless(run->warning && strstr(run->warning, words[0]) &&
+                        strstr(run->warning, stated[i]) &&
+                        strstr(run->warning, words[1]),
+                    "%s", run->warning);
         g_strfreev(words);
         run_free(run);
     }
@@ -686,6 +726,7 @@ latentdemux_suite(void)
     tcase_add_test(tcase, test_times);
     tcase_add_test(tcase, test_usual_times);
     tcase_add_test(tcase, test_silent_file);
+    tcase_add_test(tcase, test_seqnum);
     tcase_add_test(tcase, test_overruled);
     tcase_add_test(tcase, test_rates);
     tcase_add_test(tcase, test_comfyui);
