@@ -41,6 +41,7 @@ enum {
     FIELD_ORIGIN,
     FIELD_LATENTS,
     FIELD_FRAMES,
+    FIELD_BEFORE,
     FIELDS
 };
 
@@ -60,7 +61,8 @@ set(Field *field, const char *key, const char *name, const char *format, ...)
 /* Sets all fields but FIELD_CARRIES. Settings that a backend does not read stay
  * empty. */
 static VaeStatus
-describe(const VaeStream *s, uint64_t frames, Field f[FIELDS], VaeError *error)
+describe(const VaeStream *s, const VaeCheckpointParams *params, Field f[FIELDS],
+         VaeError *error)
 {
     const VaeStreamParams *p = &s->params;
     const bool encode = p->direction == VAE_ENCODE;
@@ -105,7 +107,8 @@ describe(const VaeStream *s, uint64_t frames, Field f[FIELDS], VaeError *error)
     if (s->from_cold)
         set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%" PRIu64, s->origin);
     set(&f[FIELD_LATENTS], "vae.latents", NULL, "%" PRIu64, s->latents);
-    set(&f[FIELD_FRAMES], "vae.frames", NULL, "%" PRIu64, frames);
+    set(&f[FIELD_FRAMES], "vae.frames", NULL, "%" PRIu64, params->frames);
+    set(&f[FIELD_BEFORE], "vae.before", NULL, "%" PRIu64, params->before);
     return status;
 }
 
@@ -271,7 +274,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     uint8_t *block = NULL;
     /* Before the first run, no carry is set. */
     const bool carries = p->carries && !s->at_start && !s->cold;
-    status = describe(s, p->frames, f, error);
+    status = describe(s, p, f, error);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%d",
         carries ? vae_carry_items(s) : 0);
     if (carries && status == VAE_OK)
@@ -443,7 +446,7 @@ load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
 
 /* The place in the sequence, read from the file and checked. */
 typedef struct Place {
-    uint64_t latents, frames, origin;
+    uint64_t latents, frames, origin, before;
     bool carries, from_cold;
     uint64_t begin;
 } Place;
@@ -507,6 +510,8 @@ read_place(const VaeTensorFile *file, Place *p, VaeError *error)
     if (status == VAE_OK)
         status = read_count(file, "vae.frames", &p->frames, error);
     if (status == VAE_OK)
+        status = read_count(file, "vae.before", &p->before, error);
+    if (status == VAE_OK)
         status = read_count(file, "vae.carries", &carries, error);
     p->carries = carries > 0;
     p->from_cold =
@@ -532,7 +537,7 @@ check_file(const VaeStream *s, const VaeTensorFile *file,
            const VaeCheckpointParams *params, Place *place, VaeError *error)
 {
     Field f[FIELDS];
-    VaeStatus status = describe(s, 0, f, error);
+    VaeStatus status = describe(s, params, f, error);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%s", "");
     if (status == VAE_OK)
         status = vae_checkpoint_check(file, error);
@@ -568,7 +573,8 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
     const VaeCheckpoint found = {.latents = p.latents,
                                  .begin = p.begin,
                                  .frames = p.frames,
-                                 .carries = p.carries};
+                                 .carries = p.carries,
+                                 .before = p.before};
     vae_sized_write(out, &found, sizeof found);
     return VAE_OK;
 }

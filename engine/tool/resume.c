@@ -15,23 +15,40 @@
 #include "tool.h"
 #include "vae-private/stream.h"
 
-/* Identifies the clip: sizes and a hash (FNV-1a) of all latents. */
+/* Continues a hash (FNV-1a). */
+static uint64_t
+hash_bytes(uint64_t hash, const void *data, size_t n)
+{
+    const uint8_t *bytes = data;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* Identifies the clip: sizes and a hash of all latents, and of where its
+ * sequences begin. */
 static VaeStatus
-describe_clip(const VaeLatentClip *clip, int64_t frames, char *out, size_t size,
-              VaeError *error)
+describe_clip(const VaeLatentClip *clip, const Sequences *sequences, char *out,
+              size_t size, VaeError *error)
 {
     const size_t bytes = (size_t) clip->channels * (size_t) clip->height *
                          (size_t) clip->width * vae_type_size(clip->type);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    int64_t frames = 0;
     uint8_t *one = malloc(bytes);
     if (!one)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for a latent");
     for (int k = 0; k < clip->t; k++) {
         vae_latent_clip_read(clip, k, one);
-        for (size_t i = 0; i < bytes; i++)
-            hash = (hash ^ one[i]) * UINT64_C(0x100000001b3);
+        hash = hash_bytes(hash, one, bytes);
     }
     free(one);
+    for (int i = 0; i < sequences->n; i++) {
+        const VaeLatentSequence *s = &sequences->list[i];
+        frames += s->frames;
+        if (i > 0)
+            hash = hash_bytes(hash, s, sizeof *s);
+    }
     snprintf(out, size,
              "%d latents of %dx%dx%d %s, %" PRId64 " frames, %016" PRIx64,
              clip->t, clip->channels, clip->height, clip->width,
@@ -41,7 +58,7 @@ describe_clip(const VaeLatentClip *clip, int64_t frames, char *out, size_t size,
 
 VaeStatus
 resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
-            int64_t frames, VaeError *error)
+            const Sequences *sequences, VaeError *error)
 {
     *r = (Resume){.every = every > 0 ? every : RESUME_EVERY, .t = clip->t};
     r->done = calloc((size_t) clip->t, sizeof *r->done);
@@ -53,7 +70,7 @@ resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out);
     }
     r->exists = access(r->path, F_OK) == 0;
-    return describe_clip(clip, frames, r->clip, sizeof r->clip, error);
+    return describe_clip(clip, sequences, r->clip, sizeof r->clip, error);
 }
 
 /* The first latent from k on that differs from k in being done; at most end. */
@@ -117,15 +134,6 @@ resume_mark(Resume *r, int latent)
     r->done[latent] = true;
 }
 
-int
-resume_end(const Resume *r)
-{
-    int end = r->t;
-    while (end > 0 && !r->done[end - 1])
-        end--;
-    return end;
-}
-
 static VaeStatus
 read_ranges(Resume *r, VaeError *error)
 {
@@ -162,7 +170,7 @@ resume_load(Resume *r, VaeStream *stream, VaeError *error)
 }
 
 VaeStatus
-resume_parts(const Resume *r, int history, Segment **list, int *n,
+resume_parts(Resume *r, int first, int history, Segment **list, int *n,
              VaeError *error)
 {
     Segment *parts = calloc((size_t) r->t + 1, sizeof *parts);
@@ -173,19 +181,21 @@ resume_parts(const Resume *r, int history, Segment **list, int *n,
     for (int i = 0; i < *n; i++) {
         const int last = (*list)[i].end;
         for (int k = (*list)[i].first, end; k < last; k = end) {
-            end = end_of_run(r, k, last);
-            if (r->done[k])
+            end = end_of_run(r, first + k, first + last) - first;
+            if (r->done[first + k])
                 continue;
             const int begin = k > history ? k - history : 0;
             again += k - begin;
             parts[count++] = (Segment){begin, k, end};
         }
     }
-    if (r->exists)
+    if (r->exists && count > 0 && !r->told) {
         fprintf(stderr,
                 "vaetool: continuing: %d of %d latents are done (%d latents "
                 "are computed again)\n",
                 r->count, r->t, again);
+        r->told = true;
+    }
     free(*list);
     *list = parts;
     *n = count;

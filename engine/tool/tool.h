@@ -244,26 +244,26 @@ typedef struct Resume {
     int every;      /* latents between two checkpoints */
     bool exists;    /* there is a checkpoint */
     char clip[160]; /* identifies the clip */
-    int t;          /* latents of the clip */
+    int t;          /* latents of the file */
     bool *done;     /* of each latent: its frames are written */
     int count;      /* of those that are done */
     int saved;      /* of those in the newest checkpoint */
+    bool told;      /* what is continued */
 } Resume;
 
 /* every: 0 for the default. */
 VaeStatus resume_open(Resume *r, const char *out, int every,
-                      const VaeLatentClip *clip, int64_t frames,
+                      const VaeLatentClip *clip, const Sequences *sequences,
                       VaeError *error);
 /* Checks that the checkpoint is of this stream, and reads what is done. */
 VaeStatus resume_load(Resume *r, VaeStream *stream, VaeError *error);
 /* Reads a range of RESUME_DONE and moves *text behind it. */
 bool resume_next_range(const char **text, int64_t *first, int64_t *last);
 void resume_mark(Resume *r, int latent);
-/* The latent behind the last one that is done. */
-int resume_end(const Resume *r);
-/* Replaces a list of segments by their parts that are not done. */
-VaeStatus resume_parts(const Resume *r, int history, Segment **list, int *n,
-                       VaeError *error);
+/* Replaces a list of segments by their parts that are not done. first: the
+ * latent from which the segments count. */
+VaeStatus resume_parts(Resume *r, int first, int history, Segment **list,
+                       int *n, VaeError *error);
 /* Writes a checkpoint of a stream if enough latents came since the last one.
  * frames: those that are written. */
 VaeStatus resume_save(Resume *r, VaeStream *stream, Output *out, int64_t frames,

@@ -88,8 +88,11 @@ latents_done(const VaeTensorFile *c)
 {
     const char *text = vae_tensor_file_metadata(c, RESUME_DONE);
     int64_t first, last, n = 0;
-    if (!text)
-        return plain_count(stated(c, "vae.latents"));
+    if (!text) {
+        const int64_t before = plain_count(stated(c, "vae.before"));
+        const int64_t latents = plain_count(stated(c, "vae.latents"));
+        return before < 0 || latents < 0 ? -1 : before + latents;
+    }
     for (; *text; n += last - first + 1)
         if (!resume_next_range(&text, &first, &last) || last > INT32_MAX)
             return -1;

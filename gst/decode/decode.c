@@ -335,7 +335,7 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
     if (step->start)
         ret = gst_vae_decode_drain(self);
     if (step->start && ret == GST_FLOW_OK)
-        ret = gst_vae_decode_load(self, latent);
+        ret = gst_vae_decode_load(self, latent, step);
     if (ret == GST_FLOW_OK && !self->resuming)
         ret = gst_vae_base_switch(&self->base, step->start, step->pts, cold);
     /* A switch that failed has ended the sequence, too. */
@@ -351,9 +351,12 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
     GstVaeBase *base = &self->base;
     GstVaeStep step = gst_vae_decode_step(self, latent);
     gboolean cold = FALSE;
-    GstFlowReturn ret = prepare_latent(self, latent, &step, &cold);
+    GstFlowReturn ret;
     GstVaeItem *item;
 
+    if (GST_BUFFER_OFFSET_IS_VALID(latent))
+        self->latent = GST_BUFFER_OFFSET(latent);
+    ret = prepare_latent(self, latent, &step, &cold);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(latent);
         return ret;
@@ -454,7 +457,7 @@ restart(GstVaeBase *base)
 
     self->need_start = TRUE;
     self->discont = TRUE;
-    self->told_continues = FALSE;
+    self->told_continues = self->earlier = FALSE;
     gst_vae_decode_forget(self);
 }
 
@@ -471,7 +474,7 @@ segment(GstVaeBase *base)
 
     self->anchor = self->input_end = GST_CLOCK_TIME_NONE;
     self->since_anchor = 0;
-    self->frame = 0;
+    self->frame = self->latent = 0;
 }
 
 static void

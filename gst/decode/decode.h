@@ -25,6 +25,8 @@ typedef struct GstVaeDecode {
     GstClockTime anchor;     /* time from which frames are counted, or NONE */
     guint64 since_anchor;    /* frames since the anchor */
     guint64 frame;           /* OFFSET of the next frame */
+    guint64 latent;          /* place of the next latent in the clip */
+    guint64 first;           /* place of the latent that began the sequence */
     GstClockTime input_end;  /* end of the previous buffer, or NONE */
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
 
@@ -34,7 +36,7 @@ typedef struct GstVaeDecode {
 
     VaeCheckpoint resume; /* the position that was loaded */
     gboolean resuming;    /* the input has not reached this position yet */
-    guint64 place;        /* then: place of the next latent in its clip */
+    gboolean earlier;     /* nor the sequence of this position */
     guint saved;          /* latents since the last checkpoint */
 
     /* For the worker. */
@@ -107,9 +109,13 @@ void gst_vae_decode_forget(GstVaeDecode *self);
 
 /* decode/resume.c: resumes from checkpoints and requests them */
 
+/* Returns TRUE if a latent without DELTA_UNIT has the duration of the first one
+ * of a sequence. */
+gboolean gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *latent);
 /* Called at the start of a sequence. Loads the checkpoint of the action
  * load-checkpoint, if there is one. */
-GstFlowReturn gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent);
+GstFlowReturn gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent,
+                                  const GstVaeStep *step);
 /* Plans the step of a latent while resuming, without the frames that were
  * output before the checkpoint. Returns NULL if the latent is not needed.
  * (takes latent) */

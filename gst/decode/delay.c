@@ -93,7 +93,7 @@ gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n, GstClockTime pts)
 
     self->planned = n;
     self->given = n - wait;
-    self->frame = n - wait;
+    self->frame -= wait;
     if (late > 0)
         GST_WARNING_OBJECT(self,
                            "%" G_GUINT64_FORMAT " frames that wait are "

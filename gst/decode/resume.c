@@ -3,7 +3,8 @@
  *
  * The input may begin at the start of the clip, or at any later latent that is
  * early enough. The element drops the latents that the stream does not need. It
- * does not output frames from before the checkpoint.
+ * does not output frames from before the checkpoint. If the checkpoint is of a
+ * later sequence of the clip, the sequences before it are dropped.
  */
 #include "decode.h"
 
@@ -13,7 +14,7 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Frames before latent k of a clip. */
+/* Frames before latent k of a sequence. */
 static guint64
 frames_before(GstVaeDecode *self, guint64 k)
 {
@@ -38,9 +39,10 @@ had_before(GstVaeDecode *self)
 static void
 refuse_late(GstVaeDecode *self, const gchar *path)
 {
-    gchar *found = g_strdup_printf("%" G_GUINT64_FORMAT, self->place);
+    const VaeCheckpoint *c = &self->resume;
+    gchar *found = g_strdup_printf("%" G_GUINT64_FORMAT, self->latent);
     gchar *wanted =
-        g_strdup_printf("%" G_GUINT64_FORMAT, (guint64) self->resume.begin);
+        g_strdup_printf("%" G_GUINT64_FORMAT, (guint64) (c->before + c->begin));
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         self, STREAM, FORMAT,
@@ -59,20 +61,31 @@ static gboolean
 begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
 {
     const VaeCheckpoint *c = &self->resume;
+    guint64 place;
 
-    self->place = GST_BUFFER_OFFSET_IS_VALID(latent) ? GST_BUFFER_OFFSET(latent)
-                  : c->carries                       ? c->latents
-                                                     : 0;
-    if (self->place > c->begin) {
+    if (!GST_BUFFER_OFFSET_IS_VALID(latent))
+        self->latent = c->carries ? c->before + c->latents : 0;
+    if (self->latent > c->before + c->begin) {
         refuse_late(self, path);
         return FALSE;
     }
     GST_INFO_OBJECT(self,
                     "going on behind latent %" G_GUINT64_FORMAT
                     ", computing from %" G_GUINT64_FORMAT " on",
-                    (guint64) c->latents, (guint64) c->begin);
-    self->resuming = c->latents > self->place || self->place > 0;
-    self->frame = frames_before(self, self->place);
+                    (guint64) (c->before + c->latents),
+                    (guint64) (c->before + c->begin));
+    self->first = c->before;
+    self->earlier = self->latent < c->before;
+    if (self->earlier) {
+        self->resuming = TRUE;
+        return TRUE;
+    }
+    place = self->latent - c->before;
+    self->resuming = c->latents > place ||
+                     (place > 0 && !gst_vae_decode_begins(self, latent));
+    self->frame = frames_before(self, place);
+    if (c->before > 0 && c->frames > had_before(self))
+        self->frame += c->frames - had_before(self);
     return TRUE;
 }
 
@@ -88,21 +101,34 @@ take_wish(GstVaeBase *base)
     return path;
 }
 
+/* The loaded sequence has ended: the latent begins another one. Frames that
+ * wait in the carries leave first. */
+static GstFlowReturn
+end_loaded(GstVaeDecode *self, const GstVaeStep *step)
+{
+    gst_vae_decode_delay_resume(self, frames_before(self, self->resume.latents),
+                                step->pts);
+    return gst_vae_decode_drain(self);
+}
+
 GstFlowReturn
-gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
+gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent,
+                    const GstVaeStep *step)
 {
     GstVaeBase *base = &self->base;
     gchar *path = take_wish(base);
     GstFlowReturn ret = GST_FLOW_OK;
     GError *error = NULL;
 
-    self->resuming = FALSE; /* of a sequence before */
+    self->resuming = self->resuming && self->earlier; /* it begins later */
     if (!path)
         return GST_FLOW_OK;
     self->resume = (VaeCheckpoint) VAE_INIT(VaeCheckpoint);
     if (gst_vae_base_load_checkpoint(base, path, &self->resume, &error)) {
         if (!begin(self, path, latent))
             ret = GST_FLOW_ERROR;
+        else if (!self->resuming && self->resume.latents > 0)
+            ret = end_loaded(self, step);
     } else if (error) {
         gst_vae_base_post(base, error);
         ret = GST_FLOW_ERROR;
@@ -113,15 +139,30 @@ gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent)
     return ret;
 }
 
+/* Counts a latent of a sequence that was finished before. (takes latent) */
+static void
+skip(GstVaeDecode *self, GstBuffer *latent, const GstVaeStep *step)
+{
+    gst_vae_item_unref(gst_vae_decode_plan_step(self, latent, step));
+    self->discont = TRUE;
+}
+
 GstVaeItem *
 gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
                            GstVaeStep step)
 {
     const VaeCheckpoint *c = &self->resume;
-    const guint64 place = self->place++;
-    const guint64 first = frames_before(self, place), had = had_before(self);
+    const guint64 place = self->latent - c->before;
+    guint64 first, had;
     GstVaeItem *item;
 
+    self->earlier = self->latent < c->before;
+    if (self->earlier) {
+        skip(self, latent, &step);
+        return NULL;
+    }
+    first = frames_before(self, place);
+    had = had_before(self);
     if (place == c->latents && c->carries && self->planned == 0)
         gst_vae_decode_delay_resume(self, first, step.pts);
 

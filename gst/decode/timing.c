@@ -175,6 +175,17 @@ trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
     return CLAMP(frames_in(self, duration), 1, n);
 }
 
+gboolean
+gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *latent)
+{
+    const VaeSteps *steps = &self->base.choice.info->decode;
+
+    return !GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT) &&
+           GST_BUFFER_DURATION_IS_VALID(latent) &&
+           trimmed(self, GST_BUFFER_DURATION(latent), steps->step_out) <=
+               (guint) steps->first_out;
+}
+
 /* TRUE: a latent that begins a sequence is not the first of its clip. The
  * duration of a first one is that of its one frame. */
 static gboolean
@@ -316,6 +327,10 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
     GstClockTime pts = step->pts, length = GST_CLOCK_TIME_NONE;
     guint keep;
 
+    if (step->start)
+        self->first = self->latent;
+    self->latent++;
+    item->first = self->first;
     item->discont = self->discont || GST_BUFFER_IS_DISCONT(buffer);
     item->backward = self->base.input.segment.rate < 0;
     self->need_start = self->discont = FALSE;

@@ -57,7 +57,8 @@ typedef struct GstVaeItem {
     gboolean backward;    /* its buffers are pushed in reverse order */
     gboolean partial;     /* begins a sequence inside a clip */
     gboolean checkpoint;  /* a checkpoint is due after it */
-    guint64 frames;       /* frames of the sequence up to the step's end */
+    guint64 frames;       /* OFFSET of the frame behind the step */
+    guint64 first;        /* latent of the clip that begins the sequence */
     GstEvent *before;     /* pushed before the buffers, or NULL */
     GstClockTime arrived; /* when it was queued, by gst_util_get_timestamp() */
     GstClockTime running; /* running time of the first wanted buffer, or NONE */

@@ -155,7 +155,8 @@ save(GstVaeWorker *worker)
     const gboolean partial = engine->partial;
     VaeCheckpointParams params = {.struct_size = sizeof(VaeCheckpointParams),
                                   .path = path,
-                                  .frames = stands ? engine->last->frames : 0};
+                                  .frames = stands ? engine->last->frames : 0,
+                                  .before = stands ? engine->last->first : 0};
     VaeError error = {0};
 
     g_mutex_unlock(&queue->lock);

@@ -150,6 +150,82 @@ test_with_carries(void)
     g_free(want);
 }
 
+/* A clip of three sequences, of 3, 4 and 2 latents. */
+#define CLIP_LATENTS 9
+#define CLIP_FRAMES 27
+
+/* Frames of the clip before a latent. */
+static guint
+clip_frame(guint k)
+{
+    static const guint frames[CLIP_LATENTS + 1] = {0,  1,  5,  9,  10,
+                                                   14, 18, 22, 23, CLIP_FRAMES};
+
+    return frames[k];
+}
+
+static void
+push_clip(GstHarness *h, guint from, guint to, gboolean numbered)
+{
+    for (guint k = from; k < to; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+        GST_BUFFER_PTS(latent) = vae_test_time(clip_frame(k));
+        GST_BUFFER_DURATION(latent) =
+            vae_test_time(clip_frame(k + 1)) - GST_BUFFER_PTS(latent);
+        if (k == 3 || k == 7)
+            GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+        if (!numbered)
+            GST_BUFFER_OFFSET(latent) = GST_BUFFER_OFFSET_NONE;
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+}
+
+/* A checkpoint behind latent `at`, from which a clip goes on at `from`. */
+static void
+clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
+{
+    const guint n = clip_frame(at);
+    GstHarness *h = decoder("fp32");
+    GstBus *bus = vae_test_bus(h);
+    gchar *want, *got;
+
+    g_object_set(h->element, "checkpoint-carries", carries, NULL);
+    push_clip(h, 0, at, numbered);
+    g_signal_emit_by_name(h->element, "save-checkpoint", file);
+    g_free(vae_test_pull_frames(h, 0, n));
+    CHECK_INT(wait_saved(bus), n);
+    push_clip(h, at, CLIP_LATENTS, numbered);
+    want = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    finish(h);
+
+    h = decoder("fp32");
+    g_signal_emit_by_name(h->element, "load-checkpoint", file);
+    push_clip(h, from, CLIP_LATENTS, numbered);
+    got = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
+    CHECK(g_strcmp0(got, want) == 0);
+    g_free(got);
+    g_free(want);
+    finish(h);
+}
+
+static void
+test_sequences(void)
+{
+    clip_goes_on(2, 0, FALSE, TRUE); /* in the first sequence */
+    clip_goes_on(5, 0, FALSE, TRUE);
+    clip_goes_on(5, 3, FALSE, TRUE);
+    clip_goes_on(5, 0, FALSE, FALSE);
+    clip_goes_on(5, 0, TRUE, TRUE);
+    clip_goes_on(5, 5, TRUE, TRUE);
+    clip_goes_on(5, 5, TRUE, FALSE);
+    clip_goes_on(7, 0, FALSE, TRUE); /* at the end of the second one */
+    clip_goes_on(7, 7, TRUE, TRUE);
+    clip_goes_on(8, 2, TRUE, TRUE);
+}
+
 static void
 refused(const gchar *precision, guint from, GQuark domain, gint code,
         const gchar *word, const gchar *other)
@@ -223,6 +299,7 @@ main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"without-carries", test_without_carries},
                                     {"with-carries", test_with_carries},
+                                    {"sequences", test_sequences},
                                     {"refused", test_refused},
                                     {"unwritable", test_unwritable},
                                     {"foreign", test_foreign},

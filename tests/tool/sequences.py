@@ -4,6 +4,7 @@ usage: sequences.py VAETOOL WEIGHTS FOLDER"""
 import json
 import os
 import random
+import resource
 import struct
 import subprocess
 import sys
@@ -63,6 +64,48 @@ def refused(*words, args=(), table=SEQUENCES, **how):
         assert word in done.stderr, (word, done.stderr)
 
 
+def resumes(path, wanted):
+    """A limit of the output's size ends runs with --resume, each one later."""
+    out = os.path.join(FOLDER, "resumed.safetensors")
+    point, part = out + ".checkpoint", out + ".part"
+    reached = set()
+
+    def go(latents, limit):
+        full = (limit, resource.RLIM_INFINITY)
+        return subprocess.run(
+            [TOOL, "decode", "--model", WEIGHTS, "--backend", "ref", "--resume",
+             "--slice", "1", "--checkpoint-interval", "1", latents, out],
+            capture_output=True, text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, full))
+
+    for old in (point, part, out):
+        if os.path.exists(old):
+            os.remove(old)
+    for frames in (5, 9, 10, 11, 12):
+        done = go(path, frames * len(wanted) // 14)
+        assert done.returncode == 3 and "cannot write" in done.stderr, done
+        if os.path.exists(point):
+            said = json.loads(run("info", "--json", point).stdout)
+            said = said["unfinished"]["checkpoint"]
+            reached.add((said["latents"], said["frames"]))
+    assert reached == {(1, 1), (2, 5), (3, 9), (4, 10), (5, 11)}, reached
+    with open(point, "rb") as a, open(part, "rb") as b:
+        kept = a.read(), b.read()
+    done = go(path, resource.RLIM_INFINITY)
+    assert done.returncode == 0, done
+    assert "continuing: 5 of 6 latents are done" in done.stderr, done
+    with open(out, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        file.seek(8 + size)
+        assert file.read() == wanted
+    with open(point, "wb") as a, open(part, "wb") as b:
+        a.write(kept[0])
+        b.write(kept[1])
+    done = go(write("other.safetensors", DATA, ((0, 9), (3, 4), (5, 1))),
+              resource.RLIM_INFINITY)
+    assert done.returncode == 3 and "of another run" in done.stderr, done
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     whole = write("all.safetensors", DATA, SEQUENCES)
@@ -81,7 +124,7 @@ def main():
     assert "  3 sequences, each decoded without those before it\n" in info.stdout
     assert " sequences, each" not in run("info", part).stdout
     assert json.loads(run("info", "--json", whole).stdout)["sequences"] == 3
-    refused("holds 3 sequences", "--resume", args=("--resume",))
+    resumes(whole, wanted)
     for table in ([(0, 9), (3, 2), (4, 4)], [(1, 4), (3, 1)], [(0, 9), (7, 1)],
                   [(0, 9), (3, 0)], [(0, 9), (3, -1)], [(0, 14), (3, 1)],
                   [(0, 5), (3, 1), (2, 1)], [(0, 9), (2 ** 62, 1)]):

@@ -29,6 +29,8 @@ typedef struct VaeCheckpointParams {
     const VaeMetadata *own; /* entries of the caller, such as its input file.
                                Loading requires the same. Keys without "vae." */
     size_t n_own;
+    uint64_t before; /* saving: latents of the caller's clip before the
+                        sequence, if a clip may hold several sequences */
 } VaeCheckpointParams;
 
 typedef struct VaeCheckpoint {
@@ -39,6 +41,7 @@ typedef struct VaeCheckpoint {
                            discard the output up to latents */
     uint64_t frames;    /* VaeCheckpointParams.frames when it was saved */
     bool carries;       /* the file has them */
+    uint64_t before;    /* VaeCheckpointParams.before when it was saved */
 } VaeCheckpoint;
 
 /*

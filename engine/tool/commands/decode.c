@@ -24,6 +24,7 @@ typedef struct Decode {
     VaeLatentClip whole; /* all latents of the file */
     Sequences sequences;
     VaeLatentClip clip; /* the latents of the current sequence */
+    int first;          /* latent of the file that begins it */
     int64_t before;     /* frames of the sequences before it */
     Output out;
     Resume resume;
@@ -106,6 +107,7 @@ select_sequence(Decode *d, int i)
     const VaeLatentSequence *s = &d->sequences.list[i];
     d->clip = d->whole;
     d->clip.t = (int) s->latents;
+    d->first = (int) s->first;
     d->clip.data = (const uint8_t *) d->whole.data +
                    (uint64_t) s->first * d->whole.t_stride;
     d->frames = s->frames;
@@ -118,11 +120,6 @@ find_sequences(Decode *d, VaeError *error)
         sequences_read(d->file, &d->whole, d->model, &d->sequences, error);
     if (status != VAE_OK)
         return status;
-    if (d->sequences.n > 1 && d->o->resume)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "%s: holds %d sequences; --resume continues a file of "
-                        "one. Decode it without --resume",
-                        vae_tensor_file_name(d->file), d->sequences.n);
     for (int i = 0; i < d->sequences.n; i++)
         d->all += d->sequences.list[i].frames;
     select_sequence(d, 0);
@@ -295,7 +292,7 @@ count_frames(Run *r, int64_t n, bool ends, VaeError *error)
     if (d->o->resume) {
         while (r->whole < r->segment.end &&
                frames_before(d, r->whole + 1) <= r->written)
-            resume_mark(&d->resume, r->whole++);
+            resume_mark(&d->resume, d->first + r->whole++);
         if (!ends)
             status =
                 resume_save(&d->resume, r->stream, &d->out, d->written, error);
@@ -443,7 +440,8 @@ run_segments(Decode *d, VaeError *error)
         status = segments_cut(d->clip.t, d->n_streams, history, &segments,
                               &job.n, error);
     if (status == VAE_OK && d->o->resume)
-        status = resume_parts(&d->resume, history, &segments, &job.n, error);
+        status = resume_parts(&d->resume, d->first, history, &segments, &job.n,
+                              error);
     job.segments = segments;
     for (int i = 0; status == VAE_OK && i < job.n && d->o->verbose; i++)
         fprintf(stderr, "segment %d: latents %d to %d, from %d on\n", i,
@@ -465,13 +463,31 @@ run_sequence(Decode *d, VaeError *error)
                                             : run(&r, error);
 }
 
+/* Counts the frames whose latents are done, and finds the end of the last one
+ * in the file. */
+static void
+count_done(Decode *d, int64_t *written, int64_t *end)
+{
+    int64_t before = 0;
+    *written = *end = 0;
+    for (int i = 0; d->o->resume && i < d->sequences.n; i++) {
+        select_sequence(d, i);
+        for (int k = 0; k < d->clip.t; k++) {
+            if (!d->resume.done[d->first + k])
+                continue;
+            *written += frames_before(d, k + 1) - frames_before(d, k);
+            *end = before + frames_before(d, k + 1);
+        }
+        before += d->frames;
+    }
+}
+
 static VaeStatus
 run_all(Decode *d, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    for (int k = 0; k < d->resume.t; k++)
-        if (d->resume.done[k])
-            d->written += frames_before(d, k + 1) - frames_before(d, k);
+    int64_t end;
+    count_done(d, &d->written, &end);
     progress_begin(&d->progress, "frames", d->all);
     for (int i = 0; i < d->sequences.n && status == VAE_OK; i++) {
         select_sequence(d, i);
@@ -508,16 +524,16 @@ open_resumed(Decode *d, const VaeTensorHeader *header, VaeError *error)
     Resume *r = &d->resume;
     const char *path = d->o->argument[1];
     VaeStatus status =
-        resume_open(r, path, d->o->every, &d->clip, d->frames, error);
+        resume_open(r, path, d->o->every, &d->whole, &d->sequences, error);
     if (status == VAE_OK)
         status = output_resume(&d->out, path, header, r->exists, error);
     if (status == VAE_OK && r->exists)
         status = resume_load(r, d->streams[0], error);
-    if (status == VAE_OK && r->exists)
-        status = output_cut(
-            &d->out, (uint64_t) frames_before(d, resume_end(r)) * d->frame_size,
-            error);
-    return status;
+    int64_t written, end;
+    if (status != VAE_OK || !r->exists)
+        return status;
+    count_done(d, &written, &end);
+    return output_cut(&d->out, (uint64_t) end * d->frame_size, error);
 }
 
 static VaeStatus
