@@ -117,13 +117,16 @@ latents_out(const VaeLaunch *l, const VaeOp *op)
     }
 }
 
-static void
+static int
 pictures_in(const VaeLaunch *l, const VaeOp *op)
 {
     assert(l->run);
     const VaeTensor *y = op->y;
     uint8_t *frame = vae_exec_body(l->exec, y);
-    for (int i = 0; i < y->shape.t; i++, frame += vae_frame_bytes(y))
+    const size_t black = (size_t) op->trim * vae_frame_bytes(y);
+    const int code = black ? l->zero(&l->queue, frame, black) : 0;
+    frame += black;
+    for (int i = 0; i < y->shape.t - op->trim; i++) {
         l->kernels->picture_in(
             &l->queue, &(VaePictureInArgs){
                            .y = frame,
@@ -134,6 +137,9 @@ pictures_in(const VaeLaunch *l, const VaeOp *op)
                            .c = y->shape.c,
                            .low = l->run->low,
                            .high = l->run->high});
+        frame += vae_frame_bytes(y);
+    }
+    return code;
 }
 
 static void
@@ -141,11 +147,12 @@ pictures_out(const VaeLaunch *l, const VaeOp *op)
 {
     assert(l->run);
     const VaeTensor *x = op->x;
-    const uint8_t *frame =
-        vae_exec_body(l->exec, x) + (size_t) op->trim * vae_frame_bytes(x);
+    const uint8_t *body = vae_exec_body(l->exec, x);
     count_bad(l, x);
-    for (int i = 0; i < x->shape.t - op->trim; i++) {
+    for (int i = 0; i < vae_op_units(op); i++) {
         const VaePicture *to = unit(l->pictures_out, i, l->out_stride);
+        const uint8_t *frame =
+            body + (size_t) vae_op_unit_frame(op, i) * vae_frame_bytes(x);
         if (to->data[0])
             l->kernels->picture_out(&l->queue,
                                     &(VaePictureOutArgs){.picture = to,
@@ -156,7 +163,6 @@ pictures_out(const VaeLaunch *l, const VaeOp *op)
                                                          .c = x->shape.c,
                                                          .low = l->run->low,
                                                          .high = l->run->high});
-        frame += vae_frame_bytes(x);
     }
 }
 
@@ -447,7 +453,7 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
         latents_out(l, op);
         break;
     case VAE_OP_PICTURE_IN:
-        pictures_in(l, op);
+        code = pictures_in(l, op);
         break;
     case VAE_OP_PICTURE_OUT:
         pictures_out(l, op);

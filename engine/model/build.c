@@ -148,6 +148,8 @@ vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
                                        &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (!decode && vae_steps_in_chunks(&info->encode))
+        *steps = 1; /* each one ends with the begin of a chunk */
     vae_program_free(&next);
     vae_carry_set_free(&carries);
     return status;

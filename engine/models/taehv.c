@@ -235,6 +235,7 @@ TAE(vae_arch_taehv1_5, "taehv1_5");
 TAE(vae_arch_taehv1_5_super, "taehv1_5_super");
 TAE(vae_arch_taecvx, "taecvx");
 TAE(vae_arch_taeos1_3, "taeos1_3");
+TAE(vae_arch_taeh3, "taeh3");
 TAE(vae_arch_taeltx_2, "taeltx_2");
 TAE(vae_arch_taeltx2_3, "taeltx2_3");
 TAE(vae_arch_taeltx2_3_wide, "taeltx2_3_wide");

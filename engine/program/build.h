@@ -38,6 +38,18 @@ typedef struct VaeTensorSource {
     const VaeTensorFile *file; /* that holds them, or NULL */
 } VaeTensorSource;
 
+/*
+ * True where latents come in chunks, each of which begins as a sequence does,
+ * with a latent of fewer frames. A later step ends with the first_in units that
+ * begin the next chunk. The missing frames of a chunk are black ones in front
+ * of an encoder's input, and are not among a decoder's results.
+ */
+static inline bool
+vae_steps_in_chunks(const VaeSteps *s)
+{
+    return s->first_in > 1 && s->first_out > 1;
+}
+
 /* One direction of a model, from which programs are recorded. */
 typedef struct VaeNetwork {
     void (*forward)(VaeBuilder *b);
@@ -50,8 +62,8 @@ typedef struct VaeNetwork {
 typedef struct VaeBuildParams {
     VaeNetwork network; /* vae_model_build() fills it in */
     VaeDirection direction;
-    bool first;
-    bool cold; /* a later step without context from earlier ones */
+    bool first; /* of a sequence, or of a chunk that is encoded */
+    bool cold;  /* a later step without context from earlier ones */
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* types of convolutions' inputs, and of sums */

@@ -179,6 +179,8 @@ sum_up(VaeStream *s)
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = count_flop(s, FIRST);
     p->flop_step = count_flop(s, NEXT);
+    if (vae_stream_begins_chunks(s))
+        p->flop_step += p->flop_first;
     if (vae_stream_has_tiles(s)) {
         const int unit = s->model->info.spatial;
         p->tiles = vae_tile_count(&s->grid);

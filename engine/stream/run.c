@@ -273,9 +273,10 @@ vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
 {
     VaeUnits at = *units;
     const bool guesses = s->params.low_latency && !s->ended;
+    bool begins = false; /* a chunk */
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
-        const int which = s->at_start                  ? FIRST
+        const int which = s->at_start || begins        ? FIRST
                           : s->cold                    ? COLD
                           : most >= s->plan.slice_size ? NEXT
                                                        : NEXT1;
@@ -294,7 +295,8 @@ vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
             s->stats.units_in += (uint64_t) p->n_in;
         if (!vae_stream_has_delay(s))
             s->stats.units_out += (uint64_t) p->n_out;
-        steps -= p->steps;
+        begins = vae_stream_begins_chunks(s) && which == NEXT;
+        steps -= begins ? 0 : p->steps;
     }
     return VAE_OK;
 }

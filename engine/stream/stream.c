@@ -77,6 +77,11 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "a look-ahead of %d latents, expected 0 or more",
                         p->look_ahead);
+    if (p->restarts && vae_steps_in_chunks(&info->decode))
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s cannot begin inside a clip: its latents come in "
+                        "chunks of %d",
+                        info->arch, info->decode.step_in);
     if (p->device < -1)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "device %d, expected its number or -1 for any",
@@ -302,6 +307,8 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
+    if (vae_stream_begins_chunks(s))
+        s->params.slice_size = 1;
     set_statistics(s);
     status = set_delay(s, error);
     if (status == VAE_OK)

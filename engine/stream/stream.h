@@ -130,6 +130,14 @@ VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
  * the backend can time both. The backend is open, nothing is planned yet. */
 void vae_stream_settle_precision(VaeStream *s);
 
+/* A later step of an encoder whose latents come in chunks runs the program
+ * `next`, and then `first`. */
+static inline bool
+vae_stream_begins_chunks(const VaeStream *s)
+{
+    return s->params.direction == VAE_ENCODE && vae_steps_in_chunks(&s->steps);
+}
+
 static inline const char *
 vae_stream_direction(const VaeStream *s)
 {

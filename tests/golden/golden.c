@@ -354,6 +354,8 @@ static const Case cases[] = {
     E("taehv/taecvx", "encode_f9_16x16", true),
     D("taehv/taeos1_3", "decode_t2_2x3", true),
     E("taehv/taeos1_3", "encode_f5_16x24", true),
+    D("taehv/taeh3", "decode_t7_1x1", true),
+    E("taehv/taeh3", "encode_f22_16x32", true),
     D("taehv/taeltx2_3", "decode_t1_1x2", true),
     E("taehv/taeltx2_3", "encode_f9_32x32", true),
     D("taehv/taeltx2_3_wide", "decode_t2_1x1", true),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes the small vectors of the TAEHV family by running the official code.
 
-    taehv_vectors.py TAEHV.PY TAEHV_WIDE.PY OUT
+    taehv_vectors.py TAEHV.PY TAEHV_WIDE.PY OUT [KIND...]
 
 TAEHV.PY is madebyollin/taehv at commit 1f14a56, TAEHV_WIDE.PY the same file of its branch
 2026_03_11_taeltx23_wide (32ac014), which alone knows taeltx2_3_wide. OUT becomes what
-tests/golden/data/taehv has for the networks of KINDS. Needs PyTorch.
+tests/golden/data/taehv has for the networks of KINDS, or for those named. Needs PyTorch.
 """
 import copy
 import importlib.util
@@ -25,15 +25,32 @@ BASE = {256: 8, 128: 6, 64: 4}
 KINDS = {
     'taecvx': (4401, BASE, (3, 2, 2), (9, 16, 16)),
     'taeos1_3': (4501, BASE, (2, 2, 3), (5, 16, 24)),
+    'taeh3': (4801, BASE, (7, 1, 1), (22, 16, 32)),
     'taeltx2_3': (4601, BASE, (1, 1, 2), (9, 32, 32)),
     'taeltx2_3_wide': (4701, {1024: 12, 512: 8, 256: 8, 64: 4}, (2, 1, 1), None),
 }
 GROUP = 4  # channels of a group of the small wide network, 64 in the released one
 
 
+class Silent:
+    """Stands for tqdm, whose progress bars nobody sees."""
+
+    def __init__(self, it=None, **_):
+        self.it = it
+
+    def __iter__(self):
+        return iter(self.it)
+
+    def update(self, _):
+        pass
+
+    def close(self):
+        pass
+
+
 def load(path):
-    if not importlib.util.find_spec('tqdm'):
-        fake = types.SimpleNamespace(tqdm=lambda it=None, **_: it)
+    if 'tqdm' not in sys.modules and not importlib.util.find_spec('tqdm'):
+        fake = types.SimpleNamespace(tqdm=Silent)
         sys.modules.update({'tqdm': types.ModuleType('tqdm'), 'tqdm.auto': fake})
     spec = importlib.util.spec_from_file_location('taehv', path)
     module = importlib.util.module_from_spec(spec)
@@ -110,15 +127,16 @@ def write(path, tensors, meta):
             f.write(np.ascontiguousarray(a).tobytes())
 
 
-def decode(module, net, latent):
+def decode(net, latent):
     """Frames [T, H, W, 3] before the clamp."""
-    x = module.apply_model_with_memblocks(net.decoder, latent, True, False)
-    if net.patch_size > 1:
-        x = torch.nn.functional.pixel_shuffle(x, net.patch_size)
-    return x[0, net.frames_to_trim:].permute(0, 2, 3, 1).float()
+    def shuffle(x):
+        return torch.nn.functional.pixel_shuffle(x, net.patch_size) if net.patch_size > 1 else x
+    with mock.patch.object(net, 'postprocess_output_frames', shuffle):
+        x = net.decode_video(latent, show_progress_bar=False)
+    return x[0].permute(0, 2, 3, 1).float()
 
 
-def bf16_error(module, net, shape):
+def bf16_error(net, shape):
     """Mean square error of the official code in bf16, over latents of that shape. One small clip
     alone says little: its PSNR is up to 2 dB from the mean."""
     low, errors = copy.deepcopy(net).bfloat16(), []
@@ -126,21 +144,21 @@ def bf16_error(module, net, shape):
         rng = np.random.default_rng(seed)
         x = torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
         x = x.permute(1, 0, 2, 3)[None]
-        want = decode(module, net, x).clamp(0, 1)
-        errors.append(((decode(module, low, x.bfloat16()).clamp(0, 1) - want) ** 2).mean().item())
+        want = decode(net, x).clamp(0, 1)
+        errors.append(((decode(low, x.bfloat16()).clamp(0, 1) - want) ** 2).mean().item())
     return np.mean(errors)
 
 
-def decode_vectors(module, net, kind, folder, meta):
+def decode_vectors(net, kind, folder, meta):
     seed, _, (t, h, w), _ = KINDS[kind]
     rng = np.random.default_rng(seed + 1)
     latent = rng.standard_normal((net.latent_channels, t, h, w)).astype(np.float32)
     x = torch.from_numpy(latent).permute(1, 0, 2, 3)[None]
-    frames = decode(module, net, x)
+    frames = decode(net, x)
     official = net.decode_video(x, show_progress_bar=False)[0].permute(0, 2, 3, 1)
     assert torch.equal(frames.clamp(0, 1), official)
     sequential = net.decode_video(x, parallel=False, show_progress_bar=False)[0]
-    error = bf16_error(module, net, latent.shape)
+    error = bf16_error(net, latent.shape)
     name = 'decode_t%d_%dx%d' % (t, h, w)
     write(os.path.join(folder, name), {'latent': latent, 'frames': frames.numpy()}, meta)
     print('%s %s: frames %.2f +- %.2f' % (kind, name, frames.mean(), frames.std()))
@@ -164,17 +182,17 @@ def encode_vectors(net, kind, folder, meta):
 @torch.no_grad()
 def main():
     usual, wide = load(sys.argv[1]), load(sys.argv[2])
-    for kind in KINDS:
+    for kind in sys.argv[4:] or KINDS:
         module = wide if kind == 'taeltx2_3_wide' else usual
         folder = os.path.join(sys.argv[3], kind)
         os.makedirs(folder, exist_ok=True)
         net, state = make_net(module, kind)
         # No text is long: jansson can abort or lose a byte where memory runs out in one.
         meta = {'seed': str(KINDS[kind][0]), 'vae.variant': kind}
-        if module is wide:
-            del meta['vae.variant']  # its blocks tell
+        if module is wide or kind == 'taeh3':
+            del meta['vae.variant']  # its blocks or channels tell
         write(os.path.join(folder, 'weights'), state, meta)
-        equality = decode_vectors(module, net, kind, folder, meta)
+        equality = decode_vectors(net, kind, folder, meta)
         if KINDS[kind][3]:
             encode_vectors(net, kind, folder, meta)
         with open(os.path.join(folder, 'equality.json'), 'w') as f:

@@ -93,6 +93,29 @@ test_refused(void)
                          "frames", "1");
 }
 
+/* Elements compute latents one at a time. */
+static void
+test_chunks(void)
+{
+    gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taeh3",
+                                   "weights.safetensors", NULL);
+    GstHarness *h = vae_test_harness("vaedecode", "model", path, NULL);
+    GstBus *bus = vae_test_bus(h);
+    GstCaps *caps = gst_caps_from_string(
+        "video/x-vae-latent,type=float32,channels=24,latent-width=2,"
+        "latent-height=2");
+
+    gst_harness_push_event(h, gst_event_new_stream_start("chunks"));
+    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                          "taeh3 has latents in chunks of 5", "vaetool");
+    gst_caps_unref(caps);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+    g_free(path);
+}
+
 /* Rates at which times of frames would overflow or coincide. */
 static void
 test_rates_refused(void)
@@ -451,6 +474,7 @@ main(int argc, char **argv)
 {
     static const VaeTest tests[] = {{"refused", test_refused},
                                     {"memory-limit", test_memory_limit},
+                                    {"chunks", test_chunks},
                                     {"rates", test_rates_refused},
                                     {"wrong-buffer", test_wrong_buffer},
                                     {"wrong-caps-later", test_wrong_caps_later},

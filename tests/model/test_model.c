@@ -455,10 +455,11 @@ test_variants(void)
     VaeTensorOut *t = find(&set, "decoder.1.weight");
     t->dims[0] = t->dims[0] * t->dims[1] / 24; /* the same bytes */
     t->dims[1] = 24;
-    open_variant("taeh3 is refused", &set, NULL, VAE_ERR_UNSUPPORTED,
-                 "chunks of 17 frames");
-    open_variant("taeh3 by name too", &set, "taeh3", VAE_ERR_UNSUPPORTED,
-                 "cannot run as a stream");
+    open_variant("taeh3 with other patches", &set, "taeh3", VAE_ERR_MODEL,
+                 "24 latent channels and 1x1 pixel patches");
+    vae_tensor_file_free(&set.file);
+    load(&set, "taehv/taeh3");
+    open_variant("taeh3 by name", &set, "taeh3", VAE_OK, "taeh3");
     vae_tensor_file_free(&set.file);
     load(&set, "wan21");
     open_variant("a variant of another family", &set, "taehv", VAE_ERR_MODEL,

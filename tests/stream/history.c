@@ -231,11 +231,11 @@ released(void)
         const char *arch;
         int decode, encode;
     } known[] = {
-        {"wan2.1", 38, 28},      {"wan2.2", 38, 28}, {"seedvr2", 37, 28},
-        {"taew2_1", 8, 8},       {"taew2_2", 8, 8},  {"taew2_2_super", 8, 8},
-        {"taehv", 8, 8},         {"taehv1_5", 8, 8}, {"taehv1_5_super", 8, 8},
-        {"taeltx_2", 6, 6},      {"ltx2.0", 22, 28}, {"ltx2.3", 14, 26},
-        {"taeltx2_3_wide", 6, 6}};
+        {"wan2.1", 38, 28},       {"wan2.2", 38, 28}, {"seedvr2", 37, 28},
+        {"taew2_1", 8, 8},        {"taew2_2", 8, 8},  {"taew2_2_super", 8, 8},
+        {"taehv", 8, 8},          {"taehv1_5", 8, 8}, {"taehv1_5_super", 8, 8},
+        {"taeltx_2", 6, 6},       {"ltx2.0", 22, 28}, {"ltx2.3", 14, 26},
+        {"taeltx2_3_wide", 6, 6}, {"taeh3", 2, 1}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         VaeModel *model;
         VaeError error;

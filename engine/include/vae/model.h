@@ -13,7 +13,8 @@ extern "C" {
 typedef struct VaeModel VaeModel;
 
 /* Units that one step takes and gives: latents on one side, frames on the
- * other. The first step of a sequence differs from later ones. */
+ * other. The first step of a sequence differs from later ones. With more than
+ * one latent in a later step (taeh3) a sequence ends with a whole step. */
 typedef struct VaeSteps {
     int first_in, first_out;
     int step_in, step_out;

@@ -25,6 +25,7 @@ static const Variant variants[] = {
     {"taeos1_3", NULL, VAE_TAE_BASE, "opensora1.3", 16, 1, 24},
     {"taew2_2", "taew2_2_super", VAE_TAE_SUPER, "wan2.2", 48, 2, 24},
     {"taehv1_5", "taehv1_5_super", VAE_TAE_SUPER, "hunyuan1.5", 32, 2, 24},
+    {"taeh3", NULL, VAE_TAE_BASE, "h3", 24, 2, 24},
     {"taeltx_2", NULL, VAE_TAE_BASE, "ltx2", 128, 4, 24},
     {"taeltx2_3", "taeltx2_3_wide", VAE_TAE_WIDE, "ltx2", 128, 4, 24}};
 
@@ -58,22 +59,15 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
         if (fits(&variants[i], a) &&
             (!stated || has_name(&variants[i], stated)))
             return &variants[i];
-    if (a->z == 24)
-        vae_fail(error, VAE_ERR_UNSUPPORTED,
-                 "taeh3 (24 latent channels) works in chunks of 17 frames, "
-                 "each from an empty state, and cannot run as a stream");
-    else {
-        VaeListing fitting = {0};
-        for (size_t i = 0; i < N_VARIANTS; i++)
-            if (fits(&variants[i], a))
-                vae_listing_add(&fitting, "%s", name_of(&variants[i], a));
-        vae_fail(error, VAE_ERR_MODEL,
-                 "no tiny autoencoder%s%s of %d latent channels and %dx%d "
-                 "pixel patches is known%s%s",
-                 stated ? " " : "", stated ? stated : "", a->z, a->patch,
-                 a->patch, fitting.count ? "; variants that fit: " : "",
-                 fitting.text);
-    }
+    VaeListing fitting = {0};
+    for (size_t i = 0; i < N_VARIANTS; i++)
+        if (fits(&variants[i], a))
+            vae_listing_add(&fitting, "%s", name_of(&variants[i], a));
+    vae_fail(error, VAE_ERR_MODEL,
+             "no tiny autoencoder%s%s of %d latent channels and %dx%d "
+             "pixel patches is known%s%s",
+             stated ? " " : "", stated ? stated : "", a->z, a->patch, a->patch,
+             fitting.count ? "; variants that fit: " : "", fitting.text);
     return NULL;
 }
 
@@ -126,6 +120,19 @@ read_decoder(const VaeModel *m, VaeTae *a)
     }
 }
 
+/* taeh3: of each 5 latents the first one is a single frame. A clip ends with 2
+ * of a chunk, because the diffusion model drops the other 3. The encoder begins
+ * each chunk anew, behind black frames. */
+static void
+describe_chunks(VaeModelInfo *info)
+{
+    const int latents = 5, first = 2, missing = info->temporal - 1;
+    const int frames = latents * info->temporal - missing;
+    const int begin = first * info->temporal - missing;
+    info->decode = (VaeSteps){first, begin, latents, frames};
+    info->encode = (VaeSteps){begin, first, frames, latents};
+}
+
 static void
 describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
 {
@@ -139,6 +146,8 @@ describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
     info->has_posterior = false;
     info->decode = (VaeSteps){1, 1, 1, info->temporal};
     info->encode = (VaeSteps){info->temporal, 1, info->temporal, 1};
+    if (strcmp(info->space, "h3") == 0)
+        describe_chunks(info);
     info->pixel_low = 0;
     info->pixel_high = 1;
     info->fps_n = v->fps;

@@ -386,9 +386,12 @@ run(Run *r, VaeError *error)
         const int steps =
             steps_left(r, first ? 1 : plan->slice_size, end - r->done);
         if (steps == 0)
-            status = vae_fail(error, VAE_ERR_SIZE,
-                              "%d latents are no whole step of %s",
-                              last - r->done, d->info->arch);
+            status =
+                vae_fail(error, VAE_ERR_SIZE,
+                         "latents left at the end: %d; a step of %s takes "
+                         "%d, the first one %d",
+                         last - r->done, d->info->arch, d->info->decode.step_in,
+                         d->info->decode.first_in);
         else
             status = decode_slice(r, steps, error);
         if (status == VAE_OK && (interrupted() || atomic_load(&d->stopped)))

@@ -202,7 +202,8 @@ print_history(const VaeModel *model)
     const int encode = history(model, VAE_ENCODE);
     printf("  looks back");
     if (decode >= 0)
-        printf(" %d latents to decode", decode);
+        printf(" %d %s to decode", decode,
+               vae_model_info(model)->decode.step_in > 1 ? "steps" : "latents");
     if (encode >= 0)
         printf("%s %d to encode", decode >= 0 ? "," : "", encode);
     printf("\n");
