@@ -44,6 +44,9 @@ struct VaeArch {
      * the file as has_decoder and has_encoder, means of 0 and deviations of 1;
      * the rest is zero. */
     bool (*recognise)(VaeRecognise *r, VaeError *error);
+    /* Writes what decides the results beside the tensors, for the fingerprint.
+     * NULL: nothing does. */
+    void (*settings)(const void *data, char *out, size_t size);
     /* Fills in the released, full-size configuration. */
     void (*preset)(VaeRecognise *r);
     VaeRamp ramp; /* of inexact tiles */

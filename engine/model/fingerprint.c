@@ -53,6 +53,10 @@ fingerprint(const VaeModel *model, char out[65], VaeError *error)
         if (t->data)
             status = add_numbers(&sha, model->file, t, block, error);
     }
+    if (model->arch->settings) {
+        model->arch->settings(model->arch_data, head, sizeof head);
+        vae_sha256_add(&sha, head, strlen(head));
+    }
     vae_mem_free(block);
     if (status == VAE_OK)
         vae_sha256_end(&sha, out);

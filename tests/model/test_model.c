@@ -677,6 +677,7 @@ static void
 test_ltx2_timestep(void)
 {
     Set set;
+    char plain[65], other[65];
     load(&set, "ltx2_0_timestep");
     open_ltx2("LTX-2 with a timestep", &set, "official",
               "the decoder, at timestep 0.05, with reflections");
@@ -686,7 +687,25 @@ test_ltx2_timestep(void)
     ltx2_to_diffusers(&set);
     open_ltx2("  and with diffusers names", &set, "diffusers",
               "at timestep 0,");
-    set.meta[0].value = "2";
+    set.meta[0].value = "0";
+    fingerprint(write_set(&set), plain);
+    set.meta[0].value = "0.25";
+    fingerprint(write_set(&set), other);
+    check(strcmp(plain, other) != 0, "  and the fingerprint covers it", other);
+    set.meta[0] = (VaeMetadata){"config", "{\"vae\": {\"_class_name\": "
+                                          "\"CausalVideoAutoencoder\", "
+                                          "\"decode_timestep\": 0.25}}"};
+    open_ltx2("  which its configuration states", &set, "diffusers",
+              "at timestep 0.25,");
+    set.meta[0].value = "{\"decode_timestep\": \"soon\"}";
+    expect_error("  as no number", &set, VAE_ERR_MODEL,
+                 (const char *[]){"decode_timestep is nan", NULL});
+    set.meta[1] = (VaeMetadata){"decode_timestep", "0.5"};
+    set.n_meta = 2;
+    open_ltx2("  unless the metadata do", &set, "diffusers",
+              "at timestep 0.5,");
+    set.n_meta = 1;
+    set.meta[0] = (VaeMetadata){"decode_timestep", "2"};
     expect_error("  out of range", &set, VAE_ERR_MODEL,
                  (const char *[]){"decode_timestep is 2", NULL});
     set.meta[0].value = "0,05";

@@ -2,6 +2,7 @@
  * ltx2.c: recognises LTX-2's weights by names, shapes and their configuration.
  */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -427,14 +428,28 @@ find_sides(VaeRecognise *r, VaeLtx2 *a)
                  diffusion_decoder);
 }
 
+/* The number under that key of the configuration, of its part `vae` first; NaN
+ * if it is none. It stays as it is where neither has the key. */
+static void
+read_number(const json_t *root, const char *key, double *out)
+{
+    const json_t *value = json_object_get(json_object_get(root, "vae"), key);
+    if (!value || json_is_null(value))
+        value = json_object_get(root, key);
+    if (value && !json_is_null(value))
+        *out = json_is_number(value) ? json_number_value(value) : (double) NAN;
+}
+
 /* A file whose decoder also takes the time of the diffusion: that of the
  * official code, unless the file states another one. */
 static bool
-read_timestep(const VaeRecognise *r, VaeLtx2 *a, VaeError *error)
+read_timestep(const VaeRecognise *r, VaeLtx2 *a, const json_t *root,
+              VaeError *error)
 {
     double t = 0.05;
     a->timed = r->info->has_decoder &&
                vae_model_find(r->model, VAE_LTX2_MULTIPLIER) != NULL;
+    read_number(root, "decode_timestep", &t);
     vae_model_meta_number(r->model, "decode_timestep", &t);
     if (a->timed && !(t >= 0 && t <= 1))
         vae_fail(error, VAE_ERR_MODEL, "decode_timestep is %g, expected 0 to 1",
@@ -459,17 +474,28 @@ vae_ltx2_recognise(VaeRecognise *r, VaeError *error)
     if (!r->info->has_encoder && !r->info->has_decoder)
         vae_fail(error, VAE_ERR_UNSUPPORTED, "the file has no encoder, and %s",
                  diffusion_decoder);
-    if (error->status != VAE_OK || !read_timestep(r, a, error) ||
-        !read_ends(r, a, error) ||
-        (r->info->has_encoder && !read_side(r->model, true, &a->enc, error)) ||
-        (r->info->has_decoder && !read_side(r->model, false, &a->dec, error)) ||
-        !describe(r, a, error))
-        return true;
-    if (vae_model_config(r->model, &root, error) &&
-        read_config(r, a, root, &stated, error))
+    if (error->status == VAE_OK && vae_model_config(r->model, &root, error) &&
+        read_timestep(r, a, root, error) && read_ends(r, a, error) &&
+        (!r->info->has_encoder || read_side(r->model, true, &a->enc, error)) &&
+        (!r->info->has_decoder || read_side(r->model, false, &a->dec, error)) &&
+        describe(r, a, error) && read_config(r, a, root, &stated, error))
         choose(r, a, stated);
     json_decref(root);
     return true;
+}
+
+void
+vae_ltx2_settings(const void *data, char *out, size_t size)
+{
+    const VaeLtx2 *a = data;
+    char shortcuts[VAE_LTX2_STAGES + 1] = "";
+    out[0] = '\0';
+    for (int i = 0; i + 1 < a->dec.n; i++)
+        shortcuts[i] = a->dec.stages[i].shortcut ? '1' : '0';
+    if (a->dec.n)
+        snprintf(out, size, "padding %s shortcuts %s timestep %.17g\n",
+                 a->reflect ? "reflect" : "zeros", shortcuts,
+                 a->timed ? a->timestep : 0);
 }
 
 /* ------------------------------------------------------------------ */
