@@ -27,8 +27,9 @@ typedef struct VaeBackendParams {
     VaeLog log;
 } VaeBackendParams;
 
-/* The memory that a block is in. HOST: pinned, and the device can copy to and
- * from it by itself. Without class->copy() both are the same. */
+/* Where a block of memory is. VAE_ON_HOST: pinned memory of the host, so that
+ * the device copies to and from it by itself. Backends without copy() have only
+ * one kind of memory. */
 typedef enum VaePlace { VAE_ON_DEVICE, VAE_ON_HOST } VaePlace;
 
 /* Memory of one stream, zeroed when it is allocated. */
@@ -37,8 +38,8 @@ typedef struct VaeMemory {
     uint8_t *spilled; /* carries on the host */
 } VaeMemory;
 
-/* Input and output of one run. The arrays have as many elements as the program
- * has units. run() reads the arrays before it returns; finish() may still write
+/* Input and output of one run. The arrays have one element for each unit of the
+ * program. run() reads the arrays before it returns; finish() may still write
  * to the memory that their elements point to. */
 typedef struct VaeRun {
     const VaeLatentIn *latents_in;   /* when decoding */
@@ -47,19 +48,19 @@ typedef struct VaeRun {
     const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
     const float *mean, *std;    /* encode */
     bool normalise, sample;
-    uint64_t seed,
-        index;    /* of samples; index: the first latent's in the sequence */
-    int channels; /* latent channels */
+    uint64_t seed, index; /* for samples; index: that of the first latent in the
+                             sequence */
+    int channels;         /* latent channels */
     float low, high;
-    uint64_t *bad; /* NULL, or 0 before the run: run(), or counted(), sets it to
-                      the number of the result's non-finite values */
-    VaeStreamStats *stats; /* run() or, for runs in flight, finish() adds to
+    uint64_t *bad; /* the number of the result's non-finite values, or NULL: 0
+                      before the run, set by run() or counted() */
+    VaeStreamStats *stats; /* run(), or for runs in flight finish(), adds to
                               nonfinite and to the three times */
     atomic_bool *cancel;
     VaeDumpFunc dump;
     void *dump_user;
     int step;
-    VaeClock clock; /* of a program with delay lines */
+    VaeClock clock; /* for a program with delay lines */
 } VaeRun;
 
 typedef struct VaeOpTime {
@@ -67,7 +68,7 @@ typedef struct VaeOpTime {
 } VaeOpTime;
 
 /* Weights in a layout that a library chooses by the size of the picture: their
- * bytes, and a hash of the layout. Zeros: others, or none. */
+ * bytes, and a hash of the layout. All 0: no weights, or another layout. */
 typedef struct VaeLayOut {
     size_t bytes;
     uint64_t layout;
@@ -76,8 +77,9 @@ typedef struct VaeLayOut {
 /* One op, prepared. */
 typedef struct VaeExecOp {
     const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... */
-    const void *weight, *bias; /* where the backend computes; NULL: none */
-    VaeLayOut laid_out[4]; /* the weights, of each phase behind an upsampling */
+    const void *weight, *bias; /* in the memory of the backend; NULL: none */
+    VaeLayOut laid_out[4]; /* the weights; behind an upsampling, those of each
+                              phase */
     /* Computes the op in place of the kernel table; NULL: the table does. */
     VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
     void *own;
@@ -91,14 +93,15 @@ typedef struct VaeExec {
     VaeMemory memory;
     size_t scratch;      /* bytes of one run */
     size_t weight_bytes; /* of all weights, as the cache has them */
-    size_t loading;   /* most bytes beside a weight while it is made; freed */
-    size_t staging;   /* of alloc()'s memory, for units in flight */
+    size_t
+        loading; /* most bytes taken while a weight is made, and then freed */
+    size_t staging;   /* bytes of alloc() for units in flight */
     size_t library;   /* margin for what the computing library itself takes */
-    VaeOpTime *times; /* n_ops of the program, set by the caller between runs,
-                         to which runs add; NULL: no profile */
+    VaeOpTime *times; /* n_ops times, which the caller sets between runs and to
+                         which runs add; NULL: no profile */
 } VaeExec;
 
-/* Type of convolutions' inputs at that precision. */
+/* The type of convolutions' inputs. */
 static inline VaeType
 vae_act_type(VaePrecision precision)
 {
@@ -116,15 +119,16 @@ typedef struct VaeDevice {
 typedef struct VaeBackendClass {
     const char *name;
     VaeBackendKind kind;
-    /* AUTO for encoding: diffusion models are sensitive to 16-bit errors of
-     * latents. */
+    /* What AUTO means when encoding: diffusion models are sensitive to 16-bit
+     * errors of latents. */
     VaePrecision encode_precision;
     bool narrow_sums;   /* the residual stream has vae_act_type(); else F32 */
     VaeFusions fusions; /* neighbouring ops that the backend computes as one */
 
-    /* Resolves AUTO, with the reason in why ("the processor has AMX") or why
-     * unchanged. False and a sentence if this machine or build has no such
-     * backend, or not in that precision. With AUTO only the former. Cheap. */
+    /* Resolves AUTO, and writes the reason to why ("the processor has AMX") or
+     * leaves why unchanged. False, with a sentence in why: this machine or
+     * build does not have the backend, or not in that precision; for AUTO only
+     * the former. Takes no noticeable time. */
     bool (*usable)(VaePrecision wanted, VaePrecision *out, char *why,
                    size_t size);
 
@@ -132,68 +136,71 @@ typedef struct VaeBackendClass {
                       VaeDevice *device, VaeError *error);
     void (*close)(VaeBackend **backend);
 
-    /* Bytes that alloc() can still give; NULL: the machine's memory. */
+    /* The bytes that alloc() can still give. NULL: it takes memory of the host.
+     */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
                              VaeError *error);
-    /* Zeroed, 64-byte aligned. */
+    /* The block is zeroed and aligned to 64 bytes. */
     VaeStatus (*alloc)(VaeBackend *backend, VaePlace place, size_t bytes,
                        void **out, VaeError *error);
     void (*free)(VaeBackend *backend, VaePlace place, void *block);
 
-    /* Finds out what prepare() would find out by runs. Code that is loaded for
-     * them then counts in memory_left(). NULL: there are no such runs. */
+    /* Does the test runs that prepare() would do. Call it before memory_left(),
+     * which then counts the code that they load. NULL: prepare() does no runs.
+     */
     void (*learn)(VaeBackend *backend, const VaeProgram *program);
     /*
-     * Prepares each op: primitives, and weights in the library's layout
+     * Prepares each op: makes primitives, and weights in the library's layout
      * (through vae_weight_cache_get(), once per model). Reads the plan's
-     * offsets. The program must outlive the exec. cache NULL: only sizes; no
-     * weight is read or converted.
+     * offsets. The program must outlive the exec. If cache is NULL, only sizes
+     * are set; no weight is read or converted.
      */
     VaeStatus (*prepare)(VaeBackend *backend, VaeWeightCache *cache,
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
-    /* VaeStrips.can, of a VaeBackend; NULL: always. */
+    /* VaeStrips.can for this backend; NULL: it can always. */
     bool (*can_strip)(void *backend, const VaeOp *conv);
-    /* Before the first run, and again after offload(), whose memory it takes
-     * again. Addresses stay fixed from then on. */
+    /* Called before the first run, and after offload() to allocate again what
+     * that freed. Addresses stay fixed from then on. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
-    /* Blocks until at most `left` runs are still in flight. Runs finish in
-     * order. keep false: discards results. NULL: run() has finished when it
-     * returns. */
+    /* Blocks until at most `left` runs are in flight. Runs finish in order.
+     * keep false: discards results. NULL: runs are never in flight. */
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
     /* Blocks until the last run is computed and its VaeRun.bad is set. Its
-     * results may still be on their way. NULL: as finish. */
+     * results may still be in flight. NULL: runs are never in flight. */
     VaeStatus (*counted)(VaeBackend *backend, VaeError *error);
-    /* Processor seconds of a model's largest convolutions, in its fp32 and its
-     * bf16 program. False if usable() already resolves AUTO to the faster
-     * one. No run is in flight. NULL: not needed. */
+    /* Times the largest convolutions of a model's fp32 and bf16 programs, in
+     * seconds of the processor. False: usable() has already resolved AUTO to
+     * the faster one. No run may be in flight. NULL: not needed. */
     bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
                     double seconds[2]);
 
     /*
-     * For devices whose memory others need meanwhile; NULL, both: none.
-     * No run is in flight. offload() frees all of alloc()'s memory that the
-     * exec holds, except the blocks that it is bound to; on an error the rest
-     * stays. It also undoes a bind() that failed.
+     * For devices whose memory other programs need meanwhile. No run may be in
+     * flight. offload() frees all memory of alloc() that the exec holds, except
+     * the blocks that it is bound to; on an error the rest stays. It also
+     * undoes a bind() that failed. NULL: nothing to free.
      */
     VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
-    /* Pins memory of the caller's, and undoes it from any thread, also when the
-     * backend is closed; *device is for unpin(). NULL, both: it is of no use.
-     */
+    /* pin() pins memory of the caller; unpin() gets its *device. unpin() may
+     * run on any thread, also after the backend is closed. Both NULL: pinning
+     * is of no use. */
     bool (*pin)(VaeBackend *backend, void *data, size_t bytes, int *device);
     void (*unpin)(int device, void *data);
-    /* Copies between a block of alloc() and host memory, and waits. */
+    /* Copies between a block of alloc() and host memory, and waits for the
+     * copy. NULL: blocks are host memory. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
                       size_t bytes, VaeError *error);
 } VaeBackendClass;
 
-/* The CUDA backend, or NULL and a sentence in why (size bytes). */
+/* The CUDA backend. NULL, with a sentence in why (size bytes): there is none.
+ */
 const VaeBackendClass *vae_backend_cuda_class(char *why, size_t size);
 extern const VaeBackendClass vae_backend_ref;
 #ifdef VAE_HAVE_ONEDNN

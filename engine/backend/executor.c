@@ -37,230 +37,6 @@ vae_exec_free(VaeExec **exec)
 }
 
 /* ------------------------------------------------------------------ */
-/* Units in and out.                                                   */
-
-static const void *
-unit(const void *first, int i, size_t stride)
-{
-    return (const uint8_t *) first + (size_t) i * stride;
-}
-
-static void
-latents_in(const VaeLaunch *l, const VaeOp *op)
-{
-    const VaeTensor *y = op->y;
-    uint8_t *frame = vae_exec_body(l->exec, y);
-    for (int i = 0; i < y->shape.t; i++, frame += vae_frame_bytes(y)) {
-        const VaeLatentIn *from = unit(l->latents_in, i, l->in_stride);
-        l->kernels->latent_in(&l->queue,
-                              &(VaeLatentInArgs){.y = frame,
-                                                 .src = from->data,
-                                                 .src_type = from->type,
-                                                 .scale = l->scale,
-                                                 .shift = l->shift,
-                                                 .y_type = y->type,
-                                                 .h = y->shape.h,
-                                                 .w = y->shape.w,
-                                                 .c = y->shape.c,
-                                                 .nonfinite = l->nonfinite});
-    }
-}
-
-/* Counts the non-finite values of the result x, in frames of the sequence. */
-static void
-count_bad(const VaeLaunch *l, const VaeTensor *x)
-{
-    const size_t frame = vae_frame_bytes(x);
-    int64_t first = 0, end = x->shape.t;
-    if (l->exec->program->delayed)
-        vae_clock_span(&l->run->clock, x, &first, &end);
-    first = first > 0 ? first : 0;
-    end = end < x->shape.t ? end : x->shape.t;
-    if (l->bad && first < end)
-        l->kernels->nonfinite(
-            &l->queue,
-            &(VaeNonfiniteArgs){
-                .x = vae_exec_body(l->exec, x) + (size_t) first * frame,
-                .x_type = x->type,
-                .n = (size_t) (end - first) * frame / vae_type_size(x->type),
-                .counter = l->bad});
-}
-
-static void
-latents_out(const VaeLaunch *l, const VaeOp *op)
-{
-    const VaeTensor *x = op->x;
-    const VaeRun *run = l->run;
-    assert(run);
-    count_bad(l, x);
-    const uint8_t *frame = vae_exec_body(l->exec, x);
-    for (int i = 0; i < x->shape.t; i++, frame += vae_frame_bytes(x)) {
-        const VaeLatentOut *to = unit(l->latents_out, i, l->out_stride);
-        l->kernels->latent_out(
-            &l->queue, &(VaeLatentOutArgs){.x = frame,
-                                           .x_type = x->type,
-                                           .dst = to->data,
-                                           .dst_type = to->type,
-                                           .mean_out = to->mean,
-                                           .logvar_out = to->logvar,
-                                           .mean = l->mean,
-                                           .std = l->std,
-                                           .normalise = run->normalise,
-                                           .sample = run->sample,
-                                           .seed = run->seed,
-                                           .index = run->index + (uint64_t) i,
-                                           .h = x->shape.h,
-                                           .w = x->shape.w,
-                                           .c = run->channels,
-                                           .cx = x->shape.c,
-                                           .nonfinite = l->nonfinite});
-    }
-}
-
-static int
-pictures_in(const VaeLaunch *l, const VaeOp *op)
-{
-    assert(l->run);
-    const VaeTensor *y = op->y;
-    uint8_t *frame = vae_exec_body(l->exec, y);
-    const size_t black = (size_t) op->trim * vae_frame_bytes(y);
-    const int code = black ? l->zero(&l->queue, frame, black) : 0;
-    frame += black;
-    for (int i = 0; i < y->shape.t - op->trim; i++) {
-        l->kernels->picture_in(
-            &l->queue, &(VaePictureInArgs){
-                           .y = frame,
-                           .y_type = y->type,
-                           .picture = unit(l->pictures_in, i, l->in_stride),
-                           .h = y->shape.h,
-                           .w = y->shape.w,
-                           .c = y->shape.c,
-                           .low = l->run->low,
-                           .high = l->run->high});
-        frame += vae_frame_bytes(y);
-    }
-    return code;
-}
-
-static void
-pictures_out(const VaeLaunch *l, const VaeOp *op)
-{
-    assert(l->run);
-    const VaeTensor *x = op->x;
-    const uint8_t *body = vae_exec_body(l->exec, x);
-    count_bad(l, x);
-    for (int i = 0; i < vae_op_units(op); i++) {
-        const VaePicture *to = unit(l->pictures_out, i, l->out_stride);
-        const uint8_t *frame =
-            body + (size_t) vae_op_unit_frame(op, i) * vae_frame_bytes(x);
-        if (to->data[0])
-            l->kernels->picture_out(&l->queue,
-                                    &(VaePictureOutArgs){.picture = to,
-                                                         .x = frame,
-                                                         .x_type = x->type,
-                                                         .h = x->shape.h,
-                                                         .w = x->shape.w,
-                                                         .c = x->shape.c,
-                                                         .low = l->run->low,
-                                                         .high = l->run->high});
-    }
-}
-
-/* ------------------------------------------------------------------ */
-/* Context and carries.                                                */
-
-/* n blocks of `bytes` bytes; the strides are bytes from block to block. */
-typedef struct Blocks {
-    uint8_t *to;
-    const uint8_t *from;
-    size_t to_stride, from_stride, bytes;
-    int n;
-} Blocks;
-
-static int
-copy_blocks(const VaeLaunch *l, Blocks b)
-{
-    int code = 0;
-    if (b.to_stride == b.bytes && b.from_stride == b.bytes)
-        return l->copy(&l->queue, b.to, b.from, (size_t) b.n * b.bytes);
-    for (int i = 0; i < b.n && !code; i++) {
-        code = l->copy(&l->queue, b.to, b.from, b.bytes);
-        b.to += b.to_stride;
-        b.from += b.from_stride;
-    }
-    return code;
-}
-
-/* The frames in front of t: zeros, copies of its frame 0, or the carry's rows
- * of t. */
-static int
-fill_context(const VaeLaunch *l, VaeOpKind kind, const VaeTensor *t,
-             const VaeOp *op)
-{
-    const size_t frame = vae_frame_bytes(t);
-    uint8_t *slab = vae_exec_slab(l->exec, t);
-    int code = 0;
-    if (kind == VAE_OP_HEAD_ZERO)
-        return l->zero(&l->queue, slab, (size_t) t->ctx * frame);
-    if (kind == VAE_OP_HEAD_CARRY)
-        return copy_blocks(l,
-                           (Blocks){.to = slab,
-                                    .from = vae_exec_carry(l->exec, op) +
-                                            (size_t) t->row * vae_row_bytes(t),
-                                    .to_stride = frame,
-                                    .from_stride = vae_carry_frame(op->carry),
-                                    .bytes = frame,
-                                    .n = op->carry->frames});
-    for (int i = 0; i < t->ctx && !code; i++)
-        code = l->copy(&l->queue, slab + (size_t) i * frame,
-                       vae_exec_body(l->exec, t), frame);
-    return code;
-}
-
-static int
-save_tail(const VaeLaunch *l, const VaeOp *op)
-{
-    const VaeTensor *x = op->x;
-    const int first = x->ctx + x->shape.t - op->carry->frames;
-    return copy_blocks(l, (Blocks){.to = vae_exec_carry(l->exec, op) +
-                                         (size_t) x->row * vae_row_bytes(x),
-                                   .from = vae_exec_slab(l->exec, x) +
-                                           (size_t) first * vae_frame_stride(x),
-                                   .to_stride = vae_carry_frame(op->carry),
-                                   .from_stride = vae_frame_stride(x),
-                                   .bytes = vae_frame_bytes(x),
-                                   .n = op->carry->frames});
-}
-
-static int
-copy_frame(const VaeLaunch *l, const VaeTensor *x, int64_t to, int64_t from)
-{
-    const int64_t bytes = (int64_t) vae_frame_bytes(x);
-    uint8_t *body = vae_exec_body(l->exec, x);
-    return l->copy(&l->queue, body + to * bytes, body + from * bytes,
-                   (size_t) bytes);
-}
-
-/* Copies the first frame of a sequence in front of it, and the last to all
- * slots behind it. While a program is recorded there is no run, and neither is
- * in it. */
-static int
-fill_edges(const VaeLaunch *l, const VaeOp *op)
-{
-    const VaeTensor *x = op->x;
-    int64_t first, end;
-    int code = 0;
-    if (!l->run)
-        return 0;
-    vae_clock_span(&l->run->clock, x, &first, &end);
-    if (first >= 0 && first < x->shape.t)
-        code = copy_frame(l, x, first - 1, first);
-    for (int64_t i = end; i >= 0 && i < x->shape.t && !code; i++)
-        code = copy_frame(l, x, i, end - 1);
-    return code;
-}
-
-/* ------------------------------------------------------------------ */
 /* Kernels.                                                            */
 
 static void
@@ -318,7 +94,7 @@ norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     const VaeTensor *x = op->x, *y = op->y;
     /* The carry is read before the norm writes it. */
     const int code =
-        op->norm.fills_context ? fill_context(l, VAE_OP_HEAD_CARRY, y, op) : 0;
+        op->norm.fills_context ? vae_exec_load_context(l, op, y) : 0;
     if (code)
         return code;
     l->kernels->norm(
@@ -444,41 +220,12 @@ clamp_or_cast(const VaeLaunch *l, const VaeOp *op)
 static int
 run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
-    int code = 0;
     switch (op->kind) {
-    case VAE_OP_LATENT_IN:
-        latents_in(l, op);
-        break;
-    case VAE_OP_LATENT_OUT:
-        latents_out(l, op);
-        break;
-    case VAE_OP_PICTURE_IN:
-        code = pictures_in(l, op);
-        break;
-    case VAE_OP_PICTURE_OUT:
-        pictures_out(l, op);
-        break;
-    case VAE_OP_HEAD_ZERO:
-    case VAE_OP_HEAD_REPEAT:
-    case VAE_OP_HEAD_CARRY:
-        code = fill_context(l, op->kind, op->x, op);
-        break;
-    case VAE_OP_TAIL:
-        code = save_tail(l, op);
-        break;
-    case VAE_OP_EDGE:
-        code = fill_edges(l, op);
-        break;
-    case VAE_OP_CARRY_ZERO:
-        code =
-            l->zero(&l->queue, vae_exec_carry(l->exec, op), op->carry->bytes);
-        break;
     case VAE_OP_CONV:
         conv(l, op, own);
         break;
     case VAE_OP_NORM:
-        code = norm(l, op, own);
-        break;
+        return norm(l, op, own);
     case VAE_OP_NORM_SUMS:
         norm_sums(l, op);
         break;
@@ -505,8 +252,10 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     case VAE_OP_STORED:
         assert(own->run);
         break;
+    default:
+        return vae_exec_transfer(l, op);
     }
-    return code;
+    return 0;
 }
 
 /* Frame f of a tensor, as a tensor of one frame. */
@@ -521,9 +270,9 @@ frame_of(VaeTensor *t, int f, VaeTensor *out)
     return out;
 }
 
-/* Frame by frame, because kernels take frames that follow each other. The ops
- * that are cut into strips have a frame of x for each of y; that of a
- * convolution is the last one that it reads. */
+/* Runs the op frame by frame, because kernels need frames that follow each
+ * other in memory. Ops of a strip have one frame of x for each frame of y. For
+ * a convolution it is the last frame that it reads. */
 static int
 run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
@@ -543,7 +292,7 @@ run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     return code;
 }
 
-/* True for the ops of a strip that compute. They have x and y. */
+/* True if the op computes a strip of x or y. */
 static bool
 has_rows(const VaeOp *op)
 {

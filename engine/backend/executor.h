@@ -1,9 +1,8 @@
 /*
- * executor.h: runs a prepared program op by op, for every backend.
- *
- * This is the one place that walks the ops and makes the arguments of kernels.
- * A backend gives a table of kernels, the queue that they go to, how memory is
- * copied, and for some ops a function of its own (VaeExecOp.run).
+ * executor.h: runs a prepared program op by op, for every backend. This is the
+ * one place that walks the ops and makes the arguments of kernels. A backend
+ * provides a table of kernels, their queue, functions that copy memory, and for
+ * some ops a function of its own (VaeExecOp.run).
  */
 #ifndef VAE_EXECUTOR_H
 #define VAE_EXECUTOR_H
@@ -17,18 +16,18 @@ struct VaeLaunch {
     VaeQueue queue;
     bool tf32; /* attention in F32 may use it */
 
-    /* Within the memory of alloc(), in the order of the queue. A code other
-     * than 0 is an error. */
+    /* Copy and clear memory of alloc(), in the order of the queue. Any result
+     * but 0 is an error. */
     int (*copy)(const VaeQueue *queue, void *dst, const void *src, size_t n);
     int (*zero)(const VaeQueue *queue, void *dst, size_t n);
     VaeStatus (*failed)(const VaeLaunch *launch, int code, VaeError *error);
 
-    /* Around each op, or NULL: to take times, for example. after() gets the
-     * op's status and returns it, or an error of its own. */
+    /* Called before and after each op, for example to measure times; or NULL.
+     * after() gets the op's status and returns it, or an error of its own. */
     VaeStatus (*before)(VaeLaunch *launch, int op, VaeError *error);
     VaeStatus (*after)(VaeLaunch *launch, int op, VaeStatus status,
                        VaeError *error);
-    void *user; /* of these */
+    void *user; /* for before() and after() */
 
     /* The run, or NULL if no unit goes in or out. The pointers are addresses
      * that kernels read and write; the strides are bytes from unit to unit. */
@@ -39,11 +38,18 @@ struct VaeLaunch {
     size_t in_stride, out_stride;
     const float *scale, *shift, *mean, *std;
     uint64_t *nonfinite;
-    uint64_t *bad; /* of the result; NULL: not counted */
+    uint64_t *bad; /* non-finite values of the result; NULL: not counted */
 };
 
 /* Runs the ops from..to-1. Errors: VAE_ERR_CANCELLED, those of the ops. */
 VaeStatus vae_execute(VaeLaunch *launch, int from, int to, VaeError *error);
+
+/* transfer.c: an op that copies latents or pictures in or out, a context or a
+ * carry. Returns 0, or the code of copy() or zero(). */
+int vae_exec_transfer(const VaeLaunch *launch, const VaeOp *op);
+/* Copies t's rows of the carry of op to the context of t. */
+int vae_exec_load_context(const VaeLaunch *launch, const VaeOp *op,
+                          const VaeTensor *t);
 
 /* Addresses in bound memory: frame 0 of a tensor, its first context frame, and
  * the carry of an op. */
@@ -76,13 +82,13 @@ vae_exec_conv_input(const VaeExec *e, const VaeOp *op)
     return vae_exec_body(e, op->x) - (size_t) back * vae_frame_bytes(op->x);
 }
 
-/* An exec without anything prepared; size: that of the backend's struct, which
- * begins with a VaeExec. NULL: out of memory. */
+/* Makes an exec in which no op is prepared. size: that of the backend's struct,
+ * which begins with a VaeExec. NULL: out of memory. */
 VaeExec *vae_exec_new(const VaeProgram *program, size_t size);
 /* Frees what ops own, and the exec. */
 void vae_exec_free(VaeExec **exec);
-/* After an op was prepared: weights that an op before it has, too, count once.
- * before: weight_bytes until then. */
+/* Called after an op is prepared: weights that it shares with an earlier op
+ * count once. before: weight_bytes before the op was prepared. */
 static inline void
 vae_exec_weigh(VaeExec *e, const VaeOp *op, size_t before)
 {
@@ -96,8 +102,8 @@ vae_exec_needs_scratch(VaeExec *e, size_t bytes)
         e->scratch = bytes;
 }
 
-/* Sets *out to the tensor that a dump shows after op: its result, of strips the
- * whole one after the last strip. False: there is none. */
+/* Sets *out to the tensor that a dump shows after op. This is its result or,
+ * after the last of several strips, the whole result. False: there is none. */
 bool vae_exec_shown(const VaeOp *op, VaeTensor *out);
 /* Gives that tensor to run->dump; values: its body in host memory. */
 VaeStatus vae_exec_dump(const VaeRun *run, const VaeOp *op, const VaeTensor *y,

@@ -56,7 +56,7 @@ vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
     const size_t bytes = vae_weight_count(w) * sizeof(float);
     e->weight_bytes += bytes;
     if (w->kind != VAE_WEIGHT_VECTOR && bytes > e->loading)
-        e->loading = bytes; /* see make_weight() */
+        e->loading = bytes; /* freed after make_weight() */
     if (!cache)
         return VAE_OK;
     HostKey key;
@@ -143,7 +143,8 @@ before(VaeLaunch *l, int i, VaeError *error)
     return VAE_OK;
 }
 
-/* The first op takes units in, the last gives them out. */
+/* Adds to the times: the first op copies units in, the last one copies them
+ * out. */
 static VaeStatus
 after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
 {
@@ -199,7 +200,7 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* Entries of the class.                                               */
+/* Functions of VaeBackendClass. */
 
 VaeStatus
 vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes, void **out,

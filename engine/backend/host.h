@@ -19,28 +19,28 @@ vae_host_threads(const VaeExec *exec)
     return ((const VaeHostExec *) exec)->queue.threads;
 }
 
-/* An exec with weights for the table's kernels: norms and depthwise
- * convolutions and, where the table computes them, convolutions, in its layout.
- * cache NULL: sizes only. */
+/* Makes an exec, and the weights of the ops that the table computes (norms,
+ * depthwise convolutions, perhaps convolutions) in its layout. cache NULL: sets
+ * only sizes. */
 VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                            const VaeKernels *kernels, int threads,
                            VaeExec **out, VaeError *error);
-/* w as floats in the table's layout; exec->weight_bytes and loading grow. */
+/* Sets *out to w as floats in the table's layout. Adds to exec->weight_bytes
+ * and loading. */
 VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
                           const void **out, VaeError *error);
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
 
-/* Entries of the class. */
+/* Functions of VaeBackendClass. */
 VaeStatus vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes,
                          void **out, VaeError *error);
 void vae_host_free(VaeBackend *backend, VaePlace place, void *block);
 VaeStatus vae_host_bind(VaeBackend *backend, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
-/* processor.c: the processor and that number of threads. */
+/* processor.c: sets *out to the processor's name and the number of threads. */
 void vae_host_describe(VaeDevice *out, int threads);
-/* The processor's name, the first as a file like /proc/cpuinfo
- * has it. */
+/* Copies the name of the first processor from a file such as /proc/cpuinfo. */
 bool vae_processor_name(const char *path, char *out, size_t size);
 
 #endif

@@ -34,7 +34,7 @@ static const VaeBackendClass *class;
 static char reason[400] =
     "this build has no cuda backend and " MODULE " is not installed";
 
-/* True when there was a file of that name: the search ends. */
+/* True if a file of that name exists: the search ends. */
 static bool
 open_path(const char *path)
 {
@@ -44,7 +44,7 @@ open_path(const char *path)
     fclose(f);
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
-        /* In words what is missing: cuDNN, for instance. */
+        /* the message names what is missing, such as cuDNN */
         const char *words = dlerror();
         snprintf(reason, sizeof reason, "cannot load %s", words ? words : path);
         return true;

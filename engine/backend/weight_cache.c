@@ -57,7 +57,7 @@ vae_weight_cache_clear(VaeWeightCache *cache)
     pthread_mutex_destroy(&cache->lock);
 }
 
-/* Makes the bytes of a new entry or, anew, of an offloaded one. Lock held. */
+/* Makes the bytes of a new or of an offloaded entry. Lock held. */
 static VaeStatus
 make_blob(VaeCachedWeight *k, const VaeWeightRequest *r, VaeError *error)
 {
@@ -84,7 +84,7 @@ make_blob(VaeCachedWeight *k, const VaeWeightRequest *r, VaeError *error)
     return status;
 }
 
-/* NULL when memory is out. Lock held. */
+/* NULL: out of memory. Lock held. */
 static VaeCachedWeight *
 new_entry(VaeWeightCache *cache, const VaeWeightRequest *r)
 {

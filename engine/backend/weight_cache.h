@@ -1,18 +1,13 @@
 /*
  * weight_cache.h: weights in a backend's layout, made once per model and shared
- * by all of its streams.
- *
- * An entry is found by its key, which says what it is made from and into.
- * Whoever gets an entry uses it until vae_weight_cache_release(). Backends that
- * never offload need not release: entries live as long as the cache.
- *
- * A user may offload an entry, and reload it later. When the last active user
- * offloads a weight, it is copied to host memory and its device memory is
- * freed; the first user to reload it copies it back. An entry that nobody uses
- * stays.
- *
- * Any thread may call. A lock of the cache is held while an entry is made,
- * offloaded or reloaded.
+ * by all of its streams. The key of an entry says what it is made from, and
+ * into which layout. A caller that gets an entry uses it until
+ * vae_weight_cache_release(). Backends that never offload need not release:
+ * entries live as long as the cache. A user may offload an entry, and reload it
+ * later. When the last active user offloads a weight, it is copied to host
+ * memory and its device memory is freed; the first user to reload it copies it
+ * back. An entry without users stays. Any thread may call. A lock of the cache
+ * is held while an entry is made, offloaded or reloaded.
  */
 #ifndef VAE_WEIGHT_CACHE_H
 #define VAE_WEIGHT_CACHE_H
@@ -44,7 +39,7 @@ typedef struct VaeWeightCache {
     VaeCachedWeight *first;
 } VaeWeightCache;
 
-/* False: the system has no lock to give. */
+/* False: the lock cannot be made. */
 bool vae_weight_cache_init(VaeWeightCache *cache);
 /* Frees all entries, which nobody uses any more, and the lock. */
 void vae_weight_cache_clear(VaeWeightCache *cache);
@@ -72,17 +67,17 @@ typedef struct VaeWeightRequest {
     const VaeWeightMemory *memory; /* copied; NULL: host memory */
 } VaeWeightRequest;
 
-/* The entry, made where there is none or where it is offloaded. Errors:
+/* Gets the entry. Makes it if there is none, or if it is offloaded. Errors:
  * VAE_ERR_MEMORY, those of make. */
 VaeStatus vae_weight_cache_get(VaeWeightCache *cache,
                                const VaeWeightRequest *request,
                                const void **out, VaeError *error);
-/* True where the entry exists and is not offloaded. */
+/* True if the entry exists and is not offloaded. */
 bool vae_weight_cache_has(VaeWeightCache *cache, const void *key,
                           size_t key_size);
 
-/* Copies between the device and host memory. Each makes a copy and leaves the
- * original to the caller. */
+/* Copies between the device and host memory. Each function allocates a copy;
+ * the caller frees the original. */
 typedef struct VaeWeightMove {
     VaeBackend *backend;
     VaeStatus (*out)(VaeBackend *backend, const void *block, size_t bytes,
@@ -92,8 +87,8 @@ typedef struct VaeWeightMove {
     void (*copy_free)(void *copy);
 } VaeWeightMove;
 
-/* Ends the use of block until *out is reloaded. On an error, too, the caller
- * has offloaded it, and the weight stays where it is. */
+/* Ends the use of block until *out is reloaded. After an error, too, this use
+ * has ended, but the weight stays in the device's memory. */
 VaeStatus vae_weight_cache_offload(VaeWeightCache *cache, const void *block,
                                    const VaeWeightMove *move,
                                    VaeCachedWeight **out, VaeError *error);
@@ -102,7 +97,7 @@ VaeStatus vae_weight_cache_reload(VaeWeightCache *cache,
                                   VaeCachedWeight *weight,
                                   const VaeWeightMove *move, const void **out,
                                   VaeError *error);
-/* Ends the use of block or, where block is NULL, of the offloaded weight. */
+/* Ends the use of block or, if block is NULL, of the offloaded weight. */
 void vae_weight_cache_release(VaeWeightCache *cache, const void *block,
                               VaeCachedWeight *weight,
                               const VaeWeightMove *move);

@@ -19,7 +19,8 @@ static void
 count_conv(VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    /* Frames in front of x: the last result ends with the last frame of x. */
+    /* Context frames that the convolution reads. Its last result ends with the
+     * last frame of x. */
     const int context =
         (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     double taps = op->conv.up ? 2 * 2 : op->conv.kt * op->conv.k * op->conv.k;
@@ -34,6 +35,16 @@ count_conv(VaeOp *op)
     op->bytes = bytes_of(x) + bytes_of(y) * (op->add ? 2 : 1) +
                 (double) context * (double) vae_frame_bytes(x) +
                 pair * weights * (double) vae_type_size(x->type);
+}
+
+/* A norm may also write a carry, and first copy one to the front of a slab. */
+static void
+count_norm(VaeOp *op)
+{
+    op->flop = (op->norm.silu ? 8 : 4) * elements(op->x);
+    if (op->carry)
+        op->bytes +=
+            (op->norm.fills_context ? 3.0 : 1.0) * (double) op->carry->bytes;
 }
 
 static void
@@ -56,9 +67,6 @@ count_op(VaeOp *op)
     case VAE_OP_HEAD_CARRY:
         op->bytes = 2.0 * x->ctx * (double) vae_frame_bytes(x);
         break;
-    case VAE_OP_EDGE: /* of nearly no run */
-        op->bytes = 0;
-        break;
     case VAE_OP_TAIL:
         op->bytes = 2.0 * op->carry->frames * (double) vae_frame_bytes(x);
         break;
@@ -71,13 +79,14 @@ count_op(VaeOp *op)
         break;
     case VAE_OP_FETCHED:
     case VAE_OP_STORED:
+    case VAE_OP_EDGE: /* copies a frame only at the ends of a sequence */
         op->bytes = 0;
         break;
     case VAE_OP_CONV:
         count_conv(op);
         break;
     case VAE_OP_NORM:
-        op->flop = (op->norm.silu ? 8 : 4) * elements(x);
+        count_norm(op);
         break;
     case VAE_OP_NORM_SUMS:
         op->flop = 2 * elements(x);
@@ -98,9 +107,6 @@ count_op(VaeOp *op)
     case VAE_OP_KINDS:
         break;
     }
-    if (op->kind == VAE_OP_NORM && op->carry)
-        op->bytes +=
-            (op->norm.fills_context ? 3.0 : 1.0) * (double) op->carry->bytes;
 }
 
 void

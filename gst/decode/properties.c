@@ -39,12 +39,12 @@ get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
     gst_vae_fields_get(fields, object, id, value, spec);
 }
 
+static const GParamFlags ready =
+    G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+
 static void
 install_latents(GObjectClass *klass)
 {
-    const GParamFlags ready =
-        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
-
     /**
      * GstVaeDecode:framerate:
      *
@@ -87,6 +87,11 @@ install_latents(GObjectClass *klass)
                           "discontinuity alone",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
                           ready));
+}
+
+static void
+install_look_ahead(GObjectClass *klass)
+{
     /**
      * GstVaeDecode:look-ahead:
      *
@@ -237,6 +242,7 @@ gst_vae_decode_install(GObjectClass *klass)
     klass->set_property = set_property;
     klass->get_property = get_property;
     install_latents(klass);
+    install_look_ahead(klass);
     install_checkpoints(klass);
     install_signals(klass);
 }

@@ -244,7 +244,7 @@ install_numbers(GObjectClass *klass)
 }
 
 static void
-install_flow(GObjectClass *klass)
+install_memory(GObjectClass *klass)
 {
     /**
      * GstVaeBase:slice-size:
@@ -300,6 +300,11 @@ install_flow(GObjectClass *klass)
                           "Carries to keep in the host's memory instead of the "
                           "GPU's; it makes room on the GPU and costs time",
                           GST_TYPE_VAE_SPILL, VAE_SPILL_AUTO, READY));
+}
+
+static void
+install_flow(GObjectClass *klass)
+{
     /**
      * GstVaeBase:queue-depth:
      *
@@ -532,6 +537,7 @@ gst_vae_properties_install(GObjectClass *klass)
     install_model(klass);
     install_backend(klass);
     install_numbers(klass);
+    install_memory(klass);
     install_flow(klass);
     install_tiles(klass);
     install_stats(klass);
