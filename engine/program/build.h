@@ -11,11 +11,11 @@ typedef struct VaeCarrySet {
     VaeCarry **items;
     int n;
     size_t bytes;   /* of all */
-    size_t spilled; /* of those in the host's memory, which come first */
+    size_t spilled; /* bytes of the spilled carries, which are placed first */
 } VaeCarrySet;
-/* Places all carries, the largest first, and spills as many of these as it
- * takes to spare that many bytes of the device. Programs are fused afterwards.
- * False: out of memory. */
+/* Gives each carry its place, the largest first. Spills the largest carries
+ * until the device has `spill` bytes less to hold. Call it before the programs
+ * are fused. False: out of memory. */
 bool vae_carry_set_place(VaeCarrySet *set, size_t spill);
 void vae_carry_set_free(VaeCarrySet *set);
 
@@ -24,18 +24,18 @@ typedef struct VaeTensorQuery {
     const char *name;    /* canonical */
     const int64_t *dims; /* the shape that the network requires */
     int n_dims;
-    long likely; /* the number that it probably has */
+    long likely; /* a guess at its number, which find() tries first */
 } VaeTensorQuery;
 
 /* The tensors of a model, numbered. */
 typedef struct VaeTensorSource {
-    /* The number of a tensor. Errors: VAE_ERR_MODEL (there is none),
-     * VAE_ERR_MEMORY. */
+    /* Sets *out to the number of the tensor. Errors: VAE_ERR_MODEL (there is
+     * none), VAE_ERR_MEMORY. */
     VaeStatus (*find)(void *user, const VaeTensorQuery *query, long *out,
                       VaeError *error);
     const VaeTensorInfo *(*at)(void *user, long i);
     void *user;
-    const VaeTensorFile *file; /* that holds them, or NULL */
+    const VaeTensorFile *file; /* the file with the tensors, or NULL */
 } VaeTensorSource;
 
 /*

@@ -50,7 +50,7 @@ take_block(VaeBuilder *b, size_t bytes)
     return block;
 }
 
-/* A program has some thousand small blocks, which are freed together. */
+/* A program has thousands of small blocks, which are freed together. */
 #define CHUNK ((size_t) 32 << 10)
 
 struct VaeChunk {
@@ -59,7 +59,7 @@ struct VaeChunk {
     _Alignas(max_align_t) uint8_t bytes[];
 };
 
-/* The same, of at most CHUNK bytes, owned by the program. */
+/* As take_block(), of at most CHUNK bytes. The program frees the block. */
 static void *
 take(VaeBuilder *b, size_t bytes)
 {
@@ -228,7 +228,7 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
     char full[VAE_MAX_PATH];
     vae_builder_full_name(b, name, NULL, full);
     VaeCarrySet *set = b->params->carries;
-    /* The programs of a stream use them in the same order. */
+    /* The programs of a stream use the carries in the same order. */
     for (int k = 0; k < set->n; k++) {
         const int i = (b->next_carry + k) % set->n;
         VaeCarry *c = set->items[i];
@@ -274,7 +274,7 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
     return c;
 }
 
-/* Those of one size stay in the order of the programs. */
+/* Carries of one size keep their order. */
 static int
 larger_first(const void *a, const void *b)
 {
@@ -376,7 +376,8 @@ vae_builder_vector_weight(VaeBuilder *b, const char *name, const char *suffix,
     return w;
 }
 
-/* The file's dimensions of one part of a convolution's weight. */
+/* Sets dims to the dimensions that one part of a convolution's weight has in
+ * the file. Returns their number. */
 static int
 conv_dims(const VaeConv *conv, int c_out, int c_in, int64_t dims[5])
 {
@@ -439,7 +440,7 @@ vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c, int k)
 
 /* ------------------------------------------------------------------ */
 
-/* A sum that replaces `add` is right only if no later op reads `add`. */
+/* The sum is written over `add`, so no later op may read `add`. */
 static void
 check_in_place(VaeBuilder *b)
 {

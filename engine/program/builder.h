@@ -25,8 +25,8 @@ typedef struct VaeConv {
     int k;      /* 1 or 3; 0 means 1 */
     int kt;     /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
     int s, st;  /* 0 means 1 */
-    int lead;   /* copies of frame 0 that the first step has in front of its
-                   context, with VAE_HEAD_REPEAT */
+    int lead;   /* with VAE_HEAD_REPEAT: more copies of frame 0 in front of the
+                   first step */
     int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k];
                    it is computed as one group, with zeros */
     VaeConvPad pad;
@@ -37,11 +37,11 @@ typedef struct VaeConv {
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
     bool relu;
-    bool narrow; /* the result has the type of convolutions' inputs, because
-                    nothing is added to it */
+    bool narrow; /* nothing is added to the result: it has the type of
+                    convolutions' inputs */
     VaeTaps taps;
-    /* Residual, or NULL. The sum is written over it, so it must not be read
-     * later, unless keep. */
+    /* A tensor to add, or NULL. The sum is written over it, so nothing may read
+     * it later. With keep, the sum is a tensor of its own. */
     const VaeTensor *add;
     bool keep;
     /* Up to three names, relative like the op's own, whose weights are
@@ -49,8 +49,9 @@ typedef struct VaeConv {
     const char *stack[3];
 } VaeConv;
 
-/* Path: names below are relative to all entered names, joined by dots.
- * vae_leave() marks the last op's result as the block's. */
+/* Enters a block: later names are relative to the names of all entered blocks,
+ * joined by dots. vae_leave() leaves it; the last op's result is the block's
+ * result. */
 void vae_enter(VaeBuilder *b, const char *format, ...) VAE_PRINTF(2, 3);
 void vae_leave(VaeBuilder *b);
 

@@ -20,12 +20,12 @@ struct VaeBuilder {
     size_t path_end[VAE_MAX_DEPTH];
     int depth;
     int ops_room, tensors_room;
-    int next_carry;   /* where the next one is likely to be */
-    long next_tensor; /* where the next one is likely to be */
+    int next_carry;   /* guesses at the index of the next one */
+    long next_tensor; /* (both are tried first) */
 };
 
-/* A new op named by the path and name, or NULL once the builder has failed.
- * Pointers to earlier ops are void from then on. */
+/* Appends an op and names it by path and name. Invalidates pointers to earlier
+ * ops. NULL: the builder has failed. */
 VaeOp *vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name);
 VaeTensor *vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
                               VaeType type);
@@ -35,7 +35,7 @@ VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
 /* path.name or path.name.suffix; an empty name has no dot. */
 void vae_builder_full_name(const VaeBuilder *b, const char *name,
                            const char *suffix, char out[VAE_MAX_PATH]);
-/* An empty weight, and one more tensor of the file for it. */
+/* Makes an empty weight, and adds a tensor of the file to it. */
 VaeWeight *vae_builder_new_weight(VaeBuilder *b, VaeWeightKind kind);
 void vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
                              const int64_t *dims, int n_dims);

@@ -26,7 +26,7 @@ vae_clock_skips(const VaeClock *clock, const VaeOp *op)
     if (!t || op->kind == VAE_OP_PICTURE_OUT)
         return false;
     vae_clock_span(clock, t, &first, &end);
-    /* Of a delay line, the frames of the run before are read, too. */
+    /* A delay line also has frames of the run before, which later ops read. */
     return first >= t->shape.t || end <= (op->y ? 0 : -VAE_LINE);
 }
 

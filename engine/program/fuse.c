@@ -60,11 +60,13 @@ fuse_upsample(VaeProgram *p, VaeOp *op)
 /* ------------------------------------------------------------------ */
 /* F(2x2, 3x3).                                                        */
 
-/* With fewer channels the sums around a product cost what it saves. */
+/* With fewer channels, the sums of the transforms cost as much time as the
+ * fewer products save. */
 enum { WINOGRAD_CHANNELS = 32 };
 
-/* Frames that the convolution of that name makes in a later step, in all groups
- * of frames together. Strips make parts of the same frames. */
+/* Counts the frames that the convolution of that name computes in a later step:
+ * those of all groups, but those of only one strip, because strips compute
+ * parts of the same frames. */
 static int
 later_frames(const VaeProgram *next, const char *name)
 {
@@ -108,7 +110,8 @@ fuse_head(VaeProgram *p, int i, const VaeFusions *f)
         head->kind != VAE_OP_HEAD_CARRY || head->x != op->x ||
         head->carry->spilled || head->carry->frames != op->conv.kt - 1)
         return;
-    /* The carry must not need frames of the carry before. */
+    /* The new carry must consist only of frames of x, because the convolution
+     * still reads the old one. */
     if (op->x->shape.t >= head->carry->frames && reads_carry(f, op)) {
         op->carry = head->carry;
         op->x->ctx = 0;
@@ -119,7 +122,8 @@ fuse_head(VaeProgram *p, int i, const VaeFusions *f)
 /* ------------------------------------------------------------------ */
 /* A norm and its result's carry.                                      */
 
-/* The edges of a delay line are written between its head and its tail. */
+/* True for a delay line. The op EDGE writes to it between its HEAD and its
+ * TAIL, so a norm cannot do both. */
 static bool
 is_line(const VaeProgram *p, const VaeTensor *x)
 {
@@ -146,8 +150,8 @@ fuse_norm(VaeProgram *p, int i)
         else if (p->ops[k].kind == VAE_OP_TAIL)
             tail = &p->ops[k];
     }
-    /* A carry of more frames also holds some of the run before. Kernels do not
-     * write to the host's memory; copies do. */
+    /* A norm cannot write a carry of more frames than it computes, nor a
+     * spilled carry, because only copies write to the host's memory. */
     if (!tail || is_line(p, op->y) || tail->carry->spilled ||
         tail->carry->frames > op->y->shape.t)
         return;
@@ -180,7 +184,8 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
             choose_winograd(&p->ops[i], next);
     }
     remove_fused(p);
-    /* Groups do not change the kernels, and carries are for each group. */
+    /* Split first: each group of frames has its own context, and the same
+     * kernels as the whole. */
     if (!vae_program_split(p, cuts.group) ||
         !vae_program_strips(p, &cuts.strips))
         return false;

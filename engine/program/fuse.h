@@ -13,13 +13,14 @@
 /* The fusions that a backend's kernels can compute. */
 typedef struct VaeFusions {
     /* A nearest upsampling by two and the 3x3 convolution behind it: the
-     * convolution reads the small picture (conv.up). Frames that the upsampling
-     * deals out are still dealt out. */
+     * convolution reads the small picture (conv.up). If the upsampling also
+     * doubles frames, an op for this remains. */
     bool upsample;
-    /* A 3x3x3 convolution in F32 by F(2x2, 3x3) (conv.winograd), and the op
-     * that copies the carry in front of its input: the convolution reads the
-     * carry itself. Only convolutions that make two frames and more in a later
-     * step: the others are few operations, and most of the weights. */
+    /* A 3x3x3 convolution in F32, and the op that copies the carry in front of
+     * its input. The convolution becomes F(2x2, 3x3) (conv.winograd) and reads
+     * the carry where it is. Only convolutions that compute two frames or more
+     * in a later step: the others have few operations, and most of the weights.
+     */
     bool winograd;
     /* A norm and the ops that copy the carry in front of its result and the
      * result's last frames into the carry: the norm does both. */
@@ -31,7 +32,7 @@ typedef struct VaeFusions {
     void *user; /* the backend of the program */
 } VaeFusions;
 
-/* How much of a picture's frames a program computes at once. */
+/* How many frames and rows a program computes at once. */
 typedef struct VaeCuts {
     int group; /* frames, see split.h; 0: all */
     VaeStrips strips;

@@ -52,8 +52,8 @@ vae_builder_modulation_weight(VaeBuilder *b, const VaeModulation *m, int c,
     return w;
 }
 
-/* Adds the numbers [at, at + n) of a tensor, each times its by, if there is
- * one. */
+/* Adds up the numbers [at, at + n) of a tensor. by: a factor for each, or NULL.
+ */
 static double
 dot(const VaeTensorInfo *t, size_t at, size_t n, const float *by)
 {

@@ -8,7 +8,7 @@
 #include "builder_state.h"
 #include "delay.h"
 
-/* The frames of y are those of x, at ft times the rate. */
+/* y has ft frames for each frame of x: sets its rate and delay. */
 static void
 follow(VaeTensor *y, const VaeTensor *x, int ft)
 {
@@ -49,7 +49,7 @@ vae_input(VaeBuilder *b)
     return y;
 }
 
-/* The shape and type of a tensor, for a message. */
+/* Writes a shape and a type for an error, and returns the text. */
 static const char *
 outline(VaeShape s, VaeType type, char text[64])
 {
@@ -58,7 +58,7 @@ outline(VaeShape s, VaeType type, char text[64])
     return text;
 }
 
-/* True where x has that shape and type; else the builder fails, and the message
+/* True if x has that shape and type. Otherwise the builder fails, and the error
  * names the op. */
 static bool
 expect(VaeBuilder *b, const VaeOp *op, const VaeTensor *x, VaeShape shape,
@@ -127,7 +127,7 @@ cast_to_act(VaeBuilder *b, const char *name, const VaeTensor *x)
     return y;
 }
 
-/* True where no earlier step gives context. */
+/* True if no earlier step gives context. */
 static bool
 is_empty(const VaeBuilder *b)
 {
@@ -169,7 +169,7 @@ add_tail(VaeBuilder *b, const char *name, VaeTensor *x, VaeCarry *carry)
     op->carry = carry;
 }
 
-/* Frames of x, from `from` on. */
+/* A view of x from frame `from` on. */
 static const VaeTensor *
 add_view(VaeBuilder *b, const char *name, const VaeTensor *x, int from, int t)
 {
@@ -261,7 +261,7 @@ add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
         y->root = add->root;
 }
 
-/* x with a border of one pixel, in the type of convolutions' inputs. */
+/* Copies x with a border of one pixel, in the type of convolutions' inputs. */
 static const VaeTensor *
 add_border(VaeBuilder *b, const char *name, const VaeTensor *x)
 {
@@ -278,8 +278,8 @@ add_border(VaeBuilder *b, const char *name, const VaeTensor *x)
     return vae_rearrange(b, border, x, (VaeMove){.kind = VAE_REFLECT});
 }
 
-/* The input of a convolution, in the type and with the frames and pixels around
- * it that it reads. */
+/* The input of a convolution: x in the right type, with the context and the
+ * border that the convolution reads. */
 static VaeTensor *
 conv_input(VaeBuilder *b, const char *name, const VaeTensor *x,
            const VaeConv *conv)
@@ -498,7 +498,8 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
     return y;
 }
 
-/* True where x can be added to y by these factors; else the builder fails. */
+/* True if x can be added to y with these factors. Otherwise the builder fails.
+ */
 static bool
 shortcut_fits(VaeBuilder *b, const VaeOp *op, const VaeTensor *y,
               VaeShortcutMove move)
@@ -510,7 +511,7 @@ shortcut_fits(VaeBuilder *b, const VaeOp *op, const VaeTensor *y,
                       .w = dup ? x.w * fs : x.w / fs,
                       .c = y->shape.c};
     shape.t = dup ? x.t * ft : (x.t + ft - 1) / ft;
-    if (dup && y->shape.t < shape.t) /* the first frames are left out */
+    if (dup && y->shape.t < shape.t) /* y lacks the first frames */
         shape.t = y->shape.t;
     if (!expect(b, op, y, shape, b->params->sum))
         return false;

@@ -117,7 +117,7 @@ vae_program_plan(VaeProgram *p)
     }
     for (int i = 0; i < p->n_tensors; i++) {
         VaeTensor *t = p->tensors[i];
-        /* from < 0: frames of the context. */
+        /* from is negative in the context. */
         t->offset = t->root->offset + (size_t) t->from * vae_frame_stride(t) +
                     (size_t) (t->row - t->root->row) * vae_row_bytes(t);
     }

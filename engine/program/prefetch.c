@@ -7,8 +7,9 @@
 #include "alloc.h"
 #include "prefetch.h"
 
-/* What a fast GPU does while its bus moves a byte: about 400 TFLOP/s and 3 TB/s
- * against 50 GB/s. On slower ones, copies are done earlier than needed. */
+/* Operations, and bytes of its own memory, that a fast GPU computes and moves
+ * while the bus moves a byte: about 400 TFLOP/s and 3 TB/s against 50 GB/s. A
+ * slower GPU gets its copies earlier than it needs them. */
 #define FLOP_PER_BYTE 8000
 #define BYTES_PER_BYTE 60
 
@@ -21,18 +22,20 @@ typedef struct Block {
 /* An op that reads or writes a spilled carry. */
 typedef struct Use {
     int op;
-    bool fetch;  /* else it writes */
-    bool part;   /* some rows of the carry: no window, see strips.h */
-    int reach;   /* ops that the copy takes, before or after it */
-    Block block; /* of the window; size 0: none */
+    bool fetch; /* reads the carry; false: writes it */
+    bool part;  /* uses only some rows of the carry (see strips.h), so it has no
+                   window */
+    int reach;  /* the copy runs beside so many ops before this one (a store:
+                   after it) */
+    Block block; /* the window; size 0: none */
     VaeTensor *window;
 } Use;
 
 typedef struct Prefetch {
     VaeProgram *p;
-    double
-        *begin; /* of each op, and the end of the last: in bytes of the bus */
-    Use *uses;  /* in the order of the program */
+    double *begin; /* when each op begins, and when the last one ends; the unit
+                      is the time in which the bus moves a byte */
+    Use *uses;     /* in the order of the program */
     int n_uses;
     Block *blocks;
     int n_blocks;
@@ -68,7 +71,8 @@ find_uses(Prefetch *f)
     }
 }
 
-/* The next use of the same carry, in steps of 1 or -1; NULL: there is none. */
+/* The next use of the same carry (step 1), or the one before (step -1). NULL:
+ * there is none. */
 static const Use *
 neighbour(const Prefetch *f, int i, int step)
 {
@@ -78,8 +82,9 @@ neighbour(const Prefetch *f, int i, int step)
     return NULL;
 }
 
-/* Stores follow each other as soon as they can, and end before the carry is
- * used again and before the last op, which is beside the recorded program. */
+/* Each store begins as soon as possible, one after the other. It ends before
+ * the carry is used again, and before the last op, which is not in the recorded
+ * graph. */
 static void
 time_stores(Prefetch *f)
 {
@@ -99,8 +104,9 @@ time_stores(Prefetch *f)
     }
 }
 
-/* Fetches follow each other as late as they may, and begin behind the store of
- * an earlier group of frames and behind the first op. */
+/* Each fetch begins as late as possible, one after the other. It begins after
+ * the first op, which is not in the recorded graph, and after the store of an
+ * earlier group of frames. */
 static void
 time_fetches(Prefetch *f)
 {
@@ -159,7 +165,9 @@ lowest(const Prefetch *f, const Block *b)
     return offset;
 }
 
-/* Less room is often free for a shorter time. */
+/* Places the window. If there is no room for it, tries again with fewer ops
+ * beside the copy, because a smaller part of the program has more free memory.
+ */
 static void
 place(Prefetch *f, Use *u, size_t most)
 {
@@ -181,7 +189,7 @@ place(Prefetch *f, Use *u, size_t most)
 static void
 place_all(Prefetch *f, size_t most)
 {
-    /* Carries are placed by size. */
+    /* The largest carries get their windows first. */
     for (size_t at = 0, next = 0; at < SIZE_MAX; at = next) {
         next = SIZE_MAX;
         for (int i = 0; i < f->n_uses; i++) {
@@ -277,7 +285,7 @@ vae_program_prefetch(VaeProgram *p, size_t most)
 {
     const size_t n = (size_t) p->n_ops;
     Prefetch f = {.p = p};
-    if (p->delayed) /* its runs leave out ops */
+    if (p->delayed) /* its runs skip ops */
         return true;
     f.begin = vae_mem_alloc((n + 1) * sizeof *f.begin);
     f.uses = vae_mem_alloc(n * sizeof *f.uses);

@@ -14,16 +14,18 @@ typedef struct VaeShape {
 typedef struct VaeProgram VaeProgram;
 
 /* State from one step to the next: the last `frames` frames of a slab. Each
- * causal convolution has one, which the programs of a stream share by name. */
+ * causal convolution has a carry. The programs of a stream share it by name. */
 typedef struct VaeCarry {
     char *name;
     int frames;
     int h, w, c;
     VaeType type;
     size_t bytes;
-    size_t offset; /* in a copy of all carries, 64-byte aligned */
-    bool spilled;  /* it is in the host's memory, not the device's */
-    size_t place;  /* offset among those that are in the same memory */
+    size_t
+        offset;   /* in a copy of all carries (a checkpoint); 64-byte aligned */
+    bool spilled; /* it is in the host's memory, not the device's */
+    size_t place; /* offset in the memory of the spilled carries, or of the
+                     others */
 } VaeCarry;
 
 /*
@@ -40,14 +42,15 @@ typedef struct VaeTensor {
     VaeShape shape;
     VaeType type;
     int rate, lead, delay;  /* of a network with a delay, see delay.h */
-    struct VaeTensor *view; /* it is this one's memory from frame `from` of the
-                               root on; NULL: it is no view */
+    struct VaeTensor *view; /* the tensor that this one is a part of, from frame
+                               `from` of the root on; NULL: it is no view */
     int ctx, front, from, row, rows;
     struct VaeTensor *root;
-    int first_op, last_op; /* of the root: of all tensors that share it */
+    int first_op, last_op; /* in a root: the first and last op of all tensors
+                              that share its memory */
     size_t offset;
     int id;
-    bool lost; /* while a program is checked: a sum has replaced it */
+    bool lost; /* for a check of the builder: a sum was written over it */
 } VaeTensor;
 
 typedef enum VaeWeightKind {
@@ -80,13 +83,14 @@ typedef enum VaeModulated {
 typedef struct VaeWeight {
     VaeWeightKind kind;
     VaeTaps taps;
-    int groups; /* of a conv, 0 or 1: none. dims has all input channels */
+    int groups; /* of a convolution; 0 and 1: it has none. dims counts all input
+                   channels */
     VaeModulated modulation;
     int row;         /* of a modulation */
     double timestep; /* likewise */
     int n_parts;
     const VaeTensorInfo *part[6];
-    const VaeTensorFile *file; /* that holds the parts, or NULL */
+    const VaeTensorFile *file; /* the file with the parts, or NULL */
     int dims[5];               /* of all parts together */
     int id;                    /* canonical index of part 0 in the model */
 } VaeWeight;
@@ -114,13 +118,13 @@ typedef enum VaeOpKind {
     VAE_OP_HEAD_REPEAT, /* slab context of x <- its frame 0 */
     VAE_OP_HEAD_CARRY,  /* slab context of x <- carry */
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
-    VAE_OP_EDGE,        /* slab of x: frames before the first and after the
-                           last of the sequence, see delay.h */
-    VAE_OP_CARRY_ZERO,  /* carry <- 0 */
-    VAE_OP_CONV,        /* with a carry: x's context is in it */
-    VAE_OP_NORM,        /* with a carry: also writes its last frames to it.
-                           add: its statistics, if another op computes them */
-    VAE_OP_NORM_SUMS,   /* y <- the statistics of a norm of x */
+    VAE_OP_EDGE, /* the frames of x before the first and after the last frame of
+                    the sequence, see delay.h */
+    VAE_OP_CARRY_ZERO, /* carry <- 0 */
+    VAE_OP_CONV,       /* with a carry: reads the context of x there */
+    VAE_OP_NORM, /* with a carry: also writes its last frames there. add: its
+                    statistics, if another op computes them */
+    VAE_OP_NORM_SUMS, /* y <- the statistics of a norm of x */
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
@@ -142,7 +146,7 @@ typedef struct VaeOp {
     const char *name; /* checkpoint path */
     VaeTensor *x, *y, *add;
     VaeCarry *carry;
-    VaeTensor *window; /* where a spilled carry is for this op, or NULL */
+    VaeTensor *window; /* the window of a spilled carry, or NULL */
     VaeWeight *weight, *bias;
     union {
         struct {
@@ -156,12 +160,13 @@ typedef struct VaeOp {
             int groups;
             float eps;
             bool silu;
-            bool fills_context; /* copies the carry in front of y first */
+            bool fills_context; /* first copies the carry to the context of y */
         } norm;
         struct {
             VaeRearrange kind;
             int ft, fs, drop;
-            int phase; /* of the ft, the first one; else 0 */
+            int phase; /* the first of the ft frames to take from the channels
+                        */
         } rearrange;
         struct {
             VaeShortcut kind;
@@ -175,9 +180,10 @@ typedef struct VaeOp {
                                 x, behind the first `keep` */
         };
     };
-    int group;         /* of frames, from 1; 0: for all. See split.h. Those of
-                          later groups have the weights of the first's */
-    int strip;         /* of rows, from 1; 0: all. See strips.h, as for group */
+    int group; /* the group of frames, from 1; 0: all frames. See split.h. All
+                  groups have the weights of the first */
+    int strip; /* the strip of rows, from 1; 0: all rows. See strips.h. All
+                  strips have the weights of the first */
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
 } VaeOp;
@@ -194,12 +200,12 @@ struct VaeProgram {
     size_t arena; /* bytes, set by vae_program_plan() */
     double flop, bytes;
     struct VaeChunk *chunks; /* memory of names, tensors and weights */
-    VaeTensor *parts;        /* memory of the tensors of split.h, or NULL */
-    VaeTensor *row_parts;    /* the same of strips.h */
-    VaeTensor *windows;      /* the same of prefetch.h */
-    int group;    /* frames that split.h computes at once, or 0: all */
-    int strips;   /* of rows, see strips.h, or 0: whole pictures */
-    bool delayed; /* it has delay lines, see delay.h */
+    VaeTensor *parts;        /* the tensors that split.h adds, or NULL */
+    VaeTensor *row_parts;    /* those of strips.h */
+    VaeTensor *windows;      /* those of prefetch.h */
+    int group;  /* frames that split.h computes at once, or 0: all */
+    int strips; /* number of strips of rows, see strips.h; 0: whole pictures */
+    bool delayed; /* the network has delay lines, see delay.h */
 };
 
 size_t vae_frame_bytes(const VaeTensor *t);
@@ -218,8 +224,8 @@ vae_op_unit_frame(const VaeOp *op, int i)
         return i + op->trim;
     return i + op->trim * (i / op->chunk + (i % op->chunk >= op->keep));
 }
-/* Bytes from one row to the next, and from one frame to the next; the latter
- * in a planned program. */
+/* Bytes from one row to the next, and from one frame to the next. A program
+ * must be planned before the latter is known. */
 static inline size_t
 vae_row_bytes(const VaeTensor *t)
 {
@@ -235,13 +241,13 @@ vae_carry_frame(const VaeCarry *carry)
 {
     return carry->bytes / (size_t) carry->frames;
 }
-/* The rows of the picture that t is, or has rows of. */
+/* The rows of the whole picture. */
 static inline int
 vae_picture_rows(const VaeTensor *t)
 {
     return t->rows ? t->rows : t->shape.h;
 }
-/* True where op computes the statistics of a group norm. */
+/* True if op computes the statistics of a group norm. */
 static inline bool
 vae_op_adds_up(const VaeOp *op)
 {
@@ -249,7 +255,7 @@ vae_op_adds_up(const VaeOp *op)
            (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP &&
             !op->add);
 }
-/* True where t is rows of a larger tensor. */
+/* True if t has only some rows of a picture. */
 static inline bool
 vae_is_rows(const VaeTensor *t)
 {
@@ -262,21 +268,21 @@ vae_conv_top(const VaeOp *op)
     return op->conv.pad + op->x->row - op->y->row * op->conv.s;
 }
 
-/* Places all tensors in one arena, where those with disjoint lifetimes share
- * memory. Sets their offsets and program->arena. False: out of memory. Blocks
- * are 64-byte aligned; bodies are if a frame has a multiple of 64 bytes. */
+/* Places all tensors in one arena; tensors whose lifetimes do not overlap share
+ * memory. Sets their offsets and program->arena. Each block begins at a
+ * multiple of 64 bytes. So does the body if the bytes of a frame are a multiple
+ * of 64. False: out of memory. */
 bool vae_program_plan(VaeProgram *program);
 void vae_program_free(VaeProgram **program);
 
 /*
- * The receptive field of a later step, in earlier steps: its results depend on
- * its own input, that of the *steps before it, and nothing older. False: out of
- * memory.
+ * Sets *steps to the number of earlier steps that the results of a later step
+ * depend on. False: out of memory.
  */
 bool vae_program_receptive_field(const VaeProgram *program, int *steps);
 
-/* Sets the operations of each op, the bytes that it reads and writes, and their
- * sums. */
+/* Sets the operations of each op, the bytes that it reads and writes, and the
+ * sums of both over the program. */
 void vae_program_count(VaeProgram *program);
 
 #endif

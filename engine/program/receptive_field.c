@@ -38,7 +38,7 @@ ages_make(Ages *a, const VaeProgram *p)
     return a->oldest != NULL;
 }
 
-/* The age of frame i of x. Frames before 0 are those of earlier steps. */
+/* The age of frame i of x. A negative i is a frame of an earlier step. */
 static int
 oldest(const Ages *a, const VaeTensor *x, int i)
 {
@@ -64,7 +64,7 @@ span(const VaeOp *op, int j, int *first)
     const VaeTensor *x = op->x, *y = op->y;
     switch (op->kind) {
     case VAE_OP_CONV:
-        /* The last one ends with the last frame of x. */
+        /* The last result reads the last frame of x. */
         *first = x->shape.t - op->conv.kt - (y->shape.t - 1 - j) * op->conv.st;
         return op->conv.kt;
     case VAE_OP_DEPTHWISE:
@@ -107,8 +107,8 @@ age_op(Ages *a, const VaeOp *op)
     }
 }
 
-/* The number of earlier steps that the program's results depend on, counted
- * from the step of a result's own latent. */
+/* The number of earlier steps that a result depends on, counted from the step
+ * of its own latent. */
 static int
 age_program(Ages *a, const VaeProgram *p)
 {
@@ -122,7 +122,8 @@ age_program(Ages *a, const VaeProgram *p)
         for (int u = 0; u < vae_op_units(op); u++) {
             const int j = vae_op_unit_frame(op, u);
             int one = oldest(a, op->x, j);
-            if (p->delayed) /* behind the step that its frame belongs to */
+            if (p->delayed) /* a frame is computed later than its latent arrives
+                             */
                 one += (op->x->delay - j) / op->x->rate;
             age = one < age ? one : age;
         }

@@ -6,13 +6,15 @@
 #include "alloc.h"
 #include "split.h"
 
-/* The ops from..to-1, and what is known of the program's tensors. */
+/* The ops from..to-1 that are split. */
 typedef struct Region {
     const VaeProgram *p;
-    int t;     /* frames of the tensors in it */
-    int dealt; /* frames for each one of its first op, which has fewer; or 0 */
-    int from, to; /* it moves away from the pictures, or towards them */
-    /* By the id of a root: ops beside the region use it, ops in it write it. */
+    int t;     /* frames of the tensors in the region */
+    int dealt; /* frames that its first op makes of each input frame; 0: it has
+                  no such op */
+    int from, to;
+    /* By the id of a root tensor: ops outside the region use it; ops inside
+     * write it. */
     bool *shared, *written;
 } Region;
 
@@ -38,9 +40,9 @@ fits(const Region *r, int i)
            has_frames(op->y, r->t) && has_frames(op->add, r->t);
 }
 
-/* Frames that the rearrangement in front of the region deals out of each of
- * its input's, which a convolution of one tap makes; 0: there is no such pair,
- * or a group would need parts of more than one input frame. */
+/* Frames that the rearrangement in front of the region makes of each frame of
+ * its input, which comes from a convolution of one tap. 0: there is no such
+ * pair, or a group would need parts of more than one input frame. */
 static int
 frames_dealt(const Region *r, int frames)
 {
@@ -74,8 +76,8 @@ look_at_tensors(Region *r)
     }
 }
 
-/* A tensor that comes into the region whole: each group has the frames before
- * it as its context. */
+/* True for a tensor that is complete before the region begins. The frames in
+ * front of a group are its context. */
 static bool
 is_whole(const Region *r, VaeTensor *x)
 {
@@ -83,8 +85,9 @@ is_whole(const Region *r, VaeTensor *x)
     return r->shared[id] && !r->written[id];
 }
 
-/* In a tensor that groups write and that is not of one group alone, the frames
- * of another group are where the context would be. */
+/* True if the op needs context in a tensor that groups write and that ops
+ * outside the region use: the frames of another group are where the context
+ * would be. */
 static bool
 lacks_context(const Region *r, int i)
 {
@@ -92,8 +95,8 @@ lacks_context(const Region *r, int i)
     return x && x->ctx && r->shared[root_of(x)->id] && !is_whole(r, x);
 }
 
-/* The ops next to the pictures, but for those that need context in a shared
- * tensor, and what is behind them. */
+/* Finds the ops next to the pictures, up to the first one that needs context in
+ * a shared tensor. */
 static void
 find_region(Region *r, int frames)
 {
@@ -130,13 +133,14 @@ typedef struct Groups {
     VaeProgram *p;
     const Region *region;
     int number, first, t; /* from 1; its frames */
-    VaeTensor **made;     /* the group's, by the id of the whole one, or NULL */
-    VaeTensor *part;      /* memory for tensors of groups */
-    VaeTensor **slots;    /* of them all */
+    VaeTensor *
+        *made; /* the group's tensor by the id of the whole tensor, or NULL */
+    VaeTensor *part;   /* memory for tensors of groups */
+    VaeTensor **slots; /* all tensors of groups */
     int n_slots;
 } Groups;
 
-/* The group's frames of t: a part of it, or a tensor of their own. */
+/* The group's frames of t: a view of t, or a tensor with memory of its own. */
 static VaeTensor *
 part_of(Groups *g, VaeTensor *t)
 {
@@ -175,9 +179,10 @@ is_head(const VaeOp *op)
            op->kind == VAE_OP_HEAD_CARRY;
 }
 
-/* Writes the group's op to *out, if there is one: a whole tensor needs context
- * in front of the first group alone, and gives it behind the last. Otherwise
- * the context of a later group is always in the carry. */
+/* Writes the group's op to *out, if there is one. A whole tensor gets its
+ * context only before the first group, and saves its last frames only after the
+ * last group. In the other tensors, each group takes its context from the
+ * carry. */
 static int
 op_of(Groups *g, const VaeOp *op, VaeOp *out)
 {
@@ -255,8 +260,8 @@ split(VaeProgram *p, const Region *r, int frames)
     return true;
 }
 
-/* One convolution over time at least: what is left of a network whose
- * convolutions all need context in shared tensors is not worth it. */
+/* A region must have a convolution over time: without one, splitting saves too
+ * little. */
 static bool
 is_worth_it(const Region *r)
 {

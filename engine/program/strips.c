@@ -14,16 +14,15 @@ enum { SMALL = 8 };
  * most. */
 enum { MAKERS = 4 };
 
-/* Ops that compute a slab, from its `makers` on: these, then one that puts
- * context in front, if there is one, the convolution, and one that saves the
- * slab's last frames. */
+/* Ops around a slab, in this order: those that make it (`makers` of them), a
+ * HEAD if there is one, the convolution, and a TAIL if there is one. */
 typedef struct Chain {
     int first, makers, n;
-    int last; /* where it was found */
+    int last; /* index of its last op before the ops were moved */
     bool head;
 } Chain;
 
-/* What a tensor is used for: indices of ops, or -1. */
+/* The ops that use a tensor: their indices, or -1. */
 typedef struct Use {
     int writer, reader, head, tail;
     bool alone; /* nothing else uses it or its memory */
@@ -77,7 +76,7 @@ factor(const VaeOp *op)
     return op->kind == VAE_OP_REARRANGE ? op->rearrange.fs : 1;
 }
 
-/* A row of the result needs no neighbouring rows. */
+/* True if a row of the result needs only its own row of the input. */
 static bool
 makes_rows(const VaeOp *op)
 {
@@ -96,7 +95,7 @@ makes_rows(const VaeOp *op)
     }
 }
 
-/* Rows are read from a whole tensor frame by frame. */
+/* True if the op can read rows of a whole tensor, one frame at a time. */
 static bool
 makes_frames(const VaeOp *op)
 {
@@ -129,7 +128,7 @@ conv_of(const VaeProgram *p, const Chain *c)
     return &p->ops[c->first + c->makers + c->head];
 }
 
-/* Rows of the slab that are made together. */
+/* Rows of the slab that its makers can only make together. */
 static int
 unit_of(const VaeProgram *p, const Chain *c)
 {
@@ -139,8 +138,7 @@ unit_of(const VaeProgram *p, const Chain *c)
     return unit;
 }
 
-/* True where op i, which comes between those of the chain, can come before
- * them. */
+/* True if op i, which is between the ops of the chain, can run before them. */
 static bool
 can_move(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
          const VaeCarry *carry)
@@ -156,7 +154,7 @@ shares(VaeTensor *a, VaeTensor *b)
     return a && b && root_of(a) == root_of(b);
 }
 
-/* The same behind them. */
+/* True if it can run after them. */
 static bool
 can_wait(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
          const VaeCarry *carry)
@@ -167,14 +165,15 @@ can_wait(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
            !shares(op->add, conv->y) && (!op->carry || op->carry != carry);
 }
 
-/* Memory for all ops: which are in the chain that is looked for, which in
- * another one, and room for all of them. */
+/* By op: it is in the current chain, it is in another one; and room to move
+ * ops. */
 typedef struct Search {
     bool *in_chain, *taken;
     VaeOp *room;
 } Search;
 
-/* Moves the ops first..last that are not of the chain before it, or behind. */
+/* Moves the ops first..last that are not in the chain before it, or behind it.
+ */
 static void
 gather(VaeProgram *p, int first, int last, const Search *s, bool behind)
 {
@@ -186,8 +185,8 @@ gather(VaeProgram *p, int first, int last, const Search *s, bool behind)
     memcpy(&p->ops[first], s->room, (size_t) n * sizeof *s->room);
 }
 
-/* The chain of convolution i, whose ops it brings together; false: there is
- * none. */
+/* Finds the chain of convolution i and moves its ops next to each other. False:
+ * it has none. */
 static bool
 find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
 {
@@ -205,7 +204,7 @@ find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
                             : slab.head >= 0 ? p->ops[slab.head].carry
                                              : NULL;
     const int last = slab.tail > i ? slab.tail : i;
-    /* Rows that are still read would be overwritten. */
+    /* The convolution would write over rows that the makers still read. */
     if (root_of(first->x) == root_of(conv->y) || slab.head > i ||
         (slab.tail >= 0 && slab.tail < i))
         return false;
@@ -225,11 +224,13 @@ find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
     }
     if (!before && !behind)
         return false;
-    /* Behind, results that are needed later take no memory yet. */
+    /* Ops that can run after the chain do: until then their results take no
+     * memory. */
     gather(p, makers[n - 1], last, s, behind);
     out->first = behind ? makers[n - 1] : last + 1 - out->n;
     out->last = last;
-    /* Strips begin and end where the makers' rows do. */
+    /* A strip must begin and end with rows that the makers can begin and end
+     * with. */
     if (unit_of(p, out) > 2 ||
         (unit_of(p, out) == 2 && conv_of(p, out)->conv.s > 1))
         return false;
@@ -242,12 +243,12 @@ find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
 
 typedef struct Strips {
     VaeProgram *p;
-    VaeTensor *part;   /* memory for tensors of strips */
+    VaeTensor *part;   /* tensors of strips */
     VaeTensor **slots; /* all tensors */
     const VaeStrips *how;
     VaeOp *ops;
     int n_slots, n_ops;
-    bool cut; /* there are strips */
+    bool cut; /* at least one slab has strips */
 } Strips;
 
 /* The rows of the result in strip i. Its slab begins with a row that all makers
@@ -268,7 +269,7 @@ strip_rows(const VaeProgram *p, const Chain *c, int strips, int i)
     return (Rows){from < h ? from : h, to < h ? to : h};
 }
 
-/* Strips that the chain has: there may be fewer rows than strips. */
+/* The number of strips of a chain: at most one for each of its rows. */
 static int
 count_strips(const VaeProgram *p, const Chain *c, int strips)
 {
@@ -292,7 +293,7 @@ slab_rows(const VaeProgram *p, const Chain *c, Rows y)
     return (Rows){least, most < h ? most : h};
 }
 
-/* Those rows of t: in memory of their own, or in that of t. */
+/* A tensor of some rows of t: with memory of its own, or in that of t. */
 static VaeTensor *
 rows_of(Strips *s, VaeTensor *t, Rows rows, bool own)
 {
@@ -329,8 +330,8 @@ add_statistics(Strips *s, const VaeOp *norm)
     return to;
 }
 
-/* The ops that compute the rows y of the result; end: the first row of the
- * carry that is left to the next strip. */
+/* Adds the ops that compute the rows y of the result. They write the carry up
+ * to row `end`; the rest is left to the next strip. */
 static void
 add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
 {
@@ -361,7 +362,8 @@ add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
         s->n_ops--; /* the next strip begins with the same row */
 }
 
-/* The first strip, the second and the last one have shapes of their own. */
+/* True if the backend can compute strip i of n. Only the first, the second and
+ * the last strip are asked: the others have the shape of the second. */
 static bool
 can_compute(const Strips *s, const VaeOp *ops, int i, int n)
 {
@@ -373,7 +375,7 @@ can_compute(const Strips *s, const VaeOp *ops, int i, int n)
     return true;
 }
 
-/* False: the backend cannot compute them. */
+/* Adds all strips of a chain. False: the backend cannot compute them. */
 static bool
 add_strips(Strips *s, const Chain *c)
 {
@@ -428,8 +430,8 @@ later_first(const void *a, const void *b)
     return ((const Chain *) b)->first - ((const Chain *) a)->first;
 }
 
-/* Lists the chains, the last one first, and brings the ops of each together.
- * Returns their number. */
+/* Lists the chains, the last one first, and moves the ops of each next to each
+ * other. Returns their number. */
 static int
 find_chains(VaeProgram *p, int strips, Chain *chains, const Search *s)
 {
@@ -439,7 +441,7 @@ find_chains(VaeProgram *p, int strips, Chain *chains, const Search *s)
         Chain *c = &chains[n];
         if (s->taken[i] || !find_chain(p, i, s, c))
             continue;
-        i = c->last + 1; /* other ops may be there now */
+        i = c->last + 1; /* op i may be another one now */
         const double bytes = chain_bytes(p, c);
         most = bytes > most ? bytes : most;
         n++;

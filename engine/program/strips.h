@@ -20,8 +20,9 @@
 
 typedef struct VaeStrips {
     int most; /* strips; 0 and 1: none */
-    /* True where the backend computes a convolution of one strip with the bytes
-     * of the whole picture. Else that slab stays whole. NULL: always. */
+    /* True if the backend computes a convolution of one strip with the same
+     * bytes as the whole picture. If false, that slab stays whole. NULL: always
+     * true. */
     bool (*can)(void *user, const VaeOp *conv);
     void *user;
 } VaeStrips;

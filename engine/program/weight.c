@@ -15,7 +15,7 @@ vae_weight_count(const VaeWeight *w)
     return n;
 }
 
-/* Reads one part, whose taps are stacked along the input channels. */
+/* Reads one part whose frames are stacked along the input channels. */
 static void
 read_stacked(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
 {
