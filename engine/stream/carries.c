@@ -26,8 +26,8 @@ is_kept(const VaeCarryStore *s)
     return s->kept.host || s->kept.device;
 }
 
-/* Copies all carries, in the pieces that are in one block on both sides. Blocks
- * that both sides share are not copied. */
+/* Copies all carries, in parts that are in one block on both sides. A block
+ * that both sides share is not copied. */
 static VaeStatus
 copy(const VaeCarryStore *s, const VaeCarryBlocks *to,
      const VaeCarryBlocks *from, VaeError *error)
@@ -71,7 +71,7 @@ take(const VaeCarryStore *s, VaeCarryBlocks *out, VaeError *error)
     return status;
 }
 
-/* Memory that is kept is not freed. */
+/* Frees the blocks, except memory that is kept. */
 static void
 drop(const VaeCarryStore *s, VaeCarryBlocks *b)
 {
@@ -103,7 +103,7 @@ vae_carries_drop(VaeCarryStore *s)
     drop(s, &s->snapshot);
 }
 
-/* Frees what is kept, but for the memory that is in use again. */
+/* Frees what is kept, except memory that is in use again. */
 static void
 forget(VaeCarryStore *s)
 {
@@ -164,7 +164,7 @@ vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error)
     const VaeCarryBlocks *kept = &s->kept;
     if (!is_kept(s))
         return copy(s, &to, &s->now, error);
-    /* Without the device, which may be out of memory. */
+    /* While offloaded, both parts are in host memory. */
     if (kept->host)
         memcpy(dst, kept->host, kept->split);
     if (kept->device)

@@ -1,10 +1,9 @@
 /*
- * carries.h: the carries of one stream.
- *
- * They are in one or two blocks: of the device, and for those that are spilled,
- * of the host. There are up to two copies: a snapshot, taken before a run, and
- * one in host memory, while the stream's memory is offloaded. Offloading, the
- * NaN fallback and checkpoints all go through these functions.
+ * carries.h: the carries of one stream. They are in two blocks: those on the
+ * device, and the spilled ones in the host's memory. There are up to two
+ * copies: a snapshot, taken before a run, and one in host memory, while the
+ * stream's memory is offloaded. Offloading, the NaN fallback and checkpoints
+ * all use these functions.
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H
@@ -12,7 +11,7 @@
 #include "backend.h"
 #include "build.h"
 
-/* All carries, in two blocks: the first `split` bytes, and the rest. */
+/* The two blocks. `split`: bytes of the first one. */
 typedef struct VaeCarryBlocks {
     uint8_t *host, *device;
     size_t split;
@@ -21,10 +20,10 @@ typedef struct VaeCarryBlocks {
 typedef struct VaeCarryStore {
     const VaeBackendClass *class;
     VaeBackend *backend;
-    VaeCarrySet set;         /* names, shapes, places; the programs share it */
-    size_t rest;             /* bytes on the device, set.spilled on the host; */
-    size_t spilled;          /* or more, if other sets share the memory */
-    VaeCarryBlocks now;      /* empty: not taken, or offloaded */
+    VaeCarrySet set;    /* names, shapes and places, shared by all programs */
+    size_t rest;        /* bytes on the device, set.spilled on the host; */
+    size_t spilled;     /* or more, if other sets share the memory */
+    VaeCarryBlocks now; /* empty: not taken, or offloaded */
     VaeCarryBlocks snapshot; /* empty: none is taken */
     /* While offloaded: the spilled ones stay where they are, and `device` is a
      * copy in host memory. Empty: nothing to keep. */
@@ -38,27 +37,29 @@ vae_carries_bytes(const VaeCarryStore *s)
     return s->set.bytes;
 }
 
-/* Allocates the memory and, where asked for, that of a snapshot. On an error
- * nothing is taken. */
+/* Allocates the memory, and that of a snapshot if asked for. On an error
+ * nothing is allocated. */
 VaeStatus vae_carries_take(VaeCarryStore *s, bool snapshot, VaeError *error);
-/* Frees the memory, but nothing that is kept. */
+/* Frees the memory, except what is kept. */
 void vae_carries_drop(VaeCarryStore *s);
-/* Keeps the carries; vae_carries_drop() comes next. Errors: VAE_ERR_MEMORY,
- * VAE_ERR_BACKEND; all stays as it is. */
+/* Keeps the carries: the caller then calls vae_carries_drop(). Errors:
+ * VAE_ERR_MEMORY, VAE_ERR_BACKEND; then nothing has changed. */
 VaeStatus vae_carries_offload(VaeCarryStore *s, VaeError *error);
-/* Copies back what is kept, also if other carries are spilled now. Comes last
- * when a stream resumes: until then, what is kept is the only copy. On an error
- * it stays. */
+/* Copies back what is kept, also if other carries are spilled now. Must be the
+ * last step of resuming a stream, because what is kept is the only copy. On an
+ * error it stays kept. */
 VaeStatus vae_carries_reload(VaeCarryStore *s, VaeError *error);
-/* Frees everything; the backend is still open. */
+/* Frees everything. The backend must still be open. */
 void vae_carries_free(VaeCarryStore *s);
 
-/* Between the carries, offloaded or not, and vae_carries_bytes() of host
- * memory. No call is in flight. Carries that are written are not offloaded. */
+/* Copies the carries to or from host memory, vae_carries_bytes() of it. No run
+ * may be in flight. The carries may be offloaded when they are read, but not
+ * when they are written. */
 VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
 VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);
 
-/* Copies the carries to the snapshot, back, or the snapshot to host memory. */
+/* Copies the carries to the snapshot; the snapshot to the carries; the snapshot
+ * to host memory. */
 VaeStatus vae_carries_save(VaeCarryStore *s, VaeError *error);
 VaeStatus vae_carries_restore(VaeCarryStore *s, VaeError *error);
 VaeStatus vae_carries_read_snapshot(const VaeCarryStore *s, void *dst,

@@ -1,5 +1,5 @@
 /*
- * carry_items.c: all carries of a stream, one by one, for checkpoints.
+ * carry_items.c: lists all carries of a stream, for checkpoints.
  */
 #include <stdio.h>
 

@@ -19,7 +19,7 @@
 /* One field of the file. Fields that decide the bytes must not change. */
 typedef struct Field {
     const char *key;
-    const char *name; /* in messages; NULL: need not be the same */
+    const char *name; /* for error messages; NULL: may differ */
     char value[72];
 } Field;
 
@@ -100,7 +100,7 @@ describe(const VaeStream *s, const VaeCheckpointParams *params, Field f[FIELDS],
         s->class->kind != VAE_BACKEND_CUDA ? ""
         : p->deterministic                 ? "true"
                                            : "false");
-    /* The others compute the same. */
+    /* all other policies compute the same */
     set(&f[FIELD_NAN_POLICY], "vae.nan-policy", "the nan-policy", "%s",
         s->fallback ? "fallback" : "");
     set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%s", "start");
@@ -114,8 +114,8 @@ describe(const VaeStream *s, const VaeCheckpointParams *params, Field f[FIELDS],
 
 /* ------------------------------------------------------------------ */
 /* A checksum over the whole file, against damage and not against malice: FNV-1a
- * by words of eight bytes. Each step is one to one, so that it finds every
- * single change. */
+ * over words of eight bytes. Each step is one to one, so every change of a
+ * single word changes the sum. */
 
 #define SUM_BEGIN UINT64_C(0xcbf29ce484222325)
 
@@ -272,7 +272,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
         return status;
     Field f[FIELDS];
     uint8_t *block = NULL;
-    /* Before the first run, no carry is set. */
+    /* before the first run, no carry has a value */
     const bool carries = p->carries && !s->at_start && !s->cold;
     status = describe(s, p, f, error);
     set(&f[FIELD_CARRIES], "vae.carries", NULL, "%d",
@@ -368,7 +368,7 @@ read_count(const VaeTensorFile *file, const char *key, uint64_t *out,
 
 #define CARRY_TEXT 128
 
-/* The type and shape of a carry in a file, where t may be NULL. */
+/* The type and shape of a carry in a file; t NULL: it is missing. */
 static const char *
 carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
 {
@@ -379,7 +379,7 @@ carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
     return text;
 }
 
-/* Those that a stream wants. */
+/* The type and shape that the stream wants. */
 static const char *
 wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
 {
@@ -391,7 +391,8 @@ wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
     return text;
 }
 
-/* The file has each carry with its type and shape, and no other tensor. */
+/* Checks that the file has each carry with its type and shape, and no other
+ * tensor. */
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
@@ -460,7 +461,7 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
         vae_model_history(s->model, s->params.direction, &history, error);
     if (status != VAE_OK)
         return status;
-    /* The frames that come next are of latents look_ahead earlier. */
+    /* the next frames belong to latents that came look_ahead earlier */
     if (vae_stream_has_delay(s))
         history += s->model->info.look_ahead;
     const uint64_t back = (uint64_t) history;
@@ -483,7 +484,8 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
         return status;
     vae_stream_reset(s);
     if (p->carries)
-        status = vae_stream_resume(s, error); /* a reset may free it */
+        status = vae_stream_resume(
+            s, error); /* because a reset may have freed the memory */
     if (p->carries && status == VAE_OK)
         status = load_carries(s, file, error);
     if (!p->carries && (p->begin > p->origin || p->from_cold))
@@ -496,7 +498,8 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
         s->began_cold = p->from_cold;
     }
     s->latents = p->begin;
-    /* From p->latents on it is the sequence that began there. */
+    /* from here on, the stream continues the sequence that began at p->origin
+     */
     s->origin = p->origin;
     s->from_cold = p->from_cold;
     return VAE_OK;

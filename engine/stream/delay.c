@@ -1,10 +1,9 @@
 /*
  * delay.c: decoders whose frames come later than their latents, and the end of
- * their sequences. See program/delay.h.
- *
- * Frames are numbered from the first one of the sequence, 0, or from the 7
- * (temporal - 1) before it that a restart gives, too. What is given out follows
- * from the latents and the steps of the end so far.
+ * their sequences. See program/delay.h. Frame 0 is the first frame of the
+ * sequence. A restart also gives the 7 (temporal - 1) frames before it, which
+ * have negative numbers. The number of latents and of steps of the end so far
+ * tells which frame comes next.
  */
 #include <string.h>
 
@@ -34,8 +33,7 @@ vae_stream_clock(const VaeStream *s)
                       .cold = owner->began_cold};
 }
 
-/* The number of the frame that is given out next, after so many latents and
- * steps of the end. */
+/* The number of the next frame, after so many latents and steps of the end. */
 static int64_t
 next_frame(const VaeStream *s, int64_t latents, int drained)
 {
@@ -105,7 +103,8 @@ vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
         const size_t frame = vae_carry_frame(carry);
         vae_clock_span(next, op->kind == VAE_OP_TAIL ? op->x : op->y, &first,
                        &end);
-        /* Frame -1 and the one behind the last are copies that are read. */
+        /* frame -1 and the frame after the last are copies that later ops read
+         */
         for (int k = 0; k < carry->frames; k++)
             if (k - carry->frames < first - 1 || k - carry->frames > end)
                 memset(carries + carry->offset + (size_t) k * frame, 0, frame);

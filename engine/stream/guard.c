@@ -1,9 +1,8 @@
 /*
- * guard.c: copies of the units of a run in flight, for nan.c.
- *
- * Pictures are copied only if they are read later: by the fallback, or by an
- * error message that says if the input was finite. The message needs only
- * pictures of floats.
+ * guard.c: copies of the units of a run in flight, for nan.c. Pictures are
+ * copied only if they are read later: by the fallback, or for an error message
+ * that says if the input was finite. The message needs copies only of float
+ * pictures.
  */
 #include <string.h>
 
@@ -154,7 +153,7 @@ copy_picture(VaePicture *p, uint8_t *data)
     }
 }
 
-/* False: there is no room for a copy that is needed. */
+/* False: a picture must be copied, and the copies have no room for it. */
 static bool
 copy_pictures(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
 {

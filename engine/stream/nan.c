@@ -18,7 +18,7 @@
 
 #include "stream.h"
 
-/* For n numbers of any type but U8. */
+/* True if all n numbers are finite. type: any but U8. */
 static bool
 all_finite(const void *data, VaeType type, size_t n)
 {
@@ -153,7 +153,7 @@ narrow(VaeStream *s, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* One step by the fallback.                                           */
 
-/* Waits until the last run's count is there. */
+/* Waits for the count of the last run. */
 static VaeStatus
 count_bad(VaeStream *s, VaeError *error)
 {
@@ -169,7 +169,8 @@ run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
     fallback->latents = s->latents;
     fallback->guard.bad = 0;
     VaeStatus status = vae_stream_run_exec(fallback, at, units, error);
-    fallback->at_start = false; /* so that release keeps its carries */
+    fallback->at_start =
+        false; /* so that vae_stream_release() keeps its carries */
     if (status == VAE_OK)
         status = count_bad(fallback, error);
     if (status == VAE_OK && fallback->class->finish)
@@ -204,7 +205,7 @@ recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     return narrow(s, error);
 }
 
-/* Runs a step whose carries only the fallback has. */
+/* Runs a step when only the fallback has the carries. */
 static VaeStatus
 run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
@@ -269,7 +270,7 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                         : "precision fp32 or the nan-policy fallback");
 }
 
-/* Sets the stream back to before the last run, except its memory. */
+/* Sets the stream back to the state before the last run, except its memory. */
 static void
 take_back(VaeStream *s)
 {
@@ -286,9 +287,10 @@ take_back(VaeStream *s)
     s->drained = g->drained;
 }
 
-/* The last run has non-finite results, which are delivered. */
+/* Applies the nan-policy to the last run: its results are non-finite, and
+ * already delivered. */
 static VaeStatus
-mend(VaeStream *s, const VaeUnits *units, VaeError *error)
+apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     const int which = s->guard.which;
     const VaeProgram *p = s->programs[which];
@@ -301,7 +303,8 @@ mend(VaeStream *s, const VaeUnits *units, VaeError *error)
         VaeStatus status = vae_carries_restore(&s->carries, error);
         if (status == VAE_OK)
             status = one_by_one(s, p, units, error);
-        s->runs = runs + 1; /* they are one of a call's runs, and finished */
+        s->runs = runs + 1; /* together they count as one run of the call, which
+                               has finished */
         return status;
     }
     s->stats.nonfinite_steps += (uint64_t) p->steps;
@@ -312,8 +315,8 @@ mend(VaeStream *s, const VaeUnits *units, VaeError *error)
     return status;
 }
 
-/* In the first runs of a decoder with a delay the results do not show yet what
- * is not finite: counts the carries. */
+/* Counts the non-finite values of the carries. In the first runs of a decoder
+ * with a delay, the results do not show them yet. */
 static VaeStatus
 count_carries(VaeStream *s, VaeError *error)
 {
@@ -335,7 +338,7 @@ count_carries(VaeStream *s, VaeError *error)
     return status;
 }
 
-/* Looks at the last run, of these units. */
+/* Checks the last run, which had these units. */
 static VaeStatus
 settle(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
@@ -345,14 +348,15 @@ settle(VaeStream *s, const VaeUnits *units, VaeError *error)
         status = count_carries(s, error);
     if (status != VAE_OK || s->guard.bad == 0)
         return status;
-    /* The runs before it are delivered first: their latents count apart. */
+    /* first deliver the runs before it, because the two count their latents
+     * separately */
     if (s->class->finish)
         status = s->class->finish(s->backend, 1, true, error);
     if (s->class->finish && status == VAE_OK) {
         s->guard.nonfinite = s->stats.nonfinite;
         status = s->class->finish(s->backend, 0, true, error);
     }
-    return status == VAE_OK ? mend(s, units, error) : status;
+    return status == VAE_OK ? apply_policy(s, units, error) : status;
 }
 
 VaeStatus

@@ -97,8 +97,8 @@ vae_stream_release(VaeStream *s, VaeError *error)
         status = vae_stream_release(s->fallback, error);
     if (status != VAE_OK || s->released || !s->class->offload)
         return status;
-    /* A new or broken sequence carries nothing. Those of tiles are on the host.
-     */
+    /* A new or broken sequence has no carries to keep. The carries of tiles are
+     * already in host memory. */
     if (!s->at_start && !s->broken && !vae_stream_has_tiles(s))
         status = vae_carries_offload(&s->carries, error);
     if (status != VAE_OK)
@@ -107,13 +107,14 @@ vae_stream_release(VaeStream *s, VaeError *error)
     return offload_all(s, error);
 }
 
-/* Allocates the memory again and copies weights and carries back. On an error
- * all is offloaded. */
+/* Allocates the memory again and copies weights and carries back. After an
+ * error everything is offloaded. */
 static VaeStatus
 take_again(VaeStream *s, VaeError *error)
 {
     VaeStatus status;
-    if (!s->programs[FIRST]) { /* a smaller slice size than before */
+    if (!s->programs[FIRST]) { /* the programs were dropped for a smaller slice
+                                  size */
         status = vae_stream_take(s, error);
         if (status != VAE_OK)
             return status;
@@ -127,14 +128,14 @@ take_again(VaeStream *s, VaeError *error)
     return status;
 }
 
-/* A wait for memory that others hold. */
+/* A wait for memory that other programs hold. */
 typedef struct Patience {
     uint64_t start, ns; /* since when, and at most how long */
 } Patience;
 
 #define PAUSE_NS 20000000 /* between two attempts */
 
-/* False: the wait has ended. */
+/* Waits a moment. False: the time is over. */
 static bool
 wait_for_others(VaeStream *s, Patience *p, const VaeError *why)
 {

@@ -63,7 +63,8 @@ make_times(void *user, void *dst, VaeError *error)
     return VAE_OK;
 }
 
-/* The times are in the model's cache: all its streams use the same ones. */
+/* Takes the times from the model's cache, because all of its streams must
+ * choose the same precision. */
 static Times
 take_times(VaeStream *s)
 {

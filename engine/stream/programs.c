@@ -15,7 +15,7 @@ vae_stream_drop_programs(VaeStream *s)
         if (s->execs[i])
             s->class->exec_free(s->backend, &s->execs[i]);
         vae_program_free(&s->programs[i]);
-        vae_mem_free(s->times[i]); /* of its ops */
+        vae_mem_free(s->times[i]); /* the times of its ops */
         s->times[i] = NULL;
     }
     for (int i = 0; i < VAE_TILE_SHAPES; i++)
@@ -53,7 +53,7 @@ count_flop(const VaeStream *s, int kind)
     return flop;
 }
 
-/* Places the carries of all shapes, which share the memory. */
+/* Places the carries of each shape of tiles; all shapes share the memory. */
 static bool
 place_carries(VaeStream *s)
 {
@@ -71,8 +71,8 @@ place_carries(VaeStream *s)
     return true;
 }
 
-/* Carries that a later step copies, in the memory of the backend and to and
- * from the host's. */
+/* Counts the bytes of carries that a later step copies within the backend's
+ * memory, and to and from the host's. */
 static void
 count_copies(VaeStream *s)
 {
@@ -93,7 +93,7 @@ count_copies(VaeStream *s)
     s->plan.bus_step = bus / (uint64_t) p->steps;
 }
 
-/* True if one of these execs has the weight of op in that layout, too. */
+/* True if one of these execs also has the weight of op in that layout. */
 static bool
 shares_weight(const VaeExec *const execs[], int n, const VaeOp *op, int phase,
               VaeLayOut own)
@@ -129,8 +129,8 @@ other_layouts(const VaeStream *s)
     return bytes;
 }
 
-/* Fills the plan from what the programs and, where there are any, the execs
- * say. */
+/* Fills the plan with the sizes of the programs and, if there are any, of the
+ * execs. */
 static void
 sum_up(VaeStream *s)
 {
@@ -173,7 +173,7 @@ sum_up(VaeStream *s)
     p->peak = p->weights + p->loading + p->library;
     if (p->peak < p->total)
         p->peak = p->total;
-    /* The fallback is made last. */
+    /* The fallback is made after everything else. */
     if (fallback && p->peak < p->total - fallback->total + fallback->peak)
         p->peak = p->total - fallback->total + fallback->peak;
     assert(s->programs[FIRST] && s->programs[NEXT]);
@@ -221,8 +221,8 @@ record(VaeStream *s, int which, VaeError *error)
         &s->programs[which], error);
 }
 
-/* Windows may take the memory that the largest program has anyhow. False: out
- * of memory. */
+/* Adds windows for spilled carries. They may use the memory that the arena of
+ * the largest program has anyway. False: out of memory. */
 static bool
 prefetch(VaeStream *s)
 {

@@ -22,7 +22,7 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
     const VaeStatus end = s->class->finish(s->backend, keep ? pending : 0, keep,
                                            keep ? error : NULL);
     s->broken = s->broken || end != VAE_OK;
-    if (keep && end != VAE_OK) /* those behind it, too */
+    if (keep && end != VAE_OK) /* and the runs after it */
         s->class->finish(s->backend, 0, false, NULL);
     if (!keep && s->fallback)
         s->class->finish(s->fallback->backend, 0, false, NULL);
@@ -95,7 +95,8 @@ steps_of(const VaeStream *stream, int n_in)
     return rest / s->step_in + stream->at_start;
 }
 
-/* A misaligned read would make the device unusable for the process. */
+/* Checks alignment, because a misaligned read would make the device unusable
+ * for the process. */
 static VaeStatus
 check_place(const VaeStream *s, const VaePicture *p, int number,
             VaeError *error)
@@ -307,7 +308,7 @@ vae_stream_reset(VaeStream *stream)
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     atomic_store(&stream->cancel, false);
     vae_stream_clear_waiting(stream);
-    /* The programs that begin set every carry. */
+    /* the first program of a sequence sets every carry */
     stream->at_start = true;
     stream->cold = stream->broken = stream->from_cold = stream->in_fallback =
         false;
@@ -420,7 +421,7 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
                  steps_of(stream, n_frames), error);
 }
 
-/* The time of the last call includes the wait for its end. */
+/* The time of the last call includes the wait until it ends. */
 static VaeStatus
 end(VaeStream *s, VaeStatus status, VaeError *error)
 {

@@ -10,7 +10,7 @@
 #include "pixels.h"
 #include "stream.h"
 
-/* A latent or a picture, by the direction and the side. */
+/* A latent or a picture; the direction and the side decide which. */
 typedef struct Unit {
     bool is_picture;
     VaeLatentOut latent;
@@ -20,7 +20,7 @@ typedef struct Unit {
 /* Copies of units of one kind. */
 typedef struct Side {
     bool known;
-    Unit kind; /* addresses mean nothing */
+    Unit kind; /* type and format of a unit; its addresses have no meaning */
     VaeRoom room;
     size_t slot; /* bytes of a copy */
 } Side;
@@ -29,10 +29,12 @@ struct VaeWaiting {
     Side in, out;
     int sent;        /* copies in `in` */
     int last;        /* the copy that was made last */
-    int made, given; /* of the last slice; made - given copies wait in `out` */
-    bool ended, whole; /* whole: the sequence began with a unit that was sent */
-    int64_t units, results; /* of the sequence: sent, computed */
-    /* For the call, as many as a slice has. */
+    int made, given; /* results of the last slice: computed, and received. The
+                        others wait in `out` */
+    bool ended,
+        whole; /* whole: the whole sequence was sent, from its first unit on */
+    int64_t units, results; /* of the sequence: units sent, results computed */
+    /* Arguments of a call: as many as a slice has. */
     VaeLatentIn *latents_in;
     VaeLatentOut *latents_out;
     VaePicture *pictures;
@@ -50,7 +52,8 @@ latent_elements(const VaeStream *s)
            (size_t) (s->plan.padded_width / down);
 }
 
-/* The unit as it is at that address, packed; returns its bytes. */
+/* Sets *out to a packed unit of that kind at address `at`. Returns its bytes.
+ */
 static size_t
 place(const VaeStream *s, const Unit *kind, uintptr_t at, Unit *out)
 {
@@ -213,8 +216,8 @@ make_waiting(VaeStream *s, VaeError *error)
     return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }
 
-/* Room for n copies of what is like the unit, the first of a sequence; or the
- * unit is checked to be like that one. */
+/* First unit of a sequence: makes room for n copies of such units. Later units:
+ * checks that they are like the first. */
 static VaeStatus
 settle(const VaeStream *s, Side *side, const Unit *unit, int n, VaeError *error)
 {
@@ -251,7 +254,8 @@ check_stream(VaeStream *s, VaeDirection direction, VaeError *error)
     return status == VAE_OK ? make_waiting(s, error) : status;
 }
 
-/* Steps of the next run. The first ones go alone: their results come early. */
+/* The number of steps of the next run. The first steps run alone, so that their
+ * results come early. */
 static int
 next_steps(const VaeStream *s)
 {
@@ -299,7 +303,8 @@ set_results(VaeStream *s, int n, const Unit *first)
     }
 }
 
-/* Runs what was sent; the last unit stands for those that a step lacks. */
+/* Runs the units that were sent. If a step lacks some, it gets copies of the
+ * last one. */
 static VaeStatus
 run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
 {
@@ -319,8 +324,8 @@ run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
                                       n_out, error);
 }
 
-/* Latents that an encoder has to make yet, so that decoding them gives all
- * frames that were sent. */
+/* The number of latents that an encoder must still compute, so that decoding
+ * gives all frames that were sent. */
 static int64_t
 results_lacking(const VaeStream *s)
 {
@@ -360,7 +365,7 @@ compute(VaeStream *s, const Unit *unit, VaeError *error)
     const int64_t lacking = results_lacking(s);
     if (w->sent == 0 && lacking <= 0)
         return drain_slice(s, unit, error);
-    /* As few steps as take all. */
+    /* use the smallest number of steps that takes all units */
     for (int fewer = steps - 1; fewer > 0; fewer--) {
         vae_stream_count(s, fewer, &n_in, &n_out);
         if (n_in < w->sent || n_out < lacking)
@@ -388,7 +393,7 @@ receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
         copy(s, unit, &from);
         return VAE_OK;
     }
-    /* With a delay the first slices give nothing. */
+    /* with a delay, the first slices have no results */
     do
         status = compute(s, unit, error);
     while (status == VAE_OK && w->made == 0);

@@ -89,7 +89,7 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
     return VAE_OK;
 }
 
-/* Passes lines on to the log, and keeps the first and the last. */
+/* Passes lines to the log, and keeps the first and the last one. */
 typedef struct Reasons {
     VaeLog to;
     char first[600], last[600];
@@ -105,7 +105,7 @@ keep(void *user, const char *line)
     vae_log(&r->to, "%s", line);
 }
 
-/* passed: gets the reasons for backends that AUTO skips. */
+/* Chooses the next backend. passed: gets the reasons why AUTO skips others. */
 static VaeStatus
 choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
 {
@@ -121,8 +121,8 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     s->class = choice.class;
     s->plan.precision = choice.chosen;
     s->plan.backend = s->class->kind;
-    /* More threads than that only wait for each other, and a library may end
-     * the process when the system refuses one. */
+    /* More threads only wait for each other. A library may even end the process
+     * if the system refuses a thread. */
     const int cpus = usable_threads(), most = cpus < 2 ? 8 : 4 * cpus;
     s->plan.threads = s->params.threads ? s->params.threads : cpus;
     if (s->plan.threads > most)
@@ -226,7 +226,8 @@ set_statistics(VaeStream *s)
     }
 }
 
-/* Frames are so many latents late, or as late as an exact result is. */
+/* Sets the delay: the number of latents that the user asks for, or what an
+ * exact result needs. */
 static VaeStatus
 set_delay(VaeStream *s, VaeError *error)
 {
@@ -249,12 +250,12 @@ set_delay(VaeStream *s, VaeError *error)
 
 /* How a stream is planned. */
 typedef struct Terms {
-    const VaeStream *borrowed; /* whose backend is used; or NULL */
+    const VaeStream *borrowed; /* use the backend of this stream; or NULL */
     bool advise;               /* an error names settings that would fit */
-    bool make;                 /* memory is taken next, not only planned */
+    bool make;                 /* allocate memory next; false: only plan */
 } Terms;
 
-/* On an error *out is NULL, or only to be freed. */
+/* After an error, *out is NULL or can only be freed. */
 static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
                             const Terms *terms, VaeStream **out,
                             VaeError *error);
@@ -368,8 +369,8 @@ new_and_make(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     return status == VAE_OK ? vae_stream_make(*out, error) : status;
 }
 
-/* True where AUTO has found a device without enough memory, and there is the
- * cpu backend; it is warned of. */
+/* True if AUTO has chosen a device without enough memory, and the cpu backend
+ * can replace it. Logs a warning. */
 static bool
 leaves_device(const VaeStream *s, const VaeError *why)
 {
