@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +13,17 @@
 
 enum { RUNS = COMMAND_DECODE | COMMAND_ENCODE | COMMAND_BENCH | COMMAND_PLAN };
 
-/* Reads the option's value (NULL for a switch); false if it is not valid. */
-typedef bool (*Setter)(Options *o, const char *word);
-
-typedef struct Option {
+typedef struct Option Option;
+struct Option {
     const char *name, *word; /* word: NULL for a switch */
     unsigned commands;
-    Setter set;
+    /* Reads the value (NULL for a switch). False: it is not valid. */
+    bool (*set)(Options *o, const Option *p, const char *word);
     const char *help;
-} Option;
+    /* For set_text() and the setters below it. */
+    size_t field;  /* offset in Options */
+    int low, high; /* of set_whole() */
+};
 
 static bool
 whole(const char *word, long low, long high, int *out)
@@ -45,74 +48,59 @@ real(const char *word, double *out)
     return true;
 }
 
-static bool
-set_model(Options *o, const char *word)
+static void *
+field_of(Options *o, const Option *p)
 {
-    o->model = word;
+    return (char *) o + p->field;
+}
+
+static bool
+set_text(Options *o, const Option *p, const char *word)
+{
+    *(const char **) field_of(o, p) = word;
     return true;
 }
 
 static bool
-set_arch(Options *o, const char *word)
+set_flag(Options *o, const Option *p, const char *word)
 {
-    o->arch = word;
-    return true;
+    return *(bool *) field_of(o, p) = true;
 }
 
 static bool
-set_tensor(Options *o, const char *word)
+set_whole(Options *o, const Option *p, const char *word)
 {
-    o->tensor = word;
-    return true;
+    return whole(word, p->low, p->high, field_of(o, p));
 }
 
 static bool
-set_variant(Options *o, const char *word)
+set_real(Options *o, const Option *p, const char *word)
 {
-    o->variant = word;
-    return true;
+    return real(word, field_of(o, p));
 }
 
 static bool
-set_backend(Options *o, const char *word)
+set_backend(Options *o, const Option *p, const char *word)
 {
     return vae_backend_parse(word, &o->backend);
 }
 
 static bool
-set_precision(Options *o, const char *word)
+set_precision(Options *o, const Option *p, const char *word)
 {
     return vae_precision_parse(word, &o->precision);
 }
 
 static bool
-set_normalization(Options *o, const char *word)
+set_normalization(Options *o, const Option *p, const char *word)
 {
     o->normalization_given = true;
     return vae_normalization_parse(word, &o->normalization);
 }
 
-static bool
-set_slice(Options *o, const char *word)
-{
-    return whole(word, 0, INT_MAX, &o->slice);
-}
-
-static bool
-set_threads(Options *o, const char *word)
-{
-    return whole(word, 0, 4096, &o->threads);
-}
-
-static bool
-set_device(Options *o, const char *word)
-{
-    return whole(word, 0, INT_MAX, &o->device);
-}
-
 /* Reads "0,1" (CUDA devices) or "cpu,cpu" (one stream for each word). */
 static bool
-set_devices(Options *o, const char *word)
+set_devices(Options *o, const Option *p, const char *word)
 {
     o->n_devices = 0;
     for (const char *at = word; at; at = strchr(at, ',')) {
@@ -136,25 +124,13 @@ set_devices(Options *o, const char *word)
 }
 
 static bool
-set_memory_limit(Options *o, const char *word)
+set_memory_limit(Options *o, const Option *p, const char *word)
 {
     return vae_memory_limit_parse(word, &o->memory_limit, &o->memory_share);
 }
 
 static bool
-set_frames_at_once(Options *o, const char *word)
-{
-    return whole(word, 0, INT_MAX, &o->frames_at_once);
-}
-
-static bool
-set_strips(Options *o, const char *word)
-{
-    return whole(word, 0, 1000, &o->strips);
-}
-
-static bool
-set_tiles(Options *o, const char *word)
+set_tiles(Options *o, const Option *p, const char *word)
 {
     o->tiles = strcmp(word, "blend") == 0;
     return o->tiles || strcmp(word, "off") == 0;
@@ -162,7 +138,7 @@ set_tiles(Options *o, const char *word)
 
 /* WxH, or N for both. */
 static bool
-set_tile_size(Options *o, const char *word)
+set_tile_size(Options *o, const Option *p, const char *word)
 {
     char width[16];
     const size_t n = strcspn(word, "x");
@@ -175,7 +151,7 @@ set_tile_size(Options *o, const char *word)
 }
 
 static bool
-set_tile_overlap(Options *o, const char *word)
+set_tile_overlap(Options *o, const Option *p, const char *word)
 {
     if (!whole(word, 0, 65536, &o->tile_overlap))
         return false;
@@ -185,19 +161,13 @@ set_tile_overlap(Options *o, const char *word)
 }
 
 static bool
-set_spill(Options *o, const char *word)
+set_spill(Options *o, const Option *p, const char *word)
 {
     return vae_spill_parse(word, &o->spill);
 }
 
 static bool
-set_frames(Options *o, const char *word)
-{
-    return whole(word, 1, INT_MAX / 2, &o->frames);
-}
-
-static bool
-set_seed(Options *o, const char *word)
+set_seed(Options *o, const Option *p, const char *word)
 {
     char *end;
     errno = 0;
@@ -209,7 +179,7 @@ set_seed(Options *o, const char *word)
 }
 
 static bool
-set_posterior(Options *o, const char *word)
+set_posterior(Options *o, const Option *p, const char *word)
 {
     const bool sample = strcmp(word, "sample") == 0;
     o->posterior = sample ? VAE_POSTERIOR_SAMPLE : VAE_POSTERIOR_MEAN;
@@ -217,20 +187,20 @@ set_posterior(Options *o, const char *word)
 }
 
 static bool
-set_nan_policy(Options *o, const char *word)
+set_nan_policy(Options *o, const Option *p, const char *word)
 {
     return vae_nan_policy_parse(word, &o->nan_policy);
 }
 
 static bool
-set_tail(Options *o, const char *word)
+set_tail(Options *o, const Option *p, const char *word)
 {
     o->drop = strcmp(word, "drop") == 0;
     return o->drop || strcmp(word, "repeat") == 0;
 }
 
 static bool
-set_size(Options *o, const char *word)
+set_size(Options *o, const Option *p, const char *word)
 {
     char *end;
     errno = 0;
@@ -242,7 +212,7 @@ set_size(Options *o, const char *word)
 }
 
 static bool
-set_dtype(Options *o, const char *word)
+set_dtype(Options *o, const Option *p, const char *word)
 {
     static const struct {
         const char *word;
@@ -259,158 +229,70 @@ set_dtype(Options *o, const char *word)
 }
 
 static bool
-set_max_abs(Options *o, const char *word)
-{
-    return real(word, &o->max_abs);
-}
-
-static bool
-set_min_psnr(Options *o, const char *word)
-{
-    return real(word, &o->min_psnr);
-}
-
-static bool
-set_min_ssim(Options *o, const char *word)
-{
-    return real(word, &o->min_ssim);
-}
-
-static bool
-set_peak(Options *o, const char *word)
+set_peak(Options *o, const Option *p, const char *word)
 {
     return real(word, &o->peak) && o->peak > 0 && isfinite(o->peak);
 }
 
-static bool
-set_json(Options *o, const char *word)
-{
-    return o->json = true;
-}
-
-static bool
-set_tensors(Options *o, const char *word)
-{
-    return o->tensors = true;
-}
-
-static bool
-set_csv(Options *o, const char *word)
-{
-    return o->csv = true;
-}
-
-static bool
-set_encode(Options *o, const char *word)
-{
-    return o->encode = true;
-}
-
-static bool
-set_profile(Options *o, const char *word)
-{
-    return o->profile = true;
-}
-
-static bool
-set_verbose(Options *o, const char *word)
-{
-    return o->verbose = true;
-}
-
-static bool
-set_deterministic(Options *o, const char *word)
-{
-    return o->deterministic = true;
-}
-
-static bool
-set_resume(Options *o, const char *word)
-{
-    return o->resume = true;
-}
-
-static bool
-set_stream(Options *o, const char *word)
-{
-    return o->stream = true;
-}
-
-static bool
-set_every(Options *o, const char *word)
-{
-    return whole(word, 1, INT_MAX / 2, &o->every);
-}
-
-static bool
-set_look_ahead(Options *o, const char *word)
-{
-    return whole(word, 0, INT_MAX, &o->look_ahead);
-}
-
-static bool
-set_batch_index(Options *o, const char *word)
-{
-    return whole(word, 0, INT_MAX, &o->batch_index);
-}
-
-static bool
-set_help(Options *o, const char *word)
-{
-    return o->help = true;
-}
+#define AT(name) offsetof(Options, name)
 
 static const Option options[] = {
-    {"--model", "FILE", RUNS, set_model, "weights"},
-    {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_arch,
-     "instead of --model: full size, with generated weights"},
+    {"--model", "FILE", RUNS, set_text, "weights", AT(model)},
+    {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_text,
+     "instead of --model: full size, with generated weights", AT(arch)},
     {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
      "visible pixels, such as 832x480; at most 65535 each way"},
-    {"--frames", "N", COMMAND_BENCH, set_frames,
-     "video frames, rounded up to whole latents"},
-    {"--encode", NULL, COMMAND_BENCH, set_encode, "encode instead of decode"},
-    {"--profile", NULL, COMMAND_BENCH, set_profile, "a row for every op"},
-    {"--csv", NULL, COMMAND_BENCH, set_csv, "comma-separated values"},
-    {"--json", NULL, COMMAND_INFO, set_json, "print JSON"},
-    {"--tensors", NULL, COMMAND_INFO, set_tensors, "also list every tensor"},
+    {"--frames", "N", COMMAND_BENCH, set_whole,
+     "video frames, rounded up to whole latents", AT(frames), 1, INT_MAX / 2},
+    {"--encode", NULL, COMMAND_BENCH, set_flag, "encode instead of decode",
+     AT(encode)},
+    {"--profile", NULL, COMMAND_BENCH, set_flag, "a row for every op",
+     AT(profile)},
+    {"--csv", NULL, COMMAND_BENCH, set_flag, "comma-separated values", AT(csv)},
+    {"--json", NULL, COMMAND_INFO, set_flag, "print JSON", AT(json)},
+    {"--tensors", NULL, COMMAND_INFO, set_flag, "also list every tensor",
+     AT(tensors)},
     {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
      "f32 (default), f16 or bf16"},
-    {"--max-abs", "X", COMMAND_COMPARE, set_max_abs,
-     "fail if a difference is larger"},
-    {"--min-psnr", "DB", COMMAND_COMPARE, set_min_psnr,
-     "fail if PSNR is lower"},
-    {"--min-ssim", "S", COMMAND_COMPARE, set_min_ssim,
-     "fail if SSIM is lower; for [T,H,W,3] tensors"},
-    {"--stream", NULL, COMMAND_COMPARE, set_stream,
-     "compare streams of PPM pictures as they arrive"},
+    {"--max-abs", "X", COMMAND_COMPARE, set_real,
+     "fail if a difference is larger", AT(max_abs)},
+    {"--min-psnr", "DB", COMMAND_COMPARE, set_real, "fail if PSNR is lower",
+     AT(min_psnr)},
+    {"--min-ssim", "S", COMMAND_COMPARE, set_real,
+     "fail if SSIM is lower; for [T,H,W,3] tensors", AT(min_ssim)},
+    {"--stream", NULL, COMMAND_COMPARE, set_flag,
+     "compare streams of PPM pictures as they arrive", AT(stream)},
     {"--peak", "P", COMMAND_COMPARE, set_peak, "peak of PSNR and SSIM"},
     {"--tensor", "NAME",
-     COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO,
-     set_tensor, "name of the tensor to read"},
+     COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
+     "name of the tensor to read", AT(tensor)},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
-    {"--device", "N", RUNS, set_device,
-     "the GPU of --backend cuda, as CUDA counts them; default: 0"},
+    {"--device", "N", RUNS, set_whole,
+     "the GPU of --backend cuda, as CUDA counts them; default: 0", AT(device),
+     0, INT_MAX},
     {"--devices", "LIST", COMMAND_DECODE, set_devices,
      "decode segments of the clip at the same time: CUDA devices such as 0,1, "
      "or a backend for each stream such as cpu,cpu; all of one backend"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
-    {"--slice", "N", RUNS, set_slice,
+    {"--slice", "N", RUNS, set_whole,
      "steps per call; 0: the largest of 4, 2, 1 that fits, and 1 from 1280x720 "
-     "up"},
+     "up",
+     AT(slice), 0, INT_MAX},
     {"--memory-limit", "M", RUNS, set_memory_limit,
      "auto (default: what is free), a size such as 12G, or a share of what is "
      "free such as 75%"},
-    {"--frames-at-once", "N", RUNS, set_frames_at_once,
+    {"--frames-at-once", "N", RUNS, set_whole,
      "frames that the layers at the video's rate compute at once; 0 (default): "
-     "those of a slice, or fewer if these do not fit"},
-    {"--strips", "N", RUNS, set_strips,
+     "those of a slice, or fewer if these do not fit",
+     AT(frames_at_once), 0, INT_MAX},
+    {"--strips", "N", RUNS, set_whole,
      "strips of rows in which large pictures are computed, 1: whole pictures; "
-     "0 (default): strips if whole pictures do not fit"},
+     "0 (default): strips if whole pictures do not fit",
+     AT(strips), 0, 1000},
     {"--spill", "S", RUNS, set_spill,
      "carries of --backend cuda in the host's memory: auto (default: as many "
-     "as "
-     "the GPU has no memory for), off, or host (all)"},
+     "as the GPU has no memory for), off, or host (all)"},
     {"--tiles", "T", RUNS, set_tiles,
      "off (default), or blend: if nothing else fits, compute the picture in "
      "tiles that overlap and are blended, which is not exact"},
@@ -419,35 +301,39 @@ static const Option options[] = {
     {"--tile-overlap", "N", RUNS, set_tile_overlap,
      "pixels that tiles overlap by; default: as in the network's own pipeline, "
      "1/4 or 1/8 of a tile"},
-    {"--threads", "N", RUNS, set_threads,
-     "0 (default): as many as the process may use"},
+    {"--threads", "N", RUNS, set_whole,
+     "0 (default): as many as the process may use", AT(threads), 0, 4096},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
      "latents are normalized or raw; default: as their file states, "
      "else normalized"},
-    {"--variant", "NAME", RUNS | COMMAND_INFO, set_variant,
-     "the model, if shapes alone do not tell it"},
+    {"--variant", "NAME", RUNS | COMMAND_INFO, set_text,
+     "the model, if shapes alone do not tell it", AT(variant)},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,
      "mean (default) or sample"},
     {"--seed", "N", COMMAND_ENCODE, set_seed,
      "for --posterior sample, 0 to 2^64 - 1; default 0"},
     {"--tail", "T", COMMAND_ENCODE, set_tail,
      "repeat the last frame to fill a group (default), or drop the rest"},
-    {"--deterministic", NULL, RUNS, set_deterministic,
-     "choose algorithms without timing"},
-    {"--batch-index", "N", COMMAND_DECODE, set_batch_index,
-     "index of the clip in a batch, from 0"},
-    {"--look-ahead", "N", COMMAND_DECODE, set_look_ahead,
+    {"--deterministic", NULL, RUNS, set_flag,
+     "choose algorithms without timing", AT(deterministic)},
+    {"--batch-index", "N", COMMAND_DECODE, set_whole,
+     "index of the clip in a batch, from 0", AT(batch_index), 0, INT_MAX},
+    {"--look-ahead", "N", COMMAND_DECODE, set_whole,
      "later latents that a frame waits for, if the decoder is not causal; "
-     "default: all that it needs, fewer are not exact"},
+     "default: all that it needs, fewer are not exact",
+     AT(look_ahead), 0, INT_MAX},
     {"--nan-policy", "P", RUNS, set_nan_policy,
      "pass (default), fallback (repeat a 16-bit step in fp32) or error"},
-    {"--resume", NULL, COMMAND_DECODE, set_resume,
-     "continue from OUT.part and OUT.checkpoint, and keep them until done"},
-    {"--checkpoint-interval", "N", COMMAND_DECODE, set_every,
-     "for --resume: latents between checkpoints; default 8"},
-    {"--verbose", NULL, RUNS, set_verbose,
-     "print the chosen backend and its settings to standard error"},
-    {"--help", NULL, ~0u, set_help, "this text"},
+    {"--resume", NULL, COMMAND_DECODE, set_flag,
+     "continue from OUT.part and OUT.checkpoint, and keep them until done",
+     AT(resume)},
+    {"--checkpoint-interval", "N", COMMAND_DECODE, set_whole,
+     "for --resume: latents between checkpoints; default 8", AT(every), 1,
+     INT_MAX / 2},
+    {"--verbose", NULL, RUNS, set_flag,
+     "print the chosen backend and its settings to standard error",
+     AT(verbose)},
+    {"--help", NULL, ~0u, set_flag, "this text", AT(help)},
 };
 
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
@@ -515,7 +401,7 @@ take(Command command, const char *command_name, int argc, char **argv, int *i,
                          p->word);
         word = argv[++*i];
     }
-    if (p->set(out, word))
+    if (p->set(out, p, word))
         return true;
     fprintf(stderr, "vaetool %s: %s \"%s\" is not valid (%s)\n", command_name,
             p->name, word, p->help);
