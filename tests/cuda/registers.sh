@@ -9,19 +9,9 @@
 # A line has the device, the family, the kernel with its template's arguments,
 # the registers of a thread, and the bytes of static shared memory.
 set -eu
-print=no
-if [ "$1" = --print ]; then
-    print=yes
-else
-    table=$1
-fi
+. "$(dirname "$0")/kernel_table.sh"
 shift
-if [ $print = no ] && [ ! -f "$table" ]; then
-    echo "no table for this nvcc: $table"
-    exit 77
-fi
-found=$(mktemp)
-trap 'rm -f "$found" "$found.want"' EXIT
+# shellcheck disable=SC2154 # kernel_table.sh sets found
 for log; do
     awk -v family="$(basename "$log" .cu.log)" -v q="'" '
         /Compiling entry function/ { split($0, part, q) }
@@ -35,30 +25,9 @@ for log; do
             }
             print part[4], family, part[2] "|" used "|" shared
         }' "$log"
-done | c++filt | sed 's/(VaeType)//g; s/ void / /; s/([^|]*|/|/; s/|/ /g' |
-    LC_ALL=C sort >"$found"
-if [ $print = yes ]; then
-    cat "$found"
-    exit 0
-fi
-failed=0
-if grep -h 'spill' "$@" | grep -v ' 0 bytes spill stores, 0 bytes spill loads'
+done | demangle >"$found"
+if grep -h 'spill' "$@" | grep -v ' 0 bytes spill stores, 0 bytes spill loads' >&2
 then
-    echo 'FAIL registers are spilled'
-    failed=1
+    fail 'registers are spilled'
 fi
-archs=$(cut -d' ' -f1 "$found" | sort -u | paste -sd'|' -)
-if ! grep -qE "^($archs) " "$table"; then
-    echo "the table has none of: $archs"
-    exit 77
-fi
-# Devices that the table lacks are not compared.
-have=$(cut -d' ' -f1 "$table" | sort -u | paste -sd'|' -)
-grep -E "^($archs) " "$table" >"$found.want"
-if grep -E "^($have) " "$found" | diff "$found.want" -; then
-    echo "ok   $(wc -l <"$found.want") kernels"
-else
-    echo "FAIL other than $table (<); where that is meant, see docs/testing.md"
-    failed=1
-fi
-exit $failed
+finish

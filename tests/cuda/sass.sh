@@ -13,23 +13,13 @@
 # and those of the longest loop, which are its issue slots if all are needed.
 # Families that the table lacks are not compared.
 set -eu
-print=no
-if [ "$1" = --print ]; then
-    print=yes
-else
-    table=$1
-fi
+. "$(dirname "$0")/kernel_table.sh"
 shift
 if ! command -v cuobjdump >/dev/null; then
     echo "cuobjdump is not installed"
     exit 77
 fi
-if [ $print = no ] && [ ! -f "$table" ]; then
-    echo "no table for this nvcc: $table"
-    exit 77
-fi
-found=$(mktemp)
-trap 'rm -f "$found" "$found.want" "$found.all"' EXIT
+# shellcheck disable=SC2154 # kernel_table.sh sets found
 for object; do
     cuobjdump -sass "$object" | awk -v family="$(basename "$object" .cu.o)" '
         function number(hex,    i, n) {
@@ -76,39 +66,9 @@ for object; do
             local += op[1] == "LDL" || op[1] == "STL"
         }
         END { finish() }'
-done | c++filt | sed 's/(VaeType)//g; s/ void / /; s/([^|]*|/|/; s/|/ /g' |
-    LC_ALL=C sort >"$found.all"
-failed=0
-if awk '$NF > 0 { print; n++ } END { exit n == 0 }' "$found.all"; then
-    echo 'FAIL these use local memory (last number)'
-    failed=1
+done | demangle >"$found.all"
+if awk '$NF > 0 { print >"/dev/stderr"; n++ } END { exit n == 0 }' "$found.all"; then
+    fail 'these use local memory (last number)'
 fi
 sed 's/ [0-9]*$//' "$found.all" >"$found"
-if [ $print = yes ]; then
-    cat "$found"
-    exit $failed
-fi
-have=$(cut -d' ' -f1,2 "$table" | sort -u)
-keep() {
-    while read -r device family rest; do
-        case "
-$1
-" in
-        *"
-$device $family
-"*) echo "$device $family $rest" ;;
-        esac
-    done
-}
-keep "$(cut -d' ' -f1,2 "$found" | sort -u)" <"$table" >"$found.want"
-if [ ! -s "$found.want" ]; then
-    echo "the table has none of these devices and families"
-    exit 77
-fi
-if keep "$have" <"$found" | diff "$found.want" -; then
-    echo "ok   $(wc -l <"$found.want") kernels"
-else
-    echo "FAIL other than $table (<); where that is meant, see docs/testing.md"
-    failed=1
-fi
-exit $failed
+finish

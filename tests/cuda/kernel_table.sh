@@ -1,0 +1,64 @@
+# Compares facts about the CUDA kernels with the committed table of this release
+# of nvcc; for scripts that are called `SCRIPT TABLE FILE...` or, to print the
+# lines of a table, `SCRIPT --print FILE...`. A line begins with the device and
+# the family. Those that the table lacks are not compared. Exit status 77: there
+# is nothing to compare.
+# shellcheck shell=sh
+
+print=no
+if [ "$1" = --print ]; then
+    print=yes
+elif [ ! -f "$1" ]; then
+    echo "no table for this nvcc: $1"
+    exit 77
+fi
+table=$1
+failed=0
+found=$(mktemp)
+trap 'rm -f "$found" "$found.want" "$found.all"' EXIT
+
+# Reads lines whose kernel's name ends with |; writes them with C++ names, in
+# order.
+demangle() {
+    c++filt | sed 's/(VaeType)//g; s/ void / /; s/([^|]*|/|/; s/|/ /g' |
+        LC_ALL=C sort
+}
+
+# fail TEXT: standard output may be a table
+fail() {
+    echo "FAIL $1" >&2
+    failed=1
+}
+
+# keep LINES: copies the lines whose device and family are in LINES.
+keep() {
+    lines=$(echo "$1" | cut -d' ' -f1,2 | sort -u)
+    while read -r device family rest; do
+        case "
+$lines
+" in
+        *"
+$device $family
+"*) echo "$device $family $rest" ;;
+        esac
+    done
+}
+
+# Prints $found or compares it, and ends the script.
+finish() {
+    if [ $print = yes ]; then
+        cat "$found"
+        exit $failed
+    fi
+    keep "$(cat "$found")" <"$table" >"$found.want"
+    if [ ! -s "$found.want" ]; then
+        echo "the table has none of these devices and families"
+        exit 77
+    fi
+    if keep "$(cat "$table")" <"$found" | diff "$found.want" -; then
+        echo "ok   $(wc -l <"$found.want") kernels"
+    else
+        fail "other than $table (<); if that is meant, see docs/testing.md"
+    fi
+    exit $failed
+}
