@@ -256,7 +256,7 @@ vae_check_that(VaeCheck *t, bool ok, const char *text)
 
 void
 vae_check_close(VaeCheck *t, const char *what, const float *got,
-                const float *want, size_t n, double absolute, double relative)
+                const float *want, size_t n, VaeBound allowed)
 {
     size_t bad = 0, worst = 0;
     double most = 0;
@@ -264,7 +264,8 @@ vae_check_close(VaeCheck *t, const char *what, const float *got,
         const bool nan = isnan(got[i]), want_nan = isnan(want[i]);
         if (got[i] == want[i] || (nan && want_nan))
             continue;
-        const double bound = absolute + relative * fabs((double) want[i]);
+        const double bound =
+            allowed.absolute + allowed.relative * fabs((double) want[i]);
         double over = fabs((double) got[i] - want[i]) / bound;
         if (nan || want_nan || isnan(over))
             over = INFINITY;

@@ -15,7 +15,7 @@
  *     float *got = vae_check_buffer(t, n * 4, 4);
  *     t->ref->this(&t->queue, want, x, n);
  *     t->dut->this(&t->queue, got, x, n);
- *     vae_check_close(t, "y", got, want, n, 1e-6, 1e-6);
+ *     vae_check_close(t, "y", got, want, n, (VaeBound){1e-6, 1e-6});
  *     while (vae_check_bench(t, 8.0 * n, 0))
  *         t->dut->this(&t->queue, got, x, n);
  *
@@ -102,9 +102,12 @@ void vae_check_fail(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
 /* Fails with the text unless ok. Returns ok. */
 bool vae_check_that(VaeCheck *t, bool ok, const char *text);
 /* |got - want| <= absolute + relative * |want|; NaN equals NaN only. */
+typedef struct VaeBound {
+    double absolute, relative;
+} VaeBound;
+static const VaeBound vae_no_difference = {0, 0};
 void vae_check_close(VaeCheck *t, const char *what, const float *got,
-                     const float *want, size_t n, double absolute,
-                     double relative);
+                     const float *want, size_t n, VaeBound bound);
 void vae_check_equal(VaeCheck *t, const char *what, const void *got,
                      const void *want, size_t bytes);
 

@@ -63,12 +63,14 @@ bound(int n, int c, double d, VaeType type, bool tf32)
 }
 
 static void
-compare(VaeCheck *t, const char *what, const float *qkv, const float *got,
-        int frames, int n, int c, double bound)
+compare(VaeCheck *t, const char *what, const VaeAttentionArgs *a,
+        const float *qkv, double bound)
 {
+    const int n = a->n, c = a->c;
     const size_t in = (size_t) n * 3 * c;
+    const float *got = a->y;
     double *want = vae_check_buffer(t, c * sizeof *want, sizeof *want);
-    for (int f = 0; f < frames; f++)
+    for (int f = 0; f < a->t; f++)
         for (int i = 0; i < n; i++) {
             definition(qkv + in * f, n, c, i, want);
             for (int l = 0; l < c; l++, got++)
@@ -105,25 +107,20 @@ agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
     }
 }
 
+/* a: of the sizes, the type and tf32; d: the deviation of x. */
 static void
-under_test(VaeCheck *t, const float *x, int frames, int n, int c, double d,
-           VaeType type, bool tf32)
+under_test(VaeCheck *t, VaeAttentionArgs a, const float *x, double d)
 {
     static const char *const names[] = {"F32", "F16", "BF16"};
-    const size_t in = (size_t) frames * n * 3 * c;
-    const size_t out = (size_t) frames * n * c;
+    const VaeType type = a.x_type;
+    const size_t out = (size_t) a.t * a.n * a.c, in = 3 * out;
     float *y = vae_check_buffer(t, out * sizeof *y, sizeof *y);
-    const void *qkv = vae_check_narrow(t, x, in, type, 0);
-    const VaeAttentionArgs a = {.y = y,
-                                .qkv = qkv,
-                                .t = frames,
-                                .n = n,
-                                .c = c,
-                                .x_type = type,
-                                .tf32 = tf32};
+    a.y = y;
+    a.qkv = vae_check_narrow(t, x, in, type, 0);
     t->dut->attention(&t->queue, &a);
-    compare(t, tf32 ? "TF32" : names[type], vae_check_widen(t, qkv, in, type),
-            y, frames, n, c, bound(n, c, d, type, tf32));
+    compare(t, a.tf32 ? "TF32" : names[type], &a,
+            vae_check_widen(t, a.qkv, in, type),
+            bound(a.n, a.c, d, type, a.tf32));
     agreement(t, a, y);
 }
 
@@ -144,14 +141,18 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
                           .n = n,
                           .c = c};
     t->ref->attention(&t->queue, &a);
-    compare(t, "ref", qkv, y, frames, n, c,
-            bound(n, c, deviation, VAE_TYPE_F32, false));
+    compare(t, "ref", &a, qkv, bound(n, c, deviation, VAE_TYPE_F32, false));
     /* In the emulation more sites take seconds and test nothing new. */
     const int types = t->cuda && n < 200 ? 3 : 0;
     for (int type = 0; type < types; type++)
-        under_test(t, qkv, frames, n, c, deviation, (VaeType) type, false);
+        under_test(t,
+                   (VaeAttentionArgs){
+                       .t = frames, .n = n, .c = c, .x_type = (VaeType) type},
+                   qkv, deviation);
     if (types)
-        under_test(t, qkv, frames, n, c, deviation, VAE_TYPE_F32, true);
+        under_test(
+            t, (VaeAttentionArgs){.t = frames, .n = n, .c = c, .tf32 = true},
+            qkv, deviation);
 }
 
 /* Large scores, and scores so different that only one site matters. */
@@ -210,7 +211,7 @@ check_odd_address(VaeCheck *t)
                                 .c = C,
                                 .tf32 = true};
     t->dut->attention(&t->queue, &a);
-    compare(t, "odd", x, y, 1, N, C, bound(N, C, 1, VAE_TYPE_F32, false));
+    compare(t, "odd", &a, x, bound(N, C, 1, VAE_TYPE_F32, false));
 }
 
 #ifdef VAE_CHECK_CUDA

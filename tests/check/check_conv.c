@@ -45,16 +45,20 @@ out_count(const VaeConvArgs *a)
 }
 
 /* extra: rows and columns of zeros past the right and bottom edges. */
+typedef struct Size {
+    int t, h, w, c_in, c_out, extra;
+} Size;
+
 static VaeConvArgs
-arguments(const Shape *p, int t, int h, int w, int c_in, int c_out, int extra)
+arguments(const Shape *p, Size n)
 {
-    return (VaeConvArgs){.t = t,
-                         .h = h,
-                         .w = w,
-                         .c_in = c_in,
-                         .c_out = c_out,
-                         .ho = out_size(h, p, extra),
-                         .wo = out_size(w, p, extra),
+    return (VaeConvArgs){.t = n.t,
+                         .h = n.h,
+                         .w = n.w,
+                         .c_in = n.c_in,
+                         .c_out = n.c_out,
+                         .ho = out_size(n.h, p, n.extra),
+                         .wo = out_size(n.w, p, n.extra),
                          .k = p->k,
                          .kt = p->kt,
                          .s = p->s,
@@ -63,14 +67,14 @@ arguments(const Shape *p, int t, int h, int w, int c_in, int c_out, int extra)
                          .pad_x = p->pad_x};
 }
 
-/* Adds input element (f, y, x, c) times its weights to all outputs that use it.
- */
+/* Adds input element i times its weights to all outputs that use it. */
 static void
-scatter(const VaeConvArgs *a, double *sum, double *size, int f, int y, int x,
-        int c)
+scatter(const VaeConvArgs *a, double *sum, double *size, size_t i)
 {
-    const float *in = a->x;
-    const double v = in[(((size_t) f * a->h + y) * a->w + x) * a->c_in + c];
+    const size_t site = i / a->c_in;
+    const int c = (int) (i % a->c_in), x = (int) (site % a->w);
+    const int y = (int) (site / a->w % a->h), f = (int) (site / a->w / a->h);
+    const double v = ((const float *) a->x)[i];
     for (int n = 0; n < a->kt * a->k * a->k; n++) {
         const int ft = f - n / (a->k * a->k);
         const int yt = y + a->pad_y - n / a->k % a->k;
@@ -101,11 +105,8 @@ definition(VaeCheck *t, const VaeConvArgs *a, double *want, double *size)
         want[i] = (a->bias ? a->bias[i % a->c_out] : 0) + (add ? add[i] : 0);
         size[i] = fabs(want[i]) + (add ? fabsf(add[i]) : 0);
     }
-    for (int f = 0; f < frames_in(a); f++)
-        for (int y = 0; y < a->h; y++)
-            for (int x = 0; x < a->w; x++)
-                for (int c = 0; c < a->c_in; c++)
-                    scatter(a, want, size, f, y, x, c);
+    for (size_t i = 0; i < in_count(a); i++)
+        scatter(a, want, size, i);
 }
 
 /* The error of a sum of n terms in fp32 is at most n roundings of its size. */
@@ -126,14 +127,13 @@ compare(VaeCheck *t, const VaeConvArgs *a, const float *got)
 }
 
 static void
-one_case(VaeCheck *t, const Shape *p, int frames, int h, int w, int c_in,
-         int c_out, int extra)
+one_case(VaeCheck *t, const Shape *p, Size size)
 {
     if (!vae_check_begin(t, "conv_k%d_kt%d_s%d_st%d_p%d%d_%dx%dx%d_%dto%d_e%d",
-                         p->k, p->kt, p->s, p->st, p->pad_y, p->pad_x, frames,
-                         h, w, c_in, c_out, extra))
+                         p->k, p->kt, p->s, p->st, p->pad_y, p->pad_x, size.t,
+                         size.h, size.w, size.c_in, size.c_out, size.extra))
         return;
-    VaeConvArgs a = arguments(p, frames, h, w, c_in, c_out, extra);
+    VaeConvArgs a = arguments(p, size);
     const size_t n = out_count(&a);
     float *y = vae_check_buffer(t, n * sizeof *y, sizeof *y);
     a.x = vae_check_random(t, in_count(&a), 1);
@@ -141,7 +141,7 @@ one_case(VaeCheck *t, const Shape *p, int frames, int h, int w, int c_in,
     a.y = y;
     t->ref->conv(&t->queue, &a); /* neither bias nor add */
     compare(t, &a, y);
-    a.bias = vae_check_random(t, c_out, 1);
+    a.bias = vae_check_random(t, size.c_out, 1);
     a.add = vae_check_random(t, n, 1);
     t->ref->conv(&t->queue, &a);
     compare(t, &a, y);
@@ -172,7 +172,8 @@ check_random(VaeCheck *t)
             const int *n = sizes[j];
             const int most = shapes[i].s == 2 && shapes[i].pad_y == 0 ? 1 : 0;
             for (int extra = 0; extra <= most; extra++)
-                one_case(t, &shapes[i], n[0], n[1], n[2], n[3], n[4], extra);
+                one_case(t, &shapes[i],
+                         (Size){n[0], n[1], n[2], n[3], n[4], extra});
         }
 }
 
@@ -185,7 +186,8 @@ check_one_hot(VaeCheck *t)
         if (!vae_check_begin(t, "conv_one_hot_k%d_kt%d_s%d_st%d_p%d%d", p->k,
                              p->kt, p->s, p->st, p->pad_y, p->pad_x))
             continue;
-        VaeConvArgs a = arguments(p, 2, 4, 5, 2, 3, p->s == 2 && !p->pad_y);
+        VaeConvArgs a =
+            arguments(p, (Size){2, 4, 5, 2, 3, p->s == 2 && !p->pad_y});
         const size_t n = out_count(&a), n_in = in_count(&a);
         float *x = vae_check_random(t, n_in, 0);
         double *want = vae_check_buffer(t, n * sizeof *want, 8);
@@ -216,7 +218,7 @@ check_frames(VaeCheck *t)
     const Shape p = {3, 3, 1, 1, 1, 1};
     if (!vae_check_begin(t, "conv_frames"))
         return;
-    VaeConvArgs a = arguments(&p, 5, 6, 7, 24, 40, 0);
+    VaeConvArgs a = arguments(&p, (Size){5, 6, 7, 24, 40, 0});
     const size_t n = out_count(&a), frame = n / 5;
     const size_t step = in_count(&a) / 7;
     float *all = vae_check_buffer(t, n * sizeof *all, 4);
@@ -279,7 +281,7 @@ check_speed(VaeCheck *t)
     const Shape p = {3, 3, 1, 1, 1, 1};
     if (!t->bench || !vae_check_begin(t, "conv_speed_96"))
         return;
-    VaeConvArgs a = arguments(&p, 1, 64, 64, 96, 96, 0);
+    VaeConvArgs a = arguments(&p, (Size){1, 64, 64, 96, 96, 0});
     a.x = vae_check_random(t, in_count(&a), 1);
     a.weight = vae_check_random(t, weights(&a), 0.1f);
     a.y = vae_check_buffer(t, out_count(&a) * 4, 4);

@@ -100,19 +100,24 @@ run_ref(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
     return y;
 }
 
+/* What an op reads; add: or NULL. */
+typedef struct Input {
+    const float *x, *add;
+} Input;
+
 /* Runs all frames, `step` of them in a call. */
 static float *
 run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
-        const float *x, const float *add, int step)
+        Input in, int step)
 {
     const int back = op.kind == VAE_OP_CONV ? op.kt - op.st : 0;
     const int st = op.kind == VAE_OP_CONV ? op.st : 1;
-    float *y = copy(t, add, frame(op.y) * FRAMES);
+    float *y = copy(t, in.add, frame(op.y) * FRAMES);
     op.y.t = step;
     op.x.t = step * st + back;
     VaeRig *r = vae_rig_new(t, &vae_backend_cpu, cpu, cache, &op);
     for (int f = 0; r && f + step <= FRAMES; f += step)
-        vae_rig_run(t, r, x + frame(op.x) * (size_t) (f * st),
+        vae_rig_run(t, r, in.x + frame(op.x) * (size_t) (f * st),
                     y + frame(op.y) * (size_t) f);
     if (r && strstr(vae_rig_impl(r), "ref"))
         vae_check_fail(t, "oneDNN takes its reference code: %s",
@@ -136,17 +141,17 @@ parts(const VaeOneOp *op)
  * want, and that all frames in one call equal single frames (with Winograd
  * tiles: single steps). */
 static void
-compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, const float *x,
-        const float *add, const float *want, const float *bounds)
+compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, Input in,
+        const float *want, const float *bounds)
 {
     const size_t n = frame(op->y) * FRAMES;
     VaeWeightCache cache;
     vae_weight_cache_init(&cache);
     for (int i = 0; i < MAX_THREADS; i++) {
         VaeBackend *cpu = b->cpu[i];
-        const float *y = run_cpu(t, cpu, &cache, *op, x, add, FRAMES);
+        const float *y = run_cpu(t, cpu, &cache, *op, in, FRAMES);
         const int step = op->tiles ? op->tiles : 1;
-        const float *single = run_cpu(t, cpu, &cache, *op, x, add, step);
+        const float *single = run_cpu(t, cpu, &cache, *op, in, step);
         vae_check_equal(t, "one step at a time", single, y, n * sizeof *y);
         for (size_t j = 0; j < n; j++)
             if (!(fabs((double) y[j] - want[j]) <= bounds[j])) {
@@ -212,7 +217,7 @@ check_one_conv(VaeCheck *t, const Backends *b, VaeOneOp op, bool right_bottom)
     const float *add =
         op.add ? vae_check_random(t, frame(op.y) * FRAMES, 1) : NULL;
     const float *want = run_ref(t, b, op, x, add);
-    compare(t, b, &op, x, add, want, conv_bounds(t, b, op, x, add));
+    compare(t, b, &op, (Input){x, add}, want, conv_bounds(t, b, op, x, add));
 }
 
 static void
@@ -307,7 +312,7 @@ check_one_up(VaeCheck *t, const Backends *b, VaeOneOp op, bool bias)
     float *bounds = conv_bounds(t, b, plain, big, NULL);
     for (size_t i = 0; op.narrow && i < frame(op.y) * FRAMES; i++)
         bounds[i] += (fabsf(want[i]) + bounds[i]) * 0x1p-8f;
-    compare(t, b, &op, x, NULL, want, bounds);
+    compare(t, b, &op, (Input){x, NULL}, want, bounds);
 }
 
 static void
@@ -383,16 +388,16 @@ kernel_sizes(float u[16], const float *g)
     }
 }
 
-/* Of all products that tile (row, column) of frame f is made of, by pixel and
- * channel; u: of all kernels. */
+/* Adds the bounds of all products of tile (row, column) to y, by pixel and
+ * channel. x: the three frames that it reads; u: the bounds of all kernels. */
 static void
-tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int f, int row,
+tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int row,
           int column)
 {
     for (int c = 0; c < op.x.c; c++)
         for (int t = 0; t < 3; t++) {
             float v[16];
-            tile_sizes(v, x + frame(op.x) * (size_t) (f + t) + c, op.x,
+            tile_sizes(v, x + frame(op.x) * (size_t) t + c, op.x,
                        2 * row - op.pad, 2 * column - op.pad);
             for (int o = 0; o < op.y.c; o++)
                 for (int i = 0; i < 16; i++) {
@@ -422,7 +427,7 @@ tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
         const int f = i / tiles, row = i % tiles / across;
         const int column = i % across;
         memset(sums, 0, 4 * (size_t) op.y.c * sizeof *sums);
-        tile_sums(sums, op, u, x, f, row, column);
+        tile_sums(sums, op, u, x + frame(op.x) * (size_t) f, row, column);
         for (int k = 0; k < 4 * op.y.c; k++) {
             const int r = 2 * row + k / op.y.c / 2, o = k % op.y.c;
             const int q = 2 * column + k / op.y.c % 2;
@@ -458,7 +463,7 @@ check_one_tiles(VaeCheck *t, const Backends *b, VaeOneOp op)
     VaeOneOp plain = op;
     plain.tiles = 0;
     const float *want = run_ref(t, b, plain, x, add);
-    compare(t, b, &op, x, add, want, tile_bounds(t, op, x, add));
+    compare(t, b, &op, (Input){x, add}, want, tile_bounds(t, op, x, add));
 }
 
 /* Behind the small ones two in several chunks, one above the other and side by
@@ -550,7 +555,7 @@ check_attentions(VaeCheck *t, VaePrecision precision)
         for (size_t j = 0; j < frame(op.x) * FRAMES; j++)
             x[j] = vae_from_bf16(vae_to_bf16(fminf(fmaxf(x[j], -1), 1)));
         const float *want = run_ref(t, &b, op, x, NULL);
-        compare(t, &b, &op, x, NULL, want, attention_bounds(t, &op));
+        compare(t, &b, &op, (Input){x, NULL}, want, attention_bounds(t, &op));
     }
     close_all(&b);
 }

@@ -24,6 +24,13 @@ frames_of(const Fold *f)
     return f->ft ? f->ft : 1;
 }
 
+static size_t
+values(const Fold *f)
+{
+    return (size_t) f->t * frames_of(f) * f->h * f->w * f->colours * f->p *
+           f->p;
+}
+
 /* Every pixel of the flat side, to its channel of the deep side. */
 static void
 fold_definition(const Fold *f, const float *flat, float *deep)
@@ -49,8 +56,9 @@ fold_definition(const Fold *f, const float *flat, float *deep)
 /* F32 in both directions and to BF16, then BF16 in both. */
 static void
 fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
-         const float *flat, const float *deep, size_t n)
+         const float *flat, const float *deep)
 {
+    const size_t n = values(f);
     float *y = vae_check_buffer(t, n * 4, 4);
     uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
     const uint16_t *deep16 = vae_check_bf16(t, deep, n);
@@ -109,8 +117,7 @@ check_fold(VaeCheck *t)
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
         const Fold *f = &cases[i];
-        const size_t n = (size_t) f->t * frames_of(f) * f->h * f->w *
-                         f->colours * f->p * f->p;
+        const size_t n = values(f);
         if (!vae_check_begin(t, "fold_%s_p%dx%d_%dx%dx%dx%d",
                              f->column_first ? "cqr" : "crq", frames_of(f),
                              f->p, f->t, f->h, f->w, f->colours))
@@ -118,10 +125,10 @@ check_fold(VaeCheck *t)
         float *flat = vae_check_random(t, n, 1);
         float *deep = vae_check_buffer(t, n * 4, 4);
         fold_definition(f, flat, deep);
-        fold_one(t, t->ref, &t->queue, f, flat, deep, n);
+        fold_one(t, t->ref, &t->queue, f, flat, deep);
         VaeQueue q;
         for (size_t j = 0; t->dut && vae_check_queue(j, &q); j++)
-            fold_one(t, t->dut, &q, f, flat, deep, n);
+            fold_one(t, t->dut, &q, f, flat, deep);
     }
 }
 
@@ -226,12 +233,12 @@ shortcut_case(VaeCheck *t, VaeShortcutArgs a)
     a.y = vae_check_buffer(t, n * 4, 4);
     memcpy(a.y, main_path, n * 4);
     t->ref->shortcut(&t->queue, &a);
-    vae_check_close(t, "ref", a.y, want, n, 1e-6, 1e-6);
+    vae_check_close(t, "ref", a.y, want, n, (VaeBound){1e-6, 1e-6});
     VaeQueue q;
     for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++) {
         memcpy(a.y, main_path, n * 4);
         t->dut->shortcut(&q, &a);
-        vae_check_close(t, t->dut->name, a.y, want, n, 1e-6, 1e-6);
+        vae_check_close(t, t->dut->name, a.y, want, n, (VaeBound){1e-6, 1e-6});
     }
 }
 
@@ -292,12 +299,13 @@ check_clamp(VaeCheck *t)
         }
         const VaeClampArgs a = {.y = got, .x = x, .n = n};
         t->ref->clamp(&t->queue, &a);
-        vae_check_close(t, "ref", got, want, n, 1e-6, 1e-6);
+        vae_check_close(t, "ref", got, want, n, (VaeBound){1e-6, 1e-6});
         VaeQueue q;
         for (size_t j = 0; t->dut && vae_check_queue(j, &q); j++) {
             memset(got, 0xff, n * 4);
             t->dut->clamp(&q, &a);
-            vae_check_close(t, t->dut->name, got, want, n, 1e-6, 1e-6);
+            vae_check_close(t, t->dut->name, got, want, n,
+                            (VaeBound){1e-6, 1e-6});
         }
     }
 }
@@ -354,12 +362,13 @@ check_depthwise(VaeCheck *t)
         for (size_t j = 0; j < out; j++)
             want[j] = (float) sum[j];
         t->ref->depthwise(&t->queue, &a);
-        vae_check_close(t, "ref", got, want, out, 5e-6, 1e-6);
+        vae_check_close(t, "ref", got, want, out, (VaeBound){5e-6, 1e-6});
         VaeQueue q;
         for (size_t j = 0; t->dut && vae_check_queue(j, &q); j++) {
             memset(got, 0xff, out * 4);
             t->dut->depthwise(&q, &a);
-            vae_check_close(t, t->dut->name, got, want, out, 5e-6, 1e-6);
+            vae_check_close(t, t->dut->name, got, want, out,
+                            (VaeBound){5e-6, 1e-6});
         }
     }
 }
@@ -397,7 +406,8 @@ check_relu(VaeCheck *t)
     for (int i = 0; i < N * C; i++)
         if (plain[i] < 0)
             plain[i] = 0;
-    vae_check_close(t, "relu after the sum", got, plain, N * C, 0, 0);
+    vae_check_close(t, "relu after the sum", got, plain, N * C,
+                    vae_no_difference);
 }
 
 int

@@ -53,14 +53,14 @@ run_in(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeLatentInArgs a,
     a.y = y;
     a.nonfinite = counted;
     k->latent_in(q, &a);
-    vae_check_close(t, "in, F32", y, want, n, 0, 0);
+    vae_check_close(t, "in, F32", y, want, n, vae_no_difference);
     vae_check_that(t, *counted == 5 + bad, "wrong count of non-finite values");
     a.y = y16;
     a.y_type = VAE_TYPE_BF16;
     k->latent_in(q, &a);
     vae_check_close(t, "in, BF16", vae_check_floats(t, y16, n),
-                    vae_check_floats(t, vae_check_bf16(t, want, n), n), n, 0,
-                    0);
+                    vae_check_floats(t, vae_check_bf16(t, want, n), n), n,
+                    vae_no_difference);
 }
 
 static void
@@ -136,11 +136,11 @@ run_out(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeLatentOutArgs a)
         want[i] = vae_load(narrowed, a.dst_type, i);
         got[i] = vae_load(a.dst, a.dst_type, i);
     }
-    vae_check_close(t, "out", got, want, n, 0, 0);
-    vae_check_close(t, "mean", a.mean_out, raw, n, 0, 0);
+    vae_check_close(t, "out", got, want, n, vae_no_difference);
+    vae_check_close(t, "mean", a.mean_out, raw, n, vae_no_difference);
     if (a.cx > a.c) {
         vae_check_close(t, "logvar", a.logvar_out, planes(t, &a, a.c, false), n,
-                        0, 0);
+                        vae_no_difference);
     } else {
         memset(got, 0xff, n * 4);
         vae_check_equal(t, "logvar untouched", a.logvar_out, got, n * 4);

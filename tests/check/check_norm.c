@@ -190,11 +190,12 @@ values(VaeCheck *t, VaeNormArgs a)
         group_definition(&a, want);
     const double r = roundings(&a);
     const float *ref = run(t, t->ref, &t->queue, a);
-    vae_check_close(t, "ref", ref, want, n, 8 * 0x1p-24, 8 * 0x1p-24);
+    vae_check_close(t, "ref", ref, want, n,
+                    (VaeBound){8 * 0x1p-24, 8 * 0x1p-24});
     if (!t->dut)
         return NULL;
     const float *dut = run(t, t->dut, &t->queue, a);
-    vae_check_close(t, t->dut->name, dut, ref, n, r, 1.2 * r);
+    vae_check_close(t, t->dut->name, dut, ref, n, (VaeBound){r, 1.2 * r});
     return dut;
 }
 
@@ -207,21 +208,21 @@ compare(VaeCheck *t, VaeNormArgs a)
         agreement(t, t->dut, a, dut);
 }
 
+/* n: frames, height, width and channels; groups of 0 make an RMS norm. */
 static VaeNormArgs
-arguments(VaeCheck *t, VaeNormKind kind, int frames, int h, int w, int c,
-          int groups, bool silu)
+arguments(VaeCheck *t, const int n[4], int groups, bool silu)
 {
-    VaeNormArgs a = {.kind = kind,
-                     .t = frames,
-                     .h = h,
-                     .w = w,
-                     .c = c,
+    VaeNormArgs a = {.kind = groups ? VAE_NORM_GROUP : VAE_NORM_RMS,
+                     .t = n[0],
+                     .h = n[1],
+                     .w = n[2],
+                     .c = n[3],
                      .groups = groups,
                      .silu = silu};
     a.x = vae_check_random(t, count(&a), 2);
-    a.gain = vae_check_random(t, c, 3);
-    if (kind == VAE_NORM_GROUP)
-        a.offset = vae_check_random(t, c, 1);
+    a.gain = vae_check_random(t, a.c, 3);
+    if (groups)
+        a.offset = vae_check_random(t, a.c, 1);
     return a;
 }
 
@@ -238,8 +239,7 @@ check_rms(VaeCheck *t)
         const int *n = sizes[i / 2];
         if (vae_check_begin(t, "rms%s_%dx%dx%dx%d", i % 2 ? "_silu" : "", n[0],
                             n[1], n[2], n[3]))
-            compare(t, arguments(t, VAE_NORM_RMS, n[0], n[1], n[2], n[3], 0,
-                                 i % 2));
+            compare(t, arguments(t, n, 0, i % 2));
     }
 }
 
@@ -253,7 +253,7 @@ check_pixel(VaeCheck *t)
         const int c = channels[i / 2];
         if (!vae_check_begin(t, "rms_eps%s_c%d", i % 2 ? "_silu" : "", c))
             continue;
-        VaeNormArgs a = arguments(t, VAE_NORM_RMS, 2, 3, 7, c, 0, i % 2);
+        VaeNormArgs a = arguments(t, (const int[4]){2, 3, 7, c}, 0, i % 2);
         float *x = vae_check_random(t, count(&a), 2);
         for (size_t k = 0; k < count(&a); k++)
             x[k] *= k / (size_t) c % 2 ? 1e-4f : 1;
@@ -273,7 +273,7 @@ check_offset(VaeCheck *t)
         const int c = channels[i / 2];
         if (!vae_check_begin(t, "rms_offset%s_c%d", i % 2 ? "_silu" : "", c))
             continue;
-        VaeNormArgs a = arguments(t, VAE_NORM_RMS, 2, 3, 7, c, 0, i % 2);
+        VaeNormArgs a = arguments(t, (const int[4]){2, 3, 7, c}, 0, i % 2);
         a.offset = vae_check_random(t, (size_t) c, 1);
         a.eps = 1e-8f;
         compare(t, a);
@@ -295,8 +295,7 @@ check_group(VaeCheck *t)
         if (!vae_check_begin(t, "group%s_%dx%dx%dx%d_%d", i % 2 ? "_silu" : "",
                              n[0], n[1], n[2], n[3], n[4]))
             continue;
-        VaeNormArgs a =
-            arguments(t, VAE_NORM_GROUP, n[0], n[1], n[2], n[3], n[4], i % 2);
+        VaeNormArgs a = arguments(t, n, n[4], i % 2);
         compare(t, a);
     }
 }
@@ -308,7 +307,7 @@ check_group_mean(VaeCheck *t)
 {
     if (!t->dut || !vae_check_begin(t, "group_far_mean"))
         return;
-    VaeNormArgs a = arguments(t, VAE_NORM_GROUP, 1, 40, 40, 32, 8, false);
+    VaeNormArgs a = arguments(t, (const int[4]){1, 40, 40, 32}, 8, false);
     const size_t n = count(&a);
     float *x = vae_check_random(t, n, 1);
     for (size_t i = 0; i < n; i++)
@@ -316,8 +315,8 @@ check_group_mean(VaeCheck *t)
     a.x = x;
     const float *ref = run(t, t->ref, &t->queue, a);
     const float *dut = run(t, t->dut, &t->queue, a);
-    vae_check_close(t, t->dut->name, dut, ref, n, roundings(&a),
-                    1.2 * roundings(&a));
+    vae_check_close(t, t->dut->name, dut, ref, n,
+                    (VaeBound){roundings(&a), 1.2 * roundings(&a)});
 }
 
 /* Two numbers of each group are far from all others. */
@@ -326,7 +325,7 @@ check_group_outlier(VaeCheck *t)
 {
     if (!t->dut || !vae_check_begin(t, "group_outlier"))
         return;
-    VaeNormArgs a = arguments(t, VAE_NORM_GROUP, 1, 40, 40, 32, 8, false);
+    VaeNormArgs a = arguments(t, (const int[4]){1, 40, 40, 32}, 8, false);
     const size_t n = count(&a);
     float *x = vae_check_random(t, n, 1);
     for (int c = 0; c < a.c; c += a.c / a.groups)
@@ -334,8 +333,8 @@ check_group_outlier(VaeCheck *t)
     a.x = x;
     const float *ref = run(t, t->ref, &t->queue, a);
     const float *dut = run(t, t->dut, &t->queue, a);
-    vae_check_close(t, t->dut->name, dut, ref, n, roundings(&a),
-                    1.2 * roundings(&a));
+    vae_check_close(t, t->dut->name, dut, ref, n,
+                    (VaeBound){roundings(&a), 1.2 * roundings(&a)});
 }
 
 static void
@@ -356,7 +355,7 @@ check_extremes(VaeCheck *t)
     for (int c = 8; c <= 96; c += 44) {
         if (!vae_check_begin(t, "rms_extremes_c%d", c))
             continue;
-        VaeNormArgs a = arguments(t, VAE_NORM_RMS, 1, 1, 10, c, 0, true);
+        VaeNormArgs a = arguments(t, (const int[4]){1, 1, 10, c}, 0, true);
         float *x = vae_check_random(t, count(&a), 0);
         extreme_inputs(x, c);
         a.x = x;
@@ -373,7 +372,7 @@ check_silu(VaeCheck *t)
     if (!vae_check_begin(t, "rms_silu_range"))
         return;
     enum { C = 4096 };
-    VaeNormArgs a = arguments(t, VAE_NORM_RMS, 1, 1, 1, C, 0, true);
+    VaeNormArgs a = arguments(t, (const int[4]){1, 1, 1, C}, 0, true);
     float *x = vae_check_random(t, C, 0), *gain = vae_check_random(t, C, 0);
     static const float special[] = {0,     -0.0f, 1e-40f,   87,        88,
                                     88.5f, 89,    90,       104,       1e30f,
@@ -395,8 +394,8 @@ check_silu(VaeCheck *t)
      * give zero. */
     VaeQueue q;
     for (size_t i = 0; vae_check_queue(i, &q); i++)
-        vae_check_close(t, t->dut->name, run(t, t->dut, &q, a), ref, C, 1e-36,
-                        5 * 0x1p-23);
+        vae_check_close(t, t->dut->name, run(t, t->dut, &q, a), ref, C,
+                        (VaeBound){1e-36, 5 * 0x1p-23});
 }
 
 static void
@@ -411,8 +410,8 @@ check_speed(VaeCheck *t)
         if (!vae_check_begin(t, "%s_speed_c%d_%s", group ? "group" : "rms", c,
                              bf16 ? "bf16" : "f32"))
             continue;
-        VaeNormArgs a = arguments(t, group ? VAE_NORM_GROUP : VAE_NORM_RMS, 2,
-                                  240, 18432 / c, c, 8, true);
+        VaeNormArgs a = arguments(t, (const int[4]){2, 240, 18432 / c, c},
+                                  group ? 8 : 0, true);
         a.y = vae_check_buffer(t, count(&a) * 4, 4);
         a.y_type = bf16 ? VAE_TYPE_BF16 : VAE_TYPE_F32;
         a.sums = group ? vae_check_norm_sums(t, &a) : NULL;

@@ -62,14 +62,21 @@ reflect_definition(const VaeRearrangeArgs *a, const float *x, float *y)
     }
 }
 
-static void
-put(const VaeRearrangeArgs *a, float *y, int f, int row, int column, int c,
-    float v)
+/* The channels of a pixel of y; NULL: its frame is dropped. */
+static float *
+pixel(const VaeRearrangeArgs *a, float *y, int f, int row, int column)
 {
     if (f == 1 && a->drop)
-        return;
+        return NULL;
     const size_t to = f > 1 ? f - a->drop : f;
-    y[((to * a->h * a->fs + row) * a->w * a->fs + column) * a->c + c] = v;
+    return y + ((to * a->h * a->fs + row) * a->w * a->fs + column) * a->c;
+}
+
+static void
+put(float *to, int c, float v)
+{
+    if (to)
+        to[c] = v;
 }
 
 /* Channel c of x holds colour c % C; the rest counts the places. */
@@ -85,22 +92,25 @@ definition(const VaeRearrangeArgs *a, const float *x, float *y)
         const int f = (int) (site / a->w / a->h);
         if (a->kind == VAE_SHUFFLE_RQTC) {
             const int z = place % a->ft, rq = place / a->ft;
-            put(a, y, f * a->ft + z, row * a->fs + rq / a->fs,
-                column * a->fs + rq % a->fs, c, x[i]);
+            put(pixel(a, y, f * a->ft + z, row * a->fs + rq / a->fs,
+                      column * a->fs + rq % a->fs),
+                c, x[i]);
             continue;
         }
         if (a->kind == VAE_JOIN_PHASES) {
             const size_t plane = site * n + place;
             const size_t frames = (size_t) a->t * a->h * a->w;
             const int rq = (int) (plane / frames);
-            put(a, y, (int) (plane % frames / a->w / a->h),
-                (int) (plane / a->w % a->h) * a->fs + rq / a->fs,
-                (int) (plane % a->w) * a->fs + rq % a->fs, c, x[i]);
+            put(pixel(a, y, (int) (plane % frames / a->w / a->h),
+                      (int) (plane / a->w % a->h) * a->fs + rq / a->fs,
+                      (int) (plane % a->w) * a->fs + rq % a->fs),
+                c, x[i]);
             continue;
         }
         for (int k = 0; k < area; k++)
-            put(a, y, f * a->ft + place, row * a->fs + k / a->fs,
-                column * a->fs + k % a->fs, c, x[i]);
+            put(pixel(a, y, f * a->ft + place, row * a->fs + k / a->fs,
+                      column * a->fs + k % a->fs),
+                c, x[i]);
     }
 }
 

@@ -165,7 +165,7 @@ check_one_out(VaeCheck *t, int n, int pixels, int upper, int lower)
                 if (a.row[k].y)
                     vae_check_close(t, over ? "y over itself" : "y", a.row[k].y,
                                     rows[k].want, (size_t) pixels * (size_t) n,
-                                    0, 0);
+                                    vae_no_difference);
         }
 }
 
