@@ -13,37 +13,15 @@
 #include <unistd.h>
 
 #include "../../engine/tool/tool.h"
+#include "../files/folder.h"
 #include "../files/test.h"
 #include "files.h"
 #include "inject.h"
 #include "vae-private/model.h"
 
-static char folder[64];
-
-/* folder/name. The result is valid for the next three calls. */
-static const char *
-at(const char *name)
-{
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
 static const VaeTensorOut tensors[] = {{"x", VAE_TYPE_U8, 1, {2}, "ab"},
                                        {"y", VAE_TYPE_U8, 2, {2, 2}, "cdef"}};
 static const VaeMetadata metadata[] = {{"vae.latent_space", "wan2.1"}};
-
-static void
-put_file(const char *path, const void *data, size_t size)
-{
-    FILE *f = fopen(path, "wb");
-    if (f == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0) {
-        perror(path);
-        exit(1);
-    }
-}
 
 /* The FNV-1a hash of a file; 0 if there is no such file. */
 static uint64_t
@@ -208,7 +186,7 @@ sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
         if (now != old && old == 0)
             unlink(path);
         else if (now != old)
-            put_file(path, "old", 3);
+            write_file(path, "old", 3);
         if (inject_refused() == NULL)
             break;
         if (what == NULL && entries() != listed)
@@ -241,13 +219,13 @@ writes(const char *label, Try try, bool over)
 {
     static const Inject all[] = {INJECT_MEMORY, INJECT_FILE, INJECT_FULL,
                                  INJECT_SHORT, INJECT_INTERRUPT};
-    const char *path = at("out.safetensors");
+    const char *path = path_of("out.safetensors");
     VaeError error = {0};
     check(try(path, &error) == VAE_OK, "%s: %s", label, error.message);
     const uint64_t want = content(path);
     unlink(path);
     if (over)
-        put_file(path, "old", 3);
+        write_file(path, "old", 3);
     const uint64_t old = content(path);
     for (size_t i = 0; i < COUNT(all); i++)
         sweep(label, all[i], try, path, old, want);
@@ -263,7 +241,7 @@ put_npy(void)
     uint8_t *npy =
         make_npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n",
                  8, &size);
-    put_file(at("a.npy"), npy, size);
+    write_bytes("a.npy", npy, size);
     free(npy);
 }
 
@@ -274,22 +252,23 @@ read_all(const char *data)
                                 "\"y\":\"b.safetensors\"}}";
     char path[512];
     VaeError error;
-    vae_tensor_file_write(at("a.safetensors"), tensors, 1, NULL, 0, &error);
-    vae_tensor_file_write(at("b.safetensors"), tensors + 1, 1, metadata, 1,
+    vae_tensor_file_write(path_of("a.safetensors"), tensors, 1, NULL, 0,
                           &error);
-    put_file(at("i.json"), index, sizeof index - 1);
+    vae_tensor_file_write(path_of("b.safetensors"), tensors + 1, 1, metadata, 1,
+                          &error);
+    write_bytes("i.json", index, sizeof index - 1);
     put_npy();
-    reads("safetensors", at("b.safetensors"));
-    reads("npy", at("a.npy"));
-    reads("index", at("i.json"));
+    reads("safetensors", path_of("b.safetensors"));
+    reads("npy", path_of("a.npy"));
+    reads("index", path_of("i.json"));
     snprintf(path, sizeof path, "%s/state.pth", data);
     reads("pth", path);
     snprintf(path, sizeof path, "%s/latent.pt", data);
     reads("pt", path);
-    unlink(at("a.safetensors"));
-    unlink(at("b.safetensors"));
-    unlink(at("i.json"));
-    unlink(at("a.npy"));
+    unlink(path_of("a.safetensors"));
+    unlink(path_of("b.safetensors"));
+    unlink(path_of("i.json"));
+    unlink(path_of("a.npy"));
 }
 
 int

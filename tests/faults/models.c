@@ -134,19 +134,29 @@ typedef struct Sweep {
     int tried, wishes, bad;
 } Sweep;
 
-/* The result of one refusal. good: the run succeeded with the usual bytes. */
+/* A run in which one call was refused, the n-th. */
+typedef struct Try {
+    int n;
+    Live before;
+    VaeStatus status;
+    VaeError error;
+    bool good; /* it succeeded with the usual bytes */
+} Try;
+
+/* names_file: the error of a file that was not read must name it. */
 static void
-judge(Sweep *s, const Case *c, int n, VaeStatus status, const VaeError *error,
-      bool good, Live before, bool names_file)
+judge(Sweep *s, const Case *c, const Try *try, bool names_file)
 {
-    const Live after = inject_live();
+    const Live before = try->before, after = inject_live();
     const char *what = NULL;
+    const VaeStatus status = try->status;
+    const VaeError *error = &try->error;
     const bool memory = s->kind == INJECT_MEMORY;
     s->tried++;
     s->wishes += status == VAE_OK;
     if (!same_live(before, after))
         what = "something is left behind";
-    else if (status == VAE_OK && !good)
+    else if (status == VAE_OK && !try->good)
         what = "no error, but another result";
     else if (status == VAE_OK && memory &&
              strcmp(inject_refused(), "json") != 0)
@@ -168,7 +178,7 @@ judge(Sweep *s, const Case *c, int n, VaeStatus status, const VaeError *error,
     s->bad++;
     printf("FAIL %s %d (%s): %s: %s [%s] %+ld blocks, %+ld descriptors, %+ld "
            "mappings\n",
-           s->label, n, inject_refused(), what,
+           s->label, try->n, inject_refused(), what,
            status == VAE_OK ? "ok" : error->message, vae_status_name(status),
            after.blocks - before.blocks, after.descriptors - before.descriptors,
            after.mappings - before.mappings);
@@ -190,18 +200,17 @@ open_refused(const Case *c, const VaeModelInfo *info, Inject kind, int stride)
                .stride = stride};
     for (int n = 0;; n += stride) {
         VaeModel *model = NULL;
-        VaeError error = {0};
-        const Live before = inject_live();
+        Try try = {.n = n, .before = inject_live()};
         inject_begin(kind, n);
-        const VaeStatus status = vae_model_open(c->path, NULL, &model, &error);
+        try.status = vae_model_open(c->path, NULL, &model, &try.error);
         inject_end();
-        const bool same =
-            model && strcmp(vae_model_info(model)->space, info->space) == 0 &&
-            vae_model_info(model)->tensor_count == info->tensor_count;
+        try.good = model &&
+                   strcmp(vae_model_info(model)->space, info->space) == 0 &&
+                   vae_model_info(model)->tensor_count == info->tensor_count;
         vae_model_free(&model);
         if (!inject_refused())
             break;
-        judge(&s, c, n, status, &error, same, before, true);
+        judge(&s, c, &try, true);
     }
     sweep_end(&s);
 }
@@ -221,12 +230,12 @@ play_refused(const Case *c, const Bed *bed, Inject kind, int stride)
     const uint64_t want = result(c, bed);
     for (int n = 0;; n += stride) {
         VaeModel *model;
-        const Live before = inject_live();
+        Try try = {.n = n, .before = inject_live()};
         must(vae_model_open(c->path, NULL, &model, &error), &error);
         inject_begin(kind, n);
-        const VaeStatus status = play(c, model, &error);
+        try.status = play(c, model, &try.error);
         inject_end();
-        const uint64_t got = result(c, bed);
+        try.good = result(c, bed) == want;
         const char *refused = inject_refused();
         /* The model must still be usable. Only each eighth refusal tests this,
          * because a stream takes time. */
@@ -239,7 +248,7 @@ play_refused(const Case *c, const Bed *bed, Inject kind, int stride)
         vae_model_free(&model);
         if (!refused)
             break;
-        judge(&s, c, n, status, &error, got == want, before, false);
+        judge(&s, c, &try, false);
     }
     sweep_end(&s);
 }

@@ -6,26 +6,9 @@
 #include <sys/stat.h>
 
 #include "archive.h"
+#include "folder.h"
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
-
-static const char *folder;
-
-static const char *
-path_of(const char *name)
-{
-    static char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void
-write_bytes(const char *name, const void *data, size_t n)
-{
-    FILE *f = fopen(path_of(name), "wb");
-    if (f == NULL || fwrite(data, 1, n, f) != n || fclose(f) != 0)
-        abort();
-}
 
 static void
 write_text(const char *name, const char *text)
@@ -138,6 +121,13 @@ check_refusals(void)
            format, "\"v\"|\"a.safetensors\"|does not hold");
     expect("a tensor too many", MAP("\"x\": \"a.safetensors\""), format,
            "\"z\"|\"a.safetensors\"|does not name");
+}
+
+/* Shards that are no files of tensors, or not those of the index. */
+static void
+check_refused_shards(void)
+{
+    const VaeStatus format = VAE_ERR_FORMAT;
     write_shard("c.safetensors", "xy", 3);
     expect("a tensor in two shards",
            MAP("\"x\": \"a.safetensors\", \"z\": \"a.safetensors\", "
@@ -235,9 +225,10 @@ remove_all(void)
 int
 main(void)
 {
-    folder = test_folder();
+    snprintf(folder, sizeof folder, "%s", test_folder());
     check_shards();
     check_refusals();
+    check_refused_shards();
     check_folders();
     remove_all();
     return test_end();

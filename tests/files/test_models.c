@@ -7,29 +7,13 @@
 #include <sys/stat.h>
 
 #include "archive.h"
+#include "folder.h"
 #include "vae-private/model.h"
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
 #define MAX_TENSORS 400
 
-static const char *folder;
 static VaeTensorFile *original;
-
-static const char *
-path_of(const char *name)
-{
-    static char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void
-write_bytes(const char *name, const void *data, size_t n)
-{
-    FILE *f = fopen(path_of(name), "wb");
-    if (f == NULL || fwrite(data, 1, n, f) != n || fclose(f) != 0)
-        abort();
-}
 
 static const char *
 storage_of(VaeType type)
@@ -213,7 +197,7 @@ main(void)
     const float mean = info->mean[1], std = info->std[1];
     vae_model_free(&model);
 
-    folder = test_folder();
+    snprintf(folder, sizeof folder, "%s", test_folder());
     write_torch("w.pth");
     expect("weights of PyTorch", "w.pth", mean, std);
     if (mkdir(path_of("vae"), 0777) != 0)

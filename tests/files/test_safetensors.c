@@ -285,7 +285,8 @@ check_good(void)
     VaeTensorFile *file;
     VaeError error;
     uint8_t *bytes;
-    VaeStatus status = open_json(json, strlen(json), 26, &file, &bytes, &error);
+    const VaeStatus status =
+        open_json(json, strlen(json), 26, &file, &bytes, &error);
     check(status == VAE_OK, "a good file opens: %s", error.message);
     if (status != VAE_OK)
         return;
@@ -324,8 +325,15 @@ check_good(void)
     vae_tensor_file_free(&file);
     vae_tensor_file_free(NULL);
     free(bytes);
+}
 
-    status = open_json("{}", 2, 0, &file, &bytes, &error);
+static void
+check_empty(void)
+{
+    VaeTensorFile *file;
+    VaeError error;
+    uint8_t *bytes;
+    const VaeStatus status = open_json("{}", 2, 0, &file, &bytes, &error);
     check(status == VAE_OK && vae_tensor_file_count(file) == 0 &&
               vae_tensor_file_find(file, "a") == NULL &&
               vae_tensor_file_metadata(file, "a") == NULL,
@@ -428,6 +436,7 @@ main(void)
     check_lengths();
     check_mistakes();
     check_good();
+    check_empty();
     check_many();
     check_header_only();
     return test_end();

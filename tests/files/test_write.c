@@ -8,19 +8,8 @@
 
 #include <signal.h>
 
+#include "folder.h"
 #include "test.h"
-
-static char folder[400];
-
-static const char *
-in_folder(const char *name)
-{
-    static char paths[4][500];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 static int
 files_in_folder(void)
@@ -52,7 +41,7 @@ static const VaeMetadata metadata[] = {
 static void
 check_round_trip(void)
 {
-    const char *path = in_folder("round.safetensors");
+    const char *path = path_of("round.safetensors");
     VaeError error = {0};
     VaeTensorFile *file;
     /* Sets the 4 bytes of the third tensor. */
@@ -135,7 +124,7 @@ check_refused_tensors(void)
     for (size_t i = 0; i < COUNT(cases); i++) {
         VaeError error = {0};
         const VaeStatus status = vae_tensor_file_write(
-            in_folder("bad"), cases[i].tensors, cases[i].n, NULL, 0, &error);
+            path_of("bad"), cases[i].tensors, cases[i].n, NULL, 0, &error);
         check_refused(cases[i].what, status, &error, VAE_ERR_ARGUMENT,
                       cases[i].words);
     }
@@ -143,9 +132,9 @@ check_refused_tensors(void)
     const VaeMetadata bytes[] = {{"k", "\xff"}};
     VaeError error = {0};
     VaeStatus status =
-        vae_tensor_file_write(in_folder("bad"), NULL, 0, twice, 2, &error);
+        vae_tensor_file_write(path_of("bad"), NULL, 0, twice, 2, &error);
     check_refused("key twice", status, &error, VAE_ERR_ARGUMENT, "\"k\"");
-    status = vae_tensor_file_write(in_folder("bad"), NULL, 0, bytes, 1, &error);
+    status = vae_tensor_file_write(path_of("bad"), NULL, 0, bytes, 1, &error);
     check_refused("value no UTF-8", status, &error, VAE_ERR_ARGUMENT, "\"k\"");
     check(files_in_folder() == 0, "a refused file leaves nothing");
 }
@@ -185,8 +174,7 @@ check_bad_paths(void)
 {
     VaeTensorFile *file;
     VaeError error = {0};
-    VaeStatus status =
-        vae_tensor_file_open(in_folder("missing"), &file, &error);
+    VaeStatus status = vae_tensor_file_open(path_of("missing"), &file, &error);
     check_refused("missing file", status, &error, VAE_ERR_NOT_FOUND, "missing");
     status = vae_tensor_file_open("", &file, &error);
     check_refused("no name", status, &error, VAE_ERR_NOT_FOUND, "open");
@@ -195,7 +183,7 @@ check_bad_paths(void)
     status = vae_tensor_file_open("/dev/null", &file, &error);
     check_refused("device", status, &error, VAE_ERR_READ, "regular");
 
-    const char *path = in_folder("pipe");
+    const char *path = path_of("pipe");
     if (mkfifo(path, 0600) == 0) {
         status = vae_tensor_file_open(path, &file, &error);
         check_refused("pipe", status, &error, VAE_ERR_READ, "regular");
@@ -204,7 +192,7 @@ check_bad_paths(void)
                       "regular");
         unlink(path);
     }
-    path = in_folder("empty");
+    path = path_of("empty");
     fclose(fopen(path, "w"));
     status = vae_tensor_file_open(path, &file, &error);
     check_refused("empty file", status, &error, VAE_ERR_FORMAT, "empty");
@@ -213,8 +201,7 @@ check_bad_paths(void)
         status = vae_tensor_file_open(path, &file, &error);
         check_refused("unreadable file", status, &error, VAE_ERR_READ, "empty");
         chmod(folder, 0500);
-        status =
-            vae_tensor_file_write(in_folder("w"), NULL, 0, NULL, 0, &error);
+        status = vae_tensor_file_write(path_of("w"), NULL, 0, NULL, 0, &error);
         check_refused("folder not writable", status, &error, VAE_ERR_WRITE,
                       "create");
         chmod(folder, 0700);
@@ -226,7 +213,7 @@ check_bad_paths(void)
     check_refused("directory to write", status, &error, VAE_ERR_WRITE,
                   "regular");
     status =
-        vae_tensor_file_write(in_folder("no/such"), NULL, 0, NULL, 0, &error);
+        vae_tensor_file_write(path_of("no/such"), NULL, 0, NULL, 0, &error);
     check_refused("no folder to write in", status, &error, VAE_ERR_WRITE,
                   "create");
 
@@ -242,8 +229,8 @@ static void
 check_link(void)
 {
     char target[500], link[500];
-    snprintf(target, sizeof target, "%s", in_folder("target"));
-    snprintf(link, sizeof link, "%s", in_folder("link"));
+    snprintf(target, sizeof target, "%s", path_of("target"));
+    snprintf(link, sizeof link, "%s", path_of("link"));
     VaeError error = {0};
     VaeTensorFile *file;
     fclose(fopen(target, "w"));
@@ -264,7 +251,7 @@ check_link(void)
 static void
 check_left_over(void)
 {
-    const char *path = in_folder("again");
+    const char *path = path_of("again");
     char left[600], text[16] = "";
     snprintf(left, sizeof left, "%s.%ld-0.tmp", path, (long) getpid());
     FILE *f = fopen(left, "w");
@@ -288,7 +275,7 @@ check_left_over(void)
 static void
 check_full(void)
 {
-    const char *path = in_folder("full");
+    const char *path = path_of("full");
     VaeError error = {0};
     VaeTensorFile *file;
     VaeStatus status = vae_tensor_file_write(path, tensors, 1, NULL, 0, &error);

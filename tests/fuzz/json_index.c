@@ -2,21 +2,11 @@
  * Fuzzes the index of a sharded model. Beside it are two shards: a.safetensors
  * with the tensors x and z, and b.safetensors with y.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "../files/folder.h"
 #include "fuzz.h"
-
-static char folder[64];
-
-static const char *
-path_of(const char *name)
-{
-    static char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 static void
 clean(void)

@@ -20,6 +20,7 @@
 #include <jansson.h>
 #include <sanitizer/asan_interface.h>
 
+#include "../files/folder.h"
 #include "fuzz.h"
 #include "fuse.h"
 #include "model.h"
@@ -27,8 +28,6 @@
 enum { MOST_TENSORS = 512, MOST_META = 8, MOST_TEXT = 256 };
 /* The size of all tensors. The file is sparse. */
 #define MOST_BYTES (UINT64_C(1) << 36)
-
-static char folder[64];
 
 /*
  * The allocator of the JSON reader, which needs thousands of small blocks for
@@ -89,14 +88,6 @@ typedef struct Told {
     char text[MOST_META][MOST_TEXT];
     size_t n_meta;
 } Told;
-
-static const char *
-path_of(const char *name)
-{
-    static char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 static void
 clean(void)

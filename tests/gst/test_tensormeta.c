@@ -389,66 +389,30 @@ check_refused(const Bad *bad)
     vae_test_teardown(h);
 }
 
+#define F32 GST_TENSOR_DATA_TYPE_FLOAT32
+#define F16 GST_TENSOR_DATA_TYPE_FLOAT16
+#define U8 GST_TENSOR_DATA_TYPE_UINT8
+#define ROWS GST_TENSOR_DIM_ORDER_ROW_MAJOR
+#define COLUMNS GST_TENSOR_DIM_ORDER_COL_MAJOR
+
 static void
 test_refused(void)
 {
     static const Bad bad[] = {
-        {GST_TENSOR_DATA_TYPE_FLOAT32,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
-         0,
-         LATENT_BYTES,
-         3,
-         {16, LW, LH},
-         "[16, 6, 4]"},
-        {GST_TENSOR_DATA_TYPE_FLOAT32,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
-         0,
-         LATENT_BYTES,
-         2,
-         {16, LH * LW},
-         "[16, 24]"},
-        {GST_TENSOR_DATA_TYPE_FLOAT32,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
+        {F32, ROWS, 0, LATENT_BYTES, 3, {16, LW, LH}, "[16, 6, 4]"},
+        {F32, ROWS, 0, LATENT_BYTES, 2, {16, LH * LW}, "[16, 24]"},
+        {F32,
+         ROWS,
          0,
          LATENT_BYTES,
          5,
          {2, 1, 16, LH, LW},
          "[2, 1, 16, 4, ...]"},
-        {GST_TENSOR_DATA_TYPE_FLOAT16,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
-         0,
-         LATENT_BYTES / 2,
-         3,
-         {16, LH, LW},
-         "float16 [16, 4, 6]"},
-        {GST_TENSOR_DATA_TYPE_UINT8,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
-         0,
-         LATENT_BYTES / 4,
-         3,
-         {16, LH, LW},
-         "data type"},
-        {GST_TENSOR_DATA_TYPE_FLOAT32,
-         GST_TENSOR_DIM_ORDER_COL_MAJOR,
-         0,
-         LATENT_BYTES,
-         3,
-         {16, LH, LW},
-         "col-major"},
-        {GST_TENSOR_DATA_TYPE_FLOAT32,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
-         7,
-         LATENT_BYTES,
-         3,
-         {16, LH, LW},
-         "not contiguous"},
-        {GST_TENSOR_DATA_TYPE_FLOAT32,
-         GST_TENSOR_DIM_ORDER_ROW_MAJOR,
-         0,
-         LATENT_BYTES - 4,
-         3,
-         {16, LH, LW},
-         "1532 bytes"},
+        {F16, ROWS, 0, LATENT_BYTES / 2, 3, {16, LH, LW}, "float16 [16, 4, 6]"},
+        {U8, ROWS, 0, LATENT_BYTES / 4, 3, {16, LH, LW}, "data type"},
+        {F32, COLUMNS, 0, LATENT_BYTES, 3, {16, LH, LW}, "col-major"},
+        {F32, ROWS, 7, LATENT_BYTES, 3, {16, LH, LW}, "not contiguous"},
+        {F32, ROWS, 0, LATENT_BYTES - 4, 3, {16, LH, LW}, "1532 bytes"},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(bad); i++)

@@ -235,6 +235,21 @@ save_at(const Case *c, int k, bool carries, VaeStreamParams params)
 }
 
 static void
+other_posteriors(const Case *c, VaeStreamParams params)
+{
+    const VaeCheckpointParams at = place(true, 0);
+    VaeStreamParams p = params;
+    p.posterior = VAE_POSTERIOR_SAMPLE;
+    refused(c->bed, "another posterior", p, at, VAE_ERR_ARGUMENT,
+            WORDS(file, "the posterior", "mean", "sample"));
+    save_at(c, 3, true, p);
+    p.seed = 5;
+    refused(c->bed, "another seed", p, at, VAE_ERR_ARGUMENT,
+            WORDS(file, "the seed", "\"0\"", "\"5\""));
+    save_at(c, 3, true, params);
+}
+
+static void
 other_runs(const Case *c)
 {
     VaeStreamParams params = params_of(c), p;
@@ -264,17 +279,8 @@ other_runs(const Case *c)
         refused(&bed, "another backend", params, at, VAE_ERR_ARGUMENT,
                 WORDS(file, "the backend", "cpu", "ref"));
     }
-    if (!decode && c->bed->info->has_posterior) {
-        p = params;
-        p.posterior = VAE_POSTERIOR_SAMPLE;
-        refused(c->bed, "another posterior", p, at, VAE_ERR_ARGUMENT,
-                WORDS(file, "the posterior", "mean", "sample"));
-        save_at(c, 3, true, p);
-        p.seed = 5;
-        refused(c->bed, "another seed", p, at, VAE_ERR_ARGUMENT,
-                WORDS(file, "the seed", "\"0\"", "\"5\""));
-        save_at(c, 3, true, params);
-    }
+    if (!decode && c->bed->info->has_posterior)
+        other_posteriors(c, params);
     must(vae_model_generate("taew2_1", &bed.model, NULL), NULL);
     bed.info = vae_model_info(bed.model);
     bed.backend = c->bed->backend;

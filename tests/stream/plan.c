@@ -142,25 +142,24 @@ static void
 check_stream(Bed *bed, VaeDirection direction, const int way[3],
              const char *type)
 {
-    const int slice = way[0];
     VaeError error;
     VaePlan plan = VAE_INIT(VaePlan);
     char label[64];
     snprintf(label, sizeof label, "%s, %s, slices of %d, %d frames%s",
-             direction == VAE_DECODE ? "decode" : "encode", type, slice, way[1],
-             way[2] ? ", tiles" : "");
+             direction == VAE_DECODE ? "decode" : "encode", type, way[0],
+             way[1], way[2] ? ", tiles" : "");
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = direction,
                                     .backend = bed->backend,
                                     .precision = bed->precision,
                                     .width = W,
                                     .height = H,
-                                    .slice_size = slice,
+                                    .slice_size = way[0],
                                     .frames_at_once = way[1],
                                     .threads = 2,
                                     .tiles = way[2] > 0,
                                     .tile_width = way[2],
-                                    .restarts = slice == 2};
+                                    .restarts = way[0] == 2};
     must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
     loading_peak = 0;
     const size_t before = bytes_live;
@@ -179,7 +178,7 @@ check_stream(Bed *bed, VaeDirection direction, const int way[3],
          asked_for(s->tiles.carries) + asked_for(s->tiles.block));
     expect((plan.tiles > 1) == (way[2] > 0), "%s: %d tiles", label, plan.tiles);
     /* Of equal primitives there is one, however many programs use it. */
-    if (slice == 1 || way[2])
+    if (way[0] == 1 || way[2])
         library = plan.library;
     same(label, "library", plan.library, library);
     expect((plan.library > 0) == (plan.backend == VAE_BACKEND_CPU),
