@@ -1,8 +1,9 @@
 /*
- * executor.h: runs a prepared program op by op, for every backend. This is the
- * one place that walks the ops and makes the arguments of kernels. A backend
- * provides a table of kernels, their queue, functions that copy memory, and for
- * some ops a function of its own (VaeExecOp.run).
+ * executor.h: runs a prepared program op by op, for every backend.
+ *
+ * This is the one place that walks the ops and makes the arguments of kernels.
+ * A backend provides a table of kernels, their queue, functions that copy
+ * memory, and for some ops a function of its own (VaeExecOp.run).
  */
 #ifndef VAE_EXECUTOR_H
 #define VAE_EXECUTOR_H

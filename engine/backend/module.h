@@ -1,9 +1,10 @@
 /*
  * module.h: the interface between libvae and a backend in a module, which
  * libvae opens at run time. One installation therefore serves machines with and
- * without the libraries that the module needs. The module uses only these
- * functions of libvae. It therefore works with the shared library and with
- * programs that contain the engine.
+ * without the libraries that the module needs.
+ *
+ * The module uses only these functions of libvae. It therefore works with the
+ * shared library and with programs that contain the engine.
  */
 #ifndef VAE_MODULE_H
 #define VAE_MODULE_H

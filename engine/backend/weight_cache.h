@@ -1,13 +1,18 @@
 /*
  * weight_cache.h: weights in a backend's layout, made once per model and shared
- * by all of its streams. The key of an entry says what it is made from, and
- * into which layout. A caller that gets an entry uses it until
- * vae_weight_cache_release(). Backends that never offload need not release:
- * entries live as long as the cache. A user may offload an entry, and reload it
- * later. When the last active user offloads a weight, it is copied to host
- * memory and its device memory is freed; the first user to reload it copies it
- * back. An entry without users stays. Any thread may call. A lock of the cache
- * is held while an entry is made, offloaded or reloaded.
+ * by all of its streams.
+ *
+ * The key of an entry says what it is made from, and into which layout. A
+ * caller that gets an entry uses it until vae_weight_cache_release(). Backends
+ * that never offload need not release: entries live as long as the cache.
+ *
+ * A user may offload an entry, and reload it later. When the last active user
+ * offloads a weight, it is copied to host memory and its device memory is
+ * freed; the first user to reload it copies it back. An entry without users
+ * stays.
+ *
+ * Any thread may call. A lock of the cache is held while an entry is made,
+ * offloaded or reloaded.
  */
 #ifndef VAE_WEIGHT_CACHE_H
 #define VAE_WEIGHT_CACHE_H

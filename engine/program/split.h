@@ -1,14 +1,16 @@
 /*
- * split.h: the layers at the full frame rate, some frames at a time. A decoder
- * makes most frames in its last upsampling in time. An encoder drops most
- * frames in its first downsampling in time. The layers between that layer and
- * the pictures have the largest tensors. They need less memory if they compute
- * one group of frames after the other. Each convolution over time then takes
- * its context from its carry, as it does from step to step. The results are the
- * same to the byte. A convolution of one tap may make two frames from one. A
- * rearrangement then separates them. Each group runs both ops, so that no
- * tensor holds all frames. A group of one frame computes the other frame of its
- * pair again.
+ * split.h: the layers at the full frame rate, some frames at a time.
+ *
+ * A decoder makes most frames in its last upsampling in time. An encoder drops
+ * most frames in its first downsampling in time. The layers between that layer
+ * and the pictures have the largest tensors. They need less memory if they
+ * compute one group of frames after the other. Each convolution over time then
+ * takes its context from its carry, as it does from step to step. The results
+ * are the same to the byte.
+ *
+ * A convolution of one tap may make two frames from one. A rearrangement then
+ * separates them. Each group runs both ops, so that no tensor holds all frames.
+ * A group of one frame computes the other frame of its pair again.
  */
 #ifndef VAE_SPLIT_H
 #define VAE_SPLIT_H

@@ -1,9 +1,10 @@
 /*
- * carries.h: the carries of one stream. They are in two blocks: those on the
- * device, and the spilled ones in the host's memory. There are up to two
- * copies: a snapshot, taken before a run, and one in host memory, while the
- * stream's memory is offloaded. Offloading, the NaN fallback and checkpoints
- * all use these functions.
+ * carries.h: the carries of one stream.
+ *
+ * They are in two blocks: those on the device, and the spilled ones in the
+ * host's memory. There are up to two copies: a snapshot, taken before a run,
+ * and one in host memory, while the stream's memory is offloaded. Offloading,
+ * the NaN fallback and checkpoints all use these functions.
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H

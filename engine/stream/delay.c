@@ -1,9 +1,10 @@
 /*
  * delay.c: decoders whose frames come later than their latents, and the end of
- * their sequences. See program/delay.h. Frame 0 is the first frame of the
- * sequence. A restart also gives the 7 (temporal - 1) frames before it, which
- * have negative numbers. The number of latents and of steps of the end so far
- * tells which frame comes next.
+ * their sequences. See program/delay.h.
+ *
+ * Frame 0 is the first frame of the sequence. A restart also gives the 7
+ * (temporal - 1) frames before it, which have negative numbers. The number of
+ * latents and of steps of the end so far tells which frame comes next.
  */
 #include <string.h>
 

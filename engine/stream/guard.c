@@ -1,8 +1,9 @@
 /*
- * guard.c: copies of the units of a run in flight, for nan.c. Pictures are
- * copied only if they are read later: by the fallback, or for an error message
- * that says if the input was finite. The message needs copies only of float
- * pictures.
+ * guard.c: copies of the units of a run in flight, for nan.c.
+ *
+ * Pictures are copied only if they are read later: by the fallback, or for an
+ * error message that says if the input was finite. The message needs copies
+ * only of float pictures.
  */
 #include <string.h>
 
