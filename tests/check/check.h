@@ -45,7 +45,8 @@ typedef struct VaeCheck {
     const VaeKernels *ref;
     const VaeKernels *dut; /* under test: cpu, cuda, or NULL without them */
     bool cuda;             /* dut is cuda, emulated: F16 everywhere */
-    VaeQueue queue;        /* threads as asked for, best vectors */
+    VaeQueue
+        queue; /* with --threads threads and the best vector instructions */
 
     /* Private. */
     uint64_t seed, state;
@@ -81,9 +82,9 @@ float *vae_check_random(VaeCheck *t, size_t n, float deviation);
 uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
 /* Converts BF16 to floats. */
 float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
-/* n results of a SiLU, y rounded to a type of 16 bits; instead of one of them
- * the number of found, if that is rounded from a number within 2^-17 of it, or
- * within 1e-36, as a SiLU for 16 bits gives. */
+/* Returns the n wanted results of a SiLU in a type of 16 bits: y rounded. A
+ * kernel may round from a number that is off by 2^-17 of y, or by 1e-36: where
+ * its result, in found, is such a number, that result is wanted. */
 const void *vae_check_silu(VaeCheck *t, const void *found, const float *y,
                            size_t n, VaeType type);
 
@@ -111,7 +112,8 @@ void vae_check_close(VaeCheck *t, const char *what, const float *got,
 void vae_check_equal(VaeCheck *t, const char *what, const void *got,
                      const void *want, size_t bytes);
 
-/* Scratch for the group norm of either table, in a guarded buffer. */
+/* Returns a guarded buffer for VaeNormArgs.sums, large enough for both tables.
+ */
 double *vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a);
 
 /*

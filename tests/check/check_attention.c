@@ -52,7 +52,8 @@ definition(const float *qkv, int n, int c, int site, double *y)
 static double
 bound(int n, int c, double d, VaeType type, bool tf32)
 {
-    const double most = 2 * sqrt(3) * d; /* of what vae_check_random() makes */
+    const double most =
+        2 * sqrt(3) * d; /* the largest number of vae_check_random() */
     const double terms = c / 16 + 20;
     const double wide = (terms * d * d * sqrt(c) + n) * 0x1p-24 * 4 * d;
     if (type == VAE_TYPE_BF16)
@@ -107,7 +108,7 @@ agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
     }
 }
 
-/* a: of the sizes, the type and tf32; d: the deviation of x. */
+/* a has the sizes, the type and tf32. d: the deviation of x. */
 static void
 under_test(VaeCheck *t, VaeAttentionArgs a, const float *x, double d)
 {

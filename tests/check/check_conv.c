@@ -8,8 +8,7 @@
 
 #include "check.h"
 
-/* The values of k, kt, s, st and pads that the models use, and all others that
- * are allowed. */
+/* All values of k, kt, s, st and pads that are allowed. */
 typedef struct Shape {
     int k, kt, s, st, pad_y, pad_x;
 } Shape;

@@ -5,8 +5,8 @@
 
 #include "check.h"
 
-/* y: h x w, from an input of the same size. past: the frames of context are in
- * another buffer; add: something is added, where the result goes. */
+/* Input and result are h x w. past: the context is in a buffer of its own. add:
+ * the result is added to what its buffer holds. */
 typedef struct Case {
     int c_in, c_out, k, kt, t, h, w;
     bool past, add, relu;
@@ -31,7 +31,7 @@ exact_numbers(VaeCheck *t, size_t n)
     return x;
 }
 
-/* Numbers as F32, of which `type` has the same. */
+/* Floats that `type` represents exactly. */
 static float *
 numbers(VaeCheck *t, size_t n, VaeType type, bool exact)
 {
@@ -101,7 +101,7 @@ make(VaeCheck *t, const Case *c, VaeType type, bool exact)
                            .pad_y = c->pad_y,
                            .pad_x = c->pad_x,
                            .relu = c->relu};
-    if (c->past && c->kt > 1) { /* in buffers of their own, which are guarded */
+    if (c->past && c->kt > 1) { /* in guarded buffers of their own */
         const size_t past = (size_t) (c->kt - 1) * frame;
         b.args.past_frames = c->kt - 1;
         b.args.past = vae_check_narrow(t, b.x, past, type, 0);
@@ -111,7 +111,8 @@ make(VaeCheck *t, const Case *c, VaeType type, bool exact)
     return b;
 }
 
-/* Computes it; the result also begins as what is added. */
+/* Runs the kernel. The buffer of the result first gets the numbers that are
+ * added. */
 static void *
 compute(VaeCheck *t, const Both *b, VaeConvMatrixArgs a)
 {
@@ -131,7 +132,7 @@ name_of(VaeType type)
     return type == VAE_TYPE_BF16 ? "bf16" : "f16";
 }
 
-/* To the bit, for numbers whose sums are exact. */
+/* All sums are exact, so the results must be equal to the bit. */
 static void
 one_case(VaeCheck *t, const Case *c, VaeType type)
 {
@@ -149,7 +150,8 @@ one_case(VaeCheck *t, const Case *c, VaeType type)
                     vae_check_narrow(t, want, b.n_y, type, 0), b.n_y * 2);
 }
 
-/* All instantiations, channels that fill no tile, and sizes around a tile's. */
+/* All instantiations of the kernel, channels that do not fill a tile, and sizes
+ * near that of a tile. */
 static void
 check_shapes(VaeCheck *t)
 {
@@ -170,8 +172,8 @@ check_shapes(VaeCheck *t)
     }
 }
 
-/* Each frame alone, and each strip of rows, has the same bytes as all at once,
- * for sums that are not exact. */
+/* A frame alone and a strip of rows have the same bytes as the whole call, also
+ * if sums are not exact. */
 static void
 check_parts(VaeCheck *t)
 {
@@ -192,7 +194,7 @@ check_parts(VaeCheck *t)
         vae_check_equal(t, "frame", compute(t, &b, one),
                         all + f * out_row * c.h, out_row * c.h);
     }
-    /* Rows 5 to 9 of the last frame. */
+    /* rows 5 to 9 of the last frame */
     VaeConvMatrixArgs strip = b.args;
     float *rows = vae_check_buffer(t, 3 * 7 * row * sizeof *rows, 4);
     for (size_t f = 0; f < 3; f++)

@@ -122,7 +122,8 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
     if (r && strstr(vae_rig_impl(r), "ref"))
         vae_check_fail(t, "oneDNN takes its reference code: %s",
                        vae_rig_impl(r));
-    /* Its sums are wrong in some processes. A single run cannot show this. */
+    /* brgconv has wrong sums in some processes. A single run cannot show this,
+     * so it must not be chosen at all. */
     if (r && op.kind == VAE_OP_CONV && op.type == VAE_TYPE_BF16 && op.kt > 1 &&
         op.s > 1 && strstr(vae_rig_impl(r), "brgconv"))
         vae_check_fail(t, "the implementation is %s", vae_rig_impl(r));
@@ -173,9 +174,9 @@ compare(VaeCheck *t, const Backends *b, const VaeOneOp *op, Input in,
 /* ------------------------------------------------------------------ */
 
 /*
- * A sum of n products has n roundings, each at most 2^-24 of the sum of the
- * products' sizes so far; of random sign they grow as sqrt(n). Both sides
- * round; eight deviations.
+ * A sum of n products has n roundings. Each is at most 2^-24 of the sum of the
+ * products' sizes so far. They have random signs, so their sum grows as
+ * sqrt(n). Both sides round. The bound is eight deviations.
  */
 static float *
 conv_bounds(VaeCheck *t, const Backends *b, VaeOneOp op, const float *x,
@@ -411,8 +412,8 @@ tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int row,
         }
 }
 
-/* As conv_bounds(), of what is added up in tiles: sums of pixels by sums of
- * taps, whose sizes do not cancel where theirs do. */
+/* As conv_bounds() for Winograd tiles. These add up products of sums of pixels
+ * and sums of taps, whose sizes do not cancel. */
 static float *
 tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
 {
@@ -466,8 +467,8 @@ check_one_tiles(VaeCheck *t, const Backends *b, VaeOneOp op)
     compare(t, b, &op, (Input){x, add}, want, tile_bounds(t, op, x, add));
 }
 
-/* Behind the small ones two in several chunks, one above the other and side by
- * side, and one of many channels. */
+/* The first SMALL cases are small. Then come pictures with several chunks, one
+ * above the other and side by side, and a case with many channels. */
 static void
 check_tiles_with(VaeCheck *t, int pad)
 {
@@ -507,7 +508,7 @@ check_tiles(VaeCheck *t)
     check_tiles_with(t, 1);
 }
 
-/* Of a picture whose border is in the input. */
+/* The input contains the border of the picture. */
 static void
 check_inner_tiles(VaeCheck *t)
 {
@@ -517,10 +518,10 @@ check_inner_tiles(VaeCheck *t)
 /* ------------------------------------------------------------------ */
 
 /*
- * With q, k, v in -1..1 a score is at most sqrt(c) and wrong by d = 8
- * sqrt(c) 2^-24 sqrt(c); its exponential by the factor 1 + d and some 2^-21
- * of its own; the mean of v by at most twice that. In bf16 the probabilities
- * and the result round besides, by 2^-9 each.
+ * q, k and v are in -1..1. A score is at most sqrt(c), and off by at most d = 8
+ * sqrt(c) 2^-24 sqrt(c). Its exponential is off by the factor 1 + d and by
+ * about 2^-21 of its own; the mean of v by at most twice that. In bf16 the
+ * probabilities and the result are also rounded, by 2^-9 each.
  */
 static float *
 attention_bounds(VaeCheck *t, const VaeOneOp *op)
@@ -574,8 +575,8 @@ check_attention_bf16(VaeCheck *t)
 
 /* ------------------------------------------------------------------ */
 
-/* Sizes told without a model are those of the real thing; no primitive for
- * another number of frames wants weights of its own. */
+/* Planned sizes equal those of a prepared op. A primitive for another number of
+ * frames uses the same weights. */
 static void
 check_plan_of(VaeCheck *t, bool up, bool tiles)
 {

@@ -11,12 +11,13 @@
 typedef struct VaeOneOp {
     VaeOpKind kind;
     VaeShape x, y; /* x.t counts the context too */
-    VaeType type;  /* of the conv's x, of the attention's y; else F32 */
+    VaeType type;  /* of a convolution's x and of an attention's y; all else is
+                      F32 */
     int k, kt, s, st, pad;
     bool add, relu;
-    bool up;                    /* x is read as if each pixel were 2x2 */
-    int tiles;                  /* frames of a step, in tiles; 0: not so */
-    bool narrow;                /* the conv's y is of its type, too */
+    bool up;     /* x is read as if each pixel were 2x2 */
+    int tiles;   /* frames of a step in Winograd tiles; 0: no tiles */
+    bool narrow; /* the result of the convolution has `type`, too */
     const float *weight, *bias; /* in the file's order; bias may be NULL */
 } VaeOneOp;
 
@@ -24,15 +25,16 @@ typedef struct VaeRig VaeRig;
 
 size_t vae_rig_cached(const VaeWeightCache *cache); /* entries */
 
-/* One program, prepared and bound; on failure the case fails and NULL is
- * returned. cache NULL: only planned. */
+/* Makes a program of one op, prepared and bound. cache NULL: only planned.
+ * NULL: the case has failed. */
 VaeRig *vae_rig_new(VaeCheck *t, const VaeBackendClass *class,
                     VaeBackend *backend, VaeWeightCache *cache,
                     const VaeOneOp *op);
 void vae_rig_free(VaeRig **rig);
 
-/* x: x.t frames of floats, rounded to the op's type where x has it. y: y.t
- * frames as floats; in: the residual where the op adds. */
+/* Runs the op. x: x.t frames of floats, rounded to the op's type if x has it.
+ * y: y.t frames of floats, which hold the residual before the call if the op
+ * adds. */
 void vae_rig_run(VaeCheck *t, VaeRig *rig, const float *x, float *y);
 
 size_t vae_rig_scratch(const VaeRig *rig);

@@ -1,5 +1,5 @@
-"""What run.sh does: one step after another, each with a time limit, none of
-which keeps the others from running; a report after each."""
+"""Runs the steps of run.sh one after another, and writes a report after each.
+Each step has a time limit. A step that fails does not stop the others."""
 import argparse
 import glob
 import os
@@ -17,8 +17,9 @@ import steps
 from runner import Run, TOP
 
 
-# Three calls that answer everything on a rented GPU, where a command may take
-# ten minutes and nothing is kept: the steps and their seconds, and the models.
+# Three calls for a rented GPU on which a command may take ten minutes, and
+# nothing is kept: together they run everything. The steps with their seconds,
+# and the models.
 CALLS = {1: ('rates:90,kernels:90,golden:150,start:110', None),
          2: ('overlap:150,speed:270', ['wan2.1', 'seedvr2', 'wan2.2',
                                        'taew2_1']),
@@ -37,8 +38,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, '%s: %s (see --help)\n' % (self.prog, message))
 
 
-def parse(argv):
-    names = [s[0] for s in steps.STEPS]
+def parser(names):
     p = Parser(
         prog='sh tests/gpu/run.sh',
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -87,13 +87,10 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
     p.add_argument('--emulate', action='store_true',
                    help='over the emulated device, to see that this works')
     p.add_argument('--list', action='store_true', help='the steps')
-    o = p.parse_args(argv)
-    if o.call:
-        called, models = CALLS[o.call]
-        o.only = o.only or words(called)
-        o.models = o.models or models
-        o.precisions = o.precisions or ['bf16']
-        o.limit = o.limit or CALL_LIMIT
+    return p
+
+
+def check_steps(p, o, names):
     only = [word.partition(':') for word in o.only or []]
     for name in [name for name, _, _ in only] + o.skip:
         if name not in names:
@@ -104,6 +101,9 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
                 limit, name))
     if o.only is not None and not [n for n, _, _ in only if n not in o.skip]:
         p.error('--only and --skip leave no step')
+
+
+def check_values(p, o):
     for size in o.sizes or []:
         if not re.fullmatch('[1-9][0-9]*x[1-9][0-9]*', size):
             p.error('the size %s is no WIDTHxHEIGHT' % size)
@@ -121,6 +121,9 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
         if name not in speed.NETWORKS and not speed.file_of(name):
             p.error('--models: %s is no file and none of %s' % (
                 name, ', '.join(speed.NETWORKS)))
+
+
+def check_folders(p, o):
     if o.debs and not glob.glob(os.path.join(o.debs, '*.deb')):
         p.error('--debs: there are no .deb files in %s' % o.debs)
     if o.cudnn and not all(build.parts_of_cudnn(o.cudnn)):
@@ -128,6 +131,21 @@ Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
                 'lib/libcudnn.so.9 in %s' % o.cudnn)
     if o.timed and not glob.glob(os.path.join(o.timed, 'cuda-*.txt')):
         p.error('--timed: there is no cuda-*.txt in %s' % o.timed)
+
+
+def parse(argv):
+    names = [s[0] for s in steps.STEPS]
+    p = parser(names)
+    o = p.parse_args(argv)
+    if o.call:
+        called, models = CALLS[o.call]
+        o.only = o.only or words(called)
+        o.models = o.models or models
+        o.precisions = o.precisions or ['bf16']
+        o.limit = o.limit or CALL_LIMIT
+    check_steps(p, o, names)
+    check_values(p, o)
+    check_folders(p, o)
     if o.list:
         for name, function, limit in steps.STEPS:
             print('%-10s at most %3d s: %s' % (name, limit, function.__doc__))
@@ -153,8 +171,8 @@ def has_gpu():
 
 
 def watch(run):
-    """Writes the device's clocks and power once a second; None where nothing
-    tells them."""
+    """Writes the device's clocks and power once a second. None: nvidia-smi is
+    not there."""
     seconds = (run.options.limit or 7200) + 60  # even if nobody ends it
     try:
         with open(os.path.join(run.out, 'clocks.txt'), 'w') as f:
@@ -166,12 +184,13 @@ def watch(run):
         return None
 
 
-# What ends run.sh, and its exit status then.
+# The signals that end run.sh, and its exit status.
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def end(number, _):
-    """So that what runs is ended, too, and the report is kept."""
+    """Exits in the usual way, which ends the running step and keeps the report.
+    """
     sys.exit(ENDS[number])
 
 

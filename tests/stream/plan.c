@@ -1,9 +1,9 @@
 /*
- * plan.c: what is asked of the allocator is what was planned, by purpose.
+ * plan.c: the bytes that a stream allocates for each purpose equal its plan.
  *
- * plan MODEL BACKEND PRECISION [types]. With types the weights are also written
- * and read as F16 and BF16. Calls of vae_mem_alloc(), vae_mem_free() and
- * vae_weight_cache_get() come here first.
+ * plan MODEL BACKEND PRECISION [types]. With `types` the weights are also
+ * written and read as F16 and BF16. The linker redirects vae_mem_alloc(),
+ * vae_mem_free() and vae_weight_cache_get() to this file.
  */
 #include "streams.h"
 
@@ -17,21 +17,21 @@
 
 enum { W = 48, H = 32, MOST = 1 << 20 };
 
-/* Blocks that live, as they were asked for. */
+/* All blocks that are allocated now, with the bytes that were asked for. */
 static struct {
     const void *block;
     size_t bytes;
-    bool loads; /* taken within vae_weight_cache_get() and not kept */
+    bool loads; /* allocated within vae_weight_cache_get(), and not a weight */
 } live[MOST];
 static size_t n_live, bytes_live;
-static size_t loading;      /* of those that load */
-static size_t weight_peak;  /* the most of that within one weight */
-static size_t loading_peak; /* of all, without what is kept */
-static uint64_t library;    /* of slices of 1 */
+static size_t loading;      /* bytes of the blocks with `loads` */
+static size_t weight_peak;  /* its peak while one weight is made */
+static size_t loading_peak; /* its peak over all weights */
+static uint64_t library;    /* the plan's, with slices of 1 */
 static bool in_weight;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The names are the linker's. */
+/* The linker gives these names. */
 void *__real_vae_mem_alloc(size_t bytes);
 void *__wrap_vae_mem_alloc(size_t bytes);
 void *__wrap_vae_mem_alloc_lazy(size_t bytes);
@@ -104,8 +104,8 @@ is_kept(const VaeWeightCache *cache, const void *block)
     return false;
 }
 
-/* All blocks but those of the model count as loading, also one that is left for
- * the next weight. */
+/* All blocks except weights count as loading, also a block that is kept for the
+ * next weight. */
 VaeStatus
 __wrap_vae_weight_cache_get(VaeWeightCache *cache,
                             const VaeWeightRequest *request, const void **out,
@@ -170,14 +170,15 @@ check_stream(Bed *bed, VaeDirection direction, const int way[3],
     same(label, "weights", plan.weights, weights);
     same(label, "carries", plan.carries, asked_for(s->memory.carries));
     same(label, "activations", plan.arena, asked_for(s->memory.arena));
-    /* A block of its own also for nothing. */
+    /* A scratch of 0 bytes still gets a block of 1. */
     const size_t scratch = asked_for(s->memory.scratch);
     same(label, "scratch", plan.scratch, scratch > 1 ? scratch : 0);
     same(label, "staging", plan.staging, 0);
     same(label, "host memory of tiles", plan.tiled,
          asked_for(s->tiles.carries) + asked_for(s->tiles.block));
     expect((plan.tiles > 1) == (way[2] > 0), "%s: %d tiles", label, plan.tiles);
-    /* Of equal primitives there is one, however many programs use it. */
+    /* Programs share equal primitives, so their number does not depend on the
+     * slices. */
     if (way[0] == 1 || way[2])
         library = plan.library;
     same(label, "library", plan.library, library);
@@ -188,7 +189,7 @@ check_stream(Bed *bed, VaeDirection direction, const int way[3],
     same(label, "total", plan.total,
          plan.weights + plan.carries + plan.arena + plan.scratch +
              plan.library + plan.tiled);
-    /* The ops' own records: hundreds of ops of some hundred bytes. */
+    /* The records of hundreds of ops take some hundred bytes each. */
     const size_t rest =
         bytes_live - before - (size_t) (plan.total - plan.library);
     expect(rest < 2 << 20, "%s: %zu bytes beside", label, rest);
@@ -202,12 +203,13 @@ check_stream(Bed *bed, VaeDirection direction, const int way[3],
     same(label, "left but the weights", weights, bytes_live - before);
 }
 
-/* Weights are kept once per model, so each direction has its own. path NULL:
- * generated ones. */
+/* Weights are kept once per model, so each direction opens a model of its own.
+ * path NULL: generated weights. */
 static void
 check_file(const char *path, char **argv, const char *type)
 {
-    /* Steps of a slice, frames at once and the size of tiles; 0: all. */
+    /* Steps of a slice, frames at once, and the size of tiles. 0: all frames,
+     * no tiles. */
     static const int ways[][3] = {{1, 0, 0}, {2, 0, 0}, {4, 0, 0},
                                   {1, 2, 0}, {1, 1, 0}, {2, 0, 32}};
     for (int d = 0; d < 2; d++)

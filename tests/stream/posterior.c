@@ -1,5 +1,5 @@
 /*
- * posterior.c: samples of a posterior depend on nothing but their seed and
+ * posterior.c: samples of a posterior depend only on their seed and their
  * place.
  *
  * posterior MODEL BACKEND PRECISION
@@ -52,7 +52,7 @@ moments(void)
                near[j] / N);
 }
 
-/* Numbers of another implementation of the two formulas. */
+/* The numbers come from another implementation of the two formulas. */
 static void
 pinned(void)
 {
@@ -81,7 +81,7 @@ pinned(void)
 
 /* ------------------------------------------------------------------ */
 
-/* The clip of seed 0 encoded; mean and logvar where with_head. */
+/* Encodes the clip of seed 0. with_head: also gives mean and logvar. */
 static TestClip
 encode(const Bed *bed, VaeStreamParams params, const int *plan, bool with_head)
 {
@@ -106,7 +106,7 @@ static const VaeStreamParams sampling = {.struct_size = sizeof(VaeStreamParams),
                                          .seed = 0x123456789abcdef0u,
                                          .slice_size = 1};
 
-/* Each latent is what its mean, logvar and number make. */
+/* Each latent follows from its mean, its logvar and its random number. */
 static void
 by_formula(const Bed *bed)
 {
@@ -219,7 +219,7 @@ seeds_and_reset(const Bed *bed)
     clip_free(&want);
 }
 
-/* Rounding is all that backends may differ by; other numbers would differ by
+/* Backends may differ only by rounding. Other random numbers would differ by
  * the standard deviation. */
 static void
 like_ref(const Bed *bed)

@@ -1,8 +1,8 @@
 /*
- * precision.c: which precision and backend AUTO takes, and what is told of it.
+ * precision.c: which precision and backend AUTO takes, and what the log says.
  *
- * The library's answers come from the test: how long convolutions take, and
- * whether it can be used at all.
+ * The test answers instead of the library: how long convolutions take, and if
+ * the library can be used at all.
  */
 #include "streams.h"
 
@@ -13,12 +13,12 @@
 
 enum { SIZE = 32 };
 
-/* What the test answers, in place of a measurement. */
+/* The test's answers instead of a measurement. */
 static double fp32_seconds, bf16_seconds;
 static bool there = true;
 static int compared;
 
-/* The names are the linker's. */
+/* The linker gives these names. */
 bool __real_vae_cpu_compare(VaeBackend *cpu,
                             const VaeProgram *const programs[2],
                             double seconds[2]);
@@ -52,10 +52,10 @@ __wrap_vae_dnnl_usable(char *why, size_t size)
     return there && __real_vae_dnnl_usable(why, size);
 }
 
-/* What a stream told. */
+/* What a stream logged and planned. */
 typedef struct Told {
     VaePlan plan;
-    char last[600], warning[600]; /* of the log; the only warning */
+    char last[600], warning[600]; /* last line of the log; its only warning */
     int warnings;
 } Told;
 
@@ -131,7 +131,7 @@ check_choice(void)
            "encoding stays fp32: %s", t.last);
 }
 
-/* bf16 that was asked for is taken, and its cost is told. */
+/* bf16 is used if the user asks for it, and a warning says what it costs. */
 static void
 check_asked(void)
 {
@@ -178,7 +178,7 @@ check_ref(void)
     there = true;
 }
 
-/* Streams of one model are timed once, and agree. */
+/* The convolutions of a model are timed once, and all its streams agree. */
 static void
 check_once(void)
 {

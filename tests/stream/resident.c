@@ -29,14 +29,14 @@ typedef struct Case {
     int runs;
 } Case;
 
-/* What a child tells. */
+/* What a child process reports. */
 typedef struct Told {
-    uint64_t peak; /* resident, bytes */
+    uint64_t peak; /* resident memory in bytes */
     VaePlan plan;
-    int status; /* 0, or what the test ends with */
+    int status; /* 0, or the exit status of the test */
 } Told;
 
-/* VmHWM counts file pages, too; it is of this process alone. */
+/* VmHWM also counts pages of files. It counts only this process. */
 static uint64_t
 peak_now(void)
 {
@@ -143,7 +143,8 @@ run_stream(const Case *c, Told *told)
     vae_model_free(&model);
 }
 
-/* In a process of its own, with a peak of its own. */
+/* Runs work in a child process, because the peak is one of the whole process.
+ */
 static Told
 in_child(void (*work)(const Case *c, Told *told), const Case *c)
 {

@@ -45,7 +45,7 @@ is_scaled(const char *name)
            (has_any(name, whole) && !has_any(name, none));
 }
 
-/* The model of weights with the factor, written to path and opened. */
+/* Writes the weights with the factor to path, and opens the model. */
 static VaeModel *
 open_scaled(const char *weights, const char *path)
 {
@@ -83,7 +83,8 @@ open_scaled(const char *weights, const char *path)
     return model;
 }
 
-/* The largest magnitude of every intermediate, and whether all are finite. */
+/* The largest magnitude of each intermediate tensor, and if all values are
+ * finite. */
 typedef struct Seen {
     struct {
         char name[96];
@@ -131,7 +132,7 @@ result(const Bed *bed, VaeDirection direction, Seen *seen)
     return clip;
 }
 
-/* Sums that a norm reads: outputs of blocks with a residual. */
+/* True for sums that a norm reads: outputs of blocks with a residual. */
 static bool
 feeds_norm(const char *name)
 {
@@ -173,8 +174,9 @@ compare(const Bed *plain, const Bed *scaled, VaeDirection direction)
         power += (double) x[i] * x[i];
     }
     const double relative = sqrt(error / power);
-    /* Rounding: of fp32 sums a few hundred layers deep; of bf16 inputs of
-     * convs, 2^-9 each, that happen to round the other way. */
+    /* Rounding errors: in fp32 those of sums through a few hundred layers; in
+     * bf16 those of inputs of convolutions, 2^-9 each, that round in the other
+     * direction. */
     const double bound = plain->precision == VAE_PRECISION_BF16 ? 0.03 : 1e-4;
     expect(relative < bound, "%s: differs by %.2g of the output, bound %.2g",
            what, relative, bound);

@@ -18,8 +18,8 @@ typedef struct Run {
     VaeDirection direction;
     const TestClip *clip;
     int sent, received;
-    int most;             /* received at most; -1: all */
-    uint64_t allocations; /* after the second slice */
+    int most;             /* units to receive at most; -1: all */
+    uint64_t allocations; /* counted after the second slice */
     VaeStatus status;
     VaeError error;
 } Run;
@@ -63,7 +63,7 @@ send_next(Run *r)
 static VaeStatus
 receive_next(Run *r)
 {
-    /* Past the end nothing is written. */
+    /* Nothing may be written after the end. */
     const int all = r->direction == VAE_DECODE ? r->clip->frames : r->clip->t;
     const int at = r->received < all ? r->received : all - 1;
     VaeStatus status;
@@ -78,7 +78,8 @@ receive_next(Run *r)
     return status;
 }
 
-/* greedy: sends until it is refused; otherwise only when it is asked to. */
+/* greedy: sends until the stream refuses; otherwise only when the stream asks
+ * for input. */
 static void
 run(Run *r, bool greedy)
 {
@@ -118,7 +119,7 @@ begin(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
                  .most = -1};
 }
 
-/* The clip is compared with what whole calls gave. */
+/* Compares the clip with the results of whole calls. */
 static void
 expect_same(Run *r, const TestClip *want, bool greedy, const char *what)
 {
@@ -153,7 +154,7 @@ one_slice(const Bed *bed, VaeDirection direction, int slice,
     expect_same(&r, want, true, "as many as it takes");
     vae_stream_reset(r.stream);
     r.most = direction == VAE_DECODE ? 7 : 3;
-    run(&r, true); /* breaks off in the middle of a slice */
+    run(&r, true); /* stops in the middle of a slice */
     r.most = -1;
     vae_stream_reset(r.stream);
     expect_same(&r, want, true, "after a reset in between");
@@ -178,7 +179,7 @@ both_ways(const Bed *bed, VaeDirection direction)
     VaeStream *stream = bed_stream(
         bed,
         (VaeStreamParams){.direction = direction, .width = W, .height = H});
-    /* The last step of an encoder lacks as many frames as it may. */
+    /* The last step of an encoder gets as few frames as it may. */
     while (direction == VAE_ENCODE &&
            vae_model_latents_of(bed->model, clip.frames - 1) == T)
         want.frames = --clip.frames;
@@ -190,7 +191,7 @@ both_ways(const Bed *bed, VaeDirection direction)
     clip_free(&clip);
 }
 
-/* What is refused costs nothing. */
+/* A refused call changes nothing. */
 static void
 bad_calls(const Bed *bed)
 {

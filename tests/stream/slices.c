@@ -46,8 +46,8 @@ expect_runs(const VaeStream *stream, int steps, int slice, bool chunks)
            slice, (unsigned long long) s.runs_next1);
 }
 
-/* True where the library computes each convolution as a matrix product, whose
- * sums depend on the number of rows. */
+/* True if oneDNN computes each convolution as a matrix product, whose sums
+ * depend on the number of rows. */
 static bool
 only_products(const VaeStream *stream)
 {
@@ -109,7 +109,7 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
              way.slice, way.frames, way.strips, way.calls[0], way.calls[1],
              fingerprint(got, bytes));
     same_result(bed, &clip, want, direction, what);
-    /* The end of a sequence with a delay runs programs, too. */
+    /* With a delay, the end of the sequence runs programs, too. */
     if (way.count && !vae_stream_get_plan(stream)->delay)
         expect_runs(stream, steps_of(bed, input->t), way.slice,
                     direction == VAE_ENCODE && bed->info->encode.first_out > 1);

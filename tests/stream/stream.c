@@ -1,5 +1,5 @@
 /*
- * stream.c: what a stream promises beside its numbers.
+ * stream.c: promises of a stream other than its numbers.
  *
  * stream MODEL BACKEND PRECISION
  */
@@ -22,7 +22,7 @@ plain(const Bed *bed, VaeDirection direction)
         (VaeStreamParams){.direction = direction, .width = W, .height = H});
 }
 
-/* A clip run by a stream of its own. */
+/* Runs a clip in a stream of its own. */
 static TestClip
 alone(const Bed *bed, VaeDirection direction, int t, int width, int height,
       int seed)
@@ -50,7 +50,8 @@ part(const Bed *bed, const TestClip *clip, VaeDirection direction, int k)
     const int before = k ? first + (k - 1) * step : 0;
     one.t = 1;
     one.frames = k ? step : first;
-    if (one.frames > clip->frames - before) /* the rest repeats the last */
+    if (one.frames >
+        clip->frames - before) /* the other frames repeat the last one */
         one.frames = clip->frames - before;
     one.latents += (size_t) k * clip_latent_count(bed, clip) / (size_t) clip->t;
     one.video +=
@@ -126,7 +127,7 @@ five_runs(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
-/* Steps without any allocation by the test. */
+/* Runs steps without any allocation by the test. */
 typedef struct Loop {
     VaeStream *stream;
     VaeDirection direction;
@@ -177,7 +178,7 @@ heap(void)
     return m.uordblks + m.hblkhd;
 }
 
-/* Not the first slice: then every program has run. */
+/* Measures from the second slice on, when every program has run. */
 static void
 memory(const Bed *bed, VaeDirection direction)
 {
@@ -207,7 +208,7 @@ memory(const Bed *bed, VaeDirection direction)
     expect(vae_allocation_count() == taken,
            "no allocation after the first slices: %llu",
            (unsigned long long) (vae_allocation_count() - taken));
-    /* An emulated device keeps its memory and what waits on it there, too. */
+    /* the heap also holds the emulated device's memory and its queued work */
     if (bed->backend != VAE_BACKEND_CUDA)
         expect(now <= used, "the heap does not grow: %zu, then %zu bytes", used,
                now);
@@ -239,7 +240,7 @@ cancel_at(void *user, int step, const char *name, int t, int h, int w, int c,
     snprintf(k->op, sizeof k->op, "%s", name);
 }
 
-/* From inside an op, so that it falls into a running call for certain. */
+/* Cancels from inside an op, so that a call is certainly running. */
 static void
 cancel(const Bed *bed, VaeDirection direction)
 {
@@ -254,7 +255,7 @@ cancel(const Bed *bed, VaeDirection direction)
                                           .dump = cancel_at,
                                           .dump_user = &k});
     k.stream = stream;
-    vae_stream_cancel(stream); /* not lost: no op runs */
+    vae_stream_cancel(stream); /* no op runs; the next call must still see it */
     VaeStatus status =
         direction == VAE_DECODE
             ? test_decode(stream, bed->info, &clip, one_by_one, &error)
@@ -262,13 +263,13 @@ cancel(const Bed *bed, VaeDirection direction)
     expect(status == VAE_ERR_CANCELLED && k.seen == 0,
            "cancelled before the call: %d ops ran", k.seen);
     vae_stream_cancel(stream);
-    vae_stream_reset(stream); /* forgets it */
+    vae_stream_reset(stream); /* clears the cancel */
     status = direction == VAE_DECODE
                  ? test_decode(stream, bed->info, &clip, one_by_one, &error)
                  : test_encode(stream, bed->info, &clip, one_by_one, &error);
     expect(status == VAE_ERR_CANCELLED && k.cancelled, "cancelled: %s",
            status == VAE_OK ? "no error" : error.message);
-    /* The op may report itself a second time, as its block. */
+    /* The dump may show the op a second time, as the result of its block. */
     expect(k.ops_after <= 1, "%d ops after the cancel", k.ops_after);
     const TestClip one = part(bed, &clip, direction, 0);
     const VaeStatus broken =
@@ -288,7 +289,8 @@ cancel(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
-/* Sizes that are no multiple: out is cropped, in is repeated at the edge. */
+/* Sizes that are not a multiple: output is cropped, and input is repeated at
+ * the edge. */
 static void
 odd_size(const Bed *bed)
 {
@@ -343,8 +345,8 @@ not_finite(const Bed *bed)
     stats = *vae_stream_stats(stream);
     for (size_t i = 0; i < clip_video_count(&clip); i++)
         bad += !isfinite(clip.video[i]);
-    /* The tiny models' ReLUs take NaN for 0; they are those without a
-     * posterior. */
+    /* The ReLUs of the tiny models turn NaN into 0. These are the models
+     * without a posterior. */
     const bool relu = !bed->info->has_posterior;
     expect(stats.nonfinite == 2 && (relu || bad > 0),
            "2 latents not finite: %llu counted, %zu values of the frames",
@@ -361,8 +363,8 @@ not_finite(const Bed *bed)
     clip_free(&clip);
 }
 
-/* A call is what comes in, the network, and what goes out. A device has its own
- * clock, which the emulated one does not move. */
+/* The time of a call is that of copying in, of the network, and of copying out.
+ * A device has its own clock, which does not move in the emulation. */
 static void
 times(const Bed *bed)
 {
@@ -398,7 +400,7 @@ expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
 /* More frames at once than a slice has, so that only slices become smaller. */
 enum { ALL = 1000 };
 
-/* The slice size that AUTO takes within limit; 0: none fits. */
+/* The slice size that AUTO chooses within limit; 0: none fits. */
 static int
 fitting_slice(const Bed *bed, VaeStreamParams params, uint64_t limit,
               VaeError *error)
@@ -550,7 +552,7 @@ bad_calls(const Bed *bed)
     clip_free(&want);
 }
 
-/* A frame without memory is computed all the same. */
+/* A frame without memory for its result is still computed. */
 static void
 skipped_frames(const Bed *bed)
 {
@@ -577,7 +579,7 @@ skipped_frames(const Bed *bed)
     clip_free(&want);
 }
 
-/* Normalized latents as raw ones, with the roundings of the library. */
+/* Converts normalized latents to raw ones, and rounds as the library does. */
 static void
 make_raw(const Bed *bed, const TestClip *clip)
 {
@@ -600,8 +602,8 @@ rms(const float *a, const float *b, size_t n)
     return sqrt(sum / (double) n);
 }
 
-/* Statistics applied outside give the same: to the byte, or where the network
- * takes normalized ones but for the roundings there and back. */
+/* Applying the statistics outside gives the same result: to the byte, or, if
+ * the network takes normalized latents, except for the two roundings. */
 static void
 raw_latents(const Bed *bed, VaeDirection direction)
 {

@@ -138,7 +138,7 @@ clip_video_count(const TestClip *clip)
            (size_t) clip->width * 3;
 }
 
-/* A part of the generated numbers that begins at seed. */
+/* Generated numbers, from number `seed` on. */
 static float *
 numbers(const char *name, size_t n, int seed)
 {

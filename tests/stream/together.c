@@ -1,6 +1,7 @@
 /*
- * together.c: streams that are opened at the same moment in a new process, one
- * to decode and one to encode in another precision, give what each gives alone.
+ * together.c: two streams are opened at the same moment in a new process, one
+ * to decode and one to encode in another precision. Each gives the same results
+ * as alone.
  *
  * together MODEL BACKEND PRECISION OTHER TRIES
  */
@@ -51,7 +52,7 @@ run_side(void *user)
     return NULL;
 }
 
-/* In a process of its own, where no library has been used yet. */
+/* Runs in a child process, in which no library has been used yet. */
 static int
 run_once(char **argv, uint8_t *results, bool at_once)
 {
