@@ -1,6 +1,6 @@
 /*
  * backend.c: the CUDA backend over the emulated device: the order of work,
- * calls under way, copies, and what is recorded.
+ * calls in flight, copies, and what is recorded.
  *
  * backend MODEL STRIDE
  */
@@ -30,8 +30,8 @@ one_order(const Bed *bed, VaeDirection direction, const TestClip *input,
     clip_free(&results);
 }
 
-/* Whichever streams do their work at once or late, with graphs or without,
- * and however many frames a convolution takes. */
+/* The result does not depend on how early or late streams do their work, on
+ * graphs, or on the number of frames of a convolution. */
 static void
 all_orders(const Bed *bed, VaeDirection direction)
 {
@@ -67,7 +67,7 @@ all_orders(const Bed *bed, VaeDirection direction)
 
 static bool pinned_pictures;
 
-/* One step per call on the units from *in and *out on. */
+/* Runs one step on the units from *in and *out on. */
 static void
 begin_step(const Bed *bed, VaeStream *stream, const TestClip *clip, int *in,
            int *out)
@@ -97,7 +97,7 @@ begin_step(const Bed *bed, VaeStream *stream, const TestClip *clip, int *in,
     *out += n_out;
 }
 
-/* Whether frames from..to-1 are still as clip_poison() left them. */
+/* True if frames from..to-1 still have the values of clip_poison(). */
 static bool
 untouched(const TestClip *clip, int from, int to)
 {
@@ -109,9 +109,9 @@ untouched(const TestClip *clip, int from, int to)
     return true;
 }
 
-/* Nothing waits in a call while there is a free slot; each call's results are
- * there once it was waited for. A check for values that are not finite waits
- * for their number, not for the results. */
+/* A call does not wait while there is a free slot. Its results are there after
+ * a wait for this call. A check for non-finite values waits for their number,
+ * not for the results. */
 static void
 calls_under_way(const Bed *bed, VaeNanPolicy policy)
 {
@@ -129,7 +129,7 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
         begin_step(bed, stream, &clip, &in, &out);
         ends[i + 1] = out;
         early += !untouched(&clip, ends[i > 0 ? i - 1 : 0], out);
-        /* More than the copy of a slice that is computed. */
+        /* more than the copy of one computed slice */
         early += emu_pending() < 6;
         must(vae_stream_wait(stream, 1, &error), &error);
         early += !untouched(&clip, ends[i], out);
@@ -155,8 +155,7 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
     clip_free(&want);
 }
 
-/* A check for values that are not finite does not make an encoder wait, either.
- */
+/* A check for non-finite values does not make an encoder wait, either. */
 static void
 encoding_under_way(const Bed *bed)
 {
@@ -188,8 +187,8 @@ encoding_under_way(const Bed *bed)
     clip_free(&clip);
 }
 
-/* Results for memory that the caller has pinned are copied there by the device:
- * one copy of each picture, and one of the counters. */
+/* The device copies results directly to memory that the caller has pinned: one
+ * copy for each picture, and one for the counters. */
 static void
 pinned_memory(const Bed *bed)
 {
@@ -223,7 +222,7 @@ pinned_memory(const Bed *bed)
     clip_free(&want);
 }
 
-/* The first convolution's way, as the profile tells it. */
+/* Checks which implementation the profile names for the first convolution. */
 static void
 expect_choice(const Bed *bed, bool deterministic, const char *want)
 {
@@ -240,7 +239,8 @@ expect_choice(const Bed *bed, bool deterministic, const char *want)
     vae_stream_free(&stream);
 }
 
-/* Each run of a program is one, and each op in it, by its tensor's path. */
+/* Each run of a program is a range, and each op in it, with the path of its
+ * tensor as name. */
 static void
 ranges(const Bed *bed)
 {
@@ -266,8 +266,8 @@ ranges(const Bed *bed)
     clip_free(&clip);
 }
 
-/* Pieces of work for the clip, of which a recorded program is one, when the
- * stream has run it twice. */
+/* Counts the pieces of work for a clip that the stream has run twice before. A
+ * recorded program is one piece. */
 static int
 later_work(const Bed *bed, VaeStream *stream)
 {
@@ -281,8 +281,8 @@ later_work(const Bed *bed, VaeStream *stream)
     return emu_fail_work(0);
 }
 
-/* Runs the clip while recordings fail as `fault` says, or plans cannot be
- * recorded before they ran. */
+/* Runs the clip while recordings fail in the way of `fault`, or while plans
+ * cannot be recorded before their first run. */
 static void
 run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
                int recorded)
@@ -318,8 +318,9 @@ run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
     clip_free(&clip);
 }
 
-/* What cannot be recorded is run op by op, what was broken off is recorded
- * again, and what loads code at its first run is recorded behind that. */
+/* A program that cannot be recorded runs op by op. After a failed recording it
+ * is recorded again. A program that loads code at its first run is recorded
+ * after that run. */
 static void
 unrecorded(const Bed *bed)
 {
@@ -360,8 +361,9 @@ recorded_behind(const Bed *bed)
     clip_free(&clip);
 }
 
-/* A step copies each carry in front of a convolution's input, and the last
- * frames of the input back into it unless a norm has written them. */
+/* A step copies each carry in front of a convolution's input. It copies the
+ * last frames of the input to the carry, unless a norm has written them there.
+ */
 static void
 copies_of_a_step(const Bed *bed)
 {
@@ -403,8 +405,8 @@ copies_of_a_step(const Bed *bed)
     clip_free(&clip);
 }
 
-/* Pictures that were planned narrower, or on the device: the stream takes more
- * memory at the first of them, and no more later. */
+/* The stream was planned for narrower pictures, or for pictures on the device.
+ * It takes more memory at the first other picture, and no more later. */
 static void
 other_pictures(const Bed *bed, bool on_device)
 {

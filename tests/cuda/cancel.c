@@ -26,7 +26,7 @@ open_stream(const Bed *bed, VaeNanPolicy policy)
                                              .nan_policy = policy});
 }
 
-/* Latents of zeros, but those of BAD, which overflow where bad is set. */
+/* Latents of zeros. If bad is set, latent BAD overflows. */
 static TestClip
 clip_of(const Bed *bed, bool bad)
 {
@@ -40,7 +40,7 @@ clip_of(const Bed *bed, bool bad)
     return clip;
 }
 
-/* A step a call, two calls under way, until one fails. */
+/* Runs one step per call, with two calls in flight, until a call fails. */
 static VaeStatus
 run(const Bed *bed, VaeStream *stream, const TestClip *clip)
 {

@@ -29,7 +29,7 @@ open_stream(void *user)
     return stream;
 }
 
-/* Convolutions of the stream that are not computed by `way`. */
+/* The number of convolutions that are not computed by `way`. */
 static int
 others(const VaeStream *stream, const char *way)
 {
@@ -40,9 +40,9 @@ others(const VaeStream *stream, const char *way)
     return n;
 }
 
-/* The second stream takes the choices of the first, also if their times were
- * too disturbed to be stored and the device is another way faster by now.
- * Behind both, layers are timed anew. */
+/* The second stream uses the choices of the first, even if the times varied too
+ * much to be stored and another choice is faster now. After both have closed,
+ * layers are timed again. */
 static void
 one_beside_another(Bed *bed)
 {
@@ -69,7 +69,8 @@ one_beside_another(Bed *bed)
     emu_set_conv_jitter(1);
 }
 
-/* Two that open at once run each choice as often as one that opens alone. */
+/* Two streams that open at the same time run each choice as often as one alone.
+ */
 static void
 two_at_once(Bed *bed)
 {

@@ -6,25 +6,26 @@
 
 #include "../stream/streams.h"
 
-/* First, next, next1, next. */
+/* The programs first, next, next1 and next. */
 enum { LATENTS = 6, SLICE = 2, SIZE = 16, CALLS = 4 };
 extern const int steps[CALLS];
 extern const int whole[CALLS + 1]; /* ends with 0 */
-extern const int calls[]; /* the same in two calls, several under way */
+extern const int
+    calls[]; /* the same in two calls, with several runs in flight */
 
 const char *name_of(VaeDirection direction);
-/* In fp32 and slices of SLICE; no other rung of the ladder is taken. */
+/* fp32 and slices of SLICE; the ladder has no other rung. */
 VaeStreamParams params_of(VaeDirection direction);
-/* A model of its own, so that its weights are nobody else's. */
+/* Opens the model again, so that no other stream shares its weights. */
 VaeModel *open_model(const Bed *bed);
 TestClip new_clip(const Bed *bed);
 VaeStatus run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
                     const TestClip *clip, VaeError *error);
-/* A log function: adds the line to user, of SAID bytes. */
+/* A log function: appends the line to user, a text of at most SAID bytes. */
 enum { SAID = 8000 };
 void listen(void *user, const char *line);
 VaeStream *open_stream(VaeModel *model, VaeDirection direction);
-/* Bytes of the device. */
+/* Free bytes of the device. */
 uint64_t memory_left(void);
 
 typedef struct Place {
@@ -33,7 +34,7 @@ typedef struct Place {
     int t, frame; /* latents and frames so far */
 } Place;
 
-/* The next call, of n steps; on an error the place stays. */
+/* Makes the next call, of n steps. After an error *at is unchanged. */
 VaeStatus call(const Bed *bed, VaeStream *stream, Place *at, int n,
                VaeError *error);
 

@@ -1,6 +1,6 @@
 /*
- * device_memory.c: what streams take of the emulated device: as planned,
- * nothing more by steps, and less where it is full.
+ * device_memory.c: the memory that streams take on the emulated device: what
+ * was planned, no more in later steps, and less if the device is full.
  *
  * device_memory MODEL STRIDE
  */
@@ -22,14 +22,14 @@ plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
     uint64_t before, after;
     params.tiles = tile > 0;
     params.tile_width = tile;
-    /* All weights anew. */
+    /* a model of its own, which loads all weights */
     VaeModel *model = open_model(bed);
     must(vae_stream_plan(model, &params, &plan, &error), &error);
     vae_rt_memory_left(&before);
     VaeStream *stream;
     must(vae_stream_new(model, &params, &stream, &error), &error);
     vae_rt_memory_left(&after);
-    /* A bias of zeros is there once for all layers of its size. */
+    /* layers of one size share a bias of zeros */
     const uint64_t taken = before - after;
     expect(taken <= plan.total && plan.total <= taken + taken / 100,
            "%s: %llu bytes of the device taken, %llu planned (weights %llu, "
@@ -45,7 +45,7 @@ plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
     expect(before == after, "all of it given back");
 }
 
-/* Nothing is allocated once a stream is open. */
+/* Steps of an open stream allocate nothing. */
 static void
 steps_take_nothing(const Bed *bed, VaeDirection direction)
 {
@@ -62,7 +62,7 @@ steps_take_nothing(const Bed *bed, VaeDirection direction)
     clip_free(&clip);
 }
 
-/* One picture of Y'CbCr after another. */
+/* Runs Y'CbCr pictures one by one. */
 static VaeStatus
 run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
         VaeError *error)
@@ -91,7 +91,7 @@ run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
     return status;
 }
 
-/* Whatever the pictures are like, no code is loaded once a stream is open. */
+/* Steps of an open stream load no code, for any format of pictures. */
 static void
 steps_load_nothing(const Bed *bed, VaeDirection direction)
 {
@@ -115,7 +115,8 @@ steps_load_nothing(const Bed *bed, VaeDirection direction)
     clip_free(&clip);
 }
 
-/* Allocations refused in turn: all of the first, then every stride-th. */
+/* Refuses one allocation after another: each of the first, then every
+ * stride-th. */
 static void
 refused_memory(const Bed *bed, VaeDirection direction, int stride)
 {
@@ -147,7 +148,7 @@ refused_memory(const Bed *bed, VaeDirection direction, int stride)
            name_of(direction), tried, wrong, left);
 }
 
-/* Leaves streams that many bytes of the device. */
+/* Leaves that many bytes of the device free. */
 static void
 leave(uint64_t bytes)
 {
@@ -165,7 +166,7 @@ count_warning(void *user, const char *line)
     *(int *) user += strstr(line, "the cpu backend computes, not") != NULL;
 }
 
-/* AUTO and a device that is full. */
+/* AUTO with a full device. */
 static void
 full_device(const Bed *bed)
 {
@@ -224,8 +225,8 @@ small_memory(const Bed *bed)
     emu_set_memory((uint64_t) 4 << 30);
 }
 
-/* Memory that was free when the stream was planned, and is not when it is
- * taken: fewer steps per slice, where the number was the stream's to choose. */
+/* Memory that was free during planning is no longer free during allocation. The
+ * stream takes fewer steps per slice, if it may choose their number. */
 static void
 lost_memory(const Bed *bed, bool asked)
 {
@@ -247,7 +248,7 @@ lost_memory(const Bed *bed, bool asked)
         return;
     uint64_t left;
     vae_rt_memory_left(&left);
-    /* AUTO takes nine tenths of what is free. */
+    /* AUTO uses nine tenths of the free memory. */
     const uint64_t free = most.peak / 9 * 10 + beside;
     emu_set_memory(((uint64_t) 4 << 30) - left + beside + free);
     params.slice_size = asked ? 4 : 0;
@@ -268,7 +269,7 @@ lost_memory(const Bed *bed, bool asked)
     emu_set_memory((uint64_t) 4 << 30);
 }
 
-/* A device gives memory in steps of 2 MiB: a stream has few blocks. */
+/* A device allocates in steps of 2 MiB, so a stream must have few blocks. */
 static void
 few_blocks(const Bed *bed)
 {
@@ -297,8 +298,8 @@ flop_of(const VaeStream *stream)
     return sum;
 }
 
-/* Opening computes next to nothing; a second stream neither makes plans nor
- * loads code. */
+/* Opening a stream computes almost nothing. A second stream makes no plans and
+ * loads no code. */
 static void
 cheap_start(const Bed *bed)
 {
@@ -332,8 +333,8 @@ cheap_start(const Bed *bed)
            more_plans, plans, more_loads, loads, more / 1e9);
 }
 
-/* The streams share the library's handle, which uses the stream of the last
- * run. */
+/* One of two streams ends. They share cuDNN's handle, which uses the CUDA
+ * stream of the last run. */
 static void
 one_ends(const Bed *bed)
 {

@@ -1,6 +1,6 @@
 /*
- * devices.c: which device a stream takes, and that it leaves the application's
- * threads and recordings as they were.
+ * devices.c: which device a stream takes, and that it does not change the
+ * application's threads and recordings.
  *
  * devices MODEL STRIDE
  */
@@ -66,14 +66,14 @@ devices(const Bed *bed)
     }
 }
 
-/* Whether a call left this thread another device or mode. */
+/* True if a call has changed the device or the mode of this thread. */
 static bool
 is_changed(void)
 {
     return emu_current() != 0 || emu_is_relaxed();
 }
 
-/* The second of two, for callers whose threads use the first. */
+/* Uses the second device while the caller's threads use the first. */
 static void
 second_device(const Bed *bed)
 {
@@ -121,7 +121,7 @@ second_device(const Bed *bed)
 }
 
 /* An application records its own work in another thread, from before a stream
- * is planned until it is gone. */
+ * is planned until it is freed. */
 static void
 foreign_recording(const Bed *bed)
 {

@@ -1,6 +1,6 @@
 /*
- * failures.c: the emulated device, or a call of it, fails: the stream says so,
- * nothing is left, and what is tried again works.
+ * failures.c: the emulated device, or one of its calls, fails. The stream
+ * reports an error, leaves nothing behind, and works when tried again.
  *
  * failures MODEL STRIDE
  */
@@ -35,7 +35,7 @@ try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
     return status;
 }
 
-/* The device fails somewhere, at about 20 places, and works again for the next
+/* The device fails at about 20 places in turn, and works again for the next
  * stream. */
 static void
 failing_device(const Bed *bed, VaeDirection direction)
@@ -67,7 +67,7 @@ failing_device(const Bed *bed, VaeDirection direction)
            failures, wrong, left, recovered);
 }
 
-/* A stream from its beginning to its end; tells at which call it fails. */
+/* Opens, runs and frees a stream. Reports the call that fails. */
 static VaeStatus
 whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
            TestClip *clip, VaeError *error)
@@ -82,7 +82,7 @@ whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
         if (stream)
             vae_stream_reset(stream);
     }
-    /* What failed once can be done after all. */
+    /* the failed call succeeds when repeated */
     if (stream && status != VAE_OK) {
         VaeError again;
         vae_stream_reset(stream);
@@ -117,7 +117,7 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
                    error.message);
             wrong++;
         }
-        /* A stream that could not be made can be made now. */
+        /* a stream that could not be opened can be opened now */
         if (status != VAE_OK)
             must(whole_life(bed, model, direction, &clip, &error), &error);
         if (!is_same_clip(bed, &clip, &want, direction)) {
@@ -140,8 +140,7 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
     clip_free(&want);
 }
 
-/* Each of the first calls by which a stream takes its memory again fails once.
- */
+/* When a stream takes its memory again, each of the first calls fails once. */
 static void
 refused_reload(const Bed *bed)
 {
@@ -176,8 +175,8 @@ refused_reload(const Bed *bed)
     clip_free(&want);
 }
 
-/* The device fails amid a clip and stays so, as after an access outside its
- * memory: a new stream says so, and nothing of it is left. */
+/* The device fails in the middle of a clip and stays failed, as after an access
+ * outside of memory. A new stream reports it, and leaves nothing behind. */
 static void
 lost_device(const Bed *bed)
 {

@@ -28,7 +28,7 @@ static const Kind kinds[] = {
     {EMU_FAULT_TO, "copies to a wrong place"},
 };
 
-/* Runs the clip with the fault; whether the result is that of want. */
+/* Runs the clip with the fault. True: the result equals that of want. */
 static bool
 is_same(const Bed *bed, VaeDirection direction, const TestClip *input,
         const TestClip *want, EmuFault fault, int n)
@@ -51,7 +51,7 @@ is_same(const Bed *bed, VaeDirection direction, const TestClip *input,
     emu_set_fault(EMU_FAULT_NONE, 0);
     vae_stream_free(&stream);
     clip_free(&results);
-    /* Past the last one, or a place that was right by chance. */
+    /* true after the last fault, or if the result was right by chance */
     return same && n < count && done > 0;
 }
 
@@ -107,7 +107,7 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    /* Copies are made anew by each run, not recorded once. */
+    /* without graphs each run makes its copies itself */
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     const int stride = bed_open_device(&bed, argc, argv);
     one_direction(&bed, VAE_DECODE, stride);

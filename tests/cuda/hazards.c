@@ -1,6 +1,6 @@
 /*
- * hazards.c: does the emulated device see memory that overlaps, work that does
- * not wait, and memory that is taken in steps?
+ * hazards.c: the emulated device must detect overlapping memory, work that does
+ * not wait, and memory that is allocated in steps.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,14 +32,14 @@ static const VaeCudaConvShape shape = {.t = T,
                                        .add = true,
                                        .align = 4};
 
-/* Places in one block of the device, in numbers. */
+/* Offsets in one block of device memory, in elements. */
 typedef struct Places {
     size_t x, y, add, weight, bias, workspace;
 } Places;
 
 static const Places apart = {0, X, X + Y, X + 2 * Y, X + 3 * Y, X + 4 * Y};
 
-/* The sum of the results; NaN if one of them is. */
+/* The sum of the results; NaN if one of them is NaN. */
 static double
 convolve(const Places *at)
 {
@@ -103,7 +103,7 @@ overlaps(void)
     expect(isnan(convolve(&at)), "workspace over what is added");
 }
 
-/* Whether a kernel ends the process, as an overlap does. */
+/* True if the kernel ends the process, as an overlap does. */
 static bool
 ends(void (*launch)(float *m))
 {
@@ -179,8 +179,8 @@ cast_in_place(float *m)
     cast_at(m, 0);
 }
 
-/* A kernel whose result overlaps its input in another way than kernels.h
- * allows. */
+/* Kernels whose result overlaps the input in a way that kernels.h does not
+ * allow. */
 static void
 kernels_overlap(void)
 {
@@ -193,7 +193,7 @@ kernels_overlap(void)
     vae_rt_stream_free(stream);
 }
 
-/* A copy on one stream, and one of its result on another; whether that is
+/* Copies on one stream, and copies the result on another. True: the bytes are
  * right. */
 static bool
 two_streams(unsigned seed, bool waits)

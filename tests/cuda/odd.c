@@ -15,7 +15,7 @@
 
 enum { LATENTS = 5, WIDTH = 24, HEIGHT = 16 };
 
-/* Channels of a tiny decoder, one less for each width. */
+/* The channels of a tiny decoder, each width less by one. */
 static int64_t
 narrower(const char *name, int dim, int64_t c)
 {
@@ -82,8 +82,8 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     const char *name = vae_precision_name(precision);
     TestClip one = decode(bed, VAE_BACKEND_CUDA, precision, 1);
     TestClip more = decode(bed, VAE_BACKEND_CUDA, precision, 3);
-    /* fp32: that of the original networks. Else some 40 layers round to 2^-9
-     * each: 2 / (sqrt(40) 2^-9) is 44 dB. */
+    /* fp32: the bound of the original networks. In 16 bits, about 40 layers
+     * round to 2^-9 each: 2 / (sqrt(40) 2^-9) is 44 dB. */
     const bool full = precision == VAE_PRECISION_FP32;
     const TestBound bound = {.max_abs = full ? 1e-4 : 0,
                              .min_psnr = full ? 0 : 44};
@@ -94,7 +94,7 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     clip_free(&more);
 }
 
-/* A program of one op, refused or not. */
+/* Prepares a program of one op, which must end with status `want`. */
 static void
 one_op(VaePrecision precision, VaeOp op, VaeStatus want, const char *what,
        int n)
@@ -161,7 +161,7 @@ main(void)
         one_precision(&bed, precisions[i], &want);
         attention(precisions[i], 1024, VAE_OK);
         attention(precisions[i], 1025, VAE_ERR_UNSUPPORTED);
-        /* A grid has so many blocks in its second dimension. */
+        /* the second dimension of a grid has at most 65535 blocks */
         rows(precisions[i], 65535, VAE_OK);
         rows(precisions[i], 65536, VAE_ERR_UNSUPPORTED);
     }

@@ -1,7 +1,7 @@
 /*
- * on_device.c: pictures in the memory of the device, emulated or not. The same
- * bytes as in the host's memory, nothing beside them written, over the
- * emulation whatever the order of work.
+ * on_device.c: pictures in the memory of the device, emulated or not, have the
+ * same bytes as in host memory. Nothing else is written. On the emulated device
+ * this holds for any order of work.
  *
  * on_device MODEL
  */
@@ -23,14 +23,14 @@ emu_set_eager(unsigned streams)
 #include "emu_rt.h"
 #endif
 
-/* One step a call, two calls under way. Odd sizes. */
+/* One step per call, two calls in flight, odd sizes. */
 enum { LATENTS = 4, WIDTH = 23, HEIGHT = 19, FRAMES = 16, POISON = 0xee };
 
 static const VaePixels kinds[] = {VAE_PIXELS_RGB_F32, VAE_PIXELS_RGB,
                                   VAE_PIXELS_RGBA,    VAE_PIXELS_I420,
                                   VAE_PIXELS_NV12,    VAE_PIXELS_P010};
 
-/* n pictures, one behind the other, with rows longer than they need. */
+/* n pictures, one behind the other, with gaps between rows. */
 typedef struct Frames {
     VaePicture pictures[FRAMES];
     uint8_t *data;
@@ -77,8 +77,7 @@ frames_free(Frames *f)
         free(f->data);
 }
 
-/* Between the host and the frames, with nobody's work but the copy waited
- * for. */
+/* Copies between the host and the frames, and waits only for this copy. */
 static void
 move(void *to, const void *from, size_t bytes)
 {
@@ -105,7 +104,7 @@ open_stream(const Bed *bed, VaeDirection direction, VaePixels pixels)
                                              .deterministic = true});
 }
 
-/* The whole clip, a step a call. */
+/* Runs the whole clip, one step per call. */
 static void
 run(const Bed *bed, VaeStream *stream, VaeDirection direction,
     const VaePicture *pictures, const TestClip *clip)
@@ -150,7 +149,8 @@ decode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     expect(memcmp(found, host.data, host.bytes) == 0,
            "decode, kind %d, eager streams %u: %zu bytes the same", pixels,
            eager, host.bytes);
-    /* Some here, some there, some nowhere. */
+    /* Some pictures are on the device, some in host memory, some have no
+     * memory. */
     vae_stream_reset(stream);
     VaePicture mixed[FRAMES];
     uint8_t *want = test_alloc(host.bytes);
@@ -179,7 +179,7 @@ decode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     clip_free(&clip);
 }
 
-/* Frames that a decoder would give, so that samples are codes. */
+/* Fills the frames with valid codes, as a decoder does. */
 static void
 fill(Frames *host)
 {
@@ -215,8 +215,9 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     clip_free(&b);
 }
 
-/* Pictures that another stream brings to the device meanwhile, and whose event
- * the device waits for or, which shows that it does, is not told of. */
+/* Another CUDA stream copies pictures to the device at the same time. With
+ * `told`, the stream gets their event and must wait for it. Without it, the
+ * result must be wrong, which shows that the wait matters. */
 static void
 ready_is_waited_for(const Bed *bed, bool told)
 {
@@ -262,7 +263,8 @@ ready_is_waited_for(const Bed *bed, bool told)
 }
 
 #ifndef VAE_TEST_GPU
-/* The host waits for what the device writes: left out, the frames lack. */
+/* The host waits for the frames that the device writes. Without this wait they
+ * are not complete. */
 static void
 is_waited_for(const Bed *bed)
 {
@@ -308,7 +310,8 @@ other_backends_refuse(const Bed *bed)
     clip_free(&clip);
 }
 
-/* What a kernel would fault at, after which the process has no device. */
+/* Samples at addresses that would make a kernel fail, after which the process
+ * has no device, are refused. */
 static void
 odd_samples_are_refused(const Bed *bed)
 {

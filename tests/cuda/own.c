@@ -30,7 +30,8 @@ static const VaeCudaConvShape residual = {.t = 4,
                                           .y_type = VAE_TYPE_BF16,
                                           .align = 64};
 
-/* The device has no times of layers yet, as its capability is another. */
+/* Opens a device with a capability of its own, for which no times are stored
+ * yet. */
 static VaeBackend *
 open_device(int capability, bool deterministic)
 {
@@ -128,7 +129,8 @@ test_timed(void)
     emu_set_own(0.5f, false);
 }
 
-/* Forced, it also computes what fills none of its tiles. */
+/* If forced, the own convolution also computes layers that do not fill a tile.
+ */
 static void
 test_small(void)
 {
@@ -172,7 +174,7 @@ test_forced(void)
 
 enum { SIDE = 16, T = 5, SOME = 3 };
 
-/* Decodes or encodes the clip. Returns the bytes of activations. */
+/* Decodes or encodes the clip. Returns the bytes of the activations. */
 static uint64_t
 run(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
 {

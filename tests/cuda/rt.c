@@ -23,8 +23,8 @@ expect(bool good, const char *what)
 }
 
 static cudaError_t last;
-static int driver; /* its version; -1: it does not tell */
-static bool empty; /* there are no devices, and that is no refusal */
+static int driver; /* version of the driver; -1: the call fails */
+static bool empty; /* the call succeeds and finds no devices */
 
 static cudaError_t
 refuse(void)
@@ -70,7 +70,7 @@ REFUSED(cudaGraphDestroy, cudaGraph_t graph)
 REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
 
-/* A thread, as the library and the driver see it. */
+/* The state of a thread in the library and in the driver. */
 static bool accepts; /* else calls are refused */
 static void *context = &driver;
 static int device_used;
@@ -141,7 +141,7 @@ cudaGetDriverEntryPoint(const char *name, void **out, unsigned long long flags,
 }
 #endif
 
-/* A thread with the context of an application, and one without any. */
+/* A thread with an application's context, and a thread without a context. */
 static void
 entered(void *before)
 {
@@ -198,14 +198,14 @@ const VaeKernels vae_kernels_cuda;
 
 /* ------------------------------------------------------------------ */
 
-/* code: of the call, not 0. */
+/* code: what the call returned; not 0. */
 static void
 told_once(int code, const char *what)
 {
     expect(code == cudaErrorNotSupported && vae_rt_failure() == 0, what);
 }
 
-/* Codes of which driver_types.h says that the process must be terminated. */
+/* Codes after which the process must end, as driver_types.h says. */
 static void
 last_words(void)
 {
@@ -226,7 +226,7 @@ expect_words(int code, const char *first, const char *second)
            words);
 }
 
-/* What is wrong with the machine, and what to do. */
+/* The message says what is wrong with the machine, and what to do. */
 static void
 machine_words(void)
 {

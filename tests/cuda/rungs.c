@@ -13,7 +13,8 @@
 
 #define MEMORY ((uint64_t) 4 << 30)
 
-/* Settings that begin at a rung. The last one has windows to give up. */
+/* Settings with which a stream begins at a certain rung. The last one begins
+ * with windows, which the next rung lacks. */
 typedef struct Start {
     const char *label;
     int slice, frames, strips;
@@ -43,7 +44,7 @@ params_at(const Start *start, VaeDirection direction, char *said)
     return params;
 }
 
-/* Lines that the ladder wrote. */
+/* The number of log lines of the ladder. */
 static int
 steps_down(const char *said)
 {
@@ -71,8 +72,8 @@ typedef struct Tries {
     int refused, wrong;
 } Tries;
 
-/* Opens a stream while the n-th allocation, or load of code, is refused, and
- * runs the clip. True: there were fewer. */
+/* Opens a stream while the n-th allocation or load of code is refused, and runs
+ * the clip. True: there are fewer than n. */
 static bool
 open_refused(const Bed *bed, const Start *start, Clips *c, bool loads, int n,
              Tries *tries)
@@ -158,8 +159,8 @@ resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
 
 /* ------------------------------------------------------------------ */
 
-/* With less memory at each resume the stream takes every rung down to the last;
- * only a new sequence takes it up. */
+/* With less memory at each resume, the stream goes down rung by rung to the
+ * last one. It goes up only with a new sequence. */
 static void
 down_and_up(const Bed *bed, VaeDirection direction)
 {
@@ -213,8 +214,8 @@ down_and_up(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
-/* The log has a line for each rung. Its bytes are those of a stream that takes
- * this rung, but for weights and scratch. */
+/* The log has a line for each rung. The bytes in it are those of a stream at
+ * this rung, except for weights and scratch. */
 static void
 told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
 {
@@ -278,7 +279,7 @@ planned(const Bed *bed, int width, int height, uint64_t free)
     params.spill = VAE_SPILL_AUTO;
     params.width = width;
     params.height = height;
-    /* The backend leaves 128 MiB to the driver and the libraries. */
+    /* The backend leaves 128 MiB free for the driver and the libraries. */
     emu_set_memory(MEMORY - memory_left() + free + ((uint64_t) 128 << 20));
     must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
     emu_set_memory(MEMORY);
@@ -309,7 +310,8 @@ automatic(const Bed *bed)
                plan.padded_width, plan.padded_height, plan.slice_size,
                plan.frames_at_once, (unsigned long long) plan.spilled);
     }
-    /* The last rung may have all that is free, and spills no more than that. */
+    /* The last rung may use all free memory, and spills no more than necessary.
+     */
     const VaePlan one = planned(bed, 1280, 720, plan.peak);
     const VaePlan least = planned(bed, 1280, 720, plan.peak - plan.carries / 2);
     expect(one.peak <= plan.peak && one.spilled == 0, "all that is free");
@@ -324,7 +326,7 @@ automatic(const Bed *bed)
 
 typedef struct Waiter {
     VaeStream *stream;
-    bool cancels; /* else the memory comes back */
+    bool cancels; /* false: the other process frees the memory */
     int waits;
 } Waiter;
 
@@ -341,7 +343,7 @@ while_waiting(void *user, const char *line)
         emu_set_memory(MEMORY);
 }
 
-/* Another process has all memory when the stream wants its own back. */
+/* Another process has all memory when the stream tries to resume. */
 static void
 waiting(const Bed *bed, bool cancels)
 {

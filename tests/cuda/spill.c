@@ -1,6 +1,6 @@
 /*
- * spill.c: carries in the host's memory give the same bytes, in the memory that
- * the plan says.
+ * spill.c: a stream with spilled carries gives the same bytes and takes the
+ * planned memory.
  *
  * spill MODEL STRIDE
  */
@@ -24,8 +24,8 @@ spilling(VaeModel *model, VaeDirection direction, VaeSpill spill, size_t limit)
     return stream;
 }
 
-/* Runs the clip in one go; returns the bytes spilled, and in *peak those of
- * the device. */
+/* Runs the clip with one stream. Returns the spilled bytes, and sets *peak to
+ * those of the device. */
 static uint64_t
 run_one(const Bed *bed, VaeDirection direction, Clips *c, size_t limit,
         uint64_t *peak)
@@ -54,8 +54,8 @@ run_one(const Bed *bed, VaeDirection direction, Clips *c, size_t limit,
     return plan.spilled;
 }
 
-/* With less and less memory, one carry after the other is spilled, until none
- * is left; less than that is an error. */
+/* With less and less memory, one carry after another is spilled, until all are.
+ * Less memory than that is an error. */
 static void
 every_number(const Bed *bed, VaeDirection direction)
 {
@@ -107,8 +107,8 @@ groups(const Bed *bed, VaeDirection direction, int frames)
     close_clips(&c);
 }
 
-/* A stream that resumes where less memory is left spills, and one that spills
- * keeps its carries where they are. */
+/* A stream that resumes with less free memory spills. A stream that spills
+ * keeps its spilled carries in place. */
 static void
 released(const Bed *bed, VaeDirection direction, VaeSpill spill)
 {
@@ -141,8 +141,8 @@ released(const Bed *bed, VaeDirection direction, VaeSpill spill)
     close_clips(&c);
 }
 
-/* A checkpoint of a stream that spills goes on in one that does not, and the
- * other way round. */
+/* A checkpoint of a stream that spills can be loaded by one that does not, and
+ * the other way round. */
 static void
 checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
 {
@@ -190,7 +190,7 @@ refused(const Bed *bed)
         all = emu_fail_alloc(0) < n;
         vae_stream_free(&stream);
         vae_model_free(&model);
-        /* Windows are a rung. */
+        /* refused windows are a rung of their own */
         wrong += status != VAE_OK;
         wrong += emu_alive() != alive;
     }
@@ -198,9 +198,9 @@ refused(const Bed *bed)
            wrong);
 }
 
-/* Whether the result is right although the n-th copy of the first calls, to or
- * from the device, or wait of a stream is left out. n < 0: none is. eager:
- * copies beside the ops are done as early as they may. */
+/* True if the result is right although the n-th fault happens in the first
+ * calls: a copy to or from the device, or a wait of a stream, is left out. n <
+ * 0: no fault. eager: copies beside the ops are done as early as possible. */
 static bool
 is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
              unsigned eager)
@@ -213,7 +213,7 @@ is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
     VaeStream *stream = spilling(bed->model, VAE_DECODE, VAE_SPILL_HOST, 0);
     emu_set_eager(0);
     emu_set_fault(fault, n);
-    /* In one call, so that a run begins before the one before it is done. */
+    /* in one call, so that a run begins before the previous one has ended */
     must(call(bed, stream, &at, steps[0] + steps[1], &error), &error);
     *count = emu_fault_count(fault);
     emu_set_fault(EMU_FAULT_NONE, 0);
@@ -225,7 +225,8 @@ is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
     return memcmp(want, got, bytes) == 0;
 }
 
-/* The streams of the copies come after the three of the backend. */
+/* The CUDA streams of the copies are numbered after the three of the backend.
+ */
 static bool
 is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
 {
@@ -233,8 +234,8 @@ is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
            is_same_when(bed, c, fault, n, count, ~7u);
 }
 
-/* Streams do their work in order, so a later wait often covers one that is left
- * out: the later ones are left out, too. */
+/* CUDA streams do their work in order, so a later wait often hides a missing
+ * one. Therefore the later waits are left out, too. */
 static void
 missing_copies(const Bed *bed, int stride)
 {

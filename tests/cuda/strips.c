@@ -71,7 +71,7 @@ one_rung(const Bed *bed, VaeDirection direction, Clips *c, Rung rung)
     run_clip(bed, stream, direction, &c->got, whole);
     expect(is_same(bed, c, direction), "%s: the bytes of whole pictures",
            label);
-    /* The allocator rounds up blocks. */
+    /* the allocator rounds up blocks */
     expect(taken <= plan.total && plan.total <= taken + taken / 50,
            "%s: %llu bytes taken, %llu planned", label,
            (unsigned long long) taken, (unsigned long long) plan.total);
@@ -95,7 +95,7 @@ all_rungs(const Bed *bed, VaeDirection direction)
     close_clips(&c);
 }
 
-/* Memory is freed and taken again between all calls. */
+/* The memory is freed and allocated again between all calls. */
 static void
 released(const Bed *bed, VaeDirection direction, Rung rung)
 {
@@ -113,7 +113,7 @@ released(const Bed *bed, VaeDirection direction, Rung rung)
     close_clips(&c);
 }
 
-/* Without context, released first: the bytes of whole pictures. */
+/* A restart after a release gives the bytes of whole pictures. */
 static void
 restarted(const Bed *bed, VaeDirection direction, Rung rung)
 {
@@ -137,7 +137,7 @@ restarted(const Bed *bed, VaeDirection direction, Rung rung)
     close_clips(&c);
 }
 
-/* A checkpoint of one rung goes on at another. */
+/* A checkpoint of one rung continues at another. */
 static void
 moved(const Bed *bed, VaeDirection direction, Rung from, Rung to)
 {
@@ -183,8 +183,8 @@ checkpoints(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
-/* Whether the result is right although the n-th copy of the two calls after the
- * first is wrong. n < 0: none is. */
+/* True if the result is right although the n-th copy of the second call is
+ * wrong. n < 0: all are right. */
 static bool
 is_same_when(const Bed *bed, Clips *c, Rung rung, EmuFault fault, int n,
              int *count)
@@ -229,7 +229,8 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
     close_clips(&c);
 }
 
-/* The tests see it if a library sums rows of a strip in another order. */
+/* The result is wrong if a library sums rows of a strip in another order, so
+ * the tests detect this. */
 static void
 other_sums(const Bed *bed, VaeDirection direction, Rung rung)
 {
@@ -251,7 +252,7 @@ other_sums(const Bed *bed, VaeDirection direction, Rung rung)
 
 /* ------------------------------------------------------------------ */
 
-/* Frames of more than a few numbers are too large. */
+/* small: a limit of a few elements makes every frame too large for one call. */
 static void
 set_bands(bool small)
 {

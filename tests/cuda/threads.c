@@ -27,7 +27,8 @@ typedef struct Side {
     pthread_barrier_t *together;
     VaeStream *stream;
     pthread_mutex_t lock;
-    bool cancels; /* another thread may cancel the stream now; under lock */
+    bool cancels; /* another thread may cancel the stream now; the lock guards
+                     it */
     pthread_t thread;
 } Side;
 
@@ -49,7 +50,7 @@ run(const Side *s, VaeStream *stream, const TestClip *clip, VaeError *error)
                : test_encode(stream, s->bed->info, clip, plan, error);
 }
 
-/* One clip, while others do so. */
+/* Runs one clip while other threads do the same. */
 static void
 one_clip(Side *s, VaeStream *stream)
 {
@@ -76,7 +77,7 @@ set_cancels(Side *s, bool cancels)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* As an element that is flushed. */
+/* Runs a clip that is cancelled, as in an element that is flushed. */
 static void
 cancelled_clip(Side *s, VaeStream *stream)
 {
@@ -99,7 +100,7 @@ side_main(void *user)
     for (int i = 0; i < s->rounds; i++) {
         pthread_barrier_wait(s->together);
         s->stream = open_stream(s->bed, s->direction);
-        pthread_barrier_wait(s->together); /* the streams are there */
+        pthread_barrier_wait(s->together); /* all streams are open */
         for (int k = 0; k < 2; k++) {
             one_clip(s, s->stream);
             s->failed += vae_stream_release(s->stream, &error) != VAE_OK;
@@ -118,7 +119,7 @@ typedef struct Canceller {
     atomic_bool ended;
 } Canceller;
 
-/* Now and then. */
+/* Cancels streams now and then. */
 static void *
 canceller_main(void *user)
 {

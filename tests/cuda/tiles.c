@@ -45,7 +45,8 @@ check(const Bed *bed, const VaeStreamParams *params, const TestClip *want,
     clip_free(&got);
 }
 
-/* A picture of the device is refused, and one of the host goes on. */
+/* A picture in device memory is refused; the stream continues with one in host
+ * memory. */
 static void
 check_on_device(const Bed *bed)
 {

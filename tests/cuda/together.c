@@ -1,6 +1,6 @@
 /*
- * together.c: two streams of one model, the second one opened while the first
- * one is, take weights of the device once.
+ * together.c: a second stream of a model is opened while the first one opens.
+ * Both load the weights only once.
  *
  * together MODEL
  */
@@ -11,7 +11,7 @@
 #include "clips.h"
 #include "emu_rt.h"
 
-/* Opens a second stream while the first one's convolutions are timed. */
+/* Opens a second stream while the first one times its convolutions. */
 typedef struct Second {
     VaeModel *model;
     VaeStream *stream;
@@ -28,8 +28,8 @@ open_second(void *user, const char *line)
         must(vae_stream_new(s->model, &params, &s->stream, &error), &error);
 }
 
-/* Bytes of two streams of one model, the second one opened behind the first
- * or, where at is not 0, when so many of its layers are prepared. */
+/* The bytes of two streams of one model. The second stream is opened after the
+ * first or, if at is not 0, when the first has prepared so many layers. */
 static uint64_t
 bytes_of_two(const Bed *bed, int at)
 {
@@ -39,7 +39,7 @@ bytes_of_two(const Bed *bed, int at)
     VaeError error;
     uint64_t before, after;
     must(vae_model_open(bed->info->path, NULL, &second.model, &error), &error);
-    params.deterministic = false; /* or it says nothing */
+    params.deterministic = false; /* otherwise it logs nothing */
     params.log = open_second;
     params.log_user = &second;
     vae_rt_memory_left(&before);
@@ -68,7 +68,7 @@ main(int argc, char **argv)
         return 2;
     }
     bed_open(&bed, argv[1], "cuda", "fp32");
-    /* Nowhere to keep what was timed: each stream tells of its layers. */
+    /* Times cannot be stored, so each stream logs its layers. */
     setenv("XDG_CACHE_HOME", "", 1);
     setenv("HOME", "", 1);
     const uint64_t want = bytes_of_two(&bed, 0);

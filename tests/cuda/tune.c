@@ -16,7 +16,7 @@
 
 static char said[1 << 16];
 
-/* All but which backend and which rung is taken. */
+/* Keeps all lines except those about the backend and the rung. */
 static void
 listen(void *user, const char *line)
 {
@@ -56,7 +56,7 @@ try_start(const Bed *bed, Start s, VaeStream **out, VaeError *error)
 /* ------------------------------------------------------------------ */
 /* The test of the device.                                             */
 
-/* The weights anew, so that nothing of the device is left in between. */
+/* Opens the weights again, so that nothing is left on the device. */
 static Bed
 fresh(const Bed *bed)
 {
@@ -67,7 +67,7 @@ fresh(const Bed *bed)
     return own;
 }
 
-/* Each of its allocations, refused. */
+/* Refuses each of its allocations in turn. */
 static void
 test_wants_memory(const Bed *bed, Start start)
 {
@@ -119,7 +119,8 @@ wrong_device(const Bed *bed, Start start)
     expect_refused(bed, start, EMU_WRONG_GROUP, "a group norm");
     expect_refused(bed, start, EMU_WRONG_IMAGE,
                    "cannot run a kernel (compute capability 9.0)");
-    /* Right now and, once that is known, not asked any more. */
+    /* The first start tests the device. The second one uses the known result.
+     */
     for (int i = 0; i < 2; i++) {
         must(try_start(bed, start, &stream, &error), &error);
         const char *line = strstr(said, "computes right in ");
@@ -131,7 +132,7 @@ wrong_device(const Bed *bed, Start start)
     emu_set_wrong(EMU_WRONG_NONE);
 }
 
-/* A device that computes wrong is passed over where any backend will do. */
+/* AUTO skips a device that computes wrong results. */
 static void
 wrong_device_of_auto(const Bed *bed)
 {
@@ -160,8 +161,8 @@ wrong_device_of_auto(const Bed *bed)
 /* ------------------------------------------------------------------ */
 /* Choices.                                                            */
 
-/* Runs that load the code of the stream's layers, if none was timed: one of
- * each phase of a layer. */
+/* The number of runs that load the code of the stream's layers, if none is
+ * timed: one for each phase of a layer. */
 static int
 loading_runs(const VaeStream *stream)
 {
@@ -184,8 +185,8 @@ loading_runs(const VaeStream *stream)
     return runs;
 }
 
-/* All convolutions by `way`; times are taken if `timed`, else neither that nor
- * a search. */
+/* Opens a stream: `way` computes all its convolutions. timed: layers are timed;
+ * otherwise nothing is timed or searched. */
 static void
 expect_start(const Bed *bed, Start start, const char *way, bool timed,
              const char *what)
@@ -246,7 +247,7 @@ choices(const Bed *bed)
     expect_start(bed, fp32, "cudnn:3 2", false, "what took its place");
 }
 
-/* Runs of a layer, on a device whose times are not kept yet. */
+/* Checks the number of runs of a layer on a device without stored times. */
 static void
 expect_runs(const Bed *bed, int capability, int wanted, const char *way)
 {
@@ -256,7 +257,7 @@ expect_runs(const Bed *bed, int capability, int wanted, const char *way)
     int others = 0;
     emu_set_devices(1, capability);
     must(try_start(bed, fp32, &stream, &error), &error);
-    /* One for the plan, one for the times. */
+    /* one search for the plan, one for the times */
     const int layers = emu_conv_searches() / 2, runs = emu_conv_runs();
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
         others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, way);
@@ -266,8 +267,8 @@ expect_runs(const Bed *bed, int capability, int wanted, const char *way)
            others, way);
 }
 
-/* What takes long is run seldom. The fastest is run once more beside the guess,
- * and timed once more unless it is short. */
+/* Long convolutions run only a few times. The fastest runs once more to be
+ * compared with the guess, and is timed once more unless it is short. */
 static void
 few_runs(const Bed *bed)
 {
@@ -281,7 +282,7 @@ few_runs(const Bed *bed)
     shape.ho = 1080;
     shape.wo = 1920;
     expect(vae_cuda_timed_frames(&shape) == 1, "a large one by one");
-    /* Small results of more than 2 GiB. */
+    /* a small convolution whose result has more than 2 GiB */
     VaeCudaConvShape wide = {.t = 4,
                              .h = 1080,
                              .w = 1920,
@@ -308,7 +309,7 @@ few_runs(const Bed *bed)
     expect_runs(bed, 82, 4 + 2 + 4 + 3, "cudnn:3 2");
     emu_set_conv_times(30, 60, 29);
     expect_runs(bed, 83, 3 + 2 + 3 + 3, "cudnn:3 2");
-    /* What is short, recorded many times. */
+    /* a short one is recorded many times */
     emu_set_conv_times(0.02f, 0.1f, 0.01f);
     expect_runs(bed, 85, 3 * (1 + 1 + 8) + 2, "cudnn:3 2");
     emu_set_conv_times(400, 700, 300);
@@ -317,8 +318,8 @@ few_runs(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* Times that vary are used and not kept; nor are times that were taken while
- * others had most of the memory kept for long. */
+/* Times that vary are used, but not stored. Times taken while other programs
+ * had most of the memory are not used for long. */
 static void
 disturbed(const Bed *bed)
 {
@@ -344,7 +345,8 @@ disturbed(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* The fastest is not taken if it computes something else than the guess. */
+/* The fastest choice is not used if its result differs from that of the guess.
+ */
 static void
 wrong_choices(const Bed *bed)
 {
@@ -372,7 +374,7 @@ wrong_choices(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* In another process: a start that ends it. */
+/* Runs in a child process: a choice ends it. */
 static void
 be_killed(const Bed *bed)
 {
@@ -384,7 +386,7 @@ be_killed(const Bed *bed)
     try_start(bed, fp32, &stream, &error);
 }
 
-/* A choice that ends the process is left out by the next start. */
+/* The next start leaves out a choice that ended the process. */
 static void
 deadly_choices(const Bed *bed)
 {
@@ -414,8 +416,9 @@ deadly_choices(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* In another process, which ends with the slice size that it takes. Slices of 4
- * fit beside the code that a start uses, and not beside that of all choices. */
+/* Runs in a child process, whose exit status is the chosen slice size. Slices
+ * of 4 fit beside the code that a start uses, but not beside that of all
+ * choices. */
 static int
 take_slices(const Bed *bed)
 {
@@ -435,7 +438,7 @@ take_slices(const Bed *bed)
                               .device = -1};
     emu_set_devices(1, 93);
     must(try_start(bed, (Start){VAE_PRECISION_FP32, 1, true}, &stream, &error),
-         &error); /* the device's test */
+         &error); /* the test of the device */
     vae_stream_free(&stream);
     emu_skip_work(true);
     must(vae_stream_plan(bed->model, &params, &least, &error), &error);
@@ -444,7 +447,7 @@ take_slices(const Bed *bed)
     params.slice_size = 0;
     emu_set_conv_code(CODE);
     vae_rt_memory_left(&left);
-    /* Nine tenths of what is free are used. */
+    /* AUTO uses nine tenths of the free memory. */
     emu_set_others(left - ((uint64_t) 128 << 20) -
                    (uint64_t) LAYERS * CHOICES * CODE -
                    (least.peak + most.peak) / 2 * 10 / 9);
@@ -466,7 +469,8 @@ slices_of_another(void)
     return WEXITSTATUS(status);
 }
 
-/* A start that times all layers and one that times none. */
+/* A start that times all layers chooses the same slices as one that times none.
+ */
 static void
 same_slices(void)
 {
@@ -476,7 +480,8 @@ same_slices(void)
            cold, warm);
 }
 
-/* The first guess, whatever is stored; nothing is timed or stored. */
+/* Always uses the first guess, whatever is stored. Nothing is timed or stored.
+ */
 static void
 deterministic(const Bed *bed)
 {
@@ -493,7 +498,8 @@ deterministic(const Bed *bed)
     vae_stream_free(&stream);
 }
 
-/* A spoilt store costs a start its time and no more. */
+/* After damage to the stored file, a start takes longer, and nothing else
+ * changes. */
 static void
 spoilt_store(const Bed *bed)
 {
@@ -546,7 +552,7 @@ no_memory(const Bed *bed)
             guessed++;
             vae_stream_free(&stream);
             must(try_start(&own, fp32, &stream, &error), &error);
-            /* For the plan and for the times, of one layer. */
+            /* one layer: one search for the plan, one for the times */
             told += emu_conv_searches() == 2;
         }
         vae_stream_free(&stream);
@@ -566,7 +572,7 @@ main(int argc, char **argv)
     char root[] = "/tmp/vae-tune-XXXXXX", cache[64], command[64];
     setvbuf(stdout, NULL, _IOLBF, 0);
     bed_open(&bed, "wan21", "cuda", "fp32");
-    /* So that a start runs each convolution once. */
+    /* without graphs a start runs each convolution once */
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     if (argc > 1 && strcmp(argv[1], "slices") == 0)
         return take_slices(&bed);

@@ -1,6 +1,7 @@
 /*
- * tune_store.c: the file of timed choices: what is put is found again; what is
- * spoilt, foreign or not to be written is told in the log and does no harm.
+ * tune_store.c: the file of timed choices. An entry that was stored is found
+ * again. If the file is damaged, foreign or cannot be written, the log says so
+ * and nothing else happens.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ put(const char *key, const char *layer, const char *choice)
     vae_cuda_store_close(&s);
 }
 
-/* "" where there is none for a device with so much free memory. */
+/* Returns the entry for a device with so much free memory; "": there is none.
+ */
 static const char *
 get_with(const char *key, const char *layer, uint64_t free_mib)
 {
@@ -110,8 +112,8 @@ kept(void)
            "two who write at the same time keep each other's");
 }
 
-/* Every shorter file, and every file with one byte changed: nothing is found,
- * one sentence says so, and the next save makes it whole. */
+/* For every shorter file, and every file with one changed byte: no entry is
+ * found, one line of the log says so, and the next save repairs the file. */
 static void
 spoilt(void)
 {
@@ -170,8 +172,8 @@ foreign(void)
     rmdir(path);
 }
 
-/* A row that was timed while others had most of the memory is not used once
- * they are gone; each says when it was timed. */
+/* A row that was timed while other programs had most of the memory is not used
+ * after they have ended. Each row has the date of its timing. */
 static void
 shared_device(void)
 {
@@ -197,8 +199,8 @@ is_killed(const char *layer, const char *choice)
     return killed;
 }
 
-/* A choice that was tried when the process ended is known ever after; one that
- * is tried by another stream right now is not. */
+/* A choice that was being tried when the process ended is left out from then
+ * on. A choice that another stream is trying now is not. */
 static void
 tried(void)
 {
@@ -228,7 +230,7 @@ tried(void)
     expect(strcmp(get(KEY, "one"), "8") == 0, "the layer's row stays");
 }
 
-/* A folder that cannot be there, none at all, and that of HOME. */
+/* A folder that cannot exist, no folder at all, and the folder of HOME. */
 static void
 folders(void)
 {
