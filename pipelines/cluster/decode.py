@@ -2,6 +2,7 @@
 """Decodes latents on a Ray cluster, with the bytes of one process."""
 import sys
 
+import arguments
 import driver
 import libvae
 import output
@@ -10,18 +11,18 @@ import sources
 ENDS = (".safetensors", ".latent", ".npy", ".pt", ".pth")
 
 
-def main(arguments):
-    parser = driver.parser(
+def main(words):
+    parser = arguments.parser(
         "decode.py", "Decodes files of latents on a Ray cluster. Each clip is cut into "
         "segments, and the joined frames have the bytes of one process. OUT ends in "
         ".safetensors (F32, as of vaetool decode), .rgb (packed bytes), .mp4 or .webm.")
     parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS)
     parser.add_argument("--tensor")
     parser.add_argument("--batch-index", type=int, default=-1)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
 
     def make_clips():
-        pairs = driver.name_outputs(options, ENDS, "safetensors")
+        pairs = arguments.name_outputs(options, ENDS, "safetensors")
         model = libvae.Model(options.model, options.variant)
         raw = (libvae.NORMALIZATIONS.index(options.normalization)
                if options.normalization else None)

@@ -1,8 +1,8 @@
 """The driver of decode.py and encode.py: a queue of segments, and Ray actors that take
 them."""
-import argparse
 import collections
 import os
+import resource
 import signal
 import sys
 import threading
@@ -326,7 +326,7 @@ class Driver:
         task.errors += bool(error)
         task.deaths += not error
         clip = self.clips[task.clip]
-        if error and clip.output.part in error:
+        if error and clip.out + ".part" in error:
             self.fail(error)  # the disk of the driver
         elif task.errors >= ERRORS_MAX or task.deaths >= DEATHS_MAX:
             what = (f"failed {task.errors} times: {error}" if error else
@@ -353,8 +353,8 @@ class Driver:
         longest = max((t.segment.end - t.segment.first for t in self.queue), default=0)
         plan = self.first
         print(f"{self.options.prog}: workers: {workers}, threads of each: "
-              f"{plan['threads']}, {plan['backend']}, {plan['precision']}, {plan['memory'] / 2**20:.0f} MiB "
-              f"each; {len(self.queue)} segments of at most {longest} latents, "
+              f"{plan['threads']}, {plan['backend']}, {plan['precision']}, "
+              f"{plan['memory'] / 2**20:.0f} MiB each; {len(self.queue)} segments of at most {longest} latents, "
               f"{self.history} before each: efficiency {100 * total / computed:.0f} %",
               file=sys.stderr)
 
@@ -382,16 +382,22 @@ class Driver:
             bar.show()
             if time.monotonic() - flushed > FLUSH_SECONDS:
                 flushed = time.monotonic()
-                for clip in self.clips:
-                    with clip.lock:
-                        clip.output.flush()
+                self.flush()
         for thread in threads:
             thread.join(JOIN_SECONDS)
         if self.failure:
             raise Error(self.failure)
-        for clip in self.clips:
-            clip.finish()
+        self.flush()
         bar.end()
+
+    def flush(self):
+        """Says in the journals what is done, and completes the clips that are."""
+        for clip in self.clips:
+            with clip.lock:
+                if clip.complete():
+                    clip.finish()
+                elif clip.output:
+                    clip.output.flush()
 
 
 def kill(ray, actor):
@@ -402,49 +408,10 @@ def kill(ray, actor):
             pass  # it is gone
 
 
-def add_options(parser):
-    segments.add_worker_options(parser)
-    parser.add_argument("--workers", type=int, metavar="N",
-                        help="default: as many as the cluster has GPUs, else CPUs / "
-                        "threads")
-    parser.add_argument("--address", help="of a Ray cluster; default: RAY_ADDRESS, else "
-                        "a cluster on this machine")
-    parser.add_argument("--resume", action="store_true",
-                        help="continue from OUT.part and OUT.journal")
-    parser.add_argument("--to", required=True, metavar="OUT",
-                        help="a file, or a folder with one file for each input")
-    parser.add_argument("--format", metavar="END",
-                        help="of the files in a folder, such as mp4")
-    parser.add_argument("inputs", nargs="+", metavar="INPUT",
-                        help="files, or folders with files")
-
-
-def name_outputs(options, ends, default):
-    """[(input, output)]"""
-    inputs = []
-    for path in options.inputs:
-        if os.path.isdir(path):
-            inputs += sorted(os.path.join(path, name) for name in os.listdir(path)
-                             if os.path.splitext(name)[1] in ends)
-        else:
-            inputs.append(path)
-    if not inputs:
-        raise Error(f"{options.inputs[0]}: has no file that ends in {', '.join(ends)}")
-    if not os.path.isdir(options.to) and not options.to.endswith("/"):
-        if len(inputs) > 1:
-            raise Error(f"{options.to}: is no folder, and there are {len(inputs)} inputs")
-        pairs = [(inputs[0], options.to)]
-    else:
-        os.makedirs(options.to, exist_ok=True)
-        end = "." + (options.format or default).lstrip(".")
-        pairs = [(path, os.path.join(options.to, os.path.splitext(
-            os.path.basename(path))[0] + end)) for path in inputs]
-    for path, out in pairs:
-        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(path, out):
-            raise Error(f"{out}: is the input; write to another file")
-    if len({out for _, out in pairs}) < len(pairs):
-        raise Error(f"{options.to}: two inputs have the same name")
-    return pairs
+def raise_limits():
+    """Each clip has some open files."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def on_signal(*_):
@@ -457,9 +424,13 @@ def run(options, make_clips):
     clips = []
     signal.signal(signal.SIGTERM, on_signal)
     try:
+        raise_limits()
         clips = make_clips()
+        if not clips:
+            return 0
         ray = import_ray()
         connect(ray, options)
+        signal.signal(signal.SIGTERM, on_signal)  # Ray has set its own
         driver = Driver(ray, options, clips)
         driver.run()
         return 0
@@ -483,10 +454,3 @@ def connect(ray, options):
                      options.address or os.environ.get("RAY_ADDRESS")) else None)
     except (RuntimeError, ConnectionError, ValueError) as error:
         raise Error(f"Ray: {' '.join(str(error).split())[:300]}") from None
-
-
-def parser(prog, text):
-    made = argparse.ArgumentParser(prog=prog, description=text)
-    made.set_defaults(prog=prog.removesuffix(".py"))
-    add_options(made)
-    return made

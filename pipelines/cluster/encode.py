@@ -2,6 +2,7 @@
 """Encodes frames on a Ray cluster, with the bytes of one process."""
 import sys
 
+import arguments
 import driver
 import frames
 import libvae
@@ -12,8 +13,8 @@ from libvae import Error
 ENDS = (".safetensors", ".mp4", ".webm", ".mkv", ".mov")
 
 
-def main(arguments):
-    parser = driver.parser(
+def main(words):
+    parser = arguments.parser(
         "encode.py", "Encodes videos, or files of frames (safetensors with video_u8 or "
         "frames, [T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the "
         "joined latents have the bytes of vaetool encode, or video-to-latents.sh.")
@@ -21,10 +22,10 @@ def main(arguments):
                         default="normalized")
     parser.add_argument("--posterior", choices=("mean", "sample"), default="mean")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
 
     def make_clips():
-        pairs = driver.name_outputs(options, ENDS, "safetensors")
+        pairs = arguments.name_outputs(options, ENDS, "safetensors")
         for _, out in pairs:
             if not out.endswith(".safetensors"):
                 raise Error(f"{out}: the name must end in .safetensors")

@@ -60,6 +60,12 @@ class LatentOptions(Sized):
                 ("batch_index", c_int)]
 
 
+class TensorInfo(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("type", c_int), ("supported", c_bool),
+                ("type_name", c_char_p), ("n_dims", c_int), ("dims", c_int64 * 8),
+                ("offset", c_uint64), ("bytes", c_uint64), ("data", c_void_p)]
+
+
 class LatentClip(Sized):
     _fields_ = [
         ("struct_size", c_size_t), ("type", c_int), ("t", c_int), ("channels", c_int),
@@ -215,6 +221,11 @@ class Clip:
                                 batch_index=batch_index)
         call("vae_tensor_file_open", os.fsencode(path), byref(self.file))
         call("vae_latent_clip_find", self.file, byref(options), byref(self.info))
+        table = POINTER(TensorInfo)()
+        call("vae_latent_sequences_find", self.file, byref(self.info), byref(table))
+        if table and table.contents.dims[0] > 1:
+            raise Error(f"{path}: has {table.contents.dims[0]} sequences, and segments "
+                        "are of one; vaetool decode takes them")
         self.size = (self.info.channels * self.info.height * self.info.width *
                      (4, 2, 2, 1)[self.info.type])
 

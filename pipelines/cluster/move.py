@@ -335,14 +335,16 @@ def main(arguments):
                          help="to listen on; 0.0.0.0: every one")
     options = parser.parse_args(arguments)
     try:
+        made = Host(options.pipeline) if options.role == "host" else None
         with listen(options.listen, options.address) as server:
-            made = Host(options.pipeline) if options.role == "host" else None
             link, _ = server.accept()
         if made:
             made.serve(link)
         else:
             Relay(link, options.to).run()
         return 0
+    except KeyboardInterrupt:
+        say("interrupted")
     except ImportError as error:
         say(f"python3-gi and gir1.2-gstreamer-1.0 are missing ({error})")
     except Exception as error:  # GLib.Error is no subclass of these

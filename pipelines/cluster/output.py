@@ -1,6 +1,8 @@
 """The output: a file that is written in any order, with a journal of what is there, and a
 video that is joined from it."""
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import threading
@@ -14,7 +16,8 @@ class Output:
     """OUT.part, which is written in any order, and OUT.journal, which says what of it is
     there. description: what must be the same to continue."""
 
-    def __init__(self, path, source, description, resume=False):
+    def __init__(self, path, source, description, resume=False, alone=False):
+        """alone: another process must not write it at the same time."""
         self.path, self.source = path, source
         self.part, self.journal = path + ".part", path + ".journal"
         self.head = json.dumps(description, sort_keys=True)
@@ -23,10 +26,25 @@ class Output:
         known = resume and os.path.exists(self.journal)
         if known:
             self.read_journal(description)
-        self.file = os.open(self.part, os.O_RDWR | os.O_CREAT |
-                            (0 if known else os.O_TRUNC), 0o666)
-        self.write_journal()
+        self.file = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if alone:
+                self.lock_part()
+            if not known:
+                os.truncate(self.file, 0)
+            self.write_journal()
+        except BaseException:
+            os.close(self.file)
+            raise
         self.pwrite(source.header, 0)
+
+    def lock_part(self):
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno == errno.EWOULDBLOCK:
+                raise Error(f"{self.part}: another process is writing it") from None
+            # This file system has no locks.
 
     def read_journal(self, description):
         with open(self.journal, encoding="utf-8") as file:
@@ -118,10 +136,9 @@ class Output:
 
     def commit(self):
         os.fsync(self.file)
-        os.close(self.file)
         os.rename(self.part, self.path)
-        self.log.close()
         os.unlink(self.journal)
+        self.close()
 
     def close(self):
         os.close(self.file)
@@ -137,9 +154,9 @@ class Runs(Output):
     """OUT.part of a video: the encoded pictures of runs of latents, in the order in which
     they came. The journal says where each run is."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, **more):
         self.places = {}  # first latent: (end, offset, bytes)
-        super().__init__(*arguments)
+        super().__init__(*arguments, **more)
 
     def entries(self):
         return [(first, *place) for first, place in sorted(self.places.items())]
@@ -158,9 +175,9 @@ class Runs(Output):
         video.join(((self.source.units(first), os.pread(self.file, size, offset))
                     for first, _, offset, size in self.entries()),
                    self.source.rate, self.path)
-        self.close()
         os.unlink(self.part)
         os.unlink(self.journal)
+        self.close()
 
 
 class Clip:
@@ -176,8 +193,11 @@ class Clip:
         if self.source.video and (name := video.missing(self.source.video, muxer=True)):
             raise Error(f"{self.out}: the driver lacks {name}")
         kind = Runs if self.source.video else Output
-        self.output = kind(self.out, self.source, description, resume)
+        self.output = kind(self.out, self.source, description, resume, alone=True)
         self.resumed = self.written = self.output.count(self.source.units)
+
+    def complete(self):
+        return self.output and self.output.done == [(0, self.source.latents)]
 
     def finish(self):
         """Gives the output its name."""

@@ -172,13 +172,19 @@ def memory_limit(text):
                                          "such as 75%") from None
 
 
+def count(text):
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text}: wanted a count from 1")
+    return int(text)
+
+
 def add_worker_options(parser):
     parser.add_argument("--model", required=True, metavar="WEIGHTS",
                         help="weights, under the same path on all nodes")
     parser.add_argument("--variant", help="the model, if shapes alone do not tell it")
     parser.add_argument("--backend", choices=libvae.BACKENDS, default="auto")
     parser.add_argument("--precision", choices=libvae.PRECISIONS, default="auto")
-    parser.add_argument("--threads", type=int, metavar="N",
+    parser.add_argument("--threads", type=count, metavar="N",
                         help="of each worker; default: decode.py and encode.py 4, or all of "
                         "the smallest node; segments.py as many as it may use")
     parser.add_argument("--slice", type=int, default=0, metavar="N")
@@ -203,14 +209,14 @@ def main(arguments):
         "on. After SIGTERM it continues with the saved carries.")
     add_worker_options(parser)
     parser.add_argument("--index", type=int, required=True)
-    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--count", type=count, required=True)
     parser.add_argument("--tensor")
     parser.add_argument("--batch-index", type=int, default=-1)
     parser.add_argument("latents", metavar="LATENTS")
     parser.add_argument("out", metavar="OUT", help=".safetensors, or .rgb without header")
     options = parser.parse_args(arguments)
-    if not 0 <= options.index or options.count < 1:
-        parser.error("--index is from 0, --count from 1")
+    if options.index < 0:
+        parser.error("--index is from 0")
     try:
         if end_of(options.out) not in (".safetensors", ".rgb"):
             raise Error(f"{options.out}: the name must end in .safetensors or .rgb")

@@ -7,10 +7,12 @@ import subprocess
 from libvae import Error
 
 # Constant quality, so that neighbouring runs look the same. No picture needs another run.
-ENCODERS = {".mp4": "x264enc pass=qual quantizer=20 bframes=0 ! h264parse ! "
-                    "video/x-h264,stream-format=avc,alignment=au",
-            ".webm": "vp8enc deadline=1 cpu-used=4 end-usage=cq cq-level=16 "
-                     "target-bitrate=20000000"}
+# The same frames give the same pictures on every node: the number of threads is that of
+# all workers, and a negative cpu-used does not depend on the time that is left.
+ENCODERS = {".mp4": "x264enc pass=qual quantizer=20 bframes=0 threads={threads} ! "
+                    "h264parse ! video/x-h264,stream-format=avc,alignment=au",
+            ".webm": "vp8enc deadline=1 cpu-used=-4 end-usage=cq cq-level=16 "
+                     "target-bitrate=20000000 threads={threads}"}
 MUXERS = {".mp4": "video/x-h264 ! mp4mux", ".webm": "video/x-vp8 ! webmmux"}
 HEADER = 62  # bytes of a packet
 BUFFER, CAPS, EVENTS = 1, 2, 64
@@ -43,7 +45,7 @@ def launch(words):
         raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
 
 
-def encode(frames, end, width, height, rate):
+def encode(frames, end, width, height, rate, threads):
     """Packed I420 frames to packets of GDP. The last column or row of an odd size is left
     out of .mp4, as pipelines/latents-to-video.sh does."""
     half, rows = (width + 1) // 2, (height + 1) // 2
@@ -56,7 +58,7 @@ def encode(frames, end, width, height, rate):
         f"height={height}", f"framerate={rate[0]}/{rate[1]}", f"colorimetry={matrix}",
         f"frame-size={size}", f"plane-strides=<{width},{half},{half}>",
         f"plane-offsets=<0,{chroma},{chroma + half * rows}>", "!", "videocrop",
-        f"right={odd[0]}", f"bottom={odd[1]}", "!", *ENCODERS[end].split(),
+        f"right={odd[0]}", f"bottom={odd[1]}", "!", *ENCODERS[end].format(threads=max(1, threads)).split(),
         *"! gdppay crc-header=false ! fdsink".split()])
     packed, said = process.communicate(frames)
     count = sum(kind == BUFFER for kind, _ in packets(packed))

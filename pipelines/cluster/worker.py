@@ -103,4 +103,5 @@ class Worker:
             return frames or b""
         size = libvae.frame_bytes(job["pixels"], job["width"], job["height"])
         return video.encode(memoryview(frames)[:wanted * size], job["video"],
-                            job["width"], job["height"], job["rate"])
+                            job["width"], job["height"], job["rate"],
+                            self.stream.plan.threads)

@@ -42,15 +42,16 @@ def write(path, name, kind, shape, data, metadata):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def make_clip(path, latents, height=4, width=6, trim=2):
-    """A clip of the demo's latents that moves down by a row for each latent."""
+def make_clip(path, latents, height=4, width=6, trim=2, crop=2):
+    """A clip of the demo's latents that moves down by a row for each latent. trim: frames
+    that are left out at the end; crop: columns of pixels."""
     found, metadata = tensors(os.path.join(SOURCE, "pipelines/demo/latents.safetensors"))
     data = found["latent"][1]
     rows = [b"".join(data[((k % 9 * 16 + c) * 30 + (y + k) % 30) * 104:][:2 * width]
                      for c in range(16) for y in range(height))
             for k in range(latents)]
     metadata.update({"vae.frames": str(4 * latents - 3 - trim),
-                     "vae.width": str(8 * width - 2), "vae.height": str(8 * height)})
+                     "vae.width": str(8 * width - crop), "vae.height": str(8 * height)})
     write(path, "latent", "F16", [latents, 16, height, width], b"".join(rows), metadata)
 
 
@@ -93,6 +94,11 @@ def luma_of(video):
                "video/x-raw,format=I420", "!", "fdsink")
     return [[data[at + y * 48 + x] for x, y in SAMPLES]
             for at in range(0, len(data), 48 * 32 * 3 // 2)]
+
+
+def pictures_of(video):
+    """The encoded pictures."""
+    return gst("-q", "filesrc", f"location={video}", "!", "parsebin", "!", "fdsink")
 
 
 def luma_of_floats(path):

@@ -3,12 +3,14 @@
     sh tests/cluster/ray.sh . build build/tests/cluster/ray measure.py [OPTION...]
 
 Decodes one clip by vaetool, with one worker and with two, in turns, compares all bytes,
-and then kills workers and nodes during a run. Prints a table of medians. Use an idle
-machine with at least two cores. Options:
+and then kills workers and nodes during runs. Prints the tables of docs/cluster.md, of
+medians, and the simulation with the times that were measured. Use an idle machine with at
+least two cores. Options:
     --latents 400   --size 208x120  --runs 3   --kills 20
     --model WEIGHTS (default: the demo model)
 """
 import argparse
+import math
 import os
 import platform
 import re
@@ -21,7 +23,9 @@ import time
 import clips
 from nodes import Nodes
 
+import cut
 import libvae
+import simulate
 
 DRIVER = re.compile(r"(\d+) frames in ([\d.]+) s.*the driver used ([\d.]+) s")
 
@@ -40,7 +44,7 @@ class Measure:
             os.path.join(folder, name) for name in
             ("clip.safetensors", "whole.safetensors", "out.safetensors"))
         clips.make_clip(self.clip, options.latents, options.size[1] // 8,
-                        options.size[0] // 8)
+                        options.size[0] // 8, trim=0, crop=0)
 
     def vaetool(self):
         begin = time.monotonic()
@@ -77,32 +81,69 @@ class Measure:
                                   self.options.kills - sum(done), runs)
             done = [a + b for a, b in zip(done, now)]
             seconds += self.ended(process)["seconds"]
-        print(f"{done[0]} workers and {done[1]} nodes killed in {runs} runs of "
-              f"{seconds / max(1, runs):.1f} s: bytes identical")
+        return (f"{done[0]} workers and {done[1]} nodes were killed in {runs} runs of "
+                f"{seconds / max(1, runs):.1f} s.")
+
+    def video(self):
+        """One worker to a .webm, which it encodes."""
+        if not clips.has_elements("vp8enc", "webmmux", "gdppay"):
+            return None
+        self.out += ".webm"
+        process = self.start(1)
+        said = process.communicate()[1]
+        if process.returncode:
+            sys.exit(said)
+        return {"seconds": float(DRIVER.search(said)[2]),
+                "bytes": os.path.getsize(self.out)}
 
 
-def report(options, rows):
+class Report:
     """rows: {name: [run]}"""
-    def median(name, key):
-        return statistics.median(run[key] for run in rows[name])
 
-    latents = options.latents
-    model = libvae.Model(options.model)
-    history = model.history(libvae.DECODE)
-    frames = model.frames_of(latents)
-    print(f"{latents} latents of {options.size[0]}x{options.size[1]}, {frames} frames, "
-          f"looks back {history} latents; medians of {options.runs} runs\n{machine()}\n"
-          "| | seconds | with start-up | frames per second | CPU time of the driver |\n"
-          "|---|---|---|---|---|")
-    for name in rows:
-        seconds = median(name, "seconds")
-        print(f"| {name} | {seconds:.1f} | {median(name, 'whole'):.1f} | "
-              f"{frames / seconds:.1f} | {100 * median(name, 'driver') / seconds:.1f} % |")
-    one = median("1 worker", "seconds")
-    print(f"two workers are {one / median('2 workers', 'seconds'):.2f} times as fast as "
-          f"one; the cut allows {2 * latents / (latents + history):.2f}\n"
-          "one worker takes "
-          f"{100 * (one / median('vaetool', 'seconds') - 1):.1f} % more than vaetool")
+    def __init__(self, options, rows, video):
+        self.options, self.rows, self.video = options, rows, video
+        model = libvae.Model(options.model)
+        self.history = model.history(libvae.DECODE)
+        self.frames = model.frames_of(options.latents)
+
+    def median(self, name, key):
+        return statistics.median(run[key] for run in self.rows[name])
+
+    def measured(self, killed):
+        options, one = self.options, self.median("1 worker", "seconds")
+        print(f"{machine()}:\n\n"
+              f"| {options.latents} latents of {options.size[0]}x{options.size[1]}, "
+              f"median of {options.runs} | seconds | with start-up | frames per second | "
+              "CPU time of the driver |\n|---|---|---|---|---|")
+        for name in self.rows:
+            seconds = self.median(name, "seconds")
+            print(f"| {name} | {seconds:.1f} | {self.median(name, 'whole'):.1f} | "
+                  f"{self.frames / seconds:.1f} | "
+                  f"{100 * self.median(name, 'driver') / seconds:.1f} % |")
+        print("\n- Two workers are "
+              f"{one / self.median('2 workers', 'seconds'):.2f} times as fast as one. The "
+              "cut allows "
+              f"{2 * options.latents / (options.latents + self.history):.2f}, because the "
+              f"network looks back {self.history} latents.\n"
+              "- One worker takes "
+              f"{100 * (one / self.median('vaetool', 'seconds') - 1):.1f} % more time than "
+              f"`vaetool`.\n- {killed}\n- The bytes were those of `vaetool` in all runs.\n")
+
+    def simulated(self):
+        """A call has 8 latents, and one worker has one segment."""
+        latents = self.options.latents
+        call = self.median("1 worker", "driver") / math.ceil(latents / cut.CHUNK)
+        width, height = self.options.size
+        kinds = {"F32 frames": (self.median("1 worker", "seconds"), 12 * width * height)}
+        if self.video:
+            kinds[".webm"] = self.video["seconds"], self.video["bytes"] / self.frames
+        for kind, (seconds, frame) in kinds.items():
+            words = ["--step", f"{seconds / latents:.3f}", "--call", f"{call:.4f}",
+                     "--history", str(self.history), "--frame", f"{frame:.0f}"]
+            print(f"A 2-hour clip of {width}x{height} as {kind}:\n\n```\n"
+                  f"pipelines/cluster/simulate.py {' '.join(words)}\n```\n", flush=True)
+            simulate.main(words)
+            print()
 
 
 def size(text):
@@ -123,12 +164,17 @@ def main(arguments):
         with tempfile.TemporaryDirectory() as folder:
             measure = Measure(options, folder, nodes)
             rows = {"vaetool": [], "1 worker": [], "2 workers": []}
-            for _ in range(options.runs):
+            for i in range(options.runs):
                 rows["vaetool"].append(measure.vaetool())
                 rows["1 worker"].append(measure.ray(1))
                 rows["2 workers"].append(measure.ray(2))
-            report(options, rows)
-            measure.kills()
+                print(f"run {i + 1}: " + ", ".join(
+                    f"{name} {found[-1]['seconds']:.1f} s" for name, found in
+                    rows.items()), file=sys.stderr, flush=True)
+            killed = measure.kills()
+            report = Report(options, rows, measure.video())
+            report.measured(killed)
+            report.simulated()
     finally:
         nodes.close()
 

@@ -19,6 +19,10 @@ class Nodes:
     def __init__(self, count):
         os.environ["VAE_RAY_TEST"] = str(os.getpid())
         os.environ["RAY_memory_monitor_refresh_ms"] = "0"
+        os.environ["RAY_worker_niceness"] = "0"
+        os.environ["RAY_agent_register_timeout_ms"] = "600000"  # on a busy machine
+        # A node that was killed counts as dead after five checks, by default of 3 s.
+        os.environ["RAY_health_check_period_ms"] = "300"
         self.cluster = Cluster(initialize_head=True, head_node_args={
             "num_cpus": 0, "include_dashboard": False, **MEMORY})
         self.nodes = [self.add() for _ in range(count)]

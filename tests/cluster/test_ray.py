@@ -179,23 +179,58 @@ class Failures(Ray):
     def test_workers_told_to_end(self):
         self.check_kills(signal.SIGTERM)
 
+    def kill_driver(self, clip, out, workers=0):
+        """Kills a driver after the next entry in its journal, and before some workers."""
+        def size():
+            return os.path.getsize(out + ".journal") if os.path.exists(
+                out + ".journal") else 0
+
+        before = size()
+        process = self.nodes.start("--resume", "--model", TINY, clip, "--to", out)
+        self.nodes.kill(process, out + ".part", signal.SIGKILL, workers)
+        while process.poll() is None and size() <= before:
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+
     def test_driver_killed(self):
         clip, whole = self.long_clip()
         out = self.path("out.safetensors")
-        for _ in range(3):
-            process = self.nodes.start("--resume", "--model", TINY, clip, "--to", out)
-            size = os.path.getsize(out + ".journal") if os.path.exists(
-                out + ".journal") else 0
-            while process.poll() is None and (
-                    not os.path.exists(out + ".journal") or
-                    os.path.getsize(out + ".journal") == size):
-                time.sleep(0.02)
-            process.kill()
-            process.communicate()
+        for _ in range(2):
+            self.kill_driver(clip, out)
         said = self.run_script("--resume", "--model", TINY, clip, "--to", out)
         self.assert_same(whole, out)
         self.assertEqual([n for n in os.listdir(self.work) if "out" in n],
                          ["out.safetensors"], said)
+
+    def check_video_killed(self, end, *needed):
+        """The same pictures as without a kill."""
+        if not clips.has_elements("gdppay", "parsebin", *needed):
+            self.skipTest(f"{needed} are missing")
+        clip = self.path("long.safetensors")
+        clips.make_clip(clip, 160, 16, 24)
+        right, out = self.path("right" + end), self.path("out" + end)
+        self.run_script("--model", TINY, clip, "--to", right)
+        for _ in range(5):  # a run may end before the kill
+            self.kill_driver(clip, out, workers=2)
+            if os.path.exists(out + ".part"):
+                break
+            os.unlink(out)
+        self.assertTrue(os.path.exists(out + ".part"))
+        self.run_script("--resume", "--model", TINY, clip, "--to", out)
+        self.assertTrue(clips.pictures_of(right) == clips.pictures_of(out),
+                        f"the pictures of {out} differ")
+        self.assertEqual(clips.times_of(right), clips.times_of(out))
+        self.assertEqual([n for n in os.listdir(self.work) if "out" in n],
+                         ["out" + end])
+
+    def test_mp4_killed(self):
+        self.check_video_killed(".mp4", "x264enc", "mp4mux")
+
+    def test_webm_killed(self):
+        if KILLS < 20:
+            self.skipTest("is of cluster-ray-kills")
+        self.check_video_killed(".webm", "vp8enc", "webmmux")
 
     def test_other_weights_when_resumed(self):
         out = self.path("out.safetensors")

@@ -1,9 +1,11 @@
 """Segments without Ray: the cut, one process for each segment with kills and signals,
 and the join."""
 import collections
+import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -184,7 +186,8 @@ class Video(clips.Clips):
         if not clips.has_elements("gdppay", "parsebin", *needed):
             self.skipTest(f"{needed} are missing")
         worker = Worker(TINY, {"threads": 1})
-        path = self.path("out" + end)
+        name = "an ä \\ \"b\" ! c='d'" + end
+        path = self.path(name)
         clip = output.Clip(sources.Decoding(worker.model, self.clip, path), path)
         worker.open(clip.source.job())
         clip.open({"a": 1}, False)
@@ -197,9 +200,9 @@ class Video(clips.Clips):
             self.assertTrue(segments.compute(clip.source, worker, clip.output, piece, 8,
                                              self.path("point")))
         clip.finish()
-        self.assertEqual(os.listdir(self.work), ["out" + end])
-        self.check_video(path)
-        return path
+        self.assertEqual(os.listdir(self.work), [name])
+        os.rename(path, self.path("out" + end))  # gst-launch of the test
+        self.check_video(self.path("out" + end))
 
     def test_mp4(self):
         self.check(".mp4", "x264enc", "mp4mux")
@@ -211,26 +214,93 @@ class Video(clips.Clips):
 class Driver(clips.Clips):
     """What needs no Ray of decode.py."""
 
-    def decode(self, *words):
-        return subprocess.run([sys.executable, "-c", *words, "--model", TINY, self.clip,
-                               "--to", self.path("out.rgb")], capture_output=True,
-                              text=True, check=False,
-                              env={**os.environ, "PYTHONPATH": CLUSTER})
+    def decode(self, *words, out="out.rgb"):
+        return subprocess.run(
+            [sys.executable, "-c", "import sys; sys.modules['ray'] = None; import decode; "
+             "sys.exit(decode.main(sys.argv[1:]))", *(words or (self.clip,)), "--model",
+             TINY, "--to", self.path(out)], capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": CLUSTER})
 
     def test_no_ray(self):
-        done = self.decode("import sys; sys.modules['ray'] = None; import decode; "
-                           "sys.exit(decode.main(sys.argv[1:]))")
+        done = self.decode()
         self.assertEqual(done.returncode, 3)
         self.assertIn("decode: Ray is missing", done.stderr)
         self.assertIn("pip install ray", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertEqual(os.listdir(self.work), [])
 
+    def refused(self, text, *words, code=3, **more):
+        done = self.decode(*words, **more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertNotIn("Ray", done.stderr.replace("on a Ray cluster", ""))
+        self.assertNotIn("Traceback", done.stderr)
+
+    def test_refuses(self):
+        """Before Ray starts."""
+        for option in ("--workers", "--threads"):
+            for value in ("0", "-1", "x"):
+                self.refused(f"{value}: wanted a count from 1", self.clip,
+                             f"{option}={value}", code=2)
+        os.mkdir(self.path("empty"))
+        with open(self.path("empty/notes.txt"), "w", encoding="utf-8") as file:
+            file.write("no latents")
+        self.refused("has no file that ends in", self.path("empty"))
+        self.refused("cannot write to the folder", self.clip, out="none/out.rgb")
+        os.mkdir(self.path("a.rgb"))
+        self.refused("is no folder, and there are 2 inputs", self.clip, self.clip)
+        model = self.path("model.safetensors")
+        os.symlink(TINY, model)
+        self.refused("is the model", self.clip, out="model.safetensors")
+        self.assertTrue(os.path.islink(model))
+
+    def test_folder_with_another_file(self):
+        os.mkdir(self.path("in"))
+        os.symlink(self.clip, self.path("in/a.safetensors"))
+        os.symlink(TINY, self.path("in/weights.safetensors"))
+        self.refused(self.path("in/weights.safetensors") + ": ", self.path("in"),
+                     out="out/")
+
+    def test_complete_output(self):
+        for end in ("", ".journal"):
+            with open(self.path("out.rgb" + end), "wb") as file:
+                file.write(b"frames")
+        done = self.decode("--resume", self.clip)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("out.rgb is complete", done.stderr)
+        self.assertEqual(os.listdir(self.work), ["out.rgb"])
+        self.assert_same(self.path("out.rgb"), self.path("out.rgb"))
+        with open(self.path("out.rgb.part"), "wb"):
+            pass
+        self.assertIn("Ray is missing", self.decode("--resume", self.clip).stderr)
+
+    def test_two_drivers(self):
+        source = types.SimpleNamespace(header=b"head")
+        first = output.Output(self.path("out"), source, {}, alone=True)
+        first.pwrite(b"frames", 4)
+        with self.assertRaisesRegex(libvae.Error, "out.part: another process is writing"):
+            output.Output(self.path("out"), source, {}, alone=True)
+        first.close()
+        self.assertEqual(clips.read(self.path("out.part")), b"headframes")
+        output.Output(self.path("out"), source, {}, alone=True).close()
+
+    def test_several_sequences(self):
+        found, metadata = clips.tensors(self.clip)
+        entry, data = found["latent"]
+        table = struct.pack("<4Q", 0, 37, 10, 4 * (self.LATENTS - 10) - 3)
+        path = self.path("two.safetensors")
+        entries = {"__metadata__": metadata, "latent": {**entry, "data_offsets": [
+            0, len(data)]}, "latent_sequences": {"dtype": "U8", "shape": [2, 16],
+            "data_offsets": [len(data), len(data) + 32]}}
+        text = json.dumps(entries).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + data + table)
+        self.refused(path + ": has 2 sequences", path)
+
     def test_fails_three_times(self):
         made = driver.Driver.__new__(driver.Driver)
         source = types.SimpleNamespace(path="clip.safetensors")
-        made.clips = [types.SimpleNamespace(source=source, output=types.SimpleNamespace(
-            part="out.part"))]
+        made.clips = [types.SimpleNamespace(source=source, out="out")]
         made.lock, made.queue = threading.Condition(), collections.deque()
         made.failure, made.computing = None, 3
         task = driver.Task(0, cut.Segment(40, 80))
@@ -274,6 +344,7 @@ class Encode(clips.Clips):
         for caps in ("width=46,height=35,colorimetry=bt601",
                      "width=48,height=32,colorimetry=bt709"):
             video, out = self.path("in.webm"), self.path("right.safetensors")
+            same = self.path("an ä \\ \"b\" ! c='d'.webm")
             clips.gst("-q", "videotestsrc", "pattern=ball", "num-buffers=150", "!",
                       f"video/x-raw,format=I420,framerate=25/1,{caps}", *(
                           "! vp8enc deadline=1 cpu-used=8 ! webmmux ! filesink").split(),
@@ -282,7 +353,8 @@ class Encode(clips.Clips):
                       "videoconvert", "!", "vaeencode", f"model={DEMO}", "threads=1",
                       "precision=fp32", *"! latentmux ! filesink".split(),
                       f"location={out}")
-            self.encode(video)
+            os.rename(video, same)
+            self.encode(same)
             said = subprocess.run([TOOL, "compare", out, self.path("out")], check=True,
                                   capture_output=True, text=True).stdout
             self.assertIn(" max 0 at ", said)

@@ -1,0 +1,85 @@
+"""The command line of decode.py and encode.py."""
+import argparse
+import contextlib
+import os
+import sys
+
+import segments
+from libvae import Error
+
+
+def add_options(parser):
+    segments.add_worker_options(parser)
+    parser.add_argument("--workers", type=segments.count, metavar="N",
+                        help="default: as many as the cluster has GPUs, else CPUs / "
+                        "threads")
+    parser.add_argument("--address", help="of a Ray cluster; default: RAY_ADDRESS, else "
+                        "a cluster on this machine")
+    parser.add_argument("--resume", action="store_true",
+                        help="continue from OUT.part and OUT.journal; an OUT that is "
+                        "complete is left as it is")
+    parser.add_argument("--to", required=True, metavar="OUT",
+                        help="a file, or a folder with one file for each input")
+    parser.add_argument("--format", metavar="END",
+                        help="of the files in a folder, such as mp4")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT",
+                        help="files, or folders with files")
+
+
+def name_outputs(options, ends, default):
+    """[(input, output)]"""
+    inputs = []
+    for path in options.inputs:
+        if os.path.isdir(path):
+            inputs += sorted(os.path.join(path, name) for name in os.listdir(path)
+                             if os.path.splitext(name)[1] in ends)
+        else:
+            inputs.append(path)
+    if not inputs:
+        raise Error(f"{options.inputs[0]}: has no file that ends in {', '.join(ends)}")
+    if not os.path.isdir(options.to) and not options.to.endswith("/"):
+        if len(inputs) > 1:
+            raise Error(f"{options.to}: is no folder, and there are {len(inputs)} inputs")
+        pairs = [(inputs[0], options.to)]
+    else:
+        os.makedirs(options.to, exist_ok=True)
+        end = "." + (options.format or default).lstrip(".")
+        pairs = [(path, os.path.join(options.to, os.path.splitext(
+            os.path.basename(path))[0] + end)) for path in inputs]
+    for path, out in pairs:
+        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(path, out):
+            raise Error(f"{out}: is the input; write to another file")
+    if len({out for _, out in pairs}) < len(pairs):
+        raise Error(f"{options.to}: two inputs have the same name")
+    for _, out in pairs:
+        check_place(options, out)
+    return [pair for pair in pairs if not options.resume or
+            not is_complete(options, pair[1])]
+
+
+def check_place(options, out):
+    folder = os.path.dirname(out) or "."
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Error(f"{out}: cannot write to the folder {folder}")
+    if os.path.isdir(out):
+        raise Error(f"{out}: is a folder")
+    if os.path.exists(out) and os.path.exists(options.model) and os.path.samefile(
+            out, options.model):
+        raise Error(f"{out}: is the model; write to another file")
+
+
+def is_complete(options, out):
+    if not os.path.exists(out) or os.path.exists(out + ".part"):
+        return False
+    print(f"{options.prog}: {out} is complete; remove it to compute it again",
+          file=sys.stderr)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(out + ".journal")  # of a driver that was killed at the end
+    return True
+
+
+def parser(prog, text):
+    made = argparse.ArgumentParser(prog=prog, description=text)
+    made.set_defaults(prog=prog.removesuffix(".py"))
+    add_options(made)
+    return made
