@@ -53,7 +53,7 @@ try_slice(Advice *a)
 {
     VaeStreamParams params = a->params;
     VaePlan plan, best;
-    int fits = 0, too_large = a->s->plan.slice_size;
+    int fits = 0, too_large = a->s->params.slice_size;
     while (too_large - fits > 1) {
         params.slice_size = fits + (too_large - fits) / 2;
         if (vae_stream_fits(a->s, &params, &plan)) {
@@ -178,7 +178,7 @@ VaeStatus
 vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
                         VaeError *error)
 {
-    const VaePlan *p = &s->plan;
+    const VaePlan *p = &s->least;
     const bool device = s->class->memory_left != NULL;
     Advice a = begin(s, limit);
     if (limit > 0) {
@@ -191,7 +191,7 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
     if (limit > 0)
         try_tiles(&a);
     char parts[200];
-    if (s->execs[FIRST])
+    if (s->least_is_prepared)
         snprintf(parts, sizeof parts,
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
                  "staging %.1f, while loading %.1f, library about %.1f, "
@@ -220,7 +220,7 @@ vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
         "(%s) and %s; %s%s%s",
         vae_stream_direction(s), s->params.width, s->params.height,
         vae_precision_name(p->precision), p->slice_size,
-        p->slice_size == 1 ? "" : "s", s->execs[FIRST] ? "" : "at least ",
+        p->slice_size == 1 ? "" : "s", s->least_is_prepared ? "" : "at least ",
         MIB(p->peak), parts, given,
         a.used ? "what would fit: " : "no smaller picture fits, either", a.text,
         own && !device ? "; or raise the limit" : "");

@@ -29,6 +29,15 @@ static const VaeRung cuts[] = {
     {.group = 1, .strips = 16},
 };
 
+/* True if a slice size that is set by hand is the largest, not the only one:
+ * smaller slices are exact, and tiles, which the stream may choose, are not. */
+static bool
+may_lower_slice(const VaeStream *s)
+{
+    const VaeStreamParams *p = &s->params;
+    return p->slice_size > 1 && p->tiles && !p->tile_width && !p->tile_height;
+}
+
 /* The rungs that spill no more carries than the caller wants, the fastest
  * first; *cut: those from there on differ from the one before it only in what
  * is cut. Returns their number. */
@@ -48,7 +57,7 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
                  : pixels >= LARGE_PICTURE ? 1
                                            : 4;
     rungs[n++] = rung;
-    while (!p->slice_size && rung.slice > 1) {
+    while ((!p->slice_size || s->lowers_slice) && rung.slice > 1) {
         rung.slice /= 2;
         rungs[n++] = rung;
     }
@@ -130,16 +139,45 @@ vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
     return all;
 }
 
+/* The refusal of a stream names the smallest plan that was tried. */
+static void
+keep_least(VaeStream *s)
+{
+    if (s->least.peak && s->least.peak <= s->plan.peak)
+        return;
+    s->least = s->plan;
+    s->least_is_prepared = s->execs[FIRST] != NULL;
+}
+
+/* Builds a rung for its sizes only. *fits: the plan has at most that many
+ * bytes, so that an exact one is worth its time. */
+static VaeStatus
+try_roughly(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+            VaeError *error)
+{
+    const VaeStatus status = vae_stream_build(s, rung, VAE_BUILD_ROUGH, error);
+    *fits = status == VAE_OK && s->plan.peak <= most;
+    if (status == VAE_OK && !*fits)
+        keep_least(s);
+    return status;
+}
+
 /* Builds a rung and prepares it without weights. *fits: its plan has at most
  * that many bytes. If its activations and carries alone have more, it is not
  * prepared: a library may take minutes to prepare a picture that cannot fit. */
 static VaeStatus
 try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
 {
-    VaeStatus status = vae_stream_build(s, rung, error);
+    VaeStatus status = try_roughly(s, rung, most, fits, error);
+    if (status != VAE_OK || !*fits)
+        return status;
+    if (s->rough)
+        status = vae_stream_build(s, rung, VAE_BUILD_EXACT, error);
     if (status == VAE_OK && s->plan.peak <= most)
         status = vae_stream_prepare(s, NULL, error);
     *fits = s->plan.peak <= most;
+    if (status == VAE_OK && !*fits)
+        keep_least(s);
     return status;
 }
 
@@ -164,7 +202,13 @@ static VaeStatus
 try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
 {
-    VaeStatus status = spill_enough(s, rung, most, fits, error);
+    VaeRung least = rung;
+    least.windows = 0;
+    least.spared = UINT64_MAX;
+    VaeStatus status = try_roughly(s, least, most, fits, error);
+    if (status != VAE_OK || !*fits)
+        return status;
+    status = spill_enough(s, rung, most, fits, error);
     if (status != VAE_OK || *fits)
         return status;
     rung.windows = 0;
@@ -204,6 +248,20 @@ learn(const VaeStream *s)
     return s->class->learn != NULL;
 }
 
+/* False: not even the last rung fits, with all carries spilled. */
+static VaeStatus
+may_fit(VaeStream *s, const Limit *limit, bool *fits, VaeError *error)
+{
+    VaeRung rungs[VAE_RUNGS];
+    int cut;
+    const int n = list_rungs(s, rungs, &cut);
+    VaeRung last = rungs[n - 1];
+    last.windows = 0;
+    if (can_spill(s))
+        last.spared = UINT64_MAX;
+    return try_roughly(s, last, limit->bytes, fits, error);
+}
+
 /* Tries all rungs, with the tiles that the stream has now. */
 static VaeStatus
 climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
@@ -224,6 +282,17 @@ climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
     return status;
 }
 
+/* The same, with less work if nothing fits. */
+static VaeStatus
+climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
+                   VaeError *error)
+{
+    VaeStatus status = may_fit(s, limit, fits, error);
+    if (status == VAE_OK && *fits)
+        status = climb_down(s, make, limit, fits, error);
+    return status;
+}
+
 VaeStatus
 vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
 {
@@ -233,10 +302,17 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
+    s->lowers_slice = false;
+    s->least.peak = 0;
     if (status == VAE_OK)
-        status = climb_down(s, make, &limit, &fits, error);
+        status = (advise ? climb_down : climb_down_quickly)(s, make, &limit,
+                                                            &fits, error);
+    if (status == VAE_OK && !fits && may_lower_slice(s)) {
+        s->lowers_slice = true;
+        status = climb_down_quickly(s, make, &limit, &fits, error);
+    }
     while (status == VAE_OK && !fits && vae_stream_shrink_tiles(s))
-        status = climb_down(s, make, &limit, &fits, error);
+        status = climb_down_quickly(s, make, &limit, &fits, error);
     if (status != VAE_OK || fits)
         return status;
     return advise ? vae_stream_does_not_fit(s, limit.bytes, limit.own, error)
@@ -269,6 +345,21 @@ next_rung(const VaeStream *s, VaeRung *out)
     return s->plan.spilled && now->windows;
 }
 
+/* The rung below all those of a slice size that is set by hand; false: there is
+ * none. */
+static bool
+lower_slice(VaeStream *s, VaeRung *out)
+{
+    VaeRung rungs[VAE_RUNGS];
+    int cut;
+    if (s->lowers_slice || !may_lower_slice(s))
+        return false;
+    s->lowers_slice = true;
+    list_rungs(s, rungs, &cut);
+    *out = rungs[1];
+    return true;
+}
+
 bool
 vae_stream_step_down(VaeStream *s, const VaeError *why)
 {
@@ -277,7 +368,7 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
     const uint64_t refused = s->plan.peak;
     VaePlan next = s->plan;
     VaeRung rung;
-    if (!next_rung(s, &rung))
+    if (!next_rung(s, &rung) && !lower_slice(s, &rung))
         return false;
     vae_plan_setting(&s->plan, before, sizeof before);
     next.slice_size = rung.slice;
@@ -301,6 +392,7 @@ vae_stream_step_up(VaeStream *s)
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaeRung rung = s->rung;
     const VaeTileGrid grid = s->grid;
+    const bool lowers_slice = s->lowers_slice;
     Limit limit;
     if (!s->refused || find_limit(s, true, &limit, NULL) != VAE_OK ||
         limit.wanted < s->refused)
@@ -316,6 +408,7 @@ vae_stream_step_up(VaeStream *s)
     } else {
         s->rung = rung;
         s->grid = grid;
+        s->lowers_slice = lowers_slice;
     }
     vae_stream_drop_programs(s); /* they were prepared without weights */
 }
@@ -325,7 +418,7 @@ vae_stream_take(VaeStream *s, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     if (!s->programs[FIRST])
-        status = vae_stream_build(s, s->rung, error);
+        status = vae_stream_build(s, s->rung, VAE_BUILD_EXACT, error);
     if (status == VAE_OK)
         status = vae_stream_prepare(s, &s->model->weights, error);
     if (status == VAE_OK)

@@ -94,28 +94,37 @@ vae_stream_settle_precision(VaeStream *s)
         s->plan.precision == VAE_PRECISION_FP32)
         snprintf(s->why + strlen(s->why), sizeof s->why - strlen(s->why), "%s",
                  ", and deterministic times nothing");
-    const bool asked = p->precision == VAE_PRECISION_BF16 && p->warn;
-    if (!s->class->compare || s->borrowed || (!automatic && !asked))
+    if (!s->class->compare || s->borrowed || !automatic)
         return;
     const Times times = take_times(s);
     const double fp32 = times.seconds[0], bf16 = times.seconds[1];
     if (fp32 <= 0 || bf16 <= 0)
         return;
-    if (automatic) {
-        s->plan.precision =
-            bf16 > SLOWER * fp32 ? VAE_PRECISION_FP32 : VAE_PRECISION_BF16;
-        snprintf(s->why, sizeof s->why,
-                 "the model's largest convolutions take %.2f times as long in "
-                 "bf16 as in fp32",
-                 bf16 / fp32);
-    } else if (bf16 > SLOWER * fp32) {
-        char line[300];
-        snprintf(line, sizeof line,
-                 "precision bf16 is slow on this processor, which has no AMX: "
-                 "the model's largest convolutions would be %.1f times as fast "
-                 "in fp32; use precision fp32 or auto, or keep bf16 to save "
-                 "memory",
-                 bf16 / fp32);
-        p->warn(p->log_user, line);
-    }
+    s->plan.precision =
+        bf16 > SLOWER * fp32 ? VAE_PRECISION_FP32 : VAE_PRECISION_BF16;
+    snprintf(s->why, sizeof s->why,
+             "the model's largest convolutions take %.2f times as long in "
+             "bf16 as in fp32",
+             bf16 / fp32);
+}
+
+void
+vae_stream_warn_of_precision(VaeStream *s)
+{
+    const VaeStreamParams *p = &s->params;
+    char line[300];
+    if (!s->class->compare || s->borrowed || !p->warn ||
+        p->precision != VAE_PRECISION_BF16)
+        return;
+    const Times times = take_times(s);
+    const double fp32 = times.seconds[0], bf16 = times.seconds[1];
+    if (fp32 <= 0 || bf16 <= SLOWER * fp32)
+        return;
+    snprintf(line, sizeof line,
+             "precision bf16 is slow on this processor, which has no AMX: "
+             "the model's largest convolutions would be %.1f times as fast "
+             "in fp32; use precision fp32 or auto, or keep bf16 to save "
+             "memory",
+             bf16 / fp32);
+    p->warn(p->log_user, line);
 }

@@ -221,6 +221,14 @@ record(VaeStream *s, int which, VaeError *error)
         &s->programs[which], error);
 }
 
+/* The number of programs that are planned: a rough plan leaves out those of
+ * tiles of other shapes. */
+static int
+planned(const VaeStream *s)
+{
+    return s->rough ? KINDS : PROGRAMS;
+}
+
 /* Adds windows for spilled carries. They may use the memory that the arena of
  * the largest program has anyway. False: out of memory. */
 static bool
@@ -228,34 +236,38 @@ prefetch(VaeStream *s)
 {
     size_t most = 0;
     bool good = true;
-    for (int i = 0; i < PROGRAMS; i++)
+    for (int i = 0; i < planned(s); i++)
         if (s->programs[i] && s->programs[i]->arena > most)
             most = s->programs[i]->arena;
     most += s->rung.windows < SIZE_MAX - most ? (size_t) s->rung.windows
                                               : SIZE_MAX - most;
-    for (int i = 0; i < PROGRAMS && good; i++)
+    for (int i = 0; i < planned(s) && good; i++)
         good = !s->programs[i] || vae_program_prefetch(s->programs[i], most);
     return good;
 }
 
 VaeStatus
-vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error)
+vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    const VaeCuts cuts = {
-        .group = rung.group,
-        .strips = {rung.strips, s->class->can_strip, s->backend}};
+    const bool asks = s->class->can_strip && rung.strips > 1;
+    const bool rough = how == VAE_BUILD_ROUGH;
+    const VaeCuts cuts = {.group = rung.group,
+                          .strips = {rung.strips,
+                                     rough ? NULL : s->class->can_strip,
+                                     s->backend}};
     VaeFusions fusions = s->class->fusions;
     fusions.user = s->backend;
     vae_stream_drop_programs(s);
     s->rung = rung;
+    s->rough = rough && (asks || vae_stream_has_tiles(s));
     s->plan.slice_size = rung.slice;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
         if (has_program(s, i))
             status = record(s, i, error);
     if (status == VAE_OK && !place_carries(s))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
+    for (int i = 0; i < planned(s) && status == VAE_OK; i++) {
         if (!s->programs[i])
             continue;
         if (!vae_program_fuse(s->programs[i],

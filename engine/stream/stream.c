@@ -320,6 +320,8 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
         status = plan_fallback(s, error);
     if (status == VAE_OK)
         status = vae_stream_choose_rung(s, terms->make, terms->advise, error);
+    if (status == VAE_OK)
+        vae_stream_warn_of_precision(s);
     *out = s;
     return status;
 }
@@ -407,7 +409,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     if (status == VAE_OK) {
         vae_stream_tell_ladder(*out);
         vae_stream_tell(*out);
-        vae_stream_warn_of_tiles(*out);
+        vae_stream_warn_of_setting(*out);
     } else {
         vae_stream_free(out);
     }

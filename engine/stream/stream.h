@@ -69,9 +69,13 @@ struct VaeStream {
     VaeStreamParams params;
     VaeSteps steps;
     VaePlan plan;
-    VaeRung rung;     /* of the programs */
-    uint64_t refused; /* peak of the rung above, which was refused memory; 0:
-                         none was */
+    VaeRung rung;      /* of the programs */
+    uint64_t refused;  /* peak of the rung above, which was refused memory; 0:
+                          none was */
+    bool rough;        /* the programs give only sizes, see VAE_BUILD_ROUGH */
+    bool lowers_slice; /* the ladder has smaller slices than the caller set */
+    VaePlan least;     /* of all that were too large; peak 0: none was */
+    bool least_is_prepared;
 
     const VaeBackendClass *class;
     VaeBackend *backend;
@@ -126,9 +130,11 @@ void vae_stream_free_waiting(VaeStream *s);
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
 
-/* stream/precision.c: sets plan.precision for AUTO, or warns of a slow one, if
- * the backend can time both. The backend is open, nothing is planned yet. */
+/* stream/precision.c: sets plan.precision for AUTO, if the backend can time
+ * both. The backend is open, nothing is planned yet. */
 void vae_stream_settle_precision(VaeStream *s);
+/* Warns of a slow one that the caller asked for. */
+void vae_stream_warn_of_precision(VaeStream *s);
 
 /* A later step of an encoder whose latents come in chunks runs the program
  * `next`, and then `first`. */
@@ -144,9 +150,13 @@ vae_stream_direction(const VaeStream *s)
     return s->params.direction == VAE_DECODE ? "decode" : "encode";
 }
 
+/* ROUGH: only for the sizes. As if the backend could compute all strips, which
+ * takes long to ask; and of tiles only the largest are planned. */
+typedef enum VaeBuildHow { VAE_BUILD_EXACT, VAE_BUILD_ROUGH } VaeBuildHow;
 /* stream/programs.c: records, fuses and plans the programs of a rung. Those of
  * before are dropped. On an error there are none. */
-VaeStatus vae_stream_build(VaeStream *s, VaeRung rung, VaeError *error);
+VaeStatus vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how,
+                           VaeError *error);
 /* Prepares the programs, anew where they are. cache NULL: only sizes, no weight
  * is made. */
 VaeStatus vae_stream_prepare(VaeStream *s, VaeWeightCache *cache,
@@ -173,14 +183,14 @@ VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 
 /* The rungs of the ladder, the fastest first. Returns their number. */
-enum { VAE_RUNGS = 12 };
+enum { VAE_RUNGS = 32 };
 int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
 /* stream/tell.c: logs the resulting settings; and what each rung would take,
  * with the cost of a step. */
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
-/* Warns that tiles are not exact. */
-void vae_stream_warn_of_tiles(const VaeStream *s);
+/* Warns that tiles are not exact, and of smaller slices than the caller set. */
+void vae_stream_warn_of_setting(const VaeStream *s);
 
 /* Plans a stream of s's model with these params. False: it does not fit. On the
  * host it uses s's backend, because a limit of the process may leave no memory

@@ -48,9 +48,10 @@ plan_rung(const VaeStream *s, VaeRung rung, VaePlan *out)
                        .plan = s->plan,
                        .grid = s->grid};
     const VaePlan *p = &other.plan;
-    bool good = vae_stream_build(&other, rung, NULL) == VAE_OK &&
-                p->frames_at_once == rung.group && has_strips(p, rung) &&
-                (!rung.spared || p->spilled);
+    bool good =
+        vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL) == VAE_OK &&
+        p->frames_at_once == rung.group && has_strips(p, rung) &&
+        (!rung.spared || p->spilled);
     if (good) {
         *out = *p;
         out->peak = s->plan.peak - s->plan.arena -
@@ -115,13 +116,23 @@ vae_stream_tell(const VaeStream *s)
             s->params.height, setting, MIB(p->peak), spilled);
 }
 
-void
-vae_stream_warn_of_tiles(const VaeStream *s)
+static void
+warn_of_slice(const VaeStream *s)
+{
+    char line[200];
+    snprintf(line, sizeof line,
+             "slices of %d, and not of %d as set, because nothing else fits in "
+             "memory without %s tiles, which are not exact",
+             s->plan.slice_size, s->params.slice_size,
+             s->plan.tiles ? "smaller" : "any");
+    s->params.warn(s->params.log_user, line);
+}
+
+static void
+warn_of_tiles(const VaeStream *s)
 {
     const VaePlan *p = &s->plan;
     char line[300], overlap[80] = "which do not overlap";
-    if (!p->tiles || !s->params.warn)
-        return;
     if (p->tile_overlap)
         snprintf(overlap, sizeof overlap,
                  "which overlap by %d pixels and are blended", p->tile_overlap);
@@ -133,4 +144,14 @@ vae_stream_warn_of_tiles(const VaeStream *s)
         s->plan.padded_width, s->plan.padded_height, p->tiles, p->tile_width,
         p->tile_height, overlap);
     s->params.warn(s->params.log_user, line);
+}
+
+void
+vae_stream_warn_of_setting(const VaeStream *s)
+{
+    const VaePlan *p = &s->plan;
+    if (s->params.warn && p->slice_size < s->params.slice_size)
+        warn_of_slice(s);
+    if (s->params.warn && p->tiles)
+        warn_of_tiles(s);
 }

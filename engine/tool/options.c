@@ -151,16 +151,6 @@ set_tile_size(Options *o, const Option *p, const char *word)
 }
 
 static bool
-set_tile_overlap(Options *o, const Option *p, const char *word)
-{
-    if (!whole(word, 0, 65536, &o->tile_overlap))
-        return false;
-    if (o->tile_overlap == 0)
-        o->tile_overlap = -1; /* none; the library's 0 is automatic */
-    return true;
-}
-
-static bool
 set_spill(Options *o, const Option *p, const char *word)
 {
     return vae_spill_parse(word, &o->spill);
@@ -298,9 +288,10 @@ static const Option options[] = {
      "tiles that overlap and are blended, which is not exact"},
     {"--tile-size", "WxH", RUNS, set_tile_size,
      "with --tiles blend: always tiles, of that many pixels; N: NxN"},
-    {"--tile-overlap", "N", RUNS, set_tile_overlap,
-     "pixels that tiles overlap by; default: as in the network's own pipeline, "
-     "1/4 or 1/8 of a tile"},
+    {"--tile-overlap", "N", RUNS, set_whole,
+     "with --tiles blend: pixels that tiles overlap by; 0 (default): as in the "
+     "network's own pipeline, 1/4 or 1/8 of a tile; -1: none",
+     AT(tile_overlap), -1, 65536},
     {"--threads", "N", RUNS, set_whole,
      "0 (default): as many as the process may use", AT(threads), 0, 4096},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
@@ -438,6 +429,9 @@ check(Command command, const char *name, const Options *o)
                      vae_backend_name(o->backend));
     if (o->every && !o->resume)
         return usage(name, "--checkpoint-interval needs --resume");
+    if (!o->tiles && (o->tile_width || o->tile_overlap))
+        return usage(name, "--tile-%s needs --tiles blend",
+                     o->tile_width ? "size" : "overlap");
     return true;
 }
 

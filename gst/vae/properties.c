@@ -340,7 +340,8 @@ install_tiles(GObjectClass *klass)
      * GstVaeBase:tiles:
      *
      * `blend` computes a picture in tiles if it fits into memory in no other
-     * way (#GstVaeBase:memory-limit). Each tile is computed as if it were the
+     * way (#GstVaeBase:memory-limit), not even in slices smaller than
+     * #GstVaeBase:slice-size. Each tile is computed as if it were the
      * whole picture, and tiles are blended where they overlap. The result is
      * not exact, which a WARNING says: normalizations and attention see only
      * their tile. Not with `fallback` of #GstVaeBase:nan-policy, nor for

@@ -286,6 +286,84 @@ check_limit(Case *c)
            "without tiles: %s", error.message);
 }
 
+static VaePlan
+planned(Case *c, VaeStreamParams p)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    p.struct_size = sizeof p;
+    p.backend = c->bed.backend;
+    p.precision = c->bed.precision;
+    p.threads = c->bed.threads;
+    must(vae_stream_plan(c->bed.model, &p, &plan, &error), &error);
+    return plan;
+}
+
+/* The MiB that a refusal says are needed. */
+static double
+needed(Case *c, VaeStreamParams p)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    p.struct_size = sizeof p;
+    p.backend = c->bed.backend;
+    p.precision = c->bed.precision;
+    p.threads = c->bed.threads;
+    p.memory_limit = 1;
+    expect(vae_stream_plan(c->bed.model, &p, &plan, &error) == VAE_ERR_MEMORY,
+           "refused: %s", error.message);
+    const char *at = strstr(error.message, " needs ");
+    return at ? strtod(at + strcspn(at, "0123456789"), NULL) : 0;
+}
+
+/* Slices smaller than the caller's come before tiles, which are not exact. */
+static void
+check_last_resort(Case *c, const TestClip *want)
+{
+    VaeStreamParams p = tiled(c);
+    p.tile_width = p.tile_height = p.tile_overlap = 0;
+    p.strips = 1;
+    p.frames_at_once = 9;
+    const VaePlan one = planned(c, p);
+    p.slice_size = 4;
+    const VaePlan four = planned(c, p);
+    if (!expect(one.peak < four.peak && four.slice_size == 4,
+                "slices of 4 take more"))
+        return;
+    p.memory_limit = (size_t) one.peak;
+    const VaePlan plan = planned(c, p);
+    expect(plan.tiles == 0 && plan.slice_size == 1,
+           "in the memory of slices of 1: %d tiles, slices of %d", plan.tiles,
+           plan.slice_size);
+    c->warnings = 0;
+    p.tiles = VAE_TILES_OFF;
+    p.slice_size = 1;
+    TestClip exact = compute(c, want, p, by_one);
+    expect(c->warnings == 0, "slices of 1 as set: %d warnings", c->warnings);
+    p.tiles = VAE_TILES_BLEND;
+    p.slice_size = 4;
+    check(c, &exact, p, by_one, "smaller slices than set, instead of tiles");
+    expect(c->warnings == 1, "%d warning of that", c->warnings);
+    clip_free(&exact);
+    /* And where only tiles fit, they are the same. */
+    p.width = p.height = 512;
+    p.tile_width = 256;
+    p.slice_size = 1;
+    p.memory_limit = 0;
+    p.memory_limit = (size_t) planned(c, p).peak;
+    p.tile_width = 0;
+    const int width = planned(c, p).tile_width;
+    p.slice_size = 4;
+    expect(planned(c, p).tile_width == width, "tiles of %d and of %d",
+           planned(c, p).tile_width, width);
+    const double with = needed(c, p);
+    p.slice_size = 1;
+    p.tiles = VAE_TILES_OFF;
+    const double without = needed(c, p);
+    expect(with > 0 && with <= without,
+           "a refusal names %.1f MiB with tiles, %.1f without", with, without);
+}
+
 /* A latent that is not finite counts once, also where tiles overlap. */
 static void
 check_nonfinite(Case *c, const TestClip *want)
@@ -315,6 +393,7 @@ look(Case *c)
     check_reset(c, &want);
     check_errors(c);
     check_limit(c);
+    check_last_resort(c, &want);
     if (c->direction == VAE_DECODE)
         check_nonfinite(c, &want);
     clip_free(&want);

@@ -87,6 +87,18 @@ check "the same without a size, where it fits" 0 "$tool" decode --model "$wan" \
 says_not "warning"
 check "these differ" 1 "$tool" compare "$out/tiles.safetensors" \
     "$out/whole.safetensors" --max-abs 1e-3
+check "no overlap, as -1 of the property" 0 "$tool" plan --arch taew2_1 \
+    --size 416x240 --tiles blend --tile-size 128x96 --tile-overlap -1
+says ", 12 tiles of 128x96 (not exact)"
+check "an overlap of 0 is the default" 0 "$tool" plan --arch taew2_1 \
+    --size 416x240 --tiles blend --tile-size 128x96 --tile-overlap 0
+says ", 16 tiles of 128x96 (not exact)"
+check "a size of tiles without tiles" 2 "$tool" plan --arch taew2_1 \
+    --size 416x240 --tile-size 128
+says "vaetool plan: --tile-size needs --tiles blend"
+check "an overlap without tiles" 2 "$tool" plan --arch taew2_1 \
+    --size 416x240 --tile-overlap -1
+says "vaetool plan: --tile-overlap needs --tiles blend"
 check "a wrong size of tiles" 2 "$tool" decode --model "$wan" --tiles blend \
     --tile-size 32xx "$latents" "$out/tiles.safetensors"
 check "a size between latent pixels" 3 "$tool" decode --model "$wan" \

@@ -131,9 +131,10 @@ typedef struct VaeStreamParams {
      * after another, and blends them where they overlap. Each tile is computed
      * like a whole picture, so norms and attention see only their tile. The
      * output is therefore not exact, and `warn` gets a warning. Use it for
-     * pictures that fit in no other way. It does not work with
-     * VAE_NAN_FALLBACK, with a decoder that has a VaeModelInfo.delay, or with
-     * pictures in device memory.
+     * pictures that fit in no other way. A slice_size is then a maximum:
+     * smaller slices, which are exact, come before tiles; `warn` tells it. It
+     * does not work with VAE_NAN_FALLBACK, with a decoder that has a
+     * VaeModelInfo.delay, or with pictures in device memory.
      */
     int64_t tiles;
     /* The size of a tile in pixels, a multiple of VaeModelInfo.spatial. If one

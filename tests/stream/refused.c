@@ -1,0 +1,76 @@
+/*
+ * refused.c: a refusal takes little planning, and asks the backend nothing,
+ * which takes long.
+ *
+ * refused MODEL BACKEND PRECISION. Calls of vae_program_plan() and
+ * vae_cpu_can_strip() come here first.
+ */
+#include "streams.h"
+
+#include <stdio.h>
+
+#include "stream.h"
+
+static int planned, asked;
+
+/* The names are the linker's. */
+bool __real_vae_program_plan(VaeProgram *p);
+bool __wrap_vae_program_plan(VaeProgram *p);
+bool __real_vae_cpu_can_strip(void *cpu, const VaeOp *op);
+bool __wrap_vae_cpu_can_strip(void *cpu, const VaeOp *op);
+
+bool
+__wrap_vae_program_plan(VaeProgram *p)
+{
+    planned++;
+    return __real_vae_program_plan(p);
+}
+
+bool
+__wrap_vae_cpu_can_strip(void *cpu, const VaeOp *op)
+{
+    asked++;
+    return __real_vae_cpu_can_strip(cpu, op);
+}
+
+static void
+refuse(const Bed *bed, VaeDirection direction, bool tiles, int most)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    const VaeStreamParams params = {.struct_size = sizeof params,
+                                    .direction = direction,
+                                    .backend = bed->backend,
+                                    .precision = bed->precision,
+                                    .width = 512,
+                                    .height = 512,
+                                    .memory_limit = 1,
+                                    .threads = 1,
+                                    .tiles = tiles};
+    planned = asked = 0;
+    expect(vae_stream_plan(bed->model, &params, &plan, &error) ==
+               VAE_ERR_MEMORY,
+           "%s", error.message);
+    expect(planned > 0 && planned <= most && asked == 0,
+           "%s, tiles %s: %d programs planned, %d strips asked for",
+           direction == VAE_DECODE ? "decode" : "encode",
+           tiles ? "blend" : "off", planned, asked);
+}
+
+int
+main(int argc, char **argv)
+{
+    /* At most three programs of a plan; seven rungs, ten sizes of tiles; and
+     * the advice tries a precision, six sizes of the picture, and tiles. */
+    enum { PROGRAM = 3, RUNGS = 7, TILES = 10, ADVICE = 1 + 6 };
+    Bed bed;
+    bed_open_main(&bed, argc, argv);
+    for (int d = 0; d < 2; d++) {
+        const VaeDirection direction = d ? VAE_ENCODE : VAE_DECODE;
+        refuse(&bed, direction, false, PROGRAM * (RUNGS + ADVICE + TILES + 1));
+        refuse(&bed, direction, true,
+               PROGRAM * (RUNGS + TILES + ADVICE * (TILES + 1)));
+    }
+    vae_model_free(&bed.model);
+    return tests_end();
+}
