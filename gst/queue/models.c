@@ -236,47 +236,64 @@ is_demo(const gchar *name)
            strcmp(name, "demo-tiny.safetensors") == 0;
 }
 
-/* The first file of a models folder by name, for the message. */
-static gchar *
-any_in(const gchar *data_dir)
+/* Adds the models of a folder, except those that an earlier one has, too. */
+static void
+add_installed(GHashTable *paths, const gchar *data_dir)
 {
     gchar *folder = g_build_filename(data_dir, "gst-vae", "models", NULL);
     GDir *dir = g_dir_open(folder, 0, NULL);
-    const gchar *name = NULL;
-    gchar *found = NULL;
+    const gchar *name;
 
-    while (dir && !found && (name = g_dir_read_name(dir)))
-        if (g_str_has_suffix(name, ".safetensors") && !is_demo(name))
-            found = g_build_filename(folder, name, NULL);
+    while (dir && (name = g_dir_read_name(dir)))
+        if (g_str_has_suffix(name, ".safetensors") && !is_demo(name) &&
+            !g_hash_table_contains(paths, name))
+            g_hash_table_insert(paths, g_strdup(name),
+                                g_build_filename(folder, name, NULL));
     if (dir)
         g_dir_close(dir);
     g_free(folder);
-    return found;
+}
+
+/* The only one of paths, or the error that there are several. (transfer full)
+ */
+static gchar *
+only_one(GHashTable *paths, GError **error)
+{
+    GList *list =
+        g_list_sort(g_hash_table_get_values(paths), (GCompareFunc) g_strcmp0);
+    gchar *path = NULL;
+
+    if (!list->next)
+        path = g_strdup(list->data);
+    else
+        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+                    "%u models are installed (%s, %s%s), and nothing says "
+                    "which one is meant: set the property model=..., or "
+                    "latent-space in the caps after the encoder",
+                    g_hash_table_size(paths), (gchar *) list->data,
+                    (gchar *) list->next->data,
+                    list->next->next ? ", ..." : "");
+    g_list_free(list);
+    return path;
 }
 
 gchar *
 gst_vae_models_find_any(GError **error)
 {
     const gchar *const *system = g_get_system_data_dirs();
-    gchar *other = any_in(g_get_user_data_dir());
+    GHashTable *paths =
+        g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     gchar *path;
 
-    for (guint i = 0; system[i] && !other; i++)
-        other = any_in(system[i]);
-    if (other) {
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
-                    "Models are installed (%s), and nothing says which one "
-                    "is meant: set the property model=..., or latent-space "
-                    "in the caps after the encoder",
-                    other);
-        g_free(other);
-        return NULL;
-    }
-    path = find_demo();
-    if (!path)
+    add_installed(paths, g_get_user_data_dir());
+    for (guint i = 0; system[i]; i++)
+        add_installed(paths, system[i]);
+    path = g_hash_table_size(paths) > 0 ? only_one(paths, error) : find_demo();
+    if (!path && g_hash_table_size(paths) == 0)
         g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
                     "No model is installed in %s/gst-vae/models: set the "
                     "property model=... to a file of weights",
                     g_get_user_data_dir());
+    g_hash_table_unref(paths);
     return path;
 }

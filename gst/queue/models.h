@@ -38,8 +38,9 @@ const VaeModelInfo *gst_vae_model_info(const GstVaeModel *model);
  */
 gchar *gst_vae_models_find(const gchar *space, GError **error);
 
-/* Returns the file for an encoder without any settings: the bundled demo, if no
- * other model is installed. Errors are as above. */
+/* Returns the file for an encoder without any settings: the only installed
+ * model, or the bundled demo if there is none. Several are an error. Errors are
+ * as above. */
 gchar *gst_vae_models_find_any(GError **error);
 
 G_END_DECLS

@@ -209,6 +209,7 @@ test_find(void)
     gchar *folder =
         g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
     gchar *path = g_build_filename(folder, "wan2.1.safetensors", NULL), *found;
+    gchar *second = g_build_filename(folder, "wan2.2.safetensors", NULL);
     gchar *evil = g_build_filename(g_get_user_data_dir(), "gst-vae",
                                    "evil.safetensors", NULL);
     GError *error = NULL;
@@ -224,13 +225,20 @@ test_find(void)
     g_clear_error(&error);
     CHECK(!gst_vae_models_find("../evil", &error));
     g_clear_error(&error);
+    found = gst_vae_models_find_any(NULL);
+    CHECK(g_strcmp0(found, path) == 0);
+    g_free(found);
+    touch(second);
     CHECK(!gst_vae_models_find_any(&error)); /* which one is not said */
     CHECK(strstr(error->message, "wan2.1.safetensors"));
+    CHECK(strstr(error->message, "wan2.2.safetensors"));
     g_clear_error(&error);
     CHECK(remove(path) == 0);
+    CHECK(remove(second) == 0);
     CHECK(remove(evil) == 0);
     test_find_demo(folder);
     g_free(path);
+    g_free(second);
     g_free(evil);
     g_free(folder);
 }
