@@ -66,9 +66,13 @@ post(GstVaeBase *base, const gchar *what, const gchar *advice,
     g_free(name);
 }
 
+/* name: the media type that came, or NULL. */
 static const gchar *
-advice_for(GstVaeBase *base)
+advice_for(GstVaeBase *base, const gchar *name)
 {
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE &&
+        g_strcmp0(name, "video/x-raw") == 0)
+        return "vaeencode makes latents of video";
     return GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE
                ? "put latentdemux (or decodebin) before vaedecode"
                : "put a decoder (such as decodebin) and videoconvert before "
@@ -85,7 +89,7 @@ refuse_caps(GstVaeBase *base, const GstCaps *caps)
     gchar *what =
         foreign ? g_strdup(name) : g_strdup_printf("%s(%s)", name, memory);
 
-    post(base, what, foreign ? advice_for(base) : NULL, all);
+    post(base, what, foreign ? advice_for(base, name) : NULL, all);
     g_free(what);
     g_free(all);
     g_free(memory);
@@ -134,7 +138,7 @@ gst_vae_foreign_bytes(GstVaeBase *base, GstBuffer *buffer)
                       gst_structure_get_name(gst_caps_get_structure(look, 0)))
                 : g_strdup("data without caps");
     gst_clear_caps(&look);
-    post(base, what, advice_for(base),
+    post(base, what, advice_for(base, NULL),
          "no CAPS event came before the first buffer");
     g_free(what);
 }

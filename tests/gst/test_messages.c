@@ -130,6 +130,11 @@ test_foreign(void)
                   "other/npy came, wanted video/"
                   "x-vae-latent or other/tensors",
                   demux);
+    check_refused("vaedecode",
+                  "video/x-raw,format=RGBA,width=16,height=16,framerate=16/1",
+                  GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
+                  "video/x-raw came, wanted video/x-vae-latent",
+                  ": vaeencode makes latents of video");
     check_refused("vaeencode",
                   "video/x-raw(memory:GLMemory),format=RGBA,width=16,height=16,"
                   "framerate=16/1",
