@@ -55,6 +55,14 @@ typedef struct GstVaeDecodeClass {
 /* Properties and signals. */
 void gst_vae_decode_install(GObjectClass *klass);
 
+/* decode/caps.c: functions of GstVaeBaseClass */
+
+gboolean gst_vae_decode_set_caps(GstVaeBase *base, GstCaps *caps,
+                                 GError **error);
+gboolean gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
+                                  GError **error);
+void gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session);
+
 /* decode/timing.c: converts buffers of latents to steps with timestamps */
 
 /* The time of a latent's step, and its place. */

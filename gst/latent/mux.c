@@ -52,33 +52,10 @@
 #include "mux.h"
 
 #include "details.h"
-#include "error.h"
-#include "header.h"
-#include "record.h"
 #include "tensor_meta.h"
 
-GST_DEBUG_CATEGORY_STATIC(latent_mux_debug);
-#define GST_CAT_DEFAULT latent_mux_debug
-
-typedef enum {
-    STATE_EMPTY,   /* nothing sent */
-    STATE_WRITING, /* behind the first header */
-    STATE_DONE     /* behind the last header, or failed */
-} State;
-
-struct _GstLatentMux {
-    GstElement parent;
-    GstPad *sinkpad, *srcpad;
-
-    /* Under the sink pad's stream lock. */
-    State state;
-    GstCaps *caps; /* NULL before the first ones; as info_to_caps() says */
-    GstVaeLatentInfo info;
-    GstTagList *tags; /* that the header has, or NULL */
-    GstLatentHeader header;
-    GstLatentRecord record;
-    gboolean warned, times_told;
-};
+GST_DEBUG_CATEGORY(gst_latent_mux_debug);
+#define GST_CAT_DEFAULT gst_latent_mux_debug
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
@@ -89,218 +66,11 @@ static GstStaticPadTemplate src_template =
 
 G_DEFINE_TYPE_WITH_CODE(GstLatentMux, gst_latent_mux, GST_TYPE_ELEMENT,
                         G_IMPLEMENT_INTERFACE(GST_TYPE_TAG_SETTER, NULL);
-                        GST_DEBUG_CATEGORY_INIT(latent_mux_debug, "latentmux",
-                                                0, "latent file muxer"))
+                        GST_DEBUG_CATEGORY_INIT(gst_latent_mux_debug,
+                                                "latentmux", 0,
+                                                "latent file muxer"))
 GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_PRIMARY,
                             GST_TYPE_LATENT_MUX)
-
-/* Takes error. */
-static void
-post(GstLatentMux *self, GError *error)
-{
-    gst_vae_post_gerror(GST_ELEMENT(self), error,
-                        gst_vae_error_context(NULL, self->info.space));
-}
-
-/* Header ---------------------------------------------------------------- */
-
-/* Moves downstream to the file's first byte and sends the header there. */
-static GstFlowReturn
-push_header(GstLatentMux *self, GstBuffer *buffer)
-{
-    GstSegment segment;
-    GST_BUFFER_OFFSET(buffer) = 0;
-    GST_BUFFER_OFFSET_END(buffer) = self->header.size;
-    gst_segment_init(&segment, GST_FORMAT_BYTES);
-    if (!gst_pad_push_event(self->srcpad, gst_event_new_segment(&segment))) {
-        gst_buffer_unref(buffer);
-        return GST_PAD_IS_FLUSHING(self->srcpad) ? GST_FLOW_FLUSHING
-                                                 : GST_FLOW_ERROR;
-    }
-    return gst_pad_push(self->srcpad, buffer);
-}
-
-/* Writing --------------------------------------------------------------- */
-
-static gboolean
-downstream_seekable(GstLatentMux *self)
-{
-    gboolean seekable = FALSE;
-    GstQuery *query = gst_query_new_seeking(GST_FORMAT_BYTES);
-    if (gst_pad_peer_query(self->srcpad, query))
-        gst_query_parse_seeking(query, NULL, &seekable, NULL, NULL);
-    gst_query_unref(query);
-    return seekable;
-}
-
-static void
-take_tags(GstLatentMux *self)
-{
-    const GstTagList *tags = gst_tag_setter_get_tag_list(GST_TAG_SETTER(self));
-    gst_clear_tag_list(&self->tags);
-    self->tags = tags ? gst_tag_list_copy(tags) : NULL;
-    self->header.tags = self->tags;
-}
-
-/* Posts *error. */
-static GstFlowReturn
-fail(GstLatentMux *self, const VaeError *error)
-{
-    post(self, gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_MUX,
-                                 error->message, gst_vae_error_parts(error)));
-    return GST_FLOW_ERROR;
-}
-
-static GstFlowReturn
-begin(GstLatentMux *self)
-{
-    if (!gst_pad_is_linked(self->srcpad))
-        return GST_FLOW_NOT_LINKED;
-    if (!downstream_seekable(self)) {
-        GST_ELEMENT_ERROR(self, STREAM, MUX,
-                          ("Downstream cannot seek, but the front of a latent "
-                           "file is written last; write to a regular file, or "
-                           "use gdppay for a stream"),
-                          (NULL));
-        return GST_FLOW_ERROR;
-    }
-    VaeError error;
-    self->header = (GstLatentHeader){.info = &self->info};
-    take_tags(self);
-    self->header.size = gst_latent_header_room(&self->info, self->tags, &error);
-    if (self->header.size == 0)
-        return fail(self, &error);
-    GstBuffer *header = gst_latent_header_make(&self->header, &error);
-    if (!header)
-        return fail(self, &error);
-    GstCaps *caps = gst_static_pad_template_get_caps(&src_template);
-    gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
-    gst_caps_unref(caps);
-    return push_header(self, header);
-}
-
-/* Writes a table of pairs of numbers at *offset, and moves that behind it. */
-static GstFlowReturn
-push_table(GstLatentMux *self, GArray *table, guint64 *offset)
-{
-    const gsize size = table->len * 2 * sizeof(gint64);
-    gint64 *numbers = (gint64 *) table->data;
-    for (guint i = 0; i < 2 * table->len; i++)
-        numbers[i] = GINT64_TO_LE(numbers[i]);
-    GstBuffer *buffer = gst_buffer_new_memdup(numbers, size);
-    GST_BUFFER_OFFSET(buffer) = *offset;
-    *offset += size;
-    GST_BUFFER_OFFSET_END(buffer) = *offset;
-    return gst_pad_push(self->srcpad, buffer);
-}
-
-/* The header at the end, with all tags that have come, if there is room for
- * them. */
-static GstBuffer *
-last_header(GstLatentMux *self, VaeError *error)
-{
-    GstTagList *first = g_steal_pointer(&self->tags);
-    take_tags(self);
-    GstBuffer *header = gst_latent_header_make(&self->header, error);
-    if (!header && error->status == VAE_ERR_SIZE) {
-        GST_ELEMENT_WARNING(self, STREAM, MUX,
-                            ("The tags that came after the first latent are "
-                             "too long for the file's header and are left out"),
-                            ("%s", error->message));
-        self->header.tags = first;
-        header = gst_latent_header_make(&self->header, error);
-    }
-    self->header.tags = NULL;
-    gst_clear_tag_list(&first);
-    return header;
-}
-
-/* Writes the tables behind the latents, and the true header over the first
- * one. */
-static GstFlowReturn
-complete(GstLatentMux *self)
-{
-    GstLatentRecord *record = &self->record;
-    GST_DEBUG_OBJECT(
-        self, "%" G_GINT64_FORMAT " latents, %" G_GINT64_FORMAT " frames",
-        record->latents, record->frames);
-    self->state = STATE_DONE;
-    self->header.latents = record->latents;
-    self->header.frames = record->frames;
-    self->header.sequences = record->latents > 0 ? record->sequences->len : 0;
-    self->header.times =
-        record->uneven && !record->untimed && record->latents > 0;
-    VaeError error;
-    GstBuffer *header = last_header(self, &error);
-    if (!header)
-        return fail(self, &error);
-    guint64 offset =
-        self->header.size +
-        record->latents * gst_vae_latent_info_step_size(&self->info);
-    GstFlowReturn ret = GST_FLOW_OK;
-    if (self->header.times)
-        ret = push_table(self, record->times, &offset);
-    if (ret == GST_FLOW_OK && record->sequences->len > 1)
-        ret = push_table(self, record->sequences, &offset);
-    if (ret == GST_FLOW_OK)
-        return push_header(self, header);
-    gst_buffer_unref(header);
-    return ret;
-}
-
-static void
-warn_of_times(GstLatentMux *self)
-{
-    if (self->times_told || !self->record.untimed || !self->record.uneven)
-        return;
-    self->times_told = TRUE;
-    GST_ELEMENT_WARNING(
-        self, STREAM, MUX,
-        ("Latent %" G_GINT64_FORMAT " has no time, or one before that of an "
-         "earlier latent, which the file cannot hold: all latents get the "
-         "times of the frame rate. Put videorate in front of the encoder",
-         self->record.latents),
-        (NULL));
-}
-
-static void
-warn_of_sequence(GstLatentMux *self)
-{
-    if (self->warned || !self->record.doubtful)
-        return;
-    self->warned = TRUE;
-    GST_ELEMENT_WARNING(
-        self, STREAM, MUX,
-        ("Latent %" G_GINT64_FORMAT
-         " begins a new sequence by its flags, but has not the duration of "
-         "one frame: it is written as the continuation of the one before. "
-         "Set DELTA_UNIT on it, or that duration",
-         self->record.latents),
-        (NULL));
-}
-
-static GstFlowReturn
-write_latent(GstLatentMux *self, GstBuffer *buffer)
-{
-    const gsize size = gst_buffer_get_size(buffer);
-    const guint64 offset = self->header.size + self->record.latents * size;
-    gst_latent_record_note(&self->record, &self->info, buffer);
-    warn_of_sequence(self);
-    warn_of_times(self);
-    buffer = gst_buffer_make_writable(buffer);
-    GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
-    GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
-    GST_BUFFER_OFFSET(buffer) = offset;
-    GST_BUFFER_OFFSET_END(buffer) = offset + size;
-    GST_BUFFER_FLAG_UNSET(buffer,
-                          GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_DISCONT);
-    GST_LOG_OBJECT(self, "latent %" G_GINT64_FORMAT ": %" GST_PTR_FORMAT,
-                   self->record.latents, buffer);
-    const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
-    if (ret == GST_FLOW_OK)
-        gst_latent_record_count(&self->record);
-    return ret;
-}
 
 /* (transfer full) */
 static GError *
@@ -327,9 +97,10 @@ read_latent(GstLatentMux *self, GstBuffer *buffer)
     GError *error = NULL;
     buffer = gst_vae_tensor_meta_take(buffer, &self->info, NULL, &error);
     if (!buffer) {
-        post(self, error);
+        gst_latent_mux_post(self, error);
     } else if (gst_buffer_get_size(buffer) != wanted) {
-        post(self, wrong_size(self, gst_buffer_get_size(buffer), wanted));
+        gst_latent_mux_post(
+            self, wrong_size(self, gst_buffer_get_size(buffer), wanted));
         gst_clear_buffer(&buffer);
     }
     return buffer;
@@ -340,26 +111,27 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
     GstLatentMux *self = GST_LATENT_MUX(parent);
     GstFlowReturn ret = GST_FLOW_OK;
-    if (self->state == STATE_DONE) {
+    if (self->state == GST_LATENT_MUX_DONE) {
         ret = GST_FLOW_EOS;
     } else if (!self->caps) {
         ret = GST_FLOW_NOT_NEGOTIATED;
     } else if (!(buffer = read_latent(self, buffer))) {
         ret = GST_FLOW_ERROR;
-        if (self->state == STATE_WRITING)
-            complete(self);
-    } else if (self->state == STATE_EMPTY) {
-        ret = begin(self);
-        self->state = ret == GST_FLOW_OK ? STATE_WRITING : STATE_EMPTY;
+        if (self->state == GST_LATENT_MUX_WRITING)
+            gst_latent_mux_complete(self);
+    } else if (self->state == GST_LATENT_MUX_EMPTY) {
+        ret = gst_latent_mux_begin(self);
+        self->state =
+            ret == GST_FLOW_OK ? GST_LATENT_MUX_WRITING : GST_LATENT_MUX_EMPTY;
     }
     if (ret != GST_FLOW_OK) {
         gst_clear_buffer(&buffer);
     } else {
-        ret = write_latent(self, buffer);
+        ret = gst_latent_mux_write(self, buffer);
     }
     /* A failed write must not be covered by a header that looks right. */
     if (ret < GST_FLOW_EOS)
-        self->state = STATE_DONE;
+        self->state = GST_LATENT_MUX_DONE;
     return ret;
 }
 
@@ -370,8 +142,8 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 static gboolean
 refuse_change(GstLatentMux *self, GstCaps *caps)
 {
-    if (self->state == STATE_WRITING) {
-        complete(self);
+    if (self->state == GST_LATENT_MUX_WRITING) {
+        gst_latent_mux_complete(self);
         gchar *found = gst_caps_to_string(caps);
         gchar *wanted = gst_caps_to_string(self->caps);
         GST_ELEMENT_ERROR_WITH_DETAILS(
@@ -395,7 +167,7 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
     GstVaeLatentInfo info;
     GError *error = NULL;
     if (!gst_vae_latent_info_from_caps(caps, &info, &error)) {
-        post(self, error);
+        gst_latent_mux_post(self, error);
         return FALSE;
     }
     if (info.layout != GST_VAE_LATENT_CHW) {
@@ -404,11 +176,12 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
                              "The caps have %d latents a buffer in another "
                              "layout, wanted layout = chw",
                              info.frames);
-        post(self, error);
+        gst_latent_mux_post(self, error);
         return FALSE;
     }
     GstCaps *plain = gst_vae_latent_info_to_caps(&info);
-    if (self->state != STATE_EMPTY && !gst_caps_is_equal(self->caps, plain))
+    if (self->state != GST_LATENT_MUX_EMPTY &&
+        !gst_caps_is_equal(self->caps, plain))
         return refuse_change(self, plain);
     gst_caps_replace(&self->caps, plain);
     gst_caps_unref(plain);
@@ -419,7 +192,7 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
 static void
 reset(GstLatentMux *self)
 {
-    self->state = STATE_EMPTY;
+    self->state = GST_LATENT_MUX_EMPTY;
     self->header = (GstLatentHeader){0};
     gst_latent_record_reset(&self->record);
     self->warned = self->times_told = FALSE;
@@ -428,13 +201,13 @@ reset(GstLatentMux *self)
 static void
 end(GstLatentMux *self)
 {
-    if (self->state == STATE_WRITING) {
-        const GstFlowReturn ret = complete(self);
+    if (self->state == GST_LATENT_MUX_WRITING) {
+        const GstFlowReturn ret = gst_latent_mux_complete(self);
         /* GST_FLOW_ERROR was posted by who returned it. */
         if (ret != GST_FLOW_OK && ret != GST_FLOW_FLUSHING &&
             ret != GST_FLOW_ERROR)
             GST_ELEMENT_FLOW_ERROR(self, ret);
-    } else if (self->state == STATE_EMPTY) {
+    } else if (self->state == GST_LATENT_MUX_EMPTY) {
         GST_ELEMENT_ERROR(self, STREAM, MUX,
                           ("No latents arrived, nothing is written"), (NULL));
     }

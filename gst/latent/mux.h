@@ -6,12 +6,49 @@
 
 #include <gst/gst.h>
 
+#include "header.h"
+#include "record.h"
+
 G_BEGIN_DECLS
 
 #define GST_TYPE_LATENT_MUX (gst_latent_mux_get_type())
 G_DECLARE_FINAL_TYPE(GstLatentMux, gst_latent_mux, GST, LATENT_MUX, GstElement)
 
 GST_ELEMENT_REGISTER_DECLARE(latentmux)
+
+GST_DEBUG_CATEGORY_EXTERN(gst_latent_mux_debug);
+
+typedef enum {
+    GST_LATENT_MUX_EMPTY,   /* nothing sent */
+    GST_LATENT_MUX_WRITING, /* behind the first header */
+    GST_LATENT_MUX_DONE     /* behind the last header, or failed */
+} GstLatentMuxState;
+
+struct _GstLatentMux {
+    GstElement parent;
+    GstPad *sinkpad, *srcpad;
+
+    /* Under the sink pad's stream lock. */
+    GstLatentMuxState state;
+    GstCaps *caps; /* NULL before the first ones; as info_to_caps() says */
+    GstVaeLatentInfo info;
+    GstTagList *tags; /* that the header has, or NULL */
+    GstLatentHeader header;
+    GstLatentRecord record;
+    gboolean warned, times_told;
+};
+
+/* latent/write.c: the file, for the streaming thread */
+
+/* Posts an error with the latent space. (takes error) */
+void gst_latent_mux_post(GstLatentMux *self, GError *error);
+/* Sends the first header. */
+GstFlowReturn gst_latent_mux_begin(GstLatentMux *self);
+/* Sends one latent of the right size. (takes buffer) */
+GstFlowReturn gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer);
+/* Sends the tables behind the latents, and the true header over the first one.
+ */
+GstFlowReturn gst_latent_mux_complete(GstLatentMux *self);
 
 G_END_DECLS
 #endif

@@ -1,76 +1,16 @@
 /*
- * pads.c: buffers, events and queries of the two pads, and negotiation.
+ * pads.c: buffers and events of the two pads.
  */
 #include "pads.h"
 
-#include "error.h"
+#include <gst/video/video.h>
+
 #include "foreign.h"
-#include "offer.h"
+#include "negotiate.h"
 #include "push.h"
-#include "share.h"
-#include "video.h"
+#include "queries.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
-
-/* Posts error behind all that was good, or, where there is none, does nothing:
- * a flush was the reason. */
-static gboolean
-refuse(GstVaeBase *base, GError *error)
-{
-    if (error) {
-        gst_vae_queue_drain(&base->queue);
-        gst_vae_base_post(base, error);
-    }
-    return FALSE;
-}
-
-/* The same for a negotiation, which every buffer tries again. Does not post the
- * same error twice. */
-static gboolean
-refuse_once(GstVaeBase *base, GError *error)
-{
-    if (error && g_strcmp0(base->input.refusal, error->message) == 0) {
-        g_error_free(error);
-        return FALSE;
-    }
-    if (error) {
-        g_free(base->input.refusal);
-        base->input.refusal = g_strdup(error->message);
-    }
-    return refuse(base, error);
-}
-
-/* Makes the session for what comes next and queues its CAPS event. */
-static gboolean
-negotiate(GstVaeBase *base)
-{
-    GstVaeSession *session = gst_vae_session_new(), *old;
-    GError *error = NULL;
-    gboolean ok, other;
-
-    gst_pad_check_reconfigure(base->srcpad);
-    ok = GST_VAE_BASE_GET_CLASS(base)->negotiate(base, session, &error);
-    if (!ok) {
-        gst_vae_session_unref(session);
-        gst_pad_mark_reconfigure(base->srcpad);
-        return refuse_once(base, error);
-    }
-    g_clear_pointer(&base->input.refusal, g_free);
-    GST_VAE_BASE_GET_CLASS(base)->set_times(base, session);
-    GST_DEBUG_OBJECT(base, "source caps %" GST_PTR_FORMAT, session->caps);
-    old = gst_vae_queue_set_session(&base->queue, gst_vae_session_ref(session));
-    other = (old ? old->collect_time : 0) != session->collect_time;
-    gst_vae_session_unref(old);
-    if (other)
-        gst_element_post_message(GST_ELEMENT(base),
-                                 gst_message_new_latency(GST_OBJECT(base)));
-    base->input.renegotiate = FALSE;
-    base->input.tags_due = TRUE; /* with the new bitrate */
-    ok = gst_vae_queue_push_event(&base->queue,
-                                  gst_event_new_caps(session->caps), session);
-    gst_vae_session_unref(session);
-    return ok;
-}
 
 /* The result of something that failed. Input that was refused because of a
  * flush, or because the pads are being shut, has not failed. */
@@ -121,10 +61,8 @@ is_wrong_way(GstVaeBase *base)
            GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
 }
 
-/* Ends the sequence. The buffers that were collected become steps or are
- * dropped. */
-static gboolean
-finish(GstVaeBase *base)
+gboolean
+gst_vae_pads_finish(GstVaeBase *base)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
 
@@ -159,7 +97,7 @@ sink_caps(GstVaeBase *base, GstEvent *event)
         gst_event_unref(event);
         return FALSE;
     }
-    finish(base);
+    gst_vae_pads_finish(base);
     klass->restart(base);
     gst_caps_replace(&base->input.caps, NULL);
     g_clear_pointer(&base->input.refusal, g_free);
@@ -170,9 +108,9 @@ sink_caps(GstVaeBase *base, GstEvent *event)
         gst_caps_replace(&base->input.refused_caps, caps);
     gst_event_unref(event);
     if (base->input.caps)
-        return negotiate(base);
+        return gst_vae_negotiate(base);
     if (!error || !is_no_model(error))
-        return refuse(base, error);
+        return gst_vae_refuse(base, error);
     /* The caps are right. decodebin would take a refusal for a missing plug-in
      * and hide the error, so it is told at the first buffer. */
     gst_caps_replace(&base->input.refused_caps, NULL);
@@ -201,7 +139,7 @@ sink_segment(GstVaeBase *base, GstEvent *event)
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     const guint32 seqnum = gst_event_get_seqnum(event);
 
-    finish(base);
+    gst_vae_pads_finish(base);
     gst_event_copy_segment(event, &base->input.segment);
     if (is_wrong_way(base)) {
         gst_event_unref(event);
@@ -222,7 +160,7 @@ sink_segment(GstVaeBase *base, GstEvent *event)
         klass->segment(base);
     /* A flush took the caps on their way; they go in front of the segment. */
     if (base->input.renegotiate && !gst_pad_has_current_caps(base->srcpad) &&
-        !negotiate(base)) {
+        !gst_vae_negotiate(base)) {
         gst_event_unref(event);
         return FALSE;
     }
@@ -234,7 +172,7 @@ sink_gap(GstVaeBase *base, GstEvent *event)
 {
     GstGapFlags flags = 0;
 
-    finish(base);
+    gst_vae_pads_finish(base);
     gst_event_parse_gap_flags(event, &flags);
     if (flags & GST_GAP_FLAG_MISSING_DATA)
         GST_VAE_BASE_GET_CLASS(base)->restart(base);
@@ -292,7 +230,7 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     GstVaeBase *base = GST_VAE_BASE(parent);
 
     if (base->input.no_model) {
-        refuse(base, g_steal_pointer(&base->input.no_model));
+        gst_vae_refuse(base, g_steal_pointer(&base->input.no_model));
         gst_buffer_unref(buffer);
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
@@ -304,7 +242,7 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
             base, base->input.caps ? GST_FLOW_ERROR : GST_FLOW_NOT_NEGOTIATED);
     }
     if ((base->input.renegotiate || gst_pad_check_reconfigure(base->srcpad)) &&
-        !negotiate(base)) {
+        !gst_vae_negotiate(base)) {
         gst_buffer_unref(buffer);
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
@@ -349,12 +287,12 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     case GST_EVENT_TAG:
         return sink_tags(base, event);
     case GST_EVENT_STREAM_START:
-        finish(base);
+        gst_vae_pads_finish(base);
         klass->restart(base);
         gst_clear_tag_list(&base->input.tags);
         break;
     case GST_EVENT_EOS:
-        finish(base);
+        gst_vae_pads_finish(base);
         break;
     default:
         if (!GST_EVENT_IS_SERIALIZED(event))
@@ -379,88 +317,6 @@ sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
                               caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR);
 }
 
-static gboolean
-query_accept(GstVaeBase *base, GstQuery *query)
-{
-    GstCaps *caps;
-
-    gst_query_parse_accept_caps(query, &caps);
-    gst_query_set_accept_caps_result(query,
-                                     gst_vae_foreign_accepts(base, caps));
-    return TRUE;
-}
-
-/* The template, without CUDAMemory where that cannot be used, and with the
- * interlaced video that set_caps() refuses in words. */
-static gboolean
-query_caps(GstVaeBase *base, GstQuery *query)
-{
-    GstCaps *caps = gst_pad_get_pad_template_caps(base->sinkpad), *filter;
-
-    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE &&
-        !gst_vae_cuda_possible(&base->cuda))
-        caps = gst_vae_cuda_remove(caps);
-    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE)
-        caps = gst_vae_video_add_interlaced(caps);
-    gst_query_parse_caps(query, &filter);
-    if (filter) {
-        GstCaps *both =
-            gst_caps_intersect_full(filter, caps, GST_CAPS_INTERSECT_FIRST);
-
-        gst_caps_unref(caps);
-        caps = both;
-    }
-    gst_query_set_caps_result(query, caps);
-    gst_caps_unref(caps);
-    return TRUE;
-}
-
-/* FALSE: it is another custom query. */
-static gboolean
-query_look_ahead(GstVaeBase *base, GstQuery *query)
-{
-    const GstStructure *s = gst_query_get_structure(query);
-
-    if (!s || !gst_structure_has_name(s, GST_VAE_LOOK_AHEAD_QUERY))
-        return FALSE;
-    gst_structure_set(gst_query_writable_structure(query), "latents",
-                      G_TYPE_INT, gst_vae_queue_times(&base->queue).look_ahead,
-                      NULL);
-    return TRUE;
-}
-
-static gboolean
-sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
-{
-    GstVaeBase *base = GST_VAE_BASE(parent);
-
-    switch (GST_QUERY_TYPE(query)) {
-    case GST_QUERY_ACCEPT_CAPS:
-        return query_accept(base, query);
-    case GST_QUERY_CAPS:
-        return query_caps(base, query);
-    case GST_QUERY_CONTEXT:
-        return gst_vae_cuda_answer(&base->cuda, query) ||
-               gst_pad_query_default(pad, parent, query);
-    case GST_QUERY_ALLOCATION:
-        GST_VAE_BASE_GET_CLASS(base)->propose_allocation(base, query);
-        return TRUE;
-    case GST_QUERY_CUSTOM:
-        return query_look_ahead(base, query) ||
-               gst_pad_query_default(pad, parent, query);
-    case GST_QUERY_DRAIN:
-        if (!finish(base) || !gst_vae_queue_drain(&base->queue))
-            return FALSE;
-        gst_pad_peer_query(base->srcpad, query);
-        return TRUE;
-    default:
-        if (GST_QUERY_IS_SERIALIZED(query) &&
-            !gst_vae_queue_drain(&base->queue))
-            return FALSE;
-        return gst_pad_query_default(pad, parent, query);
-    }
-}
-
 /* TRUE: the seek would turn the stream of an encoder. */
 static gboolean
 is_wrong_seek(GstVaeBase *base, GstEvent *event)
@@ -470,30 +326,6 @@ is_wrong_seek(GstVaeBase *base, GstEvent *event)
     gst_event_parse_seek(event, &seek_rate, NULL, NULL, NULL, NULL, NULL, NULL);
     return seek_rate < 0 &&
            GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
-}
-
-/* By upstream, which knows the true times; bytes are those of our video. */
-static gboolean
-query_convert(GstVaeBase *base, GstQuery *query)
-{
-    GstFormat from, to;
-    GstVideoInfo info;
-    GstCaps *caps;
-    gint64 value, result;
-    gboolean known;
-
-    gst_query_parse_convert(query, &from, &value, &to, NULL);
-    if (from != GST_FORMAT_BYTES && to != GST_FORMAT_BYTES &&
-        gst_pad_peer_query(base->sinkpad, query))
-        return TRUE;
-    caps = gst_pad_get_current_caps(base->srcpad);
-    known = caps && GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE &&
-            gst_video_info_from_caps(&info, caps) &&
-            gst_video_info_convert(&info, from, value, to, &result);
-    gst_clear_caps(&caps);
-    if (known)
-        gst_query_set_convert(query, from, value, to, result);
-    return known;
 }
 
 static gboolean
@@ -516,42 +348,6 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
         return TRUE;
     }
     return gst_pad_event_default(pad, parent, event);
-}
-
-/* Upstream's answer plus the time from the first timestamp of a group to its
- * last buffer, plus what computing takes. */
-static gboolean
-query_latency(GstVaeBase *base, GstQuery *query)
-{
-    const guint depth = gst_vae_queue_depth(&base->queue);
-    GstClockTime min, max, own;
-    GstVaeQueueTimes times;
-    gboolean live;
-
-    if (!gst_pad_peer_query(base->sinkpad, query))
-        return FALSE;
-    gst_query_parse_latency(query, &live, &min, &max);
-    times = gst_vae_queue_times(&base->queue);
-    own = times.collect + gst_vae_latency_report(&base->latency, live);
-    GST_DEBUG_OBJECT(base, "latency %" GST_TIME_FORMAT " of our own",
-                     GST_TIME_ARGS(own));
-    if (GST_CLOCK_TIME_IS_VALID(max))
-        max += own + depth * times.slice;
-    gst_query_set_latency(query, live, min + own, max);
-    return TRUE;
-}
-
-static gboolean
-src_query(GstPad *pad, GstObject *parent, GstQuery *query)
-{
-    if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
-        return query_latency(GST_VAE_BASE(parent), query);
-    if (GST_QUERY_TYPE(query) == GST_QUERY_CONVERT)
-        return query_convert(GST_VAE_BASE(parent), query);
-    if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
-        gst_vae_cuda_answer(&GST_VAE_BASE(parent)->cuda, query))
-        return TRUE;
-    return gst_pad_query_default(pad, parent, query);
 }
 
 static gboolean
@@ -601,12 +397,12 @@ gst_vae_pads_init(GstVaeBase *base)
     gst_vae_base_setup(base);
     gst_pad_set_chain_function(base->sinkpad, chain);
     gst_pad_set_event_full_function(base->sinkpad, sink_event_full);
-    gst_pad_set_query_function(base->sinkpad, sink_query);
+    gst_pad_set_query_function(base->sinkpad, gst_vae_sink_query);
     gst_pad_set_activatemode_function(base->sinkpad, sink_activate);
     gst_vae_foreign_watch(base);
     GST_PAD_SET_ACCEPT_INTERSECT(base->sinkpad);
 
     gst_pad_set_event_function(base->srcpad, src_event);
-    gst_pad_set_query_function(base->srcpad, src_query);
+    gst_pad_set_query_function(base->srcpad, gst_vae_src_query);
     gst_pad_set_activatemode_function(base->srcpad, src_activate);
 }

@@ -1,5 +1,5 @@
 /*
- * pads.h: buffers, events and queries of the two pads, and negotiation.
+ * pads.h: buffers and events of the two pads.
  */
 #ifndef GST_VAE_PADS_H
 #define GST_VAE_PADS_H
@@ -11,6 +11,8 @@ G_BEGIN_DECLS
 /* Creates the pads. Called by the instance init of a subclass, whose class has
  * the pad templates. */
 void gst_vae_pads_init(GstVaeBase *base);
+/* Ends the sequence: the collected buffers become steps or are dropped. */
+gboolean gst_vae_pads_finish(GstVaeBase *base);
 /* Resets the input before the pads start. */
 void gst_vae_pads_reset(GstVaeBase *base);
 

@@ -1,0 +1,273 @@
+/*
+ * caps.c: the caps of the latents, checked against the model, and the caps of
+ * the frames, agreed on with downstream.
+ */
+#include "decode.h"
+
+#include "details.h"
+#include "enums.h"
+#include "offer.h"
+#include "switch.h"
+#include "tensors.h"
+#include "video.h"
+
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
+#define GST_CAT_DEFAULT gst_vae_decode_debug
+
+static gboolean
+mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
+         const gchar *found, const gchar *wanted)
+{
+    gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, wanted},
+                         "The latents have %s %s, the model %s wants %s", what,
+                         found, model->path, wanted);
+    return FALSE;
+}
+
+static gboolean
+same_int(GError **error, const VaeModelInfo *model, const gchar *what,
+         gint found, gint wanted)
+{
+    gchar a[16], b[16];
+
+    if (found == 0 || found == wanted)
+        return TRUE;
+    g_snprintf(a, sizeof a, "%d", found);
+    g_snprintf(b, sizeof b, "%d", wanted);
+    return mismatch(error, model, what, a, b);
+}
+
+/* Latent caps against the model: space, channels, law of frames, grid. */
+static gboolean
+check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
+              GError **error)
+{
+    const gint s = model->spatial;
+    gchar found[64], wanted[64];
+
+    if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
+        return mismatch(error, model, "latent-space", in->space,
+                        model->space ? model->space : "another");
+    if (!same_int(error, model, "channels", in->channels,
+                  model->latent_channels) ||
+        !same_int(error, model, "temporal-factor", in->temporal_factor,
+                  model->temporal) ||
+        !same_int(error, model, "first-frames", in->first_frames,
+                  model->decode.first_out))
+        return FALSE;
+    if ((in->width && (in->width + s - 1) / s != in->latent_width) ||
+        (in->height && (in->height + s - 1) / s != in->latent_height)) {
+        g_snprintf(found, sizeof found, "%dx%d for %dx%d pixels",
+                   in->latent_width, in->latent_height, in->width, in->height);
+        g_snprintf(wanted, sizeof wanted, "%dx%d", (in->width + s - 1) / s,
+                   (in->height + s - 1) / s);
+        return mismatch(error, model, "a grid of", found, wanted);
+    }
+    return TRUE;
+}
+
+static gboolean
+check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
+           GError **error)
+{
+    if (in->width <= GST_VAE_MAX_PIXELS && in->height <= GST_VAE_MAX_PIXELS)
+        return TRUE;
+    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                "Latents of %dx%d are a picture of %dx%d pixels with %s; more "
+                "than %d each way are not possible",
+                in->latent_width, in->latent_height, in->width, in->height,
+                model->path, GST_VAE_MAX_PIXELS);
+    return FALSE;
+}
+
+/* One that the caps of latents state is possible; the property, and what comes
+ * of a rate of tensors, need not be. */
+static gboolean
+check_rate(const GstVaeLatentInfo *in, GError **error)
+{
+    if (gst_vae_rate_is_possible(in->fps_n, in->fps_d))
+        return TRUE;
+    g_set_error(
+        error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        "The framerate of the video would be %d/%d, wanted " GST_VAE_RATES,
+        in->fps_n, in->fps_d);
+    return FALSE;
+}
+
+/* Fills in fields that the caps leave open: size, rate, normalization. */
+static void
+complete(GstVaeDecode *self)
+{
+    GstVaeLatentInfo *in = &self->in;
+    const VaeModelInfo *model = self->base.choice.info;
+    gint mode;
+
+    if (!in->width)
+        in->width = in->latent_width * model->spatial;
+    if (!in->height)
+        in->height = in->latent_height * model->spatial;
+    GST_OBJECT_LOCK(self);
+    mode = self->normalization;
+    if (!in->fps_d && self->fps_n > 0) {
+        in->fps_n = self->fps_n;
+        in->fps_d = self->fps_d;
+    }
+    GST_OBJECT_UNLOCK(self);
+    if (!in->fps_d) {
+        in->fps_n = model->fps_n;
+        in->fps_d = model->fps_d;
+        GST_INFO_OBJECT(self, "no framerate stated: %d/%d, usual for %s",
+                        in->fps_n, in->fps_d, model->arch);
+    }
+    if (mode != GST_VAE_NORMALIZATION_AUTO)
+        in->normalization =
+            mode == GST_VAE_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
+}
+
+gboolean
+gst_vae_decode_set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    self->tensors = gst_vae_tensors_is_caps(caps);
+    if (!gst_vae_tensors_info_from_caps(caps, &self->in, error))
+        return FALSE;
+    if (!gst_vae_base_use_model(base, error))
+        return FALSE;
+    if (self->tensors)
+        gst_vae_tensors_video_rate(&self->in,
+                                   self->base.choice.info->decode.step_out);
+    if (!check_latents(&self->in, self->base.choice.info, error))
+        return FALSE;
+    complete(self);
+    return check_rate(&self->in, error) &&
+           check_size(&self->in, self->base.choice.info, error);
+}
+
+static gboolean
+is_format(GQuark field, GValue *value, gpointer data)
+{
+    return g_strcmp0(g_quark_to_string(field), "format") == 0;
+}
+
+/* Those of the caps that have the format agreed on before, where downstream
+ * still takes it in the memory that it names first: a picture that changes its
+ * format in the middle of a stream is a new one to many elements. Takes caps.
+ */
+static GstCaps *
+keep_format(GstVaeBase *base, GstCaps *caps)
+{
+    GstCaps *agreed = NULL, *both;
+
+    g_mutex_lock(&base->queue.lock);
+    if (base->queue.session)
+        agreed = gst_caps_copy(base->queue.session->caps);
+    g_mutex_unlock(&base->queue.lock);
+    if (!agreed ||
+        !gst_caps_features_is_equal(gst_caps_get_features(agreed, 0),
+                                    gst_caps_get_features(caps, 0))) {
+        gst_clear_caps(&agreed);
+        return caps;
+    }
+    gst_structure_filter_and_map_in_place(gst_caps_get_structure(agreed, 0),
+                                          is_format, NULL);
+    both = gst_caps_intersect_full(agreed, caps, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(agreed);
+    if (gst_caps_is_empty(both)) {
+        gst_caps_unref(both);
+        return caps;
+    }
+    gst_caps_unref(caps);
+    return both;
+}
+
+/* Raw caps of this size that downstream takes too; NULL: none. */
+static GstCaps *
+raw_caps(GstVaeDecode *self)
+{
+    const GstVaeLatentInfo *in = &self->in;
+    GstPad *pad = self->base.srcpad;
+    GstCaps *template = gst_pad_get_pad_template_caps(pad), *ours, *peer;
+
+    ours = gst_caps_make_writable(template);
+    gst_caps_set_simple(ours, "width", G_TYPE_INT, in->width, "height",
+                        G_TYPE_INT, in->height, "framerate", GST_TYPE_FRACTION,
+                        in->fps_n, in->fps_d, "pixel-aspect-ratio",
+                        GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
+                        in->par_d ? in->par_d : 1, NULL);
+    for (gint i = GST_VAE_MASTERING; i <= GST_VAE_CONTENT_LIGHT; i++)
+        if (in->words[i][0])
+            gst_caps_set_simple(ours, gst_vae_words_field(i), G_TYPE_STRING,
+                                in->words[i], NULL);
+    ours = gst_vae_cuda_offer(&self->base.cuda, ours);
+    peer = gst_pad_peer_query_caps(pad, ours);
+    if (peer) {
+        GstCaps *both =
+            gst_caps_intersect_full(ours, peer, GST_CAPS_INTERSECT_FIRST);
+
+        gst_caps_unref(ours);
+        gst_caps_unref(peer);
+        ours = both;
+    }
+    if (gst_caps_is_empty(ours))
+        gst_clear_caps(&ours);
+    if (!ours)
+        return NULL;
+    return gst_vae_video_fixate(keep_format(&self->base, ours), in);
+}
+
+static void
+set_look_ahead(GstVaeDecode *self, GstVaeSession *session)
+{
+    gint look_ahead;
+
+    GST_OBJECT_LOCK(self);
+    look_ahead = self->look_ahead;
+    GST_OBJECT_UNLOCK(self);
+    session->params.low_latency = look_ahead >= 0;
+    session->params.look_ahead = MAX(look_ahead, 0);
+}
+
+gboolean
+gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
+                         GError **error)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+    const GstVaeLatentInfo *in = &self->in;
+
+    session->caps = raw_caps(self);
+    if (!session->caps) {
+        gchar *why = gst_vae_cuda_why_not(&base->cuda);
+
+        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                    "Downstream takes no video of %dx%d pixels at %d/%d in "
+                    "any of the formats " GST_VAE_RAW_FORMATS "%s%s",
+                    in->width, in->height, in->fps_n, in->fps_d,
+                    why ? " of the host's memory; " : "", why ? why : "");
+        g_free(why);
+        return FALSE;
+    }
+    if (!gst_vae_video_info(session->caps, &session->video, error))
+        return FALSE;
+    if (!gst_vae_base_fill_session(base, session, error))
+        return FALSE;
+    gst_vae_base_set_pictures(session, &session->video, session->caps);
+    session->latent = *in;
+    session->params.width = in->width;
+    session->params.height = in->height;
+    session->params.normalization = in->normalization;
+    set_look_ahead(self, session);
+    session->frame_time =
+        gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
+    return TRUE;
+}
+
+void
+gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+
+    session->step_time = session->frame_time * info->decode.step_out;
+    session->collect_time =
+        session->frame_time * gst_vae_decode_delay_of(session);
+}

@@ -1,0 +1,211 @@
+/*
+ * write.c: the file of latentmux: its header, the latents and the tables behind
+ * them.
+ */
+#include "details.h"
+#include "error.h"
+#include "mux.h"
+
+#define GST_CAT_DEFAULT gst_latent_mux_debug
+
+void
+gst_latent_mux_post(GstLatentMux *self, GError *error)
+{
+    gst_vae_post_gerror(GST_ELEMENT(self), error,
+                        gst_vae_error_context(NULL, self->info.space));
+}
+
+/* Moves downstream to the file's first byte and sends the header there. */
+static GstFlowReturn
+push_header(GstLatentMux *self, GstBuffer *buffer)
+{
+    GstSegment segment;
+    GST_BUFFER_OFFSET(buffer) = 0;
+    GST_BUFFER_OFFSET_END(buffer) = self->header.size;
+    gst_segment_init(&segment, GST_FORMAT_BYTES);
+    if (!gst_pad_push_event(self->srcpad, gst_event_new_segment(&segment))) {
+        gst_buffer_unref(buffer);
+        return GST_PAD_IS_FLUSHING(self->srcpad) ? GST_FLOW_FLUSHING
+                                                 : GST_FLOW_ERROR;
+    }
+    return gst_pad_push(self->srcpad, buffer);
+}
+
+static gboolean
+downstream_seekable(GstLatentMux *self)
+{
+    gboolean seekable = FALSE;
+    GstQuery *query = gst_query_new_seeking(GST_FORMAT_BYTES);
+    if (gst_pad_peer_query(self->srcpad, query))
+        gst_query_parse_seeking(query, NULL, &seekable, NULL, NULL);
+    gst_query_unref(query);
+    return seekable;
+}
+
+static void
+take_tags(GstLatentMux *self)
+{
+    const GstTagList *tags = gst_tag_setter_get_tag_list(GST_TAG_SETTER(self));
+    gst_clear_tag_list(&self->tags);
+    self->tags = tags ? gst_tag_list_copy(tags) : NULL;
+    self->header.tags = self->tags;
+}
+
+/* Posts *error. */
+static GstFlowReturn
+fail(GstLatentMux *self, const VaeError *error)
+{
+    gst_latent_mux_post(
+        self, gst_vae_error_new(GST_STREAM_ERROR, GST_STREAM_ERROR_MUX,
+                                error->message, gst_vae_error_parts(error)));
+    return GST_FLOW_ERROR;
+}
+
+GstFlowReturn
+gst_latent_mux_begin(GstLatentMux *self)
+{
+    if (!gst_pad_is_linked(self->srcpad))
+        return GST_FLOW_NOT_LINKED;
+    if (!downstream_seekable(self)) {
+        GST_ELEMENT_ERROR(self, STREAM, MUX,
+                          ("Downstream cannot seek, but the front of a latent "
+                           "file is written last; write to a regular file, or "
+                           "use gdppay for a stream"),
+                          (NULL));
+        return GST_FLOW_ERROR;
+    }
+    VaeError error;
+    self->header = (GstLatentHeader){.info = &self->info};
+    take_tags(self);
+    self->header.size = gst_latent_header_room(&self->info, self->tags, &error);
+    if (self->header.size == 0)
+        return fail(self, &error);
+    GstBuffer *header = gst_latent_header_make(&self->header, &error);
+    if (!header)
+        return fail(self, &error);
+    GstCaps *caps = gst_pad_get_pad_template_caps(self->srcpad);
+    gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
+    gst_caps_unref(caps);
+    return push_header(self, header);
+}
+
+/* Writes a table of pairs of numbers at *offset, and moves that behind it. */
+static GstFlowReturn
+push_table(GstLatentMux *self, GArray *table, guint64 *offset)
+{
+    const gsize size = table->len * 2 * sizeof(gint64);
+    gint64 *numbers = (gint64 *) table->data;
+    for (guint i = 0; i < 2 * table->len; i++)
+        numbers[i] = GINT64_TO_LE(numbers[i]);
+    GstBuffer *buffer = gst_buffer_new_memdup(numbers, size);
+    GST_BUFFER_OFFSET(buffer) = *offset;
+    *offset += size;
+    GST_BUFFER_OFFSET_END(buffer) = *offset;
+    return gst_pad_push(self->srcpad, buffer);
+}
+
+/* The header at the end, with all tags that have come, if there is room for
+ * them. */
+static GstBuffer *
+last_header(GstLatentMux *self, VaeError *error)
+{
+    GstTagList *first = g_steal_pointer(&self->tags);
+    take_tags(self);
+    GstBuffer *header = gst_latent_header_make(&self->header, error);
+    if (!header && error->status == VAE_ERR_SIZE) {
+        GST_ELEMENT_WARNING(self, STREAM, MUX,
+                            ("The tags that came after the first latent are "
+                             "too long for the file's header and are left out"),
+                            ("%s", error->message));
+        self->header.tags = first;
+        header = gst_latent_header_make(&self->header, error);
+    }
+    self->header.tags = NULL;
+    gst_clear_tag_list(&first);
+    return header;
+}
+
+GstFlowReturn
+gst_latent_mux_complete(GstLatentMux *self)
+{
+    GstLatentRecord *record = &self->record;
+    GST_DEBUG_OBJECT(
+        self, "%" G_GINT64_FORMAT " latents, %" G_GINT64_FORMAT " frames",
+        record->latents, record->frames);
+    self->state = GST_LATENT_MUX_DONE;
+    self->header.latents = record->latents;
+    self->header.frames = record->frames;
+    self->header.sequences = record->latents > 0 ? record->sequences->len : 0;
+    self->header.times =
+        record->uneven && !record->untimed && record->latents > 0;
+    VaeError error;
+    GstBuffer *header = last_header(self, &error);
+    if (!header)
+        return fail(self, &error);
+    guint64 offset =
+        self->header.size +
+        record->latents * gst_vae_latent_info_step_size(&self->info);
+    GstFlowReturn ret = GST_FLOW_OK;
+    if (self->header.times)
+        ret = push_table(self, record->times, &offset);
+    if (ret == GST_FLOW_OK && record->sequences->len > 1)
+        ret = push_table(self, record->sequences, &offset);
+    if (ret == GST_FLOW_OK)
+        return push_header(self, header);
+    gst_buffer_unref(header);
+    return ret;
+}
+
+static void
+warn_of_times(GstLatentMux *self)
+{
+    if (self->times_told || !self->record.untimed || !self->record.uneven)
+        return;
+    self->times_told = TRUE;
+    GST_ELEMENT_WARNING(
+        self, STREAM, MUX,
+        ("Latent %" G_GINT64_FORMAT " has no time, or one before that of an "
+         "earlier latent, which the file cannot hold: all latents get the "
+         "times of the frame rate. Put videorate in front of the encoder",
+         self->record.latents),
+        (NULL));
+}
+
+static void
+warn_of_sequence(GstLatentMux *self)
+{
+    if (self->warned || !self->record.doubtful)
+        return;
+    self->warned = TRUE;
+    GST_ELEMENT_WARNING(
+        self, STREAM, MUX,
+        ("Latent %" G_GINT64_FORMAT
+         " begins a new sequence by its flags, but has not the duration of "
+         "one frame: it is written as the continuation of the one before. "
+         "Set DELTA_UNIT on it, or that duration",
+         self->record.latents),
+        (NULL));
+}
+
+GstFlowReturn
+gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer)
+{
+    const gsize size = gst_buffer_get_size(buffer);
+    const guint64 offset = self->header.size + self->record.latents * size;
+    gst_latent_record_note(&self->record, &self->info, buffer);
+    warn_of_sequence(self);
+    warn_of_times(self);
+    buffer = gst_buffer_make_writable(buffer);
+    GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
+    GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
+    GST_BUFFER_OFFSET(buffer) = offset;
+    GST_BUFFER_OFFSET_END(buffer) = offset + size;
+    GST_BUFFER_FLAG_UNSET(buffer,
+                          GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_DISCONT);
+    GST_LOG_OBJECT(self, "latent %" G_GINT64_FORMAT ": %" GST_PTR_FORMAT,
+                   self->record.latents, buffer);
+    const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
+    if (ret == GST_FLOW_OK)
+        gst_latent_record_count(&self->record);
+    return ret;
+}

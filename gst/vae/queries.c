@@ -1,0 +1,154 @@
+/*
+ * queries.c: answers to the queries of both pads.
+ */
+#include "queries.h"
+
+#include "foreign.h"
+#include "offer.h"
+#include "pads.h"
+#include "share.h"
+#include "video.h"
+
+#define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
+
+static gboolean
+query_accept(GstVaeBase *base, GstQuery *query)
+{
+    GstCaps *caps;
+
+    gst_query_parse_accept_caps(query, &caps);
+    gst_query_set_accept_caps_result(query,
+                                     gst_vae_foreign_accepts(base, caps));
+    return TRUE;
+}
+
+/* The template, without CUDAMemory where that cannot be used, and with the
+ * interlaced video that set_caps() refuses in words. */
+static gboolean
+query_caps(GstVaeBase *base, GstQuery *query)
+{
+    GstCaps *caps = gst_pad_get_pad_template_caps(base->sinkpad), *filter;
+
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE &&
+        !gst_vae_cuda_possible(&base->cuda))
+        caps = gst_vae_cuda_remove(caps);
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE)
+        caps = gst_vae_video_add_interlaced(caps);
+    gst_query_parse_caps(query, &filter);
+    if (filter) {
+        GstCaps *both =
+            gst_caps_intersect_full(filter, caps, GST_CAPS_INTERSECT_FIRST);
+
+        gst_caps_unref(caps);
+        caps = both;
+    }
+    gst_query_set_caps_result(query, caps);
+    gst_caps_unref(caps);
+    return TRUE;
+}
+
+/* FALSE: it is another custom query. */
+static gboolean
+query_look_ahead(GstVaeBase *base, GstQuery *query)
+{
+    const GstStructure *s = gst_query_get_structure(query);
+
+    if (!s || !gst_structure_has_name(s, GST_VAE_LOOK_AHEAD_QUERY))
+        return FALSE;
+    gst_structure_set(gst_query_writable_structure(query), "latents",
+                      G_TYPE_INT, gst_vae_queue_times(&base->queue).look_ahead,
+                      NULL);
+    return TRUE;
+}
+
+gboolean
+gst_vae_sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
+{
+    GstVaeBase *base = GST_VAE_BASE(parent);
+
+    switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_ACCEPT_CAPS:
+        return query_accept(base, query);
+    case GST_QUERY_CAPS:
+        return query_caps(base, query);
+    case GST_QUERY_CONTEXT:
+        return gst_vae_cuda_answer(&base->cuda, query) ||
+               gst_pad_query_default(pad, parent, query);
+    case GST_QUERY_ALLOCATION:
+        GST_VAE_BASE_GET_CLASS(base)->propose_allocation(base, query);
+        return TRUE;
+    case GST_QUERY_CUSTOM:
+        return query_look_ahead(base, query) ||
+               gst_pad_query_default(pad, parent, query);
+    case GST_QUERY_DRAIN:
+        if (!gst_vae_pads_finish(base) || !gst_vae_queue_drain(&base->queue))
+            return FALSE;
+        gst_pad_peer_query(base->srcpad, query);
+        return TRUE;
+    default:
+        if (GST_QUERY_IS_SERIALIZED(query) &&
+            !gst_vae_queue_drain(&base->queue))
+            return FALSE;
+        return gst_pad_query_default(pad, parent, query);
+    }
+}
+
+/* By upstream, which knows the true times; bytes are those of our video. */
+static gboolean
+query_convert(GstVaeBase *base, GstQuery *query)
+{
+    GstFormat from, to;
+    GstVideoInfo info;
+    GstCaps *caps;
+    gint64 value, result;
+    gboolean known;
+
+    gst_query_parse_convert(query, &from, &value, &to, NULL);
+    if (from != GST_FORMAT_BYTES && to != GST_FORMAT_BYTES &&
+        gst_pad_peer_query(base->sinkpad, query))
+        return TRUE;
+    caps = gst_pad_get_current_caps(base->srcpad);
+    known = caps && GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE &&
+            gst_video_info_from_caps(&info, caps) &&
+            gst_video_info_convert(&info, from, value, to, &result);
+    gst_clear_caps(&caps);
+    if (known)
+        gst_query_set_convert(query, from, value, to, result);
+    return known;
+}
+
+/* Upstream's answer plus the time from the first timestamp of a group to its
+ * last buffer, plus what computing takes. */
+static gboolean
+query_latency(GstVaeBase *base, GstQuery *query)
+{
+    const guint depth = gst_vae_queue_depth(&base->queue);
+    GstClockTime min, max, own;
+    GstVaeQueueTimes times;
+    gboolean live;
+
+    if (!gst_pad_peer_query(base->sinkpad, query))
+        return FALSE;
+    gst_query_parse_latency(query, &live, &min, &max);
+    times = gst_vae_queue_times(&base->queue);
+    own = times.collect + gst_vae_latency_report(&base->latency, live);
+    GST_DEBUG_OBJECT(base, "latency %" GST_TIME_FORMAT " of our own",
+                     GST_TIME_ARGS(own));
+    if (GST_CLOCK_TIME_IS_VALID(max))
+        max += own + depth * times.slice;
+    gst_query_set_latency(query, live, min + own, max);
+    return TRUE;
+}
+
+gboolean
+gst_vae_src_query(GstPad *pad, GstObject *parent, GstQuery *query)
+{
+    if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY)
+        return query_latency(GST_VAE_BASE(parent), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_CONVERT)
+        return query_convert(GST_VAE_BASE(parent), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
+        gst_vae_cuda_answer(&GST_VAE_BASE(parent)->cuda, query))
+        return TRUE;
+    return gst_pad_query_default(pad, parent, query);
+}
