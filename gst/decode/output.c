@@ -117,7 +117,8 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     session->bounded = pool && is_bounded(pool);
 }
 
-/* TRUE: the sink has no more use for a frame. Posts a QOS message then. */
+/* TRUE: the sink has no more use for a frame. Posts a QOS message then. The
+ * last frame stays on the screen, so the sink gets it however late it is. */
 static gboolean
 is_late(GstVaeBase *base, const GstVaeOut *out)
 {
@@ -126,7 +127,8 @@ is_late(GstVaeBase *base, const GstVaeOut *out)
     guint64 frames, dropped;
     gdouble proportion;
 
-    if (!gst_vae_qos_is_late(&base->qos, out->running, &earliest, &proportion))
+    if (out->last ||
+        !gst_vae_qos_is_late(&base->qos, out->running, &earliest, &proportion))
         return FALSE;
     dropped = gst_vae_stats_dropped(&base->stats, &frames);
     message = gst_message_new_qos(GST_OBJECT(base), FALSE, out->running,

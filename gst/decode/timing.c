@@ -35,6 +35,19 @@ frames_in(GstVaeDecode *self, GstClockTime time)
                                        (guint64) self->in.fps_d * GST_SECOND);
 }
 
+/* TRUE: no frame of the segment follows the one from `from` to `to`. */
+static gboolean
+is_last(const GstSegment *segment, guint64 from, guint64 to)
+{
+    const guint64 stop = GST_CLOCK_TIME_IS_VALID(segment->stop)
+                             ? segment->stop
+                             : segment->duration;
+
+    if (segment->rate < 0)
+        return from <= segment->start + ROUNDING;
+    return GST_CLOCK_TIME_IS_VALID(stop) && to + ROUNDING >= stop;
+}
+
 void
 gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
                           GstClockTime end)
@@ -49,6 +62,7 @@ gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
         return;
     out->pts = from;
     out->duration = to - from;
+    out->last = is_last(&self->base.input.segment, from, to);
     out->running = gst_vae_base_running_time(
         &self->base, self->base.input.segment.rate < 0 ? to : from);
     out->stream = gst_segment_to_stream_time(&self->base.input.segment,

@@ -23,6 +23,7 @@ typedef struct GstVaeOut {
     guint frames;        /* of a latent */
     GstClockTime length; /* duration of these frames by their own times */
     gboolean wanted;     /* FALSE: trimmed or outside the segment */
+    gboolean last;       /* of the segment; never dropped as late */
     GstBuffer *metas;    /* the input buffer of its metas, or NULL */
     GstBuffer *buffer;
 } GstVaeOut;

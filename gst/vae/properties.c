@@ -289,7 +289,8 @@ install_flow(GObjectClass *klass)
      *
      * Handles quality-of-service events. The decoder computes every frame,
      * because the next ones need it, but does not convert those that come too
-     * late, and posts a QOS message for each. The encoder passes the events
+     * late, and posts a QOS message for each. It always sends one frame a
+     * second and the last one of the segment. The encoder passes the events
      * upstream; without `qos` it keeps them to itself.
      */
     g_object_class_install_property(

@@ -249,6 +249,31 @@ test_qos(void)
     vae_test_teardown(h);
 }
 
+/* The last frame of the segment stays on the screen. */
+static void
+test_qos_last(void)
+{
+    GstHarness *h = decoder();
+    GstSegment segment;
+    GstBuffer *frame;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.stop = vae_test_time(9);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    g_free(vae_test_pull_frames(h, 0, 1));
+    CHECK(gst_harness_push_upstream_event(
+        h, gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, 10 * GST_SECOND,
+                             vae_test_time(1))));
+    vae_test_push_latents(h, LW, LH, 1, 3);
+    frame = vae_test_pull(h);
+    CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(8));
+    gst_buffer_unref(frame);
+    vae_test_no_more(h);
+    CHECK_INT(vae_test_stat(h, "dropped"), 7);
+    vae_test_teardown(h);
+}
+
 static void
 test_qos_off(void)
 {
@@ -475,6 +500,7 @@ main(int argc, char **argv)
         {"propose", test_propose},
         {"qos", test_qos},
         {"qos-off", test_qos_off},
+        {"qos-last", test_qos_last},
         {"reconfigure", test_reconfigure},
         {"reconfigure-keeps", test_reconfigure_keeps},
         {"stats-message", test_stats_message},
