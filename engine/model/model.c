@@ -288,7 +288,8 @@ recognise(VaeModel *m, VaeError *error)
     const bool encoder = vae_model_has_prefix(m, "encoder.");
     for (int i = 0; vae_archs[i]; i++) {
         if (!set_arch(m, vae_archs[i], decoder, encoder))
-            return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
+            return vae_fail(error, VAE_ERR_MEMORY, "%s: out of memory",
+                            m->path);
         VaeError why = {0};
         VaeRecognise r = recognise_params(m);
         if (!m->arch->recognise(&r, &why))

@@ -250,24 +250,27 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     if (size != VAE_OK)
         return size;
     if (p->n_own > MAX_OWN)
-        return vae_fail(error, VAE_ERR_ARGUMENT, "%zu fields, at most %d",
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%zu fields of the application, expected at most %d",
                         p->n_own, MAX_OWN);
     VaeStatus status = vae_stream_wait(s, 0, error);
     if (status == VAE_OK && s->broken)
-        status = vae_fail(error, VAE_ERR_ARGUMENT,
-                          "%s: the sequence was broken off by an error; there "
-                          "is nothing to go on from",
-                          p->path);
+        status =
+            vae_fail(error, VAE_ERR_ARGUMENT,
+                     "%s: an error has ended the sequence, so no checkpoint "
+                     "can continue it",
+                     p->path);
     if (status == VAE_OK && s->ended)
         status = vae_fail(error, VAE_ERR_ARGUMENT,
-                          "%s: the end of the sequence was drained; there is "
-                          "nothing to go on from",
+                          "%s: the sequence has ended, so no checkpoint can "
+                          "continue it",
                           p->path);
     if (status == VAE_OK && s->in_fallback && p->carries)
-        status = vae_fail(error, VAE_ERR_UNSUPPORTED,
-                          "%s: the carries do not fit into %s just now; save "
-                          "without them, or some latents later",
-                          p->path, vae_precision_name(s->plan.precision));
+        status =
+            vae_fail(error, VAE_ERR_UNSUPPORTED,
+                     "%s: the carries now hold numbers that are too large for "
+                     "%s; save without carries, or some latents later",
+                     p->path, vae_precision_name(s->plan.precision));
     if (status != VAE_OK)
         return status;
     Field f[FIELDS];

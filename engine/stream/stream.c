@@ -84,7 +84,8 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         info->arch, info->decode.step_in);
     if (p->device < -1)
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "device %d, expected its number or -1 for any",
+                        "device %d, expected a CUDA device index, or -1 for "
+                        "device 0",
                         p->device);
     return VAE_OK;
 }
