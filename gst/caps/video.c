@@ -80,7 +80,8 @@ known_matrix(GstVideoColorMatrix matrix)
            matrix == GST_VIDEO_COLOR_MATRIX_BT2020;
 }
 
-/* Colorimetry of YUV: the wish, if the engine knows it, else by the size. */
+/* Colorimetry of YUV: the wanted one if the engine knows it, else by the size.
+ */
 static const gchar *
 yuv_colorimetry(const gchar *wish, gint height)
 {
@@ -93,7 +94,7 @@ yuv_colorimetry(const gchar *wish, gint height)
                         : GST_VIDEO_COLORIMETRY_BT601;
 }
 
-/* The wish, if the engine knows it, else the usual one. */
+/* The wanted chroma site if the engine knows it, else the usual one. */
 static const gchar *
 known_site(const gchar *wish)
 {

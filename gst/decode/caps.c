@@ -37,7 +37,8 @@ same_int(GError **error, const VaeModelInfo *model, const gchar *what,
     return mismatch(error, model, what, a, b);
 }
 
-/* Latent caps against the model: space, channels, law of frames, grid. */
+/* Compares the caps of the latents with the model: latent space, channels,
+ * frames of a latent, and size. */
 static gboolean
 check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
               GError **error)

@@ -58,8 +58,8 @@ find_model(GstVaeBase *base, GError **error)
     return gst_vae_models_find(GST_VAE_DECODE(base)->in.space, error);
 }
 
-/* What is done before a latent: ends the sequence before it, takes a checkpoint
- * or another model. */
+/* Called before each latent. Ends the previous sequence if the latent begins a
+ * new one, loads a checkpoint, and changes the model if requested. */
 static GstFlowReturn
 prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
                gboolean *cold)
@@ -151,8 +151,7 @@ wrong_size(GstVaeDecode *self, gsize size, gsize wanted)
     return error;
 }
 
-/* The latents of a buffer; NULL: it has none, and the error is told. Takes
- * buffer. */
+/* The latents of buffer, or NULL after an error message. Takes buffer. */
 static GstBuffer *
 read_latents(GstVaeDecode *self, GstBuffer *buffer)
 {
@@ -169,7 +168,8 @@ read_latents(GstVaeDecode *self, GstBuffer *buffer)
     }
     size = gst_buffer_get_size(buffer);
     if (size != wanted) {
-        gst_vae_queue_drain(&self->base.queue); /* what was good goes out */
+        /* Earlier frames are pushed first. */
+        gst_vae_queue_drain(&self->base.queue);
         gst_vae_base_post(&self->base, wrong_size(self, size, wanted));
         gst_clear_buffer(&buffer);
     }

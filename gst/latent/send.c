@@ -248,7 +248,7 @@ gst_latent_send_next(GstLatentDemux *self)
     return gst_pad_push(self->srcpad, buffer);
 }
 
-/* Where a segment ends that is played to its end. */
+/* Returns the time at which playback of a segment ends. */
 static GstClockTime
 end_of(const GstSegment *segment)
 {

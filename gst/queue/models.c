@@ -122,7 +122,7 @@ gst_vae_model_info(const GstVaeModel *model)
     return vae_model_info(model->model);
 }
 
-/* Takes path; gives it back if a file is there. */
+/* Returns path if it is a regular file, else frees it and returns NULL. */
 static gchar *
 if_file(gchar *path)
 {

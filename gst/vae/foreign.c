@@ -33,7 +33,7 @@ gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps)
         gst_caps_is_fixed(caps) &&
         (gst_caps_features_is_equal(features,
                                     GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY) ||
-         /* set_caps() refuses it in words. */
+         /* set_caps() refuses it with an error that names deinterlace. */
          gst_caps_features_contains(features,
                                     GST_CAPS_FEATURE_FORMAT_INTERLACED) ||
          (gst_caps_can_intersect(caps, template) &&

@@ -107,7 +107,8 @@ push_event(GstVaeBase *base, GstVaeItem *item)
 {
     /* The worker may still look at the item of a CAPS event. */
     GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, item->event);
-    /* Before the sinks tell of the end, after which nobody may listen. */
+    /* An application may stop listening after the EOS message of the sinks, so
+     * these messages come first. */
     if (GST_EVENT_TYPE(item->event) == GST_EVENT_EOS) {
         gst_vae_stats_post(&base->stats, gst_vae_queue_n_steps(&base->queue),
                            TRUE);
@@ -119,8 +120,8 @@ push_event(GstVaeBase *base, GstVaeItem *item)
         allocate(base, item->session, TRUE);
 }
 
-/* Keeps a buffer of a group that goes out backwards. A pool with a limit could
- * run dry. Takes buffer. */
+/* Keeps a buffer of a group that is pushed in reverse order. Copies it if the
+ * pool has a fixed number of buffers. Takes buffer. */
 static GstFlowReturn
 hold(GstVaeBase *base, const GstVaeItem *item, GstBuffer *buffer)
 {
@@ -180,10 +181,10 @@ push_step(GstVaeBase *base, GstVaeItem *item)
     return ret;
 }
 
-/* Downstream or the engine is at its end. The EOS that upstream sends later
- * would find the way shut, so it goes out here. The error is told before
- * upstream hears of it, which tells one of its own then; a flush may have
- * answered it already. */
+/* Ends the output because downstream or the engine failed or is at its end.
+ * Pushes an EOS event itself, because the queue no longer takes that of
+ * upstream. Posts the error before upstream gets the flow return and posts its
+ * own error. A flush may have come first. */
 static void
 stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
 {

@@ -35,7 +35,7 @@ refuse_side(const VaeModelInfo *info, gboolean decode, GError **error)
     g_free(message);
 }
 
-/* The element's law has fixed arrays. */
+/* Checks that the model fits the direction and the arrays of a step. */
 static gboolean
 check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
 {

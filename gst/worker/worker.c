@@ -60,8 +60,8 @@ work_behind(GstVaeWorker *worker)
         gst_vae_engine_wait(engine);
 }
 
-/* Opens the session of an event, whose failure is the end, or of somebody who
- * waits. Lock held on entry and exit. */
+/* Opens a session: that of a CAPS event, whose failure ends the stream, or one
+ * for a thread that waits and gets the error. Lock held on entry and exit. */
 static void
 work_open(GstVaeWorker *worker, GstVaeItem *item)
 {
@@ -95,7 +95,8 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
     g_mutex_lock(&queue->lock);
 }
 
-/* Drops a step that nobody wants. Lock held on entry and exit. */
+/* Drops a step that a flush or an error made useless. Lock held on entry and
+ * exit. */
 static void
 work_unwanted(GstVaeQueue *queue, GstVaeItem *item)
 {
@@ -207,7 +208,7 @@ gst_vae_worker_release(GstVaeWorker *worker)
     GstVaeQueue *queue = worker->queue;
 
     g_mutex_lock(&queue->lock);
-    /* The first wish is not put off by those that follow. */
+    /* A later request does not delay an earlier one. */
     if (!worker->release_wanted)
         worker->release_after = queue->queued;
     worker->release_wanted = TRUE;
