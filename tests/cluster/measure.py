@@ -81,8 +81,8 @@ class Measure:
                                   self.options.kills - sum(done), runs)
             done = [a + b for a, b in zip(done, now)]
             seconds += self.ended(process)["seconds"]
-        return (f"{done[0]} workers and {done[1]} nodes were killed in {runs} runs of "
-                f"{seconds / max(1, runs):.1f} s.")
+        return (f"Killed workers: {done[0]}, nodes: {done[1]}, in {runs} runs of 2 workers "
+                f"that took {seconds / max(1, runs):.1f} s on average.")
 
     def video(self):
         """One worker to a .webm, which it encodes."""
@@ -125,9 +125,9 @@ class Report:
               "cut allows "
               f"{2 * options.latents / (options.latents + self.history):.2f}, because the "
               f"network looks back {self.history} latents.\n"
-              "- One worker takes "
-              f"{100 * (one / self.median('vaetool', 'seconds') - 1):.1f} % more time than "
-              f"`vaetool`.\n- {killed}\n- The bytes were those of `vaetool` in all runs.\n")
+              "- The time of one worker is "
+              f"{100 * one / self.median('vaetool', 'seconds'):.1f} % of that of `vaetool`.\n"
+              f"- {killed}\n- The bytes were those of `vaetool` in all runs.\n")
 
     def simulated(self):
         """A call has 8 latents, and one worker has one segment."""
