@@ -258,6 +258,75 @@ missing_copies(const Bed *bed, int stride)
     close_clips(&c);
 }
 
+/* Runs the rest of the clip from the checkpoint, as after a kill. */
+static bool
+continues(const Bed *bed, Place at, VaeCheckpointParams *how)
+{
+    VaeError error = {0};
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
+    VaeStream *stream = spilling(bed->model, at.direction, VAE_SPILL_HOST, 0);
+    must(vae_stream_load(stream, how, &found, &error), &error);
+    must(call(bed, stream, &at, steps[2], &error), &error);
+    must(call(bed, stream, &at, steps[3], &error), &error);
+    vae_stream_free(&stream);
+    return found.latents > 0;
+}
+
+/* Each call of the run time, or the n-th work of the device, fails once amid a
+ * sequence: the stream says so, and another goes on from a checkpoint. Returns
+ * false where there are fewer. */
+static bool
+fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
+           int *wrong)
+{
+    Place at = {VAE_DECODE, &c->got, 0, 0};
+    VaeError error = {0};
+    size_t bytes;
+    char path[] = "/tmp/vae-spill-XXXXXX";
+    const int fd = mkstemp(path), alive = emu_alive();
+    VaeCheckpointParams how = VAE_INIT(VaeCheckpointParams);
+    how.carries = true;
+    how.path = path;
+    clip_poison(bed, &c->got, VAE_DECODE);
+    VaeStream *stream = spilling(bed->model, VAE_DECODE, VAE_SPILL_HOST, 0);
+    must(call(bed, stream, &at, steps[0], &error), &error);
+    must(call(bed, stream, &at, steps[1], &error), &error);
+    must(vae_stream_save(stream, &how, &error), &error);
+    Place next = at;
+    fail(n);
+    const VaeStatus status = call(bed, stream, &next, steps[2], &error);
+    const bool failed = fail(0) >= n;
+    vae_stream_free(&stream);
+    *told += status == VAE_ERR_BACKEND;
+    *wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
+    *wrong += !continues(bed, at, &how);
+    const void *want = clip_result(bed, &c->want, VAE_DECODE, &bytes);
+    const void *got = clip_result(bed, &c->got, VAE_DECODE, &bytes);
+    *wrong += memcmp(want, got, bytes) != 0;
+    *wrong += emu_alive() != alive;
+    close(fd);
+    unlink(path);
+    return failed;
+}
+
+static void
+faults(const Bed *bed, int stride)
+{
+    Clips c = open_clips(bed, VAE_DECODE);
+    for (int i = 0; i < 2; i++) {
+        int n = 1, tried = 0, told = 0, wrong = 0;
+        while (fails_once(bed, &c, i ? emu_fail_work : emu_refuse_call, n,
+                          &told, &wrong)) {
+            n += n < 12 ? 1 : stride;
+            tried++;
+        }
+        expect(tried > 3 && told > 3 && wrong == 0,
+               "%s, %d times: %d told, %d handled wrong",
+               i ? "the device fails" : "a call fails", tried, told, wrong);
+    }
+    close_clips(&c);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -279,6 +348,7 @@ main(int argc, char **argv)
         checkpoints(&bed, direction, VAE_SPILL_OFF, VAE_SPILL_HOST);
     }
     refused(&bed);
+    faults(&bed, stride);
     missing_copies(&bed, stride);
     vae_model_free(&bed.model);
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
