@@ -27,7 +27,7 @@ typedef struct Longer {
 /* A member that a later version adds must enlarge the struct. */
 ENDS_WITH(VaeStreamParams, tile_overlap);
 ENDS_WITH(VaeModelOptions, variant);
-ENDS_WITH(VaeCheckpointParams, n_own);
+ENDS_WITH(VaeCheckpointParams, before);
 ENDS_WITH(VaeLatentOptions, batch_index);
 
 static VaeStatus
