@@ -4,7 +4,7 @@
  */
 #include <assert.h>
 
-#include "executor.h"
+#include "launch.h"
 
 /* ------------------------------------------------------------------ */
 /* Units in and out.                                                   */
