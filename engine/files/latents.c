@@ -288,9 +288,11 @@ read_count(const VaeTensorFile *file, const char *key, int64_t most,
 {
     const char *value = vae_tensor_file_metadata(file, key);
     *out = 0;
-    if (value != NULL && !parse_number(value, 1, most, out))
-        return fail_value(file, key, value, "a number of 1 or more", error);
-    return VAE_OK;
+    if (value == NULL || parse_number(value, 1, most, out))
+        return VAE_OK;
+    char wanted[48];
+    snprintf(wanted, sizeof wanted, "a number from 1 to %" PRId64, most);
+    return fail_value(file, key, value, wanted, error);
 }
 
 static VaeStatus

@@ -80,6 +80,7 @@ vae_latent_sequences_parse(const VaeTensorFile *file, const VaeLatentClip *clip,
     }
     for (int64_t i = 0; i < n && status == VAE_OK; i++) {
         const int64_t end = i + 1 < n ? out[i + 1].first : clip->t;
+        out[i].before = i > 0 ? out[i - 1].before + out[i - 1].frames : 0;
         out[i].latents = end - out[i].first;
         const int64_t most = 1 + temporal * (out[i].latents - 1);
         const int64_t least = out[i].latents > 1 ? most - temporal + 1 : 1;

@@ -134,16 +134,30 @@ frames_of(const GstLatentClip *clip, gint64 n)
     return n > 0 ? 1 + (gint64) clip->temporal * (n - 1) : 0;
 }
 
+/* The sequence of a latent or, with by_frame, of a frame. A file may have as
+ * many sequences as latents, so they are searched in halves. */
+static const VaeLatentSequence *
+sequence_of(const GstLatentClip *clip, gint64 number, gboolean by_frame)
+{
+    const VaeLatentSequence *s = clip->sequences;
+    gint low = 0, high = clip->n_sequences;
+    while (high - low > 1) {
+        const gint middle = low + (high - low) / 2;
+        if ((by_frame ? s[middle].before : s[middle].first) <= number)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &s[low];
+}
+
 gint64
 gst_latent_clip_first_frame(const GstLatentClip *clip, gint k)
 {
-    gint64 before = 0;
-    gint i = 0;
     if (!clip->sequences)
         return frames_of(clip, k);
-    for (; i + 1 < clip->n_sequences && clip->sequences[i + 1].first <= k; i++)
-        before += clip->sequences[i].frames;
-    return before + frames_of(clip, k - clip->sequences[i].first);
+    const VaeLatentSequence *s = sequence_of(clip, k, FALSE);
+    return s->before + frames_of(clip, k - s->first);
 }
 
 /* The length in frames: what the file says where that ends within the last
@@ -279,20 +293,14 @@ gst_latent_clip_use_sequences(GstLatentClip *clip, const VaeTensorInfo *table,
     }
     clip->sequences = list;
     clip->n_sequences = n;
-    clip->frames = 0;
-    for (gint i = 0; i < n; i++)
-        clip->frames += list[i].frames;
+    clip->frames = list[n - 1].before + list[n - 1].frames;
     return VAE_OK;
 }
 
 gint
 gst_latent_clip_start(const GstLatentClip *clip, gint k)
 {
-    gint start = 0;
-    for (gint i = 0; i < clip->n_sequences && clip->sequences[i].first <= k;
-         i++)
-        start = (gint) clip->sequences[i].first;
-    return start;
+    return clip->sequences ? (gint) sequence_of(clip, k, FALSE)->first : 0;
 }
 
 gint
@@ -336,15 +344,13 @@ search_times(const GstLatentClip *clip, GstClockTime time)
 static gint
 latent_of(const GstLatentClip *clip, gint64 frame)
 {
-    const VaeLatentSequence *s = clip->sequences;
     gint64 first = 0;
     if (frame >= clip->frames)
         return clip->data.t;
-    for (gint i = 0; s && i < clip->n_sequences; i++) {
-        first = s[i].first;
-        if (frame < s[i].frames)
-            break;
-        frame -= s[i].frames;
+    if (clip->sequences) {
+        const VaeLatentSequence *s = sequence_of(clip, frame, TRUE);
+        first = s->first;
+        frame -= s->before;
     }
     return (gint) (first + (frame > 0 ? 1 + (frame - 1) / clip->temporal : 0));
 }

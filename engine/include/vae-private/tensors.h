@@ -56,6 +56,7 @@ VAE_API VaeStatus vae_tensor_file_framerate(const VaeTensorFile *file, int *n,
 
 typedef struct VaeLatentSequence {
     int64_t first, latents, frames;
+    int64_t before; /* frames of the sequences before it */
 } VaeLatentSequence;
 
 /* *table is NULL if the clip is one sequence. Errors: VAE_ERR_FORMAT (the table

@@ -715,6 +715,59 @@ GST_START_TEST(test_sequences)
 }
 GST_END_TEST
 
+/* Many sequences, of 1, 2 and 3 latents: each latent has the right frames, and
+ * a seek to a frame finds its latent. */
+GST_START_TEST(test_many_sequences)
+{
+    const Clip clip = {VAE_TYPE_F16, 300, 16, 1, 1};
+    gint frame[301], start[300];
+    gchar *path = test_path("out");
+    Mux mux = mux_new(path, "video/x-vae-latent, type=float16, channels=16, "
+                            "latent-width=1, latent-height=1, "
+                            "latent-space=wan2.1, normalization=normalized, "
+                            "framerate=24/1");
+    frame[0] = 0;
+    for (gint k = 0, next = 0, n = 0; k < clip.t; k++) {
+        const gboolean begins = k == next;
+        if (begins)
+            next += 1 + n++ % 3;
+        start[k] = begins ? k : start[k - 1];
+        frame[k + 1] = frame[k] + (begins ? 1 : 4);
+        push_at(&mux, &clip, k, frame[k], frame[k + 1] - frame[k], begins);
+    }
+    mux_end(&mux);
+    assert_quiet(&mux);
+    mux_close(&mux);
+    Run *run =
+        run_all("filesrc location=%s ! latentdemux ! fakesink name=sink", path);
+    fail_unless(run->eos && !run->error && !run->warning, "%s", run->error);
+    fail_unless_equals_int(run->buffers->len, clip.t);
+    for (gint k = 0; k < clip.t; k++) {
+        const GstBuffer *b = g_ptr_array_index(run->buffers, k);
+        fail_unless_equals_uint64(
+            GST_BUFFER_PTS(b), gst_util_uint64_scale(frame[k], GST_SECOND, 24));
+        fail_unless_equals_int(
+            GST_BUFFER_FLAG_IS_SET(b, GST_BUFFER_FLAG_DELTA_UNIT),
+            start[k] != k);
+    }
+    run_free(run);
+    run = run_preroll(path, "", "");
+    for (gint k = 1; k < clip.t; k += 23) {
+        g_ptr_array_set_size(run->buffers, 0);
+        fail_unless(gst_element_seek_simple(run->pipeline, GST_FORMAT_DEFAULT,
+                                            GST_SEEK_FLAG_FLUSH,
+                                            frame[k + 1] - 1));
+        fail_unless(gst_element_get_state(run->pipeline, NULL, NULL,
+                                          GST_CLOCK_TIME_NONE) !=
+                    GST_STATE_CHANGE_FAILURE);
+        const GstBuffer *b = g_ptr_array_index(run->buffers, 0);
+        fail_unless_equals_uint64(GST_BUFFER_OFFSET(b), start[k]);
+    }
+    run_free(run);
+    g_free(path);
+}
+GST_END_TEST
+
 /* Plays the small clip with a table of sequences. */
 static Run *
 play_with_table(const VaeTensorOut *table)
@@ -957,6 +1010,7 @@ latentmux_suite(void)
     tcase_add_test(tcase, test_restart_warns);
     tcase_add_test(tcase, test_sequences);
     tcase_add_test(tcase, test_bad_sequences);
+    tcase_add_test(tcase, test_many_sequences);
     tcase_add_test(tcase, test_usual_frames);
     tcase_add_test(tcase, test_aborted);
     tcase_add_test(tcase, test_disk_full);
