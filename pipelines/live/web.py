@@ -19,6 +19,8 @@ PATIENCE_S = 20
 # Bytes buffered for a slow client; a larger buffer would delay the pictures.
 SEND_BUFFER = 64 << 10
 MAX_VIEWERS = 64
+# Each one has a thread and a file descriptor, of which a process may have 1024.
+MAX_CONNECTIONS = 160
 NO_STORE = ("Cache-Control", "no-store")
 
 
@@ -137,6 +139,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
 
     def do_GET(self):
+        self.server.has_asked(self.request)
         url = self.url()
         path = url.path if url else None
         if path is None:
@@ -159,6 +162,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return True
 
     def do_POST(self):
+        self.server.has_asked(self.request)
         url = self.url()
         if url is None:
             self.say(400, "%s is no URL" % self.path)
@@ -179,6 +183,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(404, "there is no %s" % url.path)
 
 
+def end_both_ways(connection):
+    """Its thread then ends. The thread closes the connection."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the client was faster
+
+
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -189,6 +201,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.ending = False
         self._lock = threading.Lock()
         self._viewers = 0
+        self._connections = {}  # True: its request is not complete
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
@@ -210,6 +223,34 @@ class Server(http.server.ThreadingHTTPServer):
     def leave(self):
         with self._lock:
             self._viewers -= 1
+
+    def has_asked(self, connection):
+        """The request is complete."""
+        with self._lock:
+            self._connections[connection] = False
+
+    def process_request(self, request, client_address):
+        """Beyond the limit a connection without a complete request is closed,
+        the oldest one first, or else the new one."""
+        with self._lock:
+            victim = None
+            if len(self._connections) >= MAX_CONNECTIONS:
+                idle = (c for c, waits in self._connections.items() if waits)
+                victim = next(idle, request)
+            if victim is not request:
+                self._connections[request] = True
+            if victim is not None and victim is not request:
+                self._connections[victim] = False
+                end_both_ways(victim)
+        if victim is request:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request, client_address):
         """A client that goes away is no error."""

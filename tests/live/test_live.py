@@ -154,6 +154,28 @@ def several(live):
     check(True, "and the others")
 
 
+def crowd(live):
+    """Clients that send half a request, a byte at a time."""
+    held = os.path.join("/proc", str(live.process.pid), "fd")
+    before = len(os.listdir(held))
+    clients = [
+        socket.create_connection(("127.0.0.1", live.port)) for _ in range(400)
+    ]
+
+    def drip():
+        for client in clients:
+            try:
+                client.send(b"G", socket.MSG_NOSIGNAL)
+            except OSError:
+                pass  # it was closed
+        return len(os.listdir(held)) < before + 200
+
+    until(drip, live.process)
+    check(live.get("/")[0] == 200, "400 half requests do not keep out others")
+    for client in clients:
+        client.close()
+
+
 def gap(live):
     """A client that has waited gets what is made then."""
     viewer = parts(live.ask("GET", "/picture"))
@@ -264,7 +286,7 @@ def main():
         make_latents(latents)
         live = Live("--model", MODELS[0], "--model", MODELS[1], latents)
         try:
-            for test in (page, pictures, events, numbers, several, gap, controls):
+            for test in (page, pictures, events, numbers, several, crowd, gap, controls):
                 test(live)
             errors(live, folder)
             end(live)
