@@ -82,13 +82,15 @@ drop(const VaeCarryStore *s, VaeCarryBlocks *b)
 }
 
 VaeStatus
-vae_carries_take(VaeCarryStore *s, bool snapshot, VaeError *error)
+vae_carries_take(VaeCarryStore *s, const bool snapshots[VAE_SNAPSHOTS],
+                 VaeError *error)
 {
     if (s->kept.split == s->set.spilled)
         s->now.host = s->kept.host;
     VaeStatus status = take(s, &s->now, error);
-    if (status == VAE_OK && snapshot)
-        status = take(s, &s->snapshot, error);
+    for (int i = 0; i < VAE_SNAPSHOTS && status == VAE_OK; i++)
+        if (snapshots[i])
+            status = take(s, &s->snapshots[i], error);
     if (status != VAE_OK)
         vae_carries_drop(s);
     return status;
@@ -100,7 +102,8 @@ vae_carries_drop(VaeCarryStore *s)
     if (!s->class)
         return;
     drop(s, &s->now);
-    drop(s, &s->snapshot);
+    for (int i = 0; i < VAE_SNAPSHOTS; i++)
+        drop(s, &s->snapshots[i]);
 }
 
 /* Frees what is kept, except memory that is in use again. */
@@ -182,20 +185,20 @@ vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error)
 }
 
 VaeStatus
-vae_carries_save(VaeCarryStore *s, VaeError *error)
+vae_carries_save(VaeCarryStore *s, int snapshot, VaeError *error)
 {
-    return copy(s, &s->snapshot, &s->now, error);
+    return copy(s, &s->snapshots[snapshot], &s->now, error);
 }
 
 VaeStatus
-vae_carries_restore(VaeCarryStore *s, VaeError *error)
+vae_carries_restore(VaeCarryStore *s, int snapshot, VaeError *error)
 {
-    return copy(s, &s->now, &s->snapshot, error);
+    return copy(s, &s->now, &s->snapshots[snapshot], error);
 }
 
 VaeStatus
 vae_carries_read_snapshot(const VaeCarryStore *s, void *dst, VaeError *error)
 {
     const VaeCarryBlocks to = one_block(s, dst);
-    return copy(s, &to, &s->snapshot, error);
+    return copy(s, &to, &s->snapshots[VAE_BEFORE_RUN], error);
 }

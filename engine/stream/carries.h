@@ -2,9 +2,10 @@
  * carries.h: the carries of one stream.
  *
  * They are in two blocks: those on the device, and the spilled ones in the
- * host's memory. There are up to two copies: a snapshot, taken before a run,
- * and one in host memory, while the stream's memory is offloaded. Offloading,
- * the NaN fallback and checkpoints all use these functions.
+ * host's memory. There are up to three copies: two snapshots, taken before a
+ * run and before a guess, and one in host memory, while the stream's memory is
+ * offloaded. Offloading, the NaN fallback and checkpoints all use these
+ * functions.
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H
@@ -18,6 +19,10 @@ typedef struct VaeCarryBlocks {
     size_t split;
 } VaeCarryBlocks;
 
+/* Snapshots: before a run whose result is checked, and before runs as if the
+ * sequence ended. */
+enum { VAE_BEFORE_RUN, VAE_BEFORE_GUESS, VAE_SNAPSHOTS };
+
 typedef struct VaeCarryStore {
     const VaeBackendClass *class;
     VaeBackend *backend;
@@ -25,7 +30,7 @@ typedef struct VaeCarryStore {
     size_t rest;        /* bytes on the device, set.spilled on the host; */
     size_t spilled;     /* or more, if other sets share the memory */
     VaeCarryBlocks now; /* empty: not taken, or offloaded */
-    VaeCarryBlocks snapshot; /* empty: none is taken */
+    VaeCarryBlocks snapshots[VAE_SNAPSHOTS]; /* empty: not taken */
     /* While offloaded: the spilled ones stay where they are, and `device` is a
      * copy in host memory. Empty: nothing to keep. */
     VaeCarryBlocks kept;
@@ -38,9 +43,11 @@ vae_carries_bytes(const VaeCarryStore *s)
     return s->set.bytes;
 }
 
-/* Allocates the memory, and that of a snapshot if asked for. On an error
+/* Allocates the memory, and that of the snapshots asked for. On an error
  * nothing is allocated. */
-VaeStatus vae_carries_take(VaeCarryStore *s, bool snapshot, VaeError *error);
+VaeStatus vae_carries_take(VaeCarryStore *s,
+                           const bool snapshots[VAE_SNAPSHOTS],
+                           VaeError *error);
 /* Frees the memory, except what is kept. */
 void vae_carries_drop(VaeCarryStore *s);
 /* Keeps the carries: the caller then calls vae_carries_drop(). Errors:
@@ -59,10 +66,10 @@ void vae_carries_free(VaeCarryStore *s);
 VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
 VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);
 
-/* Copies the carries to the snapshot; the snapshot to the carries; the snapshot
- * to host memory. */
-VaeStatus vae_carries_save(VaeCarryStore *s, VaeError *error);
-VaeStatus vae_carries_restore(VaeCarryStore *s, VaeError *error);
+/* Copies the carries to a snapshot; a snapshot to the carries; the one from
+ * before a run to host memory. */
+VaeStatus vae_carries_save(VaeCarryStore *s, int snapshot, VaeError *error);
+VaeStatus vae_carries_restore(VaeCarryStore *s, int snapshot, VaeError *error);
 VaeStatus vae_carries_read_snapshot(const VaeCarryStore *s, void *dst,
                                     VaeError *error);
 

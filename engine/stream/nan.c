@@ -300,7 +300,8 @@ apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
     if (s->fallback && p->steps > 1) {
         const uint64_t runs = s->runs;
         s->stats.nonfinite = s->guard.nonfinite;
-        VaeStatus status = vae_carries_restore(&s->carries, error);
+        VaeStatus status =
+            vae_carries_restore(&s->carries, VAE_BEFORE_RUN, error);
         if (status == VAE_OK)
             status = one_by_one(s, p, units, error);
         s->runs = runs + 1; /* together they count as one run of the call, which
@@ -387,7 +388,7 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
     }
     s->in_fallback = false;
     if (s->fallback)
-        status = vae_carries_save(&s->carries, error);
+        status = vae_carries_save(&s->carries, VAE_BEFORE_RUN, error);
     const bool overlaps =
         status == VAE_OK && !g->singly && vae_stream_copy_units(s, p, units);
     g->which = which;

@@ -37,14 +37,15 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
 {
     s->carries.class = s->class;
     s->carries.backend = s->backend;
+    bool snapshots[VAE_SNAPSHOTS];
+    vae_stream_snapshots(s, snapshots);
     VaeStatus status = vae_stream_guard_take(s, error);
     if (status == VAE_OK)
         status = take_slots(s, error);
     if (status == VAE_OK)
         status = take_block(s, s->plan.arena, &s->memory.arena, error);
     if (status == VAE_OK)
-        status =
-            vae_carries_take(&s->carries, vae_stream_has_snapshot(s), error);
+        status = vae_carries_take(&s->carries, snapshots, error);
     if (status == VAE_OK)
         status = vae_stream_take_tiles(s, error);
     s->memory.carries = s->carries.now.device;

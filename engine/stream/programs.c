@@ -163,9 +163,10 @@ sum_up(VaeStream *s)
             p->arena = s->programs[i]->arena;
     }
     p->weights += other_layouts(s);
+    bool snapshots[VAE_SNAPSHOTS];
     const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
     p->fallback = (fallback ? fallback->total : 0) +
-                  (vae_stream_has_snapshot(s) ? carries : 0);
+                  (uint64_t) vae_stream_snapshots(s, snapshots) * carries;
     p->tiled = vae_stream_tiled_bytes(s);
     p->total = p->weights + carries + p->arena + p->scratch + p->staging +
                p->library + p->fallback +

@@ -229,24 +229,16 @@ set_statistics(VaeStream *s)
 
 /* Sets the delay: the number of latents that the user asks for, or what an
  * exact result needs. */
-static VaeStatus
-set_delay(VaeStream *s, VaeError *error)
+static void
+set_delay(VaeStream *s)
 {
     const VaeModelInfo *info = &s->model->info;
     VaeStreamParams *p = &s->params;
     if (!vae_stream_has_delay(s) || p->look_ahead >= info->look_ahead)
         p->low_latency = false;
     s->plan.delay = vae_stream_has_delay(s) ? info->delay : 0;
-    if (!p->low_latency)
-        return VAE_OK;
-    if (p->nan_policy == VAE_NAN_FALLBACK)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "a look-ahead of %d latents, fewer than the %d of %s, "
-                        "does not go with the nan-policy fallback",
-                        p->look_ahead, info->look_ahead, info->arch);
-    if (p->look_ahead * info->temporal < s->plan.delay)
+    if (p->low_latency && p->look_ahead * info->temporal < s->plan.delay)
         s->plan.delay = p->look_ahead * info->temporal;
-    return VAE_OK;
 }
 
 /* How a stream is planned. */
@@ -312,9 +304,8 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
     if (vae_stream_begins_chunks(s))
         s->params.slice_size = 1;
     set_statistics(s);
-    status = set_delay(s, error);
-    if (status == VAE_OK)
-        status = vae_stream_set_tiles(s, error);
+    set_delay(s);
+    status = vae_stream_set_tiles(s, error);
     if (status == VAE_OK)
         status = choose(s, error);
     if (status == VAE_OK)

@@ -255,11 +255,13 @@ void vae_stream_free_tiles(VaeStream *s);
 VaeStatus vae_stream_run_tiles(VaeStream *s, int which, const VaeRun *run,
                                VaeError *error);
 
-/* A copy of the carries is kept, to go back to. */
-static inline bool
-vae_stream_has_snapshot(const VaeStream *s)
+/* The copies of the carries to go back to; returns their number. */
+static inline int
+vae_stream_snapshots(const VaeStream *s, bool which[VAE_SNAPSHOTS])
 {
-    return s->fallback != NULL || s->params.low_latency;
+    which[VAE_BEFORE_RUN] = s->fallback != NULL;
+    which[VAE_BEFORE_GUESS] = s->params.low_latency;
+    return which[VAE_BEFORE_RUN] + which[VAE_BEFORE_GUESS];
 }
 
 /* The units of a run. One of in and out is NULL. */

@@ -155,9 +155,9 @@ typedef struct VaePlan {
     uint64_t arena;    /* activations of one slice */
     uint64_t scratch;  /* working memory of the computing library */
     uint64_t staging;  /* pinned or conversion buffers */
-    uint64_t fallback; /* nan_policy's stream in fp32, and the copy of the
-                          carries that are not spilled, which low_latency
-                          needs, too; or 0 */
+    uint64_t fallback; /* nan_policy's stream in fp32, and a copy of the
+                          carries that are not spilled; low_latency needs
+                          one more; or 0 */
     uint64_t library;  /* margin for the code and tables that the computing
                           library allocates itself, once per process. It keeps
                           them when streams are freed. 0 for ref, which needs
