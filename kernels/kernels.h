@@ -64,24 +64,6 @@ typedef struct VaeConvArgs {
     bool relu;
 } VaeConvArgs;
 
-/*
- * Convolution on the matrix units; only in the cuda table, for compute
- * capability 8.0 and more. As VaeConvArgs with s and st 1, k 2 or 3, except:
- * all tensors are of `type`, F16 or BF16. The first past_frames frames of the
- * input are in `past`, the others in x. weight: [c_out][kt][k][k][c_in]. bias:
- * c_out, not NULL. c_in is a multiple of 8, c_out of 4; x, past and weight
- * begin at multiples of 16, the others of 8. Sums are in fp32, rounded once. A
- * result depends neither on t nor on other rows and columns than it reads.
- */
-typedef struct VaeConvMatrixArgs {
-    void *y;
-    const void *x, *past, *add, *weight, *bias;
-    VaeType type;
-    int t, h, w, c_in, ho, wo, c_out;
-    int k, kt, pad_y, pad_x, past_frames;
-    bool relu;
-} VaeConvMatrixArgs;
-
 typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 
 /*
@@ -113,6 +95,37 @@ typedef struct VaeNormArgs {
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */
     double *statistics; /* t * groups * 2 */
 } VaeNormArgs;
+
+/*
+ * Convolution on the matrix units; only in the cuda table, for compute
+ * capability 8.0 and more. As VaeConvArgs with s and st 1, k 2 or 3, except:
+ * all tensors are of `type`, F16 or BF16. The first past_frames frames of the
+ * input are in `past`, the others in x. weight: [c_out][kt][k][k][c_in]. bias:
+ * c_out, not NULL. c_in is a multiple of 8, c_out of 4; x, past and weight
+ * begin at multiples of 16, the others of 8. Sums are in fp32, rounded once. A
+ * result depends neither on t nor on other rows and columns than it reads.
+ *
+ * norm.y, or NULL: receives the rms norm of the result, with the same bits as
+ * norm() gives. Of norm, only y, gain, offset, eps and silu are read. The
+ * channels must be such that one block has all of a pixel's. y may then be
+ * NULL: the result itself is not written.
+ */
+typedef struct VaeConvMatrixArgs {
+    void *y;
+    const void *x, *past, *add, *weight, *bias;
+    VaeType type;
+    int t, h, w, c_in, ho, wo, c_out;
+    int k, kt, pad_y, pad_x, past_frames;
+    bool relu;
+    VaeNormArgs norm;
+} VaeConvMatrixArgs;
+
+static inline bool
+vae_conv_matrix_can_norm(int c_out)
+{
+    return c_out % 8 == 0 &&
+           (c_out <= 96 || c_out == 128 || c_out == 192 || c_out == 256);
+}
 
 /* Pixels of a frame in one block of group sums. */
 #define VAE_NORM_BLOCK 512

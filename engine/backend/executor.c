@@ -348,7 +348,7 @@ bool
 vae_exec_shown(const VaeOp *op, VaeTensor *out)
 {
     const VaeTensor *y = op->y;
-    if (!y || op->kind == VAE_OP_NORM_SUMS)
+    if (!y || y->hidden || op->kind == VAE_OP_NORM_SUMS)
         return false;
     *out = *y;
     if (!op->strip)

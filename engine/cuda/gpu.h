@@ -237,6 +237,8 @@ VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
 /* VaeFusions.reads_carry, of a VaeBackend: true if the layer's choice is known
  * to be the own kernel. It then stays so. */
 bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
+/* VaeFusions.norms: the same, if the kernel also computes a norm. */
+bool vae_cuda_norms(void *backend, const VaeOp *conv);
 /* Writes down that a choice of the layer is tried, in case that the process
  * does not survive it. */
 void vae_cuda_layer_try(VaeBackend *cuda, const char *layer,

@@ -52,6 +52,13 @@ check_rows(const VaeOp *op, VaeError *error)
                           t->shape.h, VAE_ROWS_CUDA);
 }
 
+/* A VaeExecOp.run of a norm: the convolution in front of it has computed it. */
+static VaeStatus
+run_done(void *own, const VaeOp *op, VaeError *error)
+{
+    return VAE_OK;
+}
+
 static VaeStatus
 prepare_op(VaeCudaExec *e, int i, VaeError *error)
 {
@@ -66,6 +73,8 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
     shared->own = own;
     if (status == VAE_OK && op->kind == VAE_OP_CONV)
         status = prepare_conv(e, i, e->cache != NULL, error);
+    if (op->kind == VAE_OP_NORM && op->norm.done)
+        shared->run = run_done;
     if (status == VAE_OK && vae_cuda_moves(op))
         status = vae_cuda_prepare_move(e->cuda, e, i, error);
     if (op->kind == VAE_OP_ATTENTION &&
@@ -141,6 +150,23 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
 /* ------------------------------------------------------------------ */
 /* Addresses.                                                          */
 
+/* The norm that convolution i of the op's parts also computes. */
+static VaeNormArgs
+norm_of(const VaeCudaExec *e, int op_index, int i)
+{
+    const VaeProgram *p = e->exec.program;
+    const int k = vae_norm_behind(p, op_index);
+    if (k < 0)
+        return (VaeNormArgs){0};
+    const VaeOp *norm = &p->ops[k];
+    return (VaeNormArgs){
+        .y = vae_cuda_part_of(&e->ops[op_index], &p->ops[op_index], norm->y, i),
+        .gain = e->exec.ops[k].weight,
+        .offset = e->exec.ops[k].bias,
+        .eps = norm->norm.eps,
+        .silu = norm->norm.silu};
+}
+
 VaeCudaConvArgs
 vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
 {
@@ -152,7 +178,8 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     const VaeCudaBand band = vae_cuda_band(p, i);
     const int past = p->gathered ? 0 : vae_cuda_past_of(own, op, i);
     VaeCudaConvArgs args = {
-        .y = vae_cuda_part_of(own, op, op->y, i),
+        .y = op->y->hidden ? NULL : vae_cuda_part_of(own, op, op->y, i),
+        .norm = norm_of(cuda_exec, op_index, i),
         .x = vae_cuda_input_of(own, op, i, past),
         .past = past ? vae_cuda_input_of(own, op, i, 0) : NULL,
         .past_frames = past,

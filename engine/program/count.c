@@ -6,7 +6,7 @@
 static double
 bytes_of(const VaeTensor *t)
 {
-    return t ? (double) vae_frame_bytes(t) * t->shape.t : 0;
+    return t && !t->hidden ? (double) vae_frame_bytes(t) * t->shape.t : 0;
 }
 
 static double
@@ -37,11 +37,13 @@ count_conv(VaeOp *op)
                 pair * weights * (double) vae_type_size(x->type);
 }
 
-/* A norm may also write a carry, and first copy one to the front of a slab. */
+/* A norm may also write a carry, and first copy one to the front of a slab. The
+ * convolution that computes it has x at hand. */
 static void
 count_norm(VaeOp *op)
 {
     op->flop = (op->norm.silu ? 8 : 4) * elements(op->x);
+    op->bytes -= op->norm.done ? bytes_of(op->x) : 0;
     if (op->carry)
         op->bytes +=
             (op->norm.fills_context ? 3.0 : 1.0) * (double) op->carry->bytes;

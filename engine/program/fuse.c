@@ -163,6 +163,51 @@ fuse_norm(VaeProgram *p, int i)
     }
 }
 
+/* ------------------------------------------------------------------ */
+/* A convolution and the norm of its result.                           */
+
+static bool
+shares(const VaeTensor *a, const VaeTensor *b)
+{
+    return a && a->root == b->root;
+}
+
+/* True if the result is needed in memory: other ops read it, add to it, or
+ * have it replace what they add. */
+static bool
+is_kept(const VaeProgram *p, const VaeOp *conv, const VaeOp *norm)
+{
+    const VaeTensor *t = conv->y;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        if (op != norm && (shares(op->x, t) || shares(op->add, t) ||
+                           (op != conv && shares(op->y, t))))
+            return true;
+    }
+    return false;
+}
+
+static void
+fuse_conv_norm(VaeProgram *p, int i, const VaeFusions *f)
+{
+    VaeOp *op = &p->ops[i], *norm = NULL;
+    if (op->kind != VAE_OP_CONV || op->strip || op->conv.up)
+        return;
+    /* The first op that uses the result. */
+    for (int k = i + 1; k < p->n_ops && !norm; k++)
+        if (shares(p->ops[k].x, op->y) || shares(p->ops[k].y, op->y) ||
+            shares(p->ops[k].add, op->y))
+            norm = &p->ops[k];
+    /* A norm with a carry reads and writes other memory, too. */
+    if (!norm || norm->kind != VAE_OP_NORM || norm->x != op->y ||
+        norm->norm.kind != VAE_NORM_RMS || norm->strip || norm->carry ||
+        norm->y->root != norm->y || norm->y->type != op->y->type ||
+        !f->norms(f->user, op))
+        return;
+    op->conv.normed = norm->norm.done = true;
+    op->y->hidden = !is_kept(p, op, norm);
+}
+
 static void
 remove_fused(VaeProgram *p)
 {
@@ -194,6 +239,8 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
     for (int i = 0; i < p->n_ops && fusions.norm_carry; i++)
         fuse_norm(p, i);
     remove_fused(p);
+    for (int i = 0; i < p->n_ops && fusions.norms; i++)
+        fuse_conv_norm(p, i, &fusions);
     vae_program_count(p);
     return true;
 }

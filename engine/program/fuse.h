@@ -29,6 +29,9 @@ typedef struct VaeFusions {
      * copies the carry in front of its input. NULL: only those in Winograd
      * tiles do. */
     bool (*reads_carry)(void *user, const VaeOp *conv);
+    /* True for a convolution that can also compute the norm of its result
+     * (conv.normed, norm.done). The norm stays an op. NULL: none can. */
+    bool (*norms)(void *user, const VaeOp *conv);
     void *user; /* the backend of the program */
 } VaeFusions;
 

@@ -28,7 +28,7 @@ find_root(VaeTensor *t)
 static void
 touch(VaeTensor *t, int op)
 {
-    if (!t)
+    if (!t || t->hidden)
         return;
     VaeTensor *root = find_root(t);
     if (root->first_op < 0)
@@ -54,6 +54,9 @@ find_lives(VaeProgram *p)
         touch(p->ops[i].x, i);
         touch(p->ops[i].y, i);
         touch(p->ops[i].add, i);
+        const int norm = vae_norm_behind(p, i);
+        if (norm >= 0)
+            touch(p->ops[norm].y, i);
     }
 }
 

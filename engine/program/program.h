@@ -50,7 +50,8 @@ typedef struct VaeTensor {
                               that share its memory */
     size_t offset;
     int id;
-    bool lost; /* for a check of the builder: a sum was written over it */
+    bool lost;   /* for a check of the builder: a sum was written over it */
+    bool hidden; /* it has no memory; read only by a norm that is done */
 } VaeTensor;
 
 typedef enum VaeWeightKind {
@@ -154,6 +155,7 @@ typedef struct VaeOp {
             bool relu;
             bool up;       /* reads each pixel of x as 2x2; see fuse.h */
             bool winograd; /* by F(2x2, 3x3) in space */
+            bool normed;   /* also computes vae_norm_behind() */
         } conv;
         struct {
             VaeNormKind kind;
@@ -161,6 +163,7 @@ typedef struct VaeOp {
             float eps;
             bool silu;
             bool fills_context; /* first copies the carry to the context of y */
+            bool done; /* by the convolution that makes x; see fuse.h */
         } norm;
         struct {
             VaeRearrange kind;
@@ -266,6 +269,19 @@ static inline int
 vae_conv_top(const VaeOp *op)
 {
     return op->conv.pad + op->x->row - op->y->row * op->conv.s;
+}
+
+/* The index of the norm that convolution i also computes, see fuse.h; -1: none.
+ */
+static inline int
+vae_norm_behind(const VaeProgram *p, int i)
+{
+    const VaeOp *conv = &p->ops[i];
+    if (conv->kind != VAE_OP_CONV || !conv->conv.normed)
+        return -1;
+    while (p->ops[i].kind != VAE_OP_NORM || p->ops[i].x != conv->y)
+        i++;
+    return i;
 }
 
 /* Places all tensors in one arena; tensors whose lifetimes do not overlap share

@@ -10,8 +10,8 @@
  * Each sum runs over frames, then over pieces of 32 channels, then over taps,
  * so it depends neither on the number of frames nor on the size of the picture.
  */
-#include "common.cuh"
 #include "cuda.h"
+#include "norm.cuh"
 
 enum {
     WARPS = 8,
@@ -36,8 +36,11 @@ template <int DOWN_, int WIDE_> struct Tile {
     static const int WEIGHT = N * PITCH;
     static const int BYTES = 2 * (2 * HALO + STAGES * WEIGHT);
     static const int COLUMNS = WIDE / 8; /* matrices of a warp, side by side */
+    static const int RESULT = N + 8; /* elements from one pixel's results to the
+                                        next; these go where the input was */
     static_assert(BYTES <= 99 << 10, "shared memory of a block");
     static_assert(COLUMNS % 2 == 0, "pairs are loaded");
+    static_assert(2 * ROWS * ACROSS * RESULT <= BYTES, "results");
 };
 
 typedef uint16_t Half;
@@ -173,10 +176,9 @@ unpack(uint32_t word, float *v)
 template <int T>
 VAE_DEVICE void
 store(const VaeConvMatrixArgs &a, size_t at, const float *sum,
-      const float *bias)
+      const float *bias, uint32_t *word)
 {
     float add[4] = {};
-    uint32_t word[2];
     if (a.add) {
         vae_load8(word, static_cast<const Half *>(a.add) + at);
         unpack<T>(word[0], add);
@@ -190,19 +192,21 @@ store(const VaeConvMatrixArgs &a, size_t at, const float *sum,
     }
     word[0] = vae_pair<T>(v[0], v[1]);
     word[1] = vae_pair<T>(v[2], v[3]);
-    vae_store8(static_cast<Half *>(a.y) + at, word);
+    if (a.y)
+        vae_store8(static_cast<Half *>(a.y) + at, word);
 }
 
+/* Stores the results; for a norm also to `kept`. */
 template <typename P, int T>
 VAE_DEVICE void
 store_all(const VaeConvMatrixArgs &a, const Place &p,
-          float (*sum)[P::COLUMNS][4])
+          float (*sum)[P::COLUMNS][4], Half *kept)
 {
     const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
-    const int first = p.n + warp / P::DOWN * P::WIDE + lane % 4 * 4;
+    const int first = warp / P::DOWN * P::WIDE + lane % 4 * 4;
     VAE_UNROLL
     for (int j = 0; j < P::COLUMNS; j += 2) {
-        const int c = first + j * 8;
+        const int c = p.n + first + j * 8;
         float bias[4];
         uint32_t word[2];
         if (c >= a.c_out)
@@ -212,23 +216,60 @@ store_all(const VaeConvMatrixArgs &a, const Place &p,
         unpack<T>(word[1], bias + 2);
         VAE_UNROLL
         for (int i = 0; i < 8; i++) {
-            const int row = p.y + warp % P::DOWN * 4 + i / 2;
-            const int column = p.x + lane / 4 + i % 2 * 8;
+            const int y = warp % P::DOWN * 4 + i / 2;
+            const int x = lane / 4 + i % 2 * 8;
+            const int row = p.y + y, column = p.x + x;
             const float *low = sum[i / 2][j] + i % 2 * 2;
             const float *high = sum[i / 2][j + 1] + i % 2 * 2;
             const float v[4] = {low[0], low[1], high[0], high[1]};
-            if (row < a.ho && column < a.wo)
-                store<T>(
-                    a,
-                    (((size_t) p.t * a.ho + row) * a.wo + column) * a.c_out + c,
-                    v, bias);
+            if (row >= a.ho || column >= a.wo)
+                continue;
+            store<T>(
+                a, (((size_t) p.t * a.ho + row) * a.wo + column) * a.c_out + c,
+                v, bias, word);
+            if (a.norm.y)
+                vae_store8(kept + (y * ACROSS + x) * P::RESULT + c, word);
+        }
+    }
+}
+
+/* The norm of the results, with the sums in the order of the norm's kernels. */
+template <typename P, int T>
+VAE_DEVICE void
+norm_all(const VaeConvMatrixArgs &a, const Place &p, const Half *kept,
+         int lanes)
+{
+    const int lane = (int) threadIdx.x & (lanes - 1);
+    const float root = sqrtf((float) a.c_out);
+    VAE_NO_UNROLL
+    for (int i = (int) threadIdx.x / lanes; i < P::ROWS * ACROSS;
+         i += VAE_THREADS / lanes) {
+        const int row = p.y + i / ACROSS, column = p.x + i % ACROSS;
+        const int c = row < a.ho && column < a.wo ? a.c_out : 0;
+        const size_t at =
+            (((size_t) p.t * a.ho + row) * a.wo + column) * a.c_out;
+        const Half *pixel = kept + i * P::RESULT;
+        VaeOctet<T> x;
+        float sum = 0;
+        VAE_NO_UNROLL
+        for (int first = 8 * lane; first < c; first += 8 * lanes) {
+            vae_load16(x.word, pixel + first);
+            sum = vae_rms_squares<T>(sum, x);
+        }
+        const float scale =
+            vae_rms_scale(a.norm, vae_lanes_sum(sum, lanes), root);
+        VAE_NO_UNROLL
+        for (int first = 8 * lane; first < c; first += 8 * lanes) {
+            vae_load16(x.word, pixel + first);
+            vae_rms_octet<T, T>(a.norm, x, {at + first, first, 8}, SIZE_MAX,
+                                scale);
         }
     }
 }
 
 template <typename P, int T>
 VAE_KERNEL_LARGE void
-conv_matrix(VaeConvMatrixArgs a)
+conv_matrix(VaeConvMatrixArgs a, int lanes)
 {
     VAE_SHARED(Half, halo);
     Half *const weight = halo + 2 * P::HALO;
@@ -252,22 +293,31 @@ conv_matrix(VaeConvMatrixArgs a)
                            (tap / a.k * (ACROSS + MORE) + tap % a.k) * PITCH,
                        weight + step % STAGES * P::WEIGHT, sum);
     }
-    store_all<P, T>(a, p, sum);
+    if (a.norm.y)
+        __syncthreads(); /* the input is read */
+    store_all<P, T>(a, p, sum, halo);
+    if (!a.norm.y)
+        return;
+    __syncthreads();
+    norm_all<P, T>(a, p, halo, lanes);
 }
 
 template <typename P>
 static void
-launch(const VaeQueue *q, const VaeConvMatrixArgs *a)
+launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
 {
-    const dim3 grid(vae_blocks((size_t) a->wo, ACROSS) *
-                        vae_blocks((size_t) a->ho, P::ROWS),
-                    vae_blocks((size_t) a->c_out, P::N), (unsigned) a->t);
-    if (a->type == VAE_TYPE_BF16)
+    VaeConvMatrixArgs a = *args;
+    const int lanes = vae_rms_lanes(a.c_out);
+    const dim3 grid(vae_blocks((size_t) a.wo, ACROSS) *
+                        vae_blocks((size_t) a.ho, P::ROWS),
+                    vae_blocks((size_t) a.c_out, P::N), (unsigned) a.t);
+    a.norm.c = a.c_out;
+    if (a.type == VAE_TYPE_BF16)
         vae_launch(conv_matrix<P, VAE_TYPE_BF16>, grid, VAE_THREADS, P::BYTES,
-                   q->stream, *a);
+                   q->stream, a, lanes);
     else
         vae_launch(conv_matrix<P, VAE_TYPE_F16>, grid, VAE_THREADS, P::BYTES,
-                   q->stream, *a);
+                   q->stream, a, lanes);
 }
 
 void

@@ -1,83 +1,12 @@
 /*
  * norm.cu: the two norms.
  */
-#include "common.cuh"
 #include "cuda.h"
+#include "norm.cuh"
 
 enum { ROUNDS = 4 }; /* pixels per group of lanes, one after another */
 
 /* -------------------------------------------------------------- rms */
-
-/* The factor that gives x a root mean square of 1, see kernels.h. */
-VAE_DEVICE float
-rms_scale(const VaeNormArgs &a, float squares, float root)
-{
-    /* The compiler may contract a sum of a product, or not. */
-    const float length = sqrtf(fmaf((float) a.c, a.eps, squares));
-    return root / (length < 1e-12f ? 1e-12f : length);
-}
-
-template <int T>
-VAE_DEVICE float
-sum_squares(float sum, const VaeOctet<T> &o)
-{
-    VAE_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const float v = vae_octet_get<T>(o, i);
-        sum = fmaf(v, v, sum);
-    }
-    return sum;
-}
-
-/* The first element of y that is also written to the tail. */
-VAE_DEVICE size_t
-tail_from(const VaeNormArgs &a)
-{
-    return a.tail ? (size_t) (a.t - a.tail_frames) * a.h * a.w * a.c : SIZE_MAX;
-}
-
-template <int Y>
-VAE_DEVICE void
-store(const VaeNormArgs &a, size_t at, size_t tail, const VaeOctet<Y> &y, int n)
-{
-    vae_octet_store<Y>(a.y, a.y_type, at, y, n);
-    if (at >= tail)
-        vae_octet_store<Y>(a.tail, a.y_type, at - tail, y, n);
-}
-
-/* n channels from `first` on, at element `at` of x and y. */
-struct Channels {
-    size_t at;
-    int first, n;
-};
-
-/* Writes the channels of one octet. gain and offset have the alignment of x, or
- * are NULL. */
-template <int X, int Y>
-VAE_DEVICE void
-rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x, const Channels &to,
-          size_t tail, float scale)
-{
-    const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
-    VaeOctet<G> gain, offset;
-    VaeOctet<Y> y;
-    float v[8];
-    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) to.first,
-                      a.gain ? to.n : 0);
-    vae_octet_load<G>(offset, a.offset, VAE_TYPE_F32, (size_t) to.first,
-                      a.offset ? to.n : 0);
-    VAE_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const float by = a.gain ? vae_octet_get<G>(gain, i) : 1;
-        v[i] = vae_octet_get<X>(x, i) * scale;
-        v[i] =
-            a.offset ? fmaf(v[i], by, vae_octet_get<G>(offset, i)) : v[i] * by;
-        if (a.silu)
-            v[i] = vae_silu_for<Y>(v[i], a.y_type);
-    }
-    vae_octet_set<Y>(y, v);
-    store<Y>(a, to.at, tail, y, to.n);
-}
 
 /*
  * `lanes` (a power of two) neighbouring lanes share a pixel, with CHUNKS
@@ -94,7 +23,7 @@ rms(VaeNormArgs a, int lanes, float root)
     const unsigned step = VAE_THREADS / (unsigned) lanes;
     size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
     size_t at = p * a.c + first;
-    const size_t tail = tail_from(a);
+    const size_t tail = vae_norm_tail_from(a);
     VAE_NO_UNROLL
     for (int round = 0; round < ROUNDS; round++) {
         VaeOctet<X> x[CHUNKS];
@@ -106,11 +35,11 @@ rms(VaeNormArgs a, int lanes, float root)
         float sum = 0;
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
-            sum = sum_squares<X>(sum, x[i]);
-        const float scale = rms_scale(a, vae_lanes_sum(sum, lanes), root);
+            sum = vae_rms_squares<X>(sum, x[i]);
+        const float scale = vae_rms_scale(a, vae_lanes_sum(sum, lanes), root);
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
-            rms_octet<X, Y>(
+            vae_rms_octet<X, Y>(
                 a, x[i],
                 {at + i * next, first + i * next, first + i * next < c ? 8 : 0},
                 tail, scale);
@@ -137,14 +66,14 @@ rms_any(VaeNormArgs a, int lanes, float root)
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
-        sum = sum_squares(sum, x);
+        sum = vae_rms_squares(sum, x);
     }
-    const float scale = rms_scale(a, vae_lanes_sum(sum, lanes), root);
+    const float scale = vae_rms_scale(a, vae_lanes_sum(sum, lanes), root);
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
-        rms_octet<VAE_ANY, VAE_ANY>(a, x, {row + first, first, n}, tail_from(a),
-                                    scale);
+        vae_rms_octet<VAE_ANY, VAE_ANY>(a, x, {row + first, first, n},
+                                        vae_norm_tail_from(a), scale);
     }
 }
 
@@ -166,37 +95,6 @@ launch_rms_any(const VaeQueue *q, const VaeNormArgs *a, int lanes)
                q->stream, *a, lanes, sqrtf((float) a->c));
 }
 
-/* The smallest number of lanes, a power of two, for n octets with `chunks` per
- * lane. */
-static int
-lanes_for(int n, int chunks)
-{
-    int lanes = 1;
-    while (lanes * chunks < n)
-        lanes *= 2;
-    return lanes;
-}
-
-/*
- * Octets per lane. All widths of the known models are 3, 4 or 5 times a power
- * of two octets: C = 96 is 12 octets, 4 lanes with 3, so that a warp has 8
- * pixels. 0: one is enough, or it takes more than 32 lanes.
- */
-static int
-chunks_for(int n)
-{
-    static const int choices[] = {3, 4, 5};
-    int best = 0, most = 0;
-    for (int i = 0; i < 3 && n > 2; i++) {
-        const int lanes = lanes_for(n, choices[i]);
-        if (lanes <= 32 && (!best || choices[i] * lanes < most)) {
-            best = choices[i];
-            most = choices[i] * lanes;
-        }
-    }
-    return best;
-}
-
 template <int X, int Y>
 static void
 choose_rms(const VaeQueue *q, const VaeNormArgs *a, int lanes, int chunks)
@@ -212,8 +110,8 @@ choose_rms(const VaeQueue *q, const VaeNormArgs *a, int lanes, int chunks)
 static void
 launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 {
-    const int n = (a->c + 7) / 8, chunks = chunks_for(n);
-    const int lanes = chunks ? lanes_for(n, chunks) : n <= 2 ? n : 32;
+    const int chunks = vae_rms_chunks((a->c + 7) / 8);
+    const int lanes = vae_rms_lanes(a->c);
     if (!aligned || !chunks)
         launch_rms_any(q, a, lanes);
     else
@@ -465,7 +363,7 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
             v[i] = vae_silu_for<Y>(v[i], g.a.y_type);
     }
     vae_octet_set<Y>(y, v);
-    store<Y>(g.a, at, tail, y, n);
+    vae_norm_store<Y>(g.a, at, tail, y, n);
 }
 
 /* Blocks per multiprocessor, and octets that a thread loads at once. 16-bit
@@ -491,7 +389,7 @@ __launch_bounds__(VAE_THREADS, (Apply<X, Y>::BLOCKS)) void group_apply(Group g)
     const int row = (int) threadIdx.x / width;
     const int from = (int) blockIdx.x * g.part;
     const int end = from + g.part < pixels ? from + g.part : pixels;
-    const size_t tail = tail_from(g.a);
+    const size_t tail = vae_norm_tail_from(g.a);
     if (row >= rows)
         return;
     for (int o = (int) threadIdx.x % width; o < octets; o += width) {

@@ -209,9 +209,73 @@ check_parts(VaeCheck *t)
                     all + (2 * c.h + 5) * out_row, 5 * out_row);
 }
 
+static const float *
+factors(VaeCheck *t, size_t n)
+{
+    return vae_check_narrow(t, vae_check_random(t, n, 1), n, VAE_TYPE_F32, 0);
+}
+
+/* The norm of the result has the bits of the norm's kernel, with the result and
+ * without it. */
+static void
+one_norm(VaeCheck *t, const Case *c, VaeType type)
+{
+    if (!vae_check_begin(t, "conv_matrix_norm_%s_%dto%d_%dx%dx%d%s",
+                         name_of(type), c->c_in, c->c_out, c->t, c->h, c->w,
+                         c->relu ? "" : "_silu"))
+        return;
+    const Both b = make(t, c, type, false);
+    const size_t out = (size_t) c->c_out;
+    VaeConvMatrixArgs a = b.args;
+    void *y = compute(t, &b, a);
+    void *want = vae_check_buffer_at(t, b.n_y * 2, 0);
+    void *got = vae_check_buffer_at(t, b.n_y * 2, 0);
+    void *alone = vae_check_buffer_at(t, b.n_y * 2, 0);
+    VaeNormArgs norm = {.kind = VAE_NORM_RMS,
+                        .y = want,
+                        .x = y,
+                        .gain = factors(t, out),
+                        .offset = c->relu ? factors(t, out) : NULL,
+                        .x_type = type,
+                        .y_type = type,
+                        .t = c->t,
+                        .h = c->h,
+                        .w = c->w,
+                        .c = c->c_out,
+                        .eps = c->relu ? 0.5f : 0,
+                        .silu = !c->relu};
+    t->dut->norm(&t->queue, &norm);
+    a.norm = (VaeNormArgs){.y = got,
+                           .gain = norm.gain,
+                           .offset = norm.offset,
+                           .eps = norm.eps,
+                           .silu = norm.silu};
+    vae_check_equal(t, "y", compute(t, &b, a), y, b.n_y * 2);
+    vae_check_equal(t, "norm", got, want, b.n_y * 2);
+    a.norm.y = alone;
+    a.y = NULL;
+    a.add = b.add ? vae_check_narrow(t, b.add, b.n_y, type, 0) : NULL;
+    t->dut->conv_matrix(&t->queue, &a);
+    vae_check_equal(t, "norm alone", alone, want, b.n_y * 2);
+}
+
+static void
+check_norm(VaeCheck *t)
+{
+    static const Case cases[] = {
+        {32, 96, 3, 1, 1, 5, 19, false, true, false, 1, 1},
+        {32, 128, 3, 1, 2, 3, 4, false, false, true, 1, 1},
+        {32, 192, 3, 1, 1, 9, 5, false, true, true, 1, 1},
+        {32, 256, 3, 1, 1, 2, 17, false, false, false, 1, 1},
+        {8, 40, 3, 1, 1, 4, 3, false, false, false, 1, 1},
+    };
+    for (size_t i = 0; i < VAE_COUNT(cases); i++)
+        one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
+}
+
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_shapes, check_parts};
+    static const VaeCheckFunc all[] = {check_shapes, check_parts, check_norm};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

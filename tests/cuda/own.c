@@ -120,10 +120,10 @@ test_timed(void)
     expect_choice(80, false, "2 1", "a slower kernel");
     emu_set_own(0.5f, false);
     expect_choice(80, false, "2 1", "a stored time");
-    expect_choice(81, false, "own 1", "the fastest kernel");
+    expect_choice(81, false, "own 2", "the fastest kernel");
     expect_choice(81, true, "1 3", "no choice");
     emu_set_own(1.5f, false);
-    expect_choice(81, false, "own 1", "a stored kernel");
+    expect_choice(81, false, "own 2", "a stored kernel");
     emu_set_own(0.5f, true);
     expect_choice(82, false, "2 1", "a kernel that computes wrong");
     emu_set_own(0.5f, false);
@@ -158,7 +158,7 @@ test_forced(void)
     expect_choice(83, false, "2 1", "the library, forced");
     expect_choice(81, false, "2 1", "in place of a stored kernel");
     setenv("VAE_CUDA_CONV", "own", 1);
-    expect_choice(80, true, "own 1", "the kernel, forced");
+    expect_choice(80, true, "own 2", "the kernel, forced");
     setenv("VAE_CUDA_CONV", "fast", 1);
     const VaeStatus status =
         vae_backend_cuda.open(&params, &backend, &device, &error);
@@ -166,7 +166,7 @@ test_forced(void)
                strstr(error.message, "VAE_CUDA_CONV is \"fast\""),
            "%s", error.message);
     unsetenv("VAE_CUDA_CONV");
-    expect_choice(83, false, "own 1", "what was forced is not stored");
+    expect_choice(83, false, "own 2", "what was forced is not stored");
 }
 
 /* ------------------------------------------------------------------ */
@@ -176,7 +176,8 @@ enum { SIDE = 16, T = 5, SOME = 3 };
 
 /* Decodes or encodes the clip. Returns the bytes of the activations. */
 static uint64_t
-run(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
+run(const Bed *bed, VaeDirection direction, int slice, int strips,
+    const TestClip *clip)
 {
     static const int steps[] = {T, 0};
     VaeStream *stream =
@@ -185,7 +186,7 @@ run(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
                                           .height = SIDE,
                                           .slice_size = slice,
                                           .frames_at_once = 1000, /* all */
-                                          .strips = 1,
+                                          .strips = strips,
                                           .spill = VAE_SPILL_OFF});
     const uint64_t arena = vae_stream_get_plan(stream)->arena;
     clip_poison(bed, (TestClip *) clip, direction);
@@ -203,19 +204,21 @@ test_context(const Bed *bed, VaeDirection direction)
     TestClip want = bed_clip(bed, T, SIDE, SIDE, 0);
     TestClip got = bed_clip(bed, T, SIDE, SIDE, 0);
     setenv("VAE_CUDA_CONV", "cudnn", 1);
-    const uint64_t copied = run(bed, direction, SOME, &got);
+    const uint64_t copied = run(bed, direction, SOME, 1, &got);
     setenv("VAE_CUDA_CONV", "own", 1);
-    run(bed, direction, 1, &want);
-    const uint64_t arena = run(bed, direction, SOME, &got);
+    run(bed, direction, 1, 1, &want);
+    const uint64_t arena = run(bed, direction, SOME, 1, &got);
     /* The decoder's last slab is the library's. */
     expect(direction == VAE_DECODE || arena < copied,
            "%" PRIu64 " bytes without context in slabs, %" PRIu64 " with it",
            arena, copied);
     same_result(bed, &got, &want, direction, "slices of three and of one");
+    run(bed, direction, SOME, 2, &got); /* strips have norms of their own */
+    same_result(bed, &got, &want, direction, "strips");
     for (int bands = 0; bands < 2; bands++) {
         vae_cuda_part_limits.bytes = vae_cuda_part_limits.band = 4000;
         vae_cuda_part_limits.numbers = bands ? 3000 : usual.numbers;
-        run(bed, direction, SOME, &got);
+        run(bed, direction, SOME, 1, &got);
         same_result(bed, &got, &want, direction, bands ? "bands" : "parts");
         vae_cuda_part_limits = usual;
     }

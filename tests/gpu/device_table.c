@@ -275,6 +275,9 @@ conv_matrix(const VaeQueue *ignored, const VaeConvMatrixArgs *args)
     a.x = IN(a.x, 2 * (size_t) (a.t + a.kt - 1 - a.past_frames) * frame);
     a.weight = IN(a.weight, 2 * (size_t) a.kt * a.k * a.k * a.c_in * a.c_out);
     a.bias = IN(a.bias, 2 * (size_t) a.c_out);
+    a.norm.y = OUT(a.norm.y, y);
+    a.norm.gain = IN(a.norm.gain, sizeof(float) * (size_t) a.c_out);
+    a.norm.offset = IN(a.norm.offset, sizeof(float) * (size_t) a.c_out);
     vae_rt_kernels()->conv_matrix(&q, &a);
     finish();
 }

@@ -10,6 +10,8 @@
 typedef struct Counts {
     int ops, unfolds, up, winograd, heads_before_winograd, norms;
     int own, own_context; /* convolutions that read a carry; those of x */
+    int normed, hidden;   /* those that compute a norm; results not written */
+    int late;             /* norms' results that have no memory then */
 } Counts;
 
 /* Half of the convolutions are computed by a kernel that reads carries. */
@@ -38,6 +40,7 @@ count(VaeModel *model, VaeFusions fusions)
         return c;
     }
     vae_program_fuse(p, p, fusions, (VaeCuts){0});
+    vae_program_plan(p);
     c.ops = p->n_ops;
     for (int i = 0; i < p->n_ops; i++) {
         const VaeOp *op = &p->ops[i];
@@ -50,6 +53,10 @@ count(VaeModel *model, VaeFusions fusions)
         c.norms += op->kind == VAE_OP_NORM && op->carry;
         c.own += conv && op->carry;
         c.own_context += conv && op->carry && op->x->ctx > 0;
+        const int norm = vae_norm_behind(p, i);
+        c.normed += norm >= 0;
+        c.late += norm >= 0 && p->ops[norm].y->first_op != i;
+        c.hidden += norm >= 0 && op->y->hidden && op->y->first_op < 0;
     }
     vae_program_free(&p);
     vae_carry_set_free(&carries);
@@ -99,6 +106,13 @@ main(void)
                         o.norms < n.norms && o.norms + o.own >= n.norms &&
                         o.ops == none.ops - 2 * o.norms - o.own,
                     "convolutions that read carries", &o);
+    const Counts f = count(model, (VaeFusions){.norm_carry = true,
+                                               .reads_carry = reads_carry,
+                                               .norms = reads_carry,
+                                               .user = &least});
+    failed += check(f.ops == o.ops && f.normed > 3 && f.late == 0 &&
+                        f.hidden > 1 && f.hidden < f.normed,
+                    "convolutions with norms", &f);
     vae_model_free(&model);
     return failed > 0;
 }

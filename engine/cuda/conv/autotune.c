@@ -224,6 +224,13 @@ vae_cuda_reads_carry(void *backend, const VaeOp *conv)
     return false;
 }
 
+bool
+vae_cuda_norms(void *backend, const VaeOp *conv)
+{
+    return vae_conv_matrix_can_norm(conv->y->shape.c) &&
+           vae_cuda_reads_carry(backend, conv);
+}
+
 void
 vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program)
 {

@@ -1,6 +1,6 @@
 /*
  * conv.c: computes convolutions by the library or by the own kernel, which is
- * the choice "own 1". Change the number with the kernel, so that stored times
+ * the choice "own 2". Change the number with the kernel, so that stored times
  * of the old kernel no longer count.
  */
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "kernels.h"
 #include "library.h"
 
-#define OWN "own 1"
+#define OWN "own 2"
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
@@ -241,15 +241,17 @@ VaeStatus
 vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                    VaeError *error)
 {
-    if (!conv->own && args->past_frames)
+    if (!conv->own && (args->past_frames || args->norm.y))
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "the library does not read context from a carry");
+                        "the library reads no carry and computes no norm");
     if (!conv->own)
         return vae_cuda_library_conv_bind(conv->library, args, error);
     const void *add = conv->add ? args->add : NULL;
     if (((uintptr_t) args->x | (uintptr_t) args->past |
          (uintptr_t) args->weight | (uintptr_t) args->y |
-         (uintptr_t) args->bias | (uintptr_t) add) %
+         (uintptr_t) args->bias | (uintptr_t) args->norm.y |
+         (uintptr_t) args->norm.gain | (uintptr_t) args->norm.offset |
+         (uintptr_t) add) %
         16)
         return vae_fail(error, VAE_ERR_BACKEND,
                         "addresses are no multiples of 16");
@@ -257,6 +259,7 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
     conv->args.x = args->x;
     conv->args.past = args->past;
     conv->args.past_frames = args->past_frames;
+    conv->args.norm = args->norm;
     conv->args.add = add;
     conv->args.weight = args->weight;
     conv->args.bias = args->bias;

@@ -8,6 +8,7 @@ kernels and compares their results with the plain-C reference. This program runs
 its launches with an interpreter of PTX instead of the emulation. Each kernel of
 the files PTX must run at least once. ARGUMENTs are those of each CHECK.
 
+    --with PTX     kernels of this file may run, too, and need not
     --cases N      interprets a case only if the kernel that it launches first ran
                    in fewer than N cases before. The emulation runs the other
                    cases. Both round differently, so that a case runs on one of
@@ -123,16 +124,17 @@ def load(paths, change=None):
 
 
 def ordinary(options):
-    entries, runs = load(options.ptx), {}
+    wanted, runs = load(options.ptx), {}
+    entries = {**load(getattr(options, "with")), **wanted}
     for check in options.checks:
         if run(options, check, entries, runs):
             print(f"{check} failed")
             return 1
-    missing = sorted(set(entries) - set(runs))
+    missing = sorted(set(wanted) - set(runs))
     for name in missing:
         print(f"no launch to interpret: {name}")
     cases = set().union(*runs.values())
-    print(f"{len(runs)} of {len(entries)} kernels ran, in {len(cases)} cases")
+    print(f"{len(wanted) - len(missing)} of {len(wanted)} kernels ran, in {len(cases)} cases")
     return 1 if missing else 0
 
 
@@ -150,7 +152,7 @@ def mutants(name, body):
 def mutated(options):
     """Each mutant must make the check fail."""
     survived = count = 0
-    bodies = {}
+    bodies, others = {}, load(getattr(options, "with"))
     load(options.ptx, lambda name, body: bodies.setdefault(name, body))
     for name, body in bodies.items():
         if options.mutate not in name:
@@ -159,7 +161,7 @@ def mutated(options):
             entries = load(options.ptx, lambda other, text, name=name,
                            changed=changed: changed if other == name else text)
             count += 1
-            if not any(run(options, check, {name: entries[name]}, {})
+            if not any(run(options, check, {**others, name: entries[name]}, {})
                        for check in options.checks):
                 survived += 1
                 print("not noticed: " + what)
@@ -171,6 +173,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("checks", nargs="+")
     parser.add_argument("--ptx", nargs="+", required=True)
+    parser.add_argument("--with", action="append", default=[])
     parser.add_argument("--cases", type=int, default=1 << 30)
     parser.add_argument("--mutate")
     own, arguments = sys.argv[1:], []

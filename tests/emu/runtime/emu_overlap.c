@@ -87,6 +87,9 @@ emu_overlap_conv_matrix(const VaeConvMatrixArgs *a)
     reads(&s, "weight", a->weight,
           product(a->c_out, a->kt, a->k * a->k, a->c_in), a->type);
     reads(&s, "bias", a->bias, (size_t) a->c_out, a->type);
+    writes(&s, "norm", a->norm.y, y, a->type);
+    reads(&s, "gain", a->norm.gain, (size_t) a->c_out, VAE_TYPE_F32);
+    reads(&s, "offset", a->norm.offset, (size_t) a->c_out, VAE_TYPE_F32);
     check(&s);
 }
 
