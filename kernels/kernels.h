@@ -298,16 +298,23 @@ typedef struct VaeNonfiniteArgs {
     uint64_t *counter;
 } VaeNonfiniteArgs;
 
+/* Most pictures in one call on cuda. A launch has their addresses. */
+#define VAE_PICTURES_CUDA 16
+
 /*
  * Picture <-> network frame (h, w, 3); h x w is at least the picture's size.
  * Out crops; in repeats the last column and row. low, high: the network's
  * values for 0 and 1. The colour formulas of kernels/colour.h give the same
  * bytes in every backend. Out: x_type, host: F32. c: the network's elements per
  * pixel, 0 means 3 (host: 3); those after the third are skipped, or written as
- * 0.
+ * 0. n: pictures that are alike (vae_pictures_alike()), at most `pictures` of
+ * the table, with memory; 0 means 1. next: bytes from one VaePicture to the
+ * next. Their frames follow each other.
  */
 typedef struct VaePictureOutArgs {
     const VaePicture *picture;
+    int n;
+    size_t next;
     const void *x;
     int h, w;
     float low, high;
@@ -319,6 +326,8 @@ typedef struct VaePictureInArgs {
     void *y;
     VaeType y_type;
     const VaePicture *picture;
+    int n;
+    size_t next;
     int h, w;
     float low, high;
     int c;
@@ -326,6 +335,7 @@ typedef struct VaePictureInArgs {
 
 typedef struct VaeKernels {
     const char *name;
+    int pictures; /* most in one call; 0: one */
     void (*conv)(const VaeQueue *q, const VaeConvArgs *a);
     void (*conv_matrix)(const VaeQueue *q, const VaeConvMatrixArgs *a);
     void (*norm)(const VaeQueue *q, const VaeNormArgs *a);

@@ -88,6 +88,25 @@ vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
     return planes;
 }
 
+/* True if both are converted by the same numbers, and both have memory or
+ * neither does. */
+static inline bool
+vae_pictures_alike(const VaePicture *a, const VaePicture *b)
+{
+    size_t row[3];
+    int rows[3];
+    const int n = vae_picture_planes(a, row, rows);
+    bool same = a->pixels == b->pixels && a->width == b->width &&
+                a->height == b->height && a->matrix == b->matrix &&
+                a->full_range == b->full_range &&
+                a->limited_rgb == b->limited_rgb &&
+                a->site_center == b->site_center &&
+                a->site_top == b->site_top && !a->data[0] == !b->data[0];
+    for (int i = 0; i < n; i++)
+        same = same && a->stride[i] == b->stride[i];
+    return same;
+}
+
 /* A part in memory: sample x of row y is at data + y * stride + x * step. */
 typedef struct VaeSamples {
     uint8_t *data;

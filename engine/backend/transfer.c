@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "launch.h"
+#include "pixels.h"
 
 /* ------------------------------------------------------------------ */
 /* Units in and out.                                                   */
@@ -87,6 +88,17 @@ latents_out(const VaeLaunch *l, const VaeOp *op)
     }
 }
 
+/* How many of the n pictures one call converts. */
+static int
+count_alike(const VaeLaunch *l, const VaePicture *first, size_t stride, int n)
+{
+    int i = 1;
+    while (i < n && i < l->kernels->pictures &&
+           vae_pictures_alike(first, unit(first, i, stride)))
+        i++;
+    return i;
+}
+
 static int
 pictures_in(const VaeLaunch *l, const VaeOp *op)
 {
@@ -96,20 +108,34 @@ pictures_in(const VaeLaunch *l, const VaeOp *op)
     const size_t black = (size_t) op->trim * vae_frame_bytes(y);
     const int code = black ? l->zero(&l->queue, frame, black) : 0;
     frame += black;
-    for (int i = 0; i < y->shape.t - op->trim; i++) {
-        l->kernels->picture_in(
-            &l->queue, &(VaePictureInArgs){
-                           .y = frame,
-                           .y_type = y->type,
-                           .picture = unit(l->pictures_in, i, l->in_stride),
-                           .h = y->shape.h,
-                           .w = y->shape.w,
-                           .c = y->shape.c,
-                           .low = l->run->low,
-                           .high = l->run->high});
-        frame += vae_frame_bytes(y);
+    for (int i = 0, n; i < y->shape.t - op->trim; i += n) {
+        const VaePicture *from = unit(l->pictures_in, i, l->in_stride);
+        n = count_alike(l, from, l->in_stride, y->shape.t - op->trim - i);
+        l->kernels->picture_in(&l->queue,
+                               &(VaePictureInArgs){.y = frame,
+                                                   .y_type = y->type,
+                                                   .picture = from,
+                                                   .n = n,
+                                                   .next = l->in_stride,
+                                                   .h = y->shape.h,
+                                                   .w = y->shape.w,
+                                                   .c = y->shape.c,
+                                                   .low = l->run->low,
+                                                   .high = l->run->high});
+        frame += (size_t) n * vae_frame_bytes(y);
     }
     return code;
+}
+
+/* How many units of op from i on have frames that follow each other, of n. */
+static int
+count_consecutive(const VaeOp *op, int i, int n)
+{
+    int k = 1;
+    while (k < n &&
+           vae_op_unit_frame(op, i + k) == vae_op_unit_frame(op, i) + k)
+        k++;
+    return k;
 }
 
 static void
@@ -119,13 +145,17 @@ pictures_out(const VaeLaunch *l, const VaeOp *op)
     const VaeTensor *x = op->x;
     const uint8_t *body = vae_exec_body(l->exec, x);
     count_bad(l, x);
-    for (int i = 0; i < vae_op_units(op); i++) {
+    for (int i = 0, n; i < vae_op_units(op); i += n) {
         const VaePicture *to = unit(l->pictures_out, i, l->out_stride);
         const uint8_t *frame =
             body + (size_t) vae_op_unit_frame(op, i) * vae_frame_bytes(x);
+        n = count_alike(l, to, l->out_stride, vae_op_units(op) - i);
+        n = count_consecutive(op, i, n);
         if (to->data[0])
             l->kernels->picture_out(&l->queue,
                                     &(VaePictureOutArgs){.picture = to,
+                                                         .n = n,
+                                                         .next = l->out_stride,
                                                          .x = frame,
                                                          .x_type = x->type,
                                                          .h = x->shape.h,

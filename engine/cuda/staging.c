@@ -40,8 +40,9 @@ is_direct(const VaePicture *p)
     return direct;
 }
 
-/* Lays out p at base: rows begin at multiples of 16 bytes, or follow each other
- * for a direct copy; planes begin at multiples of 256. Returns the bytes. */
+/* Lays out p at base: rows begin at multiples of 16 bytes, planes at multiples
+ * of 256. For a direct copy rows follow each other, and planes do so if those
+ * of the caller do: one copy is then enough. Returns the bytes. */
 static size_t
 place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
 {
@@ -54,7 +55,10 @@ place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
         out->data[i] = base ? base + at : NULL;
         if (!direct)
             out->stride[i] = (ptrdiff_t) round_up(row[i], 16);
-        at += round_up((size_t) out->stride[i] * rows[i], 256);
+        const size_t bytes = (size_t) out->stride[i] * rows[i];
+        const bool next =
+            direct && i + 1 < n && p->data[i + 1] == p->data[i] + bytes;
+        at += next ? bytes : round_up(bytes, 256);
     }
     return at;
 }
@@ -448,16 +452,23 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     return vae_cuda_status(cuda, code, "take in a slice", error);
 }
 
-/* Copies a picture to the caller's memory, each plane by itself. */
+/* Copies a picture to the caller's memory: planes that follow each other, which
+ * they do on the device, too, by one copy. */
 static int
 copy_direct(const VaeBackend *cuda, const VaeCudaUnit *u)
 {
     size_t row[3];
     int rows[3], code = 0;
     const int n = vae_picture_planes(&u->picture, row, rows);
-    for (int i = 0; i < n && !code; i++)
-        code = vae_rt_copy(u->picture.data[i], u->device_picture.data[i],
-                           row[i] * (size_t) rows[i], cuda->down);
+    for (int i = 0, next; i < n && !code; i = next) {
+        size_t bytes = row[i] * (size_t) rows[i];
+        for (next = i + 1;
+             next < n && u->picture.data[next] == u->picture.data[i] + bytes;
+             next++)
+            bytes += row[next] * (size_t) rows[next];
+        code = vae_rt_copy(u->picture.data[i], u->device_picture.data[i], bytes,
+                           cuda->down);
+    }
     return code;
 }
 

@@ -7,8 +7,8 @@
 #include "cuda.h"
 #include "pixels.h"
 
-/* A picture for kernels. Arrays are read with constant indices only; with
- * others, the compiler copies them to local memory. */
+/* Pictures for kernels: what they share. Arrays are read with constant indices
+ * only; with others, the compiler copies them to local memory. */
 typedef struct Format {
     VaeSamples part[3];
     int width, height;
@@ -40,6 +40,34 @@ format_of(const VaePicture *p)
     return f;
 }
 
+/* Where the parts of each picture begin; picture blockIdx.z of the launch. */
+typedef struct Places {
+    uint8_t *data[VAE_PICTURES_CUDA][3];
+} Places;
+
+static Places
+places_of(const VaePicture *first, int n, size_t next)
+{
+    Places p = {};
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < 3; c++)
+            p.data[i][c] =
+                vae_picture_samples(
+                    reinterpret_cast<const VaePicture *>(
+                        reinterpret_cast<const uint8_t *>(first) + i * next),
+                    c)
+                    .data;
+    return p;
+}
+
+VAE_DEVICE VaeSamples
+part_of(const Format &f, const Places &p, int c)
+{
+    VaeSamples s = f.part[c];
+    s.data = p.data[blockIdx.z][c];
+    return s;
+}
+
 VAE_DEVICE void
 put(const Format &f, const VaeSamples &s, int y, int x, int code)
 {
@@ -57,9 +85,11 @@ get(const Format &f, const VaeSamples &s, int y, int x)
 typedef struct Out {
     Format to;
     VaeColourOut colour;
-    uint8_t *four; /* the pixels, if they have four bytes, or NULL */
-    bool whole;    /* four bytes are written at once */
+    bool four;  /* pixels have four bytes ... */
+    bool whole; /* ... which are written at once */
+    int at[3];  /* of the parts in them */
     const void *x;
+    size_t frame; /* elements */
     VaeType type;
     int w, c;
     float low, high;
@@ -68,12 +98,13 @@ typedef struct Out {
 VAE_DEVICE float
 value(const Out &o, int y, int x, int c)
 {
-    return vae_load(o.x, o.type, ((size_t) y * o.w + x) * o.c + c);
+    return vae_load(o.x, o.type,
+                    blockIdx.z * o.frame + ((size_t) y * o.w + x) * o.c + c);
 }
 
 /* One thread per pixel. */
 VAE_KERNEL void
-out_rgb(Out o)
+out_rgb(Out o, Places p)
 {
     const Format &f = o.to;
     const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -83,7 +114,8 @@ out_rgb(Out o)
     uint32_t word = 0xff000000u;
     VAE_UNROLL
     for (int c = 0; c < 3; c++) {
-        uint8_t *at = vae_sample_at(&f.part[c], y, x);
+        const VaeSamples s = part_of(f, p, c);
+        uint8_t *at = vae_sample_at(&s, y, x);
         const float v = value(o, y, x, c);
         if (f.floats) {
             *reinterpret_cast<float *>(at) = v;
@@ -92,13 +124,14 @@ out_rgb(Out o)
         const int code =
             vae_colour_rgb_code(&f.rgb, vae_colour_unit(v, o.low, o.high));
         if (o.whole)
-            word |= (uint32_t) code << 8 * (int) (f.part[c].data - o.four);
+            word |= (uint32_t) code << 8 * o.at[c];
         else
             vae_sample_write(at, f.bytes, f.shift, code);
     }
     if (!o.four)
         return;
-    uint8_t *pixel = o.four + y * f.part[0].stride + 4 * x;
+    const VaeSamples s = part_of(f, p, 0);
+    uint8_t *pixel = s.data - o.at[0] + y * s.stride + 4 * x;
     if (o.whole)
         *reinterpret_cast<uint32_t *>(pixel) = word;
     else
@@ -118,7 +151,7 @@ words(const Out &o, int y, int x, int *rgb)
 
 /* One thread per chroma sample and its pixels. */
 VAE_KERNEL void
-out_yuv(Out o)
+out_yuv(Out o, Places p)
 {
     const Format &f = o.to;
     const VaeColourOut &k = o.colour;
@@ -142,15 +175,25 @@ out_yuv(Out o)
         for (int c = 0; c < 3; c++)
             mean[c] += weight * rgb[c];
         if (dx >= 0 && dy >= 0 && x < f.width && y < f.height)
-            put(f, f.part[0], y, x,
+            put(f, part_of(f, p, 0), y, x,
                 vae_colour_code(k.y, k.shift, rgb[0], rgb[1], rgb[2]));
     }
     for (int c = 0; c < 3; c++)
         mean[c] >>= bits;
-    put(f, f.part[1], j, i,
+    put(f, part_of(f, p, 1), j, i,
         vae_colour_code(k.u, k.shift, mean[0], mean[1], mean[2]));
-    put(f, f.part[2], j, i,
+    put(f, part_of(f, p, 2), j, i,
         vae_colour_code(k.v, k.shift, mean[0], mean[1], mean[2]));
+}
+
+/* True if the pixels of all pictures are at multiples of four bytes. */
+static bool
+are_aligned(const Places &p, int n, int at, ptrdiff_t stride)
+{
+    uintptr_t any = (uintptr_t) stride;
+    for (int i = 0; i < n; i++)
+        any |= (uintptr_t) (p.data[i][0] - at);
+    return any % 4 == 0;
 }
 
 void
@@ -159,21 +202,27 @@ vae_cuda_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
     const VaePicture *p = a->picture;
     const VaeLayout *l = vae_layout(p->pixels);
     const int w = vae_part_width(p, 1), h = vae_part_height(p, 1);
+    const int n = a->n ? a->n : 1;
+    const Places places = places_of(p, n, a->next);
     Out o;
     o.to = format_of(p);
     o.colour = vae_colour_out(p->matrix, p->full_range, l->yuv ? l->depth : 8);
-    o.four = vae_layout_four(l) ? p->data[0] : NULL;
-    o.whole = o.four && ((uintptr_t) p->data[0] | p->stride[0]) % 4 == 0;
+    o.four = vae_layout_four(l);
+    for (int c = 0; c < 3; c++)
+        o.at[c] = l->part[c].at;
+    o.whole = o.four && are_aligned(places, n, o.at[0], p->stride[0]);
     o.x = a->x;
     o.type = a->x_type;
     o.w = a->w;
     o.c = a->c ? a->c : 3;
+    o.frame = (size_t) a->h * a->w * o.c;
     o.low = a->low;
     o.high = a->high;
-    const dim3 grid(vae_blocks((size_t) w, VAE_THREADS), (unsigned) h);
+    const dim3 grid(vae_blocks((size_t) w, VAE_THREADS), (unsigned) h,
+                    (unsigned) n);
     if (w > 0 && h > 0)
         vae_launch(l->yuv ? out_yuv : out_rgb, grid, VAE_THREADS, 0, q->stream,
-                   o);
+                   o, places);
 }
 
 /* --------------------------------------------------------------- in */
@@ -182,6 +231,7 @@ typedef struct In {
     Format from;
     VaeColourIn colour;
     void *y;
+    size_t frame; /* elements */
     VaeType type;
     int w, c;
     int chroma_w, chroma_h;
@@ -204,30 +254,32 @@ upsample(const In &in, const VaeSamples &s, int y, int x)
 
 /* The network's values of the visible pixel (x, y). */
 VAE_DEVICE void
-read_pixel(const In &in, int y, int x, float *v)
+read_pixel(const In &in, const Places &p, int y, int x, float *v)
 {
     const Format &f = in.from;
     if (f.yuv) {
         int rgb[3];
-        vae_colour_words(&in.colour, get(f, f.part[0], y, x),
-                         upsample(in, f.part[1], y, x),
-                         upsample(in, f.part[2], y, x), rgb);
+        vae_colour_words(&in.colour, get(f, part_of(f, p, 0), y, x),
+                         upsample(in, part_of(f, p, 1), y, x),
+                         upsample(in, part_of(f, p, 2), y, x), rgb);
         VAE_UNROLL
         for (int c = 0; c < 3; c++)
             v[c] = vae_colour_value(rgb[c], 65535.0f, in.mid, in.step);
         return;
     }
     VAE_UNROLL
-    for (int c = 0; c < 3; c++)
-        v[c] = f.floats ? *reinterpret_cast<const float *>(
-                              vae_sample_at(&f.part[c], y, x))
-                        : vae_colour_rgb_value(&f.rgb, get(f, f.part[c], y, x),
-                                               in.mid, in.step);
+    for (int c = 0; c < 3; c++) {
+        const VaeSamples s = part_of(f, p, c);
+        v[c] = f.floats
+                   ? *reinterpret_cast<const float *>(vae_sample_at(&s, y, x))
+                   : vae_colour_rgb_value(&f.rgb, get(f, s, y, x), in.mid,
+                                          in.step);
+    }
 }
 
 /* One thread per pixel of the network's frame. */
 VAE_KERNEL void
-picture_in(In in)
+picture_in(In in, Places p)
 {
     const Format &f = in.from;
     const int x = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
@@ -235,9 +287,9 @@ picture_in(In in)
     if (x >= in.w)
         return;
     float v[3];
-    read_pixel(in, y < f.height ? y : f.height - 1,
+    read_pixel(in, p, y < f.height ? y : f.height - 1,
                x < f.width ? x : f.width - 1, v);
-    const size_t at = ((size_t) y * in.w + x) * in.c;
+    const size_t at = blockIdx.z * in.frame + ((size_t) y * in.w + x) * in.c;
     VAE_UNROLL
     for (int c = 0; c < 3; c++)
         vae_store(in.y, in.type, at + c, v[c]);
@@ -250,6 +302,7 @@ vae_cuda_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
     const VaePicture *p = a->picture;
     const VaeLayout *l = vae_layout(p->pixels);
+    const int n = a->n ? a->n : 1;
     In in;
     in.from = format_of(p);
     in.colour = vae_colour_in(p->matrix, p->full_range, l->yuv ? l->depth : 8);
@@ -259,9 +312,12 @@ vae_cuda_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
     in.type = a->y_type;
     in.w = a->w;
     in.c = a->c ? a->c : 3;
+    in.frame = (size_t) a->h * a->w * in.c;
     in.mid = vae_colour_mid(a->low, a->high);
     in.step = vae_colour_step(a->low, a->high);
-    const dim3 grid(vae_blocks((size_t) a->w, VAE_THREADS), (unsigned) a->h);
+    const dim3 grid(vae_blocks((size_t) a->w, VAE_THREADS), (unsigned) a->h,
+                    (unsigned) n);
     if (a->w > 0 && a->h > 0)
-        vae_launch(picture_in, grid, VAE_THREADS, 0, q->stream, in);
+        vae_launch(picture_in, grid, VAE_THREADS, 0, q->stream, in,
+                   places_of(p, n, a->next));
 }

@@ -5,6 +5,7 @@
 
 const VaeKernels vae_kernels_cuda = {
     .name = "cuda",
+    .pictures = VAE_PICTURES_CUDA,
     .conv_matrix = vae_cuda_convolve,
     .norm = vae_cuda_norm,
     .attention = vae_cuda_attention,

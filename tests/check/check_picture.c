@@ -426,6 +426,51 @@ each(VaeCheck *t, void (*run)(VaeCheck *t, const Case *c))
         }
 }
 
+/* Several pictures in one call give what each gives alone. */
+static void
+case_many(VaeCheck *t, VaePixels pixels, int n)
+{
+    enum { W = 21, H = 6, HIGH = 7, FRAME = W * HIGH * 3 };
+    const VaePicture like = {.pixels = pixels, .width = W, .height = H};
+    Frame many[VAE_PICTURES_CUDA] = {0};
+    float *x = vae_check_random(t, (size_t) n * FRAME, 0.5f);
+    float *y = vae_check_buffer(t, (size_t) n * FRAME * 4, 4);
+    float *alone = vae_check_buffer(t, FRAME * 4, 4);
+    VaePictureOutArgs out = {
+        .x = x, .next = sizeof(Frame), .h = HIGH, .w = W, .low = -1, .high = 1};
+    VaePictureInArgs in = {
+        .y = y, .next = sizeof(Frame), .h = HIGH, .w = W, .low = -1, .high = 1};
+    for (int i = 0; i < n; i++)
+        many[i] = frame_new(t, like, 3, 0x33);
+    in.picture = out.picture = &many[0].p;
+    in.n = out.n = n;
+    t->dut->picture_out(&t->queue, &out);
+    t->dut->picture_in(&t->queue, &in);
+    in.n = out.n = 1;
+    in.y = alone;
+    for (int i = 0; i < n; i++) {
+        Frame one = frame_new(t, like, 3, 0x33);
+        out.picture = &one.p;
+        out.x = x + (size_t) i * FRAME;
+        t->ref->picture_out(&t->queue, &out);
+        for (int k = 0; k < 3; k++)
+            vae_check_equal(t, "plane", many[i].p.data[k], one.p.data[k],
+                            one.bytes[k]);
+        in.picture = &one.p;
+        t->dut->picture_in(&t->queue, &in);
+        vae_check_equal(t, "frame", y + (size_t) i * FRAME, alone, FRAME * 4);
+    }
+}
+
+static void
+check_many(VaeCheck *t)
+{
+    const int n = t->dut ? t->dut->pictures : 0;
+    for (int pixels = 0; pixels < VAE_PIXELS_KINDS && n > 1; pixels++)
+        if (vae_check_begin(t, "picture_many_%s", vae_kinds[pixels].name))
+            case_many(t, (VaePixels) pixels, n);
+}
+
 static void
 check_out(VaeCheck *t)
 {
@@ -624,7 +669,7 @@ check_speed(VaeCheck *t)
 int
 main(int argc, char **argv)
 {
-    static const VaeCheckFunc all[] = {check_out, check_in, check_colours,
-                                       check_speed};
+    static const VaeCheckFunc all[] = {check_many, check_out, check_in,
+                                       check_colours, check_speed};
     return vae_check_main(argc, argv, all, VAE_COUNT(all));
 }

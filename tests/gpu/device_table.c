@@ -18,7 +18,12 @@ extern const VaeKernels vae_kernels_device;
 /* The checks ask the emulation for older devices; a device is what it is. */
 void vae_emu_set_capability(int capability);
 
-enum { MAX_PIECES = 12, GUARD = 512, GUARD_BYTE = 0x5a, ALIGN = 256 };
+enum {
+    MAX_PIECES = 4 + 3 * VAE_PICTURES_CUDA,
+    GUARD = 512,
+    GUARD_BYTE = 0x5a,
+    ALIGN = 256
+};
 enum { SKIP = 77 };
 
 typedef struct Piece {
@@ -358,14 +363,29 @@ stage_picture(const VaePicture *p, bool written)
     return out;
 }
 
+/* Returns their number. */
+static size_t
+stage_pictures(const VaePicture *first, int n, size_t next, bool written,
+               VaePicture *out)
+{
+    n = n ? n : 1;
+    for (int i = 0; i < n; i++)
+        out[i] = stage_picture(
+            (const VaePicture *) ((const uint8_t *) first + (size_t) i * next),
+            written);
+    return (size_t) n;
+}
+
 static void
 picture_out(const VaeQueue *ignored, const VaePictureOutArgs *args)
 {
     const VaeQueue q = begin();
     VaePictureOutArgs a = *args;
-    const VaePicture p = stage_picture(a.picture, true);
-    a.picture = &p;
-    a.x = IN(a.x, bytes_of(a.x_type, (size_t) a.h * a.w * (a.c ? a.c : 3)));
+    VaePicture p[VAE_PICTURES_CUDA];
+    const size_t n = stage_pictures(a.picture, a.n, a.next, true, p);
+    a.picture = p;
+    a.next = sizeof *p;
+    a.x = IN(a.x, bytes_of(a.x_type, n * a.h * a.w * (a.c ? a.c : 3)));
     vae_rt_kernels()->picture_out(&q, &a);
     finish();
 }
@@ -375,14 +395,17 @@ picture_in(const VaeQueue *ignored, const VaePictureInArgs *args)
 {
     const VaeQueue q = begin();
     VaePictureInArgs a = *args;
-    const VaePicture p = stage_picture(a.picture, false);
-    a.picture = &p;
-    a.y = OUT(a.y, bytes_of(a.y_type, (size_t) a.h * a.w * (a.c ? a.c : 3)));
+    VaePicture p[VAE_PICTURES_CUDA];
+    const size_t n = stage_pictures(a.picture, a.n, a.next, false, p);
+    a.picture = p;
+    a.next = sizeof *p;
+    a.y = OUT(a.y, bytes_of(a.y_type, n * a.h * a.w * (a.c ? a.c : 3)));
     vae_rt_kernels()->picture_in(&q, &a);
     finish();
 }
 
 const VaeKernels vae_kernels_device = {.name = "cuda",
+                                       .pictures = VAE_PICTURES_CUDA,
                                        .norm = norm,
                                        .attention = attention,
                                        .rearrange = rearrange,

@@ -229,10 +229,39 @@ DEFER(latent_in, VaeLatentInArgs)
 DEFER(latent_out, VaeLatentOutArgs)
 DEFER(nonfinite, VaeNonfiniteArgs)
 
-/* The picture is read before the call returns. */
+/* The pictures are read before the call returns. */
+typedef struct Pictures {
+    VaePicture picture[VAE_PICTURES_CUDA];
+} Pictures;
+
+static int picture_calls;
+
+int
+emu_picture_calls(void)
+{
+    EMU_LOCKED;
+    const int before = picture_calls;
+    picture_calls = 0;
+    return before;
+}
+
+static Pictures
+copy_pictures(const VaePicture *first, int n, size_t next)
+{
+    EMU_LOCKED;
+    Pictures p = {0};
+    if (n > VAE_PICTURES_CUDA)
+        abort();
+    for (int i = 0; i < (n ? n : 1); i++)
+        p.picture[i] =
+            *(const VaePicture *) ((const uint8_t *) first + (size_t) i * next);
+    picture_calls++;
+    return p;
+}
+
 typedef struct PictureOut {
     VaePictureOutArgs args;
-    VaePicture picture;
+    Pictures pictures;
 } PictureOut;
 
 static void
@@ -241,21 +270,22 @@ run_picture_out(const void *args)
     const VaeQueue q = {.threads = 1};
     const PictureOut *p = args;
     VaePictureOutArgs a = p->args;
-    a.picture = &p->picture;
+    a.picture = p->pictures.picture;
+    a.next = sizeof(VaePicture);
     vae_kernels_cuda.picture_out(&q, &a);
 }
 
 static void
 picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
-    const PictureOut p = {*a, *a->picture};
+    const PictureOut p = {*a, copy_pictures(a->picture, a->n, a->next)};
     LOOK(picture_out, q, a);
     emu_submit(q->stream, run_picture_out, &p, sizeof p);
 }
 
 typedef struct PictureIn {
     VaePictureInArgs args;
-    VaePicture picture;
+    Pictures pictures;
 } PictureIn;
 
 static void
@@ -264,19 +294,21 @@ run_picture_in(const void *args)
     const VaeQueue q = {.threads = 1};
     const PictureIn *p = args;
     VaePictureInArgs a = p->args;
-    a.picture = &p->picture;
+    a.picture = p->pictures.picture;
+    a.next = sizeof(VaePicture);
     vae_kernels_cuda.picture_in(&q, &a);
 }
 
 static void
 picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
-    const PictureIn p = {*a, *a->picture};
+    const PictureIn p = {*a, copy_pictures(a->picture, a->n, a->next)};
     LOOK(picture_in, q, a);
     emu_submit(q->stream, run_picture_in, &p, sizeof p);
 }
 
 static const VaeKernels table = {.name = "emulated",
+                                 .pictures = VAE_PICTURES_CUDA,
                                  .conv_matrix = conv_matrix,
                                  .norm = norm,
                                  .attention = attention,

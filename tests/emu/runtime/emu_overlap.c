@@ -9,7 +9,7 @@
 #include "emu_overlap.h"
 #include "pixels.h"
 
-enum { MOST = 12 };
+enum { MOST = 4 + 3 * VAE_PICTURES_CUDA };
 
 typedef struct Span {
     const char *name;
@@ -245,12 +245,24 @@ add_picture(Spans *s, const VaePicture *p, bool written)
                        written});
 }
 
+static void
+add_pictures(Spans *s, const VaePicture *first, int n, size_t next,
+             bool written)
+{
+    for (int i = 0; i < n; i++)
+        add_picture(
+            s,
+            (const VaePicture *) ((const uint8_t *) first + (size_t) i * next),
+            written);
+}
+
 void
 emu_overlap_picture_out(const VaePictureOutArgs *a)
 {
     Spans s = {.kernel = "picture_out"};
-    reads(&s, "x", a->x, product(a->h, a->w, a->c ? a->c : 3, 1), a->x_type);
-    add_picture(&s, a->picture, true);
+    const int n = a->n ? a->n : 1;
+    reads(&s, "x", a->x, product(n, a->h, a->w, a->c ? a->c : 3), a->x_type);
+    add_pictures(&s, a->picture, n, a->next, true);
     check(&s);
 }
 
@@ -258,7 +270,8 @@ void
 emu_overlap_picture_in(const VaePictureInArgs *a)
 {
     Spans s = {.kernel = "picture_in"};
-    writes(&s, "y", a->y, product(a->h, a->w, a->c ? a->c : 3, 1), a->y_type);
-    add_picture(&s, a->picture, false);
+    const int n = a->n ? a->n : 1;
+    writes(&s, "y", a->y, product(n, a->h, a->w, a->c ? a->c : 3), a->y_type);
+    add_pictures(&s, a->picture, n, a->next, false);
     check(&s);
 }
