@@ -362,7 +362,13 @@ picture_case(VaeCheck *t, VaePixels pixels, VaeType type, int c)
     float *all = vae_check_buffer(t, n * 4, 4);
     void *x = vae_check_buffer(t, n * size, size);
     memset(all, 0, n * 4);
-    VaePictureInArgs a = {three, VAE_TYPE_F32, &from, HIGH, WIDE, -1, 1, 0};
+    VaePictureInArgs a = {.y = three,
+                          .y_type = VAE_TYPE_F32,
+                          .picture = &from,
+                          .h = HIGH,
+                          .w = WIDE,
+                          .low = -1,
+                          .high = 1};
     t->ref->picture_in(&t->queue, &a);
     for (int i = 0; i < PIXELS * 3; i++)
         all[i / 3 * c + i % 3] = three[i];
@@ -375,9 +381,18 @@ picture_case(VaeCheck *t, VaePixels pixels, VaeType type, int c)
     const float *rounded = vae_check_widen(t, x, n, type);
     for (int i = 0; i < PIXELS * 3; i++)
         three[i] = rounded[i / 3 * c + i % 3];
-    VaePictureOutArgs b = {&to, three, HIGH, WIDE, -1, 1, VAE_TYPE_F32, 0};
+    VaePictureOutArgs b = {.picture = &to,
+                           .x = three,
+                           .h = HIGH,
+                           .w = WIDE,
+                           .low = -1,
+                           .high = 1,
+                           .x_type = VAE_TYPE_F32};
     t->ref->picture_out(&t->queue, &b);
-    b = (VaePictureOutArgs){&dut, x, HIGH, WIDE, -1, 1, type, c};
+    b.picture = &dut;
+    b.x = x;
+    b.x_type = type;
+    b.c = c;
     t->dut->picture_out(&t->queue, &b);
     vae_check_equal(t, "out", got, want, BYTES);
 }
