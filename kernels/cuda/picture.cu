@@ -104,6 +104,7 @@ value(const Out &o, int y, int x, int c)
 
 /* One thread per pixel. */
 VAE_KERNEL void
+/* cppcheck-suppress passedByValue ; a kernel takes no reference */
 out_rgb(Out o, Places p)
 {
     const Format &f = o.to;
@@ -151,6 +152,7 @@ words(const Out &o, int y, int x, int *rgb)
 
 /* One thread per chroma sample and its pixels. */
 VAE_KERNEL void
+/* cppcheck-suppress passedByValue ; a kernel takes no reference */
 out_yuv(Out o, Places p)
 {
     const Format &f = o.to;
@@ -279,6 +281,7 @@ read_pixel(const In &in, const Places &p, int y, int x, float *v)
 
 /* One thread per pixel of the network's frame. */
 VAE_KERNEL void
+/* cppcheck-suppress passedByValue ; a kernel takes no reference */
 picture_in(In in, Places p)
 {
     const Format &f = in.from;
