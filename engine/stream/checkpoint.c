@@ -37,6 +37,7 @@ enum {
     FIELD_THREADS,
     FIELD_DETERMINISTIC,
     FIELD_NAN_POLICY,
+    FIELD_DELAY,
     FIELD_CARRIES,
     FIELD_ORIGIN,
     FIELD_LATENTS,
@@ -103,6 +104,8 @@ describe(const VaeStream *s, const VaeCheckpointParams *params, Field f[FIELDS],
     /* all other policies compute the same */
     set(&f[FIELD_NAN_POLICY], "vae.nan-policy", "the nan-policy", "%s",
         s->fallback ? "fallback" : "");
+    set(&f[FIELD_DELAY], "vae.delay", "the delay in frames", "%d",
+        s->plan.delay);
     set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%s", "start");
     if (s->from_cold)
         set(&f[FIELD_ORIGIN], "vae.origin", NULL, "%" PRIu64, s->origin);

@@ -264,6 +264,27 @@ checkpoint(const Case *c, int at, bool carries)
     unlink(path);
 }
 
+/* A stream with another look-ahead would repeat or miss frames. */
+static void
+other_look_ahead(const Case *c)
+{
+    char path[] = "/tmp/delay-XXXXXX";
+    close(mkstemp(path));
+    const VaeCheckpointParams place = {.struct_size = sizeof place,
+                                       .path = path};
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
+    VaeError error = {0};
+    VaeStream *saved = open_stream(c, 1, 0), *next = open_stream(c, 1, EXACT);
+    must(vae_stream_save(saved, &place, &error), &error);
+    const VaeStatus status = vae_stream_load(next, &place, &found, &error);
+    expect(status == VAE_ERR_ARGUMENT &&
+               strstr(error.message, "the delay in frames is \"0\" there"),
+           "a checkpoint of another look-ahead is refused: %s", error.message);
+    vae_stream_free(&saved);
+    vae_stream_free(&next);
+    unlink(path);
+}
+
 /* Pictures for the next n frames of a clip. */
 static void
 fill(const TestClip *clip, int from, int n, VaePicture *out)
@@ -463,6 +484,7 @@ main(int argc, char **argv)
         checkpoint(&c, at, true);
         checkpoint(&c, at, false);
     }
+    other_look_ahead(&c);
     releases(&c);
     sends(&c, 2, 1);
     sends(&c, MOST - 3, 4);

@@ -63,8 +63,8 @@ VAE_API VaeStatus vae_stream_save(VaeStream *stream,
  * earlier as the network looks back, as after vae_stream_restart(), or
  * vae_stream_reset() at 0.
  *
- * Everything that decides the bytes must be the same: direction, weights (by
- * their fingerprint), architecture, backend, precision, size, normalization and
+ * These must be the same: direction, weights (by their fingerprint),
+ * architecture, backend, precision, size, tiles, normalization, delay and
  * params->own; for an encoder posterior and seed; for cpu the number of
  * threads; for cuda `deterministic`; and nan_policy's fallback. The slice size
  * may differ. An error other than VAE_ERR_BACKEND does not change the stream.
