@@ -24,7 +24,8 @@ struct VaeCudaShared {
     VaeCudaConvs *convs;
     Loaded *loaded;
     Chosen *chosen;
-    pthread_mutex_t timing; /* held by a stream that chooses */
+    pthread_mutex_t timing; /* held by a stream that chooses; recursive, because
+                               its log function may open another stream */
     int device, users;
 };
 
@@ -35,6 +36,7 @@ static VaeStatus
 open_shared(const VaeBackend *cuda, VaeCudaShared **out, VaeError *error)
 {
     VaeCudaShared *s = vae_mem_alloc(sizeof *s);
+    pthread_mutexattr_t recursive;
     *out = NULL;
     if (!s)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -46,7 +48,10 @@ open_shared(const VaeBackend *cuda, VaeCudaShared **out, VaeError *error)
         return status;
     }
     vae_cuda_convs_use(s->convs, vae_rt_kernels(), cuda->device.capability);
-    pthread_mutex_init(&s->timing, NULL);
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&s->timing, &recursive);
+    pthread_mutexattr_destroy(&recursive);
     s->device = cuda->number;
     s->next = all;
     all = s;
