@@ -25,7 +25,17 @@ typedef struct VaeBackendParams {
     VaePixels pixels; /* widest format of pictures; RGB_F32: any */
     bool pictures_on_device;
     VaeLog log;
+    bool (*cancelled)(void *user); /* with log.user; or NULL */
 } VaeBackendParams;
+
+/* Asked before each op is prepared. Errors: VAE_ERR_CANCELLED. */
+static inline VaeStatus
+vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
+{
+    return p->cancelled && p->cancelled(p->log.user)
+               ? vae_fail(error, VAE_ERR_CANCELLED, "cancelled")
+               : VAE_OK;
+}
 
 /* Where a block of memory is. VAE_ON_HOST: pinned memory of the host, so that
  * the device copies to and from it by itself. Backends without copy() have only

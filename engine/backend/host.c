@@ -89,15 +89,15 @@ op_scratch(const VaeOp *op, const VaeKernels *kernels)
 
 VaeStatus
 vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
-                 const VaeKernels *kernels, int threads, VaeExec **out,
-                 VaeError *error)
+                 const VaeKernels *kernels, const VaeBackendParams *params,
+                 VaeExec **out, VaeError *error)
 {
     VaeExec *e = *out = vae_exec_new(program, sizeof(VaeHostExec));
     if (!e)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     VaeHostExec *host = (VaeHostExec *) e;
     host->kernels = kernels;
-    host->queue.threads = threads;
+    host->queue.threads = params->threads;
     VaeStatus status = VAE_OK;
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
@@ -105,9 +105,10 @@ vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
         const size_t weighed = e->weight_bytes;
         vae_exec_needs_scratch(e, op_scratch(op, kernels));
         own->impl = kernels->name;
+        status = vae_backend_goes_on(params, error);
         if (op->kind == VAE_OP_CONV && !kernels->conv)
             continue;
-        if (op->weight)
+        if (op->weight && status == VAE_OK)
             status = vae_host_weight(e, cache, op->weight, &own->weight, error);
         if (op->bias && status == VAE_OK)
             status = vae_host_weight(e, cache, op->bias, &own->bias, error);

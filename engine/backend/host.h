@@ -23,8 +23,9 @@ vae_host_threads(const VaeExec *exec)
  * depthwise convolutions, perhaps convolutions) in its layout. cache NULL: sets
  * only sizes. */
 VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
-                           const VaeKernels *kernels, int threads,
-                           VaeExec **out, VaeError *error);
+                           const VaeKernels *kernels,
+                           const VaeBackendParams *params, VaeExec **out,
+                           VaeError *error);
 /* Sets *out to w as floats in the table's layout. Adds to exec->weight_bytes
  * and loading. */
 VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,

@@ -8,7 +8,7 @@
 #include "host.h"
 
 struct VaeBackend {
-    int unused;
+    VaeBackendParams params;
 };
 
 static bool
@@ -28,7 +28,11 @@ ref_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
 {
     vae_host_describe(device, 1);
     *out = vae_mem_alloc(sizeof **out);
-    return *out ? VAE_OK : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (!*out)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    (*out)->params = *params;
+    (*out)->params.threads = 1;
+    return VAE_OK;
 }
 
 static void
@@ -42,7 +46,8 @@ static VaeStatus
 ref_prepare(VaeBackend *backend, VaeWeightCache *cache,
             const VaeProgram *program, VaeExec **out, VaeError *error)
 {
-    return vae_host_prepare(program, cache, &vae_kernels_ref, 1, out, error);
+    return vae_host_prepare(program, cache, &vae_kernels_ref, &backend->params,
+                            out, error);
 }
 
 static void

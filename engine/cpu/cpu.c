@@ -288,10 +288,13 @@ vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                 const VaeProgram *program, VaeExec **out, VaeError *error)
 {
     VaeStatus status = vae_host_prepare(program, cache, &vae_kernels_cpu,
-                                        cpu->params.threads, out, error);
+                                        &cpu->params, out, error);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];
         const size_t weighed = (*out)->weight_bytes;
+        status = vae_backend_goes_on(&cpu->params, error);
+        if (status != VAE_OK)
+            break;
         if (op->kind == VAE_OP_CONV && op->conv.up)
             status = vae_cpu_conv_up(cpu, cache, *out, i, error);
         else if (op->kind == VAE_OP_CONV && op->conv.winograd)

@@ -115,7 +115,9 @@ vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
         vae_cuda_suballoc_begin(cuda, cache, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const size_t weighed = e->exec.weight_bytes;
-        status = prepare_op(e, i, error);
+        status = vae_backend_goes_on(&cuda->params, error);
+        if (status == VAE_OK)
+            status = prepare_op(e, i, error);
         vae_exec_weigh(&e->exec, &program->ops[i], weighed);
     }
     vae_cuda_suballoc_end(cuda);

@@ -141,7 +141,8 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
                                                 : s->params.pixels,
                       .pictures_on_device =
                           s->params.pictures_on_device != 0 && !s->params.tiles,
-                      .log = log},
+                      .log = log,
+                      .cancelled = s->params.cancelled},
                   &s->backend, &s->device, error);
     if (opened != VAE_OK)
         return opened;

@@ -38,7 +38,7 @@ gst_vae_progress_loaded(GstElement *element, const gchar *path,
 
 void
 gst_vae_progress_opened(GstElement *element, const VaeStreamParams *params,
-                        const VaePlan *plan)
+                        VaeStatus status, const VaePlan *plan)
 {
     if (plan)
         gst_vae_progress_post(
@@ -48,6 +48,9 @@ gst_vae_progress_opened(GstElement *element, const VaeStreamParams *params,
             params->width, params->height, vae_backend_name(plan->backend),
             vae_precision_name(plan->precision), plan->slice_size,
             (gdouble) plan->total / MEBIBYTE);
+    else if (status == VAE_ERR_CANCELLED)
+        gst_vae_progress_post(element, GST_PROGRESS_TYPE_CANCELED,
+                              "open-stream", "stopped");
     else
         gst_vae_progress_post(element, GST_PROGRESS_TYPE_ERROR, "open-stream",
                               "cannot compute %dx%d pixels", params->width,

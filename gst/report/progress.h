@@ -18,9 +18,9 @@ void gst_vae_progress_post(GstElement *element, GstProgressType type,
 /* Posts the end of loading a model. info: NULL if it failed. */
 void gst_vae_progress_loaded(GstElement *element, const gchar *path,
                              const VaeModelInfo *info);
-/* Posts the end of opening a stream. plan: NULL if it failed. */
+/* Posts the end of opening a stream. plan: NULL unless status is VAE_OK. */
 void gst_vae_progress_opened(GstElement *element, const VaeStreamParams *params,
-                             const VaePlan *plan);
+                             VaeStatus status, const VaePlan *plan);
 
 /* The progress through an input of known length. It has no lock, because only
  * the task of the source pad uses it, or the thread that has stopped the task.

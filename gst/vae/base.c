@@ -120,6 +120,14 @@ warn_line(void *user, const char *line)
     GST_ELEMENT_WARNING(base, RESOURCE, NOT_FOUND, ("%s", line), (NULL));
 }
 
+static bool
+gives_up(void *user)
+{
+    GstVaeBase *base = user;
+
+    return gst_vae_worker_gives_up(&base->worker);
+}
+
 /* Takes the object lock. */
 static gboolean
 read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
@@ -179,6 +187,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
         GST_LEVEL_INFO)
         params->log = log_line;
     params->warn = warn_line;
+    params->cancelled = gives_up;
     params->log_user = base;
     if (params->slice_size == 0 && upstream_is_live(base))
         params->slice_size = 1;

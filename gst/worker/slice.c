@@ -123,7 +123,7 @@ gst_vae_engine_open(GstVaeEngine *engine, GstVaeSession *session,
                             error);
     if (status == VAE_OK)
         set_stream(engine, session, stream);
-    gst_vae_progress_opened(engine->element, params,
+    gst_vae_progress_opened(engine->element, params, status,
                             status == VAE_OK ? vae_stream_get_plan(stream)
                                              : NULL);
     GST_INFO_OBJECT(engine->element, "stream for %dx%d pixels in %.3f s: %s",

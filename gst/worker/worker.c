@@ -28,6 +28,18 @@ gst_vae_worker_open(GstVaeWorker *worker, GstVaeSession *session,
     return error->status;
 }
 
+gboolean
+gst_vae_worker_gives_up(GstVaeWorker *worker)
+{
+    GstVaeQueue *queue = worker->queue;
+    gboolean gives_up;
+
+    g_mutex_lock(&queue->lock);
+    gives_up = queue->stop || (worker->awaited && queue->flushing);
+    g_mutex_unlock(&queue->lock);
+    return gives_up;
+}
+
 /* While a call runs: begins a whole slice behind it, waits for one half of the
  * time that the call will take, or ends the call. Lock held on entry and
  * exit. */
@@ -71,6 +83,7 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
     VaeError error = {0};
 
     g_queue_pop_head(&queue->work);
+    worker->awaited = item->open != NULL;
     g_mutex_unlock(&queue->lock);
     if (fatal)
         vae_fail(&error, VAE_ERR_CANCELLED, "an error came first");
@@ -82,9 +95,11 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
             &(VaeCheckpointParams){.struct_size = sizeof(VaeCheckpointParams),
                                    .path = item->open->load},
             item->open->loaded, &error);
-    if (error.status != VAE_OK && !fatal && !item->open)
+    if (error.status != VAE_OK && error.status != VAE_ERR_CANCELLED &&
+        !item->open)
         gst_vae_engine_fail(engine, item->session, &error);
     g_mutex_lock(&queue->lock);
+    worker->awaited = FALSE;
     if (item->open) {
         *item->open->error = error;
         item->ready = TRUE;

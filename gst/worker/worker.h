@@ -22,6 +22,7 @@ typedef struct GstVaeWorker {
     gboolean release_wanted;
     guint64 release_after; /* number of taken steps at the first request */
     guint64 release_last;  /* ... and at the last request */
+    gboolean awaited;      /* a thread waits for the session that is opened */
 } GstVaeWorker;
 
 /* Returns FALSE, after posting an error, if the thread cannot be created. */
@@ -37,6 +38,10 @@ void gst_vae_worker_reset(GstVaeWorker *worker);
 VaeStatus gst_vae_worker_open(GstVaeWorker *worker, GstVaeSession *session,
                               const gchar *load, VaeCheckpoint *loaded,
                               VaeError *error);
+
+/* TRUE: nobody needs the session that is opened, because the element stops, or
+ * because a flush came and only a thread waits for it. For any thread. */
+gboolean gst_vae_worker_gives_up(GstVaeWorker *worker);
 
 /* Frees the device memory after all waiting steps were taken. For any thread.
  */

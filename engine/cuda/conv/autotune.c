@@ -240,6 +240,8 @@ vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program)
         const VaeOp *op = &program->ops[i];
         if (op->kind != VAE_OP_CONV)
             continue;
+        if (vae_backend_goes_on(&cuda->params, &ignored) != VAE_OK)
+            break;
         const VaeCudaConvShape shape =
             vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
         vae_cuda_layer_choice(cuda, &shape, true, &choice, &ignored);

@@ -101,7 +101,7 @@ typedef struct VaeStreamParams {
     void *dump_user;
     VaeLogFunc log;      /* or NULL */
     VaeLogFunc warn;     /* or NULL; receives each request that is not met */
-    void *log_user;      /* of log and warn */
+    void *log_user;      /* of log, warn and cancelled */
     double memory_share; /* if memory_limit is 0: usable part of the free
                             memory, such as 0.75. 0 selects 0.9, or all of it
                             if nothing smaller fits */
@@ -144,6 +144,10 @@ typedef struct VaeStreamParams {
      * selects the overlap of the network's official pipeline, 1/4 or 1/8 of the
      * shorter side of a tile; -1 selects none. It is at most half a tile. */
     int64_t tile_width, tile_height, tile_overlap;
+    /* Or NULL. A plan, a new stream and one that allocates its memory again ask
+     * it before each op that they prepare. If it returns true, the call ends
+     * with VAE_ERR_CANCELLED. It may run on another thread than the call. */
+    bool (*cancelled)(void *user);
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library is an estimate. */
@@ -200,7 +204,7 @@ VAE_API VaeStatus vae_stream_plan(VaeModel *model,
  * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file has no such
  * direction), VAE_ERR_UNSUPPORTED (the backend or precision; samples of a model
  * without a posterior), VAE_ERR_MEMORY (with the bytes, and settings that would
- * fit), VAE_ERR_BACKEND.
+ * fit), VAE_ERR_BACKEND, VAE_ERR_CANCELLED.
  */
 VAE_API VaeStatus vae_stream_new(VaeModel *model, const VaeStreamParams *params,
                                  VaeStream **out, VaeError *error);

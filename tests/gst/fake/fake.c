@@ -11,12 +11,13 @@
 #include "module.h"
 
 #pragma weak fake_backend_at
+#pragma weak fake_backend_waits
 
 /* Of one stream. */
 struct VaeBackend {
     uint64_t state; /* of the sequence */
     uint64_t step_ns, run_ns;
-    int threads;
+    VaeBackendParams params;
 };
 
 struct FakeExec {
@@ -56,7 +57,7 @@ fake_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
     VaeBackend *b = vae_mem_alloc(sizeof *b);
     if (!b)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    b->threads = params->threads;
+    b->params = *params;
     *device = (VaeDevice){"none", params->threads};
     b->step_ns = micros("VAE_FAKE_STEP_US");
     b->run_ns = micros("VAE_FAKE_RUN_US");
@@ -85,6 +86,13 @@ static VaeStatus
 fake_prepare(VaeBackend *backend, VaeWeightCache *cache,
              const VaeProgram *program, VaeExec **out, VaeError *error)
 {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (fake_backend_waits && fake_backend_waits()) {
+        const VaeStatus status = vae_backend_goes_on(&backend->params, error);
+        if (status != VAE_OK)
+            return status;
+        nanosleep(&pause, NULL);
+    }
     struct FakeExec *e = vae_mem_alloc(sizeof *e);
     *out = (VaeExec *) e;
     if (e) {

@@ -31,4 +31,10 @@ typedef enum FakePoint {
 void fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
                      const atomic_bool *cancel);
 
+/*
+ * A test program that exports this is called before each program of a stream is
+ * prepared. True: the preparation waits until the stream is cancelled.
+ */
+bool fake_backend_waits(void);
+
 #endif

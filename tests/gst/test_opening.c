@@ -1,0 +1,182 @@
+/*
+ * test_opening.c: a change to NULL, or a flush that nobody waits behind, ends
+ * the opening of a stream. The backend opens none until it is cancelled.
+ */
+#include "fake/fake.h"
+#include "vae_test.h"
+
+#include <string.h>
+
+#define LW 6
+#define LH 4
+#define STEPS 3
+#define FRAMES (1 + 4 * (STEPS - 1))
+
+static gint waits; /* atomic */
+
+bool
+fake_backend_waits(void)
+{
+    return g_atomic_int_get(&waits);
+}
+
+/* The next PROGRESS message about the stream must be of that type. */
+static void
+expect_progress(GstBus *bus, GstProgressType wanted)
+{
+    for (;;) {
+        GstMessage *message = gst_bus_timed_pop_filtered(
+            bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS | GST_MESSAGE_ERROR);
+        GstProgressType type;
+        gboolean found;
+        gchar *code;
+
+        CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_PROGRESS);
+        gst_message_parse_progress(message, &type, &code, NULL);
+        gst_message_unref(message);
+        found = strcmp(code, "open-stream") == 0;
+        g_free(code);
+        if (found) {
+            CHECK_INT(type, wanted);
+            return;
+        }
+    }
+}
+
+static void
+close_bus(GstHarness *h, GstBus *bus)
+{
+    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
+}
+
+static GstHarness *
+decoder(GstBus **bus)
+{
+    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    *bus = vae_test_bus(h);
+    gst_harness_set_src_caps_str(h, caps);
+    g_free(caps);
+    return h;
+}
+
+static gchar *
+clip(GstHarness *h)
+{
+    vae_test_push_latents(h, LW, LH, 0, STEPS);
+    return vae_test_pull_frames(h, 0, FRAMES);
+}
+
+static void
+test_to_null(void)
+{
+    GstHarness *h;
+    GstBus *bus;
+
+    g_atomic_int_set(&waits, TRUE);
+    h = decoder(&bus);
+    expect_progress(bus, GST_PROGRESS_TYPE_START);
+    CHECK_INT(gst_element_set_state(h->element, GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+    expect_progress(bus, GST_PROGRESS_TYPE_CANCELED);
+    close_bus(h, bus);
+}
+
+static void
+end_flush(GstHarness *h)
+{
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+}
+
+/* The stream of the caps serves what comes behind the flush, too. */
+static void
+test_flush(void)
+{
+    GstHarness *h;
+    GstBus *bus;
+
+    g_atomic_int_set(&waits, TRUE);
+    h = decoder(&bus);
+    expect_progress(bus, GST_PROGRESS_TYPE_START);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    end_flush(h);
+    g_atomic_int_set(&waits, FALSE);
+    expect_progress(bus, GST_PROGRESS_TYPE_COMPLETE);
+    g_free(clip(h));
+    close_bus(h, bus);
+}
+
+static gpointer
+push_next(gpointer data)
+{
+    return GINT_TO_POINTER(
+        gst_harness_push(data, vae_test_latent(LW, LH, STEPS)));
+}
+
+/* A restart without context opens a stream that has its program, while the
+ * latent that it begins with waits. */
+static void
+check_switch(gboolean flushes)
+{
+    GstHarness *h;
+    GThread *thread;
+    GstBus *bus;
+    gchar *wanted, *found;
+
+    g_atomic_int_set(&waits, FALSE);
+    h = decoder(&bus);
+    wanted = clip(h);
+    expect_progress(bus, GST_PROGRESS_TYPE_START);
+    expect_progress(bus, GST_PROGRESS_TYPE_COMPLETE);
+    g_atomic_int_set(&waits, TRUE);
+    g_signal_emit_by_name(h->element, "restart");
+    thread = g_thread_new("pusher", push_next, h);
+    expect_progress(bus, GST_PROGRESS_TYPE_START);
+    if (flushes)
+        gst_harness_push_event(h, gst_event_new_flush_start());
+    else
+        gst_element_set_state(h->element, GST_STATE_NULL);
+    CHECK_INT(GPOINTER_TO_INT(g_thread_join(thread)), GST_FLOW_FLUSHING);
+    expect_progress(bus, GST_PROGRESS_TYPE_CANCELED);
+    g_atomic_int_set(&waits, FALSE);
+    if (flushes) {
+        end_flush(h);
+        found = clip(h);
+        CHECK(strcmp(found, wanted) == 0);
+        g_free(found);
+    }
+    g_free(wanted);
+    close_bus(h, bus);
+}
+
+static void
+test_switch_flush(void)
+{
+    check_switch(TRUE);
+}
+
+static void
+test_switch_to_null(void)
+{
+    check_switch(FALSE);
+}
+
+int
+main(int argc, char **argv)
+{
+    static const VaeTest tests[] = {{"to-null", test_to_null},
+                                    {"flush", test_flush},
+                                    {"switch-flush", test_switch_flush},
+                                    {"switch-to-null", test_switch_to_null},
+                                    {NULL, NULL}};
+
+    return vae_test_main(argc, argv, tests);
+}

@@ -1,0 +1,106 @@
+/*
+ * opening.c: a stream that is cancelled while it opens.
+ *
+ * opening MODEL BACKEND PRECISION
+ */
+#include "streams.h"
+
+/* MORE: questions behind the one that cancels. Each program learns its code,
+ * and then the first one is prepared. */
+enum { T = 3, W = 16, H = 16, MOMENTS = 20, MORE = 6 };
+
+typedef struct Patience {
+    int asked, most; /* at most: true from then on; 0: never */
+} Patience;
+
+/* The log's user is the same, so that a line is no question. */
+static bool
+gives_up(void *user)
+{
+    Patience *p = user;
+    p->asked++;
+    return p->most && p->asked >= p->most;
+}
+
+static VaeStreamParams
+params_of(const Bed *bed, Patience *p)
+{
+    return (VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
+                             .backend = bed->backend,
+                             .precision = bed->precision,
+                             .threads = bed->threads,
+                             .width = W,
+                             .height = H,
+                             .slice_size = 2,
+                             .cancelled = gives_up,
+                             .log_user = p};
+}
+
+/* True if the call ended at once, with that status. */
+static bool
+ends(const Bed *bed, int most, bool plan)
+{
+    Patience p = {.most = most};
+    const VaeStreamParams params = params_of(bed, &p);
+    VaeStream *stream = NULL;
+    VaePlan planned = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    const VaeStatus status =
+        plan ? vae_stream_plan(bed->model, &params, &planned, &error)
+             : vae_stream_new(bed->model, &params, &stream, &error);
+    const bool good =
+        status == VAE_ERR_CANCELLED && !stream && p.asked <= most + MORE;
+    vae_stream_free(&stream);
+    return good;
+}
+
+static void
+cancels(const Bed *bed)
+{
+    Patience never = {0};
+    VaeStreamParams params = params_of(bed, &never);
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    int bad = 0;
+    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    const int planned = never.asked;
+    for (int k = 1; k <= planned; k += 1 + planned / MOMENTS)
+        bad += !ends(bed, k, true);
+    expect(planned > 0 && bad == 0,
+           "a plan of %d ops is cancelled: %d times not", planned, bad);
+    never.asked = bad = 0;
+    VaeStream *stream = bed_stream(bed, params);
+    const int opened = never.asked;
+    vae_stream_free(&stream);
+    for (int k = 1; k <= opened; k += 1 + opened / MOMENTS)
+        bad += !ends(bed, k, false);
+    expect(opened > planned && bad == 0,
+           "opening of %d ops is cancelled: %d times not", opened, bad);
+}
+
+int
+main(int argc, char **argv)
+{
+    const int plan[] = {1, 2, 0};
+    Patience never = {0};
+    Bed bed;
+    bed_open_main(&bed, argc, argv);
+    TestClip want = bed_clip(&bed, T, W, H, 0),
+             got = bed_clip(&bed, T, W, H, 0);
+    VaeStream *stream = bed_stream(&bed, params_of(&bed, &never));
+    run_clip(&bed, stream, VAE_DECODE, &want, plan);
+    vae_stream_free(&stream);
+    vae_model_free(&bed.model);
+
+    /* Without any weight from before. */
+    bed_open_main(&bed, argc, argv);
+    cancels(&bed);
+    stream = bed_stream(&bed, params_of(&bed, &never));
+    run_clip(&bed, stream, VAE_DECODE, &got, plan);
+    same_result(&bed, &got, &want, VAE_DECODE, "the next stream");
+    vae_stream_free(&stream);
+    clip_free(&want);
+    clip_free(&got);
+    vae_model_free(&bed.model);
+    return tests_end();
+}
