@@ -14,6 +14,7 @@
  * waits for it. The caller's input may be gone by then; guard.c copies it.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "stream.h"
@@ -245,25 +246,26 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
            VaeError *error)
 {
     const bool decode = s->params.direction == VAE_DECODE;
+    char latent[60];
+    snprintf(latent, sizeof latent, "latent %llu%s",
+             (unsigned long long) s->latents,
+             (decode ? p->n_in : p->n_out) > 1 ? " or one after it" : "");
     if (!input_is_finite(s, p->n_in, units))
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "%s %llu or one after it has values that are not "
-                        "finite (NaN or infinite)",
-                        decode ? "latent" : "the frames of latent",
-                        (unsigned long long) s->latents);
+                        "%s%s has values that are not finite (NaN or infinite)",
+                        decode ? "" : "the frames of ", latent);
     if (vae_stream_has_delay(s))
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "frames that %s gives after latent %llu are not finite "
-                        "(NaN or infinite) in %s; they depend on %d latents on "
-                        "either side",
-                        s->model->info.arch, (unsigned long long) s->latents,
+                        "frames that %s gives after %s are not finite (NaN or "
+                        "infinite) in %s; they depend on %d latents on either "
+                        "side",
+                        s->model->info.arch, latent,
                         vae_precision_name(s->plan.precision),
                         s->model->info.look_ahead);
     return vae_fail(error, VAE_ERR_BACKEND,
-                    "what %s gives for latent %llu or one after it is not "
-                    "finite (NaN or infinite) in %s, though what came in was; "
-                    "try %s",
-                    s->model->info.arch, (unsigned long long) s->latents,
+                    "what %s gives for %s is not finite (NaN or infinite) in "
+                    "%s, though what came in was; try %s",
+                    s->model->info.arch, latent,
                     vae_precision_name(s->plan.precision),
                     s->plan.precision == VAE_PRECISION_FP32
                         ? "other weights"

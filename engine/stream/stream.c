@@ -255,15 +255,19 @@ static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
                             VaeError *error);
 
 /* Plans the fallback stream in fp32. The memory limit holds for both streams
- * together and is checked later. */
+ * together and is checked later. Without a fallback a slice cannot be computed
+ * again step by step, so a policy that looks at steps has slices of 1. */
 static VaeStatus
 plan_fallback(VaeStream *s, VaeError *error)
 {
     VaeStreamParams params = s->params;
     if (params.nan_policy != VAE_NAN_FALLBACK ||
         (s->plan.precision != VAE_PRECISION_FP16 &&
-         s->plan.precision != VAE_PRECISION_BF16))
+         s->plan.precision != VAE_PRECISION_BF16)) {
+        if (params.nan_policy != VAE_NAN_PASS)
+            s->params.slice_size = 1;
         return VAE_OK;
+    }
     params.nan_policy = VAE_NAN_PASS;
     params.backend = s->plan.backend;
     params.precision = VAE_PRECISION_FP32;

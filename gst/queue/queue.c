@@ -294,7 +294,7 @@ gst_vae_queue_is_unwanted(const GstVaeQueue *queue, const GstVaeItem *item)
 }
 
 guint
-gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items, guint max)
+gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items)
 {
     GstVaeItem *next;
     guint n = 0;
@@ -302,7 +302,7 @@ gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items, guint max)
     do {
         items[n++] = g_queue_pop_head(&queue->work);
         next = g_queue_peek_head(&queue->work);
-    } while (n < MIN(queue->slice_limit, max) && next && !items[0]->start &&
+    } while (n < queue->slice_limit && next && !items[0]->start &&
              !items[0]->cold && gst_vae_item_follows(next, items[n - 1]));
     queue->taken += n;
     return n;

@@ -109,12 +109,11 @@ gboolean gst_vae_queue_is_unwanted(const GstVaeQueue *queue,
 /* For the task: waits for the next item that can be pushed. Returns NULL during
  * a flush. Sets *unwanted if downstream no longer wants the item. */
 GstVaeItem *gst_vae_queue_next(GstVaeQueue *queue, gboolean *unwanted);
-/* For the worker: takes the waiting steps that can be in one call, at most max
- * and at most a slice. The first step of a sequence is in a call of its own, so
- * that its picture leaves at once and the later slices are whole. The head of
- * the work list must be a step. */
-guint gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items,
-                               guint max);
+/* For the worker: takes the waiting steps that can be in one call, at most a
+ * slice. The first step of a sequence is in a call of its own, so that its
+ * picture leaves at once and the later slices are whole. The head of the work
+ * list must be a step. */
+guint gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items);
 /* Returns the number of steps at the head of the work list that continue the
  * step `before`. Sets *whole if no further step can join them. */
 guint gst_vae_queue_count_behind(GstVaeQueue *queue, const GstVaeItem *before,

@@ -455,14 +455,8 @@ gst_vae_engine_run(GstVaeEngine *engine)
     GstVaeQueue *queue = engine->queue;
     GstVaeSlice *slice = &engine->slices[engine->running == &engine->slices[0]];
     const guint flushes = queue->flushes;
-    const GstVaeItem *head = g_queue_peek_head(&queue->work);
-    /* A call that fails gives nothing of its slice, so the steps before the one
-     * that is not finite go alone. */
-    const guint max = head->session->params.nan_policy == VAE_NAN_ERROR
-                          ? 1
-                          : GST_VAE_MAX_SLICE;
 
-    slice->n = gst_vae_queue_take_slice(queue, slice->items, max);
+    slice->n = gst_vae_queue_take_slice(queue, slice->items);
     g_mutex_unlock(&queue->lock);
     run_slice(engine, slice, flushes);
     g_mutex_lock(&queue->lock);

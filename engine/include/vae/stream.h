@@ -87,7 +87,9 @@ typedef struct VaeStreamParams {
      * weights of its own (VaePlan.fallback), and keeps a copy of the carries.
      * Its output differs from that of PASS only in steps that are not finite,
      * for every slice size. A step with non-finite input cannot be recovered;
-     * its results pass.
+     * its results pass. With ERROR, and with FALLBACK in 32 bits, slices have
+     * one step, so that the results before the first bad one are not lost, and
+     * bad steps are counted one by one.
      */
     VaeNanPolicy nan_policy;
     VaePixels pixels;    /* the widest format that pictures will have. It sets
