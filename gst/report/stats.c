@@ -119,9 +119,10 @@ set_times(GstStructure *s, const GstVaeCounters *c)
 static void
 set_plan(GstStructure *s, const VaePlan *plan)
 {
-    gchar rung[160];
+    gchar rung[160] = "";
 
-    vae_plan_setting(plan, rung, sizeof rung);
+    if (plan->slice_size > 0)
+        vae_plan_setting(plan, rung, sizeof rung);
     gst_structure_set(
         s, "rung", G_TYPE_STRING, rung, "bytes-weights", G_TYPE_UINT64,
         plan->weights, "bytes-carries", G_TYPE_UINT64, plan->carries,

@@ -120,8 +120,8 @@ install_model(GObjectClass *klass)
         g_param_spec_string("variant", "Variant",
                             "Name of the model for weights whose shapes fit "
                             "several: taew2_1, taehv, taecvx, taeos1_3; "
-                            "taeltx_2, taeltx2_3 (NULL = as the file says, "
-                            "else the first)",
+                            "taeltx_2, taeltx2_3; ltx2.3, ltx2.0 (NULL = as "
+                            "the file says, else the first)",
                             NULL, READY));
 }
 

@@ -163,8 +163,10 @@ test_plan(void)
     VaeStream *stream = NULL;
     VaeError error;
     GstHarness *h = decoder("ref");
-    gchar *text;
+    gchar *text = text_of(h, "rung");
 
+    CHECK(strcmp(text, "") == 0); /* no stream is open */
+    g_free(text);
     run_slice(h, 0);
     CHECK(vae_model_open(vae_test_weights(), NULL, &model, &error) == VAE_OK);
     CHECK(vae_stream_new(model, &params, &stream, &error) == VAE_OK);
