@@ -172,28 +172,13 @@ make_primitive(VaeCpuConv *c, bool plan)
                : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
 }
 
-typedef struct StripJob {
-    VaeCpuConv conv;
-    bool can;
-} StripJob;
-
-static VaeStatus
-strip_job(void *user)
-{
-    StripJob *j = user;
-    j->can = j->conv.op->conv.winograd
-                 ? vae_cpu_tiles_can_strip(j->conv.cpu, j->conv.op)
-                 : make_primitive(&j->conv, true) == VAE_DNNL_OK;
-    vae_dnnl_free(&j->conv.primitive);
-    return VAE_OK;
-}
-
 bool
-vae_cpu_can_strip(void *cpu, const VaeOp *op)
+vae_cpu_conv_can_strip(VaeBackend *cpu, const VaeOp *op)
 {
-    StripJob j = {.conv = {.cpu = cpu, .op = op}};
-    vae_cpu_on_worker(cpu, strip_job, &j);
-    return j.can;
+    VaeCpuConv c = {.cpu = cpu, .op = op};
+    const bool can = make_primitive(&c, true) == VAE_DNNL_OK;
+    vae_dnnl_free(&c.primitive);
+    return can;
 }
 
 VaeStatus

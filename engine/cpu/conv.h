@@ -66,7 +66,9 @@ VaeStatus vae_cpu_tile_weight(const VaeCpuTileWeight *weight,
                               VaeError *error);
 size_t vae_cpu_tile_kernel(const VaeDnnlLayout *layout);
 
-/* vae_cpu_can_strip() of an op with conv.winograd; on the worker. */
+/* vae_cpu_can_strip() of an op without and with conv.winograd; on the worker.
+ */
+bool vae_cpu_conv_can_strip(VaeBackend *cpu, const VaeOp *op);
 bool vae_cpu_tiles_can_strip(VaeBackend *cpu, const VaeOp *op);
 
 #endif

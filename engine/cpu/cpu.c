@@ -1,120 +1,14 @@
 /*
- * cpu.c: runs programs on oneDNN. Convolutions and attention are oneDNN
- * primitives; vae_kernels_cpu computes all other ops. Both use the worker's
- * OpenMP threads.
+ * cpu.c: the class of the cpu backend. Its functions run on the worker.
  */
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cpu.h"
 
-VaeStatus
-vae_cpu_status(VaeDnnlStatus status, const VaeOp *op, const char *doing,
-               VaeError *error)
-{
-    if (status == VAE_DNNL_OK)
-        return VAE_OK;
-    return vae_fail(
-        error, status == VAE_DNNL_NO_MEMORY ? VAE_ERR_MEMORY : VAE_ERR_BACKEND,
-        "%s: oneDNN cannot %s: %s (%d)", op->name, doing, vae_dnnl_word(status),
-        status);
-}
-
 /* ------------------------------------------------------------------ */
-/* The worker.                                                         */
-
-static void *
-worker(void *user)
-{
-    VaeBackend *cpu = user;
-    omp_set_dynamic(0);
-    omp_set_num_threads(cpu->params.threads);
-    pthread_mutex_lock(&cpu->lock);
-    for (;;) {
-        while (!cpu->job && !cpu->stop)
-            pthread_cond_wait(&cpu->posted, &cpu->lock);
-        if (cpu->stop)
-            break;
-        pthread_mutex_unlock(&cpu->lock);
-        const VaeStatus result = cpu->job(cpu->user);
-        pthread_mutex_lock(&cpu->lock);
-        cpu->result = result;
-        cpu->job = NULL;
-        pthread_cond_signal(&cpu->finished);
-    }
-    pthread_mutex_unlock(&cpu->lock);
-    return NULL;
-}
-
-/*
- * Keeps one more OpenMP thread, asleep. libgomp's threads spin for 300,000
- * rounds at every barrier before they sleep, 10 ms and more. If the process has
- * more OpenMP threads than processors, they spin for 1,000 rounds only. With
- * one thread per processor and any other load (the rest of a pipeline), the
- * long spin takes time slices from the threads that the spinning ones wait for.
- * Only the environment can set the number of rounds.
- */
-static void *
-spin_workaround(void *user)
-{
-    VaeBackend *cpu = user;
-#pragma omp parallel num_threads(2)
-#pragma omp single nowait
-    {
-        pthread_mutex_lock(&cpu->lock);
-        while (!cpu->stop)
-            pthread_cond_wait(&cpu->closing, &cpu->lock);
-        pthread_mutex_unlock(&cpu->lock);
-    }
-    return NULL;
-}
-
-VaeStatus
-vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user), void *user)
-{
-    pthread_mutex_lock(&cpu->turn);
-    pthread_mutex_lock(&cpu->lock);
-    cpu->job = job;
-    cpu->user = user;
-    pthread_cond_signal(&cpu->posted);
-    while (cpu->job)
-        pthread_cond_wait(&cpu->finished, &cpu->lock);
-    const VaeStatus result = cpu->result;
-    pthread_mutex_unlock(&cpu->lock);
-    pthread_mutex_unlock(&cpu->turn);
-    return result;
-}
-
-static void
-stop_thread(VaeBackend *cpu, pthread_t *thread)
-{
-    pthread_mutex_lock(&cpu->lock);
-    cpu->stop = true;
-    pthread_cond_signal(&cpu->posted);
-    pthread_cond_signal(&cpu->closing);
-    pthread_mutex_unlock(&cpu->lock);
-    pthread_join(*thread, NULL);
-}
-
-/* Blocks all signals in both threads: the application's threads handle them. */
-static int
-start_threads(VaeBackend *cpu)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(&cpu->worker, NULL, worker, cpu);
-    if (!failed) {
-        failed =
-            pthread_create(&cpu->spin_workaround, NULL, spin_workaround, cpu);
-        if (failed)
-            stop_thread(cpu, &cpu->worker);
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed;
-}
+/* Opening and closing.                                                */
 
 typedef struct OpenJob {
     VaeBackend *cpu;
@@ -181,8 +75,7 @@ cpu_close(VaeBackend **backend)
     if (!cpu)
         return;
     vae_cpu_on_worker(cpu, close_job, cpu);
-    stop_thread(cpu, &cpu->worker);
-    stop_thread(cpu, &cpu->spin_workaround);
+    vae_cpu_stop(cpu);
     cpu_free(cpu);
     vae_mem_team(false);
 }
@@ -209,7 +102,7 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
     pthread_cond_init(&cpu->posted, NULL);
     pthread_cond_init(&cpu->finished, NULL);
     pthread_cond_init(&cpu->closing, NULL);
-    const int failed = start_threads(cpu);
+    const int failed = vae_cpu_start(cpu);
     if (failed) {
         cpu_free(cpu);
         return vae_fail(error, VAE_ERR_BACKEND,
@@ -260,21 +153,6 @@ cpu_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 /* ------------------------------------------------------------------ */
 /* Programs.                                                           */
 
-/* Memory that oneDNN keeps for itself: code and tables of its primitives, and
- * the pages of its own file, which it does not report. For pictures of 416x240
- * and more it was 8 to 16 MiB, and 34 to 56 MiB with AMX. */
-static size_t
-library_memory(const VaeProgram *program)
-{
-    const bool amx = vae_dnnl_has_amx();
-    for (int i = 0; amx && i < program->n_ops; i++) {
-        const VaeOp *op = &program->ops[i];
-        if (op->kind == VAE_OP_CONV && op->x->type == VAE_TYPE_BF16)
-            return (size_t) 46 << 20;
-    }
-    return (size_t) 14 << 20;
-}
-
 typedef struct PrepareJob {
     VaeBackend *cpu;
     VaeWeightCache *cache;
@@ -282,36 +160,6 @@ typedef struct PrepareJob {
     VaeExec *exec;
     VaeError *error;
 } PrepareJob;
-
-VaeStatus
-vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
-                const VaeProgram *program, VaeExec **out, VaeError *error)
-{
-    VaeStatus status = vae_host_prepare(program, cache, &vae_kernels_cpu,
-                                        &cpu->params, out, error);
-    for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
-        const VaeOp *op = &program->ops[i];
-        const size_t weighed = (*out)->weight_bytes;
-        status = vae_backend_goes_on(&cpu->params, error);
-        if (status != VAE_OK)
-            break;
-        if (op->kind == VAE_OP_CONV && op->conv.up)
-            status = vae_cpu_conv_up(cpu, cache, *out, i, error);
-        else if (op->kind == VAE_OP_CONV && op->conv.winograd)
-            status = vae_cpu_winograd(cpu, cache, *out, i, error);
-        else if (op->kind == VAE_OP_CONV)
-            status = vae_cpu_conv(cpu, cache, *out, i, error);
-        else if (op->kind == VAE_OP_ATTENTION)
-            status = vae_cpu_attention(cpu, cache, *out, i, error);
-        vae_exec_weigh(*out, op, weighed);
-    }
-    vae_room_free(&cpu->raw);
-    if (*out)
-        (*out)->library = library_memory(program);
-    if (status != VAE_OK)
-        vae_exec_free(out);
-    return status;
-}
 
 static VaeStatus
 prepare_job(void *user)

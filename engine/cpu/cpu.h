@@ -28,6 +28,10 @@ struct VaeBackend {
     bool stop;
 };
 
+/* Starts the worker; an error number of pthreads, or 0. cpu's locks and
+ * conditions exist. */
+int vae_cpu_start(VaeBackend *cpu);
+void vae_cpu_stop(VaeBackend *cpu);
 /* Runs job on the worker and waits. Allocates nothing. */
 VaeStatus vae_cpu_on_worker(VaeBackend *cpu, VaeStatus (*job)(void *user),
                             void *user);

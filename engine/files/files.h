@@ -99,13 +99,13 @@ VaeStatus vae_torch_need(uint64_t total, const char *label, uint64_t *need,
                          VaeError *error);
 VaeStatus vae_torch_parse(VaeTensorFile *file, VaeError *error);
 
-/* An index: JSON that names shards in the same folder. Opens the shards. */
+/* An index: JSON that names shards in the same folder. Opens each with open().
+ */
+typedef VaeStatus (*VaeOpenShard)(const char *path, VaeTensorFile **out,
+                                  VaeError *error);
 bool vae_index_is(const uint8_t *bytes, size_t size);
-VaeStatus vae_index_parse(VaeTensorFile *file, VaeError *error);
-
-/* Opens a safetensors file; refuses a symbolic link. */
-VaeStatus vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
-                                     VaeError *error);
+VaeStatus vae_index_parse(VaeTensorFile *file, VaeOpenShard open,
+                          VaeError *error);
 
 /* Finds the weights in a model's folder; the caller frees *out with
  * vae_mem_free(). */

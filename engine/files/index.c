@@ -55,8 +55,8 @@ check_name(const VaeTensorFile *file, const char *name, VaeError *error)
 }
 
 static VaeStatus
-open_shard(VaeTensorFile *file, const char *name, VaeTensorFile **out,
-           VaeError *error)
+open_shard(VaeTensorFile *file, const char *name, VaeOpenShard open,
+           VaeTensorFile **out, VaeError *error)
 {
     const char *slash = strrchr(file->name, '/');
     const size_t folder = slash != NULL ? (size_t) (slash - file->name) + 1 : 0;
@@ -67,7 +67,7 @@ open_shard(VaeTensorFile *file, const char *name, VaeTensorFile **out,
     memcpy(path, file->name, folder);
     memcpy(path + folder, name, size - folder);
     VaeError why = {0};
-    const VaeStatus status = vae_tensor_file_open_shard(path, out, &why);
+    const VaeStatus status = open(path, out, &why);
     if (status != VAE_OK)
         vae_fail_parts(error, status, VAE_PARTS_OF(&why),
                        "%s: shard \"%s\": %s", file->label, name, why.message);
@@ -78,7 +78,8 @@ open_shard(VaeTensorFile *file, const char *name, VaeTensorFile **out,
 /* Opens the shards in the order in which the map first names them. places
  * receives each shard's index under its name. */
 static VaeStatus
-open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeError *error)
+open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeOpenShard open,
+            VaeError *error)
 {
     const char *tensor;
     json_t *value;
@@ -96,8 +97,8 @@ open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeError *error)
             status = vae_fail(error, VAE_ERR_FORMAT, "%s: more than %d shards",
                               file->label, MAX_SHARDS);
         if (status == VAE_OK)
-            status =
-                open_shard(file, name, &file->shards[file->n_shards], error);
+            status = open_shard(file, name, open, &file->shards[file->n_shards],
+                                error);
         if (status != VAE_OK)
             return status;
         json_t *place = json_integer((json_int_t) file->n_shards++);
@@ -162,7 +163,7 @@ take_tensors(VaeTensorFile *file, json_t *map, const json_t *places,
 }
 
 VaeStatus
-vae_index_parse(VaeTensorFile *file, VaeError *error)
+vae_index_parse(VaeTensorFile *file, VaeOpenShard open, VaeError *error)
 {
     VaeStatus status = vae_json_load((const char *) file->bytes, file->size,
                                      file->label, "", &file->header, error);
@@ -182,7 +183,7 @@ vae_index_parse(VaeTensorFile *file, VaeError *error)
         status = vae_fail(error, VAE_ERR_MEMORY,
                           "%s: no memory for a list of shards", file->label);
     if (status == VAE_OK)
-        status = open_shards(file, map, places, error);
+        status = open_shards(file, map, places, open, error);
     if (status == VAE_OK)
         status = vae_tensor_file_room(file, n, error);
     if (status == VAE_OK)

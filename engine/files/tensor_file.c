@@ -1,10 +1,13 @@
+/*
+ * tensor_file.c: a file of tensors in memory: its tensors, their data, its
+ * metadata. open.c makes it.
+ */
 #include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -72,136 +75,6 @@ vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error)
     return VAE_OK;
 }
 
-VaeStatus
-vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
-                       const char *name, uint64_t *need, VaeError *error)
-{
-    const char *label = vae_file_label(name != NULL ? name : "tensors");
-    *need = 0;
-    if (total == 0)
-        return vae_fail(error, VAE_ERR_FORMAT, "%s: the file is empty", label);
-    const uint64_t head = total < VAE_FILE_HEAD ? total : VAE_FILE_HEAD;
-    if (size < head) {
-        *need = head;
-        return VAE_OK;
-    }
-    if (vae_npy_is(bytes, size))
-        return vae_npy_need(bytes, size, total, label, need, error);
-    if (vae_torch_is(bytes, size))
-        return vae_torch_need(total, label, need, error);
-    if (vae_index_is(bytes, size))
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: is JSON; open an index of shards by its path, in "
-                        "the folder of its shards",
-                        label);
-    return vae_safetensors_need(bytes, size, total, label, need, error);
-}
-
-static int
-compare_names(const void *a, const void *b)
-{
-    const VaeTensorInfo *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
-/* Parses the file in the format that its first bytes show. */
-static VaeStatus
-parse_format(VaeTensorFile *file, VaeError *error)
-{
-    /* A complete PyTorch file may be larger than vae_torch_need() allows. */
-    if (file->size == file->total && vae_torch_is(file->bytes, file->size))
-        return vae_torch_parse(file, error);
-    uint64_t need = 0;
-    const VaeStatus status = vae_tensor_header_size(
-        file->bytes, file->size, file->total, file->name, &need, error);
-    if (status != VAE_OK)
-        return status;
-    if (need > file->size)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: the header takes %" PRIu64 " bytes, %zu are given",
-                        file->label, need, file->size);
-    return vae_npy_is(file->bytes, file->size)
-               ? vae_npy_parse(file, error)
-               : vae_safetensors_parse(file, error);
-}
-
-/* Sorts the tensors by name; fails if a name appears twice. */
-static VaeStatus
-sort_names(VaeTensorFile *file, VaeError *error)
-{
-    const size_t n = file->n_tensors;
-    for (size_t i = 0; i < n; i++)
-        file->sorted[i] = &file->tensors[i];
-    if (n > 0)
-        qsort(file->sorted, n, sizeof(VaeTensorInfo *), compare_names);
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(file->sorted[i - 1]->name, file->sorted[i]->name) == 0)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: tensor \"%.*s\" appears twice", file->label,
-                            VAE_NAME_SHOWN, file->sorted[i]->name);
-    }
-    return VAE_OK;
-}
-
-static VaeStatus
-parse(VaeTensorFile *file, VaeError *error)
-{
-    const VaeStatus status = parse_format(file, error);
-    if (status != VAE_OK)
-        return status;
-    for (size_t i = 0; i < file->n_tensors; i++) {
-        VaeTensorInfo *info = &file->tensors[i];
-        if (file->size == file->total)
-            info->data = file->bytes + info->offset;
-    }
-    return sort_names(file, error);
-}
-
-typedef VaeStatus (*Parser)(VaeTensorFile *file, VaeError *error);
-
-/* Makes a file of that name from the bytes, size and total in `given`. */
-static VaeStatus
-open_bytes(const VaeTensorFile *given, const char *name, Parser parser,
-           VaeTensorFile **out, VaeError *error)
-{
-    const size_t length = strlen(name) + 1;
-    VaeTensorFile *file = vae_mem_alloc(sizeof *file);
-    char *copy = vae_mem_alloc(length);
-    *out = NULL;
-    if (file == NULL || copy == NULL) {
-        vae_mem_free(file);
-        vae_mem_free(copy);
-        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
-                        vae_file_label(name));
-    }
-    memcpy(copy, name, length);
-    *file = *given;
-    file->name = copy;
-    file->label = vae_file_label(copy);
-    const VaeStatus status = parser(file, error);
-    if (status == VAE_OK)
-        *out = file;
-    else
-        vae_tensor_file_free(&file);
-    return status;
-}
-
-VaeStatus
-vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
-                            const char *name, VaeTensorFile **out,
-                            VaeError *error)
-{
-    *out = NULL;
-    if (name == NULL)
-        name = "tensors";
-    if (size > total)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: %zu bytes are given of a file of %" PRIu64,
-                        vae_file_label(name), size, total);
-    const VaeTensorFile given = {.bytes = bytes, .size = size, .total = total};
-    return open_bytes(&given, name, parse, out, error);
-}
-
 static VaeStatus
 fail_errno(const char *path, const char *what, VaeError *error)
 {
@@ -251,71 +124,6 @@ vae_file_map(const char *path, int flags, void **map, size_t *size, int *fd_out,
     else
         close(fd);
     return status;
-}
-
-/* Parses a mapped file, which may be an index of shards in its folder. */
-static VaeStatus
-parse_mapped(VaeTensorFile *file, VaeError *error)
-{
-    if (!vae_index_is(file->bytes, file->size))
-        return parse(file, error);
-    const VaeStatus status = vae_index_parse(file, error);
-    return status == VAE_OK ? sort_names(file, error) : status;
-}
-
-static VaeStatus
-open_mapped(const char *path, int flags, Parser parser, VaeTensorFile **out,
-            VaeError *error)
-{
-    void *map = NULL;
-    size_t size = 0;
-    int fd;
-    *out = NULL;
-    VaeStatus status = vae_file_map(path, flags, &map, &size, &fd, error);
-    if (status != VAE_OK)
-        return status;
-    const VaeTensorFile given = {.bytes = map, .size = size, .total = size};
-    status = open_bytes(&given, path, parser, out, error);
-    if (status == VAE_OK) {
-        (*out)->map = map;
-        (*out)->fd = fd;
-    } else {
-        munmap(map, size);
-        close(fd);
-    }
-    return status;
-}
-
-VaeStatus
-vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
-{
-    struct stat st;
-    *out = NULL;
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return open_mapped(path, 0, parse_mapped, out, error);
-    char *found;
-    VaeStatus status = vae_folder_find(path, &found, error);
-    if (status == VAE_OK)
-        status = open_mapped(found, 0, parse_mapped, out, error);
-    vae_mem_free(found);
-    return status;
-}
-
-static VaeStatus
-parse_shard(VaeTensorFile *file, VaeError *error)
-{
-    if (vae_torch_is(file->bytes, file->size) ||
-        vae_npy_is(file->bytes, file->size))
-        return vae_fail(error, VAE_ERR_FORMAT, "%s: is no safetensors file",
-                        file->label);
-    return parse(file, error);
-}
-
-VaeStatus
-vae_tensor_file_open_shard(const char *path, VaeTensorFile **out,
-                           VaeError *error)
-{
-    return open_mapped(path, O_NOFOLLOW, parse_shard, out, error);
 }
 
 void

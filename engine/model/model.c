@@ -1,214 +1,14 @@
 /*
- * model.c: opens weights, recognises the architecture and matches every
- * tensor by name and shape.
+ * model.c: makes models, frees them, and tells what they are. open.c makes them
+ * of files.
  */
 #include <jansson.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
 #include "files.h"
-#include "sized.h"
 #include "model.h"
-#include "latent_spaces.h"
-
-#define MAX_SPATIAL 64 /* larger factors come from a broken file */
-
-bool
-vae_model_rename(const VaeModel *model, const char *name, char *buffer)
-{
-    if (model->naming && model->arch->rename)
-        return model->arch->rename(model->naming, name, buffer);
-    return snprintf(buffer, 256, "%s", name) < 256;
-}
-
-const VaeTensorInfo *
-vae_model_find(const VaeModel *model, const char *name)
-{
-    char renamed[256];
-    if (!model->file || !vae_model_rename(model, name, renamed))
-        return NULL;
-    return vae_tensor_file_find(model->file, renamed);
-}
-
-const VaeTensorInfo *
-vae_model_findf(const VaeModel *model, const char *format, ...)
-{
-    char name[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    return vae_model_find(model, name);
-}
-
-int
-vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
-{
-    char name[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    const VaeTensorInfo *t = vae_model_find(model, name);
-    if (!t || dim >= t->n_dims || t->dims[dim] > 65536)
-        return 0;
-    return (int) t->dims[dim];
-}
-
-/* Tensors of the file whose first dimension is n. */
-static size_t
-count_wide(const VaeModel *m, int n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
-        count += t->n_dims > 0 && t->dims[0] == n;
-    }
-    return count;
-}
-
-int
-vae_model_likelier(const VaeModel *model, int a, int b)
-{
-    if (a == b || b == 0)
-        return a;
-    if (a == 0)
-        return b;
-    return count_wide(model, b) > count_wide(model, a) ? b : a;
-}
-
-int
-vae_model_width(const VaeModel *model, const char *format, ...)
-{
-    char name[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    return vae_model_likelier(model, vae_model_dim(model, 0, "%s.bias", name),
-                              vae_model_dim(model, 0, "%s.weight", name));
-}
-
-bool
-vae_model_has_prefix(const VaeModel *model, const char *prefix)
-{
-    return vae_tensor_file_has_prefix(model->file, prefix);
-}
-
-bool
-vae_model_has_block(const VaeModel *model, const char *format, ...)
-{
-    char name[200], renamed[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    return vae_model_rename(model, name, renamed) &&
-           vae_tensor_file_has_prefix(model->file, renamed);
-}
-
-bool
-vae_model_meta_number(const VaeModel *model, const char *key, double *out)
-{
-    const char *text = vae_tensor_file_metadata(model->file, key);
-    if (text) {
-        char *end;
-        *out = strtod(text, &end);
-        if (end == text || *end != '\0')
-            *out = (double) NAN;
-        return true;
-    }
-    const json_t *value = json_object_get(model->config, key);
-    if (!value || json_is_null(value))
-        return false;
-    *out = json_is_number(value) ? json_number_value(value) : (double) NAN;
-    return true;
-}
-
-bool
-vae_model_config(const VaeModel *model, json_t **out, VaeError *error)
-{
-    const char *text = vae_tensor_file_metadata(model->file, "config");
-    *out = text ? NULL : json_incref(model->config);
-    return !text || vae_json_load(text, strlen(text), "config in __metadata__",
-                                  "", out, error) == VAE_OK;
-}
-
-const char *
-vae_model_variant(const VaeModel *model)
-{
-    if (model->variant)
-        return model->variant;
-    const char *text = vae_tensor_file_metadata(model->file, "vae.variant");
-    return text ? text : vae_tensor_file_metadata(model->file, "variant");
-}
-
-/* The list under vae.KEY or KEY in the metadata, or KEY in config.json. For
- * text that is no JSON it sets *found and returns NULL. */
-static json_t *
-meta_list(const VaeModel *model, const char *key, bool *found, VaeError *error)
-{
-    char full[64];
-    snprintf(full, sizeof full, "vae.%s", key);
-    const char *text = vae_tensor_file_metadata(model->file, full);
-    if (!text)
-        text = vae_tensor_file_metadata(model->file, key);
-    json_t *list = json_object_get(model->config, key);
-    *found = text || list;
-    if (!text)
-        return json_incref(list);
-    vae_json_load(text, strlen(text), model->path, "", &list, error);
-    return list;
-}
-
-static bool
-read_list(const VaeModel *model, const char *key, int channels, float *out,
-          bool *found, VaeError *error)
-{
-    VaeError why = {0};
-    json_t *list = meta_list(model, key, found, &why);
-    if (why.status == VAE_ERR_MEMORY) {
-        vae_fail(error, VAE_ERR_MEMORY, "%s", why.message);
-        return false;
-    }
-    bool good = !*found || (json_is_array(list) &&
-                            json_array_size(list) == (size_t) channels);
-    for (int i = 0; list && good && i < channels; i++) {
-        const json_t *v = json_array_get(list, (size_t) i);
-        out[i] = (float) json_number_value(v);
-        good = json_is_number(v) && isfinite(out[i]);
-    }
-    if (!good)
-        vae_fail(error, VAE_ERR_MODEL, "%s: stated %s is no list of %d numbers",
-                 model->path, key, channels);
-    json_decref(list);
-    return good;
-}
-
-bool
-vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
-                          float *std, VaeError *error)
-{
-    bool has_mean, has_std;
-    if (!read_list(model, "latents_mean", channels, mean, &has_mean, error) ||
-        !read_list(model, "latents_std", channels, std, &has_std, error))
-        return false;
-    for (int i = 0; i < channels; i++)
-        if (!(std[i] > 0)) {
-            vae_fail(error, VAE_ERR_MODEL,
-                     "%s: stated latents_std[%d] is %g, "
-                     "expected a positive number",
-                     model->path, i, std[i]);
-            return false;
-        }
-    return true;
-}
-
-/* ------------------------------------------------------------------ */
 
 void
 vae_model_summarise(VaeModel *m)
@@ -233,8 +33,8 @@ vae_model_summarise(VaeModel *m)
 
 /* ------------------------------------------------------------------ */
 
-static VaeModel *
-new_model(const char *path)
+VaeModel *
+vae_model_new(const char *path)
 {
     VaeModel *m = calloc(1, sizeof *m);
     if (!m)
@@ -246,9 +46,8 @@ new_model(const char *path)
     return m;
 }
 
-/* Prepares recognise() or preset() of an architecture. */
-static bool
-set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
+bool
+vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
 {
     m->arch = arch;
     m->naming = 0;
@@ -269,8 +68,8 @@ set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
     return m->arch_data != NULL;
 }
 
-static VaeRecognise
-recognise_params(VaeModel *m)
+VaeRecognise
+vae_recognise_params(VaeModel *m)
 {
     return (VaeRecognise){.model = m,
                           .arch = m->arch,
@@ -281,102 +80,6 @@ recognise_params(VaeModel *m)
                           .data = m->arch_data};
 }
 
-static VaeStatus
-recognise(VaeModel *m, VaeError *error)
-{
-    const bool decoder = vae_model_has_prefix(m, "decoder.");
-    const bool encoder = vae_model_has_prefix(m, "encoder.");
-    for (int i = 0; vae_archs[i]; i++) {
-        if (!set_arch(m, vae_archs[i], decoder, encoder))
-            return vae_fail(error, VAE_ERR_MEMORY, "%s: out of memory",
-                            m->path);
-        VaeError why = {0};
-        VaeRecognise r = recognise_params(m);
-        if (!m->arch->recognise(&r, &why))
-            continue;
-        if (why.status != VAE_OK)
-            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
-                                  "%s: %s", m->path, why.message);
-        if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
-            return vae_fail(error, VAE_ERR_MODEL,
-                            "%s: the names are those of "
-                            "the %s VAE, but with too many resamplers",
-                            m->path, m->arch->name);
-        const char *space =
-            vae_tensor_file_metadata(m->file, "vae.latent_space");
-        if (space) {
-            m->info.space = space;
-            /* A stand-in for another VAE uses that VAE's statistics. */
-            if (m->info.takes_normalized)
-                vae_space_statistics(space, m->info.latent_channels, m->mean,
-                                     m->std);
-        }
-        vae_model_meta_statistics(m, m->info.latent_channels, m->mean, m->std,
-                                  &why);
-        if (why.status != VAE_OK)
-            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why), "%s",
-                                  why.message);
-        return VAE_OK;
-    }
-    return vae_model_unknown(m, error);
-}
-
-static VaeStatus
-dry_run(VaeModel *m, VaeError *error)
-{
-    VaeError why = {0};
-    const VaeStatus status = vae_model_dry_run(m, &why);
-    return status == VAE_OK ? VAE_OK
-                            : vae_fail_parts(error, status, VAE_PARTS_OF(&why),
-                                             "%s: %s", m->path, why.message);
-}
-
-VaeStatus
-vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
-               VaeError *error)
-{
-    *out = NULL;
-    VaeModelOptions own = {0};
-    json_t *config = NULL;
-    VaeStatus status = VAE_OK;
-    if (options)
-        status = vae_sized_read(&own, sizeof own, options,
-                                VAE_SIZE_UP_TO(VaeModelOptions, variant),
-                                "VaeModelOptions", error);
-    if (status != VAE_OK)
-        return status;
-    VaeModel *m = new_model(path);
-    if (m && own.variant)
-        m->variant = strdup(own.variant);
-    if (!m || !m->path || (own.variant && !m->variant)) {
-        status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
-        goto fail;
-    }
-    if ((status = vae_tensor_file_open(path, &m->file, error)) != VAE_OK)
-        goto fail;
-    status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
-    m->config = config;
-    if (status != VAE_OK || (status = recognise(m, error)) != VAE_OK)
-        goto fail;
-    if (own.variant && strcmp(own.variant, m->info.arch) != 0) {
-        status = vae_fail_parts(
-            error, VAE_ERR_MODEL,
-            (VaeErrorParts){.found = m->info.arch, .wanted = own.variant},
-            "%s: holds %s, which is no %s", path, m->info.arch, own.variant);
-        goto fail;
-    }
-    if ((status = dry_run(m, error)) != VAE_OK ||
-        (status = vae_model_match(m, error)) != VAE_OK ||
-        (status = vae_model_read_statistics(m, error)) != VAE_OK)
-        goto fail;
-    vae_model_summarise(m);
-    *out = m;
-    return VAE_OK;
-fail:
-    vae_model_free(&m);
-    return status;
-}
-
 /* ------------------------------------------------------------------ */
 
 VaeStatus
@@ -384,12 +87,12 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                  VaeModel **out, VaeError *error)
 {
     *out = NULL;
-    VaeModel *m = new_model("(generated)");
-    if (!m || !m->path || !set_arch(m, arch, decoder, encoder)) {
+    VaeModel *m = vae_model_new("(generated)");
+    if (!m || !m->path || !vae_model_set_arch(m, arch, decoder, encoder)) {
         vae_model_free(&m);
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     }
-    VaeRecognise r = recognise_params(m);
+    VaeRecognise r = vae_recognise_params(m);
     arch->preset(&r);
     const VaeStatus status = vae_model_dry_run(m, error);
     if (status != VAE_OK)

@@ -42,6 +42,13 @@ struct VaeModel {
     char fingerprint[65]; /* empty until first requested */
 };
 
+/* A model of no architecture; NULL: out of memory. Its path is NULL if there is
+ * no memory for that. */
+VaeModel *vae_model_new(const char *path);
+/* Prepares recognise() or preset() of an architecture; false: out of memory. */
+bool vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder,
+                        bool encoder);
+VaeRecognise vae_recognise_params(VaeModel *m);
 /* Makes the released configuration: required tensors without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);

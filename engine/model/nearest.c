@@ -2,28 +2,10 @@
  * nearest.c: the error for weights of an unknown model: names the nearest known
  * model and the differences.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model.h"
-
-void
-vae_listing_add(VaeListing *list, const char *format, ...)
-{
-    const size_t length = strlen(list->text);
-    const int most = list->most ? list->most : VAE_LISTED;
-    if (list->count++ >= most || length + 80 > sizeof list->text)
-        return;
-    char item[160];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(item, sizeof item, format, args);
-    va_end(args);
-    snprintf(list->text + length, sizeof list->text - length, "%s%s",
-             length ? ", " : "", item);
-}
 
 typedef struct Candidate {
     int arch, naming;

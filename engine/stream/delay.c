@@ -146,25 +146,3 @@ vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
                           next_frame(s, n, s->drained))
                  : 0;
 }
-
-/* ------------------------------------------------------------------ */
-/* A smaller look-ahead.                                              */
-
-VaeStatus
-vae_stream_guess(VaeStream *s, const VaeUnits *units, VaeError *error)
-{
-    const int steps = s->model->info.look_ahead - s->params.look_ahead;
-    const bool in_fallback = s->in_fallback;
-    VaeCarryStore *carries = in_fallback ? &s->fallback->carries : &s->carries;
-    VaeStatus status = vae_carries_save(carries, VAE_BEFORE_GUESS, error);
-    if (status != VAE_OK)
-        return status;
-    s->ended = true;
-    status = vae_stream_run_steps(s, units, steps, error);
-    s->ended = false;
-    s->drained = 0;
-    s->in_fallback = in_fallback;
-    return status == VAE_OK
-               ? vae_carries_restore(carries, VAE_BEFORE_GUESS, error)
-               : status;
-}

@@ -43,7 +43,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
         return finish(stream, 0, status, error);
     }
     atomic_store(&stream->cancel, false);
-    vae_stream_clear_waiting(stream);
+    stream->sequences++;
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
     stream->in_fallback = false;
@@ -204,59 +204,6 @@ check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
     return check_pictures(s, pictures, n_pictures, error);
 }
 
-VaeStatus
-vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
-                    VaeError *error)
-{
-    const VaeModelInfo *info = &s->model->info;
-    VaeRun run = {.latents_in = units->in,
-                  .latents_out = units->out,
-                  .pictures = units->pictures,
-                  .scale = s->scale,
-                  .shift = s->shift,
-                  .mean = s->mean,
-                  .std = s->std,
-                  .normalise = s->normalise,
-                  .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
-                  .seed = s->params.seed,
-                  .index = s->latents,
-                  .channels = info->latent_channels,
-                  .low = info->pixel_low,
-                  .high = info->pixel_high,
-                  .bad = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of
-                             ? &s->guard.bad
-                             : NULL,
-                  .stats = s->fallback_of ? &s->fallback_of->stats : &s->stats,
-                  .cancel =
-                      s->fallback_of ? &s->fallback_of->cancel : &s->cancel,
-                  .dump = s->params.dump,
-                  .dump_user = s->params.dump_user,
-                  .step = s->step};
-    if (vae_stream_has_tiles(s))
-        return vae_stream_run_tiles(s, which, &run, error);
-    if (s->programs[which]->delayed)
-        vae_stream_place_frames(s, s->programs[which], units, &run);
-    return s->class->run(s->backend, s->execs[which], &run, error);
-}
-
-void
-vae_stream_count_run(VaeStream *s, int which)
-{
-    s->step++;
-    s->runs++;
-    if (s->ended)
-        s->drained += s->programs[which]->steps;
-    else
-        s->latents += (uint64_t) (s->params.direction == VAE_DECODE
-                                      ? s->programs[which]->n_in
-                                      : s->programs[which]->n_out);
-    s->stats.runs_first += which == FIRST;
-    s->stats.runs_next += which == NEXT;
-    s->stats.runs_next1 += which == NEXT1;
-    s->stats.runs_cold += which == COLD;
-    s->at_start = s->cold = false;
-}
-
 static VaeStatus
 run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
@@ -268,9 +215,33 @@ run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     return status;
 }
 
-VaeStatus
-vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
-                     VaeError *error)
+static VaeStatus run_steps(VaeStream *s, const VaeUnits *units, int steps,
+                           VaeError *error);
+
+/* With a smaller look-ahead, after each step: computes the frames that are
+ * given out now as if the sequence ended here, and goes back. */
+static VaeStatus
+guess(VaeStream *s, const VaeUnits *units, VaeError *error)
+{
+    const int steps = s->model->info.look_ahead - s->params.look_ahead;
+    const bool in_fallback = s->in_fallback;
+    VaeCarryStore *carries = in_fallback ? &s->fallback->carries : &s->carries;
+    VaeStatus status = vae_carries_save(carries, VAE_BEFORE_GUESS, error);
+    if (status != VAE_OK)
+        return status;
+    s->ended = true;
+    status = run_steps(s, units, steps, error);
+    s->ended = false;
+    s->drained = 0;
+    s->in_fallback = in_fallback;
+    return status == VAE_OK
+               ? vae_carries_restore(carries, VAE_BEFORE_GUESS, error)
+               : status;
+}
+
+/* The next steps: with latents, or of the end. */
+static VaeStatus
+run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
     VaeUnits at = *units;
     const bool guesses = s->params.low_latency && !s->ended;
@@ -286,7 +257,7 @@ vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
             vae_stream_set_frames(s, &at, 1);
         VaeStatus status = run_program(s, which, &at, error);
         if (status == VAE_OK && guesses)
-            status = vae_stream_guess(s, &at, error);
+            status = guess(s, &at, error);
         if (status != VAE_OK) {
             s->broken = true;
             return status;
@@ -307,7 +278,7 @@ vae_stream_reset(VaeStream *stream)
 {
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     atomic_store(&stream->cancel, false);
-    vae_stream_clear_waiting(stream);
+    stream->sequences++;
     /* the first program of a sequence sets every carry */
     stream->at_start = true;
     stream->cold = stream->broken = stream->from_cold = stream->in_fallback =
@@ -328,7 +299,7 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const uint64_t start = vae_now_ns();
     vae_stream_set_frames(s, &at, steps);
     at.base = at.from;
-    status = vae_stream_run_steps(s, &at, steps, error);
+    status = run_steps(s, &at, steps, error);
     if (status == VAE_OK)
         s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)
@@ -356,6 +327,15 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
     status = finish(s, (int) (s->runs - done), status, error);
     s->stats.busy_ns += vae_now_ns() - start;
     return status;
+}
+
+VaeStatus
+vae_stream_release(VaeStream *s, VaeError *error)
+{
+    VaeStatus status = vae_stream_wait(s, 0, error);
+    if (status == VAE_OK && s->fallback)
+        status = vae_stream_release(s->fallback, error);
+    return status == VAE_OK ? vae_stream_offload(s, error) : status;
 }
 
 bool
@@ -486,48 +466,4 @@ const VaeStreamStats *
 vae_stream_stats(const VaeStream *stream)
 {
     return &stream->stats;
-}
-
-/* ------------------------------------------------------------------ */
-
-void
-vae_stream_profile(VaeStream *s, bool on)
-{
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->execs[i])
-            continue;
-        vae_mem_free(s->times[i]);
-        s->times[i] = NULL;
-        if (on)
-            s->times[i] = vae_mem_alloc((size_t) s->programs[i]->n_ops *
-                                        sizeof *s->times[i]);
-        s->execs[i]->times = s->times[i];
-    }
-}
-
-bool
-vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
-{
-    for (int p = 0; p < PROGRAMS; p++) {
-        if (!s->execs[p])
-            continue;
-        const size_t n = (size_t) s->programs[p]->n_ops;
-        if (i >= n) {
-            i -= n;
-            continue;
-        }
-        const VaeOp *op = &s->programs[p]->ops[i];
-        *out = (VaeProfileRow){.program = vae_stream_labels[p % KINDS],
-                               .op = vae_op_name(op->kind),
-                               .name = op->name,
-                               .impl = s->execs[p]->ops[i].impl,
-                               .flop = op->flop,
-                               .bytes = op->bytes};
-        if (s->times[p]) {
-            out->calls = s->times[p][i].calls;
-            out->ns = s->times[p][i].ns;
-        }
-        return true;
-    }
-    return false;
 }

@@ -26,6 +26,7 @@ typedef struct Side {
 } Side;
 
 struct VaeWaiting {
+    uint64_t sequence; /* sequences of the stream; else all is out of date */
     Side in, out;
     int sent;        /* copies in `in` */
     int last;        /* the copy that was made last */
@@ -35,6 +36,7 @@ struct VaeWaiting {
         whole; /* whole: the whole sequence was sent, from its first unit on */
     int64_t units, results; /* of the sequence: units sent, results computed */
     /* Arguments of a call: as many as a slice has. */
+    size_t room;
     VaeLatentIn *latents_in;
     VaeLatentOut *latents_out;
     VaePicture *pictures;
@@ -42,15 +44,6 @@ struct VaeWaiting {
 
 /* ------------------------------------------------------------------ */
 /* Units.                                                              */
-
-static size_t
-latent_elements(const VaeStream *s)
-{
-    const int down = s->model->info.spatial;
-    return (size_t) s->model->info.latent_channels *
-           (size_t) (s->plan.padded_height / down) *
-           (size_t) (s->plan.padded_width / down);
-}
 
 /* Sets *out to a packed unit of that kind at address `at`. Returns its bytes.
  */
@@ -69,7 +62,7 @@ place(const VaeStream *s, const Unit *kind, uintptr_t at, Unit *out)
             at += row[i] * (size_t) rows[i];
         }
     } else {
-        const size_t n = latent_elements(s);
+        const size_t n = vae_stream_latent_elements(s);
         float **const heads[] = {&out->latent.mean, &out->latent.logvar};
         for (int i = 0; i < 2; i++)
             if (*heads[i]) {
@@ -96,7 +89,7 @@ static void
 copy(const VaeStream *s, const Unit *to, const Unit *from)
 {
     if (!to->is_picture) {
-        const size_t n = latent_elements(s);
+        const size_t n = vae_stream_latent_elements(s);
         memcpy(to->latent.data, from->latent.data,
                n * vae_type_size(to->latent.type));
         if (to->latent.mean)
@@ -172,12 +165,10 @@ most_out(const VaeStream *s)
     return larger(s->steps.first_out, s->plan.slice_size * s->steps.step_out);
 }
 
-void
-vae_stream_clear_waiting(VaeStream *s)
+static void
+clear(VaeWaiting *w, uint64_t sequence)
 {
-    VaeWaiting *w = s->waiting;
-    if (!w)
-        return;
+    w->sequence = sequence;
     w->sent = w->made = w->given = 0;
     w->units = w->results = 0;
     w->ended = w->whole = w->in.known = w->out.known = false;
@@ -202,10 +193,16 @@ static VaeStatus
 make_waiting(VaeStream *s, VaeError *error)
 {
     const size_t n = (size_t) larger(most_in(s), most_out(s));
-    if (s->waiting)
+    VaeWaiting *w = s->waiting;
+    if (w && w->sequence != s->sequences)
+        clear(w, s->sequences);
+    if (w && w->room >= n)
         return VAE_OK;
-    VaeWaiting *w = s->waiting = vae_mem_alloc(sizeof *w);
+    vae_stream_free_waiting(s);
+    w = s->waiting = vae_mem_alloc(sizeof *w);
     if (w) {
+        w->sequence = s->sequences;
+        w->room = n;
         w->latents_in = vae_mem_alloc(n * sizeof *w->latents_in);
         w->latents_out = vae_mem_alloc(n * sizeof *w->latents_out);
         w->pictures = vae_mem_alloc(n * sizeof *w->pictures);

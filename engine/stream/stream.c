@@ -1,13 +1,10 @@
 /*
- * stream.c: plans, makes and frees a stream.
+ * stream.c: opens and frees a stream.
  */
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "choose.h"
 #include "sized.h"
 #include "stream.h"
 
@@ -15,19 +12,6 @@
 #define MAX_SLICE 4096
 #define MAX_STRIPS 1000
 #define MAX_THREADS 1024
-
-/* ------------------------------------------------------------------ */
-/* Parameters and backend.                                             */
-
-static int
-usable_threads(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    const int n = CPU_COUNT(&set);
-    return n < 1 ? 1 : n;
-}
 
 static VaeStatus
 check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
@@ -90,126 +74,6 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
     return VAE_OK;
 }
 
-/* Passes lines to the log, and keeps the first and the last one. */
-typedef struct Reasons {
-    VaeLog to;
-    char first[600], last[600];
-} Reasons;
-
-static void
-keep(void *user, const char *line)
-{
-    Reasons *r = user;
-    snprintf(r->last, sizeof r->last, "%s", line);
-    if (!r->first[0])
-        snprintf(r->first, sizeof r->first, "%s", line);
-    vae_log(&r->to, "%s", line);
-}
-
-/* Chooses the next backend. passed: gets the reasons why AUTO skips others. */
-static VaeStatus
-choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
-{
-    const VaeLog log = {s->params.log, s->params.log_user};
-    VaeBackendChoice choice = {.kind = s->params.backend,
-                               .precision = s->params.precision,
-                               .direction = s->params.direction,
-                               .next = *next};
-    const VaeStatus status = vae_backend_choose(&choice, passed, error);
-    if (status != VAE_OK)
-        return status;
-    *next = choice.next;
-    s->class = choice.class;
-    s->plan.precision = choice.chosen;
-    s->plan.backend = s->class->kind;
-    /* More threads only wait for each other. A library may even end the process
-     * if the system refuses a thread. */
-    const int cpus = usable_threads(), most = cpus < 2 ? 8 : 4 * cpus;
-    s->plan.threads = s->params.threads ? s->params.threads : cpus;
-    if (s->plan.threads > most)
-        s->plan.threads = most;
-    const VaeStatus opened =
-        s->borrowed
-            ? VAE_OK
-            : s->class->open(
-                  &(VaeBackendParams){
-                      .precision = s->plan.precision,
-                      .threads = s->plan.threads,
-                      .device = s->params.device,
-                      .deterministic = s->params.deterministic,
-                      .pixels = s->params.tiles ? VAE_PIXELS_RGB_F32
-                                                : s->params.pixels,
-                      .pictures_on_device =
-                          s->params.pictures_on_device != 0 && !s->params.tiles,
-                      .log = log,
-                      .cancelled = s->params.cancelled},
-                  &s->backend, &s->device, error);
-    if (opened != VAE_OK)
-        return opened;
-    if (s->borrowed) {
-        s->backend = s->borrowed->backend;
-        s->device = s->borrowed->device;
-    }
-    s->plan.threads = s->device.threads;
-    memcpy(s->why, choice.why, sizeof s->why);
-    vae_stream_settle_precision(s);
-    return VAE_OK;
-}
-
-/* Warns if AUTO skips the CUDA backend although a device was named. */
-static void
-warn_of_device(const VaeStream *s, const char *why)
-{
-    char line[800];
-    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->params.device < 0 || s->plan.backend == VAE_BACKEND_CUDA)
-        return;
-    snprintf(line, sizeof line,
-             "device %d was asked for, and the %s backend is taken: %s",
-             s->params.device, vae_backend_name(s->plan.backend), why);
-    s->params.warn(s->params.log_user, line);
-}
-
-/* Warns if AUTO chooses the slowest backend. */
-static void
-warn_of_ref(const VaeStream *s, const char *why)
-{
-    char line[800];
-    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->plan.backend != VAE_BACKEND_REF)
-        return;
-    snprintf(line, sizeof line,
-             "the ref backend computes, in plain C, about 10 times slower "
-             "than the cpu backend: %s",
-             why);
-    s->params.warn(s->params.log_user, line);
-}
-
-/* AUTO also skips backends that cannot be opened. */
-static VaeStatus
-choose(VaeStream *s, VaeError *error)
-{
-    Reasons reasons = {.to = {s->params.log, s->params.log_user}};
-    const VaeLog log = {keep, &reasons};
-    int next = 0;
-    VaeError why = {0};
-    VaeStatus status = choose_next(s, &next, &log, &why);
-    while (s->params.backend == VAE_BACKEND_AUTO && s->class &&
-           s->class->kind != VAE_BACKEND_REF &&
-           (status == VAE_ERR_BACKEND || status == VAE_ERR_UNSUPPORTED)) {
-        vae_log(&log, "backend %s is not taken: %s",
-                vae_backend_name(s->class->kind), why.message);
-        status = choose_next(s, &next, &log, &why);
-    }
-    if (error && status != VAE_OK)
-        *error = why;
-    if (status == VAE_OK)
-        warn_of_device(s, reasons.first);
-    if (status == VAE_OK)
-        warn_of_ref(s, reasons.last);
-    return status;
-}
-
 /* ------------------------------------------------------------------ */
 /* Making and freeing.                                                 */
 
@@ -242,18 +106,6 @@ set_delay(VaeStream *s)
         s->plan.delay = p->look_ahead * info->temporal;
 }
 
-/* How a stream is planned. */
-typedef struct Terms {
-    const VaeStream *borrowed; /* use the backend of this stream; or NULL */
-    bool advise;               /* an error names settings that would fit */
-    bool make;                 /* allocate memory next; false: only plan */
-} Terms;
-
-/* After an error, *out is NULL or can only be freed. */
-static VaeStatus new_stream(VaeModel *model, const VaeStreamParams *params,
-                            const Terms *terms, VaeStream **out,
-                            VaeError *error);
-
 /* Plans the fallback stream in fp32. The memory limit holds for both streams
  * together and is checked later. Without a fallback a slice cannot be computed
  * again step by step, so a policy that looks at steps has slices of 1. */
@@ -276,16 +128,16 @@ plan_fallback(VaeStream *s, VaeError *error)
     params.memory_limit = SIZE_MAX;
     params.dump = NULL;
     const VaeStatus status =
-        new_stream(s->model, &params, &(Terms){.borrowed = s->borrowed},
-                   &s->fallback, error);
+        vae_stream_open(s->model, &params, &(VaeTerms){.borrowed = s->borrowed},
+                        &s->fallback, error);
     if (s->fallback)
         s->fallback->fallback_of = s;
     return status;
 }
 
-static VaeStatus
-new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
-           VaeStream **out, VaeError *error)
+VaeStatus
+vae_stream_open(VaeModel *model, const VaeStreamParams *params,
+                const VaeTerms *terms, VaeStream **out, VaeError *error)
 {
     *out = NULL;
     VaeStreamParams own;
@@ -312,107 +164,29 @@ new_stream(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
     set_delay(s);
     status = vae_stream_set_tiles(s, error);
     if (status == VAE_OK)
-        status = choose(s, error);
+        status = vae_stream_choose_backend(s, error);
     if (status == VAE_OK)
         status = plan_fallback(s, error);
     if (status == VAE_OK)
-        status = vae_stream_choose_rung(s, terms->make, terms->advise, error);
+        status =
+            vae_stream_choose_rung(s, terms->make, terms->all_rungs, error);
     if (status == VAE_OK)
         vae_stream_warn_of_precision(s);
     *out = s;
     return status;
 }
 
-static VaeStatus
-plan_only(VaeModel *model, const VaeStreamParams *params, const Terms *terms,
-          VaePlan *out, VaeError *error)
-{
-    VaeStream *s;
-    const VaeStatus status = new_stream(model, params, terms, &s, error);
-    if (status == VAE_OK) {
-        *out = s->plan;
-        vae_stream_tell(s);
-    }
-    vae_stream_free(&s);
-    return status;
-}
-
-VaeStatus
-vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
-                VaeError *error)
-{
-    VaePlan plan;
-    VaeStatus status =
-        vae_sized_check(out, VAE_SIZE_UP_TO(VaePlan, total), "VaePlan", error);
-    if (status == VAE_OK)
-        status =
-            plan_only(model, params, &(Terms){.advise = true}, &plan, error);
-    if (status == VAE_OK)
-        vae_sized_write(out, &plan, sizeof plan);
-    return status;
-}
-
 bool
 vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
-    const Terms terms = {.borrowed = s->class->memory_left ? NULL : s};
-    return plan_only(s->model, params, &terms, out, NULL) == VAE_OK;
-}
-
-static VaeStatus
-new_and_make(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
-             VaeError *error)
-{
-    const VaeStatus status = new_stream(
-        model, params, &(Terms){.advise = true, .make = true}, out, error);
-    return status == VAE_OK ? vae_stream_make(*out, error) : status;
-}
-
-/* True if AUTO has chosen a device without enough memory, and the cpu backend
- * can replace it. Logs a warning. */
-static bool
-leaves_device(const VaeStream *s, const VaeError *why)
-{
-    char line[sizeof why->message + sizeof s->device + 40];
-    if (s->params.backend != VAE_BACKEND_AUTO || !s->class->memory_left ||
-        !vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
-        return false;
-    snprintf(line, sizeof line, "the cpu backend computes, not %s: %s",
-             s->device.name, why->message);
-    if (s->params.warn)
-        s->params.warn(s->params.log_user, line);
-    return true;
-}
-
-VaeStatus
-vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
-               VaeError *error)
-{
-    VaeError why = {0};
-    *out = NULL;
-    if (model->outline)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "an outline of %s has no numbers to compute with",
-                        model->info.arch);
-    VaeStatus status = new_and_make(model, params, out, &why);
-    if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
-        leaves_device(*out, &why)) {
-        VaeStreamParams host = (*out)->params;
-        host.backend = VAE_BACKEND_CPU;
-        vae_stream_free(out);
-        if (new_and_make(model, &host, out, NULL) == VAE_OK)
-            status = VAE_OK;
-    }
-    if (status == VAE_OK) {
-        vae_stream_tell_ladder(*out);
-        vae_stream_tell(*out);
-        vae_stream_warn_of_setting(*out);
-    } else {
-        vae_stream_free(out);
-    }
-    if (error && status != VAE_OK)
-        *error = why;
-    return status;
+    VaeStream *other;
+    const VaeTerms terms = {.borrowed = s->class->memory_left ? NULL : s};
+    const VaeStatus status =
+        vae_stream_open(s->model, params, &terms, &other, NULL);
+    if (status == VAE_OK)
+        *out = other->plan;
+    vae_stream_free(&other);
+    return status == VAE_OK;
 }
 
 void

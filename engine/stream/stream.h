@@ -76,6 +76,9 @@ struct VaeStream {
     bool lowers_slice; /* the ladder has smaller slices than the caller set */
     VaePlan least;     /* of all that were too large; peak 0: none was */
     bool least_is_prepared;
+    bool too_large; /* no rung fits in so many bytes */
+    uint64_t limit;
+    bool own_limit; /* of the process (ulimit) */
 
     const VaeBackendClass *class;
     VaeBackend *backend;
@@ -104,16 +107,17 @@ struct VaeStream {
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
-    VaeWaiting *waiting; /* stream/send_receive.c's, or NULL */
+    uint64_t sequences;  /* begun by a reset or a restart */
+    VaeWaiting *waiting; /* send_receive.c's, or NULL */
 
-    /* stream/nan.c's. */
+    /* nan.c's. */
     VaeStream *fallback;    /* in fp32, for non-finite steps, or NULL */
     VaeStream *fallback_of; /* of a fallback: its stream, else NULL */
     bool in_fallback;       /* only the fallback has the carries */
     VaeGuard guard;
     VaeOpTime *times[PROGRAMS];
 
-    /* stream/delay.c's. */
+    /* delay.c's. */
     uint64_t began;          /* the latent that the delay lines began with */
     bool began_cold;         /* by a restart */
     bool ended;              /* the end of the sequence is drained */
@@ -122,18 +126,33 @@ struct VaeStream {
     VaeLatentIn *no_latents; /* without data, for the end */
 };
 
-/* stream/send_receive.c. */
-void vae_stream_clear_waiting(VaeStream *s);
+/* send_receive.c. */
 void vae_stream_free_waiting(VaeStream *s);
 
-/* stream/run.c: the stream has that direction and was not broken off. */
+/* run.c: the stream has that direction and was not broken off. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
 
-/* stream/precision.c: sets plan.precision for AUTO, if the backend can time
- * both. The backend is open, nothing is planned yet. */
-void vae_stream_settle_precision(VaeStream *s);
-/* Warns of a slow one that the caller asked for. */
+/* How a stream is opened. */
+typedef struct VaeTerms {
+    const VaeStream *borrowed; /* use the backend of this stream; or NULL */
+    bool all_rungs; /* tries all, so that an error names the smallest plan */
+    bool make;      /* allocate memory next; false: only plan */
+} VaeTerms;
+/* stream.c: chooses the backend and the rung; the stream has no memory yet.
+ * After an error, *out is NULL or can only be freed. */
+VaeStatus vae_stream_open(VaeModel *model, const VaeStreamParams *params,
+                          const VaeTerms *terms, VaeStream **out,
+                          VaeError *error);
+/* Plans a stream of s's model with these params. False: it does not fit. On the
+ * host it uses s's backend, because a limit of the process may leave no memory
+ * for more threads. */
+bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
+                     VaePlan *out);
+
+/* choose.c: chooses and opens the backend, and sets plan.precision. */
+VaeStatus vae_stream_choose_backend(VaeStream *s, VaeError *error);
+/* Warns of a slow precision that the caller asked for. */
 void vae_stream_warn_of_precision(VaeStream *s);
 
 /* A later step of an encoder whose latents come in chunks runs the program
@@ -153,7 +172,7 @@ vae_stream_direction(const VaeStream *s)
 /* ROUGH: only for the sizes. As if the backend could compute all strips, which
  * takes long to ask; and of tiles only the largest are planned. */
 typedef enum VaeBuildHow { VAE_BUILD_EXACT, VAE_BUILD_ROUGH } VaeBuildHow;
-/* stream/programs.c: records, fuses and plans the programs of a rung. Those of
+/* programs.c: records, fuses and plans the programs of a rung. Those of
  * before are dropped. On an error there are none. */
 VaeStatus vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how,
                            VaeError *error);
@@ -162,11 +181,20 @@ VaeStatus vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how,
 VaeStatus vae_stream_prepare(VaeStream *s, VaeWeightCache *cache,
                              VaeError *error);
 void vae_stream_drop_programs(VaeStream *s);
+/* Allocates the memory of the plan and binds the execs to it. On an error some
+ * may be allocated. */
+VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
+void vae_stream_free_memory(VaeStream *stream);
+/* Also builds the programs if they were dropped, and makes the weights and
+ * allocates the memory of the plan. On an error all is
+ * freed, and the programs are dropped. */
+VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
 
-/* stream/ladder.c: chooses the rung and fills the plan; allocates no memory of
+/* ladder.c: chooses the rung and fills the plan; allocates no memory of
  * the stream. make: the memory is taken next, so that no more than
- * what is free counts. advise: an error names the settings that would fit. */
-VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool advise,
+ * what is free counts. all: also tries rungs that are known not to fit, so that
+ * s->least is the smallest plan. An error that sets s->too_large: none fits. */
+VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool all,
                                  VaeError *error);
 /* Drops the programs, and takes the next rung that the caller's settings allow:
  * a smaller slice size, strips and fewer frames at once, then all carries
@@ -175,43 +203,33 @@ bool vae_stream_step_down(VaeStream *s, const VaeError *why);
 /* For a new sequence: if a rung was refused memory and now there is enough,
  * chooses the rung anew. The memory is freed, and the next call takes it. */
 void vae_stream_step_up(VaeStream *s);
-/* Makes the weights and allocates the memory of the plan. On an error all is
- * freed, and the programs are dropped. */
-VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
-/* The same with the fallback. Where memory is refused, the next rung is
- * taken. */
+/* vae_stream_take(), also of the fallback. Where memory is refused, the next
+ * rung is taken. */
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 
 /* The rungs of the ladder, the fastest first. Returns their number. */
 enum { VAE_RUNGS = 32 };
 int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
-/* stream/tell.c: logs the resulting settings; and what each rung would take,
+/* tell.c: logs the resulting settings; and what each rung would take,
  * with the cost of a step. */
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
 /* Warns that tiles are not exact, and of smaller slices than the caller set. */
 void vae_stream_warn_of_setting(const VaeStream *s);
 
-/* Plans a stream of s's model with these params. False: it does not fit. On the
- * host it uses s's backend, because a limit of the process may leave no memory
- * for more threads. */
-bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
-                     VaePlan *out);
-/* Returns VAE_ERR_MEMORY with the plan, the limit in bytes, and settings that
- * would fit. own: the limit is the process's own. */
-VaeStatus vae_stream_does_not_fit(const VaeStream *stream, uint64_t limit,
-                                  bool own, VaeError *error);
+/* fit.c: returns VAE_ERR_MEMORY with the plan, the limit, and settings that
+ * would fit, for a stream that is too large. */
+VaeStatus vae_stream_does_not_fit(const VaeStream *s, VaeError *error);
 
-/* Allocates the memory of the plan and binds the execs to it. On an error some
- * may be allocated. */
-VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
-void vae_stream_free_memory(VaeStream *stream);
+/* offload.c: frees the memory of a device, until vae_stream_resume(). No run is
+ * in flight. */
+VaeStatus vae_stream_offload(VaeStream *s, VaeError *error);
 
-/* stream/delay.c. */
+/* delay.c. */
 bool vae_stream_has_delay(const VaeStream *s);
 
 /*
- * stream/tiles.c: a picture that is computed in tiles, which is not exact. All
+ * tiles.c: a picture that is computed in tiles, which is not exact. All
  * shapes of tiles share the arena, the scratch and the memory of the carries. A
  * step computes one tile after another: the carries of the tile are copied from
  * the host, a program runs, and they are copied back. The results are blended
@@ -286,16 +304,12 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
     units->pictures += s->params.direction == VAE_DECODE ? n_out : n_in;
 }
 
-/* stream/run.c: runs a program; and counts it in the sequence afterwards. */
+/* exec.c: runs a program; and counts it in the sequence afterwards. */
 VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
                               const VaeUnits *units, VaeError *error);
 void vae_stream_count_run(VaeStream *stream, int which);
 
-/* The next steps: with latents, or of the end. */
-VaeStatus vae_stream_run_steps(VaeStream *stream, const VaeUnits *units,
-                               int steps, VaeError *error);
-
-/* stream/delay.c: the place of the next run. */
+/* delay.c: the place of the next run. */
 VaeClock vae_stream_clock(const VaeStream *s);
 /* Frames that the next steps give. */
 int vae_stream_frames_after(const VaeStream *s, int steps);
@@ -313,19 +327,14 @@ void vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
  * carries alone. clock: of the next run. */
 bool vae_stream_is_early(const VaeStream *s, const VaeProgram *p,
                          VaeClock clock);
-/* With params.low_latency, after each step: computes the frames that are given
- * out now as if the sequence ended here, and goes back. */
-VaeStatus vae_stream_guess(VaeStream *s, const VaeUnits *units,
-                           VaeError *error);
-
-/* stream/nan.c: does both, for a params.nan_policy other than PASS. A run on a
+/* nan.c: does both, for a params.nan_policy other than PASS. A run on a
  * device may still be in flight then; the next call settles it. */
 VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
                                  const VaeUnits *units, VaeError *error);
 /* Looks at the result of the last guarded run, if that was not done yet, and
  * computes it again if it must be. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
-/* stream/guard.c: forgets that run; and takes, or frees, memory for the units
+/* guard.c: forgets that run; and takes, or frees, memory for the units
  * of runs. */
 void vae_stream_forget_guarded(VaeStream *stream);
 VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);

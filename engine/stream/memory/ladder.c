@@ -4,6 +4,7 @@
  * the smallest one with strips of rows and fewer frames at once, then with
  * carries spilled.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "stream.h"
@@ -294,7 +295,7 @@ climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
 }
 
 VaeStatus
-vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
+vae_stream_choose_rung(VaeStream *s, bool make, bool all, VaeError *error)
 {
     const int unit = s->model->info.spatial;
     Limit limit;
@@ -302,11 +303,11 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
     VaeStatus status = find_limit(s, make, &limit, error);
     s->plan.padded_width = round_up(s->params.width, unit);
     s->plan.padded_height = round_up(s->params.height, unit);
-    s->lowers_slice = false;
+    s->lowers_slice = s->too_large = false;
     s->least.peak = 0;
     if (status == VAE_OK)
-        status = (advise ? climb_down : climb_down_quickly)(s, make, &limit,
-                                                            &fits, error);
+        status = (all ? climb_down : climb_down_quickly)(s, make, &limit, &fits,
+                                                         error);
     if (status == VAE_OK && !fits && may_lower_slice(s)) {
         s->lowers_slice = true;
         status = climb_down_quickly(s, make, &limit, &fits, error);
@@ -315,8 +316,29 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool advise, VaeError *error)
         status = climb_down_quickly(s, make, &limit, &fits, error);
     if (status != VAE_OK || fits)
         return status;
-    return advise ? vae_stream_does_not_fit(s, limit.bytes, limit.own, error)
-                  : vae_fail(error, VAE_ERR_MEMORY, "does not fit");
+    s->too_large = true;
+    s->limit = limit.bytes;
+    s->own_limit = limit.own;
+    return vae_fail(error, VAE_ERR_MEMORY, "does not fit");
+}
+
+void
+vae_plan_setting(const VaePlan *p, char *out, size_t size)
+{
+    char group[40] = "", strips[40] = "", tiles[64] = "";
+    if (p->frames_at_once)
+        snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
+                 p->frames_at_once == 1 ? "" : "s");
+    if (p->strips)
+        snprintf(strips, sizeof strips, ", %d strips", p->strips);
+    if (p->tiles)
+        snprintf(tiles, sizeof tiles, ", %d tiles of %dx%d (not exact)",
+                 p->tiles, p->tile_width, p->tile_height);
+    snprintf(out, size, "slices of %d%s%s%s%s", p->slice_size, group, strips,
+             !p->spilled               ? ""
+             : p->spilled < p->carries ? ", a part of the carries on the host"
+                                       : ", the carries on the host",
+             tiles);
 }
 
 /* The rung below that of s; false: there is none. */
@@ -402,7 +424,6 @@ vae_stream_step_up(VaeStream *s)
     vae_stream_free_memory(s);
     vae_stream_free_tiles(s); /* there may be others */
     vae_stream_drop_programs(s);
-    vae_stream_free_waiting(s); /* made for smaller slices */
     if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK) {
         vae_log(&log, "there is memory again: slices of %d", s->rung.slice);
     } else {
@@ -411,23 +432,6 @@ vae_stream_step_up(VaeStream *s)
         s->lowers_slice = lowers_slice;
     }
     vae_stream_drop_programs(s); /* they were prepared without weights */
-}
-
-VaeStatus
-vae_stream_take(VaeStream *s, VaeError *error)
-{
-    VaeStatus status = VAE_OK;
-    if (!s->programs[FIRST])
-        status = vae_stream_build(s, s->rung, VAE_BUILD_EXACT, error);
-    if (status == VAE_OK)
-        status = vae_stream_prepare(s, &s->model->weights, error);
-    if (status == VAE_OK)
-        status = vae_stream_take_memory(s, error);
-    if (status != VAE_OK) {
-        vae_stream_free_memory(s);
-        vae_stream_drop_programs(s);
-    }
-    return status;
 }
 
 /* Others take a device's memory, too, and so do libraries while they are

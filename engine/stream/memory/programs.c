@@ -1,5 +1,6 @@
 /*
- * programs.c: the programs of a stream for one slice size, and their bytes.
+ * programs.c: the programs of a stream for one slice size, their bytes, and the
+ * memory that they take.
  */
 #include <assert.h>
 
@@ -129,6 +130,13 @@ other_layouts(const VaeStream *s)
     return bytes;
 }
 
+static void
+raise_to(uint64_t *most, uint64_t bytes)
+{
+    if (bytes > *most)
+        *most = bytes;
+}
+
 /* Fills the plan with the sizes of the programs and, if there are any, of the
  * execs. */
 static void
@@ -142,25 +150,16 @@ sum_up(VaeStream *s)
     p->carries = carries + p->spilled;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
-        if (!s->programs[i])
+        if (s->programs[i])
+            raise_to(&p->arena, s->programs[i]->arena);
+        if (!exec)
             continue;
-        const uint64_t weights = exec ? exec->weight_bytes : 0;
-        const uint64_t scratch = exec ? exec->scratch : 0;
-        const uint64_t staging = exec ? exec->staging : 0;
-        const uint64_t loading = exec ? exec->loading : 0;
-        const uint64_t library = exec ? exec->library : 0;
-        if (library > p->library)
-            p->library = library;
-        if (i < KINDS && weights > p->weights)
-            p->weights = weights;
-        if (loading > p->loading)
-            p->loading = loading;
-        if (scratch > p->scratch)
-            p->scratch = scratch;
-        if (staging > p->staging)
-            p->staging = staging;
-        if (s->programs[i]->arena > p->arena)
-            p->arena = s->programs[i]->arena;
+        if (i < KINDS)
+            raise_to(&p->weights, exec->weight_bytes);
+        raise_to(&p->library, exec->library);
+        raise_to(&p->loading, exec->loading);
+        raise_to(&p->scratch, exec->scratch);
+        raise_to(&p->staging, exec->staging);
     }
     p->weights += other_layouts(s);
     bool snapshots[VAE_SNAPSHOTS];
@@ -172,11 +171,9 @@ sum_up(VaeStream *s)
                p->library + p->fallback +
                (s->class->memory_left ? 0 : p->tiled);
     p->peak = p->weights + p->loading + p->library;
-    if (p->peak < p->total)
-        p->peak = p->total;
-    /* The fallback is made after everything else. */
-    if (fallback && p->peak < p->total - fallback->total + fallback->peak)
-        p->peak = p->total - fallback->total + fallback->peak;
+    raise_to(&p->peak, p->total);
+    if (fallback) /* it is made after everything else */
+        raise_to(&p->peak, p->total - fallback->total + fallback->peak);
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = count_flop(s, FIRST);
     p->flop_step = count_flop(s, NEXT);
@@ -300,5 +297,88 @@ vae_stream_prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
     }
     if (status == VAE_OK)
         sum_up(s);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+/* Their memory.                                                       */
+
+static VaeStatus
+take_slots(VaeStream *s, VaeError *error)
+{
+    const VaeProgram *p = s->programs[NEXT];
+    if (!p->delayed)
+        return VAE_OK;
+    s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
+    s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
+    return s->slots && s->no_latents
+               ? VAE_OK
+               : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+}
+
+static VaeStatus
+take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
+{
+    void *block = NULL;
+    const VaeStatus status = s->class->alloc(s->backend, VAE_ON_DEVICE,
+                                             (size_t) bytes, &block, error);
+    *out = block;
+    return status;
+}
+
+VaeStatus
+vae_stream_take_memory(VaeStream *s, VaeError *error)
+{
+    s->carries.class = s->class;
+    s->carries.backend = s->backend;
+    bool snapshots[VAE_SNAPSHOTS];
+    vae_stream_snapshots(s, snapshots);
+    VaeStatus status = vae_stream_guard_take(s, error);
+    if (status == VAE_OK)
+        status = take_slots(s, error);
+    if (status == VAE_OK)
+        status = take_block(s, s->plan.arena, &s->memory.arena, error);
+    if (status == VAE_OK)
+        status = vae_carries_take(&s->carries, snapshots, error);
+    if (status == VAE_OK)
+        status = vae_stream_take_tiles(s, error);
+    s->memory.carries = s->carries.now.device;
+    s->memory.spilled = s->carries.now.host;
+    if (status == VAE_OK)
+        status = take_block(s, s->plan.scratch, &s->memory.scratch, error);
+    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
+        if (s->execs[i])
+            status = s->class->bind(s->backend, s->execs[i], &s->memory, error);
+    return status;
+}
+
+void
+vae_stream_free_memory(VaeStream *s)
+{
+    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.arena);
+    vae_carries_drop(&s->carries);
+    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.scratch);
+    s->memory = (VaeMemory){0};
+    vae_stream_drop_tiles(s);
+    vae_mem_free(s->slots);
+    vae_mem_free(s->no_latents);
+    s->slots = NULL;
+    s->no_latents = NULL;
+}
+
+VaeStatus
+vae_stream_take(VaeStream *s, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    if (!s->programs[FIRST])
+        status = vae_stream_build(s, s->rung, VAE_BUILD_EXACT, error);
+    if (status == VAE_OK)
+        status = vae_stream_prepare(s, &s->model->weights, error);
+    if (status == VAE_OK)
+        status = vae_stream_take_memory(s, error);
+    if (status != VAE_OK) {
+        vae_stream_free_memory(s);
+        vae_stream_drop_programs(s);
+    }
     return status;
 }

@@ -1,5 +1,5 @@
 /*
- * offload.c: takes a stream's memory, and frees a device's for a while.
+ * offload.c: frees the memory of a device for a while, and takes it again.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -8,71 +8,6 @@
 #include "alloc.h"
 #include "clock.h"
 #include "stream.h"
-
-static VaeStatus
-take_slots(VaeStream *s, VaeError *error)
-{
-    const VaeProgram *p = s->programs[NEXT];
-    if (!p->delayed)
-        return VAE_OK;
-    s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
-    s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
-    return s->slots && s->no_latents
-               ? VAE_OK
-               : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-}
-
-static VaeStatus
-take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
-{
-    void *block = NULL;
-    const VaeStatus status = s->class->alloc(s->backend, VAE_ON_DEVICE,
-                                             (size_t) bytes, &block, error);
-    *out = block;
-    return status;
-}
-
-VaeStatus
-vae_stream_take_memory(VaeStream *s, VaeError *error)
-{
-    s->carries.class = s->class;
-    s->carries.backend = s->backend;
-    bool snapshots[VAE_SNAPSHOTS];
-    vae_stream_snapshots(s, snapshots);
-    VaeStatus status = vae_stream_guard_take(s, error);
-    if (status == VAE_OK)
-        status = take_slots(s, error);
-    if (status == VAE_OK)
-        status = take_block(s, s->plan.arena, &s->memory.arena, error);
-    if (status == VAE_OK)
-        status = vae_carries_take(&s->carries, snapshots, error);
-    if (status == VAE_OK)
-        status = vae_stream_take_tiles(s, error);
-    s->memory.carries = s->carries.now.device;
-    s->memory.spilled = s->carries.now.host;
-    if (status == VAE_OK)
-        status = take_block(s, s->plan.scratch, &s->memory.scratch, error);
-    for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-        if (s->execs[i])
-            status = s->class->bind(s->backend, s->execs[i], &s->memory, error);
-    return status;
-}
-
-void
-vae_stream_free_memory(VaeStream *s)
-{
-    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.arena);
-    vae_carries_drop(&s->carries);
-    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.scratch);
-    s->memory = (VaeMemory){0};
-    vae_stream_drop_tiles(s);
-    vae_mem_free(s->slots);
-    vae_mem_free(s->no_latents);
-    s->slots = NULL;
-    s->no_latents = NULL;
-}
-
-/* ------------------------------------------------------------------ */
 
 /* Returns the first error. */
 static VaeStatus
@@ -91,13 +26,11 @@ offload_all(VaeStream *s, VaeError *error)
 }
 
 VaeStatus
-vae_stream_release(VaeStream *s, VaeError *error)
+vae_stream_offload(VaeStream *s, VaeError *error)
 {
-    VaeStatus status = vae_stream_wait(s, 0, error);
-    if (status == VAE_OK && s->fallback)
-        status = vae_stream_release(s->fallback, error);
-    if (status != VAE_OK || s->released || !s->class->offload)
-        return status;
+    VaeStatus status = VAE_OK;
+    if (s->released || !s->class->offload)
+        return VAE_OK;
     /* A new or broken sequence has no carries to keep. The carries of tiles are
      * already in host memory. */
     if (!s->at_start && !s->broken && !vae_stream_has_tiles(s))

@@ -175,10 +175,11 @@ tell_limit(const VaeStream *s, uint64_t limit, bool own, char *out, size_t size)
 }
 
 VaeStatus
-vae_stream_does_not_fit(const VaeStream *s, uint64_t limit, bool own,
-                        VaeError *error)
+vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
 {
     const VaePlan *p = &s->least;
+    const uint64_t limit = s->limit;
+    const bool own = s->own_limit;
     const bool device = s->class->memory_left != NULL;
     Advice a = begin(s, limit);
     if (limit > 0) {

@@ -9,25 +9,6 @@
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
-void
-vae_plan_setting(const VaePlan *p, char *out, size_t size)
-{
-    char group[40] = "", strips[40] = "", tiles[64] = "";
-    if (p->frames_at_once)
-        snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
-                 p->frames_at_once == 1 ? "" : "s");
-    if (p->strips)
-        snprintf(strips, sizeof strips, ", %d strips", p->strips);
-    if (p->tiles)
-        snprintf(tiles, sizeof tiles, ", %d tiles of %dx%d (not exact)",
-                 p->tiles, p->tile_width, p->tile_height);
-    snprintf(out, size, "slices of %d%s%s%s%s", p->slice_size, group, strips,
-             !p->spilled               ? ""
-             : p->spilled < p->carries ? ", a part of the carries on the host"
-                                       : ", the carries on the host",
-             tiles);
-}
-
 /* A rung of 0 or 1 strips computes whole pictures. */
 static bool
 has_strips(const VaePlan *p, VaeRung rung)

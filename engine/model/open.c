@@ -1,0 +1,110 @@
+/*
+ * open.c: opens weights, recognises the architecture and matches every tensor
+ * by name and shape.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files.h"
+#include "sized.h"
+#include "model.h"
+#include "latent_spaces.h"
+
+#define MAX_SPATIAL 64 /* larger factors come from a broken file */
+
+static VaeStatus
+recognise(VaeModel *m, VaeError *error)
+{
+    const bool decoder = vae_model_has_prefix(m, "decoder.");
+    const bool encoder = vae_model_has_prefix(m, "encoder.");
+    for (int i = 0; vae_archs[i]; i++) {
+        if (!vae_model_set_arch(m, vae_archs[i], decoder, encoder))
+            return vae_fail(error, VAE_ERR_MEMORY, "%s: out of memory",
+                            m->path);
+        VaeError why = {0};
+        VaeRecognise r = vae_recognise_params(m);
+        if (!m->arch->recognise(&r, &why))
+            continue;
+        if (why.status != VAE_OK)
+            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
+                                  "%s: %s", m->path, why.message);
+        if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
+            return vae_fail(error, VAE_ERR_MODEL,
+                            "%s: the names are those of "
+                            "the %s VAE, but with too many resamplers",
+                            m->path, m->arch->name);
+        const char *space =
+            vae_tensor_file_metadata(m->file, "vae.latent_space");
+        if (space) {
+            m->info.space = space;
+            /* A stand-in for another VAE uses that VAE's statistics. */
+            if (m->info.takes_normalized)
+                vae_space_statistics(space, m->info.latent_channels, m->mean,
+                                     m->std);
+        }
+        vae_model_meta_statistics(m, m->info.latent_channels, m->mean, m->std,
+                                  &why);
+        if (why.status != VAE_OK)
+            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why), "%s",
+                                  why.message);
+        return VAE_OK;
+    }
+    return vae_model_unknown(m, error);
+}
+
+static VaeStatus
+dry_run(VaeModel *m, VaeError *error)
+{
+    VaeError why = {0};
+    const VaeStatus status = vae_model_dry_run(m, &why);
+    return status == VAE_OK ? VAE_OK
+                            : vae_fail_parts(error, status, VAE_PARTS_OF(&why),
+                                             "%s: %s", m->path, why.message);
+}
+
+VaeStatus
+vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
+               VaeError *error)
+{
+    *out = NULL;
+    VaeModelOptions own = {0};
+    json_t *config = NULL;
+    VaeStatus status = VAE_OK;
+    if (options)
+        status = vae_sized_read(&own, sizeof own, options,
+                                VAE_SIZE_UP_TO(VaeModelOptions, variant),
+                                "VaeModelOptions", error);
+    if (status != VAE_OK)
+        return status;
+    VaeModel *m = vae_model_new(path);
+    if (m && own.variant)
+        m->variant = strdup(own.variant);
+    if (!m || !m->path || (own.variant && !m->variant)) {
+        status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
+        goto fail;
+    }
+    if ((status = vae_tensor_file_open(path, &m->file, error)) != VAE_OK)
+        goto fail;
+    status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
+    m->config = config;
+    if (status != VAE_OK || (status = recognise(m, error)) != VAE_OK)
+        goto fail;
+    if (own.variant && strcmp(own.variant, m->info.arch) != 0) {
+        status = vae_fail_parts(
+            error, VAE_ERR_MODEL,
+            (VaeErrorParts){.found = m->info.arch, .wanted = own.variant},
+            "%s: holds %s, which is no %s", path, m->info.arch, own.variant);
+        goto fail;
+    }
+    if ((status = dry_run(m, error)) != VAE_OK ||
+        (status = vae_model_match(m, error)) != VAE_OK ||
+        (status = vae_model_read_statistics(m, error)) != VAE_OK)
+        goto fail;
+    vae_model_summarise(m);
+    *out = m;
+    return VAE_OK;
+fail:
+    vae_model_free(&m);
+    return status;
+}

@@ -1,0 +1,266 @@
+/*
+ * choose.c: chooses and opens a stream's backend, and its precision. If the
+ * processor's flags do not decide the precision, AUTO times convolutions. Warns
+ * if the precision that was asked for is slow.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "choose.h"
+#include "stream.h"
+
+/*
+ * AUTO takes fp32 if the largest convolutions take more than this many times as
+ * long in bf16. All other ops are faster in bf16, which moves half the bytes.
+ * On an AMD EPYC with AVX512_BF16 whole networks took 0.49 to 0.91 times as
+ * long where these took 0.51 to 1.10 times (docs/measurements/cpu.md).
+ */
+#define SLOWER 1.15
+
+/* Width and height of the timed picture, in latent pixels. */
+enum { SIDE = 4 };
+
+typedef struct Times {
+    double seconds[2]; /* fp32, bf16; zeros: nothing to compare */
+} Times;
+
+static VaeStatus
+build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
+{
+    const int unit =
+        s->params.direction == VAE_DECODE ? 1 : s->model->info.spatial;
+    VaeCarrySet carries = {0};
+    const VaeStatus status =
+        vae_model_build(s->model,
+                        &(VaeBuildParams){.direction = s->params.direction,
+                                          .steps = 1,
+                                          .height = SIDE * unit,
+                                          .width = SIDE * unit,
+                                          .act = vae_act_type(precision),
+                                          .sum = VAE_TYPE_F32,
+                                          .label = "precision",
+                                          .carries = &carries},
+                        out, NULL);
+    if (status == VAE_OK)
+        vae_program_fuse(*out, *out, s->class->fusions, (VaeCuts){0});
+    vae_carry_set_free(&carries);
+    return status;
+}
+
+static VaeStatus
+make_times(void *user, void *dst, VaeError *error)
+{
+    const VaeStream *s = user;
+    VaeProgram *programs[2] = {NULL, NULL};
+    Times times = {{0, 0}};
+    if (build(s, VAE_PRECISION_FP32, &programs[0]) == VAE_OK &&
+        build(s, VAE_PRECISION_BF16, &programs[1]) == VAE_OK &&
+        !s->class->compare(
+            s->backend, (const VaeProgram *const[]){programs[0], programs[1]},
+            times.seconds))
+        times = (Times){{0, 0}};
+    vae_program_free(&programs[0]);
+    vae_program_free(&programs[1]);
+    memcpy(dst, &times, sizeof times);
+    return VAE_OK;
+}
+
+/* Takes the times from the model's cache, because all of its streams must
+ * choose the same precision. */
+static Times
+take_times(VaeStream *s)
+{
+    struct {
+        char table[8];
+        int direction;
+    } key = {.table = "times", .direction = (int) s->params.direction};
+    const void *times = NULL;
+    const VaeWeightRequest request = {.key = &key,
+                                      .key_size = sizeof key,
+                                      .bytes = sizeof(Times),
+                                      .make = make_times,
+                                      .user = s};
+    if (vae_weight_cache_get(&s->model->weights, &request, &times, NULL) !=
+        VAE_OK)
+        return (Times){{0, 0}};
+    return *(const Times *) times;
+}
+
+static void
+settle_precision(VaeStream *s)
+{
+    const VaeStreamParams *p = &s->params;
+    const bool automatic = p->precision == VAE_PRECISION_AUTO &&
+                           p->direction == VAE_DECODE && !p->deterministic;
+    if (s->class->compare && p->deterministic && s->why[0] &&
+        s->plan.precision == VAE_PRECISION_FP32)
+        snprintf(s->why + strlen(s->why), sizeof s->why - strlen(s->why), "%s",
+                 ", and deterministic times nothing");
+    if (!s->class->compare || s->borrowed || !automatic)
+        return;
+    const Times times = take_times(s);
+    const double fp32 = times.seconds[0], bf16 = times.seconds[1];
+    if (fp32 <= 0 || bf16 <= 0)
+        return;
+    s->plan.precision =
+        bf16 > SLOWER * fp32 ? VAE_PRECISION_FP32 : VAE_PRECISION_BF16;
+    snprintf(s->why, sizeof s->why,
+             "the model's largest convolutions take %.2f times as long in "
+             "bf16 as in fp32",
+             bf16 / fp32);
+}
+
+void
+vae_stream_warn_of_precision(VaeStream *s)
+{
+    const VaeStreamParams *p = &s->params;
+    char line[300];
+    if (!s->class->compare || s->borrowed || !p->warn ||
+        p->precision != VAE_PRECISION_BF16)
+        return;
+    const Times times = take_times(s);
+    const double fp32 = times.seconds[0], bf16 = times.seconds[1];
+    if (fp32 <= 0 || bf16 <= SLOWER * fp32)
+        return;
+    snprintf(line, sizeof line,
+             "precision bf16 is slow on this processor, which has no AMX: "
+             "the model's largest convolutions would be %.1f times as fast "
+             "in fp32; use precision fp32 or auto, or keep bf16 to save "
+             "memory",
+             bf16 / fp32);
+    p->warn(p->log_user, line);
+}
+
+/* ------------------------------------------------------------------ */
+/* The backend.                                                        */
+
+static int
+usable_threads(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    const int n = CPU_COUNT(&set);
+    return n < 1 ? 1 : n;
+}
+
+/* Passes lines to the log, and keeps the first and the last one. */
+typedef struct Reasons {
+    VaeLog to;
+    char first[600], last[600];
+} Reasons;
+
+static void
+keep(void *user, const char *line)
+{
+    Reasons *r = user;
+    snprintf(r->last, sizeof r->last, "%s", line);
+    if (!r->first[0])
+        snprintf(r->first, sizeof r->first, "%s", line);
+    vae_log(&r->to, "%s", line);
+}
+
+/* Chooses the next backend. passed: gets the reasons why AUTO skips others. */
+static VaeStatus
+choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
+{
+    const VaeLog log = {s->params.log, s->params.log_user};
+    VaeBackendChoice choice = {.kind = s->params.backend,
+                               .precision = s->params.precision,
+                               .direction = s->params.direction,
+                               .next = *next};
+    const VaeStatus status = vae_backend_choose(&choice, passed, error);
+    if (status != VAE_OK)
+        return status;
+    *next = choice.next;
+    s->class = choice.class;
+    s->plan.precision = choice.chosen;
+    s->plan.backend = s->class->kind;
+    /* More threads only wait for each other. A library may even end the process
+     * if the system refuses a thread. */
+    const int cpus = usable_threads(), most = cpus < 2 ? 8 : 4 * cpus;
+    s->plan.threads = s->params.threads ? s->params.threads : cpus;
+    if (s->plan.threads > most)
+        s->plan.threads = most;
+    const VaeStatus opened =
+        s->borrowed
+            ? VAE_OK
+            : s->class->open(
+                  &(VaeBackendParams){
+                      .precision = s->plan.precision,
+                      .threads = s->plan.threads,
+                      .device = s->params.device,
+                      .deterministic = s->params.deterministic,
+                      .pixels = s->params.tiles ? VAE_PIXELS_RGB_F32
+                                                : s->params.pixels,
+                      .pictures_on_device =
+                          s->params.pictures_on_device != 0 && !s->params.tiles,
+                      .log = log,
+                      .cancelled = s->params.cancelled},
+                  &s->backend, &s->device, error);
+    if (opened != VAE_OK)
+        return opened;
+    if (s->borrowed) {
+        s->backend = s->borrowed->backend;
+        s->device = s->borrowed->device;
+    }
+    s->plan.threads = s->device.threads;
+    memcpy(s->why, choice.why, sizeof s->why);
+    settle_precision(s);
+    return VAE_OK;
+}
+
+/* Warns if AUTO skips the CUDA backend although a device was named. */
+static void
+warn_of_device(const VaeStream *s, const char *why)
+{
+    char line[800];
+    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
+        s->params.device < 0 || s->plan.backend == VAE_BACKEND_CUDA)
+        return;
+    snprintf(line, sizeof line,
+             "device %d was asked for, and the %s backend is taken: %s",
+             s->params.device, vae_backend_name(s->plan.backend), why);
+    s->params.warn(s->params.log_user, line);
+}
+
+/* Warns if AUTO chooses the slowest backend. */
+static void
+warn_of_ref(const VaeStream *s, const char *why)
+{
+    char line[800];
+    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
+        s->plan.backend != VAE_BACKEND_REF)
+        return;
+    snprintf(line, sizeof line,
+             "the ref backend computes, in plain C, about 10 times slower "
+             "than the cpu backend: %s",
+             why);
+    s->params.warn(s->params.log_user, line);
+}
+
+/* AUTO also skips backends that cannot be opened. */
+VaeStatus
+vae_stream_choose_backend(VaeStream *s, VaeError *error)
+{
+    Reasons reasons = {.to = {s->params.log, s->params.log_user}};
+    const VaeLog log = {keep, &reasons};
+    int next = 0;
+    VaeError why = {0};
+    VaeStatus status = choose_next(s, &next, &log, &why);
+    while (s->params.backend == VAE_BACKEND_AUTO && s->class &&
+           s->class->kind != VAE_BACKEND_REF &&
+           (status == VAE_ERR_BACKEND || status == VAE_ERR_UNSUPPORTED)) {
+        vae_log(&log, "backend %s is not taken: %s",
+                vae_backend_name(s->class->kind), why.message);
+        status = choose_next(s, &next, &log, &why);
+    }
+    if (error && status != VAE_OK)
+        *error = why;
+    if (status == VAE_OK)
+        warn_of_device(s, reasons.first);
+    if (status == VAE_OK)
+        warn_of_ref(s, reasons.last);
+    return status;
+}

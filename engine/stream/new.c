@@ -1,0 +1,93 @@
+/*
+ * new.c: plans and makes streams.
+ */
+#include <stdio.h>
+
+#include "choose.h"
+#include "sized.h"
+#include "stream.h"
+
+/* vae_stream_open() with an error that names settings that would fit. */
+static VaeStatus
+open_stream(VaeModel *model, const VaeStreamParams *params, bool make,
+            VaeStream **out, VaeError *error)
+{
+    const VaeStatus status = vae_stream_open(
+        model, params, &(VaeTerms){.all_rungs = true, .make = make}, out,
+        error);
+    return status != VAE_OK && *out && (*out)->too_large
+               ? vae_stream_does_not_fit(*out, error)
+               : status;
+}
+
+VaeStatus
+vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
+                VaeError *error)
+{
+    VaeStream *s = NULL;
+    VaeStatus status =
+        vae_sized_check(out, VAE_SIZE_UP_TO(VaePlan, total), "VaePlan", error);
+    if (status == VAE_OK)
+        status = open_stream(model, params, false, &s, error);
+    if (status == VAE_OK) {
+        vae_sized_write(out, &s->plan, sizeof s->plan);
+        vae_stream_tell(s);
+    }
+    vae_stream_free(&s);
+    return status;
+}
+
+static VaeStatus
+new_and_make(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
+             VaeError *error)
+{
+    const VaeStatus status = open_stream(model, params, true, out, error);
+    return status == VAE_OK ? vae_stream_make(*out, error) : status;
+}
+
+/* True if AUTO has chosen a device without enough memory, and the cpu backend
+ * can replace it. Logs a warning. */
+static bool
+leaves_device(const VaeStream *s, const VaeError *why)
+{
+    char line[sizeof why->message + sizeof s->device + 40];
+    if (s->params.backend != VAE_BACKEND_AUTO || !s->class->memory_left ||
+        !vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
+        return false;
+    snprintf(line, sizeof line, "the cpu backend computes, not %s: %s",
+             s->device.name, why->message);
+    if (s->params.warn)
+        s->params.warn(s->params.log_user, line);
+    return true;
+}
+
+VaeStatus
+vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
+               VaeError *error)
+{
+    VaeError why = {0};
+    *out = NULL;
+    if (model->outline)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "an outline of %s has no numbers to compute with",
+                        model->info.arch);
+    VaeStatus status = new_and_make(model, params, out, &why);
+    if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
+        leaves_device(*out, &why)) {
+        VaeStreamParams host = (*out)->params;
+        host.backend = VAE_BACKEND_CPU;
+        vae_stream_free(out);
+        if (new_and_make(model, &host, out, NULL) == VAE_OK)
+            status = VAE_OK;
+    }
+    if (status == VAE_OK) {
+        vae_stream_tell_ladder(*out);
+        vae_stream_tell(*out);
+        vae_stream_warn_of_setting(*out);
+    } else {
+        vae_stream_free(out);
+    }
+    if (error && status != VAE_OK)
+        *error = why;
+    return status;
+}
