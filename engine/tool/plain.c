@@ -1,6 +1,7 @@
 /*
- * plain.c: prints texts from files safely on a terminal.
+ * plain.c: prints texts from files, and errors, safely on a terminal.
  */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,4 +34,27 @@ plain_count(const char *words)
     if (n < 1 || n > DIGITS || strspn(words, "0123456789") != n)
         return -1;
     return strtoll(words, NULL, 10);
+}
+
+int
+fail_text(const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    fflush(stdout);
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    va_end(args);
+    if (text)
+        vae_text_printable(text);
+    fprintf(stderr, "vaetool: %s\n", text ? text : "no memory");
+    free(text);
+    return EXIT_FAILED;
+}
+
+int
+fail(const VaeError *error)
+{
+    return fail_text("%s", error->message);
 }

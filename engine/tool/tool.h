@@ -71,12 +71,12 @@ typedef struct Plain {
 const char *plain(const char *words, Plain *buffer);
 /* Reads a count in decimal digits; -1 if it is none or has too many digits. */
 int64_t plain_count(const char *words);
-
 /* Prints "vaetool: message" and returns EXIT_FAILED. */
 int fail(const VaeError *error);
 int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
 
-/* Warns on stderr if latents or results had values that are not finite. */
+/* stream.c. Warns on stderr if latents or results had values that are not
+ * finite. */
 void warn_nonfinite(const VaeStream *stream);
 
 /* Opens the model of --model or, if it is NULL, of --arch. */

@@ -2,8 +2,6 @@
  * vaetool.c: the command line of libvae.
  */
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
@@ -130,102 +128,6 @@ print_help(const Entry *e)
            e->command == COMMAND_COMPARE
                ? "; 1 past a bound, different shapes, or a NaN in one file only"
                : "");
-}
-
-int
-fail_text(const char *format, ...)
-{
-    char *text = NULL;
-    va_list args;
-    fflush(stdout);
-    va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = NULL;
-    va_end(args);
-    if (text)
-        vae_text_printable(text);
-    fprintf(stderr, "vaetool: %s\n", text ? text : "no memory");
-    free(text);
-    return EXIT_FAILED;
-}
-
-int
-fail(const VaeError *error)
-{
-    return fail_text("%s", error->message);
-}
-
-void
-warn_nonfinite(const VaeStream *stream)
-{
-    const VaeStreamStats stats = *vae_stream_stats(stream);
-    if (stats.nonfinite > 0)
-        fprintf(stderr,
-                "vaetool: warning: %llu values of the latents are not "
-                "finite\n",
-                (unsigned long long) stats.nonfinite);
-    if (stats.nonfinite_steps > 0)
-        fprintf(stderr,
-                "vaetool: warning: %llu steps gave results that are not "
-                "finite; %llu of them were recovered in fp32\n",
-                (unsigned long long) stats.nonfinite_steps,
-                (unsigned long long) stats.recovered_steps);
-}
-
-VaeStatus
-open_model(const Options *o, VaeModel **out, VaeError *error)
-{
-    const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
-                                     .variant = o->variant};
-    if (!o->model)
-        return vae_model_generate(o->arch, out, error);
-    return vae_model_open(o->model, &options, out, error);
-}
-
-static void
-log_line(void *user, const char *line)
-{
-    fprintf(stderr, "%s\n", line);
-}
-
-static void
-warn(void *user, const char *line)
-{
-    fprintf(stderr, "vaetool: warning: %s\n", line);
-}
-
-VaeStreamParams
-stream_params(const Options *o, VaeDirection direction, int width, int height)
-{
-    return (VaeStreamParams){
-        .struct_size = sizeof(VaeStreamParams),
-        .direction = direction,
-        .backend = o->backend,
-        .device = o->device,
-        .precision = o->precision,
-        .width = width,
-        .height = height,
-        .slice_size = o->slice,
-        .threads = o->threads,
-        .memory_limit = o->memory_limit,
-        .memory_share = o->memory_share,
-        .deterministic = o->deterministic,
-        .low_latency = o->look_ahead >= 0,
-        .look_ahead = o->look_ahead < 0 ? 0 : o->look_ahead,
-        .normalization = o->normalization,
-        .posterior = o->posterior,
-        .nan_policy = o->nan_policy,
-        .spill = o->spill,
-        .frames_at_once = o->frames_at_once,
-        .strips = o->strips,
-        .tiles = o->tiles ? VAE_TILES_BLEND : VAE_TILES_OFF,
-        .tile_width = o->tile_width,
-        .tile_height = o->tile_height,
-        .tile_overlap = o->tile_overlap,
-        .seed = o->seed,
-        .log = o->verbose ? log_line : NULL,
-        .warn = warn,
-    };
 }
 
 static int

@@ -5,7 +5,8 @@
 
 #include "vae-private/stream.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
+/* Also of the folders above; gst/vae/element.c registers it. */
+GST_DEBUG_CATEGORY(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT gst_vae_engine_debug
 
 void

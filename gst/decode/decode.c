@@ -40,7 +40,7 @@
 #include "tensor_meta.h"
 #include "tensors.h"
 
-GST_DEBUG_CATEGORY(gst_vae_decode_debug);
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
 GType gst_vae_decode_get_type(void);

@@ -9,7 +9,7 @@
 #include "group.h"
 #include "metas.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
+GST_DEBUG_CATEGORY(gst_vae_decode_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
 /* Timestamps this near to the count are the count: so frames touch. If a

@@ -8,7 +8,7 @@
 #include "switch.h"
 #include "video.h"
 
-GST_DEBUG_CATEGORY_EXTERN(gst_vae_encode_debug);
+GST_DEBUG_CATEGORY(gst_vae_encode_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_vae_encode_debug
 
 void

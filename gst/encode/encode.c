@@ -36,7 +36,7 @@
 #include "tensors.h"
 #include "video.h"
 
-GST_DEBUG_CATEGORY(gst_vae_encode_debug);
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_encode_debug);
 #define GST_CAT_DEFAULT gst_vae_encode_debug
 
 GType gst_vae_encode_get_type(void);

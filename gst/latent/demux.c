@@ -50,7 +50,6 @@
 #include "send.h"
 #include "task.h"
 
-GST_DEBUG_CATEGORY(gst_latent_demux_debug);
 #define GST_CAT_DEFAULT gst_latent_demux_debug
 
 #define DEFAULT_MAX_PUSH_SIZE ((guint64) 512 << 20)

@@ -54,7 +54,6 @@
 #include "details.h"
 #include "tensor_meta.h"
 
-GST_DEBUG_CATEGORY(gst_latent_mux_debug);
 #define GST_CAT_DEFAULT gst_latent_mux_debug
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(

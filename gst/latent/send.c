@@ -9,6 +9,7 @@
 #include "metadata.h"
 #include "tensor_meta.h"
 
+GST_DEBUG_CATEGORY(gst_latent_demux_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_latent_demux_debug
 
 GstFlowReturn

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "mux.h"
 
+GST_DEBUG_CATEGORY(gst_latent_mux_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_latent_mux_debug
 
 void

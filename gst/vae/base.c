@@ -59,6 +59,15 @@ gst_vae_base_setup(GstVaeBase *base)
     base->progress.code = decodes ? "decode" : "encode";
 }
 
+gboolean
+gst_vae_base_finish(GstVaeBase *base)
+{
+    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+
+    return !klass->finish || !base->input.caps ||
+           klass->finish(base) == GST_FLOW_OK;
+}
+
 GstClockTime
 gst_vae_base_running_time(GstVaeBase *base, GstClockTime pts)
 {

@@ -169,6 +169,8 @@ void gst_vae_base_set_pictures(GstVaeSession *session,
 /* Converts a timestamp of the current segment to running time, or NONE. For the
  * streaming thread. */
 GstClockTime gst_vae_base_running_time(GstVaeBase *base, GstClockTime pts);
+/* Ends the sequence: the collected buffers become steps or are dropped. */
+gboolean gst_vae_base_finish(GstVaeBase *base);
 /* Posts an error and frees it. The message's details contain the model and its
  * latent space. For the streaming thread, or the thread that starts the
  * element.

@@ -13,7 +13,7 @@
 #include "push.h"
 #include "share.h"
 
-GST_DEBUG_CATEGORY(gst_vae_engine_debug);
+GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
 /* How long READY to PAUSED waits for a model to be opened. It only reads the

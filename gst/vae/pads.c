@@ -61,15 +61,6 @@ is_wrong_way(GstVaeBase *base)
            GST_VAE_BASE_GET_CLASS(base)->direction == VAE_ENCODE;
 }
 
-gboolean
-gst_vae_pads_finish(GstVaeBase *base)
-{
-    GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
-
-    return !klass->finish || !base->input.caps ||
-           klass->finish(base) == GST_FLOW_OK;
-}
-
 static gboolean
 is_no_model(const GError *error)
 {
@@ -97,7 +88,7 @@ sink_caps(GstVaeBase *base, GstEvent *event)
         gst_event_unref(event);
         return FALSE;
     }
-    gst_vae_pads_finish(base);
+    gst_vae_base_finish(base);
     klass->restart(base);
     gst_caps_replace(&base->input.caps, NULL);
     g_clear_pointer(&base->input.refusal, g_free);
@@ -139,7 +130,7 @@ sink_segment(GstVaeBase *base, GstEvent *event)
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     const guint32 seqnum = gst_event_get_seqnum(event);
 
-    gst_vae_pads_finish(base);
+    gst_vae_base_finish(base);
     gst_event_copy_segment(event, &base->input.segment);
     if (is_wrong_way(base)) {
         gst_event_unref(event);
@@ -172,7 +163,7 @@ sink_gap(GstVaeBase *base, GstEvent *event)
 {
     GstGapFlags flags = 0;
 
-    gst_vae_pads_finish(base);
+    gst_vae_base_finish(base);
     gst_event_parse_gap_flags(event, &flags);
     if (flags & GST_GAP_FLAG_MISSING_DATA)
         GST_VAE_BASE_GET_CLASS(base)->restart(base);
@@ -287,12 +278,12 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     case GST_EVENT_TAG:
         return sink_tags(base, event);
     case GST_EVENT_STREAM_START:
-        gst_vae_pads_finish(base);
+        gst_vae_base_finish(base);
         klass->restart(base);
         gst_clear_tag_list(&base->input.tags);
         break;
     case GST_EVENT_EOS:
-        gst_vae_pads_finish(base);
+        gst_vae_base_finish(base);
         break;
     default:
         if (!GST_EVENT_IS_SERIALIZED(event))

@@ -11,8 +11,6 @@ G_BEGIN_DECLS
 /* Creates the pads. Called by the instance init of a subclass, whose class has
  * the pad templates. */
 void gst_vae_pads_init(GstVaeBase *base);
-/* Ends the sequence: the collected buffers become steps or are dropped. */
-gboolean gst_vae_pads_finish(GstVaeBase *base);
 /* Resets the input before the pads start. */
 void gst_vae_pads_reset(GstVaeBase *base);
 

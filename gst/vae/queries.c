@@ -5,7 +5,6 @@
 
 #include "foreign.h"
 #include "offer.h"
-#include "pads.h"
 #include "share.h"
 #include "video.h"
 
@@ -81,7 +80,7 @@ gst_vae_sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
         return query_look_ahead(base, query) ||
                gst_pad_query_default(pad, parent, query);
     case GST_QUERY_DRAIN:
-        if (!gst_vae_pads_finish(base) || !gst_vae_queue_drain(&base->queue))
+        if (!gst_vae_base_finish(base) || !gst_vae_queue_drain(&base->queue))
             return FALSE;
         gst_pad_peer_query(base->srcpad, query);
         return TRUE;
