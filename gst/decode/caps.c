@@ -7,6 +7,7 @@
 #include "details.h"
 #include "enums.h"
 #include "offer.h"
+#include "refusal.h"
 #include "switch.h"
 #include "tensors.h"
 #include "video.h"
@@ -182,39 +183,60 @@ keep_format(GstVaeBase *base, GstCaps *caps)
     return both;
 }
 
-/* Raw caps of this size that downstream takes too; NULL: none. */
+/* All raw caps of this size. */
 static GstCaps *
-raw_caps(GstVaeDecode *self)
+offered_caps(GstVaeDecode *self)
 {
     const GstVaeLatentInfo *in = &self->in;
-    GstPad *pad = self->base.srcpad;
-    GstCaps *template = gst_pad_get_pad_template_caps(pad), *ours, *peer;
+    GstCaps *caps = gst_caps_make_writable(
+        gst_pad_get_pad_template_caps(self->base.srcpad));
 
-    ours = gst_caps_make_writable(template);
-    gst_caps_set_simple(ours, "width", G_TYPE_INT, in->width, "height",
+    gst_caps_set_simple(caps, "width", G_TYPE_INT, in->width, "height",
                         G_TYPE_INT, in->height, "framerate", GST_TYPE_FRACTION,
                         in->fps_n, in->fps_d, "pixel-aspect-ratio",
                         GST_TYPE_FRACTION, in->par_d ? in->par_n : 1,
                         in->par_d ? in->par_d : 1, NULL);
     for (gint i = GST_VAE_MASTERING; i <= GST_VAE_CONTENT_LIGHT; i++)
         if (in->words[i][0])
-            gst_caps_set_simple(ours, gst_vae_words_field(i), G_TYPE_STRING,
+            gst_caps_set_simple(caps, gst_vae_words_field(i), G_TYPE_STRING,
                                 in->words[i], NULL);
-    ours = gst_vae_cuda_offer(&self->base.cuda, ours);
-    peer = gst_pad_peer_query_caps(pad, ours);
-    if (peer) {
-        GstCaps *both =
-            gst_caps_intersect_full(ours, peer, GST_CAPS_INTERSECT_FIRST);
+    return gst_vae_cuda_offer(&self->base.cuda, caps);
+}
 
-        gst_caps_unref(ours);
-        gst_caps_unref(peer);
-        ours = both;
+/* Why downstream takes none of ours. (transfer full) */
+static GError *
+refusal(GstVaeDecode *self, const GstCaps *ours)
+{
+    gchar *why = gst_vae_cuda_why_not(&self->base.cuda);
+    GstCaps *theirs = gst_pad_peer_query_caps(self->base.srcpad, NULL);
+    gchar *what = g_strdup_printf(
+        "Downstream does not take the video of %s%s%s",
+        self->base.choice.info->path, why ? "; " : "", why ? why : "");
+    GError *error = gst_vae_refusal(what, ours, theirs, FALSE);
+
+    gst_caps_unref(theirs);
+    g_free(what);
+    g_free(why);
+    return error;
+}
+
+/* Raw caps of this size that downstream takes, too. */
+static GstCaps *
+raw_caps(GstVaeDecode *self, GError **error)
+{
+    GstCaps *ours = offered_caps(self), *both;
+    GstCaps *peer = gst_pad_peer_query_caps(self->base.srcpad, ours);
+
+    both = gst_caps_intersect_full(ours, peer, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(peer);
+    if (gst_caps_is_empty(both)) {
+        *error = refusal(self, ours);
+        gst_clear_caps(&both);
     }
-    if (gst_caps_is_empty(ours))
-        gst_clear_caps(&ours);
-    if (!ours)
-        return NULL;
-    return gst_vae_video_fixate(keep_format(&self->base, ours), in);
+    gst_caps_unref(ours);
+    return both
+               ? gst_vae_video_fixate(keep_format(&self->base, both), &self->in)
+               : NULL;
 }
 
 static void
@@ -236,18 +258,9 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     GstVaeDecode *self = GST_VAE_DECODE(base);
     const GstVaeLatentInfo *in = &self->in;
 
-    session->caps = raw_caps(self);
-    if (!session->caps) {
-        gchar *why = gst_vae_cuda_why_not(&base->cuda);
-
-        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
-                    "Downstream takes no video of %dx%d pixels at %d/%d in "
-                    "any of the formats " GST_VAE_RAW_FORMATS "%s%s",
-                    in->width, in->height, in->fps_n, in->fps_d,
-                    why ? " of the host's memory; " : "", why ? why : "");
-        g_free(why);
+    session->caps = raw_caps(self, error);
+    if (!session->caps)
         return FALSE;
-    }
     if (!gst_vae_video_info(session->caps, &session->video, error))
         return FALSE;
     if (!gst_vae_base_fill_session(base, session, error))

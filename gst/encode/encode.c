@@ -30,6 +30,7 @@
 #include "frames.h"
 #include "offer.h"
 #include "pads.h"
+#include "refusal.h"
 #include "share.h"
 #include "switch.h"
 #include "tensor_meta.h"
@@ -186,62 +187,12 @@ offered_caps(GstVaeEncode *self, const GstCaps *ours)
     return caps;
 }
 
-static void
-add_differences(GString *text, const GstStructure *is,
-                const GstStructure *wanted)
-{
-    for (gint i = 0; i < gst_structure_n_fields(is); i++) {
-        const gchar *name = gst_structure_nth_field_name(is, i);
-        const GValue *a = gst_structure_get_value(is, name);
-        const GValue *b = gst_structure_get_value(wanted, name);
-        gchar *one, *other;
-
-        if (!b || gst_value_intersect(NULL, a, b))
-            continue;
-        one = gst_value_serialize(a);
-        other = gst_value_serialize(b);
-        g_string_append_printf(text, "%s%s is %s, it wants %s",
-                               text->len ? "; " : "", name, one, other);
-        if (g_str_equal(name, "pixel-aspect-ratio"))
-            g_string_append_printf(text,
-                                   ": put \"videoscale ! video/x-raw,"
-                                   "pixel-aspect-ratio=%s\" before vaeencode",
-                                   other);
-        g_free(one);
-        g_free(other);
-    }
-}
-
-/* The fields of our caps that theirs contradict, with both values; else all
- * that they take. (transfer full) */
-static gchar *
-differences(const GstCaps *ours, const GstCaps *theirs)
-{
-    GString *text = g_string_new(NULL);
-
-    for (guint i = 0; i < gst_caps_get_size(ours) && !text->len; i++)
-        for (guint k = 0; k < gst_caps_get_size(theirs) && !text->len; k++) {
-            const GstStructure *is = gst_caps_get_structure(ours, i);
-            const GstStructure *wanted = gst_caps_get_structure(theirs, k);
-
-            if (gst_structure_has_name(is, gst_structure_get_name(wanted)))
-                add_differences(text, is, wanted);
-        }
-    if (!text->len) {
-        gchar *all = gst_caps_to_string(theirs);
-
-        g_string_append_printf(text, "it takes %s", all);
-        g_free(all);
-    }
-    return g_string_free(text, FALSE);
-}
-
 static gboolean
 negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
     GstCaps *ours = latent_caps(self), *offer, *caps;
-    gchar *text;
+    gchar *what;
 
     offer = offered_caps(self, ours);
     caps = gst_pad_peer_query_caps(base->srcpad, offer);
@@ -251,12 +202,11 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     gst_caps_unref(caps);
     if (gst_caps_is_empty(session->caps)) {
         caps = gst_pad_peer_query_caps(base->srcpad, NULL);
-        text = differences(ours, caps);
+        what = g_strdup_printf("Downstream does not take the latents of %s",
+                               self->base.choice.info->path);
+        *error = gst_vae_refusal(what, ours, caps, TRUE);
+        g_free(what);
         gst_caps_unref(caps);
-        g_set_error(error, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
-                    "Downstream does not take the latents of %s: %s",
-                    self->base.choice.info->path, text);
-        g_free(text);
         gst_caps_unref(ours);
         return FALSE;
     }

@@ -301,6 +301,40 @@ test_pixel_aspect_ratio(void)
     drop_bus(h, bus);
 }
 
+/* Downstream of the decoder takes other pixels, rates or formats: the error
+ * names the field and the element that changes it. */
+static void
+test_decoder_refused(void)
+{
+    static const struct {
+        const char *takes, *says;
+    } cases[] = {
+        {"pixel-aspect-ratio=1/1",
+         "pixel-aspect-ratio is 16/11, it wants 1/1: put videoscale behind "
+         "vaedecode"},
+        {"framerate=30/1",
+         "framerate is 16/1, it wants 30/1: put videorate behind vaedecode"},
+        {"format=GRAY8", "it wants GRAY8: put videoconvert behind vaedecode"}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        gchar *caps = vae_test_latent_caps(LW, LH, ",pixel-aspect-ratio=16/11");
+        GstCaps *latents = gst_caps_from_string(caps);
+        gchar *takes = g_strdup_printf("video/x-raw,%s", cases[i].takes);
+        GstBus *bus = vae_test_bus(h);
+
+        gst_harness_set_sink_caps_str(h, takes);
+        gst_harness_push_event(h, gst_event_new_stream_start("refused"));
+        gst_harness_push_event(h, gst_event_new_caps(latents));
+        vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                              "Downstream does not take", cases[i].says);
+        drop_bus(h, bus);
+        gst_caps_unref(latents);
+        g_free(takes);
+        g_free(caps);
+    }
+}
+
 /* Buffers that follow get their result and no message of their own. */
 static void
 test_refused_once(void)
@@ -372,6 +406,7 @@ main(int argc, char **argv)
         {"interlaced-query", test_interlaced_query},
         {"alpha", test_alpha},
         {"pixel-aspect-ratio", test_pixel_aspect_ratio},
+        {"decoder-refused", test_decoder_refused},
         {"refused-once", test_refused_once},
         {"huge-time", test_huge_time},
         {NULL, NULL}};
