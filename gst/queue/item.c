@@ -69,5 +69,5 @@ gst_vae_item_follows(const GstVaeItem *item, const GstVaeItem *before)
 {
     return !item->event && !item->open && !item->start && !item->cold &&
            !item->drain && !before->drain && !before->checkpoint &&
-           item->session == before->session;
+           !before->reveals && item->session == before->session;
 }

@@ -57,6 +57,7 @@ typedef struct GstVaeItem {
     gboolean drain;       /* has no latent: gives the delayed frames */
     gboolean backward;    /* its buffers are pushed in reverse order */
     gboolean partial;     /* begins a sequence inside a clip */
+    gboolean reveals;     /* gives the first frames after steps without any */
     gboolean checkpoint;  /* a checkpoint is due after it */
     guint64 frames;       /* OFFSET of the frame behind the step */
     guint64 first;        /* latent of the clip that begins the sequence */
@@ -76,7 +77,8 @@ GstVaeItem *gst_vae_item_ref(GstVaeItem *item);
 void gst_vae_item_unref(GstVaeItem *item);
 
 /* Returns TRUE if the item is a step that continues the step before it, so that
- * both can be in one call. */
+ * both can be in one call. A step that reveals is the last of its call, so that
+ * its frames do not wait for those of later steps. */
 gboolean gst_vae_item_follows(const GstVaeItem *item, const GstVaeItem *before);
 
 G_END_DECLS

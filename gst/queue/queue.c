@@ -107,6 +107,8 @@ gst_vae_queue_push_step(GstVaeQueue *queue, GstVaeItem *item)
         item->segment_id = queue->segment_id;
         item->session = gst_vae_session_ref(queue->session);
         item->arrived = gst_util_get_timestamp();
+        item->reveals = queue->hidden && GST_CLOCK_TIME_IS_VALID(item->running);
+        queue->hidden = !GST_CLOCK_TIME_IS_VALID(item->running);
         queue->n_steps++;
         g_queue_push_tail(&queue->fifo, gst_vae_item_ref(item));
         g_queue_push_tail(&queue->work, gst_vae_item_ref(item));

@@ -37,6 +37,7 @@ typedef struct GstVaeQueue {
     guint64 queued;    /* steps that were added to work, in total */
     guint64 taken;     /* steps that were taken from work, in total */
     guint slice_limit; /* most steps of a slice by the plan; 0: unknown */
+    gboolean hidden;   /* the newest step gives no frame */
 
     gboolean stop; /* the worker must end */
     gboolean flushing;

@@ -38,6 +38,7 @@ static gboolean armed, reached, open_again; /* under the lock */
 static FakePoint stop_at;
 static gint ops;       /* atomic: done so far */
 static gint first_ops; /* of a first step */
+static GArray *runs;   /* gint steps of each run, if not NULL; under the lock */
 
 static void
 wait_here(const atomic_bool *cancel)
@@ -58,6 +59,8 @@ fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
     gboolean here;
 
     g_mutex_lock(&lock);
+    if (runs && op == 0)
+        g_array_append_val(runs, steps);
     here =
         armed && point == stop_at && (point != FAKE_COMPUTE || op >= n_ops / 2);
     g_mutex_unlock(&lock);
@@ -505,6 +508,38 @@ test_half_shut(void)
     }
 }
 
+/* The first frames after a seek leave with the step that gives them: the steps
+ * that wait behind it are another slice. */
+static void
+test_first_shown(void)
+{
+    static const gint wanted[] = {1, 1, 1, 4}; /* a tail runs in ones */
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
+    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+
+    gst_harness_set_src_caps_str(h, caps);
+    runs = g_array_new(FALSE, FALSE, sizeof(gint));
+    arm(FAKE_COMPUTE);
+    for (guint k = 0; k < 7; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+
+        if (k < 2)
+            GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DECODE_ONLY);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+        if (k == 0)
+            wait_reached();
+    }
+    let_go();
+    vae_test_push_eos(h);
+    CHECK_INT(gst_harness_buffers_in_queue(h), 5 * 4);
+    CHECK_INT(runs->len, G_N_ELEMENTS(wanted));
+    for (guint i = 0; i < runs->len; i++)
+        CHECK_INT(g_array_index(runs, gint, i), wanted[i]);
+    g_clear_pointer(&runs, g_array_unref);
+    vae_test_teardown(h);
+    g_free(caps);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -513,6 +548,7 @@ main(int argc, char **argv)
                                     {"states", test_states},
                                     {"drain", test_drain},
                                     {"half-shut", test_half_shut},
+                                    {"first-shown", test_first_shown},
                                     {NULL, NULL}};
 
     return vae_test_main(argc, argv, tests);
