@@ -85,6 +85,9 @@ typedef struct GstVaeBase {
      * it holds the lock of the queue, so that an allocation of the task does
      * not block a flush. */
     GstBufferPool *pool;
+    /* Start and end of the buffer that left last, or NONE. Guarded by the lock
+     * of the queue. */
+    GstClockTime position, position_end;
     /* Frames of a group that is pushed in reverse order. For the task, or the
      * thread that stopped it. */
     GQueue held;

@@ -37,6 +37,15 @@ drop_held(GstVaeBase *base)
     g_queue_clear_full(&base->held, (GDestroyNotify) gst_buffer_unref);
 }
 
+static void
+set_position(GstVaeBase *base, GstClockTime position, GstClockTime end)
+{
+    g_mutex_lock(&base->queue.lock);
+    base->position = position;
+    base->position_end = end;
+    g_mutex_unlock(&base->queue.lock);
+}
+
 void
 gst_vae_push_clear(GstVaeBase *base, gboolean keep_sticky)
 {
@@ -44,6 +53,7 @@ gst_vae_push_clear(GstVaeBase *base, gboolean keep_sticky)
     GQueue fifo;
 
     drop_held(base);
+    set_position(base, GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE);
     g_mutex_lock(&base->queue.lock);
     fifo = gst_vae_queue_take_all(&base->queue);
     gst_vae_engine_forget(&base->worker.engine);
@@ -114,10 +124,26 @@ push_event(GstVaeBase *base, GstVaeItem *item)
                            TRUE);
         gst_vae_progress_end(&base->progress, GST_PROGRESS_TYPE_COMPLETE,
                              "100 %");
+        set_position(base, base->position_end, base->position_end);
+    } else if (GST_EVENT_TYPE(item->event) == GST_EVENT_SEGMENT) {
+        set_position(base, GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE);
     }
     gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
     if (item->session && !item->session->allocated)
         allocate(base, item->session, TRUE);
+}
+
+/* Takes buffer. */
+static GstFlowReturn
+push_buffer(GstVaeBase *base, GstBuffer *buffer, gboolean backward)
+{
+    const GstClockTime pts = GST_BUFFER_PTS(buffer);
+
+    if (!backward && GST_BUFFER_DURATION_IS_VALID(buffer))
+        set_position(base, pts, pts + GST_BUFFER_DURATION(buffer));
+    else
+        set_position(base, pts, pts);
+    return gst_pad_push(base->srcpad, buffer);
 }
 
 /* Keeps a buffer of a group that is pushed in reverse order. Copies it if the
@@ -148,7 +174,7 @@ push_held(GstVaeBase *base)
     if (buffer)
         GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
     while (ret == GST_FLOW_OK && (buffer = g_queue_pop_head(&base->held)))
-        ret = gst_pad_push(base->srcpad, buffer);
+        ret = push_buffer(base, buffer, TRUE);
     drop_held(base);
     return ret;
 }
@@ -173,7 +199,7 @@ push_step(GstVaeBase *base, GstVaeItem *item)
                 gst_vae_model_info(item->session->model)->space);
         if (buffer)
             ret = item->backward ? hold(base, item, buffer)
-                                 : gst_pad_push(base->srcpad, buffer);
+                                 : push_buffer(base, buffer, FALSE);
     }
     if (ret == GST_FLOW_OK)
         gst_vae_progress_at(&base->progress, item->position,

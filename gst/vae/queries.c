@@ -116,6 +116,37 @@ query_convert(GstVaeBase *base, GstQuery *query)
     return known;
 }
 
+/* That of the buffer that left last: upstream is ahead by all that waits here.
+ * FALSE: there is none, or it cannot be converted. */
+static gboolean
+query_position(GstVaeBase *base, GstQuery *query)
+{
+    GstEvent *event =
+        gst_pad_get_sticky_event(base->srcpad, GST_EVENT_SEGMENT, 0);
+    const GstSegment *segment;
+    GstClockTime position;
+    GstFormat format;
+    gint64 value;
+    gboolean known = FALSE;
+
+    g_mutex_lock(&base->queue.lock);
+    position = base->position;
+    g_mutex_unlock(&base->queue.lock);
+    gst_query_parse_position(query, &format, NULL);
+    if (event && GST_CLOCK_TIME_IS_VALID(position)) {
+        gst_event_parse_segment(event, &segment);
+        position =
+            gst_segment_to_stream_time(segment, GST_FORMAT_TIME, position);
+        known = GST_CLOCK_TIME_IS_VALID(position) &&
+                gst_pad_query_convert(base->srcpad, GST_FORMAT_TIME,
+                                      (gint64) position, format, &value);
+    }
+    if (known)
+        gst_query_set_position(query, format, value);
+    gst_clear_event(&event);
+    return known;
+}
+
 /* Upstream's answer plus the time from the first timestamp of a group to its
  * last buffer, plus what computing takes. */
 static gboolean
@@ -146,6 +177,9 @@ gst_vae_src_query(GstPad *pad, GstObject *parent, GstQuery *query)
         return query_latency(GST_VAE_BASE(parent), query);
     if (GST_QUERY_TYPE(query) == GST_QUERY_CONVERT)
         return query_convert(GST_VAE_BASE(parent), query);
+    if (GST_QUERY_TYPE(query) == GST_QUERY_POSITION &&
+        query_position(GST_VAE_BASE(parent), query))
+        return TRUE;
     if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
         gst_vae_cuda_answer(&GST_VAE_BASE(parent)->cuda, query))
         return TRUE;

@@ -497,6 +497,34 @@ test_step(void)
     bed_close(&bed);
 }
 
+/* In PAUSED the position is that of the frame which is shown, also in frames,
+ * however far the demuxer has read on. */
+static void
+test_position(void)
+{
+    static const guint places[] = {0, 100, 37};
+    Bed bed;
+    VaePlay *play;
+    gint64 position;
+
+    bed_open(&bed, 16, 1);
+    play = player(&bed, "");
+    vae_play_set(play, GST_STATE_PAUSED);
+    for (guint i = 0; i < G_N_ELEMENTS(places); i++) {
+        CHECK(vae_play_seek(play, FLUSH, at(&bed, places[i]),
+                            GST_CLOCK_TIME_NONE));
+        vae_play_set(play, GST_STATE_PAUSED);
+        CHECK(gst_element_query_position(play->pipeline, GST_FORMAT_DEFAULT,
+                                         &position));
+        CHECK_INT(position, places[i]);
+        CHECK(gst_element_query_position(play->pipeline, GST_FORMAT_TIME,
+                                         &position));
+        CHECK_INT(position, at(&bed, places[i]));
+    }
+    vae_play_free(play);
+    bed_close(&bed);
+}
+
 /* What the demuxer says of itself, without the sink. */
 static void
 test_queries(void)
@@ -775,6 +803,7 @@ main(int argc, char **argv)
         {"warm-up", test_warm_up},
         {"stop", test_stop},
         {"ends", test_ends},
+        {"position", test_position},
         {"queries", test_queries},
         {"key-unit", test_key_unit},
         {"scrub", test_scrub},
