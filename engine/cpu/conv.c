@@ -9,6 +9,7 @@
  * library's layout.
  */
 #include <assert.h>
+#include <omp.h>
 #include <string.h>
 
 #include "conv.h"
@@ -79,6 +80,22 @@ bool
 vae_cpu_is_product(const VaeDnnlPrimitive *conv)
 {
     return strstr(conv->impl, "gemm:") != NULL;
+}
+
+/*
+ * True where one thread computes the product, because the library divides it
+ * among threads and their number would decide the order of sums. Only on x86,
+ * where products are for processors without AVX2: on Arm without SVE all layers
+ * are products, and one thread would be too slow.
+ */
+static bool
+runs_alone(const VaeDnnlPrimitive *made)
+{
+#ifdef __x86_64__
+    return vae_cpu_is_product(made);
+#else
+    return false;
+#endif
 }
 
 /*
@@ -181,13 +198,28 @@ vae_cpu_conv_can_strip(VaeBackend *cpu, const VaeOp *op)
     return can;
 }
 
+/* A primitive keeps the number of threads that it is made with. */
+static VaeDnnlStatus
+make_for_threads(VaeCpuConv *c, bool plan)
+{
+    VaeDnnlStatus status = make_primitive(c, plan);
+    if (status != VAE_DNNL_OK || !runs_alone(&c->primitive))
+        return status;
+    vae_dnnl_free(&c->primitive);
+    c->alone = true;
+    omp_set_num_threads(1);
+    status = make_primitive(c, plan);
+    omp_set_num_threads(c->cpu->params.threads);
+    return status;
+}
+
 VaeStatus
 vae_cpu_conv_make(VaeCpuConv *c, VaeWeightCache *cache, VaeError *error)
 {
     const VaeOp *op = c->op;
     VaeExec *exec = c->exec;
     assert(!adds_in_place(op) || op->add->offset == op->y->offset);
-    VaeStatus status = vae_cpu_status(make_primitive(c, !cache), op,
+    VaeStatus status = vae_cpu_status(make_for_threads(c, !cache), op,
                                       "make the convolution", error);
     if (status == VAE_OK && c->primitive.scratch > exec->scratch)
         exec->scratch = c->primitive.scratch;
@@ -210,7 +242,13 @@ vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y, const void *add)
         s = vae_dnnl_set(p, VAE_DNNL_ADD, add);
     if (s == VAE_DNNL_OK)
         s = vae_dnnl_set(p, VAE_DNNL_SCRATCH, c->exec->memory.scratch);
-    return s == VAE_DNNL_OK ? vae_dnnl_execute(&c->cpu->dnnl, p) : s;
+    if (s == VAE_DNNL_OK && c->alone)
+        omp_set_num_threads(1);
+    if (s == VAE_DNNL_OK)
+        s = vae_dnnl_execute(&c->cpu->dnnl, p);
+    if (c->alone)
+        omp_set_num_threads(c->cpu->params.threads);
+    return s;
 }
 
 /* ------------------------------------------------------------------ */

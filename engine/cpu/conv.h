@@ -15,6 +15,7 @@ typedef struct VaeCpuConv {
     const VaePhase *phase; /* NULL: all of op's pixels with its own kernel */
     VaeDnnlPrimitive primitive;
     bool copies; /* copies the residual to y before each frame */
+    bool alone;  /* is made and run by one thread */
 } VaeCpuConv;
 
 /*

@@ -9,50 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../golden/odd.h"
 #include "../stream/streams.h"
 #include "gpu.h"
-#include "vae-private/tensors.h"
 
 enum { LATENTS = 5, WIDTH = 24, HEIGHT = 16 };
-
-/* The channels of a tiny decoder, each width less by one. */
-static int64_t
-narrower(const char *name, int dim, int64_t c)
-{
-    const bool doubled = dim ? strstr(name, "conv.0.weight") != NULL
-                             : !strncmp(name, "decoder.13.", 11) ||
-                                   !strncmp(name, "decoder.19.", 11);
-    const bool fixed = dim ? !strncmp(name, "decoder.1.", 10)
-                           : !strncmp(name, "decoder.22.", 11);
-    return c - (fixed ? 0 : doubled ? 2 : 1);
-}
-
-static void
-write_odd(const char *weights, const char *path)
-{
-    VaeTensorFile *file;
-    VaeError error;
-    must(vae_tensor_file_open(weights, &file, &error), &error);
-    const size_t all = vae_tensor_file_count(file);
-    VaeTensorOut *out = test_alloc(all * sizeof *out);
-    size_t n = 0;
-    for (size_t i = 0; i < all; i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
-        if (strncmp(t->name, "decoder.", 8) != 0)
-            continue;
-        VaeTensorOut *o = &out[n++];
-        *o = (VaeTensorOut){.name = t->name,
-                            .type = t->type,
-                            .n_dims = t->n_dims,
-                            .data = t->data};
-        memcpy(o->dims, t->dims, sizeof t->dims);
-        for (int k = 0; k < 2 && k < t->n_dims; k++)
-            o->dims[k] = narrower(t->name, k, t->dims[k]);
-    }
-    must(vae_tensor_file_write(path, out, n, NULL, 0, &error), &error);
-    free(out);
-    vae_tensor_file_free(&file);
-}
 
 static TestClip
 decode(const Bed *bed, VaeBackendKind backend, VaePrecision precision,
@@ -150,7 +111,7 @@ main(void)
         !mkdtemp(folder))
         return 1;
     snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    write_odd(weights, path);
+    must(odd_write(weights, path, &error), &error);
     vae_model_free(&bed.model);
     must(vae_model_open(path, NULL, &bed.model, &error), &error);
     unlink(path);
