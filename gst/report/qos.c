@@ -6,9 +6,9 @@
 /* A late stream still shows a picture this often. */
 #define SHOW_EVERY GST_SECOND
 
-/* So late, and so many slices, are no accident. */
+/* So late, and so many steps, are no accident. */
 #define TOO_LATE (GST_SECOND / 2)
-#define SLOW_SLICES 3
+#define SLOW_STEPS 3
 
 void
 gst_vae_qos_init(GstVaeQos *qos)
@@ -45,6 +45,33 @@ gst_vae_qos_reset(GstVaeQos *qos)
     g_mutex_unlock(&qos->lock);
 }
 
+/* Posts the warning if it is due. */
+static void
+tell_if_slow(GstVaeQos *qos)
+{
+    GstClockTime took, video;
+    gboolean tell;
+
+    g_mutex_lock(&qos->lock);
+    tell = qos->slow >= SLOW_STEPS && !qos->slow_told &&
+           qos->late > (GstClockTimeDiff) TOO_LATE;
+    qos->slow_told |= tell;
+    took = qos->took;
+    video = qos->video;
+    g_mutex_unlock(&qos->lock);
+    if (tell)
+        GST_ELEMENT_WARNING(
+            qos->element, CORE, CLOCK,
+            ("Decoding is %.1f times slower than real time, so frames come too "
+             "late for the sink: a tiny model of the same latent space is "
+             "faster, slice-size=1 delivers frames in smaller groups, and "
+             "sync=false on the sink shows every frame as soon as it is "
+             "decoded",
+             (gdouble) took / (gdouble) video),
+            ("%.3f s for %.3f s of video", (gdouble) took / GST_SECOND,
+             (gdouble) video / GST_SECOND));
+}
+
 void
 gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame)
 {
@@ -63,30 +90,19 @@ gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame)
     else
         qos->earliest = timestamp - MIN(timestamp, (GstClockTime) -diff);
     g_mutex_unlock(&qos->lock);
+    tell_if_slow(qos);
 }
 
 void
-gst_vae_qos_slice(GstVaeQos *qos, GstClockTime took, GstClockTime video)
+gst_vae_qos_slice(GstVaeQos *qos, guint steps, GstClockTime took,
+                  GstClockTime video)
 {
-    gboolean tell;
-
     g_mutex_lock(&qos->lock);
-    qos->slow = took > video && qos->late > (GstClockTimeDiff) TOO_LATE
-                    ? qos->slow + 1
-                    : 0;
-    tell = qos->slow == SLOW_SLICES && !qos->slow_told;
-    qos->slow_told |= tell;
+    qos->slow = took > video ? qos->slow + steps : 0;
+    qos->took = took;
+    qos->video = video;
     g_mutex_unlock(&qos->lock);
-    if (tell)
-        GST_ELEMENT_WARNING(
-            qos->element, CORE, CLOCK,
-            ("Decoding is %.1f times slower than real time, so the sink drops "
-             "frames: a tiny model of the same latent space is faster, "
-             "slice-size=1 delivers frames in smaller groups, and sync=false "
-             "on the sink shows every frame as soon as it is decoded",
-             (gdouble) took / (gdouble) video),
-            ("%.3f s for %.3f s of video", (gdouble) took / GST_SECOND,
-             (gdouble) video / GST_SECOND));
+    tell_if_slow(qos);
 }
 
 gboolean

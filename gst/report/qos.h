@@ -17,7 +17,9 @@ typedef struct GstVaeQos {
     gdouble proportion;    /* the proportion of the last QOS event */
     GstClockTime shown;    /* running time of the last frame, or NONE */
     GstClockTimeDiff late; /* lateness of the sink's last frame; < 0: early */
-    guint slow;         /* slices in a row that took longer than their video */
+    guint slow; /* steps in a row that took longer than their video */
+    GstClockTime took,
+        video;          /* of the last slice, and the length of its video */
     gboolean slow_told; /* the warning about them was posted */
 } GstVaeQos;
 
@@ -27,11 +29,13 @@ gboolean gst_vae_qos_is_enabled(GstVaeQos *qos);
 
 /* Forgets all events. */
 void gst_vae_qos_reset(GstVaeQos *qos);
-/* Handles a QOS event from downstream. frame: the duration of a frame. */
+/* Handles a QOS event from downstream. frame: the duration of a frame. Posts
+ * one warning if the sink is late because of slow steps. */
 void gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame);
-/* Adds a slice that took this time for video of this duration. Posts one
- * warning if the sink is late because of slow slices. */
-void gst_vae_qos_slice(GstVaeQos *qos, GstClockTime took, GstClockTime video);
+/* Adds a slice of so many steps that took this time for video of this duration.
+ * May post the same warning. */
+void gst_vae_qos_slice(GstVaeQos *qos, guint steps, GstClockTime took,
+                       GstClockTime video);
 /* Returns TRUE if a frame of this running time is too late for the sink. Then
  * earliest and proportion are the values for the message. */
 gboolean gst_vae_qos_is_late(GstVaeQos *qos, GstClockTime running,

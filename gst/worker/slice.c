@@ -230,7 +230,7 @@ note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
     gst_vae_stats_frames(engine->stats, frames);
     /* The first step of a sequence gives fewer frames. */
     if (engine->decodes && !slice->items[0]->start)
-        gst_vae_qos_slice(engine->qos,
+        gst_vae_qos_slice(engine->qos, slice->n,
                           (GstClockTime) (time.end_us - start_us) * 1000,
                           slice->n * slice->items[0]->session->step_time);
     if (gst_vae_latency_changed(engine->latency))

@@ -214,19 +214,27 @@ test_off(void)
     vae_test_teardown(h);
 }
 
-/* A decoder that makes the sink late says so once; at this rate no machine is
- * fast enough. */
+/* At this rate no machine is fast enough. */
+static GstHarness *
+slow_decoder(void)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
+
+    gst_harness_set_src_caps_str(
+        h, "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
+           "latent-height=4,framerate=100000/1");
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    return h;
+}
+
+/* A decoder that makes the sink late says so once. */
 static void
 test_slow(void)
 {
     for (guint late = 0; late < 2; late++) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        GstHarness *h = slow_decoder();
         GstBus *bus = vae_test_bus(h);
 
-        gst_harness_set_src_caps_str(
-            h, "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
-               "latent-height=4,framerate=100000/1");
-        vae_test_push_latents(h, LW, LH, 0, 1);
         tell(h, 2, late ? (GstClockTimeDiff) GST_SECOND : -1, 2);
         vae_test_push_latents(h, LW, LH, 1, 40);
         vae_test_push_eos(h);
@@ -237,6 +245,24 @@ test_slow(void)
         gst_object_unref(bus);
         vae_test_teardown(h);
     }
+}
+
+/* In a short clip it says so when the sink is late, and does not wait for
+ * another slice. */
+static void
+test_slow_at_once(void)
+{
+    GstHarness *h = slow_decoder();
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_push_latents(h, LW, LH, 1, 5);
+    for (guint i = 0; i < 17; i++)
+        gst_buffer_unref(vae_test_pull(h));
+    tell(h, 2, (GstClockTimeDiff) GST_SECOND, 2);
+    vae_test_one_warning(bus, "times slower than real time");
+    gst_element_set_bus(h->element, NULL);
+    gst_object_unref(bus);
+    vae_test_teardown(h);
 }
 
 static void
@@ -267,6 +293,7 @@ main(int argc, char **argv)
                                     {"always-late", test_always_late},
                                     {"off", test_off},
                                     {"slow", test_slow},
+                                    {"slow-at-once", test_slow_at_once},
                                     {"encoder", test_encoder},
                                     {NULL, NULL}};
 
