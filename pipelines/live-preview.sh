@@ -19,8 +19,9 @@ LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
                        folder; default: the installed model of the latent space
   --latent-space NAME  of a file that does not state it, such as wan2.1
   --normalization raw  for latents that are not normalized
-  --sync false         shows each frame as soon as it is decoded, for a model
-                       that is slower than real time; default: true
+  --sync false         shows each frame as soon as it is decoded. By default
+                       frames wait for their time; a model that is slower than
+                       real time shows each frame as soon as it is decoded
 
 Prints the model on stderr. Without a display the script decodes the frames at
 the same pace and drops them.
@@ -60,7 +61,8 @@ done
 no_options "$@"
 
 if has_display; then
-    sink="autovideosink sync=$sync"
+    # Unlike a window, clocksync drops no frame that comes late.
+    sink="clocksync sync=$sync ! autovideosink sync=false"
 else
     echo 'no display: the frames are dropped' >&2
     sink="fakesink sync=$sync qos=true"

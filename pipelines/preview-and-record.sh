@@ -79,7 +79,8 @@ if same_model "$preview" "${model:-$pipelines/demo/demo.safetensors}"; then
 fi
 
 if has_display; then
-    sink=autovideosink
+    # Unlike a window, clocksync drops no frame that comes late.
+    sink='clocksync ! autovideosink sync=false'
 else
     echo 'no display: the preview is only saved in the sheet' >&2
     sink='fakesink sync=true'

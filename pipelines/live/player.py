@@ -14,11 +14,15 @@ WINDOW = 4
 AHEAD = 8
 PURPOSES = ("weights", "carries", "arena", "scratch", "staging", "library")
 
+# The sink tells the decoder how late it is. No element drops a late frame.
 PICTURES = (
-    "vaedecode name=decode slice-size=1 ! queue name=ahead max-size-buffers=%d "
-    "max-size-bytes=0 max-size-time=0 ! videoconvert ! videoscale ! "
-    "video/x-raw,pixel-aspect-ratio=1/1 ! jpegenc quality=85 ! "
-    "appsink name=pictures emit-signals=true sync=true max-buffers=1 drop=true"
+    "vaedecode name=decode slice-size=1 qos=false ! "
+    "queue name=ahead max-size-buffers=%d "
+    "max-size-bytes=0 max-size-time=0 ! videoconvert qos=false ! "
+    "videoscale qos=false ! video/x-raw,pixel-aspect-ratio=1/1 ! "
+    "jpegenc quality=85 qos=false ! "
+    "appsink name=pictures emit-signals=true sync=true qos=true max-buffers=1 "
+    "drop=true"
     % AHEAD
 )
 

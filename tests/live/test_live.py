@@ -279,6 +279,18 @@ def streams(folder, latents):
     shows_and_ends(live, "TCP")
 
 
+def slow(folder):
+    """No decoder reaches this rate: the pictures move, and the page says it."""
+    latents = os.path.join(folder, "slow.safetensors")
+    make_latents(latents, fps=10000)
+    live = Live("--model", MODELS[0], latents)
+    got = list(itertools.islice(parts(live.ask("GET", "/picture")), 8))
+    check(len(set(got)) > 4, "a slow decoder's pictures move")
+    live.until(lambda s: "times slower than real time" in s["note"])
+    check(True, "and the page says how slow it is")
+    live.end()
+
+
 def main():
     need_modules()
     with tempfile.TemporaryDirectory() as folder:
@@ -291,6 +303,7 @@ def main():
             errors(live, folder)
             end(live)
             streams(folder, latents)
+            slow(folder)
         finally:
             if live.process.poll() is None:
                 live.end(signal.SIGKILL)

@@ -65,6 +65,11 @@ usage() {
     if grep -n 'videoconvert ! \(autovideosink\|\$sink\)' "$pipelines"/*.sh; then
         fail 'a script without videoscale before its window'
     fi
+    # A window drops the frames of a model that is slower than real time.
+    for script in live-preview preview-and-record; do
+        grep -q 'clocksync.* ! autovideosink sync=false' \
+            "$pipelines/$script.sh" || fail "$script.sh: no moving picture"
+    done
     for script in latents-to-video video-to-latents live-preview \
         preview-and-record compare-live round-trip demo; do
         sh "$pipelines/$script.sh" --help >"$tmp/help"
