@@ -11,9 +11,9 @@
 
 /* Where examples are, in the source tree. */
 static const char *const files[] = {
-    "gst/decode/decode.c", "gst/encode/encode.c", "gst/latent/demux.c",
-    "gst/latent/mux.c",    "README.md",           "docs/using.md",
-    "docs/streaming.md",   "docs/caps.md"};
+    "gst/decode/decode.c",  "gst/encode/encode.c", "gst/latent/demux/demux.c",
+    "gst/latent/mux/mux.c", "README.md",           "docs/using.md",
+    "docs/streaming.md",    "docs/caps.md"};
 
 /* Of a GPU: not everywhere. */
 static const char *const gpu_elements[] = {"nvcudah264enc", "cudaupload",

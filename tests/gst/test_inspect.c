@@ -129,8 +129,8 @@ test_sections(void)
     } sections[] = {
         {"vaedecode", "decode/decode.c"},
         {"vaeencode", "encode/encode.c"},
-        {"latentdemux", "latent/demux.c"},
-        {"latentmux", "latent/mux.c"},
+        {"latentdemux", "latent/demux/demux.c"},
+        {"latentmux", "latent/mux/mux.c"},
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(sections); i++) {

@@ -38,7 +38,7 @@ struct _GstLatentMux {
     gboolean warned, times_told;
 };
 
-/* latent/write.c: the file, for the streaming thread */
+/* write.c: the file, for the streaming thread */
 
 /* Posts an error with the latent space. (takes error) */
 void gst_latent_mux_post(GstLatentMux *self, GError *error);
