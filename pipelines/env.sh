@@ -66,9 +66,10 @@ one_model() {
         die '--model and --latent-space exclude each other; see --help'
 }
 
-# same_model A B: true if both name one file or folder.
+# same_model A B: true if both name one file or folder, or copies of one file.
 same_model() {
-    [ "$(realpath "$1" 2>/dev/null)" = "$(realpath "$2" 2>/dev/null)" ]
+    [ "$(realpath "$1" 2>/dev/null)" = "$(realpath "$2" 2>/dev/null)" ] ||
+        cmp -s "$1" "$2"
 }
 
 # no_options ARGUMENT...: ends the script if an option follows a name of a file.

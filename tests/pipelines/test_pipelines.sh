@@ -397,7 +397,8 @@ preview_and_record() {
     [ "$(frames_of "$dir/small.webm")" = 17 ] || fail 'not 17 frames recorded'
     refused 'vae\|model' sh "$pipelines/preview-and-record.sh" \
         --preview "$source/README.md" "$dir/bad.webm"
-    for same in "$pipelines/demo/demo.safetensors" \
+    cp "$pipelines/demo/demo.safetensors" "$tmp/copy.safetensors"
+    for same in "$pipelines/demo/demo.safetensors" "$tmp/copy.safetensors" \
         "$pipelines/demo/../demo/demo.safetensors"; do
         refused 'the preview and the record would have the same model' \
             sh "$pipelines/preview-and-record.sh" --preview "$same" \

@@ -309,6 +309,14 @@ says "npy and latents 1x2x1x2 max 1 at [0,0,0,1]"
 check "in the other order" 0 "$tool" compare \
     "$out/named.safetensors" "$out/bare.npy"
 says "latents and npy 1x2x1x2 max 1 at [0,0,0,1]"
+# shellcheck disable=SC2046 # words
+numbers $(yes 'one two' | head -16) | npy "$out/batch.npy" "1, 16, 1, 1, 2"
+# shellcheck disable=SC2046 # words
+numbers $(yes 'one one' | head -16) |
+    tensor "$out/clip.safetensors" latents F32 16,1,1,2
+check "a batch of one, and none" 0 "$tool" compare \
+    "$out/batch.npy" "$out/clip.safetensors"
+says "npy and latents 16x1x1x2 max 1 at [0,0,0,1]"
 check "two npy files" 0 "$tool" compare --max-abs 1 \
     "$out/bare.npy" "$out/other.npy"
 says "npy 1x2x1x2 max 1 at [0,1,0,0]"

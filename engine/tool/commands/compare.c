@@ -182,16 +182,18 @@ latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
     return true;
 }
 
-/* Views both as [C,T,h,w] if a file states its layout, else as they are. */
+/* Views both as [C,T,h,w] if a file states its layout or only one of them has a
+ * batch, else as they are. */
 static void
 make_views(const VaeTensorFile *file_a, const VaeTensorInfo *a,
            const VaeTensorFile *file_b, const VaeTensorInfo *b, View *x,
            View *y)
 {
-    const bool stated = vae_tensor_file_metadata(file_a, "vae.layout") ||
+    const bool differ = a->n_dims != b->n_dims ||
+                        vae_tensor_file_metadata(file_a, "vae.layout") ||
                         vae_tensor_file_metadata(file_b, "vae.layout");
     const bool video = is_frames(a) || strncmp(a->name, "video", 5) == 0;
-    if (stated && !video && latent_view(file_a, a, x) &&
+    if (differ && !video && latent_view(file_a, a, x) &&
         latent_view(file_b, b, y))
         return;
     *x = whole_view(a);
