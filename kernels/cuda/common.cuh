@@ -165,7 +165,7 @@ template <typename T>
 VAE_DEVICE T
 vae_lanes_sum(T v, int lanes)
 {
-    for (int i = lanes / 2; i > 0; i /= 2)
+    for (int i = lanes >> 1; i > 0; i >>= 1)
         v += __shfl_xor_sync(VAE_ALL_LANES, v, i);
     return v;
 }

@@ -15,8 +15,8 @@ enum { ROUNDS = 4 }; /* pixels per group of lanes, one after another */
  * sum and the result: one read, one write.
  */
 template <int X, int Y, int CHUNKS>
-VAE_KERNEL void
-rms(VaeNormArgs a, int lanes, float root)
+VAE_DEVICE void
+rms_pixels(const VaeNormArgs &a, VaeRmsOptions has, int lanes, float root)
 {
     const size_t pixels = (size_t) a.t * a.h * a.w;
     const int first = 8 * ((int) threadIdx.x & (lanes - 1)), next = 8 * lanes;
@@ -37,21 +37,48 @@ rms(VaeNormArgs a, int lanes, float root)
         for (int i = 0; i < CHUNKS; i++)
             sum = vae_rms_squares<X>(sum, x[i]);
         const float scale = vae_rms_scale(a, vae_lanes_sum(sum, lanes), root);
+        const bool kept = at >= tail;
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
-            vae_rms_octet<X, Y>(
-                a, x[i],
-                {at + i * next, first + i * next, first + i * next < c ? 8 : 0},
-                tail, scale);
+            vae_rms_octet<X, Y>(a, has, x[i],
+                                {at + i * next, first + i * next,
+                                 first + i * next < c ? 8 : 0, kept},
+                                scale);
         p += step;
         at += (size_t) step * a.c;
     }
 }
 
+/* Blocks per multiprocessor: enough loads in flight to hide their latency, and
+ * no spills. */
+template <int X, int Y, int CHUNKS> struct Rms {
+    static const bool LARGE = VaeOctet<X>::WIDE || VaeOctet<Y>::WIDE;
+    static const int BLOCKS = LARGE || CHUNKS > 3 ? 2 : 3;
+};
+
+/* A loop for each set of options that a model has. One loop for all would have
+ * more instructions than a device issues while its memory delivers a pixel. */
+template <int X, int Y, int CHUNKS>
+static __global__
+__launch_bounds__(VAE_THREADS,
+                  (Rms<X, Y, CHUNKS>::BLOCKS)) void rms(VaeNormArgs a,
+                                                        int lanes, float root)
+{
+    const VaeRmsOptions has = vae_rms_options(a);
+    if (!has.silu)
+        rms_pixels<X, Y, CHUNKS>(a, {false, true, false}, lanes, root);
+    else if (has.offset)
+        rms_pixels<X, Y, CHUNKS>(a, {true, true, true}, lanes, root);
+    else if (has.gain)
+        rms_pixels<X, Y, CHUNKS>(a, {true, true, false}, lanes, root);
+    else
+        rms_pixels<X, Y, CHUNKS>(a, {true, false, false}, lanes, root);
+}
+
 /*
- * The same sums in the same order for any type and address; it reads the pixel
- * again for the result. Also for pixels too long for registers, and for very
- * short ones, which no model has.
+ * The same sums in the same order for any type, address and options; it reads
+ * the pixel again for the result. Also for pixels too long for registers, and
+ * for very short ones, which no model has.
  */
 VAE_KERNEL void
 rms_any(VaeNormArgs a, int lanes, float root)
@@ -72,8 +99,9 @@ rms_any(VaeNormArgs a, int lanes, float root)
     for (int first = 8 * lane; first < c; first += 8 * lanes) {
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
-        vae_rms_octet<VAE_ANY, VAE_ANY>(a, x, {row + first, first, n},
-                                        vae_norm_tail_from(a), scale);
+        vae_rms_octet<VAE_ANY, VAE_ANY>(
+            a, vae_rms_options(a), x,
+            {row + first, first, n, row >= vae_norm_tail_from(a)}, scale);
     }
 }
 
@@ -112,7 +140,8 @@ launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 {
     const int chunks = vae_rms_chunks((a->c + 7) / 8);
     const int lanes = vae_rms_lanes(a->c);
-    if (!aligned || !chunks)
+    const bool loop = a->silu ? a->gain || !a->offset : a->gain && !a->offset;
+    if (!aligned || !chunks || !loop)
         launch_rms_any(q, a, lanes);
     else
         vae_with_types(a->x_type, a->y_type, [&](auto x, auto y) {
@@ -363,7 +392,7 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
             v[i] = vae_silu_for<Y>(v[i], g.a.y_type);
     }
     vae_octet_set<Y>(y, v);
-    vae_norm_store<Y>(g.a, at, tail, y, n);
+    vae_norm_store<Y>(g.a, at, y, n, at >= tail);
 }
 
 /* Blocks per multiprocessor, and octets that a thread loads at once. 16-bit
@@ -455,10 +484,15 @@ vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a)
         vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c) &&
         vae_octets_aligned(a->tail, c) && vae_octets_aligned(a->gain, c) &&
         vae_octets_aligned(a->offset, c);
+    VaeNormArgs args = *a;
     if (!a->t || !a->h || !a->w)
         return;
+    if (a->tail)
+        args.tail =
+            static_cast<char *>(a->tail) -
+            vae_norm_tail_from(*a) * (a->y_type == VAE_TYPE_F32 ? 4 : 2);
     if (a->kind == VAE_NORM_GROUP)
-        launch_group(q, a, aligned);
+        launch_group(q, &args, aligned);
     else
-        launch_rms(q, a, aligned);
+        launch_rms(q, &args, aligned);
 }

@@ -29,54 +29,70 @@ vae_rms_squares(float sum, const VaeOctet<T> &o)
 }
 
 /* The first element of y that is also written to the tail. */
-VAE_DEVICE size_t
+static __host__ __device__ inline size_t
 vae_norm_tail_from(const VaeNormArgs &a)
 {
     return a.tail ? (size_t) (a.t - a.tail_frames) * a.h * a.w * a.c : SIZE_MAX;
 }
 
+/* kept: also to the tail. A kernel's a.tail begins so far in front of the tail
+ * that both have the same indices. */
 template <int Y>
 VAE_DEVICE void
-vae_norm_store(const VaeNormArgs &a, size_t at, size_t tail,
-               const VaeOctet<Y> &y, int n)
+vae_norm_store(const VaeNormArgs &a, size_t at, const VaeOctet<Y> &y, int n,
+               bool kept)
 {
     vae_octet_store<Y>(a.y, a.y_type, at, y, n);
-    if (at >= tail)
-        vae_octet_store<Y>(a.tail, a.y_type, at - tail, y, n);
+    if (kept)
+        vae_octet_store<Y>(a.tail, a.y_type, at, y, n);
 }
 
-/* n channels from `first` on, at element `at` of x and y. */
+/* n channels from `first` on, at element `at` of x and y; kept: see
+ * vae_norm_store(). */
 struct VaeNormChannels {
     size_t at;
     int first, n;
+    bool kept;
 };
+
+/* The options of an rms norm; constants where a loop is compiled for them. */
+struct VaeRmsOptions {
+    bool silu, gain, offset;
+};
+
+VAE_DEVICE VaeRmsOptions
+vae_rms_options(const VaeNormArgs &a)
+{
+    return {a.silu, a.gain != NULL, a.offset != NULL};
+}
 
 /* Writes the channels of one octet. gain and offset have the alignment of x, or
  * are NULL. */
 template <int X, int Y>
 VAE_DEVICE void
-vae_rms_octet(const VaeNormArgs &a, const VaeOctet<X> &x,
-              const VaeNormChannels &to, size_t tail, float scale)
+vae_rms_octet(const VaeNormArgs &a, VaeRmsOptions has, const VaeOctet<X> &x,
+              const VaeNormChannels &to, float scale)
 {
     const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
     VaeOctet<G> gain, offset;
     VaeOctet<Y> y;
     float v[8];
-    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, (size_t) to.first,
-                      a.gain ? to.n : 0);
-    vae_octet_load<G>(offset, a.offset, VAE_TYPE_F32, (size_t) to.first,
-                      a.offset ? to.n : 0);
+    /* Lanes without channels load the first ones, and store nothing. */
+    const int n = X == VAE_ANY ? to.n : 8;
+    const size_t from = (size_t) (to.first < a.c ? to.first : 0);
+    vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, from, has.gain ? n : 0);
+    vae_octet_load<G>(offset, a.offset, VAE_TYPE_F32, from, has.offset ? n : 0);
     VAE_UNROLL
     for (int i = 0; i < 8; i++) {
-        const float by = a.gain ? vae_octet_get<G>(gain, i) : 1;
+        const float by = has.gain ? vae_octet_get<G>(gain, i) : 1;
         v[i] = vae_octet_get<X>(x, i) * scale;
-        v[i] =
-            a.offset ? fmaf(v[i], by, vae_octet_get<G>(offset, i)) : v[i] * by;
-        if (a.silu)
+        v[i] = has.offset ? fmaf(v[i], by, vae_octet_get<G>(offset, i))
+                          : v[i] * by;
+        if (has.silu)
             v[i] = vae_silu_for<Y>(v[i], a.y_type);
     }
     vae_octet_set<Y>(y, v);
-    vae_norm_store<Y>(a, to.at, tail, y, to.n);
+    vae_norm_store<Y>(a, to.at, y, to.n, to.kept);
 }
 
 /* The smallest number of lanes, a power of two, for n octets with `chunks` per
