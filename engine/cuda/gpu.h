@@ -51,6 +51,23 @@ typedef struct VaeCudaSlot {
     bool busy;
 } VaeCudaSlot;
 
+/* Bytes of one statistic of all channels. */
+#define VAE_CUDA_STATISTIC (VAE_MAX_LATENT_CHANNELS * sizeof(float))
+
+/* Device addresses of statistic i (0 scale, 1 shift, 2 mean, 3 std) and of the
+ * counters of non-finite values. */
+static inline const float *
+vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i)
+{
+    return (const float *) (slot->device_in + (size_t) i * VAE_CUDA_STATISTIC);
+}
+
+static inline uint64_t *
+vae_cuda_stage_counter(const VaeCudaSlot *slot)
+{
+    return (uint64_t *) slot->device_out;
+}
+
 typedef struct VaeCudaBlock VaeCudaBlock;
 typedef struct VaeCudaShared VaeCudaShared;
 
@@ -128,6 +145,7 @@ vae_cuda_exec(VaeExec *exec)
     return (VaeCudaExec *) exec;
 }
 
+/* cuda/device.c. */
 /* Held by any thread while it records a stream, and while a library waits for
  * the whole device. Such a wait during a recording makes both fail. */
 extern pthread_mutex_t vae_cuda_recording;
@@ -137,53 +155,61 @@ extern pthread_mutex_t vae_cuda_recording;
 VaeStatus vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
                           VaeError *error);
 
-/*
- * The class's functions (cuda/class.c) select the device around those of the
- * same name that follow.
- *
- * cuda/cuda.c: find() chooses the device and does not use it. close() frees
- * everything but the struct, also after a failed open().
- */
-VaeStatus vae_cuda_find(VaeBackend *cuda, VaeError *error);
-VaeStatus vae_cuda_open(VaeBackend *cuda, VaeError *error);
-void vae_cuda_close(VaeBackend *cuda);
+/* Copies and waits. Returns a code; then, too, both may be freed. */
+int vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
+                      size_t bytes);
+
+/* The class's functions (cuda/class.c) select the device around those of the
+ * same name that follow. */
 VaeStatus vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes,
                                VaeError *error);
 VaeStatus vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes,
                          void **out, VaeError *error);
 void vae_cuda_free(VaePlace place, void *block);
 
-/* Copies and waits. Returns a code; then, too, both may be freed. */
-int vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
-                      size_t bytes);
+/* cuda/cuda.c: find() chooses the device and does not use it. close() frees
+ * everything but the struct, also after a failed open(). */
+VaeStatus vae_cuda_find(VaeBackend *cuda, VaeError *error);
+VaeStatus vae_cuda_open(VaeBackend *cuda, VaeError *error);
+void vae_cuda_close(VaeBackend *cuda);
+/* cuda/addresses.c. */
+/* Address of the first row of t, which is op's y or add, that convolution i of
+ * op's parts writes. */
+uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
+                          const VaeTensor *t, int i);
+/* Address of the first row that it reads of frame f of its input; and how many
+ * of these frames are in op's carry. */
+const uint8_t *vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i,
+                                 int f);
+int vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i);
+/* The addresses of convolution i of the op's parts. */
+VaeCudaConvArgs vae_cuda_conv_args(const VaeCudaExec *exec, int op, int i);
 
 /* cuda/prepare.c. */
 VaeStatus vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
                            const VaeProgram *program, VaeExec **out,
                            VaeError *error);
 void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
-/* Addresses of convolution i of the op's parts. */
-VaeCudaConvArgs vae_cuda_conv_args(const VaeCudaExec *exec, int op, int i);
 VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
-/* cuda/weight.c: gets op's weight, or its bias, on the device. A convolution's
- * have the types of its tensors; all others are fp32. A convolution without a
- * bias gets zeros. *out does not change if op has no such weight. exec without
- * a cache: only counts the bytes. */
+/* cuda/memory/weight.c: gets op's weight, or its bias, on the device. A
+ * convolution's have the types of its tensors; all others are fp32. A
+ * convolution without a bias gets zeros. *out does not change if op has no such
+ * weight. exec without a cache: only counts the bytes. */
 VaeStatus vae_cuda_weight(VaeCudaExec *exec, const VaeOp *op, bool bias,
                           const void **out, VaeError *error);
-/* Bytes, rounded as for suballocation, of the program's weights that are
- * missing on the device or offloaded; 0 if there is no memory to count them. */
-size_t vae_cuda_missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
-                              const VaeProgram *program);
+/* Begins to load the weights of the program that are missing on the device or
+ * offloaded; vae_cuda_suballoc_end() ends it. */
+void vae_cuda_weights_begin(VaeBackend *cuda, VaeWeightCache *cache,
+                            const VaeProgram *program);
 
-/* cuda/suballoc.c: between begin and end, suballocations follow each other in
- * blocks. A new block has room for the program's missing bytes; more may be
- * allocated. A block lives until its last suballocation is freed. The caller of
+/* cuda/memory/suballoc.c: between begin and end, suballocations follow each
+ * other in blocks. A new block has room for `bytes`; more may be allocated. A
+ * block lives until its last suballocation is freed. The caller of
  * vae_cuda_suballoc() holds the lock of the weight cache. */
-void vae_cuda_suballoc_begin(VaeBackend *cuda, VaeWeightCache *cache,
-                             const VaeProgram *program);
+void vae_cuda_suballoc_begin(VaeBackend *cuda, const VaeCudaLoad *load,
+                             size_t bytes);
 void vae_cuda_suballoc_end(VaeBackend *cuda);
 /* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */
 void *vae_cuda_suballoc(size_t bytes, void *user);
@@ -239,12 +265,6 @@ VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
 bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
 /* VaeFusions.norms: the same, if the kernel also computes a norm. */
 bool vae_cuda_norms(void *backend, const VaeOp *conv);
-/* Writes down that a choice of the layer is tried, in case that the process
- * does not survive it. */
-void vae_cuda_layer_try(VaeBackend *cuda, const char *layer,
-                        const VaeCudaChoice *choice);
-/* It survived; false if the device did not. */
-bool vae_cuda_layer_survived(VaeBackend *cuda);
 /* The class's learn(). */
 void vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program);
 /* Saves the timed choices; called once for a program. */
@@ -261,7 +281,7 @@ void vae_cuda_code_need(const VaeBackend *cuda, const char *layer,
 /* Bytes that are counted and not loaded yet. */
 uint64_t vae_cuda_code_to_come(const VaeBackend *cuda);
 
-/* cuda/slots.c and cuda/staging.c. */
+/* cuda/memory/slots.c and cuda/memory/staging.c. */
 /* Sets in_bytes, out_bytes and staging of exec. */
 void vae_cuda_stage_plan(const VaeBackend *cuda, VaeCudaExec *exec);
 /* Makes every slot large enough for exec. */
@@ -289,12 +309,8 @@ VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
                                 VaeError *error);
 /* The class's counted(). */
 VaeStatus vae_cuda_stage_counted(VaeBackend *cuda, VaeError *error);
-/* Device addresses of statistic i (0 scale, 1 shift, 2 mean, 3 std) and of the
- * counters of non-finite values. */
-const float *vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i);
-uint64_t *vae_cuda_stage_counter(const VaeCudaSlot *slot);
 
-/* cuda/offload.c. */
+/* cuda/memory/offload.c. */
 VaeStatus vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error);
 VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
@@ -302,7 +318,7 @@ VaeStatus vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src,
 /* Ends the use of all weights of exec, which must have a cache. */
 void vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *exec);
 
-/* cuda/spill.c: ops that copy spilled carries. */
+/* cuda/memory/spill.c: ops that copy spilled carries. */
 bool vae_cuda_moves(const VaeOp *op);
 VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
                                 VaeError *error);
@@ -323,17 +339,10 @@ VaeStatus vae_cuda_record(VaeBackend *cuda, VaeError *error);
 /* cuda/run.c. */
 VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
                        VaeError *error);
+
+/* cuda/ops.c. */
 VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                            VaeCudaSlot *slot, VaeError *error);
-/* Address of the first row of t, which is op's y or add, that convolution i of
- * op's parts writes. */
-uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
-                          const VaeTensor *t, int i);
-/* Address of the first row that it reads of frame f of its input; and how many
- * of these frames are in op's carry. */
-const uint8_t *vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i,
-                                 int f);
-int vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i);
 /* Joins the phases of part i of the result. */
 void vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */

@@ -112,7 +112,7 @@ vae_cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache,
     vae_cuda_stage_plan(cuda, e);
     VaeStatus status = VAE_OK;
     if (cache)
-        vae_cuda_suballoc_begin(cuda, cache, program);
+        vae_cuda_weights_begin(cuda, cache, program);
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const size_t weighed = e->exec.weight_bytes;
         status = vae_backend_goes_on(&cuda->params, error);
@@ -150,57 +150,7 @@ vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec)
 }
 
 /* ------------------------------------------------------------------ */
-/* Addresses.                                                          */
-
-/* The norm that convolution i of the op's parts also computes. */
-static VaeNormArgs
-norm_of(const VaeCudaExec *e, int op_index, int i)
-{
-    const VaeProgram *p = e->exec.program;
-    const int k = vae_norm_behind(p, op_index);
-    if (k < 0)
-        return (VaeNormArgs){0};
-    const VaeOp *norm = &p->ops[k];
-    return (VaeNormArgs){
-        .y = vae_cuda_part_of(&e->ops[op_index], &p->ops[op_index], norm->y, i),
-        .gain = e->exec.ops[k].weight,
-        .offset = e->exec.ops[k].bias,
-        .eps = norm->norm.eps,
-        .silu = norm->norm.silu};
-}
-
-VaeCudaConvArgs
-vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
-{
-    const VaeExec *e = &cuda_exec->exec;
-    const VaeOp *op = &e->program->ops[op_index];
-    const VaeExecOp *shared = &e->ops[op_index];
-    const VaeCudaOp *own = &cuda_exec->ops[op_index];
-    const VaeCudaParts *p = &own->conv;
-    const VaeCudaBand band = vae_cuda_band(p, i);
-    const int past = p->gathered ? 0 : vae_cuda_past_of(own, op, i);
-    VaeCudaConvArgs args = {
-        .y = op->y->hidden ? NULL : vae_cuda_part_of(own, op, op->y, i),
-        .norm = norm_of(cuda_exec, op_index, i),
-        .x = vae_cuda_input_of(own, op, i, past),
-        .past = past ? vae_cuda_input_of(own, op, i, 0) : NULL,
-        .past_frames = past,
-        .add = op->add ? vae_cuda_part_of(own, op, op->add, i) : NULL,
-        .weight = shared->weight,
-        .bias = shared->bias,
-        .workspace = e->memory.scratch};
-    if (p->gathered)
-        args.x = e->memory.scratch + own->gathered;
-    if (op->conv.up) {
-        const size_t phase = (size_t) (i % p->phases);
-        args.y = e->memory.scratch + own->phases +
-                 phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
-        args.weight =
-            (const uint8_t *) shared->weight +
-            phase * vae_cuda_phase_room(op) * vae_type_size(op->x->type);
-    }
-    return args;
-}
+/* Binding.                                                            */
 
 static VaeStatus
 bind_conv(VaeCudaExec *e, int op, VaeError *error)

@@ -146,23 +146,6 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                            .code_mib = (code + 0xfffff) >> 20});
 }
 
-void
-vae_cuda_layer_try(VaeBackend *cuda, const char *layer,
-                   const VaeCudaChoice *choice)
-{
-    if (cuda->store)
-        vae_cuda_store_try(cuda->store, layer, choice);
-}
-
-bool
-vae_cuda_layer_survived(VaeBackend *cuda)
-{
-    if (vae_rt_stream_sync(cuda->compute))
-        return false;
-    vae_cuda_layer_try(cuda, NULL, NULL);
-    return true;
-}
-
 /* Searches the choices of the layer and takes one. */
 static VaeStatus
 choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,

@@ -343,6 +343,25 @@ agrees(Bench *b, const VaeCudaChoice *guess, const VaeCudaChoice *choice,
 
 /* ------------------------------------------------------------------ */
 
+/* Writes down that a choice of the layer is tried, in case that the process
+ * does not survive it. */
+static void
+note(const VaeBackend *cuda, const char *layer, const VaeCudaChoice *choice)
+{
+    if (cuda->store)
+        vae_cuda_store_try(cuda->store, layer, choice);
+}
+
+/* It survived; false if the device did not. */
+static bool
+survived(const VaeBackend *cuda)
+{
+    if (vae_rt_stream_sync(cuda->compute))
+        return false;
+    note(cuda, NULL, NULL);
+    return true;
+}
+
 /* The least time of n; -1: there is none. */
 static int
 least(const VaeCudaTiming *times, int n)
@@ -386,11 +405,11 @@ vae_cuda_fastest(VaeBackend *cuda, const char *layer,
     if (times &&
         bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0) {
         for (int i = 0; i < n && (best < 0 || b.spent < ENOUGH); i++) {
-            vae_cuda_layer_try(cuda, layer, &choices[i]);
+            note(cuda, layer, &choices[i]);
             times[i] = time_choice(&b, &choices[i], best);
             if (times[i].ms >= 0 && (best < 0 || times[i].ms < best))
                 best = times[i].ms;
-            if (!vae_cuda_layer_survived(cuda))
+            if (!survived(cuda))
                 break;
         }
         fastest = choose_agreeing(&b, layer, choices, times, n);

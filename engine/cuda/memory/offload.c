@@ -118,7 +118,7 @@ vae_cuda_reload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
     VaeCudaExec *e = vae_cuda_exec(exec);
     const VaeWeightMove move = move_of(cuda);
     VaeStatus status = VAE_OK;
-    vae_cuda_suballoc_begin(cuda, e->cache, e->exec.program);
+    vae_cuda_weights_begin(cuda, e->cache, e->exec.program);
     for (int i = 0; i < e->exec.program->n_ops && status == VAE_OK; i++) {
         VaeCudaOp *own = &e->ops[i];
         VaeExecOp *op = &e->exec.ops[i];

@@ -13,8 +13,7 @@
 #include "clock.h"
 #include "pixels.h"
 
-#define STATISTICS (VAE_MAX_LATENT_CHANNELS * sizeof(float))
-#define IN_HEADER (4 * STATISTICS)
+#define IN_HEADER (4 * VAE_CUDA_STATISTIC)
 #define OUT_HEADER 256
 
 static size_t
@@ -108,18 +107,6 @@ vae_cuda_stage_plan(const VaeBackend *cuda, VaeCudaExec *exec)
     exec->out_bytes =
         OUT_HEADER + side_bytes(cuda, &p->ops[p->n_ops - 1], p->n_out);
     exec->exec.staging = VAE_CUDA_SLOTS * (exec->in_bytes + exec->out_bytes);
-}
-
-const float *
-vae_cuda_stage_statistic(const VaeCudaSlot *slot, int i)
-{
-    return (const float *) (slot->device_in + (size_t) i * STATISTICS);
-}
-
-uint64_t *
-vae_cuda_stage_counter(const VaeCudaSlot *slot)
-{
-    return (uint64_t *) slot->device_out;
 }
 
 /* ------------------------------------------------------------------ */
@@ -331,7 +318,7 @@ fill(const Side *side, const VaeRun *run)
 {
     const float *statistics[] = {run->scale, run->shift, run->mean, run->std};
     for (int i = 0; i < 4; i++)
-        memcpy(side->host + (size_t) i * STATISTICS, statistics[i],
+        memcpy(side->host + (size_t) i * VAE_CUDA_STATISTIC, statistics[i],
                (size_t) run->channels * sizeof(float));
     for (int i = 0; i < side->n; i++) {
         const VaeCudaUnit *u = &side->units[i];

@@ -61,11 +61,10 @@ look_at(VaeCudaBlock *b)
 }
 
 void
-vae_cuda_suballoc_begin(VaeBackend *cuda, VaeWeightCache *cache,
-                        const VaeProgram *program)
+vae_cuda_suballoc_begin(VaeBackend *cuda, const VaeCudaLoad *load, size_t bytes)
 {
-    cuda->load = (VaeCudaLoad){cache, program->ops[0].kind == VAE_OP_LATENT_IN};
-    cuda->pieces = vae_cuda_missing_bytes(cuda, cache, program);
+    cuda->load = *load;
+    cuda->pieces = bytes;
 }
 
 void

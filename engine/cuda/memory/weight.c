@@ -299,9 +299,11 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                : status;
 }
 
-size_t
-vae_cuda_missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
-                       const VaeProgram *program)
+/* Bytes, rounded as for suballocation, of the program's weights that are
+ * missing on the device or offloaded; 0 if there is no memory to count them. */
+static size_t
+missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
+              const VaeProgram *program)
 {
     const int most = 2 * program->n_ops;
     WeightKey *seen = vae_mem_alloc((size_t) most * sizeof *seen);
@@ -321,4 +323,12 @@ vae_cuda_missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
     }
     vae_mem_free(seen);
     return bytes;
+}
+
+void
+vae_cuda_weights_begin(VaeBackend *cuda, VaeWeightCache *cache,
+                       const VaeProgram *program)
+{
+    const VaeCudaLoad load = {cache, program->ops[0].kind == VAE_OP_LATENT_IN};
+    vae_cuda_suballoc_begin(cuda, &load, missing_bytes(cuda, cache, program));
 }
