@@ -14,7 +14,8 @@ def add_options(parser):
                         help="default: as many as the cluster has GPUs, else CPUs / "
                         "threads")
     parser.add_argument("--address", help="of a Ray cluster; default: RAY_ADDRESS, else "
-                        "a cluster on this machine")
+                        "the cluster on this machine, else a new one; local: "
+                        "a new one")
     parser.add_argument("--resume", action="store_true",
                         help="continue from OUT.part and OUT.journal; an OUT that is "
                         "complete is left as it is")
@@ -39,7 +40,8 @@ def name_outputs(options, ends, default):
         raise Error(f"{options.inputs[0]}: has no file that ends in {', '.join(ends)}")
     if not os.path.isdir(options.to) and not options.to.endswith("/"):
         if len(inputs) > 1:
-            raise Error(f"{options.to}: is no folder, and there are {len(inputs)} inputs")
+            raise Error(f"{options.to}: is no folder, and there are {len(inputs)} inputs; "
+                        f"{options.to}/ makes one")
         pairs = [(inputs[0], options.to)]
     else:
         os.makedirs(options.to, exist_ok=True)

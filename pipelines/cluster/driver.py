@@ -135,8 +135,8 @@ class Driver:
                     return None
         self.get(ready)
         try:
-            self.get(actor.prepare.remote(self.sources, self.options.model,
-                                          self.settings))
+            self.get(actor.prepare.remote(
+                self.sources, os.path.abspath(self.options.model), self.settings))
         except Error as error:
             self.refused.append(actor)
             raise Refused(error) from None
@@ -354,9 +354,9 @@ class Driver:
         plan = self.first
         print(f"{self.options.prog}: workers: {workers}, threads of each: "
               f"{plan['threads']}, {plan['backend']}, {plan['precision']}, "
-              f"{plan['memory'] / 2**20:.0f} MiB each; {len(self.queue)} segments of at most {longest} latents, "
-              f"{self.history} before each: efficiency {100 * total / computed:.0f} %",
-              file=sys.stderr)
+              f"{plan['memory'] / 2**20:.0f} MiB each; segments: {len(self.queue)}, of at "
+              f"most {longest} latents, {self.history} before each: efficiency "
+              f"{100 * total / computed:.0f} %", file=sys.stderr)
 
     def run(self):
         places = self.count_places()

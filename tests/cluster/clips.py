@@ -117,14 +117,14 @@ def luma_of_floats(path):
 
 
 class Clips(unittest.TestCase):
-    LATENTS = 60
+    LATENTS, SIZE = 60, (4, 6)
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.clip = os.path.join(cls.folder, "clip.safetensors")
-        make_clip(cls.clip, cls.LATENTS)
+        make_clip(cls.clip, cls.LATENTS, *cls.SIZE)
         cls.whole = os.path.join(cls.folder, "whole.safetensors")
         vaetool("decode", "--threads", "1", "--model", TINY, cls.clip, cls.whole)
 

@@ -45,12 +45,12 @@ class Nodes:
     def close(self):
         self.cluster.shutdown()
 
-    def start(self, *arguments, script="decode.py"):
+    def start(self, *arguments, script="decode.py", cwd=None):
         return subprocess.Popen(
             [sys.executable, os.path.join(CLUSTER, script), "--address",
              self.cluster.address, "--threads", "1", *arguments],
             # Ray reports each process that ends on the standard output.
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=cwd)
 
     @staticmethod
     def workers():

@@ -4,6 +4,7 @@ Run by ray.sh, which installs Ray. VAE_KILLS: how many kills the long test makes
 """
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,8 +27,8 @@ def setUpModule():
 class Ray(clips.Clips):
     LATENTS = 120
 
-    def run_script(self, *arguments, code=0, script="decode.py"):
-        process = self.nodes.start(*arguments, script=script)
+    def run_script(self, *arguments, code=0, **more):
+        process = self.nodes.start(*arguments, **more)
         said = process.communicate()[1]
         self.assertEqual(process.returncode, code, said)
         return said
@@ -49,10 +50,13 @@ class Decode(Ray):
         self.assertEqual(os.listdir(self.work), ["out.safetensors"])
 
     def test_folder(self):
+        """The paths are those of the driver's folder."""
         os.mkdir(self.path("in"))
+        os.symlink(TINY, self.path("weights.safetensors"))
         for name in ("a", "b"):
             clips.make_clip(self.path(f"in/{name}.safetensors"), 20 + ord(name) % 7)
-        self.run_script("--model", TINY, self.path("in"), "--to", self.path("out/"))
+        self.run_script("--model", "weights.safetensors", "in", "--to", "out/",
+                        cwd=self.work)
         for name in ("a", "b"):
             clips.vaetool("decode", "--threads", "1", "--model", TINY,
                           self.path(f"in/{name}.safetensors"), self.path("right"
@@ -110,6 +114,7 @@ class Decode(Ray):
 
 class NodesDiffer(Ray):
     """One more node, which cannot be used."""
+    SIZE = (8, 12)  # a run takes longer than the start of a worker
 
     def check(self, wanted, model=TINY, end=".safetensors", folder=None, **env):
         node = self.nodes.add(folder, **env)
@@ -162,8 +167,9 @@ class NodesDiffer(Ray):
 
 class Failures(Ray):
     def check_kills(self, kind):
+        """Returns how many workers handed over their carries."""
         clip, whole = self.long_clip()
-        out, done, tries = self.path("out.safetensors"), [0, 0], 0
+        out, done, tries, handed = self.path("out.safetensors"), [0, 0], 0, 0
         while sum(done) < KILLS and tries < 20:
             tries += 1
             process = self.nodes.start("--model", TINY, clip, "--to", out)
@@ -172,16 +178,17 @@ class Failures(Ray):
             said = process.communicate()[1]
             self.assertEqual(process.returncode, 0, said)
             self.assert_same(whole, out)
+            handed += int(re.search(r"(\d+) of them handed over", said)[1])
         print(f"{done[0]} workers and {done[1]} nodes ended by "
               f"{signal.Signals(kind).name} in {tries} runs: {said.splitlines()[-1]}")
         self.assertGreaterEqual(sum(done), KILLS)
-        return said
+        return handed
 
     def test_workers_and_nodes_killed(self):
-        self.check_kills(signal.SIGKILL)
+        self.assertEqual(self.check_kills(signal.SIGKILL), 0)
 
     def test_workers_told_to_end(self):
-        self.check_kills(signal.SIGTERM)
+        self.assertGreater(self.check_kills(signal.SIGTERM), 0)
 
     def kill_driver(self, clip, out, workers=0):
         """Kills a driver after the next entry in its journal, and before some workers."""
