@@ -7,6 +7,7 @@
 #   sh tests/deps.sh tests   demo, and everything that the tests use
 #   sh tests/deps.sh tensors demo, and GstTensorMeta (Debian 13)
 #   sh tests/deps.sh browser a browser, for the test of the live page
+#   sh tests/deps.sh slurm   Slurm, for the test of decode.sbatch
 #   sh tests/deps.sh arm     to build for 64-bit Arm, and to run the result
 #
 # If nothing is missing, the script needs no network and no root rights. It asks
@@ -22,6 +23,7 @@ live='gstreamer1.0-x'
 page='python3 python3-gi gir1.2-gstreamer-1.0 gstreamer1.0-plugins-bad'
 tensors='libgstreamer-plugins-bad1.0-dev'
 browser='chromium'
+slurm='slurm-wlm munge'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     dpkg-dev meson ninja-build pkg-config'
 tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
@@ -36,9 +38,10 @@ page) want="$demo $page" ;;
 tests) want="$demo $page $tests" ;;
 tensors) want="$demo $tensors" ;;
 browser) want=$browser ;;
+slurm) want=$slurm ;;
 arm) want=$arm ;;
 *)
-    echo 'usage: sh tests/deps.sh demo|live|page|tests|tensors|browser|arm' >&2
+    echo 'usage: sh tests/deps.sh demo|live|page|tests|tensors|browser|slurm|arm' >&2
     exit 2
     ;;
 esac

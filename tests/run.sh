@@ -281,6 +281,7 @@ full_all() {
         skip 'memory:CUDAMemory: gstreamer-cuda is not to be had'
     fi
     export PKG_CONFIG_PATH="${gst_cuda:+$gst_cuda:}$pkg_config_path"
+    sh tests/deps.sh slurm || echo 'Slurm is not to be had'
     # shellcheck disable=SC2086 # words
     build build-all gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled \
         -Dcuda-archs=90a,120 && run build-all full --suite full $long

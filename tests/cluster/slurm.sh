@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs pipelines/cluster/decode.sbatch on a Slurm cluster of three nodes on this machine,
-# requeues a task in the middle, and compares the frames with those of vaetool.
+# Runs pipelines/cluster/decode.sbatch on a Slurm cluster of three nodes on this machine.
+# Requeues one task in the middle, as a preemption does, takes the node of another one
+# down, and compares the frames with those of vaetool.
 #
 #   slurm.sh SOURCE BUILD
 #
-# Needs Debian's slurm-wlm and munge, and root. Exit status 77: something is missing.
+# Needs root and Debian's packages (sh tests/deps.sh slurm). Exit status 77: something is missing.
 set -u
 source=$1 build=$2
 skip() {
@@ -13,7 +14,8 @@ skip() {
 }
 [ "$(id -u)" = 0 ] || skip "slurmd needs root"
 for program in slurmctld slurmd sbatch munged setpriv; do
-    command -v $program >/dev/null || skip "$program is missing (slurm-wlm, munge)"
+    command -v $program >/dev/null ||
+        skip "$program is missing (sh tests/deps.sh slurm)"
 done
 plugins=$(find /usr/lib -path '*slurm*' -name 'proctrack_linuxproc.so' | head -n 1)
 [ -n "$plugins" ] || skip "Slurm has no proctrack/linuxproc"
@@ -123,23 +125,35 @@ submit() {
 }
 job=$(submit --array=0-4 "$tmp/cluster/decode.sbatch" model.safetensors \
     latents.safetensors out.safetensors) || fail "sbatch"
-# One task is requeued in the middle, which sends it SIGTERM.
-tries=0
-until [ -e out.safetensors.segments/00001-of-00005.part ] || [ -e out.safetensors ]; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 1200 ] || fail "no segment begins"
-    sleep 0.05
-done
+# begun SEGMENT: waits until a task has written something.
+begun() {
+    tries=0
+    until [ -e "out.safetensors.segments/0000$1-of-00005.part" ] ||
+        [ -e "out.safetensors.segments/0000$1-of-00005" ] || [ -e out.safetensors ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1200 ] || fail "segment $1 does not begin"
+        sleep 0.05
+    done
+}
+begun 1
 scontrol requeue "${job}_1" || echo "the task was done before"
+# Slurm kills what runs on a node that is down.
+begun 2
+node=$(squeue -h -t R -j "${job}_2" -o %N)
+if [ -n "$node" ]; then
+    scontrol update "NodeName=$node" State=DOWN Reason=test
+fi
 # Slurm lets a requeued task wait for two minutes.
 while [ -n "$(squeue -h -j "$job" 2>/dev/null)" ]; do
-    if squeue -h -t PD -j "$job" -o %r 2>/dev/null | grep -q BeginTime; then
-        scontrol update "JobId=${job}_1" StartTime=now
-    fi
+    for task in $(squeue -h -t PD -j "$job" -o '%i/%r' 2>/dev/null |
+        sed -n 's,/BeginTime$,,p'); do
+        scontrol update "JobId=$task" StartTime=now
+    done
     sleep 0.2
 done
 cat said-*.log
 grep -q 'ended by a signal' said-1.log || echo "the task was not interrupted"
+grep -qi 'node failure' said-2.log || echo "no node failed"
 cmp "$tmp/right.safetensors" out.safetensors || fail "the frames differ"
 [ ! -e out.safetensors.segments ] || fail "segments are left"
 
