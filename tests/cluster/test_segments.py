@@ -1,6 +1,7 @@
 """Segments without Ray: the cut, one process for each segment with kills and signals,
 and the join."""
 import collections
+import io
 import json
 import os
 import random
@@ -11,10 +12,12 @@ import sys
 import threading
 import time
 import types
+import unittest.mock
 
 import clips
 from clips import CLUSTER, DEMO, SEGMENTS, TINY, TOOL
 
+import bar
 import cut
 import driver
 import libvae
@@ -296,6 +299,46 @@ class Driver(clips.Clips):
         with open(path, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text + data + table)
         self.refused(path + ": has 2 sequences", path)
+
+    def test_nodes_that_differ(self):
+        """Each answer that decides the bytes is compared with that of the first worker."""
+        made = driver.Driver.__new__(driver.Driver)
+        right = {"missing": "", "node": "a", "libvae": libvae.version(), "model": "12ab",
+                 "backend": "cpu", "precision": "fp32", "threads": 1, "device": "EPYC"}
+        made.options = types.SimpleNamespace(model="/w")
+        made.fingerprint, made.first, made.forced = "12ab", right, None
+        source = types.SimpleNamespace(job=dict)
+        clip = types.SimpleNamespace(source=source, out="out.mp4")
+        actor = types.SimpleNamespace(call=types.SimpleNamespace(
+            remote=lambda *_: self.answer))
+        made.get = lambda answer: answer
+        self.answer = right
+        self.assertEqual(made.open(actor, clip), right)
+        for key, value, wanted in (
+                ("missing", "x264enc", "b lacks x264enc, which out.mp4 needs"),
+                ("libvae", "9", f"b has libvae 9, the driver has {libvae.version()}"),
+                ("model", "34", "b has /w with the fingerprint 34, the driver has 12ab"),
+                ("backend", "ref", "b has the backend ref, and a has cpu"),
+                ("precision", "bf16", "b has the precision bf16, and a has fp32"),
+                ("threads", 2, "b has the threads 2, and a has 1"),
+                ("device", "Xeon", "b has the device Xeon, and a has EPYC")):
+            self.answer = {**right, "node": "b", key: value}
+            with self.assertRaisesRegex(driver.Refused, wanted):
+                made.open(actor, clip)
+
+    def test_bar(self):
+        clip = types.SimpleNamespace(source=types.SimpleNamespace(frames=100), resumed=20,
+                                     written=60)
+        made = types.SimpleNamespace(clips=[clip], started=time.monotonic() - 10,
+                                     alive=2)
+        with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
+            shown = bar.Bar(made)
+            shown.show()
+            self.assertEqual(said.getvalue(), "")
+            shown.terminal = True
+            shown.show()
+        self.assertRegex(said.getvalue(), r"^\r\[#{14}\.{10}\] 60/100 frames, 2 workers, "
+                         r"[34]\.\d\d fps, 1[01] s left")
 
     def test_fails_three_times(self):
         made = driver.Driver.__new__(driver.Driver)
