@@ -3,7 +3,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "alloc.h"
 #include "files.h"
@@ -12,15 +11,17 @@
 #define MAX_BYTES (1 << 20)
 
 static VaeStatus
-parse(const char *path, const void *text, size_t size, json_t **out,
-      VaeError *error)
+parse(const VaeTensorFile *file, json_t **out, VaeError *error)
 {
-    const char *label = vae_file_label(path);
-    if (size > MAX_BYTES)
+    if (file->size > MAX_BYTES)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: %zu bytes, wanted %d at most", label, size,
-                        MAX_BYTES);
-    return vae_json_load(text, size, label, "", out, error);
+                        "%s: %zu bytes, wanted %d at most", file->label,
+                        file->size, MAX_BYTES);
+    const VaeStatus status = vae_file_bytes(file, 0, file->size, error);
+    return status == VAE_OK
+               ? vae_json_load((const char *) file->bytes, file->size,
+                               file->label, "", out, error)
+               : status;
 }
 
 VaeStatus
@@ -30,8 +31,7 @@ vae_config_load(const char *weights, json_t **out, VaeError *error)
     const char *slash = strrchr(weights, '/');
     const size_t folder = slash != NULL ? (size_t) (slash - weights) + 1 : 0;
     char *path = vae_mem_alloc(folder + sizeof name);
-    void *map;
-    size_t size;
+    VaeTensorFile file;
     *out = NULL;
     if (path == NULL)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
@@ -39,10 +39,10 @@ vae_config_load(const char *weights, json_t **out, VaeError *error)
     memcpy(path, weights, folder);
     memcpy(path + folder, name, sizeof name);
     VaeError why = {0};
-    VaeStatus status = vae_file_map(path, 0, &map, &size, NULL, &why);
+    VaeStatus status = vae_file_begin(path, 0, &file, &why);
     if (status == VAE_OK) {
-        status = parse(path, map, size, out, &why);
-        munmap(map, size);
+        status = parse(&file, out, &why);
+        vae_file_end(&file);
     } else if (status == VAE_ERR_NOT_FOUND) {
         status = VAE_OK;
     }

@@ -23,8 +23,8 @@ struct VaeTensorFile {
     size_t size;    /* of bytes */
     uint64_t total; /* size of the file, or VAE_TOTAL_UNKNOWN */
     void *map;      /* NULL: the bytes belong to the caller */
-    int fd;         /* of the mapped file */
-    bool fetches;   /* at map is memory for fetched tensors, no mapping */
+    int fd;         /* of the file at map */
+    bool fetches;   /* at map is memory that is read into, no mapping */
     json_t *header; /* safetensors: owns names, type names, metadata */
     char *names;    /* PyTorch: owns the names */
     json_t *metadata;
@@ -111,10 +111,21 @@ VaeStatus vae_index_parse(VaeTensorFile *file, VaeOpenShard open,
  * vae_mem_free(). */
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
-/* Maps a regular file that is not empty. flags are added to those of open().
- * The caller unmaps it, and closes *fd_out, unless fd_out is NULL. */
-VaeStatus vae_file_map(const char *path, int flags, void **map, size_t *size,
-                       int *fd_out, VaeError *error);
+/*
+ * Opens a regular file that is not empty, as vae_file_end() closes it. flags
+ * are added to those of open(). out->bytes has the file's size, and no contents
+ * before vae_file_bytes(): a mapped file that is cut short while it is parsed
+ * would end the process by SIGBUS. out borrows path.
+ */
+VaeStatus vae_file_begin(const char *path, int flags, VaeTensorFile *out,
+                         VaeError *error);
+void vae_file_end(const VaeTensorFile *file);
+/* Reads these bytes, so that they can be parsed; does nothing if the bytes
+ * belong to the caller. Errors: VAE_ERR_READ, if the file was cut short. */
+VaeStatus vae_file_bytes(const VaeTensorFile *file, uint64_t from, uint64_t n,
+                         VaeError *error);
+/* Maps the file that was parsed in place of the memory. */
+VaeStatus vae_file_map(VaeTensorFile *file, VaeError *error);
 
 /* Reads config.json in the folder of the weights; *out is NULL if there is
  * none. The caller releases *out. */

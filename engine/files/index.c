@@ -165,8 +165,14 @@ take_tensors(VaeTensorFile *file, json_t *map, const json_t *places,
 VaeStatus
 vae_index_parse(VaeTensorFile *file, VaeOpenShard open, VaeError *error)
 {
-    VaeStatus status = vae_json_load((const char *) file->bytes, file->size,
-                                     file->label, "", &file->header, error);
+    if (file->size > VAE_MAX_HEADER)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: JSON of %zu bytes, wanted at most %d", file->label,
+                        file->size, (int) VAE_MAX_HEADER);
+    VaeStatus status = vae_file_bytes(file, 0, file->size, error);
+    if (status == VAE_OK)
+        status = vae_json_load((const char *) file->bytes, file->size,
+                               file->label, "", &file->header, error);
     if (status != VAE_OK)
         return status;
     json_t *map = json_object_get(file->header, "weight_map");

@@ -12,6 +12,9 @@
 #include "alloc.h"
 #include "files.h"
 
+/* Enough for the head of every format, and for white space before an index. */
+#define HEAD_BYTES 4096
+
 VaeStatus
 vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
                        const char *name, uint64_t *need, VaeError *error)
@@ -52,7 +55,7 @@ parse_format(VaeTensorFile *file, VaeError *error)
     if (file->size == file->total && vae_torch_is(file->bytes, file->size))
         return vae_torch_parse(file, error);
     uint64_t need = 0;
-    const VaeStatus status = vae_tensor_header_size(
+    VaeStatus status = vae_tensor_header_size(
         file->bytes, file->size, file->total, file->name, &need, error);
     if (status != VAE_OK)
         return status;
@@ -60,6 +63,9 @@ parse_format(VaeTensorFile *file, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: the header takes %" PRIu64 " bytes, %zu are given",
                         file->label, need, file->size);
+    status = vae_file_bytes(file, 0, need, error);
+    if (status != VAE_OK)
+        return status;
     return vae_npy_is(file->bytes, file->size)
                ? vae_npy_parse(file, error)
                : vae_safetensors_parse(file, error);
@@ -121,8 +127,10 @@ open_bytes(const VaeTensorFile *given, const char *name, Parser parser,
     const VaeStatus status = parser(file, error);
     if (status == VAE_OK)
         *out = file;
-    else
+    else {
+        file->map = NULL; /* the caller's */
         vae_tensor_file_free(&file);
+    }
     return status;
 }
 
@@ -146,28 +154,33 @@ static VaeStatus
 open_mapped(const char *path, int flags, Parser parser, VaeTensorFile **out,
             VaeError *error)
 {
-    void *map = NULL;
-    size_t size = 0;
-    int fd;
+    VaeTensorFile given;
     *out = NULL;
-    VaeStatus status = vae_file_map(path, flags, &map, &size, &fd, error);
+    VaeStatus status = vae_file_begin(path, flags, &given, error);
     if (status != VAE_OK)
         return status;
-    const VaeTensorFile given = {.bytes = map, .size = size, .total = size};
     status = open_bytes(&given, path, parser, out, error);
-    if (status == VAE_OK) {
-        (*out)->map = map;
-        (*out)->fd = fd;
-    } else {
-        munmap(map, size);
-        close(fd);
-    }
+    if (status != VAE_OK)
+        vae_file_end(&given);
+    else if ((status = vae_file_map(*out, error)) != VAE_OK)
+        vae_tensor_file_free(out);
     return status;
+}
+
+/* Reads enough to tell the format. */
+static VaeStatus
+read_head(const VaeTensorFile *file, VaeError *error)
+{
+    return vae_file_bytes(
+        file, 0, file->size < HEAD_BYTES ? file->size : HEAD_BYTES, error);
 }
 
 static VaeStatus
 parse_shard(VaeTensorFile *file, VaeError *error)
 {
+    const VaeStatus status = read_head(file, error);
+    if (status != VAE_OK)
+        return status;
     if (vae_torch_is(file->bytes, file->size) ||
         vae_npy_is(file->bytes, file->size))
         return vae_fail(error, VAE_ERR_FORMAT, "%s: is no safetensors file",
@@ -186,9 +199,12 @@ open_shard(const char *path, VaeTensorFile **out, VaeError *error)
 static VaeStatus
 parse_mapped(VaeTensorFile *file, VaeError *error)
 {
+    VaeStatus status = read_head(file, error);
+    if (status != VAE_OK)
+        return status;
     if (!vae_index_is(file->bytes, file->size))
         return parse(file, error);
-    const VaeStatus status = vae_index_parse(file, open_shard, error);
+    status = vae_index_parse(file, open_shard, error);
     return status == VAE_OK ? sort_names(file, error) : status;
 }
 

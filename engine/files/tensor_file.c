@@ -85,8 +85,7 @@ fail_errno(const char *path, const char *what, VaeError *error)
 }
 
 VaeStatus
-vae_file_map(const char *path, int flags, void **map, size_t *size, int *fd_out,
-             VaeError *error)
+vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
 {
     const char *label = vae_file_label(path);
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
@@ -99,6 +98,7 @@ vae_file_map(const char *path, int flags, void **map, size_t *size, int *fd_out,
         return fail_errno(path, "open", error);
     VaeStatus status = VAE_OK;
     struct stat st;
+    void *map = NULL;
     if (fstat(fd, &st) != 0) {
         status = fail_errno(path, "open", error);
     } else if (S_ISDIR(st.st_mode)) {
@@ -112,18 +112,44 @@ vae_file_map(const char *path, int flags, void **map, size_t *size, int *fd_out,
         status =
             vae_fail(error, VAE_ERR_FORMAT, "%s: the file is empty", label);
     } else {
-        *size = (size_t) st.st_size;
-        *map = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (*map == MAP_FAILED) {
-            *map = NULL;
-            status = fail_errno(path, "map", error);
-        }
+        map = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (map == MAP_FAILED)
+            status = vae_fail(error, VAE_ERR_MEMORY,
+                              "%s: no memory for a file of %lld bytes", label,
+                              (long long) st.st_size);
     }
-    if (status == VAE_OK && fd_out)
-        *fd_out = fd;
-    else
+    if (status != VAE_OK) {
         close(fd);
-    return status;
+        return status;
+    }
+    *out = (VaeTensorFile){.label = label,
+                           .bytes = map,
+                           .size = (size_t) st.st_size,
+                           .total = (uint64_t) st.st_size,
+                           .map = map,
+                           .fd = fd,
+                           .fetches = true};
+    return VAE_OK;
+}
+
+VaeStatus
+vae_file_map(VaeTensorFile *file, VaeError *error)
+{
+    if (mmap(file->map, file->size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
+             file->fd, 0) == MAP_FAILED)
+        return fail_errno(file->label, "map", error);
+    file->fetches = false;
+    return VAE_OK;
+}
+
+void
+vae_file_end(const VaeTensorFile *file)
+{
+    if (file->map != NULL) {
+        munmap(file->map, file->size);
+        close(file->fd);
+    }
 }
 
 void
@@ -140,10 +166,7 @@ vae_tensor_file_free(VaeTensorFile **file)
     vae_mem_free(f->names);
     vae_mem_free(f->sorted);
     vae_mem_free(f->tensors);
-    if (f->map != NULL) {
-        munmap(f->map, f->size);
-        close(f->fd);
-    }
+    vae_file_end(f);
     vae_mem_free(f->name);
     vae_mem_free(f);
 }
@@ -166,14 +189,14 @@ fail_short(const VaeTensorFile *file, VaeError *error)
 {
     struct stat st;
     if (fstat(file->fd, &st) != 0)
-        return fail_errno(file->name, "read", error);
+        return fail_errno(file->label, "read", error);
     return vae_fail(error, VAE_ERR_READ,
                     "%s: was cut short to %" PRId64
                     " bytes after it had been opened with %zu",
                     file->label, (int64_t) st.st_size, file->size);
 }
 
-/* Reads n bytes of a mapped file from offset. */
+/* Reads n bytes of the file from offset. */
 static VaeStatus
 read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
         VaeError *error)
@@ -184,7 +207,7 @@ read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail_errno(file->name, "read", error);
+            return fail_errno(file->label, "read", error);
         if (got == 0)
             return fail_short(file, error);
         to += got;
@@ -192,6 +215,15 @@ read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
         n -= (size_t) got;
     }
     return VAE_OK;
+}
+
+VaeStatus
+vae_file_bytes(const VaeTensorFile *file, uint64_t from, uint64_t n,
+               VaeError *error)
+{
+    return file->map ? read_at(file, from, (uint8_t *) file->map + from,
+                               (size_t) n, error)
+                     : VAE_OK;
 }
 
 /* The pages of a tensor in a mapped file. */

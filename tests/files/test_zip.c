@@ -23,6 +23,14 @@ holds(const VaeZip *zip, const Member *m)
                0;
 }
 
+static VaeStatus
+read_zip(VaeZip *zip, const uint8_t *bytes, size_t n, const char *label,
+         VaeError *error)
+{
+    const VaeTensorFile file = {.label = label, .bytes = bytes, .size = n};
+    return vae_zip_open(zip, &file, error);
+}
+
 static void
 check_good(const char *what, ZipFault f)
 {
@@ -31,7 +39,7 @@ check_good(const char *what, ZipFault f)
     set_members();
     const Bytes bytes = make_zip(members, 3, f);
     const VaeStatus status =
-        vae_zip_open(&zip, bytes.data, bytes.n, "good", &error);
+        read_zip(&zip, bytes.data, bytes.n, "good", &error);
     check(status == VAE_OK && zip.n == 3 && holds(&zip, &members[0]) &&
               holds(&zip, &members[1]) && holds(&zip, &members[2]) &&
               zip.first == vae_zip_find(&zip, "x/b", 3) &&
@@ -48,7 +56,7 @@ expect(const char *what, Bytes bytes, const char *words)
     VaeZip zip;
     VaeError error = {0};
     const VaeStatus status =
-        vae_zip_open(&zip, bytes.data, bytes.n, "bad.zip", &error);
+        read_zip(&zip, bytes.data, bytes.n, "bad.zip", &error);
     check_refused(what, status, &error, VAE_ERR_FORMAT, words);
     vae_zip_clear(&zip);
     free(bytes.data);
@@ -153,8 +161,8 @@ check_cut(bool zip64)
         VaeError error = {0};
         uint8_t *cut = malloc(n > 0 ? n : 1);
         memcpy(cut, bytes.data, n);
-        good = good &&
-               vae_zip_open(&zip, cut, n, "cut.zip", &error) == VAE_ERR_FORMAT;
+        good =
+            good && read_zip(&zip, cut, n, "cut.zip", &error) == VAE_ERR_FORMAT;
         vae_zip_clear(&zip);
         free(cut);
     }

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-/* Far more than the list of a model's tensors takes. */
-#define MAX_PICKLE ((size_t) 4 << 20)
 #define MAX_PROTOCOL 5
 #define MAX_GLOBAL ((size_t) 1 << 16)
 
@@ -470,7 +468,7 @@ vae_pickle_run(VaePickle *p, const uint8_t *bytes, size_t size,
                const char *label, VaeError *error)
 {
     *p = (VaePickle){.label = label, .bytes = bytes, .size = size};
-    if (size > MAX_PICKLE)
+    if (size > VAE_MAX_PICKLE)
         return vae_pickle_fail(p, "more than 4 MiB, wanted a list of tensors",
                                error);
     while (p->at < size) {

@@ -8,6 +8,9 @@
 
 #include "files.h"
 
+/* Bytes; far more than the list of a model's tensors takes. */
+#define VAE_MAX_PICKLE ((size_t) 4 << 20)
+
 typedef enum VaePickleKind {
     VAE_PICKLE_NONE,
     VAE_PICKLE_BOOL,

@@ -90,6 +90,11 @@ static VaeStatus
 check_byteorder(const Torch *t, VaeError *error)
 {
     const VaeZipMember *m = find(t, "byteorder");
+    if (m != NULL && m->size == 6) {
+        const VaeStatus status = vae_file_bytes(t->file, m->offset, 6, error);
+        if (status != VAE_OK)
+            return status;
+    }
     if (m == NULL ||
         (m->size == 6 && memcmp(t->zip.bytes + m->offset, "little", 6) == 0))
         return VAE_OK;
@@ -346,8 +351,7 @@ static VaeStatus
 read_archive(Torch *t, VaeError *error)
 {
     const char *label = t->file->label;
-    VaeStatus status =
-        vae_zip_open(&t->zip, t->file->bytes, t->file->size, label, error);
+    VaeStatus status = vae_zip_open(&t->zip, t->file, error);
     if (status == VAE_OK)
         status = find_folder(t, error);
     if (status == VAE_OK)
@@ -355,6 +359,10 @@ read_archive(Torch *t, VaeError *error)
     if (status != VAE_OK)
         return status;
     const VaeZipMember *m = find(t, "data.pkl");
+    if (m->size <= VAE_MAX_PICKLE)
+        status = vae_file_bytes(t->file, m->offset, m->size, error);
+    if (status != VAE_OK)
+        return status;
     status = vae_pickle_run(&t->pickle, t->zip.bytes + m->offset,
                             (size_t) m->size, label, error);
     if (status != VAE_OK)

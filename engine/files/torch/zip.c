@@ -110,11 +110,16 @@ find_end64(const VaeZip *zip, const uint8_t *end, const uint8_t **out,
 static VaeStatus
 read_end(const VaeZip *zip, Directory *dir, VaeError *error)
 {
+    const uint64_t most = END64_SIZE + LOCATOR_SIZE + END_SIZE + MAX_COMMENT;
+    const uint64_t n = zip->size < most ? zip->size : most;
+    VaeStatus status = vae_file_bytes(zip->file, zip->size - n, n, error);
+    if (status != VAE_OK)
+        return status;
     const uint8_t *end64, *end = find_end(zip);
     if (end == NULL)
         return fail_zip(zip, "no directory at its end; was it cut short?",
                         error);
-    const VaeStatus status = find_end64(zip, end, &end64, error);
+    status = find_end64(zip, end, &end64, error);
     if (status != VAE_OK)
         return status;
     bool whole = u16(end + 4) == 0 && u16(end + 6) == 0;
@@ -139,6 +144,8 @@ read_end(const VaeZip *zip, Directory *dir, VaeError *error)
     if (dir->records > dir->size / RECORD_SIZE)
         return fail_zip(zip, "its directory is too small for its members",
                         error);
+    if (dir->size > VAE_MAX_HEADER)
+        return fail_zip(zip, "its directory is too large", error);
     if (dir->records == 0)
         return fail_zip(zip, "it has no member", error);
     return VAE_OK;
@@ -174,6 +181,11 @@ read_local(const VaeZip *zip, const Directory *dir, VaeZipMember *m,
         return fail_member(zip, m, "begins past the end of the members", error);
     const uint8_t *p = zip->bytes + m->header;
     const uint64_t room = dir->offset - m->header - LOCAL_SIZE;
+    VaeStatus status = vae_file_bytes(
+        zip->file, m->header,
+        LOCAL_SIZE + (m->name_size < room ? m->name_size : room), error);
+    if (status != VAE_OK)
+        return status;
     if (!is_record(p, 3, 4))
         return fail_member(zip, m, "has no local header", error);
     const uint64_t names = u16(p + 26) + (uint64_t) u16(p + 28);
@@ -272,19 +284,23 @@ check_members(VaeZip *zip, VaeError *error)
 }
 
 VaeStatus
-vae_zip_open(VaeZip *zip, const uint8_t *bytes, uint64_t size,
-             const char *label, VaeError *error)
+vae_zip_open(VaeZip *zip, const VaeTensorFile *file, VaeError *error)
 {
-    *zip = (VaeZip){.label = label, .bytes = bytes, .size = size};
+    *zip = (VaeZip){.file = file,
+                    .label = file->label,
+                    .bytes = file->bytes,
+                    .size = file->size};
     Directory dir = {0};
     VaeStatus status = read_end(zip, &dir, error);
+    if (status == VAE_OK)
+        status = vae_file_bytes(file, dir.offset, dir.size, error);
     if (status != VAE_OK)
         return status;
     zip->members = vae_mem_alloc((size_t) dir.records * sizeof *zip->members);
     if (zip->members == NULL)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "%s: no memory for %" PRIu64 " members of an archive",
-                        label, dir.records);
+                        file->label, dir.records);
     zip->n = (size_t) dir.records;
     uint64_t place = dir.offset;
     for (size_t i = 0; status == VAE_OK && i < zip->n; i++)

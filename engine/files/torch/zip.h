@@ -15,8 +15,9 @@ typedef struct VaeZipMember {
 } VaeZipMember;
 
 typedef struct VaeZip {
+    const VaeTensorFile *file; /* the whole archive, borrowed */
     const char *label;
-    const uint8_t *bytes; /* the whole archive, borrowed */
+    const uint8_t *bytes; /* those that vae_file_bytes() has read */
     uint64_t size;
     VaeZipMember *members; /* sorted by name, each name once */
     size_t n;
@@ -30,8 +31,7 @@ bool vae_zip_is(const uint8_t *bytes, size_t size);
  * is within the archive and overlaps no other. Checksums are not verified.
  * vae_zip_clear() frees *zip, also after an error or if it is all zeros.
  */
-VaeStatus vae_zip_open(VaeZip *zip, const uint8_t *bytes, uint64_t size,
-                       const char *label, VaeError *error);
+VaeStatus vae_zip_open(VaeZip *zip, const VaeTensorFile *file, VaeError *error);
 void vae_zip_clear(VaeZip *zip);
 
 /* Finds a member by name in O(log n); NULL if there is none. */
