@@ -21,21 +21,16 @@ static GstHarness *
 decoder(const gchar *precision)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", precision);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
 static void
 finish(GstHarness *h)
 {
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
 /* The frames behind AT of a run that nothing ended. */
@@ -95,8 +90,6 @@ interrupted(gboolean carries, gboolean by_signal)
         g_free(vae_test_pull_frames(h, 0, FRAMES_AT));
     CHECK_INT(wait_saved(bus), FRAMES_AT);
     vae_test_push_latents(h, LW, LH, AT, AT + 2);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     CHECK(g_file_test(file, G_FILE_TEST_IS_REGULAR));
 }
@@ -128,8 +121,7 @@ goes_on(guint from, const gchar *want)
     finish(h);
 }
 
-static void
-test_without_carries(void)
+TEST(without_carries)
 {
     gchar *want = undisturbed();
 
@@ -139,8 +131,7 @@ test_without_carries(void)
     g_free(want);
 }
 
-static void
-test_with_carries(void)
+TEST(with_carries)
 {
     gchar *want = undisturbed();
 
@@ -197,8 +188,6 @@ clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
     CHECK_INT(wait_saved(bus), n);
     push_clip(h, at, CLIP_LATENTS, numbered);
     want = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     finish(h);
 
     h = decoder("fp32");
@@ -211,8 +200,7 @@ clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
     finish(h);
 }
 
-static void
-test_sequences(void)
+TEST(sequences)
 {
     clip_goes_on(2, 0, FALSE, TRUE); /* in the first sequence */
     clip_goes_on(5, 0, FALSE, TRUE);
@@ -237,13 +225,10 @@ refused(const gchar *precision, guint from, GQuark domain, gint code,
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, from)),
               GST_FLOW_ERROR);
     vae_test_expect_error(bus, domain, code, word, other);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_refused(void)
+TEST(refused)
 {
     interrupted(FALSE, FALSE);
     refused("fp32", AT - 37, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
@@ -251,8 +236,7 @@ test_refused(void)
 }
 
 /* What cannot be written is a warning. */
-static void
-test_unwritable(void)
+TEST(unwritable)
 {
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
@@ -277,14 +261,11 @@ test_unwritable(void)
     gst_message_unref(message);
     vae_test_push_latents(h, LW, LH, 2, 4);
     g_free(vae_test_pull_frames(h, 5, 8));
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     finish(h);
 }
 
 /* An empty file, and one of another size of picture. */
-static void
-test_foreign(void)
+TEST(foreign)
 {
     CHECK(g_file_set_contents(file, "", 0, NULL));
     refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, file,
@@ -297,18 +278,11 @@ test_foreign(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"without-carries", test_without_carries},
-                                    {"with-carries", test_with_carries},
-                                    {"sequences", test_sequences},
-                                    {"refused", test_refused},
-                                    {"unwritable", test_unwritable},
-                                    {"foreign", test_foreign},
-                                    {NULL, NULL}};
     int ret;
 
     folder = g_dir_make_tmp("vae-checkpoint-XXXXXX", NULL);
     file = g_build_filename(folder, "a.safetensors", NULL);
-    ret = vae_test_main(argc, argv, tests);
+    ret = vae_test_main(argc, argv);
     g_unlink(file);
     g_rmdir(folder);
     g_free(file);

@@ -45,11 +45,9 @@ static GstHarness *
 decoder(const char *backend)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
@@ -85,8 +83,7 @@ check_times(GstHarness *h, guint64 slices)
     CHECK(parts <= stat_of(h, "total", "slice") + 1000 * slices);
 }
 
-static void
-test_times(void)
+TEST(times)
 {
     GstHarness *h = decoder("auto");
 
@@ -107,8 +104,7 @@ compare(const void *a, const void *b)
 }
 
 /* More slices than are remembered. */
-static void
-test_percentile(void)
+TEST(percentile)
 {
     enum { N = RECENT + 14 };
     static guint64 seen[G_N_ELEMENTS(kinds)][N];
@@ -144,8 +140,7 @@ check_rung(GstHarness *h, const VaePlan *plan)
 }
 
 /* Memory and names are those of the library's plan. */
-static void
-test_plan(void)
+TEST(plan)
 {
     static const char *const fields[] = {"weights", "carries", "spilled",
                                          "arena",   "scratch", "staging",
@@ -206,18 +201,16 @@ hold_caps(GstPad *pad, GstPadProbeInfo *info, gpointer user)
 }
 
 /* A step waits while the memory for its frames is not known. */
-static void
-test_queue_wait(void)
+TEST(queue_wait)
 {
     const guint64 wait_us = 30000;
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     const gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         hold_caps, NULL, NULL);
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     CHECK_INT(vae_test_stat(h, "in-flight"), 1);
     g_usleep(wait_us);
@@ -225,7 +218,6 @@ test_queue_wait(void)
     g_free(vae_test_pull_frames(h, 0, 1));
     CHECK(stat_of(h, "last", "queue-wait") >= wait_us * 1000);
     gst_object_unref(pad);
-    g_free(caps);
     vae_test_teardown(h);
 }
 
@@ -237,15 +229,13 @@ count_messages(guint64 interval)
         vae_test_harness("vaedecode", "post-stats", TRUE, "stats-interval",
                          interval, "slice-size", 1, NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstMessage *message;
     guint n = 0;
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     for (guint k = 0; k < 5; k++)
         run_slice(h, k);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT))) {
         CHECK(gst_message_has_name(message, "vae-stats"));
         CHECK(gst_structure_has_field(gst_message_get_structure(message),
@@ -253,15 +243,11 @@ count_messages(guint64 interval)
         gst_message_unref(message);
         n++;
     }
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-    g_free(caps);
     vae_test_teardown(h);
     return n;
 }
 
-static void
-test_interval(void)
+TEST(interval)
 {
     CHECK_INT(count_messages(0), 6);
     CHECK_INT(count_messages(G_MAXINT64), 2);
@@ -270,8 +256,7 @@ test_interval(void)
 /* Each property of ours says when it may be set. None is controllable: they
  * say with what and how is computed, and none is a quantity that changes along
  * the timeline of a clip. */
-static void
-test_properties(void)
+TEST(properties)
 {
     static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
                                         "latentmux"};
@@ -297,18 +282,4 @@ test_properties(void)
         g_free(specs);
         gst_object_unref(element);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"times", test_times},
-                                    {"percentile", test_percentile},
-                                    {"plan", test_plan},
-                                    {"queue-wait", test_queue_wait},
-                                    {"interval", test_interval},
-                                    {"properties", test_properties},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -59,10 +59,7 @@ decoder(const gchar *backend, const gchar *downstream)
 static void
 start(GstHarness *h)
 {
-    gchar *caps = vae_test_latent_caps(LW, LH, ", width=23, height=15");
-
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, ", width=23, height=15");
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
 }
 
@@ -158,14 +155,6 @@ decode_system(void)
     return sum;
 }
 
-static void
-same(gchar *found, gchar *wanted)
-{
-    CHECK(strcmp(found, wanted) == 0);
-    g_free(found);
-    g_free(wanted);
-}
-
 static gboolean
 had(GstBus *bus, GstMessageType type)
 {
@@ -195,8 +184,7 @@ check_waits(const int before[2], int n)
 
 /* A context is asked for, made and told of; the engine writes the frames
  * itself, each after what may still read the memory. */
-static void
-test_decode(void)
+TEST(decode)
 {
     GstHarness *h;
     GstCudaContext *context;
@@ -223,15 +211,12 @@ test_decode(void)
     CHECK(context != NULL);
     sum = pull(h, context);
     gst_object_unref(context);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
-    same(sum, decode_system());
+    vae_test_same(sum, decode_system());
 }
 
 /* Another's context is taken, and the bytes are the same. */
-static void
-test_decode_other_context(void)
+TEST(decode_other_context)
 {
     GstHarness *h;
     GstCudaContext *other;
@@ -253,16 +238,13 @@ test_decode_other_context(void)
     sum = pull(h, other);
     CHECK(!had(bus, GST_MESSAGE_NEED_CONTEXT));
     CHECK(!had(bus, GST_MESSAGE_HAVE_CONTEXT));
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     gst_object_unref(other);
-    same(sum, decode_system());
+    vae_test_same(sum, decode_system());
 }
 
 /* System memory is what nobody has to ask for. */
-static void
-test_choice(void)
+TEST(choice)
 {
     const gchar *const system[][2] = {
         {"cuda", SYSTEM "; " CUDA},
@@ -299,14 +281,11 @@ check_none(const gchar *backend, const char *word)
     gst_caps_unref(latents);
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           "memory:CUDAMemory");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     g_free(caps);
 }
 
-static void
-test_without_device(void)
+TEST(without_device)
 {
     GstHarness *h;
 
@@ -425,25 +404,22 @@ encode(gboolean cuda, gboolean other)
     return text;
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     if (on_device())
-        same(encode(TRUE, FALSE), encode(FALSE, FALSE));
+        vae_test_same(encode(TRUE, FALSE), encode(FALSE, FALSE));
 }
 
 /* Memory of another device than the stream's, which may not touch it: frames
  * go through the host, where they are already. */
-static void
-test_encode_other_device(void)
+TEST(encode_other_device)
 {
     if (on_device())
-        same(encode(TRUE, TRUE), encode(FALSE, FALSE));
+        vae_test_same(encode(TRUE, TRUE), encode(FALSE, FALSE));
 }
 
 /* The templates, and an element that was never started. */
-static void
-test_template(void)
+TEST(template)
 {
     const gchar *const names[][2] = {{"vaedecode", "src"},
                                      {"vaeencode", "sink"}};
@@ -470,8 +446,7 @@ test_template(void)
 
 /* An encoder downstream is READY first, and shall not need a context of its
  * own; others' contexts are none of the element's business. */
-static void
-test_asked_early(void)
+TEST(asked_early)
 {
     GstElement *element = gst_element_factory_make("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(element, "src");
@@ -499,22 +474,4 @@ test_asked_early(void)
     gst_object_unref(peer);
     gst_object_unref(pad);
     gst_object_unref(element);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"template", test_template},
-        {"decode", test_decode},
-        {"decode_other_context", test_decode_other_context},
-        {"choice", test_choice},
-        {"without_device", test_without_device},
-        {"asked_early", test_asked_early},
-        {"encode", test_encode},
-        {"encode_other_device", test_encode_other_device},
-        {NULL, NULL},
-    };
-
-    return vae_test_main(argc, argv, tests);
 }

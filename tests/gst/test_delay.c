@@ -119,17 +119,14 @@ run(gint look_ahead, guint slice, guint n)
 }
 
 /* Every length, also those that come at the end alone; slices are the same. */
-static void
-test_lengths(void)
+TEST(lengths)
 {
     static const guint lengths[] = {1, 2, 13, 14, 15, 16, 20};
 
     for (guint i = 0; i < G_N_ELEMENTS(lengths); i++) {
         gchar *one = run(-1, 1, lengths[i]), *four = run(-1, 4, lengths[i]);
 
-        CHECK(strcmp(one, four) == 0);
-        g_free(one);
-        g_free(four);
+        vae_test_same(one, four);
     }
 }
 
@@ -155,8 +152,7 @@ check_moments(gint look_ahead, guint delay)
     vae_test_teardown(h);
 }
 
-static void
-test_moments(void)
+TEST(moments)
 {
     check_moments(-1, DELAY);
     check_moments(2, 2 * GROUP);
@@ -164,8 +160,7 @@ test_moments(void)
 }
 
 /* Less latency, other frames; as much as the model needs is exact. */
-static void
-test_look_ahead(void)
+TEST(look_ahead)
 {
     gchar *exact = run(-1, 1, 18), *same = run(AHEAD, 1, 18);
     gchar *other = run(2, 1, 18), *sliced = run(2, 4, 18);
@@ -194,16 +189,14 @@ check_latency(gint look_ahead, guint delay)
     vae_test_teardown(h);
 }
 
-static void
-test_latency(void)
+TEST(latency)
 {
     check_latency(-1, DELAY);
     check_latency(3, 3 * GROUP);
 }
 
 /* The latents that a decoder downstream wants behind a segment. */
-static void
-test_query(void)
+TEST(query)
 {
     GstHarness *h = decoder(weights(), -1);
     GstQuery *query = gst_query_new_custom(
@@ -219,8 +212,7 @@ test_query(void)
 }
 
 /* What ends a sequence gives its frames before anything else. */
-static void
-test_ends(void)
+TEST(ends)
 {
     GstHarness *h = decoder(weights(), -1);
     gchar *md5 = run(-1, 1, 3), *found;
@@ -261,8 +253,7 @@ test_ends(void)
     vae_test_teardown(h);
 }
 
-static void
-test_flush(void)
+TEST(flush)
 {
     GstHarness *h = decoder(weights(), -1);
     gchar *wanted = run(-1, 1, 2), *found;
@@ -279,16 +270,13 @@ test_flush(void)
     found = vae_test_pull_frames(h, 0, frames_of(2));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    CHECK(strcmp(found, wanted) == 0);
-    g_free(found);
-    g_free(wanted);
+    vae_test_same(found, wanted);
     vae_test_teardown(h);
 }
 
 /* Another model at a latent in the middle: the frames before it are those of a
  * sequence that ends there, the times go on. */
-static void
-test_switch(void)
+TEST(switch)
 {
     GstHarness *h = decoder(weights(), -1);
     gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
@@ -346,8 +334,7 @@ check_checkpoint(gboolean carries, guint k0)
     vae_test_teardown(b);
 }
 
-static void
-test_checkpoint(void)
+TEST(checkpoint)
 {
     check_checkpoint(FALSE, 0);
     check_checkpoint(TRUE, 0);
@@ -466,8 +453,7 @@ check_trick_mode(const gchar *path, gdouble rate, guint pictures)
     vae_play_free(play);
 }
 
-static void
-test_segments(void)
+TEST(segments)
 {
     gchar *path = write_clip();
     VaePlay *whole = vae_play_new(
@@ -487,22 +473,4 @@ test_segments(void)
     check_trick_mode(path, -4, 5);
     vae_play_free(whole);
     vae_play_remove(path);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"lengths", test_lengths},
-                                    {"moments", test_moments},
-                                    {"look_ahead", test_look_ahead},
-                                    {"latency", test_latency},
-                                    {"query", test_query},
-                                    {"ends", test_ends},
-                                    {"flush", test_flush},
-                                    {"switch", test_switch},
-                                    {"checkpoint", test_checkpoint},
-                                    {"segments", test_segments},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -30,8 +30,7 @@ pull(GstHarness *h, guint k, guint from, guint to)
     gst_buffer_unref(vae_test_pull_latent(h, k, from, to));
 }
 
-static void
-test_groups(void)
+TEST(groups)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -47,8 +46,7 @@ test_groups(void)
     vae_test_teardown(h);
 }
 
-static void
-test_tail_repeat(void)
+TEST(tail_repeat)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -62,8 +60,7 @@ test_tail_repeat(void)
     vae_test_teardown(h);
 }
 
-static void
-test_tail_drop(void)
+TEST(tail_drop)
 {
     GstVideoInfo info;
     GstHarness *h = encoder_sized(W, H, "tail", 1, &info);
@@ -76,8 +73,7 @@ test_tail_drop(void)
     vae_test_teardown(h);
 }
 
-static void
-test_caps(void)
+TEST(caps)
 {
     GstVideoInfo info;
     GstHarness *h = encoder_sized(50, 34, NULL, 0, &info);
@@ -131,8 +127,7 @@ check_choice(const char *choice, const char *field, const char *value,
     vae_test_teardown(h);
 }
 
-static void
-test_choices(void)
+TEST(choices)
 {
     check_choice("video/x-vae-latent,type=float16", "type", "float16",
                  16 * 6 * 4 * 2);
@@ -157,13 +152,10 @@ check_unwanted(const char *wanted, const char *word, const char *other)
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           other);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_unwanted(void)
+TEST(unwanted)
 {
     check_unwanted("video/x-vae-latent,latent-space=wan2.2",
                    "latent-space is wan2.1, it wants wan2.2",
@@ -179,8 +171,7 @@ test_unwanted(void)
 
 /* A frame that begins a sequence in the middle of a group: the group before
  * is filled up. */
-static void
-test_discont(void)
+TEST(discont)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -194,13 +185,10 @@ test_discont(void)
     pull(h, 1, 1, 3);
     pull(h, 0, 3, 4);
     pull(h, 1, 4, 8);
-    vae_test_push_eos(h);
-    vae_test_no_more(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
-static void
-test_force_key_unit(void)
+TEST(force_key_unit)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -217,9 +205,7 @@ test_force_key_unit(void)
     pull(h, 2, 5, 7);
     pull(h, 0, 7, 8);
     pull(h, 1, 8, 12);
-    vae_test_push_eos(h);
-    vae_test_no_more(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 
     /* From upstream, in the stream; it goes on downstream. */
     h = encoder(&info);
@@ -240,8 +226,7 @@ test_force_key_unit(void)
     vae_test_teardown(h);
 }
 
-static void
-test_no_pts(void)
+TEST(no_pts)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -259,8 +244,7 @@ test_no_pts(void)
 }
 
 /* A gap in the middle of a group fills it up before the gap goes on. */
-static void
-test_gap(void)
+TEST(gap)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -275,8 +259,7 @@ test_gap(void)
     vae_test_teardown(h);
 }
 
-static void
-test_drain(void)
+TEST(drain)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -306,13 +289,10 @@ check_refused(const char *more, const char *word, const char *other)
                           other);
     gst_caps_unref(caps);
     g_free(text);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_refused(void)
+TEST(refused)
 {
     check_refused("framerate=16/1,colorimetry=smpte240m", "smpte240m", "bt709");
     check_refused("framerate=1/2147483647", "1/2147483647",
@@ -323,8 +303,7 @@ test_refused(void)
 
 /* The same picture, in formats that can say the same, gives latents that are
  * near to each other; in another range it does not. */
-static void
-test_range_matters(void)
+TEST(range_matters)
 {
     gdouble sum[2] = {0, 0};
 
@@ -383,8 +362,7 @@ latents_of(const char *posterior, guint64 seed, guint slice)
     return text;
 }
 
-static void
-test_posterior(void)
+TEST(posterior)
 {
     const guint64 seed = G_GUINT64_CONSTANT(0xfedcba9876543210);
     gchar *mean = latents_of("mean", seed, 1);
@@ -431,38 +409,12 @@ check_jump(GstClockTime jump, gboolean told)
         vae_test_one_warning(bus, "videorate");
     else
         CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING));
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_jump(void)
+TEST(jump)
 {
     check_jump(0, FALSE);
     check_jump(20 * GST_MSECOND, FALSE);
     check_jump(GST_SECOND, TRUE);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"groups", test_groups},
-                                    {"tail-repeat", test_tail_repeat},
-                                    {"tail-drop", test_tail_drop},
-                                    {"caps", test_caps},
-                                    {"choices", test_choices},
-                                    {"unwanted", test_unwanted},
-                                    {"discont", test_discont},
-                                    {"force-key-unit", test_force_key_unit},
-                                    {"no-pts", test_no_pts},
-                                    {"gap", test_gap},
-                                    {"drain", test_drain},
-                                    {"refused", test_refused},
-                                    {"range-matters", test_range_matters},
-                                    {"posterior", test_posterior},
-                                    {"jump", test_jump},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

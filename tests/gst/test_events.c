@@ -53,8 +53,7 @@ end(GstHarness *h)
 
 /* Several are kept, each until its running time; those that are due at the
  * same frame make one sequence. */
-static void
-test_requests(void)
+TEST(requests)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -91,8 +90,7 @@ test_requests(void)
 }
 
 /* At the very start nothing has to begin anew; a flush forgets. */
-static void
-test_requests_gone(void)
+TEST(requests_gone)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -117,8 +115,7 @@ test_requests_gone(void)
 }
 
 /* The event from upstream: the sequence begins with the frame behind it. */
-static void
-test_from_upstream(void)
+TEST(from_upstream)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -138,8 +135,7 @@ test_from_upstream(void)
 }
 
 /* A family that begins with a whole group: nothing is lost either. */
-static void
-test_tae(void)
+TEST(tae)
 {
     gchar *path =
         g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
@@ -164,8 +160,7 @@ test_tae(void)
 /* What was encoded with a new sequence in the middle of a group decodes to as
  * many frames, whose times touch; the latter are those of a clip that begins
  * there. */
-static void
-test_decodes(void)
+TEST(decodes)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info), *d = vae_test_harness("vaedecode", NULL);
@@ -210,8 +205,7 @@ test_decodes(void)
 
 /* A decoder asks upstream for a sequence; one that upstream tells of does not
  * disturb what it decodes. */
-static void
-test_decoder_requests(void)
+TEST(decoder_requests)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     gchar *wanted, *found;
@@ -351,8 +345,7 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
         gst_buffer_unref(vae_test_pull(h));
     CHECK(gst_harness_push_event(h, custom("three")));
     CHECK(gst_harness_push_event(h, gst_event_new_stream_group_done(7)));
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     gst_pad_remove_probe(pad, probe);
     if (!g_str_has_prefix(seen->str, "one toc stream-collection tag "
                                      "protection sink-message two frame ") ||
@@ -366,8 +359,7 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
     vae_test_teardown(h);
 }
 
-static void
-test_order(void)
+TEST(order)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -405,8 +397,7 @@ last_tags(GstHarness *h, const GstTagList *in)
 
 /* Of the video's tags those about its codec do not hold for latents; a decoder
  * passes all on, and so do both those of the whole medium. */
-static void
-test_tags(void)
+TEST(tags)
 {
     GstTagList *in =
         gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "H.264",
@@ -435,8 +426,7 @@ test_tags(void)
 }
 
 /* The codec and the bitrate are told, also where upstream has no tags; once. */
-static void
-test_own_tags(void)
+TEST(own_tags)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -461,21 +451,4 @@ test_own_tags(void)
     }
     gst_clear_event(&event);
     vae_test_teardown(h);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"requests", test_requests},
-                                    {"requests-gone", test_requests_gone},
-                                    {"from-upstream", test_from_upstream},
-                                    {"tae", test_tae},
-                                    {"decodes", test_decodes},
-                                    {"decoder-requests", test_decoder_requests},
-                                    {"order", test_order},
-                                    {"tags", test_tags},
-                                    {"own-tags", test_own_tags},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -276,8 +276,7 @@ remove_files(void)
         g_remove(made[i]);
 }
 
-static void
-test_examples(void)
+TEST(examples)
 {
     make_files();
     for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
@@ -296,14 +295,13 @@ test_examples(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"examples", test_examples}, {NULL, NULL}};
     gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     int status;
 
     /* Before GLib looks at it. */
     g_setenv("XDG_DATA_HOME", folder, TRUE);
     CHECK_INT(g_chdir(folder), 0);
-    status = vae_test_main(argc, argv, tests);
+    status = vae_test_main(argc, argv);
     CHECK_INT(g_chdir("/"), 0);
     CHECK_INT(g_rmdir(folder), 0); /* nothing else was written */
     g_free(folder);

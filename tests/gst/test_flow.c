@@ -16,10 +16,8 @@ static GstHarness *
 decoder_sized(int width, int height)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2, NULL);
-    gchar *caps = vae_test_latent_caps(width, height, NULL);
 
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, width, height, NULL);
     return h;
 }
 
@@ -59,19 +57,17 @@ trace_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK;
 }
 
-static void
-test_order(void)
+TEST(order)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     gchar *other = vae_test_latent_caps(LW, LH + 1, NULL);
     Trace trace = {.text = g_string_new(NULL)};
 
     gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         trace_probe, &trace, NULL);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 2);
     gst_harness_push_event(h,
                            gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
@@ -82,13 +78,11 @@ test_order(void)
     gst_harness_push_event(h, gst_event_new_gap(vae_test_time(9), GST_SECOND));
     gst_harness_set_src_caps_str(h, other);
     vae_test_push_latents(h, LW, LH + 1, 0, 2);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     CHECK(strcmp(trace.text->str, "CSfffffXffffTGCSfffffE") == 0 ||
           strcmp(trace.text->str, "CSfffffXffffTGCfffffE") == 0);
     g_string_free(trace.text, TRUE);
     gst_object_unref(pad);
-    g_free(caps);
     g_free(other);
     vae_test_teardown(h);
 }
@@ -152,8 +146,7 @@ block_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 
 /* With downstream shut, queue-depth slices wait, one is in the task's hands,
  * and a flush lets the sender go at once. */
-static void
-test_back_pressure(void)
+TEST(back_pressure)
 {
     GstHarness *h = decoder_sized(LW, LW);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
@@ -181,17 +174,15 @@ test_back_pressure(void)
 }
 
 /* A flush takes the caps before they were pushed; they come again. */
-static void
-test_flush_before_caps(void)
+TEST(flush_before_caps)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         block_probe, NULL, NULL);
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     while (!gst_pad_is_blocking(pad))
         g_usleep(1000);
@@ -202,7 +193,6 @@ test_flush_before_caps(void)
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
     gst_object_unref(pad);
-    g_free(caps);
     vae_test_teardown(h);
 }
 
@@ -220,8 +210,7 @@ flush_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 
 /* The caps go nowhere, and are made again in front of the segment that follows:
  * behind it GStreamer would warn of the order. */
-static void
-test_flush_in_caps(void)
+TEST(flush_in_caps)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
@@ -248,8 +237,7 @@ test_flush_in_caps(void)
 }
 
 /* Flushes at random moments: what follows is what a fresh stream gives. */
-static void
-test_flush_storm(void)
+TEST(flush_storm)
 {
     const char *given = g_getenv("VAE_TEST_SEED");
     const guint32 seed =
@@ -282,8 +270,7 @@ test_flush_storm(void)
     vae_test_teardown(h);
 }
 
-static void
-test_drain(void)
+TEST(drain)
 {
     GstHarness *h = decoder();
     GstQuery *query = gst_query_new_drain();
@@ -295,8 +282,7 @@ test_drain(void)
     vae_test_teardown(h);
 }
 
-static void
-test_empty(void)
+TEST(empty)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstSegment segment;
@@ -304,28 +290,20 @@ test_empty(void)
     gst_segment_init(&segment, GST_FORMAT_TIME);
     gst_harness_push_event(h, gst_event_new_stream_start("empty"));
     gst_harness_push_event(h, gst_event_new_segment(&segment));
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 
     h = decoder(); /* with caps, without buffers */
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
 /* After EOS, a new stream without a flush. */
-static void
-test_after_eos(void)
+TEST(after_eos)
 {
     GstHarness *h = decoder();
     GstSegment segment;
 
     vae_test_push_latents(h, LW, LH, 0, 2);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     g_free(vae_test_pull_frames(h, 0, 5));
     gst_harness_push_event(h, gst_event_new_stream_start("again"));
     gst_segment_init(&segment, GST_FORMAT_TIME);
@@ -360,8 +338,7 @@ push_until_refused(GstHarness *h)
 
 /* Downstream has enough after 7 frames: EOS goes down, upstream hears of it,
  * and a segment opens the way again. */
-static void
-test_downstream_eos(void)
+TEST(downstream_eos)
 {
     GstHarness *h = decoder();
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
@@ -412,8 +389,7 @@ check_pipeline_ends(const char *after, GstMessageType wanted)
     g_free(text);
 }
 
-static void
-test_pipeline_ends(void)
+TEST(pipeline_ends)
 {
     check_pipeline_ends("identity", GST_MESSAGE_EOS);
     check_pipeline_ends("identity eos-after=7", GST_MESSAGE_EOS);
@@ -421,8 +397,7 @@ test_pipeline_ends(void)
 }
 
 /* To NULL with slices in flight, at many moments. */
-static void
-test_states(void)
+TEST(states)
 {
     for (guint i = 0; i < 20; i++) {
         GstHarness *h = decoder_sized(BIG, BIG);
@@ -438,8 +413,7 @@ test_states(void)
 }
 
 /* Up and down without data, and properties at every height. */
-static void
-test_state_cycle(void)
+TEST(state_cycle)
 {
     static const char *const names[] = {"vaedecode", "vaeencode"};
     static const GstState states[] = {GST_STATE_READY,   GST_STATE_PAUSED,
@@ -469,8 +443,7 @@ test_state_cycle(void)
 
 /* The source pad is shut first. What the sink pad is still sent then, such as
  * the first events of a stream, must not become an error. */
-static void
-test_shut(void)
+TEST(shut)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
@@ -513,8 +486,7 @@ rate_upstream(GstHarness *h, gdouble rate)
 }
 
 /* A decoder plays backwards, an encoder does not. */
-static void
-test_seek(void)
+TEST(seek)
 {
     GstHarness *h = decoder();
 
@@ -525,27 +497,4 @@ test_seek(void)
     CHECK(rate_upstream(h, 1) == 1);
     CHECK(rate_upstream(h, -1) == 0);
     vae_test_teardown(h);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"order", test_order},
-        {"back-pressure", test_back_pressure},
-        {"flush-before-caps", test_flush_before_caps},
-        {"flush-in-caps", test_flush_in_caps},
-        {"flush-storm", test_flush_storm},
-        {"drain", test_drain},
-        {"empty", test_empty},
-        {"after-eos", test_after_eos},
-        {"downstream-eos", test_downstream_eos},
-        {"pipeline-ends", test_pipeline_ends},
-        {"states", test_states},
-        {"state-cycle", test_state_cycle},
-        {"shut", test_shut},
-        {"seek", test_seek},
-        {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -323,14 +323,12 @@ each(const char *rgb_format, Check check)
     gst_buffer_unref(rgb);
 }
 
-static void
-test_decode(void)
+TEST(decode)
 {
     each("RGB", check_decode);
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     each("GBR_12LE", check_encode);
 }
@@ -354,17 +352,10 @@ play(const char *format, gchar **taken)
     GstElement *encoder = gst_bin_get_by_name(GST_BIN(pipeline), "e");
     GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
     GstPad *pad = gst_element_get_static_pad(encoder, "sink");
-    GstBus *bus = gst_element_get_bus(pipeline);
     GstSample *sample = NULL;
-    GstMessage *message;
     GstCaps *caps;
 
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK(message != NULL);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
+    vae_test_play(pipeline);
     g_object_get(sink, "last-sample", &sample, NULL);
     CHECK(sample != NULL);
     caps = gst_pad_get_current_caps(pad);
@@ -373,7 +364,6 @@ play(const char *format, gchar **taken)
     gst_caps_unref(caps);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(pad);
-    gst_object_unref(bus);
     gst_object_unref(sink);
     gst_object_unref(encoder);
     gst_object_unref(pipeline);
@@ -417,8 +407,7 @@ mean_difference(GstSample *one, GstSample *two)
 }
 
 /* A pipeline in every format shows what that in RGB shows. */
-static void
-test_pipelines(void)
+TEST(pipelines)
 {
     gchar *taken;
     GstSample *rgb = play("RGB", &taken);
@@ -438,8 +427,7 @@ test_pipelines(void)
 
 /* Who takes anything gets what it always got: the formats of the first group
  * go before all others. */
-static void
-test_preferred(void)
+TEST(preferred)
 {
     static const char *const choices[][2] = {
         {"video/x-raw", "I420"},
@@ -471,16 +459,4 @@ test_preferred(void)
     gst_sample_unref(play(NULL, &taken));
     CHECK(g_strv_contains(usual, taken));
     g_free(taken);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"decode", test_decode},
-                                    {"encode", test_encode},
-                                    {"pipelines", test_pipelines},
-                                    {"preferred", test_preferred},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -92,8 +92,7 @@ check_hour(const Clip *clip)
     vae_test_teardown(s.encode);
 }
 
-static void
-test_hour(void)
+TEST(hour)
 {
     static const Clip clips[] = {
         {16, 1, 16, 1, GST_MSECOND},
@@ -108,8 +107,6 @@ test_hour(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"hour", test_hour}, {NULL, NULL}};
-
     g_setenv("VAE_FAKE_STEP_US", "0", TRUE);
-    return vae_test_main(argc, argv, tests);
+    return vae_test_main(argc, argv);
 }

@@ -68,8 +68,7 @@ check_element(const char *name, const char *klass, const char *const *words)
 
 /* What somebody who meets an element first has to find, and what would lead
  * him astray. */
-static void
-test_words(void)
+TEST(words)
 {
     static const struct {
         const char *element, *property, *has, *has_not;
@@ -105,8 +104,7 @@ test_words(void)
     }
 }
 
-static void
-test_inspect(void)
+TEST(inspect)
 {
     static const char *const decode[] = {"latents", "raw video", NULL};
     static const char *const files[] = {
@@ -121,8 +119,7 @@ test_inspect(void)
 }
 
 /* The section comment of an element's source describes it, with examples. */
-static void
-test_sections(void)
+TEST(sections)
 {
     static const struct {
         const char *element, *source;
@@ -158,15 +155,4 @@ test_sections(void)
         g_free(begin);
         g_free(path);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"inspect", test_inspect},
-                                    {"words", test_words},
-                                    {"sections", test_sections},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

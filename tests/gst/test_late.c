@@ -19,16 +19,14 @@ static GstHarness *
 decoder(gboolean qos)
 {
     GstHarness *h = vae_test_harness("vaedecode", "qos", qos, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstSegment segment;
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = START;
     segment.time = TIME;
     segment.base = BASE;
     CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
-    g_free(caps);
     return h;
 }
 
@@ -104,8 +102,7 @@ check_message(GstMessage *message, guint frame, guint64 earliest, guint shown,
 
 /* Frames that come too late are left out, everyone with a message; the rest is
  * to the byte what it is without. */
-static void
-test_late(void)
+TEST(late)
 {
     gchar *all[FRAMES] = {NULL}, *some[FRAMES] = {NULL};
     GstHarness *h = decoder(TRUE);
@@ -145,14 +142,11 @@ test_late(void)
         g_free(all[i]);
         g_free(some[i]);
     }
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
 /* What a flush ends is no reason to leave out what comes after it. */
-static void
-test_flush(void)
+TEST(flush)
 {
     gchar *sums[FRAMES] = {NULL};
     GstHarness *h = decoder(TRUE);
@@ -173,8 +167,7 @@ test_flush(void)
 }
 
 /* A stream that is always late still shows a picture every second. */
-static void
-test_always_late(void)
+TEST(always_late)
 {
     gchar *sums[FRAMES] = {NULL};
     GstHarness *h = decoder(TRUE);
@@ -183,8 +176,7 @@ test_always_late(void)
     pull(h, sums, 1);
     tell(h, 2, 100 * GST_SECOND, 2);
     push(h, 1, STEPS);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     pull(h, sums, gst_harness_buffers_in_queue(h));
     for (guint i = 0; i < FRAMES; i++) {
         CHECK(!sums[i] == (i % VAE_TEST_FPS != 0));
@@ -195,8 +187,7 @@ test_always_late(void)
 
 /* Nobody is told of anything with qos=false; with it, the encoder's upstream
  * hears what downstream says. */
-static void
-test_off(void)
+TEST(off)
 {
     gchar *sums[FRAMES] = {NULL};
     GstHarness *h = decoder(FALSE);
@@ -209,8 +200,6 @@ test_off(void)
     CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_QOS));
     for (guint i = 0; i < FRAMES; i++)
         g_free(sums[i]);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -228,8 +217,7 @@ slow_decoder(void)
 }
 
 /* A decoder that makes the sink late says so once. */
-static void
-test_slow(void)
+TEST(slow)
 {
     for (guint late = 0; late < 2; late++) {
         GstHarness *h = slow_decoder();
@@ -241,16 +229,13 @@ test_slow(void)
         if (late)
             vae_test_one_warning(bus, "times slower than real time");
         CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING));
-        gst_element_set_bus(h->element, NULL);
-        gst_object_unref(bus);
         vae_test_teardown(h);
     }
 }
 
 /* In a short clip it says so when the sink is late, and does not wait for
  * another slice. */
-static void
-test_slow_at_once(void)
+TEST(slow_at_once)
 {
     GstHarness *h = slow_decoder();
     GstBus *bus = vae_test_bus(h);
@@ -260,13 +245,10 @@ test_slow_at_once(void)
         gst_buffer_unref(vae_test_pull(h));
     tell(h, 2, (GstClockTimeDiff) GST_SECOND, 2);
     vae_test_one_warning(bus, "times slower than real time");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_encoder(void)
+TEST(encoder)
 {
     for (guint on = 0; on < 2; on++) {
         GstHarness *h = vae_test_harness("vaeencode", "qos", on > 0, NULL);
@@ -283,19 +265,4 @@ test_encoder(void)
         CHECK_INT(seen, on);
         vae_test_teardown(h);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"late", test_late},
-                                    {"flush", test_flush},
-                                    {"always-late", test_always_late},
-                                    {"off", test_off},
-                                    {"slow", test_slow},
-                                    {"slow-at-once", test_slow_at_once},
-                                    {"encoder", test_encoder},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

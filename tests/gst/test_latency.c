@@ -112,8 +112,6 @@ bench_open(Bench *b, const char *element, guint slice, guint depth)
 static void
 bench_close(Bench *b)
 {
-    gst_element_set_bus(b->h->element, NULL);
-    gst_object_unref(b->bus);
     vae_test_teardown(b->h);
 }
 
@@ -288,22 +286,19 @@ check_sizes(const char *element)
             check_element(element, slice, depth);
 }
 
-static void
-test_decode(void)
+TEST(decode)
 {
     check_sizes("vaedecode");
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     check_sizes("vaeencode");
 }
 
 /* Three latents at once, when the first of them is due: the second and third
  * wait, and are ahead of their times by more. */
-static void
-test_bursts(void)
+TEST(bursts)
 {
     Bench b;
 
@@ -320,8 +315,7 @@ test_bursts(void)
 
 /* The pipeline hears of another latency where it is another by more than a
  * quarter, and of a shorter one once it holds. */
-static void
-test_renewed(void)
+TEST(renewed)
 {
     Bench b;
 
@@ -348,8 +342,7 @@ test_renewed(void)
 }
 
 /* Where nothing is live, nobody needs to hear of it. */
-static void
-test_not_live(void)
+TEST(not_live)
 {
     Bench b;
 
@@ -360,15 +353,4 @@ test_not_live(void)
     run_steps(&b, 6);
     CHECK_INT(b.renewed, 0);
     bench_close(&b);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"decode", test_decode},     {"encode", test_encode},
-        {"bursts", test_bursts},     {"renewed", test_renewed},
-        {"not-live", test_not_live}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -23,20 +23,11 @@ come_and_go(GstElement *element, gpointer data)
 }
 
 /* The thread has the last reference to the element. */
-static void
-test_late(void)
+TEST(late)
 {
     GstElement *element = gst_element_factory_make("identity", NULL);
 
     CHECK(element != NULL);
     gst_element_call_async(element, come_and_go, NULL, NULL);
     gst_object_unref(element);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"late", test_late}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -22,13 +22,10 @@ check_refused(const char *element, const char *caps, GQuark domain, gint code,
     gst_harness_push_event(h, gst_event_new_caps(wrong));
     vae_test_expect_error(bus, domain, code, word, other);
     gst_caps_unref(wrong);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_sizes(void)
+TEST(sizes)
 {
     static const char *const grid = "video/x-vae-latent,type=float32,"
                                     "channels=16,latent-width=%d,"
@@ -98,8 +95,7 @@ check_error(const char *word, const char *other, const char *format, ...)
 }
 
 /* An element is missing in front. */
-static void
-test_foreign(void)
+TEST(foreign)
 {
     const char *const file = vae_test_weights();
     gchar *bytes = g_strconcat(file,
@@ -146,8 +142,7 @@ test_foreign(void)
 }
 
 /* Who only asks, as decodebin does, makes no error. */
-static void
-test_asked(void)
+TEST(asked)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "sink");
@@ -156,8 +151,6 @@ test_asked(void)
 
     CHECK(!gst_pad_query_accept_caps(pad, caps));
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     gst_caps_unref(caps);
     gst_object_unref(pad);
     vae_test_teardown(h);
@@ -190,15 +183,13 @@ check_text(gchar *text, const char *word, const char *other)
     g_free(text);
 }
 
-static void
-test_progress(void)
+TEST(progress)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", "", NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *caps = vae_test_latent_caps(6, 4, NULL);
 
     g_object_set(h->element, "model", vae_test_weights(), NULL);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, 6, 4, NULL);
     vae_test_push_latents(h, 6, 4, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     check_text(progress(bus, GST_PROGRESS_TYPE_START, "load-model"), "loading",
@@ -209,9 +200,6 @@ test_progress(void)
                "preparing", "48x32");
     check_text(progress(bus, GST_PROGRESS_TYPE_COMPLETE, "open-stream"),
                "48x32 pixels: backend", "MiB");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-    g_free(caps);
     vae_test_teardown(h);
 }
 
@@ -237,23 +225,20 @@ check_log(const gchar *backend, const gchar *words)
 {
     Wanted wanted = {words, 0};
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-    gchar *caps = vae_test_latent_caps(6, 4, NULL);
 
     gst_debug_add_log_function(look, &wanted, NULL);
     gst_debug_set_threshold_for_name("vaeengine", GST_LEVEL_INFO);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, 6, 4, NULL);
     vae_test_push_latents(h, 6, 4, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
-    g_free(caps);
     vae_test_teardown(h);
     gst_debug_remove_log_function_by_data(&wanted);
     gst_debug_unset_threshold_for_name("vaeengine");
     CHECK_INT(wanted.found, 1);
 }
 
-static void
-test_log(void)
+TEST(log)
 {
     char why[256], text[320];
 
@@ -263,32 +248,26 @@ test_log(void)
     check_log("auto", text);
 }
 
-static void
-test_log_taken(void)
+TEST(log_taken)
 {
     check_log("ref", "), fp32, 48x32, slices of 1");
 }
 
 /* A GPU that was named and is not there, and one that nobody named. */
-static void
-test_device(void)
+TEST(device)
 {
     for (gint i = 0; i < 2; i++) {
         GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id",
                                          i == 0 ? G_MAXINT : -1, NULL);
         GstBus *bus = vae_test_bus(h);
-        gchar *caps = vae_test_latent_caps(6, 4, NULL);
 
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
-        gst_harness_set_src_caps_str(h, caps);
+        vae_test_set_latents(h, 6, 4, NULL);
         vae_test_push_latents(h, 6, 4, 0, 1);
         g_free(vae_test_pull_frames(h, 0, 1));
         if (i == 0)
             vae_test_one_warning(bus, "device 2147483647 was asked for, and");
         CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-        gst_element_set_bus(h->element, NULL);
-        gst_object_unref(bus);
-        g_free(caps);
         vae_test_teardown(h);
     }
 }
@@ -310,17 +289,15 @@ run_file(GstBus **bus, const gint64 *duration, GstState state)
 {
     GstHarness *h = vae_test_harness("vaedecode", "stats-interval", (guint64) 0,
                                      "slice-size", 1, NULL);
-    gchar *caps = vae_test_latent_caps(6, 4, NULL);
 
     if (*duration)
         gst_pad_add_probe(h->srcpad, GST_PAD_PROBE_TYPE_QUERY_UPSTREAM,
                           answer_duration, (gpointer) duration, NULL);
     gst_element_set_state(h->element, state);
     *bus = vae_test_bus(h);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, 6, 4, NULL);
     vae_test_push_latents(h, 6, 4, 0, 5);
     g_free(vae_test_pull_frames(h, 0, 17));
-    g_free(caps);
     return h;
 }
 
@@ -335,14 +312,6 @@ wait_for_task(GstHarness *h)
     while (!(event = vae_test_event(h, GST_EVENT_CUSTOM_DOWNSTREAM)))
         g_usleep(1000);
     gst_event_unref(event);
-}
-
-static void
-end_file(GstHarness *h, GstBus *bus)
-{
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-    vae_test_teardown(h);
 }
 
 /* As programs read it, beside the text. */
@@ -396,8 +365,7 @@ check_told(GstBus *bus, const char *wanted)
 }
 
 /* Latent k of 5 ends with frame 4k, of 17 in all. */
-static void
-test_file_progress(void)
+TEST(file_progress)
 {
     const gint64 whole = (gint64) vae_test_time(17), none = 0;
     const char *const begun = "START 1.1 s of video (5)|CONTINUE 29 % (29)|"
@@ -407,10 +375,9 @@ test_file_progress(void)
     GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
     gchar *wanted = g_strconcat(begun, "COMPLETE 100 % (100)", NULL);
 
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     check_told(bus, wanted);
-    end_file(h, bus);
+    vae_test_teardown(h);
     g_free(wanted);
 
     h = run_file(&bus, &whole, GST_STATE_PLAYING);
@@ -418,19 +385,18 @@ test_file_progress(void)
     gst_element_set_state(h->element, GST_STATE_READY);
     wanted = g_strconcat(begun, "CANCELED stopped (100)", NULL);
     check_told(bus, wanted);
-    end_file(h, bus);
+    vae_test_teardown(h);
     g_free(wanted);
 
     /* Who waits for what has begun before PLAYING would wait for ever. */
     h = run_file(&bus, &whole, GST_STATE_PAUSED);
     check_told(bus, "");
-    end_file(h, bus);
+    vae_test_teardown(h);
 
     h = run_file(&bus, &none, GST_STATE_PLAYING);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     check_told(bus, "");
-    end_file(h, bus);
+    vae_test_teardown(h);
 }
 
 /* A line of the log: who says it, how loud, and words of it. */
@@ -458,25 +424,20 @@ static void
 play(const char *format, ...)
 {
     GstElement *pipeline;
-    GstMessage *message;
     va_list args;
     GstBus *bus;
 
     va_start(args, format);
     pipeline = start(&bus, format, args);
     va_end(args);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
+    vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(pipeline);
 }
 
 /* Who looks for a category finds there what it is to say. */
-static void
-test_categories(void)
+TEST(categories)
 {
     Line lines[] = {{"vaedecode", GST_LEVEL_LOG, "steps in", 0},
                     {"vaedecode", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
@@ -516,8 +477,7 @@ test_categories(void)
 
 /* One name everywhere, and no address on a network: there is none. The pages
  * are files. */
-static void
-test_author(void)
+TEST(author)
 {
     static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
                                         "latentmux"};
@@ -547,22 +507,11 @@ test_author(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"sizes", test_sizes},
-                                    {"foreign", test_foreign},
-                                    {"asked", test_asked},
-                                    {"progress", test_progress},
-                                    {"file-progress", test_file_progress},
-                                    {"log", test_log},
-                                    {"log-taken", test_log_taken},
-                                    {"device", test_device},
-                                    {"categories", test_categories},
-                                    {"author", test_author},
-                                    {NULL, NULL}};
     GstPlugin *finders;
 
     /* The first look at bytes loads it, and its caps stay for good. */
     gst_init(&argc, &argv);
     finders = gst_plugin_load_by_name("typefindfunctions");
     gst_clear_object(&finders);
-    return vae_test_main(argc, argv, tests);
+    return vae_test_main(argc, argv);
 }

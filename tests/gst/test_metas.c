@@ -108,8 +108,7 @@ check_round(const char *model, guint n)
     vae_test_teardown(e);
 }
 
-static void
-test_round(void)
+TEST(round)
 {
     gchar *tae = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
                                   "weights.safetensors", NULL);
@@ -122,8 +121,7 @@ test_round(void)
 
 /* Metas of the first frame are not those of a later one of its group, and a
  * buffer of several latents has metas of its first. */
-static void
-test_parts(void)
+TEST(parts)
 {
     GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);
     GstBuffer *latent = vae_test_latent(6, 4, 3);
@@ -158,11 +156,9 @@ test_parts(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"round", test_round}, {"parts", test_parts}, {NULL, NULL}};
     static const gchar *tags[] = {NULL};
 
     gst_init(&argc, &argv);
     gst_meta_register_custom(CUSTOM, tags, NULL, NULL, NULL);
-    return vae_test_main(argc, argv, tests);
+    return vae_test_main(argc, argv);
 }

@@ -11,14 +11,6 @@
 #define LATENTS 6
 #define FRAMES (1 + 4 * (LATENTS - 1))
 
-static void
-drop_bus(GstHarness *h, GstBus *bus)
-{
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-    vae_test_teardown(h);
-}
-
 /* ------------------------------------------------------------------ */
 /* Latents without DELTA_UNIT.                                         */
 
@@ -26,12 +18,10 @@ static GstHarness *
 decoder(const char *sequence)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     if (sequence)
         gst_util_set_object_arg(G_OBJECT(h->element), "sequence", sequence);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
@@ -54,8 +44,7 @@ push_plain(GstHarness *h)
 }
 
 /* Their times say that they continue: one warning names both cures. */
-static void
-test_flags(void)
+TEST(flags)
 {
     GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
@@ -65,21 +54,19 @@ test_flags(void)
     CHECK_INT(gst_harness_buffers_received(h), LATENTS);
     vae_test_one_warning(bus, "DELTA_UNIT on every latent but the first, or "
                               "sequence=continuous");
-    drop_bus(h, bus);
+    vae_test_teardown(h);
 }
 
 /* So do those of groups from the start on, and of several latents in a
  * buffer. */
-static void
-test_groups(void)
+TEST(groups)
 {
     for (guint n = 1; n <= 2; n++) {
         GstHarness *h = vae_test_harness("vaedecode", NULL);
-        gchar *caps = vae_test_latent_caps(
-            LW, LH, n == 2 ? ",layout=tchw,frames=2" : NULL);
         GstBus *bus = vae_test_bus(h);
 
-        gst_harness_set_src_caps_str(h, caps);
+        vae_test_set_latents(h, LW, LH,
+                             n == 2 ? ",layout=tchw,frames=2" : NULL);
         for (guint k = 0; k < 3; k++) {
             GstBuffer *latent = plain(1);
 
@@ -91,15 +78,13 @@ test_groups(void)
         }
         vae_test_push_eos(h);
         vae_test_one_warning(bus, "sequence=continuous");
-        drop_bus(h, bus);
-        g_free(caps);
+        vae_test_teardown(h);
     }
 }
 
 /* Sequences of one latent each have the duration of one frame, and those that
  * begin elsewhere do not touch. */
-static void
-test_no_mistake(void)
+TEST(no_mistake)
 {
     GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
@@ -115,12 +100,11 @@ test_no_mistake(void)
         CHECK_INT(gst_harness_push(h, plain(k)), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    drop_bus(h, bus);
+    vae_test_teardown(h);
 }
 
 /* sequence=continuous gives the frames of latents with flags. */
-static void
-test_continuous(void)
+TEST(continuous)
 {
     GstHarness *h = decoder("flags");
     GstBus *bus;
@@ -138,14 +122,13 @@ test_continuous(void)
     found = vae_test_pull_frames(h, 0, FRAMES);
     CHECK(g_strcmp0(found, wanted) == 0);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    drop_bus(h, bus);
+    vae_test_teardown(h);
     g_free(wanted);
     g_free(found);
 }
 
 /* ... until a discontinuity. */
-static void
-test_discontinuity(void)
+TEST(discontinuity)
 {
     GstHarness *h = decoder("continuous");
     GstBuffer *latent = plain(2);
@@ -178,8 +161,7 @@ encoder(const char *video, GstBus **bus)
 
 #define SMALL "width=48,height=32,framerate=16/1"
 
-static void
-test_interlaced(void)
+TEST(interlaced)
 {
     static const char *const caps[] = {
         "video/x-raw,format=I420,interlace-mode=interleaved," SMALL,
@@ -193,14 +175,13 @@ test_interlaced(void)
 
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               words[i], "put deinterlace before vaeencode");
-        drop_bus(h, bus);
+        vae_test_teardown(h);
     }
 }
 
 /* Upstream, which asks first, may send it, so that the encoder can say so; but
  * not if it has a choice. */
-static void
-test_interlaced_query(void)
+TEST(interlaced_query)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstCaps *filter = gst_caps_from_string(
@@ -247,12 +228,11 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
     }
     vae_test_push_eos(h);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    drop_bus(h, bus);
+    vae_test_teardown(h);
     g_free(text);
 }
 
-static void
-test_alpha(void)
+TEST(alpha)
 {
     check_alpha("RGBA", 254, TRUE);
     check_alpha("BGRA", 0, TRUE);
@@ -286,8 +266,7 @@ refused_encoder(GstBus **bus, GstVideoInfo *info)
     return h;
 }
 
-static void
-test_pixel_aspect_ratio(void)
+TEST(pixel_aspect_ratio)
 {
     GstVideoInfo info;
     GstBus *bus;
@@ -298,13 +277,12 @@ test_pixel_aspect_ratio(void)
                           "put \"videoscale ! "
                           "video/x-raw,pixel-aspect-ratio=1/1\" before "
                           "vaeencode");
-    drop_bus(h, bus);
+    vae_test_teardown(h);
 }
 
 /* Downstream of the decoder takes other pixels, rates or formats: the error
  * names the field and the element that changes it. */
-static void
-test_decoder_refused(void)
+TEST(decoder_refused)
 {
     static const struct {
         const char *takes, *says;
@@ -328,7 +306,7 @@ test_decoder_refused(void)
         gst_harness_push_event(h, gst_event_new_caps(latents));
         vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                               "Downstream does not take", cases[i].says);
-        drop_bus(h, bus);
+        vae_test_teardown(h);
         gst_caps_unref(latents);
         g_free(takes);
         g_free(caps);
@@ -336,8 +314,7 @@ test_decoder_refused(void)
 }
 
 /* Buffers that follow get their result and no message of their own. */
-static void
-test_refused_once(void)
+TEST(refused_once)
 {
     GstVideoInfo info;
     GstBus *bus;
@@ -349,15 +326,14 @@ test_refused_once(void)
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "16/11", "1/1");
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
-    drop_bus(h, bus);
+    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */
 /* Times that are none.                                                */
 
 /* A negative time as an unsigned number: the frame is counted instead. */
-static void
-test_huge_time(void)
+TEST(huge_time)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
@@ -377,7 +353,7 @@ test_huge_time(void)
     gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
     gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
     vae_test_one_warning(bus, "negative");
-    drop_bus(h, bus);
+    vae_test_teardown(h);
 
     h = decoder(NULL);
     bus = vae_test_bus(h);
@@ -390,26 +366,5 @@ test_huge_time(void)
     vae_test_push_eos(h);
     g_free(vae_test_pull_frames(h, 0, 5));
     vae_test_one_warning(bus, "negative");
-    drop_bus(h, bus);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"flags", test_flags},
-        {"groups", test_groups},
-        {"no-mistake", test_no_mistake},
-        {"continuous", test_continuous},
-        {"discontinuity", test_discontinuity},
-        {"interlaced", test_interlaced},
-        {"interlaced-query", test_interlaced_query},
-        {"alpha", test_alpha},
-        {"pixel-aspect-ratio", test_pixel_aspect_ratio},
-        {"decoder-refused", test_decoder_refused},
-        {"refused-once", test_refused_once},
-        {"huge-time", test_huge_time},
-        {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
+    vae_test_teardown(h);
 }

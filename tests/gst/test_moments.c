@@ -379,14 +379,12 @@ check_flushes(const char *element)
     bed_close(&b);
 }
 
-static void
-test_flush_decode(void)
+TEST(flush_decode)
 {
     check_flushes("vaedecode");
 }
 
-static void
-test_flush_encode(void)
+TEST(flush_encode)
 {
     check_flushes("vaeencode");
 }
@@ -422,8 +420,7 @@ check_states(const char *element)
     }
 }
 
-static void
-test_states(void)
+TEST(states)
 {
     check_states("vaedecode");
     check_states("vaeencode");
@@ -454,8 +451,7 @@ wait_query(Bed *b)
 }
 
 /* A drain waits for what is under way; a flush ends the wait. */
-static void
-test_drain(void)
+TEST(drain)
 {
     static const Moment where[] = {UPLOAD, COMPUTE, DOWNLOAD, PUSH};
 
@@ -484,8 +480,7 @@ test_drain(void)
 
 /* On the way to READY the source pad is shut first. What comes meanwhile is
  * answered as in a flush: another answer would be an error of the pipeline. */
-static void
-test_half_shut(void)
+TEST(half_shut)
 {
     for (guint i = 0; i < 2; i++) {
         GstCaps *caps = gst_caps_from_string(VIDEO ",pixel-aspect-ratio=1/2");
@@ -510,14 +505,12 @@ test_half_shut(void)
 
 /* The first frames after a seek leave with the step that gives them: the steps
  * that wait behind it are another slice. */
-static void
-test_first_shown(void)
+TEST(first_shown)
 {
     static const gint wanted[] = {1, 1, 1, 4}; /* a tail runs in ones */
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     runs = g_array_new(FALSE, FALSE, sizeof(gint));
     arm(FAKE_COMPUTE);
     for (guint k = 0; k < 7; k++) {
@@ -537,19 +530,4 @@ test_first_shown(void)
         CHECK_INT(g_array_index(runs, gint, i), wanted[i]);
     g_clear_pointer(&runs, g_array_unref);
     vae_test_teardown(h);
-    g_free(caps);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"flush-decode", test_flush_decode},
-                                    {"flush-encode", test_flush_encode},
-                                    {"states", test_states},
-                                    {"drain", test_drain},
-                                    {"half-shut", test_half_shut},
-                                    {"first-shown", test_first_shown},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -20,13 +20,11 @@ static GstHarness *
 decoder(const gchar *policy, const gchar *model)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, ",normalization=raw");
 
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cpu");
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", "bf16");
     gst_util_set_object_arg(G_OBJECT(h->element), "nan-policy", policy);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, ",normalization=raw");
     return h;
 }
 
@@ -78,8 +76,7 @@ remove_model(gchar *path, gchar *folder)
     g_free(folder);
 }
 
-static void
-test_fallback(void)
+TEST(fallback)
 {
     gchar *folder, *model = write_model(&folder), *pass, *mended;
     GstHarness *h = decoder("fallback", model);
@@ -94,8 +91,6 @@ test_fallback(void)
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     CHECK(vae_test_stat(h, "bytes-fallback") > 0);
     vae_test_one_warning(bus, "overflowed in bf16");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 
     h = decoder("pass", model);
@@ -112,8 +107,7 @@ test_fallback(void)
 }
 
 /* What overflows in fp32, too, is told, once. */
-static void
-test_hopeless(void)
+TEST(hopeless)
 {
     gchar *folder, *model = write_model(&folder);
     GstHarness *h = decoder("fallback", model);
@@ -124,8 +118,6 @@ test_hopeless(void)
     CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "mended-steps"));
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     vae_test_one_warning(bus, "in fp32, too");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     remove_model(model, folder);
 }
@@ -151,8 +143,7 @@ count_frame(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 
 /* All frames of the latents before the bad one go out before the error,
  * however many the slice could have had. */
-static void
-test_error_frames(void)
+TEST(error_frames)
 {
     gchar *folder, *model = write_model(&folder);
     GstHarness *h = decoder("error", model);
@@ -165,22 +156,18 @@ test_error_frames(void)
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, count_frame, frames,
                       NULL);
     push_clip(h);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     CHECK_INT(frames[1], 1 + 4 * (BAD - 1));
     CHECK_INT(gst_harness_buffers_received(h), 1 + 4 * (BAD - 1));
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
                           "not finite", "latent 3");
     gst_object_unref(pad);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     remove_model(model, folder);
 }
 
 /* An error; after a flush the element goes on. */
-static void
-test_error(void)
+TEST(error)
 {
     gchar *folder, *model = write_model(&folder);
     GstHarness *h = decoder("error", model);
@@ -190,8 +177,6 @@ test_error(void)
         ;
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
                           "not finite", "latent 3");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     remove_model(model, folder);
 }
@@ -199,14 +184,9 @@ test_error(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"fallback", test_fallback},
-                                    {"hopeless", test_hopeless},
-                                    {"error", test_error},
-                                    {"error-frames", test_error_frames},
-                                    {NULL, NULL}};
     char why[256];
 
     if (!vae_backend_available(VAE_BACKEND_CPU, why, sizeof why))
         return 77;
-    return vae_test_main(argc, argv, tests);
+    return vae_test_main(argc, argv);
 }

@@ -47,8 +47,6 @@ static void
 close_bus(GstHarness *h, GstBus *bus)
 {
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -56,11 +54,9 @@ static GstHarness *
 decoder(GstBus **bus)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     *bus = vae_test_bus(h);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
@@ -71,8 +67,7 @@ clip(GstHarness *h)
     return vae_test_pull_frames(h, 0, FRAMES);
 }
 
-static void
-test_to_null(void)
+TEST(to_null)
 {
     GstHarness *h;
     GstBus *bus;
@@ -97,8 +92,7 @@ end_flush(GstHarness *h)
 }
 
 /* The stream of the caps serves what comes behind the flush, too. */
-static void
-test_flush(void)
+TEST(flush)
 {
     GstHarness *h;
     GstBus *bus;
@@ -157,26 +151,12 @@ check_switch(gboolean flushes)
     close_bus(h, bus);
 }
 
-static void
-test_switch_flush(void)
+TEST(switch_flush)
 {
     check_switch(TRUE);
 }
 
-static void
-test_switch_to_null(void)
+TEST(switch_to_null)
 {
     check_switch(FALSE);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"to-null", test_to_null},
-                                    {"flush", test_flush},
-                                    {"switch-flush", test_switch_flush},
-                                    {"switch-to-null", test_switch_to_null},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

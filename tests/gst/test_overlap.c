@@ -50,10 +50,8 @@ static GstHarness *
 decoder(const char *nan_policy, guint slice)
 {
     GstHarness *h = element("vaedecode", nan_policy, slice);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
@@ -80,8 +78,7 @@ same(gchar *found, const gchar *wanted)
 }
 
 /* The same frames, also where each slice is looked at. */
-static void
-test_decode(void)
+TEST(decode)
 {
     gchar *wanted = decode("error", 1);
 
@@ -93,8 +90,7 @@ test_decode(void)
     g_free(wanted);
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     gchar *sums[2];
 
@@ -127,8 +123,7 @@ test_encode(void)
 }
 
 /* Flushes at any moment, and a sequence that is whole behind them. */
-static void
-test_flush(void)
+TEST(flush)
 {
     gchar *wanted = decode("error", 1);
     GstHarness *h = decoder("pass", 1);
@@ -155,8 +150,7 @@ test_flush(void)
 }
 
 /* What came in last goes out without anything behind it. */
-static void
-test_alone(void)
+TEST(alone)
 {
     GstHarness *h = decoder("pass", 1);
 
@@ -179,19 +173,16 @@ offer(GstPad *pad, GstPadProbeInfo *info, gpointer pool)
 }
 
 /* Frames that are done do not wait for buffers for the next ones. */
-static void
-test_bounded(void)
+TEST(bounded)
 {
     gchar *wanted = decode("error", 1);
     GstHarness *h = element("vaedecode", "pass", 1);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstBufferPool *pool = gst_video_buffer_pool_new();
 
     gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM, offer,
                       gst_object_ref(pool), gst_object_unref);
     listen();
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
     CHECK(gst_buffer_pool_is_active(pool));
@@ -203,8 +194,7 @@ test_bounded(void)
 }
 
 /* Down to NULL while slices run. */
-static void
-test_stop(void)
+TEST(stop)
 {
     for (guint turn = 0; turn < 5; turn++) {
         GstHarness *h = decoder("pass", 1);
@@ -213,20 +203,4 @@ test_stop(void)
         g_usleep(turn * 30000);
         vae_test_teardown(h);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"decode", test_decode},
-        {"encode", test_encode},
-        {"flush", test_flush},
-        {"alone", test_alone},
-        {"bounded", test_bounded},
-        {"stop", test_stop},
-        {NULL, NULL},
-    };
-
-    return vae_test_main(argc, argv, tests);
 }

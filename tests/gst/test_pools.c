@@ -66,11 +66,9 @@ static GstHarness *
 decoder(VaeTestOffer *offer)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     vae_test_offer(h->sinkpad, offer);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
@@ -167,8 +165,7 @@ not_from_pool(GstBuffer *frame, gpointer pool)
 }
 
 /* A plain pool is taken by those who do not know GstVideoMeta, too. */
-static void
-test_plain_pool(void)
+TEST(plain_pool)
 {
     VaeTestOffer offer = {.pool = pool_of(0, NULL, NULL),
                           .size = 48 * 32 * 3 / 2};
@@ -178,8 +175,7 @@ test_plain_pool(void)
 }
 
 /* Strides and borders as downstream wants them. */
-static void
-test_padded_pool(void)
+TEST(padded_pool)
 {
     GstVideoAlignment align;
     VaeTestOffer offer = {.size = 48 * 32 * 3 / 2, .video_meta = TRUE};
@@ -196,8 +192,7 @@ test_padded_pool(void)
 
 /* Buffers that are out at once would be all that there are, and everybody
  * would wait: another pool is taken. */
-static void
-test_small_pool(void)
+TEST(small_pool)
 {
     static const guint enough = 4 * (2 + 2);
 
@@ -237,8 +232,7 @@ in_memory(GstBuffer *frame, gpointer data)
 }
 
 /* An allocator without a pool, and an alignment. */
-static void
-test_allocator(void)
+TEST(allocator)
 {
     VaeTestAllocator *allocator = vae_test_allocator_new();
     VaeTestOffer offer = {.allocator = GST_ALLOCATOR(allocator),
@@ -286,8 +280,7 @@ back_to_default(void)
 
 /* The engine writes each frame where it goes out, once, and reads each latent
  * where it came in; nobody else maps, copies or makes any. */
-static void
-test_decode_copies_nothing(void)
+TEST(decode_copies_nothing)
 {
     VaeTestAllocator *mine = vae_test_allocator_new(), *others = as_default();
     VaeTestOffer offer = {.pool = pool_of(0, GST_ALLOCATOR(mine), NULL),
@@ -327,8 +320,7 @@ test_decode_copies_nothing(void)
     gst_object_unref(others);
 }
 
-static void
-test_encode_copies_nothing(void)
+TEST(encode_copies_nothing)
 {
     VaeTestAllocator *mine = vae_test_allocator_new(), *others = as_default();
     VaeTestOffer offer = {.allocator = GST_ALLOCATOR(mine)};
@@ -373,16 +365,7 @@ test_encode_copies_nothing(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"plain-pool", test_plain_pool},
-        {"padded-pool", test_padded_pool},
-        {"small-pool", test_small_pool},
-        {"allocator", test_allocator},
-        {"decode-copies-nothing", test_decode_copies_nothing},
-        {"encode-copies-nothing", test_encode_copies_nothing},
-        {NULL, NULL}};
-
     /* So that libvae is linked, where RTLD_NEXT finds the real functions. */
     CHECK(vae_backend_available(VAE_BACKEND_REF, NULL, 0));
-    return vae_test_main(argc, argv, tests);
+    return vae_test_main(argc, argv);
 }

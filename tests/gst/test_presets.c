@@ -97,16 +97,14 @@ check_element(const char *name, const char *type)
     gst_object_unref(element);
 }
 
-static void
-test_presets(void)
+TEST(presets)
 {
     check_element("vaedecode", "GstVaeDecode");
     check_element("vaeencode", "GstVaeEncode");
 }
 
 /* As gst-launch-1.0 writes it. */
-static void
-test_launch(void)
+TEST(launch)
 {
     GError *error = NULL;
     GstElement *bin = gst_parse_launch(
@@ -126,13 +124,4 @@ test_launch(void)
     gst_object_unref(e);
     gst_object_unref(d);
     gst_object_unref(bin);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"presets", test_presets}, {"launch", test_launch}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

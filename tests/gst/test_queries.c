@@ -28,16 +28,14 @@ query_latency(GstHarness *h, gboolean *live, GstClockTime *min,
     gst_query_unref(query);
 }
 
-static void
-test_latency(void)
+TEST(latency)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstClockTime min, max;
     gboolean live;
 
     gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     query_latency(h, &live, &min, &max);
     CHECK(live);                     /* the harness says so */
     CHECK_INT(min, 5 * GST_MSECOND); /* nothing is known yet */
@@ -50,12 +48,10 @@ test_latency(void)
     /* Live: one step at a time. */
     CHECK_INT(vae_test_stat(h, "slice-size"), 1);
     CHECK_INT(vae_test_stat(h, "slices"), 3);
-    g_free(caps);
     vae_test_teardown(h);
 }
 
-static void
-test_encode_latency(void)
+TEST(encode_latency)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstClockTime min, max;
@@ -71,17 +67,15 @@ test_encode_latency(void)
 }
 
 /* The pipeline hears when computing takes longer than it was told. */
-static void
-test_new_latency(void)
+TEST(new_latency)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
     GstClockTime min, max;
     GstMessage *message;
     gboolean live;
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     query_latency(h, &live, &min, &max);
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
@@ -89,9 +83,6 @@ test_new_latency(void)
                                          GST_MESSAGE_LATENCY);
     CHECK(message != NULL);
     gst_message_unref(message);
-    g_free(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -184,18 +175,14 @@ first_frame(gboolean with_pool)
     return sum;
 }
 
-static void
-test_allocation(void)
+TEST(allocation)
 {
     gchar *with = first_frame(TRUE), *without = first_frame(FALSE);
 
-    CHECK(strcmp(with, without) == 0);
-    g_free(with);
-    g_free(without);
+    vae_test_same(with, without);
 }
 
-static void
-test_propose(void)
+TEST(propose)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstCaps *caps = gst_caps_from_string(
@@ -215,8 +202,7 @@ test_propose(void)
 }
 
 /* Late frames are computed, not converted; the rest is as without. */
-static void
-test_qos(void)
+TEST(qos)
 {
     GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
@@ -244,14 +230,11 @@ test_qos(void)
     }
     CHECK_INT(messages, 4);
     CHECK_INT(vae_test_stat(h, "dropped"), 4);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
 /* The last frame of the segment stays on the screen. */
-static void
-test_qos_last(void)
+TEST(qos_last)
 {
     GstHarness *h = decoder();
     GstSegment segment;
@@ -274,14 +257,11 @@ test_qos_last(void)
     vae_test_teardown(h);
 }
 
-static void
-test_qos_off(void)
+TEST(qos_off)
 {
     GstHarness *h = vae_test_harness("vaedecode", "qos", FALSE, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     gst_harness_push_upstream_event(
         h,
@@ -336,15 +316,13 @@ rgb_frames_after(const char *caps_text)
     return rgb_frames;
 }
 
-static void
-test_reconfigure(void)
+TEST(reconfigure)
 {
     CHECK(rgb_frames_after("video/x-raw,format=RGBA") < 16);
 }
 
 /* A format that was agreed on stays while it can. */
-static void
-test_reconfigure_keeps(void)
+TEST(reconfigure_keeps)
 {
     CHECK_INT(rgb_frames_after("video/x-raw,format={I420,RGBA,RGB}"), 16);
 }
@@ -369,32 +347,25 @@ stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
     return GST_PAD_PROBE_OK;
 }
 
-static void
-test_stats_message(void)
+TEST(stats_message)
 {
     GstHarness *h = vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-    GstBus *bus = vae_test_bus(h);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     guint64 frames = 0;
 
+    vae_test_bus(h);
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
                       stats_before_eos, &frames, NULL);
     gst_object_unref(pad);
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 3);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     CHECK_INT(frames, 9);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
 /* Loading says where it stands; two elements of one file share it. */
-static void
-test_progress(void)
+TEST(progress)
 {
     GstElement *element = gst_element_factory_make("vaedecode", NULL);
     GstBus *bus = gst_bus_new();
@@ -428,8 +399,7 @@ test_progress(void)
 
 /* What is asked for and is not there is an error; which device does not matter
  * to a backend that has none. */
-static void
-test_backend(void)
+TEST(backend)
 {
     GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id", 7, NULL);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL), why[256];
@@ -459,14 +429,11 @@ test_backend(void)
     gst_harness_set_src_caps_str(h, caps);
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
                           "backend cuda", why);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     g_free(caps);
     vae_test_teardown(h);
 }
 
-static void
-test_factories(void)
+TEST(factories)
 {
     static const struct {
         const char *name, *klass;
@@ -487,27 +454,4 @@ test_factories(void)
                   wanted[i].rank);
         gst_object_unref(f);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"latency", test_latency},
-        {"encode-latency", test_encode_latency},
-        {"new-latency", test_new_latency},
-        {"allocation", test_allocation},
-        {"propose", test_propose},
-        {"qos", test_qos},
-        {"qos-off", test_qos_off},
-        {"qos-last", test_qos_last},
-        {"reconfigure", test_reconfigure},
-        {"reconfigure-keeps", test_reconfigure_keeps},
-        {"stats-message", test_stats_message},
-        {"progress", test_progress},
-        {"backend", test_backend},
-        {"factories", test_factories},
-        {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -635,9 +635,7 @@ run_seed(guint32 number, guint n)
     while (r.done < n)
         operate(&r);
     found = clean_clip(&r);
-    CHECK(strcmp(found, wanted) == 0);
-    g_free(found);
-    g_free(wanted);
+    vae_test_same(found, wanted);
     now = NULL;
     run_close(&r);
 }
@@ -650,8 +648,7 @@ number_of(const char *name, guint64 otherwise)
     return text ? g_ascii_strtoull(text, NULL, 10) : otherwise;
 }
 
-static void
-test_random(void)
+TEST(random)
 {
     const guint n = (guint) number_of("VAE_TEST_OPERATIONS", OPERATIONS);
     const char *given = g_getenv("VAE_TEST_SEED");
@@ -665,12 +662,4 @@ test_random(void)
         run_seed(i, n);
     g_print("at most %.2f s without anything happening\n",
             (gdouble) g_atomic_int_get(&longest) / TICKS);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"random", test_random}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -23,8 +23,6 @@ check_refused(const char *caps, GQuark domain, gint code, const char *word,
     gst_harness_push_event(h, gst_event_new_caps(parsed));
     vae_test_expect_error(bus, domain, code, word, other);
     gst_caps_unref(parsed);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -51,13 +49,10 @@ check_limit_refused(const char *limit, GQuark domain, gint code,
     vae_test_expect_error(bus, domain, code, word, other);
     gst_caps_unref(parsed);
     g_free(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_memory_limit(void)
+TEST(memory_limit)
 {
     check_limit_refused("12X", GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
                         "memory-limit is \"12X\"", "such as 12G");
@@ -69,8 +64,7 @@ test_memory_limit(void)
         "MiB are free within the memory limit", "per slice needs");
 }
 
-static void
-test_refused(void)
+TEST(refused)
 {
     check_format_refused("type=float32,channels=48,latent-width=6,"
                          "latent-height=4",
@@ -94,8 +88,7 @@ test_refused(void)
 }
 
 /* Elements compute latents one at a time. */
-static void
-test_chunks(void)
+TEST(chunks)
 {
     gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taeh3",
                                    "weights.safetensors", NULL);
@@ -110,15 +103,12 @@ test_chunks(void)
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
                           "taeh3 has latents in chunks of 5", "vaetool");
     gst_caps_unref(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     g_free(path);
 }
 
 /* Rates at which times of frames would overflow or coincide. */
-static void
-test_rates_refused(void)
+TEST(rates_refused)
 {
     static const struct {
         gint n, d;
@@ -144,14 +134,11 @@ test_rates_refused(void)
         gst_caps_unref(caps);
         g_free(text);
         g_free(stated);
-        gst_element_set_bus(h->element, NULL);
-        gst_object_unref(bus);
         vae_test_teardown(h);
     }
 }
 
-static void
-test_wrong_buffer(void)
+TEST(wrong_buffer)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
@@ -163,13 +150,10 @@ test_wrong_buffer(void)
     CHECK_INT(gst_harness_buffers_received(h), 21);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "1920", "1536");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_wrong_caps_later(void)
+TEST(wrong_caps_later)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
@@ -183,8 +167,6 @@ test_wrong_caps_later(void)
     CHECK_INT(gst_harness_buffers_received(h), 21);
     gst_caps_unref(caps);
     g_free(text);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -215,8 +197,7 @@ check_detail(const GstStructure *details, const char *field, const char *wanted)
 }
 
 /* What an error is about, for programs that cannot read. */
-static void
-test_details(void)
+TEST(details)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
@@ -245,8 +226,6 @@ test_details(void)
     check_detail(details, "wanted", "16");
     check_detail(details, "model", vae_test_weights());
     gst_structure_free(details);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 
     pipeline = gst_parse_launch(text, NULL);
@@ -323,13 +302,10 @@ check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
     gst_structure_free(details);
     gst_caps_unref(caps);
     g_free(text);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_setting_details(void)
+TEST(setting_details)
 {
     check_property("vaedecode", "variant", "taehv", "wan2.1", "taehv");
     check_property("vaeencode", "variant", "nonsense", "wan2.1", "nonsense");
@@ -366,8 +342,7 @@ check_engine_details(const char *from, const char *to, const char *tensor,
     g_free(path);
 }
 
-static void
-test_engine_details(void)
+TEST(engine_details)
 {
     check_engine_details("decoder.conv1.bias", "decoder.conv1.bios",
                          "decoder.conv1.bias", "no such tensor", "32");
@@ -397,13 +372,10 @@ check_no_model(const char *more, const char *word, const char *other)
                           word, other);
     gst_caps_unref(caps);
     g_free(text);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_no_model(void)
+TEST(no_model)
 {
     check_no_model(NULL, "latent-space", "model=");
     check_no_model(",latent-space=wan9", "wan9.safetensors", "model=");
@@ -430,8 +402,7 @@ check_bad_file(const char *path, gint code, const char *word)
     gst_object_unref(element);
 }
 
-static void
-test_bad_file(void)
+TEST(bad_file)
 {
     gchar *latents = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "wan21",
                                       "decode_t1_6x10.safetensors", NULL);
@@ -445,11 +416,9 @@ test_bad_file(void)
 }
 
 /* A model is found by its latent space in the XDG data folder. */
-static void
-test_installed(void)
+TEST(installed)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, ",latent-space=wan2.1");
     gchar *folder =
         g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
     gchar *bytes, *path = g_build_filename(folder, "wan2.1.safetensors", NULL);
@@ -458,7 +427,7 @@ test_installed(void)
     CHECK(g_mkdir_with_parents(folder, 0700) == 0);
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, ",latent-space=wan2.1");
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     vae_test_teardown(h);
@@ -466,27 +435,13 @@ test_installed(void)
     g_free(bytes);
     g_free(path);
     g_free(folder);
-    g_free(caps);
 }
 
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"refused", test_refused},
-                                    {"memory-limit", test_memory_limit},
-                                    {"chunks", test_chunks},
-                                    {"rates", test_rates_refused},
-                                    {"wrong-buffer", test_wrong_buffer},
-                                    {"wrong-caps-later", test_wrong_caps_later},
-                                    {"no-model", test_no_model},
-                                    {"details", test_details},
-                                    {"engine-details", test_engine_details},
-                                    {"setting-details", test_setting_details},
-                                    {"bad-file", test_bad_file},
-                                    {"installed", test_installed},
-                                    {NULL, NULL}};
     gchar *home = vae_test_home_new();
-    const int status = vae_test_main(argc, argv, tests);
+    const int status = vae_test_main(argc, argv);
 
     vae_test_home_free(home);
     return status;

@@ -62,12 +62,10 @@ decoder(guint64 idle)
     GstHarness *h =
         vae_test_harness("vaedecode", "slice-size", 2, "idle-release", idle,
                          "resume-timeout", GST_MSECOND, NULL);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     if (on_device())
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
-    gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
 
@@ -102,22 +100,6 @@ expect_release(GstBus *bus, gboolean idle)
     gst_message_unref(message);
 }
 
-static void
-done(GstHarness *h, GstBus *bus)
-{
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-    vae_test_teardown(h);
-}
-
-static void
-same(gchar *found, gchar *wanted)
-{
-    CHECK(strcmp(found, wanted) == 0);
-    g_free(found);
-    g_free(wanted);
-}
-
 /* Adds the next n buffers. */
 static void
 pull(GstHarness *h, GChecksum *sum, guint n)
@@ -149,8 +131,7 @@ end_flush(GstHarness *h)
 /* ------------------------------------------------------------------ */
 
 /* After each latent; the memory goes and comes. */
-static void
-test_between(void)
+TEST(between)
 {
     gchar *wanted = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
@@ -171,7 +152,7 @@ test_between(void)
     CHECK(strcmp(g_checksum_get_string(all), wanted) == 0);
     g_checksum_free(all);
     g_free(wanted);
-    done(h, bus);
+    vae_test_teardown(h);
     if (on_device())
         CHECK_INT(left(), empty);
 }
@@ -190,8 +171,7 @@ emit_on(gpointer data)
 }
 
 /* From a thread of its own, all the time. */
-static void
-test_any_time(void)
+TEST(any_time)
 {
     gchar *wanted = undisturbed();
     GstHarness *h = decoder(0);
@@ -203,19 +183,18 @@ test_any_time(void)
     g_object_set_data(G_OBJECT(h->element), "go-on", &go_on);
     thread = g_thread_new("release", emit_on, h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
     g_atomic_int_set(&go_on, 0);
     g_thread_join(thread);
     message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
                                          GST_MESSAGE_ELEMENT);
     CHECK(message != NULL && gst_message_has_name(message, "vae-release"));
     gst_message_unref(message);
-    done(h, bus);
+    vae_test_teardown(h);
 }
 
 /* What came in before is computed first, and no message comes twice. */
-static void
-test_order(void)
+TEST(order)
 {
     gchar *wanted = undisturbed();
     GstHarness *h = decoder(0);
@@ -225,14 +204,13 @@ test_order(void)
     g_signal_emit_by_name(h->element, "release");
     expect_release(bus, FALSE);
     CHECK_INT(vae_test_stat(h, "steps"), LATENTS);
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
-    done(h, bus);
+    vae_test_teardown(h);
 }
 
 /* A flush does not lose the wish; the new sequence is right. */
-static void
-test_flush(void)
+TEST(flush)
 {
     gchar *wanted = undisturbed();
     GstHarness *h = decoder(0);
@@ -246,13 +224,12 @@ test_flush(void)
     expect_release(bus, FALSE);
     end_flush(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    done(h, bus);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_teardown(h);
 }
 
 /* By itself after a while, and only once; set while the element runs. */
-static void
-test_idle(void)
+TEST(idle)
 {
     gchar *wanted = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
@@ -270,12 +247,11 @@ test_idle(void)
                                      GST_MESSAGE_ELEMENT) == NULL);
     vae_test_push_latents(h, LW, LH, 3, LATENTS);
     expect_release(bus, TRUE);
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    done(h, bus);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_teardown(h);
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     GstVideoInfo info;
     gchar *sums[2];
@@ -303,14 +279,13 @@ test_encode(void)
         pull(h, all, 3);
         sums[run] = g_strdup(g_checksum_get_string(all));
         g_checksum_free(all);
-        done(h, bus);
+        vae_test_teardown(h);
     }
-    same(sums[1], sums[0]);
+    vae_test_same(sums[1], sums[0]);
 }
 
 /* The device is full when the memory is wanted back; a later try works. */
-static void
-test_refused(void)
+TEST(refused)
 {
     gchar *wanted;
     GstHarness *h;
@@ -333,18 +308,6 @@ test_refused(void)
     CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
     end_flush(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    done(h, bus);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"between", test_between}, {"any-time", test_any_time},
-        {"order", test_order},     {"flush", test_flush},
-        {"idle", test_idle},       {"encode", test_encode},
-        {"refused", test_refused}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_teardown(h);
 }

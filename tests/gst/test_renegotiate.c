@@ -71,8 +71,7 @@ pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
 }
 
 /* A new size, rate and shape of pixels, each after some frames. */
-static void
-test_decode(void)
+TEST(decode)
 {
     static const Piece pieces[] = {
         {"framerate=16/1", 6, 4, 3, 16, 48, 32, 9},
@@ -88,15 +87,11 @@ test_decode(void)
         pull_piece(h, &pieces[i], &pulled);
     }
     CHECK_INT(pushed, pulled);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
 /* Another type of the same numbers begins a sequence of the same frames. */
-static void
-test_decode_type(void)
+TEST(decode_type)
 {
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -136,8 +131,7 @@ test_decode_type(void)
 
 /* Downstream wants another format between two latents of a sequence: caps and
  * frames change, the sequence goes on. */
-static void
-test_decode_format(void)
+TEST(decode_format)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstHarness *plain = vae_test_harness("vaedecode", NULL);
@@ -223,8 +217,7 @@ pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
 }
 
 /* The group that was collected is filled up and belongs to the caps before. */
-static void
-test_encode(void)
+TEST(encode)
 {
     static const struct {
         GstVideoFormat format;
@@ -255,8 +248,7 @@ test_encode(void)
 }
 
 /* The same caps again are no change. */
-static void
-test_same(void)
+TEST(same)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo info;
@@ -273,8 +265,7 @@ test_same(void)
     vae_test_teardown(h);
 }
 
-static void
-test_interlaced(void)
+TEST(interlaced)
 {
     static const char *const modes[] = {"interleaved", "mixed"};
 
@@ -291,22 +282,6 @@ test_interlaced(void)
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               modes[i], "progressive");
         gst_caps_unref(caps);
-        gst_element_set_bus(h->element, NULL);
-        gst_object_unref(bus);
         vae_test_teardown(h);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"decode", test_decode},
-                                    {"decode-type", test_decode_type},
-                                    {"decode-format", test_decode_format},
-                                    {"encode", test_encode},
-                                    {"same", test_same},
-                                    {"interlaced", test_interlaced},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -32,17 +32,8 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
 static void
 finish(GstElement *pipeline)
 {
-    GstBus *bus = gst_element_get_bus(pipeline);
-    GstMessage *message;
-
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK(message != NULL);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
+    vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
 }
 
 /* Runs n frames through; returns their MD5. */
@@ -76,8 +67,7 @@ run(guint n, const char *rate, guint slice, guint threads, const char *backend,
     return md5;
 }
 
-static void
-test_counts(void)
+TEST(counts)
 {
     static const char *const rates[] = {"16/1", "24/1", "30000/1001"};
     static const gint fps[][2] = {{16, 1}, {24, 1}, {30000, 1001}};
@@ -144,15 +134,13 @@ check_uneven(gboolean changes)
     vae_test_teardown(e);
 }
 
-static void
-test_uneven(void)
+TEST(uneven)
 {
     check_uneven(FALSE);
     check_uneven(TRUE);
 }
 
-static void
-test_deterministic(void)
+TEST(deterministic)
 {
     gchar *first = run(14, "16/1", 0, 2, "auto", NULL);
 
@@ -184,16 +172,14 @@ check_slices(const char *backend)
     g_free(one);
 }
 
-static void
-test_slices(void)
+TEST(slices)
 {
     check_slices("ref");
     check_slices("auto");
 }
 
 /* A file, and a seek into it: the frame asked for and all after it. */
-static void
-test_seek(void)
+TEST(seek)
 {
     gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
@@ -294,8 +280,7 @@ check_kept(const char *in, const char *out, const char *field,
     ",content-light-level=(string)1000:400"
 
 /* Colours and the shape of pixels; downstream may want other colours. */
-static void
-test_kept(void)
+TEST(kept)
 {
     const char *yuv = "format=I420", *ten = "format=I420_10LE";
     const char *field = "colorimetry";
@@ -319,18 +304,4 @@ test_kept(void)
                MASTERING);
     check_kept("format=I420_10LE," HDR, "format=GBR_10LE",
                "content-light-level", "1000:400");
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"counts", test_counts},
-                                    {"uneven", test_uneven},
-                                    {"deterministic", test_deterministic},
-                                    {"slices", test_slices},
-                                    {"seek", test_seek},
-                                    {"kept", test_kept},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -153,8 +153,7 @@ check_exact(gint fps_n, gint fps_d, guint every)
     bed_close(&bed);
 }
 
-static void
-test_exact(void)
+TEST(exact)
 {
     check_exact(16, 1, 1);
     check_exact(24, 1, 5);
@@ -176,8 +175,7 @@ stat_of(VaePlay *play, const char *field)
 }
 
 /* Of the latents in front only the state is made, no frame. */
-static void
-test_only_what_is_needed(void)
+TEST(only_what_is_needed)
 {
     Bed bed;
     VaePlay *play;
@@ -225,8 +223,7 @@ check_warm_up(const Bed *bed, const char *property, gint steps)
     vae_play_free(play);
 }
 
-static void
-test_warm_up(void)
+TEST(warm_up)
 {
     Bed bed;
     VaePlay *play;
@@ -259,8 +256,7 @@ test_warm_up(void)
 
 /* ------------------------------------------------------------------ */
 
-static void
-test_stop(void)
+TEST(stop)
 {
     Bed bed;
     VaePlay *play;
@@ -291,8 +287,7 @@ seek_end(VaePlay *play, GstClockTimeDiff start, GstSeekType stop_type,
 
 /* From the end, at it and behind it; what contradicts itself disturbs
  * nothing. */
-static void
-test_ends(void)
+TEST(ends)
 {
     Bed bed;
     VaePlay *play;
@@ -345,8 +340,7 @@ check_snap(const Bed *bed, VaePlay *play, GstSeekFlags snap, GstClockTime to,
 
 /* A scrub costs less than a tenth of an exact seek, and shows the same frames
  * at the same times, with bytes of their own. */
-static void
-test_scrub(void)
+TEST(scrub)
 {
     const guint n = 205;
     Bed bed;
@@ -390,8 +384,7 @@ play_back(const Bed *bed, VaePlay *play, gdouble rate, GstSeekFlags flags,
 }
 
 /* Backwards come the same frames, with the same bytes, the last one first. */
-static void
-test_backwards(void)
+TEST(backwards)
 {
     static const guint spans[][2] = {
         {0, FRAMES - 1}, {7, 12}, {150, 203}, {0, 0}, {236, 236}};
@@ -430,8 +423,7 @@ test_backwards(void)
 
 /* A trick mode shows the first frame of every so many latents, forwards and
  * backwards, and decodes little. */
-static void
-test_trick_mode(void)
+TEST(trick_mode)
 {
     const GstSeekFlags trick = GST_SEEK_FLAG_TRICKMODE_KEY_UNITS;
     Bed bed;
@@ -467,8 +459,7 @@ test_trick_mode(void)
 }
 
 /* Single frames, and several at once. */
-static void
-test_step(void)
+TEST(step)
 {
     Bed bed;
     VaePlay *play;
@@ -499,8 +490,7 @@ test_step(void)
 
 /* In PAUSED the position is that of the frame which is shown, also in frames,
  * however far the demuxer has read on. */
-static void
-test_position(void)
+TEST(position)
 {
     static const guint places[] = {0, 100, 37};
     Bed bed;
@@ -526,8 +516,7 @@ test_position(void)
 }
 
 /* What the demuxer says of itself, without the sink. */
-static void
-test_queries(void)
+TEST(queries)
 {
     Bed bed;
     VaePlay *play;
@@ -580,8 +569,7 @@ test_queries(void)
     bed_close(&bed);
 }
 
-static void
-test_key_unit(void)
+TEST(key_unit)
 {
     Bed bed;
     VaePlay *play;
@@ -604,8 +592,7 @@ test_key_unit(void)
 /* ------------------------------------------------------------------ */
 
 /* A loop: running time goes on as if it were one clip. */
-static void
-test_loop(void)
+TEST(loop)
 {
     const guint first = 154, last = 163, n = last + 1 - first;
     Bed bed;
@@ -658,8 +645,7 @@ seek_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 
 /* Without a flush what was sent before is shown to its end, then the new
  * segment, without a gap in the running time. */
-static void
-test_no_flush(void)
+TEST(no_flush)
 {
     Bed bed;
     VaePlay *play;
@@ -700,8 +686,7 @@ test_no_flush(void)
 
 /* ------------------------------------------------------------------ */
 
-static void
-test_refused(void)
+TEST(refused)
 {
     Bed bed;
     VaePlay *play;
@@ -720,8 +705,7 @@ test_refused(void)
 }
 
 /* Seeks in any state and at any moment; the last one counts. */
-static void
-test_storm(void)
+TEST(storm)
 {
     const char *given = g_getenv("VAE_TEST_SEED");
     const guint32 seed =
@@ -771,8 +755,7 @@ test_storm(void)
 
 /* As early as it gets: a seek that finds nobody to take it disturbs nothing,
  * and one that does counts. */
-static void
-test_early(void)
+TEST(early)
 {
     Bed bed;
 
@@ -792,30 +775,4 @@ test_early(void)
         vae_play_free(play);
     }
     bed_close(&bed);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"exact", test_exact},
-        {"only-what-is-needed", test_only_what_is_needed},
-        {"warm-up", test_warm_up},
-        {"stop", test_stop},
-        {"ends", test_ends},
-        {"position", test_position},
-        {"queries", test_queries},
-        {"key-unit", test_key_unit},
-        {"scrub", test_scrub},
-        {"backwards", test_backwards},
-        {"trick-mode", test_trick_mode},
-        {"step", test_step},
-        {"loop", test_loop},
-        {"no-flush", test_no_flush},
-        {"refused", test_refused},
-        {"storm", test_storm},
-        {"early", test_early},
-        {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -79,8 +79,7 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
 }
 
 /* Two pieces of a clip, one after the other. */
-static void
-test_pieces(void)
+TEST(pieces)
 {
     GstHarness *h = decoder();
     GstBuffer *latent;
@@ -100,8 +99,7 @@ test_pieces(void)
 
 /* Behind the stop nothing is decoded, and upstream hears that it is enough; a
  * new segment begins anew. */
-static void
-test_stop(void)
+TEST(stop)
 {
     GstHarness *h = decoder();
 
@@ -120,8 +118,7 @@ test_stop(void)
 }
 
 /* Frames that upstream marks so are not made. */
-static void
-test_decode_only(void)
+TEST(decode_only)
 {
     GstHarness *h = decoder();
 
@@ -141,8 +138,7 @@ test_decode_only(void)
 
 /* Rounded another way than here, a segment neither shows a sliver of the
  * frame in front nor of the one behind. */
-static void
-test_slivers(void)
+TEST(slivers)
 {
     GstHarness *h = decoder();
     GstSegment segment;
@@ -159,8 +155,7 @@ test_slivers(void)
 
 /* What is asked for and what comes: at 24/1 and from any latent on, frames
  * have the times of a clip that began at 0. */
-static void
-test_same_times(void)
+TEST(same_times)
 {
     for (guint k = 1; k < 40; k += 3) {
         GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -204,8 +199,7 @@ push_backwards(GstHarness *h)
 
 /* Groups come forwards, each begins with DISCONT; their frames go out
  * backwards. */
-static void
-test_reverse(void)
+TEST(reverse)
 {
     static const guint groups[][2] = {{2, 4}, {0, 2}};
     GstHarness *h = decoder();
@@ -238,8 +232,7 @@ test_reverse(void)
 }
 
 /* An encoder cannot turn its frames round. */
-static void
-test_reverse_encoder(void)
+TEST(reverse_encoder)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -257,8 +250,6 @@ test_reverse_encoder(void)
     buffer = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_PTS(buffer), 0);
     gst_buffer_unref(buffer);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -291,8 +282,7 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
 }
 
 /* A gap of which nothing is said goes on and disturbs nothing. */
-static void
-test_gap(void)
+TEST(gap)
 {
     GstHarness *h = decoder();
     gchar *wanted, *found;
@@ -315,8 +305,7 @@ test_gap(void)
 
 /* Where data are missing, what follows has no past: one frame, the last of its
  * group, and a gap for the rest. Those after it are as after any cold start. */
-static void
-test_missing_data(void)
+TEST(missing_data)
 {
     GstHarness *h = decoder();
     gchar *wanted, *found;
@@ -340,8 +329,7 @@ test_missing_data(void)
     vae_test_teardown(h);
 }
 
-static void
-test_missing_frames(void)
+TEST(missing_frames)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
@@ -367,22 +355,4 @@ test_missing_frames(void)
     }
     expect_gap(h, 3, 5, GST_GAP_FLAG_MISSING_DATA);
     vae_test_teardown(h);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"pieces", test_pieces},
-                                    {"stop", test_stop},
-                                    {"decode-only", test_decode_only},
-                                    {"slivers", test_slivers},
-                                    {"same-times", test_same_times},
-                                    {"reverse", test_reverse},
-                                    {"reverse-encoder", test_reverse_encoder},
-                                    {"gap", test_gap},
-                                    {"missing-data", test_missing_data},
-                                    {"missing-frames", test_missing_frames},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -56,8 +56,7 @@ player(const gchar *path)
                         path, vae_test_weights());
 }
 
-static void
-test_offsets(void)
+TEST(offsets)
 {
     gchar *path = write_file();
     VaePlay *whole = player(path), *play = player(path);
@@ -82,12 +81,4 @@ test_offsets(void)
     vae_play_free(play);
     vae_play_free(whole);
     vae_play_remove(path);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"offsets", test_offsets}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -105,14 +105,11 @@ check(gdouble gain, gboolean raw, const char *caps, const char *property,
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 0, 26));
     CHECK_INT(count_warnings(bus, wanted), wanted ? 2 : 0);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     g_free(text);
     vae_test_teardown(h);
 }
 
-static void
-test_warning(void)
+TEST(warning)
 {
     read_model();
     check(1, FALSE, NULL, NULL, NULL);
@@ -125,8 +122,7 @@ test_warning(void)
 }
 
 /* What stands in for the VAE of a space has the same statistics. */
-static void
-test_tiny(void)
+TEST(tiny)
 {
     gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"),
                                    "taehv/taew2_1/weights.safetensors", NULL);
@@ -141,8 +137,7 @@ test_tiny(void)
 }
 
 /* Flat and rich pictures are what they are declared to be. */
-static void
-test_gain(void)
+TEST(gain)
 {
     static const gdouble gains[] = {0.1, 0.3, 0.6, 2};
 
@@ -186,24 +181,18 @@ check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
            gboolean warns)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *caps =
-        vae_test_latent_caps(clip->width / 2, clip->height / 2, declared);
     GstBus *bus = vae_test_bus(h);
 
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, clip->width / 2, clip->height / 2, declared);
     for (int k = 0; k < 4; k++)
         CHECK_INT(gst_harness_push(h, real_latent(clip, k, raw)), GST_FLOW_OK);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 0, 13));
     CHECK_INT(count_warnings(bus, "normalization="), warns);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-    g_free(caps);
     vae_test_teardown(h);
 }
 
-static void
-test_real(void)
+TEST(real)
 {
     const char *folder = g_getenv("VAE_TEST_DATA");
     gchar *path = g_build_filename(folder ? folder : "/nowhere", "golden",
@@ -226,16 +215,4 @@ test_real(void)
     check_real(&clip, TRUE, ",normalization=raw", FALSE);
     vae_tensor_file_free(&file);
     g_free(path);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"warning", test_warning},
-                                    {"tiny", test_tiny},
-                                    {"gain", test_gain},
-                                    {"real", test_real},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -282,23 +282,20 @@ check_both(const gchar *model, const gchar *between)
     g_free(file);
 }
 
-static void
-test_wan21(void)
+TEST(wan21)
 {
     vae_test_weights();
     check_both("wan21", "");
 }
 
-static void
-test_taew2_1(void)
+TEST(taew2_1)
 {
     vae_test_weights();
     check_both("taehv/taew2_1", "queue max-size-buffers=2 !");
 }
 
 /* The demuxer's own task, which reads a file. */
-static void
-test_file(void)
+TEST(file)
 {
     gchar *file = NULL;
     const int fd = g_file_open_tmp("vae-storm-XXXXXX.safetensors", &file, NULL);
@@ -329,10 +326,6 @@ test_file(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"wan21", test_wan21},
-                                    {"taew2_1", test_taew2_1},
-                                    {"file", test_file},
-                                    {NULL, NULL}};
     const char *given = g_getenv("VAE_TEST_SEED");
 
     seed = given ? (guint32) g_ascii_strtoull(given, NULL, 10) : g_random_int();
@@ -341,5 +334,5 @@ main(int argc, char **argv)
         n_flushes = ((guint) atoi(argv[2]) + 2) / 3;
     }
     g_print("VAE_TEST_SEED=%u\n", seed);
-    return vae_test_main(MAX(argc - 2, 1), argv + MIN(argc - 1, 2), tests);
+    return vae_test_main(MAX(argc - 2, 1), argv + MIN(argc - 1, 2));
 }

@@ -71,14 +71,6 @@ alone(const char *model, guint k0, guint k1, gboolean as_start)
     return sum;
 }
 
-static void
-same(gchar *found, gchar *wanted)
-{
-    CHECK(strcmp(found, wanted) == 0);
-    g_free(found);
-    g_free(wanted);
-}
-
 /* The message of a switch. */
 static void
 expect_switch(GstBus *bus, const char *model, gboolean cold, guint frame)
@@ -107,13 +99,6 @@ expect_quiet(GstBus *bus)
     CHECK(message == NULL);
 }
 
-static void
-drop_bus(GstHarness *h, GstBus *bus)
-{
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
-}
-
 /* Whether the process has the file open, as the model does that uses it. */
 static gboolean
 is_open(const char *path)
@@ -139,8 +124,7 @@ is_open(const char *path)
 
 /* The sequence ends with the model it began with; the next one has the other,
  * and the first one's file is let go. */
-static void
-test_next_sequence(void)
+TEST(next_sequence)
 {
     const char *wan = vae_test_weights();
     gchar *tae = weights("taehv/taew2_1");
@@ -150,24 +134,22 @@ test_next_sequence(void)
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_object_set(h->element, "model", tae, NULL);
     vae_test_push_latents(h, LW, LH, 2, 5);
-    same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
     expect_quiet(bus);
     CHECK(is_open(wan));
     push_at(h, 0, 17, TRUE);
     push_at(h, 1, 18, FALSE);
-    same(vae_test_pull_frames(h, 17, 5), alone(tae, 0, 2, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 17, 5), alone(tae, 0, 2, TRUE));
     expect_switch(bus, tae, FALSE, 17);
     CHECK(is_open(tae));
     CHECK(!is_open(wan));
     CHECK_INT(vae_test_stat(h, "frames"), 22);
     expect_quiet(bus);
-    drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(tae);
 }
 
-static void
-test_flush_and_discont(void)
+TEST(flush_and_discont)
 {
     const char *wan = vae_test_weights();
     gchar *tae = weights("taehv/taew2_1");
@@ -183,20 +165,19 @@ test_flush_and_discont(void)
     gst_segment_init(&segment, GST_FORMAT_TIME);
     CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
     vae_test_push_latents(h, LW, LH, 0, 2);
-    same(vae_test_pull_frames(h, 0, 5), alone(tae, 0, 2, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 0, 5), alone(tae, 0, 2, TRUE));
     g_object_set(h->element, "model", wan, NULL);
     GST_BUFFER_PTS(latent) = vae_test_time(5);
     GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
-    same(vae_test_pull_frames(h, 5, 1), alone(wan, 0, 1, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 5, 1), alone(wan, 0, 1, TRUE));
     vae_test_teardown(h);
     g_free(tae);
 }
 
 /* At once: four frames for each latent, without a gap in time. What is known
  * of the first four is the last, for TAE makes it from the start, too. */
-static void
-test_restart(void)
+TEST(restart)
 {
     const char *wan = vae_test_weights();
     gchar *tae = weights("taehv/taew2_1");
@@ -207,14 +188,13 @@ test_restart(void)
     g_object_set(h->element, "model", tae, NULL);
     g_signal_emit_by_name(h->element, "restart");
     vae_test_push_latents(h, LW, LH, 3, 6);
-    same(vae_test_pull_frames(h, 0, 9), alone(wan, 0, 3, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 0, 9), alone(wan, 0, 3, TRUE));
     expect_switch(bus, tae, TRUE, 9);
     g_free(vae_test_pull_frames(h, 9, 3));
-    same(vae_test_pull_frames(h, 12, 9), alone(tae, 3, 6, FALSE));
+    vae_test_same(vae_test_pull_frames(h, 12, 9), alone(tae, 3, 6, FALSE));
     CHECK(vae_test_event(h, GST_EVENT_GAP) == NULL);
     CHECK(!is_open(wan));
     expect_quiet(bus);
-    drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(tae);
 }
@@ -243,14 +223,12 @@ after_restart(guint others, gboolean again)
     sum = vae_test_pull_frames(h, again ? 13 : 9, 8);
     expect_switch(bus, vae_test_weights(), TRUE, again ? 13 : 9);
     expect_quiet(bus);
-    drop_bus(h, bus);
     vae_test_teardown(h);
     return sum;
 }
 
 /* The same model without its past: whatever that was. */
-static void
-test_restart_same_model(void)
+TEST(restart_same_model)
 {
     GstHarness *h = decoder(vae_test_weights());
     gchar *wanted = after_restart(0, FALSE), *on;
@@ -259,15 +237,14 @@ test_restart_same_model(void)
     g_free(vae_test_pull_frames(h, 0, 9));
     on = vae_test_pull_frames(h, 9, 8);
     CHECK(strcmp(on, wanted) != 0);
-    same(after_restart(4, FALSE), g_strdup(wanted));
-    same(after_restart(4, TRUE), wanted);
+    vae_test_same(after_restart(4, FALSE), g_strdup(wanted));
+    vae_test_same(after_restart(4, TRUE), wanted);
     g_free(on);
     vae_test_teardown(h);
 }
 
 /* Where a sequence begins anyway there is nothing cold about it. */
-static void
-test_restart_at_start(void)
+TEST(restart_at_start)
 {
     gchar *tae = weights("taehv/taew2_1");
     GstHarness *h = decoder(vae_test_weights());
@@ -285,7 +262,6 @@ test_restart_at_start(void)
     push_at(h, 1, 6, FALSE);
     g_free(vae_test_pull_frames(h, 6, 4));
     expect_quiet(bus);
-    drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(tae);
 }
@@ -334,20 +310,18 @@ check_refused(const char *path, gboolean restart, GQuark domain, gint code,
     if (restart) {
         g_signal_emit_by_name(h->element, "restart");
         vae_test_push_latents(h, LW, LH, 3, 5);
-        same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
+        vae_test_same(vae_test_pull_frames(h, 0, 17), alone(wan, 0, 5, TRUE));
     } else {
         g_free(vae_test_pull_frames(h, 0, 9));
         push_at(h, 0, 9, TRUE);
         push_at(h, 1, 10, FALSE);
-        same(vae_test_pull_frames(h, 9, 5), alone(wan, 0, 2, TRUE));
+        vae_test_same(vae_test_pull_frames(h, 9, 5), alone(wan, 0, 2, TRUE));
     }
     expect_warning(h, bus, path, domain, code, word);
-    drop_bus(h, bus);
     vae_test_teardown(h);
 }
 
-static void
-test_refused(void)
+TEST(refused)
 {
     gchar *other = weights("seedvr2");
     gchar *broken = NULL;
@@ -391,8 +365,7 @@ limit_memory(guint64 more)
 }
 
 /* Both models must fit. */
-static void
-test_no_memory(void)
+TEST(no_memory)
 {
     gchar *tae = weights("taehv/taew2_1");
     GstHarness *h = decoder(vae_test_weights());
@@ -409,10 +382,9 @@ test_no_memory(void)
         push_at(h, k, 4 * k + 6, FALSE);
     found = vae_test_pull_frames(h, 9, 17);
     limit_memory(0);
-    same(found, wanted);
+    vae_test_same(found, wanted);
     expect_warning(h, bus, tae, GST_RESOURCE_ERROR,
                    GST_RESOURCE_ERROR_NO_SPACE_LEFT, "this process's limits");
-    drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(tae);
 }
@@ -431,8 +403,7 @@ new_caps(GstHarness *h, const char *more)
 
 /* New caps take the model that was set; one that cannot be opened leaves the
  * old one in place. */
-static void
-test_caps_change(void)
+TEST(caps_change)
 {
     const char *wan = vae_test_weights();
     gchar *tae = weights("taehv/taew2_1"), *model;
@@ -445,7 +416,7 @@ test_caps_change(void)
     g_object_set(h->element, "model", tae, NULL);
     new_caps(h, ",latent-space=wan2.1");
     push_at(h, 0, 5, TRUE);
-    same(vae_test_pull_frames(h, 5, 1), alone(tae, 0, 1, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 5, 1), alone(tae, 0, 1, TRUE));
     expect_quiet(bus);
     g_object_set(h->element, "model", "/nowhere/at/all", NULL);
     new_caps(h, NULL);
@@ -453,11 +424,10 @@ test_caps_change(void)
     CHECK(message != NULL);
     gst_message_unref(message);
     push_at(h, 0, 6, TRUE);
-    same(vae_test_pull_frames(h, 6, 1), alone(tae, 0, 1, TRUE));
+    vae_test_same(vae_test_pull_frames(h, 6, 1), alone(tae, 0, 1, TRUE));
     g_object_get(h->element, "model", &model, NULL);
     CHECK(strcmp(model, tae) == 0);
     expect_quiet(bus);
-    drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(model);
     g_free(tae);
@@ -467,8 +437,7 @@ test_caps_change(void)
 
 /* An encoder of wan2.1, told after 5 frames to go on with a TAE from frame 7,
  * whose groups begin otherwise. */
-static void
-test_encode(void)
+TEST(encode)
 {
     static const guint pts[] = {0, 1, 5, 7, 8}, to[] = {1, 5, 7, 8, 12};
     gchar *tae = weights("taehv/taew2_1");
@@ -504,15 +473,13 @@ test_encode(void)
     expect_switch(bus, tae, FALSE, 7);
     message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
     CHECK(message == NULL);
-    drop_bus(h, bus);
     vae_test_teardown(h);
     g_free(tae);
 }
 
 /* Changes, restarts, flushes and sequences in any order: no hang, no leak, and
  * always whole groups without a gap. */
-static void
-test_any_order(void)
+TEST(any_order)
 {
     const char *models[] = {vae_test_weights(), NULL};
     gchar *tae = weights("taehv/taew2_1");
@@ -553,23 +520,4 @@ test_any_order(void)
     g_rand_free(rand);
     vae_test_teardown(h);
     g_free(tae);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {
-        {"next-sequence", test_next_sequence},
-        {"flush-and-discont", test_flush_and_discont},
-        {"restart", test_restart},
-        {"restart-same-model", test_restart_same_model},
-        {"restart-at-start", test_restart_at_start},
-        {"refused", test_refused},
-        {"no-memory", test_no_memory},
-        {"caps-change", test_caps_change},
-        {"encode", test_encode},
-        {"any-order", test_any_order},
-        {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -26,16 +26,8 @@ typedef void (*Edit)(GstPad *pad, GstBuffer *latent);
 static void
 finish(GstElement *pipeline)
 {
-    GstBus *bus = gst_element_get_bus(pipeline);
-    GstMessage *message;
-
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
+    vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
 }
 
 static GstPadProbeReturn
@@ -217,8 +209,7 @@ expect_tensor(GstPad *pad, GstBuffer *latent)
 }
 
 /* It comes out of the demuxer and a queue, and changes nothing. */
-static void
-test_demux(void)
+TEST(demux)
 {
     check_same(expect_tensor, without_tensors, TRUE);
 }
@@ -237,8 +228,7 @@ negate_bare(GstPad *pad, GstBuffer *latent)
 }
 
 /* An element that knows of no tensors writes the bytes in place. */
-static void
-test_bytes(void)
+TEST(bytes)
 {
     check_same(negate_bytes, negate_bare, TRUE);
     check_same(negate_bytes, NULL, FALSE);
@@ -254,8 +244,7 @@ negate_tensor(GstPad *pad, GstBuffer *latent)
 }
 
 /* One that knows of nothing else writes the tensor in place. */
-static void
-test_tensor(void)
+TEST(tensor)
 {
     check_same(negate_tensor, negate_bare, TRUE);
 }
@@ -285,16 +274,14 @@ move_bytes(GstPad *pad, GstBuffer *latent)
     add_tensor(latent, "vae-latent", data);
 }
 
-static void
-test_added(void)
+TEST(added)
 {
     check_same(add_negated, negate_bare, TRUE);
     check_same(move_bytes, negate_bare, TRUE);
 }
 
 /* latentmux writes the same bytes. */
-static void
-test_mux(void)
+TEST(mux)
 {
     gchar *path = g_strconcat(clip, ".copy", NULL), *original = clip;
     gchar *text =
@@ -327,8 +314,7 @@ encoder(const char *downstream)
     return h;
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     static const struct {
         const char *name;
@@ -384,8 +370,6 @@ check_refused(const Bad *bad)
                           bad->found,
                           "wanted float32 [16, 4, 6], row-major, contiguous, "
                           "1536 bytes");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -395,8 +379,7 @@ check_refused(const Bad *bad)
 #define ROWS GST_TENSOR_DIM_ORDER_ROW_MAJOR
 #define COLUMNS GST_TENSOR_DIM_ORDER_COL_MAJOR
 
-static void
-test_refused(void)
+TEST(refused)
 {
     static const Bad bad[] = {
         {F32, ROWS, 0, LATENT_BYTES, 3, {16, LW, LH}, "[16, 6, 4]"},
@@ -474,8 +457,7 @@ is_traced(void)
     return g_getenv("GST_TRACERS") != NULL;
 }
 
-static void
-test_caps(void)
+TEST(caps)
 {
     static const char *const cases[][2] = {
         {"video/x-vae-latent", "float32"},
@@ -495,8 +477,7 @@ test_caps(void)
     }
 }
 
-static void
-test_caps_refused(void)
+TEST(caps_refused)
 {
     GstHarness *h;
     GstBus *bus;
@@ -514,8 +495,6 @@ test_caps_refused(void)
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "it takes", "float64");
     gst_caps_unref(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
@@ -524,26 +503,12 @@ test_caps_refused(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {
-        {"demux", test_demux},
-        {"bytes", test_bytes},
-        {"tensor", test_tensor},
-        {"added", test_added},
-        {"mux", test_mux},
-        {"encode", test_encode},
-        {"refused", test_refused},
-#if GST_CHECK_VERSION(1, 28, 0)
-        {"caps", test_caps},
-        {"caps-refused", test_caps_refused},
-#endif
-        {NULL, NULL}
-    };
     gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     int status;
 
     gst_init(&argc, &argv);
     make_clip(folder);
-    status = vae_test_main(argc, argv, tests);
+    status = vae_test_main(argc, argv);
     CHECK(g_remove(clip) == 0);
     CHECK(g_rmdir(folder) == 0);
     g_free(clip);

@@ -46,8 +46,7 @@ decoded(const char *caps, guint at_once)
     for (guint k = 0; at_once > 0 && k < LATENTS; k += at_once)
         CHECK_INT(gst_harness_push(h, plain(k, at_once)), GST_FLOW_OK);
     sum = vae_test_pull_frames(h, 0, FRAMES);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     vae_test_no_more(h);
     out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_structure_get_fraction(gst_caps_get_structure(out, 0),
@@ -58,8 +57,7 @@ decoded(const char *caps, guint at_once)
     return sum;
 }
 
-static void
-test_decode(void)
+TEST(decode)
 {
     gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     gchar *wanted = decoded(caps, 0);
@@ -83,8 +81,7 @@ test_decode(void)
 }
 
 /* DISCONT begins a sequence, as with latents. */
-static void
-test_discont(void)
+TEST(discont)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBuffer *again = plain(0, 1);
@@ -95,15 +92,13 @@ test_discont(void)
     g_free(vae_test_pull_frames(h, 0, 5));
     GST_BUFFER_FLAG_SET(again, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, again), GST_FLOW_OK);
-    gst_harness_push_event(h, gst_event_new_eos());
-    vae_test_wait_eos(h);
+    vae_test_push_eos(h);
     gst_buffer_unref(vae_test_pull(h));
     vae_test_no_more(h);
     vae_test_teardown(h);
 }
 
-static void
-test_refused(void)
+TEST(refused)
 {
     static const char *const cases[][3] = {
         {TENSORS("6:4:15:1", "float32", "4/1"), "channels 15", "16"},
@@ -132,8 +127,6 @@ test_refused(void)
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i][1], cases[i][2]);
         gst_caps_unref(caps);
-        gst_element_set_bus(h->element, NULL);
-        gst_object_unref(bus);
         vae_test_teardown(h);
     }
 }
@@ -171,8 +164,7 @@ encoded(const char *downstream, GstCaps **chosen)
     return text;
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     static const char *const types[] = {"float32", "float16"};
     static const char *const dimensions[] = {"6:4:16:1", "6:4:16"};
@@ -203,8 +195,7 @@ test_encode(void)
 }
 
 /* Who takes both gets latents, which say more. */
-static void
-test_preferred(void)
+TEST(preferred)
 {
     GstCaps *caps;
 
@@ -214,8 +205,7 @@ test_preferred(void)
     gst_caps_unref(caps);
 }
 
-static void
-test_encode_refused(void)
+TEST(encode_refused)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
@@ -228,21 +218,5 @@ test_encode_refused(void)
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "(string)6:4:16 }, it wants", "6:4:48:1");
     gst_caps_unref(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"decode", test_decode},
-                                    {"discont", test_discont},
-                                    {"refused", test_refused},
-                                    {"encode", test_encode},
-                                    {"preferred", test_preferred},
-                                    {"encode-refused", test_encode_refused},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

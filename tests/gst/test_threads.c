@@ -105,8 +105,7 @@ read_without_threads(void)
 
 /* A pad's task has no thread: an error, and nobody waits for it. This comes
  * first, while no idle thread is there that could take the task. */
-static void
-test_tasks(void)
+TEST(tasks)
 {
     GstElement *element;
 
@@ -119,8 +118,7 @@ test_tasks(void)
 }
 
 /* The element says so, the process lives on, and a later try works. */
-static void
-test_refused(void)
+TEST(refused)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstElement *element = h->element;
@@ -195,8 +193,7 @@ set_pool(GstBus *bus, GstMessage *message, gpointer user)
 }
 
 /* A seek when the task of latentdemux is gone, and no thread for another. */
-static void
-test_seek(void)
+TEST(seek)
 {
     gchar *path = vae_play_write(3, 6, 4, "16/1");
     gchar *text = g_strdup_printf(
@@ -227,15 +224,4 @@ test_seek(void)
     end(pipeline);
     vae_play_remove(path);
     g_free(text);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"tasks", test_tasks},
-                                    {"refused", test_refused},
-                                    {"seek", test_seek},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -26,12 +26,11 @@ decode(const char *tiles, const char *warning)
 {
     GstHarness *h = element("vaedecode", tiles);
     GstBus *bus = vae_test_bus(h);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     gchar *md5;
     GstSegment segment;
 
     gst_segment_init(&segment, GST_FORMAT_TIME);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     gst_buffer_unref(vae_test_pull(h));
     gst_harness_push_event(h, gst_event_new_flush_start());
@@ -45,15 +44,11 @@ decode(const char *tiles, const char *warning)
         vae_test_one_warning(bus, warning);
     else
         CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    g_free(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
     return md5;
 }
 
-static void
-test_decode(void)
+TEST(decode)
 {
     gchar *tiles = decode("blend", "the picture is not exact");
     gchar *again = decode("blend", "4 tiles of 32x24");
@@ -66,8 +61,7 @@ test_decode(void)
     g_free(whole);
 }
 
-static void
-test_encode(void)
+TEST(encode)
 {
     GstHarness *h = element("vaeencode", "blend");
     GstBus *bus = vae_test_bus(h);
@@ -78,36 +72,18 @@ test_encode(void)
     gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
     gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
     vae_test_one_warning(bus, "the latents are not exact");
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
 }
 
-static void
-test_refused(void)
+TEST(refused)
 {
     GstHarness *h = element("vaedecode", "blend");
     GstBus *bus = vae_test_bus(h);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     g_object_set(h->element, "tile-width", 33, NULL);
-    gst_harness_set_src_caps_str(h, caps);
+    vae_test_set_latents(h, LW, LH, NULL);
     gst_harness_push(h, vae_test_latent(LW, LH, 0));
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
                           "a tile width of 33", "multiple of 8");
-    g_free(caps);
-    gst_element_set_bus(h->element, NULL);
-    gst_object_unref(bus);
     vae_test_teardown(h);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"decode", test_decode},
-                                    {"encode", test_encode},
-                                    {"refused", test_refused},
-                                    {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

@@ -106,8 +106,7 @@ push(GstHarness *h, guint k0, guint k1)
 
 /* From the tiny decoder, which has no delay, to the full one and back: no frame
  * is missing, and the times go on. */
-static void
-test_tiny(void)
+TEST(tiny)
 {
     gchar *tiny = vectors("taehv/taeltx2_3");
     gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
@@ -135,12 +134,4 @@ test_tiny(void)
     g_free(folder);
     g_free(tiny);
     vae_test_teardown(h);
-}
-
-int
-main(int argc, char **argv)
-{
-    static const VaeTest tests[] = {{"tiny", test_tiny}, {NULL, NULL}};
-
-    return vae_test_main(argc, argv, tests);
 }

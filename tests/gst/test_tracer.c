@@ -55,26 +55,19 @@ on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
     gst_structure_free(line);
 }
 
-static void
-test_tracer(void)
+TEST(tracer)
 {
     GstElement *pipeline = gst_parse_launch(
         "videotestsrc is-live=true num-buffers=17 ! "
         "video/x-raw,format=I420,width=48,height=32,framerate=50/1 ! "
         "vaeencode name=encode ! vaedecode name=decode ! fakesink name=sink",
         NULL);
-    GstBus *bus = gst_element_get_bus(pipeline);
     GstElement *e = gst_bin_get_by_name(GST_BIN(pipeline), "encode");
     GstElement *d = gst_bin_get_by_name(GST_BIN(pipeline), "decode");
-    GstMessage *message;
 
     g_object_set(e, "model", vae_test_weights(), NULL);
     g_object_set(d, "model", vae_test_weights(), NULL);
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
+    vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     g_print("lines: encode %u, decode %u, pipeline %u\n", seen.encode,
             seen.decode, seen.pipeline);
@@ -84,14 +77,12 @@ test_tracer(void)
     CHECK(seen.most_pipeline >= 2 * STEP);
     gst_object_unref(e);
     gst_object_unref(d);
-    gst_object_unref(bus);
     gst_object_unref(pipeline);
 }
 
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"tracer", test_tracer}, {NULL, NULL}};
     GList *tracers;
     guint major, minor, micro, nano;
 
@@ -115,5 +106,5 @@ main(int argc, char **argv)
     gst_debug_remove_log_function(gst_debug_log_default);
     gst_debug_set_threshold_for_name("GST_TRACER", GST_LEVEL_TRACE);
     gst_debug_add_log_function(on_log, NULL, NULL);
-    return vae_test_main(argc, argv, tests);
+    return vae_test_main(argc, argv);
 }

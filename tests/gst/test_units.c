@@ -13,8 +13,7 @@
 #include "latent.h"
 #include "models.h"
 
-static void
-test_caps_round_trip(void)
+TEST(caps_round_trip)
 {
     static const char *const texts[] = {
         "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
@@ -66,8 +65,7 @@ check_caps(const char *text, const char *word, const char *other)
 
 #define GOOD "type=float32,channels=16,latent-width=6,latent-height=4"
 
-static void
-test_bad_caps(void)
+TEST(bad_caps)
 {
     check_caps("video/x-raw," GOOD, "video/x-raw", GST_VAE_LATENT_NAME);
     check_caps(GST_VAE_LATENT_NAME ",channels=16", "type", "float16");
@@ -101,8 +99,7 @@ test_bad_caps(void)
 }
 
 /* The largest sizes that pass do not overflow. */
-static void
-test_sizes(void)
+TEST(sizes)
 {
     GstVaeLatentInfo info;
 
@@ -128,8 +125,7 @@ open_model(const char *path)
 }
 
 /* One file is opened once, and again after it was written. */
-static void
-test_shared(void)
+TEST(shared)
 {
     const struct utimbuf past = {1000, 1000};
     gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
@@ -165,8 +161,7 @@ open_and_close(gpointer data)
     return NULL;
 }
 
-static void
-test_shared_threads(void)
+TEST(shared_threads)
 {
     GThread *threads[4];
 
@@ -203,8 +198,7 @@ test_find_demo(const gchar *folder)
     }
 }
 
-static void
-test_find(void)
+TEST(find)
 {
     gchar *folder =
         g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
@@ -244,8 +238,7 @@ test_find(void)
 }
 
 /* Every status has a domain and code that GStreamer knows. */
-static void
-test_errors(void)
+TEST(errors)
 {
     for (gint s = VAE_ERR_ARGUMENT; s <= VAE_ERR_CANCELLED; s++) {
         VaeError fault = {.status = (VaeStatus) s, .message = "why"};
@@ -262,16 +255,8 @@ test_errors(void)
 int
 main(int argc, char **argv)
 {
-    static const VaeTest tests[] = {{"caps-round-trip", test_caps_round_trip},
-                                    {"bad-caps", test_bad_caps},
-                                    {"sizes", test_sizes},
-                                    {"shared", test_shared},
-                                    {"shared-threads", test_shared_threads},
-                                    {"find", test_find},
-                                    {"errors", test_errors},
-                                    {NULL, NULL}};
     gchar *home = vae_test_home_new();
-    const int status = vae_test_main(argc, argv, tests);
+    const int status = vae_test_main(argc, argv);
 
     vae_test_home_free(home);
     return status;

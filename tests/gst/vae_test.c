@@ -100,8 +100,21 @@ named(int argc, char **argv, const char *name)
     return argc < 2;
 }
 
+static VaeTest *tests;
+
+void
+vae_test_add(VaeTest *test)
+{
+    VaeTest **place = &tests;
+
+    while (*place && (*place)->line < test->line)
+        place = &(*place)->next;
+    test->next = *place;
+    *place = test;
+}
+
 int
-vae_test_main(int argc, char **argv, const VaeTest *tests)
+vae_test_main(int argc, char **argv)
 {
     guint before;
 
@@ -112,11 +125,11 @@ vae_test_main(int argc, char **argv, const VaeTest *tests)
         g_printerr("the plugin is not in GST_PLUGIN_PATH\n");
         return 1;
     }
-    for (; tests->name; tests++) {
-        if (!named(argc, argv, tests->name))
+    for (const VaeTest *test = tests; test; test = test->next) {
+        if (!named(argc, argv, test->name))
             continue;
-        running = tests->name;
-        tests->run();
+        running = test->name;
+        test->run();
         g_print("ok %s\n", running);
     }
     return leaks(before) ? 1 : 0;
@@ -183,11 +196,18 @@ vae_test_decoder(const char *model, int width, int height, const char *more)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model",
                                      model ? model : vae_test_weights(), NULL);
+
+    vae_test_set_latents(h, width, height, more);
+    return h;
+}
+
+void
+vae_test_set_latents(GstHarness *h, int width, int height, const char *more)
+{
     gchar *caps = vae_test_latent_caps(width, height, more);
 
     gst_harness_set_src_caps_str(h, caps);
     g_free(caps);
-    return h;
 }
 
 void
@@ -205,6 +225,7 @@ vae_test_teardown(GstHarness *h)
     GstElement *element = gst_object_ref(h->element);
 
     gst_harness_teardown(h);
+    gst_element_set_bus(element, NULL); /* its messages own the element */
     CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(element), 1);
     gst_object_unref(element);
 }
@@ -386,12 +407,48 @@ vae_test_push_eos(GstHarness *h)
     vae_test_wait_eos(h);
 }
 
+void
+vae_test_end(GstHarness *h)
+{
+    vae_test_push_eos(h);
+    vae_test_no_more(h);
+    vae_test_teardown(h);
+}
+
+void
+vae_test_play(GstElement *pipeline)
+{
+    GstBus *bus = gst_element_get_bus(pipeline);
+    GstMessage *message;
+    GError *error = NULL;
+
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
+        gst_message_parse_error(message, &error, NULL);
+        g_printerr("%s\n", error->message);
+    }
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    gst_object_unref(bus);
+}
+
+void
+vae_test_same(gchar *found, gchar *wanted)
+{
+    CHECK(strcmp(found, wanted) == 0);
+    g_free(found);
+    g_free(wanted);
+}
+
 GstBus *
 vae_test_bus(GstHarness *h)
 {
     GstBus *bus = gst_bus_new();
 
     gst_element_set_bus(h->element, bus);
+    gst_object_unref(bus);
     return bus;
 }
 

@@ -1,9 +1,10 @@
 /*
  * vae_test.h: what the tests of vaedecode and vaeencode share.
  *
- * A test program is a list of named functions; it runs all of them, or those
- * named on the command line, and fails at the first CHECK that does not hold.
- * Under GST_TRACERS=leaks it also fails on what is still alive at the end.
+ * A test program runs all its TESTs in the order of the file, or those named on
+ * the command line, and fails at the first CHECK that does not hold. Under
+ * GST_TRACERS=leaks it also fails on what is still alive at the end. A program
+ * without a main() gets that of vae_test_main.c.
  */
 #ifndef VAE_TEST_H
 #define VAE_TEST_H
@@ -22,13 +23,28 @@ G_NORETURN void vae_test_fail(const char *what, const char *file, int line);
 void vae_test_check_int(gint64 found, gint64 wanted, const char *what,
                         const char *file, int line);
 
-typedef struct VaeTest {
+typedef struct VaeTest VaeTest;
+struct VaeTest {
     const char *name;
     void (*run)(void);
-} VaeTest;
+    int line;
+    VaeTest *next;
+};
 
-/* tests ends with an empty entry. Returns the exit status. */
-int vae_test_main(int argc, char **argv, const VaeTest *tests);
+/* TEST(name) { ... } defines a test and adds it to the program. */
+#define TEST(id)                                                               \
+    static void test_##id(void);                                               \
+    static void __attribute__((constructor)) add_test_##id(void)               \
+    {                                                                          \
+        static VaeTest test = {#id, test_##id, __LINE__, NULL};                \
+                                                                               \
+        vae_test_add(&test);                                                   \
+    }                                                                          \
+    static void test_##id(void)
+
+void vae_test_add(VaeTest *test);
+/* Returns the exit status. */
+int vae_test_main(int argc, char **argv);
 
 /* The small Wan 2.1 model: 16 channels, factor 8, 1 then 4 frames, 16/1.
  * Exits with 77 where it is not there. */
@@ -45,10 +61,13 @@ GstHarness *vae_test_harness(const char *element, const char *property, ...);
 /* vaedecode with a model, NULL for the small one, and the caps of a grid. */
 GstHarness *vae_test_decoder(const char *model, int width, int height,
                              const char *more);
+/* Sets the caps of vae_test_latent_caps() in front of vaedecode. */
+void vae_test_set_latents(GstHarness *h, int width, int height,
+                          const char *more);
 /* Sets caps of I420 at 16/1 in front of vaeencode; fills info. */
 void vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width,
                         int height);
-/* Tears down; the element must have no other owner. */
+/* Tears down, with the bus; the element must have no other owner. */
 void vae_test_teardown(GstHarness *h);
 
 #define VAE_TEST_FPS 16
@@ -93,8 +112,14 @@ GstBuffer *vae_test_pull(GstHarness *h);
 void vae_test_wait_eos(GstHarness *h);
 /* Pushes EOS and does so. */
 void vae_test_push_eos(GstHarness *h);
+/* Pushes EOS, expects no buffer that was not pulled, and tears down. */
+void vae_test_end(GstHarness *h);
+/* Sets to PLAYING and waits for EOS; an error fails. */
+void vae_test_play(GstElement *pipeline);
+/* Expects equal texts and frees both. */
+void vae_test_same(gchar *found, gchar *wanted);
 
-/* A bus for an element in a harness; g_object_unref() it. */
+/* A bus for an element in a harness; vae_test_teardown() frees it. */
 GstBus *vae_test_bus(GstHarness *h);
 /* The next error, which must be of that kind and hold both words. */
 void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
