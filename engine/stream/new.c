@@ -20,9 +20,11 @@ open_stream(VaeModel *model, const VaeStreamParams *params, bool make,
                : status;
 }
 
+/* rungs may be NULL. */
 VaeStatus
-vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
-                VaeError *error)
+vae_stream_plan_ladder(VaeModel *model, const VaeStreamParams *params,
+                       VaePlan *out, VaeRungPlan rungs[VAE_RUNGS], int *n_rungs,
+                       VaeError *error)
 {
     VaeStream *s = NULL;
     VaeStatus status =
@@ -33,8 +35,19 @@ vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
         vae_sized_write(out, &s->plan, sizeof s->plan);
         vae_stream_tell(s);
     }
+    *n_rungs = rungs && s && (status == VAE_OK || s->too_large)
+                   ? vae_stream_plan_rungs(s, true, rungs)
+                   : 0;
     vae_stream_free(&s);
     return status;
+}
+
+VaeStatus
+vae_stream_plan(VaeModel *model, const VaeStreamParams *params, VaePlan *out,
+                VaeError *error)
+{
+    int n;
+    return vae_stream_plan_ladder(model, params, out, NULL, &n, error);
 }
 
 static VaeStatus

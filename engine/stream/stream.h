@@ -208,10 +208,14 @@ void vae_stream_step_up(VaeStream *s);
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 
 /* The rungs of the ladder, the fastest first. Returns their number. */
-enum { VAE_RUNGS = 32 };
 int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
-/* tell.c: logs the resulting settings; and what each rung would take,
- * with the cost of a step. */
+/* tell.c: plans them, and leaves out those that are no setting of their own.
+ * exact: as the backend prepares them, which takes long. Else only the
+ * activations and carries are exact. */
+int vae_stream_plan_rungs(const VaeStream *s, bool exact,
+                          VaeRungPlan rungs[VAE_RUNGS]);
+/* Logs the resulting settings; and what each rung would take, with the cost of
+ * a step. */
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
 /* Warns that tiles are not exact, and of smaller slices than the caller set. */
@@ -244,6 +248,12 @@ static inline VaeCarrySet *
 vae_stream_carry_set(VaeStream *s, int shape)
 {
     return shape ? &s->tile_sets[shape - 1] : &s->carries.set;
+}
+/* True if the caller leaves the size of tiles to the stream. */
+static inline bool
+vae_stream_may_tile(const VaeStreamParams *p)
+{
+    return p->tiles && !p->tile_width && !p->tile_height;
 }
 /* Checks the params, and sets the grid that they ask for. */
 VaeStatus vae_stream_set_tiles(VaeStream *s, VaeError *error);

@@ -60,4 +60,14 @@ says "decode: $host" "vaetool: warning: device 7 was asked for, and the $host" \
 check "one that is" 0 "$tool" plan --device 0 \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says_not "warning"
+check "the ladder of the picture, of which only tiles fit" 0 "$tool" plan \
+    --arch wan2.1 --size 640x480 --precision bf16 --tiles blend \
+    --memory-limit 250M
+says "(not exact), 640x480 inside" "  slices of 4: peak " \
+    "  slices of 1, 1 frame at once, 16 strips, the carries on the host: peak "
+says_not "chosen" "  slices of 4, "
+check "the ladder, of which nothing fits" 3 "$tool" plan --arch wan2.1 \
+    --size 640x480 --precision bf16 --spill host --memory-limit 200M
+says "  slices of 4, the carries on the host: peak " "what would fit"
+says_not "chosen" "  slices of 4: peak"
 finish

@@ -258,6 +258,11 @@ check "plan without weights" 0 "$tool" plan --arch seedvr2 --size 832x480 \
     --memory-limit 900G
 says "seedvr2 at 832x480" "decode:" "encode:" total \
     "ladder, with an estimate of the cost" " copied, " "from the host; chosen"
+check "a plan with a slice size" 0 "$tool" plan --backend ref --arch wan2.1 \
+    --size 64x64 --slice 3 --memory-limit 900G
+says "  slices of 3: peak " "the host; chosen" \
+    "  slices of 3, 1 frame at once, 16 strips: peak "
+says_not "  slices of 1"
 check "neither weights nor an architecture" 2 "$tool" plan --size 832x480
 says "--model" "--arch"
 check "no such architecture" 3 "$tool" plan --arch wan9 --size 832x480

@@ -34,6 +34,23 @@ VAE_API void vae_pin_free(VaePin **pin);
  * part of the carries on the host". */
 VAE_API void vae_plan_setting(const VaePlan *plan, char *out, size_t size);
 
+/* A setting of the ladder, and what it takes without a limit of the memory. */
+typedef struct VaeRungPlan {
+    VaePlan plan;
+    bool chosen; /* plan is that of the stream */
+} VaeRungPlan;
+enum { VAE_RUNGS = 32 };
+/*
+ * vae_stream_plan(), and the rungs that these params allow, the fastest first.
+ * Without tiles of a set size they are those of the whole picture. *n_rungs is
+ * also set if nothing fits, and else 0 after an error.
+ */
+VAE_API VaeStatus vae_stream_plan_ladder(VaeModel *model,
+                                         const VaeStreamParams *params,
+                                         VaePlan *out,
+                                         VaeRungPlan rungs[VAE_RUNGS],
+                                         int *n_rungs, VaeError *error);
+
 /* One row per op of a program, summed over its runs since profiling began. */
 typedef struct VaeProfileRow {
     const char *program; /* "first", "next", "next1", "cold" */

@@ -36,7 +36,7 @@ static bool
 may_lower_slice(const VaeStream *s)
 {
     const VaeStreamParams *p = &s->params;
-    return p->slice_size > 1 && p->tiles && !p->tile_width && !p->tile_height;
+    return p->slice_size > 1 && vae_stream_may_tile(p);
 }
 
 /* The rungs that spill no more carries than the caller wants, the fastest

@@ -16,62 +16,77 @@ has_strips(const VaePlan *p, VaeRung rung)
     return p->strips == (rung.strips > 1 ? rung.strips : 0);
 }
 
-/* Plans a rung without the backend, which would take long. The other numbers of
- * *out are those of s. False: it is no setting of its own. */
+/* Plans a rung. False: it is no setting of its own. */
 static bool
-plan_rung(const VaeStream *s, VaeRung rung, VaePlan *out)
+plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
 {
     VaeStream other = {.model = s->model,
                        .params = s->params,
                        .steps = s->steps,
                        .class = s->class,
                        .backend = s->backend,
+                       .fallback = s->fallback,
                        .plan = s->plan,
                        .grid = s->grid};
     const VaePlan *p = &other.plan;
+    if (exact && vae_stream_may_tile(&s->params)) {
+        other.grid = (VaeTileGrid){0};
+        other.plan.tiles = 0;
+    }
     bool good =
         vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL) == VAE_OK &&
         p->frames_at_once == rung.group && has_strips(p, rung) &&
         (!rung.spared || p->spilled);
-    if (good) {
-        *out = *p;
+    if (good && exact)
+        good = vae_stream_prepare(&other, NULL, NULL) == VAE_OK;
+    *out = *p;
+    if (!exact) /* with the weights and the scratch of s */
         out->peak = s->plan.peak - s->plan.arena -
                     (s->plan.carries - s->plan.spilled) + p->arena +
                     (p->carries - p->spilled);
-    }
     vae_stream_drop_programs(&other);
     return good;
 }
 
-static void
-tell_rung(const VaeStream *s, const VaeLog *log, VaeRung rung)
+int
+vae_stream_plan_rungs(const VaeStream *s, bool exact,
+                      VaeRungPlan rungs[VAE_RUNGS])
 {
-    char setting[160];
-    VaePlan plan;
-    const bool chosen =
-        s->rung.slice == rung.slice && s->rung.group == rung.group &&
-        s->rung.strips == rung.strips && !s->rung.spared == !rung.spared;
-    if (chosen)
-        plan = s->plan;
-    else if (!plan_rung(s, rung, &plan))
-        return;
-    vae_plan_setting(&plan, setting, sizeof setting);
-    vae_log(log,
-            "rung %s: %s%.1f MiB; estimate for a step: %.3g GFLOP, "
-            "%.1f MiB of carries copied, %.1f MiB to and from the host%s",
-            setting, chosen ? "" : "about ", MIB(plan.peak),
-            plan.flop_step / 1e9, MIB(plan.copied_step), MIB(plan.bus_step),
-            chosen ? " (chosen)" : "");
+    VaeRung all[VAE_RUNGS];
+    const int n = vae_stream_list_rungs(s, all);
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        VaeRungPlan *r = &rungs[found];
+        r->chosen =
+            !s->too_large &&
+            !(exact && s->plan.tiles && vae_stream_may_tile(&s->params)) &&
+            s->rung.slice == all[i].slice && s->rung.group == all[i].group &&
+            s->rung.strips == all[i].strips &&
+            !s->rung.spared == !all[i].spared;
+        if (r->chosen)
+            r->plan = s->plan;
+        found += r->chosen || plan_rung(s, all[i], exact, &r->plan);
+    }
+    return found;
 }
 
 void
 vae_stream_tell_ladder(const VaeStream *s)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
-    VaeRung rungs[VAE_RUNGS];
-    const int n = log.func ? vae_stream_list_rungs(s, rungs) : 0;
-    for (int i = 0; i < n; i++)
-        tell_rung(s, &log, rungs[i]);
+    VaeRungPlan rungs[VAE_RUNGS];
+    char setting[160];
+    const int n = log.func ? vae_stream_plan_rungs(s, false, rungs) : 0;
+    for (int i = 0; i < n; i++) {
+        const VaePlan *p = &rungs[i].plan;
+        vae_plan_setting(p, setting, sizeof setting);
+        vae_log(&log,
+                "rung %s: %s%.1f MiB; estimate for a step: %.3g GFLOP, "
+                "%.1f MiB of carries copied, %.1f MiB to and from the host%s",
+                setting, rungs[i].chosen ? "" : "about ", MIB(p->peak),
+                p->flop_step / 1e9, MIB(p->copied_step), MIB(p->bus_step),
+                rungs[i].chosen ? " (chosen)" : "");
+    }
 }
 
 void

@@ -54,13 +54,6 @@ set_grid(VaeStream *s, int64_t width, int64_t height, VaeError *error)
     return VAE_OK;
 }
 
-/* The caller leaves the size of the tiles to the stream. */
-static bool
-may_choose(const VaeStreamParams *p)
-{
-    return p->tiles && !p->tile_width && !p->tile_height;
-}
-
 VaeStatus
 vae_stream_set_tiles(VaeStream *s, VaeError *error)
 {
@@ -86,7 +79,7 @@ vae_stream_set_tiles(VaeStream *s, VaeError *error)
         status = check_length(s, "a tile height", height, error);
     if (status == VAE_OK && p->tile_overlap != -1)
         status = check_length(s, "a tile overlap", p->tile_overlap, error);
-    if (status != VAE_OK || may_choose(p))
+    if (status != VAE_OK || vae_stream_may_tile(p))
         return status;
     return set_grid(s, width, height, error);
 }
@@ -103,7 +96,8 @@ vae_stream_shrink_tiles(VaeStream *s)
     const int h = (has ? g->h * unit : s->plan.padded_height);
     const int now = w > h ? w : h;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (may_choose(&s->params) && sizes[i] < now && sizes[i] % unit == 0)
+        if (vae_stream_may_tile(&s->params) && sizes[i] < now &&
+            sizes[i] % unit == 0)
             return set_grid(s, sizes[i], sizes[i], NULL) == VAE_OK;
     return false;
 }

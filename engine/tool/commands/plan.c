@@ -55,66 +55,26 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
             plan->flop_first * 1e-9, plan->flop_step * 1e-9);
 }
 
-/* A setting of the ladder. */
-typedef struct Rung {
-    int slice, frames, strips; /* frames at once; 0: all, and whole pictures */
-    VaeSpill spill;
-} Rung;
-
+/* What the rungs of the ladder would take without a limit, the fastest first.
+ */
 static void
-print_rung(VaeModel *model, const VaeStreamParams *params, Rung rung,
-           const VaePlan *chosen)
+print_ladder(const VaeRungPlan *rungs, int n)
 {
-    VaeStreamParams one = *params;
-    VaePlan plan = VAE_INIT(VaePlan);
     char setting[160], text[32], copied[32], bus[32];
-    one.memory_limit = SIZE_MAX;
-    one.log = one.warn = NULL;
-    one.slice_size = rung.slice;
-    one.frames_at_once = rung.frames;
-    one.strips = rung.strips ? rung.strips : 1;
-    one.spill = rung.spill;
-    one.tiles = VAE_TILES_OFF;
-    if (vae_stream_plan(model, &one, &plan, NULL) != VAE_OK ||
-        plan.frames_at_once != rung.frames || plan.strips != rung.strips ||
-        (rung.spill == VAE_SPILL_HOST && plan.spilled == 0))
-        return;
-    vae_plan_setting(&plan, setting, sizeof setting);
-    printf("  %s: peak %llu bytes %s; a step: %.3f GFLOP, %s copied, %s to and "
-           "from the host",
-           setting, (unsigned long long) plan.peak,
-           bytes_text(plan.peak, text, sizeof text), plan.flop_step * 1e-9,
-           bytes_text(plan.copied_step, copied, sizeof copied),
-           bytes_text(plan.bus_step, bus, sizeof bus));
-    const bool same = rung.slice == chosen->slice_size &&
-                      rung.frames == chosen->frames_at_once &&
-                      rung.strips == chosen->strips && !chosen->tiles &&
-                      !plan.spilled == !chosen->spilled;
-    printf("%s\n", !same                             ? ""
-                   : plan.spilled != chosen->spilled ? "; chosen, in part"
-                                                     : "; chosen");
-}
-
-/* What each rung of the ladder would take without a limit, the fastest first.
- * chosen: of 0 steps, where none fits. */
-static void
-print_ladder(VaeModel *model, const VaeStreamParams *params,
-             const VaePlan *chosen)
-{
-    static const Rung rungs[] = {
-        {4, 0, 0, VAE_SPILL_OFF},  {2, 0, 0, VAE_SPILL_OFF},
-        {1, 0, 0, VAE_SPILL_OFF},  {1, 0, 4, VAE_SPILL_OFF},
-        {1, 0, 8, VAE_SPILL_OFF},  {1, 2, 8, VAE_SPILL_OFF},
-        {1, 1, 16, VAE_SPILL_OFF}, {1, 0, 0, VAE_SPILL_HOST},
-        {1, 0, 4, VAE_SPILL_HOST}, {1, 0, 8, VAE_SPILL_HOST},
-        {1, 2, 8, VAE_SPILL_HOST}, {1, 1, 16, VAE_SPILL_HOST}};
-    if (params->slice_size || params->strips || params->tile_width)
-        return;
-    puts("  ladder, with an estimate of the cost: operations, and carries that "
-         "are copied");
-    for (size_t i = 0; i < sizeof rungs / sizeof *rungs; i++)
-        if (params->spill == VAE_SPILL_AUTO || params->spill == rungs[i].spill)
-            print_rung(model, params, rungs[i], chosen);
+    if (n > 0)
+        puts("  ladder, with an estimate of the cost: operations, and carries "
+             "that are copied");
+    for (int i = 0; i < n; i++) {
+        const VaePlan *p = &rungs[i].plan;
+        vae_plan_setting(p, setting, sizeof setting);
+        printf("  %s: peak %llu bytes %s; a step: %.3f GFLOP, %s copied, %s to "
+               "and from the host%s\n",
+               setting, (unsigned long long) p->peak,
+               bytes_text(p->peak, text, sizeof text), p->flop_step * 1e-9,
+               bytes_text(p->copied_step, copied, sizeof copied),
+               bytes_text(p->bus_step, bus, sizeof bus),
+               rungs[i].chosen ? "; chosen" : "");
+    }
 }
 
 int
@@ -134,13 +94,15 @@ command_plan(const Options *o)
         const VaeStreamParams params =
             stream_params(o, directions[i], o->width, o->height);
         VaePlan plan = VAE_INIT(VaePlan);
+        VaeRungPlan rungs[VAE_RUNGS];
+        int n_rungs;
         if (!has[i])
             continue;
-        status = vae_stream_plan(model, &params, &plan, &error);
+        status = vae_stream_plan_ladder(model, &params, &plan, rungs, &n_rungs,
+                                        &error);
         if (status == VAE_OK)
             plan_print(stdout, directions[i], &plan);
-        if (status == VAE_OK || status == VAE_ERR_MEMORY)
-            print_ladder(model, &params, &plan);
+        print_ladder(rungs, n_rungs);
     }
     vae_model_free(&model);
     return status == VAE_OK ? EXIT_OK : fail(&error);
