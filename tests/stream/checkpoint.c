@@ -112,7 +112,7 @@ place(bool carries, uint64_t frames)
                                  .n_own = 1};
 }
 
-/* Saved after k steps and loaded into another stream. */
+/* Saved after k steps and loaded into a stream of another rung. */
 static void
 at_step(const Case *c, int k, bool carries)
 {
@@ -126,6 +126,8 @@ at_step(const Case *c, int k, bool carries)
     good = good && goes_on(c, stream, k, k, c->t, threes);
     vae_stream_free(&stream);
     params.slice_size = 1;
+    params.frames_at_once = 1;
+    params.strips = 3;
     next = bed_stream(c->bed, params);
     /* What it did before is no matter. */
     if (k % 2)

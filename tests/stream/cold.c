@@ -33,7 +33,7 @@ later_clip(const Bed *bed, VaeDirection direction, int t, int seed)
     return clip;
 }
 
-/* Slices of three compute one frame at once. */
+/* Slices of three compute one frame at once, in strips of rows. */
 static VaeStream *
 open_stream(const Bed *bed, VaeDirection direction, int slice)
 {
@@ -42,6 +42,7 @@ open_stream(const Bed *bed, VaeDirection direction, int slice)
                                              .height = H,
                                              .slice_size = slice,
                                              .frames_at_once = slice == 3,
+                                             .strips = slice == 3 ? 3 : 1,
                                              .restarts = true});
 }
 
@@ -174,7 +175,7 @@ no_past(const Bed *bed, VaeDirection direction)
     TestClip want = cold_clip(bed, direction, 1, one_by_one);
     TestClip got = cold_clip(bed, direction, 3, threes);
     same_result(bed, &got, &want, direction,
-                "slices of three, one frame at once");
+                "slices of three, one frame at once, three strips");
     clip_free(&got);
     got = cold_clip(bed, direction, T - 1, whole);
     same_result(bed, &got, &want, direction, "one call");

@@ -1,6 +1,6 @@
 /*
  * slices.c: the slice size does not change a byte, nor do the frames that are
- * computed at once, nor strips of rows.
+ * computed at once, nor strips of rows, nor carries in the host's memory.
  *
  * slices MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
  */
@@ -77,6 +77,7 @@ typedef struct Way {
     int slice, frames, strips; /* frames at once; 0: all */
     const int *calls;
     bool count; /* the programs that ran */
+    VaeSpill spill;
 } Way;
 
 static void
@@ -99,23 +100,48 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
                                           .slice_size = way.slice,
                                           .frames_at_once = way.frames,
                                           .strips = way.strips,
+                                          .spill = way.spill,
                                           .deterministic = true});
     run_clip(bed, stream, direction, &clip, way.calls);
     const void *got = clip_result(bed, &clip, direction, &bytes);
     snprintf(what, sizeof what,
-             "%s, %d threads, slice %d, %d frames, %d strips, calls of "
-             "%d,%d.. %08x",
+             "%s, %d threads, slice %d, %d frames, %d strips, spill %d, calls "
+             "of %d,%d.. %08x",
              direction == VAE_DECODE ? "decode" : "encode", bed->threads,
-             way.slice, way.frames, way.strips, way.calls[0], way.calls[1],
-             fingerprint(got, bytes));
+             way.slice, way.frames, way.strips, way.spill, way.calls[0],
+             way.calls[1], fingerprint(got, bytes));
     same_result(bed, &clip, want, direction, what);
     /* With a delay, the end of the sequence runs programs, too. */
     if (way.count && !vae_stream_get_plan(stream)->delay)
         expect_runs(stream, steps_of(bed, input->t), way.slice,
                     direction == VAE_ENCODE && bed->info->encode.first_out > 1);
     expect_cuts(bed, stream, way.frames, way.strips);
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    expect(plan->spilled == (way.spill == VAE_SPILL_HOST ? plan->carries : 0),
+           "  %llu of %llu bytes of carries spilled",
+           (unsigned long long) plan->spilled,
+           (unsigned long long) plan->carries);
     vae_stream_free(&stream);
     clip_free(&results);
+}
+
+/* The carries in the host's memory, in every setting that cuts programs. */
+static void
+all_spilled(const Bed *bed, VaeDirection direction, const TestClip *input,
+            const TestClip *want, int steps)
+{
+    static const int one[] = {1, 0}, uneven[] = {2, 5, 1, 4, 0};
+    const int whole[] = {steps, 0};
+    const Way ways[] = {
+        {1, 0, 0, one, true},     {steps - 1, 0, 0, whole, true},
+        {3, 0, 0, uneven, false}, {1, 2, 0, one, true},
+        {1, 0, 3, one, true},     {3, 1, 5, uneven, false},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        Way way = ways[i];
+        way.spill = VAE_SPILL_HOST;
+        one_way(bed, direction, input, want, way);
+    }
 }
 
 static void
@@ -139,21 +165,27 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
         const int plan[] = {1, sizes[i], 0};
         if (sizes[i] < steps - 1)
             one_way(bed, direction, &input, &want,
-                    (Way){sizes[i], 0, 0, plan, true});
+                    (Way){sizes[i], 0, 0, plan, true, 0});
     }
-    one_way(bed, direction, &input, &want, (Way){steps - 1, 0, 0, whole, true});
-    one_way(bed, direction, &input, &want, (Way){3, 0, 0, uneven, false});
+    one_way(bed, direction, &input, &want,
+            (Way){steps - 1, 0, 0, whole, true, 0});
+    one_way(bed, direction, &input, &want, (Way){3, 0, 0, uneven, false, 0});
     for (int frames = 1; frames < 3; frames++)
-        one_way(bed, direction, &input, &want, (Way){1, frames, 0, one, true});
-    one_way(bed, direction, &input, &want, (Way){3, 5, 0, uneven, false});
-    for (int strips = 2; strips <= 8; strips += strips) {
-        one_way(bed, direction, &input, &want, (Way){1, 0, strips, one, true});
         one_way(bed, direction, &input, &want,
-                (Way){3, 0, strips + 1, uneven, false});
-        one_way(bed, direction, &input, &want, (Way){1, 1, strips, one, true});
+                (Way){1, frames, 0, one, true, 0});
+    one_way(bed, direction, &input, &want, (Way){3, 5, 0, uneven, false, 0});
+    for (int strips = 2; strips <= 8; strips += strips) {
+        one_way(bed, direction, &input, &want,
+                (Way){1, 0, strips, one, true, 0});
+        one_way(bed, direction, &input, &want,
+                (Way){3, 0, strips + 1, uneven, false, 0});
+        one_way(bed, direction, &input, &want,
+                (Way){1, 1, strips, one, true, 0});
     }
-    one_way(bed, direction, &input, &want, (Way){1, 2, 5, one, true});
-    one_way(bed, direction, &input, &want, (Way){3, 5, 1000, uneven, false});
+    one_way(bed, direction, &input, &want, (Way){1, 2, 5, one, true, 0});
+    one_way(bed, direction, &input, &want, (Way){3, 5, 1000, uneven, false, 0});
+    if (bed->backend == VAE_BACKEND_CUDA)
+        all_spilled(bed, direction, &input, &want, steps);
     clip_free(&input);
     clip_free(&want);
 }
