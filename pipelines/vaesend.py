@@ -35,9 +35,10 @@ import time
 
 __all__ = ["Sender", "ReceiverGone", "ReceiverBusy", "Array"]
 
-Space = collections.namedtuple("Space", "channels temporal fps")
+Space = collections.namedtuple("Space", "channels temporal fps chunk", defaults=(0,))
 
-# Channels, frames per latent after the first, and the usual frame rate.
+# Channels, frames per latent after the first, the usual frame rate, and after how many
+# latents one is a single frame again (0: only after the start of a sequence).
 SPACES = {
     "wan2.1": Space(16, 4, 16),
     "wan2.2": Space(48, 4, 24),
@@ -47,6 +48,7 @@ SPACES = {
     "cogvideox": Space(16, 4, 8),
     "opensora1.3": Space(16, 4, 24),
     "ltx2": Space(128, 8, 24),
+    "h3": Space(24, 4, 24, 5),
     "gst-vae-demo": Space(16, 4, 16),
 }
 
@@ -435,6 +437,8 @@ class Sender:
         self.latents = 0  # sent
         self.frame = 0  # at which the next latent begins
         self.starts = True
+        self.chunk = usual.chunk
+        self.begun = 0  # latents of the sequence
         self.broken = None
         self.timeout = timeout
         self.link = Link(target, listen, retry, timeout, send_buffer)
@@ -530,8 +534,14 @@ class Sender:
     def time_of(self, frame):
         return frame * SECOND * self.fps.denominator // self.fps.numerator
 
+    def frames_at(self, k):
+        """Frames of latent k of a sequence."""
+        alone = k % self.chunk == 0 if self.chunk else k == 0
+        return 1 if alone else self.temporal
+
     def send_one(self, data, frames):
-        count = 1 if self.starts else self.temporal
+        self.begun = 0 if self.starts else self.begun
+        count = self.frames_at(self.begun)
         count = min(count, frames or count)
         pts = self.time_of(self.frame)
         flags = 0 if self.starts else DELTA_UNIT
@@ -542,6 +552,7 @@ class Sender:
                                self.latents, flags)
         self.write(b"".join((header, data)))
         self.starts = False
+        self.begun += 1
         self.frame += count
         self.latents += 1
 

@@ -151,11 +151,11 @@ def rate_of(options, facts):
                          f"{error}") from None
 
 
-def shown_of_last(options, facts, latents, temporal):
+def shown_of_last(options, facts, latents, sender):
     """Number of frames of the last latent that the clip has; None: all."""
     total = stated(facts, "vae.frames", options.latents)
-    most = 1 + (latents - 1) * temporal
-    least = most - temporal + 1 if latents > 1 else 1
+    most = sum(map(sender.frames_at, range(latents)))
+    least = most - sender.frames_at(latents - 1) + 1
     if total and not least <= total <= most:
         of = (f"{latents} latents are {least} to {most} frames"
               if latents > 1 else "1 latent is 1 frame")
@@ -184,7 +184,7 @@ def send_file(options):
             sender.check(array, parts[0][0])
         except ValueError as error:
             raise ValueError(f"{options.latents}: {error}") from None
-        last = shown_of_last(options, facts, len(parts), sender.temporal)
+        last = shown_of_last(options, facts, len(parts), sender)
         for i, (shape, data) in enumerate(parts):
             sender.send(Array(array.type, shape, data),
                         last if i + 1 == len(parts) else None)

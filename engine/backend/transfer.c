@@ -127,30 +127,19 @@ pictures_in(const VaeLaunch *l, const VaeOp *op)
     return code;
 }
 
-/* How many units of op from i on have frames that follow each other, of n. */
-static int
-count_consecutive(const VaeOp *op, int i, int n)
-{
-    int k = 1;
-    while (k < n &&
-           vae_op_unit_frame(op, i + k) == vae_op_unit_frame(op, i) + k)
-        k++;
-    return k;
-}
-
 static void
 pictures_out(const VaeLaunch *l, const VaeOp *op)
 {
     assert(l->run);
     const VaeTensor *x = op->x;
     const uint8_t *body = vae_exec_body(l->exec, x);
+    const int units = x->shape.t - op->trim;
     count_bad(l, x);
-    for (int i = 0, n; i < vae_op_units(op); i += n) {
+    for (int i = 0, n; i < units; i += n) {
         const VaePicture *to = unit(l->pictures_out, i, l->out_stride);
         const uint8_t *frame =
-            body + (size_t) vae_op_unit_frame(op, i) * vae_frame_bytes(x);
-        n = count_alike(l, to, l->out_stride, vae_op_units(op) - i);
-        n = count_consecutive(op, i, n);
+            body + (size_t) (op->trim + i) * vae_frame_bytes(x);
+        n = count_alike(l, to, l->out_stride, units - i);
         if (to->data[0])
             l->kernels->picture_out(&l->queue,
                                     &(VaePictureOutArgs){.picture = to,

@@ -64,7 +64,7 @@ check_range(const VaeTensorFile *file, int64_t i, const char *what,
 
 VaeStatus
 vae_latent_sequences_parse(const VaeTensorFile *file, const VaeLatentClip *clip,
-                           const void *rows, int temporal,
+                           const void *rows, VaeCounts counts,
                            VaeLatentSequence *out, VaeError *error)
 {
     const int64_t n = vae_tensor_file_find(file, VAE_SEQUENCES)->dims[0];
@@ -82,8 +82,8 @@ vae_latent_sequences_parse(const VaeTensorFile *file, const VaeLatentClip *clip,
         const int64_t end = i + 1 < n ? out[i + 1].first : clip->t;
         out[i].before = i > 0 ? out[i - 1].before + out[i - 1].frames : 0;
         out[i].latents = end - out[i].first;
-        const int64_t most = 1 + temporal * (out[i].latents - 1);
-        const int64_t least = out[i].latents > 1 ? most - temporal + 1 : 1;
+        const int64_t most = vae_count_frames(counts, out[i].latents);
+        const int64_t least = vae_count_frames(counts, out[i].latents - 1) + 1;
         status =
             check_range(file, i, "frames",
                         (const int64_t[]){out[i].frames, least, most}, error);

@@ -48,6 +48,7 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
                                                : model->arch->encode,
                              .arch_data = model->arch_data,
                              .steps = decode ? info->decode : info->encode,
+                             .black = info->chunk ? info->temporal - 1 : 0,
                              .latent_channels = info->latent_channels,
                              .spatial = info->spatial,
                              .tensors = {.find = p.dry_run ? require : find,
@@ -148,8 +149,8 @@ vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
                                        &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    if (!decode && vae_steps_in_chunks(&info->encode))
-        *steps = 1; /* each one ends with the begin of a chunk */
+    if (!decode && info->chunk && *steps >= info->chunk)
+        *steps = info->chunk - 1; /* one of these begins a chunk */
     vae_program_free(&next);
     vae_carry_set_free(&carries);
     return status;

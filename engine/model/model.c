@@ -197,16 +197,11 @@ vae_model_latents_of(const VaeModel *model, int64_t frames)
 {
     /* The latents must decode to all frames. For an encoder with other groups,
      * as in the tiny ones, repeated frames fill the last groups. */
-    const VaeSteps *s = &model->info.decode;
-    if (frames <= s->first_out)
-        return s->first_in;
-    return s->first_in +
-           (frames - s->first_out + s->step_out - 1) / s->step_out * s->step_in;
+    return vae_count_latents(vae_model_counts(&model->info), frames);
 }
 
 int64_t
 vae_model_frames_of(const VaeModel *model, int64_t latents)
 {
-    const VaeSteps *s = &model->info.decode;
-    return s->first_out + (latents - s->first_in) / s->step_in * s->step_out;
+    return vae_count_frames(vae_model_counts(&model->info), latents);
 }

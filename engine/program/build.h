@@ -38,23 +38,12 @@ typedef struct VaeTensorSource {
     const VaeTensorFile *file; /* the file with the tensors, or NULL */
 } VaeTensorSource;
 
-/*
- * True where latents come in chunks, each of which begins as a sequence does,
- * with a latent of fewer frames. A later step ends with the first_in units that
- * begin the next chunk. The missing frames of a chunk are black ones in front
- * of an encoder's input, and are not among a decoder's results.
- */
-static inline bool
-vae_steps_in_chunks(const VaeSteps *s)
-{
-    return s->first_in > 1 && s->first_out > 1;
-}
-
 /* One direction of a model, from which programs are recorded. */
 typedef struct VaeNetwork {
     void (*forward)(VaeBuilder *b);
     const void *arch_data; /* see vae_arch_data() */
     VaeSteps steps;
+    int black; /* frames in front of the first one, for an encoder */
     int latent_channels, spatial;
     VaeTensorSource tensors;
 } VaeNetwork;

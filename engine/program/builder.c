@@ -485,11 +485,6 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
     p->steps = params->steps;
     p->n_in = params->first ? s->first_in : s->step_in * params->steps;
     p->n_out = params->first ? s->first_out : s->step_out * params->steps;
-    if (p->direction == VAE_ENCODE && !params->first &&
-        vae_steps_in_chunks(s)) {
-        p->n_in -= s->first_in; /* the program `first` takes these */
-        p->n_out -= s->first_out;
-    }
     params->network.forward(&b);
     finish(&b);
     if (b.status != VAE_OK) {

@@ -17,17 +17,6 @@ follow(VaeTensor *y, const VaeTensor *x, int ft)
     y->delay = ft * x->delay + ft - 1;
 }
 
-/* Frames that the first latent of a chunk lacks, for an encoder. */
-static int
-missing(const VaeSteps *s)
-{
-    if (!vae_steps_in_chunks(s))
-        return 0;
-    const int frames =
-        (s->step_in - s->first_in) / (s->step_out - s->first_out);
-    return frames * s->first_out - s->first_in;
-}
-
 const VaeTensor *
 vae_input(VaeBuilder *b)
 {
@@ -35,7 +24,7 @@ vae_input(VaeBuilder *b)
     const bool decode = q->direction == VAE_DECODE;
     VaeOp *op = vae_builder_op(b, decode ? VAE_OP_LATENT_IN : VAE_OP_PICTURE_IN,
                                "input");
-    const int black = decode || !q->first ? 0 : missing(&q->network.steps);
+    const int black = decode || !q->first ? 0 : q->network.black;
     const VaeShape shape = {.t = b->program->n_in + black,
                             .h = q->height,
                             .w = q->width,
@@ -81,7 +70,6 @@ vae_output(VaeBuilder *b, const VaeTensor *x)
     const VaeBuildParams *q = b->params;
     const bool decode = q->direction == VAE_DECODE;
     const int f = q->network.spatial, z = q->network.latent_channels;
-    const VaeSteps *s = &q->network.steps;
     VaeOp *op = vae_builder_op(
         b, decode ? VAE_OP_PICTURE_OUT : VAE_OP_LATENT_OUT, "output");
     if (!op)
@@ -100,11 +88,6 @@ vae_output(VaeBuilder *b, const VaeTensor *x)
     op->trim = x->shape.t - shape.t;
     if (op->trim > 0)
         shape.t = x->shape.t;
-    if (decode && !q->first && vae_steps_in_chunks(s)) {
-        op->trim /= q->steps;
-        op->chunk = s->step_out;
-        op->keep = s->step_out - s->first_out;
-    }
     if (!decode && (x->shape.c == 2 * z || x->shape.c == z + 1))
         shape.c = x->shape.c;
     expect(b, op, x, shape, q->sum);

@@ -179,8 +179,6 @@ typedef struct VaeOp {
         struct {      /* of units */
             int trim; /* frames in front of x, or of y, that are none: skipped,
                          or black */
-            int chunk, keep; /* not 0: they are missing in each `chunk` units of
-                                x, behind the first `keep` */
         };
     };
     int group; /* the group of frames, from 1; 0: all frames. See split.h. All
@@ -212,21 +210,6 @@ struct VaeProgram {
 };
 
 size_t vae_frame_bytes(const VaeTensor *t);
-/* The number of units that leave through op, and the frame of x that is unit
- * i. */
-static inline int
-vae_op_units(const VaeOp *op)
-{
-    const int t = op->x->shape.t;
-    return op->chunk ? t / (op->chunk + op->trim) * op->chunk : t - op->trim;
-}
-static inline int
-vae_op_unit_frame(const VaeOp *op, int i)
-{
-    if (!op->chunk)
-        return i + op->trim;
-    return i + op->trim * (i / op->chunk + (i % op->chunk >= op->keep));
-}
 /* Bytes from one row to the next, and from one frame to the next. A program
  * must be planned before the latter is known. */
 static inline size_t

@@ -119,8 +119,7 @@ age_program(Ages *a, const VaeProgram *p)
             age_op(a, op);
         if (op->kind != VAE_OP_PICTURE_OUT && op->kind != VAE_OP_LATENT_OUT)
             continue;
-        for (int u = 0; u < vae_op_units(op); u++) {
-            const int j = vae_op_unit_frame(op, u);
+        for (int j = op->trim; j < op->x->shape.t; j++) {
             int one = oldest(a, op->x, j);
             if (p->delayed) /* a frame is computed later than its latent arrives
                              */

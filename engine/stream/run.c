@@ -72,12 +72,27 @@ vae_stream_at_start(const VaeStream *stream)
     return stream->at_start;
 }
 
+/* The frames of the next latents where these come in chunks. */
+static int
+chunk_frames(const VaeStream *s, int latents)
+{
+    const VaeCounts c = vae_model_counts(&s->model->info);
+    const int64_t at = (int64_t) (s->latents % (uint64_t) c.chunk);
+    return (int) (vae_count_frames(c, at + latents) - vae_count_frames(c, at));
+}
+
 void
 vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
 {
     const VaeSteps *s = &stream->steps;
     const bool first = stream->at_start && steps > 0;
     const int later = first ? steps - 1 : steps;
+    if (stream->model->info.chunk) {
+        *n_in = *n_out = steps;
+        *(stream->params.direction == VAE_DECODE ? n_out : n_in) =
+            chunk_frames(stream, steps);
+        return;
+    }
     *n_in = (first ? s->first_in : 0) + later * s->step_in;
     *n_out = vae_stream_has_delay(stream)
                  ? vae_stream_frames_after(stream, steps)
@@ -89,6 +104,12 @@ static int
 steps_of(const VaeStream *stream, int n_in)
 {
     const VaeSteps *s = &stream->steps;
+    if (stream->model->info.chunk) {
+        int steps = 0, in = 0, out;
+        while (in < n_in)
+            vae_stream_count(stream, ++steps, &in, &out);
+        return in == n_in ? steps : -1;
+    }
     const int rest = stream->at_start ? n_in - s->first_in : n_in;
     if (rest < 0 || rest % s->step_in)
         return -1;
@@ -245,10 +266,9 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
     VaeUnits at = *units;
     const bool guesses = s->params.low_latency && !s->ended;
-    bool begins = false; /* a chunk */
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
-        const int which = s->at_start || begins        ? FIRST
+        const int which = s->at_start                  ? FIRST
                           : s->cold                    ? COLD
                           : most >= s->plan.slice_size ? NEXT
                                                        : NEXT1;
@@ -267,10 +287,55 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
             s->stats.units_in += (uint64_t) p->n_in;
         if (!vae_stream_has_delay(s))
             s->stats.units_out += (uint64_t) p->n_out;
-        begins = vae_stream_begins_chunks(s) && which == NEXT;
-        steps -= begins ? 0 : p->steps;
+        steps -= p->steps;
     }
     return VAE_OK;
+}
+
+/* Sets the pictures of the next n decoded latents, which one run computes. The
+ * frames that the first latent of a chunk lacks have none. */
+static void
+place_chunk(const VaeStream *s, const VaePicture *from, int n)
+{
+    const uint64_t chunk = (uint64_t) s->model->info.chunk;
+    const int rate = s->at_start ? 1 : s->steps.step_out;
+    VaePicture *slot = s->slots;
+    for (int k = 0; k < n; k++) {
+        const bool begins = (s->latents + (uint64_t) k) % chunk == 0;
+        for (int i = 0; i < rate; i++)
+            *slot++ = begins && i + 1 < rate ? (VaePicture){0} : *from++;
+    }
+}
+
+/* As run_steps(), where latents come in chunks. An encoder begins
+ * each chunk as it begins a sequence. */
+static VaeStatus
+run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    const int chunk = s->model->info.chunk;
+    VaeUnits at = *units;
+    VaeStatus status = VAE_OK;
+    while (steps > 0 && status == VAE_OK) {
+        const int place = (int) (s->latents % (uint64_t) chunk);
+        const int rest = decode ? steps : chunk - place;
+        VaeUnits now = at;
+        int n_in, n_out, n = s->plan.slice_size;
+        s->at_start = s->at_start || (!decode && place == 0);
+        n = s->at_start || s->cold ? 1 : n < rest ? n : rest;
+        n = n < steps ? n : steps;
+        vae_stream_count(s, n, &n_in, &n_out);
+        if (decode) {
+            place_chunk(s, at.pictures, n);
+            now.pictures = s->slots;
+        }
+        const uint64_t out = s->stats.units_out;
+        status = run_steps(s, &now, n, error);
+        s->stats.units_out = out + (uint64_t) n_out;
+        vae_units_skip(s, &at, n_in, n_out);
+        steps -= n;
+    }
+    return status;
 }
 
 void
@@ -299,7 +364,8 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const uint64_t start = vae_now_ns();
     vae_stream_set_frames(s, &at, steps);
     at.base = at.from;
-    status = run_steps(s, &at, steps, error);
+    status = s->model->info.chunk ? run_chunks(s, &at, steps, error)
+                                  : run_steps(s, &at, steps, error);
     if (status == VAE_OK)
         s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)

@@ -61,11 +61,6 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "a look-ahead of %d latents, expected 0 or more",
                         p->look_ahead);
-    if (p->restarts && vae_steps_in_chunks(&info->decode))
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "%s cannot begin inside a clip: its latents come in "
-                        "chunks of %d",
-                        info->arch, info->decode.step_in);
     if (p->device < -1)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "device %d, expected a CUDA device index, or -1 for "
@@ -158,8 +153,10 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
-    if (vae_stream_begins_chunks(s))
-        s->params.slice_size = 1;
+    /* no run goes beyond a chunk that is encoded */
+    if (own.direction == VAE_ENCODE && model->info.chunk &&
+        own.slice_size >= model->info.chunk)
+        s->params.slice_size = model->info.chunk - 1;
     set_statistics(s);
     set_delay(s);
     status = vae_stream_set_tiles(s, error);

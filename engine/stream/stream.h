@@ -122,7 +122,7 @@ struct VaeStream {
     bool began_cold;         /* by a restart */
     bool ended;              /* the end of the sequence is drained */
     int drained;             /* steps of that until now */
-    VaePicture *slots;       /* of a run; NULL without a delay */
+    VaePicture *slots;       /* of a run; NULL without delay and chunks */
     VaeLatentIn *no_latents; /* without data, for the end */
 };
 
@@ -154,14 +154,6 @@ bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
 VaeStatus vae_stream_choose_backend(VaeStream *s, VaeError *error);
 /* Warns of a slow precision that the caller asked for. */
 void vae_stream_warn_of_precision(VaeStream *s);
-
-/* A later step of an encoder whose latents come in chunks runs the program
- * `next`, and then `first`. */
-static inline bool
-vae_stream_begins_chunks(const VaeStream *s)
-{
-    return s->params.direction == VAE_ENCODE && vae_steps_in_chunks(&s->steps);
-}
 
 static inline const char *
 vae_stream_direction(const VaeStream *s)

@@ -21,9 +21,9 @@ sequences_read(const VaeTensorFile *file, const VaeLatentClip *clip,
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d sequences",
                         out->n);
     if (table)
-        return vae_latent_sequences_parse(file, clip, table->data,
-                                          vae_model_info(model)->temporal,
-                                          out->list, error);
+        return vae_latent_sequences_parse(
+            file, clip, table->data, vae_model_counts(vae_model_info(model)),
+            out->list, error);
     const int64_t frames = vae_model_frames_of(model, clip->t);
     out->list[0] = (VaeLatentSequence){
         .latents = clip->t,

@@ -10,6 +10,7 @@
 
 #include <gst/gst.h>
 
+#include "vae-private/counts.h"
 #include "vae-private/types.h"
 
 G_BEGIN_DECLS

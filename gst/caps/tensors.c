@@ -97,11 +97,23 @@ gst_vae_tensors_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
     return read_dimensions(s, info, error);
 }
 
-void
-gst_vae_tensors_video_rate(GstVaeLatentInfo *info, gint step_frames)
+/* Later latents and their frames, as a fraction of frames per latent. */
+static void
+mean_rate(VaeCounts counts, gint *frames, gint *latents)
 {
+    *latents = MAX(counts.chunk, 1);
+    *frames = counts.chunk ? (gint) vae_count_frames(counts, counts.chunk)
+                           : counts.temporal;
+}
+
+void
+gst_vae_tensors_video_rate(GstVaeLatentInfo *info, VaeCounts counts)
+{
+    gint frames, latents;
+
+    mean_rate(counts, &frames, &latents);
     if (info->fps_d > 0 &&
-        (!gst_util_fraction_multiply(info->fps_n, info->fps_d, step_frames, 1,
+        (!gst_util_fraction_multiply(info->fps_n, info->fps_d, frames, latents,
                                      &info->fps_n, &info->fps_d) ||
          !gst_util_fraction_multiply(info->fps_n, info->fps_d, info->frames, 1,
                                      &info->fps_n, &info->fps_d))) {
@@ -128,18 +140,19 @@ set_either(GstCaps *caps, const gchar *field, const gchar *a, const gchar *b)
 }
 
 GstCaps *
-gst_vae_tensors_caps(const GstVaeLatentInfo *info, gint step_frames)
+gst_vae_tensors_caps(const GstVaeLatentInfo *info, VaeCounts counts)
 {
     GstCaps *caps = gst_caps_from_string(GST_VAE_TENSORS_CAPS);
     gchar *three = g_strdup_printf("%d:%d:%d", info->latent_width,
                                    info->latent_height, info->channels);
     gchar *four = g_strdup_printf("%s:1", three);
-    gint n = 0, d = 1;
+    gint n = 0, d = 1, frames, latents;
 
+    mean_rate(counts, &frames, &latents);
     /* Releases of NNStreamer differ in whether they write the last 1. */
     set_either(caps, "dimensions", four, three);
     if (info->fps_d > 0 &&
-        !gst_util_fraction_multiply(info->fps_n, info->fps_d, 1, step_frames,
+        !gst_util_fraction_multiply(info->fps_n, info->fps_d, latents, frames,
                                     &n, &d)) {
         n = 0;
         d = 1;

@@ -35,13 +35,13 @@ gboolean gst_vae_tensors_is_caps(const GstCaps *caps);
 gboolean gst_vae_tensors_info_from_caps(const GstCaps *caps,
                                         GstVaeLatentInfo *info, GError **error);
 
-/* Converts the rate of buffers of info->frames latents with step_frames frames
- * each to the rate of the video. */
-void gst_vae_tensors_video_rate(GstVaeLatentInfo *info, gint step_frames);
+/* Converts the rate of buffers of info->frames latents to the rate of the
+ * video. */
+void gst_vae_tensors_video_rate(GstVaeLatentInfo *info, VaeCounts counts);
 
 /* Makes the caps of tensors for the same latents. Fields with a choice are not
  * fixed. (transfer full) */
-GstCaps *gst_vae_tensors_caps(const GstVaeLatentInfo *info, gint step_frames);
+GstCaps *gst_vae_tensors_caps(const GstVaeLatentInfo *info, VaeCounts counts);
 
 G_END_DECLS
 #endif

@@ -138,7 +138,7 @@ gst_vae_decode_set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
         return FALSE;
     if (self->tensors)
         gst_vae_tensors_video_rate(&self->in,
-                                   self->base.choice.info->decode.step_out);
+                                   vae_model_counts(self->base.choice.info));
     if (!check_latents(&self->in, self->base.choice.info, error))
         return FALSE;
     complete(self);

@@ -84,6 +84,21 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
     return ret;
 }
 
+/* Drops a latent in front of the first chunk that is whole; takes it. */
+static GstFlowReturn
+drop_latent(GstVaeDecode *self, GstBuffer *latent, GstClockTime pts)
+{
+    GST_INFO_OBJECT(self, "dropping a latent inside a chunk: a sequence begins "
+                          "with the first one of a chunk");
+    if (GST_BUFFER_DURATION_IS_VALID(latent))
+        gst_vae_queue_push_event(
+            &self->base.queue,
+            gst_event_new_gap(pts, GST_BUFFER_DURATION(latent)), NULL);
+    self->need_start = self->discont = TRUE;
+    gst_buffer_unref(latent);
+    return GST_FLOW_OK;
+}
+
 /* The step of one latent; takes it. */
 static GstFlowReturn
 push_latent(GstVaeDecode *self, GstBuffer *latent)
@@ -101,6 +116,9 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
         gst_buffer_unref(latent);
         return ret;
     }
+    if (step.start && !self->resuming &&
+        !gst_vae_decode_begins_chunk(self, latent))
+        return drop_latent(self, latent, step.pts);
     item = self->resuming ? gst_vae_decode_resume_step(self, latent, step)
                           : gst_vae_decode_plan_step(self, latent, &step);
     if (!item)

@@ -78,6 +78,12 @@ typedef struct GstVaeStep {
 GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
 /* Returns the duration of n frames at the nominal rate. */
 GstClockTime gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n);
+/* Returns the frames of the first k latents of a sequence. */
+guint64 gst_vae_decode_frames_before(const GstVaeDecode *self, guint64 k);
+/* Returns FALSE if a sequence cannot begin with the latent, because it is not
+ * the first one of a chunk. */
+gboolean gst_vae_decode_begins_chunk(GstVaeDecode *self,
+                                     const GstBuffer *latent);
 /* Plans a frame of a step: its OFFSET, its times, and if the segment needs it.
  */
 void gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out,

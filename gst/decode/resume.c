@@ -14,22 +14,12 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Frames before latent k of a sequence. */
-static guint64
-frames_before(GstVaeDecode *self, guint64 k)
-{
-    const VaeSteps *steps = &self->base.choice.info->decode;
-
-    return k == 0 ? 0
-                  : (guint64) steps->first_out +
-                        (k - 1) * (guint64) steps->step_out;
-}
-
 /* Frames that had left when the checkpoint was written. */
 static guint64
 had_before(GstVaeDecode *self)
 {
-    const guint64 all = frames_before(self, self->resume.latents);
+    const guint64 all =
+        gst_vae_decode_frames_before(self, self->resume.latents);
     const guint delay = gst_vae_decode_delay_of(self->base.queue.session);
 
     return all - MIN(all, delay);
@@ -83,7 +73,7 @@ begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
     place = self->latent - c->before;
     self->resuming = c->latents > place ||
                      (place > 0 && !gst_vae_decode_begins(self, latent));
-    self->frame = frames_before(self, place);
+    self->frame = gst_vae_decode_frames_before(self, place);
     if (c->before > 0 && c->frames > had_before(self))
         self->frame += c->frames - had_before(self);
     return TRUE;
@@ -106,8 +96,9 @@ take_wish(GstVaeBase *base)
 static GstFlowReturn
 end_loaded(GstVaeDecode *self, const GstVaeStep *step)
 {
-    gst_vae_decode_delay_resume(self, frames_before(self, self->resume.latents),
-                                step->pts);
+    gst_vae_decode_delay_resume(
+        self, gst_vae_decode_frames_before(self, self->resume.latents),
+        step->pts);
     return gst_vae_decode_drain(self);
 }
 
@@ -161,7 +152,7 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
         skip(self, latent, &step);
         return NULL;
     }
-    first = frames_before(self, place);
+    first = gst_vae_decode_frames_before(self, place);
     had = had_before(self);
     if (place == c->latents && c->carries && self->planned == 0)
         gst_vae_decode_delay_resume(self, first, step.pts);

@@ -27,6 +27,13 @@ gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n)
                                  self->in.fps_n);
 }
 
+guint64
+gst_vae_decode_frames_before(const GstVaeDecode *self, guint64 k)
+{
+    return (guint64) vae_count_frames(vae_model_counts(self->base.choice.info),
+                                      (gint64) k);
+}
+
 /* So many frames, rounded. */
 static guint64
 frames_in(GstVaeDecode *self, GstClockTime time)
@@ -200,6 +207,28 @@ gst_vae_decode_begins(GstVaeDecode *self, const GstBuffer *latent)
                (guint) steps->first_out;
 }
 
+gboolean
+gst_vae_decode_begins_chunk(GstVaeDecode *self, const GstBuffer *latent)
+{
+    const VaeModelInfo *info = self->base.choice.info;
+    const gboolean delta =
+        GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+    const GstClockTime length = GST_BUFFER_DURATION(latent);
+    GstClockTime own;
+    guint frames;
+
+    if (info->chunk == 0)
+        return TRUE;
+    if (gst_vae_group_get(latent, &frames, &own))
+        return frames == 1;
+    if (GST_CLOCK_TIME_IS_VALID(length) &&
+        trimmed(self, length, (guint) info->decode.step_out) == 1)
+        return TRUE;
+    if (GST_BUFFER_OFFSET_IS_VALID(latent))
+        return GST_BUFFER_OFFSET(latent) % (guint64) info->chunk == 0;
+    return !delta || !GST_CLOCK_TIME_IS_VALID(length);
+}
+
 /* TRUE: a latent that begins a sequence is not the first of its clip. The
  * duration of a first one is that of its one frame. */
 static gboolean
@@ -210,7 +239,7 @@ is_cold(GstVaeDecode *self, const GstBuffer *buffer)
     const guint first = self->base.choice.info->decode.first_out;
     const guint later = self->base.choice.info->decode.step_out;
 
-    if (first == later)
+    if (first == later || self->base.choice.info->chunk > 0)
         return FALSE;
     if (delta)
         return TRUE;
@@ -237,13 +266,16 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
         self->frame = frame;
     else if (self->base.input.segment.rate < 0 && k == 0)
         self->frame = 0;
+    if (self->base.choice.info->chunk > 0 && !stated &&
+        (self->frame == 0 || item->discont) &&
+        GST_BUFFER_OFFSET_IS_VALID(buffer))
+        self->frame = gst_vae_decode_frames_before(self, k);
     if (!is_cold(self, buffer))
         return first;
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
     item->partial = TRUE;
     if (!stated && GST_BUFFER_OFFSET_IS_VALID(buffer) && k > 0)
-        self->frame =
-            first + (k - 1) * self->base.choice.info->decode.step_out + skip;
+        self->frame = gst_vae_decode_frames_before(self, k) + skip;
     else
         self->frame += skip;
     if (gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME, *pts,
@@ -318,6 +350,17 @@ plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
         set_anchor(self, pts);
 }
 
+/* The frames of a latent after the first one of the sequence, which is at that
+ * place in its chunk. */
+static guint
+later_frames(const GstVaeDecode *self, guint64 place)
+{
+    const VaeModelInfo *info = self->base.choice.info;
+
+    return (guint) (info->chunk > 0 && place == 0 ? info->decode.first_out
+                                                  : info->decode.step_out);
+}
+
 /* Shows none of the frames of a latent that is decoded only, and the first of
  * one in a trick mode of key units. */
 static void
@@ -337,6 +380,7 @@ GstVaeItem *
 gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
                          const GstVaeStep *step)
 {
+    const gint chunk = self->base.choice.info->chunk;
     GstVaeItem *item = gst_vae_item_new_step();
     GstClockTime pts = step->pts, length = GST_CLOCK_TIME_NONE;
     guint keep;
@@ -345,6 +389,8 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
         self->first = self->latent;
     self->latent++;
     item->first = self->first;
+    if (chunk > 0)
+        item->place = (self->latent - 1 - self->first) % (guint64) chunk;
     item->discont = self->discont || GST_BUFFER_IS_DISCONT(buffer);
     item->backward = self->base.input.segment.rate < 0;
     self->need_start = self->discont = FALSE;
@@ -353,7 +399,7 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
         keep = item->before ? item->n_out
                             : group_of(self, buffer, item->n_out, &length);
     } else {
-        item->n_out = self->base.choice.info->decode.step_out;
+        item->n_out = later_frames(self, item->place);
         keep = group_of(self, buffer, item->n_out, &length);
     }
     plan_frames(self, item, keep, pts, length, stays_until(self, buffer));
@@ -401,7 +447,10 @@ label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
       GstClockTime *left)
 {
     const VaeSteps *steps = &self->base.choice.info->decode;
-    GstClockTime group = gst_vae_decode_frames_time(self, steps->step_out);
+    const gint chunk = self->base.choice.info->chunk;
+    const guint64 place = chunk > 0 ? (self->latent - self->first) % chunk : 0;
+    GstClockTime group =
+        gst_vae_decode_frames_time(self, later_frames(self, place));
 
     if (i == 0) {
         GST_BUFFER_PTS(part) = GST_BUFFER_PTS(whole);

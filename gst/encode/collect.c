@@ -102,11 +102,20 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
         self->uncovered[i] = self->uncovered[i + n];
 }
 
+/* TRUE: the next latent is the first of a sequence, or of a chunk. */
+static gboolean
+begins(const GstVaeEncode *self)
+{
+    const gint chunk = self->base.choice.info->chunk;
+
+    return self->need_start || (chunk > 0 && self->latent % chunk == 0);
+}
+
 static guint
 group_size(const GstVaeEncode *self)
 {
-    return self->need_start ? self->base.choice.info->encode.first_in
-                            : self->base.choice.info->encode.step_in;
+    return begins(self) ? self->base.choice.info->encode.first_in
+                        : self->base.choice.info->encode.step_in;
 }
 
 /* Turns the frames of a whole group into a step. */
@@ -125,7 +134,7 @@ push_group(GstVaeEncode *self)
         item->in[i] = g_steal_pointer(&self->pending[i]);
     self->n_pending = 0;
     item->n_out = 1;
-    cover(self, item->start ? decode->first_out : decode->step_out,
+    cover(self, begins(self) ? decode->first_out : decode->step_out,
           &item->out[0]);
     item->out[0].wanted = TRUE;
     item->out[0].offset = self->latent++;

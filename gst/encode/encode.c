@@ -161,7 +161,7 @@ latent_caps(GstVaeEncode *self)
     set_list(caps, "type", "{ float32, float16, bfloat16 }");
     set_list(caps, "normalization", "{ normalized, raw }");
     gst_caps_append(caps, gst_vae_tensors_caps(
-                              &info, self->base.choice.info->decode.step_out));
+                              &info, vae_model_counts(self->base.choice.info)));
     return caps;
 }
 

@@ -71,11 +71,12 @@ fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
 /* The usual numbers of a space; channels 0: several spaces have that many. */
 static const struct Usual {
     const gchar *space;
-    gint channels, temporal, fps;
-} usual[] = {{"wan2.1", 16, 4, 16},     {"wan2.2", 48, 4, 24},
-             {"hunyuan1.5", 32, 4, 24}, {"ltx2", 128, 8, 24},
-             {"hunyuan", 0, 4, 24},     {"cogvideox", 0, 4, 8},
-             {"opensora1.3", 0, 4, 24}};
+    gint channels, fps;
+    VaeCounts counts;
+} usual[] = {{"wan2.1", 16, 16, {4}},     {"wan2.2", 48, 24, {4}},
+             {"hunyuan1.5", 32, 24, {4}}, {"ltx2", 128, 24, {8}},
+             {"h3", 24, 24, {4, 5}},      {"hunyuan", 0, 24, {4}},
+             {"cogvideox", 0, 8, {4}},    {"opensora1.3", 0, 24, {4}}};
 
 static const struct Usual *
 find_usual(const GstVaeLatentInfo *info)
@@ -120,18 +121,13 @@ fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                       error);
 }
 
-gint
-gst_latent_clip_temporal(const GstVaeLatentInfo *info)
+VaeCounts
+gst_latent_clip_counts(const GstVaeLatentInfo *info)
 {
-    return info->temporal_factor > 0 ? info->temporal_factor
-                                     : find_usual(info)->temporal;
-}
-
-/* Frames of n latents from the start of a sequence on. */
-static gint64
-frames_of(const GstLatentClip *clip, gint64 n)
-{
-    return n > 0 ? 1 + (gint64) clip->temporal * (n - 1) : 0;
+    VaeCounts counts = find_usual(info)->counts;
+    if (info->temporal_factor > 0)
+        counts.temporal = info->temporal_factor;
+    return counts;
 }
 
 /* The sequence of a latent or, with by_frame, of a frame. A file may have as
@@ -155,9 +151,9 @@ gint64
 gst_latent_clip_first_frame(const GstLatentClip *clip, gint k)
 {
     if (!clip->sequences)
-        return frames_of(clip, k);
+        return vae_count_frames(clip->counts, k);
     const VaeLatentSequence *s = sequence_of(clip, k, FALSE);
-    return s->before + frames_of(clip, k - s->first);
+    return s->before + vae_count_frames(clip->counts, k - s->first);
 }
 
 /* The length in frames: what the file says where that ends within the last
@@ -170,7 +166,7 @@ fill_frames(GstLatentClip *clip)
     guint64 factor;
     if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL))
         clip->info.temporal_factor = factor;
-    clip->temporal = gst_latent_clip_temporal(&clip->info);
+    clip->counts = gst_latent_clip_counts(&clip->info);
     const gint64 stated = clip->data.frames;
     clip->frames = gst_latent_clip_first_frame(clip, clip->data.t);
     if (stated > gst_latent_clip_first_frame(clip, clip->data.t - 1) &&
@@ -286,7 +282,7 @@ gst_latent_clip_use_sequences(GstLatentClip *clip, const VaeTensorInfo *table,
     if (!list)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d sequences", n);
     const VaeStatus status = vae_latent_sequences_parse(
-        clip->file, &clip->data, rows, clip->temporal, list, error);
+        clip->file, &clip->data, rows, clip->counts, list, error);
     if (status != VAE_OK) {
         g_free(list);
         return status;
@@ -352,7 +348,7 @@ latent_of(const GstLatentClip *clip, gint64 frame)
         first = s->first;
         frame -= s->before;
     }
-    return (gint) (first + (frame > 0 ? 1 + (frame - 1) / clip->temporal : 0));
+    return (gint) (first + vae_count_latents(clip->counts, frame + 1) - 1);
 }
 
 gint

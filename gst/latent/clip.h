@@ -36,7 +36,7 @@ typedef struct GstLatentClip {
     GstVaeLatentInfo info;
     gboolean guessed;     /* neither file nor user states the frame rate */
     gboolean own_rate;    /* the user sets it; the file's times are ignored */
-    gint temporal;        /* frames of each latent after the first */
+    VaeCounts counts;     /* frames of its latents */
     gint64 frames;        /* frames of the whole clip */
     GstLatentTime *times; /* time of each latent; NULL: by the frame rate */
     VaeLatentSequence *sequences; /* NULL: the clip is one sequence */
@@ -68,9 +68,9 @@ gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
 VaeStatus gst_latent_clip_use_sequences(GstLatentClip *clip,
                                         const VaeTensorInfo *table,
                                         const void *rows, VaeError *error);
-/* Returns the frames of each latent after the first of its sequence, as the
- * info states it or as its latent space has it. */
-gint gst_latent_clip_temporal(const GstVaeLatentInfo *info);
+/* Returns how many frames latents have, as the info states it or as its latent
+ * space has it. */
+VaeCounts gst_latent_clip_counts(const GstVaeLatentInfo *info);
 /* Returns the first latent of the sequence that contains latent k. */
 gint gst_latent_clip_start(const GstLatentClip *clip, gint k);
 /* Returns the number of the first frame of latent k in the file. */

@@ -61,6 +61,7 @@ typedef struct GstVaeItem {
     gboolean checkpoint;  /* a checkpoint is due after it */
     guint64 frames;       /* OFFSET of the frame behind the step */
     guint64 first;        /* latent of the clip that begins the sequence */
+    guint64 place;        /* of its latent in a chunk, for a cold step */
     GstEvent *before;     /* pushed before the buffers, or NULL */
     GstClockTime arrived; /* when it was queued, by gst_util_get_timestamp() */
     GstClockTime running; /* running time of the first wanted buffer, or NONE */

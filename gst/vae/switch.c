@@ -46,13 +46,6 @@ check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
         refuse_side(info, decode, error);
         return FALSE;
     }
-    if (info->decode.step_in > 1) {
-        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
-                    "%s: %s has latents in chunks of %d, and elements compute "
-                    "one at a time; vaetool decodes and encodes it",
-                    info->path, info->arch, info->decode.step_in);
-        return FALSE;
-    }
     if (MAX(info->decode.first_out, info->decode.step_out) >
             GST_VAE_MAX_UNITS ||
         MAX(info->encode.first_in, info->encode.step_in) > GST_VAE_MAX_UNITS) {
@@ -214,7 +207,9 @@ check_successor(const VaeModelInfo *old, const VaeModelInfo *new,
            same_number(new, "frames per latent", new->decode.step_out,
                        old->decode.step_out, error) &&
            same_number(new, "frames of the first latent", new->decode.first_out,
-                       old->decode.first_out, error);
+                       old->decode.first_out, error) &&
+           same_number(new, "latents of a chunk", new->chunk, old->chunk,
+                       error);
 }
 
 /* The session to go on with; NULL: a flush or an error came first. Waits until

@@ -350,7 +350,7 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
     if (status == VAE_OK)
         status = reload(engine, error);
     if (status == VAE_OK && first->cold)
-        status = vae_stream_restart(engine->stream, 0, error);
+        status = vae_stream_restart(engine->stream, first->place, error);
     return status;
 }
 

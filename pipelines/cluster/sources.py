@@ -159,6 +159,8 @@ class Encoding:
         steps = self.model.info.encode
 
         def frame_of(k):
+            if self.model.info.chunk:
+                return self.model.frames_of(k)
             return steps.first_in + (k - 1) * steps.step_in if k else 0
 
         here = [min(i, self.frames - 1) for i in range(frame_of(first), frame_of(end))]

@@ -151,11 +151,10 @@ collect(int width, int height, const Types *types)
         VaeError error;
         must(vae_model_preset(vae_archs[i], true, true, &model, &error),
              &error);
-        const bool chunks = vae_steps_in_chunks(&model->info.encode);
         for (int k = 0; k < (quick ? 2 : 4); k++) {
             if (model->info.has_decoder)
                 add_program(model, VAE_DECODE, width, height, steps[k], types);
-            if (model->info.has_encoder && (steps[k] <= 1 || !chunks))
+            if (model->info.has_encoder)
                 add_program(model, VAE_ENCODE, width, height, steps[k], types);
         }
         vae_model_free(&model);

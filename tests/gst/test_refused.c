@@ -87,26 +87,6 @@ TEST(refused)
                          "frames", "1");
 }
 
-/* Elements compute latents one at a time. */
-TEST(chunks)
-{
-    gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taeh3",
-                                   "weights.safetensors", NULL);
-    GstHarness *h = vae_test_harness("vaedecode", "model", path, NULL);
-    GstBus *bus = vae_test_bus(h);
-    GstCaps *caps = gst_caps_from_string(
-        "video/x-vae-latent,type=float32,channels=24,latent-width=2,"
-        "latent-height=2");
-
-    gst_harness_push_event(h, gst_event_new_stream_start("chunks"));
-    gst_harness_push_event(h, gst_event_new_caps(caps));
-    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
-                          "taeh3 has latents in chunks of 5", "vaetool");
-    gst_caps_unref(caps);
-    vae_test_teardown(h);
-    g_free(path);
-}
-
 /* Rates at which times of frames would overflow or coincide. */
 TEST(rates_refused)
 {

@@ -43,9 +43,7 @@ params_of(const Case *c)
 static int
 before(const Case *c, int k, bool in)
 {
-    const int first = in ? c->steps->first_in : c->steps->first_out;
-    const int later = in ? c->steps->step_in : c->steps->step_out;
-    return k == 0 ? 0 : first + (k - 1) * later;
+    return units_before(c->bed, c->direction, k, in);
 }
 
 /* Steps from k to `to` of the clip, results into a block of their own that is

@@ -11,7 +11,7 @@ enum { MAX = 33 };
 
 /* Entry n - 1 is for n latents or n frames; 0 ends a row. */
 typedef struct Table {
-    int temporal;
+    int temporal, chunk;
     int frames[MAX + 1];  /* that n latents decode to */
     int latents[MAX + 1]; /* that n frames encode to, decoding to at least n */
 } Table;
@@ -25,6 +25,11 @@ static const Table tables[] = {
      .frames = {1, 9, 17, 25, 33},
      .latents = {1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
                  4, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5}},
+    {.temporal = 4,
+     .chunk = 5,
+     .frames = {1, 5, 9, 13, 17, 18, 22, 26, 30, 34, 35, 39},
+     .latents = {1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5,  5,  5, 5,
+                 6, 7, 7, 7, 7, 8, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10}},
 };
 
 /* One latent wide and high. Ends the test unless all units come and go. */
@@ -70,7 +75,8 @@ main(int argc, char **argv)
     bed_open_main(&bed, argc, argv);
     bool known = false;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        if (tables[i].temporal == bed.info->temporal) {
+        if (tables[i].temporal == bed.info->temporal &&
+            tables[i].chunk == bed.info->chunk) {
             every_length(&bed, &tables[i]);
             known = true;
         }

@@ -183,6 +183,21 @@ clip_result(const Bed *bed, const TestClip *clip, VaeDirection direction,
     return clip->latents;
 }
 
+int
+units_before(const Bed *bed, VaeDirection direction, int k, bool in)
+{
+    const VaeModelInfo *info = bed->info;
+    const bool decode = direction == VAE_DECODE;
+    const VaeSteps *s = decode ? &info->decode : &info->encode;
+    if (in == decode)
+        return k;
+    if (info->chunk)
+        return (int) vae_count_frames(vae_model_counts(info), k);
+    return k == 0 ? 0
+                  : (in ? s->first_in : s->first_out) +
+                        (k - 1) * (in ? s->step_in : s->step_out);
+}
+
 void
 clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction)
 {

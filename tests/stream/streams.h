@@ -35,6 +35,8 @@ TestClip bed_clip(const Bed *bed, int t, int width, int height, int seed);
 void clip_free(TestClip *clip);
 size_t clip_latent_count(const Bed *bed, const TestClip *clip);
 size_t clip_video_count(const TestClip *clip);
+/* Units before step k of a sequence, in or out. */
+int units_before(const Bed *bed, VaeDirection direction, int k, bool in);
 /* Fills the output of a direction with a pattern that no result has. */
 void clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction);
 

@@ -175,15 +175,19 @@ check "encode" 0 "$tool" encode $ref --model "$h3/weights.safetensors" \
     "$h3/encode_f22_16x32.safetensors" "$out/h3.safetensors"
 check "as the original network" 0 "$tool" compare --max-abs 1e-4 \
     "$out/h3.safetensors" "$h3/encode_f22_16x32.safetensors"
-sed 's/"shape":\[24,7,1,1\]/"shape":[24,1,7,1]/' \
-    "$h3/decode_t7_1x1.safetensors" >"$out/h3.safetensors"
-check "a part of a chunk" 3 "$tool" decode $ref \
-    --model "$h3/weights.safetensors" "$out/h3.safetensors" "$out/x"
-says "latents left at the end: 1; a step of taeh3 takes 5, the first one 2"
-check "from the middle" 3 "$tool" decode $ref --resume \
+check "their frames" 0 "$tool" info "$h3/weights.safetensors"
+says "n latents are 1 + 4 (n - 1) - 3 floor((n - 1) / 5) frames"
+check "their latents" 0 "$tool" bench --model "$h3/weights.safetensors" \
+    $ref --size 16x16 --frames 35
+says "later: 34 frames in"
+check "again, in segments" 0 "$tool" decode --devices ref,ref \
     --model "$h3/weights.safetensors" "$h3/decode_t7_1x1.safetensors" \
-    "$out/x.safetensors"
-says "taeh3 cannot begin inside a clip: its latents come in chunks of 5"
+    "$out/h3.safetensors"
+check "as the original network" 0 "$tool" compare --max-abs 1e-4 \
+    "$out/h3.safetensors" "$h3/decode_t7_1x1.safetensors"
+check "begun at the start again" 0 "$tool" decode $ref --resume \
+    --model "$h3/weights.safetensors" "$h3/decode_t7_1x1.safetensors" \
+    "$out/h3.safetensors"
 
 echo "# any number of frames"
 sed 's/"frames":{"dtype":"F32","shape":\[5,48,80,3\]/"frames":{"dtype":"F32","shape":[9,48,80,3]/' \

@@ -13,6 +13,12 @@ extern "C" {
 
 #define VAE_MAX_LATENT_CHANNELS 256
 
+static inline VaeCounts
+vae_model_counts(const VaeModelInfo *info)
+{
+    return (VaeCounts){info->temporal, info->chunk};
+}
+
 /*
  * Creates a full-size model with generated weights, for tests and timing. The
  * numbers come from a hash of each tensor's official name, so they are the same

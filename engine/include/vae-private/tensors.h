@@ -4,6 +4,7 @@
 #ifndef VAE_PRIVATE_TENSORS_H
 #define VAE_PRIVATE_TENSORS_H
 
+#include "vae-private/counts.h"
 #include "vae-private/types.h"
 #include "vae/latents.h"
 
@@ -67,12 +68,12 @@ VAE_API VaeStatus vae_latent_sequences_find(const VaeTensorFile *file,
                                             VaeError *error);
 /*
  * Writes the table's n sequences to out. rows: the bytes of the table.
- * temporal: frames of each latent that does not begin a sequence. Errors:
+ * Errors:
  * VAE_ERR_FORMAT (a sequence begins or ends where it cannot).
  */
 VAE_API VaeStatus vae_latent_sequences_parse(const VaeTensorFile *file,
                                              const VaeLatentClip *clip,
-                                             const void *rows, int temporal,
+                                             const void *rows, VaeCounts counts,
                                              VaeLatentSequence *out,
                                              VaeError *error);
 

@@ -13,8 +13,7 @@ extern "C" {
 typedef struct VaeModel VaeModel;
 
 /* Units that one step takes and gives: latents on one side, frames on the
- * other. The first step of a sequence differs from later ones. With more than
- * one latent in a later step (taeh3) a sequence ends with a whole step. */
+ * other. The first step of a sequence differs from later ones. */
 typedef struct VaeSteps {
     int first_in, first_out;
     int step_in, step_out;
@@ -51,6 +50,12 @@ typedef struct VaeModelInfo {
      */
     int look_ahead; /* latents */
     int delay;      /* frames */
+    /*
+     * Latents of a chunk (taeh3: 5), or 0 if they do not come in chunks. The
+     * first latent of each chunk is one frame, as the first of a sequence is.
+     * An encoder forgets all earlier frames there.
+     */
+    int chunk;
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {
@@ -84,7 +89,7 @@ VAE_API void vae_model_free(VaeModel **model);
 /* Owned by the model. */
 VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
 
-/* From the start of a sequence, for 1 or more: the number of latents that
+/* From the start of a sequence: the number of latents that
  * decode to at least `frames` frames, and the number of frames of `latents`
  * latents. */
 VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);

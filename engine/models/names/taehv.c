@@ -120,19 +120,6 @@ read_decoder(const VaeModel *m, VaeTae *a)
     }
 }
 
-/* taeh3: of each 5 latents the first one is a single frame. A clip ends with 2
- * of a chunk, because the diffusion model drops the other 3. The encoder begins
- * each chunk anew, behind black frames. */
-static void
-describe_chunks(VaeModelInfo *info)
-{
-    const int latents = 5, first = 2, missing = info->temporal - 1;
-    const int frames = latents * info->temporal - missing;
-    const int begin = first * info->temporal - missing;
-    info->decode = (VaeSteps){first, begin, latents, frames};
-    info->encode = (VaeSteps){begin, first, frames, latents};
-}
-
 static void
 describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
 {
@@ -146,8 +133,11 @@ describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
     info->has_posterior = false;
     info->decode = (VaeSteps){1, 1, 1, info->temporal};
     info->encode = (VaeSteps){info->temporal, 1, info->temporal, 1};
-    if (strcmp(info->space, "h3") == 0)
-        describe_chunks(info);
+    if (strcmp(info->space, "h3") == 0) {
+        /* The encoder begins each chunk anew, behind black frames. */
+        info->chunk = 5;
+        info->encode = (VaeSteps){1, 1, info->temporal, 1};
+    }
     info->pixel_low = 0;
     info->pixel_high = 1;
     info->fps_n = v->fps;

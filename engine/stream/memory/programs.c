@@ -177,8 +177,6 @@ sum_up(VaeStream *s)
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = count_flop(s, FIRST);
     p->flop_step = count_flop(s, NEXT);
-    if (vae_stream_begins_chunks(s))
-        p->flop_step += p->flop_first;
     if (vae_stream_has_tiles(s)) {
         const int unit = s->model->info.spatial;
         p->tiles = vae_tile_count(&s->grid);
@@ -307,7 +305,7 @@ static VaeStatus
 take_slots(VaeStream *s, VaeError *error)
 {
     const VaeProgram *p = s->programs[NEXT];
-    if (!p->delayed)
+    if (!p->delayed && !s->model->info.chunk)
         return VAE_OK;
     s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
     s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);

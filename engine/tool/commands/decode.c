@@ -333,19 +333,6 @@ decode_slice(Run *r, int steps, VaeError *error)
     return status;
 }
 
-/* The largest number of steps, up to `steps`, for the remaining latents. */
-static int
-steps_left(const Run *r, int steps, int left)
-{
-    int n_in, n_out;
-    for (; steps > 0; steps--) {
-        vae_stream_count(r->stream, steps, &n_in, &n_out);
-        if (n_in <= left)
-            break;
-    }
-    return steps;
-}
-
 /* Writes the frames that are due at the end of the clip. */
 static VaeStatus
 run_end(Run *r, VaeError *error)
@@ -382,18 +369,9 @@ run(Run *r, VaeError *error)
         const bool first = r->done == s->begin;
         /* No call contains both latents that are computed again and new
          * ones. */
-        const int end = r->done < s->first ? s->first : last;
-        const int steps =
-            steps_left(r, first ? 1 : plan->slice_size, end - r->done);
-        if (steps == 0)
-            status =
-                vae_fail(error, VAE_ERR_SIZE,
-                         "latents left at the end: %d; a step of %s takes "
-                         "%d, the first one %d",
-                         last - r->done, d->info->arch, d->info->decode.step_in,
-                         d->info->decode.first_in);
-        else
-            status = decode_slice(r, steps, error);
+        const int left = (r->done < s->first ? s->first : last) - r->done;
+        const int most = first ? 1 : plan->slice_size;
+        status = decode_slice(r, left < most ? left : most, error);
         if (status == VAE_OK && (interrupted() || atomic_load(&d->stopped)))
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
         if (first && d->n_streams == 1)

@@ -73,7 +73,10 @@ count(Encode *e, VaeError *error)
             vae_tensor_file_name(e->file), (long long) n, s->first_in);
     e->frames = n;
     e->latents = vae_model_latents_of(e->model, n);
-    if (e->o->drop) {
+    if (e->o->drop && e->info->chunk) {
+        e->latents -= vae_model_frames_of(e->model, e->latents) > n;
+        e->frames = vae_model_frames_of(e->model, e->latents);
+    } else if (e->o->drop) {
         e->frames = s->first_in + groups * s->step_in;
         e->latents = s->first_out + groups * s->step_out;
     }

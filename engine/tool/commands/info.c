@@ -42,11 +42,11 @@ floats_json(const float *v, int n)
 static const char *
 frame_rule(const VaeModelInfo *m, char *text, size_t size)
 {
-    snprintf(text, size, "%d + %d (n - %d) / %d", m->decode.first_out,
-             m->decode.step_out, m->decode.first_in, m->decode.step_in);
-    if (m->decode.first_in == 1 && m->decode.step_in == 1)
-        snprintf(text, size, "%d + %d (n - 1)", m->decode.first_out,
-                 m->decode.step_out);
+    int n = snprintf(text, size, "%d + %d (n - 1)", m->decode.first_out,
+                     m->decode.step_out);
+    if (m->chunk)
+        snprintf(text + n, size - (size_t) n, " - %d floor((n - 1) / %d)",
+                 m->decode.step_out - m->decode.first_out, m->chunk);
     return text;
 }
 
@@ -58,7 +58,8 @@ model_json(const VaeModel *model, const char *hash)
     char rule[64];
     return json_pack(
         "{s:s, s:s?, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:b, s:o, s:o, s:o, "
-        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}",
+        "s:o, s:[f, f], s:[i, i], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s, "
+        "s:s}",
         "arch", m->arch, "latent_space", m->space, "names", m->names, "reason",
         m->reason, "latent_channels", c, "spatial", m->spatial, "temporal",
         m->temporal, "decoder", m->has_decoder, "encoder", m->has_encoder,
@@ -71,7 +72,7 @@ model_json(const VaeModel *model, const char *hash)
         (json_int_t) m->decoder_tensors, "decoder_bytes",
         (json_int_t) m->decoder_bytes, "encoder_tensors",
         (json_int_t) m->encoder_tensors, "encoder_bytes",
-        (json_int_t) m->encoder_bytes, "frames_of_n_latents",
+        (json_int_t) m->encoder_bytes, "chunk", m->chunk, "frames_of_n_latents",
         frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
@@ -202,8 +203,7 @@ print_history(const VaeModel *model)
     const int encode = history(model, VAE_ENCODE);
     printf("  looks back");
     if (decode >= 0)
-        printf(" %d %s to decode", decode,
-               vae_model_info(model)->decode.step_in > 1 ? "steps" : "latents");
+        printf(" %d latents to decode", decode);
     if (encode >= 0)
         printf("%s %d to encode", decode >= 0 ? "," : "", encode);
     printf("\n");
@@ -235,6 +235,10 @@ print_model(const VaeModel *model, const char *hash)
         printf("  no encoder\n");
     }
     printf("  n latents are %s frames\n", frame_rule(m, text, sizeof text));
+    if (m->chunk)
+        printf(
+            "  latents come in chunks of %d; the first of each is %d frame\n",
+            m->chunk, m->decode.first_out);
     print_history(model);
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",

@@ -168,9 +168,11 @@ gst_latent_seek_is_quick(GstEvent *event)
 static void
 set_run(GstLatentRun *run, const GstLatentClip *clip, gint shown, gint end)
 {
-    const gint first =
-        MAX(shown - run->warm_up, gst_latent_clip_start(clip, shown));
+    const gint start = gst_latent_clip_start(clip, shown);
+    gint first = MAX(shown - run->warm_up, start);
 
+    if (clip->counts.chunk) /* decoding begins with one */
+        first -= (first - start) % clip->counts.chunk;
     run->discont |= first != run->next;
     run->next = first;
     run->shown = shown;

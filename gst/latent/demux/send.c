@@ -92,7 +92,7 @@ push_tags(GstLatentDemux *self)
     GstTagList *stream =
         gst_tag_list_new(GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL);
     GstVaeLatentInfo info = self->clip.info;
-    info.temporal_factor = self->clip.temporal;
+    info.temporal_factor = self->clip.counts.temporal;
     const guint bitrate = gst_vae_latent_info_bitrate(&info);
     if (bitrate > 0)
         gst_tag_list_add(stream, GST_TAG_MERGE_REPLACE, GST_TAG_BITRATE,

@@ -54,13 +54,13 @@ gst_latent_header_room(const GstVaeLatentInfo *info, const GstTagList *tags,
     const gint64 step = gst_vae_latent_info_step_size(info) +
                         sizeof(GstLatentTime) + sizeof(GstLatentSequence);
     const gint64 most = MIN(MAX_LATENTS, G_MAXINT64 / step);
-    const GstLatentHeader longest = {.info = info,
-                                     .tags = tags,
-                                     .latents = most,
-                                     .frames =
-                                         most * gst_latent_clip_temporal(info),
-                                     .sequences = most,
-                                     .times = TRUE};
+    const GstLatentHeader longest = {
+        .info = info,
+        .tags = tags,
+        .latents = most,
+        .frames = vae_count_frames(gst_latent_clip_counts(info), most),
+        .sequences = most,
+        .times = TRUE};
     GstBuffer *buffer = gst_latent_header_make(&longest, error);
     if (!buffer)
         return 0;

@@ -60,7 +60,7 @@ static gint64
 frames_before(const GstLatentRecord *record, const GstVaeLatentInfo *info)
 {
     const gint64 n = record->latents - last_sequence(record)->first;
-    return n > 0 ? 1 + (n - 1) * gst_latent_clip_temporal(info) : 0;
+    return vae_count_frames(gst_latent_clip_counts(info), n);
 }
 
 /* Frames of the next latent, up to `full`: as many as its meta or its duration
@@ -86,9 +86,10 @@ static gint64
 count_frames(const GstLatentRecord *record, const GstVaeLatentInfo *info,
              const GstBuffer *buffer)
 {
-    const gint64 full = record->latents > last_sequence(record)->first
-                            ? gst_latent_clip_temporal(info)
-                            : 1;
+    const VaeCounts counts = gst_latent_clip_counts(info);
+    const gint64 n = record->latents - last_sequence(record)->first;
+    const gint64 full =
+        vae_count_frames(counts, n + 1) - vae_count_frames(counts, n);
     const gint64 stated = stated_frames(info, buffer, full);
     return stated > 0 ? stated : full;
 }
