@@ -68,3 +68,12 @@ vae_describe_causal(VaeRecognise *r, int z, int spatial, int temporal)
     info->fps_d = 1;
     vae_space_statistics(info->space, z, r->mean, r->std);
 }
+
+int
+vae_patch_side(int channels)
+{
+    int side = 1;
+    while (side < 8 && 3 * side * side < channels)
+        side++;
+    return 3 * side * side == channels ? side : 0;
+}

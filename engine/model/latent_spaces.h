@@ -19,4 +19,8 @@ void vae_space_statistics(const char *space, int channels, float *mean,
  */
 void vae_describe_causal(VaeRecognise *r, int z, int spatial, int temporal);
 
+/* The side of the square patches of three colours that fold into so many
+ * channels, up to 8; 0: there is none. */
+int vae_patch_side(int channels);
+
 #endif

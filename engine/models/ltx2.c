@@ -72,29 +72,19 @@ encode(VaeBuilder *b)
     vae_output(b, x);
 }
 
-/* Any LTX-2 file: recognise() names the one that it is. */
-const VaeArch vae_arch_ltx2_0 = {.name = "ltx2.0",
-                                 .data_size = sizeof(VaeLtx2),
-                                 .other_names = 2,
-                                 .rename = vae_ltx2_rename,
-                                 .ignores = vae_ltx2_ignores,
-                                 .mean = VAE_LTX2_MEAN,
-                                 .std = VAE_LTX2_STD,
-                                 .recognise = vae_ltx2_recognise,
-                                 .settings = vae_ltx2_settings,
-                                 .preset = vae_ltx2_preset,
-                                 .decode = vae_ltx2_decode,
-                                 .encode = encode};
-/* For presets. */
-const VaeArch vae_arch_ltx2_3 = {.name = "ltx2.3",
-                                 .data_size = sizeof(VaeLtx2),
-                                 .other_names = 2,
-                                 .rename = vae_ltx2_rename,
-                                 .ignores = vae_ltx2_ignores,
-                                 .mean = VAE_LTX2_MEAN,
-                                 .std = VAE_LTX2_STD,
-                                 .recognise = vae_ltx2_recognise,
-                                 .settings = vae_ltx2_settings,
-                                 .preset = vae_ltx2_preset,
-                                 .decode = vae_ltx2_decode,
-                                 .encode = encode};
+#define LTX2(symbol, text)                                                     \
+    const VaeArch symbol = {.name = (text),                                    \
+                            .data_size = sizeof(VaeLtx2),                      \
+                            .other_names = 2,                                  \
+                            .rename = vae_ltx2_rename,                         \
+                            .ignores = vae_ltx2_ignores,                       \
+                            .mean = VAE_LTX2_MEAN,                             \
+                            .std = VAE_LTX2_STD,                               \
+                            .recognise = vae_ltx2_recognise,                   \
+                            .settings = vae_ltx2_settings,                     \
+                            .preset = vae_ltx2_preset,                         \
+                            .decode = vae_ltx2_decode,                         \
+                            .encode = encode}
+
+LTX2(vae_arch_ltx2_0, "ltx2.0"); /* any file: recognise() names its version */
+LTX2(vae_arch_ltx2_3, "ltx2.3"); /* for presets */

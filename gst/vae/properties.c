@@ -117,12 +117,13 @@ install_model(GObjectClass *klass)
      */
     g_object_class_install_property(
         klass, PROP_VARIANT,
-        g_param_spec_string("variant", "Variant",
-                            "Name of the model for weights whose shapes fit "
-                            "several: taew2_1, taehv, taecvx, taeos1_3; "
-                            "taeltx_2, taeltx2_3; ltx2.3, ltx2.0 (NULL = as "
-                            "the file says, else the first)",
-                            NULL, READY));
+        g_param_spec_string(
+            "variant", "Variant",
+            "Name of the model for weights whose shapes fit several: taew2_1, "
+            "taehv, taecvx, taeos1_3, lighttaew2_1; taew2_2, lighttaew2_2; "
+            "taeltx_2, taeltx2_3; ltx2.3, ltx2.0 (NULL = as the file says, "
+            "else the first)",
+            NULL, READY));
 }
 
 static void

@@ -437,16 +437,16 @@ open_variant(const char *what, const Set *set, const char *variant,
 static void
 test_variants(void)
 {
-    static const char *const same[] = {"taew2_1", "taehv", "taecvx",
-                                       "taeos1_3"};
+    static const char *const same[] = {"taew2_1", "taehv", "taecvx", "taeos1_3",
+                                       "lighttaew2_1"};
     Set set;
     load(&set, "taehv/taew2_1");
     open_variant("16 channels without a variant", &set, NULL, VAE_OK,
                  "taew2_1");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         open_variant(same[i], &set, same[i], VAE_OK, same[i]);
     open_variant("a variant of other channels", &set, "taew2_2", VAE_ERR_MODEL,
-                 "taew2_1, taehv, taecvx, taeos1_3");
+                 "taew2_1, taehv, taecvx, taeos1_3, lighttaew2_1");
     open_variant("an unknown variant", &set, "taefly", VAE_ERR_MODEL, "taefly");
     set.meta[set.n_meta++] = (VaeMetadata){"vae.variant", "taehv"};
     open_variant("a variant in the metadata", &set, NULL, VAE_OK, "taehv");
@@ -457,6 +457,15 @@ test_variants(void)
     t->dims[1] = 24;
     open_variant("taeh3 with other patches", &set, "taeh3", VAE_ERR_MODEL,
                  "24 latent channels and 1x1 pixel patches");
+    vae_tensor_file_free(&set.file);
+    load(&set, "taehv/taew2_2");
+    open_variant("48 channels without a variant", &set, NULL, VAE_OK,
+                 "taew2_2");
+    open_variant("lighttaew2_2", &set, "lighttaew2_2", VAE_OK, "lighttaew2_2");
+    vae_tensor_file_free(&set.file);
+    load(&set, "taehv/taew2_2_super");
+    open_variant("lighttaew2_2 with other blocks", &set, "lighttaew2_2",
+                 VAE_ERR_MODEL, "variants that fit: taew2_2_super");
     vae_tensor_file_free(&set.file);
     load(&set, "taehv/taeh3");
     open_variant("taeh3 by name", &set, "taeh3", VAE_OK, "taeh3");

@@ -165,6 +165,21 @@ check "raw latents taken for normalized ones do not" 0 "$tool" decode $ref \
 check "and compare sees it" 1 "$tool" compare --max-abs 1e-4 \
     "$out/wrong-frames.safetensors" "$out/norm-frames.safetensors"
 
+echo "# a tiny network that takes raw latents"
+tiny=$data/taehv/taew2_1
+check "taew2_1 takes normalized latents" 0 "$tool" decode $ref --model "$tae" \
+    --variant taew2_1 "$tiny/decode_t1_6x10.safetensors" "$out/a.safetensors"
+check "lighttaew2_1 the raw ones" 0 "$tool" decode $ref --model "$tae" \
+    --variant lighttaew2_1 --normalization raw \
+    "$tiny/decode_t1_6x10.safetensors" "$out/b.safetensors"
+true_that "the same numbers into the network" cmp "$out/a.safetensors" \
+    "$out/b.safetensors"
+check "normalized latents become raw" 0 "$tool" decode $ref --model "$tae" \
+    --variant lighttaew2_1 "$tiny/decode_t1_6x10.safetensors" \
+    "$out/b.safetensors"
+check "so the picture differs" 1 "$tool" compare --max-abs 0.05 \
+    "$out/a.safetensors" "$out/b.safetensors"
+
 echo "# latents in chunks of 5"
 h3=$data/taehv/taeh3
 check "decode taeh3" 0 "$tool" decode $ref --model "$h3/weights.safetensors" \

@@ -134,15 +134,6 @@ read_side(const VaeModel *m, bool enc, VaeLtx2Side *side, VaeError *error)
     return false;
 }
 
-static int
-patch_of(int channels)
-{
-    int p = 1;
-    while (p < 8 && 3 * p * p < channels)
-        p++;
-    return 3 * p * p == channels ? p : 0;
-}
-
 /* Latent channels, the encoder's result and the patches. */
 static bool
 read_ends(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
@@ -153,9 +144,9 @@ read_ends(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
     if (!a->z)
         a->z = vae_model_dim(m, 1, "decoder.conv_in.conv.weight");
     a->head = vae_model_width(m, "encoder.conv_out.conv");
-    a->patch =
-        patch_of(dec ? vae_model_width(m, "decoder.conv_out.conv")
-                     : vae_model_dim(m, 1, "encoder.conv_in.conv.weight"));
+    a->patch = vae_patch_side(
+        dec ? vae_model_width(m, "decoder.conv_out.conv")
+            : vae_model_dim(m, 1, "encoder.conv_in.conv.weight"));
     if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS)
         vae_fail(error, VAE_ERR_MODEL,
                  VAE_LTX2_MEAN " does not state 1 to %d latent channels",

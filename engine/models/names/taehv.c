@@ -16,6 +16,7 @@ typedef struct Variant {
     VaeTaeBlocks blocks;
     const char *space;
     int z, patch, fps;
+    bool raw; /* it takes raw latents, and has no other blocks */
 } Variant;
 
 static const Variant variants[] = {
@@ -27,7 +28,9 @@ static const Variant variants[] = {
     {"taehv1_5", "taehv1_5_super", VAE_TAE_SUPER, "hunyuan1.5", 32, 2, 24},
     {"taeh3", NULL, VAE_TAE_BASE, "h3", 24, 2, 24},
     {"taeltx_2", NULL, VAE_TAE_BASE, "ltx2", 128, 4, 24},
-    {"taeltx2_3", "taeltx2_3_wide", VAE_TAE_WIDE, "ltx2", 128, 4, 24}};
+    {"taeltx2_3", "taeltx2_3_wide", VAE_TAE_WIDE, "ltx2", 128, 4, 24},
+    {"lighttaew2_1", NULL, VAE_TAE_BASE, "wan2.1", 16, 1, 16, true},
+    {"lighttaew2_2", NULL, VAE_TAE_BASE, "wan2.2", 48, 2, 24, true}};
 
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
@@ -48,7 +51,8 @@ static bool
 fits(const Variant *v, const VaeTae *a)
 {
     return v->z == a->z && v->patch == a->patch &&
-           (a->blocks != VAE_TAE_WIDE || v->blocks == VAE_TAE_WIDE);
+           (a->blocks != VAE_TAE_WIDE || v->blocks == VAE_TAE_WIDE) &&
+           (a->blocks == VAE_TAE_BASE || !v->raw);
 }
 
 static const Variant *
@@ -78,21 +82,15 @@ reason(const VaeModel *m, const VaeTae *a)
     if (vae_model_variant(m))
         return "names of its blocks, shapes, and the variant stated";
     if (a->z == 16 && a->patch == 1)
-        return "names of its blocks and shapes, which taehv, taecvx and "
-               "taeos1_3 share: variant taew2_1 assumed";
+        return "names of its blocks and shapes, which taehv, taecvx, "
+               "taeos1_3 and lighttaew2_1 share: variant taew2_1 assumed";
+    if (a->z == 48 && a->blocks == VAE_TAE_BASE)
+        return "names of its blocks and shapes, which lighttaew2_2 shares: "
+               "variant taew2_2 assumed";
     if (a->z == 128 && a->blocks != VAE_TAE_WIDE)
         return "names of its blocks and shapes, which taeltx2_3 shares: "
                "variant taeltx_2 assumed";
     return "names of its blocks and shapes";
-}
-
-static int
-patch_of(int channels)
-{
-    int p = 1;
-    while (p < 8 && 3 * p * p < channels)
-        p++;
-    return 3 * p * p == channels ? p : 0;
 }
 
 static int
@@ -142,7 +140,7 @@ describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
     info->pixel_high = 1;
     info->fps_n = v->fps;
     info->fps_d = 1;
-    info->takes_normalized = true;
+    info->takes_normalized = !v->raw;
     vae_space_statistics(info->space, a->z, r->mean, r->std);
 }
 
@@ -167,9 +165,9 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
                          a->blocks == VAE_TAE_SUPER ? 0 : 1);
     if (!a->z)
         a->z = vae_model_width(m, "encoder.17");
-    a->patch = patch_of(r->info->has_decoder
-                            ? vae_model_width(m, "decoder.22")
-                            : vae_model_dim(m, 1, "encoder.0.weight"));
+    a->patch = vae_patch_side(r->info->has_decoder
+                                  ? vae_model_width(m, "decoder.22")
+                                  : vae_model_dim(m, 1, "encoder.0.weight"));
     for (int i = 0; i < 3; i++)
         if ((r->info->has_decoder && !a->grow[i]) ||
             (r->info->has_encoder && !a->pool[i])) {
