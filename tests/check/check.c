@@ -1,11 +1,7 @@
 /*
  * check.c: see check.h.
  */
-#include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "check.h"

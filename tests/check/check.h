@@ -1,10 +1,9 @@
 /*
  * check.h: the harness of the kernel checks.
  *
- * One program per family of kernels. Its main() is
+ * One program per family of kernels. It ends with
  *
- *     static const VaeCheckFunc all[] = {check_this, check_that};
- *     return vae_check_main(argc, argv, all, VAE_COUNT(all));
+ *     VAE_CHECK_MAIN(check_this, check_that)
  *
  * and a function runs through its cases like this:
  *
@@ -29,6 +28,11 @@
  */
 #ifndef VAE_CHECK_H
 #define VAE_CHECK_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kernels.h"
 #include "vae-private/status.h"
@@ -62,6 +66,13 @@ typedef void (*VaeCheckFunc)(VaeCheck *t);
 
 /* Returns the exit status of the program: 0, 1, or 2 for wrong options. */
 int vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n);
+#define VAE_CHECK_MAIN(...)                                                    \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        static const VaeCheckFunc all[] = {__VA_ARGS__};                       \
+                                                                               \
+        return vae_check_main(argc, argv, all, VAE_COUNT(all));                \
+    }
 
 /* Begins a case. Returns false if it must not run. Names contain no spaces. */
 bool vae_check_begin(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);

@@ -1,8 +1,6 @@
 /*
  * check_attention.c: attention against its definition.
  */
-#include <math.h>
-#include <string.h>
 
 #include "check.h"
 
@@ -263,11 +261,5 @@ check_speed(VaeCheck *t)
         t->ref->attention(&t->queue, &a);
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_random,   check_sharp,
-                                       check_widths,   check_odd_address,
-                                       check_old_card, check_speed};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_random, check_sharp, check_widths, check_odd_address,
+               check_old_card, check_speed)

@@ -1,9 +1,6 @@
 /*
  * check_conv.c: the reference convolution against its definition.
  */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "check.h"
@@ -289,10 +286,5 @@ check_speed(VaeCheck *t)
         t->ref->conv(&t->queue, &a);
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_random, check_one_hot,
-                                       check_frames, check_far, check_speed};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_random, check_one_hot, check_frames, check_far,
+               check_speed)

@@ -1,7 +1,6 @@
 /*
  * check_conv_matrix.c: convolution on the matrix units against the reference.
  */
-#include <string.h>
 
 #include "check.h"
 
@@ -273,9 +272,4 @@ check_norm(VaeCheck *t)
         one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_shapes, check_parts, check_norm};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_shapes, check_parts, check_norm)

@@ -669,13 +669,6 @@ check_precision(VaeCheck *t)
         "auto chooses something else, or does not say why");
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {
-        check_precision,     check_plan,        check_conv_fp32,
-        check_conv_bf16,     check_up_fp32,     check_up_bf16,
-        check_tiles,         check_inner_tiles, check_attention_fp32,
-        check_attention_bf16};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_precision, check_plan, check_conv_fp32, check_conv_bf16,
+               check_up_fp32, check_up_bf16, check_tiles, check_inner_tiles,
+               check_attention_fp32, check_attention_bf16)

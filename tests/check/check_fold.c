@@ -3,8 +3,6 @@
  * clamp, the depthwise convolution and the ReLU of a convolution, each against
  * its definition written the other way round.
  */
-#include <math.h>
-#include <string.h>
 
 #include "check.h"
 #include "number.h"
@@ -410,10 +408,5 @@ check_relu(VaeCheck *t)
                     vae_no_difference);
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_fold, check_shortcut, check_clamp,
-                                       check_depthwise, check_relu};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_fold, check_shortcut, check_clamp, check_depthwise,
+               check_relu)

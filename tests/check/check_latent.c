@@ -1,8 +1,6 @@
 /*
  * check_latent.c: latents in and out of the network's order, in every type.
  */
-#include <math.h>
-#include <string.h>
 
 #include "check.h"
 #include "number.h"
@@ -212,9 +210,4 @@ check_nonfinite(VaeCheck *t)
     }
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_in, check_out, check_nonfinite};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_in, check_out, check_nonfinite)

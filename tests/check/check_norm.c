@@ -7,9 +7,6 @@
  * derivative of v * sigmoid(v) is at most 1.1 and falls off with |v| for
  * negative v faster than the value, so that |v| * derivative <= 1.1 |y| + 0.2.
  */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "check.h"
 #include "number.h"
@@ -421,12 +418,6 @@ check_speed(VaeCheck *t)
     }
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {
-        check_rms,      check_pixel,      check_offset,
-        check_group,    check_group_mean, check_group_outlier,
-        check_extremes, check_silu,       check_speed};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_rms, check_pixel, check_offset, check_group,
+               check_group_mean, check_group_outlier, check_extremes,
+               check_silu, check_speed)

@@ -1,7 +1,6 @@
 /*
  * check_number.c: 16-bit floats against their definition.
  */
-#include <math.h>
 
 #include "check.h"
 #include "number.h"
@@ -106,9 +105,4 @@ check_narrow(VaeCheck *t)
     narrow(t, vae_from_bits(0x7f7fffffu));
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_widen, check_narrow};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_widen, check_narrow)

@@ -5,8 +5,6 @@
  * 0.5, and by what colour.h states for its fixed point: 0.02 of 8 bits, 0.06
  * of 10.
  */
-#include <math.h>
-#include <string.h>
 
 #include "check.h"
 #include "number.h"
@@ -666,10 +664,4 @@ check_speed(VaeCheck *t)
         }
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_many, check_out, check_in,
-                                       check_colours, check_speed};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_many, check_out, check_in, check_colours, check_speed)

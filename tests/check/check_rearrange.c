@@ -4,8 +4,6 @@
  * The definition here goes from every element of x to where it belongs; the
  * kernels go the other way.
  */
-#include <math.h>
-#include <string.h>
 
 #include "check.h"
 #include "number.h"
@@ -274,10 +272,4 @@ check_speed(VaeCheck *t)
     }
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_orders, check_reflect, check_cast,
-                                       check_speed};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_orders, check_reflect, check_cast, check_speed)

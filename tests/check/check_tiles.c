@@ -3,8 +3,6 @@
  * every vector code to the byte: each is sums in a fixed order. Whole
  * convolutions are in check_dnnl.c.
  */
-#include <math.h>
-#include <string.h>
 
 #include "check.h"
 #include "cpu/simd.h"
@@ -215,9 +213,4 @@ check_taps(VaeCheck *t)
     }
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {check_in, check_out, check_taps};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_in, check_out, check_taps)

@@ -5,8 +5,6 @@
  * pair of types, at a multiple of 16 bytes and beside it, must give the same
  * numbers rounded, to the bit.
  */
-#include <stdio.h>
-#include <string.h>
 
 #include "check.h"
 #include "vae-private/frames.h"
@@ -408,11 +406,5 @@ check_pictures(VaeCheck *t)
                              i % 2 ? 8 : 3);
 }
 
-int
-main(int argc, char **argv)
-{
-    static const VaeCheckFunc all[] = {
-        check_norm,      check_rearrange, check_pointwise, check_shortcut,
-        check_depthwise, check_attention, check_latents,   check_pictures};
-    return vae_check_main(argc, argv, all, VAE_COUNT(all));
-}
+VAE_CHECK_MAIN(check_norm, check_rearrange, check_pointwise, check_shortcut,
+               check_depthwise, check_attention, check_latents, check_pictures)

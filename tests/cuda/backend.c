@@ -4,9 +4,6 @@
  *
  * backend MODEL STRIDE
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "clips.h"
 #include "emu_state.h"

@@ -4,10 +4,6 @@
  * under way, so that what they read and write may be freed. Also where steps
  * that overflow are computed once more in fp32.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "../golden/overflow.h"
 #include "../stream/streams.h"

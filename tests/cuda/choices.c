@@ -3,9 +3,6 @@
  * layer in the same way, and one of them times it.
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../stream/streams.h"
 #include "emu_rt.h"

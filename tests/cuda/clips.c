@@ -1,8 +1,6 @@
 /*
  * clips.c: see clips.h.
  */
-#include <stdio.h>
-#include <string.h>
 
 #include "clips.h"
 #include "emu_rt.h"

@@ -4,9 +4,6 @@
  *
  * device_memory MODEL STRIDE
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "alloc.h"
 #include "clips.h"

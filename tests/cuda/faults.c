@@ -6,9 +6,6 @@
  * from the device, and each (with a stride, some) within it is spoilt in turn;
  * the result must differ.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "clips.h"
 #include "emu_rt.h"

@@ -2,11 +2,7 @@
  * hazards.c: the emulated device must detect overlapping memory, work that does
  * not wait, and memory that is allocated in steps.
  */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "../stream/streams.h"
 #include "convs.h"

@@ -4,10 +4,6 @@
  * vectors would be given for free. And what is more than kernels take: channels
  * of attention, rows of a frame.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "../golden/odd.h"
 #include "../stream/streams.h"

@@ -5,9 +5,6 @@
  *
  * on_device MODEL
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../stream/streams.h"
 #include "pixels.h"

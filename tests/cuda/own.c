@@ -4,9 +4,6 @@
  * the library, and what VAE_CUDA_CONV forces.
  */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../stream/streams.h"
 #include "emu_rt.h"

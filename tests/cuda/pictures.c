@@ -4,7 +4,6 @@
  *
  * pictures MODEL STRIDE
  */
-#include <string.h>
 
 #include "clips.h"
 #include "emu_rt.h"

@@ -2,8 +2,6 @@
  * reach.c: the pictures that fit on cards of 8 and 24 GB, by plans over the
  * emulated device. Nothing is computed.
  */
-#include <stdio.h>
-#include <string.h>
 
 #include "../stream/streams.h"
 #include "model.h"

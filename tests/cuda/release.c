@@ -3,9 +3,6 @@
  *
  * release MODEL STRIDE
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "alloc.h"
 #include "clips.h"

@@ -4,10 +4,6 @@
  *
  * spill MODEL STRIDE
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "clips.h"
 #include "emu_rt.h"

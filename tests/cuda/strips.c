@@ -6,10 +6,6 @@
  * strips MODEL STRIDE         strips
  * strips MODEL STRIDE bands   only bands
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "clips.h"
 #include "emu_rt.h"

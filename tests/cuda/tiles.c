@@ -4,8 +4,6 @@
  *
  * tiles MODEL STRIDE
  */
-#include <stdio.h>
-#include <string.h>
 
 #include "clips.h"
 #include "emu_rt.h"

@@ -3,11 +3,7 @@
  * chosen: by times that are made up, once, and never for a deterministic
  * stream.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "../stream/streams.h"
 #include "layers.h"

@@ -3,11 +3,7 @@
  * again. If the file is damaged, foreign or cannot be written, the log says so
  * and nothing else happens.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "../stream/streams.h"
 #include "plan_cache.h"

@@ -9,9 +9,6 @@
  * ends in the same bytes as usual. Nothing is left behind, and the next stream
  * writes the same bytes as before.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../stream/streams.h"
 #include "inject.h"

@@ -8,9 +8,7 @@
  */
 #include "test.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "files.h"
 

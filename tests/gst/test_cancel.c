@@ -5,7 +5,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
 #include <time.h>
 
 /* A slice is several hundred ops, of which the longest takes a small part. */

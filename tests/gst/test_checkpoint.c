@@ -5,7 +5,6 @@
 #include "vae_test.h"
 
 #include <glib/gstdio.h>
-#include <string.h>
 
 #define LW 3
 #define LH 2

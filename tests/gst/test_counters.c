@@ -3,9 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "vae-private/model.h"
 #include "vae-private/stream.h"
 

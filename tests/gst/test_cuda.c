@@ -12,7 +12,6 @@
 #include <gst/cuda/gstcudaloader.h>
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
-#include <string.h>
 #include "vae-private/stream.h"
 
 #define LW 3

@@ -3,10 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #define LW 6
 #define LH 4
 

@@ -4,10 +4,6 @@
  */
 #include "vae_play.h"
 
-#include <math.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "vae-private/model.h"
 
 /* The small LTX-2.3: 6 channels, 1 then 8 frames, latents of one pixel. */

@@ -3,8 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #define W 48
 #define H 32
 

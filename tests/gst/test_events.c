@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #define W 48
 #define H 32
 #define LW 6

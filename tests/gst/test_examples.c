@@ -6,8 +6,6 @@
 #include "vae_test.h"
 
 #include <glib/gstdio.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Where examples are, in the source tree. */
 static const char *const files[] = {

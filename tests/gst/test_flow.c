@@ -4,9 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define LW 6
 #define LH 4
 /* Large enough that a latent takes some milliseconds. */

@@ -5,10 +5,6 @@
  */
 #include "vae_test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Latents of LW x LH show a picture of W x H, cropped to odd sizes. */
 #define LW 7
 #define LH 5

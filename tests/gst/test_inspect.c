@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #define MUTABLE                                                                \
     (GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PAUSED |                      \
      GST_PARAM_MUTABLE_PLAYING)

@@ -3,8 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #define LW 6
 #define LH 4
 #define STEPS 12

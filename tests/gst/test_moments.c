@@ -6,8 +6,6 @@
 #include "vae_memory.h"
 #include "vae_test.h"
 
-#include <string.h>
-
 #define LW 6
 #define LH 4
 #define VIDEO "video/x-raw,format=I420,width=48,height=32,framerate=16/1"

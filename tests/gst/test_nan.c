@@ -4,7 +4,6 @@
 #include "vae_test.h"
 
 #include <glib/gstdio.h>
-#include <string.h>
 #include "vae-private/stream.h"
 
 #include "../golden/overflow.h"

@@ -5,8 +5,6 @@
 #include "fake/fake.h"
 #include "vae_test.h"
 
-#include <string.h>
-
 #define LW 6
 #define LH 4
 #define STEPS 3

@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #define LW 4
 #define LH 4
 #define LATENTS 9

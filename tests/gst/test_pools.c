@@ -6,7 +6,6 @@
 #include "vae_test.h"
 
 #include <dlfcn.h>
-#include <string.h>
 #include "vae-private/stream.h"
 
 #define LW 6

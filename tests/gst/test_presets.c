@@ -3,8 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 static const char *const names[] = {"low-latency", "low-memory", "quality",
                                     NULL};
 

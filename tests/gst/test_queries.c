@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #include "vae-private/stream.h"
 
 #define LW 6

@@ -11,11 +11,7 @@
 #include <dirent.h>
 #include <execinfo.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 /* Of a second each. They are counted while this process runs, so a machine
  * that stops or starves it is not taken for a hang. */

@@ -4,9 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define LW 6
 #define LH 4
 

@@ -8,7 +8,6 @@
 
 #include <dlfcn.h>
 #include <stdint.h>
-#include <string.h>
 
 #define LW 4
 #define LH 4

@@ -4,10 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 typedef struct Seen {
     guint frames;
     GstClockTime end;

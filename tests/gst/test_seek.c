@@ -4,8 +4,6 @@
  */
 #include "vae_play.h"
 
-#include <string.h>
-
 #include "vae-private/model.h"
 
 #define LW 6

@@ -11,10 +11,6 @@
  */
 #include "vae_test.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* 1 + 4 x 8, so that every latent is whole; these are compared. num-buffers
  * would count on after a flush and end a group early. */
 #define FRAMES 33

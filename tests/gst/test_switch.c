@@ -4,11 +4,7 @@
  */
 #include "vae_test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #define LW 6
 #define LH 4

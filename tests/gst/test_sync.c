@@ -8,9 +8,6 @@
 
 #include <gst/base/gstbasesink.h>
 #include <gst/base/gsttypefindhelper.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define LATENTS 46
 #define FRAMES (4 * LATENTS - 3)

@@ -3,11 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "vae-private/model.h"
 
 typedef struct Family {

@@ -8,7 +8,6 @@
 
 #include <glib/gstdio.h>
 #include <gst/analytics/gsttensormeta.h>
-#include <string.h>
 
 #define LW 6
 #define LH 4

@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <string.h>
-
 #define LW 6
 #define LH 4
 #define WIDTH (8 * LW)

@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 typedef int (*Create)(pthread_t *, const pthread_attr_t *, void *(*) (void *),
                       void *);

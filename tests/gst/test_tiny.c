@@ -4,11 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "vae-private/tensors.h"
 
 /* The small LTX-2.3 has 6 latent channels, taeltx always 128. */

@@ -4,9 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* VAE_FAKE_STEP_US of the test; of the first step as well. */
 #define STEP (20 * GST_MSECOND)
 

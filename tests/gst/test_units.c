@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <utime.h>
 
 #include "details.h"

@@ -1,9 +1,6 @@
 #include "vae_play.h"
 
 #include <gst/base/gstbasesink.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "vae-private/tensors.h"
 

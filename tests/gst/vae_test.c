@@ -1,10 +1,5 @@
 #include "vae_test.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 static const char *running = "";
 
 void

@@ -7,11 +7,7 @@
 #include "streams.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "vae-private/stream.h"
 

@@ -6,10 +6,6 @@
 #include "sample.h"
 #include "streams.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "model.h"
 
 enum { T = 4, W = 48, H = 32 };

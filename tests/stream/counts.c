@@ -5,8 +5,6 @@
  */
 #include "streams.h"
 
-#include <stdio.h>
-
 enum { MAX = 33 };
 
 /* Entry n - 1 is for n latents or n frames; 0 ends a row. */

@@ -7,12 +7,6 @@
  */
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { W = 64, H = 64, MOST = 33, EXACT = -1 };
 static const int ones[] = {1, 0};
 

@@ -6,12 +6,6 @@
 #include "../golden/overflow.h"
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "vae-private/stream.h"
 
 enum { T = 13, W = 48, H = 32, BAD = 5, LATE = 10, LASTS = 3 };

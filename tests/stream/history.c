@@ -6,11 +6,6 @@
  */
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "model.h"
 
 /* Steps behind the pre-roll that are compared. */

@@ -7,12 +7,6 @@
 #include "../golden/overflow.h"
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { T = 18, W = 64, H = 32, LASTS = 3 };
 
 /* ahead: the look-ahead, or -1: the exact one. */

@@ -6,11 +6,8 @@
  */
 #include "streams.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { SIZE = 32, SLICE = 2 };
 

@@ -8,10 +8,6 @@
 #include "streams.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "stream.h"
 

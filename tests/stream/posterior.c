@@ -7,11 +7,6 @@
 #include "sample.h"
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { T = 7, W = 48, H = 32 };
 static const int one_by_one[] = {1, 0}, threes[] = {3, 0}, whole[] = {T, 0};
 

@@ -6,9 +6,6 @@
  */
 #include "streams.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "cpu.h"
 
 enum { SIZE = 32 };

@@ -7,8 +7,6 @@
  */
 #include "streams.h"
 
-#include <stdio.h>
-
 #include "stream.h"
 
 static int planned, asked;

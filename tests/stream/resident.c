@@ -12,11 +12,7 @@
  */
 #include "streams.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "choose.h"
 

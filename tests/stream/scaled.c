@@ -11,12 +11,6 @@
  */
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { T = 3, W = 48, H = 32, MAX_TENSORS = 400 };
 #define FACTOR 100.0f
 

@@ -3,9 +3,6 @@
  *
  * send MODEL BACKEND PRECISION
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "streams.h"
 

@@ -6,10 +6,6 @@
  */
 #include "streams.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static uint32_t
 fingerprint(const void *data, size_t n)
 {

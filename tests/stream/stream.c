@@ -6,10 +6,6 @@
 #include "streams.h"
 
 #include <malloc.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { T = 6, W = 48, H = 32 };
 static const int one_by_one[] = {1, 0};

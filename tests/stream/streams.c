@@ -1,9 +1,6 @@
 #include "streams.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static int n_run, n_failed;
 

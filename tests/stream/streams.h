@@ -4,6 +4,12 @@
 #ifndef VAE_TEST_STREAMS_H
 #define VAE_TEST_STREAMS_H
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "../golden/vectors.h"
 
 typedef struct Bed {

@@ -7,10 +7,6 @@
 #include "../golden/odd.h"
 #include "streams.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 enum { T = 3, MOST = 4 };
 
 static TestClip

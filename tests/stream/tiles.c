@@ -6,12 +6,6 @@
  */
 #include "streams.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 enum { T = 6 }; /* latents */
 
 typedef struct Case {

@@ -6,12 +6,8 @@
  * together MODEL BACKEND PRECISION OTHER TRIES
  */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "streams.h"
 
