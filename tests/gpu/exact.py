@@ -8,6 +8,7 @@ import random
 import re
 import struct
 
+from ladder import RUNGS
 from runner import Skip, Stopped, TOP
 from speed import tool_of, weights
 
@@ -96,7 +97,8 @@ class Exact:
                 self.row(case, None, psnr=float(said[0][1]))
 
     def slices(self, name, precision, size):
-        """A clip in slices of several sizes, and twice."""
+        """A clip in slices of several sizes, at each rung of the memory
+        ladder, and twice."""
         case = '%s %s %s in slices' % (os.path.basename(name), precision, size)
         model = weights(self.run, name)
         channels, spatial = latent_of(self.run, name, model)
@@ -105,9 +107,10 @@ class Exact:
         write_latents(latents, [channels, 4 if self.run.emulate else 9,
                                 -(-height // spatial), -(-width // spatial)])
         seen = {}
-        for label, slice_size in (('1', 1), ('2', 2), ('4', 4), ('4 again', 4)):
+        ways = {n: ['--slice', n[0]] for n in ('1', '2', '4', '4 again')}
+        for label, words in {**ways, **RUNGS}.items():
             wrong = self.do('decode', model, latents, 'slices', '--precision',
-                            precision, '--slice', slice_size)
+                            precision, *words)
             if wrong:
                 self.row(case, '%s: %s' % (label, wrong), same=None
                          if wrong == 'stopped' else 'failed')

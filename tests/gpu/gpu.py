@@ -23,7 +23,7 @@ from runner import Run, TOP
 CALLS = {1: ('rates:90,kernels:90,golden:150,start:110', None),
          2: ('overlap:150,speed:270', ['wan2.1', 'seedvr2', 'wan2.2',
                                        'taew2_1']),
-         3: ('torch:370,exact:60', ['wan2.1', 'seedvr2', 'wan2.2',
+         3: ('torch:370,exact:100', ['wan2.1', 'seedvr2', 'wan2.2',
                                     'taew2_1'])}
 CALL_LIMIT = 570
 

@@ -124,6 +124,12 @@ def table(reports):
                                             for p in reports})) + '\n\n'
     text += rates_table(reports) + overlap_table(reports)
     text += speed_table(reports)
+    for r in rows_of(reports, 'ladder'):
+        if 'fps' in r:
+            text += ('%(model)s %(direction)s %(precision)s %(size)s, %(rung)s:'
+                     ' %(fps).2f frames/s' % r)
+            text += (', %(of_slices_of_1).3f of slices of 1\n' % r
+                     if 'of_slices_of_1' in r else '\n')
     for r in rows_of(reports, 'pipelines'):
         text += 'pipeline %(pipeline)s: %(result)s %(words)s\n' % r
     for s in (s for p in reports for s in p['steps']):

@@ -6,6 +6,7 @@ import re
 import shutil
 
 import exact
+import ladder
 import pipelines
 import speed
 import start
@@ -184,7 +185,8 @@ def sanitizer(run):
 STEPS = [('rates', speed.rates, 120), ('kernels', kernels, 180),
          ('golden', golden, 240), ('start', start.start, 120),
          ('overlap', speed.overlap, 240), ('speed', speed.speed, 540),
-         ('torch', speed.torch, 540), ('exact', exact.exact, 150),
+         ('ladder', ladder.ladder, 300),
+         ('torch', speed.torch, 540), ('exact', exact.exact, 240),
          ('streams', streams, 240), ('failures', start.failures, 150),
          ('pipelines', pipelines.pipelines, 120),
          ('sanitizer', sanitizer, 300)]

@@ -62,7 +62,7 @@ small='--models tests/golden/data/taehv/taew2_1/weights.safetensors
 
 # All steps that work, and the names of those that lack something.
 # shellcheck disable=SC2086 # words
-run 0 $small --only rates,start,overlap,speed,torch,exact,failures
+run 0 $small --only rates,start,overlap,speed,ladder,torch,exact,failures
 entry rates passed 'product'
 entry overlap passed '1 of 1'
 expect 'slices are seen computing' python3 - "$out/report/report.json" <<'END'
@@ -73,12 +73,14 @@ found = step['rows'][0]['compute']
 assert found['ms'] > 0 and found['busy'] > 0.5, found
 END
 entry speed passed '1 of 1'
+entry ladder passed '5 of 5'
 entry torch skipped 'OFFICIAL is not set'
 entry start passed 'stored'
 entry exact passed '1 of 1'
 entry failures passed '13 of 13'
 expect 'its checks' grep -q '^pass results: weights.safetensors .* in slices$' \
     "$out/said"
+expect 'each rung' grep -q '48x32, spilled: .* of slices of 1$' "$out/said"
 expect 'what nobody measured' grep -q '^? *results: kernels .*was not run' "$out/said"
 expect 'timed layers for the next one' sh -c 'ls "$1"/report/cuda-*.txt' sh "$out"
 expect 'a table last' grep -q '^weights.safetensors decode.*48x32' "$out/said"
