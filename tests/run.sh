@@ -351,6 +351,7 @@ full_tsan() {
         -Dgst=enabled && wrapper=$PWD/tests/tsan/again.sh &&
         run build-tsan races $(
             names build-tsan | grep -x -e 'tsan-race' -e 'together-.*' \
+                -e 'stream-storm-ref-.*' \
                 -e 'gst-storm' -e 'gst-flow' -e 'gst-random' -e 'gst-answers' \
                 -e 'gst-release' -e 'gst-switch' -e 'gst-messages' \
                 -e 'gst-queries' -e 'gst-events' -e 'gst-renegotiate' \
