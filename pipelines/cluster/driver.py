@@ -52,7 +52,7 @@ class Actor:
         self.name = f"{socket.gethostname()} (node {node}, process {os.getpid()})"
         try:
             self.worker = sys.modules["worker"].Worker(model, settings)
-        except sys.modules["libvae"].Error as error:
+        except (sys.modules["libvae"].Error, OSError) as error:
             raise RuntimeError(f"{self.name}: {error}") from None
         self.worker.node = self.name
 
@@ -62,7 +62,7 @@ class Actor:
     def call(self, name, *arguments):
         try:
             return getattr(self.worker, name)(*arguments)
-        except sys.modules["libvae"].Error as error:
+        except (sys.modules["libvae"].Error, OSError) as error:
             raise RuntimeError(f"{self.name}: {error}") from None
 
 

@@ -12,12 +12,27 @@ from cut import Segment
 from libvae import Error
 
 
+def replace(path, data):
+    """Writes a file, or leaves the one that is there."""
+    try:
+        with open(path + ".tmp", "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + ".tmp", path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + ".tmp")
+        raise
+
+
 class Output:
     """OUT.part, which is written in any order, and OUT.journal, which says what of it is
     there. description: what must be the same to continue."""
 
     def __init__(self, path, source, description, resume=False, alone=False):
-        """alone: another process must not write it at the same time."""
+        """alone: of a driver; another process must not write it at the same time."""
+        self.cure = "continue with --resume" if alone else "the same command goes on"
         self.path, self.source = path, source
         self.part, self.journal = path + ".part", path + ".journal"
         self.head = json.dumps(description, sort_keys=True)
@@ -66,12 +81,11 @@ class Output:
             self.add(*values)
 
     def write_journal(self):
-        with open(self.journal + ".tmp", "w", encoding="utf-8") as file:
-            file.write(self.head + "\n")
-            file.writelines(map(line_of, self.entries()))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(self.journal + ".tmp", self.journal)
+        lines = [self.head + "\n", *map(line_of, self.entries())]
+        try:
+            replace(self.journal, "".join(lines).encode())
+        except OSError as error:
+            raise self.unwritten(self.journal, error) from None
         self.log = open(self.journal, "a", encoding="utf-8")
 
     def pwrite(self, data, offset):
@@ -117,7 +131,7 @@ class Output:
 
     def unwritten(self, path, error):
         return Error(f"{path}: cannot write: {error.strerror}; what is done is kept, "
-                     "continue with --resume")
+                     f"{self.cure}")
 
     def missing(self, segment):
         """The parts of a segment that are not written yet."""

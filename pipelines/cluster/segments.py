@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 import libvae
 from cut import Segment, chunks, cut
 from libvae import DECODE, Error
-from output import Output
+from output import Output, replace
 from sources import Decoding, end_of
 from worker import Leaving, Worker
 
@@ -46,6 +46,14 @@ def description_of(source, plan):
         "size": f"{source.width}x{source.height}"}
 
 
+def keep(checkpoint, carries):
+    try:
+        replace(checkpoint, carries)
+    except OSError as error:
+        print(f"segments: {checkpoint}: cannot write: {error.strerror}; the latents "
+              "before will be computed again", file=sys.stderr)
+
+
 def compute(source, worker, output, segment, history, checkpoint):
     """Computes what is missing of a segment. False after SIGTERM: the carries are then
     in the file `checkpoint`, if there are any."""
@@ -69,9 +77,7 @@ def compute(source, worker, output, segment, history, checkpoint):
             result = worker.run(source.inputs(first, end), end - first, wanted and frames)
             if isinstance(result, Leaving):
                 if result.checkpoint and first >= missing.first:
-                    with open(checkpoint + ".tmp", "wb") as file:
-                        file.write(result.checkpoint)
-                    os.replace(checkpoint + ".tmp", checkpoint)
+                    keep(checkpoint, result.checkpoint)
                 return False
             if wanted:
                 output.write(first, end, result)

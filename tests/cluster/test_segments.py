@@ -150,6 +150,21 @@ class Index(clips.Clips):
         self.assertIn("ended by a signal", said)
         self.assertNotIn("computed again", said)
 
+    def test_carries_that_cannot_be_written(self):
+        worker = Worker(TINY, {"threads": 1})
+        name = self.path("out.rgb")
+        source = sources.Decoding(worker.model, self.clip, name)
+        worker.open(source.job())
+        worker.leaving = True
+        whole = cut.Segment(0, self.LATENTS)
+        out = output.Output(name, source, {})
+        with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
+            self.assertFalse(segments.compute(source, worker, out, whole, 8,
+                                              self.path("none/point")))
+        out.close()
+        self.assertIn(self.path("none/point") + ": cannot write: No such file",
+                      said.getvalue())
+
     def test_refuses(self):
         code, said = self.run_index(0, model=self.path("none"))
         self.assertEqual(code, 3)
@@ -170,13 +185,17 @@ class Index(clips.Clips):
         self.assertIn("out.txt: the name must end in", said)
 
     def test_full_disk(self):
-        done = subprocess.run(
-            ["sh", "-c", "ulimit -f 200; exec \"$@\"", "sh", sys.executable, SEGMENTS,
-             "--model", TINY, "--threads", "1", "--index", "0", "--count", "2",
-             self.clip, self.path("out.safetensors")], stderr=subprocess.PIPE, text=True,
-            check=False)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("cannot write: File too large", done.stderr)
+        name = self.path("out.safetensors.segments/00000-of-00002")
+        for blocks, end in ((0, ".journal"), (200, ".part")):
+            done = subprocess.run(
+                ["sh", "-c", f"ulimit -f {blocks}; exec \"$@\"", "sh", sys.executable,
+                 SEGMENTS, "--model", TINY, "--threads", "1", "--index", "0", "--count",
+                 "2", self.clip, self.path("out.safetensors")], stderr=subprocess.PIPE,
+                text=True, check=False)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(f"{name}{end}: cannot write: File too large; what is done is "
+                          "kept, the same command goes on", done.stderr)
+            self.assertFalse(os.path.exists(name + ".journal.tmp"))
         for index in (0, 1):
             self.assertEqual(self.run_index(index, count=2)[0], 0)
         self.assert_same(self.whole, self.path("out.safetensors"))
