@@ -143,6 +143,15 @@ class Stream(Pair):
         self.assertIn(b"temporal-factor=(int)8", self.sent(
             latent(shape=(128, 2, 3)), space="ltx2")[1][1])
 
+    def test_chunks(self):
+        """Of five latents in the space h3, one is a single frame."""
+        found = self.sent(*[latent(k, (24, 2, 3)) for k in range(7)], space="h3",
+                          fps=10)[3:10]
+        counts = [1, 4, 4, 4, 4, 1, 4]
+        self.assertEqual([p[2] for p in found],
+                         [sum(counts[:k]) * 100000000 for k in range(7)])
+        self.assertEqual([p[3] for p in found], [n * 100000000 for n in counts])
+
     def test_several_at_once(self):
         one = self.sent(*[latent(k) for k in range(3)])[3:]
         data = [latent(k).data for k in range(3)]
