@@ -256,7 +256,58 @@ check_same(VaePlay *play, VaePlay *whole, guint first, guint n)
     }
 }
 
-/* From every frame on, with the bytes of the whole clip. */
+static VaePlay *
+play_at(const gchar *path, gdouble rate, GstSeekFlags flags)
+{
+    VaePlay *play = open_play(path);
+    const guint all = frames_of(LATENTS);
+
+    CHECK(gst_element_seek(play->pipeline, rate, GST_FORMAT_TIME,
+                           GST_SEEK_FLAG_FLUSH | flags, GST_SEEK_TYPE_SET, 0,
+                           GST_SEEK_TYPE_SET, (gint64) vae_test_time(all)));
+    vae_play_to_end(play);
+    return play;
+}
+
+/* Backwards come the same frames, the last one first. A trick mode shows the
+ * first frame of some latents, each until the next one. */
+TEST(rates)
+{
+    gchar *path = write_clip();
+    VaePlay *whole = open_play(path), *play;
+    const guint all = frames_of(LATENTS);
+    GstClockTime from = 0;
+
+    vae_play_to_end(whole);
+    play = play_at(path, -1, GST_SEEK_FLAG_ACCURATE);
+    CHECK_INT(play->shown->len, all);
+    for (guint k = 0; k < all; k++) {
+        const VaeShown *found = vae_play_frame(play, k);
+        const VaeShown *wanted = vae_play_frame(whole, all - 1 - k);
+
+        CHECK_INT(found->pts, wanted->pts);
+        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
+    }
+    vae_play_free(play);
+    play = play_at(path, 4, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS);
+    CHECK(play->shown->len > 1 && play->shown->len < LATENTS);
+    for (guint k = 0; k < play->shown->len; k++) {
+        const VaeShown *found = vae_play_frame(play, k);
+        const guint frame = (guint) GST_BUFFER_OFFSET(found->buffer);
+        const guint latents = (guint) vae_count_latents(counts, frame);
+
+        CHECK_INT(frames_of(latents), frame);
+        CHECK_INT(found->pts, vae_test_time(frame));
+        CHECK_INT(found->pts, from);
+        from = found->end;
+    }
+    CHECK_INT(from, vae_test_time(all));
+    vae_play_free(play);
+    vae_play_free(whole);
+    vae_play_remove(path);
+}
+
+/* From every third frame on, with the bytes of the whole clip. */
 TEST(seek)
 {
     gchar *path = write_clip();
