@@ -230,7 +230,7 @@ segment(GstVaeBase *base)
 {
     GstVaeDecode *self = GST_VAE_DECODE(base);
 
-    self->anchor = self->input_end = GST_CLOCK_TIME_NONE;
+    self->anchor = self->input_pts = self->input_end = GST_CLOCK_TIME_NONE;
     self->since_anchor = 0;
     self->frame = self->latent = 0;
 }
@@ -281,6 +281,6 @@ gst_vae_decode_init(GstVaeDecode *self)
     self->fps_d = 1;
     self->look_ahead = -1;
     g_queue_init(&self->waiting);
-    self->anchor = self->input_end = GST_CLOCK_TIME_NONE;
+    self->anchor = self->input_pts = self->input_end = GST_CLOCK_TIME_NONE;
     gst_vae_pads_init(&self->base);
 }

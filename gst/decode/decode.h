@@ -27,7 +27,8 @@ typedef struct GstVaeDecode {
     guint64 frame;           /* OFFSET of the next frame */
     guint64 latent;          /* place of the next latent in the clip */
     guint64 first;           /* place of the latent that began the sequence */
-    GstClockTime input_end;  /* end of the previous buffer, or NONE */
+    GstClockTime input_pts;  /* begin of the previous buffer, or NONE */
+    GstClockTime input_end;  /* its end, or NONE */
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
 
     /* The sequence of a model with a delay. */

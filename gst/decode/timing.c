@@ -113,22 +113,37 @@ begin_at(GstVaeDecode *self, GstClockTime pts)
     return counted;
 }
 
-/* TRUE: by its time the buffer continues the one before, and its duration is
- * that of whole groups, none of which begins a clip. */
+/* TRUE: so long are the frames of a buffer none of whose latents begins a
+ * clip. */
+static gboolean
+is_groups(GstVaeDecode *self, GstClockTime time)
+{
+    return frames_in(self, time) ==
+           (guint64) self->in.frames * self->base.choice.info->decode.step_out;
+}
+
+/* TRUE: the buffer continues the one before, as far as its times tell: it has
+ * none, or touches the one before and has the length of whole groups, or begins
+ * as long after it. */
 static gboolean
 seems_to_continue(GstVaeDecode *self, const GstBuffer *buffer)
 {
     const VaeSteps *steps = &self->base.choice.info->decode;
     const GstClockTime pts = GST_BUFFER_PTS(buffer), end = self->input_end;
+    const GstClockTime duration = GST_BUFFER_DURATION(buffer);
 
-    return steps->first_out != steps->step_out &&
-           GST_BUFFER_OFFSET(buffer) != 0 && GST_CLOCK_TIME_IS_VALID(end) &&
-           GST_CLOCK_TIME_IS_VALID(pts) &&
-           GST_BUFFER_DURATION_IS_VALID(buffer) &&
+    if (steps->first_out == steps->step_out || GST_BUFFER_OFFSET(buffer) == 0)
+        return FALSE;
+    if (GST_CLOCK_TIME_IS_VALID(duration) && !is_groups(self, duration))
+        return FALSE;
+    if (!GST_CLOCK_TIME_IS_VALID(pts))
+        return TRUE;
+    if (!GST_CLOCK_TIME_IS_VALID(duration))
+        return GST_CLOCK_TIME_IS_VALID(self->input_pts) &&
+               pts > self->input_pts && is_groups(self, pts - self->input_pts);
+    return GST_CLOCK_TIME_IS_VALID(end) &&
            MAX(pts, end) - MIN(pts, end) <=
-               gst_vae_decode_frames_time(self, 1) / 2 &&
-           frames_in(self, GST_BUFFER_DURATION(buffer)) ==
-               (guint64) self->in.frames * steps->step_out;
+               gst_vae_decode_frames_time(self, 1) / 2;
 }
 
 static void
@@ -140,13 +155,12 @@ warn_continues(GstVaeDecode *self, const GstBuffer *buffer)
     GST_ELEMENT_WARNING(
         self, STREAM, FORMAT,
         ("A latent without the flag DELTA_UNIT begins a sequence and gives %d "
-         "of its %d frames, but its time continues the latent before: set "
+         "of its %d frames, but seems to continue the latent before: set "
          "DELTA_UNIT on every latent but the first, or sequence=continuous on "
          "vaedecode",
          self->base.choice.info->decode.first_out,
          self->base.choice.info->decode.step_out),
-        ("the latent has the time %" GST_TIME_FORMAT
-         " and the duration %" GST_TIME_FORMAT,
+        ("by its time %" GST_TIME_FORMAT " and duration %" GST_TIME_FORMAT,
          GST_TIME_ARGS(GST_BUFFER_PTS(buffer)),
          GST_TIME_ARGS(GST_BUFFER_DURATION(buffer))));
 }
@@ -168,6 +182,7 @@ gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer)
             warn_continues(self, buffer);
         }
     }
+    self->input_pts = GST_BUFFER_PTS(buffer);
     self->input_end = GST_CLOCK_TIME_NONE;
     if (GST_BUFFER_PTS_IS_VALID(buffer) && GST_BUFFER_DURATION_IS_VALID(buffer))
         self->input_end = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);

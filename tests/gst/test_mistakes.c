@@ -80,13 +80,48 @@ TEST(groups)
     }
 }
 
-/* Sequences of one latent each have the duration of one frame, and those that
- * begin elsewhere do not touch. */
+/* Pushes three latents without flags and durations, at times in frames. */
+static void
+push_without_durations(GstHarness *h, guint64 first, guint64 second)
+{
+    const guint64 times[] = {0, first, second};
+
+    for (guint k = 0; k < G_N_ELEMENTS(times); k++) {
+        GstBuffer *latent = plain(k);
+
+        GST_BUFFER_DURATION(latent) = GST_CLOCK_TIME_NONE;
+        GST_BUFFER_PTS(latent) = times[k] == GST_CLOCK_TIME_NONE
+                                     ? GST_CLOCK_TIME_NONE
+                                     : vae_test_time(times[k]);
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+}
+
+/* So do those that begin as far apart as groups, and those without times. */
+TEST(without_durations)
+{
+    static const guint64 times[][2] = {
+        {1, 5}, {4, 8}, {GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE}};
+
+    for (guint i = 0; i < G_N_ELEMENTS(times); i++) {
+        GstHarness *h = decoder(NULL);
+        GstBus *bus = vae_test_bus(h);
+
+        push_without_durations(h, times[i][0], times[i][1]);
+        vae_test_push_eos(h);
+        vae_test_one_warning(bus, "sequence=continuous");
+        vae_test_teardown(h);
+    }
+}
+
+/* Sequences of one latent each have the duration of one frame, or begin as far
+ * apart, and those that begin elsewhere do not touch. */
 TEST(no_mistake)
 {
     GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
 
+    push_without_durations(h, 1, 2);
     for (guint k = 0; k < LATENTS; k++) {
         GstBuffer *latent = plain(0);
 
