@@ -4,6 +4,9 @@
  */
 #include "vae_test.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #define SIZE 16
 #define HOUR (3600 * GST_SECOND)
 
@@ -92,16 +95,112 @@ check_hour(const Clip *clip)
     vae_test_teardown(s.encode);
 }
 
+static const Clip clips[] = {
+    {16, 1, 16, 1, GST_MSECOND},
+    {31, 2, 16, 1, 1},                /* a label that is wrong by 3 % */
+    {10, 1, 10000, 1001, GST_USECOND} /* drifts by 3.6 s */
+};
+
 TEST(hour)
 {
-    static const Clip clips[] = {
-        {16, 1, 16, 1, GST_MSECOND},
-        {31, 2, 16, 1, 1},                /* a label that is wrong by 3 % */
-        {10, 1, 10000, 1001, GST_USECOND} /* drifts by 3.6 s */
-    };
-
     for (guint i = 0; i < G_N_ELEMENTS(clips); i++)
         check_hour(&clips[i]);
+}
+
+/* ------------------------------------------------------------------ */
+/* By way of a file of latents.                                        */
+
+typedef struct Counted {
+    const Clip *clip;
+    guint64 n; /* frames */
+} Counted;
+
+static GstPadProbeReturn
+stamp(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    Counted *counted = data;
+    GstBuffer *frame =
+        gst_buffer_make_writable(GST_PAD_PROBE_INFO_BUFFER(info));
+
+    GST_BUFFER_PTS(frame) = time_of(counted->clip, counted->n);
+    GST_BUFFER_DURATION(frame) =
+        time_of(counted->clip, ++counted->n) - GST_BUFFER_PTS(frame);
+    GST_PAD_PROBE_INFO_DATA(info) = frame;
+    return GST_PAD_PROBE_OK;
+}
+
+static GstPadProbeReturn
+compare(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    Counted *counted = data;
+    const Clip *clip = counted->clip;
+    const GstClockTime wanted = time_of(clip, counted->n++);
+    const GstClockTime found = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
+
+    CHECK(ABS(GST_CLOCK_DIFF(wanted, found)) <
+          (GstClockTimeDiff) gst_util_uint64_scale_int(GST_SECOND, clip->true_d,
+                                                       clip->true_n));
+    return GST_PAD_PROBE_OK;
+}
+
+/* Plays to the end; the probe sees the buffers that come to element "probe".
+ * Takes text. Returns how many. */
+static guint64
+play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
+{
+    Counted counted = {clip, 0};
+    GstElement *pipeline = gst_parse_launch(text, NULL), *element;
+    GstMessage *message;
+    GstBus *bus;
+    GstPad *pad;
+
+    CHECK(pipeline != NULL);
+    element = gst_bin_get_by_name(GST_BIN(pipeline), "probe");
+    pad = gst_element_get_static_pad(element, "sink");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, probe, &counted, NULL);
+    gst_object_unref(pad);
+    gst_object_unref(element);
+    bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
+    gst_message_unref(message);
+    gst_object_unref(bus);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(pipeline);
+    g_free(text);
+    return counted.n;
+}
+
+TEST(file)
+{
+    gchar *path = g_strdup_printf("%s/vae-hour-%d.safetensors", g_get_tmp_dir(),
+                                  (int) getpid());
+
+    for (guint i = 0; i < G_N_ELEMENTS(clips); i++) {
+        const Clip *clip = &clips[i];
+        const guint64 n = gst_util_uint64_scale(HOUR / GST_SECOND, clip->true_n,
+                                                clip->true_d);
+
+        CHECK_INT(play(g_strdup_printf(
+                           "videotestsrc pattern=black num-buffers=%d ! "
+                           "video/x-raw,format=RGB,width=%d,height=%d,"
+                           "framerate=%d/%d ! vaeencode name=probe "
+                           "model=\"%s\" ! latentmux ! filesink location=%s",
+                           (int) n, SIZE, SIZE, clip->fps_n, clip->fps_d,
+                           vae_test_weights(), path),
+                       clip, stamp),
+                  n);
+        CHECK_INT(play(g_strdup_printf("filesrc location=%s ! latentdemux ! "
+                                       "vaedecode model=\"%s\" ! "
+                                       "fakesink name=probe sync=false",
+                                       path, vae_test_weights()),
+                       clip, compare),
+                  n);
+    }
+    CHECK(remove(path) == 0);
+    g_free(path);
 }
 
 int
