@@ -155,6 +155,23 @@ class Players(streams.Streams):
         self.play(f"filesrc location={back} ! decodebin ! {RAW}{self.out}")
         self.assertEqual(len(self.read(self.out)), len(self.frames))
 
+    @unittest.skipUnless(shutil.which("gst-transcoder-1.0"), "not installed "
+                         "(gstreamer1.0-plugins-bad-apps)")
+    def test_transcoder_times(self):
+        """The target for the name keeps each frame and its time, where the
+        rate that the caps state is another."""
+        video, out = self.path("slow.mkv"), self.path("slow.safetensors")
+        self.play(f"videotestsrc num-buffers=13 ! video/x-raw,width={WIDTH},"
+                  f"height={HEIGHT},framerate=13/2 ! jpegenc ! capssetter "
+                  "caps=image/jpeg,framerate=16/1 ! matroskamux ! "
+                  f"filesink location={video}")
+        profiles = os.path.join(streams.SOURCE, "gst", "encoding-profiles")
+        subprocess.run(["gst-transcoder-1.0", video, out], check=True,
+                       env=dict(os.environ, GST_ENCODING_TARGET_PATH=profiles),
+                       stdout=subprocess.DEVNULL)
+        self.play(f"filesrc location={out} ! decodebin ! {RAW}{self.out}")
+        self.assertEqual(len(self.read(self.out)), 13 * FRAME)
+
     def test_weights_are_no_latents(self):
         demo = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
         status, said = streams.ended(streams.launch(
