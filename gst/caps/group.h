@@ -10,6 +10,10 @@
 
 G_BEGIN_DECLS
 
+/* Times that are no further off than this follow the frame rate: containers
+ * round times to milliseconds. */
+#define GST_VAE_JITTER (GST_MSECOND + GST_USECOND)
+
 /* Adds the meta to a writable buffer. */
 void gst_vae_group_add(GstBuffer *buffer, guint frames, GstClockTime duration);
 /* Returns FALSE if the buffer has no valid meta. */

@@ -16,10 +16,6 @@ GST_DEBUG_CATEGORY(gst_vae_decode_debug); /* of the whole element */
  * segment leaves no more than this of a frame, it is not shown. */
 #define ROUNDING GST_USECOND
 
-/* A group that lasts this much longer or shorter than its frames at the nominal
- * rate has times of its own. Containers round times to milliseconds. */
-#define JITTER (GST_MSECOND + ROUNDING)
-
 GstClockTime
 gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n)
 {
@@ -316,7 +312,7 @@ group_of(GstVaeDecode *self, const GstBuffer *buffer, guint n,
         return trimmed(self, GST_BUFFER_DURATION(buffer), n);
     }
     nominal = gst_vae_decode_frames_time(self, frames);
-    if (MAX(*length, nominal) - MIN(*length, nominal) <= JITTER)
+    if (MAX(*length, nominal) - MIN(*length, nominal) <= GST_VAE_JITTER)
         *length = GST_CLOCK_TIME_NONE;
     return frames;
 }

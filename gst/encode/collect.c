@@ -4,6 +4,7 @@
 #include "encode.h"
 
 #include "enums.h"
+#include "group.h"
 #include "metas.h"
 #include "switch.h"
 #include "video.h"
@@ -40,7 +41,7 @@ gst_vae_encode_segment(GstVaeBase *base)
 }
 
 /* Warns of the first n frames whose times are further from even ones than a
- * frame lasts: a latent has one time and one length. */
+ * frame lasts at the rate of the caps: a latent has one time and one length. */
 static void
 check_even(GstVaeEncode *self, guint n, GstClockTime length)
 {
@@ -52,7 +53,7 @@ check_even(GstVaeEncode *self, guint n, GstClockTime length)
         const GstClockTimeDiff off =
             GST_CLOCK_DIFF(even, self->uncovered[i].pts);
 
-        if ((GstClockTime) ABS(off) * n <= length)
+        if ((GstClockTime) ABS(off) <= self->frame_time)
             continue;
         self->uneven_told = TRUE;
         GST_ELEMENT_WARNING(
@@ -67,6 +68,22 @@ check_even(GstVaeEncode *self, guint n, GstClockTime length)
     }
 }
 
+/* How long the next n frames last. Durations that end before the next frame
+ * begins are those of a wrong rate; then frames are as long as far apart. */
+static GstClockTime
+length_of(const GstVaeEncode *self, guint n)
+{
+    const GstVaeSpan *span = self->uncovered, *last = &span[n - 1];
+    GstClockTime length = last->end > span->pts ? last->end - span->pts : 0;
+
+    for (guint i = 0; i + 1 < n; i++)
+        if (span[i].end + GST_VAE_JITTER < span[i + 1].pts &&
+            last->pts > span->pts)
+            length = MAX(
+                length, gst_util_uint64_scale(last->pts - span->pts, n, n - 1));
+    return length;
+}
+
 /* The times of the next latent, from the frames that it stands for. */
 static void
 cover(GstVaeEncode *self, guint n, GstVaeOut *out)
@@ -75,11 +92,8 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
 
     n = MIN(n, self->n_uncovered);
     out->pts = self->uncovered[0].pts;
-    out->duration = 0;
-    if (self->uncovered[n - 1].end > out->pts)
-        out->duration = self->uncovered[n - 1].end - out->pts;
     out->frames = n;
-    out->length = out->duration;
+    out->duration = out->length = length_of(self, n);
     if (out->length > 0)
         check_even(self, n, out->length);
     /* Times that jump say nothing of how long n frames are. */

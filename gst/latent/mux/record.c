@@ -6,10 +6,6 @@
 #include "clip.h"
 #include "group.h"
 
-/* Times that differ by more than this from those of the frame rate are stored.
- * Containers round times to milliseconds. */
-#define JITTER (GST_MSECOND + GST_USECOND)
-
 void
 gst_latent_record_init(GstLatentRecord *record)
 {
@@ -97,7 +93,7 @@ count_frames(const GstLatentRecord *record, const GstVaeLatentInfo *info,
 static gboolean
 differ(GstClockTime a, GstClockTime b)
 {
-    return MAX(a, b) - MIN(a, b) > JITTER;
+    return MAX(a, b) - MIN(a, b) > GST_VAE_JITTER;
 }
 
 /* Notes the time of the next latent, which has so many frames. Without the
