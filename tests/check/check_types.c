@@ -60,20 +60,29 @@ all_pairs(VaeCheck *t, const Subject *s)
     }
 }
 
+/* CALL(op, Args, y, x) { ... } defines call_op() for kernels whose arguments
+ * name the result y and what is read x. The body sets what else `a` needs. */
+#define CALL(op, Args, out, in)                                                \
+    static void set_##op(VaeCheck *t, const Subject *s, Args *a);              \
+    static void call_##op(VaeCheck *t, const Subject *s, void *y,              \
+                          VaeType y_type, const void *x, VaeType x_type)       \
+    {                                                                          \
+        Args a = *(const Args *) s->args;                                      \
+        a.out = y;                                                             \
+        a.in = x;                                                              \
+        a.out##_type = y_type;                                                 \
+        a.in##_type = x_type;                                                  \
+        set_##op(t, s, &a);                                                    \
+        t->dut->op(&t->queue, &a);                                             \
+    }                                                                          \
+    static void set_##op(VaeCheck *t, const Subject *s, Args *a)
+
 /* ------------------------------------------------------------- norms */
 
-static void
-call_norm(VaeCheck *t, const Subject *s, void *y, VaeType y_type, const void *x,
-          VaeType x_type)
+CALL(norm, VaeNormArgs, y, x)
 {
-    VaeNormArgs a = *(const VaeNormArgs *) s->args;
-    a.y = y;
-    a.x = x;
-    a.x_type = x_type;
-    a.y_type = y_type;
-    if (a.kind == VAE_NORM_GROUP)
-        a.sums = vae_check_norm_sums(t, &a);
-    t->dut->norm(&t->queue, &a);
+    if (a->kind == VAE_NORM_GROUP)
+        a->sums = vae_check_norm_sums(t, a);
 }
 
 /* All numbers of octets that a lane may have, and rows beyond registers. */
@@ -110,16 +119,8 @@ check_norm(VaeCheck *t)
 
 /* --------------------------------------------------- moving and adding */
 
-static void
-call_rearrange(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
-               const void *x, VaeType x_type)
+CALL(rearrange, VaeRearrangeArgs, y, x)
 {
-    VaeRearrangeArgs a = *(const VaeRearrangeArgs *) s->args;
-    a.y = y;
-    a.x = x;
-    a.x_type = x_type;
-    a.y_type = y_type;
-    t->dut->rearrange(&t->queue, &a);
 }
 
 static void
@@ -172,18 +173,10 @@ check_pointwise(VaeCheck *t)
     }
 }
 
-static void
-call_shortcut(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
-              const void *x, VaeType x_type)
+CALL(shortcut, VaeShortcutArgs, y, x)
 {
-    VaeShortcutArgs a = *(const VaeShortcutArgs *) s->args;
-    a.y = y;
-    a.x = x;
-    a.x_type = x_type;
-    a.y_type = y_type;
-    memcpy(y, vae_check_narrow(t, s->main_path, s->out, y_type, 0),
-           s->out * vae_check_size(y_type));
-    t->dut->shortcut(&t->queue, &a);
+    memcpy(a->y, vae_check_narrow(t, s->main_path, s->out, a->y_type, 0),
+           s->out * vae_check_size(a->y_type));
 }
 
 static void
@@ -218,16 +211,8 @@ check_shortcut(VaeCheck *t)
     }
 }
 
-static void
-call_depthwise(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
-               const void *x, VaeType x_type)
+CALL(depthwise, VaeDepthwiseArgs, y, x)
 {
-    VaeDepthwiseArgs a = *(const VaeDepthwiseArgs *) s->args;
-    a.y = y;
-    a.x = x;
-    a.x_type = x_type;
-    a.y_type = y_type;
-    t->dut->depthwise(&t->queue, &a);
 }
 
 static void
@@ -276,30 +261,14 @@ check_attention(VaeCheck *t)
 
 /* ----------------------------------------------- latents and pictures */
 
-static void
-call_latent_in(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
-               const void *x, VaeType x_type)
+CALL(latent_in, VaeLatentInArgs, y, src)
 {
-    VaeLatentInArgs a = *(const VaeLatentInArgs *) s->args;
-    a.y = y;
-    a.src = x;
-    a.src_type = x_type;
-    a.y_type = y_type;
-    a.nonfinite = vae_check_counter(t, 0);
-    t->dut->latent_in(&t->queue, &a);
+    a->nonfinite = vae_check_counter(t, 0);
 }
 
-static void
-call_latent_out(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
-                const void *x, VaeType x_type)
+CALL(latent_out, VaeLatentOutArgs, dst, x)
 {
-    VaeLatentOutArgs a = *(const VaeLatentOutArgs *) s->args;
-    a.dst = y;
-    a.x = x;
-    a.x_type = x_type;
-    a.dst_type = y_type;
-    a.nonfinite = vae_check_counter(t, 0);
-    t->dut->latent_out(&t->queue, &a);
+    a->nonfinite = vae_check_counter(t, 0);
 }
 
 static void

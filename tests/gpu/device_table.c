@@ -167,104 +167,88 @@ bytes_of(VaeType type, size_t n)
 
 /* ------------------------------------------------------------------ */
 
-static void
-norm(const VaeQueue *ignored, const VaeNormArgs *args)
+/* KERNEL(op, Args) { ... } defines op(), which runs the kernel on the device.
+ * The body stages the tensors of `a`. */
+#define KERNEL(op, Args)                                                       \
+    static void stage_##op(Args *a);                                           \
+    static void op(const VaeQueue *ignored, const Args *args)                  \
+    {                                                                          \
+        const VaeQueue q = begin();                                            \
+        Args a = *args;                                                        \
+                                                                               \
+        stage_##op(&a);                                                        \
+        vae_rt_kernels()->op(&q, &a);                                          \
+        finish();                                                              \
+    }                                                                          \
+    static void stage_##op(Args *a)
+
+KERNEL(norm, VaeNormArgs)
 {
-    const VaeQueue q = begin();
-    VaeNormArgs a = *args;
-    const size_t n = (size_t) a.t * a.h * a.w * a.c;
-    a.y = OUT(a.y, bytes_of(a.y_type, n));
-    if (a.tail)
-        a.tail = OUT(a.tail, bytes_of(a.y_type, n / (size_t) a.t *
-                                                    (size_t) a.tail_frames));
-    a.x = IN(a.x, bytes_of(a.x_type, n));
-    a.gain = IN(a.gain, (size_t) a.c * 4);
-    a.offset = IN(a.offset, (size_t) a.c * 4);
-    a.sums =
-        a.kind == VAE_NORM_GROUP
-            ? OUT(a.sums, 8 * vae_norm_sums_cuda(a.t, a.h, a.w, a.c, a.groups))
-            : NULL;
-    vae_rt_kernels()->norm(&q, &a);
-    finish();
+    const size_t n = (size_t) a->t * a->h * a->w * a->c;
+    a->y = OUT(a->y, bytes_of(a->y_type, n));
+    if (a->tail)
+        a->tail =
+            OUT(a->tail, bytes_of(a->y_type,
+                                  n / (size_t) a->t * (size_t) a->tail_frames));
+    a->x = IN(a->x, bytes_of(a->x_type, n));
+    a->gain = IN(a->gain, (size_t) a->c * 4);
+    a->offset = IN(a->offset, (size_t) a->c * 4);
+    a->sums = a->kind == VAE_NORM_GROUP
+                  ? OUT(a->sums, 8 * vae_norm_sums_cuda(a->t, a->h, a->w, a->c,
+                                                        a->groups))
+                  : NULL;
 }
 
-static void
-attention(const VaeQueue *ignored, const VaeAttentionArgs *args)
+KERNEL(attention, VaeAttentionArgs)
 {
-    const VaeQueue q = begin();
-    VaeAttentionArgs a = *args;
-    const size_t n = (size_t) a.t * a.n * a.c;
-    a.y = OUT(a.y, bytes_of(a.y_type, n));
-    a.qkv = IN(a.qkv, bytes_of(a.x_type, 3 * n));
-    a.scratch = NULL;
-    vae_rt_kernels()->attention(&q, &a);
-    finish();
+    const size_t n = (size_t) a->t * a->n * a->c;
+    a->y = OUT(a->y, bytes_of(a->y_type, n));
+    a->qkv = IN(a->qkv, bytes_of(a->x_type, 3 * n));
+    a->scratch = NULL;
 }
 
-static void
-rearrange(const VaeQueue *ignored, const VaeRearrangeArgs *args)
+KERNEL(rearrange, VaeRearrangeArgs)
 {
-    const VaeQueue q = begin();
-    VaeRearrangeArgs a = *args;
-    const size_t pixels = (size_t) a.t * a.h * a.w;
-    const size_t area = (size_t) a.fs * a.fs;
-    const bool fold = a.kind == VAE_FOLD_CQR || a.kind == VAE_FOLD_CRQ;
+    const size_t pixels = (size_t) a->t * a->h * a->w;
+    const size_t area = (size_t) a->fs * a->fs;
+    const bool fold = a->kind == VAE_FOLD_CQR || a->kind == VAE_FOLD_CRQ;
     /* All elements of y, with the dropped ones. */
-    size_t all = fold ? pixels / area * a.c : pixels * a.ft * area * a.c;
-    const size_t x = a.kind == VAE_UNFOLD_NEAREST ? pixels * a.c * a.ft : all;
-    const size_t dropped = (size_t) a.drop * a.h * a.w * area * a.c;
-    if (a.kind == VAE_REFLECT)
-        all = (size_t) a.t * (a.h + 2) * (a.w + 2) * a.c;
-    a.y = OUT(a.y, bytes_of(a.y_type, all - dropped));
-    a.x = IN(a.x, bytes_of(a.x_type, x));
-    vae_rt_kernels()->rearrange(&q, &a);
-    finish();
+    size_t all = fold ? pixels / area * a->c : pixels * a->ft * area * a->c;
+    const size_t x =
+        a->kind == VAE_UNFOLD_NEAREST ? pixels * a->c * a->ft : all;
+    const size_t dropped = (size_t) a->drop * a->h * a->w * area * a->c;
+    if (a->kind == VAE_REFLECT)
+        all = (size_t) a->t * (a->h + 2) * (a->w + 2) * a->c;
+    a->y = OUT(a->y, bytes_of(a->y_type, all - dropped));
+    a->x = IN(a->x, bytes_of(a->x_type, x));
 }
 
-static void
-cast(const VaeQueue *ignored, const VaeCastArgs *args)
+KERNEL(cast, VaeCastArgs)
 {
-    const VaeQueue q = begin();
-    VaeCastArgs a = *args;
-    a.y = OUT(a.y, bytes_of(a.y_type, a.n));
-    a.x = IN(a.x, bytes_of(a.x_type, a.n));
-    vae_rt_kernels()->cast(&q, &a);
-    finish();
+    a->y = OUT(a->y, bytes_of(a->y_type, a->n));
+    a->x = IN(a->x, bytes_of(a->x_type, a->n));
 }
 
-static void
-shortcut(const VaeQueue *ignored, const VaeShortcutArgs *args)
+KERNEL(shortcut, VaeShortcutArgs)
 {
-    const VaeQueue q = begin();
-    VaeShortcutArgs a = *args;
-    const size_t x = (size_t) a.t * a.h * a.w * a.cx;
-    const size_t y =
-        a.kind != VAE_SHORTCUT_AVERAGE
-            ? (size_t) (a.t * a.ft - a.drop) * a.h * a.fs * a.w * a.fs * a.cy
-            : (size_t) ((a.t + a.ft - 1) / a.ft) * (a.h / a.fs) * (a.w / a.fs) *
-                  a.cy;
-    a.y = OUT(a.y, bytes_of(a.y_type, y));
-    a.x = IN(a.x, bytes_of(a.x_type, x));
-    vae_rt_kernels()->shortcut(&q, &a);
-    finish();
+    const size_t x = (size_t) a->t * a->h * a->w * a->cx;
+    const size_t y = a->kind != VAE_SHORTCUT_AVERAGE
+                         ? (size_t) (a->t * a->ft - a->drop) * a->h * a->fs *
+                               a->w * a->fs * a->cy
+                         : (size_t) ((a->t + a->ft - 1) / a->ft) *
+                               (a->h / a->fs) * (a->w / a->fs) * a->cy;
+    a->y = OUT(a->y, bytes_of(a->y_type, y));
+    a->x = IN(a->x, bytes_of(a->x_type, x));
 }
 
-static void
-clamp(const VaeQueue *ignored, const VaeClampArgs *args)
+KERNEL(clamp, VaeClampArgs)
 {
-    const VaeQueue q = begin();
-    VaeClampArgs a = *args;
-    a.y = OUT(a.y, bytes_of(a.y_type, a.n));
-    a.x = IN(a.x, bytes_of(a.x_type, a.n));
-    vae_rt_kernels()->clamp(&q, &a);
-    finish();
+    a->y = OUT(a->y, bytes_of(a->y_type, a->n));
+    a->x = IN(a->x, bytes_of(a->x_type, a->n));
 }
 
-static void
-conv_matrix(const VaeQueue *ignored, const VaeConvMatrixArgs *args)
+KERNEL(conv_matrix, VaeConvMatrixArgs)
 {
-    const VaeQueue q = begin();
-    VaeConvMatrixArgs a = *args;
     VaeRtDevice device;
     must(vae_rt_device(0, &device), "look at the device");
     if (device.capability < 80) {
@@ -272,75 +256,54 @@ conv_matrix(const VaeQueue *ignored, const VaeConvMatrixArgs *args)
                device.capability / 10, device.capability % 10);
         exit(SKIP);
     }
-    const size_t frame = (size_t) a.h * a.w * a.c_in;
-    const size_t y = 2 * (size_t) a.t * a.ho * a.wo * a.c_out;
-    a.y = OUT(a.y, y);
-    a.add = IN(a.add, y);
-    a.past = IN(a.past, 2 * (size_t) a.past_frames * frame);
-    a.x = IN(a.x, 2 * (size_t) (a.t + a.kt - 1 - a.past_frames) * frame);
-    a.weight = IN(a.weight, 2 * (size_t) a.kt * a.k * a.k * a.c_in * a.c_out);
-    a.bias = IN(a.bias, 2 * (size_t) a.c_out);
-    a.norm.y = OUT(a.norm.y, y);
-    a.norm.gain = IN(a.norm.gain, sizeof(float) * (size_t) a.c_out);
-    a.norm.offset = IN(a.norm.offset, sizeof(float) * (size_t) a.c_out);
-    vae_rt_kernels()->conv_matrix(&q, &a);
-    finish();
+    const size_t frame = (size_t) a->h * a->w * a->c_in;
+    const size_t y = 2 * (size_t) a->t * a->ho * a->wo * a->c_out;
+    a->y = OUT(a->y, y);
+    a->add = IN(a->add, y);
+    a->past = IN(a->past, 2 * (size_t) a->past_frames * frame);
+    a->x = IN(a->x, 2 * (size_t) (a->t + a->kt - 1 - a->past_frames) * frame);
+    a->weight =
+        IN(a->weight, 2 * (size_t) a->kt * a->k * a->k * a->c_in * a->c_out);
+    a->bias = IN(a->bias, 2 * (size_t) a->c_out);
+    a->norm.y = OUT(a->norm.y, y);
+    a->norm.gain = IN(a->norm.gain, sizeof(float) * (size_t) a->c_out);
+    a->norm.offset = IN(a->norm.offset, sizeof(float) * (size_t) a->c_out);
 }
 
-static void
-depthwise(const VaeQueue *ignored, const VaeDepthwiseArgs *args)
+KERNEL(depthwise, VaeDepthwiseArgs)
 {
-    const VaeQueue q = begin();
-    VaeDepthwiseArgs a = *args;
-    const size_t frame = (size_t) a.h * a.w * a.n;
-    a.y = OUT(a.y, bytes_of(a.y_type, 2 * (size_t) a.t * frame));
-    a.x = IN(a.x, bytes_of(a.x_type, (size_t) (a.t + 1) * frame));
-    a.weight = IN(a.weight, (size_t) 49 * 2 * a.n * 4);
-    vae_rt_kernels()->depthwise(&q, &a);
-    finish();
+    const size_t frame = (size_t) a->h * a->w * a->n;
+    a->y = OUT(a->y, bytes_of(a->y_type, 2 * (size_t) a->t * frame));
+    a->x = IN(a->x, bytes_of(a->x_type, (size_t) (a->t + 1) * frame));
+    a->weight = IN(a->weight, (size_t) 49 * 2 * a->n * 4);
 }
 
-static void
-latent_in(const VaeQueue *ignored, const VaeLatentInArgs *args)
+KERNEL(latent_in, VaeLatentInArgs)
 {
-    const VaeQueue q = begin();
-    VaeLatentInArgs a = *args;
-    const size_t n = (size_t) a.h * a.w * a.c;
-    a.y = OUT(a.y, bytes_of(a.y_type, n));
-    a.src = IN(a.src, bytes_of(a.src_type, n));
-    a.scale = IN(a.scale, (size_t) a.c * 4);
-    a.shift = IN(a.shift, (size_t) a.c * 4);
-    a.nonfinite = OUT(a.nonfinite, 8);
-    vae_rt_kernels()->latent_in(&q, &a);
-    finish();
+    const size_t n = (size_t) a->h * a->w * a->c;
+    a->y = OUT(a->y, bytes_of(a->y_type, n));
+    a->src = IN(a->src, bytes_of(a->src_type, n));
+    a->scale = IN(a->scale, (size_t) a->c * 4);
+    a->shift = IN(a->shift, (size_t) a->c * 4);
+    a->nonfinite = OUT(a->nonfinite, 8);
 }
 
-static void
-latent_out(const VaeQueue *ignored, const VaeLatentOutArgs *args)
+KERNEL(latent_out, VaeLatentOutArgs)
 {
-    const VaeQueue q = begin();
-    VaeLatentOutArgs a = *args;
-    const size_t pixels = (size_t) a.h * a.w, n = pixels * a.c;
-    a.dst = OUT(a.dst, bytes_of(a.dst_type, n));
-    a.mean_out = OUT(a.mean_out, 4 * n);
-    a.logvar_out = OUT(a.logvar_out, 4 * n);
-    a.x = IN(a.x, bytes_of(a.x_type, pixels * a.cx));
-    a.mean = IN(a.mean, (size_t) a.c * 4);
-    a.std = IN(a.std, (size_t) a.c * 4);
-    a.nonfinite = OUT(a.nonfinite, 8);
-    vae_rt_kernels()->latent_out(&q, &a);
-    finish();
+    const size_t pixels = (size_t) a->h * a->w, n = pixels * a->c;
+    a->dst = OUT(a->dst, bytes_of(a->dst_type, n));
+    a->mean_out = OUT(a->mean_out, 4 * n);
+    a->logvar_out = OUT(a->logvar_out, 4 * n);
+    a->x = IN(a->x, bytes_of(a->x_type, pixels * a->cx));
+    a->mean = IN(a->mean, (size_t) a->c * 4);
+    a->std = IN(a->std, (size_t) a->c * 4);
+    a->nonfinite = OUT(a->nonfinite, 8);
 }
 
-static void
-nonfinite(const VaeQueue *ignored, const VaeNonfiniteArgs *args)
+KERNEL(nonfinite, VaeNonfiniteArgs)
 {
-    const VaeQueue q = begin();
-    VaeNonfiniteArgs a = *args;
-    a.x = IN(a.x, bytes_of(a.x_type, a.n));
-    a.counter = OUT(a.counter, 8);
-    vae_rt_kernels()->nonfinite(&q, &a);
-    finish();
+    a->x = IN(a->x, bytes_of(a->x_type, a->n));
+    a->counter = OUT(a->counter, 8);
 }
 
 /* ------------------------------------------------------------------ */
@@ -376,32 +339,22 @@ stage_pictures(const VaePicture *first, int n, size_t next, bool written,
     return (size_t) n;
 }
 
-static void
-picture_out(const VaeQueue *ignored, const VaePictureOutArgs *args)
+KERNEL(picture_out, VaePictureOutArgs)
 {
-    const VaeQueue q = begin();
-    VaePictureOutArgs a = *args;
-    VaePicture p[VAE_PICTURES_CUDA];
-    const size_t n = stage_pictures(a.picture, a.n, a.next, true, p);
-    a.picture = p;
-    a.next = sizeof *p;
-    a.x = IN(a.x, bytes_of(a.x_type, n * a.h * a.w * (a.c ? a.c : 3)));
-    vae_rt_kernels()->picture_out(&q, &a);
-    finish();
+    static VaePicture p[VAE_PICTURES_CUDA];
+    const size_t n = stage_pictures(a->picture, a->n, a->next, true, p);
+    a->picture = p;
+    a->next = sizeof *p;
+    a->x = IN(a->x, bytes_of(a->x_type, n * a->h * a->w * (a->c ? a->c : 3)));
 }
 
-static void
-picture_in(const VaeQueue *ignored, const VaePictureInArgs *args)
+KERNEL(picture_in, VaePictureInArgs)
 {
-    const VaeQueue q = begin();
-    VaePictureInArgs a = *args;
-    VaePicture p[VAE_PICTURES_CUDA];
-    const size_t n = stage_pictures(a.picture, a.n, a.next, false, p);
-    a.picture = p;
-    a.next = sizeof *p;
-    a.y = OUT(a.y, bytes_of(a.y_type, n * a.h * a.w * (a.c ? a.c : 3)));
-    vae_rt_kernels()->picture_in(&q, &a);
-    finish();
+    static VaePicture p[VAE_PICTURES_CUDA];
+    const size_t n = stage_pictures(a->picture, a->n, a->next, false, p);
+    a->picture = p;
+    a->next = sizeof *p;
+    a->y = OUT(a->y, bytes_of(a->y_type, n * a->h * a->w * (a->c ? a->c : 3)));
 }
 
 const VaeKernels vae_kernels_device = {.name = "cuda",
