@@ -307,12 +307,6 @@ vae_precision_parse(const char *word, VaePrecision *out)
     return i >= 0;
 }
 
-const char *
-vae_nan_policy_name(VaeNanPolicy policy)
-{
-    return word_at(nan_policies, COUNT(nan_policies), policy);
-}
-
 bool
 vae_nan_policy_parse(const char *word, VaeNanPolicy *out)
 {

@@ -63,8 +63,6 @@ extern const VaeArch *const vae_archs[]; /* NULL-terminated */
 
 /* Finds a tensor of the file by canonical name; NULL if there is none. */
 const VaeTensorInfo *vae_model_find(const VaeModel *model, const char *name);
-const VaeTensorInfo *vae_model_findf(const VaeModel *model, const char *format,
-                                     ...) VAE_PRINTF(2, 3);
 /* dims[dim] of the tensor of that name; 0 if there is none. */
 int vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     VAE_PRINTF(3, 4);

@@ -28,17 +28,6 @@ vae_model_find(const VaeModel *model, const char *name)
     return vae_tensor_file_find(model->file, renamed);
 }
 
-const VaeTensorInfo *
-vae_model_findf(const VaeModel *model, const char *format, ...)
-{
-    char name[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    return vae_model_find(model, name);
-}
-
 int
 vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
 {

@@ -22,7 +22,7 @@ progress_wanted(void)
     return isatty(STDERR_FILENO);
 }
 
-const char *
+static const char *
 seconds_text(double seconds, char *buffer, size_t size)
 {
     if (seconds < 100)

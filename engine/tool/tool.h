@@ -97,7 +97,6 @@ int command_bench(const Options *o);
 /* plan.c: prints the table of one plan; writes texts such as "1.23 GiB". */
 void plan_print(FILE *to, VaeDirection direction, const VaePlan *plan);
 const char *bytes_text(uint64_t bytes, char *buffer, size_t size);
-const char *seconds_text(double seconds, char *buffer, size_t size);
 
 /* video.c. True for [T,H,W,3] of a supported type. */
 bool is_video(const VaeTensorInfo *t);

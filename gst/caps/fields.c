@@ -82,3 +82,32 @@ gst_vae_fields_get(const GstVaeField *fields, GObject *object, guint id,
     get(field, value);
     GST_OBJECT_UNLOCK(object);
 }
+
+/* The table of a class is data of its type. */
+static GQuark
+table(void)
+{
+    return g_quark_from_static_string("gst-vae-fields");
+}
+
+static void
+set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
+{
+    gst_vae_fields_set(g_type_get_qdata(spec->owner_type, table()), object, id,
+                       value, spec);
+}
+
+static void
+get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
+{
+    gst_vae_fields_get(g_type_get_qdata(spec->owner_type, table()), object, id,
+                       value, spec);
+}
+
+void
+gst_vae_fields_install(GObjectClass *klass, const GstVaeField *fields)
+{
+    g_type_set_qdata(G_TYPE_FROM_CLASS(klass), table(), (gpointer) fields);
+    klass->set_property = set_property;
+    klass->get_property = get_property;
+}

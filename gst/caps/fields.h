@@ -27,5 +27,8 @@ void gst_vae_fields_set(const GstVaeField *fields, GObject *object, guint id,
 void gst_vae_fields_get(const GstVaeField *fields, GObject *object, guint id,
                         GValue *value, GParamSpec *spec);
 
+/* For a class whose properties are all in the table. */
+void gst_vae_fields_install(GObjectClass *klass, const GstVaeField *fields);
+
 G_END_DECLS
 #endif

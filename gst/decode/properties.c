@@ -27,18 +27,6 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_CARRIES, GstVaeDecode, base.checkpoints.carries),
     {0}};
 
-static void
-set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
-{
-    gst_vae_fields_set(fields, object, id, value, spec);
-}
-
-static void
-get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
-{
-    gst_vae_fields_get(fields, object, id, value, spec);
-}
-
 static const GParamFlags ready =
     G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
 
@@ -239,8 +227,7 @@ install_signals(GObjectClass *klass)
 void
 gst_vae_decode_install(GObjectClass *klass)
 {
-    klass->set_property = set_property;
-    klass->get_property = get_property;
+    gst_vae_fields_install(klass, fields);
     install_latents(klass);
     install_look_ahead(klass);
     install_checkpoints(klass);

@@ -19,26 +19,13 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_SEED, GstVaeEncode, seed),
     {0}};
 
-static void
-set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
-{
-    gst_vae_fields_set(fields, object, id, value, spec);
-}
-
-static void
-get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
-{
-    gst_vae_fields_get(fields, object, id, value, spec);
-}
-
 void
 gst_vae_encode_install(GObjectClass *klass)
 {
     const GParamFlags ready =
         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
 
-    klass->set_property = set_property;
-    klass->get_property = get_property;
+    gst_vae_fields_install(klass, fields);
     /**
      * GstVaeEncode:tail:
      *

@@ -24,7 +24,6 @@ VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
  * does not write *out. */
 VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
 VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
-VAE_API const char *vae_nan_policy_name(VaeNanPolicy policy);
 VAE_API bool vae_nan_policy_parse(const char *word, VaeNanPolicy *out);
 VAE_API bool vae_spill_parse(const char *word, VaeSpill *out);
 VAE_API const char *vae_normalization_name(VaeNormalization n);

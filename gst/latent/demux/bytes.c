@@ -9,8 +9,10 @@
 /* The most bytes of one pull, as upstream allocates them at once. */
 #define PULL_MAX (4u << 20)
 
-gboolean
-gst_latent_bytes_reserve(GstLatentBytes *bytes, gsize room, VaeError *error)
+/* Makes room. Returns FALSE and VAE_ERR_MEMORY if there is not enough memory.
+ */
+static gboolean
+reserve(GstLatentBytes *bytes, gsize room, VaeError *error)
 {
     if (room <= bytes->room)
         return TRUE;
@@ -33,8 +35,7 @@ gst_latent_bytes_append(GstLatentBytes *bytes, GstBuffer *buffer, gsize max,
     const gsize size = gst_buffer_get_size(buffer);
     const gsize need = bytes->size + size;
     if (need > bytes->room &&
-        !gst_latent_bytes_reserve(bytes, MIN(MAX(need, 2 * bytes->room), max),
-                                  error))
+        !reserve(bytes, MIN(MAX(need, 2 * bytes->room), max), error))
         return FALSE;
     gst_buffer_extract(buffer, 0, bytes->data + bytes->size, size);
     bytes->size = need;
@@ -115,7 +116,7 @@ gst_latent_pull_header(GstPad *pad, const gchar *name, GstLatentBytes *bytes,
         VAE_OK)
         return GST_FLOW_CUSTOM_ERROR;
     need = MIN(need, *total);
-    if (!gst_latent_bytes_reserve(bytes, need, error))
+    if (!reserve(bytes, need, error))
         return GST_FLOW_CUSTOM_ERROR;
     ret = gst_latent_pull(pad, 0, bytes->data, need, error);
     bytes->size = ret == GST_FLOW_OK ? need : 0;

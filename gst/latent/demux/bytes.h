@@ -16,10 +16,6 @@ typedef struct GstLatentBytes {
     gsize size, room;
 } GstLatentBytes;
 
-/* Makes room. Returns FALSE and VAE_ERR_MEMORY if there is not enough memory.
- */
-gboolean gst_latent_bytes_reserve(GstLatentBytes *bytes, gsize room,
-                                  VaeError *error);
 /* Appends a buffer. Never allocates more than max bytes; the caller makes sure
  * that they suffice. */
 gboolean gst_latent_bytes_append(GstLatentBytes *bytes, GstBuffer *buffer,

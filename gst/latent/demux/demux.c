@@ -375,18 +375,6 @@ static const GstVaeField fields[] = {
     {0}};
 
 static void
-set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
-{
-    gst_vae_fields_set(fields, object, id, value, spec);
-}
-
-static void
-get_property(GObject *object, guint id, GValue *value, GParamSpec *spec)
-{
-    gst_vae_fields_get(fields, object, id, value, spec);
-}
-
-static void
 finalize(GObject *object)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(object);
@@ -474,8 +462,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
 {
     GObjectClass *object_class = G_OBJECT_CLASS(klass);
     GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
-    object_class->set_property = set_property;
-    object_class->get_property = get_property;
+    gst_vae_fields_install(object_class, fields);
     object_class->finalize = finalize;
     element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
     install_properties(object_class);
