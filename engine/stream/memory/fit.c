@@ -79,6 +79,18 @@ try_spill(Advice *a)
         add(a, plan.peak, "spill host");
 }
 
+/* Strips and frames at once that the stream chooses. */
+static void
+try_cuts(Advice *a)
+{
+    VaePlan plan;
+    VaeStreamParams params = a->params;
+    params.strips = params.frames_at_once = 0;
+    if ((a->params.strips || a->params.frames_at_once) &&
+        vae_stream_fits(a->s, &params, &plan))
+        add(a, plan.peak, "strips 0 and frames at once 0");
+}
+
 /* Tiles, of the largest size that fits. Their output is not exact. */
 static void
 try_tiles(Advice *a)
@@ -185,6 +197,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     if (limit > 0) {
         try_slice(&a);
         try_spill(&a);
+        try_cuts(&a);
         try_precision(&a);
         try_size(&a);
     }
