@@ -213,7 +213,8 @@ KERNEL(rearrange, VaeRearrangeArgs)
     const size_t area = (size_t) a->fs * a->fs;
     const bool fold = a->kind == VAE_FOLD_CQR || a->kind == VAE_FOLD_CRQ;
     /* All elements of y, with the dropped ones. */
-    size_t all = fold ? pixels / area * a->c : pixels * a->ft * area * a->c;
+    size_t all =
+        fold ? pixels / (a->ft * area) * a->c : pixels * a->ft * area * a->c;
     const size_t x =
         a->kind == VAE_UNFOLD_NEAREST ? pixels * a->c * a->ft : all;
     const size_t dropped = (size_t) a->drop * a->h * a->w * area * a->c;
