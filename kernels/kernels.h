@@ -105,6 +105,9 @@ typedef struct VaeNormArgs {
  * begin at multiples of 16, the others of 8. Sums are in fp32, rounded once. A
  * result depends neither on t nor on other rows and columns than it reads.
  *
+ * joined: y has twice the rows and columns, and the result is written to its
+ * rows 2i + row and columns 2j + column.
+ *
  * norm.y, or NULL: receives the rms norm of the result, with the same bits as
  * norm() gives. Of norm, only y, gain, offset, eps and silu are read. The
  * channels must be such that one block has all of a pixel's. y may then be
@@ -116,7 +119,8 @@ typedef struct VaeConvMatrixArgs {
     VaeType type;
     int t, h, w, c_in, ho, wo, c_out;
     int k, kt, pad_y, pad_x, past_frames;
-    bool relu;
+    bool relu, joined;
+    int row, column; /* 0 or 1 if joined, else 0 */
     VaeNormArgs norm;
 } VaeConvMatrixArgs;
 

@@ -38,7 +38,7 @@ vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i, int f)
     const VaeExec *e = &own->exec->exec;
     const int past = op->carry ? op->carry->frames : 0;
     const int frame = first_frame(&own->conv, i) * op->conv.st + f;
-    const uint8_t *at = frame < past
+    const uint8_t *at = op->carry && frame < past
                             ? vae_exec_carry(e, op) +
                                   (size_t) frame * vae_carry_frame(op->carry)
                             : vae_exec_conv_input(e, op) +
@@ -87,8 +87,14 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
         args.x = e->memory.scratch + own->gathered;
     if (op->conv.up) {
         const size_t phase = (size_t) (i % p->phases);
-        args.y = e->memory.scratch + own->phases +
-                 phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
+        args.joined = p->joined;
+        if (p->joined) {
+            args.row = vae_phase((int) phase).row;
+            args.column = vae_phase((int) phase).column;
+        } else {
+            args.y = e->memory.scratch + own->phases +
+                     phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
+        }
         args.weight =
             (const uint8_t *) shared->weight +
             phase * vae_cuda_phase_room(op) * vae_type_size(op->x->type);

@@ -78,7 +78,7 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
         if (status != VAE_OK)
             return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
                                   op->name, why.message);
-        if (op->conv.up && i % p->phases == p->phases - 1)
+        if (op->conv.up && !p->joined && i % p->phases == p->phases - 1)
             vae_cuda_join_phases(own, op, i);
     }
     return VAE_OK;

@@ -60,7 +60,7 @@ load_conv(VaeCudaExec *e, int i, VaeError *error)
         return VAE_OK;
     for (int part = 0; part < p->phases && status == VAE_OK; part++)
         status = run_small(e, i, part, &why);
-    if (status == VAE_OK && op->conv.up)
+    if (status == VAE_OK && op->conv.up && !p->joined)
         vae_cuda_join_phases(&e->ops[i], op, p->phases - 1);
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", op->name, why.message);

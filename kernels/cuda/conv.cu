@@ -49,6 +49,8 @@ typedef uint16_t Half;
 struct Place {
     int x, y, t, n; /* of its first pixel and channel */
     int pieces, taps, steps;
+    size_t at, down; /* element of the frame's first pixel; from row to row */
+    int beside;      /* from pixel to pixel */
 };
 
 template <typename P>
@@ -64,7 +66,18 @@ place(const VaeConvMatrixArgs &a)
     p.pieces = (a.c_in + DEEP - 1) / DEEP;
     p.taps = a.k * a.k;
     p.steps = a.kt * p.pieces * p.taps;
+    const int by = a.joined ? 2 : 1;
+    const size_t row = (size_t) by * a.wo * a.c_out; /* of y */
+    p.beside = by * a.c_out;
+    p.down = by * row;
+    p.at = (size_t) (p.t * by * a.ho + a.row) * row + a.column * a.c_out;
     return p;
+}
+
+VAE_DEVICE size_t
+element(const Place &p, int row, int column)
+{
+    return p.at + row * p.down + column * p.beside;
 }
 
 /* Starts to copy the pixels that a section reads: one frame and DEEP channels.
@@ -224,9 +237,7 @@ store_all(const VaeConvMatrixArgs &a, const Place &p,
             const float v[4] = {low[0], low[1], high[0], high[1]};
             if (row >= a.ho || column >= a.wo)
                 continue;
-            store<T>(
-                a, (((size_t) p.t * a.ho + row) * a.wo + column) * a.c_out + c,
-                v, bias, word);
+            store<T>(a, element(p, row, column) + c, v, bias, word);
             if (a.norm.y)
                 vae_store8(kept + (y * ACROSS + x) * P::RESULT + c, word);
         }
@@ -246,8 +257,7 @@ norm_all(const VaeConvMatrixArgs &a, const Place &p, const Half *kept,
          i += VAE_THREADS / lanes) {
         const int row = p.y + i / ACROSS, column = p.x + i % ACROSS;
         const int c = row < a.ho && column < a.wo ? a.c_out : 0;
-        const size_t at =
-            (((size_t) p.t * a.ho + row) * a.wo + column) * a.c_out;
+        const size_t at = element(p, row, column);
         const Half *pixel = kept + i * P::RESULT;
         VaeOctet<T> x;
         float sum = 0;

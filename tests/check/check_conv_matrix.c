@@ -272,4 +272,50 @@ check_norm(VaeCheck *t)
         one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
 }
 
-VAE_CHECK_MAIN(check_shapes, check_parts, check_norm)
+/* Pixels of rows 2i + row and columns 2j + column of y, as a result of their
+ * own. */
+static uint16_t *
+phase_of(VaeCheck *t, const Case *c, const uint16_t *y, int row, int column)
+{
+    const size_t out = (size_t) c->c_out;
+    uint16_t *phase =
+        vae_check_buffer(t, (size_t) c->t * c->h * c->w * out * 2, 2);
+    for (int i = 0; i < c->t * c->h; i++)
+        for (int j = 0; j < c->w; j++)
+            memcpy(phase + ((size_t) i * c->w + j) * out,
+                   y + ((size_t) (2 * i + row) * 2 * c->w + 2 * j + column) *
+                           out,
+                   out * 2);
+    return phase;
+}
+
+/* Four results in one picture of twice the size. */
+static void
+check_joined(VaeCheck *t)
+{
+    const Case c = {40, 96, 2, 1, 2, 9, 18, false, false, false, 0, 0};
+    if (!vae_check_begin(t, "conv_matrix_joined"))
+        return;
+    Both b = make(t, &c, VAE_TYPE_BF16, false);
+    void *all = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
+    for (int i = 0; i < 4; i++) {
+        VaeConvMatrixArgs a = b.args;
+        a.y = all;
+        a.joined = true;
+        a.row = i / 2;
+        a.column = i % 2;
+        a.pad_y = 1 - a.row;
+        a.pad_x = 1 - a.column;
+        t->dut->conv_matrix(&t->queue, &a);
+    }
+    for (int i = 0; i < 4; i++) {
+        VaeConvMatrixArgs a = b.args;
+        a.pad_y = 1 - i / 2;
+        a.pad_x = 1 - i % 2;
+        vae_check_equal(t, i / 2 ? "odd rows" : "even rows",
+                        phase_of(t, &c, all, i / 2, i % 2), compute(t, &b, a),
+                        b.n_y * 2);
+    }
+}
+
+VAE_CHECK_MAIN(check_shapes, check_parts, check_norm, check_joined)

@@ -117,10 +117,10 @@ test_timed(void)
     expect_choice(80, false, "2 1", "a slower kernel");
     emu_set_own(0.5f, false);
     expect_choice(80, false, "2 1", "a stored time");
-    expect_choice(81, false, "own 2", "the fastest kernel");
+    expect_choice(81, false, "own 3", "the fastest kernel");
     expect_choice(81, true, "1 3", "no choice");
     emu_set_own(1.5f, false);
-    expect_choice(81, false, "own 2", "a stored kernel");
+    expect_choice(81, false, "own 3", "a stored kernel");
     emu_set_own(0.5f, true);
     expect_choice(82, false, "2 1", "a kernel that computes wrong");
     emu_set_own(0.5f, false);
@@ -155,7 +155,7 @@ test_forced(void)
     expect_choice(83, false, "2 1", "the library, forced");
     expect_choice(81, false, "2 1", "in place of a stored kernel");
     setenv("VAE_CUDA_CONV", "own", 1);
-    expect_choice(80, true, "own 2", "the kernel, forced");
+    expect_choice(80, true, "own 3", "the kernel, forced");
     setenv("VAE_CUDA_CONV", "fast", 1);
     const VaeStatus status =
         vae_backend_cuda.open(&params, &backend, &device, &error);
@@ -163,7 +163,33 @@ test_forced(void)
                strstr(error.message, "VAE_CUDA_CONV is \"fast\""),
            "%s", error.message);
     unsetenv("VAE_CUDA_CONV");
-    expect_choice(83, false, "own 2", "what was forced is not stored");
+    expect_choice(83, false, "own 3", "what was forced is not stored");
+}
+
+/* The kernel stores the phases of an upsampling joined, without a block for
+ * them; the library does not. */
+static void
+test_joined(void)
+{
+    VaeCudaConvShape s = residual;
+    VaeError error;
+    s.k = 2;
+    s.kt = 1;
+    s.add = false;
+    const VaeCudaRows rows = {s.h, s.ho, 1, false};
+    VaeBackend *cuda = open_device(90, false);
+    for (int own = 0; own < 2; own++) {
+        VaeCudaChoice choice = {""};
+        VaeCudaParts parts;
+        strcpy(choice.text, own ? "own 3" : "2 1");
+        must(
+            vae_cuda_parts_new(cuda->convs, &s, &rows, &choice, &parts, &error),
+            &error);
+        expect(parts.joined == own && (parts.bytes == 0) == own,
+               "%s: %zu bytes of phases", choice.text, parts.bytes);
+        vae_cuda_parts_free(&parts);
+    }
+    vae_backend_cuda.close(&cuda);
 }
 
 /* ------------------------------------------------------------------ */
@@ -236,6 +262,7 @@ main(void)
     test_timed();
     test_forced();
     test_small();
+    test_joined();
     emu_set_devices(1, 90);
     Bed bed;
     bed_open(&bed, "wan21", "cuda", "bf16");

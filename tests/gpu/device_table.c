@@ -259,7 +259,7 @@ KERNEL(conv_matrix, VaeConvMatrixArgs)
     }
     const size_t frame = (size_t) a->h * a->w * a->c_in;
     const size_t y = 2 * (size_t) a->t * a->ho * a->wo * a->c_out;
-    a->y = OUT(a->y, y);
+    a->y = OUT(a->y, a->joined ? 4 * y : y);
     a->add = IN(a->add, y);
     a->past = IN(a->past, 2 * (size_t) a->past_frames * frame);
     a->x = IN(a->x, 2 * (size_t) (a->t + a->kt - 1 - a->past_frames) * frame);

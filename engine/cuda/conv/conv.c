@@ -1,6 +1,6 @@
 /*
  * conv.c: computes convolutions by the library or by the own kernel, which is
- * the choice "own 2". Change the number with the kernel, so that stored times
+ * the choice "own 3". Change the number with the kernel, so that stored times
  * of the old kernel no longer count.
  */
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "kernels.h"
 #include "library.h"
 
-#define OWN "own 2"
+#define OWN "own 3"
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
@@ -241,9 +241,10 @@ VaeStatus
 vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                    VaeError *error)
 {
-    if (!conv->own && (args->past_frames || args->norm.y))
+    if (!conv->own && (args->past_frames || args->norm.y || args->joined))
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "the library reads no carry and computes no norm");
+                        "the library reads no carry, computes no norm, and "
+                        "joins no phases");
     if (!conv->own)
         return vae_cuda_library_conv_bind(conv->library, args, error);
     const void *add = conv->add ? args->add : NULL;
@@ -260,6 +261,9 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
     conv->args.past = args->past;
     conv->args.past_frames = args->past_frames;
     conv->args.norm = args->norm;
+    conv->args.joined = args->joined;
+    conv->args.row = args->row;
+    conv->args.column = args->column;
     conv->args.add = add;
     conv->args.weight = args->weight;
     conv->args.bias = args->bias;

@@ -52,12 +52,14 @@ typedef struct VaeCudaChoice {
 bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The
- * first past_frames frames are in past, the others in x; norm is as in
- * VaeConvMatrixArgs. Only the own kernel has these. */
+ * first past_frames frames are in past, the others in x; norm, joined, row and
+ * column are as in VaeConvMatrixArgs. Only the own kernel has these. */
 typedef struct VaeCudaConvArgs {
     void *y;
     const void *x, *past, *add, *weight, *bias;
     int past_frames;
+    bool joined;
+    int row, column;
     VaeNormArgs norm;
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;

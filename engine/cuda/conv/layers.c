@@ -279,7 +279,7 @@ make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         (size_t) shape->wo * shape->c_out * vae_type_size(shape->y_type);
     const VaeCudaBand band = vae_cuda_band(p, 0);
     const int most = (band.n_y - 1) * p->s + p->k; /* rows that a band reads */
-    if (p->phases > 1)
+    if (p->phases > 1 && !p->joined)
         p->bytes = (size_t) p->phases * p->t * band.n_y * y_row;
     if (p->bands > 1 && shape->kt > 1)
         p->gathered = (size_t) shape->kt * most * x_row;
@@ -332,6 +332,7 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                               .n = rows->apart ? shape->t : 1,
                               .bands = 1,
                               .phases = shape->k == 2 ? VAE_PHASES : 1,
+                              .joined = vae_cuda_choice_is_own(choice),
                               .k = shape->k,
                               .s = shape->s};
         parts.t = shape->t / parts.n;

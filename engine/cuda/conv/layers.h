@@ -52,7 +52,8 @@ VaeCudaRows vae_cuda_rows(const VaeOp *op);
  * One convolution of a program, over all its frames at once. If the library
  * cannot compute so many, or needs much workspace for them, it computes equal
  * parts one after another, and if this holds for one frame, bands of its rows.
- * The phases of a part are stored one after another before they are joined.
+ * The own kernel stores phases joined. Those of the library are stored one
+ * after another before they are joined.
  */
 typedef struct VaeCudaParts {
     VaeCudaChoice choice;
@@ -60,8 +61,9 @@ typedef struct VaeCudaParts {
     int n, t;           /* n parts of t frames */
     int bands;          /* of each frame; if more than 1, t is 1 */
     int phases;         /* VAE_PHASES, or 1 */
+    bool joined;        /* the convolutions store them joined */
     int k, s;           /* as of the shape */
-    size_t bytes;       /* all phases of a part; 0 without phases */
+    size_t bytes;       /* all phases of a part before they are joined, or 0 */
     size_t gathered;    /* rows of all frames that a band is computed from, in
                            one block; 0: they are in one */
     VaeCudaConv **conv; /* n * bands * phases: phases fastest, parts slowest */

@@ -76,7 +76,8 @@ void
 emu_overlap_conv_matrix(const VaeConvMatrixArgs *a)
 {
     Spans s = {.kernel = "conv_matrix", .in_place = a->add != NULL};
-    const size_t y = product(a->t, a->ho, a->wo, a->c_out);
+    const size_t y =
+        product(a->t, a->ho, a->wo, a->c_out) * (a->joined ? 4 : 1);
     const size_t frame = product(a->h, a->w, a->c_in, 1);
     const size_t past = (size_t) a->past_frames * frame;
     const size_t all = (size_t) (a->t + a->kt - 1) * frame;
