@@ -140,7 +140,8 @@ def parse(argv):
     if o.call:
         called, models = CALLS[o.call]
         o.only = o.only or words(called)
-        o.models = o.models or models
+        if not o.emulate:  # which computes full-size networks for hours
+            o.models = o.models or models
         o.precisions = o.precisions or ['bf16']
         o.limit = o.limit or CALL_LIMIT
     check_steps(p, o, names)

@@ -400,6 +400,8 @@ for call in 1, 2, 3:
     names += [s[0] for s in steps]
 assert names == ['rates', 'kernels', 'golden', 'start', 'overlap', 'speed',
                  'torch', 'exact'], names
+small = gpu.parse(['--call', '2', '--emulate'])
+assert small.models == gpu.parse(['--emulate']).models, small.models
 assert gpu.parse(['--call', '2']).models == ['wan2.1', 'seedvr2', 'wan2.2',
                                              'taew2_1']
 END
