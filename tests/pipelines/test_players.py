@@ -172,6 +172,21 @@ class Players(streams.Streams):
         self.play(f"filesrc location={out} ! decodebin ! {RAW}{self.out}")
         self.assertEqual(len(self.read(self.out)), 13 * FRAME)
 
+    def test_camerabin(self):
+        """A camera with a profile for latents records a file of them."""
+        if subprocess.run(["gst-inspect-1.0", "--exists", "camerabin"],
+                          check=False).returncode:
+            self.skipTest("no element camerabin")
+        out = self.path("camera.safetensors")
+        here = os.path.join(streams.SOURCE, "tests", "pipelines")
+        status = subprocess.run(["/usr/bin/python3",
+                                 os.path.join(here, "camera.py"), out],
+                                check=False).returncode
+        if status == 77:
+            self.skipTest("no PyGObject with GstPbutils")
+        self.assertEqual(status, 0)
+        self.play(f"filesrc location={out} ! decodebin ! fakesink")
+
     def test_weights_are_no_latents(self):
         demo = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
         status, said = streams.ended(streams.launch(
