@@ -273,11 +273,8 @@ check_none(const gchar *backend, const char *word)
     gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     GstHarness *h = decoder(backend, CUDA);
     GstBus *bus = vae_test_bus(h);
-    GstCaps *latents = gst_caps_from_string(caps);
 
-    gst_harness_push_event(h, gst_event_new_stream_start("a"));
-    gst_harness_push_event(h, gst_event_new_caps(latents));
-    gst_caps_unref(latents);
+    vae_test_start(h, caps);
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           "memory:CUDAMemory");
     vae_test_teardown(h);

@@ -279,13 +279,10 @@ check_refused(const char *more, const char *word, const char *other)
     GstBus *bus = vae_test_bus(h);
     gchar *text =
         g_strdup_printf("video/x-raw,format=I420,width=48,height=32,%s", more);
-    GstCaps *caps = gst_caps_from_string(text);
 
-    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
-    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_start(h, text);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word,
                           other);
-    gst_caps_unref(caps);
     g_free(text);
     vae_test_teardown(h);
 }

@@ -445,18 +445,15 @@ TEST(shut)
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstCaps *caps = gst_caps_from_string(text);
     GstSegment segment;
 
     gst_segment_init(&segment, GST_FORMAT_TIME);
     gst_pad_set_active(pad, FALSE);
-    gst_harness_push_event(h, gst_event_new_stream_start("shut"));
-    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_start(h, text);
     gst_harness_push_event(h, gst_event_new_segment(&segment));
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 0)),
               GST_FLOW_FLUSHING);
     gst_pad_set_active(pad, TRUE);
-    gst_caps_unref(caps);
     g_free(text);
     gst_object_unref(pad);
     vae_test_teardown(h);

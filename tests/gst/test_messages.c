@@ -14,12 +14,9 @@ check_refused(const char *element, const char *caps, GQuark domain, gint code,
 {
     GstHarness *h = vae_test_harness(element, NULL);
     GstBus *bus = vae_test_bus(h);
-    GstCaps *wrong = gst_caps_from_string(caps);
 
-    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
-    gst_harness_push_event(h, gst_event_new_caps(wrong));
+    vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
-    gst_caps_unref(wrong);
     vae_test_teardown(h);
 }
 

@@ -183,12 +183,9 @@ static GstHarness *
 encoder(const char *video, GstBus **bus)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstCaps *caps = gst_caps_from_string(video);
 
     *bus = vae_test_bus(h);
-    gst_harness_push_event(h, gst_event_new_stream_start("mistakes"));
-    gst_harness_push_event(h, gst_event_new_caps(caps));
-    gst_caps_unref(caps);
+    vae_test_start(h, video);
     return h;
 }
 
@@ -330,17 +327,14 @@ TEST(decoder_refused)
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         GstHarness *h = vae_test_harness("vaedecode", NULL);
         gchar *caps = vae_test_latent_caps(LW, LH, ",pixel-aspect-ratio=16/11");
-        GstCaps *latents = gst_caps_from_string(caps);
         gchar *takes = g_strdup_printf("video/x-raw,%s", cases[i].takes);
         GstBus *bus = vae_test_bus(h);
 
         gst_harness_set_sink_caps_str(h, takes);
-        gst_harness_push_event(h, gst_event_new_stream_start("refused"));
-        gst_harness_push_event(h, gst_event_new_caps(latents));
+        vae_test_start(h, caps);
         vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                               "Downstream does not take", cases[i].says);
         vae_test_teardown(h);
-        gst_caps_unref(latents);
         g_free(takes);
         g_free(caps);
     }

@@ -14,12 +14,9 @@ check_refused(const char *caps, GQuark domain, gint code, const char *word,
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBus *bus = vae_test_bus(h);
-    GstCaps *parsed = gst_caps_from_string(caps);
 
-    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
-    gst_harness_push_event(h, gst_event_new_caps(parsed));
+    vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
-    gst_caps_unref(parsed);
     vae_test_teardown(h);
 }
 
@@ -39,12 +36,9 @@ check_limit_refused(const char *limit, GQuark domain, gint code,
     GstHarness *h = vae_test_harness("vaedecode", "memory-limit", limit, NULL);
     GstBus *bus = vae_test_bus(h);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-    GstCaps *parsed = gst_caps_from_string(caps);
 
-    gst_harness_push_event(h, gst_event_new_stream_start("refused"));
-    gst_harness_push_event(h, gst_event_new_caps(parsed));
+    vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
-    gst_caps_unref(parsed);
     g_free(caps);
     vae_test_teardown(h);
 }
@@ -100,15 +94,12 @@ TEST(rates_refused)
         gchar *stated = g_strdup_printf("%s,framerate=%d/%d", latents,
                                         cases[i].n, cases[i].d);
         gchar *text = g_strdup_printf("video/x-vae-latent,%s", latents);
-        GstCaps *caps = gst_caps_from_string(text);
         GstBus *bus = vae_test_bus(h);
 
         check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
-        gst_harness_push_event(h, gst_event_new_stream_start("rates"));
-        gst_harness_push_event(h, gst_event_new_caps(caps));
+        vae_test_start(h, text);
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i].words, "1/3600 to 100000/1");
-        gst_caps_unref(caps);
         g_free(text);
         g_free(stated);
         vae_test_teardown(h);
@@ -267,17 +258,14 @@ check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
     GstHarness *h = vae_test_harness("vaedecode", "memory-limit", limit, NULL);
     GstBus *bus = vae_test_bus(h);
     gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstCaps *caps = gst_caps_from_string(text);
     GstStructure *details;
 
-    gst_harness_push_event(h, gst_event_new_stream_start("limit"));
-    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_start(h, text);
     details = details_of(bus);
     check_detail(details, field, wanted);
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "latent-space", "wan2.1");
     gst_structure_free(details);
-    gst_caps_unref(caps);
     g_free(text);
     vae_test_teardown(h);
 }

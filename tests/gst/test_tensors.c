@@ -118,13 +118,10 @@ TEST(refused)
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         GstHarness *h = vae_test_harness("vaedecode", NULL);
         GstBus *bus = vae_test_bus(h);
-        GstCaps *caps = gst_caps_from_string(cases[i][0]);
 
-        gst_harness_push_event(h, gst_event_new_stream_start("s"));
-        gst_harness_push_event(h, gst_event_new_caps(caps));
+        vae_test_start(h, cases[i][0]);
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i][1], cases[i][2]);
-        gst_caps_unref(caps);
         vae_test_teardown(h);
     }
 }
@@ -207,14 +204,11 @@ TEST(encode_refused)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
-    GstCaps *caps = gst_caps_from_string(
-        "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
 
     gst_harness_set_sink_caps_str(h, TENSORS("6:4:48:1", "float32", "4/1"));
-    gst_harness_push_event(h, gst_event_new_stream_start("s"));
-    gst_harness_push_event(h, gst_event_new_caps(caps));
+    vae_test_start(h,
+                   "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "(string)6:4:16 }, it wants", "6:4:48:1");
-    gst_caps_unref(caps);
     vae_test_teardown(h);
 }

@@ -197,6 +197,16 @@ vae_test_decoder(const char *model, int width, int height, const char *more)
 }
 
 void
+vae_test_start(GstHarness *h, const char *caps)
+{
+    GstCaps *parsed = gst_caps_from_string(caps);
+
+    gst_harness_push_event(h, gst_event_new_stream_start("test"));
+    gst_harness_push_event(h, gst_event_new_caps(parsed));
+    gst_caps_unref(parsed);
+}
+
+void
 vae_test_set_latents(GstHarness *h, int width, int height, const char *more)
 {
     gchar *caps = vae_test_latent_caps(width, height, more);

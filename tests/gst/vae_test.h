@@ -67,6 +67,8 @@ GstHarness *vae_test_harness(const char *element, const char *property, ...);
 /* vaedecode with a model, NULL for the small one, and the caps of a grid. */
 GstHarness *vae_test_decoder(const char *model, int width, int height,
                              const char *more);
+/* Pushes a stream-start and caps, which may be refused. */
+void vae_test_start(GstHarness *h, const char *caps);
 /* Sets the caps of vae_test_latent_caps() in front of vaedecode. */
 void vae_test_set_latents(GstHarness *h, int width, int height,
                           const char *more);
