@@ -1,8 +1,8 @@
 #!/bin/sh
 # Counts the instructions of each CUDA kernel on each device, from the objects
 # of this build, and compares them with the committed table of this release of
-# nvcc. Local memory is a failure. Exit status 77: there is no cuobjdump, or
-# this release has no table.
+# nvcc. Local memory is a failure. Exit status 77: there is no cuobjdump or no
+# nvdisasm, or this release has no table.
 #
 #   sass.sh TABLE OBJECT...    OBJECT: BUILD/kernels/*.cu.o
 #   sass.sh --print OBJECT...  prints the lines of a table
@@ -15,10 +15,12 @@
 set -eu
 . "$(dirname "$0")/kernel_table.sh"
 shift
-if ! command -v cuobjdump >/dev/null; then
-    echo "cuobjdump is not installed"
-    exit 77
-fi
+for tool in cuobjdump nvdisasm; do # the first one calls the second
+    if ! command -v $tool >/dev/null; then
+        echo "$tool is not installed"
+        exit 77
+    fi
+done
 # shellcheck disable=SC2154 # kernel_table.sh sets found
 for object; do
     cuobjdump -sass "$object" | awk -v family="$(basename "$object" .cu.o)" '
