@@ -100,9 +100,7 @@ TEST(slices)
     for (guint n = 1; n <= 12; n++) {
         gchar *one = run(1, n), *three = run(3, n);
 
-        CHECK(strcmp(one, three) == 0);
-        g_free(one);
-        g_free(three);
+        vae_test_same(one, three);
     }
 }
 
@@ -122,9 +120,7 @@ TEST(many)
     found = vae_test_pull_frames(h, 0, frames_of(7));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    CHECK(strcmp(found, wanted) == 0);
-    g_free(found);
-    g_free(wanted);
+    vae_test_same(found, wanted);
     vae_test_teardown(h);
 }
 
@@ -190,11 +186,9 @@ check_checkpoint(guint saved, gboolean carries, guint k0)
     found = vae_test_pull_frames(b, had, all - had);
     vae_test_wait_eos(b);
     vae_test_no_more(b);
-    CHECK(strcmp(found, wanted) == 0);
+    vae_test_same(found, wanted);
     vae_play_remove(file);
     g_free(folder);
-    g_free(found);
-    g_free(wanted);
     vae_test_teardown(a);
     vae_test_teardown(b);
 }

@@ -42,13 +42,6 @@ pull(GstHarness *h, guint k, guint from, guint to)
     gst_buffer_unref(latent);
 }
 
-static void
-end(GstHarness *h)
-{
-    vae_test_push_eos(h);
-    vae_test_no_more(h);
-}
-
 /* Several are kept, each until its running time; those that are due at the
  * same frame make one sequence. */
 TEST(requests)
@@ -83,8 +76,7 @@ TEST(requests)
         }
         gst_event_unref(event);
     }
-    end(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
 /* At the very start nothing has to begin anew; a flush forgets. */
@@ -108,8 +100,7 @@ TEST(requests_gone)
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 9);
     pull(h, 3, 9, 13);
-    end(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
 /* The event from upstream: the sequence begins with the frame behind it. */
@@ -128,8 +119,7 @@ TEST(from_upstream)
     pull(h, 1, 1, 5);
     pull(h, 0, 5, 6);
     pull(h, 1, 6, 10);
-    end(h);
-    vae_test_teardown(h);
+    vae_test_end(h);
 }
 
 /* A family that begins with a whole group: nothing is lost either. */
@@ -193,7 +183,8 @@ TEST(decodes)
         gst_buffer_unref(a);
         gst_buffer_unref(b);
     }
-    end(d);
+    vae_test_push_eos(d);
+    vae_test_no_more(d);
     vae_test_teardown(again);
     vae_test_teardown(d);
     vae_test_teardown(h);
@@ -237,14 +228,12 @@ TEST(decoder_requests)
                                       vae_test_time(5), FALSE, 1)));
     vae_test_push_latents(h, LW, LH, 2, 4);
     found = vae_test_pull_frames(h, 0, 13);
-    CHECK(strcmp(found, wanted) == 0);
+    vae_test_same(found, wanted);
     while ((event = gst_harness_try_pull_event(h)) &&
            !gst_video_event_is_force_key_unit(event))
         gst_event_unref(event);
     CHECK(event != NULL);
     gst_event_unref(event);
-    g_free(found);
-    g_free(wanted);
     vae_test_teardown(h);
 }
 

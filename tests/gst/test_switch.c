@@ -422,11 +422,9 @@ TEST(caps_change)
     push_at(h, 0, 6, TRUE);
     vae_test_same(vae_test_pull_frames(h, 6, 1), alone(tae, 0, 1, TRUE));
     g_object_get(h->element, "model", &model, NULL);
-    CHECK(strcmp(model, tae) == 0);
+    vae_test_same(model, tae);
     expect_quiet(bus);
     vae_test_teardown(h);
-    g_free(model);
-    g_free(tae);
 }
 
 /* ------------------------------------------------------------------ */

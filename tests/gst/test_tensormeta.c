@@ -290,11 +290,9 @@ TEST(mux)
     send_clip(add_negated, text, NULL, NULL);
     clip = path;
     found = decoded(NULL);
-    CHECK(strcmp(found, wanted) == 0);
+    vae_test_same(found, wanted);
     CHECK(g_remove(path) == 0);
     clip = original;
-    g_free(found);
-    g_free(wanted);
     g_free(text);
     g_free(path);
 }
