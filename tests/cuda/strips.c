@@ -67,9 +67,7 @@ one_rung(const Bed *bed, VaeDirection direction, Clips *c, Rung rung)
     run_clip(bed, stream, direction, &c->got, whole);
     expect(is_same(bed, c, direction), "%s: the bytes of whole pictures",
            label);
-    /* the allocator rounds up blocks */
-    expect(taken <= plan.total && plan.total <= taken + taken / 50,
-           "%s: %llu bytes taken, %llu planned", label,
+    expect(taken == plan.total, "%s: %llu bytes taken, %llu planned", label,
            (unsigned long long) taken, (unsigned long long) plan.total);
     expect((plan.spilled > 0) == (rung.spill == VAE_SPILL_HOST),
            "%s: %llu bytes spilled", label, (unsigned long long) plan.spilled);

@@ -268,6 +268,20 @@ describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
     return true;
 }
 
+/* Convolutions of as many channels share zeros as their bias. True if an
+ * earlier one of the program has them. */
+static bool
+shares_zeros(const VaeCudaExec *e, const VaeOp *op, const WeightKey *key)
+{
+    WeightJob job;
+    WeightKey other;
+    for (const VaeOp *o = e->exec.program->ops; o < op; o++)
+        if (!o->bias && describe(e->cuda, o, true, &job, &other) &&
+            memcmp(&other, key, sizeof other) == 0)
+            return true;
+    return false;
+}
+
 VaeStatus
 vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                 VaeError *error)
@@ -277,7 +291,8 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
     WeightKey key;
     if (!describe(cuda, op, bias, &job, &key))
         return VAE_OK;
-    e->exec.weight_bytes += vae_cuda_suballoc_bytes(job_bytes(&job));
+    if (job.weight || !shares_zeros(e, op, &key))
+        e->exec.weight_bytes += vae_cuda_suballoc_bytes(job_bytes(&job));
     if (!e->cache)
         return VAE_OK;
     cuda->refused = 0;
