@@ -125,17 +125,24 @@ def decode(path, spool):
     """Writes I420 frames, and returns their caps."""
     if not os.path.getsize(path):
         raise Error(f"{path}: is empty")  # GStreamer would wait
+    command = ["gst-launch-1.0", "-v", "filesrc", f"location={path}", *(
+        "! decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! "
+        "video/x-raw,format=I420 ! filesink name=frames").split(),
+        f"location={spool}"]
     try:
-        done = subprocess.run(
-            ["gst-launch-1.0", "-v", "filesrc", f"location={path}", *(
-                "! decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! "
-                "video/x-raw,format=I420 ! filesink name=frames").split(),
-             f"location={spool}"], capture_output=True, text=True, check=False)
+        done = subprocess.Popen(command, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
     except FileNotFoundError:
         raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
+    lines = []
+    with done:
+        for line in done.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("ERROR"):
+                done.kill()  # gst-launch-1.0 of 1.22 does not always end by itself
     caps = sorted(set(re.findall(r"GstFileSink:frames.GstPad:sink: caps = (.*)",
-                                 done.stdout)))
-    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+                                 "\n".join(lines))))
+    errors = [line for line in lines if line.startswith("ERROR")]
     if done.returncode or errors or len(caps) != 1:
         if os.path.exists(spool):
             os.unlink(spool)
