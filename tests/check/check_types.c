@@ -110,7 +110,7 @@ check_norm(VaeCheck *t)
                   &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
         if (groups)
             continue;
-        a.gain = NULL;
+        a.gain = a.offset = NULL;
         a.eps = 1e-8f;
         all_pairs(t,
                   &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
