@@ -302,8 +302,11 @@ place_chunk(const VaeStream *s, const VaePicture *from, int n)
     VaePicture *slot = s->slots;
     for (int k = 0; k < n; k++) {
         const bool begins = (s->latents + (uint64_t) k) % chunk == 0;
-        for (int i = 0; i < rate; i++)
-            *slot++ = begins && i + 1 < rate ? (VaePicture){0} : *from++;
+        const int missing = begins ? rate - 1 : 0;
+        memset(slot, 0, (size_t) missing * sizeof *slot);
+        for (int i = missing; i < rate; i++)
+            slot[i] = *from++;
+        slot += rate;
     }
 }
 
