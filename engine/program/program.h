@@ -209,6 +209,14 @@ struct VaeProgram {
     bool delayed; /* the network has delay lines, see delay.h */
 };
 
+/* True if the op writes the context in front of a slab. */
+static inline bool
+vae_op_is_head(const VaeOp *op)
+{
+    return op->kind == VAE_OP_HEAD_ZERO || op->kind == VAE_OP_HEAD_REPEAT ||
+           op->kind == VAE_OP_HEAD_CARRY;
+}
+
 size_t vae_frame_bytes(const VaeTensor *t);
 /* Bytes from one row to the next, and from one frame to the next. A program
  * must be planned before the latter is known. */

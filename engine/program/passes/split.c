@@ -172,13 +172,6 @@ carry_of(const Region *r, const VaeTensor *x)
     return NULL;
 }
 
-static bool
-is_head(const VaeOp *op)
-{
-    return op->kind == VAE_OP_HEAD_ZERO || op->kind == VAE_OP_HEAD_REPEAT ||
-           op->kind == VAE_OP_HEAD_CARRY;
-}
-
 /* Writes the group's op to *out, if there is one. A whole tensor gets its
  * context only before the first group, and saves its last frames only after the
  * last group. In the other tensors, each group takes its context from the
@@ -188,12 +181,12 @@ op_of(Groups *g, const VaeOp *op, VaeOp *out)
 {
     const Region *r = g->region;
     const bool whole = op->x && is_whole(r, op->x);
-    if (whole && ((is_head(op) && g->first) ||
+    if (whole && ((vae_op_is_head(op) && g->first) ||
                   (op->kind == VAE_OP_TAIL && g->first + g->t < r->t)))
         return 0;
     *out = *op;
     out->group = g->number;
-    if (is_head(op) && g->first) {
+    if (vae_op_is_head(op) && g->first) {
         out->kind = VAE_OP_HEAD_CARRY;
         out->carry = carry_of(r, op->x);
     }

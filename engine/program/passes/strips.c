@@ -40,13 +40,6 @@ root_of(VaeTensor *t)
     return t;
 }
 
-static bool
-is_head(const VaeOp *op)
-{
-    return op->kind == VAE_OP_HEAD_ZERO || op->kind == VAE_OP_HEAD_REPEAT ||
-           op->kind == VAE_OP_HEAD_CARRY;
-}
-
 static Use
 use_of(const VaeProgram *p, const VaeTensor *t)
 {
@@ -58,7 +51,7 @@ use_of(const VaeProgram *p, const VaeTensor *t)
         const VaeOp *op = &p->ops[i];
         int *as = op->y == t                ? &u.writer
                   : op->x != t              ? NULL
-                  : is_head(op)             ? &u.head
+                  : vae_op_is_head(op)      ? &u.head
                   : op->kind == VAE_OP_TAIL ? &u.tail
                                             : &u.reader;
         if (op->add == t || (as && *as >= 0))
