@@ -62,14 +62,14 @@ install_choice(GObjectClass *klass)
     /**
      * GstLatentDemux:layout:
      *
-     * Order of the tensor's dimensions. The metadata of the file
-     * (`vae.layout`) take precedence.
+     * Order of the tensor's dimensions. Overrides that of the file
+     * (`vae.layout`).
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LAYOUT,
         g_param_spec_enum("layout", "Layout",
-                          "Order of the tensor's dimensions where the file "
-                          "does not say",
+                          "Order of the tensor's dimensions, which overrides "
+                          "that of the file",
                           layout_type(), VAE_LAYOUT_AUTO, FLAGS));
     /**
      * GstLatentDemux:batch-index:
