@@ -110,8 +110,11 @@ check_norm(VaeCheck *t)
                   &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
         if (groups)
             continue;
-        a.gain = a.offset = NULL;
+        a.gain = NULL;
         a.eps = 1e-8f;
+        all_pairs(t,
+                  &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
+        a.offset = NULL;
         all_pairs(t,
                   &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
     }
