@@ -6,7 +6,7 @@
 #include <glib/gstdio.h>
 #include "vae-private/stream.h"
 
-#include "../golden/overflow.h"
+#include "../../golden/overflow.h"
 
 #define LW 4
 #define LH 4

@@ -5,7 +5,7 @@
  */
 #include <sys/stat.h>
 
-#include "../stream/streams.h"
+#include "../../stream/streams.h"
 #include "plan_cache.h"
 
 #define KEY "a device, compute capability 9.0, a library"

@@ -5,7 +5,7 @@
  */
 
 #include "alloc.h"
-#include "clips.h"
+#include "../clips.h"
 #include "emu_rt.h"
 
 /* ------------------------------------------------------------------ */

@@ -5,7 +5,7 @@
  * rungs MODEL STRIDE
  */
 
-#include "clips.h"
+#include "../clips.h"
 #include "emu_rt.h"
 
 #define MEMORY ((uint64_t) 4 << 30)

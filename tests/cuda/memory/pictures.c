@@ -5,7 +5,7 @@
  * pictures MODEL STRIDE
  */
 
-#include "clips.h"
+#include "../clips.h"
 #include "emu_rt.h"
 #include "stream.h"
 

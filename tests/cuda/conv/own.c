@@ -5,7 +5,7 @@
  */
 #include <inttypes.h>
 
-#include "../stream/streams.h"
+#include "../../stream/streams.h"
 #include "emu_rt.h"
 #include "gpu.h"
 

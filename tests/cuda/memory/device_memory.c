@@ -6,7 +6,7 @@
  */
 
 #include "alloc.h"
-#include "clips.h"
+#include "../clips.h"
 #include "emu_state.h"
 #include "stream.h"
 

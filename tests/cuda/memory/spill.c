@@ -5,7 +5,7 @@
  * spill MODEL STRIDE
  */
 
-#include "clips.h"
+#include "../clips.h"
 #include "emu_rt.h"
 
 static VaeStream *

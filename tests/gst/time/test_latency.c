@@ -6,7 +6,7 @@
  * arrival or end of a slice to the next; the backend takes as long as the test
  * wants. So nothing here depends on how fast or busy a machine is.
  */
-#include "fake/fake.h"
+#include "fake.h"
 #include "vae_test.h"
 
 #define LW 6

@@ -3,7 +3,7 @@
  * emulated device. Nothing is computed.
  */
 
-#include "../stream/streams.h"
+#include "../../stream/streams.h"
 #include "model.h"
 
 #define GIB ((size_t) 1 << 30)

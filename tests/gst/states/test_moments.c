@@ -2,7 +2,7 @@
  * test_moments.c: flushes, changes to NULL and drains at every moment of a
  * slice. The backend stops where the test wants it to.
  */
-#include "fake/fake.h"
+#include "fake.h"
 #include "vae_memory.h"
 #include "vae_test.h"
 

@@ -5,7 +5,7 @@
  * tiles MODEL STRIDE
  */
 
-#include "clips.h"
+#include "../clips.h"
 #include "emu_rt.h"
 
 /* Four tiles, without overlap: they are one latent pixel high and wide. */

@@ -7,7 +7,7 @@
  * strips MODEL STRIDE bands   only bands
  */
 
-#include "clips.h"
+#include "../clips.h"
 #include "emu_rt.h"
 #include "layers.h"
 

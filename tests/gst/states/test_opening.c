@@ -2,7 +2,7 @@
  * test_opening.c: a change to NULL, or a flush that nobody waits behind, ends
  * the opening of a stream. The backend opens none until it is cancelled.
  */
-#include "fake/fake.h"
+#include "fake.h"
 #include "vae_test.h"
 
 #define LW 6

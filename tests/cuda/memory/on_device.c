@@ -6,7 +6,7 @@
  * on_device MODEL
  */
 
-#include "../stream/streams.h"
+#include "../../stream/streams.h"
 #include "pixels.h"
 
 #ifdef VAE_TEST_GPU

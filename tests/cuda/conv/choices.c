@@ -4,7 +4,7 @@
  */
 #include <pthread.h>
 
-#include "../stream/streams.h"
+#include "../../stream/streams.h"
 #include "emu_rt.h"
 #include "stream.h"
 

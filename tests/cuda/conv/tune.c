@@ -5,7 +5,7 @@
  */
 #include <sys/wait.h>
 
-#include "../stream/streams.h"
+#include "../../stream/streams.h"
 #include "layers.h"
 #include "emu_rt.h"
 #include "stream.h"
