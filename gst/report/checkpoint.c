@@ -19,7 +19,7 @@ post_failed(GstElement *element, const gchar *path, const VaeError *error)
 gboolean
 gst_vae_checkpoint_save(GstElement *element, VaeStream *stream,
                         const VaeCheckpointParams *params,
-                        const VaeError *why_not)
+                        const VaeError *why_not, gboolean quiet)
 {
     VaeError error = *why_not;
     gboolean saved;
@@ -27,7 +27,7 @@ gst_vae_checkpoint_save(GstElement *element, VaeStream *stream,
     if (error.status == VAE_OK)
         error.status = vae_stream_save(stream, params, &error);
     saved = error.status == VAE_OK;
-    if (!saved)
+    if (!saved && !quiet)
         post_failed(element, params->path, &error);
     gst_element_post_message(
         element,

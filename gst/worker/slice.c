@@ -201,6 +201,7 @@ stand(GstVaeEngine *engine, GstVaeItem *item)
     GST_OBJECT_LOCK(engine->element);
     engine->save_path = g_strdup(engine->checkpoints->location);
     engine->save_after = 0;
+    engine->save_quiet = engine->save_failed;
     GST_OBJECT_UNLOCK(engine->element);
 }
 

@@ -51,10 +51,12 @@ typedef struct GstVaeEngine {
     gboolean offloaded;     /* its memory was released and not used since */
 
     /* Guarded by the lock of the queue. */
-    GstVaeItem *last;   /* the last step that the stream ran, or NULL */
-    gboolean partial;   /* its sequence began inside a clip */
-    gchar *save_path;   /* file of a requested checkpoint, or NULL */
-    guint64 save_after; /* number of taken steps at which to write it */
+    GstVaeItem *last;     /* the last step that the stream ran, or NULL */
+    gboolean partial;     /* its sequence began inside a clip */
+    gchar *save_path;     /* file of a requested checkpoint, or NULL */
+    guint64 save_after;   /* number of taken steps at which to write it */
+    gboolean save_quiet;  /* no WARNING if it fails, as the one before did */
+    gboolean save_failed; /* the last checkpoint was not written */
 
     /* Used by the worker only. */
     GstVaeSlice slices[2];

@@ -156,6 +156,7 @@ gst_vae_worker_save(GstVaeWorker *worker, const gchar *path)
     g_free(engine->save_path);
     engine->save_path = g_strdup(path);
     engine->save_after = queue->queued;
+    engine->save_quiet = FALSE;
     g_cond_broadcast(&queue->cond);
     g_mutex_unlock(&queue->lock);
 }
@@ -168,7 +169,8 @@ save(GstVaeWorker *worker)
     GstVaeQueue *queue = worker->queue;
     gchar *path = g_steal_pointer(&engine->save_path);
     const gboolean stands = engine->last && engine->last->delivered;
-    const gboolean partial = engine->partial;
+    const gboolean partial = engine->partial, quiet = engine->save_quiet;
+    gboolean saved;
     VaeCheckpointParams params = {.struct_size = sizeof(VaeCheckpointParams),
                                   .path = path,
                                   .frames = stands ? engine->last->frames : 0,
@@ -188,13 +190,15 @@ save(GstVaeWorker *worker)
                  "%s: what is decoded does not begin at the start of its clip "
                  "(after a seek or a restart)",
                  path);
-    if (gst_vae_checkpoint_save(engine->element, engine->stream, &params,
-                                &error))
+    saved = gst_vae_checkpoint_save(engine->element, engine->stream, &params,
+                                    &error, quiet);
+    if (saved)
         GST_CAT_INFO_OBJECT(engine->category, engine->element,
                             "checkpoint %s: %" G_GUINT64_FORMAT " frames", path,
                             (guint64) params.frames);
     g_free(path);
     g_mutex_lock(&queue->lock);
+    engine->save_failed = !saved;
 }
 
 /* Writes a checkpoint that is wanted. A checkpoint counts frames that were
@@ -341,7 +345,7 @@ gst_vae_worker_reset(GstVaeWorker *worker)
 {
     g_mutex_lock(&worker->queue->lock);
     g_clear_pointer(&worker->engine.save_path, g_free);
-    worker->engine.partial = FALSE;
+    worker->engine.partial = worker->engine.save_failed = FALSE;
     worker->release_wanted = FALSE;
     g_mutex_unlock(&worker->queue->lock);
     gst_vae_loader_reset(&worker->loader);

@@ -263,6 +263,38 @@ TEST(unwritable)
     finish(h);
 }
 
+static GstBusSyncReply
+count_warning(GstBus *bus, GstMessage *message, gpointer count)
+{
+    (void) bus;
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING)
+        g_atomic_int_inc((gint *) count);
+    return GST_BUS_PASS;
+}
+
+/* Every checkpoint of an interval fails: only the first one is a warning. One
+ * that is asked for is always answered. */
+TEST(unwritable_interval)
+{
+    GstHarness *h = decoder("fp32");
+    GstBus *bus = vae_test_bus(h);
+    gint warnings = 0;
+
+    gst_bus_set_sync_handler(bus, count_warning, &warnings, NULL);
+    g_object_set(h->element, "checkpoint-location", "/dev/full",
+                 "checkpoint-interval", 1, NULL);
+    for (guint k = 0; k < 3; k++) {
+        vae_test_push_latents(h, LW, LH, k, k + 1);
+        CHECK_INT(wait_saved(bus), -1);
+    }
+    CHECK_INT(g_atomic_int_get(&warnings), 1);
+    g_object_set(h->element, "checkpoint-interval", 0, NULL);
+    g_signal_emit_by_name(h->element, "save-checkpoint", "/dev/full");
+    CHECK_INT(wait_saved(bus), -1);
+    CHECK_INT(g_atomic_int_get(&warnings), 2);
+    vae_test_teardown(h);
+}
+
 /* An empty file, and one of another size of picture. */
 TEST(foreign)
 {
