@@ -165,6 +165,19 @@ read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
     return good;
 }
 
+static void
+check_tiles(GstVaeBase *base, const VaeStreamParams *params)
+{
+    if (base->input.tiles_told || params->tiles ||
+        !(params->tile_width || params->tile_height || params->tile_overlap))
+        return;
+    base->input.tiles_told = TRUE;
+    GST_ELEMENT_WARNING(base, LIBRARY, SETTINGS,
+                        ("tile-width, tile-height and tile-overlap have no "
+                         "effect without tiles=blend"),
+                        (NULL));
+}
+
 gboolean
 gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
                           GError **error)
@@ -190,6 +203,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     params->tile_overlap = base->settings.tile_overlap;
     params->resume_ms = (int64_t) (base->settings.resume_timeout / GST_MSECOND);
     GST_OBJECT_UNLOCK(base);
+    check_tiles(base, params);
     /* Nobody plans the settings that are only logged. The session's streams are
      * the base's own. */
     if (gst_debug_category_get_threshold(gst_vae_engine_debug) >=

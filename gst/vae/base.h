@@ -59,6 +59,7 @@ typedef struct GstVaeInput {
     gchar *refusal;         /* the posted error of a negotiation */
     gboolean no_caps_told;  /* posted: a buffer came before any caps */
     gboolean negative_told; /* posted: a timestamp is negative */
+    gboolean tiles_told;    /* posted: a size of tiles has no effect */
     gboolean renegotiate;   /* a flush may have dropped a CAPS event */
     GstTagList *tags;       /* the stream's tags from upstream, or NULL */
     gboolean tags_due;      /* the tags, even if NULL, must be sent */

@@ -374,7 +374,7 @@ gst_vae_pads_reset(GstVaeBase *base)
     gst_caps_replace(&base->input.refused_caps, NULL);
     g_clear_pointer(&base->input.refusal, g_free);
     base->input.no_caps_told = base->input.negative_told = FALSE;
-    base->input.renegotiate = FALSE;
+    base->input.tiles_told = base->input.renegotiate = FALSE;
     gst_clear_tag_list(&base->input.tags);
     g_clear_error(&base->input.no_model);
     klass->restart(base);
