@@ -46,10 +46,14 @@ vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
                         "%s: npy: %zu bytes are too short for a header", label,
                         size);
     const int major = bytes[MAGIC_BYTES], minor = bytes[MAGIC_BYTES + 1];
-    if (major < 1 || major > 3 || minor != 0)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: npy: version %d.%d, wanted 1.0, 2.0 or 3.0", label,
-                        major, minor);
+    if (major < 1 || major > 3 || minor != 0) {
+        char found[16];
+        snprintf(found, sizeof found, "%d.%d", major, minor);
+        return vae_fail_parts(error, VAE_ERR_FORMAT,
+                              (VaeErrorParts){"", found, "1.0, 2.0 or 3.0"},
+                              "%s: npy: version %s, wanted 1.0, 2.0 or 3.0",
+                              label, found);
+    }
     uint32_t length = (uint32_t) bytes[8] | (uint32_t) bytes[9] << 8;
     if (major > 1)
         length |= (uint32_t) bytes[10] << 16 | (uint32_t) bytes[11] << 24;
@@ -72,9 +76,11 @@ static bool
 fail_scan(const Scan *s, const char *wanted)
 {
     const int shown = s->end - s->at < 12 ? (int) (s->end - s->at) : 12;
-    vae_fail(s->error, VAE_ERR_FORMAT,
-             "%s: npy: header, byte %zu: found \"%.*s\", wanted %s", s->label,
-             (size_t) (s->at - s->begin), shown, s->at, wanted);
+    char found[13];
+    snprintf(found, sizeof found, "%.*s", shown, s->at);
+    vae_fail_parts(s->error, VAE_ERR_FORMAT, (VaeErrorParts){"", found, wanted},
+                   "%s: npy: header, byte %zu: found \"%s\", wanted %s",
+                   s->label, (size_t) (s->at - s->begin), found, wanted);
     return false;
 }
 
@@ -172,9 +178,10 @@ scan_shape(Scan *s, VaeTensorInfo *info)
 static bool
 fail_type(const Scan *s, const char *descr, const char *what)
 {
-    vae_fail(s->error, VAE_ERR_FORMAT,
-             "%s: npy: element type '%s' %s; wanted '<f4', '<f2' or '|u1'",
-             s->label, descr, what);
+    static const char wanted[] = "'<f4', '<f2' or '|u1'";
+    vae_fail_parts(s->error, VAE_ERR_FORMAT, (VaeErrorParts){"", descr, wanted},
+                   "%s: npy: element type '%s' %s; wanted %s", s->label, descr,
+                   what, wanted);
     return false;
 }
 
@@ -241,10 +248,11 @@ scan_entry(Scan *s, VaeTensorFile *file, VaeTensorInfo *info, int *seen)
         return true;
     if (!accept_word(s, "True"))
         return fail_scan(s, "True or False");
-    vae_fail(s->error, VAE_ERR_FORMAT,
-             "%s: npy: fortran_order is True, wanted C order "
-             "(numpy.ascontiguousarray)",
-             s->label);
+    vae_fail_parts(s->error, VAE_ERR_FORMAT,
+                   (VaeErrorParts){"", "fortran_order", "C order"},
+                   "%s: npy: fortran_order is True, wanted C order "
+                   "(numpy.ascontiguousarray)",
+                   s->label);
     return false;
 }
 

@@ -105,38 +105,38 @@ read_u64(const uint8_t *p)
     return v;
 }
 
+#define FILES "safetensors, npy or PyTorch file"
+
 VaeStatus
 vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
                      const char *label, uint64_t *need, VaeError *error)
 {
     if (size < LENGTH_BYTES + 2)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: %zu bytes are too short for a safetensors, npy "
-                        "or PyTorch file",
-                        label, size);
+                        "%s: %zu bytes are too short for a " FILES, label,
+                        size);
     const uint64_t length = read_u64(bytes);
     const bool plausible = length >= 2 && length <= VAE_MAX_HEADER;
     if (!plausible || bytes[LENGTH_BYTES] != '{') {
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
             if (memcmp(bytes + others[i].at, others[i].magic,
                        others[i].length) == 0)
-                return vae_fail(
+                return vae_fail_parts(
                     error, VAE_ERR_FORMAT,
-                    "%s: is %s; wanted a safetensors, npy or PyTorch file",
-                    label, others[i].words);
+                    (VaeErrorParts){"", others[i].words, FILES},
+                    "%s: is %s; wanted a " FILES, label, others[i].words);
         }
     }
     if (!plausible)
-        return vae_fail(
-            error, VAE_ERR_FORMAT,
-            "%s: no safetensors, npy or PyTorch file: the first 8 bytes "
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
+            "%s: no " FILES ": the first 8 bytes "
             "state a header of %" PRIu64 " bytes, wanted 2 to %zu",
             label, length, VAE_MAX_HEADER);
     if (bytes[LENGTH_BYTES] != '{')
-        return vae_fail(
-            error, VAE_ERR_FORMAT,
-            "%s: no safetensors, npy or PyTorch file: the header begins "
-            "with byte 0x%02x, wanted '{'",
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
+            "%s: no " FILES ": the header begins with byte 0x%02x, wanted '{'",
             label, bytes[LENGTH_BYTES]);
     if (length > total - LENGTH_BYTES)
         return vae_fail(error, VAE_ERR_FORMAT,

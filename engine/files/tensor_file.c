@@ -84,6 +84,14 @@ fail_errno(const char *path, const char *what, VaeError *error)
                     "%s: cannot %s: %s", vae_file_label(path), what, words);
 }
 
+static VaeStatus
+fail_kind(const char *label, const char *kind, VaeError *error)
+{
+    return vae_fail_parts(error, VAE_ERR_READ,
+                          (VaeErrorParts){"", kind, "regular file"},
+                          "%s: is a %s, wanted a regular file", label, kind);
+}
+
 VaeStatus
 vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
 {
@@ -102,12 +110,9 @@ vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
     if (fstat(fd, &st) != 0) {
         status = fail_errno(path, "open", error);
     } else if (S_ISDIR(st.st_mode)) {
-        status = vae_fail(error, VAE_ERR_READ,
-                          "%s: is a directory, wanted a file", label);
+        status = fail_kind(label, "directory", error);
     } else if (!S_ISREG(st.st_mode)) {
-        status =
-            vae_fail(error, VAE_ERR_READ,
-                     "%s: is a device or pipe, wanted a regular file", label);
+        status = fail_kind(label, "device or pipe", error);
     } else if (st.st_size == 0) {
         status =
             vae_fail(error, VAE_ERR_FORMAT, "%s: the file is empty", label);

@@ -35,12 +35,15 @@ fill_space(GstLatentClip *clip, const gchar *name, const gchar *wish,
         overrule(clip, "latent-space", stated, wish);
     if (!space)
         return VAE_OK;
+    G_STATIC_ASSERT(sizeof clip->info.space == 64);
     if (strlen(space) >= sizeof clip->info.space ||
         !g_utf8_validate(space, -1, NULL))
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: the latent space has %zu bytes, wanted a name of "
-                        "1 to %zu bytes of UTF-8",
-                        name, strlen(space), sizeof clip->info.space - 1);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT,
+            (VaeErrorParts){NULL, space, "a name of 1 to 63 bytes of UTF-8"},
+            "%s: the latent space has %zu bytes, wanted a name of 1 to 63 "
+            "bytes of UTF-8",
+            name, strlen(space));
     g_strlcpy(clip->info.space, space, sizeof clip->info.space);
     return VAE_OK;
 }
@@ -96,8 +99,11 @@ check_rate(const gchar *name, const gchar *what, gint n, gint d,
 {
     if (gst_vae_rate_is_possible(n, d))
         return VAE_OK;
-    return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: %s is %d/%d, wanted " GST_VAE_RATES, name, what, n, d);
+    gchar found[32];
+    g_snprintf(found, sizeof found, "%d/%d", n, d);
+    return vae_fail_parts(
+        error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, GST_VAE_RATES},
+        "%s: %s is %s, wanted " GST_VAE_RATES, name, what, found);
 }
 
 /* The rate is always stated, so that who decodes counts time as it is counted

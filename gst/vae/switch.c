@@ -180,10 +180,14 @@ static gboolean
 same_number(const VaeModelInfo *new, const gchar *what, gint found, gint wanted,
             GError **error)
 {
+    gchar is[12], should[12];
+
+    g_snprintf(is, sizeof is, "%d", found);
+    g_snprintf(should, sizeof should, "%d", wanted);
     if (found != wanted)
-        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                    "%s has %s %d, the stream wants %d", new->path, what, found,
-                    wanted);
+        gst_vae_set_mismatch(error, (GstVaeMismatch){what, is, should},
+                             "%s has %s %s, the stream wants %s", new->path,
+                             what, is, should);
     return found == wanted;
 }
 

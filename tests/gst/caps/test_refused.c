@@ -315,6 +315,50 @@ TEST(engine_details)
                          "F32, F16 or BF16");
 }
 
+/* A file of latents with these bytes. */
+static void
+check_file_details(const char *bytes, gsize size, const char *found,
+                   const char *wanted)
+{
+    gchar *path = g_build_filename(g_get_user_data_dir(), "bad.latents", NULL);
+    gchar *text = g_strdup_printf("filesrc location=%s ! latentdemux "
+                                  "framerate=1000000/1 ! fakesink",
+                                  path);
+    GstElement *pipeline = gst_parse_launch(text, NULL);
+    GstBus *bus = gst_element_get_bus(pipeline);
+    GstStructure *details;
+
+    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    gst_element_set_state(pipeline, GST_STATE_PAUSED);
+    details = details_of(bus);
+    check_detail(details, "found", found);
+    check_detail(details, "wanted", wanted);
+    gst_structure_free(details);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(bus);
+    gst_object_unref(pipeline);
+    CHECK(remove(path) == 0);
+    g_free(path);
+    g_free(text);
+}
+
+#define NPY(version, header) "\x93NUMPY" version header
+#define CHECK_FILE(bytes, found, wanted)                                       \
+    check_file_details(bytes, sizeof bytes - 1, found, wanted)
+
+TEST(file_details)
+{
+    CHECK_FILE("GGUF not latents", "a GGUF file",
+               "safetensors, npy or PyTorch file");
+    CHECK_FILE(NPY("\4\0", "\2\0{}"), "4.0", "1.0, 2.0 or 3.0");
+    CHECK_FILE(NPY("\1\0", "\4\0{x}\n"), "x}",
+               "a key: 'descr', 'fortran_order' or 'shape'");
+    CHECK_FILE(NPY("\1\0", "\20\0{'descr': '>f4'}"), ">f4",
+               "'<f4', '<f2' or '|u1'");
+    CHECK_FILE(NPY("\1\0", "\27\0{'fortran_order': True}"), "fortran_order",
+               "C order");
+}
+
 /* Without a model the space decides; none fits here. The first buffer brings
  * the error, because decodebin hides that of refused caps. */
 static void
