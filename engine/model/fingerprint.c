@@ -1,5 +1,6 @@
 /*
- * fingerprint.c: a hash of a model's weights, to compare files.
+ * fingerprint.c: a hash of a model's weights, and of the values beside them
+ * that decide its results, to compare files.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,11 @@ fingerprint(const VaeModel *model, char out[65], VaeError *error)
         vae_sha256_add(&sha, head, (size_t) n);
         if (t->data)
             status = add_numbers(&sha, model->file, t, block, error);
+    }
+    for (int i = 0; i < model->info.latent_channels; i++) {
+        const int n = snprintf(head, sizeof head, "%.9g %.9g\n",
+                               (double) model->mean[i], (double) model->std[i]);
+        vae_sha256_add(&sha, head, (size_t) n);
     }
     if (model->arch->settings) {
         model->arch->settings(model->arch_data, head, sizeof head);

@@ -26,9 +26,10 @@ typedef struct VaeSeedVr2 {
     VaeSeedVr2Side enc, dec;
 } VaeSeedVr2;
 
-/* VaeArch.rename, .recognise and .preset. */
+/* VaeArch.rename, .recognise, .settings and .preset. */
 bool vae_seedvr2_rename(int naming, const char *name, char *out);
 bool vae_seedvr2_recognise(VaeRecognise *r, VaeError *error);
+void vae_seedvr2_settings(const void *data, char *out, size_t size);
 void vae_seedvr2_preset(VaeRecognise *r);
 
 #endif

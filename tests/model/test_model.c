@@ -384,6 +384,40 @@ fingerprint(const char *path, char *out)
     vae_model_free(&model);
 }
 
+/* Values beside the tensors change the fingerprint too, if they are not those
+ * of the file without them. */
+static void
+test_fingerprint_stated(const char *plain)
+{
+    static const struct {
+        VaeMetadata stated;
+        bool same;
+    } rows[] = {
+        {{"scaling_factor", "0.9152"}, true},
+        {{"scaling_factor", "0.9153"}, false},
+        {{"norm_num_groups", "4"}, false},
+        {{"latents_mean", "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]"}, true},
+        {{"latents_mean", "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]"}, false},
+        {{"latents_std", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"}, false},
+    };
+    Set set;
+    char other[65], what[96];
+    load(&set, "seedvr2");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const VaeMetadata *m = &rows[i].stated;
+        const bool groups = strcmp(m->key, "norm_num_groups") == 0;
+        set.meta[groups ? 0 : 1] = *m;
+        set.n_meta = groups ? 1 : 2;
+        fingerprint(write_set(&set), other);
+        snprintf(what, sizeof what, "%s %s: %s", m->key, m->value,
+                 rows[i].same ? "the same fingerprint" : "another one");
+        check(other[0] && (strcmp(plain, other) == 0) == rows[i].same, what,
+              other);
+        set.meta[0] = (VaeMetadata){"norm_num_groups", "8"};
+    }
+    vae_tensor_file_free(&set.file);
+}
+
 static void
 test_fingerprint(void)
 {
@@ -411,6 +445,7 @@ test_fingerprint(void)
     fingerprint(write_set(&set), other);
     check(other[0] && strcmp(plain, other) != 0, "one bit changes it", other);
     vae_tensor_file_free(&set.file);
+    test_fingerprint_stated(plain);
 }
 
 static void

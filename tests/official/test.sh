@@ -72,7 +72,7 @@ check "run" 0 official WEIGHTS="$weights" GOLDEN="$data" SIZE=64x32 FRAMES=9 \
 cat "$out/log"
 says "renamed.safetensors: taew2_1, bfloat16, fingerprint" \
     "official: not run (OFFICIAL is not set)" \
-    "small.pth: wan2.1, float32, fingerprint c70cadd0e4489183d16968d8223f273" \
+    "small.pth: wan2.1, float32, fingerprint 96d488c03333fbed94e4b46f11f1240" \
     "official: golden vectors (OFFICIAL is not set)" \
     "latents.safetensors: skipped" "text.pth: skipped" "agrees" \
     "6 files, 4 recognised"

@@ -52,10 +52,11 @@ VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 
 /* Writes the SHA-256 of the weights, as 64 hexadecimal digits and a NUL. It is
  * computed over the tensors in canonical order: for each "NAME TYPE DIMS
- * BYTES\n" (float32 3x8x3x3x3 972), then its numbers as stored; for an LTX-2
- * decoder also over its padding, shortcuts and timestep, which the file or the
- * variant states. Another naming or file format does not change it. Reads all
- * weights; an outline has only the lines. Errors: VAE_ERR_READ, VAE_ERR_MEMORY.
+ * BYTES\n" (float32 3x8x3x3x3 972), then its numbers as stored. Then come "MEAN
+ * STD\n" of each latent channel, and what VaeArch.settings writes: SeedVR2's
+ * groups of a norm; an LTX-2 decoder's padding, shortcuts and timestep. Another
+ * naming or file format does not change it. Reads all weights; an outline has
+ * only the lines. Errors: VAE_ERR_READ, VAE_ERR_MEMORY.
  */
 VAE_API VaeStatus vae_model_fingerprint(const VaeModel *model, char out[65],
                                         VaeError *error);

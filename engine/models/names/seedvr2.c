@@ -151,6 +151,13 @@ vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
 }
 
 void
+vae_seedvr2_settings(const void *data, char *out, size_t size)
+{
+    const VaeSeedVr2 *a = data;
+    snprintf(out, size, "groups %d\n", a->groups);
+}
+
+void
 vae_seedvr2_preset(VaeRecognise *r)
 {
     static const int width[4] = {128, 256, 512, 512};
