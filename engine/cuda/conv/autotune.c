@@ -167,6 +167,51 @@ choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
     return status;
 }
 
+/* A line for the log, kept while the timing lock is held: the log function may
+ * wait for another stream, which may wait for that lock. */
+typedef struct Line {
+    struct Line *next;
+    char text[];
+} Line;
+
+static void
+keep_line(void *user, const char *text)
+{
+    Line **at = user, *l = vae_mem_alloc(sizeof *l + strlen(text) + 1);
+    if (!l) /* the log lacks the line */
+        return;
+    l->next = NULL;
+    strcpy(l->text, text);
+    while (*at)
+        at = &(*at)->next;
+    *at = l;
+}
+
+/* Chooses under the timing lock, and logs afterwards. */
+static VaeStatus
+choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
+             VaeCudaLayer *l, VaeError *error)
+{
+    Line *lines = NULL;
+    VaeStatus status = VAE_OK;
+    const VaeLog log = cuda->params.log;
+    if (log.func)
+        cuda->params.log = (VaeLog){keep_line, &lines};
+    vae_cuda_timing_begin(cuda);
+    /* Another stream may have chosen while this one waited. */
+    if (!use_shared(cuda, l) && !use_stored(cuda, shape, l))
+        status = choose(cuda, shape, time, l, error);
+    vae_cuda_timing_end(cuda);
+    cuda->params.log = log;
+    while (lines) {
+        Line *next = lines->next;
+        vae_log(&log, "%s", lines->text);
+        vae_mem_free(lines);
+        lines = next;
+    }
+    return status;
+}
+
 VaeStatus
 vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                       bool time, VaeCudaChoice *out, VaeError *error)
@@ -180,13 +225,8 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     time = time && !cuda->params.deterministic;
     const bool wanted = !l->choice.text[0] || (time && !l->timed);
-    if (wanted && !use_shared(cuda, l)) {
-        vae_cuda_timing_begin(cuda);
-        /* Another stream may have chosen while this one waited. */
-        if (!use_shared(cuda, l) && !use_stored(cuda, &s, l))
-            status = choose(cuda, &s, time, l, error);
-        vae_cuda_timing_end(cuda);
-    }
+    if (wanted && !use_shared(cuda, l))
+        status = choose_alone(cuda, &s, time, l, error);
     *out = l->choice;
     return status;
 }

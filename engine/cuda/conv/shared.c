@@ -24,8 +24,7 @@ struct VaeCudaShared {
     VaeCudaConvs *convs;
     Loaded *loaded;
     Chosen *chosen;
-    pthread_mutex_t timing; /* held by a stream that chooses; recursive, because
-                               its log function may open another stream */
+    pthread_mutex_t timing; /* held by a stream that chooses */
     int device, users;
 };
 
@@ -36,7 +35,6 @@ static VaeStatus
 open_shared(const VaeBackend *cuda, VaeCudaShared **out, VaeError *error)
 {
     VaeCudaShared *s = vae_mem_alloc(sizeof *s);
-    pthread_mutexattr_t recursive;
     *out = NULL;
     if (!s)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
@@ -48,10 +46,7 @@ open_shared(const VaeBackend *cuda, VaeCudaShared **out, VaeError *error)
         return status;
     }
     vae_cuda_convs_use(s->convs, vae_rt_kernels(), cuda->device.capability);
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&s->timing, &recursive);
-    pthread_mutexattr_destroy(&recursive);
+    pthread_mutex_init(&s->timing, NULL);
     s->device = cuda->number;
     s->next = all;
     all = s;
