@@ -29,6 +29,7 @@ typedef struct GstVaeDecode {
     guint64 first;           /* place of the latent that began the sequence */
     GstClockTime input_pts;  /* begin of the previous buffer, or NONE */
     GstClockTime input_end;  /* its end, or NONE */
+    gboolean input_plain;    /* it has neither DELTA_UNIT nor a duration */
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
 
     /* The sequence of a model with a delay. */
@@ -64,6 +65,13 @@ gboolean gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
                                   GError **error);
 void gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session);
 
+/* decode/flag.c */
+
+/* Called first for each buffer of latents. Adds DELTA_UNIT to a buffer that
+ * continues a sequence by its caps or by the property. Warns of a buffer that
+ * only seems to continue one. (takes buffer, transfer full) */
+GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
+
 /* decode/timing.c: converts buffers of latents to steps with timestamps */
 
 /* The time of a latent's step, and its place. */
@@ -73,12 +81,10 @@ typedef struct GstVaeStep {
     gboolean behind;  /* it is after the end of the segment */
 } GstVaeStep;
 
-/* Called first for each buffer of latents. Adds DELTA_UNIT to a buffer that
- * continues a sequence by its caps or by the property. Warns of a buffer that
- * only seems to continue one. (takes buffer, transfer full) */
-GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
 /* Returns the duration of n frames at the nominal rate. */
 GstClockTime gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n);
+/* Returns the number of frames that last that long, rounded. */
+guint64 gst_vae_decode_frames_in(const GstVaeDecode *self, GstClockTime time);
 /* Returns the frames of the first k latents of a sequence. */
 guint64 gst_vae_decode_frames_before(const GstVaeDecode *self, guint64 k);
 /* Returns FALSE if a sequence cannot begin with the latent, because it is not

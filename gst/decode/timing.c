@@ -5,7 +5,6 @@
 
 #include "decode.h"
 
-#include "enums.h"
 #include "group.h"
 #include "metas.h"
 
@@ -30,9 +29,8 @@ gst_vae_decode_frames_before(const GstVaeDecode *self, guint64 k)
                                       (gint64) k);
 }
 
-/* So many frames, rounded. */
-static guint64
-frames_in(GstVaeDecode *self, GstClockTime time)
+guint64
+gst_vae_decode_frames_in(const GstVaeDecode *self, GstClockTime time)
 {
     return gst_util_uint64_scale_round(time, self->in.fps_n,
                                        (guint64) self->in.fps_d * GST_SECOND);
@@ -77,7 +75,7 @@ gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
 static void
 set_anchor(GstVaeDecode *self, GstClockTime pts)
 {
-    const guint64 frames = frames_in(self, pts);
+    const guint64 frames = gst_vae_decode_frames_in(self, pts);
 
     self->anchor = pts;
     self->since_anchor = 0;
@@ -109,82 +107,6 @@ begin_at(GstVaeDecode *self, GstClockTime pts)
     return counted;
 }
 
-/* TRUE: so long are the frames of a buffer none of whose latents begins a
- * clip. */
-static gboolean
-is_groups(GstVaeDecode *self, GstClockTime time)
-{
-    return frames_in(self, time) ==
-           (guint64) self->in.frames * self->base.choice.info->decode.step_out;
-}
-
-/* TRUE: the buffer continues the one before, as far as its times tell: it has
- * none, or touches the one before and has the length of whole groups, or begins
- * as long after it. */
-static gboolean
-seems_to_continue(GstVaeDecode *self, const GstBuffer *buffer)
-{
-    const VaeSteps *steps = &self->base.choice.info->decode;
-    const GstClockTime pts = GST_BUFFER_PTS(buffer), end = self->input_end;
-    const GstClockTime duration = GST_BUFFER_DURATION(buffer);
-
-    if (steps->first_out == steps->step_out || GST_BUFFER_OFFSET(buffer) == 0)
-        return FALSE;
-    if (GST_CLOCK_TIME_IS_VALID(duration) && !is_groups(self, duration))
-        return FALSE;
-    if (!GST_CLOCK_TIME_IS_VALID(pts))
-        return TRUE;
-    if (!GST_CLOCK_TIME_IS_VALID(duration))
-        return GST_CLOCK_TIME_IS_VALID(self->input_pts) &&
-               pts > self->input_pts && is_groups(self, pts - self->input_pts);
-    return GST_CLOCK_TIME_IS_VALID(end) &&
-           MAX(pts, end) - MIN(pts, end) <=
-               gst_vae_decode_frames_time(self, 1) / 2;
-}
-
-static void
-warn_continues(GstVaeDecode *self, const GstBuffer *buffer)
-{
-    if (self->told_continues)
-        return;
-    self->told_continues = TRUE;
-    GST_ELEMENT_WARNING(
-        self, STREAM, FORMAT,
-        ("A latent without the flag DELTA_UNIT begins a sequence and gives %d "
-         "of its %d frames, but seems to continue the latent before: set "
-         "DELTA_UNIT on every latent but the first, or sequence=continuous on "
-         "vaedecode",
-         self->base.choice.info->decode.first_out,
-         self->base.choice.info->decode.step_out),
-        ("by its time %" GST_TIME_FORMAT " and duration %" GST_TIME_FORMAT,
-         GST_TIME_ARGS(GST_BUFFER_PTS(buffer)),
-         GST_TIME_ARGS(GST_BUFFER_DURATION(buffer))));
-}
-
-GstBuffer *
-gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer)
-{
-    gboolean continues = self->tensors; /* which have no flag for it */
-
-    GST_OBJECT_LOCK(self);
-    continues |= self->sequence == GST_VAE_SEQUENCE_CONTINUOUS;
-    GST_OBJECT_UNLOCK(self);
-    if (!self->need_start && !GST_BUFFER_IS_DISCONT(buffer) &&
-        !GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT)) {
-        if (continues) {
-            buffer = gst_buffer_make_writable(buffer);
-            GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-        } else if (seems_to_continue(self, buffer)) {
-            warn_continues(self, buffer);
-        }
-    }
-    self->input_pts = GST_BUFFER_PTS(buffer);
-    self->input_end = GST_CLOCK_TIME_NONE;
-    if (GST_BUFFER_PTS_IS_VALID(buffer) && GST_BUFFER_DURATION_IS_VALID(buffer))
-        self->input_end = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
-    return buffer;
-}
-
 GstVaeStep
 gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
 {
@@ -204,7 +126,7 @@ trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
 {
     if (!GST_CLOCK_TIME_IS_VALID(duration))
         return n;
-    return CLAMP(frames_in(self, duration), 1, n);
+    return CLAMP(gst_vae_decode_frames_in(self, duration), 1, n);
 }
 
 gboolean

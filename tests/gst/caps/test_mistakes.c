@@ -97,11 +97,16 @@ push_without_durations(GstHarness *h, guint64 first, guint64 second)
     }
 }
 
-/* So do those that begin as far apart as groups, and those without times. */
+/* So do those that begin as far apart as groups, those without times, and those
+ * with the times at which a program made them. */
 TEST(without_durations)
 {
     static const guint64 times[][2] = {
-        {1, 5}, {4, 8}, {GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE}};
+        {1, 5},
+        {4, 8},
+        {GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE},
+        {0, 0},
+        {7, 13}};
 
     for (guint i = 0; i < G_N_ELEMENTS(times); i++) {
         GstHarness *h = decoder(NULL);
