@@ -70,9 +70,9 @@ install_latents(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SEQUENCE,
         g_param_spec_enum("sequence", "Sequence",
-                          "How to recognise the first latent of a sequence: "
-                          "by the flag DELTA_UNIT, which it lacks, or by a "
-                          "discontinuity alone",
+                          "Which buffers begin a sequence: those without the "
+                          "flag DELTA_UNIT, or only those after a "
+                          "discontinuity",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
                           ready));
 }
@@ -95,8 +95,8 @@ install_look_ahead(GObjectClass *klass)
         klass, PROP_LOOK_AHEAD,
         g_param_spec_int(
             "look-ahead", "Look Ahead",
-            "Number of later latents that a frame waits for if the "
-            "model needs them: fewer mean less latency and frames "
+            "Maximum number of later latents that a frame waits for, if "
+            "the model looks ahead: fewer mean less latency and frames "
             "that are not exact (-1 = all that the model needs)",
             -1, G_MAXINT, -1, ready));
 }

@@ -207,8 +207,8 @@ install_numbers(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_DETERMINISTIC,
         g_param_spec_boolean("deterministic", "Deterministic",
-                             "Choose nothing by timing, so that every run "
-                             "gives the same bytes",
+                             "Do not choose algorithms by timing, so that "
+                             "every run gives the same bytes",
                              FALSE, READY));
 }
 

@@ -118,9 +118,8 @@ install_release(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_RESUME_TIMEOUT,
         g_param_spec_uint64("resume-timeout", "Resume Timeout",
-                            "Most time, in nanoseconds, to wait until the "
-                            "device has the memory again that was freed while "
-                            "there was no work",
+                            "Maximum time, in nanoseconds, to wait for device "
+                            "memory that was freed while there was no work",
                             0, MAX_RESUME_TIMEOUT, DEFAULT_RESUME_TIMEOUT,
                             PLAYING));
     /**
