@@ -203,5 +203,10 @@ vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
         if (pictures)
             load_picture(&q, ops[i], exec->memory.arena, picture);
     }
+    vae_rt_kernels()->nonfinite(
+        &q, &(VaeNonfiniteArgs){.x = s->device_in,
+                                .x_type = VAE_TYPE_F32,
+                                .n = 1,
+                                .counter = vae_cuda_stage_counter(s) + 1});
     return vae_cuda_status(cuda, vae_rt_failure(), "launch a kernel", error);
 }

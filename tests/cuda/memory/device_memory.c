@@ -67,8 +67,8 @@ run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
     enum { MOST = 8 };
     static uint8_t planes[MOST][SIZE * SIZE * 2];
     TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
-    const VaeLatentIn in = {.type = VAE_TYPE_F16, .data = clip.latents};
-    const VaeLatentOut out = {.type = VAE_TYPE_F16, .data = clip.latents};
+    const VaeLatentIn in = {.type = VAE_TYPE_F32, .data = clip.latents};
+    const VaeLatentOut out = {.type = VAE_TYPE_F32, .data = clip.latents};
     VaePicture pictures[MOST];
     int n_in, n_out;
     for (int i = 0; i < MOST; i++)
@@ -88,28 +88,48 @@ run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
     return status;
 }
 
-/* Steps of an open stream load no code, for any format of pictures. */
+/* Steps of an open stream load no code, for any format of pictures. timed:
+ * opening times layers, and results are checked. */
 static void
-steps_load_nothing(const Bed *bed, VaeDirection direction)
+steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
 {
     TestClip clip = new_clip(bed);
     VaeError error;
+    VaeStream *stream;
+    VaeStreamParams params = params_of(direction);
+    params.deterministic = !timed;
+    params.nan_policy = timed ? VAE_NAN_ERROR : VAE_NAN_PASS;
     for (int graphs = 0; graphs < 2; graphs++) {
         setenv("VAE_CUDA_GRAPHS", graphs ? "1" : "0", 1);
         emu_unload();
         emu_loads();
-        VaeStream *stream = open_stream(bed->model, direction);
+        must(vae_stream_new(bed->model, &params, &stream, &error), &error);
         const int before = emu_loads();
         run_clip(bed, stream, direction, &clip, calls);
         must(run_yuv(bed, stream, direction, &error), &error);
         const int after = emu_loads();
         expect(before > 0 && after == 0,
-               "%d kernels and plans loaded by opening, %d by steps", before,
-               after);
+               "%d kernels and plans loaded by opening, %d by steps%s", before,
+               after, timed ? ", of timed layers" : "");
         vae_stream_free(&stream);
     }
     unsetenv("VAE_CUDA_GRAPHS");
     clip_free(&clip);
+}
+
+/* Without a folder for them, each start times its layers. */
+static void
+steps_load_nothing_timed(const Bed *bed, VaeDirection direction)
+{
+    char *cache = getenv("XDG_CACHE_HOME");
+    char *kept = cache ? strdup(cache) : NULL;
+    setenv("XDG_CACHE_HOME", "/dev/null", 1);
+    steps_load_nothing(bed, direction, true);
+    if (kept)
+        setenv("XDG_CACHE_HOME", kept, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    free(kept);
 }
 
 /* Refuses one allocation after another: each of the first, then every
@@ -357,7 +377,8 @@ main(int argc, char **argv)
         plan_is_kept(&bed, direction, 0);
         plan_is_kept(&bed, direction, SIZE / 2);
         steps_take_nothing(&bed, direction);
-        steps_load_nothing(&bed, direction);
+        steps_load_nothing(&bed, direction, false);
+        steps_load_nothing_timed(&bed, direction);
         refused_memory(&bed, direction, stride);
     }
     small_memory(&bed);
