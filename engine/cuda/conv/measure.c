@@ -7,12 +7,13 @@
 
 #include "gpu.h"
 
-/* A choice whose run takes more than this factor of the best time is not run
- * again. */
-#define HOPELESS 1.2f
-/* Timed runs of one choice; fewer if they take LONG ms in sum. */
+/* Timed runs of one choice. Only LEAST if they take LONG ms in sum, or if all
+ * take more than this factor of the best time. One time is not enough: other
+ * work on the device may have disturbed it. */
 #define RUNS 3
+#define LEAST 2
 #define LONG 50.0f
+#define HOPELESS 1.2f
 /* Runs of fewer than SHORT ms are recorded MANY in a row. Otherwise the device
  * would wait for the host to launch each; in a program it does not. */
 #define SHORT 0.2f
@@ -194,7 +195,7 @@ add_time(VaeCudaTiming *t, float ms)
     t->most = most;
 }
 
-/* Some times of one choice, or one if it is much slower than `best` (negative:
+/* Some times of one choice, fewer if it is much slower than `best` (negative:
  * none yet); none if it cannot run. */
 static VaeCudaTiming
 take_times(Bench *b, VaeCudaConv *conv, float best)
@@ -202,18 +203,19 @@ take_times(Bench *b, VaeCudaConv *conv, float best)
     VaeRtGraph many = NULL;
     VaeCudaTiming t = {.ms = -1};
     float sum = 0;
-    for (int i = 0; i < RUNS && sum < LONG; i++) {
+    for (int i = 0; i < RUNS; i++) {
         float ms = time_run(b, conv, many);
-        if (i == 0 && ms >= 0 && ms < SHORT) {
+        if (!many && ms >= 0 && ms < SHORT) {
             many = record_many(b, conv);
             ms = many ? time_run(b, conv, many) : ms;
         }
         if (ms < 0)
             break;
         add_time(&t, ms);
-        if (best >= 0 && ms > HOPELESS * best)
-            break;
         sum += ms;
+        if (i + 1 >= LEAST &&
+            (sum >= LONG || (best >= 0 && t.ms > HOPELESS * best)))
+            break;
     }
     vae_rt_graph_free(many);
     return t;

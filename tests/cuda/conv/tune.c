@@ -302,14 +302,14 @@ few_runs(const Bed *bed)
     emu_set_conv_times(1.15f, 1, 1.1f);
     expect_runs(bed, 81, 12 + 3, "cudnn:2 1");
     emu_set_conv_times(10, 100, 9);
-    expect_runs(bed, 82, 4 + 2 + 4 + 3, "cudnn:3 2");
+    expect_runs(bed, 82, 4 + 3 + 4 + 3, "cudnn:3 2");
     emu_set_conv_times(30, 60, 29);
-    expect_runs(bed, 83, 3 + 2 + 3 + 3, "cudnn:3 2");
+    expect_runs(bed, 83, 3 + 3 + 3 + 3, "cudnn:3 2");
     /* a short one is recorded many times */
     emu_set_conv_times(0.02f, 0.1f, 0.01f);
     expect_runs(bed, 85, 3 * (1 + 1 + 8) + 2, "cudnn:3 2");
     emu_set_conv_times(400, 700, 300);
-    expect_runs(bed, 84, 2 + 2 + 3, "cudnn:1 3");
+    expect_runs(bed, 84, 3 + 3 + 3, "cudnn:1 3");
     emu_set_conv_times(3, 1, 2);
     emu_set_devices(1, 90);
 }
@@ -331,6 +331,14 @@ disturbed(const Bed *bed)
     expect_said("kept in", true);
     emu_set_conv_jitter(1);
     expect_start(bed, fp32, "cudnn:2 1", false, "which are kept");
+    emu_set_devices(1, 94);
+    emu_set_conv_disturbed(2, 9);
+    expect_start(bed, fp32, "cudnn:2 1", true, "one time is too long");
+    expect_said("the times vary", true);
+    expect_said("kept in", false);
+    emu_set_conv_disturbed(0, 1);
+    expect_start(bed, fp32, "cudnn:2 1", true, "so they are taken again");
+    expect_said("kept in", true);
     emu_set_devices(1, 87);
     emu_set_others((uint64_t) 3 << 30); /* of 4 */
     expect_start(bed, fp32, "cudnn:2 1", true, "a shared device");

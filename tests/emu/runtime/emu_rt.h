@@ -130,6 +130,9 @@ void emu_set_own(float ms, bool flawed);
 void emu_set_conv_code(uint64_t bytes);
 /* Multiplies the time of every second run. */
 void emu_set_conv_jitter(float factor);
+/* Multiplies the time of the second run, the first one that is timed, of a
+ * choice from 1 to 3 for each layer. 0: of no choice. */
+void emu_set_conv_disturbed(int choice, float factor);
 /* The flaw of a choice from 1 to 3; 0: no choice has one. */
 typedef enum EmuFlaw {
     EMU_FLAW_RESULT,   /* one number is wrong */
