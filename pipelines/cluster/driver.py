@@ -2,6 +2,7 @@
 them."""
 import collections
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -61,9 +62,11 @@ class Actor:
 
     def call(self, name, *arguments):
         try:
-            return getattr(self.worker, name)(*arguments)
+            result = getattr(self.worker, name)(*arguments)
         except (sys.modules["libvae"].Error, OSError) as error:
             raise RuntimeError(f"{self.name}: {error}") from None
+        # Ray copies bytes on both sides, but shares the memory of a buffer.
+        return pickle.PickleBuffer(result) if isinstance(result, bytes) else result
 
 
 @dataclass
@@ -267,7 +270,7 @@ class Driver:
                     self.handed += 1
                 raise Lost("the worker was told to end")
             if wanted:
-                self.write(clip, a, b, result)
+                self.write(clip, a, b, memoryview(result))
                 task.segment = Segment(b, task.segment.end)
                 task.deaths = 0
 
