@@ -1,3 +1,6 @@
+/*
+ * sha256.c: see sha256.h.
+ */
 #include <stdio.h>
 #include <string.h>
 

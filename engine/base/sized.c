@@ -1,3 +1,6 @@
+/*
+ * sized.c: see sized.h.
+ */
 #include "sized.h"
 
 #include <string.h>

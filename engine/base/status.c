@@ -1,3 +1,6 @@
+/*
+ * status.c: errors and their messages. See vae-private/status.h.
+ */
 #include "vae-private/status.h"
 
 #include <stdarg.h>

@@ -1,3 +1,6 @@
+/*
+ * types.c: number types, dimensions and lists as text. See vae-private/types.h.
+ */
 #include "vae-private/types.h"
 
 #include <ctype.h>

@@ -1,3 +1,6 @@
+/*
+ * version.c: see vae/version.h.
+ */
 #include "vae/version.h"
 
 _Static_assert(VAE_VERSION_MAJOR * 10000 + VAE_VERSION_MINOR * 100 +

@@ -1,3 +1,6 @@
+/*
+ * blocks.c: see blocks.h.
+ */
 #include "blocks.h"
 
 static const VaeTensor *
