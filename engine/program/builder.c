@@ -214,13 +214,6 @@ vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
     return t->name ? t : NULL;
 }
 
-size_t
-vae_frame_bytes(const VaeTensor *t)
-{
-    return (size_t) t->shape.h * t->shape.w * t->shape.c *
-           vae_type_size(t->type);
-}
-
 VaeCarry *
 vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
                   int frames)

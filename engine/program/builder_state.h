@@ -1,6 +1,5 @@
 /*
- * builder_state.h: the members of the builder, for builder.c, ops.c and
- * modulation.c.
+ * builder_state.h: the members of the builder, for its files.
  */
 #ifndef VAE_BUILDER_STATE_H
 #define VAE_BUILDER_STATE_H
@@ -29,6 +28,17 @@ struct VaeBuilder {
 VaeOp *vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name);
 VaeTensor *vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
                               VaeType type);
+/* Appends an op that writes a new tensor of that shape and type from x, which
+ * has the same frames. */
+VaeOp *vae_builder_op_to(VaeBuilder *b, VaeOpKind kind, const char *name,
+                         const VaeTensor *x, VaeShape shape, VaeType type);
+/* x in the type of activations. */
+const VaeTensor *vae_builder_cast(VaeBuilder *b, const char *name,
+                                  const VaeTensor *x);
+/* True if x has that shape and type. Otherwise the builder fails, and the error
+ * names the op. */
+bool vae_builder_expect(VaeBuilder *b, const VaeOp *op, const VaeTensor *x,
+                        VaeShape shape, VaeType type);
 /* The carry of that name for `frames` frames like those of `like`. */
 VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
                             const VaeTensor *like, int frames);

@@ -3,6 +3,13 @@
  */
 #include "program.h"
 
+size_t
+vae_frame_bytes(const VaeTensor *t)
+{
+    return (size_t) t->shape.h * t->shape.w * t->shape.c *
+           vae_type_size(t->type);
+}
+
 static double
 bytes_of(const VaeTensor *t)
 {

@@ -2,11 +2,9 @@
  * run.c: decides the order of slices and runs them: the first step, then whole
  * slices, then single steps.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
-#include "pixels.h"
 #include "stream.h"
 
 /* After a failed call, neither this stream nor its fallback reads or writes the
@@ -70,159 +68,6 @@ bool
 vae_stream_at_start(const VaeStream *stream)
 {
     return stream->at_start;
-}
-
-/* The frames of the next latents where these come in chunks. */
-static int
-chunk_frames(const VaeStream *s, int latents)
-{
-    const VaeCounts c = vae_model_counts(&s->model->info);
-    const int64_t at = (int64_t) (s->latents % (uint64_t) c.chunk);
-    return (int) (vae_count_frames(c, at + latents) - vae_count_frames(c, at));
-}
-
-void
-vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
-{
-    const VaeSteps *s = &stream->steps;
-    const bool first = stream->at_start && steps > 0;
-    const int later = first ? steps - 1 : steps;
-    if (stream->model->info.chunk) {
-        *n_in = *n_out = steps;
-        *(stream->params.direction == VAE_DECODE ? n_out : n_in) =
-            chunk_frames(stream, steps);
-        return;
-    }
-    *n_in = (first ? s->first_in : 0) + later * s->step_in;
-    *n_out = vae_stream_has_delay(stream)
-                 ? vae_stream_frames_after(stream, steps)
-                 : (first ? s->first_out : 0) + later * s->step_out;
-}
-
-/* The number of steps that take n_in units, or -1 if it is not whole. */
-static int
-steps_of(const VaeStream *stream, int n_in)
-{
-    const VaeSteps *s = &stream->steps;
-    if (stream->model->info.chunk) {
-        int steps = 0, in = 0, out;
-        while (in < n_in)
-            vae_stream_count(stream, ++steps, &in, &out);
-        return in == n_in ? steps : -1;
-    }
-    const int rest = stream->at_start ? n_in - s->first_in : n_in;
-    if (rest < 0 || rest % s->step_in)
-        return -1;
-    return rest / s->step_in + stream->at_start;
-}
-
-/* Checks alignment, because a misaligned read would make the device unusable
- * for the process. */
-static VaeStatus
-check_place(const VaeStream *s, const VaePicture *p, int number,
-            VaeError *error)
-{
-    size_t row[3];
-    int rows[3];
-    if (!p->data[0] || !p->on_device)
-        return VAE_OK;
-    if (s->class->kind != VAE_BACKEND_CUDA)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "picture %d is in the memory of a device, which the "
-                        "backend %s does not have",
-                        number, s->class->name);
-    if (vae_stream_has_tiles(s))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "picture %d is in the memory of a device, and tiles "
-                        "are blended in that of the host",
-                        number);
-    const int bytes = vae_layout(p->pixels)->bytes;
-    const int planes = vae_picture_planes(p, row, rows);
-    for (int i = 0; i < planes; i++)
-        if (((uintptr_t) p->data[i] | (uintptr_t) p->stride[i]) %
-            (uintptr_t) bytes)
-            return vae_fail(error, VAE_ERR_ARGUMENT,
-                            "picture %d is in the memory of a device, where "
-                            "samples of %d bytes begin at multiples of %d; "
-                            "plane %d is at %p, its rows %td bytes apart",
-                            number, bytes, bytes, i, (void *) p->data[i],
-                            p->stride[i]);
-    return VAE_OK;
-}
-
-VaeStatus
-vae_stream_check_state(const VaeStream *s, VaeDirection direction,
-                       VaeError *error)
-{
-    if (s->params.direction != direction)
-        return vae_fail(error, VAE_ERR_ARGUMENT, "the stream %s",
-                        direction == VAE_DECODE ? "encodes" : "decodes");
-    if (s->broken)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the sequence was broken off "
-                        "by an error; reset the stream first");
-    return VAE_OK;
-}
-
-static VaeStatus
-fail_size(const VaeStream *s, const VaePicture *p, int number, VaeError *error)
-{
-    char found[32], wanted[32];
-    snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-    snprintf(wanted, sizeof wanted, "%dx%d", s->params.width, s->params.height);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){.found = found, .wanted = wanted},
-        "picture %d is %s, the stream was made for %s", number, found, wanted);
-}
-
-static VaeStatus
-check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
-               VaeError *error)
-{
-    for (int i = 0; i < n; i++) {
-        const VaePicture *p = &pictures[i];
-        if (p->data[0] &&
-            (p->width != s->params.width || p->height != s->params.height))
-            return fail_size(s, p, i, error);
-        const VaeStatus status = check_place(s, p, i, error);
-        if (status != VAE_OK)
-            return status;
-        if (!p->data[0] && s->params.direction == VAE_ENCODE)
-            return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
-                            i);
-    }
-    return VAE_OK;
-}
-
-static VaeStatus
-check_call(const VaeStream *s, VaeDirection direction, int n_in, int n_out,
-           const VaePicture *pictures, VaeError *error)
-{
-    const int n_pictures = direction == VAE_DECODE ? n_out : n_in;
-    const VaeStatus state = vae_stream_check_state(s, direction, error);
-    if (state != VAE_OK)
-        return state;
-    if (s->ended)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the end of the sequence was drained; reset the stream "
-                        "first");
-    const int steps = steps_of(s, n_in);
-    int wanted_in, wanted_out;
-    vae_stream_count(s, steps, &wanted_in, &wanted_out);
-    if (steps > 0 && n_out != wanted_out && vae_stream_has_delay(s))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d latents give %d frames here, not %d", n_in,
-                        wanted_out, n_out);
-    if (steps < 1 || n_out != wanted_out)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d units in and %d out are "
-                        "no whole number of steps here (%s takes %d and gives "
-                        "%d, each later step %d and %d)",
-                        n_in, n_out, s->at_start ? "the first" : "one",
-                        s->at_start ? s->steps.first_in : s->steps.step_in,
-                        s->at_start ? s->steps.first_out : s->steps.step_out,
-                        s->steps.step_in, s->steps.step_out);
-    return check_pictures(s, pictures, n_pictures, error);
 }
 
 static VaeStatus
@@ -449,12 +294,12 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                         int n_latents, const VaePicture *frames, int n_frames,
                         VaeError *error)
 {
-    const VaeStatus status =
-        check_call(stream, VAE_DECODE, n_latents, n_frames, frames, error);
+    const VaeStatus status = vae_stream_check_call(
+        stream, VAE_DECODE, n_latents, n_frames, frames, error);
     if (status != VAE_OK)
         return status;
     return begin(stream, &(VaeUnits){.in = latents, .pictures = frames},
-                 steps_of(stream, n_latents), error);
+                 vae_stream_steps_of(stream, n_latents), error);
 }
 
 VaeStatus
@@ -462,12 +307,12 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
                         int n_frames, const VaeLatentOut *latents,
                         int n_latents, VaeError *error)
 {
-    const VaeStatus status =
-        check_call(stream, VAE_ENCODE, n_frames, n_latents, frames, error);
+    const VaeStatus status = vae_stream_check_call(stream, VAE_ENCODE, n_frames,
+                                                   n_latents, frames, error);
     if (status != VAE_OK)
         return status;
     return begin(stream, &(VaeUnits){.out = latents, .pictures = frames},
-                 steps_of(stream, n_frames), error);
+                 vae_stream_steps_of(stream, n_frames), error);
 }
 
 /* The time of the last call includes the wait until it ends. */
@@ -516,7 +361,7 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
                         "%d steps that give %d frames; the end of the sequence "
                         "has %d steps, and they give %d",
                         steps, n_frames, left, wanted);
-    status = check_pictures(stream, frames, n_frames, error);
+    status = vae_stream_check_pictures(stream, frames, n_frames, error);
     if (status != VAE_OK || steps == 0)
         return status;
     stream->ended = true;

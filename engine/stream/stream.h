@@ -129,9 +129,18 @@ struct VaeStream {
 /* send_receive.c. */
 void vae_stream_free_waiting(VaeStream *s);
 
-/* run.c: the stream has that direction and was not broken off. */
+/* calls.c: the stream has that direction and was not broken off. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
+/* The number of steps that take n_in units, or -1 if it is not whole. */
+int vae_stream_steps_of(const VaeStream *stream, int n_in);
+VaeStatus vae_stream_check_pictures(const VaeStream *s,
+                                    const VaePicture *pictures, int n,
+                                    VaeError *error);
+/* Checks the state, the counts and the pictures. */
+VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
+                                int n_in, int n_out, const VaePicture *pictures,
+                                VaeError *error);
 
 /* How a stream is opened. */
 typedef struct VaeTerms {

@@ -1,0 +1,276 @@
+/*
+ * conv.c: the builder's convolutions, and the context that they read from
+ * carries. See builder.h.
+ */
+#include <assert.h>
+#include <stdio.h>
+
+#include "builder_state.h"
+#include "delay.h"
+
+/* True if no earlier step gives context. */
+static bool
+is_empty(const VaeBuilder *b)
+{
+    return b->params->first || b->params->cold;
+}
+
+/* Puts ctx frames in front of x: the carry or, if there is none, zeros or
+ * copies of the first frame. */
+static void
+add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
+         VaeCarry *carry)
+{
+    const bool empty = is_empty(b);
+    const VaeOpKind kind = !empty                     ? VAE_OP_HEAD_CARRY
+                           : b->head == VAE_HEAD_ZERO ? VAE_OP_HEAD_ZERO
+                                                      : VAE_OP_HEAD_REPEAT;
+    if (x->ctx) {
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: two convolutions want context "
+                         "in front of one tensor",
+                         x->name);
+        return;
+    }
+    x->ctx = ctx;
+    VaeOp *op = vae_builder_op(b, kind, name);
+    if (!op)
+        return;
+    op->x = x;
+    op->carry = empty ? NULL : carry;
+}
+
+static void
+add_tail(VaeBuilder *b, const char *name, VaeTensor *x, VaeCarry *carry)
+{
+    VaeOp *op = vae_builder_op(b, VAE_OP_TAIL, name);
+    if (!op)
+        return;
+    op->x = x;
+    op->carry = carry;
+}
+
+/* A view of x from frame `from` on. */
+static const VaeTensor *
+add_view(VaeBuilder *b, const char *name, const VaeTensor *x, int from, int t)
+{
+    VaeShape shape = x->shape;
+    shape.t = t;
+    VaeTensor *y = vae_builder_tensor(b, name, shape, x->type);
+    if (!y)
+        return NULL;
+    *y = (VaeTensor){.name = y->name,
+                     .shape = shape,
+                     .type = x->type,
+                     .rate = x->rate,
+                     .delay = x->delay,
+                     .view = (VaeTensor *) x,
+                     .root = x->root,
+                     .from = from,
+                     .id = y->id};
+    return y;
+}
+
+const VaeTensor *
+vae_line(VaeBuilder *b, const char *name, const VaeTensor *input)
+{
+    VaeTensor *x = (VaeTensor *) input;
+    if (b->status != VAE_OK || !x)
+        return NULL;
+    VaeCarry *carry = vae_builder_carry(b, name, x, VAE_LINE);
+    if (!carry)
+        return NULL;
+    add_head(b, name, x, VAE_LINE, carry);
+    VaeOp *edge = vae_builder_op(b, VAE_OP_EDGE, name);
+    if (!edge)
+        return NULL;
+    edge->x = x;
+    add_tail(b, name, x, carry);
+    b->program->delayed = true;
+    char line[VAE_MAX_PATH];
+    snprintf(line, sizeof line, "%s.line", name);
+    VaeTensor *y =
+        (VaeTensor *) add_view(b, line, x, -VAE_LINE, x->shape.t + VAE_LINE);
+    if (y)
+        y->lead = VAE_LINE;
+    return y;
+}
+
+const VaeTensor *
+vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames)
+{
+    if (b->status != VAE_OK || !line)
+        return NULL;
+    assert(line->view && line->lead && frames <= VAE_LINE);
+    const VaeTensor *x = line->view;
+    VaeTensor *y = (VaeTensor *) add_view(b, "delayed", x, -frames, x->shape.t);
+    if (y)
+        y->delay += frames;
+    return y;
+}
+
+static VaeConv
+conv_defaults(VaeConv c)
+{
+    c.k = c.k ? c.k : 1;
+    c.kt = c.kt ? c.kt : 1;
+    c.s = c.s ? c.s : 1;
+    c.st = c.st ? c.st : 1;
+    c.groups = c.groups ? c.groups : 1;
+    return c;
+}
+
+/* Adds conv.add to the result. */
+static void
+add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
+{
+    VaeTensor *add = (VaeTensor *) conv->add, *y = op->y;
+    if (!vae_builder_expect(b, op, add, y->shape, y->type))
+        return;
+    if (b->program->delayed && add->delay != y->delay)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: the sum is of frames with a delay of %d and %d "
+                         "frames",
+                         op->name, y->delay, add->delay);
+    if (!conv->keep && add->root == input->root)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: the sum would be written over the input %s; "
+                         "set .keep",
+                         op->name, input->name);
+    op->add = add;
+    if (!conv->keep)
+        y->root = add->root;
+}
+
+/* Copies x with a border of one pixel, in the type of convolutions' inputs. */
+static const VaeTensor *
+add_border(VaeBuilder *b, const char *name, const VaeTensor *x)
+{
+    char border[VAE_MAX_PATH];
+    snprintf(border, sizeof border, "%s.border", name);
+    if (x->shape.h < 2 || x->shape.w < 2) {
+        vae_builder_fail(b, VAE_ERR_SIZE,
+                         "%s: %dx%d pixels cannot be reflected at their "
+                         "edges; the network needs at least two rows and "
+                         "columns of latents",
+                         name, x->shape.w, x->shape.h);
+        return NULL;
+    }
+    return vae_rearrange(b, border, x, (VaeMove){.kind = VAE_REFLECT});
+}
+
+/* The input of a convolution: x in the right type, with the context and the
+ * border that the convolution reads. */
+static VaeTensor *
+conv_input(VaeBuilder *b, const char *name, const VaeTensor *x,
+           const VaeConv *conv)
+{
+    if (conv->centred && !x->lead)
+        x = vae_line(b, name, vae_builder_cast(b, name, x));
+    if (x && conv->pad == VAE_PAD_REFLECT)
+        x = add_border(b, name, x);
+    return (VaeTensor *) (x ? vae_builder_cast(b, name, x) : NULL);
+}
+
+const VaeTensor *
+vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
+{
+    if (b->status != VAE_OK || !input)
+        return NULL;
+    conv = conv_defaults(conv);
+    VaeTensor *x = conv_input(b, name, input, &conv);
+    if (!x)
+        return NULL;
+    const VaeShape in = x->shape;
+    const int keep = conv.kt > conv.st && !conv.centred ? conv.kt - conv.st : 0;
+    const int ctx =
+        keep > 0 && b->params->first ? conv.kt - 1 + conv.lead : keep;
+    const VaeShape out = {.t = (ctx + in.t - conv.kt) / conv.st + 1,
+                          .h = input->shape.h / conv.s,
+                          .w = input->shape.w / conv.s,
+                          .c = conv.c};
+    VaeCarry *carry = NULL;
+    if (keep > 0) {
+        carry = vae_builder_carry(b, name, x, keep);
+        if (!carry)
+            return NULL;
+        add_head(b, name, x, ctx, carry);
+    }
+    VaeOp *op =
+        vae_builder_op_to(b, VAE_OP_CONV, name, x, out,
+                          conv.narrow ? b->params->act : b->params->sum);
+    if (!op)
+        return NULL;
+    VaeTensor *y = op->y;
+    if (conv.centred) {
+        y->lead -= conv.kt - 1;
+        y->delay += conv.kt / 2;
+    }
+    op->conv.k = conv.k;
+    op->conv.kt = conv.kt;
+    op->conv.s = conv.s;
+    op->conv.st = conv.st;
+    op->conv.relu = conv.relu;
+    op->conv.pad = conv.pad == VAE_PAD_SAME ? conv.k / 2 : 0;
+    if (ctx + in.t < conv.kt || (ctx + in.t - conv.kt) % conv.st)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: %s has %d frames with context, which do not fit "
+                         "%d taps and stride %d in time",
+                         op->name, x->name, ctx + in.t, conv.kt, conv.st);
+    if (conv.add)
+        add_sum(b, op, input, &conv);
+    op->weight = vae_builder_conv_weight(b, name, &conv, in.c, false);
+    op->bias = conv.no_bias
+                   ? NULL
+                   : vae_builder_conv_weight(b, name, &conv, in.c, true);
+    if (carry)
+        add_tail(b, name, x, carry);
+    return b->status == VAE_OK ? y : NULL;
+}
+
+void
+vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x, int frames)
+{
+    if (b->status != VAE_OK || !x)
+        return;
+    VaeTensor like = *x;
+    like.type = b->params->act;
+    VaeCarry *carry = vae_builder_carry(b, name, &like, frames);
+    VaeOp *op = vae_builder_op(b, VAE_OP_CARRY_ZERO, name);
+    if (!carry || !op)
+        return;
+    op->carry = carry;
+}
+
+void
+vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x, int frames)
+{
+    if (b->status != VAE_OK || !x)
+        return;
+    VaeTensor *t = (VaeTensor *) vae_builder_cast(b, name, x);
+    VaeCarry *carry = t ? vae_builder_carry(b, name, t, frames) : NULL;
+    if (carry)
+        add_tail(b, name, t, carry);
+}
+
+const VaeTensor *
+vae_depthwise(VaeBuilder *b, const char *name, const VaeTensor *input)
+{
+    if (b->status != VAE_OK || !input)
+        return NULL;
+    VaeTensor *x = (VaeTensor *) vae_builder_cast(b, name, input);
+    VaeCarry *carry = x ? vae_builder_carry(b, name, x, 1) : NULL;
+    if (!carry)
+        return NULL;
+    add_head(b, name, x, 1, carry);
+    VaeShape shape = x->shape;
+    shape.c *= 2;
+    VaeOp *op =
+        vae_builder_op_to(b, VAE_OP_DEPTHWISE, name, x, shape, b->params->act);
+    if (!op)
+        return NULL;
+    const VaeTensor *y = op->y;
+    op->weight = vae_builder_depthwise_weight(b, name, shape.c, 7);
+    add_tail(b, name, x, carry);
+    return b->status == VAE_OK ? y : NULL;
+}

@@ -1,0 +1,121 @@
+/*
+ * fields.c: see fields.h.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fields.h"
+#include "vae-private/stream.h"
+
+#define FORMAT "1"
+
+static void add(VaeCheckpointFields *f, const char *key, const char *name,
+                const char *format, ...) VAE_PRINTF(4, 5);
+
+static void
+add(VaeCheckpointFields *f, const char *key, const char *name,
+    const char *format, ...)
+{
+    va_list args;
+    VaeCheckpointField *field = &f->fields[f->n++];
+    *field = (VaeCheckpointField){.key = key, .name = name};
+    va_start(args, format);
+    vsnprintf(field->value, sizeof field->value, format, args);
+    va_end(args);
+}
+
+/* The settings that only some streams read. */
+static void
+add_settings(VaeCheckpointFields *f, const VaeStream *s)
+{
+    const VaeStreamParams *p = &s->params;
+    const bool encode = p->direction == VAE_ENCODE;
+    const bool sample = encode && p->posterior == VAE_POSTERIOR_SAMPLE;
+    char tiles[64] = "", seed[24] = "", threads[16] = "";
+    const char *deterministic = p->deterministic ? "true" : "false";
+    if (s->plan.tiles)
+        snprintf(tiles, sizeof tiles, " in tiles of %dx%d, overlap %d",
+                 s->plan.tile_width, s->plan.tile_height, s->plan.tile_overlap);
+    if (sample)
+        snprintf(seed, sizeof seed, "%" PRIu64, p->seed);
+    if (s->class->kind == VAE_BACKEND_CPU)
+        snprintf(threads, sizeof threads, "%d", s->plan.threads);
+    if (s->class->kind != VAE_BACKEND_CUDA)
+        deterministic = "";
+    add(f, "vae.size", "the size", "%dx%d%s", p->width, p->height, tiles);
+    add(f, "vae.normalization", "the normalization", "%s",
+        vae_normalization_name(p->normalization));
+    add(f, "vae.posterior", "the posterior", "%s",
+        !encode  ? ""
+        : sample ? "sample"
+                 : "mean");
+    add(f, "vae.seed", "the seed", "%s", seed);
+    add(f, "vae.threads", "the number of threads", "%s", threads);
+    add(f, "vae.deterministic", "deterministic", "%s", deterministic);
+    /* all other policies compute the same */
+    add(f, "vae.nan-policy", "the nan-policy", "%s",
+        s->fallback ? "fallback" : "");
+    add(f, "vae.delay", "the delay in frames", "%d", s->plan.delay);
+}
+
+VaeStatus
+vae_checkpoint_describe(const VaeStream *s, const VaeCheckpointParams *params,
+                        int carries, VaeCheckpointFields *f, VaeError *error)
+{
+    char weights[65], origin[24] = "start";
+    const VaeStatus status = vae_model_fingerprint(s->model, weights, error);
+    if (status != VAE_OK)
+        return status;
+    if (s->from_cold)
+        snprintf(origin, sizeof origin, "%" PRIu64, s->origin);
+    f->n = 0;
+    add(f, "vae.checkpoint", "the format", FORMAT);
+    add(f, "vae.direction", "the direction", "%s",
+        s->params.direction == VAE_ENCODE ? "encode" : "decode");
+    add(f, "vae.arch", "the network", "%s", s->model->info.arch);
+    add(f, "vae.weights", "the fingerprint of the weights", "%s", weights);
+    add(f, "vae.backend", "the backend", "%s", s->class->name);
+    add(f, "vae.precision", "the precision", "%s",
+        vae_precision_name(s->plan.precision));
+    add_settings(f, s);
+    add(f, "vae.carries", NULL, "%d", carries);
+    add(f, "vae.origin", NULL, "%s", origin);
+    add(f, "vae.latents", NULL, "%" PRIu64, s->latents);
+    add(f, "vae.frames", NULL, "%" PRIu64, params->frames);
+    add(f, "vae.before", NULL, "%" PRIu64, params->before);
+    return VAE_OK;
+}
+
+/* ------------------------------------------------------------------ */
+uint64_t
+vae_checkpoint_sum(uint64_t sum, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        sum = (sum ^ word) * UINT64_C(0x100000001b3);
+        sum ^= sum >> 32;
+    }
+    for (; n > 0; n--, p++)
+        sum = (sum ^ *p) * UINT64_C(0x100000001b3);
+    return sum;
+}
+
+uint64_t
+vae_checkpoint_sum_text(uint64_t sum, const char *key, const char *value)
+{
+    sum = vae_checkpoint_sum(sum, key, strlen(key) + 1);
+    return vae_checkpoint_sum(sum, value, strlen(value) + 1);
+}
+
+void
+vae_checkpoint_dims(const VaeCarry *c, int64_t dims[4])
+{
+    dims[0] = c->frames;
+    dims[1] = c->h;
+    dims[2] = c->w;
+    dims[3] = c->c;
+}

@@ -1,0 +1,308 @@
+/*
+ * load.c: loads the place of a stream in its sequence from a file.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fields.h"
+#include "files.h"
+#include "sized.h"
+#include "vae-private/stream.h"
+
+static VaeStatus
+damaged(const VaeTensorFile *file, const char *what, VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_FORMAT,
+                    "%s: the checkpoint is damaged: %s; start anew without it",
+                    vae_file_label(vae_tensor_file_name(file)), what);
+}
+
+static VaeStatus
+other(const VaeTensorFile *file, const char *name, const char *found,
+      const char *wanted, VaeError *error)
+{
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT,
+        (VaeErrorParts){.found = found, .wanted = wanted},
+        "%s: the checkpoint is of another run: %s is \"%.*s\" "
+        "there, wanted \"%.*s\"",
+        vae_file_label(vae_tensor_file_name(file)), name, VAE_NAME_SHOWN, found,
+        VAE_NAME_SHOWN, wanted);
+}
+
+/* Compares the checksum with that of the file. */
+static VaeStatus
+check_sum(const VaeTensorFile *file, VaeError *error)
+{
+    const char *stated = vae_tensor_file_metadata(file, "vae.checksum");
+    uint64_t sum = VAE_CHECKPOINT_SUM;
+    VaeMetadata m;
+    char text[24];
+    if (!stated)
+        return damaged(file, "it has no checksum", error);
+    for (size_t i = 0; vae_tensor_file_metadata_at(file, i, &m); i++)
+        if (strcmp(m.key, "vae.checksum") != 0)
+            sum = vae_checkpoint_sum_text(sum, m.key, m.value);
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        const VaeStatus status = vae_tensor_file_fetch(file, t, error);
+        if (status != VAE_OK)
+            return status;
+        sum = vae_checkpoint_sum(sum, t->data, (size_t) t->bytes);
+    }
+    snprintf(text, sizeof text, "%016" PRIx64, sum);
+    if (strcmp(text, stated) != 0)
+        return damaged(file, "its checksum is another", error);
+    return VAE_OK;
+}
+
+static VaeStatus
+check_fields(const VaeTensorFile *file, const VaeCheckpointFields *fields,
+             const VaeCheckpointParams *p, VaeError *error)
+{
+    for (int i = 0; i < fields->n; i++) {
+        const VaeCheckpointField *f = &fields->fields[i];
+        const char *found = vae_tensor_file_metadata(file, f->key);
+        if (!found)
+            return damaged(file, f->key, error);
+        if (f->name && strcmp(found, f->value) != 0)
+            return other(file, f->name, found, f->value, error);
+    }
+    for (size_t i = 0; i < p->n_own; i++) {
+        const char *found = vae_tensor_file_metadata(file, p->own[i].key);
+        if (!found || strcmp(found, p->own[i].value) != 0)
+            return other(file, p->own[i].key, found ? found : "",
+                         p->own[i].value, error);
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+read_count(const VaeTensorFile *file, const char *key, uint64_t *out,
+           VaeError *error)
+{
+    const char *text = vae_tensor_file_metadata(file, key);
+    char *end = NULL;
+    if (text && *text >= '0' && *text <= '9')
+        *out = strtoull(text, &end, 10);
+    return end && !*end ? VAE_OK : damaged(file, key, error);
+}
+
+#define CARRY_TEXT 128
+
+/* The type and shape of a carry in a file; t NULL: it is missing. */
+static const char *
+carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
+{
+    char dims[96] = "";
+    if (t)
+        vae_dims_text(t->dims, t->n_dims, dims, sizeof dims);
+    snprintf(text, CARRY_TEXT, "%s %s", t ? t->type_name : "not", dims);
+    return text;
+}
+
+/* The type and shape that the stream wants. */
+static const char *
+wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
+{
+    char shape[96];
+    int64_t dims[4];
+    vae_checkpoint_dims(c, dims);
+    vae_dims_text(dims, 4, shape, sizeof shape);
+    snprintf(text, CARRY_TEXT, "%s %s", vae_type_name(c->type), shape);
+    return text;
+}
+
+/* Checks that the file has each carry with its type and shape, and no other
+ * tensor. */
+static VaeStatus
+check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
+{
+    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(s))
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%s: the checkpoint has %zu carries, wanted %d",
+                        vae_file_label(vae_tensor_file_name(file)),
+                        vae_tensor_file_count(file), vae_carry_items(s));
+    for (int i = 0; i < vae_carry_items(s); i++) {
+        VaeCarryItem item;
+        vae_carry_item_at(s, i, &item);
+        const VaeCarry *c = item.carry;
+        const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
+        int64_t dims[4];
+        char found[CARRY_TEXT], wanted[CARRY_TEXT];
+        vae_checkpoint_dims(c, dims);
+        if (t && t->supported && t->type == c->type && t->n_dims == 4 &&
+            memcmp(t->dims, dims, sizeof dims) == 0)
+            continue;
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){item.name, carry_text(t, found),
+                                              wanted_text(c, wanted)},
+                              "%s: carry \"%s\" is %s there, wanted %s",
+                              vae_file_label(vae_tensor_file_name(file)),
+                              item.name, found, wanted);
+    }
+    return VAE_OK;
+}
+
+static VaeStatus
+load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
+{
+    uint8_t *block = vae_mem_alloc(vae_carry_items_bytes(s));
+    if (!block)
+        return vae_fail(error, VAE_ERR_MEMORY,
+                        "out of memory: the checkpoint's carries take %.1f MiB",
+                        (double) vae_carry_items_bytes(s) / 1048576);
+    for (int i = 0; i < vae_carry_items(s); i++) {
+        VaeCarryItem item;
+        vae_carry_item_at(s, i, &item);
+        const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
+        memcpy(block + item.at, t->data, item.carry->bytes);
+    }
+    VaeStatus status = VAE_OK;
+    if (s->plan.tiles)
+        memcpy(s->tiles.carries, block, vae_carry_items_bytes(s));
+    else
+        status = vae_carries_write(&s->carries, block, error);
+    vae_mem_free(block);
+    return status;
+}
+
+/* The place in the sequence, read from the file and checked. */
+typedef struct Place {
+    uint64_t latents, frames, origin, before;
+    bool carries, from_cold;
+    uint64_t begin;
+} Place;
+
+/* Finds the latent at which a stream without carries has to begin. */
+static VaeStatus
+find_begin(const VaeStream *s, Place *p, VaeError *error)
+{
+    int history = 0;
+    const VaeStatus status =
+        vae_model_history(s->model, s->params.direction, &history, error);
+    if (status != VAE_OK)
+        return status;
+    /* the next frames belong to latents that came look_ahead earlier */
+    if (vae_stream_has_delay(s))
+        history += s->model->info.look_ahead;
+    const uint64_t back = (uint64_t) history;
+    p->begin = p->latents > p->origin + back ? p->latents - back : p->origin;
+    if ((p->begin > p->origin || p->from_cold) && !s->params.restarts)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "the checkpoint has no carries and the stream was not "
+                        "made for restarts");
+    return VAE_OK;
+}
+
+/* Moves the stream to that place. */
+static VaeStatus
+take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
+{
+    p->begin = p->latents;
+    VaeStatus status =
+        p->carries ? vae_stream_resume(s, error) : find_begin(s, p, error);
+    if (status != VAE_OK)
+        return status;
+    vae_stream_reset(s);
+    if (p->carries)
+        status = vae_stream_resume(
+            s, error); /* because a reset may have freed the memory */
+    if (p->carries && status == VAE_OK)
+        status = load_carries(s, file, error);
+    if (!p->carries && (p->begin > p->origin || p->from_cold))
+        status = vae_stream_restart(s, p->begin, error);
+    if (status != VAE_OK)
+        return status;
+    if (p->carries) {
+        s->at_start = false;
+        s->began = p->origin;
+        s->began_cold = p->from_cold;
+    }
+    s->latents = p->begin;
+    /* from here on, the stream continues the sequence that began at p->origin
+     */
+    s->origin = p->origin;
+    s->from_cold = p->from_cold;
+    return VAE_OK;
+}
+
+static VaeStatus
+read_place(const VaeTensorFile *file, Place *p, VaeError *error)
+{
+    uint64_t carries = 0;
+    VaeStatus status = read_count(file, "vae.latents", &p->latents, error);
+    if (status == VAE_OK)
+        status = read_count(file, "vae.frames", &p->frames, error);
+    if (status == VAE_OK)
+        status = read_count(file, "vae.before", &p->before, error);
+    if (status == VAE_OK)
+        status = read_count(file, "vae.carries", &carries, error);
+    p->carries = carries > 0;
+    p->from_cold =
+        strcmp(vae_tensor_file_metadata(file, "vae.origin"), "start") != 0;
+    if (status == VAE_OK && p->from_cold)
+        status = read_count(file, "vae.origin", &p->origin, error);
+    if (status == VAE_OK && p->origin > p->latents)
+        status = damaged(file, "vae.origin", error);
+    return status;
+}
+
+VaeStatus
+vae_checkpoint_check(const VaeTensorFile *file, VaeError *error)
+{
+    if (!vae_tensor_file_metadata(file, "vae.checkpoint"))
+        return vae_fail(error, VAE_ERR_FORMAT, "%s: is no checkpoint",
+                        vae_file_label(vae_tensor_file_name(file)));
+    return check_sum(file, error);
+}
+
+static VaeStatus
+check_file(const VaeStream *s, const VaeTensorFile *file,
+           const VaeCheckpointParams *params, Place *place, VaeError *error)
+{
+    VaeCheckpointFields f;
+    VaeStatus status = vae_checkpoint_describe(s, params, 0, &f, error);
+    if (status == VAE_OK)
+        status = vae_checkpoint_check(file, error);
+    if (status == VAE_OK)
+        status = check_fields(file, &f, params, error);
+    if (status == VAE_OK)
+        status = read_place(file, place, error);
+    if (status == VAE_OK && place->carries)
+        status = check_carries(s, file, error);
+    return status;
+}
+
+VaeStatus
+vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
+                VaeCheckpoint *out, VaeError *error)
+{
+    VaeTensorFile *file = NULL;
+    VaeCheckpointParams own;
+    Place p = {0};
+    VaeStatus status = vae_sized_check(
+        out, VAE_SIZE_UP_TO(VaeCheckpoint, carries), "VaeCheckpoint", error);
+    if (status == VAE_OK)
+        status = vae_sized_read(&own, sizeof own, params,
+                                VAE_SIZE_UP_TO(VaeCheckpointParams, n_own),
+                                "VaeCheckpointParams", error);
+    if (status == VAE_OK)
+        status = vae_tensor_file_open(own.path, &file, error);
+    if (status == VAE_OK)
+        status = check_file(s, file, &own, &p, error);
+    if (status == VAE_OK)
+        status = take(s, file, &p, error);
+    vae_tensor_file_free(&file);
+    if (status != VAE_OK)
+        return status;
+    const VaeCheckpoint found = {.latents = p.latents,
+                                 .begin = p.begin,
+                                 .frames = p.frames,
+                                 .carries = p.carries,
+                                 .before = p.before};
+    vae_sized_write(out, &found, sizeof found);
+    return VAE_OK;
+}
